@@ -8,8 +8,6 @@
 
 #include "common/base/safe_text.h"
 
-#define SAFE_NAME 100 /* of a name in a sentence, so that the rest fits */
-
 /* name_flaw - what is wrong with a name without its slash, NULL if nothing */
 static const char *name_flaw(const char *name)
 {
@@ -34,7 +32,7 @@ int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
     const char *flaw = name_flaw(name);
 
     if (flaw) {
-        char safe[SAFE_NAME];
+        char safe[QUEUE_NAME_SAFE];
 
         safe_text_copy(safe, sizeof safe, text, strlen(text));
         return problem_set(p, EX_USAGE, EINVAL, "queue name \"%s\" %s", safe,

@@ -10,7 +10,8 @@
 
 #include "common/base/problem.h"
 
-#define QUEUE_NAME_MAX 256 /* "/", up to 254 bytes, NUL */
+#define QUEUE_NAME_MAX  256 /* "/", up to 254 bytes, NUL */
+#define QUEUE_NAME_SAFE 100 /* of one in a sentence, so that the rest fits */
 
 /* "/orders" or "orders" to "/orders" in `out`. Refuses an empty name, "." and
  * "..", a second slash, control bytes, over 254 bytes. */

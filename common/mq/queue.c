@@ -26,7 +26,6 @@
 /* A queue is closed with close(2), which is all that mq_close(3) does: so the
  * thread sanitizer knows that the number may be another descriptor's next. */
 #define MODE_DEFAULT 0600
-#define SAFE_NAME    100 /* of a name in a sentence, so that the rest fits */
 
 /* Constant after open: any thread may use it without a lock. */
 struct queue {
@@ -139,7 +138,7 @@ static int explain_access(const struct opening *o, const char *safe, int err,
 /* explain_open - why mq_open failed */
 static int explain_open(const struct opening *o, int err, struct problem *p)
 {
-    char safe[SAFE_NAME];
+    char safe[QUEUE_NAME_SAFE];
     struct mqlimit limit;
     struct mqlimit_request request;
     bool gone = err == EMFILE && problem_descriptors_gone();
@@ -291,7 +290,7 @@ enum queue_match queue_match(int fd, const char *name)
 
 int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
 {
-    char label[QUEUE_NAME_MAX], safe[SAFE_NAME];
+    char label[QUEUE_NAME_MAX], safe[QUEUE_NAME_SAFE];
     struct mq_attr attr = {.mq_flags = O_NONBLOCK};
     int err;
 

@@ -17,10 +17,9 @@
 #include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
+#include "common/state/worker_lock.h"
 
-#define FOLDERS  100             /* NAME, NAME.2, ... NAME.100 */
-#define DYING_NS (10 * NS_PER_S) /* a core dump takes its time; pid_file.c */
-#define LOOK_MS  2
+#define FOLDERS 100 /* NAME, NAME.2, ... NAME.100 */
 
 /* Whose a folder of the right name is. */
 enum claim {
@@ -108,7 +107,7 @@ int runtimedir_lock(int *lock, const char *path)
 static int lock_take(struct runtimedir *r, const char *path, const char *state,
                      struct problem *p)
 {
-    uint64_t end = clock_mono_ns() + DYING_NS;
+    uint64_t end = clock_mono_ns() + WORKER_LOCK_DYING_NS;
     int err;
 
     for (;;) {
@@ -126,7 +125,7 @@ static int lock_take(struct runtimedir *r, const char *path, const char *state,
                                "another process holds %s, which belongs to "
                                "this worker; find it with fuser(1) and end it",
                                path);
-        poll(NULL, 0, LOOK_MS);
+        poll(NULL, 0, WORKER_LOCK_LOOK_MS);
     }
 }
 

@@ -18,9 +18,9 @@
 #include "common/file/file.h"
 #include "common/file/folder.h"
 #include "common/state/runtimedir.h"
+#include "common/state/worker_lock.h"
 
 #define PLACE   "/.forgotten"
-#define LOOK_MS 2
 #define LOOK_NS (10 * NS_PER_S) /* who only looks has it no longer */
 
 /* names_make - where it goes to: beside it, on the same file system */
@@ -60,7 +60,7 @@ static int lock_take(int fd)
         if (flock(fd, LOCK_SH | LOCK_NB) < 0 || clock_mono_ns() > end)
             return -EWOULDBLOCK;
         flock(fd, LOCK_UN);
-        poll(NULL, 0, LOOK_MS);
+        poll(NULL, 0, WORKER_LOCK_LOOK_MS);
     }
     return 0;
 }

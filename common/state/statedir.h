@@ -24,6 +24,7 @@ struct statedir {
 #define STATEDIR_PIDFILE "worker.pid"
 
 #define STATEDIR_CONTROL "control"
+#define STATEDIR_REQUEST 2048 /* bytes of a line to it, NUL included */
 
 /* `flag` is --state-dir or NULL. Then: $STATE_DIRECTORY (its first entry, as
  * systemd separates several with ':'), /var/lib/mqworker for root,

@@ -16,6 +16,13 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "common/base/clock.h"
+
+/* Waiting for a lock of a process that is just dying: a core dump takes its
+ * time. Each look is a flock(2). */
+#define WORKER_LOCK_DYING_NS (10 * NS_PER_S)
+#define WORKER_LOCK_LOOK_MS  2
+
 enum worker_lock {
     WORKER_NONE,   /* no pidfile: none has run, or the last one ended itself */
     WORKER_GONE,   /* a pidfile that nobody holds: it was killed */

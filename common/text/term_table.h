@@ -17,7 +17,9 @@
 
 #include "common/text/term.h"
 
-struct term_table; /* opaque */
+struct term_table;              /* opaque */
+#define TERM_TABLE_PART    1000 /* rows of a long list, laid out together */
+#define TERM_TABLE_PREVIEW 256  /* bytes of a body in a row */
 enum term_align { TERM_LEFT, TERM_RIGHT };
 /* How a column is cut: names of one kind begin alike, so the middle goes. A
  * spare one is cut at its end, and left out on a terminal until a cell of it

@@ -8,19 +8,19 @@
 
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
+#include "common/state/statedir.h"
 #include "common/text/json_line.h"
 #include "common/mq/queue.h"
 #include "scripts/mqctl/mqctl_ask.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
-#define LINE      2048
 #define SILENT_NS NS_PER_S /* a wait that is longer says what it is for */
 
 /* line_make - the verb and what stands after the queue */
-static int line_make(const struct options *o, char line[LINE])
+static int line_make(const struct options *o, char line[STATEDIR_REQUEST])
 {
-    strlcpy(line, mqctl_table.verbs[o->line.verb].name, LINE);
+    strlcpy(line, mqctl_table.verbs[o->line.verb].name, STATEDIR_REQUEST);
     for (int i = 1; i < o->line.operand_count; i++) {
         const char *word = o->line.operands[i];
 
@@ -29,15 +29,16 @@ static int line_make(const struct options *o, char line[LINE])
                             "%s: \"%s\" has a space in it; give NAME="
                             "VALUE without any, like backoff=1s,5s",
                             mqctl_table.verbs[o->line.verb].name, word);
-        strlcat(line, " ", LINE);
-        if (strlcat(line, word, LINE) >= LINE)
+        strlcat(line, " ", STATEDIR_REQUEST);
+        if (strlcat(line, word, STATEDIR_REQUEST) >= STATEDIR_REQUEST)
             return complain(EX_USAGE,
                             "%s: too much at once; give less than %d "
                             "bytes",
-                            mqctl_table.verbs[o->line.verb].name, LINE);
+                            mqctl_table.verbs[o->line.verb].name,
+                            STATEDIR_REQUEST);
     }
     if (o->line.verb == VERB_STOP && o->wait) /* it may be asked again */
-        strlcat(line, " once", LINE);
+        strlcat(line, " once", STATEDIR_REQUEST);
     return 0;
 }
 
@@ -114,7 +115,7 @@ static int gone_wait(const struct options *o, const struct statedir *dir,
 /* steer_run - ask, and tell what came of it */
 int steer_run(const struct options *o)
 {
-    char line[LINE], queue[QUEUE_NAME_MAX];
+    char line[STATEDIR_REQUEST], queue[QUEUE_NAME_MAX];
     static struct statedir dir;
     struct problem p = {0};
     const char *error;

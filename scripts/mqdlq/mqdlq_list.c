@@ -20,9 +20,6 @@
 #include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 
-#define PREVIEW_BYTES 256  /* of a body in the table */
-#define TABLE_PART    1000 /* rows that are laid out together */
-
 /* ---- the table ---- */
 
 struct listing {
@@ -39,7 +36,7 @@ static int letter_row(const struct letter *l, void *arg)
     char time[TIME_TEXT], id[ULID_TEXT];
     char error[ERROR_JOINED];
     size_t preview =
-        l->body_size < PREVIEW_BYTES ? l->body_size : PREVIEW_BYTES;
+        l->body_size < TERM_TABLE_PREVIEW ? l->body_size : TERM_TABLE_PREVIEW;
 
     if (listing->numbered)
         term_cellf(t, "%" PRId64, l->m.row);
@@ -53,7 +50,7 @@ static int letter_row(const struct letter *l, void *arg)
     term_cell(t, l->m.group ? l->m.group : "", l->m.group_size);
     term_cellf(t, "%zu", l->body_size);
     term_cell(t, l->body, preview);
-    if (++listing->rows % TABLE_PART == 0)
+    if (++listing->rows % TERM_TABLE_PART == 0)
         term_table_print(t, stdout);
     return cli_interrupt_seen() ? -EINTR : 0;
 }

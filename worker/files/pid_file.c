@@ -25,10 +25,8 @@
 #include "common/file/folder.h"
 #include "common/state/worker_lock.h"
 
-#define DYING_NS   (10 * NS_PER_S) /* a core dump takes its time */
 #define DEAD_NS    (30 * NS_PER_S) /* for what it was starting, a slow disk */
 #define TOLD_NS    NS_PER_S
-#define LOOK_MS    2
 #define HIGH       48  /* a descriptor above those that are slow to close */
 #define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
 
@@ -124,7 +122,7 @@ static bool gone(pid_t pid, const char *path)
  */
 static uint64_t patience(bool held, pid_t owner)
 {
-    return held && owner > 0 ? DEAD_NS : DYING_NS;
+    return held && owner > 0 ? DEAD_NS : WORKER_LOCK_DYING_NS;
 }
 
 /* refused - why the lock cannot be had: -EAGAIN if it will be, soon
@@ -313,7 +311,7 @@ static int pid_file_wait(struct pid_file *l, const char *queue,
         err = refused(l, queue, clock_mono_ns() - start, p);
         if (err != -EAGAIN)
             return err;
-        poll(NULL, 0, LOOK_MS);
+        poll(NULL, 0, WORKER_LOCK_LOOK_MS);
     }
     return 0;
 }

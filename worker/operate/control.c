@@ -29,7 +29,6 @@
 #include "worker/loop/loop.h"
 
 #define CLIENTS 16
-#define LINE    2048
 #define FULL_NS (100 * NS_PER_MS) /* until the door is tried again */
 
 /* All of it is the loop's. */
@@ -40,7 +39,7 @@ struct client {
     size_t used;
     bool waits;                /* for the answer to its first line */
     struct steering *steering; /* that it waits for; NULL: none */
-    char line[LINE];
+    char line[STATEDIR_REQUEST];
 };
 
 /* c = constant after open   a = atomic   p = whoever puts it back, one thread
@@ -93,7 +92,7 @@ static bool reply(struct client *c, json_t *answer)
 /* answer - one line; false: the client is gone, or it waits */
 static bool answer(struct client *c, const char *line)
 {
-    char words[LINE]; /* is cut into words, and may be asked again */
+    char words[STATEDIR_REQUEST]; /* cut into words; may be asked again */
     struct control_call call = {.again = c->waits,
                                 .steering = &c->steering,
                                 .end = &c->control->steered};

@@ -17,7 +17,6 @@
 
 #define CURSOR     "group-"
 #define CURSOR_HEX (2 * HEADER_VALUE_MAX + 1)
-#define TABLE_PART 1000 /* rows that are laid out together */
 
 struct groups_list {
     const struct options *o;
@@ -118,7 +117,7 @@ static int group_show(const struct group_seen *s, void *arg)
         row_put(l->table, s);
     else
         err = json_print_line(group_json(l, s), stdout);
-    if (++l->rows % TABLE_PART == 0 && l->table)
+    if (++l->rows % TERM_TABLE_PART == 0 && l->table)
         term_table_print(l->table, stdout);
     return err;
 }

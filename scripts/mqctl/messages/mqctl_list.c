@@ -15,9 +15,7 @@
 #include "common/text/json_line.h"
 #include "common/text/term_table.h"
 
-#define PREVIEW_BYTES 256  /* of a body in the table */
-#define BODY_BYTES    4096 /* of a body in JSON */
-#define TABLE_PART    1000 /* rows that are laid out together */
+#define BODY_BYTES 4096 /* of a body in JSON */
 
 struct listing {
     const struct options *o;
@@ -120,7 +118,7 @@ static int message_show(const struct message_seen *seen, void *arg)
     else
         err = json_print_line(message_json(l, seen), stdout);
     messages_cursor(seen, l->last);
-    if (++l->rows % TABLE_PART == 0 && l->table)
+    if (++l->rows % TERM_TABLE_PART == 0 && l->table)
         term_table_print(l->table, stdout);
     return err;
 }
@@ -163,7 +161,7 @@ static int list_open(struct listing *l, struct messages *m)
     struct options o = *l->o;
     int status;
 
-    o.filter.body_most = o.json ? BODY_BYTES : PREVIEW_BYTES;
+    o.filter.body_most = o.json ? BODY_BYTES : TERM_TABLE_PREVIEW;
     status = messages_open(m, &o);
     if (status || o.json)
         return status;

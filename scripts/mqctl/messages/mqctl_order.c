@@ -8,10 +8,9 @@
 #include <sysexits.h>
 
 #include "common/message/hex.h"
+#include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_ask.h"
-
-#define LINE 2048 /* a request */
 
 /* words_read - a word for each message; false: it is no answer to this */
 static bool words_read(const json_t *answer, size_t count,
@@ -68,7 +67,7 @@ static int order(const struct messages *m, const char *line, size_t count,
 int order_rows(const struct messages *m, const char *verb, const int64_t *rows,
                size_t count, enum waiting_steered *out, int *status)
 {
-    char line[LINE];
+    char line[STATEDIR_REQUEST];
     int n = snprintf(line, sizeof line, "%s", verb);
 
     for (size_t i = 0; i < count; i++)
@@ -79,7 +78,7 @@ int order_rows(const struct messages *m, const char *verb, const int64_t *rows,
 int order_slot(const struct messages *m, const struct custody_seen *c,
                enum waiting_steered *out, int *status)
 {
-    char line[LINE], hex[2 * HEADER_VALUE_MAX + 1];
+    char line[STATEDIR_REQUEST], hex[2 * HEADER_VALUE_MAX + 1];
 
     snprintf(line, sizeof line, "cancel-lent %" PRIu64 " %s", c->seq,
              hex_print(c->group, strlen(c->group), hex));

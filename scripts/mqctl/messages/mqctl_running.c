@@ -17,11 +17,11 @@
 #include "common/base/clock.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
+#include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_ask.h"
 
 #define BATCH    64               /* as many as a request may have */
-#define LINE     2048             /* a request */
 #define PAUSE    (20 * NS_PER_MS) /* between two looks */
 #define PATIENCE (60 * NS_PER_S)  /* for --kill-after, and the disk */
 #define LOOKS    10               /* for the journal, once a slot is free */
@@ -123,7 +123,7 @@ static int refused(const json_t *answer)
  * worker that ends, or has ended, the journal tells more. */
 static int order(const struct runs *r, size_t from, const struct messages *m)
 {
-    char line[LINE], text[ULID_TEXT];
+    char line[STATEDIR_REQUEST], text[ULID_TEXT];
     struct problem p;
     json_t *answer;
     int status = 0, err;
