@@ -18,7 +18,7 @@
 #include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
 #ifdef MQW_AMQP
-#include "scripts/mqsend/amqp/mqsend_broker.h"
+#include "scripts/mqsend/mqsend_broker.h"
 #endif
 
 #define BROKER_BODY (128u << 20) /* more no broker takes unless told to */

@@ -4,7 +4,7 @@
  * The id of a message is fixed before it is sent for the first time: what is
  * sent twice, as its confirm was lost, has one id, and the second says so.
  */
-#include "scripts/mqsend/amqp/mqsend_broker.h"
+#include "scripts/mqsend/mqsend_broker.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,8 +7,8 @@
  * FAILS  Says what happened, and how many were confirmed, on stderr; returns
  *        the exit status.
  */
-#ifndef SCRIPTS_MQSEND_AMQP_MQSEND_BROKER_H
-#define SCRIPTS_MQSEND_AMQP_MQSEND_BROKER_H
+#ifndef SCRIPTS_MQSEND_MQSEND_BROKER_H
+#define SCRIPTS_MQSEND_MQSEND_BROKER_H
 
 #include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
