@@ -24,7 +24,6 @@
 #include "worker/flow/group_dispatch.h"
 #include "worker/loop/peeker.h"
 #include "worker/flow/schedule.h"
-#include "worker/flow/decision.h"
 #include "worker/files/totals.h"
 #include "worker/restart/recover.h"
 #include "worker/flow/unsettled.h"

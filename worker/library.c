@@ -20,7 +20,6 @@
 #include <bsd/string.h>
 #include <bsd/sys/queue.h>
 
-#include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/base/container.h"

@@ -9,7 +9,6 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
-#include "common/base/clock.h"
 #include "common/base/panic.h"
 #include "common/base/queue_name.h"
 

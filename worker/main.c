@@ -12,7 +12,6 @@
 #include "worker/engine.h"
 #include "worker/handlers/handler_inproc.h"
 #include "worker/notify.h"
-#include "worker/loop/loop.h"
 #include "worker/config/settings.h"
 
 /* descriptors_ready - only 0, 1, 2 and the passed ones stay open: handlers must

@@ -25,7 +25,6 @@
 #include "common/base/log.h"
 #include "common/base/safe_text.h"
 #include "common/mq/queue.h"
-#include "common/text/term.h"
 #include "common/base/container.h"
 #include "worker/engine.h"
 

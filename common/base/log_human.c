@@ -11,7 +11,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/base/utf8.h"
 
 #define ERROR_LEAST 12   /* columns of an error's text that say something */
 #define ID_END      8    /* of an id that is shortened, what differs most */

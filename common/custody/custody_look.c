@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "common/base/errno_text.h"
-#include "common/custody/custody.h"
 #include "common/custody/custody_file.h"
 
 #define TRIES 8

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/message/error_text.h"
 #include "common/text/json_line.h"
 

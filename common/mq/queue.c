@@ -21,7 +21,6 @@
 #include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
-#include "common/text/term.h"
 
 /* A queue is closed with close(2), which is all that mq_close(3) does: so the
  * thread sanitizer knows that the number may be another descriptor's next. */

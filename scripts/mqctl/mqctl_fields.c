@@ -2,7 +2,6 @@
  * mqctl_snapshot.h) */
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "common/file/folder.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_snapshot.h"

@@ -15,10 +15,8 @@
 #include <bsd/stdlib.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
 #include "common/broker/broker_operand.h"
-#include "common/mq/queue.h"
 #include "common/state/statedir.h"
 #include "scripts/mqctl/mqctl_proc.h"
 

@@ -10,7 +10,6 @@
 #include "common/base/queue_name.h"
 #include "common/state/statedir.h"
 #include "common/text/json_line.h"
-#include "common/mq/queue.h"
 #include "scripts/mqctl/mqctl_ask.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"

@@ -14,7 +14,6 @@
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
-#include "common/text/term.h"
 #include "common/text/term_table.h"
 #include "common/text/term_time.h"
 #include "scripts/mqdlq/mqdlq_broker.h"

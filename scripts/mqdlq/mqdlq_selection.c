@@ -12,7 +12,6 @@
 #include "common/base/array.h"
 #include "common/letter/letters.h"
 #include "common/text/complain.h"
-#include "common/text/term.h"
 
 #define BLANKS " \t\r\n"
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
 #include "common/base/container.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch_inner.h"

@@ -11,7 +11,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/term.h"
 
 /* Each byte of a header may become three; the rest is what stands around it. */
 _Static_assert(STREAM_HEAD >= 3 * (HEADER_MAX + HEADER_VALUE_MAX) + 200,

@@ -12,7 +12,6 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"

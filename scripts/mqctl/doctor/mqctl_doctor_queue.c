@@ -11,7 +11,6 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/text/json_line.h"
 #include "common/custody/custody_file.h"
 #include "common/custody/custody_look.h"

@@ -15,7 +15,6 @@
 #include "common/message/header.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
-#include "common/text/term.h"
 #include "scripts/mqctl/messages/mqctl_groups_spooled.h"
 #include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/mqctl_ask.h"

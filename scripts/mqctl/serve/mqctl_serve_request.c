@@ -12,7 +12,6 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
-#include "common/text/complain.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_answer.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 #include "scripts/mqctl/serve/mqctl_serve_events.h"

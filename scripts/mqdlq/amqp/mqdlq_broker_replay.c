@@ -23,7 +23,6 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
-#include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/rate_limit.h"

@@ -30,7 +30,6 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/text/cli_interrupt.h"
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_feed.h"
 #include "tests/crash/torture/torture_tracer.h"

@@ -22,7 +22,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/text/cli_interrupt.h"
 #include "tests/crash/torture/torture.h"
 

@@ -4,7 +4,6 @@
  * MQW_TEST_FULL=1: as many groups and messages as the promises name.
  */
 #include "tests/harness/harness.h"
-#include "tests/harness/letters.h"
 #include "tests/harness/turns.h"
 
 #include <criterion/criterion.h>

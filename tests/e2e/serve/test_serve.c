@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "common/base/clock.h"
 #include "tests/e2e/serve/serve_fixture.h"
 
 TestSuite(serve, .init = harness_init, .fini = harness_fini, .timeout = 120);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "tests/e2e/tools/mqctl_fixture.h"
-#include "tests/harness/letters.h"
 
 TestSuite(times, .init = harness_init, .fini = harness_fini, .timeout = 120);
 

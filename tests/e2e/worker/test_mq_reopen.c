@@ -1,6 +1,5 @@
 /* test_mq_reopen.c - mqworker: its queue is deleted, and made again */
 #include "tests/e2e/tools/run_fixture.h"
-#include "tests/harness/letters.h"
 
 #include <fcntl.h>
 #include <mqueue.h>

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/gate/gate.h"
 #include "worker/source/source.h"

@@ -19,7 +19,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
-#include "common/base/log.h"
 
 void amqp_release(struct source *s, struct message *message)
 {

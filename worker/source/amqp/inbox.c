@@ -11,7 +11,6 @@
 #include "common/base/answer.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/base/log.h"
 
 #define CONSUMER "mqworker" /* with partitions, the number of one follows */
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/base/queue_name.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_verb.h"
 
