@@ -10,7 +10,7 @@
 #ifndef TESTS_UNIT_OPERATE_CAP_FIXTURE_H
 #define TESTS_UNIT_OPERATE_CAP_FIXTURE_H
 
-#include "tests/unit/storage/custody_fixture.h"
+#include "tests/unit/custody/custody_fixture.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"

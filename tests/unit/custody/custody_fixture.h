@@ -1,6 +1,6 @@
 /* custody_fixture.h - a scratch folder and a custody file in it */
-#ifndef TESTS_UNIT_STORAGE_CUSTODY_FIXTURE_H
-#define TESTS_UNIT_STORAGE_CUSTODY_FIXTURE_H
+#ifndef TESTS_UNIT_CUSTODY_CUSTODY_FIXTURE_H
+#define TESTS_UNIT_CUSTODY_CUSTODY_FIXTURE_H
 
 #include <criterion/criterion.h>
 #include <dirent.h>

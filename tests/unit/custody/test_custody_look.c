@@ -4,7 +4,7 @@
 #include <sysexits.h>
 
 #include "common/custody/custody_look.h"
-#include "tests/unit/storage/custody_fixture.h"
+#include "tests/unit/custody/custody_fixture.h"
 
 TestSuite(custody_look, .init = fixture_init, .fini = fixture_fini);
 

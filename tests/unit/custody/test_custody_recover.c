@@ -4,7 +4,7 @@
  * the page cache is what a SIGKILL leaves. For the steps that make system calls
  * the copy is taken before and after each of them.
  */
-#include "tests/unit/storage/custody_fixture.h"
+#include "tests/unit/custody/custody_fixture.h"
 
 #include <errno.h>
 #include <sysexits.h>

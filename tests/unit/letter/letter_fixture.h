@@ -1,6 +1,6 @@
 /* letter_fixture.h - a store with six letters, and lists of what is in it */
-#ifndef TESTS_UNIT_STORAGE_LETTER_FIXTURE_H
-#define TESTS_UNIT_STORAGE_LETTER_FIXTURE_H
+#ifndef TESTS_UNIT_LETTER_LETTER_FIXTURE_H
+#define TESTS_UNIT_LETTER_LETTER_FIXTURE_H
 
 #include "common/letter/letters.h"
 #include "tests/unit/store/store_fixture.h"

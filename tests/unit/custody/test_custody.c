@@ -1,5 +1,5 @@
 /* test_custody.c - the file: made, refused, grown; its slots, its sequence */
-#include "tests/unit/storage/custody_fixture.h"
+#include "tests/unit/custody/custody_fixture.h"
 
 #include <errno.h>
 #include <pthread.h>
