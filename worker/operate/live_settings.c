@@ -244,9 +244,9 @@ int live_settings_number(struct orders *o, const char *name, uint64_t value,
     return err ? err : number_set(o, at, value, p);
 }
 
-/* text_read - by its row, into settings of no worker */
-static int text_read(const char *name, const char *text, struct settings *next,
-                     size_t *at, struct problem *p)
+/* text_read - by its row, into settings of no worker; with what else is set */
+static int text_read(struct orders *o, const char *name, const char *text,
+                     struct settings *next, size_t *at, struct problem *p)
 {
     int err = find(name, at, p);
 
@@ -256,6 +256,8 @@ static int text_read(const char *name, const char *text, struct settings *next,
     err = option_read(settings_row(name), text, next, p);
     if (err)
         flag_strip(p);
+    else
+        err = together_check(o, name, next, p);
     return err;
 }
 
@@ -264,10 +266,8 @@ int live_settings_ready(struct orders *o, const char *name, const char *text,
 {
     struct settings next;
     size_t at;
-    int err = text_read(name, text, &next, &at, p);
+    int err = text_read(o, name, text, &next, &at, p);
 
-    if (!err)
-        err = together_check(o, name, &next, p);
     if (err || tunables[at].change != concurrency_change)
         return err;
     return cap_ready(o->cap, (unsigned)next.concurrency, p);
@@ -279,10 +279,8 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
 {
     struct settings next;
     size_t at;
-    int err = text_read(name, text, &next, &at, p);
+    int err = text_read(o, name, text, &next, &at, p);
 
-    if (!err)
-        err = together_check(o, name, &next, p);
     if (err)
         return err;
     live_settings_print(o, name, old);
