@@ -1,7 +1,7 @@
 /* option_value.h - the value of one flag: read, checked, refused
  *
  * WHAT   What a row of options.h says about its value.
- * WHO    options.c and options_help.c; whoever takes values of rows from
+ * WHO    options.c and options_help.c; any file that takes values of rows from
  *        elsewhere than argv.
  * OWNS   Nothing.
  * FAILS  option_read: a problem with status 64 that names the flag, the value

@@ -20,8 +20,8 @@
  *   that other processes may use the page meanwhile; and each kernel has it,
  *   but MADV_POPULATE_WRITE only those from 5.14 on.
  *   Growth: SQLite maps every region by xShmMap, once for each connection,
- *   whoever lengthened the file. So each process has each page allocated before
- *   its own first touch.
+ *   whichever process lengthened the file. So each process has each page
+ *   allocated before its own first touch.
  */
 #include "common/store/store_shm.h"
 

@@ -238,8 +238,8 @@ static int take_next(struct flow *f, struct group *lease, unsigned lane,
 
 /* dispatch_take - lease a group, take its next message
  * One whose next message cannot be had yet is left to the next try: it is on
- * the run queue, or gets there when the message can be had, and whoever has
- * nothing else to do looks there before it goes to sleep.
+ * the run queue, or gets there when the message can be had, and a thread that
+ * has nothing else to do looks there before it goes to sleep.
  */
 int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
 {

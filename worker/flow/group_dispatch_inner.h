@@ -23,7 +23,7 @@ struct member {
     struct message *m;
 };
 
-/* c = constant after open   p = whoever set parking   a = atomic
+/* c = constant after open   p = the thread that set parking   a = atomic
  * x = under close_mtx, which is taken before that of the groups */
 struct dispatch {
     struct groups *groups;  /* c */

@@ -188,8 +188,8 @@ const char *gate_why_text(enum gate_why why)
     return texts[why];
 }
 
-/* gate_enter - whoever finds no room is told when there is some, as whoever
- * makes it says GATE_CHANGED after that */
+/* gate_enter - a caller that finds no room is told when there is some, as one
+ * that makes it says GATE_CHANGED after that */
 bool gate_enter(struct gate *g)
 {
     unsigned n = atomic_load(&g->running);

@@ -7,7 +7,8 @@
  * OWNS   Its timers, the breaker, the suspects.
  * FAILS  Never.
  *
- * It starts nothing: `event` tells whoever does, with no lock of the gate held.
+ * It starts nothing: `event` tells the part that does, with no lock of the gate
+ * held.
  */
 #ifndef WORKER_GATE_GATE_H
 #define WORKER_GATE_GATE_H

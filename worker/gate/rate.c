@@ -56,7 +56,7 @@ void rate_set(struct rate *r, uint64_t rate)
 }
 
 /* hold - until enough tokens are there. The hold comes before the timer, so
- * that whoever holds is followed by one who lifts it. */
+ * that each hold is followed by a lift. */
 static void hold(struct rate *r, uint64_t rate, uint64_t full)
 {
     uint64_t burst = rate_burst(rate), some = burst > 3 ? burst / 2 : 1;

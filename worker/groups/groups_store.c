@@ -41,9 +41,9 @@ int groups_restore(struct groups *g, const char *key, size_t size,
 /* groups_hold_late - hold the group now, or have it checked again
  * A leased group cannot be held before its lease ends. One with an item of
  * GROUP_FRONT runs that first. For one that is held, another thread may have
- * looked for letters before this one was there. All three are marked; whoever
- * ends the lease (groups_release) or lifts the hold (groups_unhold) sees the
- * mark and looks for letters again.
+ * looked for letters before this one was there. All three are marked; the
+ * thread that ends the lease (groups_release) or lifts the hold (groups_unhold)
+ * sees the mark and looks for letters again.
  */
 int groups_hold_late(struct groups *g, const char *key, size_t size)
 {

@@ -27,7 +27,7 @@ struct leftovers;
 /* Orders of an operator to end what a message runs in. Which coprocess has it,
  * only the threads of the coprocesses know: each looks at what is new since its
  * last look, as often as it is woken. An order that nobody found is given again
- * by whoever wants it still.
+ * by the thread that wants it still.
  * m = under mtx */
 #define STREAM_CANCELS 64 /* as many as one request may have */
 struct stream_cancels {

@@ -99,7 +99,7 @@ static void set_or_tell(struct cap *c, unsigned cap)
         log_error("cap_not_raised", F_STR("error", p.text));
 }
 
-/* grown - the job is over; first whoever waits for it in line */
+/* grown - the job is over; the first in line that waits for it */
 static void grown(struct timer *timer)
 {
     struct cap *c = CONTAINER_OF(timer, struct cap, timer);

@@ -42,7 +42,7 @@ struct client {
     char line[STATEDIR_REQUEST];
 };
 
-/* c = constant after open   a = atomic   p = whoever puts it back, one thread
+/* c = constant after open   a = atomic   p = the thread that puts it back, one
  * at a time   the rest is the loop's */
 struct control {
     struct orders *orders; /* c */

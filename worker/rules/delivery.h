@@ -28,7 +28,7 @@ struct delivery {
     struct message *message;
     struct group *lease; /* of its group; NULL: it has none, or not yet */
     /* Where its end is counted: that of the work item. NULL: it has none. Set
-     * once by whoever makes the delivery; nothing here changes it. */
+     * once by the maker of the delivery; nothing here changes it. */
     struct counters_block *count;
     unsigned place;      /* of the work item; no two that run have the same */
     uint64_t started_ns; /* wall; when a handler was about to have it */

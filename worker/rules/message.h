@@ -1,7 +1,8 @@
 /* message.h - a message while it is lent to the worker
  *
  * WHAT   What flow, groups, rules and handlers may know of a message, wherever
- *        it comes from: facts, its bytes, and a few calls to whoever lends it.
+ *        it comes from: facts, its bytes, and a few calls to the part that
+ *        lends it.
  * WHO    One thread at a time; unrun: also the loop, for a call that will not
  *        be heard of again.
  * OWNS   Nothing: the source (worker/source/source.h) owns what it lends.
@@ -52,7 +53,7 @@ struct message_ops {
 };
 
 /* Constant while it is lent, but for what is marked.
- * a = atomic   o = its owner's: whoever it is lent to */
+ * a = atomic   o = its owner's: the thread that it is lent to */
 struct message {
     const struct message_ops *ops;
     const unsigned char *data; /* as received, header included; stays there */
@@ -81,8 +82,8 @@ static inline bool message_named(const struct message *m)
     memcpy(half, m->id->bytes, sizeof half);
     return (half[0] | half[1]) != 0;
 }
-/* Its id, which it gets now if it has none: for whoever tells others of it. Any
- * thread that may read the message. */
+/* Its id, which it gets now if it has none: for a caller that tells others of
+ * it. Any thread that may read the message. */
 const struct ulid *message_name(struct message *m);
 
 #endif

@@ -72,7 +72,7 @@ static int killed(const struct move *m, struct problem *p)
                        m->v.queue, m->v.queue);
 }
 
-/* in_use - by whoever has the lock: only a worker says who it is */
+/* in_use - by the holder of the lock: only a worker says who it is */
 static int in_use(const struct move *m, struct problem *p)
 {
     const char *queue = m->v.queue;
@@ -175,8 +175,8 @@ static int connect_to(struct move *m, struct problem *p)
 
 /* ---- all ---- */
 
-/* queue_move - until the queue and the spool are both empty; whoever sends
- * meanwhile sends to where nobody will be */
+/* queue_move - until the queue and the spool are both empty; a program that
+ * sends meanwhile sends to where nobody will be */
 static int queue_move(struct move *m, struct intake *in, struct problem *p)
 {
     int n;

@@ -244,8 +244,7 @@ bool amqp_ready_locked(struct source_amqp *q);
 /* It has all its bytes. The inbox; the message is another's from here on. */
 void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
                   bool redelivered);
-/* Those that have arrived: to whoever is next to have them. The inbox, before
- * it waits. */
+/* Those that have arrived: to the next in turn. The inbox, before it waits. */
 void amqp_place_all(struct source_amqp *q);
 int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
               struct message **out);

@@ -62,8 +62,8 @@ static int ready_ask(struct source_amqp *q)
 
 /* amqp_is_due - what the broker has sent is not in the queue, and may not be
  * here yet: nothing is due if the look before found nothing either, and nothing
- * came since. A head that waits in hand is: whoever ends now gives it back, and
- * its failures are forgotten. */
+ * came since. A head that waits in hand is: a worker that ended now would give
+ * it back, and its failures would be forgotten. */
 int amqp_is_due(struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);

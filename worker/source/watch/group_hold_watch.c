@@ -102,7 +102,7 @@ static int not_watched(const char *path, int err, struct problem *p)
                        path, (unsigned)getuid(), limit, limit, limit);
 }
 
-/* wal_path - what is written by whoever changes the store */
+/* wal_path - the file that each change of the store writes */
 static void wal_path(const struct group_hold_watch *r, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%.4000s/" STATEDIR_STORE "-wal", r->with.folder);

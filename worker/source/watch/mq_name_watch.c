@@ -16,7 +16,7 @@
 
 #define LOOK_NS (30 * NS_PER_S)
 
-/* c = constant after open   q = whoever may replace the queue */
+/* c = constant after open   q = the thread that may replace the queue */
 struct mq_name_watch {
     struct loop *loop;         /* c */
     struct timers *timers;     /* c */

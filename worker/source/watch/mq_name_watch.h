@@ -2,8 +2,9 @@
  *
  * WHAT   An inotify watch on the queue (IN_ATTRIB, as its link count falls),
  *        and where that cannot be had, a look each 30 s.
- * WHO    open, close: the engine's thread. again: whoever replaced the queue,
- *        one at a time. `gone` is called in the peeker, more than once maybe.
+ * WHO    open, close: the engine's thread. again: the thread that replaced the
+ *        queue, one at a time. `gone` is called in the peeker, more than once
+ *        maybe.
  * OWNS   The inotify descriptor. Borrows the queue.
  * FAILS  open: -ENOMEM.
  */

@@ -122,8 +122,8 @@ static int open_name(struct mq_reopen *r, struct queue **out, struct problem *p)
 }
 
 /* mq_reopen_now - the name again, or one more delay
- * A queue whose messages do not fit is never behind the descriptor: whoever has
- * solo next would receive past the end of its slot.
+ * A queue whose messages do not fit is never behind the descriptor: the next
+ * thread that has solo would receive past the end of its slot.
  */
 int mq_reopen_now(struct mq_reopen *r)
 {
