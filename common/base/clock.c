@@ -227,6 +227,15 @@ const char *duration_print(uint64_t ns, char buf[DURATION_TEXT])
     return buf;
 }
 
+const char *duration_rough(uint64_t ns, char buf[DURATION_TEXT])
+{
+    uint64_t unit = 1;
+
+    while (unit < NS_PER_S && ns / unit >= 1000)
+        unit *= 10;
+    return duration_print(ns / unit * unit, buf);
+}
+
 int size_parse(const char *text, uint64_t *bytes)
 {
     uint64_t count;

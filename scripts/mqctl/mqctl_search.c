@@ -49,7 +49,7 @@ const char *until(uint64_t wall_ns, char buf[SEARCH_UNTIL])
         strlcpy(buf, "now", SEARCH_UNTIL);
     else
         snprintf(buf, SEARCH_UNTIL, "%s (in %s)", term_time(wall_ns, time),
-                 duration_print((wall_ns - now) / NS_PER_MS * NS_PER_MS, left));
+                 duration_rough(wall_ns - now, left));
     return buf;
 }
 
@@ -81,8 +81,7 @@ const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
 {
     uint64_t now = clock_wall_ns();
 
-    return duration_print(
-        (now > wall_ns ? now - wall_ns : 0) / NS_PER_MS * NS_PER_MS, buf);
+    return duration_rough(now > wall_ns ? now - wall_ns : 0, buf);
 }
 
 /* behind - name the head of the group that a message waits in */

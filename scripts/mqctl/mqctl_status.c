@@ -92,8 +92,7 @@ static void times(const char *name, const struct histogram_sum *h,
     for (size_t i = 0; i < 3; i++) {
         uint64_t ns = histogram_quantile(h, parts[i]);
 
-        duration_print((ns < most ? ns : most) / NS_PER_US * NS_PER_US,
-                       text[i]);
+        duration_rough(ns < most ? ns : most, text[i]);
     }
     linef(name, "half within %s, 90%% within %s, 99%% within %s", text[0],
           text[1], text[2]);

@@ -29,14 +29,6 @@ struct groups_list {
 
 /* ---- a group ---- */
 
-/* span - how long, to the second if it is long */
-static const char *span(uint64_t ns, char buf[DURATION_TEXT])
-{
-    uint64_t unit = ns < 10 * NS_PER_S ? NS_PER_MS : NS_PER_S;
-
-    return duration_print(ns / unit * unit, buf);
-}
-
 /* state_text - "blocked, retry in 3s", "held by letter 7, closing" */
 static void state_text(const struct group_seen *s, uint64_t now_ns, char *text,
                        size_t room)
@@ -45,7 +37,7 @@ static void state_text(const struct group_seen *s, uint64_t now_ns, char *text,
 
     if (s->where == GROUP_IS_BLOCKED && s->due_ns > now_ns)
         snprintf(more, sizeof more, ", retry in %s",
-                 span(s->due_ns - now_ns, time));
+                 duration_rough(s->due_ns - now_ns, time));
     else if (s->where == GROUP_IS_HELD)
         snprintf(more, sizeof more, " by letter %" PRId64, s->letter);
     snprintf(text, room, "%s%s%s", group_where_text(s->where), more,
@@ -68,7 +60,7 @@ static void row_put(struct term_table *t, const struct group_seen *s)
     term_cellf(t, "%s", id);
     term_cellf(t, "%s",
                s->received_ns && s->received_ns < wall
-                   ? span(wall - s->received_ns, time)
+                   ? duration_rough(wall - s->received_ns, time)
                    : "-");
 }
 

@@ -27,14 +27,6 @@ struct listing {
 
 /* ---- a message ---- */
 
-/* span - how long, to the second if it is long */
-static const char *span(uint64_t ns, char buf[DURATION_TEXT])
-{
-    uint64_t unit = ns < 10 * NS_PER_S ? NS_PER_MS : NS_PER_S;
-
-    return duration_print(ns / unit * unit, buf);
-}
-
 /* row_put - a line of the table */
 static void row_put(struct term_table *t, const struct message_seen *seen)
 {
@@ -47,7 +39,7 @@ static void row_put(struct term_table *t, const struct message_seen *seen)
     term_cellf(t, "%s", id);
     term_cellf(t, "%s", waiting_state_text(seen->state));
     if (seen->due_ns > steady)
-        term_cellf(t, "in %s", span(seen->due_ns - steady, text));
+        term_cellf(t, "in %s", duration_rough(seen->due_ns - steady, text));
     else
         term_cellf(t, "%s", seen->state == WAITING_READY ? "now" : "-");
     term_cellf(t, "%" PRIu32, seen->failures);
@@ -55,7 +47,7 @@ static void row_put(struct term_table *t, const struct message_seen *seen)
     term_cell(t, seen->group ? seen->group : "", seen->group_size);
     term_cellf(t, "%s",
                seen->received_ns && seen->received_ns < wall
-                   ? span(wall - seen->received_ns, text)
+                   ? duration_rough(wall - seen->received_ns, text)
                    : "-");
     error_text_join(error, sizeof error, seen->error, seen->error_text);
     term_cell(t, error, strlen(error));

@@ -173,6 +173,27 @@ Test(clock, durations_are_printed_short)
     }
 }
 
+Test(clock, people_read_the_first_three_digits_of_a_duration)
+{
+    static const struct text_case cases[] = {
+        {"0s", 0, 0},
+        {"999ns", 999, 0},
+        {"1us", 1001, 0},
+        {"2.8ms", 2809 * NS_PER_MS / 1000, 0},
+        {"553ms", 553648 * NS_PER_MS / 1000, 0},
+        {"1.44s", 1442840 * NS_PER_MS / 1000, 0},
+        {"59.9s", 59999 * NS_PER_MS, 0},
+        {"1m39.9s", 99999 * NS_PER_MS, 0},
+        {"1m40s", 100999 * NS_PER_MS, 0},
+        {"1d1h55m46s", DAY + HOUR + 55 * MINUTE + 46999 * NS_PER_MS, 0},
+        {"213503d23h34m33s", UINT64_MAX, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char buf[DURATION_TEXT];
+        cr_expect_str_eq(duration_rough(cases[i].value, buf), cases[i].text);
+    }
+}
+
 Test(clock, every_duration_printed_is_read_back)
 {
     uint64_t state = seed_take();
