@@ -90,7 +90,22 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
     return true;
 }
 
-/* row_guess - the flag that was perhaps meant */
+/* word_inside - whether it is one of the words of "queue-depth" */
+static bool word_inside(const char *word, size_t size, const char *name)
+{
+    for (const char *at = name; size; at += strcspn(at, "-") + 1) {
+        size_t length = strcspn(at, "-");
+
+        if (length == size && strncmp(at, word, size) == 0)
+            return true;
+        if (at[length] == '\0')
+            return false;
+    }
+    return false;
+}
+
+/* row_guess - the flag that was perhaps meant: --queue-depth for --queue-dept,
+ * else for --depth */
 static const struct option_row *row_guess(const struct option_table *table,
                                           const char *name, size_t size)
 {
@@ -99,6 +114,9 @@ static const struct option_row *row_guess(const struct option_table *table,
 
     for (size_t i = 0; i < table->count; i++)
         if (word_nearer(name, size, table->rows[i].name, &far))
+            best = &table->rows[i];
+    for (size_t i = 0; i < table->count && !best; i++)
+        if (word_inside(name, size, table->rows[i].name))
             best = &table->rows[i];
     return best;
 }

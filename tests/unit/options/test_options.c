@@ -401,6 +401,8 @@ Test(options, unknown_flags_come_with_the_nearest)
         {"--mx-concurrency=4", "max-concurrency"},
         {"--tiemout", "timeout"},
         {"--qeue-depth", "queue-depth"},
+        {"--depth=5", "queue-depth"},
+        {"--concurrency", "max-concurrency"},
         {"--h", "help"},
         {"-help", "help"},
         {"-V", "verbose"},
