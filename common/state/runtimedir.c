@@ -54,11 +54,11 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
     if (!err && !realpath(root, full))
         err = -errno;
     if (err)
-        return problem_set(p, EX_CANTCREAT, -err,
-                           "cannot make %s: %s; give another " RUNTIMEDIR_FLAG
-                           " DIR that %s may write",
-                           root, errno_text(-err),
-                           folder_user(geteuid(), user));
+        return problem_set(
+            p, EX_CANTCREAT, -err,
+            "cannot make %s: %s; this runs as %s: give another " RUNTIMEDIR_FLAG
+            " DIR",
+            root, errno_text(-err), folder_user(geteuid(), user));
     /* Another process may have made it. */
     err = folder_root(root, true, link, &folder_runtime, p);
     if (!err)

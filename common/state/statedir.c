@@ -106,8 +106,8 @@ int statedir_open_label(struct statedir *out, const char *flag,
                            folder_room(out->folder));
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
-                           "cannot make %s: %s; give another --state-dir DIR "
-                           "that %s may write",
+                           "cannot make %s: %s; this runs as %s: give another "
+                           "--state-dir DIR",
                            out->folder, errno_text(-err),
                            folder_user(geteuid(), user));
     err = folder_queue(out->folder, create, &folder_state, p);

@@ -273,8 +273,8 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
     err = errno; /* folder_user has one of its own */
     if (!out)
         return complain(EX_CANTCREAT,
-                        "cannot make %s: %s; give a --textfile in a "
-                        "folder that %s may write",
+                        "cannot make %s: %s; this runs as %s: give a "
+                        "--textfile in another folder",
                         beside, errno_text(err), folder_user(geteuid(), user));
     print_all(out, all, n);
     ok = fflush(out) == 0 && !ferror(out) && fsync(fd) == 0;
