@@ -35,22 +35,19 @@ static void as_json(const struct findings *f, const struct finding *what,
     (void)json_print_line(o, stdout);
 }
 
-/* as_text - a line, and one more for what fixes it: that one is never broken,
- * so that it can be copied */
+/* as_text - a line, and one more for the command that fixes it, which is never
+ * broken, so that it can be copied */
 static void as_text(struct findings *f, const struct finding *what,
                     const char *text)
 {
     FILE *out = f->parts[what->level] ? f->parts[what->level] : stdout;
-    char lead[1024];
+    char line[2048];
 
-    snprintf(lead, sizeof lead, "%s%s%s:", f->queue ? f->queue : "",
-             f->queue ? " " : "", what->check);
+    snprintf(line, sizeof line, "%s%s%s: %s", f->queue ? f->queue : "",
+             f->queue ? " " : "", what->check, text);
     fprintf(out, "%s%-4s%s  ", term_colour(stdout, levels[what->level].colour),
             levels[what->level].name, term_colour(stdout, TERM_PLAIN));
-    safe_text(out, lead, strlen(lead), true);
-    fputc(' ', out);
-    term_words(out, text, INDENT + term_columns(lead) + 1, INDENT,
-               term_width(stdout));
+    term_words(out, line, INDENT, INDENT, term_width(stdout));
     if (what->fix) {
         fprintf(out, "\n%*s-> ", INDENT, "");
         safe_text(out, what->fix, strlen(what->fix), true);

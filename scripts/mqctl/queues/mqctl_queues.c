@@ -45,10 +45,9 @@ static const char *worker_text(const struct snapshot *v)
 {
     if (v->has_queue)
         return v->worker == SNAPSHOT_NEVER ? "-" : snapshot_state(v);
-    return v->no_queue.status == EX_NOPERM ? "no permission"
-           : v->no_queue.status == EX_NOINPUT
-               ? "no queue; only what was kept of it"
-               : v->no_queue.text;
+    return v->no_queue.status == EX_NOPERM    ? "no permission"
+           : v->no_queue.status == EX_NOINPUT ? "no queue"
+                                              : v->no_queue.text;
 }
 
 static void row(struct term_table *t, const struct snapshot *v)

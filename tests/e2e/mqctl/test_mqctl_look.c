@@ -332,6 +332,53 @@ Test(mqctl_look, doctor_has_the_worst_first_and_counts_at_the_end)
     cr_assert_eq(strchr(last, '\n')[1], '\0', "it is the last line: %s", r.out);
 }
 
+/* on_terminal - what mqctl prints on one of 80 columns; script(1) ends lines
+ * with \r\n */
+static const char *on_terminal(const char *arguments)
+{
+    char line[12288];
+
+    snprintf(
+        line, sizeof line,
+        "stty cols 80; NO_COLOR=1 exec '%s' %s --state-dir '%s' </dev/null",
+        harness_bin("mqctl"), arguments, harness_state_dir());
+    return harness_run("script", "-qec", line, "/dev/null").out;
+}
+
+/* Its name and a word more are wider than the terminal. */
+Test(mqctl_look, doctor_breaks_its_lines_also_behind_a_long_name)
+{
+    const char *q = harness_queue(3, 64), *out;
+    char name[128], command[160];
+
+    snprintf(name, sizeof name, "%s-%s", q,
+             "named-so-that-it-takes-nearly-a-whole-line-of-a-screen");
+    snprintf(command, sizeof command, "doctor %s", name);
+    out = on_terminal(command);
+    cr_assert_not_null(strstr(out, name), "%s", out);
+    for (const char *at = out; *at; at += strspn(at, "\r\n")) {
+        size_t size = strcspn(at, "\r\n");
+
+        cr_assert(size <= 80 || *at == ' ', "%.*s", (int)size, at);
+        at += size;
+    }
+}
+
+/* The word that says how a queue is is whole in a narrow terminal. */
+Test(mqctl_look, queues_at_80_columns_say_that_there_is_no_queue)
+{
+    const char *q = harness_queue(3, 64), *out, *end;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(ctl("remove", q).status, 0);
+    out = strstr(on_terminal("queues"), q);
+    cr_assert_not_null(out);
+    end = strchr(out, '\r');
+    cr_assert(end && end - out > 10 && strncmp(end - 10, "  no queue", 10) == 0,
+              "%.80s", out);
+}
+
 Test(mqctl_look, doctor_finds_a_queue_that_is_not_as_the_flags_say)
 {
     const char *q = harness_queue(5, 64);
