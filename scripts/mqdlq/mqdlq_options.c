@@ -327,7 +327,7 @@ const struct subcommand_table mqdlq_table = {
     .program = "mqdlq",
     .usage = "VERB [options] QUEUE ...",
     .about =
-        "Inspect, replay and discard the dead letters of a queue (/NAME or "
+        "Inspect, replay and discard the dead letters of a queue (/NAME or\n"
         "amqp://USER@HOST/VHOST/QUEUE).",
     .exits = exits,
     .exit_count = sizeof exits / sizeof *exits,

@@ -47,6 +47,19 @@ Test(docs_agree, links_lead_to_headings)
     cr_assert_str_eq(wrong, "");
 }
 
+Test(docs_agree, help_of_each_program_and_verb_fits_80_columns)
+{
+    const char *wrong =
+        sh("{ for p in mqworker mqsend mqdlq mqctl; do $p --help; done;"
+           "  for p in mqdlq mqctl; do"
+           "    $p --help | sed -n 's/^  \\([a-z-]*\\)  .*/\\1/p' |"
+           "    while read -r verb; do $p \"$verb\" --help; done; done; } |"
+           "awk 'length > 80; END { if (NR < 400) print NR, \"lines\" }'",
+           "");
+
+    cr_assert_str_eq(wrong, "");
+}
+
 /* `dir/file*.c` and `file.h`; what has no star and a folder is in test_docs. */
 Test(docs_agree, files_and_patterns_that_pages_name_exist)
 {
