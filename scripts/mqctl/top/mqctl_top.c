@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
@@ -20,27 +21,58 @@
 #include "common/text/complain.h"
 
 #define HEAD_EVERY 20 /* lines between two titles */
+#define NAME_LEAST 20 /* columns */
+#define NAME_TEXT  1024
+
+/* name_text - of a queue, as it can be printed; how many columns it takes */
+static int name_text(const struct top_row *r, char out[NAME_TEXT])
+{
+    safe_text_copy(out, NAME_TEXT, r->queue, strlen(r->queue));
+    return term_columns(out);
+}
+
+/* name_width - columns for all of them; whole, as scripts read these lines */
+static int name_width(const struct top *t)
+{
+    char name[NAME_TEXT];
+    int most = NAME_LEAST, n;
+
+    for (size_t i = 0; i < t->count; i++)
+        if ((n = name_text(t->rows[i], name)) > most)
+            most = n;
+    return most;
+}
+
+/* depth_text - of how many it holds */
+static void depth_text(const struct snapshot *v, char out[2 * TOP_COUNT])
+{
+    if (v->depth < 0)
+        strlcpy(out, "-", 2 * TOP_COUNT);
+    else
+        snprintf(out, 2 * TOP_COUNT, "%ld/%ld", v->depth, v->depth_max);
+}
 
 /* line_text - one queue, as plain text */
-static void line_text(const struct top_row *r)
+static void line_text(const struct top_row *r, int width)
 {
     const struct snapshot *v = &r->v;
-    char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[256];
-    char depth[TOP_COUNT], waiting[TOP_COUNT], dead[TOP_COUNT];
-    char when[TIME_TEXT];
+    char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[NAME_TEXT];
+    char depth[2 * TOP_COUNT], waiting[TOP_COUNT], dead[TOP_COUNT];
+    char when[TIME_TEXT], rate[TOP_SHORT] = "-";
+    int columns = name_text(r, name);
 
-    safe_text_copy(name, sizeof name, r->queue, strlen(r->queue));
     term_time(clock_wall_ns(), when);
+    printf("%.8s  %s%*s  ", when + 11, name, width - columns, "");
     if (!r->looked) {
-        printf("%.8s  %-20s  ", when + 11, name);
         safe_text(stdout, r->problem.text, strlen(r->problem.text), true);
         putchar('\n');
         return;
     }
-    printf("%.8s  %-20s  %-12s %6s %9.1f %4" PRIu64 "/%-4u %8s %6s %7s %7s "
-           "%7s\n",
-           when + 11, name, snapshot_state(v), top_count(v->depth, depth),
-           r->rate, v->sum.running,
+    depth_text(v, depth);
+    if (r->measured)
+        snprintf(rate, sizeof rate, "%.1f", r->rate);
+    printf("%-12s %9s %9s %4" PRIu64 "/%-4u %8s %6s %7s %7s %7s\n",
+           snapshot_state(v), depth, rate, v->sum.running,
            v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0,
            top_count(snapshot_waits(v), waiting), top_count(v->dead, dead),
            top_duration(r->p50, p50), top_duration(r->p99, p99),
@@ -72,6 +104,8 @@ static int line_json(const struct top_row *r)
 /* round_print - all queues, as they were looked at just now */
 static int round_print(const struct top *t, uint64_t *printed)
 {
+    int width = name_width(t);
+
     for (size_t i = 0; i < t->count; i++) {
         if (t->o->json) {
             if (line_json(t->rows[i]) < 0)
@@ -79,10 +113,10 @@ static int round_print(const struct top *t, uint64_t *printed)
             continue;
         }
         if ((*printed)++ % HEAD_EVERY == 0)
-            printf("%-8s  %-20s  %-12s %6s %9s %9s %8s %6s %7s %7s %7s\n",
-                   "TIME", "QUEUE", "STATE", "DEPTH", "RATE/S", "FLIGHT",
+            printf("%-8s  %-*s  %-12s %9s %9s %9s %8s %6s %7s %7s %7s\n",
+                   "TIME", width, "QUEUE", "STATE", "DEPTH", "RATE/S", "FLIGHT",
                    "WAITING", "DEAD", "P50", "P99", "WAIT99");
-        line_text(t->rows[i]);
+        line_text(t->rows[i], width);
     }
     return 0;
 }

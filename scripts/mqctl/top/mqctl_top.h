@@ -20,12 +20,14 @@ struct top_row {
     struct snapshot v;
     struct problem problem; /* why not */
     /* ---- of the last interval ---- */
+    bool measured;     /* there was one, between two looks */
     double rate;       /* handlers that ended, a second */
     uint64_t p50, p99; /* handler time; 0: none ended */
     uint64_t wait99;   /* latency; 0: none started */
     struct history past;
     /* ---- the look before ---- */
-    uint64_t at_ns; /* monotonic; 0: none */
+    bool counted;   /* it found the counters, so the rest is known */
+    uint64_t at_ns; /* monotonic */
     struct counters_header head;
     struct counters_sum sum;
     struct histogram_sum handler, latency;

@@ -32,26 +32,39 @@ static struct top_row *row_get(struct top *t, const char *queue)
 }
 
 /* between - the difference to the look before; a new worker began at 0 */
-static void between(struct top_row *r, uint64_t now)
+static void between(struct top_row *r, uint64_t now,
+                    const struct histogram_sum *handler,
+                    const struct histogram_sum *latency)
 {
-    static struct histogram_sum handler, latency, part;
-    bool same = r->at_ns && r->head.started_ns == r->v.head.started_ns &&
+    static struct histogram_sum part;
+    bool same = r->head.started_ns == r->v.head.started_ns &&
                 r->v.sum.ended >= r->sum.ended;
     double seconds = (double)(now - r->at_ns) / (double)NS_PER_S;
 
-    counters_histograms(r->v.counters, &handler, &latency);
-    r->rate = same && seconds > 0
-                  ? (double)(r->v.sum.ended - r->sum.ended) / seconds
-                  : 0;
+    if (same && seconds > 0)
+        r->rate = (double)(r->v.sum.ended - r->sum.ended) / seconds;
     if (!same) {
         memset(&r->handler, 0, sizeof r->handler);
         memset(&r->latency, 0, sizeof r->latency);
     }
-    histogram_since(&part, &handler, &r->handler);
+    histogram_since(&part, handler, &r->handler);
     r->p50 = histogram_quantile(&part, 0.5);
     r->p99 = histogram_quantile(&part, 0.99);
-    histogram_since(&part, &latency, &r->latency);
+    histogram_since(&part, latency, &r->latency);
     r->wait99 = histogram_quantile(&part, 0.99);
+}
+
+/* count - what the counters say; nothing of an interval at the first look,
+ * whose numbers are those of hours or days */
+static void count(struct top_row *r, uint64_t now)
+{
+    static struct histogram_sum handler, latency;
+
+    counters_histograms(r->v.counters, &handler, &latency);
+    r->measured = r->counted;
+    if (r->counted)
+        between(r, now, &handler, &latency);
+    r->counted = true;
     r->handler = handler;
     r->latency = latency;
     r->sum = r->v.sum;
@@ -74,10 +87,11 @@ static void row_look(struct top *t, struct top_row *r)
     size_t at = r->past.looks++ % TOP_HISTORY;
 
     row_refresh(t, r);
+    r->measured = false;
     r->rate = 0;
     r->p50 = r->p99 = r->wait99 = 0;
     if (r->looked && r->v.counters)
-        between(r, now);
+        count(r, now);
     r->at_ns = now;
     r->past.depth[at] = r->looked && r->v.depth > 0 ? (uint64_t)r->v.depth : 0;
     r->past.waits[at] = r->wait99;

@@ -23,6 +23,59 @@ Test(mqctl_top, top_prints_lines_where_there_is_no_terminal)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* column - where a word of a line begins */
+static int column(const char *line, const char *word)
+{
+    const char *at = strstr(line, word), *end = strchr(line, '\n');
+
+    cr_assert(at && end && at < end, "no %s: %s", word, line);
+    return (int)(at - line);
+}
+
+Test(mqctl_top, lines_have_room_for_the_longest_name_and_say_what_a_queue_holds)
+{
+    const char *q = harness_queue(3, 64), *out, *line;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    char other[128];
+
+    snprintf(other, sizeof other, "%s-whose-name-is-longer-than-its-column", q);
+    out = ctl_out("top", "--rounds", "1", q, other);
+    line = strstr(out, q);
+    cr_assert_not_null(line, "%s", out);
+    while (line > out && line[-1] != '\n')
+        line--;
+    cr_assert_eq(column(out, "STATE"), column(line, "running"), "%s", out);
+    line = strstr(out, other);
+    cr_assert_not_null(line, "%s", out);
+    while (line > out && line[-1] != '\n')
+        line--;
+    cr_assert_eq(column(out, "STATE"), column(line, "not running"), "%s", out);
+    cr_assert_not_null(strstr(out, " 0/3 "), "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* What a worker did in hours is not what it did since the last look. */
+Test(mqctl_top, the_first_look_has_no_rate_and_no_times)
+{
+    const char *q = harness_queue(3, 64), *out;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    json_t *o;
+
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    out = ctl_out("top", "--json", "--rounds", "1", q);
+    o = ctl_json(out);
+    cr_assert_gt(json_integer_value(json_object_get(o, "handler_p50_ns")), 0);
+    cr_assert_eq(
+        json_integer_value(json_object_get(o, "interval_handler_p50_ns")), 0);
+    cr_assert_eq(
+        json_integer_value(json_object_get(o, "interval_latency_p99_ns")), 0);
+    json_decref(o);
+    out = ctl_out("top", "--rounds", "1", q);
+    cr_assert_not_null(strstr(out, " 0/3         - "), "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl_top, top_as_json_has_the_last_interval_too)
 {
     const char *q = harness_queue(0, 0);

@@ -87,10 +87,14 @@ Test(top_view, eighty_columns_have_every_number_and_one_list)
     says("runs 1");
     cr_assert_null(line_of("LETTER"));
     cr_assert_null(line_of("LAST DEPTHS"));
+    says("latency  most");
     v.letters = true;
     draw(&v, 80, 24);
     says("exit 1: no such order");
     cr_assert_null(line_of("IN FLIGHT"));
+    cr_assert_null(line_of("latency  most"), "letters have the room");
+    draw(&v, 80, 50);
+    says("latency  most");
     canvas_close(&drawn);
 }
 

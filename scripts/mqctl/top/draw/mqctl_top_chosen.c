@@ -192,7 +192,10 @@ void view_chosen(const struct view *v, struct canvas *c)
     if (q->problem)
         return;
     ended(v, c, q);
-    sparks(v, c, q->past);
+    if (!v->letters || view_tall(c->rows)) /* who asks for letters has them */
+        sparks(v, c, q->past);
+    else
+        c->y++;
     if (view_tall(c->rows))
         both(v, c);
     else if (v->letters)
