@@ -24,6 +24,7 @@ $1 == "program" {
 }
 $1 == "verb" {
     verb[++verbs] = $2
+    all_verbs = all_verbs (verbs > 1 ? " " : "") $2
     reads[verbs] = $3 == "reads"
     lists[verbs] = $3 == "ids"
     listed = listed || lists[verbs]
@@ -124,10 +125,10 @@ function bash(    i, v) {
     print "    esac"
     if (verbs) {
         print "    if [ \"$COMP_CWORD\" -eq 1 ]; then"
-        printf "        _mqw_offer -W '"
-        for (v = 1; v <= verbs; v++)
-            printf "%s ", verb[v]
-        print "--help --version'"
+        print "        _mqw_offer -W '" all_verbs " --help --version'"
+        print "        return"
+        print "    elif [ \"$COMP_CWORD:${COMP_WORDS[1]}\" = 2:help ]; then"
+        print "        _mqw_offer -W '" all_verbs "'"
         print "        return"
         print "    fi"
         print "    case ${COMP_WORDS[1]} in"
@@ -233,6 +234,8 @@ function zsh(    v) {
             zsh_arguments(v)
             print "        ;;"
         }
+        print "    help) _arguments '1:verb:(" all_verbs ")'"
+        print "        ;;"
         print "    esac"
     } else {
         printf "    "
@@ -315,6 +318,8 @@ function fish(    i, v, when, complete) {
         print complete " -n __fish_use_subcommand -s h -l help -d 'print " \
             "this and exit'"
         print complete " -n 'not __fish_use_subcommand' -a '(__mqw_queues)'"
+        print complete " -n '__fish_seen_subcommand_from help' -a '" \
+            all_verbs "'"
     } else {
         print complete " -a '(__mqw_queues)'"
     }

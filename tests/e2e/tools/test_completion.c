@@ -131,6 +131,8 @@ static const struct {
     {"mqdlq replay --can", "--canary"},
     {"mqctl set /x max-w", "max-waiting="},
     {"mqctl doc", "doctor"},
+    {"mqctl help doc", "doctor"},
+    {"mqdlq help disc", "discard"},
     {"mqctl metrics --textf", "--textfile"},
 };
 #define TYPED (sizeof typed / sizeof *typed)
