@@ -146,10 +146,10 @@ static int store_ready(const struct inherit *i, struct problem *p)
                   F_UINT("commits", was - commits),
                   F_STR("copy", err ? errno_text(-err) : copy),
                   F_STR("next",
-                        "the last worker's commits, as many, are not in "
-                        "the store: its files were damaged, or "
-                        "replaced by older ones. Look at the disk; "
-                        "keep the copy, it has what is left of them"));
+                        "the store lacks that many commits of the last "
+                        "worker: its files were damaged, or replaced by "
+                        "older ones. Look at the disk; keep the copy, "
+                        "it has what is left of them"));
     }
     if (commits == UINT64_MAX)
         last = NULL;

@@ -246,8 +246,8 @@ static void stray_found(const char *custody, const char *state, void *arg)
     if (custody_count(&count, custody, NULL, NULL) < 0 || count.total == 0)
         return;
     FOUND(f, WARN, "custody",
-          "docs/runbook.md, \"Messages in flight of a state directory that is "
-          "gone\", has how to run or remove them",
+          "docs/runbook.md: \"Messages in flight of a state directory that is "
+          "gone\"",
           "%" PRId64 " message%s in flight of a worker that was killed wait in "
           "%s; its state directory, with %s, is gone",
           count.total, count.total == 1 ? "" : "s", custody, state);
