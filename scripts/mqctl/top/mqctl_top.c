@@ -23,6 +23,7 @@
 #define HEAD_EVERY 20 /* lines between two titles */
 #define NAME_LEAST 20 /* columns */
 #define NAME_TEXT  1024
+#define DEPTH_TEXT ((size_t)2 * TOP_COUNT)
 
 /* name_text - of a queue, as it can be printed; how many columns it takes */
 static int name_text(const struct top_row *r, char out[NAME_TEXT])
@@ -44,12 +45,12 @@ static int name_width(const struct top *t)
 }
 
 /* depth_text - of how many it holds */
-static void depth_text(const struct snapshot *v, char out[2 * TOP_COUNT])
+static void depth_text(const struct snapshot *v, char out[DEPTH_TEXT])
 {
     if (v->depth < 0)
-        strlcpy(out, "-", 2 * TOP_COUNT);
+        strlcpy(out, "-", DEPTH_TEXT);
     else
-        snprintf(out, 2 * TOP_COUNT, "%ld/%ld", v->depth, v->depth_max);
+        snprintf(out, DEPTH_TEXT, "%ld/%ld", v->depth, v->depth_max);
 }
 
 /* line_text - one queue, as plain text */
@@ -57,7 +58,7 @@ static void line_text(const struct top_row *r, int width)
 {
     const struct snapshot *v = &r->v;
     char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[NAME_TEXT];
-    char depth[2 * TOP_COUNT], waiting[TOP_COUNT], dead[TOP_COUNT];
+    char depth[DEPTH_TEXT], waiting[TOP_COUNT], dead[TOP_COUNT];
     char when[TIME_TEXT], rate[TOP_SHORT] = "-";
     int columns = name_text(r, name);
 
