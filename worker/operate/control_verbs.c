@@ -367,12 +367,12 @@ static json_t *cancel_running(struct request *r)
 static const struct {
     const char *name;
     json_t *(*answer)(struct request *r);
-    bool order; /* it changes something: worth a line in the log */
+    bool order; /* it changes something, and nothing else logs that */
 } verbs[] = {
     {"status", status, false},
-    {"pause", pause_it, true},
-    {"resume", resume, true},
-    {"set", set, true},
+    {"pause", pause_it, false},
+    {"resume", resume, false},
+    {"set", set, false},
     {"drain", drain, true},
     {"stop", stop, true},
     {"quit", quit, true},
@@ -431,8 +431,7 @@ json_t *control_answer(struct orders *orders, char *line,
                                "quit, run-now ROW..., cancel ROW..., "
                                "cancel-running ID..., closing [KEY] or "
                                "group close|open KEY");
-    /* A setting has a line of its own, with its old and its new value. */
-    if (verbs[i].order && verbs[i].answer != set && !call->again)
+    if (verbs[i].order && !call->again)
         log_info("control", F_STR("queue", orders->flow->set->queue),
                  F_STR("order", verbs[i].name));
     out = verbs[i].answer(&r);

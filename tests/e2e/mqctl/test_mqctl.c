@@ -331,6 +331,26 @@ Test(mqctl, a_pause_with_a_duration_ends_by_itself_and_the_last_one_counts)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+Test(mqctl, each_change_of_a_pause_is_one_line_of_the_log)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+
+    ctl_out("pause", q);
+    ctl_out("pause", q); /* no change */
+    ctl_out("pause", q, "1h");
+    ctl_out("pause", q, "2h");
+    ctl_out("pause", q);
+    ctl_out("resume", q);
+    ctl_out("resume", q); /* no change */
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "event=paused"), 4);
+    cr_assert_eq(harness_log_count(w, "for=1h"), 1);
+    cr_assert_eq(harness_log_count(w, "for=2h"), 1);
+    cr_assert_eq(harness_log_count(w, "event=resumed"), 1);
+    cr_assert_eq(harness_log_count(w, "event=control"), 0);
+}
+
 Test(mqctl, resume_by_signal_ends_a_pause_with_a_duration_too)
 {
     const char *q = harness_queue(0, 0);
