@@ -13,6 +13,7 @@
 #include "common/text/rate_limit.h"
 #include "common/mq/patience.h"
 #include "common/text/complain.h"
+#include "common/text/term.h"
 #include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
 
@@ -102,14 +103,15 @@ static int body_too_large(struct run *r, size_t body)
 
     if (header == 0)
         snprintf(why, sizeof why,
-                 "body too large: %zu bytes, %zu more than the %zu that %s "
+                 "body too large: %zu byte%s, %zu more than the %zu that %s "
                  "takes; %s",
-                 body, body - r->room, r->room, name, next);
+                 body, term_plural(body), body - r->room, r->room, name, next);
     else
         snprintf(why, sizeof why,
-                 "body too large: %zu bytes and a header of %zu make %zu, %zu "
+                 "body too large: %zu byte%s and a header of %zu make %zu, %zu "
                  "more than the %zu that %s takes; %s",
-                 body, header, all, all - r->room, r->room, name, next);
+                 body, term_plural(body), header, all, all - r->room, r->room,
+                 name, next);
     return run_fail(r, EX_DATAERR, why);
 }
 
