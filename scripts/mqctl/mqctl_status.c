@@ -179,18 +179,31 @@ static void what_runs(const struct snapshot *v)
     line("flags", words[0] ? words : "all at their defaults");
 }
 
-/* settings - one a line, as they could be set */
+/* settings - as they could be set; one a line for scripts, while on a terminal
+ * they leave room for the lines above */
 static void settings(const struct snapshot *v)
 {
     json_t *all = json_object_get(v->live, "settings"), *value;
+    char text[JSON_TEXT], words[2048] = "";
     const char *name, *title = "settings";
-    char text[JSON_TEXT];
+    int width = term_width(stdout);
 
     json_object_foreach(all, name, value)
     {
-        linef(title, "%s=%s", name, json_as_text(value, text));
+        size_t used = strlen(words);
+
+        if (!width)
+            linef(title, "%s=%s", name, json_as_text(value, text));
+        else
+            snprintf(words + used, sizeof words - used, "%s%s=%s",
+                     used ? " " : "", name, json_as_text(value, text));
         title = "";
     }
+    if (!words[0])
+        return;
+    name_put("settings");
+    term_words(stdout, words, INDENT, INDENT, width);
+    putchar('\n');
 }
 
 /* state_line - and why it is so */

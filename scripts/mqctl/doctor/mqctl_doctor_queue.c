@@ -258,6 +258,10 @@ static void killed_check(struct findings *f, const struct snapshot *v)
               "not finished is not found: its runtime directory is gone, or "
               "the machine was started again",
               (int)v->pid);
+    else if (v->custody == 0)
+        FOUND(f, BAD, "worker", start_command(f, v),
+              "its last one, pid %d, was killed, and had no message in flight",
+              (int)v->pid);
     else
         FOUND(f, BAD, "worker", start_command(f, v),
               "its last one, pid %d, was killed; %" PRId64 " message%s that it "

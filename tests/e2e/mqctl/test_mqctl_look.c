@@ -364,6 +364,38 @@ Test(mqctl_look, doctor_breaks_its_lines_also_behind_a_long_name)
     }
 }
 
+Test(mqctl_look, doctor_says_that_a_killed_worker_had_nothing_in_flight)
+{
+    const char *q = harness_queue(3, 64);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
+
+    harness_kill(w);
+    r = ctl("doctor", q);
+    cr_assert_not_null(strstr(r.out, "killed, and had no message in flight"),
+                       "%s", r.out);
+}
+
+/* What a person looks for is not scrolled away by settings. */
+Test(mqctl_look, status_of_a_queue_has_its_settings_on_lines_of_the_terminal)
+{
+    const char *q = harness_queue(3, 64), *out, *from, *end;
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    char command[160];
+    int lines = 0;
+
+    snprintf(command, sizeof command, "status %s", q);
+    out = on_terminal(command);
+    from = strstr(out, "settings ");
+    cr_assert(from && strstr(from, " max-attempts=5"), "%s", out);
+    for (; *from; from = end + strspn(end, "\r\n"), lines++) {
+        end = from + strcspn(from, "\r\n");
+        cr_assert_leq(end - from, 80, "%s", from);
+    }
+    cr_assert_lt(lines, 12, "%s", out);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 /* The word that says how a queue is is whole in a narrow terminal. */
 Test(mqctl_look, queues_at_80_columns_say_that_there_is_no_queue)
 {
