@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,18 @@ const char *folder_user(uid_t uid, char out[FOLDER_USER])
         strlcpy(out, found->pw_name, FOLDER_USER);
     else
         snprintf(out, FOLDER_USER, "uid %u", (unsigned)uid);
+    return out;
+}
+
+const char *folder_group(gid_t gid, char out[FOLDER_USER])
+{
+    struct group entry, *found = NULL;
+    char text[4096]; /* with the names of its members */
+
+    if (getgrgid_r(gid, &entry, text, sizeof text, &found) == 0 && found)
+        snprintf(out, FOLDER_USER, "group %s", found->gr_name);
+    else
+        snprintf(out, FOLDER_USER, "gid %u", (unsigned)gid);
     return out;
 }
 

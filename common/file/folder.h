@@ -33,6 +33,8 @@ bool folder_join(char out[PATH_MAX], const char *a, const char *b,
 const char *folder_variable(const char *name);
 /* The name of a user, or "uid N" if it has none; returns `out`. */
 const char *folder_user(uid_t uid, char out[FOLDER_USER]);
+/* "group mqworker", or "gid 995". */
+const char *folder_group(gid_t gid, char out[FOLDER_USER]);
 /* The same as sudo -u wants it: a number in quotes and with a #. */
 const char *folder_sudo_user(uid_t uid, char out[FOLDER_USER]);
 

@@ -115,7 +115,7 @@ static int explain_access(const struct opening *o, const char *safe, int err,
 {
     static const char *const needs[] = {"read", "write", "read and write"};
     const char *need = needs[o->oflag & O_ACCMODE];
-    char ours[FOLDER_USER], his[FOLDER_USER];
+    char ours[FOLDER_USER], his[FOLDER_USER], group[FOLDER_USER];
     struct stat st;
 
     folder_user(geteuid(), ours);
@@ -127,11 +127,12 @@ static int explain_access(const struct opening *o, const char *safe, int err,
                            safe, need, ours);
     return problem_set(p, EX_NOPERM, err,
                        "queue %s: no %s permission for %s: it belongs to "
-                       "%s, gid %u with mode %04o; run as that user, or "
+                       "%s, %s, with mode %04o; run as that user, or "
                        "have the owner `chmod` it where it is mounted "
                        "(/dev/mqueue)",
                        safe, need, ours, folder_user(st.st_uid, his),
-                       (unsigned)st.st_gid, (unsigned)(st.st_mode & 07777));
+                       folder_group(st.st_gid, group),
+                       (unsigned)(st.st_mode & 07777));
 }
 
 /* explain_open - why mq_open failed */

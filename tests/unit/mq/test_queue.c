@@ -279,7 +279,8 @@ Test(queue, no_permission_names_owner_and_mode)
               -EACCES);
     cr_assert(p.status == EX_NOPERM);
     snprintf(user, sizeof user, "for %s", folder_user(NOBODY, nobody));
-    SAYS(&p, name, "no read permission", user, "belongs to root", "0622");
+    SAYS(&p, name, "no read permission", user, "belongs to root, group root",
+         "0622");
     cr_assert(queue_open(&other, name, BOTH | QUEUE_CREATE, NULL, NULL, &p) ==
               -EACCES);
     SAYS(&p, "no read and write permission", "belongs to root");
