@@ -22,8 +22,8 @@ static int head_check(const struct counters *c, const char *path,
     if (atomic_load_explicit(&h->magic, memory_order_acquire) !=
         counters_magic())
         return problem_set(p, EX_CONFIG, EINVAL,
-                           "counters file %s: not one, or not complete; the "
-                           "worker makes a new one when it starts",
+                           "counters file %s: it is none, or is not complete; "
+                           "the worker makes a new one when it starts",
                            path);
     if (h->version != COUNTERS_VERSION || h->head_bytes != COUNTERS_HEAD ||
         h->stride != COUNTERS_STRIDE)
@@ -80,8 +80,8 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     err = map_file(c, path);
     if (err == -EINVAL)
         problem_fill(p, EX_CANTCREAT,
-                     "counters file %s: no worker has written it yet: none "
-                     "has got as far as to take messages",
+                     "counters file %s: no worker has written it yet, as "
+                     "none has begun to take messages",
                      path);
     else if (err)
         problem_fill(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT,

@@ -161,7 +161,7 @@ static void tell_unlocked(const struct source_mq *q)
     log_warn("custody_not_locked", F_STR("folder", folder),
              F_UINT("kib", (bytes + 1023) / 1024),
              F_STR("next", "pages that are swapped out have the same risk as a "
-                           "disk: let so many KiB be locked (ulimit -l, "
+                           "disk: let that many KiB be locked (ulimit -l, "
                            "LimitMEMLOCK=, docker --ulimit memlock=)"));
 }
 
