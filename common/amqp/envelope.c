@@ -90,7 +90,7 @@ static void header(struct reading *r, const amqp_table_entry_t *t)
     } else if (!field_number(&t->value, &n)) {
         return;
     } else if (field_named(t->key, "mqw-sent")) {
-        r->h.sent_ns = n;
+        e->sent_ns = r->h.sent_ns = n;
         r->h.fields |= HEADER_SENT;
     } else if (field_named(t->key, "mqw-expires")) {
         r->h.expires_ns = n;

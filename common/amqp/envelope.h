@@ -33,6 +33,7 @@ struct envelope {
     uint64_t hop;      /* how many queues it has waited in */
     uint64_t line;     /* of copies: that of all copies of one original; 0: it
                         * is no copy */
+    uint64_t sent_ns;  /* wall, as its sender wrote it; 0: not to the ns */
     uint64_t first_ns; /* wall; when a worker first had it; 0: never */
     uint64_t due_ns;   /* wall; before that it is not to run; 0: now */
     uint32_t priority;

@@ -51,13 +51,27 @@ void *held_properties(struct broker *b, const struct held *h)
     return raw;
 }
 
-int held_ack(struct broker *b, struct held *h)
+/* ack - one delivery, and no other; `gone` where it was sent */
+static int ack(struct broker *b, uint64_t tag, bool *gone)
 {
     int err = link_status(
-        b->link, rabbit.amqp_basic_ack(b->link->c, LINK_CHANNEL, h->tag, 0));
+        b->link, rabbit.amqp_basic_ack(b->link->c, LINK_CHANNEL, tag, 0));
 
-    h->gone = !err;
+    *gone = !err;
     return err;
+}
+
+/* held_ack - its copies first: should we be killed in between, the letter is
+ * there, and what was sent of it has its number */
+int held_ack(struct broker *b, struct held *h)
+{
+    size_t at = (size_t)(h - b->held);
+    int err = 0;
+
+    for (size_t i = 0; i < b->copy_count && !err; i++)
+        if (b->copies[i].of == at && !b->copies[i].gone)
+            err = ack(b, b->copies[i].tag, &b->copies[i].gone);
+    return err ? err : ack(b, h->tag, &h->gone);
 }
 
 int held_heard(struct broker *b)
@@ -307,8 +321,9 @@ static int body_copy(const struct letter *l, void *arg)
 }
 
 /* refresh - a letter that was looked at often is published again
- * Crash before the acknowledgement: it is there twice, with one id and all else
- * the same; mqdlq takes both for one. So this can repeat one, never lose one.
+ * Crash before the acknowledgement: it is there twice, and has a line or a time
+ * by which both are taken for one (known_first), or else is listed twice. So
+ * this can repeat one, never lose one.
  */
 static int refresh(struct context *ctx, int64_t row, struct problem *p)
 {
@@ -372,6 +387,9 @@ static int given_back(struct broker *b, uint32_t left)
 
     for (size_t i = 0; i < b->count; i++)
         tag = b->held[i].gone ? tag : b->held[i].tag;
+    for (size_t i = 0; i < b->copy_count; i++)
+        if (!b->copies[i].gone && b->copies[i].tag > tag)
+            tag = b->copies[i].tag;
     if (b->claimed)
         err = held_unclaim(b);
     else if (tag)
@@ -413,6 +431,8 @@ int broker_close(struct context *ctx)
         left = refresh_some(ctx);
         for (size_t i = 0; i < b->count; i++)
             left += !b->held[i].gone;
+        for (size_t i = 0; i < b->copy_count; i++)
+            left += !b->copies[i].gone;
         left += b->claimed ? b->imported : 0;
         if (given_back(b, (uint32_t)left) < 0)
             status = complain(EX_UNAVAILABLE,
@@ -429,6 +449,7 @@ int broker_close(struct context *ctx)
     explicit_bzero(b->password, sizeof b->password);
     known_free(&b->known);
     free(b->held);
+    free(b->copies);
     free(b);
     ctx->broker = NULL;
     return status;

@@ -26,29 +26,15 @@
 
 /* ---- what is there ---- */
 
-static int letter_known(const struct letter *l, void *arg)
+/* beyond_say - once: not all letters are held, so not all are known */
+static void beyond_say(struct broker *b)
 {
-    struct broker *b = arg;
-
-    return known_add(&b->known, &l->m);
-}
-
-/* known_read - once, all letters that are held */
-static int known_read(struct context *ctx)
-{
-    struct broker *b = ctx->broker;
-    const struct letter_filter all = {0};
-    int err = b->known.room
-                  ? 0
-                  : letters_each(ctx->store, &all, true, letter_known, b);
-
-    if (!err && b->beyond && !b->beyond_told)
+    if (b->beyond && !b->beyond_told)
         complain(0,
                  "%s has more letters than are looked at: what is in the file "
                  "and among the others is there twice afterwards",
                  b->dead);
     b->beyond_told = true;
-    return err;
 }
 
 /* id_make - of a letter that was given none: from what it is and where it is in
@@ -134,7 +120,7 @@ static int one_put(struct broker *b, const struct decoding *d,
     }
     err = properties_make(e, d, &m);
     if (!err)
-        err = known_add(&b->known, &m);
+        err = known_add(&b->known, &m, NULL, 0);
     if (err)
         return problem_set(p, err == -EMSGSIZE ? EX_DATAERR : EX_OSERR, -err,
                            "line %" PRIu64 ": cannot write its properties: %s",
@@ -195,11 +181,9 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
                   struct broker_imported *sum, struct problem *p)
 {
     struct broker *b = ctx->broker;
-    int err = known_read(ctx);
+    int err;
 
-    if (err)
-        return problem_set(p, EX_IOERR, -err, "cannot read the letters: %s",
-                           errno_text(-err));
+    beyond_say(b);
     groups_say(ctx, list, n);
     err = held_publisher(b, WAIT_NS, p);
     if (!err)

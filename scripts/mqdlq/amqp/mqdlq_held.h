@@ -31,6 +31,13 @@ struct held {
     bool gone;           /* acknowledged */
 };
 
+/* One more copy of a letter (known_first): it goes with the letter. */
+struct held_copy {
+    size_t of; /* its index in `held` */
+    uint64_t tag;
+    bool gone;
+};
+
 struct broker {
     struct broker_operand operand, to; /* `to`: where replay sends */
     char password[BROKER_PASSWORD];
@@ -44,11 +51,13 @@ struct broker {
     FILE *properties;
     struct held *held;
     size_t count, room;
+    struct held_copy *copies;
+    size_t copy_count, copy_room;
     uint32_t beyond; /* letters that are not held, as there are too many */
     bool beyond_told, groups_told;
     bool claimed;       /* held_claim */
     uint64_t imported;  /* letters that are confirmed */
-    struct known known; /* import's */
+    struct known known; /* the letters that are held, and those of import */
     char machine[BROKER_MACHINE];
 };
 
@@ -65,8 +74,8 @@ int held_busy(const struct broker *b);
 struct held *held_at(struct broker *b, int64_t row);
 /* Its properties, the caller's to free; NULL: they cannot be read. */
 void *held_properties(struct broker *b, const struct held *h);
-/* It is no letter any more. 0 or -errno: the connection is gone, and it comes
- * back. */
+/* It is no letter any more, nor are its copies. 0 or -errno: the connection is
+ * gone, and it comes back. */
 int held_ack(struct broker *b, struct held *h);
 /* b->publisher is there; `wait_ns` is for each confirm. */
 int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p);

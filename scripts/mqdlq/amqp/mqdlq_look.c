@@ -138,6 +138,46 @@ static int held_add(struct look *k, uint64_t deliveries)
                : -EIO;
 }
 
+/* copy_add - beside the letter that it is one more copy of. Each of the two was
+ * looked at as often as the one that was more so: then both are renewed. */
+static int copy_add(struct look *k, int64_t first, uint64_t deliveries)
+{
+    struct broker *b = k->b;
+    struct held_copy *copies =
+        array_grow(b->copies, b->copy_count, &b->copy_room, sizeof *copies);
+    struct held *h = &b->held[first - 1];
+
+    if (!copies)
+        return -ENOMEM;
+    b->copies = copies;
+    copies[b->copy_count++] =
+        (struct held_copy){.of = (size_t)first - 1, .tag = k->tag};
+    if (h->deliveries < deliveries)
+        h->deliveries = deliveries;
+    return 0;
+}
+
+/* letter_add - the letter in row `n`, which goes on to the store; or a copy of
+ * one that is there, which does not */
+static int letter_add(struct look *k, const struct envelope *e,
+                      uint64_t deliveries)
+{
+    const struct store_row *m = &k->rows[k->n].m;
+    int64_t first = known_first(&k->b->known, m, e);
+    int err;
+
+    if (first) {
+        err = copy_add(k, first, deliveries);
+        free(k->all[k->n].bytes);
+        return err;
+    }
+    err = held_add(k, deliveries);
+    if (!err)
+        err = known_add(&k->b->known, m, e, (int64_t)k->b->count);
+    k->n++;
+    return err;
+}
+
 /* letter_whole - all its bytes are here */
 static int letter_whole(struct look *k)
 {
@@ -154,12 +194,11 @@ static int letter_whole(struct look *k)
         return err;
     memcpy(a->bytes + HEADER_MAX - e.head, head, e.head);
     row_fill(&k->rows[k->n], a, &e, &l);
-    err = held_add(k, l.deliveries);
+    err = letter_add(k, &e, l.deliveries);
     letter_envelope_free(&l);
     free(k->raw.bytes);
     k->raw = (amqp_bytes_t){0, NULL};
     k->tag = 0;
-    k->n++;
     k->wanted--;
     return err || k->n < BATCH ? err : batch_store(k);
 }

@@ -262,6 +262,7 @@ Test(amqp_cluster, nothing_confirmed_is_lost_while_nodes_and_workers_die)
     struct harness_process *w[2], *sender;
     static const unsigned kinds[] = {0, 6, 8}; /* of the short form */
     unsigned first = 0, which, round = 0, due = 0;
+    struct harness_result r;
     uint64_t end, seed = harness_now_ms();
 
     ledger = calloc(1, sizeof *ledger);
@@ -310,6 +311,9 @@ Test(amqp_cluster, nothing_confirmed_is_lost_while_nodes_and_workers_die)
            (double)ledger->sent_pause / 1e9, BATCH,
            (double)ledger->longest / 1e9);
     cr_assert_eq(due, 0, "%u letters are missing", due);
+    r = harness_run("mqdlq", "list", amqp_operand(amqp_queue, 3), "--count");
+    cr_assert_eq(strtoul(r.out, NULL, 10), ledger->letters, "%s%s", r.out,
+                 r.err);
     free(ledger);
 }
 

@@ -335,6 +335,73 @@ Test(amqp_letters, import_gives_back_what_was_exported_each_letter_once)
     free((void *)(uintptr_t)before);
 }
 
+/* copy - a letter as a worker would write it once more: after a kill, or
+ * without the broker's confirm. 0: none of that number */
+static void copy(const char *body, uint64_t died, uint64_t line, uint64_t sent,
+                 uint64_t replay)
+{
+    const struct {
+        const char *key;
+        uint64_t n;
+    } numbers[] = {{"mqw-died", died},
+                   {"mqw-line", line},
+                   {"mqw-sent", sent},
+                   {"mqw-replay", replay}};
+    amqp_table_entry_t all[6] = {
+        {.key = amqp_word("mqw-id"),
+         .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                   .value.bytes = amqp_word("01M82YYBXD39WZZT6MGE1TYY60")}},
+        {.key = amqp_word("mqw-reason"),
+         .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                   .value.bytes = amqp_word("rejected")}}};
+    int n = 2;
+
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (numbers[i].n)
+            all[n++] = (amqp_table_entry_t){
+                .key = amqp_word(numbers[i].key),
+                .value = {.kind = AMQP_FIELD_KIND_I64,
+                          .value.i64 = (int64_t)numbers[i].n}};
+    amqp_publish(amqp_of("dead"), body, strlen(body), (amqp_table_t){n, all});
+}
+
+/* Fails where each copy is a letter: one more list, and one more run. */
+Test(amqp_letters, a_letter_that_is_there_twice_is_one)
+{
+    make(0);
+    copy("a", 10, 7, 0, 0);
+    copy("a", 20, 7, 0, 0); /* of one line */
+    copy("b", 10, 0, 5, 0);
+    copy("b", 30, 8, 5, 0); /* sent in one ns */
+    copy("b", 40, 9, 5, 0);
+    amqp_confirmed();
+    cr_assert_str_eq(DLQ("list", OP, "--count").out, "2\n");
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 5, "a look takes none");
+    cr_assert_eq(DLQ("discard", OP, "--match", "a").status, 0);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 3, "all of it is gone");
+    cr_assert_eq(DLQ("replay", OP, "--all").status, 0);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 0);
+    cr_assert_eq(amqp_ready(amqp_queue), 1);
+    drain(1);
+    cr_assert_eq(harness_lines("runs"), 1);
+}
+
+/* One id, and all else that may differ between two messages. */
+Test(amqp_letters, letters_that_only_look_alike_are_two)
+{
+    make(0);
+    copy("a", 10, 0, 0, 0);
+    copy("a", 10, 0, 0, 0); /* nothing says that it is the same */
+    copy("b", 10, 7, 5, 0);
+    copy("b", 10, 8, 6, 0); /* sent at another time */
+    copy("b", 10, 7, 5, 1); /* replayed, and dead again */
+    copy("c", 10, 7, 5, 0); /* another body */
+    amqp_confirmed();
+    cr_assert_str_eq(DLQ("list", OP, "--count").out, "6\n");
+    cr_assert_eq(DLQ("discard", OP, "--match", "c").status, 0);
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 5);
+}
+
 /* A message that some program put among the letters. */
 Test(amqp_letters, what_is_there_without_a_reason_is_imported_like_a_letter)
 {
