@@ -33,9 +33,10 @@ static void on_gate(void *arg, enum gate_event event)
 {
     struct engine *e = arg;
 
-    if (event == GATE_CHANGED)
+    if (event == GATE_CHANGED) {
+        source_wanted(e->flow.source);
         schedule_wake(&e->flow);
-    else if (event == GATE_WIDER)
+    } else if (event == GATE_WIDER)
         peeker_look_soon(e->flow.peeker);
     else if (e->flow.ops->coprocesses)
         items_wake_all(&e->flow.items, e->flow.ops->coprocesses->wake);

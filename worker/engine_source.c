@@ -105,6 +105,15 @@ static void on_put_by(void *arg, struct message *m, uint64_t due_ns)
     settle_put_by(&e->flow, m, due_ns);
 }
 
+/* on_wants - one that is busy, or waits a moment for --rate, will take more */
+static bool on_wants(void *arg)
+{
+    struct engine *e = arg;
+    enum gate_why why = gate_why(&e->flow.gate);
+
+    return why == WHY_NOT_SO || why == WHY_RATE || why >= WHY_ALONE;
+}
+
 static void on_ended(void *arg, const char *why, int status)
 {
     struct engine *e = arg;
@@ -209,6 +218,7 @@ int engine_source_open(struct engine *e, struct problem *p)
                                           .hooks = on_hooks,
                                           .removed = on_removed,
                                           .trouble = engine_trouble,
+                                          .wants = on_wants,
                                           .ended = on_ended};
     if (settings_on_broker(e->flow.set))
         return broker_open(e, &e->mq.events, p);

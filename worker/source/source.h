@@ -232,6 +232,9 @@ struct source_events {
     void (*removed)(void *arg, uint64_t letters);
     /* Take nothing for a while. Any thread. */
     void (*trouble)(void *arg, const char *what, int err);
+    /* Whether a message would be taken now, or once what runs is done: no hold
+     * of the worker keeps it from that. Any thread; never waits. */
+    bool (*wants)(void *arg);
     /* The source cannot go on: finish what runs and exit with `status`. */
     void (*ended)(void *arg, const char *why, int status);
 };
@@ -248,6 +251,10 @@ struct source {
      * below. */
     atomic_int due;
     struct attention *attention; /* c  the worker's; ATTEND_DUE is ours */
+    /* a  it fetches nothing, as wants() said no, until ops->wanted. Set first,
+     * and wants() asked once more after it: who opens the gate looks here after
+     * that, so one of the two sees it. */
+    atomic_bool rests;
 };
 
 struct source_ops {
@@ -374,6 +381,10 @@ struct source_ops {
      * is as before. */
     int (*resize)(struct source *s, unsigned lent, struct problem *p);
 
+    /* It rests, and a message may be taken again. Any thread; never waits; may
+     * be NULL. */
+    void (*wanted)(struct source *s);
+
     /* ---- --on-dead; one thread ---- */
 
     /* The first death whose n is greater than `after`; those that come later
@@ -415,6 +426,13 @@ struct source_ops {
                              struct settle *out),
                 void *arg);
 };
+
+/* Something changed that may let a message be taken. */
+static inline void source_wanted(struct source *s)
+{
+    if (s && atomic_load(&s->rests))
+        s->ops->wanted(s);
+}
 
 /* Whether take_due is worth a call. */
 static inline bool source_due(const struct source *s)

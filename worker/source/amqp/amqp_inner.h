@@ -65,6 +65,7 @@ struct amqp_message {
     uint64_t epoch, tag;    /* q  the claim: good while the inbox's epoch is
                              *    the same */
     uint64_t due_ns;        /* q  HELD: clock_steady_ns */
+    uint64_t arrived_ns;    /* q  ARRIVED: clock_mono_ns, since when */
     uint64_t due_wall_ns;   /* c  as its header says; 0: now */
     uint64_t first_ns;      /* c  wall */
     enum amqp_at at;        /* q */
@@ -112,6 +113,16 @@ struct inbox_part {
     bool expected, redelivered;
 };
 
+/* How much of the queue is in hand; the inbox's. */
+struct prefetch {
+    unsigned level;    /* 0: as much as may be lent; PREFETCH_LEAN: the least */
+    uint64_t level_ns; /* clock_mono_ns: it was changed, or looked at */
+    uint64_t acked;    /* since then */
+    unsigned consumer; /* number of the last one on this connection; 0: none */
+    unsigned size;     /* that it was given */
+    bool consuming;    /* it was not cancelled */
+};
+
 struct amqp_count { /* of a queue, as somebody asked */
     const char *queue;
     uint32_t messages;
@@ -138,6 +149,7 @@ struct source_amqp {
     struct amqp_side inbox, outbox;
     struct inbox_part part;    /* the inbox's */
     struct ack_window window;  /* the inbox's */
+    struct prefetch fetch;     /* the inbox's */
     struct amqp_list incoming; /* the inbox's: not placed yet */
     unsigned incoming_count;   /* the inbox's */
     struct amqp_jobs sent;     /* the outbox's, in order of their number */
@@ -178,7 +190,6 @@ struct source_amqp {
     size_t ack_count, ack_room;     /* q */
     struct amqp_jobs jobs;          /* q  to be published */
     unsigned job_count;             /* q  those, and those not confirmed */
-    unsigned consumed;              /* q  prefetch that the broker knows */
     struct amqp_count count;        /* q */
 };
 
@@ -241,6 +252,8 @@ bool amqp_ready_locked(struct source_amqp *q);
 
 /* ---- amqp_take.c ---- */
 
+/* It is on that list no more; mtx is held. */
+void amqp_arrived_remove(struct source_amqp *q, struct amqp_message *m);
 /* It has all its bytes. The inbox; the message is another's from here on. */
 void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
                   bool redelivered);
@@ -296,6 +309,33 @@ void amqp_confirmed(struct source_amqp *q, struct amqp_job *j);
 /* What a copy says. */
 void amqp_change(const struct source_amqp *q, const struct amqp_job *j,
                  struct envelope_change *out, struct envelope_attempt *attempt);
+
+/* ---- consumer.c: the inbox's ---- */
+
+/* Consume from each part, up to `each` messages of it at once. `consumer`: the
+ * number of this one on its connection. */
+int consumer_begin(struct source_amqp *q, unsigned each, unsigned consumer);
+int consumer_end(struct source_amqp *q, unsigned consumer);
+/* From which of our queues a message comes, by the consumer's name. */
+unsigned consumer_part(const struct source_amqp *q, amqp_bytes_t tag);
+/* They are settled; or for others, who get them marked. Sorts `tags`. */
+int consumer_ack(struct source_amqp *q, uint64_t *tags, size_t n);
+int consumer_give_back(struct source_amqp *q, uint64_t *tags, size_t n);
+
+/* ---- prefetch.c: how much is in hand; the inbox's, but wanted ---- */
+
+/* A new connection: nothing is consumed yet. */
+void prefetch_begin(struct source_amqp *q);
+/* So many messages were acknowledged. */
+void prefetch_acked(struct source_amqp *q, size_t n);
+/* Consume as much as is right now. -errno: the connection is of no use. */
+int prefetch_apply(struct source_amqp *q);
+/* What waits in hand for too long makes it less; and what nobody here takes
+ * goes back to the broker. *next_ns: how long until it may again. -errno as
+ * above. */
+int prefetch_look(struct source_amqp *q, uint64_t *next_ns);
+/* source_ops.wanted */
+void prefetch_wanted(struct source *s);
 
 /* ---- inbox.c, outbox.c ---- */
 

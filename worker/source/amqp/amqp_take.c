@@ -64,13 +64,14 @@ static const struct message_ops message_ops = {.run = run,
 static void arrived_put(struct source_amqp *q, struct amqp_message *m)
 {
     m->at = AMQP_ARRIVED;
+    m->arrived_ns = clock_mono_ns();
     TAILQ_INSERT_TAIL(&q->arrived, m, link);
     q->arrived_count++;
     amqp_suspect_count(q, m, true);
     (void)amqp_ready_locked(q);
 }
 
-static void arrived_remove(struct source_amqp *q, struct amqp_message *m)
+void amqp_arrived_remove(struct source_amqp *q, struct amqp_message *m)
 {
     TAILQ_REMOVE(&q->arrived, m, link);
     q->arrived_count--;
@@ -321,7 +322,7 @@ void amqp_void_claims(struct source_amqp *q)
     pthread_mutex_lock(&q->mtx);
     q->epoch = 0;
     while ((m = TAILQ_FIRST(&q->arrived)) != NULL) {
-        arrived_remove(q, m);
+        amqp_arrived_remove(q, m);
         amqp_free(m);
     }
     while ((m = TAILQ_FIRST(&q->held)) != NULL) {
@@ -389,7 +390,7 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
     pthread_mutex_lock(&q->mtx);
     /* Two copies may have come before either of them ran. */
     while (!m && q->free_count > 0 && (m = amqp_may_take(q)) != NULL) {
-        arrived_remove(q, m);
+        amqp_arrived_remove(q, m);
         if (known(q, m)) {
             amqp_free(m);
             m = NULL;

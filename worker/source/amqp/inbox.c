@@ -12,13 +12,6 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 
-#define CONSUMER "mqworker" /* with partitions, the number of one follows */
-
-static amqp_bytes_t word(const char *text)
-{
-    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
-}
-
 /* ---- a message, frame by frame ---- */
 
 /* part_drop - what is there of a message that will not be whole */
@@ -82,18 +75,6 @@ static int body(struct source_amqp *q, const amqp_frame_t *f)
     return 0;
 }
 
-/* part_of - from which of our queues, by the consumer's name */
-static unsigned part_of(const struct source_amqp *q, amqp_bytes_t tag)
-{
-    char text[24] = "";
-    size_t from = sizeof CONSUMER; /* behind the dot */
-
-    if (tag.len > from && tag.len < sizeof text)
-        memcpy(text, tag.bytes, tag.len);
-    return (unsigned)strtoul(text + (text[0] ? from : 0), NULL, 10) %
-           q->part_count;
-}
-
 /* method - a message begins, or the broker ends something */
 static int method(struct source_amqp *q, const amqp_method_t *m)
 {
@@ -104,10 +85,11 @@ static int method(struct source_amqp *q, const amqp_method_t *m)
         if (q->part.expected)
             return -EPROTO;
         ack_window_delivered(&q->window, d->delivery_tag);
-        q->part = (struct inbox_part){.tag = d->delivery_tag,
-                                      .queue = part_of(q, d->consumer_tag),
-                                      .expected = true,
-                                      .redelivered = d->redelivered != 0};
+        q->part =
+            (struct inbox_part){.tag = d->delivery_tag,
+                                .queue = consumer_part(q, d->consumer_tag),
+                                .expected = true,
+                                .redelivered = d->redelivered != 0};
         return 0;
     }
     if (m->id == AMQP_BASIC_CANCEL_METHOD) {
@@ -145,26 +127,6 @@ static int read_frames(struct source_amqp *q)
 
 /* ---- acknowledgements ---- */
 
-static int by_tag(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-static int send_ack(void *arg, uint64_t tag, bool all)
-{
-    struct link *l = arg;
-
-    return link_status(l, rabbit.amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
-}
-
-static int send_acks(struct source_amqp *q, uint64_t *tags, size_t n)
-{
-    qsort(tags, n, sizeof *tags, by_tag);
-    return ack_window_send(&q->window, tags, n, send_ack, q->inbox.link);
-}
-
 /* acks_flush - without the lock: a write may wait for the broker */
 static int acks_flush(struct source_amqp *q)
 {
@@ -182,61 +144,13 @@ static int acks_flush(struct source_amqp *q)
     pthread_mutex_unlock(&q->mtx);
     if (n == 0)
         return 0;
-    err = send_acks(q, acks, n);
+    err = consumer_ack(q, acks, n);
     free(acks);
+    prefetch_acked(q, n);
     return err;
 }
 
 /* ---- the connection ---- */
-
-/* qos - so many at once; the broker counts those that are not acknowledged */
-static int qos(struct source_amqp *q)
-{
-    struct link *l = q->inbox.link;
-    unsigned n = atomic_load(&q->prefetch);
-    unsigned each =
-        amqp_parted(q) ? partition_in_hand(q->topology.partitions) : n;
-
-    (void)rabbit.amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
-    q->consumed = n;
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
-}
-
-static int consume_one(struct source_amqp *q, unsigned part)
-{
-    struct link *l = q->inbox.link;
-    char tag[24] = CONSUMER;
-
-    if (amqp_parted(q))
-        snprintf(tag, sizeof tag, CONSUMER ".%u", part);
-    (void)rabbit.amqp_basic_consume(l->c, LINK_CHANNEL, word(q->parts[part]),
-                                    word(tag), 0, 0, 0,
-                                    (amqp_table_t){0, NULL});
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
-}
-
-/* consume - of each part the broker has one consumer active: the first. So
- * workers that start at once begin at different ones. */
-static int consume(struct source_amqp *q)
-{
-    unsigned first = arc4random_uniform(q->part_count);
-    int err = qos(q);
-
-    for (unsigned i = 0; i < q->part_count && !err; i++)
-        err = consume_one(q, (first + i) % q->part_count);
-    return err;
-}
-
-/* again - a consumer keeps the prefetch that it began with */
-static int again(struct source_amqp *q)
-{
-    struct link *l = q->inbox.link;
-    int err;
-
-    (void)rabbit.amqp_basic_cancel(l->c, LINK_CHANNEL, word(CONSUMER));
-    err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
-    return err ? err : consume(q);
-}
 
 /* begin - claims of this connection are good from here on */
 static int begin(struct source_amqp *q)
@@ -245,7 +159,8 @@ static int begin(struct source_amqp *q)
     q->epoch = ++q->epochs;
     pthread_mutex_unlock(&q->mtx);
     ack_window_begin(&q->window);
-    return consume(q);
+    prefetch_begin(q);
+    return prefetch_apply(q);
 }
 
 /* back - after a new connection: the queue may be gone */
@@ -276,19 +191,23 @@ static void lost(struct source_amqp *q, int err)
 
 static int serve(struct source_amqp *q)
 {
+    uint64_t due, look, wait = UINT64_MAX;
     int err = read_frames(q);
-    uint64_t due, look;
 
-    if (!err && atomic_load(&q->prefetch) != q->consumed)
-        err = again(q);
     if (!err)
         err = acks_flush(q);
+    if (!err)
+        err = prefetch_look(q, &wait);
+    if (!err)
+        err = prefetch_apply(q);
     if (!err)
         err = read_frames(q); /* what a call has kept back */
     due = amqp_due(q);
     look = amqp_suspect_look(q);
+    if (look < due)
+        due = look;
     if (!err)
-        side_wait(&q->inbox, due < look ? due : look);
+        side_wait(&q->inbox, due < wait ? due : wait);
     return err;
 }
 

@@ -218,6 +218,7 @@ static const struct source_ops amqp_ops = {
     .unlocked = unlocked,
     .lent = lent,
     .resize = resize,
+    .wanted = prefetch_wanted,
     .hook = hook,
     .hook_end = hook_end,
     .runs = runs,

@@ -1,0 +1,127 @@
+/* test_amqp_share.c - what a worker of a broker has in hand, and others not */
+#define AMQP_BROKER 1
+#include "tests/e2e/amqp/amqp_fixture.h"
+
+TestSuite(amqp_share, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+
+#define OP amqp_operand(amqp_queue, 1)
+#define CTL(verb, ...) \
+    harness_run("mqctl", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
+
+/* "slow" waits for a file. */
+#define BY_BODY                                           \
+    "b=$(cat); echo \"one $MQW_REDELIVERED $b\" >>runs\n" \
+    "case $b in slow*) while [ ! -e go ]; do sleep 0.05; done ;; esac\n"
+
+static void send(const char *prefix, unsigned count)
+{
+    char text[40];
+
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "%s%u", prefix, i);
+        amqp_send(text);
+    }
+    amqp_confirmed();
+}
+
+/* other - as on another machine: with a state of its own */
+static struct harness_process *other(void)
+{
+    return amqp_worker("--state-dir", harness_path("other"), "--",
+                       harness_script("o", "echo two $MQW_REDELIVERED >>runs"));
+}
+
+static unsigned consumers(void)
+{
+    const amqp_queue_declare_ok_t *ok =
+        rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(amqp_queue), 1, 1,
+                                  0, 0, (amqp_table_t){0, NULL});
+
+    cr_assert_not_null(ok);
+    return ok->consumer_count;
+}
+
+/* Fails where a consumer begins again under the name of one that was cancelled
+ * and has messages: 3.10.8 closes the connection. */
+Test(amqp_share, max_concurrency_is_changed_beside_messages_that_run)
+{
+    struct harness_process *w =
+        amqp_worker("-c", "2", "--", harness_script("h", BY_BODY));
+
+    send("slow", 2);
+    harness_until_lines("runs", 2, 20000);
+    cr_assert_eq(CTL("set", OP, "max-concurrency=5").status, 0);
+    send("good", 3);
+    harness_until_lines("runs", 5, 20000);
+    cr_assert_eq(CTL("set", OP, "max-concurrency=3").status, 0);
+    send("more", 3);
+    harness_until_lines("runs", 8, 20000);
+    harness_write("go", "", 0);
+    harness_until(amqp_ready(amqp_queue) == 0, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines_with("runs", "one 0"), 8);
+    cr_assert_eq(harness_log_count(w, "event=link_lost"), 0);
+}
+
+/* Fails where a worker that is paused keeps what it has. */
+Test(amqp_share, a_worker_that_is_paused_leaves_all_to_others)
+{
+    enum { MANY = 20 };
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--", harness_script("h", BY_BODY));
+    struct harness_process *o;
+
+    cr_assert_eq(CTL("pause", OP).status, 0);
+    send("good", MANY);
+    harness_wait_log(w, "event=given_back", 20000);
+    harness_until(consumers() == 0, 10000);
+    o = other();
+    harness_until_lines("runs", MANY, 20000);
+    cr_assert_eq(harness_lines_with("runs", "two"), MANY);
+    cr_assert_eq(harness_stop(o, 10000), 0);
+    cr_assert_eq(CTL("resume", OP).status, 0);
+    send("again", MANY);
+    /* What is on its way to a consumer that ends is marked, too. */
+    harness_until(harness_lines_with("runs", " again") == MANY, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_log_count(w, "event=link_lost"), 0);
+}
+
+/* Fails where the breaker's probe finds nothing to take. */
+Test(amqp_share, a_worker_whose_breaker_is_open_gives_back_and_probes)
+{
+    struct harness_process *w = amqp_worker(
+        "-c", "1", "--breaker-failures", "1", "--breaker-pause", "8s",
+        "--backoff", "1s", "--jitter", "0", "--",
+        harness_script("h", "[ -e go ] || exit 1; echo done >>runs\n"));
+
+    send("x", 5);
+    harness_wait_log(w, "event=breaker_open", 20000);
+    harness_wait_log(w, "event=given_back", 20000);
+    harness_write("go", "", 0);
+    harness_until_lines("runs", 5, 60000);
+    harness_wait_log(w, "event=breaker_closed", 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines("runs"), 5);
+}
+
+/* Fails where a worker fetches much before it has shown that it is fast. */
+Test(amqp_share, a_worker_that_is_slow_leaves_the_rest_to_others)
+{
+    enum { MANY = 20 };
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--", harness_script("h", BY_BODY));
+    struct harness_process *o;
+
+    send("slow", 2);
+    harness_until_lines("runs", 1, 20000);
+    o = other();
+    send("good", MANY);
+    harness_until(harness_lines_with("runs", "two") == MANY, 20000);
+    harness_write("go", "", 0);
+    harness_until_lines("runs", MANY + 2, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_stop(o, 10000), 0);
+    cr_assert_eq(harness_lines_with("runs", "one 0 slow"), 2);
+    cr_assert_eq(harness_lines("runs"), MANY + 2);
+}

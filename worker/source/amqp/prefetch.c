@@ -1,0 +1,180 @@
+/* prefetch.c - how much of the queue is in hand (see amqp_inner.h)
+ *
+ * What is in hand, no other worker can run, and consumer_timeout counts for it.
+ * So it is as little as does not slow this worker down: two messages for each
+ * that may run, as many as may be lent once it has shown that it is fast, and
+ * one where what waits in hand waits for long. A worker that takes nothing, as
+ * it is paused or its breaker is open, gives back what waits and consumes
+ * nothing until it takes again.
+ *
+ * A queue with partitions has none of this: the order of a group is that in
+ * which the broker gave its messages.
+ */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "worker/source/amqp/amqp_inner.h"
+
+enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
+
+#define SLOW_NS (5 * NS_PER_S) /* so long in hand is long */
+
+/* size_of - a level, in messages */
+static unsigned size_of(const struct source_amqp *q, unsigned level)
+{
+    unsigned full = atomic_load(&q->prefetch);
+    unsigned run = (unsigned)(q->set->concurrency * q->set->window);
+    unsigned n = level == PREFETCH_SOME ? 2 * run : run;
+
+    return level == PREFETCH_FULL || n > full ? full : n;
+}
+
+static void level_set(struct source_amqp *q, unsigned level)
+{
+    q->fetch.level = level;
+    q->fetch.level_ns = clock_mono_ns();
+    q->fetch.acked = 0;
+}
+
+void prefetch_begin(struct source_amqp *q)
+{
+    q->fetch.consuming = false;
+    q->fetch.consumer = 0;
+    if (q->fetch.level_ns == 0)
+        level_set(q, amqp_parted(q) ? PREFETCH_FULL : PREFETCH_SOME);
+}
+
+/* prefetch_acked - with twice what a level has in hand within SLOW_NS, a
+ * message would wait half of that at most. A worker that was fast and is no
+ * more starts over. */
+void prefetch_acked(struct source_amqp *q, size_t n)
+{
+    struct prefetch *f = &q->fetch;
+    uint64_t spent = clock_mono_ns() - f->level_ns;
+
+    if (amqp_parted(q))
+        return;
+    f->acked += n;
+    if (spent < SLOW_NS && f->level > PREFETCH_FULL &&
+        f->acked >= 2 * (uint64_t)size_of(q, f->level - 1))
+        level_set(q, f->level - 1);
+    else if (spent >= SLOW_NS && f->level == PREFETCH_FULL &&
+             2 * f->acked < size_of(q, PREFETCH_FULL))
+        level_set(q, PREFETCH_SOME);
+    else if (spent >= SLOW_NS)
+        level_set(q, f->level);
+}
+
+/* prefetch_apply - the next consumer begins once so little is in hand that it
+ * does not get more than twice its size together with that */
+int prefetch_apply(struct source_amqp *q)
+{
+    struct prefetch *f = &q->fetch;
+    unsigned want = atomic_load(&q->source.rests) ? 0 : size_of(q, f->level);
+    unsigned each =
+        amqp_parted(q) ? partition_in_hand(q->topology.partitions) : want;
+    int err;
+
+    if (f->consuming && want == f->size)
+        return 0;
+    if (f->consuming) {
+        err = consumer_end(q, f->consumer);
+        if (err)
+            return err;
+        f->consuming = false;
+    }
+    if (want == 0 || q->window.open >= want)
+        return 0;
+    err = consumer_begin(q, each, ++f->consumer);
+    f->consuming = err == 0;
+    f->size = want;
+    return err;
+}
+
+/* ---- what nobody takes ---- */
+
+/* take_back - what waits in hand; its tags, to be freed. NULL: nothing */
+static uint64_t *take_back(struct source_amqp *q, size_t *n)
+{
+    uint64_t *tags = NULL;
+    struct amqp_message *m;
+
+    *n = 0;
+    pthread_mutex_lock(&q->mtx);
+    if (q->arrived_count > 0)
+        tags = calloc(q->arrived_count, sizeof *tags);
+    while (tags && (m = TAILQ_FIRST(&q->arrived)) != NULL) {
+        tags[(*n)++] = m->tag;
+        amqp_arrived_remove(q, m);
+        amqp_free(m);
+    }
+    (void)amqp_ready_locked(q);
+    pthread_mutex_unlock(&q->mtx);
+    return tags;
+}
+
+/* give_back - cancelled first, or the broker gives it here again */
+static int give_back(struct source_amqp *q)
+{
+    uint64_t *tags;
+    size_t n;
+    int err;
+
+    atomic_store(&q->source.rests, true);
+    if (q->events.wants(q->events.arg)) { /* only just: see source.h */
+        atomic_store(&q->source.rests, false);
+        return 0;
+    }
+    level_set(q, PREFETCH_LEAN);
+    err = prefetch_apply(q);
+    tags = err ? NULL : take_back(q, &n);
+    if (!tags)
+        return err;
+    log_info("given_back", F_STR("queue", q->operand->shown),
+             F_UINT("count", n),
+             F_STR("next", "this worker takes no messages just now, so others "
+                           "may have these, marked as redelivered"));
+    err = consumer_give_back(q, tags, n);
+    free(tags);
+    return err;
+}
+
+int prefetch_look(struct source_amqp *q, uint64_t *next_ns)
+{
+    struct prefetch *f = &q->fetch;
+    uint64_t now = clock_mono_ns(), since = 0;
+    const struct amqp_message *m;
+
+    *next_ns = UINT64_MAX;
+    if (amqp_parted(q))
+        return 0;
+    if (atomic_load(&q->source.rests))
+        prefetch_wanted(&q->source);
+    pthread_mutex_lock(&q->mtx);
+    m = TAILQ_FIRST(&q->arrived);
+    if (m)
+        since = m->arrived_ns > f->level_ns ? m->arrived_ns : f->level_ns;
+    pthread_mutex_unlock(&q->mtx);
+    if (!m)
+        return 0;
+    *next_ns = SLOW_NS;
+    if (now - since < SLOW_NS) {
+        *next_ns = SLOW_NS - (now - since);
+        return 0;
+    }
+    if (!q->events.wants(q->events.arg))
+        return give_back(q);
+    level_set(q, f->level < PREFETCH_LEAN ? f->level + 1 : f->level);
+    return 0;
+}
+
+void prefetch_wanted(struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+
+    if (!q->events.wants(q->events.arg))
+        return;
+    atomic_store(&s->rests, false);
+    side_wake(&q->inbox);
+}
