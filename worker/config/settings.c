@@ -185,7 +185,7 @@ static const struct option_row rows[] = {
      .under = "Ordered groups",
      .help = "messages that may be held for ordered groups"},
     {"group-quantum", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
-     .preset = "10", AT(group_quantum),
+     .preset = "10", AT(group_quantum), SEEN(group_quantum_given),
      .help = "messages of one group that run in a row before other groups get "
              "the thread"},
     {"max-parked", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,

@@ -79,7 +79,8 @@ struct settings {
     bool exit_when_idle;
     uint64_t exit_when_idle_ns;
     uint64_t max_deliveries; /* 0: no bound */
-    bool lookahead_given, max_parked_given, max_waiting_given;
+    bool lookahead_given, group_quantum_given, max_parked_given;
+    bool max_waiting_given;
     uint64_t lookahead;
     _Atomic uint64_t group_quantum, max_parked;
     _Atomic uint64_t rate;                  /* rate_text.h */

@@ -239,8 +239,10 @@ int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p)
 {
     const struct settings *set = i->flow->set;
-    const struct runtimedir_wish wish = {.dir = set->runtime_dir,
-                                         .holds = nothing_held};
+    /* On a disk, too: what a kill during writeback takes out of the run file is
+     * that a message was settled or crashed, and then it runs once more. */
+    const struct runtimedir_wish wish = {
+        .dir = set->runtime_dir, .allow_disk = true, .holds = nothing_held};
     char path[PATH_MAX];
     int err = statedir_open_label(i->dir, set->state_dir, set->broker.folder,
                                   true, p);

@@ -195,6 +195,7 @@ static int broker_check(struct orders *o, const char *name,
         return 0;
     if (row->seen)
         *((bool *)((char *)next + row->seen - 1)) = true;
+    next->access.partitions = o->flow->set->access.partitions;
     err = settings_broker_check(next, o->flow->set->queue, p);
     if (err)
         flag_strip(p);

@@ -62,6 +62,17 @@ Test(amqp_worker, bodies_of_all_sizes_arrive_whole)
     free(body);
 }
 
+/* No message is in a file there. */
+Test(amqp_worker, a_runtime_directory_on_a_disk_is_taken)
+{
+    struct harness_process *w =
+        amqp_worker("--runtime-dir", harness_path("runtime"), "--", RECORD);
+
+    amqp_send("x");
+    harness_until_lines("runs", 1, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 Test(amqp_worker, a_handler_of_a_killed_worker_is_ended_and_its_message_runs)
 {
     struct harness_process *w =

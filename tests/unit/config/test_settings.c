@@ -280,6 +280,22 @@ Test(settings, on_a_broker_nothing_bounds_what_waits)
                  "%s", p.text);
 }
 
+Test(settings, on_a_broker_what_is_for_groups_needs_partitions)
+{
+#ifndef MQW_AMQP
+    cr_skip_test("without librabbitmq");
+#endif
+    refused("mqworker amqp://h/v/q --lookahead 64 -- cmd",
+            "--lookahead cannot be used with amqp://h/v/q");
+    refused("mqworker amqp://h/v/q --group-quantum 10 -- cmd",
+            "--group-quantum cannot be used with amqp://h/v/q");
+    refused("mqworker amqp://h/v/q --spool-sync always -- cmd",
+            "--spool-sync cannot be used with amqp://h/v/q");
+    cr_assert_eq(parse("mqworker amqp://h/v/q --partitions 2 --backoff 1m "
+                       "--jitter 0 --group-quantum 10 -- cmd"),
+                 0, "%s", p.text);
+}
+
 /* ---- partitions ---- */
 
 #define PARTED "mqworker amqp://h/v/q --partitions 2 "
