@@ -21,7 +21,10 @@
 
 #define LINK_CHANNEL   1
 #define LINK_HEARTBEAT 30 /* seconds */
-#define LINK_WHY       256
+/* Of a replicated queue it counts deliveries, and drops a message after 20
+ * unless it is told otherwise; and it has priorities. */
+#define SERVER_4 0x040000
+#define LINK_WHY 256
 
 struct link_setup {
     const struct broker_operand *operand;

@@ -33,6 +33,7 @@ struct unconfirmed {
     uint64_t sent_ns;
     bool resent, returned;
     char queue[TOPOLOGY_NAME], id[32];
+    uint8_t priority;
     amqp_table_entry_t headers[HEADERS];
     int header_count;
     const amqp_basic_properties_t *properties; /* NULL: id and headers */
@@ -98,6 +99,7 @@ static struct unconfirmed *copy(const struct publication *m)
                 copied(&at, m->headers[i].value.value.bytes);
     }
     u->header_count = m->header_count;
+    u->priority = m->priority;
     u->properties = m->properties;
     u->body = at;
     u->size = m->size;
@@ -142,9 +144,11 @@ static int send_one(struct publisher *b, struct unconfirmed *u)
 {
     amqp_basic_properties_t p = {
         ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG |
-                  (u->id[0] ? AMQP_BASIC_MESSAGE_ID_FLAG : 0U),
+                  (u->id[0] ? AMQP_BASIC_MESSAGE_ID_FLAG : 0U) |
+                  (u->priority ? AMQP_BASIC_PRIORITY_FLAG : 0U),
         .headers = {u->header_count, u->headers},
         .delivery_mode = 2,
+        .priority = u->priority,
         .message_id = word(u->id)};
     const amqp_table_t *given;
     amqp_table_entry_t *all;
@@ -441,6 +445,18 @@ int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
     return err ? err : topology_wait(b->link, &b->setup.topology, part, ms, p);
 }
 
+/* priorities_check - of a replicated queue */
+static int priorities_check(const struct publisher *b, struct problem *p)
+{
+    if (!b->setup.priorities || b->link->server >= SERVER_4)
+        return 0;
+    return problem_set(p, EX_USAGE, ENOTSUP,
+                       "--priority cannot be used with this server (RabbitMQ "
+                       "%s): before 4.0 a replicated queue has no priorities; "
+                       "use a queue for each",
+                       b->link->version);
+}
+
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,
                    struct problem *p)
 {
@@ -455,6 +471,8 @@ int publisher_open(struct publisher **out, const struct publisher_setup *setup,
     b->host = arc4random();
     STAILQ_INIT(&b->list);
     err = connect_to(b, p);
+    if (!err)
+        err = priorities_check(b, p);
     if (!err && setup->create)
         err = topology_unlike(b->link, &b->setup.topology, p);
     if (!err && setup->create)

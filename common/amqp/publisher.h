@@ -24,6 +24,7 @@ struct publisher; /* opaque; body in publisher.c */
 struct publication {
     const char *queue;
     const char *id; /* a ULID */
+    uint8_t priority;
     const amqp_table_entry_t *headers;
     int header_count;
     /* All that there is to say of it, instead of id and headers. They stay as
@@ -37,6 +38,7 @@ struct publisher_setup {
     struct link_setup link;
     struct topology topology;
     bool create;        /* the queues are made */
+    bool priorities;    /* of the messages; refused before SERVER_4 */
     uint64_t wait_ns;   /* for a confirm; UINT64_MAX: as long as it takes */
     bool (*stop)(void); /* asked while it waits */
 };

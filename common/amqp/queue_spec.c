@@ -9,8 +9,6 @@
 #include <string.h>
 #include <sysexits.h>
 
-#define SERVER_4 0x040000 /* counts deliveries, and drops after 20 of them */
-
 void queue_spec_text(struct queue_spec *q, const char *name, const char *value)
 {
     q->entries[q->count++] =

@@ -128,7 +128,9 @@ static const struct option_table table = {
              "queue (amqp://USER@HOST/VHOST/QUEUE).",
     .notes = "The body is BODY, else the contents of FILE, else all of stdin.\n"
              "Exit status: 0; 64 usage; 65 body too large; 66 no such queue;\n"
-             "71 system limit; 75 the queue stayed full; 77 no permission.\n"
+             "69 no broker; 71 system limit; 75 the queue stayed full, the\n"
+             "broker does not confirm; 77 no permission; 78 queue of another\n"
+             "kind, password or TLS file.\n"
              "See mqsend(1).",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,
@@ -298,28 +300,52 @@ static int run(struct options *o, const char *name, const char *body)
     return status;
 }
 
+/* not_on_broker - a flag that means nothing there, and why; NULL: none was
+ * given */
+static const char *not_on_broker(const struct options *o, const char **why)
+{
+    const struct {
+        bool given;
+        const char *flag, *why;
+    } all[] = {
+        {o->priority > UINT8_MAX, "--priority above 255",
+         "a broker has no higher one"},
+        {o->envelope.unique.at != NULL, "--unique",
+         "a broker does not know which keys there were"},
+        {o->envelope.max_attempts != 0, "--max-attempts",
+         "there it is up to the worker"},
+        {o->envelope.backoff != NULL, "--backoff",
+         "there it is up to the worker"},
+        {o->has_depth, "--queue-depth",
+         "set x-max-length by a policy of the broker"},
+        {o->has_size, "--message-size",
+         "the broker has a limit of its own (max_message_size)"},
+        {o->has_mode, "--mode", "the broker has users and permissions"},
+        {o->no_wait, "--no-wait",
+         "each message is waited for until it is confirmed; --wait DUR bounds "
+         "that"},
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].given) {
+            *why = all[i].why;
+            return all[i].flag;
+        }
+    return NULL;
+}
+
 /* broker_check - what a queue on a broker cannot have, and any other */
 static int broker_check(const struct options *o, const char *operand,
                         struct problem *p)
 {
     bool broker = broker_operand_is(operand);
-    const char *never = o->priority                ? "--priority"
-                        : o->envelope.unique.at    ? "--unique"
-                        : o->envelope.max_attempts ? "--max-attempts"
-                        : o->envelope.backoff      ? "--backoff"
-                        : o->has_depth             ? "--queue-depth"
-                        : o->has_size              ? "--message-size"
-                        : o->has_mode              ? "--mode"
-                        : o->no_wait               ? "--no-wait"
-                                                   : NULL;
+    const char *why, *never = not_on_broker(o, &why);
 
     if (broker && never)
-        return problem_set(
-            p, EX_USAGE, EINVAL,
-            "%s cannot be used with a queue on a broker: it has no priorities "
-            "or unique keys here, its limits are the broker's, and retries are "
-            "up to the worker; leave it out",
-            never);
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s cannot be used with a queue on a broker: %s; "
+                           "leave it out",
+                           never, why);
     if (broker && o->envelope.group && !o->access.partitions)
         return problem_set(
             p, EX_USAGE, EINVAL,
@@ -349,6 +375,7 @@ static int broker_send(struct options *o, const struct broker_operand *operand,
         .wait_ns = o->has_wait ? o->wait_ns : UINT64_MAX,
         .repeat = o->repeat,
         .rate = o->rate,
+        .priority = (uint8_t)o->priority,
         .many = o->lines || o->null,
         .create = o->create,
         .partitions = (unsigned)o->access.partitions,

@@ -24,7 +24,8 @@ struct broker_post {
     uint64_t wait_ns; /* for a confirm; UINT64_MAX: no limit */
     uint64_t repeat;  /* times each record, 1 and up */
     uint64_t rate;    /* messages a second; 0: no limit */
-    bool many;        /* the number of records is not known */
+    uint8_t priority;
+    bool many; /* the number of records is not known */
     bool create, quiet;
     unsigned partitions;     /* 0: none */
     enum envelope_tell tell; /* of each message that was handed over */

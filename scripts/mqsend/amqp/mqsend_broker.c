@@ -133,6 +133,7 @@ static int message_put(struct run *r, const char *body, size_t size,
         r->publisher,
         &(struct publication){.queue = name,
                               .id = id,
+                              .priority = r->post->priority,
                               .headers = headers,
                               .header_count =
                                   e->raw ? 0 : headers_fill(e, now, headers),
@@ -219,6 +220,7 @@ static int connect_to(struct run *r, struct problem *p)
                  .name = "mqsend"},
         .topology = r->topology,
         .create = post->create,
+        .priorities = post->priority > 0,
         .wait_ns = post->wait_ns,
         .stop = stop,
     };

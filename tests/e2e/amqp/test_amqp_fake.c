@@ -32,6 +32,21 @@ Test(amqp_fake, a_server_that_is_no_rabbitmq_is_refused)
     refused(server("LavinMQ", "1.2.3"), "is LavinMQ 1.2.3");
 }
 
+Test(amqp_fake, a_server_that_has_priorities_is_given_them)
+{
+    struct fake *f = server("RabbitMQ", "4.1.0");
+    struct harness_result r =
+        harness_run("mqsend", "--priority", "5", fake_operand(f), "x");
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(f->published, 1);
+    f = server("RabbitMQ", "3.13.7");
+    r = harness_run("mqsend", "--priority", "5", fake_operand(f), "x");
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "RabbitMQ 3.13.7"), "%s", r.err);
+    cr_assert_eq(f->published, 0);
+}
+
 /* Up to 3.12.4 all that comes on a channel is refused if its first message came
  * between the death of a leader and the election of the next. */
 Test(amqp_fake, mqsend_takes_a_nack_for_the_end_of_a_connection_only)

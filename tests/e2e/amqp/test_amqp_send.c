@@ -105,7 +105,13 @@ Test(amqp_send, what_cannot_be_is_refused)
 {
     const char *op = amqp_operand(amqp_queue, 1);
 
+    cr_assert_eq(SENT("--priority", "256", op, "x").status, 64);
+    cr_assert_not_null(strstr(SENT("--priority", "1", op, "x").err,
+                              "before 4.0 a replicated queue has no "
+                              "priorities"));
     cr_assert_eq(SENT("--priority", "1", op, "x").status, 64);
+    cr_assert_not_null(
+        strstr(SENT("--unique", "k", op, "x").err, "which keys"));
     cr_assert_eq(SENT("--group", "a", op, "x").status, 64);
     cr_assert_eq(SENT("--no-wait", op, "x").status, 64);
     cr_assert_eq(SENT("--tls-ca", "f", "/posix", "x").status, 64);
