@@ -132,8 +132,9 @@ static int lock_take(struct runtimedir *r, const char *path, const char *state,
 /* runtimedir_clear - of a state folder that is gone; nothing is in flight */
 void runtimedir_clear(const char *folder)
 {
-    static const char *const files[] = {RUNTIMEDIR_CUSTODY, RUNTIMEDIR_COUNTERS,
-                                        RUNTIMEDIR_ENDS, RUNTIMEDIR_OWNER};
+    static const char *const files[] = {RUNTIMEDIR_CUSTODY, RUNTIMEDIR_RUNS,
+                                        RUNTIMEDIR_COUNTERS, RUNTIMEDIR_ENDS,
+                                        RUNTIMEDIR_OWNER};
     char path[PATH_MAX];
 
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)

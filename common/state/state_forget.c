@@ -23,7 +23,8 @@
 #define PLACE   "/.forgotten"
 #define LOOK_NS (10 * NS_PER_S) /* who only looks has it no longer */
 
-/* names_make - where it goes to: beside it, on the same file system */
+/* names_make - where it goes to, on the same file system: one name, also of a
+ * queue on a broker, whose folder is some levels down */
 static int names_make(struct state_forget *f, const struct statedir *dir,
                       struct problem *p)
 {
@@ -32,8 +33,12 @@ static int names_make(struct state_forget *f, const struct statedir *dir,
     f->dir = *dir;
     f->lock = -1;
     if (folder_join(f->place, dir->root, PLACE, "") &&
-        folder_join(f->away, f->place, name, ""))
+        folder_join(f->away, f->place, name, "")) {
+        for (char *at = f->away + strlen(f->place) + 1; *at; at++)
+            if (*at == '/')
+                *at = ',';
         return 0;
+    }
     return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                        "the path of %s is too long; give a shorter --state-dir",
                        dir->folder);
@@ -174,6 +179,7 @@ int state_forget_finish(const struct statedir *dir, struct problem *p)
  */
 int state_forget_run(struct state_forget *f, struct problem *p)
 {
+    char parent[PATH_MAX];
     int err = state_forget_finish(&f->dir, p);
 
     if (err < 0)
@@ -192,9 +198,11 @@ int state_forget_run(struct state_forget *f, struct problem *p)
     if (rename(f->dir.folder, f->away) < 0)
         return cannot(f->dir.folder, errno, p);
     FAULT_POINT("state_forget_renamed");
+    snprintf(parent, sizeof parent, "%.*s",
+             (int)(strrchr(f->dir.folder, '/') - f->dir.folder), f->dir.folder);
     err = folder_sync(f->place);
     if (!err)
-        err = folder_sync(f->dir.root);
+        err = folder_sync(parent);
     if (err)
         return cannot(f->away, -err, p);
     return away_remove(f, p);

@@ -395,6 +395,42 @@ bool filter_given(const struct options *o)
            f->since_ns || f->until_ns || o->limit;
 }
 
+/* broker_instead - of a verb that a queue on a broker does not have */
+static const char *broker_instead(size_t verb)
+{
+    switch (verb) {
+    case VERB_LIST:
+        return "of which AMQP tells only how many messages it has: mqctl "
+               "doctor, rabbitmqctl "
+               "list_queues; mqdlq list has the dead letters";
+    case VERB_GROUPS:
+    case VERB_GROUP:
+        return "which does not know groups; mqctl status has the partitions "
+               "of its worker here and how many groups wait, mqctl doctor "
+               "--partitions N the messages and consumers of each, "
+               "rabbitmqctl list_consumers queue_name active channel_pid who "
+               "is the active one";
+    case VERB_EXPLAIN:
+        return "which cannot be asked for one message; mqdlq show looks for "
+               "it among the dead letters, and the logs of the workers have "
+               "its id after msg=";
+    case VERB_CANCEL:
+        return "which removes no single message that waits; mqctl pause keeps "
+               "a worker from taking more, mqdlq discard removes dead letters";
+    case VERB_RUN_NOW:
+        return "which lets a message go on when its time has come; mqdlq "
+               "replay sends dead letters again";
+    case VERB_CREATE:
+        return "which its worker makes, and so does mqsend --create";
+    case VERB_REMOVE:
+        return "which rabbitmqctl delete_queue removes; its wait queues and "
+               "dead letters are queues of their own (rabbitmqctl list_queues)";
+    default:
+        return "as it moves messages from a POSIX queue: mqctl move /NAME "
+               "amqp://...";
+    }
+}
+
 /* broker_check - what a queue on a broker does not have */
 static int broker_check(const struct options *o, struct problem *p)
 {
@@ -402,21 +438,9 @@ static int broker_check(const struct options *o, struct problem *p)
 
     if (!broker_operand_is(op) || !(1u << o->line.verb & NO_BROKER))
         return 0;
-    if (o->line.verb == VERB_GROUPS || o->line.verb == VERB_GROUP)
-        return problem_set(
-            p, EX_USAGE, EINVAL,
-            "%s cannot be used with a queue on a broker, which does not know "
-            "groups; mqctl status has the partitions of its worker here and "
-            "how many groups wait, mqctl doctor --partitions N the messages "
-            "and consumers of each, rabbitmqctl list_consumers queue_name "
-            "active channel_pid who is the active one",
-            mqctl_table.verbs[o->line.verb].name);
     return problem_set(
-        p, EX_USAGE, EINVAL,
-        "%s cannot be used with a queue on a broker; status, top, pause, "
-        "resume, set, drain, stop and quit are for its worker on this "
-        "machine, rabbitmqctl is for the queue, mqdlq for dead letters",
-        mqctl_table.verbs[o->line.verb].name);
+        p, EX_USAGE, EINVAL, "%s cannot be used with a queue on a broker, %s",
+        mqctl_table.verbs[o->line.verb].name, broker_instead(o->line.verb));
 }
 
 /* options_check - a verb that changes messages must be told of which, and not
@@ -488,7 +512,6 @@ static const struct subcommand_exit exits[] = {
     {ORDERS | V(GROUP) | V(STATUS), EX_TEMPFAIL, "the worker does not answer"},
     {ENDS, EX_TEMPFAIL, "it has not gone within --wait"},
     {STEER, EX_TEMPFAIL, "the message is in flight"},
-    {V(MOVE), EX_TEMPFAIL, "the broker does not confirm, it was interrupted"},
     {V(SERVE), EX_TEMPFAIL, "the address is in use"},
     {V(MOVE), EX_TEMPFAIL, "the broker does not confirm, or interrupted"},
     {EVERY, EX_NOPERM, "no permission"},

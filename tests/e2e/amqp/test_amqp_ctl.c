@@ -4,6 +4,7 @@
 
 TestSuite(amqp_ctl, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
 
+#define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 #define OP amqp_operand(amqp_queue, 1)
 #define CTL(verb, ...) \
     harness_run("mqctl", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
@@ -42,25 +43,32 @@ Test(amqp_ctl, its_worker_is_seen_and_steered_by_the_operand)
 
 Test(amqp_ctl, what_cannot_be_is_refused_in_words)
 {
-    static const char *const verbs[] = {"list", "create", "remove", "groups"};
+    static const char *const all[][3] = {{"list", "mqdlq list"},
+                                         {"create", "mqsend --create"},
+                                         {"remove", "delete_queue"},
+                                         {"groups", "doctor --partitions N"},
+                                         {"explain", "mqdlq show", ID},
+                                         {"cancel", "mqdlq discard", ID},
+                                         {"run-now", "its time has come", ID}};
 
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
-        struct harness_result r = harness_run("mqctl", verbs[i], OP);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const char *id = all[i][2];
+        struct harness_result r = harness_run("mqctl", all[i][0], OP, id);
 
-        cr_assert_eq(r.status, 64, "%s: %s", verbs[i], r.err);
+        cr_assert_eq(r.status, 64, "%s: %s", all[i][0], r.err);
         cr_assert_not_null(
             strstr(r.err, "cannot be used with a queue on a broker"), "%s",
             r.err);
+        cr_assert_not_null(strstr(r.err, all[i][1]), "%s", r.err);
     }
-    cr_assert_not_null(strstr(CTL("groups", OP).err, "doctor --partitions N"),
-                       "what to use instead");
     cr_assert_eq(CTL("group", OP, "key", "close").status, 64);
 }
 
 Test(amqp_ctl, a_setting_that_means_nothing_on_a_broker_is_refused)
 {
     static const char *const all[] = {"max-waiting=1", "max-parked=1",
-                                      "spool=5", "keep-dead=1h", "max-dead=5"};
+                                      "spool=5",       "keep-dead=1h",
+                                      "max-dead=5",    "group-quantum=5"};
     struct harness_process *w = amqp_worker("--", "true");
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -69,8 +77,21 @@ Test(amqp_ctl, a_setting_that_means_nothing_on_a_broker_is_refused)
         cr_assert_eq(r.status, 64, "%s: %d: %s", all[i], r.status, r.err);
         cr_assert_not_null(strstr(r.err, " cannot be used with amqp://"), "%s",
                            r.err);
-        cr_assert_null(strstr(r.err, "--"), "it is no flag here: %s", r.err);
+        cr_assert_null(strstr(r.err, ": --"), "it is no flag here: %s", r.err);
     }
     cr_assert_eq(CTL("set", OP, "timeout=5s").status, 0);
     cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* A host with a typing error would be in each list for ever. */
+Test(amqp_ctl, what_was_kept_of_a_queue_is_forgotten)
+{
+    struct harness_process *w = amqp_worker("--", "true");
+
+    cr_assert_eq(CTL("forget", OP).status, 69, "a worker runs");
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_not_null(strstr(CTL("status", "--json").out, amqp_queue));
+    cr_assert_eq(CTL("forget", OP).status, 0);
+    cr_assert_null(strstr(CTL("status", "--json").out, amqp_queue));
+    cr_assert_eq(CTL("forget", OP).status, 66);
 }
