@@ -22,7 +22,7 @@
 
 #define SIZE      64
 #define WARM_PART 20                 /* one in so many, before the clock runs */
-#define PREFETCH  "82"               /* what a worker with -c 1 asks for */
+#define PREFETCH  "82"               /* what a fast worker with -c 1 has */
 #define OPEN_8    "89"               /* and one with --window 8 */
 #define PYTHON    "/usr/bin/python3" /* where packages of a system are */
 #define SCRIPTS   "tests/bench/amqp/" /* from the top of the tree */
