@@ -94,7 +94,8 @@ void amqp_job_locked(struct source_amqp *q, struct amqp_message *m)
     while (m->line == 0) /* a header's number has a sign: 63 bits */
         m->line = (uint64_t)arc4random() << 31 ^ arc4random();
     TAILQ_INSERT_TAIL(&q->jobs, &m->job, link);
-    q->job_count++;
+    if (++q->job_count == q->fetched) /* nothing is left to run */
+        side_wake(&q->inbox);
     side_wake(&q->outbox);
 }
 

@@ -3,8 +3,10 @@
  * What is in hand, no other worker can run, and consumer_timeout counts for it.
  * So it is as little as does not slow this worker down: two messages for each
  * that may run, as many as may be lent once it has shown that it is fast, and
- * one where what waits in hand waits for long. A worker that takes nothing, as
- * it is paused or its breaker is open, gives back what waits and consumes
+ * one where what waits in hand waits for long. It is as many as may be lent,
+ * too, once all of them wait for the confirms of their verdicts: a queue of
+ * letters that is full holds up no other message. A worker that takes nothing,
+ * as it is paused or its breaker is open, gives back what waits and consumes
  * nothing until it takes again.
  *
  * A queue with partitions has none of this: the order of a group is that in
@@ -19,6 +21,7 @@
 enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
 
 #define SLOW_NS (5 * NS_PER_S) /* so long in hand is long */
+#define LATE_NS NS_PER_S       /* and so long a confirm */
 
 /* size_of - a level, in messages */
 static unsigned size_of(const struct source_amqp *q, unsigned level)
@@ -89,6 +92,9 @@ int prefetch_apply(struct source_amqp *q)
     err = consumer_begin(q, each, ++f->consumer);
     f->consuming = err == 0;
     f->size = want;
+    pthread_mutex_lock(&q->mtx);
+    q->fetched = want;
+    pthread_mutex_unlock(&q->mtx);
     return err;
 }
 
@@ -140,11 +146,30 @@ static int give_back(struct source_amqp *q)
     return err;
 }
 
+/* late_look - how long until too many confirms are late; UINT64_MAX: they are
+ * not, or there is nothing more to fetch */
+static uint64_t late_look(struct source_amqp *q, unsigned jobs, uint64_t now)
+{
+    struct prefetch *f = &q->fetch;
+
+    if (f->level == PREFETCH_FULL || !f->consuming || jobs < f->size) {
+        f->late_ns = 0;
+        return UINT64_MAX;
+    }
+    if (f->late_ns == 0)
+        f->late_ns = now;
+    if (now - f->late_ns < LATE_NS)
+        return LATE_NS - (now - f->late_ns);
+    level_set(q, PREFETCH_FULL);
+    return UINT64_MAX;
+}
+
 int prefetch_look(struct source_amqp *q, uint64_t *next_ns)
 {
     struct prefetch *f = &q->fetch;
     uint64_t now = clock_mono_ns(), since = 0;
     const struct amqp_message *m;
+    unsigned jobs;
 
     *next_ns = UINT64_MAX;
     if (amqp_parted(q))
@@ -155,9 +180,12 @@ int prefetch_look(struct source_amqp *q, uint64_t *next_ns)
     m = TAILQ_FIRST(&q->arrived);
     if (m)
         since = m->arrived_ns > f->level_ns ? m->arrived_ns : f->level_ns;
+    jobs = q->job_count;
     pthread_mutex_unlock(&q->mtx);
-    if (!m)
+    if (!m) {
+        *next_ns = late_look(q, jobs, now);
         return 0;
+    }
     *next_ns = SLOW_NS;
     if (now - since < SLOW_NS) {
         *next_ns = SLOW_NS - (now - since);
