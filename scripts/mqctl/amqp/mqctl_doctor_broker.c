@@ -34,6 +34,7 @@ struct visit {
     char any[TOPOLOGY_NAME]; /* NAME, or a partition that is there */
     bool there, other;       /* it is there; but it is another kind */
     bool unlike;             /* a queue cannot be asked for its kind */
+    bool misnumbered;        /* it has another number of partitions */
 };
 
 /* worker_fix - how to start one, with `rest` behind it */
@@ -72,18 +73,28 @@ static void worker_look(struct visit *t)
         FOUND(t->f, NOTE, "worker", NULL, "none runs on this machine");
 }
 
+/* limit_of - a setting of the worker that runs; false: it is not known */
+static bool limit_of(const struct visit *t, const char *name, const char **text,
+                     uint64_t *ns)
+{
+    *text = json_string_value(
+        json_object_get(json_object_get(t->v.live, "settings"), name));
+    *ns = UINT64_MAX;
+    return *text &&
+           (strcmp(*text, "none") == 0 || duration_parse(*text, ns) == 0);
+}
+
 /* timeout_check - what runs for longer than the broker waits is given to
- * somebody else */
+ * somebody else; with partitions a message's own limit is cut */
 static void timeout_check(struct visit *t)
 {
-    const char *text = json_string_value(
-        json_object_get(json_object_get(t->v.live, "settings"), "timeout"));
-    bool none = text && strcmp(text, "none") == 0;
-    uint64_t ns = 0;
+    const char *text, *longest;
+    uint64_t ns, most;
 
-    if (!text || (!none && duration_parse(text, &ns) < 0))
+    if (!limit_of(t, "timeout", &text, &ns) ||
+        !limit_of(t, "max-timeout", &longest, &most))
         return;
-    if (none || ns >= ACK_TIMEOUT_NS)
+    if (ns >= ACK_TIMEOUT_NS)
         FOUND(t->f, WARN, "consumer_timeout",
               fix(t->f,
                   "mqctl set %s timeout=25m; or raise consumer_timeout (ms) in "
@@ -92,6 +103,12 @@ static void timeout_check(struct visit *t)
               "--timeout is %s, and a message that is not acknowledged for "
               "consumer_timeout, 30m unless set, is given to somebody else",
               text);
+    else if (most >= ACK_TIMEOUT_NS && !t->o->access.partitions)
+        FOUND(t->f, NOTE, "consumer_timeout",
+              fix(t->f, "mqctl set %s max-timeout=25m", t->v.queue),
+              "--timeout is %s, but --max-timeout is %s: a message may ask for "
+              "more than the 30m that a broker waits unless told otherwise",
+              text, longest);
     else
         FOUND(t->f, FINE, "consumer_timeout", NULL,
               "--timeout is %s, below the 30m that a broker has unless set",
@@ -179,12 +196,13 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
 {
     const struct broker_operand *o = &t->operand;
 
-    if (strstr(seen->why, ".partitions."))
+    if (strstr(seen->why, ".partitions.")) {
+        t->misnumbered = true;
         FOUND(t->f, BAD, "partitions",
               "give --partitions as its workers and senders do; the number is "
               "fixed",
               "%s has another number of partitions: %s", o->queue, seen->why);
-    else if (strstr(seen->why, "x-queue-type"))
+    } else if (strstr(seen->why, "x-queue-type"))
         FOUND(t->f, BAD, "queue",
               fix(t->f,
                   "let workers empty it; then rabbitmqctl delete_queue -p %s "
@@ -222,8 +240,9 @@ static void own_found(struct visit *t, const struct topology_seen *seen)
 {
     if (seen->consumers == 0 && seen->messages > 0)
         FOUND(t->f, WARN, "queue", worker_fix(t, ""),
-              "%" PRIu32 " messages wait in %s, and nobody takes them",
-              seen->messages, seen->name);
+              "%" PRIu32 " message%s in %s, and nobody takes from it",
+              seen->messages, seen->messages == 1 ? " waits" : "s wait",
+              seen->name);
     else if (seen->consumers == 0 && seen->part)
         FOUND(t->f, WARN, "queue", worker_fix(t, ""),
               "nobody takes from the partition %s: its groups would wait",
@@ -256,7 +275,8 @@ static void letters_found(struct visit *t, const struct topology_seen *seen,
     else if (seen->messages > 0)
         FOUND(t->f, WARN, "dead letters",
               fix(t->f, "mqdlq list --by error %s", op),
-              "%" PRIu32 " messages were given up on", seen->messages);
+              "%" PRIu32 " message%s given up on", seen->messages,
+              seen->messages == 1 ? " was" : "s were");
 }
 
 static void queue_found(const struct topology_seen *seen, void *arg)
@@ -265,6 +285,8 @@ static void queue_found(const struct topology_seen *seen, void *arg)
     size_t own = strlen(t->operand.queue);
     bool itself = seen->name[own] == '\0' || seen->part;
 
+    if (t->misnumbered && itself) /* said once; the rest follows from it */
+        return;
     if (seen->is == TOPOLOGY_ABSENT) {
         if (!seen->wait_ms)
             absent_found(t, seen);
@@ -277,7 +299,8 @@ static void queue_found(const struct topology_seen *seen, void *arg)
     if (itself) {
         t->there = true;
         snprintf(t->any, sizeof t->any, "%s", seen->name);
-        own_found(t, seen);
+        if (!t->misnumbered)
+            own_found(t, seen);
     } else if (!seen->wait_ms) {
         letters_found(t, seen, strcmp(seen->name + own, ".dead.kept") == 0);
     }

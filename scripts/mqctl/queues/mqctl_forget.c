@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <sysexits.h>
 
-#include "common/broker/broker_operand.h"
 #include "common/state/state_forget.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -34,8 +33,7 @@ static int kept_in_the_way(const struct snapshot *v, const struct kept *k)
     char text[KEPT_TEXT];
 
     /* Of one on a broker there are no messages here. */
-    if (!broker_operand_is(v->queue) &&
-        (v->has_queue || v->no_queue.status != EX_NOINPUT))
+    if (!v->broker && (v->has_queue || v->no_queue.status != EX_NOINPUT))
         return complain(EX_UNAVAILABLE,
                         "queue %s is there still; remove it first, with mqctl "
                         "remove %s, or give --force: then it stays, and what "

@@ -37,7 +37,8 @@ static bool found(const char *out, const char *level, const char *words)
 Test(amqp_doctor, a_worker_that_works_has_nothing_bad_and_loses_nothing)
 {
     struct harness_process *w =
-        amqp_worker("--timeout", "1m", "--", harness_handler("record"));
+        amqp_worker("--timeout", "1m", "--max-timeout", "2m", "--",
+                    harness_handler("record"));
     struct harness_result r;
 
     cr_assert_eq(
@@ -57,6 +58,12 @@ Test(amqp_doctor, a_worker_that_works_has_nothing_bad_and_loses_nothing)
     cr_found(r.out, "ok", "dead letters: none");
     cr_found(r.out, "note", "AMQP does not tell");
     cr_assert_not_null(strstr(r.out, "-> on a node: rabbitmqctl"), "%s", r.out);
+    cr_assert_eq(harness_run("mqctl", "set", "--state-dir", harness_state_dir(),
+                             OP, "max-timeout=none")
+                     .status,
+                 0);
+    r = DOCTOR(OP);
+    cr_found(r.out, "note", "a message may ask for more");
     cr_assert_eq(
         harness_run("mqctl", "resume", "--state-dir", harness_state_dir(), OP)
             .status,
@@ -76,7 +83,7 @@ Test(amqp_doctor, letters_and_a_queue_that_nobody_takes_from_are_found)
     harness_until(amqp_ready(amqp_of("dead")) == 1, 20000);
     r = DOCTOR(OP);
     cr_assert_eq(r.status, 1);
-    cr_found(r.out, "warn", "dead letters: 1 messages were given up on");
+    cr_found(r.out, "warn", "dead letters: 1 message was given up on");
     cr_found(r.out, "    ", "mqdlq list --by error amqp://guest@");
     cr_found(r.out, "warn", "--timeout is none");
     cr_assert_eq(harness_stop(w, 20000), 0);
@@ -84,7 +91,7 @@ Test(amqp_doctor, letters_and_a_queue_that_nobody_takes_from_are_found)
     amqp_confirmed();
     harness_until(amqp_ready(amqp_queue) == 1, 10000);
     r = DOCTOR(OP);
-    cr_found(r.out, "warn", "1 messages wait in");
+    cr_found(r.out, "warn", "1 message waits in");
     cr_found(r.out, "    ", "-> mqworker amqp://guest@");
     cr_found(r.out, "note", "none runs on this machine");
 }
@@ -200,6 +207,10 @@ Test(amqp_doctor, partitions_without_a_worker_and_another_number_are_named)
     cr_found(r.out, "ok", "may declare, read and send");
     r = DOCTOR("--partitions", "2", op);
     cr_found(r.out, "bad ", "another number of partitions");
+    cr_assert_null(
+        strstr(strstr(r.out, "another number of") + 1, "another number of"),
+        "once: %s", r.out);
+    cr_assert_null(strstr(r.out, "mqworker --partitions 2"), "%s", r.out);
     r = DOCTOR(op);
     cr_found(r.out, "bad ", "has partitions");
     cr_found(r.out, "    ", "mqctl doctor --partitions N ");
