@@ -285,7 +285,8 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 # of them is left to run by itself.
 TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
 LONELY    := bench mqctl_look mqlimit worker_limits
-LONG      := amqp_groups amqp_letters amqp_move amqp_worker breaker_failures \
+LONG      := amqp_groups amqp_letters amqp_main_job amqp_move amqp_share \
+             amqp_worker breaker_failures \
              damaged_state demo every_instruction faults_calls faults_look \
              groups_blocked groups_kill install kill latency mqctl_spool power \
              run_limits schedules serve_browser serve_limits torture_points \
@@ -319,7 +320,7 @@ check-man:
 DRY     := bench completion container demo docs docs_agree docs_pages docs_producers \
            every_instruction hardening install instructions latency man power \
            run_tests runbook schedules soak
-SINGLE  := amqp_doctor amqp_letters amqp_move amqp_send amqp_serve \
+SINGLE  := amqp_doctor amqp_letters amqp_main_job amqp_move amqp_send amqp_serve \
            damaged_state faults_look faults_tools harness hostile_state \
            hostile_text mqctl_look mqdlq mqdlq_removed mqdlq_replay mqsend \
            serve serve_browser serve_confined serve_described serve_further serve_limits \

@@ -12,7 +12,7 @@
 
 TestSuite(amqp_main_job, .init = amqp_init, .fini = amqp_fini, .timeout = 1200);
 
-enum { MESSAGES = 1000, SIZES = 8, BY_TOOL = 40 /* one of so many */ };
+enum { MESSAGES = 400, SIZES = 8, BY_TOOL = 40 /* one of so many */ };
 
 #define PYTHON "/usr/bin/python3" /* where packages of a system are */
 #define OP     amqp_operand(amqp_queue, 1)
