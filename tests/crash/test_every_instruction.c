@@ -1,7 +1,8 @@
-/* test_every_instruction.c - the short form of --every-instruction and
- * --every-call of the torture program (torture_steps.c)
+/* test_every_instruction.c - the short form of --every-instruction,
+ * --every-change and --every-call of the torture program (torture_steps.c)
  *
- * A prime stride meets each run of a loop elsewhere.
+ * A prime stride meets each run of a loop elsewhere. With a stride of 1 each
+ * change is killed at: that is the whole way, and no short form of it.
  */
 #include "tests/crash/torture_test.h"
 
@@ -16,6 +17,13 @@ static void instructions(const char *handler, const char *path,
                                 "--path", path, "--stride", stride));
 }
 
+static void changes(const char *handler, const char *path, const char *stride)
+{
+    torture_traces(HARNESS_LIST(harness_handler("../crash/torture"),
+                                "--handler", handler, "--every-change",
+                                "--path", path, "--stride", stride));
+}
+
 static void calls(const char *path, const char *stride)
 {
     torture_traces(HARNESS_LIST(harness_handler("../crash/torture"),
@@ -25,38 +33,47 @@ static void calls(const char *path, const char *stride)
 
 Test(every_instruction, kill_loses_nothing_of_a_plugins_thread)
 {
-    instructions("plugin", "done", "29");
+    instructions("plugin", "done", "97");
+    changes("plugin", "done", "1");
 }
 
 Test(every_instruction, kill_loses_nothing_of_a_streams_thread)
 {
-    instructions("stream", "done", "41");
+    instructions("stream", "done", "151");
+    changes("stream", "done", "1");
 }
 
 Test(every_instruction, kill_loses_nothing_of_a_group)
 {
-    instructions("plugin", "group", "53");
+    instructions("plugin", "group", "151");
+    changes("plugin", "group", "1");
 }
 
 Test(every_instruction, kill_loses_nothing_that_is_retried)
 {
-    instructions("plugin", "retry", "1009");
+    changes("plugin", "retry", "29");
 }
 
 Test(every_instruction, kill_loses_nothing_that_dies)
 {
-    instructions("plugin", "dead", "331");
+    instructions("plugin", "dead", "1511");
+    changes("plugin", "dead", "2");
+}
+
+Test(every_instruction, kill_loses_nothing_that_is_delayed)
+{
+    changes("plugin", "later", "1");
 }
 
 Test(every_instruction, kill_loses_nothing_that_was_sent_again)
 {
-    instructions("plugin", "replayed", "1511");
+    changes("plugin", "replayed", "3");
 }
 
 /* The way to the second of two messages that a killed worker had. */
 Test(every_instruction, kill_loses_nothing_that_was_in_flight_before)
 {
-    instructions("plugin", "resumed", "257");
+    changes("plugin", "resumed", "5");
 }
 
 Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_retried)

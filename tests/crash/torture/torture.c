@@ -52,6 +52,10 @@ static const struct option_row option_rows[] = {
     {"every-instruction", 0, OPT_FLAG, AT(every),
      .help = "kill after each user instruction from one receive to the next "
              "instead; stream and plugin, unless --handler exec is given"},
+    {"every-change", 0, OPT_FLAG, AT(changes),
+     .help = "the same at each instruction that is a system call or changes "
+             "what outlives the worker: a kill between two of them leaves what "
+             "one at the first leaves. On x86-64; else at each instruction"},
     {"every-call", 0, OPT_FLAG, AT(calls),
      .help = "kill before and after each system call of the thread that "
              "received, to the end of all"},
@@ -156,11 +160,11 @@ static int options_read(struct torture_options *o, int argc, char **argv,
     err = options_parse(&table, argc, argv, o, &operands, &rest, p);
     if (err)
         return err;
-    o->stepped = o->every || o->calls || o->count;
-    if (o->points + o->every + o->calls + o->count > 1)
+    o->stepped = o->every || o->changes || o->calls || o->count;
+    if (o->points + o->every + o->changes + o->calls + o->count > 1)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "--points, --every-instruction, --every-call and "
-                           "--instructions: one of them");
+                           "--points, --every-instruction, --every-change, "
+                           "--every-call and --instructions: one of them");
     if (o->stepped && o->failures_text[0])
         return problem_set(p, EX_USAGE, EINVAL,
                            "--failures %s: --every-... and --instructions "

@@ -54,7 +54,7 @@ struct torture_options {
     uint64_t kills, seed, size, kind, hits, seconds, stride, from, syncer;
     uint64_t jobs, path, spool;
     const char *size_text, *failures_text, *point;
-    bool points, every, calls, count, stepped, steer, keep, help;
+    bool points, every, changes, calls, count, stepped, steer, keep, help;
     bool has_seed, has_kills;
     uint32_t failing; /* of a million */
 };
@@ -107,6 +107,8 @@ void place_close(struct torture *t);
  * it open for sending but paused producers. */
 void place_resize(struct torture *t, uint32_t size);
 const char *place_path(const struct torture *t, const char *file);
+/* A file of what is in flight; "": the folder. */
+const char *place_runtime(const struct torture *t, const char *file);
 /* Nothing in the queue, in a slot, or waiting in the store. */
 bool place_settled(const struct torture *t);
 unsigned place_slots(const struct torture *t);

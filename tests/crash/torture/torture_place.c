@@ -56,8 +56,7 @@ static const char *state_path(const struct torture *t, const char *file)
     return place_path(t, name);
 }
 
-/* runtime_path - a file of what is in flight; "": the folder */
-static const char *runtime_path(const struct torture *t, const char *file)
+const char *place_runtime(const struct torture *t, const char *file)
 {
     static char path[192];
 
@@ -68,7 +67,7 @@ static const char *runtime_path(const struct torture *t, const char *file)
 
 static const char *custody_path(const struct torture *t)
 {
-    return runtime_path(t, "custody");
+    return place_runtime(t, "custody");
 }
 
 /* ---- the queue ---- */
@@ -297,12 +296,12 @@ void place_forget(const struct torture *t)
 
 void place_lose(const struct torture *t)
 {
-    nftw(runtime_path(t, ""), entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+    nftw(place_runtime(t, ""), entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 void place_remove_ends(const struct torture *t)
 {
-    (void)unlink(runtime_path(t, "ends"));
+    (void)unlink(place_runtime(t, "ends"));
 }
 
 static void clean_up(void)

@@ -2,9 +2,11 @@
  * torture.h)
  *
  * A step is a user instruction of the thread that receives, from the return of
- * mq_timedreceive with a message to its next call; or, with --every-call, the
- * moment before or after a system call of that thread, until all is at its end.
- * With a program it is one of its first thread's, from its start to its end.
+ * mq_timedreceive with a message to its next call; with --every-change, one of
+ * these that is a system call or changes what outlives the worker
+ * (torture_changes.h); with --every-call, the moment before or after a system
+ * call of that thread, until all is at its end. With a program it is one of its
+ * first thread's, from its start to its end.
  * Each try is a life of its own: some messages are sent, a worker starts, it is
  * killed k steps after it has received the NTH, and the next worker brings all
  * to an end. Nobody sends meanwhile and one message is like the other, so the
@@ -31,6 +33,7 @@
 
 #include "common/base/clock.h"
 #include "tests/crash/torture/torture.h"
+#include "tests/crash/torture/torture_changes.h"
 #include "tests/crash/torture/torture_feed.h"
 #include "tests/crash/torture/torture_tracer.h"
 
@@ -168,6 +171,24 @@ static enum tracer_caught caught_at(const struct torture *t, struct tracer *tr)
     return tracer_catch(tr, t->options->calls ? NTH_CALLS : NTH);
 }
 
+/* steps_go - at most k of them; how many there were until the end (*end) */
+static uint64_t steps_go(const struct torture *t, struct tracer *tr, uint64_t k,
+                         bool *end)
+{
+    uint64_t sent = atomic_load(&t->world->producers[0].sent), steps;
+    struct changes changes;
+
+    if (t->options->calls)
+        return tracer_calls(tr, k, end);
+    if (!t->options->changes)
+        return tracer_step(tr, k, NULL, NULL, end);
+    changes_open(&changes, t, torture_number(0, sent - messages(t)),
+                 messages(t));
+    steps = tracer_changes(tr, k, changes_seen, &changes, end);
+    changes_close(&changes);
+    return steps;
+}
+
 /* kill_after - a worker's life: k steps from the message on; false: it was not
  * possible */
 static bool kill_after(struct job *j, uint64_t k)
@@ -194,8 +215,7 @@ static bool kill_after(struct job *j, uint64_t k)
         return false;
     }
     tracer_pass(&tr, "libsqlite3");
-    steps = t->options->calls ? tracer_calls(&tr, k, &end)
-                              : tracer_step(&tr, k, NULL, NULL, &end);
+    steps = steps_go(t, &tr, k, &end);
     if (!t->options->calls || !end)
         tracer_kill(&tr);
     t->sum.kills++;
@@ -399,7 +419,9 @@ static void steps_tell(const struct torture *t, const struct steps *s)
         "done",     "retry",   "dead",      "discard", "later", "group",
         "replayed", "resumed", "recovered", "replay",  "raw",   "remove",
         "import",   "send",    "unique",    "at"};
-    const char *what = o->calls ? "stop" : "instruction";
+    const char *what = o->calls     ? "stop"
+                       : o->changes ? "change"
+                                    : "instruction";
 
     printf("path %s: %" PRIu64 " kills, one each %" PRIu64 " %s%s from %" PRIu64
            " to %" PRIu64 " after %s",

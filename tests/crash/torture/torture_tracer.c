@@ -338,38 +338,88 @@ static uint64_t object_pass(struct tracer *tr, uint64_t n,
 }
 #endif
 
-uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
-                     void *arg, bool *again)
+/* instruction - one of the thread. Where it begins a call of an object that is
+ * passed, the whole call, or `most` stops in it: *stops has how many there
+ * were. *again: the way is at its end. False: the worker has ended. */
+static bool instruction(struct tracer *tr, uint64_t most, uint64_t *stops,
+                        uint64_t *ip, bool *again)
 {
     struct __ptrace_syscall_info info;
     unsigned long signal = 0;
-    uint64_t steps = 0;
     int status;
+
+    *stops = 0;
+    do {
+        if (call(PTRACE_SINGLESTEP, tr->tid, signal) < 0 ||
+            !next_stop(tr, &status))
+            return false;
+        signal = signal_of(status);
+    } while (signal || WSTOPSIG(status) == SIGSTOP);
+    info_of(tr->tid, &info);
+    if (most > 0 &&
+        info.instruction_pointer - tr->pass_from < tr->pass_to - tr->pass_from)
+        *stops = object_pass(tr, most, &info);
+    *ip = info.instruction_pointer;
+    *again = *ip == tr->after_ip || (*ip == tr->call_ip && receives(tr));
+    return true;
+}
+
+/* ended - the worker has, which is the end of a way where nothing else is */
+static bool ended(const struct tracer *tr, uint64_t steps)
+{
+    if (tr->call_ip == 0)
+        torture_die("the worker ended after %llu steps",
+                    (unsigned long long)steps);
+    return true;
+}
+
+uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
+                     void *arg, bool *again)
+{
+    uint64_t steps = 0, stops, ip;
 
     *again = false;
     while (steps < n && !*again) {
-        if (call(PTRACE_SINGLESTEP, tr->tid, signal) < 0 ||
-            !next_stop(tr, &status)) {
-            *again = tr->call_ip != 0;
-            if (*again)
-                break;
-            torture_die("the worker ended after %llu instructions",
-                        (unsigned long long)steps);
+        if (!instruction(tr, n - steps - 1, &stops, &ip, again)) {
+            *again = ended(tr, steps);
+            break;
         }
-        signal = signal_of(status);
-        if (signal || WSTOPSIG(status) == SIGSTOP)
-            continue;
-        steps++;
-        info_of(tr->tid, &info);
-        if (steps < n && info.instruction_pointer - tr->pass_from <
-                             tr->pass_to - tr->pass_from)
-            steps += object_pass(tr, n - steps, &info);
-        *again = info.instruction_pointer == tr->after_ip ||
-                 (info.instruction_pointer == tr->call_ip && receives(tr));
+        steps += 1 + stops;
         if (visit)
-            visit(arg, info.instruction_pointer);
+            visit(arg, ip);
     }
     return steps;
+}
+
+/* is_call - whether the instruction in front of it is a system call: one that
+ * is jumped over is a step too many, which does no harm */
+static bool is_call(const struct tracer *tr, uint64_t ip)
+{
+#ifdef __x86_64__
+    return (word_at(tr->tid, ip - 2) & 0xffff) == 0x050f;
+#else
+    (void)tr;
+    (void)ip;
+    return true;
+#endif
+}
+
+uint64_t tracer_changes(struct tracer *tr, uint64_t n, tracer_look *look,
+                        void *arg, bool *again)
+{
+    uint64_t changes = 0, stops, ip;
+
+    *again = false;
+    while (changes < n && !*again) {
+        if (!instruction(tr, n - changes, &stops, &ip, again)) {
+            *again = ended(tr, changes);
+            break;
+        }
+        changes += stops;
+        if (changes < n)
+            changes += look(arg) || is_call(tr, ip);
+    }
+    return changes;
 }
 
 void tracer_watch(struct tracer *tr, uint64_t offset)

@@ -66,6 +66,13 @@ typedef void tracer_visit(void *arg, uint64_t ip);
  * itself is one of them. `visit` may be NULL. */
 uint64_t tracer_step(struct tracer *tr, uint64_t n, tracer_visit *visit,
                      void *arg, bool *again);
+/* Whether what outlives the worker has changed since it was last asked. */
+typedef bool tracer_look(void *arg);
+/* The same with changes for instructions: those that are a system call, or
+ * after which `look` says so, and each stop in an object that is passed. Other
+ * threads change something, too, which is one of them then. */
+uint64_t tracer_changes(struct tracer *tr, uint64_t n, tracer_look *look,
+                        void *arg, bool *again);
 /* The slot at this offset of the custody file is watched from its mapping on:
  * each store of the thread to what recovery goes by (state, length, priority,
  * sequence, check sum) is a stop of tracer_calls. On x86-64. */
