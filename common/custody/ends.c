@@ -53,18 +53,40 @@ struct ends {
 
 static int refuse(struct problem *p, int err, const char *path)
 {
+    if (err == EPROTO)
+        return problem_set(p, EX_CONFIG, EPROTO,
+                           "%s is of another version of mqworker; it was left "
+                           "untouched: run the version that wrote it, and "
+                           "mqctl drain, or move it away: then all that waits "
+                           "in the spool is marked redelivered",
+                           path);
     return problem_set(p, EX_CANTCREAT, err,
                        "%s: %s; make room there, or give another --runtime-dir",
                        path, errno_text(err));
 }
 
-/* file_open - with a block for each byte: no store to it can fail */
+/* foreign - another version of mqworker wrote it: the last byte is its number */
+static bool foreign(int fd)
+{
+    char magic[sizeof MAGIC - 1];
+
+    return pread(fd, magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
+           memcmp(magic, MAGIC, sizeof magic - 1) == 0 &&
+           memcmp(magic, MAGIC, sizeof magic) != 0;
+}
+
+/* file_open - with a block for each byte: no store to it can fail. -EPROTO: it
+ * is another version's, and stays as it is. */
 static int file_open(const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), err;
 
     if (fd < 0)
         return -errno;
+    if (foreign(fd)) {
+        close(fd);
+        return -EPROTO;
+    }
     err = posix_fallocate(fd, 0, sizeof(struct ends_file));
     if (!err)
         return fd;
@@ -111,6 +133,16 @@ int ends_open(struct ends **out, const char *path, struct problem *p)
     found(e);
     *out = e;
     return 0;
+}
+
+int ends_known(const char *path, struct problem *p)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool other = fd >= 0 && foreign(fd);
+
+    if (fd >= 0)
+        close(fd);
+    return other ? refuse(p, EPROTO, path) : 0;
 }
 
 void ends_close(struct ends **ends, bool remove)

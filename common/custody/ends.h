@@ -7,7 +7,8 @@
  *        directory. put: any thread. peek and drop: one thread at a time.
  *        look: any program.
  * OWNS   The file, its mapping.
- * FAILS  open: a problem, 73. A file that is none of ours is replaced.
+ * FAILS  open: a problem, 73, or 78 where another version wrote the file. One
+ *        that is none of ours is replaced.
  *        put_back, look: -errno.
  */
 #ifndef COMMON_CUSTODY_ENDS_H
@@ -25,6 +26,9 @@ struct ends; /* opaque; body in ends.c */
 struct slot; /* slot.h */
 
 int ends_open(struct ends **out, const char *path, struct problem *p);
+/* Whether ends_open would take the file for another version's; 0: no, or there
+ * is none. Nothing is written. */
+int ends_known(const char *path, struct problem *p);
 /* NULL-safe; sets NULL. `remove`: nothing is noted, and the file goes. */
 void ends_close(struct ends **ends, bool remove);
 /* The number that the last reset gave the file; 0: it is new. */

@@ -8,6 +8,7 @@
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/custody/custody_look.h"
+#include "common/custody/ends.h"
 #include "common/file/folder.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
@@ -82,10 +83,10 @@ static int carry(const char *path, const char *folder, bool truth,
     return custody_carry(path, other, truth, spec, p);
 }
 
-/* custody_check - that it can be read, wherever it is: a start that is refused
- * for it must not have brought the store up to a version that the program which
- * can read it refuses */
-static int custody_check(const struct inherit *i, struct problem *p)
+/* flight_check - that custody can be read, wherever it is, and the ends of a
+ * spool: a start that is refused for them must not have brought the store up to
+ * a version that the program which can read them refuses */
+static int flight_check(const struct inherit *i, struct problem *p)
 {
     const struct runtimedir *r = i->runtime;
     const char *const folders[] = {r->folder, r->from, r->old};
@@ -96,6 +97,8 @@ static int custody_check(const struct inherit *i, struct problem *p)
         if (folders[n][0] &&
             folder_join(path, folders[n], "/" RUNTIMEDIR_CUSTODY, ""))
             err = custody_known(path, p);
+    if (!err && folder_join(path, r->folder, "/" RUNTIMEDIR_ENDS, ""))
+        err = ends_known(path, p);
     return err;
 }
 
@@ -210,7 +213,7 @@ int inherit_open(const struct inherit *i, struct problem *p)
     if (!err)
         err = runtimedir_open(i->runtime, &wish, i->dir, p);
     if (!err)
-        err = custody_check(i, p);
+        err = flight_check(i, p);
     if (!err)
         err = queue_ready(i, p);
     if (!err)

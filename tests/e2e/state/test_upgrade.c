@@ -396,6 +396,24 @@ Test(upgrade, custody_of_a_newer_version_is_refused_and_stays_as_it_is)
     cr_assert_str_eq(sum(q), before);
 }
 
+/* What ended and is in the spool still would run again. */
+Test(upgrade, ends_of_a_newer_version_are_refused_and_stay_as_they_are)
+{
+    const char *q = harness_queue(0, 256), *before, *path;
+    size_t size;
+    char *data;
+
+    placed(q, NEWEST->file, true);
+    path = harness_path("%s/ends", in_memory(q));
+    data = (char *)harness_read(path, &size);
+    cr_assert(size > 8 && memcmp(data, "MQWENDS1", 8) == 0);
+    data[7]++;
+    harness_write(path, data, size);
+    before = sum(q);
+    refused(worker_refused(q), "run the version that wrote it");
+    cr_assert_str_eq(sum(q), before);
+}
+
 /* The first one wrote no check sum over a slot. */
 Test(upgrade, custody_of_version_1_is_refused_and_stays_as_it_is)
 {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "common/custody/ends.h"
@@ -98,6 +99,24 @@ Test(ends, a_file_that_is_none_is_replaced)
     close(fd);
     reopen();
     cr_assert(ends_count(e) == 0 && ends_run(e) == 0);
+}
+
+Test(ends, a_file_of_another_version_is_refused_and_stays_as_it_is)
+{
+    char seen[16] = "";
+    struct problem p;
+    int fd = open(path, O_RDWR);
+
+    ends_close(&e, false);
+    cr_assert(ftruncate(fd, 0) == 0 && pwrite(fd, "MQWENDS2 more", 13, 0) > 0);
+    cr_assert(ends_known(path, &p) < 0 && ends_open(&e, path, &p) < 0 && !e);
+    cr_expect(p.status == EX_CONFIG && strstr(p.text, "run the version"), "%s",
+              p.text);
+    cr_expect(pread(fd, seen, sizeof seen, 0) == 13, "it is as long as it was");
+    cr_expect_str_eq(seen, "MQWENDS2 more");
+    cr_assert(ftruncate(fd, 0) == 0);
+    cr_expect(ends_known(path, &p) == 0, "a new one");
+    close(fd);
 }
 
 Test(ends, it_goes_where_nothing_is_noted)
