@@ -65,7 +65,8 @@ static int refuse(struct problem *p, int err, const char *path)
                        path, errno_text(err));
 }
 
-/* foreign - another version of mqworker wrote it: the last byte is its number */
+/* foreign - another version of mqworker wrote it: its number is the last byte
+ */
 static bool foreign(int fd)
 {
     char magic[sizeof MAGIC - 1];
