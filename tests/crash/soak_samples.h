@@ -109,19 +109,25 @@ static inline long soak_threads(pid_t pid)
     return soak_status(pid, "Threads:");
 }
 
-static inline long soak_descriptors(pid_t pid)
+/* soak_entries - of a folder */
+static inline long soak_entries(const char *path)
 {
-    char path[64];
     long n = 0;
-    DIR *dir;
+    DIR *dir = opendir(path);
 
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    dir = opendir(path);
-    cr_assert_not_null(dir, "process %d is gone", (int)pid);
+    cr_assert_not_null(dir, "%s is gone", path);
     while (readdir(dir))
         n++;
     closedir(dir);
     return n - 2; /* "." and ".." */
+}
+
+static inline long soak_descriptors(pid_t pid)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    return soak_entries(path);
 }
 
 /* soak_kib - of a file; 0: there is none */

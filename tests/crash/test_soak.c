@@ -3,11 +3,13 @@
  * One worker, one page and their clock, which is set a day ahead again and
  * again, and back. Each day brings messages, retries, dead letters, groups and
  * delays; a disk that is full, a queue that is removed, a cap that goes down
- * and up, a pause, letters that are sent again, a log that is cut. At the end
- * of a day all is at rest: what the programs hold then is compared with the
- * days before, and the counters add up. MQW_SOAK_SECONDS makes it longer
- * (make soak SOAK_SECONDS=3600). Under a sanitizer (make soak-asan) memory is
- * not compared: that keeps what was freed for a while.
+ * and up, all settings loaded again, a pause, letters that are sent again, a
+ * log that is rotated. At the end of a day all is at rest: what the programs
+ * hold then is compared with the days before, and the counters add up. After a
+ * span of days the worker is stopped in the middle of its work, and the next
+ * span is that of another process. MQW_SOAK_SECONDS makes it longer (make soak
+ * SOAK_SECONDS=3600). Under a sanitizer (make soak-asan) memory is not
+ * compared: that keeps what was freed for a while.
  */
 #include "tests/crash/soak_samples.h"
 #include "tests/e2e/serve/serve_fixture.h"
@@ -17,9 +19,11 @@
 
 #include <fcntl.h>
 #include <mqueue.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
-#define SHORT_DAYS 12 /* unless told how long */
+#define SHORT_DAYS 12 /* unless told how long, and one more of another worker */
+#define SPAN_DAYS  400 /* of one worker */
 #define LEAK_DAYS  8
 #define DAY_S      86400L
 #define NUMBERS    2000000
@@ -32,6 +36,7 @@
  * which SQLite begins it anew. */
 #define MEMORY_KIB 256
 #define WAL_KIB    1400
+#define STORE_KIB  256
 
 /* What is known of a number, whose body it is (plugins/ledger.c). */
 struct entry {
@@ -46,11 +51,16 @@ static struct soak {
     struct web page;
     int stream; /* events of the page, open all the time */
     unsigned long sent, cancelled, letters_gone;
+    unsigned long cancelled_before; /* the worker began */
     unsigned long runs, repeats, marked;
+    unsigned long died, told; /* deaths, by counters and by lines of the log */
+    unsigned long full;       /* disks that the worker told were full */
+    unsigned workers;
+    const char *leak;
     long days;
     long began_at, ended_at; /* read so far, of the ledger */
     struct entry *entries;
-    struct series memory, descriptors, threads, wal, groups;
+    struct series memory, descriptors, threads, wal, store, files, groups;
     struct series page_memory, page_descriptors, page_threads;
 } soak;
 
@@ -93,6 +103,55 @@ static void ledger_read(void)
         cr_assert_eq(sscanf(line, "%lu", &n), 1);
         entry(n)->ends++;
     }
+}
+
+/* ---- rest ---- */
+
+/* balanced - nothing is on its way, and each delivery has its end */
+static bool balanced(void)
+{
+    static const char *const none[] = {"depth",   "waiting", "parked",
+                                       "spooled", "custody", "in_flight"};
+    json_t *o = ctl_status(soak.queue);
+    bool rests = true;
+
+#define COUNT(name) json_integer_value(json_object_get(o, name))
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        rests &= COUNT(none[i]) == 0;
+    rests &= COUNT("deliveries") ==
+                 COUNT("done") + COUNT("retried") + COUNT("died") &&
+             COUNT("discarded") ==
+                 (json_int_t)(soak.cancelled - soak.cancelled_before) &&
+             COUNT("crashes") == 0;
+#undef COUNT
+    json_decref(o);
+    return rests;
+}
+
+/* ---- the log ---- */
+
+/* As docs/systemd.md has it; where there is no logrotate, by hand. */
+static const char rotation[] =
+    "cd \"$1\"; umask 077\n"
+    "PATH=$PATH:/usr/sbin\n"
+    "command -v logrotate >/dev/null || { cp log log.1; : >log; exit 0; }\n"
+    "echo \"\"$1\"/log { rotate 1\n missingok\n copytruncate\n }\" >rotate\n"
+    "logrotate --force --state \"$1\"/rotated rotate";
+
+/* log_rotate - while nobody writes to it; each line is in a part of it, and the
+ * next one is at the beginning of the next */
+static void log_rotate(void)
+{
+    struct harness_result r =
+        harness_run("sh", "-euc", rotation, "sh", harness_dir());
+    size_t size;
+    const char *text;
+
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    text = harness_read("log.1", &size);
+    cr_assert_null(memchr(text, '\0', size), "a hole in the log");
+    soak.told += harness_lines_with("log.1", "event=dead ");
+    soak.full += harness_lines_with("log.1", "event=store_cannot_write") > 0;
 }
 
 /* ---- a day's work ---- */
@@ -160,14 +219,65 @@ static void delays(void)
     (void)ctl_out("run-now", "-q", soak.queue, id);
 }
 
+static long wal_kib(void)
+{
+    return soak_kib(
+        harness_path("%s%s/store.db-wal", harness_state_dir(), soak.queue));
+}
+
+/* wal_empty - another program brings the -wal to its end: each commit needs
+ * room of the disk again */
+static void wal_empty(void)
+{
+    sqlite3 *db;
+
+    cr_assert_eq(sqlite3_open(harness_path("%s%s/store.db", harness_state_dir(),
+                                           soak.queue),
+                              &db),
+                 SQLITE_OK);
+    /* One that has read nothing does not know that there is a -wal. */
+    cr_assert_eq(sqlite3_exec(db, "SELECT 1 FROM messages", NULL, NULL, NULL),
+                 SQLITE_OK);
+    harness_until(sqlite3_wal_checkpoint_v2(db, NULL,
+                                            SQLITE_CHECKPOINT_TRUNCATE, NULL,
+                                            NULL) == SQLITE_OK,
+                  REST_MS);
+    sqlite3_close(db);
+    cr_assert_eq(wal_kib(), 0);
+}
+
+/* letter_near - the next HELD numbers have a letter among them */
+static void letter_near(void)
+{
+    unsigned long before = soak.sent % 100;
+
+    while (before + HELD < 100) {
+        unsigned n = (unsigned)(100 - HELD - before);
+
+        batch(n < BATCH ? n : BATCH, NULL);
+        before = soak.sent % 100;
+    }
+    harness_until(balanced(), REST_MS);
+}
+
 /* disk - it is full while messages fail; what is not taken has room in the
- * queue */
+ * queue. A short delay is spent in custody, and a -wal that was there has room
+ * for some commits, so the worker notices it on the days on which a letter has
+ * to be written to one that is empty: few, as its size is compared. */
 static void disk(void)
 {
+    bool noticed = soak.days % 16 == 1;
+
+    if (noticed) {
+        letter_near();
+        wal_empty();
+    }
     disk_fill();
     batch(HELD, NULL);
-    harness_until(harness_queue_length(soak.queue) == 0 ||
-                      !ctl_is(soak.queue, "state", "running"),
+    harness_until(noticed
+                      ? harness_lines_with("log", "event=store_cannot_write")
+                      : harness_queue_length(soak.queue) == 0 ||
+                            !ctl_is(soak.queue, "state", "running"),
                   REST_MS);
     disk_free();
 }
@@ -180,9 +290,37 @@ static void removed(void)
     batch(BATCH, NULL);
 }
 
+/* reload - all that can be set is set to what it is, at once */
+static void reload(void)
+{
+    json_t *o = ctl_status(soak.queue), *value;
+    const char *argv[64] = {"mqctl", "set", "--state-dir", harness_state_dir(),
+                            soak.queue},
+               *name;
+    char words[40][64];
+    size_t n = 0;
+
+    json_object_foreach(json_object_get(o, "settings"), name, value)
+    {
+        cr_assert_lt(n, sizeof words / sizeof *words);
+        if (json_is_string(value))
+            snprintf(words[n], sizeof *words, "%s=%s", name,
+                     json_string_value(value));
+        else
+            snprintf(words[n], sizeof *words, "%s=%lld", name,
+                     (long long)json_integer_value(value));
+        argv[5 + n] = words[n];
+        n++;
+    }
+    cr_assert_gt(n, 15, "%zu settings", n);
+    (void)ctl_good(harness_run_spec(&(struct harness_spec){.argv = argv}));
+    json_decref(o);
+}
+
 /* steered - cap down, pause, resume, cap up, live settings */
 static void steered(void)
 {
+    reload();
     (void)ctl_out("set", soak.queue, "max-concurrency=2", "timeout=30s");
     batch(BATCH, NULL);
     harness_until(harness_queue_length(soak.queue) == 0, REST_MS);
@@ -225,28 +363,7 @@ static void look(void)
         continue;
 }
 
-/* ---- rest ---- */
-
-/* balanced - nothing is on its way, and each delivery has its end */
-static bool balanced(void)
-{
-    static const char *const none[] = {"depth",   "waiting", "parked",
-                                       "spooled", "custody", "in_flight"};
-    json_t *o = ctl_status(soak.queue);
-    bool rests = true;
-
-#define COUNT(name) json_integer_value(json_object_get(o, name))
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-        rests &= COUNT(none[i]) == 0;
-    rests &= COUNT("deliveries") ==
-                 COUNT("done") + COUNT("retried") + COUNT("died") &&
-             COUNT("discarded") == (json_int_t)soak.cancelled &&
-             COUNT("crashes") == 0;
-#undef COUNT
-    json_decref(o);
-    return rests;
-}
-
+/* samples_take - what is held at the end of a day */
 static void samples_take(void)
 {
     pid_t w = harness_pid(soak.worker), p = harness_pid(soak.page.p);
@@ -254,9 +371,15 @@ static void samples_take(void)
     series_add(&soak.memory, soak_memory(w));
     series_add(&soak.descriptors, soak_descriptors(w));
     series_add(&soak.threads, soak_threads(w));
-    series_add(&soak.wal,
-               soak_kib(harness_path("%s%s/store.db-wal", harness_state_dir(),
+    series_add(&soak.wal, wal_kib());
+    series_add(&soak.store,
+               soak_kib(harness_path("%s%s/store.db", harness_state_dir(),
                                      soak.queue)));
+    series_add(
+        &soak.files,
+        soak_entries(harness_path("%s%s", harness_state_dir(), soak.queue)) +
+            soak_entries(
+                harness_path("%s%s", harness_runtime_dir(), soak.queue)));
     series_add(&soak.groups, ctl_number(soak.queue, "groups"));
     series_add(&soak.page_memory, soak_memory(p));
     series_add(&soak.page_descriptors, soak_descriptors(p));
@@ -280,7 +403,7 @@ static void day(void)
     events[soak.days % 4]();
     look();
     harness_until(balanced(), REST_MS);
-    cr_assert_eq(truncate(harness_path("log"), 0), 0);
+    log_rotate();
     ledger_read();
     samples_take();
     soak.days++;
@@ -294,37 +417,70 @@ static void day(void)
         .name = (what), .grain = (step) \
     }
 
+/* series_begin - of a worker that has just begun, and of the page */
+static void series_begin(void)
+{
+    soak.memory = SERIES("memory of the worker, KiB", MEMORY_KIB);
+    soak.descriptors = SERIES("descriptors of the worker", 0);
+    soak.threads = SERIES("threads of the worker", 1);
+    soak.wal = SERIES("-wal, KiB", WAL_KIB);
+    soak.store = SERIES("store, KiB", STORE_KIB);
+    soak.files = SERIES("files of the queue", 0);
+    soak.groups = SERIES("groups that are known", 0);
+    soak.page_memory = SERIES("memory of the page, KiB", MEMORY_KIB);
+    soak.page_descriptors = SERIES("descriptors of the page", 0);
+    soak.page_threads = SERIES("threads of the page", 1);
+}
+
+/* worker_begin - its log is empty, or there is none yet */
+static void worker_begin(void)
+{
+    const char *more = "exec \"$@\" 2>>\"$TEST_DIR/log\"";
+
+    soak.worker = harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("sh", "-c", more, "sh", harness_bin("mqworker"),
+                             "--state-dir", harness_state_dir(), soak.queue,
+                             "-c", "8", "--backoff", "20ms", "--plugin",
+                             harness_plugin("ledger")),
+        .env = HARNESS_LIST(soak.leak)});
+    harness_until(harness_lines_with("log", "event=started") > 0, SOON_MS);
+    soak.workers++;
+    soak.cancelled_before = soak.cancelled;
+    series_begin();
+}
+
+/* worker_end - an orderly end; what it counted is kept */
+static void worker_end(void)
+{
+    soak.died += (unsigned long)ctl_number(soak.queue, "died");
+    cr_assert_eq(harness_stop(soak.worker, SOON_MS), 0);
+    log_rotate();
+}
+
+/* restarted - by another worker, while some wait and some run; the page stays.
+ * None is delayed: a row of a worker whose clock was set is off by that much
+ * for the next one (docs/design/lifecycle.md). */
+static void restarted(void)
+{
+    batch(HELD, NULL);
+    worker_end();
+    worker_begin();
+}
+
 /* soak_start - worker and page; `leak`: the plugin keeps descriptors */
 static void soak_start(const char *leak)
 {
-    const char *more;
     char text[512];
 
     disk_mount("16m");
     clock_set(0);
     setenv("CLOCK_SHIFT", harness_path("clock"), 1);
     setenv("LD_PRELOAD", harness_plugin("clock_shift"), 1);
-    soak = (struct soak){
-        .queue = harness_queue(0, 0),
-        .entries = calloc(NUMBERS, sizeof *soak.entries),
-        .memory = SERIES("memory of the worker, KiB", MEMORY_KIB),
-        .descriptors = SERIES("descriptors of the worker", 0),
-        .threads = SERIES("threads of the worker", 1),
-        .wal = SERIES("-wal, KiB", WAL_KIB),
-        .groups = SERIES("groups that are known", 0),
-        .page_memory = SERIES("memory of the page, KiB", MEMORY_KIB),
-        .page_descriptors = SERIES("descriptors of the page", 0),
-        .page_threads = SERIES("threads of the page", 1),
-    };
+    soak = (struct soak){.queue = harness_queue(0, 0),
+                         .leak = leak,
+                         .entries = calloc(NUMBERS, sizeof *soak.entries)};
     cr_assert_not_null(soak.entries);
-    more = "exec \"$@\" 2>>\"$TEST_DIR/log\"";
-    soak.worker = harness_start(&(struct harness_spec){
-        .argv = HARNESS_LIST("sh", "-c", more, "sh", harness_bin("mqworker"),
-                             "--state-dir", harness_state_dir(), soak.queue,
-                             "-c", "8", "--backoff", "20ms", "--plugin",
-                             harness_plugin("ledger")),
-        .env = HARNESS_LIST(leak)});
-    harness_until(harness_lines_with("log", "event=started") > 0, SOON_MS);
+    worker_begin();
     soak.page = web_start(NULL);
     soak.stream = web_connect(&soak.page);
     snprintf(text, sizeof text,
@@ -352,19 +508,28 @@ static void audit(void)
     cr_expect_eq(dead + soak.letters_gone, letters, "%lu + %lu letters of %lu",
                  dead, soak.letters_gone, letters);
     cr_expect_eq(soak.repeats, soak.marked);
-    printf("soak: %ld days, %lu messages, each with one end; %lu deliveries, "
-           "%lu repeats, %lu cancelled, %lu letters\n",
-           soak.days, soak.sent, soak.runs, soak.repeats, soak.cancelled,
-           letters);
+    cr_expect_eq(soak.told, soak.died, "%lu deaths, %lu lines of the log",
+                 soak.died, soak.told);
+    cr_expect_gt(soak.full, 0, "no disk was full");
+    printf("soak: %ld days, %u workers, %lu messages, each with one end; %lu "
+           "deliveries, %lu repeats, %lu cancelled, %lu letters, %lu full "
+           "disks\n",
+           soak.days, soak.workers, soak.sent, soak.runs, soak.repeats,
+           soak.cancelled, letters, soak.full);
 }
 
 /* held_flat - what the programs held, and whether it grew */
 static void held_flat(void)
 {
     const struct series *memory[] = {&soak.memory, &soak.page_memory};
-    const struct series *all[] = {
-        &soak.descriptors, &soak.threads,          &soak.wal,
-        &soak.groups,      &soak.page_descriptors, &soak.page_threads};
+    const struct series *all[] = {&soak.descriptors,
+                                  &soak.threads,
+                                  &soak.wal,
+                                  &soak.store,
+                                  &soak.files,
+                                  &soak.groups,
+                                  &soak.page_descriptors,
+                                  &soak.page_threads};
 
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (!getenv("MQW_SANITIZED"))
@@ -377,22 +542,31 @@ static void soak_end(void)
 {
     close(soak.stream);
     web_stop(&soak.page);
-    cr_assert_eq(harness_stop(soak.worker, SOON_MS), 0);
     free(soak.entries);
+}
+
+/* span - so many days of one worker, or until then */
+static void span(long days, uint64_t end_ms)
+{
+    for (long i = 0; i < days && harness_now_ms() < end_ms; i++)
+        day();
 }
 
 Test(soak, nothing_grows_and_each_message_has_one_end)
 {
     const char *text = getenv("MQW_SOAK_SECONDS");
-    uint64_t seconds = text ? strtoull(text, NULL, 10) : 0, end;
+    uint64_t seconds = text ? strtoull(text, NULL, 10) : 0;
+    uint64_t end_ms = seconds ? harness_now_ms() + seconds * 1000 : UINT64_MAX;
 
     soak_start(NULL);
-    end = harness_now_ms() + seconds * 1000;
-    while (seconds ? harness_now_ms() < end && soak.days < SOAK_DAYS
-                   : soak.days < SHORT_DAYS)
-        day();
+    do {
+        span(seconds ? SPAN_DAYS : SHORT_DAYS, end_ms);
+        held_flat();
+        restarted();
+        span(1, UINT64_MAX);
+    } while (seconds && harness_now_ms() < end_ms && soak.days < SOAK_DAYS);
+    worker_end();
     audit();
-    held_flat();
     soak_end();
 }
 
@@ -407,6 +581,7 @@ Test(soak, descriptors_that_are_kept_are_found)
     }
     cr_expect(grows(&soak.descriptors));
     cr_expect_not(grows(&soak.threads));
+    worker_end();
     soak_end();
 }
 
