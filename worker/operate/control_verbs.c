@@ -436,6 +436,6 @@ json_t *control_answer(struct orders *orders, char *line,
                  F_STR("order", verbs[i].name));
     out = verbs[i].answer(&r);
     call->later = r.later && !out;
-    /* No answer points into the request. */
-    return out; // cppcheck-suppress returnDanglingLifetime
+    /* cppcheck-suppress returnDanglingLifetime ; it points into no request */
+    return out;
 }

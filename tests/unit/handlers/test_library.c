@@ -17,8 +17,7 @@
 
 int example_main(int argc, char **argv);
 #define main example_main
-/* The example itself is under test.
- * NOLINTNEXTLINE(bugprone-suspicious-include) */
+/* NOLINTNEXTLINE(bugprone-suspicious-include): the example is under test */
 #include "docs/example.c"
 #undef main
 
@@ -522,8 +521,7 @@ static struct runner *to_stop;
 static void stop_it(int sig)
 {
     (void)sig;
-    /* mqworker.h promises it.
-     * NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c) */
+    /* NOLINTNEXTLINE(bugprone-signal-handler,cert-sig30-c): it is promised */
     mqw_stop(atomic_load(&to_stop->worker));
 }
 
