@@ -43,6 +43,11 @@ Test(schedules, a_cap_that_is_not_counted_in_one_step)
     found("fault_cap_store", NULL, "schedules: ");
 }
 
+Test(schedules, a_cap_that_is_exceeded)
+{
+    found("fault_cap_exceeded", "window", "are used, and the cap is");
+}
+
 Test(schedules, a_group_that_is_leased_twice)
 {
     found("fault_lease_twice", NULL, "of group ");
