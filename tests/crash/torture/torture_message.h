@@ -43,6 +43,7 @@ struct torture_terms {
     uint32_t grouped; /* 1: each has a group */
     uint32_t only;    /* 1 + the fate of each message; 0: as `failing` says */
     bool steered;     /* each other delayed one may wait for longer */
+    bool hurried;     /* a delayed one may be told to run now */
 };
 
 /* What becomes of a message whatever happens. */

@@ -368,6 +368,7 @@ static struct torture_terms terms_of(const struct torture_options *o)
     terms.tiny = !terms.fixed && !o->points && !o->stepped;
     terms.plain = o->stepped;
     terms.steered = o->steer;
+    terms.hurried = o->steer || o->points;
     terms.grouped = o->stepped && o->path == PATH_GROUP;
     terms.only = o->stepped ? 1 + (uint32_t)fates[o->path] : 0;
     return terms;

@@ -12,6 +12,7 @@
 
 #define MANY      255u /* counts stay there */
 #define DAWDLE_NS 20000000
+#define EARLY_NS  1000000 /* the two clocks are read one after the other */
 
 const char *const torture_faults[TORTURE_FAULT_KINDS] = {
     [TORTURE_NO_FAULT] = "no fault",
@@ -26,6 +27,7 @@ const char *const torture_faults[TORTURE_FAULT_KINDS] = {
     [TORTURE_GROUP] = "it has another group than it was sent with",
     [TORTURE_GROUP_TWO] = "two deliveries of its group ran at once",
     [TORTURE_RAN_ON] = "it ran though it had been cancelled",
+    [TORTURE_EARLY] = "it ran before its time",
     [TORTURE_GROUP_LATE] = "a later one of its group and priority ended first",
 };
 
@@ -321,6 +323,19 @@ static void group_end(const struct torture_run *run, bool first)
               (mine & ((UINT64_C(1) << 48) - 1)) - 1);
 }
 
+/* early_ns - how long before its time it runs; nobody told it to run now */
+static uint64_t early_ns(const struct torture_seen *s)
+{
+    struct timespec ts;
+    uint64_t now;
+
+    if (s->not_before == 0 || world->terms.hurried)
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    now = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+    return s->not_before > now ? s->not_before - now : 0;
+}
+
 void torture_begin(const struct torture_seen *s, struct torture_run *run)
 {
     struct torture_plan *p = &run->plan;
@@ -334,6 +349,8 @@ void torture_begin(const struct torture_seen *s, struct torture_run *run)
         return;
     if (p->priority != s->priority)
         fault(TORTURE_PRIORITY, s, p->number, 0, s->priority);
+    if (early_ns(s) > EARLY_NS)
+        fault(TORTURE_EARLY, s, p->number, 0, early_ns(s));
     event(TORTURE_BEGIN, p->number, s, s->attempt);
     group_begin(s, p);
     old = record_begin(run->record, s, p->number);

@@ -54,6 +54,7 @@ enum torture_fault_kind {
     TORTURE_GROUP_TWO,  /* two deliveries of its group at once */
     TORTURE_GROUP_LATE, /* a later one of its group came to an end before it */
     TORTURE_RAN_ON,     /* it was cancelled before */
+    TORTURE_EARLY,      /* it was not due yet */
     TORTURE_FAULT_KINDS,
 };
 extern const char *const torture_faults[TORTURE_FAULT_KINDS];
@@ -148,6 +149,7 @@ struct torture_seen {
     const char *id;
     unsigned attempt, priority;
     bool marked, inferred; /* redelivered; length inferred */
+    uint64_t not_before;   /* wall clock, ns; 0: at once, or not known */
     const char *group;     /* NULL: none */
     size_t group_size;
 };

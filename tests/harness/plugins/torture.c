@@ -2,6 +2,7 @@
  *
  * One in a thousand takes some 0.5 ms, so that kills come in the middle of it.
  */
+#include <stdlib.h>
 #include <time.h>
 
 #include "tests/crash/torture/torture_witness.h"
@@ -42,9 +43,13 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
         .group = m->group,
         .group_size = m->group_size,
     };
+    size_t digits;
+    const char *later = mqw_header(m, "not-before", &digits);
     struct torture_run run;
 
     (void)context;
+    /* The end of the line is behind it. */
+    seen.not_before = later ? strtoull(later, NULL, 10) : 0;
     torture_begin(&seen, &run);
     work(&run);
     torture_end(&run);
