@@ -59,7 +59,7 @@ Test(amqp_share, max_concurrency_is_changed_beside_messages_that_run)
     harness_write("go", "", 0);
     harness_until(amqp_ready(amqp_queue) == 0, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    cr_assert_eq(harness_lines_with("runs", "one 0"), 8);
+    cr_assert_eq(harness_lines("runs"), 8, "each once, some may be marked");
     cr_assert_eq(harness_log_count(w, "event=link_lost"), 0);
 }
 
