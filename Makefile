@@ -313,14 +313,14 @@ check-man:
 	@command -v mandoc >/dev/null || exit 0; \
 	for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
 
-# Not under sanitizers: tests of documents, packages and measurements; and, for
-# the thread sanitizer, of programs without threads. What of these speaks to a
-# broker has a worker beside it that amqp_worker tests, and the programs with
-# fault points are built without it.
-DRY     := bench completion container demo docs docs_agree docs_pages docs_producers \
-           every_instruction hardening install instructions latency man power \
-           run_tests runbook schedules soak
-SINGLE  := amqp_doctor amqp_letters amqp_main_job amqp_move amqp_send amqp_serve \
+# Not under sanitizers: tests of documents, packages and measurements, and one
+# with foreign programs; and, for the thread sanitizer, of programs without
+# threads. What of these speaks to a broker has a worker beside it that
+# amqp_worker tests, and the programs with fault points are built without it.
+DRY     := amqp_main_job bench completion container demo docs docs_agree docs_pages \
+           docs_producers every_instruction hardening install instructions latency man \
+           power run_tests runbook schedules soak
+SINGLE  := amqp_doctor amqp_letters amqp_move amqp_send amqp_serve \
            damaged_state faults_look faults_tools harness hostile_state \
            hostile_text mqctl_look mqdlq mqdlq_removed mqdlq_replay mqsend \
            serve serve_browser serve_confined serve_described serve_further serve_limits \
