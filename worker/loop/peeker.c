@@ -206,7 +206,7 @@ void peeker_look_soon(struct peeker *p)
     look_in(p, PEEKER_STUCK_MS);
 }
 
-/* peeker_look_later - unless a look is pending, which comes in LINGER_MS at most
+/* peeker_look_later - unless a look is pending: that comes in LINGER_MS at most
  * The caller was counted as one that runs before this load. So a look that was
  * pending here finds it counted, as the loop asks who runs after look_due.
  */
