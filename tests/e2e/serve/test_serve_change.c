@@ -89,6 +89,18 @@ Test(serve_change, a_body_that_is_no_json_is_refused_as_such)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+Test(serve_change, a_page_that_changes_nothing_says_so)
+{
+    const char *q = harness_queue(0, 0);
+    struct web w = web_start("--allow-write"), only = web_start(NULL);
+
+    cr_assert(strstr(web_get(&only, "/q/%s", q + 1), "without --allow-write"));
+    cr_assert(strstr(web_get(&only, "/"), "read-only"));
+    cr_assert_null(strstr(web_get(&w, "/q/%s", q + 1), "read-only"));
+    web_stop(&only);
+    web_stop(&w);
+}
+
 Test(serve_change,
      settings_are_set_and_a_wrong_one_is_refused_with_the_tools_words)
 {

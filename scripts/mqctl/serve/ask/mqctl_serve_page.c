@@ -374,6 +374,10 @@ void page_print(FILE *out, const struct serve_ask *a, json_t *data)
         all_dead_page(out, data);
     else
         find_page(out, data);
+    if (!a->o->allow_write)
+        fputs("<p><small>These pages are read-only: mqctl serve was started "
+              "without --allow-write.</small></p>",
+              out);
     frame_end(out);
 }
 
