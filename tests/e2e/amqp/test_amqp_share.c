@@ -9,9 +9,10 @@ TestSuite(amqp_share, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
     harness_run("mqctl", verb, "--state-dir", harness_state_dir(), __VA_ARGS__)
 
 /* "slow" waits for a file. */
-#define BY_BODY                                           \
-    "b=$(cat); echo \"one $MQW_REDELIVERED $b\" >>runs\n" \
-    "case $b in slow*) while [ ! -e go ]; do sleep 0.05; done ;; esac\n"
+#define BY_BODY                                                          \
+    "b=$(cat); echo \"one $MQW_REDELIVERED $b\" >>runs\n"                \
+    "case $b in slow*) while [ ! -e go ]; do sleep 0.05; done ;; esac\n" \
+    "case $b in *dead*) exit 65 ;; esac\n"
 
 static void send(const char *prefix, unsigned count)
 {
@@ -124,4 +125,51 @@ Test(amqp_share, a_worker_that_is_slow_leaves_the_rest_to_others)
     cr_assert_eq(harness_stop(o, 10000), 0);
     cr_assert_eq(harness_lines_with("runs", "one 0 slow"), 2);
     cr_assert_eq(harness_lines("runs"), MANY + 2);
+}
+
+/* full - the queue of letters takes no more, or takes them again */
+static void full(bool is)
+{
+    char pattern[120];
+    struct harness_result r;
+
+    snprintf(pattern, sizeof pattern, "^%s$", amqp_of("dead"));
+    r = is ? amqp_ctl("set_policy", amqp_queue, pattern, "{\"max-length\":1}")
+           : amqp_ctl("clear_policy", amqp_queue);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+}
+
+/* consumes - anybody; one that was cancelled does not, though it has messages
+ * and so counts as a consumer */
+static bool consumes(void)
+{
+    struct harness_result r = amqp_ctl("list_consumers", "queue_name");
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    return strstr(r.out, amqp_queue) != NULL;
+}
+
+/* Fails where a slow worker, which consumes nothing while one message waits in
+ * hand, takes a letter without its confirm for a message that will run. */
+Test(amqp_share, a_letter_that_is_not_confirmed_holds_up_no_slow_worker)
+{
+    enum { MANY = 5 };
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--", harness_script("h", BY_BODY));
+    long before;
+
+    full(true);
+    before = amqp_fill(amqp_of("dead"));
+    send("slow-dead", 1);
+    send("good", 1);
+    harness_until_lines("runs", 1, 20000);
+    harness_until(!consumes(), 40000);
+    harness_write("go", "", 0);
+    harness_until_lines("runs", 2, 20000);
+    send("more", MANY);
+    harness_until_lines("runs", 2 + MANY, 20000);
+    full(false);
+    harness_until(amqp_ready(amqp_of("dead")) == before + 1, 60000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines("runs"), 2 + MANY, "none ran twice");
 }

@@ -121,8 +121,8 @@ struct prefetch {
     unsigned consumer; /* number of the last one on this connection; 0: none */
     unsigned size;     /* that it was given */
     bool consuming;    /* it was not cancelled */
-    uint64_t late_ns;  /* clock_mono_ns since when all that it may have waits
-                        * for a confirm; 0: it does not */
+    uint64_t late_ns;  /* clock_mono_ns since when it runs fewer than it may, as
+                        * the others wait for a confirm; 0: it does not */
 };
 
 struct amqp_count { /* of a queue, as somebody asked */
@@ -192,7 +192,7 @@ struct source_amqp {
     size_t ack_count, ack_room;     /* q */
     struct amqp_jobs jobs;          /* q  to be published */
     unsigned job_count;             /* q  those, and those not confirmed */
-    unsigned fetched;               /* q  what may be in hand just now */
+    unsigned fetched;               /* q  what may be in hand; 0: it rests */
     struct amqp_count count;        /* q */
 };
 

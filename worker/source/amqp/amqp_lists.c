@@ -88,13 +88,17 @@ void amqp_ack_locked(struct source_amqp *q, uint64_t epoch, uint64_t tag)
         side_wake(&q->inbox);
 }
 
-/* amqp_job_locked - for the outbox; mtx is held */
+/* amqp_job_locked - for the outbox; mtx is held. The inbox looks where nothing
+ * in hand is left to run (prefetch.c). */
 void amqp_job_locked(struct source_amqp *q, struct amqp_message *m)
 {
+    unsigned running = q->lent_count - q->late_count;
+
     while (m->line == 0) /* a header's number has a sign: 63 bits */
         m->line = (uint64_t)arc4random() << 31 ^ arc4random();
     TAILQ_INSERT_TAIL(&q->jobs, &m->job, link);
-    if (++q->job_count == q->fetched) /* nothing is left to run */
+    q->job_count++;
+    if (TAILQ_EMPTY(&q->arrived) && running + q->job_count >= q->fetched)
         side_wake(&q->inbox);
     side_wake(&q->outbox);
 }

@@ -3,8 +3,8 @@
  * What is in hand, no other worker can run, and consumer_timeout counts for it.
  * So it is as little as does not slow this worker down: two messages for each
  * that may run, as many as may be lent once it has shown that it is fast, and
- * one where what waits in hand waits for long. It is as many as may be lent,
- * too, once all of them wait for the confirms of their verdicts: a queue of
+ * one where what waits in hand waits for long. It is more, too, where fewer run
+ * than may as the others wait for the confirms of their verdicts: a queue of
  * letters that is full holds up no other message. A worker that takes nothing,
  * as it is paused or its breaker is open, gives back what waits and consumes
  * nothing until it takes again.
@@ -38,6 +38,14 @@ static void level_set(struct source_amqp *q, unsigned level)
     q->fetch.level = level;
     q->fetch.level_ns = clock_mono_ns();
     q->fetch.acked = 0;
+}
+
+/* fetched_set - for the thread that gives the outbox a job (amqp_job_locked) */
+static void fetched_set(struct source_amqp *q, unsigned n)
+{
+    pthread_mutex_lock(&q->mtx);
+    q->fetched = n;
+    pthread_mutex_unlock(&q->mtx);
 }
 
 void prefetch_begin(struct source_amqp *q)
@@ -87,14 +95,12 @@ int prefetch_apply(struct source_amqp *q)
             return err;
         f->consuming = false;
     }
+    fetched_set(q, want);
     if (want == 0 || q->window.open >= want)
         return 0;
     err = consumer_begin(q, each, ++f->consumer);
     f->consuming = err == 0;
     f->size = want;
-    pthread_mutex_lock(&q->mtx);
-    q->fetched = want;
-    pthread_mutex_unlock(&q->mtx);
     return err;
 }
 
@@ -146,13 +152,25 @@ static int give_back(struct source_amqp *q)
     return err;
 }
 
-/* late_look - how long until too many confirms are late; UINT64_MAX: they are
- * not, or there is nothing more to fetch */
-static uint64_t late_look(struct source_amqp *q, unsigned jobs, uint64_t now)
+/* idles - none waits in hand, fewer run than may, and the others that may be in
+ * hand wait for confirms. mtx is held. */
+static bool idles(const struct source_amqp *q)
+{
+    unsigned running = q->lent_count - q->late_count;
+
+    return TAILQ_EMPTY(&q->arrived) && q->job_count > 0 &&
+           running < q->set->concurrency * q->set->window &&
+           q->window.open >= size_of(q, q->fetch.level);
+}
+
+/* late_look - how long until confirms are late; UINT64_MAX: they keep nothing
+ * from being fetched, or there is nothing more to fetch. A level at a time, as
+ * more than one message of a slow worker would wait long. */
+static uint64_t late_look(struct source_amqp *q, bool idle, uint64_t now)
 {
     struct prefetch *f = &q->fetch;
 
-    if (f->level == PREFETCH_FULL || !f->consuming || jobs < f->size) {
+    if (!idle || f->level == PREFETCH_FULL || atomic_load(&q->source.rests)) {
         f->late_ns = 0;
         return UINT64_MAX;
     }
@@ -160,8 +178,9 @@ static uint64_t late_look(struct source_amqp *q, unsigned jobs, uint64_t now)
         f->late_ns = now;
     if (now - f->late_ns < LATE_NS)
         return LATE_NS - (now - f->late_ns);
-    level_set(q, PREFETCH_FULL);
-    return UINT64_MAX;
+    level_set(q, f->level - 1);
+    f->late_ns = now;
+    return LATE_NS;
 }
 
 int prefetch_look(struct source_amqp *q, uint64_t *next_ns)
@@ -169,7 +188,7 @@ int prefetch_look(struct source_amqp *q, uint64_t *next_ns)
     struct prefetch *f = &q->fetch;
     uint64_t now = clock_mono_ns(), since = 0;
     const struct amqp_message *m;
-    unsigned jobs;
+    bool idle;
 
     *next_ns = UINT64_MAX;
     if (amqp_parted(q))
@@ -180,12 +199,11 @@ int prefetch_look(struct source_amqp *q, uint64_t *next_ns)
     m = TAILQ_FIRST(&q->arrived);
     if (m)
         since = m->arrived_ns > f->level_ns ? m->arrived_ns : f->level_ns;
-    jobs = q->job_count;
+    idle = idles(q);
     pthread_mutex_unlock(&q->mtx);
-    if (!m) {
-        *next_ns = late_look(q, jobs, now);
+    *next_ns = late_look(q, idle, now);
+    if (!m)
         return 0;
-    }
     *next_ns = SLOW_NS;
     if (now - since < SLOW_NS) {
         *next_ns = SLOW_NS - (now - since);
