@@ -49,6 +49,31 @@ Test(cap, it_is_lowered_at_once)
     cr_assert_eq(cap_now(), CAP);
 }
 
+static unsigned told; /* the cap at the last call; 0: none */
+
+static void on_tuned(struct source *s)
+{
+    cr_assert_eq(s, flow.source);
+    told = (unsigned)set.concurrency;
+}
+
+/* Else a broker's source fetches as little as before until something else wakes
+ * it, up to 15 s. */
+Test(cap, the_source_hears_of_each_change_once_it_is_made)
+{
+    static struct source_ops with;
+
+    with = *flow.source->ops;
+    with.tuned = on_tuned;
+    flow.source->ops = &with;
+    cr_assert_eq(cap_set(&cap, 1, NULL), 0);
+    cr_assert_eq(told, 1);
+    cr_assert_eq(cap_set(&cap, MORE, NULL), -EINPROGRESS);
+    while (cap_now() != MORE)
+        job_over();
+    cr_assert_eq(told, MORE);
+}
+
 Test(cap, slots_are_added_by_a_job_and_the_cap_follows)
 {
     cr_assert_eq(cap_set(&cap, MORE, NULL), -EINPROGRESS);

@@ -113,6 +113,12 @@ static unsigned lent(const struct source *s)
                                          : RUN_SLOTS;
 }
 
+/* tuned - the inbox fetches as much as max-concurrency asks for */
+static void tuned(struct source *s)
+{
+    side_wake(&source_amqp_of(s)->inbox);
+}
+
 static int resize(struct source *s, unsigned n, struct problem *p)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -221,6 +227,7 @@ static const struct source_ops amqp_ops = {
     .wanted = prefetch_wanted,
     .hook = hook,
     .hook_end = hook_end,
+    .tuned = tuned,
     .runs = runs,
     .recover = recover,
     .start = start,
