@@ -95,7 +95,8 @@ static void header(struct reading *r, const amqp_table_entry_t *t)
     } else if (field_named(t->key, "mqw-expires")) {
         r->h.expires_ns = n;
         r->h.fields |= HEADER_EXPIRES;
-    } else if (field_named(t->key, "mqw-timeout") && n > 0) {
+    } else if (field_named(t->key, "mqw-timeout") && n > 0 &&
+               n <= HEADER_MS_MAX) {
         r->h.timeout_ms = n;
         r->h.fields |= HEADER_TIMEOUT;
     } else if (field_named(t->key, "mqw-attempt")) {

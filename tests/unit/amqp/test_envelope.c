@@ -127,6 +127,18 @@ Test(envelope, of_the_broker_nothing_is_handed_on)
     cr_assert_eq(header_of("").fields, HEADER_ID | HEADER_SIZE);
 }
 
+/* Fails where it makes the message one that cannot be read, and stays. */
+Test(envelope, a_time_limit_that_is_none_is_left_out)
+{
+    amqp_table_entry_t all[] = {number("mqw-timeout", INT64_MAX)};
+
+    cr_assert_eq(envelope_read(&e, with(all, 1), "", 0, head), 0);
+    cr_assert_eq(header_of("").fields, HEADER_ID | HEADER_SIZE);
+    all[0] = number("mqw-timeout", (int64_t)HEADER_MS_MAX);
+    cr_assert_eq(envelope_read(&e, with(all, 1), "", 0, head), 0);
+    cr_assert_eq(header_of("").timeout_ms, HEADER_MS_MAX);
+}
+
 Test(envelope, a_derived_id_is_the_same_in_each_delivery)
 {
     amqp_table_entry_t again[] = {number("x-delivery-count", 1)};
