@@ -121,6 +121,7 @@ struct prefetch {
     unsigned consumer; /* number of the last one on this connection; 0: none */
     unsigned size;     /* that it was given */
     bool consuming;    /* it was not cancelled */
+    bool called;       /* the broker, which may have kept messages back */
     uint64_t late_ns;  /* clock_mono_ns since when it runs fewer than it may, as
                         * the others wait for a confirm; 0: it does not */
 };

@@ -189,24 +189,26 @@ static void lost(struct source_amqp *q, int err)
     amqp_void_claims(q);
 }
 
+/* serve - what there is to do, then a wait; none after a call, as messages that
+ * came meanwhile are with the library, and are to be looked at */
 static int serve(struct source_amqp *q)
 {
     uint64_t due, look, wait = UINT64_MAX;
-    int err = read_frames(q);
+    int err;
 
+    q->fetch.called = false;
+    err = read_frames(q);
+    due = amqp_due(q);
     if (!err)
         err = acks_flush(q);
     if (!err)
         err = prefetch_look(q, &wait);
     if (!err)
         err = prefetch_apply(q);
-    if (!err)
-        err = read_frames(q); /* what a call has kept back */
-    due = amqp_due(q);
     look = amqp_suspect_look(q);
     if (look < due)
         due = look;
-    if (!err)
+    if (!err && !q->fetch.called)
         side_wait(&q->inbox, due < wait ? due : wait);
     return err;
 }

@@ -90,6 +90,7 @@ int prefetch_apply(struct source_amqp *q)
     if (f->consuming && want == f->size)
         return 0;
     if (f->consuming) {
+        f->called = true;
         err = consumer_end(q, f->consumer);
         if (err)
             return err;
@@ -98,6 +99,7 @@ int prefetch_apply(struct source_amqp *q)
     fetched_set(q, want);
     if (want == 0 || q->window.open >= want)
         return 0;
+    f->called = true;
     err = consumer_begin(q, each, ++f->consumer);
     f->consuming = err == 0;
     f->size = want;
