@@ -168,6 +168,8 @@ static int letter_add(struct look *k, const struct envelope *e,
 
     if (first) {
         err = copy_add(k, first, deliveries);
+        if (!err) /* import knows it by its own time and reason */
+            err = known_add(&k->b->known, m, e, first);
         free(k->all[k->n].bytes);
         return err;
     }

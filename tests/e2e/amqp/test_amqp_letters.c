@@ -386,6 +386,26 @@ Test(amqp_letters, a_letter_that_is_there_twice_is_one)
     cr_assert_eq(harness_lines("runs"), 1);
 }
 
+/* Fails where import knows only the copy that came first: each import of a file
+ * would make one more. */
+Test(amqp_letters, import_knows_each_copy_of_a_letter)
+{
+    struct harness_result r;
+
+    make(0);
+    copy("a", 10, 7, 0, 0);
+    amqp_confirmed();
+    r = DLQ("export", OP);
+    harness_write("file", r.out, strlen(r.out));
+    cr_assert_eq(DLQ("purge", OP, "--all").status, 0);
+    copy("a", 20, 7, 0, 0);
+    copy("a", 10, 7, 0, 0);
+    amqp_confirmed();
+    r = import("file");
+    cr_assert_str_eq(r.out, "0 letters imported, 1 was there already\n");
+    cr_assert_eq(amqp_ready(amqp_of("dead")), 2);
+}
+
 /* One id, and all else that may differ between two messages. */
 Test(amqp_letters, letters_that_only_look_alike_are_two)
 {
