@@ -58,19 +58,30 @@ static int death_find(const struct letter *l, void *arg)
                     l->m.error ? ": " : "", l->m.error ? l->m.error : "");
 }
 
+/* death_look - at one letter; 0, or an exit status */
+static int death_look(struct watch *w, size_t at)
+{
+    int status;
+
+    if (w->ctx->broker->held[at].gone)
+        return 0;
+    status = letters_get(w->ctx->store, (int64_t)at + 1, death_find, w);
+    return status < 0 ? store_failed("read a letter", status) : status;
+}
+
 /* deaths_look - at the letters that came since the last look, which are held
- * like the others; 0, or an exit status */
+ * like the others; 0, or an exit status. One that is a copy was there already:
+ * a replay that was killed had sent the canary before. */
 static int deaths_look(struct watch *w, uint32_t count)
 {
     struct broker *b = w->ctx->broker;
-    size_t from = b->count;
+    size_t from = b->count, copies = b->copy_count;
     int status = held_look(b, w->ctx->store, count);
 
-    for (size_t i = from; i < b->count && !status; i++) {
-        status = letters_get(w->ctx->store, (int64_t)i + 1, death_find, w);
-        if (status < 0)
-            return store_failed("read a letter", status);
-    }
+    for (size_t i = from; i < b->count && !status; i++)
+        status = death_look(w, i);
+    for (size_t i = copies; i < b->copy_count && !status; i++)
+        status = death_look(w, b->copies[i].of);
     return status;
 }
 

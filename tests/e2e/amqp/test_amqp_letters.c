@@ -386,6 +386,28 @@ Test(amqp_letters, a_letter_that_is_there_twice_is_one)
     cr_assert_eq(harness_lines("runs"), 1);
 }
 
+/* A replay that was killed had sent it before, and it died then, too. Fails
+ * where a canary that dies as that letter did is taken for done. */
+Test(amqp_letters, a_canary_that_dies_as_it_did_before_is_seen)
+{
+    struct harness_result r;
+    struct harness_process *w;
+
+    make(0);
+    copy("a", 10, 7, 5, 0);
+    copy("a", 20, 7, 5, 1);
+    copy("b", 30, 8, 6, 0);
+    amqp_confirmed();
+    cr_assert_str_eq(DLQ("list", OP, "--count").out, "3\n");
+    w = amqp_worker("--", "sh", "-c", "exit 65");
+    r = canary("5s");
+    cr_assert_eq(r.status, 75, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "died again"), "%s", r.err);
+    cr_assert_not_null(strstr(r.out, "1 of 3 letters sent"), "%s", r.out);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+    cr_assert_eq(amqp_ready(amqp_queue), 0);
+}
+
 /* Fails where import knows only the copy that came first: each import of a file
  * would make one more. */
 Test(amqp_letters, import_knows_each_copy_of_a_letter)
