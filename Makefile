@@ -210,7 +210,9 @@ $(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
 beside = $(if $(filter $(patsubst test_%,%,$(notdir $(1))).o,$(notdir $(COMMON))),$(LIB),$(ENGINE))
 # What top draws is tested without a terminal.
 drawn = $(if $(filter unit/top/%,$(1)),$(call obj,$(wildcard scripts/mqctl/top/draw/*.c)))
-$(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $$(call drawn,$$*) $$(call beside,$$*)
+# The test of a noun of mqdlq links with that.
+mqdlq_noun = $(filter %/$(patsubst test_%,%,$(notdir $(1))).o,$(call tool,mqdlq))
+$(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $$(call drawn,$$*) $$(call mqdlq_noun,$$*) $$(call beside,$$*)
 	@mkdir -p $(@D)
 	$(LINK) -o $@ $^ $(LIBS) -lcriterion
 $(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)

@@ -20,6 +20,8 @@
 struct known {
     struct known_letter *all; /* NULL: none */
     size_t room, count;
+    size_t *spots; /* of a hash table */
+    size_t spot_room, spot_count;
 };
 
 /* `dated`: m.died_ns is its own; else each letter that is like it in all else
