@@ -172,11 +172,11 @@ static json_t *status(struct request *r)
     out = json_pack(
         "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
         "pid", (int)getpid(), "queue", queue, "max_concurrency",
-        (int)gate_cap(&f->gate), "in_flight", (json_int_t)s.running,
-        "busy", (int)atomic_load(&f->gate.running), "state",
-        counters_holds_text(holds), "paused", (holds & HOLD_PAUSE) != 0,
-        "breaker", breaker_state_text(breaker_state(&f->gate.breaker)),
-        "breaker_reason", why, "queue_differs", differs_json(f), "settings",
+        (int)gate_cap(&f->gate), "in_flight", (json_int_t)s.running, "busy",
+        (int)atomic_load(&f->gate.running), "state", counters_holds_text(holds),
+        "paused", (holds & HOLD_PAUSE) != 0, "breaker",
+        breaker_state_text(breaker_state(&f->gate.breaker)), "breaker_reason",
+        why, "queue_differs", differs_json(f), "settings",
         settings_json(r->orders));
     if (out)
         json_object_update_new(
