@@ -363,6 +363,28 @@ void store_stats(struct store *s, struct store_stats *out)
  * Nothing depends on it: the -wal is durable. The last program that closes the
  * store removes the -wal. A store that wrote nothing leaves the copying to the
  * others, so that a list costs a running worker no sync. */
+/* wal_leave - commits of somebody else are in the -wal: they stay there
+ * The last one to close a store copies them to it and syncs, under a lock that
+ * keeps others from opening it, for as long as the disk takes. So a program
+ * that only looks, between the kill of a worker and its next start, would have
+ * that start refused.
+ */
+static void wal_leave(struct store *s)
+{
+    const char *path =
+        s->writer.db ? sqlite3_db_filename(s->writer.db, "main") : NULL;
+    char wal[PATH_MAX + 8];
+    struct stat st;
+
+    snprintf(wal, sizeof wal, "%s-wal", path ? path : "");
+    if (!path || stat(wal, &st) < 0 || st.st_size <= WAL_HEAD)
+        return;
+    sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (s->reader.db)
+        sqlite3_db_config(s->reader.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+                          NULL);
+}
+
 void store_close(struct store **store)
 {
     struct store *s = *store;
@@ -372,6 +394,8 @@ void store_close(struct store **store)
         return;
     if (s->commit)
         store_stats(s, &stats);
+    if (stats.commits == 0)
+        wal_leave(s);
     sql_close(&s->reader);
     if (stats.commits > 0)
         sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE,

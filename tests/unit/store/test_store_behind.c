@@ -51,6 +51,47 @@ Test(store_behind, each_commit_has_the_next_number_and_the_store_has_it)
     store_close(&s);
 }
 
+/* killed - a worker that dies after a commit; how large its -wal is */
+static off_t killed(void)
+{
+    struct store_row m = fixture_row(STORE_DEAD, "x");
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        struct store *s = fixture_open();
+
+        fixture_put(s, &m);
+        _exit(0);
+    }
+    cr_assert_eq(waitpid(pid, NULL, 0), pid);
+    return size_of(path_of("-wal"));
+}
+
+/* To copy it back takes as long as the disk does, under a lock, and the next
+ * worker may be starting. */
+Test(store_behind, one_who_only_looks_leaves_the_commits_of_a_killed_worker)
+{
+    struct store_row m = fixture_row(STORE_DEAD, "y");
+    struct store *s;
+    off_t size = killed();
+
+    cr_assert_gt(size, 0);
+    for (int i = 0; i < 2; i++) {
+        s = fixture_open();
+        cr_assert_eq(store_count(s, STORE_DEAD), 1);
+        store_close(&s);
+        cr_assert_eq(size_of(path_of("-wal")), size);
+    }
+    s = fixture_open();
+    fixture_put(s, &m);
+    store_close(&s);
+    cr_assert_neq(access(path_of("-wal"), F_OK), 0, "one who writes does not");
+    s = fixture_open();
+    cr_assert_eq(store_count(s, STORE_DEAD), 2);
+    store_close(&s);
+    cr_assert_neq(access(path_of("-wal"), F_OK), 0, "there was none");
+}
+
 /* An operator's program writes, too, and counts nothing. */
 Test(store_behind, others_change_no_number)
 {
