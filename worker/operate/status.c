@@ -135,9 +135,9 @@ static void title(struct status *b, const char *why)
     state_text(b, why, state, sizeof state);
     snprintf(text, sizeof text,
              "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
-             f->set->queue, atomic_load(&f->gate.running),
-             gate_cap(&f->gate), waiting + parked + spooled,
-             atomic_load(&b->rows[COUNT_DEAD]), state);
+             f->set->queue, atomic_load(&f->gate.running), gate_cap(&f->gate),
+             waiting + parked + spooled, atomic_load(&b->rows[COUNT_DEAD]),
+             state);
     setproctitle("-mqworker: %s", text);
     if (b->reader)
         b->reader->read(b->reader, text);
