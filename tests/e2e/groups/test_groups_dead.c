@@ -223,7 +223,7 @@ Test(groups_dead, a_replayed_head_that_dies_again_holds_on)
 
     dead_head(q);
     mqdlq("replay", "--all", q);
-    harness_until(harness_log_count(w, "event=dead ") == 2, 10000);
+    harness_until(harness_log_count(w, "event=dead ") >= 2, 10000);
     turns_passed(q);
     cr_assert_str_eq(turns_order("a"), "");
     turns_untell("dead", "0.0");

@@ -108,7 +108,7 @@ Test(groups_delayed, a_head_too_large_for_a_smaller_queue_lets_its_group_go_on)
     cr_assert_eq(harness_run("mqsend", "--raw", q, "warm").status, 0);
     memset(large, 'l', 100);
     cr_assert_eq(harness_run("mqsend", "--group", "a", q, large).status, 0);
-    harness_until(harness_log_count(w, "event=retry") == 2, 5000);
+    harness_until(harness_log_count(w, "event=retry") >= 2, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(mq_unlink(q), 0);
     w = harness_worker(q, "--queue-depth", "4", "--message-size", "120",

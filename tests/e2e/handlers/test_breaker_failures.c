@@ -82,11 +82,13 @@ Test(breaker_failures, pauses_double_up_to_16_times_the_first)
     struct harness_process *w = harness_worker(
         q, "-c", "1", "--breaker-failures", "2", "--breaker-pause", "40ms",
         "--backoff", "1h", "--", HANDLER);
-    harness_until(harness_log_count(w, "pause=640ms") == 3, SOON_MS);
+    harness_until(harness_log_count(w, "pause=640ms") >= 3, SOON_MS);
     for (size_t i = 0; i < 4; i++)
         cr_assert_eq(harness_log_count(w, pauses[i]), 1, "%s", pauses[i]);
-    cr_assert_eq(harness_log_count(w, "event=breaker_open"), 7);
-    cr_assert_eq(harness_lines("tries"), 2 + 6, "one a probe");
+    /* One a probe, and it goes on with 640 ms meanwhile. */
+    harness_until(harness_lines("tries") ==
+                      harness_log_count(w, "event=breaker_open") + 1,
+                  SOON_MS);
     cr_assert_eq(harness_stop(w, 2000), 0, "an open breaker stops at once");
 }
 
@@ -106,10 +108,13 @@ Test(breaker_failures, after_it_closed_the_first_pause_is_short_again)
     harness_run("rm", "good");
     for (int i = 0; i < 2; i++)
         harness_send_text(q, "x");
-    harness_until(harness_log_count(w, "event=breaker_open") == 4, SOON_MS);
+    harness_until(harness_log_count(w, "event=breaker_open") >= 4, SOON_MS);
     cr_assert_eq(harness_log_count(w, "pause=50ms"), 2);
     cr_assert_eq(harness_lines("done"), 1);
-    cr_assert_eq(harness_lines("tries"), 4 + 1 + 2);
+    /* Of the probes, the one that was good, and the two that opened it. */
+    harness_until(harness_lines("tries") ==
+                      harness_log_count(w, "event=breaker_open") + 3,
+                  SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

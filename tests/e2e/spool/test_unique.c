@@ -272,7 +272,7 @@ Test(unique, a_spool_that_is_killed_knows_the_keys_of_what_waits)
     push(q, "--unique", "runs");
     harness_write("open", "", 0);
     w = ctl_worker(q, "--", "sh", "-c", "echo again >>runs"); /* without it */
-    harness_until(harness_log_count(w, "reason=duplicate") == 2, SOON_MS);
+    harness_until(harness_log_count(w, "reason=duplicate") >= 2, SOON_MS);
     harness_until_lines("runs", 3, SOON_MS); /* one of them ran before */
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     cr_assert_eq(harness_lines("runs"), 3);

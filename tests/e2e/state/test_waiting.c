@@ -91,7 +91,7 @@ Test(waiting, delayed_messages_are_taken_up_to_the_bound_and_no_further)
     cr_assert_eq(harness_log_count(w, "event=waiting_room"), 2);
     cr_assert_eq(harness_log_count(w, "event=waiting_full"), 2);
     set(q, "max-waiting=1"); /* less than there are */
-    harness_until(harness_log_count(w, "event=waiting_full") == 3, LIMIT);
+    harness_until(harness_log_count(w, "event=waiting_full") >= 3, LIMIT);
     cr_assert_eq(harness_stop(w, LIMIT), 0);
     cr_assert_eq(waits(q), 10);
 }

@@ -458,7 +458,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
     harness_wait_log(w, "event=control_back", 10000);
     harness_until(steered(q), 5000);
     shell(q, "rm -r $S");
-    harness_until(harness_log_count(w, "event=control_back") == 2, 10000);
+    harness_until(harness_log_count(w, "event=control_back") >= 2, 10000);
     harness_until(steered(q), 5000);
     harness_signal(w, SIGTERM);
     cr_assert_eq(harness_wait(w, 10000), 0);

@@ -246,7 +246,7 @@ Test(worker_replay, discarding_it_on_its_way_discards_the_message)
     cr_assert_eq(mqdlq("discard", "--replayed", "--all", q).status, 0);
     struct harness_process *w =
         harness_worker(q, "--max-attempts", "1", "--", RECORD, "1");
-    harness_until(harness_log_count(w, "event=duplicate_letter") == 1, 5000);
+    harness_until(harness_log_count(w, "event=duplicate_letter") >= 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     harness_letters(q, &n);
     cr_assert_eq(n, 0);

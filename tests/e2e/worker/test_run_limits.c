@@ -422,7 +422,7 @@ Test(bounds, a_message_whose_command_cannot_be_started_is_not_idle)
     struct harness_process *w =
         harness_worker(q, "--breaker-pause", "50ms", "--exit-when-idle", "--",
                        harness_path("handler"));
-    harness_until(harness_log_count(w, "event=breaker_open") == 3, SOON_MS);
+    harness_until(harness_log_count(w, "event=breaker_open") >= 3, SOON_MS);
     cr_assert(harness_running(w));
     snprintf(text, sizeof text, "exec %s", RECORD);
     harness_script("handler", text);
@@ -454,7 +454,7 @@ Test(bounds, a_due_retry_whose_child_cannot_be_started_is_not_idle)
     cr_assert_eq(run_end(w, SOON_MS).retried, 1);
     w = harness_worker(q, "-c", "1", "--stream", "--breaker-pause", "50ms",
                        "--exit-when-idle", "--", harness_path("handler"));
-    harness_until(harness_log_count(w, "event=breaker_open") == 3, SOON_MS);
+    harness_until(harness_log_count(w, "event=breaker_open") >= 3, SOON_MS);
     cr_assert(harness_running(w));
     harness_script("handler", "while read -r msg id rest; do read -r body; "
                               "echo OK $id; done");
@@ -570,7 +570,7 @@ Test(bounds, a_command_that_cannot_be_started_is_no_delivery)
     struct harness_process *w =
         harness_worker(q, "-c", "4", "--max-deliveries", "4", "--breaker-pause",
                        "30ms", "--", harness_path("handler"));
-    harness_until(harness_log_count(w, "event=breaker_open") == 3, SOON_MS);
+    harness_until(harness_log_count(w, "event=breaker_open") >= 3, SOON_MS);
     snprintf(text, sizeof text, "exec %s", RECORD);
     harness_script("handler", text);
     struct run_summary s = run_end(w, SOON_MS);

@@ -109,7 +109,7 @@ Test(worker_breaker, nothing_more_is_taken_while_it_is_open)
         harness_send_text(q, "x");
     struct harness_process *w = harness_worker(
         q, "-c", "2", "--breaker-pause", "50ms", "--", harness_path("handler"));
-    harness_until(harness_log_count(w, "event=breaker_open") == 3, 5000);
+    harness_until(harness_log_count(w, "event=breaker_open") >= 3, 5000);
     /* One was tried by each thread at most. */
     cr_assert_geq(harness_queue_length(q), 6);
     record_script("handler");
@@ -127,7 +127,7 @@ Test(worker_breaker, one_probe_at_a_time)
         harness_worker(q, "-c", "4", "--breaker-pause", "100ms", "--",
                        harness_path("handler"));
     /* A probe has failed: those that began before it are over. */
-    harness_until(harness_log_count(w, "event=breaker_open") == 2, 5000);
+    harness_until(harness_log_count(w, "event=breaker_open") >= 2, 5000);
     harness_script("handler", "echo >>probes; "
                               "while [ ! -e go ]; do sleep 0.01; done");
     harness_until_lines("probes", 1, 5000);
@@ -151,7 +151,7 @@ Test(worker_breaker, the_pause_doubles_while_probes_fail)
                                          "pause=480ms"};
     for (size_t i = 0; i < 5; i++)
         harness_wait_log(w, pauses[i], 5000);
-    harness_until(harness_log_count(w, "pause=480ms") == 2, 5000);
+    harness_until(harness_log_count(w, "pause=480ms") >= 2, 5000);
     cr_assert_eq(harness_stop(w, 2000), 0, "an open breaker stops at once");
 }
 
