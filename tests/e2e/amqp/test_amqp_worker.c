@@ -259,6 +259,75 @@ Test(amqp_worker, a_delay_is_kept_and_holds_back_nothing)
     cr_assert_eq(amqp_ready(amqp_of("wait.4000")), 0, "it went by that queue");
 }
 
+static amqp_table_entry_t number(const char *key, int64_t value)
+{
+    return (amqp_table_entry_t){
+        .key = amqp_word(key),
+        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = value}};
+}
+
+/* twice - as a node brings a message from a queue of waits where it dies
+ * meanwhile; `what` is beside its id */
+static void twice(const char *body, const char *id, amqp_table_entry_t what,
+                  amqp_table_entry_t more)
+{
+    amqp_table_entry_t all[] = {
+        {.key = amqp_word("mqw-id"),
+         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_word(id)}},
+        what,
+        more,
+    };
+
+    for (int i = 0; i < 2; i++)
+        amqp_publish(amqp_queue, body, strlen(body), (amqp_table_t){3, all});
+}
+
+#define SLOW_OR_NOT \
+    BY_BODY "[ \"$b\" != slow ] || while [ ! -e go ]; do sleep 0.05; done\n"
+
+Test(amqp_worker, a_retry_that_the_broker_brings_twice_runs_once)
+{
+    struct harness_process *w =
+        amqp_worker("-c", "2", "--", harness_script("h", SLOW_OR_NOT));
+
+    amqp_send("slow");
+    amqp_send("slow");
+    harness_until_lines("runs", 2, 20000);
+    twice("retry", "01JD3Z6Q9V0X8N5T2K7B4M1C3F", number("mqw-attempt", 1),
+          number("mqw-line", 77));
+    amqp_confirmed();
+    harness_until(amqp_ready(amqp_queue) == 0, 20000); /* they are in hand */
+    harness_write("go", "", 0);
+    harness_until(harness_lines_with("runs", "retry") > 0, 20000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(amqp_ready(amqp_queue), 0);
+    cr_assert_eq(harness_lines_with("runs", "2 0 retry"), 1);
+    cr_assert_eq(harness_lines_with("runs", "retry"), 1);
+}
+
+/* Its sender may have meant two: both run. */
+Test(amqp_worker, a_delayed_message_that_comes_twice_is_marked)
+{
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--", harness_script("h", BY_BODY));
+
+    twice("was due", "01JD3Z6Q9V0X8N5T2K7B4M1C3F", due(0),
+          number("mqw-sent", 1));
+    twice("waits here", "01JD3Z6Q9V0X8N5T2K7B4M1C3G", due(900),
+          number("mqw-sent", 1));
+    twice("goes on", "01JD3Z6Q9V0X8N5T2K7B4M1C3H", due(2500),
+          number("mqw-sent", 1));
+    harness_until_lines("runs", 6, 30000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const marked[] = {"1 1 was due", "1 1 waits here",
+                                             "1 1 goes on"};
+
+        cr_assert_eq(harness_lines_with("runs", marked[i]), 1, "%s", marked[i]);
+        cr_assert_eq(harness_lines_with("runs", marked[i] + 4), 2);
+    }
+}
+
 /* Fails where what waits for its time counts as --max-waiting counts rows of
  * the store, or takes the places of what is new: it is never in hand. */
 Test(amqp_worker, what_waits_in_queues_holds_back_nothing_new)

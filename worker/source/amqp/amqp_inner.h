@@ -81,6 +81,7 @@ struct amqp_message {
     void *own_raw;       /* t  what `raw` is in after a failure; NULL */
     atomic_bool runs;    /* a handler has it */
     bool derived;        /* c  an equal message has the same id */
+    bool marked;         /* c  as one that may have run, by us alone */
     uint64_t line;       /* q  of its copies; 0: it has none yet */
     struct amqp_job job; /* q, then of the outbox's thread */
     TAILQ_ENTRY(amqp_message) link; /* q */

@@ -126,10 +126,42 @@ static struct amqp_message *twin_of(struct source_amqp *q,
     return NULL;
 }
 
+static bool is_in(const struct amqp_list *list, const struct amqp_message *m)
+{
+    const struct amqp_message *twin;
+
+    TAILQ_FOREACH (twin, list, link)
+        if (memcmp(&twin->key, &m->key, sizeof m->key) == 0)
+            return true;
+    return false;
+}
+
+/* waited - at the broker, as its sender made it: no worker has given it a line
+ * of its own */
+static bool waited(const struct amqp_message *m)
+{
+    return m->m.flags & MESSAGE_STORED && !m->line && !m->derived;
+}
+
+/* may_have_run - though the broker does not mark it
+ * From a queue of waits it brings each at least once: a node that dies may
+ * bring one a second time. Of two that have one id and one body the sender may
+ * have meant both, so both run. And a worker of this machine that was killed
+ * may have had it.
+ */
+static bool may_have_run(const struct source_amqp *q,
+                         const struct amqp_message *m)
+{
+    return m->m.crashes > 0 ||
+           (waited(m) &&
+            (is_in(&q->lent, m) || is_in(&q->arrived, m) ||
+             is_in(&q->held, m) || run_file_was_settled(q->runs, &m->key)));
+}
+
 /* asked_for - it may be known: all others are not looked for */
 static bool asked_for(const struct amqp_message *m)
 {
-    return m->m.flags & MESSAGE_REDELIVERED || m->line;
+    return (m->m.flags & MESSAGE_REDELIVERED && !m->marked) || m->line;
 }
 
 /* known - it is one that we know the end of, or will: it does not run again.
@@ -298,14 +330,19 @@ void amqp_place_all(struct source_amqp *q)
             pthread_mutex_unlock(&q->mtx);
             pthread_mutex_lock(&q->mtx);
         }
-        searched = asked_for(m);
+        searched = asked_for(m) || waited(m);
         TAILQ_REMOVE(&q->incoming, m, link);
         q->given[m->part] = m->epoch;
         m->m.crashes = run_file_crashes(q->runs, &m->key, &m->alone);
-        if (known(q, m))
+        if (known(q, m)) {
             amqp_free(m);
-        else
-            place(q, m);
+            continue;
+        }
+        if (!(m->m.flags & MESSAGE_REDELIVERED) && may_have_run(q, m)) {
+            m->m.flags |= MESSAGE_REDELIVERED;
+            m->marked = true;
+        }
+        place(q, m);
     }
     pthread_mutex_unlock(&q->mtx);
 }
