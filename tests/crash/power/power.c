@@ -182,12 +182,17 @@ static const char *runs_check(bool ran[POWER_NUMBERS], unsigned *number)
     return wrong;
 }
 
+static bool is_dead(const struct power_row *row)
+{
+    return row->state == POWER_LETTER || row->state == POWER_SENT;
+}
+
 /* rows_check - what waited has run, what was dead is */
 static const char *rows_check(const struct power_content *before,
                               const bool ran[POWER_NUMBERS], unsigned *number)
 {
     static struct power_content after;
-    bool letter[POWER_NUMBERS] = {false};
+    bool letter[POWER_NUMBERS] = {false}, waits[POWER_NUMBERS] = {false};
     char error[200];
 
     if (!power_store_read(&place, &after, error))
@@ -200,12 +205,15 @@ static const char *rows_check(const struct power_content *before,
             return "was discarded, and is a letter";
         letter[*number] = true;
     }
+    for (size_t i = 0; i < before->count; i++)
+        waits[before->rows[i].number] |= !is_dead(&before->rows[i]);
     for (size_t i = 0; i < before->count; i++) {
         const struct power_row *row = &before->rows[i];
-        bool dead = row->state == POWER_LETTER || row->state == POWER_SENT;
+        bool dead = is_dead(row);
 
         *number = row->number;
-        if (dead && !letter[*number])
+        /* One that is replayed, and waits in the spool, ends from there. */
+        if (dead && !letter[*number] && !(waits[*number] && ran[*number]))
             return "was a letter, and is none";
         if (!dead && !row->cancelled && !ran[*number])
             return "waited, and did not run";
@@ -282,7 +290,7 @@ static void world_note(const struct power_record *r)
     if (r->kind != POWER_WORLD ||
         sscanf(line, "%c %u %u", &what, &number, &attempt) < 2)
         return;
-    if (what == 'B')
+    if (what == 'B' || what == 'R')
         known[number].attempt = attempt;
     known[number].cancelled |= what == 'C';
     known[number].discarded |= what == 'D';
