@@ -1,6 +1,7 @@
 /* test_amqp_share.c - what a worker of a broker has in hand, and others not */
 #define AMQP_BROKER 1
 #include "tests/e2e/amqp/amqp_fixture.h"
+#include "tests/e2e/amqp/amqp_relay.h"
 
 TestSuite(amqp_share, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
 
@@ -14,7 +15,7 @@ TestSuite(amqp_share, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
     "case $b in slow*) while [ ! -e go ]; do sleep 0.05; done ;; esac\n" \
     "case $b in *dead*) exit 65 ;; esac\n"
 
-static void send(const char *prefix, unsigned count)
+static void send_some(const char *prefix, unsigned count)
 {
     char text[40];
 
@@ -49,13 +50,13 @@ Test(amqp_share, max_concurrency_is_changed_beside_messages_that_run)
     struct harness_process *w =
         amqp_worker("-c", "2", "--", harness_script("h", BY_BODY));
 
-    send("slow", 2);
+    send_some("slow", 2);
     harness_until_lines("runs", 2, 20000);
     cr_assert_eq(CTL("set", OP, "max-concurrency=5").status, 0);
-    send("good", 3);
+    send_some("good", 3);
     harness_until_lines("runs", 5, 20000);
     cr_assert_eq(CTL("set", OP, "max-concurrency=3").status, 0);
-    send("more", 3);
+    send_some("more", 3);
     harness_until_lines("runs", 8, 20000);
     harness_write("go", "", 0);
     harness_until(amqp_ready(amqp_queue) == 0, 10000);
@@ -73,7 +74,7 @@ Test(amqp_share, a_worker_that_is_paused_leaves_all_to_others)
     struct harness_process *o;
 
     cr_assert_eq(CTL("pause", OP).status, 0);
-    send("good", MANY);
+    send_some("good", MANY);
     harness_wait_log(w, "event=given_back", 20000);
     harness_until(consumers() == 0, 10000);
     o = other();
@@ -81,7 +82,7 @@ Test(amqp_share, a_worker_that_is_paused_leaves_all_to_others)
     cr_assert_eq(harness_lines_with("runs", "two"), MANY);
     cr_assert_eq(harness_stop(o, 10000), 0);
     cr_assert_eq(CTL("resume", OP).status, 0);
-    send("again", MANY);
+    send_some("again", MANY);
     /* What is on its way to a consumer that ends is marked, too. */
     harness_until(harness_lines_with("runs", " again") == MANY, 20000);
     cr_assert_eq(harness_stop(w, 10000), 0);
@@ -96,7 +97,7 @@ Test(amqp_share, a_worker_whose_breaker_is_open_gives_back_and_probes)
         "--backoff", "1s", "--jitter", "0", "--",
         harness_script("h", "[ -e go ] || exit 1; echo done >>runs\n"));
 
-    send("x", 5);
+    send_some("x", 5);
     harness_wait_log(w, "event=breaker_open", 20000);
     harness_wait_log(w, "event=given_back", 20000);
     harness_write("go", "", 0);
@@ -114,10 +115,10 @@ Test(amqp_share, a_worker_that_is_slow_leaves_the_rest_to_others)
         amqp_worker("-c", "1", "--", harness_script("h", BY_BODY));
     struct harness_process *o;
 
-    send("slow", 2);
+    send_some("slow", 2);
     harness_until_lines("runs", 1, 20000);
     o = other();
-    send("good", MANY);
+    send_some("good", MANY);
     harness_until(harness_lines_with("runs", "two") == MANY, 20000);
     harness_write("go", "", 0);
     harness_until_lines("runs", MANY + 2, 20000);
@@ -160,16 +161,90 @@ Test(amqp_share, a_letter_that_is_not_confirmed_holds_up_no_slow_worker)
 
     full(true);
     before = amqp_fill(amqp_of("dead"));
-    send("slow-dead", 1);
-    send("good", 1);
+    send_some("slow-dead", 1);
+    send_some("good", 1);
     harness_until_lines("runs", 1, 20000);
     harness_until(!consumes(), 40000);
     harness_write("go", "", 0);
     harness_until_lines("runs", 2, 20000);
-    send("more", MANY);
+    send_some("more", MANY);
     harness_until_lines("runs", 2 + MANY, 20000);
     full(false);
     harness_until(amqp_ready(amqp_of("dead")) == before + 1, 60000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     cr_assert_eq(harness_lines("runs"), 2 + MANY, "none ran twice");
+}
+
+/* ---- how fast the broker is, and how fast handlers are ---- */
+
+/* in_hand - messages that the worker may have, as the broker knows it; 0: it
+ * consumes nothing just now */
+static unsigned in_hand(void)
+{
+    struct harness_result r =
+        amqp_ctl("-q", "list_consumers", "queue_name", "prefetch_count");
+    const char *line = strstr(r.out, amqp_queue);
+    unsigned n = 0;
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    if (line)
+        cr_assert_eq(sscanf(line, "%*s %u", &n), 1, "%s", line);
+    return n;
+}
+
+/* Two in hand need a round trip for each two messages. Fails where more are in
+ * hand only once twice 82 were done in 5 s, which two never are. */
+Test(amqp_share, a_broker_that_is_far_away_slows_no_quick_handler_down)
+{
+    enum { MANY = 1000, WAY_MS = 60, TWO_MS = MANY / 2 * 2 * WAY_MS };
+    unsigned port = relay_open(amqp_port(1), WAY_MS);
+    struct harness_process *w;
+    uint64_t since;
+    char op[100];
+
+    snprintf(op, sizeof op, "amqp://guest@127.0.0.1:%u/%%2F/%s", port,
+             amqp_queue);
+    w = amqp_started(
+        harness_worker(op, "-c", "1", "--plugin", harness_plugin("done")));
+    harness_until(in_hand() == 2, 20000);
+    since = harness_now_ms();
+    send_some("x", MANY);
+    harness_until_lines("done", MANY, TWO_MS);
+    cr_assert_lt(harness_now_ms() - since, TWO_MS * 2 / 3, "%" PRIu64 " ms",
+                 harness_now_ms() - since);
+    harness_until(in_hand() > 2, 10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+    cr_assert_eq(harness_lines("done"), MANY);
+}
+
+/* Fails where more are in hand because the rate is what it is. */
+Test(amqp_share, handlers_that_have_always_one_to_run_keep_to_two)
+{
+    enum { MANY = 130 }; /* more than two periods of 5 s */
+    struct harness_process *w = amqp_worker(
+        "-c", "1", "--", harness_script("h", "sleep 0.1; echo >>n"));
+
+    send_some("x", MANY);
+    harness_until_lines("n", MANY - 5, 60000);
+    cr_assert_eq(in_hand(), 2);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
+/* Fails where the first message after an idle time ends a period that the time
+ * is part of, so that the worker was slow in it. */
+Test(amqp_share, a_worker_that_was_quick_is_so_after_an_idle_time)
+{
+    /* Quick after 164; the few behind them are all of the next period. */
+    enum { MANY = 190 };
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--plugin", harness_plugin("done"));
+
+    send_some("x", MANY);
+    harness_until_lines("done", MANY, 20000);
+    harness_until(in_hand() == 82, 10000);
+    harness_run("sleep", "6"); /* a period, and more */
+    send_some("y", 1);
+    harness_until_lines("done", MANY + 1, 10000);
+    cr_assert_eq(in_hand(), 82);
+    cr_assert_eq(harness_stop(w, 10000), 0);
 }

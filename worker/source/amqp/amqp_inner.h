@@ -118,7 +118,10 @@ struct inbox_part {
 struct prefetch {
     unsigned level;    /* 0: as much as may be lent; PREFETCH_LEAN: the least */
     uint64_t level_ns; /* clock_mono_ns: it was changed, or looked at */
-    uint64_t acked;    /* since then */
+    uint64_t acked;    /* since then, */
+    uint64_t starved;  /* and of those, when handlers had nothing to run */
+    uint64_t acked_ns; /* clock_mono_ns of the last; 0: none */
+    unsigned more;     /* in hand, where that is slow to come; 0: not more */
     unsigned consumer; /* number of the last one on this connection; 0: none */
     unsigned size;     /* that it was given */
     bool consuming;    /* it was not cancelled */
@@ -331,8 +334,12 @@ int consumer_give_back(struct source_amqp *q, uint64_t *tags, size_t n);
 
 /* A new connection: nothing is consumed yet. */
 void prefetch_begin(struct source_amqp *q);
-/* So many messages were acknowledged. */
-void prefetch_acked(struct source_amqp *q, size_t n);
+/* One comes, and is not counted yet: rates are of times with messages. */
+void prefetch_delivered(struct source_amqp *q);
+/* None waits in hand, and fewer run than may; mtx is held. */
+bool prefetch_starves_locked(const struct source_amqp *q);
+/* So many messages were acknowledged; `starved`: as above, at that time. */
+void prefetch_acked(struct source_amqp *q, size_t n, bool starved);
 /* Consume as much as is right now. -errno: the connection is of no use. */
 int prefetch_apply(struct source_amqp *q);
 /* What waits in hand for too long makes it less; and what nobody here takes

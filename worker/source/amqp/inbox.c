@@ -84,6 +84,7 @@ static int method(struct source_amqp *q, const amqp_method_t *m)
         d = m->decoded;
         if (q->part.expected)
             return -EPROTO;
+        prefetch_delivered(q);
         ack_window_delivered(&q->window, d->delivery_tag);
         q->part =
             (struct inbox_part){.tag = d->delivery_tag,
@@ -131,12 +132,14 @@ static int read_frames(struct source_amqp *q)
 static int acks_flush(struct source_amqp *q)
 {
     uint64_t *acks;
+    bool starved;
     size_t n;
     int err;
 
     pthread_mutex_lock(&q->mtx);
     acks = q->acks;
     n = q->ack_count;
+    starved = prefetch_starves_locked(q);
     if (n > 0) {
         q->acks = NULL;
         q->ack_count = q->ack_room = 0;
@@ -146,7 +149,7 @@ static int acks_flush(struct source_amqp *q)
         return 0;
     err = consumer_ack(q, acks, n);
     free(acks);
-    prefetch_acked(q, n);
+    prefetch_acked(q, n, starved);
     return err;
 }
 

@@ -3,7 +3,10 @@
  * What is in hand, no other worker can run, and consumer_timeout counts for it.
  * So it is as little as does not slow this worker down: two messages for each
  * that may run, as many as may be lent once it has shown that it is fast, and
- * one where what waits in hand waits for long. It is more, too, where fewer run
+ * one where what waits in hand waits for long. A broker that is far away gives
+ * no more than two in the time that an acknowledgement and a message are on
+ * their way. So where handlers often have nothing to run, it is as many as wait
+ * for half of SLOW_NS at the rate seen. It is more, too, where fewer run
  * than may as the others wait for the confirms of their verdicts: a queue of
  * letters that is full holds up no other message. A worker that takes nothing,
  * as it is paused or its breaker is open, gives back what waits and consumes
@@ -30,14 +33,20 @@ static unsigned size_of(const struct source_amqp *q, unsigned level)
     unsigned run = (unsigned)(q->set->concurrency * q->set->window);
     unsigned n = level == PREFETCH_SOME ? 2 * run : run;
 
+    if (level == PREFETCH_SOME && q->fetch.more > n)
+        n = q->fetch.more;
     return level == PREFETCH_FULL || n > full ? full : n;
 }
 
 static void level_set(struct source_amqp *q, unsigned level)
 {
-    q->fetch.level = level;
-    q->fetch.level_ns = clock_mono_ns();
-    q->fetch.acked = 0;
+    struct prefetch *f = &q->fetch;
+
+    f->level = level;
+    f->level_ns = clock_mono_ns();
+    f->acked = f->starved = 0;
+    if (level != PREFETCH_SOME)
+        f->more = 0;
 }
 
 /* fetched_set - for the thread that gives the outbox a job (amqp_job_locked) */
@@ -56,25 +65,66 @@ void prefetch_begin(struct source_amqp *q)
         level_set(q, amqp_parted(q) ? PREFETCH_FULL : PREFETCH_SOME);
 }
 
+/* prefetch_delivered - a period begins with a message, not with the idle time
+ * before it: a worker that had none to run is not slow */
+void prefetch_delivered(struct source_amqp *q)
+{
+    struct prefetch *f = &q->fetch;
+
+    if (q->window.open == 0 && clock_mono_ns() - f->acked_ns > SLOW_NS)
+        level_set(q, f->level);
+}
+
+bool prefetch_starves_locked(const struct source_amqp *q)
+{
+    unsigned running = q->lent_count - q->late_count;
+
+    return TAILQ_EMPTY(&q->arrived) &&
+           running < q->set->concurrency * q->set->window;
+}
+
+/* more_set - at the end of a period, to what waits for half of SLOW_NS at its
+ * rate. Each change is a new consumer. So it has to be twice as much, which it
+ * is where the broker is what limits the rate, or half, before which a message
+ * waits SLOW_NS at most. */
+static void more_set(struct source_amqp *q, uint64_t spent)
+{
+    struct prefetch *f = &q->fetch;
+    unsigned full = size_of(q, PREFETCH_FULL), now = size_of(q, PREFETCH_SOME);
+    uint64_t want = f->acked * SLOW_NS / spent / 2;
+    bool starved = 4 * f->starved >= f->acked;
+
+    if (want > full)
+        want = full;
+    if ((want >= 2 * (uint64_t)now && starved) || 2 * want <= f->more)
+        f->more = (unsigned)want;
+}
+
 /* prefetch_acked - with twice what a level has in hand within SLOW_NS, a
  * message would wait half of that at most. A worker that was fast and is no
  * more starts over. */
-void prefetch_acked(struct source_amqp *q, size_t n)
+void prefetch_acked(struct source_amqp *q, size_t n, bool starved)
 {
     struct prefetch *f = &q->fetch;
-    uint64_t spent = clock_mono_ns() - f->level_ns;
+    uint64_t spent;
 
     if (amqp_parted(q))
         return;
+    f->acked_ns = clock_mono_ns();
+    spent = f->acked_ns - f->level_ns;
     f->acked += n;
+    f->starved += starved ? n : 0;
     if (spent < SLOW_NS && f->level > PREFETCH_FULL &&
-        f->acked >= 2 * (uint64_t)size_of(q, f->level - 1))
+        f->acked >= 2 * (uint64_t)size_of(q, f->level - 1)) {
         level_set(q, f->level - 1);
-    else if (spent >= SLOW_NS && f->level == PREFETCH_FULL &&
-             2 * f->acked < size_of(q, PREFETCH_FULL))
+    } else if (spent >= SLOW_NS && f->level == PREFETCH_FULL &&
+               2 * f->acked < size_of(q, PREFETCH_FULL)) {
         level_set(q, PREFETCH_SOME);
-    else if (spent >= SLOW_NS)
+    } else if (spent >= SLOW_NS) {
+        if (f->level == PREFETCH_SOME)
+            more_set(q, spent);
         level_set(q, f->level);
+    }
 }
 
 /* prefetch_apply - the next consumer begins once so little is in hand that it
@@ -158,10 +208,7 @@ static int give_back(struct source_amqp *q)
  * hand wait for confirms. mtx is held. */
 static bool idles(const struct source_amqp *q)
 {
-    unsigned running = q->lent_count - q->late_count;
-
-    return TAILQ_EMPTY(&q->arrived) && q->job_count > 0 &&
-           running < q->set->concurrency * q->set->window &&
+    return prefetch_starves_locked(q) && q->job_count > 0 &&
            q->window.open >= size_of(q, q->fetch.level);
 }
 
