@@ -196,6 +196,49 @@ Test(amqp_worker, a_suspect_that_waits_for_its_neighbour_is_said_to)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
+/* parted - as plugin_of_one, with a queue of which nothing is given back */
+static struct harness_process *parted(void)
+{
+    return amqp_worker("-c", "1", "--partitions", "2", "--plugin",
+                       harness_plugin("act"));
+}
+
+/* in_hand - whether it has one message, as its status says */
+static bool in_hand(void)
+{
+    struct harness_result r =
+        harness_run("mqctl", "status", "--state-dir", harness_state_dir(),
+                    amqp_operand(amqp_queue, 1));
+
+    return strstr(r.out, " 1 messages of them") != NULL;
+}
+
+/* The test has the suspect until the worker is paused. Fails where the inbox
+ * looks each second whether the suspect waits for others. */
+Test(amqp_worker, a_paused_worker_with_a_suspect_sleeps)
+{
+    const char *part = amqp_of("0");
+    struct harness_process *w = parted();
+
+    amqp_publish(part, "abort", 5, (amqp_table_t){0, NULL});
+    cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
+    harness_until(amqp_ready(part) == 1, 20000);
+    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(part),
+                              amqp_word("keep"), 0, 0, 0,
+                              (amqp_table_t){0, NULL});
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    w = parted();
+    cr_assert_eq(harness_run("mqctl", "pause", "--state-dir",
+                             harness_state_dir(), amqp_operand(amqp_queue, 1))
+                     .status,
+                 0);
+    amqp_disconnect();
+    harness_until(in_hand(), 20000);
+    (void)harness_settled(w, 20000);
+    cr_assert_eq(harness_lines_with("runs", "abort"), 1);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 /* A letter whose queue is not confirmed yet is no handler's any more: the crash
  * of another message is not its own. Fails where its run is counted until the
  * confirm: then two ran, none is to blame for sure, and one crash is not

@@ -179,15 +179,16 @@ struct source_amqp {
     struct amqp_list put_off;             /* q  heads that are PUT_OFF */
     unsigned again_count; /* q  heads in hand: PUT_OFF, HELD or DUE */
     unsigned arrived_count, held_count, lent_count; /* q */
-    unsigned late_count;        /* q  of those lent: no handler has them */
-    bool ready_said;            /* q  ready_fd is readable */
-    struct amqp_message *alone; /* q  a suspect that is lent; NULL: none */
-    unsigned suspects;          /* q  that have arrived */
-    struct ulid stuck;          /* the inbox's: the suspect that waits */
-    uint64_t stuck_ns; /* the inbox's: since when it does; 0: none waits */
-    bool stuck_said;   /* the inbox's: that it waits */
-    uint64_t epoch;    /* q  of the inbox's connection; 0: none */
-    uint64_t epochs;   /* q  that there were */
+    unsigned late_count;            /* q  of those lent: no handler has them */
+    bool ready_said;                /* q  ready_fd is readable */
+    struct amqp_message *alone;     /* q  a suspect that is lent; NULL: none */
+    unsigned suspects;              /* q  that have arrived */
+    struct ulid stuck;              /* q  the suspect that waits, */
+    uint64_t stuck_crashes;         /* q  its crashes, */
+    uint64_t stuck_ns;              /* q  since when it does; 0: none waits */
+    bool stuck_said;                /* q  that it does */
+    uint64_t epoch;                 /* q  of the inbox's connection; 0: none */
+    uint64_t epochs;                /* q  that there were */
     uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */
     uint64_t seq;                   /* q  of the last message */
     uint64_t empty_at;              /* q  seq + 1 at a look in vain; 0: none */
@@ -250,8 +251,9 @@ struct amqp_message *amqp_may_take(const struct source_amqp *q);
 void amqp_suspect_count(struct source_amqp *q, const struct amqp_message *m,
                         bool more);
 /* Said, if the next one is a suspect that has waited for those that run for
- * some time. How long until it may have; UINT64_MAX: none waits. The inbox;
- * mtx is not held. */
+ * some time. How long until it may have; UINT64_MAX: none waits, or it is said,
+ * and amqp_ready_locked wakes the inbox once that changes. The inbox; mtx is
+ * not held. */
 uint64_t amqp_suspect_look(struct source_amqp *q);
 /* Whether one may be taken may be another thing now; mtx is held. True:
  * take_due has something now, and events.changed is told once mtx is not held.

@@ -68,26 +68,6 @@ struct amqp_message *amqp_may_take(const struct source_amqp *q)
     return (!due || !amqp_suspect(q, due)) && amqp_may_lend(q, m) ? m : NULL;
 }
 
-bool amqp_ready_locked(struct source_amqp *q)
-{
-    uint64_t n = 1;
-    bool is = amqp_may_take(q) != NULL;
-    bool due = amqp_may_lend(q, TAILQ_FIRST(&q->due));
-
-    if (is != q->ready_said && is)
-        (void)!write(q->ready_fd, &n, sizeof n);
-    else if (is != q->ready_said)
-        (void)!read(q->ready_fd, &n, sizeof n);
-    q->ready_said = is;
-    if (due == source_due(&q->source))
-        return false;
-    if (due)
-        source_due_set(&q->source, 1);
-    else
-        source_due_clear(&q->source, 1);
-    return due;
-}
-
 /* ---- a suspect that has to wait ---- */
 
 void amqp_suspect_count(struct source_amqp *q, const struct amqp_message *m,
@@ -110,8 +90,28 @@ static const struct amqp_message *stuck(const struct source_amqp *q)
     return m && amqp_suspect(q, m) && !none_runs(q) ? m : NULL;
 }
 
+/* stuck_track - which one waits now, and since when. The inbox says that it
+ * does, so it is woken where another one waits. mtx is held */
+static void stuck_track(struct source_amqp *q)
+{
+    bool may_be = q->suspects > 0 || (amqp_within(q) && !TAILQ_EMPTY(&q->due));
+    const struct amqp_message *m = may_be ? stuck(q) : NULL;
+
+    if (!m) {
+        q->stuck_ns = 0;
+        return;
+    }
+    if (q->stuck_ns != 0 && memcmp(&q->stuck, &m->id, sizeof m->id) == 0)
+        return;
+    q->stuck = m->id;
+    q->stuck_crashes = m->m.crashes;
+    q->stuck_ns = clock_mono_ns();
+    q->stuck_said = false;
+    side_wake(&q->inbox);
+}
+
 static void stuck_say(const struct source_amqp *q, struct ulid id,
-                      uint32_t crashes, unsigned running)
+                      uint64_t crashes, unsigned running)
 {
     char text[ULID_TEXT];
 
@@ -124,37 +124,49 @@ static void stuck_say(const struct source_amqp *q, struct ulid id,
                            "hang"));
 }
 
-/* amqp_suspect_look - a thread that takes a message does not wake the inbox, so
- * the inbox looks again as long as there may be suspects */
 uint64_t amqp_suspect_look(struct source_amqp *q)
 {
-    uint64_t now = clock_mono_ns(), crashes = 0;
-    const struct amqp_message *m;
-    unsigned running;
-    bool may_be;
+    uint64_t now = clock_mono_ns(), left = UINT64_MAX;
     struct ulid id;
+    unsigned running;
+    uint64_t crashes;
+    bool say;
 
     pthread_mutex_lock(&q->mtx);
-    may_be = q->suspects > 0 || (amqp_within(q) && !TAILQ_EMPTY(&q->due));
+    stuck_track(q);
+    if (q->stuck_ns != 0 && !q->stuck_said)
+        left = q->stuck_ns + STUCK_NS > now ? q->stuck_ns + STUCK_NS - now : 0;
+    say = left == 0;
+    q->stuck_said = q->stuck_said || say;
+    id = q->stuck;
+    crashes = q->stuck_crashes;
     running = q->lent_count - q->late_count;
-    m = may_be ? stuck(q) : NULL;
-    if (m) {
-        id = m->id;
-        crashes = m->m.crashes;
-    }
     pthread_mutex_unlock(&q->mtx);
-    if (!m) {
-        q->stuck_ns = 0;
-        return may_be ? STUCK_NS : UINT64_MAX;
-    }
-    if (q->stuck_ns == 0 || memcmp(&q->stuck, &id, sizeof id) != 0) {
-        q->stuck = id;
-        q->stuck_ns = now;
-        q->stuck_said = false;
-    }
-    if (now - q->stuck_ns >= STUCK_NS && !q->stuck_said) {
-        q->stuck_said = true;
-        stuck_say(q, id, (uint32_t)crashes, running);
-    }
-    return STUCK_NS;
+    if (!say)
+        return left;
+    stuck_say(q, id, crashes, running);
+    return UINT64_MAX;
+}
+
+/* ---- what changes it all ---- */
+
+bool amqp_ready_locked(struct source_amqp *q)
+{
+    uint64_t n = 1;
+    bool is = amqp_may_take(q) != NULL;
+    bool due = amqp_may_lend(q, TAILQ_FIRST(&q->due));
+
+    if (is != q->ready_said && is)
+        (void)!write(q->ready_fd, &n, sizeof n);
+    else if (is != q->ready_said)
+        (void)!read(q->ready_fd, &n, sizeof n);
+    q->ready_said = is;
+    stuck_track(q);
+    if (due == source_due(&q->source))
+        return false;
+    if (due)
+        source_due_set(&q->source, 1);
+    else
+        source_due_clear(&q->source, 1);
+    return due;
 }
