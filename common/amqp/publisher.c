@@ -25,13 +25,14 @@
 #define SLICE_NS   (200 * NS_PER_MS) /* until it asks again whether to stop */
 #define HEADERS    80
 #define LATE_NS    (30 * NS_PER_S)
+#define REST_NS    (5 * NS_PER_S) /* for what else was sent, once it is over */
 
 /* One that is not confirmed, with copies of all its text. */
 struct unconfirmed {
     STAILQ_ENTRY(unconfirmed) link;
     uint64_t number; /* on this connection; 0: it is to be sent */
     uint64_t sent_ns;
-    bool resent, returned;
+    bool resent;
     char queue[TOPOLOGY_NAME], id[32];
     uint8_t priority;
     amqp_table_entry_t headers[HEADERS];
@@ -50,6 +51,8 @@ struct publisher {
     uint64_t numbers; /* given on this connection */
     uint64_t wait_ns; /* before the next try */
     uint64_t confirmed;
+    uint64_t returned; /* on this connection: no queue took them */
+    uint64_t acked;    /* since the first of those, and some of them */
     struct unconfirmed_list list; /* in order */
     unsigned count;
 };
@@ -129,7 +132,6 @@ static int publish(struct publisher *b, struct unconfirmed *u,
         p._flags |= AMQP_BASIC_HEADERS_FLAG;
     }
     topology_time_to_live(&b->setup.topology, u->queue, &p);
-    u->returned = false;
     u->sent_ns = clock_mono_ns();
     err = link_status(b->link, rabbit.amqp_basic_publish(
                                    b->link->c, LINK_CHANNEL,
@@ -181,16 +183,20 @@ static int send_all(struct publisher *b)
 
 /* ---- what the broker says ---- */
 
-/* ended - the broker has it; or no queue took it */
+/* ended - the broker has it, or has returned it before: then the queue of one
+ * is missing. Which one is not looked for: that ends the sending, and of all
+ * that are acknowledged from here on, those that were returned are no more. */
 static int ended(struct publisher *b, struct unconfirmed *u)
 {
-    if (u->returned)
-        return -ENOENT;
     STAILQ_REMOVE(&b->list, u, unconfirmed, link);
     free(u);
     b->count--;
-    b->confirmed++;
-    return 0;
+    if (b->returned == 0) {
+        b->confirmed++;
+        return 0;
+    }
+    b->acked++;
+    return -ENOENT;
 }
 
 static int confirmed(struct publisher *b, const amqp_basic_ack_t *ack)
@@ -198,25 +204,13 @@ static int confirmed(struct publisher *b, const amqp_basic_ack_t *ack)
     struct unconfirmed *u, *next;
     int err = 0;
 
-    for (u = STAILQ_FIRST(&b->list); u && !err; u = next) {
+    for (u = STAILQ_FIRST(&b->list); u; u = next) {
         next = STAILQ_NEXT(u, link);
         if (u->number && (u->number == ack->delivery_tag ||
                           (ack->multiple && u->number < ack->delivery_tag)))
             err = ended(b, u);
     }
     return err;
-}
-
-/* returned - the queue of one that is not confirmed yet is missing. Which one
- * is not looked for: returns come before their confirms, so the next confirm
- * ends the sending. It may be that of a message to another queue, which then
- * counts as not known. */
-static void returned(struct publisher *b)
-{
-    struct unconfirmed *u;
-
-    STAILQ_FOREACH (u, &b->list, link)
-        u->returned = true;
 }
 
 static int frames_read(struct publisher *b)
@@ -234,7 +228,7 @@ static int frames_read(struct publisher *b)
         else if (m->id == AMQP_BASIC_ACK_METHOD)
             err = confirmed(b, m->decoded);
         else if (m->id == AMQP_BASIC_RETURN_METHOD)
-            returned(b);
+            b->returned++;
         else if (m->id == AMQP_BASIC_NACK_METHOD)
             err = -EAGAIN;
         else if (link_closed_by(b->link, m))
@@ -287,6 +281,7 @@ static void lost(struct publisher *b)
     struct unconfirmed *u;
 
     b->host++;
+    b->returned = 0;
     link_close(&b->link);
     STAILQ_FOREACH (u, &b->list, link)
         if (u->number) {
@@ -362,6 +357,31 @@ static bool waits(const struct publisher *b, unsigned count)
     return b->count > count || (b->count > 0 && !b->link);
 }
 
+/* missing - no queue took one: until it is known of all that were sent whether
+ * they are in a queue */
+static int missing(struct publisher *b, struct problem *p)
+{
+    const struct broker_operand *o = b->setup.link.operand;
+    uint64_t end = clock_mono_ns() + REST_NS;
+    int err = -ENOENT;
+
+    while (b->count > 0 && (!err || err == -ENOENT) && !b->setup.stop() &&
+           clock_mono_ns() < end) {
+        err = frames_read(b);
+        if (!err)
+            rest(b, SLICE_NS);
+    }
+    if (b->acked > b->returned)
+        b->confirmed += b->acked - b->returned;
+    return problem_set(
+        p, EX_NOINPUT, ENOENT, "no queue %s in virtual host %s: %s", o->queue,
+        o->vhost,
+        b->setup.create ? "it or a wait queue of it was deleted just now; run "
+                          "it again: then it is made again"
+                        : "start its worker, which makes it, or send with "
+                          "mqsend --create");
+}
+
 static int too_long(const struct publisher *b, struct problem *p)
 {
     const struct unconfirmed *u = STAILQ_FIRST(&b->list);
@@ -383,7 +403,6 @@ static int until(struct publisher *b, unsigned count, struct problem *p)
 {
     uint64_t seen = b->confirmed;
     uint64_t end = ns_add(clock_mono_ns(), b->setup.wait_ns);
-    const struct broker_operand *o = b->setup.link.operand;
     int err = b->count > 0 ? once(b, false) : 0;
 
     while (!err && waits(b, count)) {
@@ -396,19 +415,14 @@ static int until(struct publisher *b, unsigned count, struct problem *p)
             err = -ETIMEDOUT;
     }
     if (err == -ENOENT)
-        return problem_set(
-            p, EX_NOINPUT, ENOENT, "no queue %s in virtual host %s: %s",
-            o->queue, o->vhost,
-            b->setup.create ? "it or a wait queue of it was deleted just now; "
-                              "run it again: then it is made again"
-                            : "start its worker, or give --create");
+        return missing(b, p);
     if (err == -EMSGSIZE)
         return too_long(b, p);
     if (err == -ETIMEDOUT)
         return problem_set(p, EX_TEMPFAIL, ETIMEDOUT,
                            "%s does not confirm: it is full, or the broker has "
                            "no majority or no memory",
-                           o->shown);
+                           b->setup.link.operand->shown);
     return err ? problem_set(p, EX_TEMPFAIL, EINTR, "interrupted") : 0;
 }
 
@@ -432,6 +446,11 @@ int publisher_flush(struct publisher *b, struct problem *p)
 uint64_t publisher_confirmed(const struct publisher *b)
 {
     return b->confirmed;
+}
+
+uint64_t publisher_refused(const struct publisher *b)
+{
+    return b->returned;
 }
 
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,

@@ -190,16 +190,24 @@ static int records_put(struct run *r, struct problem *p)
     return err;
 }
 
-/* failed - why, and how many are there for sure: of the others nobody knows */
+/* failed - why, how many are there for sure, and how many are not for sure: of
+ * the others nobody knows */
 static int failed(struct run *r, const struct problem *p)
 {
     uint64_t confirmed = r->publisher ? publisher_confirmed(r->publisher) : 0;
+    uint64_t none = r->publisher ? publisher_refused(r->publisher) : 0;
+    uint64_t known = confirmed + none;
+    uint64_t left = r->given - (r->given < known ? r->given : known);
+    char lost[40] = "", unknown[40] = "";
 
+    if (none > 0)
+        snprintf(lost, sizeof lost, ", %" PRIu64 " not taken", none);
+    if (none == 0 || left > 0)
+        snprintf(unknown, sizeof unknown, ", %" PRIu64 " not known", left);
     term_progress_end(&r->bar);
     fflush(stdout);
-    complain(0, "%s: %" PRIu64 " confirmed, %" PRIu64 " not known", p->text,
-             confirmed,
-             r->given - (r->given < confirmed ? r->given : confirmed));
+    complain(0, "%s: %" PRIu64 " confirmed%s%s", p->text, confirmed, lost,
+             unknown);
     cli_interrupt_die();
     return p->status;
 }

@@ -32,7 +32,46 @@ Test(amqp_send, a_queue_that_is_missing_is_said_to_be)
 
     cr_assert_eq(r.status, 66, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "no queue missing"), "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "0 confirmed"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "mqsend --create"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, ": 0 confirmed, 1 not taken\n"), "%s",
+                       r.err);
+}
+
+/* Fails where only the first that the broker has returned is known to be
+ * nowhere. */
+Test(amqp_send, what_became_of_each_is_known_where_the_queue_is_missing)
+{
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv =
+            HARNESS_LIST("sh", "-c", "seq 3000 | \"$1\" --lines \"$2\"", "sh",
+                         harness_bin("mqsend"), amqp_operand("missing", 1))});
+
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, ": 0 confirmed, "), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, " not taken\n"), "%s", r.err);
+}
+
+/* Those of the partition that is there are confirmed. */
+Test(amqp_send, of_two_partitions_one_of_which_is_missing_each_is_known)
+{
+    const char *op = amqp_operand(amqp_queue, 1), *at;
+    unsigned long confirmed = 0, not_taken = 0;
+    struct harness_result r =
+        SENT("--create", "--partitions", "2", "--group", "a", op, "x");
+    long before = amqp_ready(amqp_of("0"));
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    rabbit.amqp_queue_delete(amqp_client, 1, amqp_word(amqp_of("1")), 0, 0);
+    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    r = SENT("--partitions", "2", "--repeat", "200", op, "x");
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    at = strstr(r.err, "--create: ");
+    cr_assert(at && sscanf(at, "--create: %lu confirmed, %lu not taken\n",
+                           &confirmed, &not_taken) == 2,
+              "%s", r.err);
+    cr_assert_null(strstr(r.err, "not known"), "%s", r.err);
+    cr_assert_eq((long)confirmed, amqp_ready(amqp_of("0")) - before);
+    cr_assert_gt(not_taken, 0);
 }
 
 /* It would wait, and then for ever. */
