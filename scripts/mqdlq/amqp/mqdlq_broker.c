@@ -433,7 +433,7 @@ int broker_close(struct context *ctx)
             left += !b->held[i].gone;
         for (size_t i = 0; i < b->copy_count; i++)
             left += !b->copies[i].gone;
-        left += b->claimed ? b->imported : 0;
+        left += b->imported + b->beyond; /* never held, so they show at once */
         if (given_back(b, (uint32_t)left) < 0)
             status = complain(EX_UNAVAILABLE,
                               "lost the connection at the end: %s; letters "
