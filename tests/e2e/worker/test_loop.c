@@ -19,12 +19,13 @@ static const char *ctl(const char *verb, const char *q, const char *what)
     return r.out;
 }
 
-/* removed - the worker has written it again */
+/* removed - the worker has written it again; event=file_gone names the other
+ * event, too */
 static void removed(struct harness_process *w, const char *path)
 {
-    size_t back = harness_log_count(w, "event=file_back");
+    size_t back = harness_log_count(w, "event=file_back queue=");
     cr_assert_eq(harness_run("rm", "-r", path).status, 0);
-    harness_until(harness_log_count(w, "event=file_back") > back, 10000);
+    harness_until(harness_log_count(w, "event=file_back queue=") > back, 10000);
 }
 
 /* watched_worker - its calls go to the file `calls` */
@@ -48,8 +49,9 @@ Test(loop, no_order_signal_or_file_that_is_gone_has_it_wait_for_a_disk)
     struct harness_process *w = watched_worker(q);
     harness_wait_log(w, "event=started", 10000);
     ctl("set", q, "max-concurrency=64");
-    harness_send_text(q, "bad\n");
-    harness_send_text(q, "retry\n");
+    /* These two have more time: they are to end by themselves. */
+    harness_send_text(q, "MQW/1\ntimeout: 60000\n\nbad\n");
+    harness_send_text(q, "MQW/1\ntimeout: 60000\n\nretry\n");
     harness_send_text(q, "slow\n");
     harness_wait_letters(q, 1, 10000);
     harness_wait_log(w, "event=handler_timeout", 10000);
