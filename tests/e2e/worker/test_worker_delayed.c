@@ -56,15 +56,15 @@ Test(worker_delayed, a_delayed_message_runs_when_it_is_due_and_not_before)
 Test(worker_delayed, it_waits_through_a_restart)
 {
     const char *q = harness_queue(0, 0);
-    cr_assert_eq(harness_run("mqsend", "--delay", "800ms", q, "x").status, 0);
+    cr_assert_eq(harness_run("mqsend", "--delay", "4s", q, "x").status, 0);
     struct harness_process *w = harness_worker(q, WHEN);
     harness_until(harness_queue_length(q) == 0, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_lines("when"), 0);
     w = harness_worker(q, WHEN);
-    harness_until_lines("when", 1, 5000);
+    harness_until_lines("when", 1, 10000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    when_check(800);
+    when_check(4000);
 }
 
 Test(worker_delayed, it_holds_up_nothing_and_takes_no_thread)
@@ -90,7 +90,7 @@ Test(worker_delayed, they_run_in_the_order_they_are_due)
     const char *q = harness_queue(0, 0);
     static const int delays[] = {400, 200, 300, 500, 100};
     struct harness_process *w = harness_worker(q, "-c", "1", "--", RECORD);
-    uint64_t now = wall_ns();
+    uint64_t now = wall_ns() + 3000 * NS_MS; /* all are there by then */
     for (size_t i = 0; i < 5; i++) {
         char message[128];
         snprintf(message, sizeof message,
@@ -98,7 +98,7 @@ Test(worker_delayed, they_run_in_the_order_they_are_due)
                  now + (uint64_t)delays[i] * NS_MS, delays[i]);
         harness_send_text(q, message);
     }
-    harness_until_lines("runs", 5, 5000);
+    harness_until_lines("runs", 5, 10000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     const char *at = harness_read("runs", NULL);
     for (int delay = 100; delay <= 500; delay += 100) {
@@ -159,14 +159,14 @@ Test(worker_delayed, one_that_expires_while_it_waits_is_dead)
 {
     const char *q = harness_queue(0, 0);
     cr_assert_eq(
-        harness_run("mqsend", "--delay", "300ms", "--ttl", "301ms", q, "x")
+        harness_run("mqsend", "--delay", "4s", "--ttl", "4001ms", q, "x")
             .status,
         0);
     struct harness_process *w = harness_worker(q, "--", RECORD);
     harness_until(harness_queue_length(q) == 0, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
-    uint64_t end = wall_ns() + 302 * NS_MS;
-    harness_until(wall_ns() > end, 1000);
+    uint64_t end = wall_ns() + 4002 * NS_MS;
+    harness_until(wall_ns() > end, 10000);
     w = harness_worker(q, "--", RECORD);
     const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
@@ -232,8 +232,8 @@ Test(worker_delayed, max_delay_is_counted_from_when_it_was_received)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
-        harness_worker(q, "--max-delay", "2s", "--", RECORD);
-    send_ahead(q, 1000 * NS_MS, "", "in time");
+        harness_worker(q, "--max-delay", "10s", "--", RECORD);
+    send_ahead(q, 4000 * NS_MS, "", "in time");
     send_ahead(q, 3600 * 1000 * NS_MS, "", "late");
     harness_wait_letters(q, 1, 5000);
     harness_until(waiting(q) == 1, 5000);
@@ -242,7 +242,7 @@ Test(worker_delayed, max_delay_is_counted_from_when_it_was_received)
                              q, "max-delay=1ms")
                      .status,
                  0);
-    harness_until_lines("runs", 1, 5000);
+    harness_until_lines("runs", 1, 10000);
     cr_assert_eq(harness_lines_with("runs", "in time"), 1);
     cr_assert_eq(harness_run("mqctl", "set", "--state-dir", harness_state_dir(),
                              q, "max-delay=none")

@@ -424,10 +424,10 @@ Test(replay_twice, nor_pass_its_group_by_way_of_the_store)
     snprintf(text, sizeof text,
              "MQW/1\ngroup: a\nletter: 2\nnot-before: %lld000000000\n\n"
              "forged body",
-             (long long)time(NULL) + 2);
+             (long long)time(NULL) + 4);
     forge(text);
     harness_until(sql("SELECT count(*) FROM messages WHERE row = 2"), LIMIT);
-    sleep(3); /* until it is due; that nothing runs cannot be waited for */
+    sleep(5); /* until it is due; that nothing runs cannot be waited for */
     cr_assert_eq(harness_lines("runs"), 0);
     cr_assert_eq(mqdlq("replay", q, "1").status, 0);
     harness_until_lines("runs", 4, LIMIT);

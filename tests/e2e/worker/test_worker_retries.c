@@ -201,16 +201,16 @@ Test(worker_retries, a_retry_waits_through_a_restart_and_keeps_its_time)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
-    struct harness_process *w = harness_worker(
-        q, "--backoff", "600ms", "--jitter", "0", "--", SPAN, "0", "1");
+    struct harness_process *w = harness_worker(q, "--backoff", "4s", "--jitter",
+                                               "0", "--", SPAN, "0", "1");
     harness_wait_log(w, "event=retry", 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     w = harness_worker(q, "--", SPAN, "0");
-    harness_until_lines("spans", 2, 5000);
+    harness_until_lines("spans", 2, 10000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     uint64_t start[2];
     starts_read(start, 2);
-    gap_check(start, 0, 600);
+    gap_check(start, 0, 4000);
     cr_assert_eq(harness_lines_with("spans", " 2 x"), 1, "attempt 2");
 }
 
@@ -219,7 +219,7 @@ Test(worker_retries, a_retry_waits_through_a_kill)
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
     struct harness_process *w = harness_worker(
-        q, "-c", "1", "--backoff", "2s", "--jitter", "0", "--", SPAN, "0", "1");
+        q, "-c", "1", "--backoff", "4s", "--jitter", "0", "--", SPAN, "0", "1");
     harness_wait_log(w, "event=retry", 5000);
     /* It is logged before it is durable; what runs after it on the one thread
      * tells that it is. */

@@ -83,7 +83,7 @@ Test(worker_signals, an_idle_worker_stops_at_once)
         struct harness_process *w = harness_worker(q, "--", RECORD);
         harness_wait_log(w, "event=started", 5000);
         harness_signal(w, signals[i]);
-        cr_assert_eq(harness_wait(w, 2000), 0);
+        cr_assert_eq(harness_wait(w, 5000), 0);
     }
 }
 
@@ -169,7 +169,7 @@ Test(worker_signals, a_second_signal_skips_the_rest_of_the_grace)
     harness_signal(w, SIGTERM);
     harness_wait_log(w, "event=stopping", 5000);
     harness_signal(w, SIGINT);
-    cr_assert_eq(harness_wait(w, 3000), 0);
+    cr_assert_eq(harness_wait(w, 5000), 0);
     ran_again(q, harness_read("started", NULL));
 }
 
@@ -181,11 +181,11 @@ Test(worker_signals, quit_kills_at_once_also_what_is_deaf_to_term)
     struct harness_process *w = harness_worker(q, STUBBORN);
     harness_until_lines("started", 1, 5000);
     harness_signal(w, SIGQUIT);
-    cr_assert_eq(harness_wait(w, 3000), 0);
+    cr_assert_eq(harness_wait(w, 5000), 0);
     cr_assert_eq(sscanf(harness_read("pids", NULL), "%d %d", &leader, &child),
                  2);
-    harness_until(!harness_alive(leader), 2000);
-    harness_until(!harness_alive(child), 2000);
+    harness_until(!harness_alive(leader), 5000);
+    harness_until(!harness_alive(child), 5000);
     ran_again(q, harness_read("started", NULL));
 }
 
@@ -198,7 +198,7 @@ Test(worker_signals, quit_after_term_skips_the_grace_and_the_rest)
     harness_signal(w, SIGTERM);
     harness_wait_log(w, "event=stopping", 5000);
     harness_signal(w, SIGQUIT);
-    cr_assert_eq(harness_wait(w, 3000), 0);
+    cr_assert_eq(harness_wait(w, 5000), 0);
     ran_again(q, harness_read("started", NULL));
 }
 
@@ -250,7 +250,7 @@ Test(worker_signals, a_paused_worker_stops_on_term)
     harness_signal(w, SIGUSR2);
     harness_wait_log(w, "event=paused", 5000);
     harness_send_text(q, "x");
-    cr_assert_eq(harness_stop(w, 2000), 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_queue_length(q), 1);
 }
 
