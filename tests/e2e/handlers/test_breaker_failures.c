@@ -89,7 +89,7 @@ Test(breaker_failures, pauses_double_up_to_16_times_the_first)
     harness_until(harness_lines("tries") ==
                       harness_log_count(w, "event=breaker_open") + 1,
                   SOON_MS);
-    cr_assert_eq(harness_stop(w, 2000), 0, "an open breaker stops at once");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0, "an open breaker stops at once");
 }
 
 Test(breaker_failures, after_it_closed_the_first_pause_is_short_again)
@@ -176,7 +176,7 @@ Test(breaker_failures, time_limits_and_signals_are_failures)
         "read b; case $b in slow) sleep 9;; *) kill -9 $$;; esac");
     for (int i = 0; i < 2; i++) {
         harness_send_text(q, "slow\n");
-        harness_send_text(q, "shot\n");
+        harness_send_text(q, "MQW/1\ntimeout: 60000\n\nshot\n");
     }
     const char *line = harness_wait_log(w, "event=breaker_open", SOON_MS);
     cr_assert_not_null(strstr(line, "signal 9"), "%s", line);
@@ -185,7 +185,7 @@ Test(breaker_failures, time_limits_and_signals_are_failures)
     harness_signal(w, SIGTTIN); /* a round of the worker */
     harness_wait_log(w, "event=max_concurrency", SOON_MS);
     cr_assert_eq(harness_queue_length(q), 3, "nothing is taken");
-    cr_assert_eq(harness_stop(w, 2000), 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
 Test(breaker_failures, one_probe_at_a_time)

@@ -210,9 +210,9 @@ Test(plugin, with_timeout_abort_the_worker_ends_and_the_crash_counts)
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "hang");
     struct harness_process *w =
-        harness_worker(q, ACT, "--timeout", "20ms", "--kill-after", "20ms",
+        harness_worker(q, ACT, "--timeout", "1500ms", "--kill-after", "500ms",
                        "--timeout-abort", "--max-crashes", "1");
-    cr_assert_eq(harness_wait(w, 5000), -SIGABRT);
+    cr_assert_eq(harness_wait(w, 10000), -SIGABRT);
     w = harness_worker(q, ACT, "--max-crashes", "1");
     const struct harness_letter *l = harness_wait_letters(q, 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
