@@ -183,8 +183,8 @@ Test(on_dead, a_hook_that_never_ends_is_ended_and_holds_up_nobody)
 
     harness_send_text(q, "bad\n");
     harness_until_lines("told", 1, SOON_MS);
-    for (int i = 0; i < 5; i++)
-        harness_send_text(q, "good\n");
+    for (int i = 0; i < 5; i++) /* with more time than the hook has */
+        harness_send_text(q, "MQW/1\ntimeout: 60000\n\ngood\n");
     harness_until_lines("runs", 5, SOON_MS);
     cr_assert_not_null(strstr(
         harness_wait_log(w, "event=on_dead_failed", SOON_MS), "timeout 700ms"));

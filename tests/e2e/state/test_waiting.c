@@ -202,8 +202,8 @@ Test(waiting, a_replay_that_fails_waits_as_others_do_and_done_makes_room)
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
     struct harness_process *w = harness_worker(
-        q, "-c", "1", "--max-waiting", "1", "--backoff", "100ms", "--", "sh",
-        "-c",
+        q, "-c", "1", "--max-waiting", "1", "--backoff", "100ms",
+        "--max-attempts", "1000", "--", "sh", "-c",
         "echo $MQW_ATTEMPT >>runs; [ -e good ] && exit 0; [ -e bad ] && "
         "exit 1; exit 65");
     harness_wait_letters(q, 1, LIMIT);

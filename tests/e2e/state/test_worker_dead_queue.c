@@ -175,7 +175,7 @@ Test(worker_dead_queue, a_full_one_stops_neither_the_worker_nor_its_end)
         harness_send_text(q, "good\n");
     harness_until_lines("runs", 6, 5000);
     harness_wait_letters(q, 1, 5000);
-    cr_assert_eq(harness_stop(w, 2000), 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
     w = harness_worker(q, "--dead-letter-queue", dead, DIES);
     next_check(dead, "there already", 0);
     next_check(dead, "bad\n", 0);

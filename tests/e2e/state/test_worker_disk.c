@@ -122,7 +122,7 @@ Test(worker_disk, delayed_messages_wait_for_room_too)
     struct harness_process *w = harness_worker(q, "--", RECORD);
     harness_wait_log(w, "event=started", 5000);
     disk_fill();
-    cr_assert_eq(harness_run("mqsend", "--delay", "1s", q, "x").status, 0);
+    cr_assert_eq(harness_run("mqsend", "--delay", "4s", q, "x").status, 0);
     harness_wait_log(w, "event=store_cannot_write", 5000);
     disk_free();
     harness_until_lines("runs", 1, 10000);

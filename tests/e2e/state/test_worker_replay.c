@@ -126,11 +126,11 @@ Test(worker_replay, a_retry_of_a_replay_waits_through_a_restart)
     const struct harness_letter *l = letter_made(q, "body");
     cr_assert_eq(mqdlq("replay", "--all", q).status, 0);
     struct harness_process *w =
-        harness_worker(q, "--backoff", "200ms", "--", RECORD, "1");
+        harness_worker(q, "--backoff", "4s", "--", RECORD, "1");
     harness_until_lines("runs", 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     w = harness_worker(q, "--max-attempts", "2", "--", RECORD, "4");
-    const struct harness_letter *again = harness_wait_letters(q, 1, 5000);
+    const struct harness_letter *again = harness_wait_letters(q, 1, 15000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(again->row, l->row);
     cr_assert_eq(again->history, 4);
