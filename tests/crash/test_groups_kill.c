@@ -177,8 +177,8 @@ Test(groups_kill, a_parked_message_says_that_it_came_before_and_dies_of_crashes)
     for (unsigned i = 0; i < 3; i++)
         turns_send_number(q, "a", 0, 0, i);
     harness_until(turns_rows(q, TURNS_PARKED) == 2, 10000);
+    turns_tell("gate", "0.1"); /* before it can have its turn */
     turns_untell("fail", "0.0");
-    turns_tell("gate", "0.1");
     for (size_t i = 1; i <= 2; i++) {
         harness_until(harness_lines_with("turns", " 0.1") >= i, 10000);
         harness_kill(w);

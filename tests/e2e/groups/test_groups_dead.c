@@ -235,7 +235,7 @@ Test(groups_dead, a_replayed_head_that_fails_is_tried_again_first)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(
-        q, "-c", "2", "--on-group-dead", "hold", "--max-attempts", "100",
+        q, "-c", "2", "--on-group-dead", "hold", "--max-attempts", "1000000",
         "--backoff", "20ms", "--jitter", "0", "--", TURN);
 
     dead_head(q);
@@ -392,8 +392,9 @@ Test(groups_dead, a_group_waits_for_the_last_of_its_letters)
     group_send(q, "a", 0, 2);
     const struct harness_letter *l = harness_wait_letters(q, 2, 10000);
     cr_assert_eq(harness_stop(w, 10000), 0);
-    w = harness_worker(q, "-c", "2", "--on-group-dead", "hold", "--backoff",
-                       "20ms", "--", TURN);
+    w = harness_worker(q, "-c", "2", "--on-group-dead", "hold",
+                       "--max-attempts", "1000000", "--backoff", "20ms", "--",
+                       TURN);
     group_send(q, "a", 2, 2);
     turns_untell("dead", "0.0");
     turns_untell("dead", "0.1");

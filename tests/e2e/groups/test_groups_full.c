@@ -46,15 +46,15 @@ Test(groups_full, more_are_due_than_there_are_slots_while_the_disk_is_full)
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
         harness_worker(q, "-c", "1", "--lookahead", "4", "--max-attempts",
-                       "1000", "--backoff", "8s", "--", TURN);
+                       "1000", "--backoff", "14s", "--", TURN);
 
     turns_tell("fail", "0.0");
     turns_send(q, "a", 0, "0.0");
-    send_delayed(q, DELAYED, "3s");
-    harness_until(turns_rows(q, TURNS_WAITING) == DELAYED + 1, 2500);
+    send_delayed(q, DELAYED, "8s");
+    harness_until(turns_rows(q, TURNS_WAITING) == DELAYED + 1, 7500);
     disk_fill();
     /* The second time, all of them are due. */
-    harness_wait_log(w, "again_in=2s", 10000);
+    harness_wait_log(w, "again_in=2s", 20000);
     turns_untell("fail", "0.0");
     cr_assert_eq(harness_run("sleep", "0.2").status, 0);
     disk_free();
@@ -167,12 +167,12 @@ static void starts_with_all_taken(unsigned slots)
     struct harness_process *w = harness_worker(q, "--", "true");
 
     cr_assert_eq(
-        harness_run("mqsend", "--group", "b", "--delay", "2s", q, "due").status,
+        harness_run("mqsend", "--group", "b", "--delay", "4s", q, "due").status,
         0);
     harness_until(turns_rows(q, TURNS_WAITING) == 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     all_taken(q, slots, "group: a\n");
-    harness_run("sleep", "2"); /* it is due */
+    harness_run("sleep", "4"); /* it is due */
     w = harness_worker(q, "-c", "2", "--lookahead", "4", "--plugin",
                        harness_plugin("done"));
     harness_wait_log(w, "event=recovered", 10000);
@@ -218,7 +218,7 @@ Test(groups_full, a_start_that_gets_no_slots_runs_what_has_no_group,
     harness_until_lines("done", 100, 10000);
     harness_send_text(q, "one more");
     harness_until_lines("done", 101, 10000);
-    harness_wait_log(w, "event=slots_full", 1000);
+    harness_wait_log(w, "event=slots_full", 5000);
     fault_tally("tally", &seen, &failed);
     cr_assert_eq(failed, 1);
     cr_assert_eq(harness_stop(w, 5000), 0);

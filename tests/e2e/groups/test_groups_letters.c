@@ -188,7 +188,7 @@ Test(groups_letters, without_hold_they_are_parked_as_others_are)
 /* ---- one that dies without a lease ---- */
 
 /* shrunk - a worker of `q` recreated, with room for 120 bytes a message; of
- * group a the store has one of 200 that is due in two seconds */
+ * group a the store has one of 200 that is due in some seconds */
 static struct harness_process *shrunk(const char *q)
 {
     char large[256];
@@ -198,7 +198,7 @@ static struct harness_process *shrunk(const char *q)
     large[200] = '\0';
     harness_wait_log(w, "event=started", 5000);
     cr_assert_eq(
-        harness_run("mqsend", "--group", "a", "--delay", "2s", q, large).status,
+        harness_run("mqsend", "--group", "a", "--delay", "5s", q, large).status,
         0);
     harness_until(turns_rows(q, TURNS_WAITING) == 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
@@ -213,7 +213,7 @@ static struct harness_process *shrunk(const char *q)
 static void waits(struct harness_process *w, const char *q, const char *before,
                   const char *after)
 {
-    harness_wait_log(w, "event=group_held", 10000);
+    harness_wait_log(w, "event=group_held", 15000);
     turns_send(q, "a", 0, "0.7");
     turns_passed(q);
     cr_assert_str_eq(turns_order("a"), before);
@@ -237,7 +237,7 @@ Test(groups_letters, a_delayed_one_that_dies_while_another_runs_holds_its_group)
     turns_tell("gate", "0.5");
     turns_send(q, "a", 0, "0.5");
     turns_send(q, "a", 0, "0.6");
-    harness_wait_log(w, "event=dead ", 10000);
+    harness_wait_log(w, "event=dead ", 15000);
     turns_untell("gate", "0.5");
     waits(w, q, "0.5 ", "0.5 0.6 0.7 ");
 }
