@@ -311,7 +311,7 @@ static const char *wal_made(const char *q)
         harness_send_text(q, "a letter");
     struct harness_process *w =
         harness_worker(q, "-c1", "--", "sh", "-c", "exit 65");
-    harness_until(harness_log_count(w, "event=dead") >= 8, 10000);
+    harness_wait_letters(q, 8, 10000); /* each is said before it is there */
     harness_kill(w);
     return harness_path("%s/store.db-wal", folder_of(q));
 }

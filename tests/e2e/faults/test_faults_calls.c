@@ -205,13 +205,14 @@ Test(faults_calls, a_full_or_broken_disk_stops_the_start_with_73)
     rows_run(rows, false);
 }
 
-/* wal_left - a worker was killed over a letter that is in the -wal only */
-static void wal_left(const char *q)
+/* wal_left - a worker was killed over a letter, one of `all`, that is in the
+ * -wal only */
+static void wal_left(const char *q, size_t all)
 {
     harness_send_text(q, "dead-1");
     struct harness_process *w =
         harness_worker(q, "--", harness_path("handler"));
-    harness_wait_log(w, "event=dead", 10000);
+    harness_wait_letters(q, all, 10000); /* it is said before it is there */
     harness_kill(w);
 }
 
@@ -228,7 +229,7 @@ Test(faults_calls, a_wal_that_cannot_be_read_stops_the_start)
     const char *q = harness_queue(0, 0);
     struct run r = {.queue = q, .position = 1};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        wal_left(q);
+        wal_left(q, i + 1);
         r.row = &rows[i];
         cr_assert(fault_run(&r), "%s is never called", rows[i].call);
         struct harness_process *w = harness_worker(q, "--", "true");

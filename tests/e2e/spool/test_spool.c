@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
 #include "tests/harness/plugins/inversions.h"
 
 TestSuite(spool, .init = harness_init, .fini = harness_fini, .timeout = 240);
@@ -429,7 +430,7 @@ Test(spool, a_letter_that_is_sent_again_leaves_nothing_in_it)
         harness_script("dies", "[ -e open ] || exit 65\ntouch ran\n"));
 
     harness_send_text(q, "one");
-    harness_wait_log(w, "event=dead", 20000);
+    harness_wait_letters(q, 1, 20000); /* it is said before it is there */
     open_gate();
     cr_assert(harness_run("mqdlq", "replay", "--state-dir", harness_state_dir(),
                           "--all", q)
