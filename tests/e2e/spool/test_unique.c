@@ -108,13 +108,13 @@ Test(unique, what_waited_in_the_store_runs_when_its_time_is_over)
         ctl_worker(q, "--", "sh", "-c",
                    "echo $MQW_ATTEMPT >>runs; [ $MQW_ATTEMPT = 2 -o -e good ]");
 
-    push(q, "--unique", "k,1ms", "--backoff", "500ms");
+    push(q, "--unique", "k,1ms", "--backoff", "4s");
     harness_until_lines("runs", 1, SOON_MS);
     harness_write("good", "", 0);
     push(q, "--unique", "k,1h");
     harness_until_lines("runs", 3, SOON_MS);
     cr_assert_str_eq(harness_read("runs", NULL), "1\n1\n2\n");
-    push(q, "--unique", "d,1ms", "--delay", "300ms");
+    push(q, "--unique", "d,1ms", "--delay", "4s");
     harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
     push(q, "--unique", "d,1h");
     harness_until_lines("runs", 5, SOON_MS);
