@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #define HOUR    3600
-#define SOON_MS 5000
-#define LATE_MS 500 /* on a machine that is not idle */
+#define SOON_MS 10000
+#define LATE_MS 3000 /* on a machine that is busy; a step would be an hour */
 #define NS_MS   UINT64_C(1000000)
 
 static const long steps[] = {HOUR, -HOUR};
@@ -164,22 +164,23 @@ Test(clock_steps, many_steps_back_and_forth_lose_and_delay_nothing)
         }
 }
 
-/* delayed_check - one that waits for 800 ms when the clock is set */
+/* delayed_check - one that waits for 3 s when the clock is set */
 static void delayed_check(long seconds)
 {
     size_t n;
     const char *q = harness_queue(0, 0);
     struct harness_process *w = worker(q, "-v", "--", SPAN, "0");
-    send("--delay", "800ms", q, "x");
+    harness_wait_log(w, "event=started", SOON_MS);
+    uint64_t before_ms = harness_now_ms();
+    send("--delay", "3s", q, "x");
     uint64_t sent_ms = harness_now_ms();
     harness_wait_log(w, "event=delayed", SOON_MS);
     clock_set(seconds);
     harness_until_lines("spans", 1, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     uint64_t ran_ms = run_spans(&n)[0].start_ns / NS_MS;
-    /* It was sent up to some ms before we saw mqsend end. */
-    cr_assert_geq(ran_ms - sent_ms + run_slow(200), 800);
-    cr_assert_leq(ran_ms - sent_ms, 800 + run_slow(LATE_MS));
+    cr_assert_geq(ran_ms - before_ms, 3000);
+    cr_assert_leq(ran_ms, sent_ms + 3000 + run_slow(LATE_MS));
     clock_set(0);
     unlink(harness_path("spans"));
 }
@@ -200,11 +201,12 @@ Test(clock_steps, a_delay_that_is_given_after_the_step_is_kept)
         clock_set(steps[i]);
         uint64_t before_ms = harness_now_ms();
         send("--delay", "500ms", q, "x");
+        uint64_t sent_ms = harness_now_ms();
         harness_until_lines("spans", 1, SOON_MS);
         cr_assert_eq(harness_stop(w, SOON_MS), 0);
         uint64_t ran_ms = run_spans(&n)[0].start_ns / NS_MS;
         cr_assert_geq(ran_ms - before_ms, 500);
-        cr_assert_leq(ran_ms - before_ms, 500 + run_slow(LATE_MS));
+        cr_assert_leq(ran_ms, sent_ms + 500 + run_slow(LATE_MS));
         clock_set(0);
         unlink(harness_path("spans"));
     }
@@ -236,10 +238,10 @@ Test(clock_steps, an_hour_that_passed_between_two_runs_is_time_that_passed)
 
 Test(clock_steps, a_clock_set_back_between_two_runs_makes_it_wait_longer)
 {
-    const char *q = waits("200ms");
+    const char *q = waits("2s");
     clock_set(-HOUR);
     struct harness_process *w =
-        worker(q, "--exit-when-idle=600ms", "--", SPAN, "0");
+        worker(q, "--exit-when-idle=2500ms", "--", SPAN, "0");
     cr_assert_eq(run_end(w, SOON_MS).deliveries, 0);
     clock_set(0);
     w = worker(q, "--exit-when-idle=600ms", "--", SPAN, "0");
@@ -275,7 +277,7 @@ static void advice_taken(const char *q, const char *says)
 
 Test(clock_steps, doctor_finds_what_waits_since_the_clock_was_set_back)
 {
-    const char *q = waits("200ms");
+    const char *q = waits("2s");
     clock_set(-30 * 24 * HOUR);
     const char *says = doctor(q, 1);
     cr_assert(strstr(says, "the clock was set back: 1 message from the future"),
@@ -315,7 +317,7 @@ Test(clock_steps, doctor_only_notes_a_delay_that_may_be_meant)
 Test(clock_steps,
      a_retry_is_on_time_through_a_restart_of_a_worker_that_saw_none)
 {
-    const char *q = waits("900ms");
+    const char *q = waits("4s");
     struct harness_process *w = worker(q, "-c", "1", "--", SPAN, "0");
     /* It has asked for the time once it has run something. */
     harness_send_text(q, "y");
@@ -323,7 +325,7 @@ Test(clock_steps,
     clock_set(-HOUR); /* from here on it does not matter */
     harness_until_lines("spans", 3, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    wait_check(900);
+    wait_check(4000);
 }
 
 /* ---- what has nothing to do with the wall clock ---- */
@@ -332,19 +334,21 @@ Test(clock_steps, a_time_limit_of_a_handler_is_kept)
 {
     for (size_t i = 0; i < 2; i++) {
         const char *q = harness_queue(0, 0);
-        harness_send_text(q, "x");
         struct harness_process *w =
-            worker(q, "--timeout", "700ms", "--max-attempts", "1", "--", "sh",
+            worker(q, "--timeout", "2s", "--max-attempts", "1", "--", "sh",
                    "-c", "echo >>started; sleep 20");
-        harness_until_lines("started", (int)i + 1, SOON_MS);
+        harness_wait_log(w, "event=started", SOON_MS);
         uint64_t before_ms = harness_now_ms();
+        harness_send_text(q, "x");
+        harness_until_lines("started", (int)i + 1, SOON_MS);
+        uint64_t since_ms = harness_now_ms();
         clock_set(steps[i]);
         const struct harness_letter *l = harness_wait_letters(q, 1, SOON_MS);
-        uint64_t took_ms = harness_now_ms() - before_ms;
+        uint64_t now_ms = harness_now_ms();
         cr_assert_eq(harness_stop(w, SOON_MS), 0);
-        cr_assert_str_eq(l->error, "timeout 700ms");
-        cr_assert_geq(took_ms + run_slow(200), 700);
-        cr_assert_leq(took_ms, 700 + run_slow(1000));
+        cr_assert_str_eq(l->error, "timeout 2s");
+        cr_assert_geq(now_ms - before_ms, 2000);
+        cr_assert_leq(now_ms - since_ms, 2000 + run_slow(LATE_MS));
         clock_set(0);
     }
 }
@@ -355,14 +359,14 @@ Test(clock_steps, a_bounded_run_and_an_open_breaker_keep_their_times)
         const char *q = harness_queue(0, 0);
         harness_send_text(q, "x");
         struct harness_process *w = worker(
-            q, "--run-for", "1500ms", "--estimated-duration", "1ms",
-            "--breaker-pause", "400ms", "--", harness_path("no-such-handler"));
+            q, "--run-for", "5s", "--estimated-duration", "1ms",
+            "--breaker-pause", "1s", "--", harness_path("no-such-handler"));
         harness_wait_log(w, "event=breaker_open", SOON_MS);
         clock_set(steps[i]);
         struct run_summary s = run_end(w, SOON_MS);
-        cr_assert_geq(s.ran_us, 1400000);
-        cr_assert_leq(s.ran_us, 1500000 + run_slow(300) * 1000);
-        /* At 0, 0.4 and 1.2 s. */
+        cr_assert_geq(s.ran_us, 4900000);
+        cr_assert_leq(s.ran_us, 5000000 + run_slow(LATE_MS) * 1000);
+        /* At 0, 1 and 3 s. */
         cr_assert_eq(harness_log_count(w, "event=breaker_open"), 3);
         clock_set(0);
     }
