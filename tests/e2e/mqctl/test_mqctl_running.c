@@ -90,7 +90,7 @@ Test(mqctl_running, one_that_is_late_can_be_cancelled)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
-        ctl_worker(q, "-c", "1", "--timeout", "1s", "--kill-after", "6s", "--",
+        ctl_worker(q, "-c", "1", "--timeout", "3s", "--kill-after", "6s", "--",
                    "sh", "-c", STUBBORN);
     const char *id = ctl_send(q, "x");
 

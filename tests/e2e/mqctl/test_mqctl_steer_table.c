@@ -125,6 +125,7 @@ static void each_ended(const char *q, int count)
         cr_assert_eq(harness_lines_with("ran", never[i]), 0, "%s ran",
                      never[i]);
     cr_assert_eq(harness_lines_with("ran", "block"), 1);
+    harness_until(ctl_number(q, "discarded") >= count, SOON_MS);
     cr_assert_eq(ctl_number(q, "discarded"), count);
     for (enum at i = 0; i < STATES; i++)
         harness_until(ctl("cancel", q, ids[i]).status == 66, SOON_MS);
