@@ -69,7 +69,7 @@ Test(waits, mqctl_says_after_a_second_what_it_waits_for_and_what_ends_that)
 
     ctl_send(q, "x");
     harness_until_lines("began", 1, SOON_MS);
-    r = ctl("drain", "--wait=1200ms", q);
+    r = ctl("drain", "--wait=3s", q);
     cr_assert_eq(r.status, 75);
     cr_assert_not_null(strstr(r.err, "waiting until worker"), "%s", r.err);
     cr_assert_not_null(strstr(r.err, "mqctl quit"), "%s", r.err);
@@ -121,12 +121,12 @@ Test(waits, a_second_stop_skips_the_grace)
 Test(waits, mqsend_with_a_limit_says_it_and_a_short_one_says_nothing)
 {
     const char *q = queue_full();
-    struct harness_result r = harness_run("mqsend", "--wait", "1500ms", q, "x");
+    struct harness_result r = harness_run("mqsend", "--wait", "3500ms", q, "x");
 
     cr_assert_eq(r.status, 75);
-    cr_assert(strstr(r.err, "waiting for room, up to 1s500ms") ||
-                  strstr(r.err, "waiting for room, up to 1.5s") ||
-                  strstr(r.err, "waiting for room, up to 1500ms"),
+    cr_assert(strstr(r.err, "waiting for room, up to 3s500ms") ||
+                  strstr(r.err, "waiting for room, up to 3.5s") ||
+                  strstr(r.err, "waiting for room, up to 3500ms"),
               "%s", r.err);
     cr_assert_null(strstr(r.err, "Ctrl-C"), "%s", r.err);
     r = harness_run("mqsend", "--wait", "10ms", q, "x");
@@ -177,17 +177,23 @@ Test(waits, a_canary_without_a_worker_says_what_it_waits_for)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
-/* A canary that is settled within the second is nothing to talk about. */
+/* A canary that is settled within the second is nothing to talk about. One of
+ * three is, however busy the machine. */
 Test(waits, a_canary_with_a_quick_worker_says_nothing)
 {
-    const char *q = letters_of(1);
-    struct harness_process *w = ctl_worker(q, "--", "true");
-    struct harness_result r = harness_run("mqdlq", "replay", "--state-dir",
-                                          STATE, "--canary", "--all", q);
+    struct harness_result r;
+    int runs = 0;
 
-    cr_assert_eq(r.status, 0, "%s", r.err);
+    do {
+        const char *q = letters_of(1);
+        struct harness_process *w = ctl_worker(q, "--", "true");
+
+        r = harness_run("mqdlq", "replay", "--state-dir", STATE, "--canary",
+                        "--all", q);
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    } while (strstr(r.err, "waiting") && ++runs < 3);
     cr_assert_null(strstr(r.err, "waiting"), "%s", r.err);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
 /* ---- a terminal ---- */
