@@ -133,10 +133,13 @@ Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
 {
     struct harness_process *w = plugin_of_four();
 
+    harness_write("stay", "", 0); /* none naps for less than it takes */
     for (int i = 0; i < 3; i++)
         amqp_send("nap");
+    harness_until(harness_lines_with("runs", "nap 1 0") >= 3, 20000);
     amqp_send("abort");
     cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
+    harness_run("rm", "stay");
     w = plugin_of_four();
     cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
     cr_assert_eq(harness_log_count(w, "event=suspect_alone"), 4,

@@ -3,8 +3,9 @@
  *
  * Each call is a line in $TEST_DIR/runs: body, attempt, redelivered; mqw_init
  * and mqw_fini leave a line, too. "wait" ends when it is cancelled, "hang"
- * never. "later abort" and "later nap" are retried, and do it at their second
- * attempt. mqw_init refuses the argument "no".
+ * never. A "nap" takes 200 ms, and goes on while there is a file "stay". "later
+ * abort" and "later nap" are retried, and do it at their second attempt.
+ * mqw_init refuses the argument "no".
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -63,7 +64,9 @@ int mqw_handle(const struct mqw_message *m, struct mqw_context *context)
     if (is(m, "abort") || is(m, "later abort"))
         abort();
     if (is(m, "nap") || is(m, "later nap"))
-        usleep(200000); /* so that it is not done when another one aborts */
+        do /* so that it is not done when another one aborts */
+            usleep(200000);
+        while (access("stay", F_OK) == 0);
     while (is(m, "hang") || (is(m, "wait") && !mqw_cancelled(m)))
         usleep(1000);
     if (is(m, "dead"))
