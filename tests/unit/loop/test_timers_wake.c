@@ -116,12 +116,13 @@ Test(timers_wake, deadline_in_the_past_is_run_at_once)
 Test(timers_wake, fire_in_the_order_of_their_deadlines)
 {
     static struct noting n[50];
+    uint64_t first = clock_mono_ns() + 20 * NS_PER_MS;
 
     for (unsigned i = 0; i < 50; i++) {
         unsigned place = i * 17 % 50;
 
         timer_init(&n[place].timer, note);
-        begin(&n[place], 20 * NS_PER_MS + place * 50 * NS_PER_US);
+        timers_start(timers, &n[place].timer, first + place * 50 * NS_PER_US);
     }
     until_fired(&n[49], 1);
     for (unsigned i = 0; i < 50; i++)
