@@ -353,6 +353,17 @@ long harness_switches(const struct harness_process *p)
     return atol(harness_run("sh", "-c", command).out);
 }
 
+/* runnable - whether a thread of it waits for the processor, or has it: on a
+ * busy machine it gives nothing up, and is not done */
+static bool runnable(const struct harness_process *p)
+{
+    char command[96];
+
+    snprintf(command, sizeof command,
+             "cat /proc/%d/task/*/status | grep -q '^State:.R'", (int)p->pid);
+    return harness_run("sh", "-c", command).status == 0;
+}
+
 long harness_settled(const struct harness_process *p, unsigned limit_ms)
 {
     uint64_t deadline = harness_deadline(limit_ms);
@@ -365,7 +376,7 @@ long harness_settled(const struct harness_process *p, unsigned limit_ms)
         harness_run("sleep", "1.3");
         now = harness_switches(p);
         harness_nap(deadline, "a process that sleeps");
-    } while (now != before);
+    } while (now != before || runnable(p));
     return now;
 }
 
