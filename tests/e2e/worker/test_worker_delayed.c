@@ -17,6 +17,7 @@ TestSuite(worker_delayed, .init = harness_init, .fini = harness_fini,
 #define ID      "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 #define NS_MS   UINT64_C(1000000)
 #define LATE_MS 400 /* on a machine that is not idle */
+#define RUNS    3   /* of which one is on time */
 
 /* Notes when it runs, and when the message was sent. */
 #define WHEN \
@@ -29,8 +30,9 @@ static uint64_t wall_ns(void)
     return (uint64_t)now.tv_sec * 1000 * NS_MS + (uint64_t)now.tv_nsec;
 }
 
-/* when_check - it ran so long after it was sent, as a first attempt */
-static void when_check(uint64_t delay_ms)
+/* when_late - it ran so long after it was sent, as a first attempt, and never
+ * early; true: much late, as it may be on a busy machine, but not each time */
+static bool when_late(uint64_t delay_ms)
 {
     uint64_t ran, sent, late_ms = harness_deadline(LATE_MS) - harness_now_ms();
     unsigned attempt;
@@ -39,32 +41,44 @@ static void when_check(uint64_t delay_ms)
                         "%" SCNu64 " %" SCNu64 " %u", &ran, &sent, &attempt),
                  3);
     cr_assert_geq(ran - sent, delay_ms * NS_MS, "early");
-    cr_assert_leq(ran - sent, (delay_ms + late_ms) * NS_MS, "late");
     cr_assert_eq(attempt, 1, "waiting is no attempt");
+    cr_assert_eq(harness_run("rm", "when").status, 0);
+    return ran - sent > (delay_ms + late_ms) * NS_MS;
 }
 
 Test(worker_delayed, a_delayed_message_runs_when_it_is_due_and_not_before)
 {
+    int runs = 0;
+    bool late;
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, WHEN);
-    cr_assert_eq(harness_run("mqsend", "--delay", "400ms", q, "x").status, 0);
-    harness_until_lines("when", 1, 5000);
+    do {
+        cr_assert_eq(harness_run("mqsend", "--delay", "400ms", q, "x").status,
+                     0);
+        harness_until_lines("when", 1, 5000);
+        late = when_late(400);
+    } while (late && ++runs < RUNS);
+    cr_assert(!late, "late three times");
     cr_assert_eq(harness_stop(w, 5000), 0);
-    when_check(400);
 }
 
 Test(worker_delayed, it_waits_through_a_restart)
 {
+    int runs = 0;
+    bool late;
     const char *q = harness_queue(0, 0);
-    cr_assert_eq(harness_run("mqsend", "--delay", "4s", q, "x").status, 0);
-    struct harness_process *w = harness_worker(q, WHEN);
-    harness_until(harness_queue_length(q) == 0, 5000);
-    cr_assert_eq(harness_stop(w, 5000), 0);
-    cr_assert_eq(harness_lines("when"), 0);
-    w = harness_worker(q, WHEN);
-    harness_until_lines("when", 1, 10000);
-    cr_assert_eq(harness_stop(w, 5000), 0);
-    when_check(4000);
+    do {
+        cr_assert_eq(harness_run("mqsend", "--delay", "4s", q, "x").status, 0);
+        struct harness_process *w = harness_worker(q, WHEN);
+        harness_until(harness_queue_length(q) == 0, 5000);
+        cr_assert_eq(harness_stop(w, 5000), 0);
+        cr_assert_eq(harness_lines("when"), 0);
+        w = harness_worker(q, WHEN);
+        harness_until_lines("when", 1, 10000);
+        cr_assert_eq(harness_stop(w, 5000), 0);
+        late = when_late(4000);
+    } while (late && ++runs < RUNS);
+    cr_assert(!late, "late three times");
 }
 
 Test(worker_delayed, it_holds_up_nothing_and_takes_no_thread)
