@@ -140,18 +140,20 @@ static bool is_in(const struct amqp_list *list, const struct amqp_message *m)
  * of its own */
 static bool waited(const struct amqp_message *m)
 {
-    return m->m.flags & MESSAGE_STORED && !m->line && !m->derived;
+    return m->m.flags & MESSAGE_STORED && !m->line;
 }
 
 /* may_have_run - though the broker does not mark it
  * From a queue of waits it brings each at least once: a node that dies may
  * bring one a second time. Of two that have one id and one body the sender may
  * have meant both, so both run. And a worker of this machine that was killed
- * may have had it.
+ * may have had it. One whose id is derived may be another that is equal.
  */
 static bool may_have_run(const struct source_amqp *q,
                          const struct amqp_message *m)
 {
+    if (m->derived)
+        return false;
     return m->m.crashes > 0 ||
            (waited(m) &&
             (is_in(&q->lent, m) || is_in(&q->arrived, m) ||
