@@ -52,7 +52,8 @@ struct publisher {
     uint64_t wait_ns; /* before the next try */
     uint64_t confirmed;
     uint64_t returned; /* on this connection: no queue took them */
-    uint64_t acked;    /* since the first of those, and some of them */
+    uint64_t acked;    /* since the first return, those returned included */
+    bool twice;        /* some were sent on another connection before */
     struct unconfirmed_list list; /* in order */
     unsigned count;
 };
@@ -184,8 +185,9 @@ static int send_all(struct publisher *b)
 /* ---- what the broker says ---- */
 
 /* ended - the broker has it, or has returned it before: then the queue of one
- * is missing. Which one is not looked for: that ends the sending, and of all
- * that are acknowledged from here on, those that were returned are no more. */
+ * is missing. Which one is not looked for, as that ends the sending: of those
+ * that are acknowledged from here on, as many as were returned are in no queue.
+ */
 static int ended(struct publisher *b, struct unconfirmed *u)
 {
     STAILQ_REMOVE(&b->list, u, unconfirmed, link);
@@ -286,7 +288,7 @@ static void lost(struct publisher *b)
     STAILQ_FOREACH (u, &b->list, link)
         if (u->number) {
             u->number = 0;
-            u->resent = true;
+            u->resent = b->twice = true;
         }
 }
 
@@ -450,7 +452,7 @@ uint64_t publisher_confirmed(const struct publisher *b)
 
 uint64_t publisher_refused(const struct publisher *b)
 {
-    return b->returned;
+    return b->twice ? 0 : b->returned;
 }
 
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,

@@ -6,8 +6,8 @@
  * WHO    One thread.
  * OWNS   The connection, and copies of what is not confirmed.
  * FAILS  open: a problem. put, flush: a problem; -ETIMEDOUT: not confirmed
- *        within the time; -ENOENT: there is no such queue, and it is of no use
- *        any more.
+ *        within the time; -ENOENT: there is no such queue, and the publisher is
+ *        of no use any more.
  */
 #ifndef COMMON_AMQP_PUBLISHER_H
 #define COMMON_AMQP_PUBLISHER_H
@@ -52,7 +52,8 @@ int publisher_put(struct publisher *b, const struct publication *m,
 /* Until all are confirmed. */
 int publisher_flush(struct publisher *b, struct problem *p);
 uint64_t publisher_confirmed(const struct publisher *b);
-/* After -ENOENT: those that are in no queue for sure. */
+/* After -ENOENT: those that are in no queue for sure; 0 where some were sent
+ * twice, as the first time may have been enough. */
 uint64_t publisher_refused(const struct publisher *b);
 /* A queue for messages that wait, made if it is missing. */
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,

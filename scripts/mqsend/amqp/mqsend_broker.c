@@ -32,7 +32,7 @@ struct run {
     struct topology topology;
     struct rate_limit rate;
     struct term_progress bar;
-    uint64_t given; /* to the publisher */
+    uint64_t given; /* to the publisher, which may have sent them */
     /* Of each part, bits of wait queues that are there. */
     unsigned declared[PARTITIONS_MAX];
     unsigned next; /* part, of a message without a group */
@@ -129,6 +129,7 @@ static int message_put(struct run *r, const char *body, size_t size,
         e->id = ulid_make(now);
     if (!e->raw)
         ulid_print(e->id, id);
+    r->given++;
     err = publisher_put(
         r->publisher,
         &(struct publication){.queue = name,
@@ -140,9 +141,10 @@ static int message_put(struct run *r, const char *body, size_t size,
                               .body = body,
                               .size = size},
         p);
+    if (err == -ENOMEM || err == -EMSGSIZE)
+        r->given--; /* it never was */
     if (err)
         return err;
-    r->given++;
     if (envelope_told(e, r->post->tell, r->post->operand->shown) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     term_progress_step(&r->bar, publisher_confirmed(r->publisher));
@@ -190,7 +192,7 @@ static int records_put(struct run *r, struct problem *p)
     return err;
 }
 
-/* failed - why, how many are there for sure, and how many are not for sure: of
+/* failed - why, how many are there for sure, and how many are surely not: of
  * the others nobody knows */
 static int failed(struct run *r, const struct problem *p)
 {

@@ -230,6 +230,24 @@ Test(amqp_share, handlers_that_have_always_one_to_run_keep_to_two)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
+/* Fails where handlers that have nothing to run are taken for a broker that is
+ * far away. */
+Test(amqp_share, a_queue_that_is_nearly_empty_keeps_to_two)
+{
+    enum { MANY = 65 }; /* for more than a period of 5 s */
+    struct harness_process *w =
+        amqp_worker("-c", "1", "--plugin", harness_plugin("done"));
+
+    for (int i = 1; i <= MANY; i++) {
+        send_some("x", 1);
+        harness_until_lines("done", i, 10000);
+        harness_run("sleep", "0.1");
+    }
+    harness_until(in_hand() > 0, 10000);
+    cr_assert_eq(in_hand(), 2);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
+
 /* Fails where the first message after an idle time ends a period that the time
  * is part of, so that the worker was slow in it. */
 Test(amqp_share, a_worker_that_was_quick_is_so_after_an_idle_time)

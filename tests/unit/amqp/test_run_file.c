@@ -168,8 +168,27 @@ Test(run_file, of_very_many_the_last_are_known)
     for (uint32_t i = 1; i <= 65535; i++)
         run_file_settled(f, &(struct run_key){.id = {{1}}, .attempt = i});
     cr_assert(run_file_was_settled(f, &first));
+    again();
+    cr_assert(run_file_was_settled(f, &first));
     run_file_settled(f, &(struct run_key){.id = {{1}}, .attempt = 70000});
     cr_assert_not(run_file_was_settled(f, &first));
+    again();
+    cr_assert_not(run_file_was_settled(f, &first));
+    for (uint32_t i = 1; i <= 65535; i += 1311)
+        cr_assert(run_file_was_settled(
+            f, &(struct run_key){.id = {{1}}, .attempt = i}));
+}
+
+Test(run_file, one_that_is_settled_again_and_again_is_known)
+{
+    struct run_key k = key(1, 0), other = key(1, 1);
+
+    for (uint32_t i = 0; i < 65537; i++)
+        run_file_settled(f, &k);
+    cr_assert(run_file_was_settled(f, &k));
+    for (uint32_t i = 0; i < 65536; i++)
+        run_file_settled(f, &other);
+    cr_assert_not(run_file_was_settled(f, &k));
 }
 
 Test(run_file, a_place_that_cannot_be_used_is_a_problem)

@@ -121,6 +121,7 @@ struct prefetch {
     uint64_t acked;    /* since then, */
     uint64_t starved;  /* and of those, when handlers had nothing to run */
     uint64_t acked_ns; /* clock_mono_ns of the last; 0: none */
+    uint64_t trip_ns;  /* of a call to the broker and its answer */
     unsigned more;     /* in hand, where that is slow to come; 0: not more */
     unsigned consumer; /* number of the last one on this connection; 0: none */
     unsigned size;     /* that it was given */
@@ -252,8 +253,8 @@ void amqp_suspect_count(struct source_amqp *q, const struct amqp_message *m,
                         bool more);
 /* Said, if the next one is a suspect that has waited for those that run for
  * some time. How long until it may have; UINT64_MAX: none waits, or it is said,
- * and amqp_ready_locked wakes the inbox once that changes. The inbox; mtx is
- * not held. */
+ * and amqp_ready_locked wakes the inbox where another one begins to wait. The
+ * inbox; mtx is not held. */
 uint64_t amqp_suspect_look(struct source_amqp *q);
 /* Whether one may be taken may be another thing now; mtx is held. True:
  * take_due has something now, and events.changed is told once mtx is not held.

@@ -140,24 +140,29 @@ static bool is_in(const struct amqp_list *list, const struct amqp_message *m)
  * of its own */
 static bool waited(const struct amqp_message *m)
 {
-    return m->m.flags & MESSAGE_STORED && !m->line;
+    return m->m.flags & MESSAGE_STORED && !m->line && !m->derived;
 }
 
 /* may_have_run - though the broker does not mark it
- * From a queue of waits it brings each at least once: a node that dies may
- * bring one a second time. Of two that have one id and one body the sender may
- * have meant both, so both run. And a worker of this machine that was killed
- * may have had it. One whose id is derived may be another that is equal.
+ * It forwards a message from a wait queue at least once: a node that dies may
+ * do so a second time. Of two that have one id and one body the sender may have
+ * meant both, so both run. And a worker of this machine that was killed may
+ * have had it. One whose id is derived may be another that is equal.
  */
 static bool may_have_run(const struct source_amqp *q,
                          const struct amqp_message *m)
 {
-    if (m->derived)
+    const struct amqp_list *const all[] = {&q->lent, &q->arrived, &q->held,
+                                           &q->put_off, &q->due};
+
+    if (m->m.crashes > 0)
+        return !m->derived;
+    if (!waited(m))
         return false;
-    return m->m.crashes > 0 ||
-           (waited(m) &&
-            (is_in(&q->lent, m) || is_in(&q->arrived, m) ||
-             is_in(&q->held, m) || run_file_was_settled(q->runs, &m->key)));
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (is_in(all[i], m))
+            return true;
+    return run_file_was_settled(q->runs, &m->key);
 }
 
 /* asked_for - it may be known: all others are not looked for */

@@ -5,8 +5,8 @@
  * that may run, as many as may be lent once it has shown that it is fast, and
  * one where what waits in hand waits for long. A broker that is far away gives
  * no more than two in the time that an acknowledgement and a message are on
- * their way. So where handlers often have nothing to run, it is as many as wait
- * for half of SLOW_NS at the rate seen. It is more, too, where fewer run
+ * their way. So where handlers often have nothing to run, it is as many as run
+ * in half of SLOW_NS at the rate seen. It is more, too, where fewer run
  * than may as the others wait for the confirms of their verdicts: a queue of
  * letters that is full holds up no other message. A worker that takes nothing,
  * as it is paused or its breaker is open, gives back what waits and consumes
@@ -65,14 +65,16 @@ void prefetch_begin(struct source_amqp *q)
         level_set(q, amqp_parted(q) ? PREFETCH_FULL : PREFETCH_SOME);
 }
 
-/* prefetch_delivered - a period begins with a message, not with the idle time
- * before it: a worker that had none to run is not slow */
+/* prefetch_delivered - a long idle time is no part of a period: a worker that
+ * had nothing to run was not slow */
 void prefetch_delivered(struct source_amqp *q)
 {
     struct prefetch *f = &q->fetch;
+    uint64_t last = f->acked_ns > f->level_ns ? f->acked_ns : f->level_ns;
+    uint64_t idle = q->window.open == 0 ? clock_mono_ns() - last : 0;
 
-    if (q->window.open == 0 && clock_mono_ns() - f->acked_ns > SLOW_NS)
-        level_set(q, f->level);
+    if (idle > SLOW_NS)
+        f->level_ns += idle;
 }
 
 bool prefetch_starves_locked(const struct source_amqp *q)
@@ -92,7 +94,10 @@ static void more_set(struct source_amqp *q, uint64_t spent)
     struct prefetch *f = &q->fetch;
     unsigned full = size_of(q, PREFETCH_FULL), now = size_of(q, PREFETCH_SOME);
     uint64_t want = f->acked * SLOW_NS / spent / 2;
-    bool starved = 4 * f->starved >= f->acked;
+    /* A queue that is nearly empty starves them, too: then hardly any of what
+     * may be in hand is on its way. */
+    bool starved =
+        4 * f->starved >= f->acked && 4 * f->acked * f->trip_ns / spent >= now;
 
     if (want > full)
         want = full;
@@ -135,6 +140,7 @@ int prefetch_apply(struct source_amqp *q)
     unsigned want = atomic_load(&q->source.rests) ? 0 : size_of(q, f->level);
     unsigned each =
         amqp_parted(q) ? partition_in_hand(q->topology.partitions) : want;
+    uint64_t since;
     int err;
 
     if (f->consuming && want == f->size)
@@ -150,7 +156,9 @@ int prefetch_apply(struct source_amqp *q)
     if (want == 0 || q->window.open >= want)
         return 0;
     f->called = true;
+    since = clock_mono_ns();
     err = consumer_begin(q, each, ++f->consumer);
+    f->trip_ns = (clock_mono_ns() - since) / 2; /* it is two calls */
     f->consuming = err == 0;
     f->size = want;
     return err;

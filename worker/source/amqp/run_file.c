@@ -23,6 +23,7 @@
  * not thrown away, as its handlers may run. */
 #define MAGIC   0x316e7572776d7172U
 #define SETTLED 65536
+#define COUNTS  (1U << 18)
 #define CRASHES 256
 #define OWNER   40 /* bits of a message's number that are its owner's own */
 
@@ -59,6 +60,9 @@ _Static_assert(sizeof(struct run_settled) == 32, "layout");
 
 struct run_file {
     struct run_layout *map;
+    /* By a part of their sum, how many keys were settled: hardly any that was
+     * not is looked for in all of them. */
+    uint32_t counts[COUNTS];
 };
 
 static bool same(const struct run_key *a, const struct run_key *b)
@@ -75,6 +79,11 @@ static uint64_t sum_of(const struct run_key *key)
     for (size_t i = 0; i < sizeof *key; i++)
         sum = (sum ^ at[i]) * 0x100000001b3U;
     return sum | 1;
+}
+
+static unsigned count_of(uint64_t sum)
+{
+    return (unsigned)(sum >> 40) % COUNTS;
 }
 
 /* ---- open ---- */
@@ -138,6 +147,9 @@ int run_file_open(struct run_file **out, const char *path, struct problem *p)
         f->map->magic = MAGIC;
     }
     f->map->owners++;
+    for (unsigned i = 0; i < SETTLED; i++)
+        if (f->map->settled[i].sum)
+            f->counts[count_of(f->map->settled[i].sum)]++;
     return 0;
 }
 
@@ -284,11 +296,14 @@ void run_file_settled(struct run_file *f, const struct run_key *key)
     struct run_settled *s = &f->map->settled[f->map->settled_at++ % SETTLED];
     struct run_crash *c = crash_find(f, key);
 
+    if (s->sum)
+        f->counts[count_of(s->sum)]--;
     s->sum = 0;
     atomic_signal_fence(memory_order_release);
     s->key = *key;
     atomic_signal_fence(memory_order_release);
     s->sum = sum_of(key);
+    f->counts[count_of(s->sum)]++;
     if (c)
         c->seq = 0;
 }
@@ -297,7 +312,7 @@ bool run_file_was_settled(const struct run_file *f, const struct run_key *key)
 {
     uint64_t sum = sum_of(key);
 
-    for (unsigned i = 0; i < SETTLED; i++)
+    for (unsigned i = 0; f->counts[count_of(sum)] > 0 && i < SETTLED; i++)
         if (f->map->settled[i].sum == sum && same(&f->map->settled[i].key, key))
             return true;
     return false;
