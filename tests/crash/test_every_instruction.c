@@ -3,6 +3,8 @@
  *
  * A prime stride meets each run of a loop elsewhere. With a stride of 1 each
  * change is killed at: that is the whole way, and no short form of it.
+ * A system call is a change, so --every-call is for programs and for what has
+ * no short way by changes.
  */
 #include "tests/crash/torture_test.h"
 
@@ -79,16 +81,6 @@ Test(every_instruction, kill_loses_nothing_that_was_in_flight_before)
 Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_retried)
 {
     calls("retry", "5");
-}
-
-Test(every_instruction, kill_at_a_system_call_loses_nothing_that_dies)
-{
-    calls("dead", "5");
-}
-
-Test(every_instruction, kill_at_a_system_call_loses_nothing_that_is_delayed)
-{
-    calls("later", "11");
 }
 
 /* Of a program's whole life; most of the stops are its start. */
