@@ -359,10 +359,6 @@ void store_stats(struct store *s, struct store_stats *out)
     commit_stats(s->commit, out);
 }
 
-/* store_close - copy the -wal into the file as far as no reader is in the way
- * Nothing depends on it: the -wal is durable. The last program that closes the
- * store removes the -wal. A store that wrote nothing leaves the copying to the
- * others, so that a list costs a running worker no sync. */
 /* wal_leave - commits of somebody else are in the -wal: they stay there
  * The last one to close a store copies them to it and syncs, under a lock that
  * keeps others from opening it, for as long as the disk takes. So a program
@@ -385,6 +381,11 @@ static void wal_leave(struct store *s)
                           NULL);
 }
 
+/* store_close - copy the -wal into the file as far as no reader is in the way
+ * Nothing depends on it: the -wal is durable. The last program that closes the
+ * store removes the -wal, if it wrote something or there is nothing in it. A
+ * store that wrote nothing leaves the copying to the others, so that a list
+ * costs a running worker no sync. */
 void store_close(struct store **store)
 {
     struct store *s = *store;

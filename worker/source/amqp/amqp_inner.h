@@ -185,7 +185,6 @@ struct source_amqp {
     struct amqp_message *alone;     /* q  a suspect that is lent; NULL: none */
     unsigned suspects;              /* q  that have arrived */
     struct ulid stuck;              /* q  the suspect that waits, */
-    uint64_t stuck_crashes;         /* q  its crashes, */
     uint64_t stuck_ns;              /* q  since when it does; 0: none waits */
     bool stuck_said;                /* q  that it does */
     uint64_t epoch;                 /* q  of the inbox's connection; 0: none */

@@ -90,28 +90,28 @@ static const struct amqp_message *stuck(const struct source_amqp *q)
     return m && amqp_suspect(q, m) && !none_runs(q) ? m : NULL;
 }
 
-/* stuck_track - which one waits now, and since when. The inbox says that it
- * does, so it is woken where another one waits. mtx is held */
-static void stuck_track(struct source_amqp *q)
+/* stuck_track - which one waits now, and since when; NULL: none. The inbox says
+ * that it does, so it is woken where another one waits. mtx is held */
+static const struct amqp_message *stuck_track(struct source_amqp *q)
 {
     bool may_be = q->suspects > 0 || (amqp_within(q) && !TAILQ_EMPTY(&q->due));
     const struct amqp_message *m = may_be ? stuck(q) : NULL;
 
     if (!m) {
         q->stuck_ns = 0;
-        return;
+        return NULL;
     }
     if (q->stuck_ns != 0 && memcmp(&q->stuck, &m->id, sizeof m->id) == 0)
-        return;
+        return m;
     q->stuck = m->id;
-    q->stuck_crashes = m->m.crashes;
     q->stuck_ns = clock_mono_ns();
     q->stuck_said = false;
     side_wake(&q->inbox);
+    return m;
 }
 
 static void stuck_say(const struct source_amqp *q, struct ulid id,
-                      uint64_t crashes, unsigned running)
+                      uint32_t crashes, unsigned running)
 {
     char text[ULID_TEXT];
 
@@ -127,19 +127,22 @@ static void stuck_say(const struct source_amqp *q, struct ulid id,
 uint64_t amqp_suspect_look(struct source_amqp *q)
 {
     uint64_t now = clock_mono_ns(), left = UINT64_MAX;
+    const struct amqp_message *m;
+    uint32_t crashes = 0;
     struct ulid id;
     unsigned running;
-    uint64_t crashes;
     bool say;
 
     pthread_mutex_lock(&q->mtx);
-    stuck_track(q);
-    if (q->stuck_ns != 0 && !q->stuck_said)
+    m = stuck_track(q);
+    if (m && !q->stuck_said)
         left = q->stuck_ns + STUCK_NS > now ? q->stuck_ns + STUCK_NS - now : 0;
     say = left == 0;
-    q->stuck_said = q->stuck_said || say;
-    id = q->stuck;
-    crashes = q->stuck_crashes;
+    if (say) {
+        q->stuck_said = true;
+        id = m->id;
+        crashes = m->m.crashes;
+    }
     running = q->lent_count - q->late_count;
     pthread_mutex_unlock(&q->mtx);
     if (!say)
@@ -161,7 +164,7 @@ bool amqp_ready_locked(struct source_amqp *q)
     else if (is != q->ready_said)
         (void)!read(q->ready_fd, &n, sizeof n);
     q->ready_said = is;
-    stuck_track(q);
+    (void)stuck_track(q);
     if (due == source_due(&q->source))
         return false;
     if (due)

@@ -85,7 +85,7 @@ bool prefetch_starves_locked(const struct source_amqp *q)
            running < q->set->concurrency * q->set->window;
 }
 
-/* more_set - at the end of a period, to what waits for half of SLOW_NS at its
+/* more_set - at the end of a period, to what runs in half of SLOW_NS at its
  * rate. Each change is a new consumer. So it has to be twice as much, which it
  * is where the broker is what limits the rate, or half, before which a message
  * waits SLOW_NS at most. */
