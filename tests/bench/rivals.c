@@ -132,12 +132,15 @@ enum measured blocking_rate(const struct task *task, double value[ROWS_MOST])
 
 /* ---- threads ---- */
 
-/* What the threads of a rival share; all constant but `over`. */
+/* What the threads of a rival share; constant, but `over` and `turn`. */
 static struct crew {
     const struct task *task;
     bool queue; /* there are messages to receive */
+    bool turns; /* one receives at a time */
     sem_t over; /* all is counted; who is still blocked ends with the process */
-} crew;
+    pthread_mutex_t turn; /* held by the one that receives */
+    uint64_t number;      /* of its message; under the mutex */
+} crew = {.turn = PTHREAD_MUTEX_INITIALIZER};
 
 /* crew_start - `threads` threads that run `body` */
 static void crew_start(const struct task *task, void *(*body)(void *),
@@ -150,6 +153,20 @@ static void crew_start(const struct task *task, void *(*body)(void *),
             fail(EAGAIN, "pthread_create");
 }
 
+/* crew_receive - whenever there is a message, or when it is its turn */
+static bool crew_receive(mqd_t mq, char body[FEED_MOST])
+{
+    bool got;
+
+    if (!crew.turns)
+        return mq_receive(mq, body, FEED_MOST, NULL) >= 0;
+    pthread_mutex_lock(&crew.turn);
+    got = mq_receive(mq, body, FEED_MOST, NULL) >= 0;
+    crew.number++;
+    pthread_mutex_unlock(&crew.turn);
+    return got;
+}
+
 /* crew_thread - receive, work, count */
 static void *crew_thread(void *arg)
 {
@@ -157,14 +174,13 @@ static void *crew_thread(void *arg)
     mqd_t mq = crew.queue ? feed_open(O_RDONLY) : (mqd_t)-1;
 
     (void)arg;
-    for (;;) {
-        if (crew.queue && mq_receive(mq, body, sizeof body, NULL) < 0)
-            fail(errno, "mq_receive");
+    while (!crew.queue || crew_receive(mq, body)) {
         if (crew.task->work_ns)
             work(crew.task);
         if (tally_count(&tally))
             sem_post(&crew.over);
     }
+    fail(errno, "mq_receive");
 }
 
 /* crew_rate - until all is counted */
@@ -184,6 +200,12 @@ enum measured pool_rate(const struct task *task, double value[ROWS_MOST])
     crew.queue = true;
     tally_start(&tally, task);
     return crew_rate(task, &value[0]);
+}
+
+enum measured turns_rate(const struct task *task, double value[ROWS_MOST])
+{
+    crew.turns = true;
+    return pool_rate(task, value);
 }
 
 enum measured ideal_rate(const struct task *task, double value[ROWS_MOST])

@@ -31,6 +31,9 @@ measure journal_rate;
 measure blocking_rate;
 /* `threads` threads that each block in mq_receive, and do the task's work. */
 measure pool_rate;
+/* The same, one after the other, by a mutex: so they know in which order their
+ * messages came. Without it nobody can keep the order of a group. */
+measure turns_rate;
 /* `threads` threads that do the work and nothing else: no queue, no sender. */
 measure ideal_rate;
 /* `threads` threads, each posix_spawn and waitpid of PROGRAM. */

@@ -59,6 +59,19 @@ static const struct duel duels[] = {
               .work_ns = 20 * NS_PER_US,
               .threads = THREADS,
               .how = HOW_SENDER}},
+    {.rows = {{"floor-busy-20us-pool",
+               "busy for 20 us, 2 threads that receive one after the other, "
+               "which keeps the order / 2 threads that block in mq_receive, a "
+               "sender beside",
+               "/s", MORE, 0, 0}},
+     .ours = {.go = turns_rate},
+     .rival = {.go = pool_rate},
+     .task = {.n = 20000,
+              .depth = DEEP,
+              .size = 64,
+              .work_ns = 20 * NS_PER_US,
+              .threads = THREADS,
+              .how = HOW_SENDER}},
 };
 
 const struct section section_handler = {
