@@ -10,10 +10,10 @@
 #include <limits.h>
 #include <string.h>
 
-/* Measured 416. */
-#define PLAIN_MOST 428
-/* With --timeout, each message with a group. Measured 653. */
-#define ALL_ON_MOST 672
+/* Measured 404. */
+#define PLAIN_MOST 416
+/* With --timeout, each message with a group. Measured 649. */
+#define ALL_ON_MOST 668
 
 /* On a busy machine a look at the kernel's clocks falls due in most of the
  * messages of a run; not in those of each run. */

@@ -89,36 +89,55 @@ static inline bool is_usual(const struct outcome *out)
            !log_enabled(LOG_DEBUG);
 }
 
+/* took_add - how long the last ones ran
+ * For several messages at once: that is quicker than for one after the other,
+ * and each of them writes to fewer lines of the cache. */
+__attribute__((noinline)) static void took_add(struct receive *item)
+{
+    counters_took(item->count, item->took_ns, item->took_count);
+    item->took_count = 0;
+}
+
+/* took - one of the straight line: the mean hears of it now, the counters with
+ * the others */
+static inline void took(struct receive *item, uint64_t ns)
+{
+    item->took_ns[item->took_count++] = ns;
+    items_pace(&item->flow->items, ns);
+    if (__builtin_expect(item->took_count == RECEIVE_TOOK, 0))
+        took_add(item);
+}
+
 /* run - what was taken, to its end */
 static inline void run(struct receive *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = &item->own;
-    uint64_t before = item->now_ns, took;
+    uint64_t before = item->now_ns, ns;
 
     d->begun_ns = before;
     d->started_ns = receive_wall(item);
     d->message->ops->run(d->message, d->started_ns);
     counters_one_started(item->count, before);
     f->ops->run(f->handler, d, &item->out);
-    took = receive_look(item) - before;
-    item->out.duration_ns = took;
+    ns = receive_look(item) - before;
+    item->out.duration_ns = ns;
     if (!is_usual(&item->out)) {
-        ended(item, d, took);
+        ended(item, d, ns);
         return;
     }
-    counters_one_ended(item->count, took);
+    counters_one_ended(item->count);
     counters_waited(item->count,
                     d->header.fields & HEADER_SENT ? d->header.sent_ns
                                                    : d->message->received_ns,
                     d->started_ns);
-    items_pace(&f->items, took);
+    took(item, ns);
     settle_plain(f, d, &item->out);
 }
 
-/* straight - STRAIGHT_ASK; or as take: TAKEN, one that is not usual and is to
- * be delivered; TAKEN_NONE; -errno */
-__attribute__((noinline)) static int straight(struct receive *item)
+/* straight_on - STRAIGHT_ASK; or as take: TAKEN, one that is not usual and is
+ * to be delivered; TAKEN_NONE; -errno */
+__attribute__((noinline)) static int straight_on(struct receive *item)
 {
     int err;
 
@@ -140,6 +159,16 @@ __attribute__((noinline)) static int straight(struct receive *item)
         run(item);
     } while (item->now_ns < item->end_ns);
     return TAKEN_NONE;
+}
+
+/* straight - as straight_on; nothing is left untold when it ends */
+static int straight(struct receive *item)
+{
+    int err = straight_on(item);
+
+    if (item->took_count > 0)
+        took_add(item);
+    return err;
 }
 
 /* ---- every other message ---- */

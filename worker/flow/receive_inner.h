@@ -25,6 +25,8 @@
 #include "worker/flow/settle.h"
 #include "worker/gate/spin.h"
 
+#define RECEIVE_TOOK 8 /* durations that the counters are told of at once */
+
 struct coprocess; /* handler.h */
 struct open;      /* receive_window.c */
 
@@ -48,6 +50,10 @@ struct receive {
     uint64_t wall_ns;  /* what the wall clock is ahead of it */
     uint64_t wall_old; /* when that is to be looked at again */
     struct spin spin;
+    /* How long handlers ran of which the counters do not know that yet; empty
+     * whenever the thread leaves the straight line. */
+    uint64_t took_ns[RECEIVE_TOOK];
+    unsigned took_count;
     struct delivery *d; /* where the next message goes to */
     struct delivery own;
     struct outcome out;
