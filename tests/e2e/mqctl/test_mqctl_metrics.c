@@ -171,6 +171,24 @@ Test(mqctl_metrics, metrics_are_what_a_strict_parser_takes)
     cr_assert_eq(sample(text, begin), 0);
 }
 
+/* Durations of quick functions are added several at a time: none is left over
+ * when no more messages come. */
+Test(mqctl_metrics, each_call_of_a_function_has_its_duration)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "--plugin", harness_plugin("done"));
+    char begin[128];
+
+    snprintf(begin, sizeof begin,
+             "mqworker_handler_seconds_count{queue=\"%s\",engine=\"mq\"} ", q);
+    for (int i = 0; i < 21; i++)
+        harness_send_text(q, "a\n");
+    harness_until(ctl_number(q, "done") == 21, SOON_MS);
+    harness_until(sample(ctl_out("metrics", NULL), begin) == 21, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl_metrics, metrics_escape_what_a_label_may_not_hold)
 {
     static struct exposition e;

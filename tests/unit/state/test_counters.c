@@ -140,6 +140,30 @@ Test(counters, what_could_not_be_started_is_no_delivery)
     cr_assert_eq(counters_get(&b->since_ns), COUNTERS_BUSY);
 }
 
+Test(counters, durations_may_be_told_after_the_ends_and_together)
+{
+    static struct histogram_sum handler;
+    static const uint64_t took[] = {10, 50, 30};
+    struct counters_block *b;
+
+    both();
+    b = claim();
+    for (unsigned i = 0; i < 3; i++) {
+        counters_one_started(b, 100);
+        counters_one_ended(b);
+    }
+    cr_assert_eq(sum().ended, 3);
+    cr_assert_eq(sum().running, 0);
+    cr_assert_eq(sum().took_ns, 0);
+    counters_took(b, took, 3);
+    counters_took(b, took, 1);
+    cr_assert_eq(sum().took_ns, 100);
+    cr_assert_eq(sum().longest_ns, 50);
+    counters_histograms(r, &handler, NULL);
+    cr_assert_eq(handler.total, 4);
+    cr_assert_eq(handler.count[histogram_bucket(10)], 2);
+}
+
 Test(counters, both_histograms_are_summed_over_the_blocks)
 {
     static struct histogram_sum handler, latency;
