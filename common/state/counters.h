@@ -52,7 +52,7 @@ enum counters_end { /* final states in the journal; 0: an empty place */
 struct counters_block {
     _Alignas(64) _Atomic uint64_t deliveries; /* handlers started */
     _Atomic uint64_t ended;                   /* of these; the others run */
-    _Atomic uint64_t took_ns;                 /* those that ended, together */
+    _Atomic uint64_t took_ns; /* those that ended, together; may lag */
     _Atomic uint64_t longest_ns;
     _Atomic uint64_t since_ns; /* monotonic: handlers run since; or a word */
     uint64_t reserved0[3];
@@ -149,7 +149,7 @@ static inline void counters_one_ended(struct counters_block *b)
     counters_put(&b->since_ns, COUNTERS_BUSY);
 }
 
-/* `n` that ended, and were told of by counters_one_ended, ran for so long. */
+/* `n` that counters_one_ended told of ran for so long, each. */
 static inline void counters_took(struct counters_block *b,
                                  const uint64_t *took_ns, unsigned n)
 {

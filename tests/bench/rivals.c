@@ -132,7 +132,7 @@ enum measured blocking_rate(const struct task *task, double value[ROWS_MOST])
 
 /* ---- threads ---- */
 
-/* What the threads of a rival share; constant, but `over` and `turn`. */
+/* What the threads of a rival share; constant, but for the last three. */
 static struct crew {
     const struct task *task;
     bool queue; /* there are messages to receive */
@@ -162,7 +162,7 @@ static bool crew_receive(mqd_t mq, char body[FEED_MOST])
         return mq_receive(mq, body, FEED_MOST, NULL) >= 0;
     pthread_mutex_lock(&crew.turn);
     got = mq_receive(mq, body, FEED_MOST, NULL) >= 0;
-    crew.number++;
+    crew.number += got;
     pthread_mutex_unlock(&crew.turn);
     return got;
 }

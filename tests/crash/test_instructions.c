@@ -10,10 +10,10 @@
 #include <limits.h>
 #include <string.h>
 
-/* Measured 404. */
-#define PLAIN_MOST 416
-/* With --timeout, each message with a group. Measured 649. */
-#define ALL_ON_MOST 668
+/* Measured 398. */
+#define PLAIN_MOST 410
+/* With --timeout, each message with a group. Measured 642. */
+#define ALL_ON_MOST 661
 
 /* On a busy machine a look at the kernel's clocks falls due in most of the
  * messages of a run; not in those of each run. */

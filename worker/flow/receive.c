@@ -89,13 +89,19 @@ static inline bool is_usual(const struct outcome *out)
            !log_enabled(LOG_DEBUG);
 }
 
-/* took_add - how long the last ones ran
- * For several messages at once: that is quicker than for one after the other,
- * and each of them writes to fewer lines of the cache. */
+/* took_add - how long the last ones ran, for several messages at once: each
+ * takes 3 % less time than with one after the other (docs/performance.md) */
 __attribute__((noinline)) static void took_add(struct receive *item)
 {
     counters_took(item->count, item->took_ns, item->took_count);
     item->took_count = 0;
+}
+
+/* took_end - before anything that may take long */
+static void took_end(struct receive *item)
+{
+    if (item->took_count > 0)
+        took_add(item);
 }
 
 /* took - one of the straight line: the mean hears of it now, the counters with
@@ -123,6 +129,7 @@ static inline void run(struct receive *item)
     ns = receive_look(item) - before;
     item->out.duration_ns = ns;
     if (!is_usual(&item->out)) {
+        took_end(item);
         ended(item, d, ns);
         return;
     }
@@ -153,21 +160,22 @@ __attribute__((noinline)) static int straight_on(struct receive *item)
             return STRAIGHT_ASK;
         }
         err = receive_next(item);
-        if (err || !item->plain)
+        if (err || !item->plain) {
+            took_end(item);
             return err == HANDED_OVER ? take(item)
                                       : receive_needs_none(item, err);
+        }
         run(item);
     } while (item->now_ns < item->end_ns);
     return TAKEN_NONE;
 }
 
-/* straight - as straight_on; nothing is left untold when it ends */
+/* straight - as straight_on; then no duration is left untold */
 static int straight(struct receive *item)
 {
     int err = straight_on(item);
 
-    if (item->took_count > 0)
-        took_add(item);
+    took_end(item);
     return err;
 }
 

@@ -50,8 +50,8 @@ struct receive {
     uint64_t wall_ns;  /* what the wall clock is ahead of it */
     uint64_t wall_old; /* when that is to be looked at again */
     struct spin spin;
-    /* How long handlers ran of which the counters do not know that yet; empty
-     * whenever the thread leaves the straight line. */
+    /* Durations that the counters have not been told of; none outside of the
+     * straight line. */
     uint64_t took_ns[RECEIVE_TOOK];
     unsigned took_count;
     struct delivery *d; /* where the next message goes to */

@@ -248,8 +248,9 @@ __attribute__((noinline)) static void judge(const struct call *c, int returned,
         out->kind = OUTCOME_STOPPED;
 }
 
-/* place_init - its first call */
-static void place_init(struct place *place, struct handler *h)
+/* place_init - its first call; not inline, as ended */
+__attribute__((noinline)) static void place_init(struct place *place,
+                                                 struct handler *h)
 {
     call_init(&place->call, h);
     call_deadline_init(&place->deadline, h->timers, limit_over, &place->call);

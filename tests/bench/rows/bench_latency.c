@@ -101,9 +101,10 @@ static enum measured blocked(const struct task *task, double value[ROWS_MOST])
     return late_values(sender, value);
 }
 
-/* polled - by hand what anyone must do who loses no message: wait without
+/* poll_on - by hand what anyone must do who loses no message: wait without
  * receiving, as the kernel hands a message to a thread that is blocked in
- * mq_receive past its memory, and a kill then takes it away */
+ * mq_receive past its memory, and a kill then takes it away
+ * `also`: a second descriptor to wait for, or -1. */
 static enum measured poll_on(const struct task *task, int also,
                              double value[ROWS_MOST])
 {
@@ -134,8 +135,8 @@ static void *sleep_on(void *arg)
     return arg;
 }
 
-/* told - the same of a thread that another one can tell to end, or that there
- * is another queue of the name: it waits for a second descriptor, too */
+/* told - the same of a thread that another one can tell to end, or to open the
+ * queue again: it waits for a second descriptor, too */
 static enum measured told(const struct task *task, double value[ROWS_MOST])
 {
     int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), err;
