@@ -56,6 +56,14 @@ static void *sleep_on(void *arg)
     return arg;
 }
 
+void second_thread(void)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, sleep_on, NULL) != 0)
+        fail(EAGAIN, "pthread_create");
+}
+
 /* slots_map - some, of a file, and in memory */
 static char *slots_map(void)
 {
@@ -79,12 +87,10 @@ enum measured floor_rate(const struct task *task, double value[ROWS_MOST])
 {
     mqd_t mq = feed_open(O_RDONLY | O_NONBLOCK);
     char *slots = slots_map();
-    pthread_t thread;
     unsigned priority;
     size_t at = 0;
 
-    if (pthread_create(&thread, NULL, sleep_on, NULL) != 0)
-        fail(EAGAIN, "pthread_create");
+    second_thread();
     tally_start(&tally, task);
     do
         next(mq, slots + at++ % SLOTS * FEED_MOST, &priority);

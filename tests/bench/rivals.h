@@ -11,6 +11,9 @@
 
 #include "tests/bench/bench.h"
 
+/* A thread that sleeps, as any worker has one; until the process ends. */
+void second_thread(void);
+
 /* All: messages a second, counted by the same tally as ours. */
 
 /* A non-blocking mq_receive, poll(2) when the queue is empty. */

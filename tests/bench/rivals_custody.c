@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,12 +84,6 @@ static void keep(mqd_t mq, struct kept *k, size_t dirty)
     word_set(k, RUNNING);
 }
 
-static void *sleep_on(void *arg)
-{
-    pause();
-    return arg;
-}
-
 /* look - as cheap as it can be had */
 static uint64_t look(struct quick_clock *clock, uint64_t before_ns)
 {
@@ -108,11 +101,9 @@ static enum measured rate(const struct task *task, bool looks,
     struct kept *k = kept_map();
     volatile uint64_t ended_ns = 0;
     struct quick_clock clock;
-    pthread_t thread;
     bool last;
 
-    if (pthread_create(&thread, NULL, sleep_on, NULL) != 0)
-        fail(EAGAIN, "pthread_create");
+    second_thread();
     k->length = 0;
     quick_clock_open(&clock);
     tally_start(&tally, task);

@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -23,6 +22,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/library.h"
+#include "tests/bench/rivals.h"
 
 #define SAMPLES_MOST 4096
 #define GAP_NS       NS_PER_MS /* and up to as much again */
@@ -129,24 +129,15 @@ static enum measured polled(const struct task *task, double value[ROWS_MOST])
     return poll_on(task, -1, value);
 }
 
-static void *sleep_on(void *arg)
-{
-    pause();
-    return arg;
-}
-
 /* told - the same of a thread that another one can tell to end, or to open the
  * queue again: it waits for a second descriptor, too */
 static enum measured told(const struct task *task, double value[ROWS_MOST])
 {
-    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), err;
-    pthread_t teller;
+    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
     if (event < 0)
         fail(errno, "eventfd");
-    err = pthread_create(&teller, NULL, sleep_on, NULL);
-    if (err)
-        fail(err, "pthread_create");
+    second_thread();
     return poll_on(task, event, value);
 }
 
