@@ -97,7 +97,7 @@ __attribute__((noinline)) static void took_add(struct receive *item)
     item->took_count = 0;
 }
 
-/* took_end - before anything that may take long */
+/* took_end - before another message's way that may take long, and at the end */
 static void took_end(struct receive *item)
 {
     if (item->took_count > 0)

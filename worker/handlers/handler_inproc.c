@@ -248,7 +248,7 @@ __attribute__((noinline)) static void judge(const struct call *c, int returned,
         out->kind = OUTCOME_STOPPED;
 }
 
-/* place_init - its first call; not inline, as ended */
+/* place_init - its first call; not inline, for the reason that ended has */
 __attribute__((noinline)) static void place_init(struct place *place,
                                                  struct handler *h)
 {
