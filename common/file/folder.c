@@ -57,15 +57,41 @@ const char *folder_variable(const char *name)
     return value && value[0] == '/' ? value : NULL;
 }
 
+/* names_open - /etc/passwd or /etc/group, which is asked before the C library's
+ * own search: that ends the process where memory runs out while it first reads
+ * nsswitch.conf (glibc 2.36), and may wait for another machine. False: it is
+ * not to be asked either, since it would fail for the same reason. */
+static bool names_open(const char *path, FILE **file)
+{
+    *file = fopen(path, "re");
+    return *file || errno == ENOENT;
+}
+
+/* name_found - in such a file; NIS has lines there that name nobody */
+static bool name_found(const char *name)
+{
+    return name[0] != '+' && name[0] != '-';
+}
+
 const char *folder_user(uid_t uid, char out[FOLDER_USER])
 {
     struct passwd entry, *found = NULL;
     char text[1024];
+    FILE *file;
 
-    if (getpwuid_r(uid, &entry, text, sizeof text, &found) == 0 && found)
+    snprintf(out, FOLDER_USER, "uid %u", (unsigned)uid);
+    if (!names_open("/etc/passwd", &file))
+        return out;
+    if (file) {
+        while (fgetpwent_r(file, &entry, text, sizeof text, &found) == 0)
+            if (found->pw_uid == uid && name_found(found->pw_name))
+                break;
+        fclose(file);
+    }
+    if (!found)
+        getpwuid_r(uid, &entry, text, sizeof text, &found);
+    if (found)
         strlcpy(out, found->pw_name, FOLDER_USER);
-    else
-        snprintf(out, FOLDER_USER, "uid %u", (unsigned)uid);
     return out;
 }
 
@@ -73,11 +99,21 @@ const char *folder_group(gid_t gid, char out[FOLDER_USER])
 {
     struct group entry, *found = NULL;
     char text[4096]; /* with the names of its members */
+    FILE *file;
 
-    if (getgrgid_r(gid, &entry, text, sizeof text, &found) == 0 && found)
+    snprintf(out, FOLDER_USER, "gid %u", (unsigned)gid);
+    if (!names_open("/etc/group", &file))
+        return out;
+    if (file) {
+        while (fgetgrent_r(file, &entry, text, sizeof text, &found) == 0)
+            if (found->gr_gid == gid && name_found(found->gr_name))
+                break;
+        fclose(file);
+    }
+    if (!found)
+        getgrgid_r(gid, &entry, text, sizeof text, &found);
+    if (found)
         snprintf(out, FOLDER_USER, "group %s", found->gr_name);
-    else
-        snprintf(out, FOLDER_USER, "gid %u", (unsigned)gid);
     return out;
 }
 
