@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/text/complain.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
 
@@ -40,6 +41,7 @@ int main(int argc, char **argv)
                                .groups = (1u << GROUP_IS_COUNT) - 1};
     int status;
 
+    json_needs_memory();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
     status = subcommand_begin(&mqctl_table, argc, argv, &o.line);
     if (status >= 0)

@@ -5,6 +5,7 @@
 
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
 
@@ -21,6 +22,7 @@ int main(int argc, char **argv)
     static struct context ctx;
     int status;
 
+    json_needs_memory();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
     status = subcommand_begin(&mqdlq_table, argc, argv, &o.line);
     if (status >= 0)

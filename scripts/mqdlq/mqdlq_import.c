@@ -148,6 +148,7 @@ static int line_import(struct import *i, const char *text, size_t size)
 static int lines_import(struct import *i)
 {
     char *text = NULL;
+    char why[96] = "";
     size_t room = 0;
     int status = 0;
 
@@ -156,9 +157,11 @@ static int lines_import(struct import *i)
 
         if (cli_interrupt_seen())
             status = import_stop(i, EX_TEMPFAIL, i->line + 1, "interrupted");
-        else if (size < 0)
+        else if (size < 0) {
+            snprintf(why, sizeof why, "cannot read the input: %s",
+                     errno_text(errno));
             break;
-        else {
+        } else {
             i->line++;
             i->read += (uint64_t)size;
             status = line_import(i, text, (size_t)size);
@@ -167,7 +170,7 @@ static int lines_import(struct import *i)
     /* getline(3) without memory sets no flag of the file. */
     if (!status && !feof(i->file))
         status = import_stop(i, ferror(i->file) ? EX_IOERR : EX_OSERR,
-                             i->line + 1, "cannot read the input");
+                             i->line + 1, why);
     free(text);
     return status;
 }
@@ -183,6 +186,8 @@ static int file_open(struct import *i)
     i->file = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
     if (i->file == stdin)
         complain_reads("letters, one JSON object a line,");
+    if (!i->file && errno == ENOMEM)
+        return complain_memory();
     if (!i->file)
         return complain(errno == EACCES ? EX_NOPERM : EX_NOINPUT,
                         "cannot open \"%s\": %s", name, errno_text(errno));

@@ -292,3 +292,33 @@ Test(faults_memory, mqdlq_tells_all_or_says_so)
     verb_sweep(HARNESS_LIST("mqdlq", "show", "--state-dir", dir, q, "1"), 25);
     verb_sweep(HARNESS_LIST("mqdlq", "export", "--state-dir", dir, q), 25);
 }
+
+Test(faults_memory, mqdlq_takes_a_letter_whole_or_not_at_all)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *p;
+    char body[300], line[sizeof body + 64];
+    size_t letters;
+    uint64_t n = 1, taken = 0;
+    for (size_t i = 0; i < sizeof body - 1; i++)
+        body[i] = (char)('a' + i % 26);
+    body[sizeof body - 1] = '\0';
+    snprintf(line, sizeof line, "{\"reason\":\"rejected\",\"body\":\"%s\"}\n",
+             body);
+    harness_write("line", line, strlen(line));
+    letters_make(q);
+    const char *const argv[] = {"mqdlq",
+                                "import",
+                                "--state-dir",
+                                harness_state_dir(),
+                                q,
+                                harness_path("line"),
+                                NULL};
+    for (; tool_run(n, argv, &p); n++)
+        taken += harness_wait(p, 0) == 0;
+    const struct harness_letter *l = harness_letters(q, &letters);
+    cr_assert_geq(letters, 3 + taken + 1);
+    for (size_t i = 0; i < letters - 3; i++)
+        cr_assert_str_eq(l[i].body, body);
+    printf("%zu letters of %llu imports\n", letters - 3, (unsigned long long)n);
+}
