@@ -8,8 +8,8 @@
 TestSuite(faults_look, .init = faults_init, .fini = harness_fini,
           .timeout = 300);
 
-/* Of a call are tried: the first ones, among them what is asked of a worker,
- * and as many all over the run. */
+/* Of malloc are tried: the first ones, among them what is asked of a worker. Of
+ * each call: as many all over the run. */
 #define FIRST     80
 #define POSITIONS 24
 
@@ -62,7 +62,7 @@ static void call_run(const char *const *argv, const char *call, int err)
     snprintf(fault, sizeof fault, "%s:%u:%d", call, 1u << 30, err);
     uint64_t last = look_run(&l);
     uint64_t step = last / POSITIONS + 1;
-    uint64_t first = strcmp(call, "malloc") == 0 ? FIRST : POSITIONS;
+    uint64_t first = strcmp(call, "malloc") == 0 ? FIRST : 0;
     for (uint64_t n = 1; n <= last; n += n < first ? 1 : step) {
         snprintf(fault, sizeof fault, "%s:%u:%d", call, (unsigned)n, err);
         look_run(&l);
