@@ -52,7 +52,7 @@ static int map_open(struct map *m, const char *path, struct problem *p)
                      : err == EACCES
                          ? "Permission denied; run as the worker's user or root"
                          : errno_text(err));
-        err = problem_code(err);
+        err = problem_code(err == EINVAL ? ENOENT : err);
     }
     if (fd >= 0)
         close(fd);
@@ -143,6 +143,8 @@ int custody_look(const char *path,
     err = custody_head_check(&h, path, p);
     if (!err)
         err = slots_visit(&m, &h, visit, arg);
+    if (err == -ENOMEM)
+        problem_memory(p);
     munmap((void *)m.at, m.bytes);
     return err;
 }

@@ -107,7 +107,8 @@ int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
                       char out[PATH_MAX]);
 
 /* Folders in a runtime directory with messages in flight of a state folder,
- * `state`, that is gone. `holds`: runtimedir_wish. */
+ * `state`, that is gone; or with a custody file that cannot be read. `holds`:
+ * runtimedir_wish. */
 typedef void (*runtimedir_stray_visit)(const char *custody, const char *state,
                                        void *arg);
 void runtimedir_strays(const char *root, int (*holds)(const char *path),

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/errno_text.h"
 #include "common/file/folder.h"
 #include "common/state/runtimedir_inner.h"
 
@@ -23,7 +25,8 @@ static bool owned(const char *folder, const struct statedir *dir)
 }
 
 /* runtimedir_file - what is not where the note says may be where an older
- * version, or an orderly stop, left it */
+ * version, or an orderly stop, left it; so it may with a note that says nothing
+ */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p)
 {
@@ -32,6 +35,9 @@ int runtimedir_file(const struct statedir *dir, const char *file,
     struct stat st;
     int err = runtimedir_note_read(&note, dir->folder, RUNTIMEDIR_NOTE);
 
+    if (err && err != -ENOENT && err != -EBADMSG)
+        return problem_set(p, EX_CANTCREAT, -err, "%s/%s cannot be read: %s",
+                           dir->folder, RUNTIMEDIR_NOTE, errno_text(-err));
     if (!err && owned(note.folder, dir)) {
         strlcpy(at.folder, note.folder, sizeof at.folder);
         err = statedir_path(&at, file, out, p);

@@ -33,7 +33,7 @@ void runtimedir_strays(const char *root, int (*holds)(const char *path),
             folder_join(folder, root, "/", entry->d_name) &&
             folder_join(custody, folder, "/", RUNTIMEDIR_CUSTODY) &&
             runtimedir_note_read(&owner, folder, RUNTIMEDIR_OWNER) == 0 &&
-            stray(&owner) && holds(custody) == YES)
+            stray(&owner) && holds(custody) != NO)
             visit(custody, owner.folder, arg);
     }
     if (dir)

@@ -14,6 +14,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
 #include "common/message/error_text.h"
 #include "common/text/json_line.h"
@@ -138,9 +139,13 @@ static bool custody_search(struct search *s)
 {
     char path[PATH_MAX];
     struct problem p;
+    int err = runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p);
 
-    if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) < 0 ||
-        custody_look(path, slot_match, s, &p) != YES)
+    if (!err)
+        err = custody_look(path, slot_match, s, &p);
+    if (err < 0 && err != -ENOENT)
+        s->unseen = p;
+    if (err != YES)
         return false;
     s->id = s->slot.id;
     s->named = true;
@@ -271,11 +276,16 @@ static bool store_search(struct search *s)
     char group[HEADER_VALUE_MAX + 1] = "";
     struct store_row m;
     int64_t row = s->row;
+    int err = s->store ? 0 : -ENOENT;
 
-    if (!s->store ||
-        (s->named && !row && store_find_id(s->store, &s->id, &row) != 0))
-        return false;
-    if (store_get(s->store, row, &m, NULL, 0, group) != 0)
+    if (!err && s->named && !row)
+        err = store_find_id(s->store, &s->id, &row);
+    if (!err)
+        err = store_get(s->store, row, &m, NULL, 0, group);
+    if (err && err != -ENOENT)
+        problem_set(&s->unseen, EX_IOERR, -err, "the store cannot be read: %s",
+                    errno_text(-err));
+    if (err)
         return false;
     s->id = m.id;
     s->named = true;
@@ -410,7 +420,7 @@ int explain_run(const struct options *o)
 {
     static struct search s;
     struct problem p;
-    int status;
+    int status, err;
 
     s = (struct search){0};
     if (id_read(&s, o->line.operands[1], &p) < 0 ||
@@ -418,7 +428,9 @@ int explain_run(const struct options *o)
             0)
         return complain_of(&p);
     s.more = json_object();
-    (void)snapshot_store(&s.v, &s.store);
+    err = snapshot_store(&s.v, &s.store);
+    if (err && err != -ENOENT)
+        s.unseen = s.v.no_store;
     /* Twice: a message on its way between two places is in one now. */
     if (!s.v.has_folder)
         status = complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
@@ -430,7 +442,10 @@ int explain_run(const struct options *o)
             seen = look(&s);
         if (!seen)
             unknown(&s);
-        status = tell(&s, o);
+        status = !seen && s.unseen.status
+                     ? complain(s.unseen.status, "%s: not found, but %s",
+                                o->line.operands[1], s.unseen.text)
+                     : tell(&s, o);
     }
     store_close(&s.store);
     json_decref(s.more);

@@ -3,7 +3,8 @@
  * WHAT   What explain has found so far, as a sentence and as fields.
  * WHO    mqctl_explain.c, mqctl_explain_spool.c, mqctl_search.c.
  * OWNS   Nothing; explain_run owns the parts.
- * FAILS  Never; a sentence that is too long is cut.
+ * FAILS  Never; a sentence that is too long is cut, a place that cannot be
+ *        looked into is passed over, and told of if no other has the message.
  */
 #ifndef SCRIPTS_MQCTL_MQCTL_SEARCH_H
 #define SCRIPTS_MQCTL_MQCTL_SEARCH_H
@@ -21,9 +22,11 @@ struct search {
     char text_id[ULID_TEXT];
     struct custody_seen slot; /* of the message */
     bool in_slot;
-    const char *where; /* in_flight, held, waiting, ... */
-    char text[1024];   /* the sentence */
-    json_t *more;      /* fields of the object */
+    struct problem unseen; /* a place that could not be looked into, or status
+                            * 0 */
+    const char *where;     /* in_flight, held, waiting, ... */
+    char text[1024];       /* the sentence */
+    json_t *more;          /* fields of the object */
 };
 
 /* The answer; `where` is static. */

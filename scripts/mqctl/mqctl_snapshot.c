@@ -11,6 +11,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
 #include "common/broker/broker_operand.h"
 #include "common/custody/custody_look.h"
@@ -166,12 +167,17 @@ static void custody_look_at(struct snapshot *v, struct custody_count *c,
                             struct store *s)
 {
     char path[PATH_MAX];
-    struct problem p;
+    int err;
 
     *c = (struct custody_count){0};
-    if (!v->has_folder ||
-        runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) < 0 ||
-        slots_count(c, path, s, idle(v), &p) < 0)
+    if (!v->has_folder)
+        return;
+    err = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &v->no_custody);
+    if (!err)
+        err = slots_count(c, path, s, idle(v), &v->no_custody);
+    if (err == -ENOENT)
+        v->no_custody.status = 0;
+    if (err)
         return;
     v->custody = c->total;
     v->held = v->worker == SNAPSHOT_RUNS ? c->total - c->running : c->total;
@@ -250,6 +256,25 @@ static void letters_count(struct snapshot *v, struct store *s)
     l->until_ns = end - from < NS_PER_MS ? 0 : end + 10 * (end - from);
 }
 
+/* uncounted - one number could not be had, -errno: then all of the store's are
+ * not known, and it is said why */
+static void uncounted(struct snapshot *v)
+{
+    int64_t *const all[] = {&v->waiting, &v->parked, &v->spooled, &v->dead,
+                            &v->replayed};
+    const size_t n = sizeof all / sizeof *all;
+    int64_t err = 0;
+
+    for (size_t i = 0; i < n; i++)
+        err = *all[i] < err ? *all[i] : err;
+    if (err == 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        *all[i] = -1;
+    problem_set(&v->no_store, EX_IOERR, (int)-err, "%s/%s cannot be read: %s",
+                v->dir.folder, STATEDIR_STORE, errno_text((int)-err));
+}
+
 /* store_look - count now, not when the worker last did. Custody goes first: a
  * message that leaves it meanwhile is in the store by then, and is counted. */
 static void store_look(struct snapshot *v)
@@ -268,6 +293,7 @@ static void store_look(struct snapshot *v)
         cancelled_leave(v, s);
     letters_count(v, s);
     store_close(&s);
+    uncounted(v);
 }
 
 /* folder_find - below amqp/ for a queue on a broker */

@@ -54,9 +54,11 @@ struct snapshot {
     int64_t waiting, parked, spooled, dead, replayed;
     struct problem no_store;
     /* ---- its custody; -1: not known ---- */
-    int64_t custody; /* received and not finished */
-    int64_t held;    /* of these, with no handler that runs */
-    int64_t grouped; /* of the held: of an ordered group */
+    int64_t custody;           /* received and not finished */
+    int64_t held;              /* of these, with no handler that runs */
+    int64_t grouped;           /* of the held: of an ordered group */
+    struct problem no_custody; /* it is there, and cannot be read; status 0:
+                                * neither */
 };
 
 /* `ask`: also ask the worker itself. */

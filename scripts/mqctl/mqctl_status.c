@@ -240,6 +240,33 @@ static void in_flight(const struct snapshot *v)
           snapshot_capacity(v), how);
 }
 
+/* in_queue - as far as it is known */
+static void in_queue(const struct snapshot *v)
+{
+    char bytes[32] = "", length[24] = "unknown";
+
+    if (v->depth >= 0)
+        snprintf(length, sizeof length, "%ld", v->depth);
+    if (v->bytes >= 0)
+        snprintf(bytes, sizeof bytes, ", %ld bytes", v->bytes);
+    linef("in the queue", "%s of %ld messages%s; at most %ld bytes each",
+          length, v->depth_max, bytes, v->message_size);
+}
+
+/* in_store - the rows; or why they could not be counted */
+static void in_store(const struct snapshot *v)
+{
+    if (v->waiting >= 0)
+        linef("in the store",
+              "%" PRId64
+              " wait (delayed, for a retry, or kept by a stop), %" PRId64
+              " wait for their turn in their group, %" PRId64 " dead, %" PRId64
+              " sent again",
+              v->waiting, v->parked, v->dead, v->replayed);
+    else
+        linef("in the store", "%s", v->no_store.text);
+}
+
 /* in_custody - messages that were received and are not finished */
 static void in_custody(const struct snapshot *v)
 {
@@ -248,6 +275,8 @@ static void in_custody(const struct snapshot *v)
     if (v->grouped > 0)
         snprintf(groups, sizeof groups,
                  ", %" PRId64 " of them in line in their groups", v->grouped);
+    if (v->no_custody.status)
+        linef("in custody", "%s", v->no_custody.text);
     if (v->custody < 0)
         return;
     if (v->worker == SNAPSHOT_RUNS)
@@ -328,10 +357,7 @@ static void details(const struct snapshot *v)
     line("queue", v->queue);
     state_line(v);
     if (v->has_queue)
-        linef("in the queue",
-              "%ld of %ld messages, %ld bytes; at most %ld "
-              "bytes each",
-              v->depth, v->depth_max, v->bytes, v->message_size);
+        in_queue(v);
     else
         linef("in the queue", "%s", v->no_queue.text);
     if (snapshot_why(v))
@@ -339,18 +365,14 @@ static void details(const struct snapshot *v)
     if (v->worker == SNAPSHOT_RUNS)
         in_flight(v);
     in_custody(v);
-    if (v->waiting >= 0)
-        linef("in the store",
-              "%" PRId64
-              " wait (delayed, for a retry, or kept by a stop), %" PRId64
-              " wait for their turn in their group, %" PRId64 " dead, %" PRId64
-              " sent again",
-              v->waiting, v->parked, v->dead, v->replayed);
+    in_store(v);
     spooled(v);
     groups(v);
     partitions(v);
     if (v->counters)
         totals(v);
+    else
+        linef("ended", "%s", v->no_counters.text);
     what_runs(v);
     settings(v);
 }
@@ -363,7 +385,7 @@ static void details(const struct snapshot *v)
 static const char *kept(const struct snapshot *v, char buf[KEPT])
 {
     buf[0] = '\0';
-    if (v->worker == SNAPSHOT_KILLED && v->custody < 0)
+    if (v->worker == SNAPSHOT_KILLED && v->custody < 0 && !v->no_custody.status)
         snprintf(buf, KEPT,
                  "; what it had received and not finished is not found: its "
                  "runtime directory is gone, or the machine was started again");
@@ -463,8 +485,8 @@ static int show_all(const struct options *o, char *const *names, size_t count,
 
         status = status ? status : one;
     }
-    if (table)
-        term_table_print(table, stdout);
+    if (tabular && term_table_print(table, stdout) < 0)
+        status = complain_memory();
     term_table_close(&table);
     return status;
 }

@@ -242,8 +242,12 @@ static void stray_found(const char *custody, const char *state, void *arg)
 {
     struct custody_count count;
     struct findings *f = arg;
+    struct problem p;
+    int err = custody_count(&count, custody, NULL, &p);
 
-    if (custody_count(&count, custody, NULL, NULL) < 0 || count.total == 0)
+    if (err && err != -ENOENT)
+        FOUND(f, WARN, "custody", NULL, "%s", p.text);
+    if (err || count.total == 0)
         return;
     FOUND(f, WARN, "custody",
           "docs/runbook.md: \"Messages in flight of a state directory that is "

@@ -71,6 +71,8 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
         FOUND(f, WARN, "queue", drained_by(f, v, away),
               "it is full, %ld of %ld messages: senders wait", v->depth,
               v->depth_max);
+    else if (v->depth < 0 || v->bytes < 0)
+        FOUND(f, NOTE, "queue", NULL, "what is in it cannot be seen");
     else
         FOUND(f, FINE, "queue", NULL, "%ld of %ld messages, %ld bytes",
               v->depth, v->depth_max, v->bytes);
@@ -252,6 +254,11 @@ static void killed_check(struct findings *f, const struct snapshot *v)
               "its last one, pid %d, was killed; what it had received and not "
               "finished is in %s, which is not understood here",
               (int)v->pid, path);
+    else if (v->custody < 0 && v->no_custody.status)
+        FOUND(f, BAD, "worker", NULL,
+              "its last one, pid %d, was killed; what it had received and not "
+              "finished cannot be counted: %s",
+              (int)v->pid, v->no_custody.text);
     else if (v->custody < 0)
         FOUND(f, BAD, "worker", start_command(f, v),
               "its last one, pid %d, was killed, and what it had received and "

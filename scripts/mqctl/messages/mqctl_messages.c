@@ -158,13 +158,10 @@ static int slots_read(struct messages *m, struct problem *p)
     char path[PATH_MAX];
     int err = runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, p);
 
+    if (!err)
+        err = custody_look(path, slot_add, m, p);
     if (err)
-        return 0;
-    err = custody_look(path, slot_add, m, p);
-    if (err == -ENOMEM)
-        problem_memory(p);
-    if (err)
-        return err == -ENOMEM || p->status == EX_CONFIG ? err : 0;
+        return err == -ENOENT ? 0 : err;
     for (size_t i = 0; !err && i < m->count; i++)
         if (m->slots[i].state == WAITING_READY && m->slots[i].c.group[0])
             err = group_state(m, &m->slots[i]);

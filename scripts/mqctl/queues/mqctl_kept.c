@@ -17,9 +17,9 @@ void kept_count(struct kept *k, struct snapshot *v)
     int err = snapshot_store(v, &s);
 
     store_close(&s);
-    if (err && err != -ENOENT)
+    if (err ? err != -ENOENT : v->waiting < 0)
         k->unknown = v->no_store;
-    if (!err) {
+    else if (!err) {
         k->waiting = v->waiting + v->parked;
         k->spooled = v->spooled;
         k->dead = v->dead + v->replayed;

@@ -95,8 +95,8 @@ static int list(const struct options *o, const struct queue_list *n)
             status = complain_memory();
         snapshot_close(&v);
     }
-    if (!o->json && n->count > 0)
-        term_table_print(table, stdout);
+    if (!o->json && n->count > 0 && term_table_print(table, stdout) < 0)
+        status = complain_memory();
     term_table_close(&table);
     return status;
 }

@@ -140,3 +140,85 @@ Test(faults_look, an_order_is_taken_or_refused_and_the_worker_goes_on)
 {
     calls_run("resume");
 }
+
+/* ---- what could not be looked at ---- */
+
+static size_t lines_of(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* told - all lines, among them those that begin with the titles, or why not;
+ * and never that there is no such message */
+static void told(const char *const *argv, const char *fault, size_t lines,
+                 const char *const *titles)
+{
+    char line[32];
+    struct harness_process *p = fault_start(fault, "tally", argv);
+    int status = harness_wait(p, 30000);
+    const char *out = harness_stdout(p, NULL);
+    const char *err = harness_stderr(p, NULL);
+    cr_assert(status == 0 || (status != 66 && *err), "mqctl %s: %s: %d %s",
+              argv[1], fault, status, err);
+    if (status == 0 && !titles)
+        cr_assert_eq(lines_of(out), lines, "mqctl %s: %s: %s", argv[1], fault,
+                     out);
+    for (; status == 0 && titles && *titles; titles++) {
+        snprintf(line, sizeof line, "\n%s ", *titles);
+        cr_assert(strstr(out, line), "mqctl %s: %s: no line \"%s\": %s",
+                  argv[1], fault, *titles, out);
+    }
+}
+
+/* told_run - with each call that fails, at each of its first positions */
+static void told_run(const char *const *argv, const char *const *titles)
+{
+    static const struct {
+        const char *call;
+        int err;
+    } calls[] = {{"malloc", ENOMEM},
+                 {"open@custody", EIO},
+                 {"open@counters", EIO},
+                 {"read@runtime", EIO},
+                 {"pread@store.db", EIO}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char fault[96];
+        uint64_t last, failed;
+        snprintf(fault, sizeof fault, "%s:%u:%d", calls[i].call, 1u << 30,
+                 calls[i].err);
+        struct harness_process *p = fault_start(fault, "tally", argv);
+        cr_assert_eq(harness_wait(p, 30000), 0, "%s", harness_stderr(p, NULL));
+        size_t lines = lines_of(harness_stdout(p, NULL));
+        fault_tally("tally", &last, &failed);
+        uint64_t step = last / POSITIONS + 1;
+        for (uint64_t n = 1; n <= last; n += n < POSITIONS ? 1 : step) {
+            snprintf(fault, sizeof fault, "%s:%u:%d", calls[i].call,
+                     (unsigned)n, calls[i].err);
+            told(argv, fault, lines, titles);
+        }
+    }
+}
+
+Test(faults_look, what_could_not_be_looked_at_is_not_said_to_be_absent)
+{
+    static const char *const titles[] = {"in the queue", "in custody",
+                                         "in the store", "ended", NULL};
+    const char *dir = harness_state_dir(), *q = harness_queue(10, 256);
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--", "sh", "-c",
+        "read b; [ $b != dead ] || exit 65; echo runs >>done; sleep 600");
+    harness_send_text(q, "dead\n");
+    harness_wait_log(w, "event=dead", 10000);
+    harness_send_text(q, "stays\n");
+    harness_until_lines("done", 1, 10000);
+    told_run(HARNESS_LIST("mqctl", "list", "--state-dir", dir, q), NULL);
+    told_run(HARNESS_LIST("mqctl", "explain", "--state-dir", dir, q, "1"),
+             NULL);
+    told_run(HARNESS_LIST("mqctl", "queues", "--state-dir", dir),
+             HARNESS_LIST(q));
+    told_run(HARNESS_LIST("mqctl", "status", "--state-dir", dir, q), titles);
+    harness_kill(w);
+}
