@@ -59,12 +59,13 @@ const char *folder_variable(const char *name)
 
 /* names_open - /etc/passwd or /etc/group, which is asked before the C library's
  * own search: that ends the process where memory runs out while it first reads
- * nsswitch.conf (glibc 2.36), and may wait for another machine. False: it is
- * not to be asked either, since it would fail for the same reason. */
+ * nsswitch.conf (glibc 2.36), and may wait for another machine. So it is left
+ * for those who are not in the file. False: it is not to be asked either, since
+ * it would fail for the same reason. */
 static bool names_open(const char *path, FILE **file)
 {
     *file = fopen(path, "re");
-    return *file || errno == ENOENT;
+    return *file || (errno != ENOMEM && errno != EMFILE && errno != ENFILE);
 }
 
 /* name_found - in such a file; NIS has lines there that name nobody */

@@ -94,7 +94,8 @@ int runtimedir_path(const struct runtimedir *r, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
 /* For programs that only look: the path of a file of `dir`, in the folder that
- * its note names, or without a note in the state folder itself. */
+ * its note names, or in the state folder itself, if it is there or there is no
+ * note. A note that cannot be read: 73, or 77; one that is damaged: 78. */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p);
 

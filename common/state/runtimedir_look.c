@@ -25,18 +25,19 @@ static bool owned(const char *folder, const struct statedir *dir)
 }
 
 /* runtimedir_file - what is not where the note says may be where an older
- * version, or an orderly stop, left it; so it may with a note that says nothing
- */
+ * version, or an orderly stop, left it; also where the note is damaged */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p)
 {
     struct runtimedir_note note;
     struct statedir at = {.root = ""};
     struct stat st;
+    bool bad;
     int err = runtimedir_note_read(&note, dir->folder, RUNTIMEDIR_NOTE);
 
     if (err && err != -ENOENT && err != -EBADMSG)
-        return problem_set(p, EX_CANTCREAT, -err, "%s/%s cannot be read: %s",
+        return problem_set(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT, -err,
+                           "%s/%s cannot be read: %s; run as its owner",
                            dir->folder, RUNTIMEDIR_NOTE, errno_text(-err));
     if (!err && owned(note.folder, dir)) {
         strlcpy(at.folder, note.folder, sizeof at.folder);
@@ -44,7 +45,15 @@ int runtimedir_file(const struct statedir *dir, const char *file,
         if (err || lstat(out, &st) == 0)
             return err;
     }
-    return statedir_path(dir, file, out, p);
+    bad = err == -EBADMSG;
+    err = statedir_path(dir, file, out, p);
+    if (!err && bad && lstat(out, &st) < 0)
+        return problem_set(
+            p, EX_CONFIG, EBADMSG,
+            "%s/%s is damaged: it does not say where %s is; keep a "
+            "copy, move it away, and start the worker",
+            dir->folder, RUNTIMEDIR_NOTE, file);
+    return err;
 }
 
 /* empty_remove - under its lock; `note` is that of the state folder

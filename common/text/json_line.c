@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
@@ -11,31 +12,59 @@
 #include "common/text/complain.h"
 #include "common/text/term.h"
 
+static bool without;
+
+/* told - the last thing of all, when a screen is a terminal again */
+static void told(void)
+{
+    if (without)
+        complain_memory();
+}
+
 /* alloc - or the end of the program */
 static void *alloc(size_t size)
 {
     void *at = malloc(size);
 
-    if (!at)
-        exit(complain_memory());
-    return at;
+    if (at)
+        return at;
+    without = true;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): these programs have no threads */
+    exit(EX_OSERR);
 }
 
 /* json_needs_memory - jansson 2.14 does not look whether the buffer for a token
  * could grow (lex_save): a byte is left out, and the search for the closing
- * quote may go on behind the end. Nor does do_dump look, which may leave out
- * the name of a field.
+ * quote may go on behind the end.
  * Crash: as after a kill at that place. */
 void json_needs_memory(void)
 {
+    atexit(told);
     json_set_alloc_funcs(alloc, free);
+}
+
+/* text_of - what json_dumps gives, which without memory may leave out the name
+ * of a field (do_dump of jansson 2.14 does not look) */
+static char *text_of(const json_t *object, size_t flags)
+{
+    size_t size = json_dumpb(object, NULL, 0, flags);
+    char *text = size ? malloc(size + 1) : NULL;
+
+    if (!text)
+        return NULL;
+    if (json_dumpb(object, text, size, flags) == size) {
+        text[size] = '\0';
+        return text;
+    }
+    free(text);
+    return NULL;
 }
 
 /* json_print_line - JSON text. jansson escapes control bytes but DEL; on a
  * terminal everything else that could hide something is escaped, too. */
 int json_print_line(json_t *object, FILE *out)
 {
-    char *text = json_dumps(
+    char *text = text_of(
         object, JSON_COMPACT | (term_is_terminal(out) ? JSON_ENSURE_ASCII : 0));
 
     json_decref(object);

@@ -14,8 +14,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* First of all, in main: where jansson gets no memory from here on, the program
- * ends, with a line and EX_OSERR, instead of using a text that lacks bytes. */
+/* For a program without threads that reads JSON, first of all in main: where
+ * jansson gets no memory from here on, the program ends, with a line and
+ * EX_OSERR, instead of using a text that lacks bytes. */
 void json_needs_memory(void);
 
 /* Takes over `object`, also when it fails. NULL: it could not be made. */

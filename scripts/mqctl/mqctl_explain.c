@@ -14,7 +14,6 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
 #include "common/message/error_text.h"
 #include "common/text/json_line.h"
@@ -283,8 +282,7 @@ static bool store_search(struct search *s)
     if (!err)
         err = store_get(s->store, row, &m, NULL, 0, group);
     if (err && err != -ENOENT)
-        problem_set(&s->unseen, EX_IOERR, -err, "the store cannot be read: %s",
-                    errno_text(-err));
+        store_unseen(s, err);
     if (err)
         return false;
     s->id = m.id;
@@ -319,6 +317,8 @@ static bool journal_search(struct search *s)
     enum counters_end end;
     uint64_t at;
 
+    if (s->v.counters_err && s->v.counters_err != -ENOENT)
+        s->unseen = s->v.no_counters;
     if (!s->v.counters || !s->named ||
         !counters_find(s->v.counters, &s->id, &end, &at))
         return false;
@@ -338,6 +338,10 @@ static bool journal_search(struct search *s)
  * once its letter is gone. */
 static void unknown(struct search *s)
 {
+    if (s->unseen.status) {
+        found(s, "unseen", "not found, but %s", s->unseen.text);
+        return;
+    }
     if (!s->named) {
         found(s, "unknown",
               "there is no letter of that number, or no longer: a letter that "
@@ -385,7 +389,8 @@ static int id_read(struct search *s, const char *text, struct problem *p)
 /* tell - the answer, in the form that was asked for */
 static int tell(struct search *s, const struct options *o)
 {
-    bool known = strcmp(s->where, "unknown") != 0;
+    bool known =
+        strcmp(s->where, "unknown") != 0 && strcmp(s->where, "unseen") != 0;
     const char *id = o->line.operands[1];
     json_t *out;
 
@@ -405,12 +410,15 @@ static int tell(struct search *s, const struct options *o)
     } else {
         complain(0, "%s: %s", o->line.operands[1], s->text);
     }
-    return known ? 0 : EX_NOINPUT;
+    return known ? 0 : s->unseen.status ? s->unseen.status : EX_NOINPUT;
 }
 
-/* look - in one place after the other */
-static bool look(struct search *s)
+/* look - in one place after the other; `store_err`: why there is no store */
+static bool look(struct search *s, int store_err)
 {
+    s->unseen = (struct problem){0};
+    if (store_err && store_err != -ENOENT)
+        s->unseen = s->v.no_store;
     return custody_search(s) || store_search(s) || journal_search(s) ||
            spool_search(s);
 }
@@ -429,23 +437,14 @@ int explain_run(const struct options *o)
         return complain_of(&p);
     s.more = json_object();
     err = snapshot_store(&s.v, &s.store);
-    if (err && err != -ENOENT)
-        s.unseen = s.v.no_store;
     /* Twice: a message on its way between two places is in one now. */
     if (!s.v.has_folder)
         status = complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
                           s.v.queue, s.v.no_store.text);
     else {
-        bool seen = look(&s);
-
-        if (!seen)
-            seen = look(&s);
-        if (!seen)
+        if (!look(&s, err) && !look(&s, err))
             unknown(&s);
-        status = !seen && s.unseen.status
-                     ? complain(s.unseen.status, "%s: not found, but %s",
-                                o->line.operands[1], s.unseen.text)
-                     : tell(&s, o);
+        status = tell(&s, o);
     }
     store_close(&s.store);
     json_decref(s.more);

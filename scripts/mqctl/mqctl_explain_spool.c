@@ -42,9 +42,13 @@ bool spool_search(struct search *s)
 {
     struct spooled x = {.id = &s->id};
     char time[DURATION_TEXT];
+    int err = s->store && s->named
+                  ? store_spool_each(s->store, 0, spooled_match, &x)
+                  : NO;
 
-    if (!s->store || !s->named ||
-        store_spool_each(s->store, 0, spooled_match, &x) != YES)
+    if (err < 0)
+        store_unseen(s, err);
+    if (err != YES)
         return false;
     put(s, "before", json_integer((json_int_t)x.before));
     put(s, "crashes", json_integer(x.crashes));

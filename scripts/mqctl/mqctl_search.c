@@ -5,9 +5,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sysexits.h>
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term_time.h"
 
@@ -32,6 +34,13 @@ void add(struct search *s, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(s->text + used, sizeof s->text - used, fmt, args);
     va_end(args);
+}
+
+void store_unseen(struct search *s, int err)
+{
+    problem_set(&s->unseen, EX_IOERR, -err,
+                "%s/%s cannot be read: %s; see mqctl doctor %s",
+                s->v.dir.folder, STATEDIR_STORE, errno_text(-err), s->v.queue);
 }
 
 void put(struct search *s, const char *name, json_t *value)

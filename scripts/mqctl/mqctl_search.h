@@ -3,7 +3,7 @@
  * WHAT   What explain has found so far, as a sentence and as fields.
  * WHO    mqctl_explain.c, mqctl_explain_spool.c, mqctl_search.c.
  * OWNS   Nothing; explain_run owns the parts.
- * FAILS  Never; a sentence that is too long is cut, a place that cannot be
+ * FAILS  Never. A sentence that is too long is cut; a place that cannot be
  *        looked into is passed over, and told of if no other has the message.
  */
 #ifndef SCRIPTS_MQCTL_MQCTL_SEARCH_H
@@ -24,7 +24,7 @@ struct search {
     bool in_slot;
     struct problem unseen; /* a place that could not be looked into, or status
                             * 0 */
-    const char *where;     /* in_flight, held, waiting, ... */
+    const char *where;     /* in_flight, held, waiting, ..., unknown, unseen */
     char text[1024];       /* the sentence */
     json_t *more;          /* fields of the object */
 };
@@ -35,6 +35,8 @@ void found(struct search *s, const char *where, const char *fmt, ...)
 /* More of the sentence. */
 void add(struct search *s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* The store cannot be read: -errno. */
+void store_unseen(struct search *s, int err);
 /* A field of the object. */
 void put(struct search *s, const char *name, json_t *value);
 /* "2026-... (in 3s)", or "now". */

@@ -49,9 +49,13 @@ static void counters_look(struct snapshot *v)
 {
     char path[PATH_MAX];
 
-    if (runtimedir_file(&v->dir, RUNTIMEDIR_COUNTERS, path, &v->no_counters) <
-            0 ||
-        counters_attach(&v->counters, path, &v->no_counters) < 0)
+    int err =
+        runtimedir_file(&v->dir, RUNTIMEDIR_COUNTERS, path, &v->no_counters);
+
+    if (!err)
+        err = counters_attach(&v->counters, path, &v->no_counters);
+    v->counters_err = err;
+    if (err)
         return;
     counters_header(v->counters, &v->head);
     counters_sum(v->counters, &v->sum);
@@ -256,23 +260,22 @@ static void letters_count(struct snapshot *v, struct store *s)
     l->until_ns = end - from < NS_PER_MS ? 0 : end + 10 * (end - from);
 }
 
-/* uncounted - one number could not be had, -errno: then all of the store's are
- * not known, and it is said why */
+/* uncounted - a number that could not be had is -errno */
 static void uncounted(struct snapshot *v)
 {
     int64_t *const all[] = {&v->waiting, &v->parked, &v->spooled, &v->dead,
                             &v->replayed};
-    const size_t n = sizeof all / sizeof *all;
-    int64_t err = 0;
 
-    for (size_t i = 0; i < n; i++)
-        err = *all[i] < err ? *all[i] : err;
-    if (err == 0)
-        return;
-    for (size_t i = 0; i < n; i++)
-        *all[i] = -1;
-    problem_set(&v->no_store, EX_IOERR, (int)-err, "%s/%s cannot be read: %s",
-                v->dir.folder, STATEDIR_STORE, errno_text((int)-err));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (*all[i] < 0) {
+            v->store_err = (int)*all[i];
+            *all[i] = -1;
+        }
+    if (v->store_err)
+        problem_set(&v->no_store, EX_IOERR, -v->store_err,
+                    "%s/%s cannot be read: %s; see mqctl doctor %s",
+                    v->dir.folder, STATEDIR_STORE, errno_text(-v->store_err),
+                    v->queue);
 }
 
 /* store_look - count now, not when the worker last did. Custody goes first: a
@@ -282,7 +285,7 @@ static void store_look(struct snapshot *v)
     struct custody_count c;
     struct store *s;
 
-    (void)snapshot_store(v, &s);
+    v->store_err = snapshot_store(v, &s);
     custody_look_at(v, &c, s);
     if (!s)
         return;
@@ -441,7 +444,7 @@ uint64_t snapshot_groups_held(const struct snapshot *v)
 
 int64_t snapshot_waits(const struct snapshot *v)
 {
-    if (v->waiting < 0 || v->parked < 0)
+    if (v->waiting < 0 || v->parked < 0 || v->no_custody.status)
         return -1;
     return v->waiting + v->parked + (v->spooled > 0 ? v->spooled : 0) +
            (v->held > 0 ? v->held : 0);

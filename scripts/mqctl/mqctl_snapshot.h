@@ -43,6 +43,7 @@ struct snapshot {
     bool shut; /* there is a folder, and we may not look into it */
     struct counters *counters; /* NULL: none to read */
     struct problem no_counters;
+    int counters_err; /* -errno with it; -ENOENT: there are none */
     struct counters_header head;
     struct counters_sum sum;
     enum snapshot_worker worker; /* as its lock says */
@@ -53,12 +54,13 @@ struct snapshot {
     /* Without what has a slot. */
     int64_t waiting, parked, spooled, dead, replayed;
     struct problem no_store;
+    int store_err; /* -errno with it; -ENOENT: there is none */
     /* ---- its custody; -1: not known ---- */
     int64_t custody;           /* received and not finished */
     int64_t held;              /* of these, with no handler that runs */
     int64_t grouped;           /* of the held: of an ordered group */
-    struct problem no_custody; /* it is there, and cannot be read; status 0:
-                                * neither */
+    struct problem no_custody; /* why it cannot be read; status 0: it was, or
+                                * there is none */
 };
 
 /* `ask`: also ask the worker itself. */

@@ -68,7 +68,7 @@ static void line(const char *name, const char *text)
 __attribute__((format(printf, 2, 3))) static void linef(const char *name,
                                                         const char *fmt, ...)
 {
-    char text[512];
+    char text[1024];
 
     va_list args;
 
@@ -253,18 +253,24 @@ static void in_queue(const struct snapshot *v)
           length, v->depth_max, bytes, v->message_size);
 }
 
+/* unread - whether something is there that cannot be read */
+static bool unread(int err)
+{
+    return err && err != -ENOENT;
+}
+
 /* in_store - the rows; or why they could not be counted */
 static void in_store(const struct snapshot *v)
 {
-    if (v->waiting >= 0)
+    if (unread(v->store_err))
+        linef("in the store", "%s", v->no_store.text);
+    else if (v->waiting >= 0)
         linef("in the store",
               "%" PRId64
               " wait (delayed, for a retry, or kept by a stop), %" PRId64
               " wait for their turn in their group, %" PRId64 " dead, %" PRId64
               " sent again",
               v->waiting, v->parked, v->dead, v->replayed);
-    else
-        linef("in the store", "%s", v->no_store.text);
 }
 
 /* in_custody - messages that were received and are not finished */
@@ -371,8 +377,8 @@ static void details(const struct snapshot *v)
     partitions(v);
     if (v->counters)
         totals(v);
-    else
-        linef("ended", "%s", v->no_counters.text);
+    else if (unread(v->counters_err))
+        linef("counters", "%s", v->no_counters.text);
     what_runs(v);
     settings(v);
 }

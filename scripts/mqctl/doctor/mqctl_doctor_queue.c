@@ -295,6 +295,9 @@ static void worker_check(struct findings *f, const struct snapshot *v)
               v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
               v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
               v->spooled > 0 ? v->spooled : 0);
+    else if (v->no_custody.status || (v->store_err && v->store_err != -ENOENT))
+        FOUND(f, NOTE, "worker", start_command(f, v),
+              "none runs; whether messages wait is not known");
     else
         FOUND(f, NOTE, "worker", NULL, "none runs, and nothing waits");
 }
@@ -347,6 +350,8 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
     struct problem p;
     int fd;
 
+    if (v->no_custody.status && v->worker != SNAPSHOT_KILLED)
+        FOUND(f, WARN, "custody", NULL, "%s", v->no_custody.text);
     if (runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) < 0)
         return;
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

@@ -144,12 +144,20 @@ static int rounds(struct screen *s)
     return 0;
 }
 
+/* screen_left - where the program ends under it (json_needs_memory) */
+static void screen_left(void)
+{
+    if (!isendwin())
+        endwin();
+}
+
 /* screen_open - the terminal as we want it */
 static void screen_open(struct screen *s)
 {
     const char *plain = getenv("NO_COLOR");
 
     initscr();
+    atexit(screen_left);
     cbreak();
     noecho();
     curs_set(0);
