@@ -442,7 +442,11 @@ int explain_run(const struct options *o)
         status = complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
                           s.v.queue, s.v.no_store.text);
     else {
-        if (!look(&s, err) && !look(&s, err))
+        bool seen = look(&s, err);
+
+        if (!seen)
+            seen = look(&s, err);
+        if (!seen)
             unknown(&s);
         status = tell(&s, o);
     }
