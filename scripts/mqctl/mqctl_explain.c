@@ -142,7 +142,7 @@ static bool custody_search(struct search *s)
 
     if (!err)
         err = custody_look(path, slot_match, s, &p);
-    if (err < 0 && err != -ENOENT)
+    if (err != YES && snapshot_unread(err))
         s->unseen = p;
     if (err != YES)
         return false;
@@ -281,7 +281,7 @@ static bool store_search(struct search *s)
         err = store_find_id(s->store, &s->id, &row);
     if (!err)
         err = store_get(s->store, row, &m, NULL, 0, group);
-    if (err && err != -ENOENT)
+    if (snapshot_unread(err))
         store_unseen(s, err);
     if (err)
         return false;
@@ -317,7 +317,7 @@ static bool journal_search(struct search *s)
     enum counters_end end;
     uint64_t at;
 
-    if (s->v.counters_err && s->v.counters_err != -ENOENT)
+    if (snapshot_unread(s->v.counters_err))
         s->unseen = s->v.no_counters;
     if (!s->v.counters || !s->named ||
         !counters_find(s->v.counters, &s->id, &end, &at))
@@ -417,7 +417,7 @@ static int tell(struct search *s, const struct options *o)
 static bool look(struct search *s, int store_err)
 {
     s->unseen = (struct problem){0};
-    if (store_err && store_err != -ENOENT)
+    if (snapshot_unread(store_err))
         s->unseen = s->v.no_store;
     return custody_search(s) || store_search(s) || journal_search(s) ||
            spool_search(s);

@@ -54,7 +54,7 @@ static void counters_look(struct snapshot *v)
 
     if (!err)
         err = counters_attach(&v->counters, path, &v->no_counters);
-    v->counters_err = err;
+    v->counters_err = err == -EINVAL ? -ENOENT : err; /* not written yet */
     if (err)
         return;
     counters_header(v->counters, &v->head);

@@ -9,6 +9,7 @@
 #ifndef SCRIPTS_MQCTL_MQCTL_SNAPSHOT_H
 #define SCRIPTS_MQCTL_MQCTL_SNAPSHOT_H
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,6 +63,12 @@ struct snapshot {
     struct problem no_custody; /* why it cannot be read; status 0: it was, or
                                 * there is none */
 };
+
+/* Whether such an error means that something is there, and cannot be read. */
+static inline bool snapshot_unread(int err)
+{
+    return err && err != -ENOENT;
+}
 
 /* `ask`: also ask the worker itself. */
 int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,

@@ -253,16 +253,10 @@ static void in_queue(const struct snapshot *v)
           length, v->depth_max, bytes, v->message_size);
 }
 
-/* unread - whether something is there that cannot be read */
-static bool unread(int err)
-{
-    return err && err != -ENOENT;
-}
-
 /* in_store - the rows; or why they could not be counted */
 static void in_store(const struct snapshot *v)
 {
-    if (unread(v->store_err))
+    if (snapshot_unread(v->store_err))
         linef("in the store", "%s", v->no_store.text);
     else if (v->waiting >= 0)
         linef("in the store",
@@ -377,7 +371,7 @@ static void details(const struct snapshot *v)
     partitions(v);
     if (v->counters)
         totals(v);
-    else if (unread(v->counters_err))
+    else if (snapshot_unread(v->counters_err))
         linef("counters", "%s", v->no_counters.text);
     what_runs(v);
     settings(v);

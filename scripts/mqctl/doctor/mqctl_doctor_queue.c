@@ -71,8 +71,11 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
         FOUND(f, WARN, "queue", drained_by(f, v, away),
               "it is full, %ld of %ld messages: senders wait", v->depth,
               v->depth_max);
-    else if (v->depth < 0 || v->bytes < 0)
+    else if (v->depth < 0)
         FOUND(f, NOTE, "queue", NULL, "what is in it cannot be seen");
+    else if (v->bytes < 0)
+        FOUND(f, FINE, "queue", NULL, "%ld of %ld messages", v->depth,
+              v->depth_max);
     else
         FOUND(f, FINE, "queue", NULL, "%ld of %ld messages, %ld bytes",
               v->depth, v->depth_max, v->bytes);
@@ -295,7 +298,7 @@ static void worker_check(struct findings *f, const struct snapshot *v)
               v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
               v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
               v->spooled > 0 ? v->spooled : 0);
-    else if (v->no_custody.status || (v->store_err && v->store_err != -ENOENT))
+    else if (v->no_custody.status || snapshot_unread(v->store_err))
         FOUND(f, NOTE, "worker", start_command(f, v),
               "none runs; whether messages wait is not known");
     else

@@ -17,7 +17,7 @@ void kept_count(struct kept *k, struct snapshot *v)
     int err = snapshot_store(v, &s);
 
     store_close(&s);
-    if (err ? err != -ENOENT : v->store_err)
+    if (err ? snapshot_unread(err) : v->store_err)
         k->unknown = v->no_store;
     else if (!err) {
         k->waiting = v->waiting + v->parked;

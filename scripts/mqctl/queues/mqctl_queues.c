@@ -216,7 +216,7 @@ static int in_the_way(const struct snapshot *v)
                         "--force: then they stay there for the next one",
                         v->queue, v->spooled, term_plural((uint64_t)v->spooled),
                         v->dir.folder, v->spooled == 1 ? "has" : "have");
-    if (v->spooled < 0 && v->store_err && v->store_err != -ENOENT)
+    if (v->spooled < 0 && snapshot_unread(v->store_err))
         return complain(v->no_store.status,
                         "cannot see whether it has messages in its spool: %s; "
                         "or give --force",
