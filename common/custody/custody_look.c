@@ -41,22 +41,18 @@ static void *map_at(int fd, size_t *bytes)
 static int map_open(struct map *m, const char *path, struct problem *p)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat st;
-    bool empty;
     int err = 0;
 
     m->at = map_at(fd, &m->bytes);
     if (!m->at) {
         err = errno;
-        empty = fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0;
         problem_fill(p, err == EACCES ? EX_NOPERM : EX_CANTCREAT,
                      "custody file %s: %s", path,
-                     empty           ? "no worker has written it yet"
-                     : err == EINVAL ? "it is cut short; see mqctl doctor"
+                     err == EINVAL ? "it is cut short"
                      : err == EACCES
                          ? "Permission denied; run as the worker's user or root"
                          : errno_text(err));
-        err = problem_code(empty ? ENOENT : err);
+        err = problem_code(err);
     }
     if (fd >= 0)
         close(fd);

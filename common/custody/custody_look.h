@@ -4,8 +4,8 @@
  *        worker may be changing it. Nothing is written.
  * WHO    Programs beside the worker; one thread.
  * OWNS   Nothing; visited slots are valid during the visit.
- * FAILS  -errno and a problem: -ENOENT no file, or no worker has written
- *        it yet, 77 no permission, 78 of another version or damaged.
+ * FAILS  -errno and a problem: -ENOENT no file, 77 no permission, 78 of another
+ *        version or damaged.
  */
 #ifndef COMMON_CUSTODY_CUSTODY_LOOK_H
 #define COMMON_CUSTODY_CUSTODY_LOOK_H

@@ -37,8 +37,9 @@ int runtimedir_file(const struct statedir *dir, const char *file,
 
     if (err && err != -ENOENT && err != -EBADMSG)
         return problem_set(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT, -err,
-                           "%s/%s cannot be read: %s; run as its owner",
-                           dir->folder, RUNTIMEDIR_NOTE, errno_text(-err));
+                           "%s/%s cannot be read: %s%s", dir->folder,
+                           RUNTIMEDIR_NOTE, errno_text(-err),
+                           err == -EACCES ? "; run as its owner" : "");
     if (!err && owned(note.folder, dir)) {
         strlcpy(at.folder, note.folder, sizeof at.folder);
         err = statedir_path(&at, file, out, p);

@@ -317,7 +317,7 @@ static bool journal_search(struct search *s)
     enum counters_end end;
     uint64_t at;
 
-    if (snapshot_unread(s->v.counters_err))
+    if (s->named && snapshot_unread(s->v.counters_err) && !s->unseen.status)
         s->unseen = s->v.no_counters;
     if (!s->v.counters || !s->named ||
         !counters_find(s->v.counters, &s->id, &end, &at))

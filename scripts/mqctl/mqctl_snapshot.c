@@ -54,7 +54,7 @@ static void counters_look(struct snapshot *v)
 
     if (!err)
         err = counters_attach(&v->counters, path, &v->no_counters);
-    v->counters_err = err == -EINVAL ? -ENOENT : err; /* not written yet */
+    v->counters_err = err;
     if (err)
         return;
     counters_header(v->counters, &v->head);
@@ -97,7 +97,8 @@ int snapshot_store(struct snapshot *v, struct store **out)
     char path[PATH_MAX];
     int err = v->has_folder
                   ? statedir_path(&v->dir, STATEDIR_STORE, path, &v->no_store)
-                  : -ENOENT;
+              : v->shut ? -EACCES
+                        : -ENOENT;
 
     *out = NULL;
     return err ? err : store_open(out, path, false, &v->no_store);
@@ -273,9 +274,8 @@ static void uncounted(struct snapshot *v)
         }
     if (v->store_err)
         problem_set(&v->no_store, EX_IOERR, -v->store_err,
-                    "%s/%s cannot be read: %s; see mqctl doctor %s",
-                    v->dir.folder, STATEDIR_STORE, errno_text(-v->store_err),
-                    v->queue);
+                    "%s/%s cannot be read: %s", v->dir.folder, STATEDIR_STORE,
+                    errno_text(-v->store_err));
 }
 
 /* store_look - count now, not when the worker last did. Custody goes first: a
@@ -444,7 +444,8 @@ uint64_t snapshot_groups_held(const struct snapshot *v)
 
 int64_t snapshot_waits(const struct snapshot *v)
 {
-    if (v->waiting < 0 || v->parked < 0 || v->no_custody.status)
+    if (v->waiting < 0 || v->parked < 0 || v->no_custody.status ||
+        snapshot_unread(v->store_err))
         return -1;
     return v->waiting + v->parked + (v->spooled > 0 ? v->spooled : 0) +
            (v->held > 0 ? v->held : 0);

@@ -425,7 +425,8 @@ static int absent(const struct snapshot *v)
                         v->queue, v->dir.folder, STATEDIR_PIDFILE);
     if (v->has_folder && v->no_counters.text[0])
         return complain_of(&v->no_counters);
-    if (!v->has_queue && v->no_queue.status == EX_NOINPUT && !v->has_folder)
+    if (!v->shut && !v->has_queue && v->no_queue.status == EX_NOINPUT &&
+        !v->has_folder)
         return complain(EX_NOINPUT, SNAPSHOT_NO_QUEUE, v->queue);
     return complain_of(&v->no_live);
 }

@@ -353,13 +353,14 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
     struct problem p;
     int fd;
 
-    if (v->no_custody.status && v->worker != SNAPSHOT_KILLED)
-        FOUND(f, WARN, "custody", NULL, "%s", v->no_custody.text);
-    if (runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) < 0)
+    fd = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0
+             ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+             : -1;
+    if (fd < 0) {
+        if (v->no_custody.status && v->worker != SNAPSHOT_KILLED)
+            FOUND(f, WARN, "custody", NULL, "%s", v->no_custody.text);
         return;
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return;
+    }
     disk_check(f, v, fd, path);
     if (pread(fd, &h, sizeof h, 0) != sizeof h)
         FOUND(f, BAD, "custody", NULL, "%s is cut short", path);
@@ -410,7 +411,9 @@ static void namespace_check(struct findings *f, const struct snapshot *v)
 /* letters_check - dead letters wait for a person */
 static void letters_check(struct findings *f, const struct snapshot *v)
 {
-    if (v->dead > 0)
+    if (snapshot_unread(v->store_err))
+        FOUND(f, WARN, "store", NULL, "%s", v->no_store.text);
+    else if (v->dead > 0)
         FOUND(f, WARN, "dead letters",
               fix(f, "mqdlq list --by error %s", v->queue),
               "%" PRId64 " message%s given up on", v->dead,
@@ -418,8 +421,7 @@ static void letters_check(struct findings *f, const struct snapshot *v)
     else if (v->dead == 0)
         FOUND(f, FINE, "dead letters", NULL, "none");
     else
-        FOUND(f, v->no_store.status == EX_NOPERM ? WARN : NOTE, "store", NULL,
-              "%s", v->no_store.text);
+        FOUND(f, NOTE, "store", NULL, "%s", v->no_store.text);
 }
 
 /* elsewhere - a worker with another state directory has the queue open:

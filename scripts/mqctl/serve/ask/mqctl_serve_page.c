@@ -301,6 +301,25 @@ static void found_item(FILE *out, const json_t *f)
     fputs("</li>", out);
 }
 
+/* unseen_put - queues that could not be looked into; how many */
+static size_t unseen_put(FILE *out, const json_t *data)
+{
+    const json_t *f;
+    size_t i, n = 0;
+
+    json_array_foreach(json_object_get(data, "all"), i, f)
+    {
+        if (strcmp(member_text(f, "where"), "unseen") != 0)
+            continue;
+        if (n++ == 0)
+            fputs("<ul class=\"plain\">", out);
+        found_item(out, f);
+    }
+    if (n)
+        fputs("</ul>", out);
+    return n;
+}
+
 static void find_page(FILE *out, const json_t *data)
 {
     const json_t *list = json_object_get(data, "found"), *f;
@@ -312,7 +331,7 @@ static void find_page(FILE *out, const json_t *data)
         fputs("<p>Give the 26 characters of its id, or the number of a "
               "letter.</p>",
               out);
-    else if (json_array_size(list) == 0) {
+    else if (unseen_put(out, data) == 0 && json_array_size(list) == 0) {
         fputs("<p>No queue of this machine knows of <code>", out);
         html_text(out, id);
         fputs("</code>. It was never sent, or ended too long ago, or is one of "

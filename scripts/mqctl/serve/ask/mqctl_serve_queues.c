@@ -185,7 +185,8 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     {
         const char *where = json_string_value(json_object_get(one, "where"));
 
-        if (where && strcmp(where, "unknown") != 0)
+        if (where && strcmp(where, "unknown") != 0 &&
+            strcmp(where, "unseen") != 0)
             json_array_append(found, one);
     }
     return json_pack("{s:s, s:i, s:o, s:o}", "id", id, "queues",
