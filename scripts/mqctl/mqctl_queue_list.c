@@ -84,12 +84,15 @@ static int entries_add(struct queue_list *n, int fd,
     if (!dir) {
         err = -errno;
         close(fd);
+        queue_list_free(n);
         return err;
     }
     while (!err && (entry = readdir(dir)) != NULL)
         if (entry->d_name[0] != '.' && (!wanted || wanted(fd, entry->d_name)))
             err = add(n, entry->d_name);
     closedir(dir);
+    if (err)
+        queue_list_free(n);
     return err;
 }
 
@@ -199,6 +202,8 @@ int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
             err = broker_add(n, brokers.at[i], fd);
     }
     queue_list_free(&brokers);
+    if (err)
+        queue_list_free(n);
     return err;
 }
 

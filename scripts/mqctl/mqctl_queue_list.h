@@ -24,7 +24,8 @@ struct queue_list {
     char folder_trouble[sizeof((struct problem *)0)->text];
 };
 
-/* Those with a folder in the state directory. 0 or -ENOMEM. */
+/* Those with a folder in the state directory. 0, or -ENOMEM, as below: then the
+ * list is empty. */
 int queue_list_of_workers(struct queue_list *n, const char *state_dir);
 /* And the workers of queues on brokers, each as an operand with one host. */
 int queue_list_of_all_workers(struct queue_list *n, const char *state_dir);

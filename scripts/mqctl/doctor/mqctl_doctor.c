@@ -34,8 +34,10 @@ int doctor_run(const struct options *o)
     if (o->line.operand_count && broker_operand_is(o->line.operands[0]))
         return doctor_broker_run(o);
     if (queue_list_of_queues(&queues, o->state_dir) < 0 ||
-        queue_list_of_workers(&workers, o->state_dir) < 0)
+        queue_list_of_workers(&workers, o->state_dir) < 0) {
+        queue_list_free(&queues);
         return complain_memory();
+    }
     findings_begin(&f);
     machine_check(&f, o, &queues);
     if (o->line.operand_count)
