@@ -92,14 +92,17 @@ static void borrow(struct engine *e)
     e->flow.items.counters = e->flow.counters;
     e->flow.unsettled.chore.timers = e->flow.timers;
     e->status.chore.timers = e->flow.timers;
+    e->pause.chore.timers = e->flow.timers;
 }
 
-/* on_there - its folder is there, so the socket can be; on a pool thread */
+/* on_there - its folder is there, so the socket and the note of a pause can be;
+ * on a pool thread */
 static void on_there(void *arg)
 {
     struct engine *e = arg;
 
     control_put_back(e->control);
+    pause_put_back(&e->pause);
 }
 
 /* watch_ready - files that a POSIX queue needs are looked after */
@@ -199,10 +202,14 @@ static void engine_init(struct engine *e, struct settings *set,
     quick_clock_open(&e->flow.items.clock);
     gate_init(&e->flow.gate, set, on_gate, e);
     stop_init(&e->stop, &e->flow, on_last, e);
-    e->orders = (struct orders){
-        .flow = &e->flow, .live = set, .stop = &e->stop, .cap = &e->cap};
+    e->orders = (struct orders){.flow = &e->flow,
+                                .live = set,
+                                .stop = &e->stop,
+                                .cap = &e->cap,
+                                .pause = &e->pause};
     what_runs(e, set);
     cap_init(&e->cap, &e->flow, set);
+    pause_init(&e->pause, &e->flow);
     unsettled_init(&e->flow.unsettled, &e->flow);
     ready_init(&e->flow.ready, &e->flow.gate.attention);
     run_limits_init(&e->flow);
@@ -368,6 +375,7 @@ int engine_run(struct engine *e)
         (!e->flow.ops->hears || e->flow.ops->hears(e->flow.handler));
     if (e->flow.source->ops->can & SOURCE_ASYNC)
         attention_on(&e->flow.gate.attention, ATTEND_LATE);
+    pause_recall(&e->pause);
     hello(e);
     backlog_look(&e->flow);
     (void)quick_clock_look(&e->flow.items.clock, 0); /* the start was long */
@@ -434,6 +442,7 @@ void engine_close(struct engine **engine)
     pid_file_close(&e->lock);
     if (!e->flow.started)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
+    pause_fini(&e->pause);
     items_fini(&e->flow.items);
     gate_fini(&e->flow.gate);
     solo_fini(&e->flow.solo);

@@ -19,6 +19,7 @@
 #include "worker/operate/status.h"
 #include "worker/operate/cap.h"
 #include "worker/operate/orders.h"
+#include "worker/operate/pause.h"
 #include "worker/operate/stop.h"
 #include "worker/process/stderr_limit.h"
 #include "worker/source/mq/source_mq.h"
@@ -45,6 +46,7 @@ struct engine {
     struct stop stop;
     struct status status;
     struct cap cap;
+    struct pause pause;
     struct orders orders;
     char path[PATH_MAX];     /* of the command or plugin; "": not found */
     struct control *control; /* NULL: it cannot be had */

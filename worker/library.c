@@ -64,8 +64,10 @@ static void orders_ready(struct loop_source *source)
     /* Emptied first: an order that comes now wakes us again. */
     (void)!read(source->fd, &ignored, sizeof ignored);
     pause = atomic_exchange(&w->pause, ORDER_NONE);
-    if (pause != ORDER_NONE)
-        gate_pause(&e->flow.gate, pause == ORDER_PAUSE);
+    if (pause == ORDER_PAUSE)
+        pause_begin(&e->pause, PAUSER_PROGRAM, 0, 0);
+    else if (pause == ORDER_RESUME)
+        (void)pause_end(&e->pause, PAUSER_PROGRAM);
     cap = atomic_exchange(&w->cap, 0);
     if (cap && live_settings_number(&e->orders, "max-concurrency", cap, &p) < 0)
         log_error("cap_not_raised", F_STR("error", p.text));

@@ -217,8 +217,9 @@ MQW_PUBLIC int mqw_run(const struct mqw_options *options, mqw_handler *handler,
  * Any thread and signal handlers may call it, until mqw_close; NULL: nothing
  * happens. */
 MQW_PUBLIC void mqw_stop(struct mqw_worker *worker);
-/* Take no more messages until mqw_resume; running handlers go on. Both may be
- * called like mqw_stop. */
+/* Take no more messages until mqw_resume; running handlers go on. mqw_resume
+ * does not end a pause that an operator made with mqctl, which also outlives
+ * the program. Both may be called like mqw_stop. */
 MQW_PUBLIC void mqw_pause(struct mqw_worker *worker);
 MQW_PUBLIC void mqw_resume(struct mqw_worker *worker);
 /* How many handlers may run at once, from now on. -EINVAL outside 1 to 1024. */

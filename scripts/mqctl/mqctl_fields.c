@@ -73,6 +73,18 @@ static json_t *text(const char *s)
     return *s ? json_printable(s) : json_null();
 }
 
+/* Since when the worker is paused, until when, and by whom; null: it is not. */
+static json_t *pause_as(const struct snapshot *v, char what)
+{
+    struct pause_note n;
+
+    if (!snapshot_pause(v, &n))
+        return json_null();
+    return what == 's'   ? json_time(n.since_ns)
+           : what == 'u' ? json_time(n.until_ns)
+                         : json_printable(n.by);
+}
+
 /* breaker_why - of the worker itself, else as it wrote it */
 static const char *breaker_why(const struct snapshot *v)
 {
@@ -139,6 +151,9 @@ VALUE(state, json_string(snapshot_state(v)))
 VALUE(in_flight, json_integer(in_flight_of(v)))
 VALUE(paused, json_boolean(snapshot_paused(v)))
 VALUE(paused_for, live(v, "paused_for_ns"))
+VALUE(paused_at, pause_as(v, 's'))
+VALUE(paused_until, pause_as(v, 'u'))
+VALUE(paused_by, pause_as(v, 'b'))
 VALUE(rate_reached, json_boolean(snapshot_rate_reached(v)))
 VALUE(breaker, text(runs(v) ? snapshot_breaker(v) : ""))
 VALUE(breaker_why, text(breaker_why(v)))
@@ -201,6 +216,9 @@ const struct snapshot_field snapshot_fields[] = {
     {"paused", COUNTED, paused_of, paused_as, "mqworker_paused",
      "Whether the worker was told to pause."},
     {"paused_for_ns", ALWAYS, NULL, paused_for_as, NULL, NULL},
+    {"paused_at", ALWAYS, NULL, paused_at_as, NULL, NULL},
+    {"paused_until", ALWAYS, NULL, paused_until_as, NULL, NULL},
+    {"paused_by", ALWAYS, NULL, paused_by_as, NULL, NULL},
     {"rate_reached", COUNTED, rate_reached_of, rate_reached_as,
      "mqworker_rate_reached",
      "Whether no more are delivered just now, as --rate says."},

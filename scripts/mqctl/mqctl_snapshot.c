@@ -460,6 +460,20 @@ bool snapshot_paused(const struct snapshot *v)
                    : (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_PAUSED) != 0);
 }
 
+bool snapshot_pause(const struct snapshot *v, struct pause_note *out)
+{
+    const char *by = json_string_value(json_object_get(v->live, "paused_by"));
+
+    if (!v->live)
+        return v->has_folder && pause_note_read(out, v->dir.folder) == 0 &&
+               pause_note_left(out, clock_wall_ns()) > 0;
+    *out = (struct pause_note){
+        .since_ns = (uint64_t)snapshot_number(v, "paused_at_ns", 0),
+        .until_ns = (uint64_t)snapshot_number(v, "paused_until_ns", 0)};
+    snprintf(out->by, sizeof out->by, "%s", by ? by : "");
+    return out->since_ns != 0;
+}
+
 bool snapshot_rate_reached(const struct snapshot *v)
 {
     return v->worker == SNAPSHOT_RUNS &&

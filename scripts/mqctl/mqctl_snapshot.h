@@ -19,6 +19,7 @@
 #include "common/state/counters.h"
 #include "common/base/problem.h"
 #include "common/mq/queue.h"
+#include "common/state/pause_note.h"
 #include "common/state/statedir.h"
 #include "common/store/store.h"
 #include "common/text/term.h"
@@ -104,6 +105,9 @@ enum term_colour snapshot_dead_colour(const char *dead);
  * else as its counters say. NULL: messages are taken, or no worker runs. */
 const char *snapshot_why(const struct snapshot *v);
 bool snapshot_paused(const struct snapshot *v);
+/* The pause that is in force, or that the next worker starts with. Returns false
+ * if there is none. */
+bool snapshot_pause(const struct snapshot *v, struct pause_note *out);
 /* No more are delivered just now, as --rate says. */
 bool snapshot_rate_reached(const struct snapshot *v);
 /* Nothing is taken from the queue, as --max-waiting is reached. */

@@ -206,6 +206,25 @@ static void settings(const struct snapshot *v)
     putchar('\n');
 }
 
+/* Print since when, until when and by whom the worker is paused. */
+static void pause_line(const struct snapshot *v)
+{
+    char since[TIME_TEXT], until[TIME_TEXT] = "", end[TIME_TEXT + 8] = "";
+    struct pause_note n;
+
+    if (!snapshot_pause(v, &n))
+        return;
+    if (n.until_ns)
+        snprintf(end, sizeof end, " until %s", term_time(n.until_ns, until));
+    linef(
+        "paused", "since %s%s, by %s%s",
+        n.since_ns ? term_time_both(n.since_ns, since) : "an unknown time", end,
+        n.by,
+        v->worker == SNAPSHOT_RUNS
+            ? ""
+            : "; the next worker starts paused, unless you give mqctl resume");
+}
+
 /* state_line - and why it is so */
 static void state_line(const struct snapshot *v)
 {
@@ -356,6 +375,7 @@ static void details(const struct snapshot *v)
 {
     line("queue", v->queue);
     state_line(v);
+    pause_line(v);
     if (v->has_queue)
         in_queue(v);
     else

@@ -7,7 +7,10 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
+#include "common/state/pause_note.h"
+#include "common/state/state_forget.h"
 #include "common/state/statedir.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_ask.h"
@@ -67,7 +70,10 @@ static void told(const struct options *o, const char *queue, json_t *answer)
     }
     if (o->line.verb != VERB_SET) {
         printf("%s: %s%s%s\n", queue, words[o->line.verb],
-               o->line.operand_count > 1 ? " for " : "",
+               o->line.operand_count > 1    ? " for "
+               : o->line.verb == VERB_PAUSE ? " until mqctl resume, also "
+                                              "across restarts"
+                                            : "",
                o->line.operand_count > 1 ? o->line.operands[1] : "");
         return;
     }
@@ -111,6 +117,41 @@ static int gone_wait(const struct options *o, const struct statedir *dir,
                     queue);
 }
 
+/* Remove the note of a pause while no worker is running, so that the next one
+ * takes messages. The lock keeps a worker from starting, and from reading the
+ * note, meanwhile. Returns an exit status, or -ENOENT: no pause is kept. */
+static int resume_here(const struct options *o, const struct statedir *dir,
+                       const char *queue)
+{
+    struct state_forget lock;
+    struct pause_note note;
+    struct problem p;
+    int err;
+
+    if (pause_note_read(&note, dir->folder) < 0)
+        return -ENOENT;
+    err = state_forget_open(&lock, dir, &p);
+    if (err == -ENOENT)
+        return err;
+    if (err)
+        return complain_of(&p);
+    err = pause_note_remove(dir->folder);
+    state_forget_close(&lock);
+    if (err)
+        return complain(EX_CANTCREAT,
+                        "cannot remove %s/pause: %s; run as the "
+                        "worker's user or root",
+                        dir->folder, errno_text(-err));
+    if (o->json)
+        (void)json_print_line(json_pack("{s:b, s:b}", "ok", 1, "was_paused", 1),
+                              stdout);
+    else if (!o->quiet)
+        printf("%s: resumed; no worker is running, and the next one takes "
+               "messages\n",
+               queue);
+    return 0;
+}
+
 /* steer_run - ask, and tell what came of it */
 int steer_run(const struct options *o)
 {
@@ -129,6 +170,12 @@ int steer_run(const struct options *o)
     err = snapshot_folder(&dir, o->state_dir, queue, &p);
     pid = err ? 0 : ask_runs(&dir); /* another may run when this one has gone */
     err = err ? err : ask(&dir, queue, line, &answer, &p);
+    if (err && p.status == EX_UNAVAILABLE && o->line.verb == VERB_RESUME &&
+        dir.folder[0]) {
+        status = resume_here(o, &dir, queue);
+        if (status >= 0)
+            return status;
+    }
     if (err) {
         if (p.status == EX_UNAVAILABLE) /* nobody to ask */
             (void)subcommand_names_check(&mqctl_table, &o->line, &p);
@@ -145,6 +192,12 @@ int steer_run(const struct options *o)
     error = text_of(answer, "error");
     if (status)
         complain(status, "%s", error ? error : "it does not say why");
+    error = text_of(answer, "not_saved");
+    if (error)
+        complain(0,
+                 "%s: done, but it could not be saved in %s: %s; a restart "
+                 "before that would not know of it",
+                 queue, dir.folder, error);
     json_decref(answer);
     return status || !o->wait ? status : gone_wait(o, &dir, queue, pid);
 }

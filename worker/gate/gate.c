@@ -323,51 +323,6 @@ void gate_breaker(struct gate *g, enum breaker_event event, const char *reason)
         gate_changed(g);
 }
 
-/* limit_over - of a pause that had one */
-static void limit_over(struct timer *timer)
-{
-    gate_pause(CONTAINER_OF(timer, struct gate, pause_timer), false);
-}
-
-/* pause_log - one line for a change, also for that of its limit */
-static void pause_log(const struct gate *g, bool on, uint64_t limit_ns)
-{
-    if (limit_ns)
-        log_info("paused", F_STR("queue", g->set->queue),
-                 F_DURATION("for", limit_ns));
-    else
-        log_info(on ? "paused" : "resumed", F_STR("queue", g->set->queue));
-}
-
-/* pause_set - on, for ever or for a while, or off */
-static void pause_set(struct gate *g, bool on, uint64_t limit_ns)
-{
-    bool was = atomic_load(&g->holds) & HOLD_PAUSE;
-
-    if (on != was || limit_ns || g->pause_until_ns)
-        pause_log(g, on, limit_ns);
-    g->pause_until_ns = limit_ns ? ns_add(clock_mono_ns(), limit_ns) : 0;
-    timers_cancel(g->timers, &g->pause_timer);
-    if (limit_ns)
-        timers_start(g->timers, &g->pause_timer, g->pause_until_ns);
-    if (on && !was)
-        gate_hold(g, HOLD_PAUSE);
-    else if (!on && was)
-        gate_unhold(g, HOLD_PAUSE);
-}
-
-/* gate_pause - on, with no limit, or off */
-void gate_pause(struct gate *g, bool on)
-{
-    pause_set(g, on, 0);
-}
-
-/* gate_pause_for - on, and off by itself after a while; 0: not by itself */
-void gate_pause_for(struct gate *g, uint64_t limit_ns)
-{
-    pause_set(g, true, limit_ns);
-}
-
 /* gate_finish - nothing more is taken */
 void gate_finish(struct gate *g, const char *why, int status)
 {
@@ -397,7 +352,6 @@ void gate_init(struct gate *g, const struct settings *set,
     breaker_init(&g->breaker, set->breaker_failures, set->breaker_pause_ns);
     timer_init(&g->breaker_timer, pause_over);
     timer_init(&g->trouble_timer, trouble_over);
-    timer_init(&g->pause_timer, limit_over);
     attend(g);
 }
 

@@ -1,8 +1,8 @@
 /* gate.h - whether messages may be taken, and why not
  *
  * WHAT   Counts the work items that run, and says how many may: the cap, less
- *        what the holds, the breaker and the suspects say. The operator and
- *        trouble change that here: pause, breaker, delays, the end.
+ *        what the holds, the breaker and the suspects say. Holds, the breaker,
+ *        delays after trouble and the end change that here.
  * WHO    init, fini: the engine. Any thread, unless marked otherwise.
  * OWNS   Its timers, the breaker, the suspects.
  * FAILS  Never.
@@ -70,8 +70,7 @@ enum gate_event {
     GATE_WIDER,   /* more may run beside each other from here on: try soon */
 };
 
-/* c = constant once the worker runs   a = atomic   m = under mtx
- * l = in the loop only */
+/* c = constant once the worker runs   a = atomic   m = under mtx */
 struct gate {
     struct attention attention;                      /* attention.h */
     const struct settings *set;                      /* c */
@@ -86,13 +85,12 @@ struct gate {
     atomic_uint holds;      /* a  HOLD_ bits */
     struct breaker breaker;
     struct suspects suspects;
-    struct timer breaker_timer, trouble_timer, pause_timer;
+    struct timer breaker_timer, trouble_timer;
     pthread_mutex_t attend_mtx; /* the gate's bits of `attention`: worked out
                                    from the reasons, under it */
     pthread_mutex_t mtx;
     uint64_t trouble_ns;       /* m  end of the last delay */
     uint64_t trouble_wait_ns;  /* m  its length; doubles */
-    uint64_t pause_until_ns;   /* l  monotonic; 0: no limit, or no pause */
     atomic_int status;         /* a  exit status */
     _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
 };
@@ -159,9 +157,5 @@ void gate_breaker(struct gate *g, enum breaker_event event, const char *reason);
 void gate_finish(struct gate *g, const char *why, int status);
 /* Nothing more is taken, and nothing runs. */
 bool gate_finished(const struct gate *g);
-
-/* In the loop. */
-void gate_pause(struct gate *g, bool on);
-void gate_pause_for(struct gate *g, uint64_t limit_ns); /* 0: no limit */
 
 #endif

@@ -23,6 +23,7 @@
 #include "worker/operate/cap.h"
 #include "worker/operate/control_verbs.h"
 #include "worker/operate/orders.h"
+#include "worker/operate/pause.h"
 #include "worker/operate/steering.h"
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
@@ -37,6 +38,7 @@ struct client {
     struct control *control;
     uint64_t heard; /* when it said something last, counted */
     size_t used;
+    uid_t uid;                 /* of its process */
     bool waits;                /* for the answer to its first line */
     struct steering *steering; /* that it waits for; NULL: none */
     char line[STATEDIR_REQUEST];
@@ -94,6 +96,7 @@ static bool answer(struct client *c, const char *line)
 {
     char words[STATEDIR_REQUEST]; /* cut into words; may be asked again */
     struct control_call call = {.again = c->waits,
+                                .uid = c->uid,
                                 .steering = &c->steering,
                                 .end = &c->control->steered};
     json_t *out;
@@ -135,7 +138,7 @@ static void listen_on(struct client *c)
 }
 
 /* grown - there is room for more handlers, or there is none; or an order about
- * messages is over */
+ * messages is over, or a pause is saved */
 static void grown(void *arg)
 {
     struct control *k = arg;
@@ -198,14 +201,15 @@ static struct client *client_free(struct control *k)
     return oldest;
 }
 
-/* known - whether the other side may speak: its uid is ours, or root's */
-static bool known(int fd)
+/* known - whether the other side may speak: its uid, *uid, is ours, or root's */
+static bool known(int fd, uid_t *uid)
 {
     struct ucred who;
     socklen_t size = sizeof who;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0)
         return false;
+    *uid = who.uid;
     if (who.uid == 0 || who.uid == geteuid())
         return true;
     log_warn("control_refused", F_UINT("uid", who.uid), F_INT("pid", who.pid),
@@ -242,7 +246,7 @@ static void door_ready(struct loop_source *source)
         c->source.fd = fd;
         c->source.ready = client_ready;
         c->heard = ++k->heard;
-        if (!known(fd)) {
+        if (!known(fd, &c->uid)) {
             (void)reply(c, control_refusal(EX_NOPERM, "only the worker's user "
                                                       "and root may ask"));
             client_drop(c);
@@ -291,6 +295,8 @@ struct control *control_open(struct orders *orders)
     k->flow = f;
     orders->cap->over = grown;
     orders->cap->arg = k;
+    orders->pause->saved = steered;
+    orders->pause->arg = k;
     k->door.fd = -1;
     atomic_store(&k->next, -1);
     k->door.ready = door_ready;
@@ -342,6 +348,7 @@ void control_close(struct control **control)
         return;
     *control = NULL;
     k->orders->cap->over = NULL;
+    k->orders->pause->saved = NULL;
     timers_cancel(k->flow->timers, &k->door_timer);
     timers_cancel(k->flow->timers, &k->steer_timer);
     if (atomic_load(&k->next) >= 0)

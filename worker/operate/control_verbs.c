@@ -12,6 +12,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"
@@ -26,6 +27,7 @@
 #include "worker/operate/control_steer.h"
 #include "worker/operate/stop.h"
 #include "worker/operate/orders.h"
+#include "worker/operate/pause.h"
 #include "worker/operate/live_settings.h"
 
 #define WORDS_MAX STEER_MOST
@@ -156,6 +158,27 @@ static json_t *parts_json(struct source *s)
     return json_null();
 }
 
+/* Add since when, until when and by whom the worker is paused. */
+static void pause_put(json_t *out, struct pause *p)
+{
+    uint64_t now = clock_mono_ns();
+    struct pause_note n;
+
+    pause_now(p, &n);
+    if (!n.since_ns)
+        return;
+    json_object_set_new(out, "paused_at_ns",
+                        json_integer((json_int_t)n.since_ns));
+    json_object_set_new(out, "paused_by", json_string(n.by));
+    if (p->end_ns == 0 || n.until_ns == 0)
+        return;
+    json_object_set_new(out, "paused_until_ns",
+                        json_integer((json_int_t)n.until_ns));
+    json_object_set_new(
+        out, "paused_for_ns",
+        json_integer((json_int_t)(p->end_ns > now ? p->end_ns - now : 0)));
+}
+
 static json_t *status(struct request *r)
 {
     struct flow *f = r->orders->flow;
@@ -188,10 +211,8 @@ static json_t *status(struct request *r)
         json_object_set_new(out, "runs", runs_json(r));
     if (out)
         json_object_set_new(out, "partitions", parts_json(f->source));
-    if (out && f->gate.pause_until_ns)
-        json_object_set_new(out, "paused_for_ns",
-                            json_integer((json_int_t)(f->gate.pause_until_ns -
-                                                      clock_mono_ns())));
+    if (out)
+        pause_put(out, r->orders->pause);
     if (out && takes != WHY_NOT_SO)
         json_object_set_new(out, "why", json_string(gate_why_text(takes)));
     /* A job that makes room is just about to lock it. */
@@ -206,6 +227,22 @@ static json_t *status(struct request *r)
 
 /* ---- orders ---- */
 
+/* Answer once the change is on disk; NULL until then. If it could not be saved,
+ * it is in force all the same, and `not_saved` says why. */
+static json_t *pause_answer(struct request *r, json_t *out)
+{
+    int err;
+
+    r->later = !pause_is_saved(r->orders->pause, &err);
+    if (r->later) {
+        json_decref(out);
+        return NULL;
+    }
+    if (out && err)
+        json_object_set_new(out, "not_saved", json_string(errno_text(-err)));
+    return out;
+}
+
 static json_t *pause_it(struct request *r)
 {
     uint64_t limit = 0;
@@ -217,17 +254,17 @@ static json_t *pause_it(struct request *r)
         (duration_parse(r->words[0], &limit) < 0 || limit == 0))
         return control_refusal(EX_USAGE, "pause: not a duration; give a number "
                                          "with ms, s, m, h or d, like 5m");
-    gate_pause_for(&r->orders->flow->gate, limit);
-    return yes();
+    if (!r->call->again)
+        pause_begin(r->orders->pause, PAUSER_ORDER, limit, r->call->uid);
+    return pause_answer(r, yes());
 }
 
 static json_t *resume(struct request *r)
 {
-    struct gate *gate = &r->orders->flow->gate;
-    bool paused = atomic_load(&gate->holds) & HOLD_PAUSE;
+    bool paused = r->call->again || pause_end(r->orders->pause, PAUSER_ANY);
 
-    gate_pause(gate, false);
-    return json_pack("{s:b, s:b}", "ok", 1, "was_paused", paused);
+    return pause_answer(r,
+                        json_pack("{s:b, s:b}", "ok", 1, "was_paused", paused));
 }
 
 /* drain - take no more; handlers that run may take as long as they need */

@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct orders;
 
@@ -19,6 +20,7 @@ struct steering_end; /* steering.h */
 /* One request of a client. */
 struct control_call {
     bool again; /* it is asked once more */
+    uid_t uid;  /* of the client */
     bool later; /* out: there is no answer yet, ask again */
     /* NULL, or what the request has begun; the client's to drop. */
     struct steering **steering;

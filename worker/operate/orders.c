@@ -3,8 +3,8 @@
 
 #include <signal.h>
 
-#include "worker/flow/flow.h"
 #include "worker/operate/cap.h"
+#include "worker/operate/pause.h"
 #include "worker/operate/stop.h"
 
 void orders_signal(void *arg, int signal)
@@ -13,10 +13,10 @@ void orders_signal(void *arg, int signal)
 
     switch (signal) {
     case SIGUSR2:
-        gate_pause(&o->flow->gate, true);
+        pause_begin(o->pause, PAUSER_SIGNAL, 0, 0);
         break;
     case SIGCONT:
-        gate_pause(&o->flow->gate, false);
+        (void)pause_end(o->pause, PAUSER_SIGNAL);
         break;
     case SIGTTIN:
         cap_change(o->cap, +1);

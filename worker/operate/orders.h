@@ -11,6 +11,7 @@
 struct cap;
 struct file_watch; /* file_watch.h */
 struct flow;
+struct pause; /* pause.h */
 struct settings;
 struct stop;
 
@@ -20,6 +21,7 @@ struct orders {
     struct settings *live; /* flow->set, writable: for live_settings.c */
     struct stop *stop;
     struct cap *cap;
+    struct pause *pause;
     struct file_watch *file_watch;
     const char *path; /* of the command or plugin, as it was at the start; "":
                          it was not there. NULL: a function of a program */

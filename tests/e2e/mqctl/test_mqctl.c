@@ -351,20 +351,95 @@ Test(mqctl, each_change_of_a_pause_is_one_line_of_the_log)
     cr_assert_eq(harness_log_count(w, "event=control"), 0);
 }
 
-Test(mqctl, resume_by_signal_ends_a_pause_with_a_duration_too)
+Test(mqctl, a_signal_does_not_end_a_pause_of_mqctl_and_resume_ends_both)
 {
     const char *q = harness_queue(0, 0);
-    struct harness_process *w = ctl_worker(q, "--", "sh", "-c", "echo >>runs");
+    struct harness_process *w = ctl_worker(q, "-c", "1", "--", "true");
 
-    ctl_out("pause", q, "100ms");
-    harness_signal(w, SIGCONT);
-    harness_wait_log(w, "event=resumed", SOON_MS);
     ctl_out("pause", q);
-    harness_send_text(q, "x");
-    /* The old limit must not end the new pause: a longer one passes first. */
-    harness_run("sleep", "0.3");
+    harness_signal(w, SIGUSR2);
+    harness_signal(w, SIGCONT);
+    /* TTIN comes after CONT: once it has been obeyed, so has CONT. */
+    harness_signal(w, SIGTTIN);
+    harness_until(ctl_number(q, "max_concurrency") == 2, SOON_MS);
     cr_assert(paused(q));
-    cr_assert_eq(harness_lines("runs"), 0);
+    harness_signal(w, SIGUSR2);
+    harness_signal(w, SIGTTOU);
+    harness_until(ctl_number(q, "max_concurrency") == 1, SOON_MS);
+    ctl_out("resume", q);
+    cr_assert_not(paused(q));
+    cr_assert_eq(harness_log_count(w, "event=resumed"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, a_pause_outlives_a_kill_and_a_stop_until_resume)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    const char *line;
+
+    ctl_out("pause", q);
+    harness_kill(w);
+    harness_send_text(q, "x");
+    w = ctl_worker(q, "--", "sh", "-c", "echo >>runs");
+    line = harness_wait_log(w, "event=paused", SOON_MS);
+    cr_assert(strstr(line, "since=") && strstr(line, "by="), "%s", line);
+    cr_assert(paused(q));
+    cr_assert_not_null(strstr(ctl_out("status", q), "\npaused  "));
+    ctl_out("pause", q, "1h");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_not_null(strstr(ctl("status", q).out, "next worker starts paus"));
+    w = ctl_worker(q, "--", "sh", "-c", "echo >>runs");
+    harness_wait_log(w, "until=", SOON_MS);
+    cr_assert(paused(q));
+    cr_assert_eq(ctl_number(q, "depth"), 1);
+    ctl_out("resume", q);
+    harness_until_lines("runs", 1, SOON_MS);
+    harness_kill(w);
+    w = ctl_worker(q, "--", "true");
+    cr_assert_not(paused(q));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* pause_file - the path of the note in the folder of a queue */
+static const char *pause_file(const char *q)
+{
+    static char path[4096];
+
+    snprintf(path, sizeof path, "%s%s/pause", harness_state_dir(), q);
+    return path;
+}
+
+Test(mqctl, a_pause_without_a_worker_ends_at_its_time_or_by_resume)
+{
+    static const char past[] = "since 1000000000\nuntil 2000000000\nby me\n";
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+
+    ctl_out("pause", q);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert(harness_exists(pause_file(q)));
+    cr_assert_not_null(strstr(ctl_out("resume", q), "no worker is running"));
+    cr_assert(!harness_exists(pause_file(q)));
+    cr_assert_eq(ctl("resume", q).status, 69);
+    harness_write(pause_file(q), past, sizeof past - 1);
+    w = ctl_worker(q, "--", "true");
+    cr_assert_not(paused(q));
+    harness_until(!harness_exists(pause_file(q)), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl, a_pause_whose_note_was_damaged_is_still_a_pause)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    harness_write(pause_file(q), "", 0);
+    w = ctl_worker(q, "--", "true");
+    cr_assert(paused(q));
+    ctl_out("resume", q);
+    cr_assert(!harness_exists(pause_file(q)));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

@@ -186,14 +186,14 @@ Test(schedule, a_slow_handler_gets_company)
 
 Test(schedule, a_pause_stops_it_and_its_end_goes_on)
 {
-    gate_pause(&flow.gate, true);
+    gate_hold(&flow.gate, HOLD_PAUSE);
     fake_store("due", clock_steady_ns());
     fake_give("a");
     schedule_wake(&flow);
     cr_assert(!peeker_armed(flow.peeker));
     cr_assert(!schedule_start(&flow));
     cr_assert_eq(schedule_why(&flow), WHY_PAUSED);
-    gate_pause(&flow.gate, false);
+    gate_unhold(&flow.gate, HOLD_PAUSE);
     wait_for(&over, 2);
 }
 

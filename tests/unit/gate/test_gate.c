@@ -196,27 +196,6 @@ Test(gate, the_breaker_lets_one_probe_through_beside_what_runs)
     cr_assert_eq(told[GATE_CHANGED], 2);
 }
 
-Test(gate, a_pause_with_an_end_ends_by_itself)
-{
-    gate_pause_for(&gate, 5 * NS_PER_S);
-    cr_assert_eq(gate_why(&gate), WHY_PAUSED);
-    virtual_pass(timers, 4 * NS_PER_S);
-    cr_assert_eq(gate_why(&gate), WHY_PAUSED);
-    virtual_pass(timers, 2 * NS_PER_S);
-    cr_assert_eq(gate_why(&gate), WHY_NOT_SO);
-    cr_assert_eq(gate.pause_until_ns, 0);
-}
-
-Test(gate, a_pause_without_an_end_takes_the_place_of_one_that_has_one)
-{
-    gate_pause_for(&gate, 5 * NS_PER_S);
-    gate_pause_for(&gate, 0);
-    virtual_pass(timers, 60 * NS_PER_S);
-    cr_assert_eq(gate_why(&gate), WHY_PAUSED);
-    gate_pause(&gate, false);
-    cr_assert_eq(gate_why(&gate), WHY_NOT_SO);
-}
-
 Test(gate, a_suspect_runs_alone_and_then_all_may)
 {
     cr_assert_eq(suspects_add(&gate.suspects, 1), 0);

@@ -1,0 +1,87 @@
+/* pause_note.c - see pause_note.h */
+#include "common/state/pause_note.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/file/file.h"
+#include "common/file/folder.h"
+
+#define NOTE "/pause"
+#define TEXT 256
+
+int pause_note_read(struct pause_note *out, const char *folder)
+{
+    char path[PATH_MAX], text[TEXT];
+    ssize_t n;
+    int fd;
+
+    *out = (struct pause_note){.by = "unknown"};
+    if (!folder_join(path, folder, NOTE, ""))
+        return -ENAMETOOLONG;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    if (sscanf(text, "since %" SCNu64 "\nuntil %" SCNu64 "\nby %63[^\n]\n",
+               &out->since_ns, &out->until_ns, out->by) != 3)
+        *out = (struct pause_note){.by = "unknown"};
+    return 0;
+}
+
+/* The new note is written and synced beside the old one, and renamed over it.
+ * Killed before the rename: the old note, or none, is in force; the order was
+ * not answered yet, and a temporary file is replaced by the next write. Killed
+ * after the rename: the next start finds the new note; only a power cut before
+ * the folder's sync can bring back the old one, and until then the order is not
+ * answered. */
+int pause_note_write(const struct pause_note *note, const char *folder)
+{
+    char path[PATH_MAX], temp[PATH_MAX], text[TEXT];
+    int n = snprintf(text, sizeof text,
+                     "since %" PRIu64 "\nuntil %" PRIu64 "\nby %s\n",
+                     note->since_ns, note->until_ns, note->by);
+    int fd, err;
+
+    if (!folder_join(path, folder, NOTE, ""))
+        return -ENAMETOOLONG;
+    fd = file_create_beside(temp, path, text, (size_t)n);
+    if (fd < 0)
+        return fd;
+    close(fd);
+    err = rename(temp, path) < 0 ? -errno : 0;
+    if (!err)
+        return folder_sync(folder);
+    unlink(temp);
+    return err;
+}
+
+int pause_note_remove(const char *folder)
+{
+    char path[PATH_MAX];
+
+    if (!folder_join(path, folder, NOTE, ""))
+        return -ENAMETOOLONG;
+    if (unlink(path) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    return folder_sync(folder);
+}
+
+uint64_t pause_note_left(const struct pause_note *note, uint64_t now_ns)
+{
+    uint64_t most = note->until_ns - note->since_ns;
+
+    if (note->until_ns == 0)
+        return UINT64_MAX;
+    if (now_ns >= note->until_ns || note->until_ns <= note->since_ns)
+        return 0;
+    return note->until_ns - now_ns < most ? note->until_ns - now_ns : most;
+}

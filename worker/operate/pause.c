@@ -1,0 +1,227 @@
+/* pause.c - see pause.h */
+#include "worker/operate/pause.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/base/container.h"
+#include "common/base/errno_text.h"
+#include "common/base/log.h"
+#include "worker/flow/flow.h"
+
+#define SAVE_FIRST_NS NS_PER_S
+#define SAVE_MOST_NS  (60 * NS_PER_S)
+
+/* ---- the note ---- */
+
+/* Make the file say what `note` says. Killed before it does: the order was not
+ * answered yet, and the next worker starts as if it had not been given. */
+static int note_save(struct chore *chore)
+{
+    struct pause *p = CONTAINER_OF(chore, struct pause, chore);
+    struct pause_note note;
+    unsigned asked;
+    int err;
+
+    pthread_mutex_lock(&p->mtx);
+    note = p->note;
+    asked = p->asked;
+    pthread_mutex_unlock(&p->mtx);
+    err = note.since_ns ? pause_note_write(&note, p->flow->folder)
+                        : pause_note_remove(p->flow->folder);
+    atomic_store(&p->err, err);
+    atomic_store(&p->tried, asked);
+    if (p->saved)
+        p->saved(p->arg);
+    return err;
+}
+
+/* Log that the note cannot be written, or that it could in the end. */
+static void note_save_log(struct chore *chore, int err)
+{
+    const struct pause *p = CONTAINER_OF(chore, struct pause, chore);
+
+    if (err)
+        log_warn("pause_not_saved", F_STR("queue", p->flow->set->queue),
+                 F_STR("folder", p->flow->folder),
+                 F_STR("error", errno_text(-err)),
+                 F_STR("next", "a restart would not know of the last pause or "
+                               "resume; it is saved as soon as the folder can "
+                               "be written"));
+    else
+        log_info("pause_saved", F_STR("queue", p->flow->set->queue));
+}
+
+/* Replace what is to be on disk. NULL: no note. */
+static void note_change(struct pause *p, const struct pause_note *note)
+{
+    static const struct pause_note none;
+
+    pthread_mutex_lock(&p->mtx);
+    p->note = note ? *note : none;
+    p->asked++;
+    pthread_mutex_unlock(&p->mtx);
+    chore_soon(&p->chore);
+}
+
+void pause_put_back(struct pause *p)
+{
+    chore_soon(&p->chore);
+}
+
+bool pause_is_saved(struct pause *p, int *err)
+{
+    bool is;
+
+    pthread_mutex_lock(&p->mtx);
+    is = atomic_load(&p->tried) == p->asked;
+    pthread_mutex_unlock(&p->mtx);
+    *err = atomic_load(&p->err);
+    return is;
+}
+
+/* ---- begin and end ---- */
+
+/* Log a pause that begins, goes on after a restart (`limit_ns` 0), or gets
+ * another end. */
+static void begin_log(const struct pause *p, const struct pause_note *n,
+                      uint64_t limit_ns)
+{
+    char since[TIME_TEXT], until[TIME_TEXT];
+    const struct log_field queue = F_STR("queue", p->flow->set->queue);
+    const struct log_field by = F_STR("by", n->by);
+    const struct log_field end =
+        F_STR("until", n->until_ns ? time_print(n->until_ns, until) : NULL);
+
+    if (limit_ns)
+        log_info("paused", queue, F_DURATION("for", limit_ns), end, by);
+    else
+        log_info(
+            "paused", queue,
+            F_STR("since", n->since_ns ? time_print(n->since_ns, since) : NULL),
+            end, by);
+}
+
+/* Put a pause into force, whoever made it. */
+static void hold(struct pause *p, enum pauser by)
+{
+    bool was = p->by;
+
+    p->by |= by;
+    if (!was)
+        gate_hold(&p->flow->gate, HOLD_PAUSE);
+}
+
+/* Start the timer of an order's pause, or stop it: 0. */
+static void end_set(struct pause *p, uint64_t left_ns)
+{
+    timers_cancel(p->flow->timers, &p->timer);
+    p->end_ns = left_ns ? ns_add(clock_mono_ns(), left_ns) : 0;
+    if (left_ns)
+        timers_start(p->flow->timers, &p->timer, p->end_ns);
+}
+
+void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid)
+{
+    bool changed = !(p->by & by) || limit_ns != 0 ||
+                   (by == PAUSER_ORDER && p->end_ns != 0);
+    uint64_t now = clock_wall_ns();
+    struct pause_note note = {.since_ns = now,
+                              .until_ns = limit_ns ? ns_add(now, limit_ns) : 0};
+
+    if (!changed)
+        return;
+    strlcpy(note.by,
+            by == PAUSER_SIGNAL    ? "signal"
+            : by == PAUSER_PROGRAM ? "program"
+            : uid == geteuid()     ? p->owner
+                                   : "root",
+            sizeof note.by);
+    p->since_ns = now;
+    if (by == PAUSER_ORDER) {
+        end_set(p, limit_ns);
+        note_change(p, &note);
+    }
+    begin_log(p, &note, limit_ns);
+    hold(p, by);
+}
+
+bool pause_end(struct pause *p, unsigned by)
+{
+    bool was = p->by;
+
+    if (p->by & by & PAUSER_ORDER) {
+        end_set(p, 0);
+        note_change(p, NULL);
+    }
+    p->by &= ~by;
+    if (was && !p->by) {
+        log_info("resumed", F_STR("queue", p->flow->set->queue));
+        gate_unhold(&p->flow->gate, HOLD_PAUSE);
+    }
+    return was;
+}
+
+/* End the order's pause at its time. */
+static void limit_over(struct timer *timer)
+{
+    pause_end(CONTAINER_OF(timer, struct pause, timer), PAUSER_ORDER);
+}
+
+void pause_recall(struct pause *p)
+{
+    struct pause_note note;
+    uint64_t left;
+
+    if (pause_note_read(&note, p->flow->folder) < 0)
+        return;
+    left = pause_note_left(&note, clock_wall_ns());
+    if (left == 0) {
+        note_change(p, NULL); /* it ended while no worker was running */
+        return;
+    }
+    begin_log(p, &note, 0);
+    if (!note.since_ns)
+        note.since_ns = clock_wall_ns();
+    pthread_mutex_lock(&p->mtx);
+    p->note = note;
+    pthread_mutex_unlock(&p->mtx);
+    end_set(p, left == UINT64_MAX ? 0 : left);
+    hold(p, PAUSER_ORDER);
+}
+
+void pause_now(struct pause *p, struct pause_note *out)
+{
+    *out = (struct pause_note){0};
+    if (p->by & PAUSER_ORDER) {
+        pthread_mutex_lock(&p->mtx);
+        *out = p->note;
+        pthread_mutex_unlock(&p->mtx);
+    } else if (p->by) {
+        out->since_ns = p->since_ns;
+        strlcpy(out->by, p->by & PAUSER_SIGNAL ? "signal" : "program",
+                sizeof out->by);
+    }
+}
+
+void pause_init(struct pause *p, struct flow *f)
+{
+    *p = (struct pause){.flow = f,
+                        .chore = {.run = note_save,
+                                  .tell = note_save_log,
+                                  .first_ns = SAVE_FIRST_NS,
+                                  .most_ns = SAVE_MOST_NS,
+                                  .pool = &f->pool}};
+    folder_user(geteuid(), p->owner);
+    pthread_mutex_init(&p->mtx, NULL);
+    timer_init(&p->timer, limit_over);
+    chore_init(&p->chore);
+}
+
+void pause_fini(struct pause *p)
+{
+    pthread_mutex_destroy(&p->mtx);
+}

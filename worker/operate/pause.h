@@ -1,0 +1,71 @@
+/* pause.h - the pause of a worker: who made it, its end, and its note on disk
+ *
+ * WHAT   A pause made by an order (mqctl) outlives the worker: it is written to
+ *        the state directory (common/state/pause_note.h) and in force again at
+ *        the next start. Pauses by a signal or by the program that embeds the
+ *        library end with the process.
+ * WHO    The loop, unless marked otherwise.
+ * OWNS   Its timer and its chore.
+ * FAILS  Never: a note that cannot be written is logged and tried again; the
+ *        worker is paused all the same.
+ */
+#ifndef WORKER_OPERATE_PAUSE_H
+#define WORKER_OPERATE_PAUSE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/file/folder.h"
+#include "common/state/pause_note.h"
+#include "worker/loop/chore.h"
+#include "worker/loop/timers.h"
+
+struct flow;
+
+/* Who paused the worker; bits. It takes messages again when none is left. */
+enum pauser {
+    PAUSER_SIGNAL = 1 << 0,  /* SIGUSR2 */
+    PAUSER_PROGRAM = 1 << 1, /* mqw_pause */
+    PAUSER_ORDER = 1 << 2,   /* the control socket */
+    PAUSER_ANY = PAUSER_SIGNAL | PAUSER_PROGRAM | PAUSER_ORDER,
+};
+
+/* c = constant after init   l = in the loop only   m = under mtx
+ * a = atomic */
+struct pause {
+    struct flow *flow;        /* c */
+    char owner[FOLDER_USER];  /* c  name of the worker's own user */
+    void (*saved)(void *arg); /* c  a save is over, on a pool thread; or NULL */
+    void *arg;                /* c */
+    unsigned by;              /* l  enum pauser */
+    uint64_t since_ns;        /* l  wall time of the last pause of any kind */
+    uint64_t end_ns;    /* l  monotonic end of the order's pause; 0: none */
+    struct timer timer; /* for that end */
+    struct chore chore; /* writes or removes the note */
+    pthread_mutex_t mtx;
+    struct pause_note note; /* m  the order's pause; since_ns 0: none */
+    unsigned asked;         /* m  changes of `note` */
+    atomic_uint tried;      /* a  the change that was saved, or failed, last */
+    atomic_int err;         /* a  -errno of that */
+};
+
+void pause_init(struct pause *p, struct flow *f);
+void pause_fini(struct pause *p);
+/* Bring back the pause that an earlier worker left; before the worker runs. */
+void pause_recall(struct pause *p);
+/* Pause; with `limit_ns` until that has passed, else until pause_end. `uid`: of
+ * the client, for PAUSER_ORDER. */
+void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid);
+/* End the pauses of these. Returns false if the worker was not paused. */
+bool pause_end(struct pause *p, unsigned by);
+/* Write or remove the note again: the folder was replaced. Any thread. */
+void pause_put_back(struct pause *p);
+/* Return false while the last change is being saved. Then *err is how that
+ * ended: 0, or -errno: a restart would not know of it. */
+bool pause_is_saved(struct pause *p, int *err);
+/* What is in force, for status; since_ns 0: nothing. */
+void pause_now(struct pause *p, struct pause_note *out);
+
+#endif
