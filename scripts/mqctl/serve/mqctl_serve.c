@@ -276,7 +276,7 @@ static void turn(struct server *s)
         {.fd = s->epoll, .events = POLLIN},
         {.fd = s->signals, .events = POLLIN},
         {.fd = watch_fd(), .events = POLLIN},
-        {.fd = s->listener, .events = POLLIN},
+        {.fd = guests_full(now) ? -1 : s->listener, .events = POLLIN},
     };
 
     events_keep(now);

@@ -4,6 +4,7 @@
 #include <bsd/sys/queue.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,6 +23,12 @@ struct guest {
 /* Those without a token, the oldest first. */
 static TAILQ_HEAD(guests, guest) strangers = TAILQ_HEAD_INITIALIZER(strangers);
 static unsigned stranger_count;
+/* Monotonic time before which no connection is taken, as there was no
+ * descriptor for the last one. The listening socket stays readable, so without
+ * this pause the server would poll it in a busy loop. */
+static uint64_t full_until_ns;
+
+#define FULL_NS (NS_PER_S / 10)
 
 static void list_add(struct guest *g)
 {
@@ -77,6 +84,20 @@ static void room_make(const struct in6_addr *peer)
         send_away(TAILQ_FIRST(&strangers));
 }
 
+static bool is_full(int err)
+{
+    return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+}
+
+/* Return true if a connection waits: accept4(2) without a free descriptor fails
+ * with EMFILE also where none does. */
+static bool is_waiting(int listener)
+{
+    struct pollfd p = {.fd = listener, .events = POLLIN};
+
+    return poll(&p, 1, 0) > 0;
+}
+
 void guests_take(struct MHD_Daemon *daemon, int listener)
 {
     for (int n = 0; n < GUESTS_A_TURN; n++) {
@@ -86,9 +107,11 @@ void guests_take(struct MHD_Daemon *daemon, int listener)
         int fd = accept4(listener, (struct sockaddr *)&from, &size,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) &&
-            !TAILQ_EMPTY(&strangers))
-            send_away(TAILQ_FIRST(&strangers));
+        if (fd < 0 && is_full(errno) && is_waiting(listener)) {
+            if (!TAILQ_EMPTY(&strangers))
+                send_away(TAILQ_FIRST(&strangers));
+            full_until_ns = clock_mono_ns() + FULL_NS;
+        }
         if (fd < 0)
             return;
         peer = peer_of(&from);
@@ -98,14 +121,21 @@ void guests_take(struct MHD_Daemon *daemon, int listener)
     }
 }
 
+bool guests_full(uint64_t now_ns)
+{
+    return now_ns < full_until_ns;
+}
+
 uint64_t guests_keep(uint64_t now_ns)
 {
     const uint64_t time = GUEST_TIME_S * NS_PER_S;
     struct guest *g;
+    uint64_t due;
 
     while ((g = TAILQ_FIRST(&strangers)) && g->since_ns + time <= now_ns)
         send_away(g);
-    return g ? g->since_ns + time : UINT64_MAX;
+    due = g ? g->since_ns + time : UINT64_MAX;
+    return guests_full(now_ns) && full_until_ns < due ? full_until_ns : due;
 }
 
 void guest_known(struct MHD_Connection *c, bool known)

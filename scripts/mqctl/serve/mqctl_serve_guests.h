@@ -22,7 +22,11 @@
 
 /* Take those that wait at `listener`; close others for them. */
 void guests_take(struct MHD_Daemon *daemon, int listener);
-/* Close those whose time is over; when the next one's is, UINT64_MAX never. */
+/* Return true while no descriptor is left for another connection: the listening
+ * socket is then not to be polled. */
+bool guests_full(uint64_t now_ns);
+/* Close those whose time is over. Returns when to call next, UINT64_MAX: never
+ * (monotonic, ns). */
 uint64_t guests_keep(uint64_t now_ns);
 /* A request of the connection has shown a token, or is over. */
 void guest_known(struct MHD_Connection *c, bool known);

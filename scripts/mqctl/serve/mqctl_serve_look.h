@@ -38,6 +38,8 @@ struct look_job {
 
 /* The child's pid. */
 pid_t look_start(const struct look_job *job);
+/* Return 0 if there is room for the files of one more look, or -errno. */
+int look_possible(void);
 /* Take in all that have ended, after SIGCHLD. */
 void look_reap(void);
 /* End them all; nobody is told. */

@@ -1,6 +1,7 @@
 /* mqctl_serve_request.c - see mqctl_serve_request.h */
 #include "scripts/mqctl/serve/mqctl_serve_request.h"
 
+#include <bsd/string.h>
 #include <bsd/sys/queue.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -21,8 +22,9 @@
 #include "scripts/mqctl/serve/mqctl_serve_reply.h"
 #include "scripts/mqctl/serve/mqctl_serve_watch.h"
 
-#define BODY_MAX   (64u << 10)
-#define WRONG_MOST 10 /* tokens a minute; then 429 */
+#define BODY_MAX    (64u << 10)
+#define WRONG_MOST  10  /* tokens a minute; then 429 */
+#define CLIENT_LEFT 499 /* in the log only, where no status could be sent */
 
 struct visit {
     LIST_ENTRY(visit) link;
@@ -31,10 +33,10 @@ struct visit {
     struct serve_ask ask;
     char *body;
     size_t size;
-    bool large;    /* the body is */
-    bool waiting;  /* suspended, until a look ends */
-    bool answered; /* `end` is there */
-    struct look_end end;
+    bool large;          /* the body is */
+    bool waiting;        /* suspended, until a look ends */
+    bool answered;       /* `end` is there */
+    struct look_end end; /* out: -1 before it, and once answer() has it */
 };
 static LIST_HEAD(, visit) visits = LIST_HEAD_INITIALIZER(visits);
 
@@ -316,10 +318,10 @@ static void audit(const struct visit *v, unsigned status)
 }
 
 /* job_begin - the letters are known: replay or discard these */
-static enum MHD_Result job_begin(struct visit *v)
+static enum MHD_Result job_begin(struct visit *v, int fd)
 {
     struct problem p;
-    int64_t id = jobs_start(&v->ask, v->end.out, v->end.size, &p);
+    int64_t id = jobs_start(&v->ask, fd, v->end.size, &p);
     char text[64], where[64];
     struct MHD_Response *r;
 
@@ -335,18 +337,20 @@ static enum MHD_Result job_begin(struct visit *v)
     return reply_send(v->c, 202, REPLY_JSON, r);
 }
 
-/* answer - what the child printed, or why there is nothing */
+/* Answer with what the child printed, or say why there is nothing. */
 static enum MHD_Result answer(struct visit *v)
 {
     const struct serve_route *route = v->ask.path.route;
     unsigned status = reply_status(v->end.status);
+    int fd = v->end.out;
     struct MHD_Response *r;
     char name[64];
 
+    v->end.out = -1;
     if (route->write)
         audit(v, status);
     if (status != 200) {
-        close(v->end.out);
+        close(fd);
         return reply_problem(
             v->c, status, v->end.status,
             v->end.line[0] ? v->end.line
@@ -354,11 +358,12 @@ static enum MHD_Result answer(struct visit *v)
                              "serve",
             route->page, false);
     }
+    /* From here on the job or the response closes the file. */
     if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD)
-        return job_begin(v);
-    r = MHD_create_response_from_fd(v->end.size, v->end.out);
+        return job_begin(v, fd);
+    r = MHD_create_response_from_fd(v->end.size, fd);
     if (!r)
-        close(v->end.out);
+        close(fd);
     if (r && route->what == SERVE_BODY) {
         snprintf(name, sizeof name,
                  "attachment; filename=\"letter-%" PRId64 "\"",
@@ -394,6 +399,16 @@ static enum MHD_Result job_answer(struct visit *v)
     return ok;
 }
 
+/* Say whether a look could start now. */
+static enum MHD_Result health(const struct visit *v)
+{
+    int err = look_possible();
+
+    if (err)
+        return refuse(v, 503, errno_text(-err));
+    return reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
+}
+
 /* begin - the request is complete */
 static enum MHD_Result begin(struct visit *v)
 {
@@ -403,7 +418,7 @@ static enum MHD_Result begin(struct visit *v)
         return refuse(v, 413, "the body is over 64 KiB");
     switch (path->route->what) {
     case SERVE_HEALTH:
-        return reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
+        return health(v);
     case SERVE_FILE:
         return reply_file(v->c, path->word[0] ? path->word : "icon.svg");
     case SERVE_SESSION:
@@ -457,6 +472,7 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
         *visit = v;
         v->c = c;
         v->site = cls;
+        v->end.out = -1;
         LIST_INSERT_HEAD(&visits, v, link);
         status = flaw_of(v, method, url, &why);
         return status ? refuse(v, status, why) : MHD_YES;
@@ -464,6 +480,22 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
     if (*size)
         return body_add(v, data, size);
     return v->answered ? answer(v) : begin(v);
+}
+
+/* Drop the result of a look whose client left before answer() ran. A change
+ * that the look made is noted all the same; a job has not begun. */
+static void abandon(struct visit *v)
+{
+    const struct serve_route *route = v->ask.path.route;
+
+    if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD) {
+        strlcpy(v->end.line, "the client left before the job began",
+                sizeof v->end.line);
+        audit(v, CLIENT_LEFT);
+    } else if (route->write) {
+        audit(v, reply_status(v->end.status));
+    }
+    close(v->end.out);
 }
 
 void request_over(void *cls, struct MHD_Connection *c, void **visit,
@@ -476,6 +508,8 @@ void request_over(void *cls, struct MHD_Connection *c, void **visit,
         return;
     guest_known(c, false);
     LIST_REMOVE(v, link);
+    if (v->end.out >= 0)
+        abandon(v);
     free(v->body);
     free(v);
     *visit = NULL;

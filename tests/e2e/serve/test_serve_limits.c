@@ -1,5 +1,6 @@
 /* test_serve_limits.c - mqctl serve: requests that are broken, endless, slow
  * or many */
+#include <dirent.h>
 #include <sys/resource.h>
 
 #include "tests/e2e/serve/serve_fixture.h"
@@ -201,6 +202,130 @@ Test(serve_limits, readers_that_take_nothing_hold_up_nobody)
     lives(&w);
     for (size_t i = 0; i < MANY; i++)
         close(fds[i]);
+    web_stop(&w);
+}
+
+/* What the server holds. */
+struct held {
+    size_t files, children, mappings;
+    long kb;
+};
+
+/* Count the lines, or (word) the words, of a file below /proc/PID. */
+static size_t count_in(const struct web *w, const char *name, bool word)
+{
+    char path[64];
+    size_t n = 0;
+    FILE *in;
+    int c;
+
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)harness_pid(w->p), name);
+    in = fopen(path, "re");
+    cr_assert_not_null(in);
+    while ((c = fgetc(in)) != EOF)
+        n += c == (word ? ' ' : '\n');
+    fclose(in);
+    return n;
+}
+
+/* Mark the descriptors of the server in `used`; returns how many there are. */
+static size_t files_of(const struct web *w, bool used[256])
+{
+    struct dirent *entry;
+    char path[64];
+    size_t n = 0;
+    DIR *dir;
+
+    memset(used, 0, 256 * sizeof *used);
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)harness_pid(w->p));
+    dir = opendir(path);
+    cr_assert_not_null(dir);
+    while ((entry = readdir(dir)))
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) < 256) {
+            used[atoi(entry->d_name)] = true;
+            n++;
+        }
+    closedir(dir);
+    return n;
+}
+
+static struct held held_by(const struct web *w)
+{
+    char children[64];
+    bool used[256];
+
+    snprintf(children, sizeof children, "task/%d/children",
+             (int)harness_pid(w->p));
+    return (struct held){.files = files_of(w, used),
+                         .children = count_in(w, children, true),
+                         .mappings = count_in(w, "maps", false),
+                         .kb = memory_kb(w)};
+}
+
+/* Leave, each third time with a reset, while the look for a request may be
+ * running. */
+static void leave(const struct web *w, const char *method, const char *path,
+                  unsigned i)
+{
+    struct linger reset = {.l_onoff = 1};
+    char text[512];
+    int fd = web_connect(w);
+
+    snprintf(text, sizeof text,
+             "%s %s HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n" WEB_WRITE
+             "Content-Length: 2\r\n\r\n{}",
+             method, path, w->port, w->token);
+    (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+    if (i % 3)
+        (void)poll(NULL, 0, (int)(i % 3));
+    if (i % 3 == 1)
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    close(fd);
+}
+
+Test(serve_limits, clients_that_leave_during_a_look_leave_nothing_behind)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start("--allow-write");
+    struct held before, now;
+    char pause[256];
+
+    snprintf(pause, sizeof pause, "/api/v1/queues/%s/resume", q + 1);
+    (void)web_get(&w, "/api/v1/queues");
+    before = held_by(&w);
+    for (unsigned i = 0; i < 300; i++)
+        leave(&w, i % 10 ? "GET" : "POST", i % 10 ? "/api/v1/queues" : pause,
+              i);
+    lives(&w);
+    harness_until((now = held_by(&w)).files <= before.files &&
+                      now.children <= before.children,
+                  SOON_MS);
+    cr_expect_leq(now.mappings, before.mappings + 2);
+    if (!getenv("MQW_SANITIZED"))
+        cr_expect_lt(now.kb, before.kb + 1024);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_limits, without_descriptors_it_says_that_it_is_not_well)
+{
+    struct web w = web_start(NULL);
+    struct rlimit files, few;
+    bool used[256];
+    unsigned room = 1; /* for the connection of one request */
+
+    (void)files_of(&w, used);
+    cr_assert_eq(prlimit(harness_pid(w.p), RLIMIT_NOFILE, NULL, &files), 0);
+    few = files;
+    for (few.rlim_cur = 0; used[few.rlim_cur] || room-- > 0; few.rlim_cur++)
+        ;
+    cr_assert_eq(prlimit(harness_pid(w.p), RLIMIT_NOFILE, &few, NULL), 0);
+    cr_assert_eq(web_ask(&w, "GET", "/healthz", "", "")->status, 503);
+    cr_assert_eq(web_ask(&w, "GET", "/api/v1/queues", "", "")->status, 503);
+    cr_assert_eq(prlimit(harness_pid(w.p), RLIMIT_NOFILE, &files, NULL), 0);
+    lives(&w);
     web_stop(&w);
 }
 
