@@ -156,10 +156,7 @@ void guest_known(struct MHD_Connection *c, bool known)
 void guest_notify(void *cls, struct MHD_Connection *c, void **guest,
                   enum MHD_ConnectionNotificationCode code)
 {
-    const union MHD_ConnectionInfo *fd =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    const union MHD_ConnectionInfo *from =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const union MHD_ConnectionInfo *info;
     struct guest *g = *guest;
 
     (void)cls;
@@ -170,13 +167,20 @@ void guest_notify(void *cls, struct MHD_Connection *c, void **guest,
         *guest = NULL;
         return;
     }
-    g = calloc(1, sizeof *g); /* without one: 15 s without a byte end it */
-    if (!g || !fd || !from) {
+    /* Without an entry 15 s without a byte still close the connection. */
+    g = calloc(1, sizeof *g);
+    if (!g)
+        return;
+    /* Since libmicrohttpd 1.0 each call overwrites what the last one returned:
+     * copy before the next call. */
+    info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    g->fd = info ? info->connect_fd : -1;
+    info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (g->fd < 0 || !info) {
         free(g);
         return;
     }
-    g->fd = fd->connect_fd;
-    g->peer = peer_of((const struct sockaddr_storage *)from->client_addr);
+    g->peer = peer_of((const struct sockaddr_storage *)info->client_addr);
     list_add(g);
     *guest = g;
 }
