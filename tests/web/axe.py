@@ -69,6 +69,6 @@ def main(url, token, queue):
 if __name__ == "__main__":
     gone = missing() or (None if axe_file() else "axe-core")
     if gone:
-        print(f"no {gone} here: scripts/deps --all")
+        print(f"no {gone} here: scripts/deps --browser")
         sys.exit(77)
     main(*sys.argv[1:4])

@@ -196,7 +196,7 @@ static inline void amqp_init(void)
     struct problem p;
 
     if (!dir || !dir[0])
-        cr_skip_test("no rabbitmq-server here: scripts/deps --all");
+        cr_skip_test("no rabbitmq-server here: scripts/deps --broker");
     harness_init();
     cr_assert_eq(rabbit_load(&p), 0, "%s", p.text);
     snprintf(amqp_queue, sizeof amqp_queue, "q%d", (int)getpid());

@@ -252,7 +252,7 @@ Test(amqp_main_job, each_message_of_any_producer_ends_once)
     long letters;
 
     if (harness_run(PYTHON, "-c", "import pika").status != 0)
-        cr_skip_test("no python3-pika here: scripts/deps --all");
+        cr_skip_test("no python3-pika here: scripts/deps --broker");
     crcs_make();
     records("now", MQSEND, count, true);
     records("later", MQSEND_LATER, count, true);

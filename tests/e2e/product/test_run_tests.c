@@ -68,3 +68,53 @@ Test(run_tests, those_that_run_alone_run_where_there_are_no_others)
                      "check: 1 programs, 0 tests, FAILED: stress_c, TIME\n"
                      "status 1\n");
 }
+
+/* PATH has nothing that a build needs, and a package manager that installs
+ * nothing. */
+static const char *deps_dry_run(const char *arguments)
+{
+    char *top = realpath(".", NULL);
+    struct harness_result r = harness_run(
+        "sh", "-euc",
+        "[ -e tools ] || { mkdir tools;"
+        "  for t in sh sed awk grep tr id env cut; do"
+        "    ln -s \"$(command -v $t)\" tools/; done;"
+        "  printf '#!/bin/sh\\ncase \"$*\" in\\n"
+        "*print-uris*) printf \"a b 70600000 c\\\\na b 400000 c\\\\n\";;\\n"
+        "*-s*) printf \"Inst a\\\\nInst b\\\\nConf a\\\\n\"; esac\\n'"
+        "    >tools/apt-get;"
+        "  printf '#!/bin/sh\\n' >tools/apt-cache; chmod 755 tools/apt-*; };"
+        "PATH=$PWD/tools; \"$1\"/scripts/deps --dry-run $2",
+        "sh", top, arguments);
+
+    free(top);
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    return r.out;
+}
+
+Test(run_tests, deps_says_how_much_it_installs_before_it_does)
+{
+    const char *out = deps_dry_run(""),
+               *says = strstr(out, "deps: installing packages: 2, 71 MB"),
+               *install = strstr(out, "apt-get -q -y install");
+
+    cr_assert(says && install && says < install, "%s", out);
+    cr_assert(strstr(install, " procps "), "%s", out);
+    cr_assert(strstr(install, " openssl "), "%s", out);
+}
+
+Test(run_tests, deps_installs_the_packs_that_were_asked_for)
+{
+    cr_assert_not(strstr(deps_dry_run(""), "dpkg-dev"));
+    cr_assert(strstr(deps_dry_run("--deb"), " dpkg-dev lintian"));
+    cr_assert(strstr(deps_dry_run("--deb --shells"), " zsh fish dpkg-dev"));
+    cr_assert_not(strstr(deps_dry_run("--deb --shells"), "chromium"));
+    cr_assert(strstr(deps_dry_run("--all"), " chromium "));
+
+    char *deps = realpath("scripts/deps", NULL);
+    struct harness_result r = harness_run(deps, "--dry-run", "deb");
+
+    free(deps);
+    cr_assert_eq(r.status, 64);
+    cr_assert(strstr(r.err, "unknown argument 'deb'"), "%s", r.err);
+}
