@@ -1,20 +1,42 @@
 # mqworker - GNU make, out of tree, no file lists: a new file is found by its
 # place and name.
+#
+# Targets:
 #   make [all]       programs in build/bin, library in build/lib
 #   make check       every test; ONLY="wheel queue" runs test_wheel, test_queue
 #   make check-unit | check-e2e | check-crash       one kind of test
-#   make check-asan  the same under the address and undefined sanitizers
+#   make check-man   the man pages, with mandoc
+#   make check-asan  the tests under the address and undefined sanitizers
 #   make check-tsan  programs and stress tests under the thread sanitizer
-#   make schedules   runs flow under many orders of its threads
-#   make torture     kills the worker again and again and audits each message
+#   make schedules   run flow under many orders of its threads
+#   make torture     kill the worker again and again and audit each message
 #   make cluster     the same for workers and nodes of a broker: CLUSTER_SECONDS
 #   make soak | soak-asan    weeks in minutes, nothing may grow: SOAK_SECONDS
-#   make power-cuts   opens what a power cut may leave of a state directory
-#   make instructions   counts those of a message, and names their functions
+#   make power-cuts  open what a power cut may leave of a state directory
+#   make instructions   count those of a message, and name their functions
 #   make coverage    the tests once more, then lines and branches that ran
-#   make lint | format | bench | fuzz | demo | install | uninstall | deb | clean
-# Variables: BUILD CC CFLAGS SANITIZE PREFIX DESTDIR ONLY TESTFLAGS TEST_JOBS, and
-# WERROR=-Werror as .ci/run has it.
+#   make fuzz        each fuzzing target for FUZZ_SECONDS
+#   make bench       measure; BENCH_FLAGS=--help lists what there is
+#   make lint | format      check the style of the sources | apply clang-format
+#   make demo        the main job, live
+#   make install | uninstall        PREFIX=/usr/local, DESTDIR=
+#   make deb         Debian packages in build/deb
+#   make clean       remove build
+#   make help        this text
+#
+# Variables:
+#   V=1              print whole commands and not one short line for each file
+#   BUILD=build      folder for all that is made
+#   CC, CFLAGS, LDFLAGS     compiler and its flags (-O2 -g)
+#   WERROR=-Werror   warnings are errors, as in .ci/run
+#   LTO=             link without optimizing the program as a whole: faster
+#   AMQP=            leave out queues of a broker, even if librabbitmq is here
+#   HARDEN= HARDEN_LINK=    leave out what turns bugs in memory into an end
+#   SANITIZE=        -fsanitize=...
+#   ONLY="a b"       run only these tests;  SKIP="a b": all but these
+#   TEST_JOBS=N      tests at a time (processors + 3)
+#   TESTFLAGS=       flags for Criterion, such as --filter='*/name*'
+#   MQW_TEST_SLOW=N  multiply the time limits of tests, on a busy machine
 BUILD    ?= build
 CFLAGS   ?= -O2 -g
 PREFIX   ?= /usr/local
@@ -53,6 +75,12 @@ NO_PLT      := $(if $(SANITIZE),,$(call takes,-fno-plt))
 # a whole when they are linked. Tests are not, so objects have machine code, too.
 # `make LTO=` leaves it out, for a quick link.
 LTO         := $(if $(SANITIZE)$(if $(filter-out -Og,$(OPTIMIZED)),,no),,$(call takes,-flto=auto -ffat-lto-objects))
+
+# say,WHAT,FILE: begin a recipe line. Prints one short line and hides the
+# command; V=1 shows the command instead, and make -s shows neither.
+silent = $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
+say    = $(if $(V),,@$(if $(silent),,echo '$(1) $(patsubst $(CURDIR)/%,%,$(2))';))
+MAKEFLAGS += --no-print-directory
 
 # ---- what there is ----
 # in,FOLDERS,PATTERN: the files below the folders, in whatever room they are;
@@ -124,13 +152,15 @@ HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harne
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(call in,common worker scripts tests,*.[ch])
 
-.PHONY: all completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
+.PHONY: all help completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
         check-programs check-tsan check-tsan-built check-tsan-stress run-fuzz fuzz-built \
         build-asan build-tsan build-fuzz lint format bench torture power-cuts schedules cluster soak soak-asan instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
 .SECONDEXPANSION:
 .DELETE_ON_ERROR:
 all: $(BIN) $(PUBLIC) completion
+help:
+	@sed -n '/^# Targets:/,/^[^#]/s/^# \{0,1\}//p' Makefile
 tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS)
 
 # ---- building ----
@@ -161,7 +191,7 @@ $(patsubst $(BUILD)/tests/%,$(BUILD)/obj/tests/%.o,$(UNITS) $(call test,e2e,test
     private INNER = $(if $(OPTIMIZED),$(if $(SANITIZE),-O0,-O1) -Wno-error=format-truncation -Wno-error=maybe-uninitialized)
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(COMPILE) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(COMPILE) -MMD -MP -c -o $@ $<
 
 # Archives are recreated: a file that is gone leaves no member behind.
 $(LIB): $(COMMON)
@@ -169,42 +199,42 @@ $(ENGINE): $(WORKER) $(COMMON)
 $(LIB) $(ENGINE):
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) rcs $@ $^
 
 WHOLE = $(if $(LTO),-fno-lto)
 $(BUILD)/bin/mqworker: private WHOLE = $(LTO)
 # All objects, not the archive: a plugin may call any mqw_ function.
 $(BUILD)/bin/mqworker: $(call obj,$(PROGRAM)) $(WORKER) $(COMMON)
 	@mkdir -p $(@D)
-	$(LINK) -Wl,--export-dynamic-symbol='mqw_*' -o $@ $^ $(LIBS)
+	$(call say,LD,$@)$(LINK) -Wl,--export-dynamic-symbol='mqw_*' -o $@ $^ $(LIBS)
 
 define link_tool
 $(BUILD)/bin/$(1): $(call tool,$(1)) $(LIB)
 	@mkdir -p $$(@D)
-	$$(LINK) -o $$@ $$^ $$(LIBS)
+	$$(call say,LD,$$@)$$(LINK) -o $$@ $$^ $$(LIBS)
 endef
 $(foreach t,$(TOOLS),$(eval $(call link_tool,$(t))))
 $(BUILD)/bin/mqctl: LIBS += $(shell pkg-config --libs ncursesw 2>/dev/null || echo -lncursesw) $(HTTP_LIBS) -lm
 $(BUILD)/bin/mqctl: $(WEB_FILES)
 $(BUILD)/gen/web_files.c: $(WEB) scripts/embed
 	@mkdir -p $(@D)
-	scripts/embed $(WEB) >$@
+	$(call say,GEN,$@)scripts/embed $(WEB) >$@
 $(BUILD)/obj/scripts/mqctl/serve/web_files.o: $(BUILD)/gen/web_files.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(COMPILE) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(COMPILE) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/mqworker.o: $(WORKER) $(COMMON)
-	$(if $(LTO),$(CC) -nostdlib $(HARDEN) $(ALL_CFLAGS) $(LTO) -flinker-output=nolto-rel,$(LD)) -r -o $@.all $^
-	$(or $(OBJCOPY),objcopy) -w --keep-global-symbol='mqw_*' $@.all $@
+	$(call say,LD,$@)$(if $(LTO),$(CC) -nostdlib $(HARDEN) $(ALL_CFLAGS) $(LTO) -flinker-output=nolto-rel,$(LD)) -r -o $@.all $^
+	$(if $(V),,@)$(or $(OBJCOPY),objcopy) -w --keep-global-symbol='mqw_*' $@.all $@
 	@rm $@.all
 $(BUILD)/lib/libmqworker.a: $(BUILD)/obj/mqworker.o
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)$(AR) rcs $@ $^
 $(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
 	@mkdir -p $(@D)
-	$(LINK_SHARED) -Wl,-soname,$(@F) -o $@ $^ $(LIBS)
-	ln -sf $(@F) $(@D)/libmqworker.so
+	$(call say,LD,$@)$(LINK_SHARED) -Wl,-soname,$(@F) -o $@ $^ $(LIBS)
+	$(if $(V),,@)ln -sf $(@F) $(@D)/libmqworker.so
 
 # The test of a noun in common/ links without the worker.
 beside = $(if $(filter $(patsubst test_%,%,$(notdir $(1))).o,$(notdir $(COMMON))),$(LIB),$(ENGINE))
@@ -214,34 +244,34 @@ drawn = $(if $(filter unit/top/%,$(1)),$(call obj,$(wildcard scripts/mqctl/top/d
 mqdlq_noun = $(filter %/$(patsubst test_%,%,$(notdir $(1))).o,$(call tool,mqdlq))
 $(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $$(call drawn,$$*) $$(call mqdlq_noun,$$*) $$(call beside,$$*)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(LIBS) -lcriterion
+	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS) -lcriterion
 $(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS)
 # The worker as it is installed, and parts that only the archive shows.
 $(BENCH): private LIBS += $(if $(AMQP),-lrabbitmq)
 $(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a $(ENGINE)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(LIBS) -lm
+	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS) -lm
 # The target of a noun of mqdlq links with the parts of that.
 parts = $(if $(filter mqdlq_$(1).o,$(notdir $(call tool,mqdlq))),$(filter-out %/mqdlq.o,$(call tool,mqdlq))) \
     $(if $(filter serve_path,$(1)),$(filter %/mqctl_serve_path.o %/mqctl_serve_guard.o,$(call tool,mqctl)))
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call parts,$$*) $(ENGINE)
 	@mkdir -p $(@D)
-	$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+	$(call say,LD,$@)$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 # What mqctl serve reads of a request before it knows who asks.
 $(BUILD)/tests/fuzz/fuzz_serve_path: LIBS += $(HTTP_LIBS)
 $(TORTURE): $(call obj,$(wildcard tests/crash/torture/*.c)) $(LIB)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS)
 $(POWER): $(call obj,$(wildcard tests/crash/power/*.c))
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS)
 $(BUILD)/tests/handlers/torture_exec $(BUILD)/tests/handlers/torture_stream \
 $(BUILD)/tests/plugins/torture.so: $(call obj,tests/crash/torture/torture_message.c tests/crash/torture/torture_witness.c)
 $(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS)
 # faults.so comes before the sanitizer's runtime, whose functions it calls;
 # clock_shift.so comes into a shell, too. The programs that are started for each
 # message start 20 times faster without it.
@@ -251,7 +281,7 @@ $(call obj,tests/crash/torture/torture_message.c tests/crash/torture/torture_wit
 $(filter $(BUILD)/tests/handlers/%,$(HANDLERS)): override SANITIZE :=
 $(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
 	@mkdir -p $(@D)
-	$(LINK_SHARED) -o $@ $^
+	$(call say,LD,$@)$(LINK_SHARED) -o $@ $^
 # Flow and what is below it, as compiled for the thread sanitizer: each atomic
 # operation is a call, which tests/schedules/atomics.c answers.
 STEPPED   := $(call in,worker/flow worker/gate worker/groups worker/loop worker/rules,*.c) \
@@ -262,14 +292,14 @@ WRAPPED   := pthread_mutex_lock pthread_mutex_unlock pthread_cond_wait pthread_c
 STEP = -fsanitize=thread --param tsan-instrument-func-entry-exit=0
 $(BUILD)/stepped/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests/schedules,$(STEP)) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests/schedules,$(STEP)) -MMD -MP -c -o $@ $<
 $(BUILD)/tests/schedules/schedules: $(SCHEDULES) $(ENGINE)
 	@mkdir -p $(@D)
-	$(LINK) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
+	$(call say,LD,$@)$(LINK) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
 # The same with a fault put in: the first line of the .sed names the file.
 $(BUILD)/tests/schedules/fault_%: tests/schedules/faults/%.sed $(SCHEDULES) $(ENGINE)
 	@mkdir -p $(@D) $(BUILD)/stepped/faults
-	f=$$(sed -n '1s/^# //p' $<); c=$(BUILD)/stepped/faults/$*.c; \
+	$(call say,LD,$@)f=$$(sed -n '1s/^# //p' $<); c=$(BUILD)/stepped/faults/$*.c; \
 	sed -f $< $$f >$$c; ! cmp -s $$f $$c || { echo "$<: changes nothing" >&2; exit 1; }; \
 	$(CC) $(ALL_CFLAGS) -w $(STEP) -c -o $${c%c}o $$c && \
 	$(LINK) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $${c%c}o \
@@ -277,7 +307,7 @@ $(BUILD)/tests/schedules/fault_%: tests/schedules/faults/%.sed $(SCHEDULES) $(EN
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $(ENGINE)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(LIBS) -lcriterion
+	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS) -lcriterion
 
 # ---- testing ----
 # Tests wait for most of their time, so more run at a time than there are
@@ -425,7 +455,7 @@ instructions: $(TORTURE) $(BUILD)/tests/plugins/nothing.so $(BIN)
 	    $(TORTURE) --instructions
 # The programs with what common/base/fault_point.h says.
 points: $(BIN)
-	@$(MAKE) -s BUILD=$(BUILD)/points SHARED=$(BUILD) CFLAGS="$(CFLAGS) -DMQW_FAULT_POINTS" programs
+	@$(MAKE) BUILD=$(BUILD)/points SHARED=$(BUILD) CFLAGS="$(CFLAGS) -DMQW_FAULT_POINTS" programs
 programs: $(BIN)
 
 lint:
@@ -442,7 +472,7 @@ demo: all
 COMPLETION := $(foreach b,$(notdir $(BIN)),$(addprefix $(BUILD)/completion/,$(b).bash _$(b) $(b).fish))
 define completion
 @mkdir -p $(@D)
-$< --options-dump | awk -v shell=$(1) -f scripts/completion.awk > $@
+$(call say,GEN,$@)$< --options-dump | awk -v shell=$(1) -f scripts/completion.awk > $@
 endef
 $(BUILD)/completion/%.bash: $(BUILD)/bin/% scripts/completion.awk
 	$(call completion,bash)
@@ -506,8 +536,8 @@ uninstall:
 	    rmdir "$(DESTDIR)$(DOCDIR)" 2>/dev/null; true
 
 # Debian packages in $(BUILD)/deb; lintian looks at them if it is there.
-deb: all
-	scripts/deb $(BUILD) $(VERSION) $(SOVERSION)
+deb:
+	+@scripts/deb $(BUILD) $(VERSION) $(SOVERSION)
 
 clean:
 	rm -rf $(BUILD)

@@ -199,6 +199,26 @@ Test(install, make_without_its_libraries_says_what_gets_them)
               "%s", r.err);
 }
 
+/* PATH has all that make needs to read the Makefile, and no dpkg-dev. */
+Test(install, deb_names_the_missing_package_before_it_builds)
+{
+    char *top = realpath(".", NULL);
+    struct harness_result r = harness_run(
+        "sh", "-euc",
+        "mkdir tools; for t in sh make find sed sort env getconf grep "
+        "pkg-config"
+        "  cc gcc; do ln -s \"$(command -v $t)\" tools/; done;"
+        "PATH=$PWD/tools; make -s -C \"$1\" BUILD=\"$PWD\"/deb deb || s=$?;"
+        "[ ! -e deb ] || echo built; exit $s",
+        "sh", top);
+
+    free(top);
+    cr_assert_eq(r.status, 2, "%s%s", r.out, r.err);
+    cr_assert_str_eq(r.out, "");
+    cr_assert(strstr(r.err, "deb: no dpkg-deb here; scripts/deps --deb"), "%s",
+              r.err);
+}
+
 Test(install, names_no_place_but_the_prefix)
 {
     const char *prefix = installed();
