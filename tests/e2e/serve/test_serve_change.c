@@ -330,3 +330,43 @@ Test(serve_change, what_waits_runs_now_by_its_id)
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
+
+/* What matches would say what is in a body, byte by byte. */
+Test(serve_change, without_bodies_nothing_says_what_is_in_them)
+{
+    static const char *const paths[] = {
+        "/api/v1/queues/%s/letters?match=order",
+        "/api/v1/queues/%s/letters?match=none",
+        "/api/v1/queues/%s/letters/by-error?match=order",
+        "/q/%s/dead?match=order",
+        "/api/v1/letters?match=order",
+        "/dead?match=order",
+    };
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker);
+    struct web w = web_start("--allow-write", "--no-bodies");
+    char path[256];
+
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        snprintf(path, sizeof path, paths[i], q + 1);
+        cr_expect_eq(web_ask(&w, "GET", path, "", "")->status, 403, "%s", path);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "/api/v1/queues/%s/letters/%s", q + 1,
+                 i ? "replay" : "discard");
+        cr_expect_eq(web_ask(&w, "POST", path, WEB_WRITE,
+                             "{\"filter\":{\"match\":\"o\"},\"up_to\":"
+                             "\"9000000000000000000.1\",\"expect_count\":1}")
+                         ->status,
+                     403);
+    }
+    cr_expect_null(strstr(web_get(&w, "/q/%s/dead", q + 1), "order 0"));
+    cr_expect_null(strstr(web_get(&w, "/q/%s/dead", q + 1), "\"match\""));
+    cr_expect_null(
+        strstr(web_get(&w, "/api/v1/queues/%s/letters", q + 1), "order 0"));
+    cr_expect_null(
+        strstr(web_get(&w, "/api/v1/queues/%s/letters/1", q + 1), "order 0"));
+    cr_expect_null(strstr(web_get(&w, "/api/v1/explain?id=1"), "order 0"));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}

@@ -81,11 +81,16 @@ static json_int_t dead_of(const json_t *one)
 /* ask_all_dead - the queues share what one answer may look at */
 json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
 {
-    json_t *queues = ask_queues(a, p), *list = json_array(), *one, *since;
-    json_t *troubles = json_incref(json_object_get(queues, "troubles"));
-    json_t *cut = json_array();
+    struct letter_filter unused;
+    json_t *queues, *list, *troubles, *cut, *one, *since;
     size_t i, with = 0;
 
+    if (ask_filter(a, &unused, p) < 0)
+        return NULL;
+    queues = ask_queues(a, p);
+    list = json_array();
+    troubles = json_incref(json_object_get(queues, "troubles"));
+    cut = json_array();
     json_array_foreach(json_object_get(queues, "queues"), i, one)
     {
         with += dead_of(one) > 0;

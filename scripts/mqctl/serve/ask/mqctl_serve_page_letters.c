@@ -102,7 +102,8 @@ static void filter_form(FILE *out, const struct serve_ask *a)
     field(out, a, QUERY_ERROR, "Error", "no such account");
     field(out, a, QUERY_REASON, "Reason", "exhausted");
     field(out, a, QUERY_GROUP, "Group", "");
-    field(out, a, QUERY_MATCH, "In the body", "");
+    if (!a->o->no_bodies)
+        field(out, a, QUERY_MATCH, "In the body", "");
     field(out, a, QUERY_SINCE, "Since", "2h");
     fputs("<button>Filter</button></form>", out);
 }
