@@ -144,6 +144,7 @@ static int daemon_start(struct server *s, struct problem *p)
         s->key ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, request_handle,
         &s->site, MHD_OPTION_EXTERNAL_LOGGER, mhd_says, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, guest_notify, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, request_begin, &s->site,
         MHD_OPTION_NOTIFY_COMPLETED, request_over, NULL,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,

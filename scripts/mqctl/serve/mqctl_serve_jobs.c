@@ -321,24 +321,16 @@ static unsigned running(void)
     return n;
 }
 
-/* told - what the body says besides the letters; false: it says it wrong */
-static bool told(struct job *j, const struct serve_ask *a)
+/* Take what the body says besides the letters; a child has checked it. */
+static void job_fill(struct job *j, const struct serve_ask *a)
 {
     json_t *body = json_loadb(a->body, a->body_size, 0, NULL);
-    json_t *rate = json_object_get(body, "rate");
-    bool ok = !rate || json_is_null(rate) ||
-              (json_is_integer(rate) && json_integer_value(rate) > 0 &&
-               json_integer_value(rate) <= 1000000);
 
-    j->rate = ok ? json_integer_value(rate) : 0;
     j->discard = a->path.route->what == SERVE_DISCARD;
-    if (j->discard)
-        j->rate = 0;
-    j->canary = !j->discard && json_is_true(json_object_get(body, "canary"));
-    j->reset_expiry =
-        !j->discard && json_is_true(json_object_get(body, "reset_expiry"));
+    j->rate = json_integer_value(json_object_get(body, "rate"));
+    j->canary = json_is_true(json_object_get(body, "canary"));
+    j->reset_expiry = json_is_true(json_object_get(body, "reset_expiry"));
     json_decref(body);
-    return ok;
 }
 
 int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
@@ -354,9 +346,6 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
         problem_fill(p, EX_TEMPFAIL,
                      "%d jobs run already; wait for one, or stop it",
                      JOBS_RUNNING);
-    else if (!told(j, a))
-        problem_fill(p, EX_USAGE,
-                     "rate is not a whole number from 1 to 1000000");
     else
         p->status = 0;
     if (n < 0 || p->status) {
@@ -364,6 +353,7 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
         free(j);
         return -1;
     }
+    job_fill(j, a);
     j->id = ++last_id;
     j->count = (size_t)n;
     j->state_dir = ask_state_dir(a, a->path.queue);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/text/json_line.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 
 /* Scripts and styles are files of ours, no text in a page is one; no page of
@@ -122,8 +123,9 @@ enum MHD_Result reply_problem(struct MHD_Connection *c, unsigned status,
 
     if (page)
         return problem_page(c, status, line, login);
-    o = json_pack("{s:s, s:s, s:i, s:s}", "type", "about:blank", "title",
-                  title_of(status), "status", (int)status, "detail", line);
+    o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank", "title",
+                  title_of(status), "status", (int)status, "detail",
+                  json_printable(line));
     if (exit_status)
         json_object_set_new(o, "exit_status", json_integer(exit_status));
     text = json_dumps(o, JSON_COMPACT);

@@ -33,6 +33,8 @@ struct visit {
     struct serve_ask ask;
     char *body;
     size_t size;
+    bool begun;          /* request_handle has seen it */
+    bool nul;            /* a NUL byte is in the address */
     bool large;          /* the body is */
     bool waiting;        /* suspended, until a look ends */
     bool answered;       /* `end` is there */
@@ -49,6 +51,9 @@ static bool is_page(const struct visit *v)
 {
     return v->ask.path.route && v->ask.path.route->page;
 }
+
+/* Why a query is refused; "": it is not. */
+static char query_flaw[256];
 
 static enum MHD_Result refuse(const struct visit *v, unsigned status,
                               const char *line)
@@ -163,6 +168,46 @@ static bool may_look(const struct visit *v)
            known(v);
 }
 
+/* Take one name of the query. Nothing that is misspelt, given twice or cut by a
+ * NUL byte may be taken for no restriction. */
+static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
+                                  const char *name, size_t name_size,
+                                  const char *value, size_t size)
+{
+    struct visit *v = cls;
+    const struct serve_route *route = v->ask.path.route;
+    enum serve_query which = serve_query_find(name, route->query);
+    char known[128];
+
+    (void)kind;
+    if (which == QUERY_COUNT || strlen(name) != name_size)
+        snprintf(query_flaw, sizeof query_flaw,
+                 "\"%.64s\" is not known here; the query can have %s", name,
+                 serve_query_list(route->query, known, sizeof known));
+    else if (v->ask.query[which])
+        snprintf(query_flaw, sizeof query_flaw, "%s is given twice", name);
+    else if (!value || strlen(value) != size)
+        snprintf(query_flaw, sizeof query_flaw,
+                 "%s has no value, or a NUL "
+                 "byte in it",
+                 name);
+    else if (!*value && !route->page && which != QUERY_AFTER)
+        snprintf(query_flaw, sizeof query_flaw,
+                 "%s is empty; leave it out if nothing is meant", name);
+    else
+        v->ask.query[which] = value;
+    return query_flaw[0] ? MHD_NO : MHD_YES;
+}
+
+/* Read the query; NULL, or why it is refused. */
+static const char *query_read(struct visit *v)
+{
+    query_flaw[0] = '\0';
+    (void)MHD_get_connection_values_n(v->c, MHD_GET_ARGUMENT_KIND, query_take,
+                                      v);
+    return query_flaw[0] ? query_flaw : NULL;
+}
+
 /* flaw_of - the status to refuse a request with, and why; 0: it is in order */
 static unsigned flaw_of(struct visit *v, const char *method, const char *url,
                         const char **why)
@@ -180,6 +225,9 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
     *why = "the length of the body is told twice";
     if (once_of(v).framings > 1)
         return 400;
+    *why = "there is a NUL byte (%00) in the address";
+    if (v->nul)
+        return 400;
     *why = "no valid token came with the request; mqctl serve prints an "
            "address with one, or send Authorization: Bearer TOKEN";
     if (!may_look(v))
@@ -189,13 +237,14 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
         status == 404 ? "there is nothing at that path" : "not by that method";
     if (!route)
         return (unsigned)status;
-    if (!route->write)
-        return 0;
-    *why = write_flaw(v);
+    *why = route->write ? write_flaw(v) : NULL;
     if (*why)
         return 403;
     *why = "the body must be JSON: send Content-Type: application/json";
-    return is_json(v) ? 0 : 415;
+    if (route->write && !is_json(v))
+        return 415;
+    *why = query_read(v);
+    return *why ? 400 : 0;
 }
 
 /* ---- logging in ---- */
@@ -265,9 +314,6 @@ static enum MHD_Result look(struct visit *v)
 {
     pid_t pid;
 
-    for (int i = 0; i < QUERY_COUNT; i++)
-        v->ask.query[i] = MHD_lookup_connection_value(
-            v->c, MHD_GET_ARGUMENT_KIND, serve_query_names[i]);
     v->ask.o = v->site->o;
     v->ask.body = v->body ? v->body : "";
     v->ask.body_size = v->size;
@@ -455,6 +501,21 @@ static enum MHD_Result body_add(struct visit *v, const char *data, size_t *size)
     return MHD_YES;
 }
 
+void *request_begin(void *cls, const char *uri, struct MHD_Connection *c)
+{
+    struct visit *v = calloc(1, sizeof *v);
+
+    if (!v)
+        return NULL;
+    v->c = c;
+    v->site = cls;
+    v->end.out = -1;
+    /* The path comes decoded, and as a string: it would end there. */
+    v->nul = strstr(uri, "%00") != NULL;
+    LIST_INSERT_HEAD(&visits, v, link);
+    return v;
+}
+
 enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
                                const char *url, const char *method,
                                const char *version, const char *data,
@@ -464,16 +525,11 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
     const char *why = NULL;
     unsigned status;
 
-    (void)version;
-    if (!v) {
-        v = calloc(1, sizeof *v);
-        if (!v)
-            return MHD_NO;
-        *visit = v;
-        v->c = c;
-        v->site = cls;
-        v->end.out = -1;
-        LIST_INSERT_HEAD(&visits, v, link);
+    (void)version, (void)c, (void)cls;
+    if (!v)
+        return MHD_NO;
+    if (!v->begun) {
+        v->begun = true;
         status = flaw_of(v, method, url, &why);
         return status ? refuse(v, status, why) : MHD_YES;
     }

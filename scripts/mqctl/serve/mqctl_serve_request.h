@@ -20,8 +20,10 @@ struct serve_site {
     struct serve_guard guard;
 };
 
-/* MHD_AccessHandlerCallback and MHD_RequestCompletedCallback; `cls` is the
- * site. */
+/* The callbacks of libmicrohttpd: MHD_OPTION_URI_LOG_CALLBACK, whose result is
+ * the `visit` of the others, MHD_AccessHandlerCallback and
+ * MHD_RequestCompletedCallback. `cls` is the site. */
+void *request_begin(void *cls, const char *uri, struct MHD_Connection *c);
 enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
                                const char *url, const char *method,
                                const char *version, const char *data,

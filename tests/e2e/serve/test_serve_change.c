@@ -331,6 +331,93 @@ Test(serve_change, what_waits_runs_now_by_its_id)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* ---- what is not understood ---- */
+
+/* Nothing that is misspelt, of another type, given twice or cut by a NUL byte is
+ * taken for no restriction: a filter without one means all letters. */
+Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
+{
+#define ALL "\"up_to\":\"9000000000000000000.1\",\"expect_count\":1}"
+    static const struct {
+        const char *method, *path, *body, *says;
+    } wrong[] = {
+        {"POST", "letters/discard", "{\"filter\":{\"erorr\":\"x\"}," ALL,
+         "erorr"},
+        {"POST", "letters/discard", "{\"filter\":{\"error\":5}," ALL,
+         "error must be a non-empty text"},
+        {"POST", "letters/discard", "{\"filter\":{\"group\":\"\"}," ALL,
+         "group must be"},
+        {"POST", "letters/discard", "{\"filter\":{\"error\":null}," ALL,
+         "error must be"},
+        {"POST", "letters/discard", "{\"filter\":[\"error\"]," ALL,
+         "filter must be an object"},
+        {"POST", "letters/discard",
+         "{\"filter\":{\"error\":\"a\"},\"filter\":{}," ALL, "twice"},
+        {"POST", "letters/discard", "{\"filter\":{\"error\":\"\\u0000\"}," ALL,
+         "JSON"},
+        {"POST", "letters/discard", "{\"filter\":{},\"rows\":[\"1\"]," ALL,
+         "exclude"},
+        {"POST", "letters/discard", "{\"filters\":{},\"rows\":[\"1\"]}",
+         "filters"},
+        {"POST", "letters/discard", "{\"rows\":[1]}", "rows must be"},
+        {"POST", "letters/discard", "{\"rows\":\"1\"}", "rows must be"},
+        {"POST", "letters/discard", "{\"rows\":[\"1\"],\"canary\":true}",
+         "canary"},
+        {"POST", "letters/discard", "[\"1\"]", "not a JSON object"},
+        {"POST", "letters/discard", "rows", "not JSON"},
+        {"POST", "letters/replay", "{\"rows\":[\"1\"],\"canary\":\"yes\"}",
+         "canary must be true or false"},
+        {"POST", "letters/replay", "{\"rows\":[\"1\"],\"rate\":\"5\"}",
+         "rate must be"},
+        {"POST", "letters/replay", "{\"rows\":[\"1\"],\"rate\":0}",
+         "rate must be"},
+        {"POST", "letters/replay", "{\"rows\":[\"1\"],\"expect_count\":\"1\"}",
+         "expect_count must be"},
+        {"POST", "pause", "{\"For\":\"1h\"}", "For"},
+        {"POST", "pause", "{\"for\":\"\"}", "for must be"},
+        {"POST", "pause", "{\"for\":60}", "for must be"},
+        {"POST", "resume", "{\"for\":\"1h\"}", "for"},
+        {"POST", "messages/cancel", "{\"ids\":[\"\"]}", "ids must be"},
+        {"POST", "messages/cancel", "{\"id\":[\"x\"]}", "id"},
+        {"POST", "groups/close", "{\"group\":7}", "group must be"},
+        {"PATCH", "settings", "{\"timeout\":true}", "timeout must be"},
+        {"POST", "pause?for=1h", "{}", "for"},
+        {"GET", "letters?erorr=x", "", "erorr"},
+        {"GET", "letters?error=%00abc", "", "NUL"},
+        {"GET", "letters%00/by-error", "", "NUL"},
+        {"GET", "letters?error=", "", "empty"},
+        {"GET", "letters?error", "", "no value"},
+        {"GET", "letters?error=a&error=b", "", "twice"},
+        {"GET", "letters?limit=0", "", "limit"},
+        {"GET", "letters/by-error?limit=5", "", "limit"},
+        {"GET", "letters/1?match=x", "", "match"},
+        {"GET", "messages?afer=x", "", "afer"},
+        {"GET", "history?stop=1m", "", "stop"},
+    };
+#undef ALL
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker);
+    struct web w = web_start("--allow-write");
+    struct web_answer *r;
+    char path[256];
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(path, sizeof path, "/api/v1/queues/%s/%s", q + 1,
+                 wrong[i].path);
+        r = web_ask(&w, wrong[i].method, path, *wrong[i].body ? WEB_WRITE : "",
+                    wrong[i].body);
+        cr_expect(r->status == 400 && strstr(r->body, wrong[i].says),
+                  "%s %s: %s", path, wrong[i].body, r->text);
+    }
+    snprintf(path, sizeof path, "/q/%s/dead?erorr=x", q + 1);
+    cr_expect_eq(web_ask(&w, "GET", path, "", "")->status, 400);
+    cr_expect_eq(web_ask(&w, "GET", "/api/v1/queues?x=1", "", "")->status, 400);
+    cr_expect_eq(ctl_number(q, "dead"), 1);
+    cr_expect(ctl_is(q, "state", "running"));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
 /* What matches would say what is in a body, byte by byte. */
 Test(serve_change, without_bodies_nothing_says_what_is_in_them)
 {

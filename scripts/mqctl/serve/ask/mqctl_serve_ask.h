@@ -19,23 +19,6 @@
 #include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_path.h"
 
-/* Names of a query that mean something. */
-enum serve_query {
-    QUERY_AFTER,
-    QUERY_LIMIT,
-    QUERY_ERROR,
-    QUERY_REASON,
-    QUERY_GROUP,
-    QUERY_MATCH,
-    QUERY_SINCE,
-    QUERY_UNTIL,
-    QUERY_ID,
-    QUERY_QUEUE,
-    QUERY_STEP,
-    QUERY_COUNT,
-};
-extern const char *const serve_query_names[QUERY_COUNT];
-
 struct serve_ask {
     const struct serve_options *o;
     struct serve_path path;
@@ -43,6 +26,11 @@ struct serve_ask {
     const char *body;               /* JSON; "": none */
     size_t body_size;
 };
+
+/* Parse the JSON body of a request. Every member must be known to its route and
+ * have the right type, so that nothing misspelt is taken for "no restriction".
+ * The caller's; NULL and a problem. */
+json_t *ask_body_read(const struct serve_ask *a, struct problem *p);
 
 /* ---- looking ---- */
 

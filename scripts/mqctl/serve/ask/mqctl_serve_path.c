@@ -2,21 +2,32 @@
 #include "scripts/mqctl/serve/ask/mqctl_serve_path.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/broker/broker_operand.h"
 
 #define API "/api/v1"
 
+const char *const serve_query_names[QUERY_COUNT] = {
+    [QUERY_AFTER] = "after",   [QUERY_LIMIT] = "limit", [QUERY_ERROR] = "error",
+    [QUERY_REASON] = "reason", [QUERY_GROUP] = "group", [QUERY_MATCH] = "match",
+    [QUERY_SINCE] = "since",   [QUERY_UNTIL] = "until", [QUERY_ID] = "id",
+    [QUERY_QUEUE] = "queue",   [QUERY_STEP] = "step",
+};
+
+#define LETTERS (QUERY_FILTER | QUERY(AFTER) | QUERY(LIMIT))
+
 /* docs/openapi.yaml has those below /api/ and what they answer. */
 static const struct serve_route routes[] = {
     {"GET", "/", SERVE_QUEUES, .page = true},
-    {"GET", "/q/{q}", SERVE_QUEUE, .page = true},
-    {"GET", "/q/{q}/groups", SERVE_GROUPS, .page = true},
-    {"GET", "/q/{q}/dead", SERVE_LETTERS, .page = true},
+    {"GET", "/q/{q}", SERVE_QUEUE, .page = true, .query = QUERY(AFTER)},
+    {"GET", "/q/{q}/groups", SERVE_GROUPS, .page = true, .query = QUERY(AFTER)},
+    {"GET", "/q/{q}/dead", SERVE_LETTERS, .page = true, .query = LETTERS},
     {"GET", "/q/{q}/dead/{row}", SERVE_LETTER, .page = true},
-    {"GET", "/dead", SERVE_ALL_DEAD, .page = true},
-    {"GET", "/find", SERVE_EXPLAIN, .page = true},
+    {"GET", "/dead", SERVE_ALL_DEAD, .page = true, .query = QUERY_FILTER},
+    {"GET", "/find", SERVE_EXPLAIN, .page = true,
+     .query = QUERY(ID) | QUERY(QUEUE)},
     {"POST", "/session", SERVE_SESSION, .page = true, .open = true},
     {"GET", "/static/{word}", SERVE_FILE, .open = true},
     {"GET", "/favicon.ico", SERVE_FILE, .open = true},
@@ -25,16 +36,17 @@ static const struct serve_route routes[] = {
     {"POST", API "/session", SERVE_SESSION, .open = true},
     {"GET", API "/queues", SERVE_QUEUES, .page = false},
     {"GET", API "/queues/{q}", SERVE_QUEUE, .page = false},
-    {"GET", API "/queues/{q}/history", SERVE_HISTORY, .page = false},
-    {"GET", API "/queues/{q}/messages", SERVE_MESSAGES, .page = false},
-    {"GET", API "/queues/{q}/groups", SERVE_GROUPS, .page = false},
-    {"GET", API "/queues/{q}/letters", SERVE_LETTERS, .page = false},
-    {"GET", API "/queues/{q}/letters/by-error", SERVE_BY_ERROR, .page = false},
+    {"GET", API "/queues/{q}/history", SERVE_HISTORY, .query = QUERY(STEP)},
+    {"GET", API "/queues/{q}/messages", SERVE_MESSAGES, .query = QUERY(AFTER)},
+    {"GET", API "/queues/{q}/groups", SERVE_GROUPS, .query = QUERY(AFTER)},
+    {"GET", API "/queues/{q}/letters", SERVE_LETTERS, .query = LETTERS},
+    {"GET", API "/queues/{q}/letters/by-error", SERVE_BY_ERROR,
+     .query = QUERY_FILTER | QUERY(AFTER)},
     {"GET", API "/queues/{q}/letters/{row}", SERVE_LETTER, .page = false},
     {"GET", API "/queues/{q}/letters/{row}/body", SERVE_BODY, .page = false},
-    {"GET", API "/letters", SERVE_ALL_DEAD, .page = false},
-    {"GET", API "/explain", SERVE_EXPLAIN, .page = false},
-    {"GET", API "/doctor", SERVE_DOCTOR, .page = false},
+    {"GET", API "/letters", SERVE_ALL_DEAD, .query = QUERY_FILTER},
+    {"GET", API "/explain", SERVE_EXPLAIN, .query = QUERY(ID) | QUERY(QUEUE)},
+    {"GET", API "/doctor", SERVE_DOCTOR, .query = QUERY(QUEUE)},
     {"GET", API "/events", SERVE_EVENTS, .page = false},
     {"GET", API "/jobs", SERVE_JOBS, .page = false},
     {"GET", API "/jobs/{row}", SERVE_JOB, .page = false},
@@ -47,6 +59,26 @@ static const struct serve_route routes[] = {
     {"PATCH", API "/queues/{q}/settings", SERVE_SETTINGS, .write = true},
     {"POST", API "/queues/{q}/{word}", SERVE_STEER, .write = true},
 };
+
+enum serve_query serve_query_find(const char *name, unsigned allowed)
+{
+    for (unsigned i = 0; i < QUERY_COUNT; i++)
+        if (allowed & 1u << i && strcmp(name, serve_query_names[i]) == 0)
+            return (enum serve_query)i;
+    return QUERY_COUNT;
+}
+
+const char *serve_query_list(unsigned allowed, char *out, size_t room)
+{
+    size_t n = 0;
+
+    snprintf(out, room, "no names");
+    for (unsigned i = 0; i < QUERY_COUNT; i++)
+        if (allowed & 1u << i && n < room)
+            n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "",
+                                  serve_query_names[i]);
+    return out;
+}
 
 bool serve_number_read(const char *text, int64_t *out)
 {

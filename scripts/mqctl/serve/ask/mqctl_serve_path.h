@@ -44,13 +44,37 @@ enum serve_what {
     SERVE_FILE,
 };
 
+/* Names of a query that mean something. */
+enum serve_query {
+    QUERY_AFTER,
+    QUERY_LIMIT,
+    QUERY_ERROR,
+    QUERY_REASON,
+    QUERY_GROUP,
+    QUERY_MATCH,
+    QUERY_SINCE,
+    QUERY_UNTIL,
+    QUERY_ID,
+    QUERY_QUEUE,
+    QUERY_STEP,
+    QUERY_COUNT,
+};
+extern const char *const serve_query_names[QUERY_COUNT];
+
+#define QUERY(name) (1u << QUERY_##name)
+/* What chooses letters; as members of a JSON filter, too. */
+#define QUERY_FILTER                                              \
+    (QUERY(ERROR) | QUERY(REASON) | QUERY(GROUP) | QUERY(MATCH) | \
+     QUERY(SINCE) | QUERY(UNTIL))
+
 struct serve_route {
     const char *method;  /* HEAD is GET without its body */
     const char *pattern; /* {q}, {row}, {word}: one segment each */
     enum serve_what what;
-    bool page;  /* HTML, else what the API answers */
-    bool open;  /* needs no token */
-    bool write; /* changes something */
+    bool page;      /* HTML, else what the API answers */
+    bool open;      /* needs no token */
+    bool write;     /* changes something */
+    unsigned query; /* bits of enum serve_query that it takes */
 };
 
 #define SERVE_WORD    64
@@ -67,6 +91,11 @@ struct serve_path {
  * 501 no method of ours. */
 int serve_path_read(struct serve_path *out, const char *method,
                     const char *path);
+
+/* Return the query of that name if `allowed` has its bit, else QUERY_COUNT. */
+enum serve_query serve_query_find(const char *name, unsigned allowed);
+/* Print the names of these bits: "error, reason"; "no names" if there is none. */
+const char *serve_query_list(unsigned allowed, char *out, size_t room);
 
 /* A decimal number from 1 up, and nothing behind it. */
 bool serve_number_read(const char *text, int64_t *out);

@@ -11,13 +11,6 @@
 #include "scripts/mqctl/serve/ask/mqctl_serve_history.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_verb.h"
 
-const char *const serve_query_names[QUERY_COUNT] = {
-    [QUERY_AFTER] = "after",   [QUERY_LIMIT] = "limit", [QUERY_ERROR] = "error",
-    [QUERY_REASON] = "reason", [QUERY_GROUP] = "group", [QUERY_MATCH] = "match",
-    [QUERY_SINCE] = "since",   [QUERY_UNTIL] = "until", [QUERY_ID] = "id",
-    [QUERY_QUEUE] = "queue",   [QUERY_STEP] = "step",
-};
-
 /* dir_at - the n-th state directory; none given: the usual one */
 static const char *dir_at(const struct serve_ask *a, size_t n)
 {

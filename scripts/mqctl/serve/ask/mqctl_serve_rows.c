@@ -89,22 +89,25 @@ static int chosen_print(const struct serve_ask *a, const json_t *body,
 
 int ask_rows(const struct serve_ask *a)
 {
-    json_t *body = json_loadb(a->body, a->body_size, 0, NULL);
+    struct problem p;
+    json_t *body = ask_body_read(a, &p);
     json_t *rows = json_object_get(body, "rows"),
+           *filter = json_object_get(body, "filter"),
            *expected = json_object_get(body, "expect_count");
     struct choosing c = {0};
-    struct problem p;
     int status;
 
-    if (ask_kept_here(a->path.queue, &p) < 0)
+    if (!body || ask_kept_here(a->path.queue, &p) < 0)
         return complain_of(&p);
-    if (!json_is_array(rows) &&
-        !json_is_object(json_object_get(body, "filter")))
+    if (rows && (filter || json_object_get(body, "up_to")))
+        return complain(EX_USAGE, "rows and filter exclude each other, and "
+                                  "up_to goes with filter");
+    if (!rows && !filter)
         return complain(EX_USAGE,
                         "nothing chosen; give {\"rows\": [\"1\", ...]}, or "
                         "{\"filter\": {...}, \"up_to\": CURSOR, "
                         "\"expect_count\": N}");
-    if (!rows && !json_is_integer(expected))
+    if (!rows && !expected)
         return complain(EX_USAGE, "expect_count is missing: give the number "
                                   "of letters that was shown");
     status = rows ? named_print(rows, &c) : chosen_print(a, body, &c);

@@ -5,59 +5,39 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/text/json_line.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_verb.h"
 
 #define WORDS_MAX 32
 #define WORD_SIZE 256
 
-/* setting_word - NAME=VALUE of a member of the body; false: it cannot be one */
-static bool setting_word(const char *name, const json_t *value,
-                         char word[WORD_SIZE])
-{
-    int n = json_is_string(value) ? snprintf(word, WORD_SIZE, "%s=%s", name,
-                                             json_string_value(value))
-            : json_is_integer(value)
-                ? snprintf(word, WORD_SIZE, "%s=%" JSON_INTEGER_FORMAT, name,
-                           json_integer_value(value))
-                : -1;
-
-    return n > 0 && n < WORD_SIZE && !strpbrk(word, " \t\r\n");
-}
-
-/* steer_words - what stands after the queue on mqctl's command line; how many,
- * or -EINVAL */
+/* Write what stands after the queue on mqctl's command line: NAME=VALUE of each
+ * member, of a pause the value alone. Returns how many words, or -EINVAL. */
 static int steer_words(const struct serve_ask *a,
                        char words[WORDS_MAX][WORD_SIZE], struct problem *p)
 {
-    json_t *body = a->body_size ? json_loadb(a->body, a->body_size, 0, NULL)
-                                : json_object(),
-           *value;
+    json_t *body = ask_body_read(a, p), *value;
+    bool set = a->path.route->what == SERVE_SETTINGS;
+    char number[JSON_TEXT];
     const char *name;
-    int n = 0;
+    int n = body ? 0 : -EINVAL, size;
 
-    if (!json_is_object(body))
-        n = problem_set(p, EX_USAGE, EINVAL,
-                        "the body is not a JSON object; give {\"NAME\": "
-                        "\"VALUE\"}, or {\"for\": \"10m\"} to pause");
     json_object_foreach(body, name, value)
     {
-        bool pause = strcmp(a->path.word, "pause") == 0;
-        bool ok = n >= 0 && n < WORDS_MAX &&
-                  (a->path.route->what == SERVE_SETTINGS
-                       ? setting_word(name, value, words[n])
-                       : pause && strcmp(name, "for") == 0 && n == 0 &&
-                             setting_word(name, value, words[n]));
-
-        if (ok && pause)
-            memmove(words[n], words[n] + 4, strlen(words[n] + 4) + 1);
-        n = ok ? n + 1
-               : problem_set(p, EX_USAGE, EINVAL,
-                             "\"%.64s\" is not understood here, or its value "
-                             "is neither a word nor a whole number",
-                             name);
+        if (n == WORDS_MAX)
+            n = problem_set(p, EX_USAGE, EINVAL, "more than %d settings",
+                            WORDS_MAX);
         if (n < 0)
             break;
+        size = snprintf(words[n], WORD_SIZE, "%s%s%s", set ? name : "",
+                        set ? "=" : "", json_as_text(value, number));
+        n = size < WORD_SIZE && !strpbrk(words[n], " \t\r\n")
+                ? n + 1
+                : problem_set(p, EX_USAGE, EINVAL,
+                              "%.64s: the value is too long or has a space in "
+                              "it",
+                              name);
     }
     json_decref(body);
     return n;
@@ -138,18 +118,18 @@ static bool accounted(const json_t *answer, size_t named)
 
 json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
 {
-    json_t *body = json_loadb(a->body, a->body_size, 0, NULL),
-           *ids = json_object_get(body, "ids"), *list = json_array(), *one;
+    json_t *body = ask_body_read(a, p), *ids = json_object_get(body, "ids"),
+           *list = json_array(), *one;
     char *operands[IDS_MAX + 1] = {(char *)a->path.queue};
     struct options o = {.json = true, .line.operands = operands};
     size_t n = json_array_size(ids), i;
     int status;
 
-    if (ask_kept_here(a->path.queue, p) < 0)
+    if (!body || ask_kept_here(a->path.queue, p) < 0)
         return NULL;
     json_array_foreach(ids, i, one)
     {
-        if (n <= IDS_MAX && json_is_string(one))
+        if (n <= IDS_MAX)
             operands[++o.line.operand_count] = (char *)json_string_value(one);
     }
     if (n == 0 || n != (size_t)o.line.operand_count) {
@@ -174,7 +154,7 @@ json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
 json_t *ask_steer_group(const struct serve_ask *a, struct problem *p)
 {
     static const char *const orders[3] = {"close", "open", "release"};
-    json_t *body = json_loadb(a->body, a->body_size, 0, NULL);
+    json_t *body = ask_body_read(a, p);
     const char *key = json_string_value(json_object_get(body, "group"));
     char *operands[] = {(char *)a->path.queue, (char *)key,
                         (char *)a->path.word};
@@ -183,7 +163,7 @@ json_t *ask_steer_group(const struct serve_ask *a, struct problem *p)
     json_t *list;
     int status;
 
-    if (!is_one_of(a->path.word, orders, p) ||
+    if (!is_one_of(a->path.word, orders, p) || !body ||
         ask_kept_here(a->path.queue, p) < 0)
         return NULL;
     if (!key) {
