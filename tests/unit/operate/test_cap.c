@@ -1,5 +1,4 @@
 /* test_cap.c - the cap is raised while slots are added beside the loop */
-#include "tests/unit/flow/virtual_clock.h"
 #include "tests/unit/operate/cap_fixture.h"
 
 #include <errno.h>
