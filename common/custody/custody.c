@@ -12,9 +12,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-/* geometry_fit - make the file fit the spec; reopens it when it was replaced
- * A file of an old version is replaced, too: a program that reads only that
- * version must not find new slots in it. */
+/* geometry_fit - make the file fit the spec; reopens it when it was replaced */
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
@@ -25,7 +23,7 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
     struct custody_spec room = *spec;
     int err;
 
-    if (!small && !(other && !busy) && c->head->version == CUSTODY_VERSION)
+    if (!small && !(other && !busy))
         return 0;
     if (busy && !small)
         room.body_bytes = c->body_bytes;
@@ -33,7 +31,7 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
         slot_fill_init(&c->fill, c->head->nonce);
         custody_resolve(c);
     }
-    err = custody_rebuild(c, NULL, c->path, &room, c->head->next_seq, p);
+    err = custody_rebuild(c, c->path, &room, c->head->next_seq, p);
     if (err)
         return err;
     custody_file_close(c);
@@ -42,8 +40,7 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
 
 /* in_use - mark the file as ours, on the disk, before the first message
  * Were it not on the disk, a power cut could bring back an older file that
- * says "clean" with slots that were long since done. The boot id goes first: a
- * kill in between leaves "clean", where "in use" by another boot is torn. */
+ * says "clean" with slots that were long since done. */
 static int in_use(struct custody *c, struct problem *p)
 {
     struct boot now, then = custody_head_boot(c->head);
@@ -52,16 +49,13 @@ static int in_use(struct custody *c, struct problem *p)
     c->torn = !c->head->clean && !boot_same(&now, &then);
     if (c->torn) /* stays so until custody_recover has dealt with the slots */
         return 0;
-    if (c->head->clean || c->head->boot_id[0] == '\0') {
-        custody_head_claim(c->head, &now);
-        atomic_signal_fence(memory_order_seq_cst);
-        FAULT_POINT("custody_in_use_before_mark");
-        c->head->clean = 0;
-        FAULT_POINT("custody_in_use_before_sync");
-        if (msync(c->base, FILE_HEAD, MS_SYNC) < 0)
-            return custody_problem(p, errno, "sync", c->path);
-    }
-    return 0;
+    if (!c->head->clean)
+        return 0;
+    custody_head_claim(c->head, &now);
+    FAULT_POINT("custody_in_use_before_sync");
+    return msync(c->base, FILE_HEAD, MS_SYNC) < 0
+               ? custody_problem(p, errno, "sync", c->path)
+               : 0;
 }
 
 /* disk_look - what the file lies on; unknown is taken for a disk */
@@ -89,7 +83,7 @@ int custody_open(struct custody **out, const char *path,
         strlcpy(c->aside, spec->aside, sizeof c->aside);
     err = custody_file_open(c, spec, p);
     if (err == -ENOENT) {
-        err = custody_rebuild(NULL, NULL, path, spec, 1, p);
+        err = custody_rebuild(NULL, path, spec, 1, p);
         if (!err)
             err = custody_file_open(c, spec, p);
     } else if (!err) {

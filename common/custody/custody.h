@@ -20,7 +20,7 @@
 #include "common/base/problem.h"
 #include "common/custody/slot.h"
 
-#define CUSTODY_VERSION  3
+#define CUSTODY_VERSION  1
 #define CUSTODY_BODY_MAX (16u << 20) /* HARD_MSGSIZEMAX of Linux */
 
 struct custody; /* opaque; body in custody.c */
@@ -43,11 +43,9 @@ int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p);
 /* Bring the messages of `from` to the file at `path`, which is built complete
  * and renamed there. `from` stays as it is; the caller removes it once nothing
- * refers to it. `truth`: `from` is the file of the last worker, and a copy of
- * it at `path` is one that was cut off. Otherwise `path` is that file, `from`
- * belongs to an older version that ran since, and the messages of both go
- * on. */
-int custody_carry(const char *path, const char *from, bool truth,
+ * refers to it. A copy of it that is at `path` already is one that was cut
+ * off. */
+int custody_carry(const char *path, const char *from,
                   const struct custody_spec *spec, struct problem *p);
 /* Everything on disk, marked clean. NULL-safe; sets NULL. */
 void custody_close(struct custody **custody);

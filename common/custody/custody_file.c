@@ -13,15 +13,16 @@
  *       40    8  random number of the file
  *       48    8  check sum of bytes 0..19 and 24..47 (FNV-1a)
  *       56    4  number of slots
- *       60    4  unused
+ *       60    4  start of the machine, s since the epoch; 0: not known
  *       64    8  next receive sequence
  *       72   40  boot id of the machine's run that wrote it, text
+ *      112    8  check sum of bytes 60..63 and 72..111, if not clean (FNV-1a)
  *     4096       slots
- * Change a row: raise CUSTODY_VERSION, keep reading the old one. Of version 2
- * the slots have a parity and a second sum, which are not read; it is rebuilt.
+ * Change a row: raise CUSTODY_VERSION.
  */
 #include "common/custody/custody_file.h"
 
+#include <byteswap.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -38,6 +39,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/fault_point.h"
 #include "common/custody/custody.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
@@ -45,6 +47,7 @@
 
 #define MAGIC      "MQWCUSTO"
 #define SLOT_ALIGN 64
+#define SUM_START  UINT64_C(0xcbf29ce484222325)
 
 /* page_round - up to whole pages */
 static size_t page_round(size_t n)
@@ -66,19 +69,36 @@ size_t custody_file_bytes(size_t stride, unsigned slots)
     return page_round(FILE_HEAD + stride * slots);
 }
 
-/* head_sum - FNV-1a over what never changes in a file's life */
-static uint64_t head_sum(const struct custody_head *h)
+/* Add the bytes of a header from `from` to `to` - 1 to a check sum (FNV-1a). */
+static uint64_t sum_add(uint64_t sum, const struct custody_head *h, size_t from,
+                        size_t to)
 {
     const unsigned char *b = (const unsigned char *)h;
-    uint64_t sum = UINT64_C(0xcbf29ce484222325);
 
-    for (size_t i = 0; i < offsetof(struct custody_head, sum); i++) {
-        if (i >= offsetof(struct custody_head, clean) &&
-            i < offsetof(struct custody_head, body_bytes))
-            continue;
+    for (size_t i = from; i < to; i++)
         sum = (sum ^ b[i]) * UINT64_C(0x100000001b3);
-    }
     return sum;
+}
+
+/* Return the check sum of what never changes in the life of a file. */
+static uint64_t head_sum(const struct custody_head *h)
+{
+    uint64_t sum =
+        sum_add(SUM_START, h, 0, offsetof(struct custody_head, clean));
+
+    return sum_add(sum, h, offsetof(struct custody_head, body_bytes),
+                   offsetof(struct custody_head, sum));
+}
+
+/* Return the check sum of what says who has the file. */
+static uint64_t owner_sum(const struct custody_head *h)
+{
+    uint64_t sum =
+        sum_add(SUM_START, h, offsetof(struct custody_head, boot_time),
+                offsetof(struct custody_head, next_seq));
+
+    return sum_add(sum, h, offsetof(struct custody_head, boot_id),
+                   offsetof(struct custody_head, owner_sum));
 }
 
 struct boot custody_head_boot(const struct custody_head *h)
@@ -90,15 +110,24 @@ struct boot custody_head_boot(const struct custody_head *h)
     return boot;
 }
 
-/* custody_head_claim - the file belongs to this run of the machine
- * Crash in between: the new time with the old id, or with part of the new one.
- * Two ids of the kernel still differ, and an id that is not the kernel's counts
- * as the same run only if the time agrees, and then it is. */
+/* "In use" is stored last. If the process is killed before that, the file still
+ * reads clean, and of a clean file neither the run nor its sum is looked at. */
 void custody_head_claim(struct custody_head *h, const struct boot *boot)
 {
     h->boot_time = boot->time;
-    atomic_signal_fence(memory_order_seq_cst);
     memcpy(h->boot_id, boot->id, sizeof h->boot_id);
+    h->owner_sum = owner_sum(h);
+    atomic_signal_fence(memory_order_seq_cst);
+    FAULT_POINT("custody_claim_before_mark");
+    h->clean = 0;
+}
+
+void custody_head_copy(struct custody_head *h, const struct custody_head *from)
+{
+    h->clean = from->clean;
+    h->boot_time = from->boot_time;
+    memcpy(h->boot_id, from->boot_id, sizeof h->boot_id);
+    h->owner_sum = from->owner_sum;
 }
 
 void custody_complain(struct problem *p, int err, const char *what,
@@ -135,8 +164,6 @@ int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
 void custody_head_make(struct custody_head *h, size_t body_bytes,
                        unsigned slots, uint64_t next_seq, uint64_t nonce)
 {
-    struct boot now;
-
     memset(h, 0, sizeof *h);
     memcpy(h->magic, MAGIC, sizeof h->magic);
     h->version = CUSTODY_VERSION;
@@ -151,8 +178,7 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
     h->sum = head_sum(h);
     h->slots = slots;
     h->next_seq = next_seq;
-    boot_now(&now);
-    custody_head_claim(h, &now);
+    h->clean = 1;
 }
 
 /* no_room - the arithmetic, and what makes it smaller */
@@ -239,8 +265,15 @@ int custody_head_check(const struct custody_head *h, const char *path,
                            "%s is not a custody file of mqworker; it was left "
                            "untouched: move it away to start with a new one",
                            path);
-    if ((h->version != CUSTODY_VERSION && h->version != 2) ||
-        h->head_bytes != FILE_HEAD || h->slot_head_bytes != SLOT_HEADER)
+    if (h->head_bytes == bswap_32(FILE_HEAD))
+        return problem_set(p, EX_CONFIG, EINVAL,
+                           "custody file %s was written on a machine with the "
+                           "other byte order, and cannot be read on this one; "
+                           "it was left untouched: run the worker on such a "
+                           "machine until the file is empty, or move it away",
+                           path);
+    if (h->version != CUSTODY_VERSION || h->head_bytes != FILE_HEAD ||
+        h->slot_head_bytes != SLOT_HEADER)
         return problem_set(p, EX_CONFIG, EINVAL,
                            "custody file %s is of version %u (layout %u/%u), "
                            "this mqworker reads version %u (%u/%u); it was "
@@ -248,7 +281,9 @@ int custody_head_check(const struct custody_head *h, const char *path,
                            "until it is empty, or move it away",
                            path, h->version, h->head_bytes, h->slot_head_bytes,
                            CUSTODY_VERSION, FILE_HEAD, SLOT_HEADER);
-    if (h->sum != head_sum(h) || h->body_bytes > CUSTODY_BODY_MAX ||
+    if (h->sum != head_sum(h) || h->clean > 1 ||
+        (!h->clean && h->owner_sum != owner_sum(h)) ||
+        h->body_bytes > CUSTODY_BODY_MAX ||
         h->stride != stride_of(h->body_bytes))
         return problem_set(p, EX_CONFIG, EINVAL,
                            "the header of custody file %s is damaged (check "

@@ -31,21 +31,27 @@ struct custody_head {
     uint64_t nonce;
     uint64_t sum;
     uint32_t slots;
-    uint32_t boot_time;        /* with boot_id; 0: an older release wrote it */
+    uint32_t boot_time;        /* with boot_id; 0: not known */
     _Atomic uint64_t next_seq; /* read by any thread */
     char boot_id[BOOT_ID];
+    uint64_t owner_sum;
 };
 _Static_assert(offsetof(struct custody_head, body_bytes) == 24,
                "custody format");
 _Static_assert(offsetof(struct custody_head, sum) == 48, "custody format");
 _Static_assert(offsetof(struct custody_head, boot_id) == 72, "custody format");
+_Static_assert(offsetof(struct custody_head, owner_sum) == 112,
+               "custody format");
 
 /* Bytes of a file with that geometry (whole pages). */
 size_t custody_file_bytes(size_t stride, unsigned slots);
-/* The run of the machine that a header names; and naming one in it. The id is
- * written last. */
+/* Return the run of the machine that a header names. */
 struct boot custody_head_boot(const struct custody_head *h);
+/* Name this run of the machine in the header of a clean file, and mark it in
+ * use. */
 void custody_head_claim(struct custody_head *h, const struct boot *boot);
+/* Copy whether a file is clean, and the run of the machine that it names. */
+void custody_head_copy(struct custody_head *h, const struct custody_head *from);
 /* What stood in the way of a file. */
 void custody_complain(struct problem *p, int err, const char *what,
                       const char *path);
@@ -62,7 +68,8 @@ int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
  * may still run under its mark; 0: a new one. */
 void custody_head_make(struct custody_head *h, size_t body_bytes,
                        unsigned slots, uint64_t next_seq, uint64_t nonce);
-/* A header that we can work with, or a problem. */
+/* Check that the header of a file is one that this program reads: 0, or a
+ * problem. */
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p);
 /* The number of slots of a file of `size` bytes: that of its header, or as many

@@ -57,9 +57,9 @@ int custody_file_open(struct custody *c, const struct custody_spec *spec,
 void custody_file_close(struct custody *c);
 /* Whether any record in the mapped file is not FREE. */
 bool custody_busy(const struct custody *c);
-/* The messages of `old` (NULL: none), and those of `lost` (NULL: none), which
- * get new numbers, in a new file at `path` with room for the spec. */
-int custody_rebuild(struct custody *old, struct custody *lost, const char *path,
+/* The messages of `old` (NULL: none) in a new file at `path` with room for the
+ * spec. */
+int custody_rebuild(struct custody *old, const char *path,
                     const struct custody_spec *spec, uint64_t next_seq,
                     struct problem *p);
 /* Slot number i. */

@@ -115,21 +115,23 @@ int custody_recover(struct custody *c,
     return err;
 }
 
-/* custody_fix - what was torn was dealt with
- * Crash before it, or in the middle of the boot id: the next start deals with
- * the same slots again. */
+/* Crash before "clean": the next start deals with the same slots again. After
+ * it: the slots are on the disk as they are now, so the file is one that was
+ * closed in an orderly way. If they cannot be written, the file stays torn. */
 void custody_fix(struct custody *c)
 {
     struct boot now;
 
-    if (!c->torn)
+    if (!c->torn || msync(c->base, c->mapped, MS_SYNC) < 0)
         return;
     c->torn = false;
-    FAULT_POINT("custody_fix_before_boot");
+    FAULT_POINT("custody_fix_before_clean");
+    c->head->clean = 1;
     boot_now(&now);
+    atomic_signal_fence(memory_order_seq_cst);
     custody_head_claim(c->head, &now);
     FAULT_POINT("custody_fix_before_sync");
-    (void)msync(c->base, c->mapped, MS_SYNC);
+    (void)msync(c->base, FILE_HEAD, MS_SYNC);
 }
 
 unsigned custody_damaged(const struct custody *c, const char **copy)

@@ -219,21 +219,6 @@ void slot_link(struct slot *slot, int64_t row)
     sum_set(slot);
 }
 
-/* slot_renumber - in a copy that nothing refers to yet
- * Its verdict may be in the store under the old number, which nobody can ask
- * for any more: so it may run a second time, and says so. */
-void slot_renumber(struct slot *slot, uint64_t seq)
-{
-    struct slot_word w = slot_word(slot);
-
-    if (slot->row == 0) {
-        slot->seq = seq;
-        sum_set(slot);
-        w.flags |= SLOT_REDELIVERED;
-        word_set(slot, w);
-    }
-}
-
 /* slot_run - the delivery's number is written before the handler can run
  * Crash after it: RUNNING, so the crash is counted and the next run is marked
  * redelivered, whether or not the handler had started. */

@@ -35,7 +35,7 @@ enum {
 
 /* What changes together is in one 64-bit word, so that each transition is one
  * store. In the file: state bits 0-7, flags 8-14, crashes 16-31, attempt 32-63.
- * Bit 15 is not read: version 2 has a parity there. */
+ * Bit 15 is not used. */
 struct slot_word {
     enum slot_state state;
     unsigned flags;   /* SLOT_ bits above */
@@ -43,7 +43,7 @@ struct slot_word {
     uint32_t attempt; /* number of this delivery, 1 and up; 0: not started */
 };
 
-/* Change a row: raise CUSTODY_VERSION, keep reading the old one. */
+/* Change a row: raise CUSTODY_VERSION. */
 struct slot {
     /*   0  struct slot_word */
     _Atomic uint64_t word;
@@ -76,7 +76,7 @@ struct slot {
     uint64_t handler_mark;
     /*  96  of what does not change while HELD or RUNNING */
     uint64_t sum;
-    /* 104  version 2: a second sum */
+    /* 104 */
     uint8_t reserved2[24];
     /* 128  the message as received */
     unsigned char body[];
@@ -129,9 +129,6 @@ struct slot_meta {
 void slot_hold(struct slot *slot, const struct slot_meta *meta);
 /* HELD, received: it is a run of that row from now on. */
 void slot_link(struct slot *slot, int64_t row);
-/* HELD or RUNNING: another receive sequence, unless it is a run of a row, which
- * knows the old one. */
-void slot_renumber(struct slot *slot, uint64_t seq);
 /* HELD -> RUNNING as delivery failures + 1. */
 void slot_run(struct slot *slot, uint64_t started_ns);
 /* RUNNING -> HELD: stopped without a verdict. */

@@ -26,7 +26,7 @@ struct letter_filter {
 
 /* The last time that an operator sent a letter again. */
 struct letter_replay {
-    bool known;         /* else it was never sent, or by an older version */
+    bool known;         /* else it was never sent */
     bool here;          /* state replayed: in this boot, to queues of now */
     bool sent;          /* the send returned; else it may not have happened */
     uint64_t marked_ns; /* wall */

@@ -37,15 +37,12 @@ static int replay_add(struct sql *sql, const struct letter_mark *mark)
                                  value_int(mark->again)));
 }
 
-/* replay_again - the replay that the letter is in goes on; if an older version
- * sent it, the replay begins here */
+/* Note that the message of a replayed letter is sent once more. */
 static int replay_again(struct sql *sql, const struct letter_mark *mark)
 {
-    int err = sql_change(sql, SQL_REPLAY_AGAIN,
-                         SQL_VALUES(value_int(mark->row), token_of(mark),
-                                    value_u64(mark->marked_ns)));
-
-    return err == -ENOENT ? replay_add(sql, mark) : err;
+    return sql_change(sql, SQL_REPLAY_AGAIN,
+                      SQL_VALUES(value_int(mark->row), token_of(mark),
+                                 value_u64(mark->marked_ns)));
 }
 
 /* marked_already - why a letter that was to be dead is not marked */

@@ -20,9 +20,6 @@
 #include "common/base/panic.h"
 #include "common/base/process_stat.h"
 
-/* The file of version 1: its blocks had a journal each, at their end. */
-enum { OLD_STRIDE = 118784, OLD_PAST = 19712, OLD_ENTRIES = 4096 };
-
 /* lost - from here on the numbers are in memory only; the first reason
  * counts */
 static void lost(struct counters *c, const char *what, int err)
@@ -181,8 +178,8 @@ static void past_put(struct counters *c, uint64_t when, uint64_t id0,
     counters_publish(&at->when, when);
 }
 
-/* when_of - as an entry has it; a reader of before these words finds no end it
- * knows in the last two, and a time that is right */
+/* Return the time and the end of a message as one number, as the journal has
+ * them. */
 static uint64_t when_of(enum counters_end end, uint64_t wall_ns)
 {
     if (end <= COUNTERS_DEAD)
@@ -197,37 +194,6 @@ void counters_settled(struct counters *c, enum counters_end end,
 
     memcpy(half, id->bytes, sizeof half);
     past_put(c, when_of(end, wall_ns), half[0], half[1]);
-}
-
-/* old_open - a file of version 1 whose journals are whole, or -1 */
-static int old_open(const char *path)
-{
-    struct counters_head h;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-    if (fd >= 0 && (pread(fd, &h, sizeof h, 0) != sizeof h ||
-                    h.magic != counters_magic() || h.version != 1 ||
-                    h.stride != OLD_STRIDE || is_torn(&h))) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-/* old_take - what each of its blocks remembers; without memory, nothing */
-static void old_take(struct counters *c, int fd)
-{
-    struct counters_past *past = calloc(OLD_ENTRIES, sizeof *past);
-    off_t at = COUNTERS_HEAD + OLD_PAST;
-
-    while (past && pread(fd, past, OLD_ENTRIES * sizeof *past, at) > 0) {
-        for (unsigned i = 0; i < OLD_ENTRIES; i++)
-            if (past[i].when)
-                past_put(c, past[i].when, past[i].id[0], past[i].id[1]);
-        at += OLD_STRIDE;
-    }
-    free(past);
-    close(fd);
 }
 
 /* head_write - who we are; the magic last, as a reader looks at it first
@@ -275,7 +241,7 @@ static void head_write(struct counters *c, unsigned blocks_max)
 int counters_open(struct counters **out, const char *path, unsigned blocks_max)
 {
     struct counters *c = calloc(1, sizeof *c);
-    int err, old;
+    int err;
 
     _Static_assert(COUNTERS_BOOT_ID == BOOT_ID, "the same text");
     *out = NULL;
@@ -283,17 +249,12 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
         return -ENOMEM;
     pthread_mutex_init(&c->mtx, NULL);
     pthread_mutex_init(&c->rest_mtx, NULL);
-    old = old_open(path);
     err = map(c, path, blocks_max);
     if (err) {
-        if (old >= 0)
-            close(old);
         counters_close(&c);
         return err;
     }
     head_write(c, blocks_max);
-    if (old >= 0)
-        old_take(c, old);
     c->claimed = 0;
     (void)counters_claim(c); /* block 0: counters_rest */
     *out = c;

@@ -27,7 +27,7 @@
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
 
-#define COUNTERS_VERSION 2
+#define COUNTERS_VERSION 1
 #define COUNTERS_JOURNAL 16384 /* final states that are remembered */
 #define COUNTERS_TEXT    192
 #define COUNTERS_BOOT_ID 40

@@ -23,8 +23,7 @@
  *      704     8  entries ever written to the journal
  *     4096        journal, struct counters_past: a ring
  *   397312        blocks, struct counters_block
- * Change a row: raise COUNTERS_VERSION. An old file is replaced. Of version 1
- * the journals are taken over: one in each block, and no other.
+ * Change a row: raise COUNTERS_VERSION. A file of another version is replaced.
  */
 #ifndef COMMON_STATE_COUNTERS_INNER_H
 #define COMMON_STATE_COUNTERS_INNER_H

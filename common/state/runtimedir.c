@@ -116,16 +116,6 @@ static void last_find(struct runtimedir *r, const struct runtimedir_note *note,
             boot_same(&now, &note->boot) ? RUNTIMEDIR_GONE : RUNTIMEDIR_REBOOT;
 }
 
-/* old_find - custody of an older version, which has it in the state folder */
-static void old_find(struct runtimedir *r, bool known, const char *state)
-{
-    if (strcmp(r->folder, state) == 0 || strcmp(r->from, state) == 0 ||
-        !there(state))
-        return;
-    strlcpy(r->old, state, sizeof r->old);
-    r->old_true = !known;
-}
-
 /* runtimedir_open - where both directories are one, the state folder does: its
  * lock and its name are taken */
 int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
@@ -158,8 +148,8 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
         strlcpy(out->folder, state, sizeof out->folder);
     if (!err && known)
         last_find(out, &note, state);
-    if (!err)
-        old_find(out, known, state);
+    else if (!err && there(state) && strcmp(out->folder, state) != 0)
+        strlcpy(out->from, state, sizeof out->from); /* the note was lost */
     return err;
 }
 
@@ -201,6 +191,8 @@ static int note_put(struct runtimedir *r, const char *state, bool open)
 }
 
 /* runtimedir_settle - see the head of the file
+ * Custody in the state folder is a copy that nothing names, once the note names
+ * another folder: a kill before step 3 left it.
  * Where the note names the folder already, a full disk prevents nothing: it
  * only cannot say that a worker runs. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
@@ -216,16 +208,11 @@ int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                            folder_room(dir->folder));
     FAULT_POINT("runtimedir_settle_before_remove");
     from_remove(r->from, dir->folder);
+    if (!runtimedir_same(r->folder, dir->folder))
+        from_remove(dir->folder, dir->folder);
     r->from[0] = '\0';
     r->noted = true;
     return 0;
-}
-
-void runtimedir_old_remove(struct runtimedir *r)
-{
-    FAULT_POINT("runtimedir_old_before_remove");
-    from_remove(r->old, r->old);
-    r->old[0] = '\0';
 }
 
 /* lock_again - the folder of that name now, which may be another one */

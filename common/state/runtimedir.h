@@ -39,9 +39,6 @@ enum runtimedir_past {
 struct runtimedir {
     char folder[PATH_MAX]; /* custody and counters are here; an absolute path */
     char from[PATH_MAX];   /* its custody is to be carried over; "" none */
-    char old[PATH_MAX];    /* the state folder, with custody of an older
-                            * version, which is to be carried, too; "" none */
-    bool old_true;         /* it is what the last worker had */
     char was[PATH_MAX];    /* where the last worker had them; "" not known */
     char strange[PATH_MAX]; /* a folder of that name with the messages of
                              * another state folder; "" none */
@@ -78,8 +75,6 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
  * To be called before the first message is received in any case. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p);
-/* The custody of `old` is complete in `folder`, too. */
-void runtimedir_old_remove(struct runtimedir *r);
 /* The folder of a worker that runs, or a file that ties it to `dir`, was
  * removed: both are as they were, but for what is in them. -EEXIST: somebody
  * else has the folder. */

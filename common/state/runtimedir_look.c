@@ -24,8 +24,8 @@ static bool owned(const char *folder, const struct statedir *dir)
            !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* runtimedir_file - what is not where the note says may be where an older
- * version, or an orderly stop, left it; also where the note is damaged */
+/* A file that is not where the note says may be where an orderly stop left it,
+ * also if the note is damaged. */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p)
 {

@@ -86,7 +86,7 @@ static int connection_open(struct sql *sql, const char *path,
     if (err)
         return err;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    return role == SQL_WRITER ? store_make_upgrade(sql->db, path, p) : 0;
+    return 0;
 }
 
 /* orphan - a -wal whose store is gone: SQLite would take it for that of a new
@@ -348,7 +348,6 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
     store_make_tidy(sqlite3_db_filename(db, "main"));
     if (rc != SQLITE_OK && sql_error(db, rc) != -ENOSPC)
         return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
-    store_make_indexes(db);
     commit_number(s->commit, last);
     waits_count(s);
     return 0;

@@ -31,16 +31,10 @@ static uint32_t number_at(const unsigned char *header, size_t at)
 static int version_problem(const char *path, int64_t version, struct problem *p)
 {
     return problem_set(p, EX_CONFIG, ENOTSUP,
-                       "%s has store version %lld, this program knows versions "
-                       "%d to %d; left as it is: use the mqworker that wrote "
-                       "it, or another --state-dir",
-                       path, (long long)version, STORE_OLDEST, STORE_VERSION);
-}
-
-/* version_known - whether it can be used */
-static bool version_known(int64_t version)
-{
-    return version >= STORE_OLDEST && version <= STORE_VERSION;
+                       "%s has store version %lld, this program reads version "
+                       "%d; left as it is: use the mqworker that wrote it, or "
+                       "another --state-dir",
+                       path, (long long)version, STORE_VERSION);
 }
 
 /* magic_problem - refuse a file that is no store at all */
@@ -73,35 +67,26 @@ int store_file_check(sqlite3 *db, const char *path, struct problem *p)
         return magic_problem(path, "not an SQLite file", p);
     if (number_at(header, 68) != STORE_MAGIC)
         return magic_problem(path, "an SQLite file of another program", p);
-    if (!version_known(number_at(header, 60)))
+    if (number_at(header, 60) != STORE_VERSION)
         return version_problem(path, number_at(header, 60), p);
     return 0;
-}
-
-int store_file_version(sqlite3 *db, int64_t *version)
-{
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &st, NULL);
-
-    if (rc != SQLITE_OK)
-        return rc;
-    rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW)
-        *version = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
-    return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
 int store_file_verify(sqlite3 *db, const char *path, struct problem *p)
 {
     int64_t version = 0;
-    int rc = store_file_version(db, &version);
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &st, NULL);
 
-    if (rc != SQLITE_OK)
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(st);
+        if (rc == SQLITE_ROW)
+            version = sqlite3_column_int64(st, 0);
+        sqlite3_finalize(st);
+    }
+    if (rc != SQLITE_ROW)
         return store_file_refuse(db, rc, path, p);
-    if (!version_known(version))
-        return version_problem(path, version, p);
-    return 0;
+    return version == STORE_VERSION ? 0 : version_problem(path, version, p);
 }
 
 /* read_only - whether its file system is mounted so, or is so after an error,

@@ -15,15 +15,12 @@
 #include "common/base/problem.h"
 
 #define STORE_MAGIC   0x4d515753 /* "MQWS", SQLite's application_id */
-#define STORE_VERSION 4          /* SQLite's user_version */
-#define STORE_OLDEST  1          /* version that is brought up to it */
+#define STORE_VERSION 1          /* SQLite's user_version */
 
 /* Is the file behind `db`, from which nothing was read yet, a store of ours? */
 int store_file_check(sqlite3 *db, const char *path, struct problem *p);
 /* The same by what SQLite makes of the file, its -wal included. */
 int store_file_verify(sqlite3 *db, const char *path, struct problem *p);
-/* What SQLite says of the version; a SQLite result code. */
-int store_file_version(sqlite3 *db, int64_t *version);
 /* Mode 0600 for the file, its -wal and its -shm. */
 int store_file_modes(const char *path, struct problem *p);
 /* The problem for a SQLite result `rc` that kept us from opening the file. */

@@ -1,26 +1,28 @@
 /* store_make.c - a new file for a store; see store_make.h
  *
- * The schema of version 4. Change it: raise STORE_VERSION, bring the old one up
- * to it (store_make_upgrade), keep a frozen copy of each in
- * tests/unit/store/test_store.c.
+ * The schema. Change it: raise STORE_VERSION. tests/golden has a store with
+ * it.
  *
  * messages   one row a message. `data` is the last column, so that the others
  *            are read without walking through a large body. receive_seq is NULL
  *            where there is none. boot: where a replayed letter was sent.
  * attempts   its failed deliveries, n from 1. said: the error is the handler's
- *            own words; since version 3.
- * replays    how often it was sent again as a letter, from 1; since version 2.
- * hooks      the letters that --on-dead is due for, in the order of n; since
- *            version 3.
- * keys       unique keys, and when a message has one; since version 4.
- * identity   one row: a random number of this file; since version 2.
- * spool      messages that came faster than they run, in their order; since
- *            version 4. letter: the replay that its header speaks of.
+ *            own words.
+ * replays    how often it was sent again as a letter, from 1.
+ * hooks      the letters that --on-dead is due for, in the order of n.
+ * keys       unique keys, and when a message has one.
+ * identity   one row: a random number of this file.
+ * spool      messages that came faster than they run, in their order. letter:
+ *            the replay that its header speaks of.
  * spool_state  one row: how many those are; while a worker takes from them, the
  *            run of the machine and the number of its file of ends; and up to
- *            which receive sequence some may have run before; since version 4.
+ *            which receive sequence some may have run before.
  * Indexes are partial: each state pays for its own only. They name the state
- * all the same, or SQLite looks at the table to check it.
+ * all the same, or SQLite looks at the table to check it. messages_waiting is
+ * by kind, too: a delayed one among a million retries is found at once, and the
+ * other way round (waiting.c). messages_letter_ids finds a letter by its
+ * message's id, however many there are. By the two of cancelled messages
+ * `mqctl status` counts them without a worker, without a look at the others.
  */
 #include "common/store/store_make.h"
 
@@ -49,81 +51,6 @@
 #define RANDOM_SET \
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-/* What version 2 has more than version 1. It may be there already where the
- * number says 1: a worker of that version, which had the store open when it was
- * brought up to a later one, writes its number again when a sync fails
- * (store_wal_bury). */
-#define SINCE_2                                                          \
-    "CREATE TABLE IF NOT EXISTS replays ("                               \
-    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE," \
-    " n INTEGER NOT NULL,"                                               \
-    " token BLOB NOT NULL,"                                              \
-    " died_ns INTEGER NOT NULL,"                                         \
-    " marked_ns INTEGER NOT NULL,"                                       \
-    " sent INTEGER NOT NULL,"                                            \
-    " PRIMARY KEY (row, n)) WITHOUT ROWID;"                              \
-    "CREATE TABLE IF NOT EXISTS identity (id BLOB NOT NULL);"            \
-    "INSERT INTO identity SELECT randomblob(8)"                          \
-    " WHERE NOT EXISTS (SELECT 1 FROM identity);"
-
-/* What version 3 has more, likewise. A column cannot be added twice, so it is
- * asked for first (store_make_upgrade). */
-#define SAID " said INTEGER NOT NULL DEFAULT 0"
-#define SAID_THERE                           \
-    "SELECT instr(sql, 'said INTEGER') FROM" \
-    " sqlite_schema WHERE name = 'attempts'"
-
-#define SINCE_3                                              \
-    "CREATE TABLE IF NOT EXISTS hooks ("                     \
-    " n INTEGER PRIMARY KEY AUTOINCREMENT,"                  \
-    " row INTEGER NOT NULL UNIQUE REFERENCES messages (row)" \
-    " ON DELETE CASCADE);"
-
-/* By kind, too: a delayed one among a million retries is found at once, and the
- * other way round (waiting.c). No query of a worker needs it, so a store
- * without it is of the same version; the next worker adds it. */
-#define WAITING_INDEX                                         \
-    "CREATE INDEX IF NOT EXISTS messages_waiting ON messages" \
-    " (state, attempts > 0, due_ns) WHERE state = 1;"
-
-/* A letter is found by its message's id at once, however many there are; what
- * waits pays nothing for it. Of no version, likewise. */
-#define LETTER_IDS_INDEX                                              \
-    "CREATE INDEX IF NOT EXISTS messages_letter_ids ON messages (id)" \
-    " WHERE state >= 3;"
-
-/* How many were cancelled is known without a look at the others (mqctl status
- * without a worker). Of no version, likewise. */
-#define CANCELLED_INDEXES                                       \
-    "CREATE INDEX IF NOT EXISTS messages_cancelled ON messages" \
-    " (state) WHERE flags & 8;"                                 \
-    "CREATE INDEX IF NOT EXISTS spool_cancelled ON spool (key)" \
-    " WHERE flags & 8;"
-
-/* What version 4 has more, as SINCE_2. */
-#define SINCE_4                                                          \
-    "CREATE TABLE IF NOT EXISTS spool ("                                 \
-    " key INTEGER PRIMARY KEY,"                                          \
-    " received_ns INTEGER NOT NULL,"                                     \
-    " id BLOB,"                                                          \
-    " crashes INTEGER NOT NULL,"                                         \
-    " flags INTEGER NOT NULL,"                                           \
-    " letter INTEGER,"                                                   \
-    " data BLOB NOT NULL);"                                              \
-    "CREATE TABLE IF NOT EXISTS keys ("                                  \
-    " key TEXT PRIMARY KEY,"                                             \
-    " seq INTEGER NOT NULL,"                                             \
-    " id BLOB NOT NULL,"                                                 \
-    " from_ns INTEGER NOT NULL,"                                         \
-    " until_ns INTEGER NOT NULL) WITHOUT ROWID;"                         \
-    "CREATE INDEX IF NOT EXISTS keys_until ON keys (until_ns);"          \
-    "CREATE INDEX IF NOT EXISTS spool_letters ON spool (letter)"         \
-    " WHERE letter IS NOT NULL;"                                         \
-    "CREATE TABLE IF NOT EXISTS spool_state (count INTEGER NOT NULL,"    \
-    " boot TEXT, run INTEGER NOT NULL, doubt INTEGER NOT NULL);"         \
-    "INSERT INTO spool_state SELECT (SELECT count(*) FROM spool), NULL," \
-    " 0, 0 WHERE NOT EXISTS (SELECT 1 FROM spool_state);"
-
 /* Nothing needs to be durable step by step while a file has no name yet. */
 #define UNNAMED "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
 
@@ -133,7 +60,7 @@ static const char schema[] = UNNAMED
     "PRAGMA page_size = 4096;"
     "PRAGMA auto_vacuum = INCREMENTAL;"
     "PRAGMA application_id = 0x4d515753;"
-    "PRAGMA user_version = 4;"
+    "PRAGMA user_version = 1;"
     "BEGIN;"
     "CREATE TABLE messages ("
     " row INTEGER PRIMARY KEY AUTOINCREMENT,"
@@ -168,11 +95,50 @@ static const char schema[] = UNNAMED
     " started_ns INTEGER NOT NULL,"
     " duration_ns INTEGER NOT NULL,"
     " error TEXT,"
-    " stderr BLOB NOT NULL," SAID ","
-    " PRIMARY KEY (row, n)) WITHOUT ROWID;" SINCE_2 SINCE_3 SINCE_4
-        WAITING_INDEX LETTER_IDS_INDEX CANCELLED_INDEXES "COMMIT;"
+    " stderr BLOB NOT NULL,"
+    " said INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;"
+    "CREATE TABLE replays ("
+    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE,"
+    " n INTEGER NOT NULL,"
+    " token BLOB NOT NULL,"
+    " died_ns INTEGER NOT NULL,"
+    " marked_ns INTEGER NOT NULL,"
+    " sent INTEGER NOT NULL,"
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;"
+    "CREATE TABLE identity (id BLOB NOT NULL);"
+    "INSERT INTO identity SELECT randomblob(8);"
+    "CREATE TABLE hooks ("
+    " n INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " row INTEGER NOT NULL UNIQUE REFERENCES messages (row)"
+    " ON DELETE CASCADE);"
+    "CREATE TABLE spool ("
+    " key INTEGER PRIMARY KEY,"
+    " received_ns INTEGER NOT NULL,"
+    " id BLOB,"
+    " crashes INTEGER NOT NULL,"
+    " flags INTEGER NOT NULL,"
+    " letter INTEGER,"
+    " data BLOB NOT NULL);"
+    "CREATE TABLE keys ("
+    " key TEXT PRIMARY KEY,"
+    " seq INTEGER NOT NULL,"
+    " id BLOB NOT NULL,"
+    " from_ns INTEGER NOT NULL,"
+    " until_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE INDEX keys_until ON keys (until_ns);"
+    "CREATE INDEX spool_letters ON spool (letter) WHERE letter IS NOT NULL;"
+    "CREATE TABLE spool_state (count INTEGER NOT NULL,"
+    " boot TEXT, run INTEGER NOT NULL, doubt INTEGER NOT NULL);"
+    "INSERT INTO spool_state VALUES (0, NULL, 0, 0);"
+    "CREATE INDEX messages_waiting ON messages"
+    " (state, attempts > 0, due_ns) WHERE state = 1;"
+    "CREATE INDEX messages_letter_ids ON messages (id) WHERE state >= 3;"
+    "CREATE INDEX messages_cancelled ON messages (state) WHERE flags & 8;"
+    "CREATE INDEX spool_cancelled ON spool (key) WHERE flags & 8;"
+    "COMMIT;"
     "PRAGMA journal_mode = WAL;";
-_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 4,
+_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 1,
                "the schema writes these numbers");
 
 /* A file that is to become a store. Its maker holds a lock on it (flock(2)), by
@@ -392,62 +358,4 @@ void store_make_tidy(const char *path)
     }
     if (dir)
         closedir(dir);
-}
-
-/* columns_add - those of version 3 that are not there yet; a SQLite result
- * code. Asked of the file, which a schema that was read before may not match */
-static int columns_add(sqlite3 *db)
-{
-    sqlite3_stmt *st;
-    bool there = false;
-    int rc = sqlite3_prepare_v2(db, SAID_THERE, -1, &st, NULL);
-
-    if (rc != SQLITE_OK)
-        return rc;
-    rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW)
-        there = sqlite3_column_int(st, 0) != 0;
-    sqlite3_finalize(st);
-    if (rc != SQLITE_ROW || there)
-        return rc == SQLITE_ROW ? SQLITE_OK : rc;
-    return sqlite3_exec(db, "ALTER TABLE attempts ADD COLUMN" SAID, NULL, NULL,
-                        NULL);
-}
-
-/* store_make_upgrade - one transaction, so that of two programs that do it at
- * once the second finds nothing left to do
- * Crash before the commit: the store is of its old version, as it was. After
- * it: of the new one. A program of the old version that has it open meanwhile
- * goes on: it names the columns and tables that it uses, and they are as they
- * were. */
-int store_make_upgrade(sqlite3 *db, const char *path, struct problem *p)
-{
-    int64_t version = 0;
-    int rc = store_file_version(db, &version), err;
-
-    if (rc == SQLITE_OK && version == STORE_VERSION)
-        return 0;
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, "BEGIN IMMEDIATE;" SINCE_2 SINCE_3 SINCE_4, NULL,
-                          NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = columns_add(db);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, "PRAGMA user_version = 4; COMMIT;", NULL, NULL,
-                          NULL);
-    if (rc == SQLITE_OK)
-        return 0;
-    err = store_file_refuse(db, rc, path, p); /* asks what went wrong */
-    if (!sqlite3_get_autocommit(db))
-        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    return err;
-}
-
-/* store_make_indexes - a transaction each; without room for one, lists, counts
- * or the look for an id take longer */
-void store_make_indexes(sqlite3 *db)
-{
-    sqlite3_exec(db, WAITING_INDEX, NULL, NULL, NULL);
-    sqlite3_exec(db, LETTER_IDS_INDEX, NULL, NULL, NULL);
-    sqlite3_exec(db, CANCELLED_INDEXES, NULL, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* store_make.h - a new file for a store
  *
  * WHAT   Makes an empty store, or a copy of one, in one step: it appears
- *        complete or not at all. Brings one of an older version up to date.
+ *        complete or not at all.
  * WHO    store.c. Any process may make a store at the same time.
  * OWNS   Nothing after it returns.
  * FAILS  A problem: 73 cannot be made.
@@ -25,9 +25,5 @@ int store_make_copy(sqlite3 *db, const char *path,
                     const struct stat replace[2]);
 /* Remove what processes that were killed in one of these left at `path`. */
 void store_make_tidy(const char *path);
-/* A store that was verified is of STORE_VERSION on 0. `db` writes. */
-int store_make_upgrade(sqlite3 *db, const char *path, struct problem *p);
-/* The worker: the indexes that stores made before do not have. */
-void store_make_indexes(sqlite3 *db);
 
 #endif

@@ -63,8 +63,8 @@ int store_wal_bury(sqlite3 *db)
     int rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE,
                                        NULL, NULL);
 
-    _Static_assert(STORE_VERSION == 4, "it stays what it is");
+    _Static_assert(STORE_VERSION == 1, "it stays what it is");
     if (rc != SQLITE_OK)
-        rc = sqlite3_exec(db, "PRAGMA user_version = 4", NULL, NULL, NULL);
+        rc = sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL);
     return rc;
 }

@@ -67,11 +67,7 @@ static void on_way_tell(struct replay *r, const struct letter *l)
     const struct letter_replay *how = &l->replay;
     char why[256], time[TIME_TEXT];
 
-    if (!how->known)
-        snprintf(why, sizeof why,
-                 "was sent by an older version and may be on its way, or have "
-                 "run; --again sends it once more");
-    else if (how->sent)
+    if (how->sent)
         snprintf(why, sizeof why,
                  "is on its way since %s; --again sends it once more",
                  term_time_both(how->marked_ns, time));

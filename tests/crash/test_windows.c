@@ -14,17 +14,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/harness/custody_seal.h"
 #include "tests/harness/harness.h"
 
 #define LIMIT 10000
 
 /* In the custody file, as docs/formats/custody.md says. */
-#define AT_STRIDE  32
-#define AT_SLOTS   56
-#define AT_BOOT_ID 72
-#define AT_SLOT    4096
-#define HELD       2
-#define RUNNING    3
+#define AT_STRIDE 32
+#define AT_SLOTS  56
+#define AT_SLOT   4096
+#define HELD      2
+#define RUNNING   3
 
 static const char *queue;
 
@@ -258,8 +258,12 @@ Test(windows, recovery_killed_before_the_burial_does_not_run_it_once_more)
 
 static void power_cut(void)
 {
+    int fd;
+
     restore();
-    patch(AT_BOOT_ID, "00000000-dead-beef-0000-000000000000", 36);
+    fd = open(harness_custody(queue), O_RDWR | O_CLOEXEC);
+    cr_assert(custody_seal(fd, CUSTODY_OTHER_RUN));
+    close(fd);
 }
 
 Test(windows, power_cut_makes_a_letter_of_what_was_in_flight)

@@ -100,9 +100,12 @@ static size_t image_make(const uint8_t *data, size_t size, uint8_t **out)
     struct custody_head h;
     unsigned slots = data[1] % 9, body = data[2] * 4u;
     custody_head_make(&h, body, slots, data[3], 1 + data[4] % 2);
-    h.clean = data[5] & 1;
+    struct boot boot;
+    boot_now(&boot);
     if (data[5] & 2) /* another run of the machine: torn */
-        memset(h.boot_id, 'x', sizeof h.boot_id);
+        memset(boot.id, 'x', sizeof boot.id);
+    if (!(data[5] & 1))
+        custody_head_claim(&h, &boot);
     size_t whole = custody_file_bytes(h.stride, slots);
     size_t cut = data[5] & 4 ? whole / 2 : whole;
     uint8_t *image = calloc(1, whole);

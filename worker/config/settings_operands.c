@@ -12,7 +12,6 @@
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
 
-#define PATH_TEXT 300
 /* All that a source on a broker can lend: what it has in hand of all partitions
  * (partition.h), and what lost its claim with a connection and still waits for
  * its turn. So a message of any group may be taken. */
@@ -94,19 +93,12 @@ static int plugin_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-/* no_command - say where to give one
- * Our unit reads the command from a file whose name it passes on; a unit of an
- * older version is known by $INVOCATION_ID. */
+/* Say where to give a command. Our unit reads it from a file whose name it
+ * passes on. */
 static int no_command(const char *queue, struct problem *p)
 {
     const char *file = getenv("MQW_CONFIG");
-    char usual[PATH_TEXT];
 
-    if (!file && getenv("INVOCATION_ID")) {
-        snprintf(usual, sizeof usual, "/etc/mqworker/%s.conf",
-                 queue + strspn(queue, "/"));
-        file = usual;
-    }
     if (file)
         return problem_set(p, EX_USAGE, EINVAL,
                            "no command: put COMMAND=/path/of/your-handler into "

@@ -72,24 +72,24 @@ static void past_tell(const struct inherit *i)
                                "and letters are in the store"));
 }
 
-/* carry - what is in the custody of another folder */
-static int carry(const char *path, const char *folder, bool truth,
+/* Bring over what is in the custody of another folder. */
+static int carry(const char *path, const char *folder,
                  const struct custody_spec *spec, struct problem *p)
 {
     char other[PATH_MAX];
 
     if (!folder[0] || !folder_join(other, folder, "/" RUNTIMEDIR_CUSTODY, ""))
         return 0; /* it was looked at by that name, so it fits */
-    return custody_carry(path, other, truth, spec, p);
+    return custody_carry(path, other, spec, p);
 }
 
-/* flight_check - that custody can be read, wherever it is, and the ends of a
- * spool: a start that is refused for them must not have brought the store up to
- * a version that the program which can read them refuses */
+/* Check that custody can be read, wherever it is, and the ends of a spool:
+ * before a queue and a store are made, which a start that is refused leaves
+ * none of. */
 static int flight_check(const struct inherit *i, struct problem *p)
 {
     const struct runtimedir *r = i->runtime;
-    const char *const folders[] = {r->folder, r->from, r->old};
+    const char *const folders[] = {r->folder, r->from, i->dir->folder};
     char path[PATH_MAX];
     int err = 0;
 
@@ -116,18 +116,13 @@ static int custody_ready(const struct inherit *i, struct custody_spec *spec,
 
     past_tell(i);
     if (!err)
-        err = carry(path, r->from, true, spec, p);
-    if (!err && r->old[0] && !r->old_true)
-        err = runtimedir_settle(r, i->dir, p);
-    if (!err)
-        err = carry(path, r->old, r->old_true, spec, p);
+        err = carry(path, r->from, spec, p);
     if (!err)
         err = custody_open(&i->mq->custody, path, spec, p);
     if (!err)
         err = runtimedir_settle(r, i->dir, p);
     if (err)
         return err;
-    runtimedir_old_remove(r);
     i->mq->on_disk = custody_disk(i->mq->custody, &doubtful);
     return 0;
 }

@@ -15,8 +15,8 @@
 #include "worker/config/settings.h"
 
 /* bring - take over the counters that the last worker left in another place
- * A copy in the state folder is that of an orderly stop, and of an older
- * version; it goes, so that it never tells of a run before the last one.
+ * A copy in the state folder is that of an orderly stop; it goes, so that it
+ * never tells of a run before the last one.
  */
 static void bring(const char *path, const struct runtimedir *runtime,
                   const struct statedir *dir)

@@ -266,8 +266,6 @@ static int past_check(const struct intake *in, struct problem *p)
         return start_it(in->m, "the machine went down under it", p);
     if (r->past == RUNTIMEDIR_GONE)
         return start_it(in->m, "what it had in flight is gone", p);
-    if (r->old[0])
-        return start_it(in->m, "an older version ran it last", p);
     return 0;
 }
 
@@ -281,7 +279,7 @@ static int carry(const struct intake *in, const char *path,
 
     if (!from[0] || !folder_join(other, from, "/" RUNTIMEDIR_CUSTODY, ""))
         return 0; /* it was looked at by that name, so it fits */
-    return custody_carry(path, other, true, spec, p);
+    return custody_carry(path, other, spec, p);
 }
 
 static int custody_ready(struct intake *in, struct problem *p)

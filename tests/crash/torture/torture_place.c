@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/crash/torture/torture.h"
+#include "tests/harness/custody_seal.h"
 
 #define DEPTH    10
 #define LOG_TAIL 4000
@@ -19,7 +20,6 @@
 /* In the custody file, as docs/formats/custody.md says. */
 #define AT_STRIDE 32
 #define AT_NUMBER 56
-#define AT_BOOT   72
 #define AT_SLOTS  4096
 
 static const struct torture *here; /* to clean up at exit; NULL: not ours */
@@ -224,10 +224,9 @@ bool place_settled(const struct torture *t)
 
 void place_power_cut(const struct torture *t)
 {
-    static const char other[] = "00000000-dead-beef-0000-000000000000";
-    int fd = open(custody_path(t), O_WRONLY | O_CLOEXEC);
+    int fd = open(custody_path(t), O_RDWR | O_CLOEXEC);
 
-    if (fd >= 0 && pwrite(fd, other, sizeof other - 1, AT_BOOT) < 0)
+    if (fd >= 0 && !custody_seal(fd, CUSTODY_OTHER_RUN))
         torture_die("the custody file: %s", strerror(errno));
     if (fd >= 0)
         close(fd);

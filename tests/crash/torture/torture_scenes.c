@@ -283,7 +283,7 @@ static bool lent_play(struct torture *t, const char *point)
 static const struct scene scenes[] = {
     {"custody_rebuild_", .prepare = grow_queue, .once = true},
     {"custody_in_use_", .prepare = stop_clean, .once = true},
-    {"runtimedir_old_", .once = true},
+    {"custody_claim_", .prepare = stop_clean, .once = true},
     {"runtimedir_", .before = "slot_run_after_word:3", .prepare = place_move,
      .once = true},
     {"custody_close_", .ask = ask_stop, .once = true},

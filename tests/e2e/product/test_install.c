@@ -365,12 +365,6 @@ Test(install, service_without_a_command_says_where_to_put_it)
              "-- COMMAND\n",
              q, q);
     cr_assert_str_eq(harness_stderr(w, NULL), text);
-    /* As of a unit of an older version, which says nothing of a file. */
-    struct harness_result r = harness_run_spec(
-        &(struct harness_spec){.argv = HARNESS_LIST("mqworker", q, "--"),
-                               .env = HARNESS_LIST("INVOCATION_ID=f00")});
-    cr_assert_eq(r.status, 64);
-    cr_assert_str_eq(r.err, text);
 }
 
 Test(install, service_runs_a_plugin_without_a_command)

@@ -23,7 +23,6 @@ TestSuite(runtime, .init = harness_init, .fini = harness_fini, .timeout = 120);
 
 #define TMPFS 0x01021994
 /* In the custody file, docs/formats/custody.md. */
-#define BOOT_AT 72
 /* Runs on in the first worker, ends well in the next one. */
 #define HANDLER                                 \
     "read b; echo $b $MQW_REDELIVERED >>runs\n" \
@@ -523,79 +522,6 @@ Test(runtime,
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     r = ctl("doctor", q);
     cr_assert_null(strstr(r.out, "in flight of a worker"), "%s", r.out);
-}
-
-/* golden - the custody file that an older release left in the state directory:
- * bodies "golden 1" to "golden 6" of group g, and "golden 7"; the first and the
- * last one were running. It is put into this run of the machine. */
-static void golden(const char *q)
-{
-    const char *state = harness_path("%s%s", harness_state_dir(), q);
-    const char *path = harness_path("%s/custody", state);
-    char boot[40] = {0};
-    size_t size;
-    char *file = realpath("tests/golden/custody-2", NULL);
-    char *data = (char *)harness_read(file, &size);
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-
-    cr_assert_eq(size, 16384);
-    cr_assert(f && fgets(boot, sizeof boot, f));
-    fclose(f);
-    free(file);
-    boot[36] = '\0';
-    memcpy(data + BOOT_AT, boot, sizeof boot);
-    (void)mkdir(harness_state_dir(), 0700);
-    (void)mkdir(state, 0700);
-    harness_write(path, data, size);
-    cr_assert_eq(chmod(path, 0600), 0);
-}
-
-#define GOLDEN "read -r b; echo \"$b $MQW_REDELIVERED\" >>golden"
-
-static void golden_ran(void)
-{
-    harness_until_lines("golden", 7, SOON_MS);
-    for (int i = 1; i <= 7; i++) {
-        char line[32];
-
-        snprintf(line, sizeof line, "golden %d %d", i, i == 1 || i == 7);
-        cr_assert_eq(harness_lines_with("golden", line), 1, "%s: %s", line,
-                     harness_read("golden", NULL));
-    }
-}
-
-Test(runtime, custody_of_an_older_release_is_recovered_once)
-{
-    const char *q = harness_queue(0, 256);
-    const char *old = harness_path("%s%s/custody", harness_state_dir(), q);
-    const char *handler = harness_script("golden.sh", GOLDEN);
-    struct harness_process *w;
-
-    golden(q);
-    w = harness_worker(q, "-c", "1", "--", handler);
-    golden_ran();
-    cr_assert(!harness_exists(old));
-    cr_assert(harness_exists(harness_custody(q)));
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    w = harness_worker(q, "--", handler);
-    harness_wait_log(w, "event=started", SOON_MS);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_eq(harness_lines("golden"), 7, "once");
-}
-
-Test(runtime, an_older_release_that_ran_in_between_and_this_one_lose_nothing)
-{
-    const char *q = harness_queue(0, 256);
-    struct harness_process *w;
-
-    killed_over(q, "newer"); /* its number is one of the older file, too */
-    golden(q);
-    w = harness_worker(q, "-c", "1", "--",
-                       harness_script("both.sh", GOLDEN "; :"));
-    harness_until_lines("golden", 8, SOON_MS);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_eq(harness_lines_with("golden", "newer 1"), 1);
-    cr_assert_eq(harness_lines_with("golden", "golden "), 7);
 }
 
 Test(runtime, totals_outlive_the_memory_after_an_orderly_stop)

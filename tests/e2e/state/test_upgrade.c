@@ -1,12 +1,15 @@
-/* test_upgrade.c - mqworker, mqdlq, mqctl: what any older version left behind
- * is taken over whole; what a newer one left is refused, and stays as it is
+/* test_upgrade.c - mqworker, mqdlq, mqctl: what a killed worker left in another
+ * place and run of the machine is taken over whole; what another version left
+ * is refused, and stays as it is
  *
  * tests/golden/make says which messages there are.
  */
+#include "tests/harness/custody_seal.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,22 +21,7 @@ TestSuite(upgrade, .init = harness_init, .fini = harness_fini, .timeout = 120);
 
 #define SOON_MS    20000
 #define VERSION_AT 8 /* in the custody file, docs/formats/custody.md */
-
-/* What a version left behind, and what the machine did since. */
-struct left {
-    const char *file; /* in tests/golden/ */
-    bool beside;      /* custody is in the state directory */
-    bool spools;
-};
-static const struct left lefts[] = {
-    {.file = "store-1-custody-2-beside", .beside = true},
-    {.file = "store-1-custody-2"},
-    {.file = "store-2-custody-2"},
-    {.file = "store-2-custody-3"},
-    {.file = "store-3-custody-3"},
-    {.file = "store-4-custody-3", .spools = true},
-};
-#define NEWEST (&lefts[sizeof lefts / sizeof *lefts - 1])
+#define GOLDEN     "version-1"
 
 /* ---- folders ---- */
 
@@ -47,35 +35,70 @@ static const char *in_memory(const char *q)
     return harness_path("%s%s", harness_runtime_dir(), q);
 }
 
-/* The folders of a version become those of a queue, $2 and $3, as if they had
- * been left a moment ago, in the run of the machine $4. Without $4 it was
- * started since, and memory is empty. */
+/* The folders of the archive $1 become those of a queue, $2 and $3, in the run
+ * of the machine $4. "": it was started since, and memory is empty. */
 static const char place[] =
     "umask 077\n"
     "mkdir golden; tar -xzf $1 -C golden\n"
     "mkdir -p ${2%/*} ${3%/*}; mv golden/state/q $2\n"
-    "[ -z \"$4\" ] || [ ! -d golden/run/q ] || mv golden/run/q $3\n"
-    "for f in $2/store.db $2/runtime $2/custody $3/owner $3/custody $3/ends; "
-    "do\n"
+    "[ -z \"$4\" ] || mv golden/run/q $3\n"
+    "for f in $2/runtime $3/owner; do\n"
     "    [ -e $f ] || continue\n"
     "    to=$2; [ $f != $2/runtime ] || to=$3\n"
-    "    [ $f = $2/store.db ] || sed -i \"s|^folder .*|folder $to|\" $f\n"
-    "    LC_ALL=C sed -i "
-    "\"s/00000000-0000-4000-8000-000000000000/${4:-&}/g\" $f\n"
+    "    sed -i \"s|^folder .*|folder $to|\" $f\n"
+    "    [ -z \"$4\" ] || sed -i \"s/^boot .*/boot $4/\" $f\n"
     "done\n";
 
-static void placed(const char *q, const char *file, bool same_boot)
+/* Return this run of the machine, as a worker names it in the file `runtime`. */
+static const char *boot_now(void)
 {
-    char *golden = realpath("tests/golden", NULL), boot[37] = {0};
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    struct harness_result r;
+    const char *q = harness_queue(0, 256);
+    static char text[128];
+    const char *at;
 
-    cr_assert(f && fread(boot, 36, 1, f) == 1);
-    fclose(f);
-    r = harness_run("sh", "-euc", place, "sh",
-                    harness_path("%s/%s.tar.gz", golden, file), folder(q),
-                    in_memory(q), same_boot ? boot : "");
+    cr_assert_eq(
+        harness_wait(harness_worker(q, "--exit-when-idle", "--", "true"),
+                     SOON_MS),
+        0);
+    at = strstr(harness_read(harness_path("%s/runtime", folder(q)), NULL),
+                "\nboot ");
+    cr_assert(at && sscanf(at, "\nboot %127s", text) == 1);
+    return text;
+}
+
+/* Say in the store and in custody that they are of this run of the machine, and
+ * in the store that its queue was in this IPC namespace. */
+static void boots_edit(const char *q, const char *boot)
+{
+    int fd = open(harness_path("%s/custody", in_memory(q)), O_RDWR | O_CLOEXEC);
+    char ipc[64] = "", sql[600];
+    sqlite3 *db;
+
+    cr_assert(custody_seal(fd, boot));
+    close(fd);
+    cr_assert_gt(readlink("/proc/self/ns/ipc", ipc, sizeof ipc - 1), 0);
+    snprintf(sql, sizeof sql,
+             "UPDATE messages SET boot = '%s/%s' WHERE boot IS NOT NULL;"
+             "UPDATE spool_state SET boot = '%s/%s'",
+             boot, ipc, boot, ipc);
+    cr_assert_eq(sqlite3_open(harness_path("%s/store.db", folder(q)), &db),
+                 SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK, "%s",
+                 sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+static void placed(const char *q, bool same_boot)
+{
+    char *golden = realpath("tests/golden", NULL);
+    const char *boot = same_boot ? boot_now() : "";
+    struct harness_result r = harness_run(
+        "sh", "-euc", place, "sh", harness_path("%s/" GOLDEN ".tar.gz", golden),
+        folder(q), in_memory(q), boot);
+
     cr_assert_eq(r.status, 0, "%s", r.err);
+    if (same_boot)
+        boots_edit(q, boot);
     free(golden);
 }
 
@@ -87,12 +110,11 @@ static const char *sum(const char *q)
                "sh", "-euc",
                "find $1 $2 -type f ! -name '*-shm' ! -name owner | sort |"
                " xargs sha256sum",
-               "sh", folder(q),
-               harness_exists(in_memory(q)) ? in_memory(q) : folder(q))
+               "sh", folder(q), in_memory(q))
         .out;
 }
 
-/* ---- an older one ---- */
+/* ---- one that can be read ---- */
 
 /* Each message says how it was run; none fails. */
 #define HANDLER "read -r b; echo \"$b $MQW_ATTEMPT $MQW_REDELIVERED\" >>ran"
@@ -141,8 +163,6 @@ static void letter(const char *q, const char *body, const char *reason)
         if (strcmp(l[i].body, body) != 0)
             continue;
         cr_assert_str_eq(l[i].reason, reason, "%s", body);
-        if (strcmp(reason, "crashed") == 0)
-            return;
         cr_assert_eq(l[i].attempts, 1, "%s", body);
         cr_assert_eq(l[i].history, 1, "%s", body);
         cr_assert_str_eq(l[i].errors[0], "exit 65");
@@ -178,7 +198,7 @@ static void all_ran(const char *q, size_t lines)
     cr_assert_eq(harness_lines("ran"), lines, "%s", harness_read("ran", NULL));
 }
 
-/* replayed - a letter of that version can be sent once more */
+/* Send a letter of the archive once more. */
 static void replayed(const char *q, size_t lines)
 {
     size_t before = letters(q);
@@ -193,33 +213,32 @@ static void replayed(const char *q, size_t lines)
 }
 
 /* waited - what is in the store is what it was */
-static void waited(const struct left *l, bool marked)
+static void waited(bool marked)
 {
     ran("retry", 1, 2, 2, marked);
     ran("retry", 3, 8, 1, marked);
     in_order("retry", 2, 8);
     ran("later", 1, 2, 1, marked);
-    if (l->spools)
-        ran("spooled", 1, 6, 1, marked);
+    ran("spooled", 1, 6, 1, marked);
     for (int n = 1; n <= 2; n++)
         cr_assert_eq(harness_lines_with("ran", n == 1 ? "dead 1" : "dead 2"),
                      0);
 }
 
-/* after_a_kill - all of it is run, and what had begun says so */
-static void after_a_kill(const struct left *l)
+/* All of it is run, and what had begun says so. */
+Test(upgrade, what_a_kill_left_is_run)
 {
     const char *q = harness_queue(0, 256);
-    size_t lines = 17 + (l->spools ? 6 : 0);
+    const size_t lines = 23;
     struct harness_result r;
 
-    placed(q, l->file, true);
+    placed(q, true);
     all_ran(q, lines);
     ran("running", 1, 2, 1, true);
     ran("running", 6, 7, 1, true);
     ran("running", 3, 5, 1, false);
     in_order("running", 2, 5);
-    waited(l, false);
+    waited(false);
     cr_assert_eq(letters(q), 2);
     letter(q, "dead 1", "rejected");
     letter(q, "dead 2", "rejected");
@@ -229,90 +248,60 @@ static void after_a_kill(const struct left *l)
     replayed(q, lines);
 }
 
-/* after_a_reboot - what was on the disk is there; the tools come first */
-static void after_a_reboot(const struct left *l)
+/* What was on the disk is there. The tools come first. */
+Test(upgrade, what_a_reboot_left_is_run)
 {
     const char *q = harness_queue(0, 256);
-    size_t lines = 10 + (l->spools ? 6 : 0);
     struct harness_result r;
 
-    placed(q, l->file, false);
+    placed(q, false);
     letter(q, "dead 1", "rejected");
     r = harness_run("mqctl", "list", "--state-dir", harness_state_dir(), q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert(strstr(r.out, "retry"), "%s", r.out);
-    all_ran(q, lines);
+    all_ran(q, 16);
     cr_assert_eq(harness_lines_with("ran", "running"), 0);
-    waited(l, !l->beside); /* custody says which had begun */
+    waited(true); /* custody says which had begun */
     letter(q, "again 1", "rejected");
-    if (!l->beside) {
-        cr_assert_eq(letters(q), 3);
-        return;
+    cr_assert_eq(letters(q), 3);
+}
+
+/* Return all statements that make a store's tables, sorted by name. */
+static const char *schema(const char *store)
+{
+    static char text[2][16384];
+    static int next;
+    char *out = text[next++ % 2];
+    size_t used = 0;
+    sqlite3_stmt *st;
+    sqlite3 *db;
+
+    out[0] = '\0';
+    cr_assert_eq(sqlite3_open(store, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_prepare_v2(db,
+                                    "SELECT sql FROM sqlite_schema WHERE sql"
+                                    " IS NOT NULL ORDER BY name",
+                                    -1, &st, NULL),
+                 SQLITE_OK);
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        used += (size_t)snprintf(out + used, sizeof text[0] - used, "%s\n",
+                                 (const char *)sqlite3_column_text(st, 0));
+        cr_assert_lt(used, sizeof text[0]);
     }
-    cr_assert_eq(letters(q), 10, "what was in flight on a disk is a letter");
-    letter(q, "running 1", "crashed");
-    letter(q, "running 5", "crashed");
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return out;
 }
 
-/* Those that this program can read. */
-Test(upgrade, of_custody_in_the_state_directory)
+Test(upgrade, a_new_store_is_as_the_one_of_the_archive)
 {
-    after_a_kill(&lefts[0]);
-}
+    const char *q = harness_queue(0, 256), *other = harness_queue(0, 256);
 
-Test(upgrade, of_custody_in_the_state_directory_after_a_reboot)
-{
-    after_a_reboot(&lefts[0]);
-}
-
-Test(upgrade, of_store_1)
-{
-    after_a_kill(&lefts[1]);
-}
-
-Test(upgrade, of_store_1_after_a_reboot)
-{
-    after_a_reboot(&lefts[1]);
-}
-
-Test(upgrade, of_store_2)
-{
-    after_a_kill(&lefts[2]);
-}
-
-Test(upgrade, of_store_2_after_a_reboot)
-{
-    after_a_reboot(&lefts[2]);
-}
-
-Test(upgrade, of_custody_3)
-{
-    after_a_kill(&lefts[3]);
-}
-
-Test(upgrade, of_custody_3_after_a_reboot)
-{
-    after_a_reboot(&lefts[3]);
-}
-
-Test(upgrade, of_store_3)
-{
-    after_a_kill(&lefts[4]);
-}
-
-Test(upgrade, of_store_3_after_a_reboot)
-{
-    after_a_reboot(&lefts[4]);
-}
-
-Test(upgrade, of_today)
-{
-    after_a_kill(&lefts[5]);
-}
-
-Test(upgrade, of_today_after_a_reboot)
-{
-    after_a_reboot(&lefts[5]);
+    placed(q, false);
+    cr_assert_eq(harness_wait(worker(other, "--exit-when-idle"), SOON_MS), 0);
+    cr_assert_str_eq(schema(harness_path("%s/store.db", folder(q))),
+                     schema(harness_path("%s/store.db", folder(other))),
+                     "run tests/golden/make, or raise STORE_VERSION");
 }
 
 /* ---- one that cannot be read ---- */
@@ -352,47 +341,39 @@ Test(upgrade, a_store_of_a_newer_version_is_refused_and_stays_as_it_is)
     const char *q = harness_queue(0, 256), *before;
     sqlite3 *db;
 
-    placed(q, NEWEST->file, true);
+    placed(q, true);
     cr_assert_eq(sqlite3_open(harness_path("%s/store.db", folder(q)), &db),
                  SQLITE_OK);
-    cr_assert_eq(sqlite3_exec(db, "PRAGMA user_version = 5", NULL, NULL, NULL),
+    cr_assert_eq(sqlite3_exec(db, "PRAGMA user_version = 2", NULL, NULL, NULL),
                  SQLITE_OK);
     sqlite3_close(db);
     before = sum(q);
-    refused(worker_refused(q), "version 5");
+    refused(worker_refused(q), "version 2");
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         refused(harness_run("mqdlq", verbs[i], "--state-dir",
                             harness_state_dir(), q, i ? "--all" : "--json"),
-                "version 5");
-    tools_refuse(q, "version 5");
+                "version 2");
+    tools_refuse(q, "version 2");
     cr_assert_str_eq(sum(q), before);
 }
 
-/* custody_is_refused - and what can be done is said, which is possible: the
- * store is what it was, even where this program would bring it up to date */
-static void custody_is_refused(const char *q, const char *words)
-{
-    const char *before = sum(q);
-    struct harness_result r = worker_refused(q);
-
-    refused(r, words);
-    cr_assert(strstr(r.err, "run the version that wrote it"), "%s", r.err);
-    cr_assert_str_eq(sum(q), before);
-    tools_refuse(q, words);
-}
-
-Test(upgrade, custody_of_a_newer_version_is_refused_and_stays_as_it_is)
+Test(upgrade, custody_of_another_version_is_refused_and_stays_as_it_is)
 {
     const char *q = harness_queue(0, 256), *before;
+    struct harness_result r;
     size_t size;
     char *data;
 
-    placed(q, NEWEST->file, true);
+    placed(q, true);
     data = (char *)harness_read(harness_custody(q), &size);
     data[VERSION_AT]++;
     harness_write(harness_custody(q), data, size);
     before = sum(q);
-    custody_is_refused(q, "version 4");
+    r = worker_refused(q);
+    refused(r, "version 2");
+    cr_assert(strstr(r.err, "run the version that wrote it"), "%s", r.err);
+    cr_assert_str_eq(sum(q), before);
+    tools_refuse(q, "version 2");
     cr_assert_str_eq(sum(q), before);
 }
 
@@ -403,7 +384,7 @@ Test(upgrade, ends_of_a_newer_version_are_refused_and_stay_as_they_are)
     size_t size;
     char *data;
 
-    placed(q, NEWEST->file, true);
+    placed(q, true);
     path = harness_path("%s/ends", in_memory(q));
     data = (char *)harness_read(path, &size);
     cr_assert(size > 8 && memcmp(data, "MQWENDS1", 8) == 0);
@@ -412,13 +393,4 @@ Test(upgrade, ends_of_a_newer_version_are_refused_and_stay_as_they_are)
     before = sum(q);
     refused(worker_refused(q), "run the version that wrote it");
     cr_assert_str_eq(sum(q), before);
-}
-
-/* The first one wrote no check sum over a slot. */
-Test(upgrade, custody_of_version_1_is_refused_and_stays_as_it_is)
-{
-    const char *q = harness_queue(0, 256);
-
-    placed(q, "store-1-custody-1", true);
-    custody_is_refused(q, "version 1");
 }

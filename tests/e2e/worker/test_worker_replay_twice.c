@@ -437,33 +437,6 @@ Test(replay_twice, nor_pass_its_group_by_way_of_the_store)
                      "begin 1 1 forged body\nend\n");
 }
 
-/* ---- older versions ---- */
-
-Test(replay_twice, what_an_older_version_sent_runs_marked_and_the_letter_stays)
-{
-    char text[256];
-    start();
-    const struct harness_letter l = *letter("pay 100 to alice");
-    copy_take();
-    sql("DELETE FROM replays");
-    open_gate("0");
-    struct harness_process *w = gated("--backoff", "1s");
-    snprintf(text, sizeof text,
-             "MQW/1\nid: %s\nletter: %lld\n\npay 100 to alice", l.id, l.row);
-    harness_send_text(q, text);
-    harness_until_lines("runs", 2, LIMIT);
-    cr_assert_eq(sql("SELECT count(*) FROM messages WHERE state = 4"), 1);
-    struct harness_result r = mqdlq("replay", q, "1");
-    cr_assert_eq(r.status, 65);
-    cr_assert(strstr(r.err, "was sent by an older version"), "%s", r.err);
-    cr_assert_eq(mqdlq("replay", "--again", q, "1").status, 0);
-    harness_until(sql(LETTERS) == 0, LIMIT);
-    cr_assert_eq(harness_stop(w, LIMIT), 0);
-    cr_assert_str_eq(harness_read("runs", NULL),
-                     "begin 1 1 pay 100 to alice\nend\n"
-                     "begin 1 0 pay 100 to alice\nend\n");
-}
-
 /* ---- the canary ---- */
 
 Test(replay_twice, a_canary_that_is_done_lets_the_others_follow)

@@ -104,8 +104,6 @@ Test(settings, a_unit_without_a_command_names_its_file)
     setenv("MQW_CONFIG", "/etc/mqworker/q.conf", 1);
     refused("mqworker /q --", "/etc/mqworker/q.conf");
     unsetenv("MQW_CONFIG");
-    setenv("INVOCATION_ID", "1", 1);
-    refused("mqworker /other --", "/etc/mqworker/other.conf");
 }
 
 Test(settings, one_thing_handles_the_messages)

@@ -20,7 +20,6 @@
 #define AT_VERSION 8
 #define AT_CLEAN   20
 #define AT_SLOTS   56
-#define AT_BOOT_ID 72
 #define AT_SLOT    4096
 
 static char fixture_dir[64];

@@ -34,45 +34,6 @@ Test(custody, new_file_is_private_empty_and_allocated)
     custody_close(&c);
 }
 
-/* upgraded - the file of an older release, with seven messages, is opened with
- * room for bodies of that size */
-static void upgraded(size_t room)
-{
-    char command[256];
-    struct fixture_found found;
-    struct custody *c;
-    uint32_t version = 0;
-    int fd;
-
-    snprintf(command, sizeof command, "cp tests/golden/custody-2 %s",
-             fixture_file);
-    cr_assert_eq(system(command), 0);
-    c = fixture_open_at(fixture_file, room, 4);
-    cr_assert_geq(custody_body_bytes(c), room);
-    found = fixture_recover(c);
-    cr_assert_eq(found.count, 7);
-    for (unsigned i = 0; i < 7; i++) {
-        char body[16];
-        int n = snprintf(body, sizeof body, "golden %u", i + 1);
-
-        cr_assert(memmem(found.slot[i]->body, FIXTURE_ROOM, body, (size_t)n),
-                  "%s", body);
-    }
-    custody_close(&c);
-    fd = open(fixture_file, O_RDONLY);
-    cr_assert_eq(pread(fd, &version, sizeof version, AT_VERSION), 4);
-    close(fd);
-    cr_assert_eq(version, CUSTODY_VERSION);
-    cr_assert_eq(fixture_names("custody"), 1);
-}
-
-Test(custody, a_file_of_version_2_is_replaced_with_all_it_has)
-{
-    upgraded(FIXTURE_ROOM);
-    upgraded(FIXTURE_ROOM / 2);
-    upgraded(FIXTURE_ROOM * 2);
-}
-
 /* refused - custody_open fails with that status and leaves the file alone */
 static void refused(int status, const char *text)
 {
@@ -109,7 +70,31 @@ Test(custody, other_version_is_refused_with_78_and_left_untouched)
     made();
     fixture_patch(fixture_file, AT_VERSION, &(uint32_t){CUSTODY_VERSION + 1},
                   4);
-    refused(EX_CONFIG, "version 3");
+    refused(EX_CONFIG, "version 2");
+    fixture_patch(fixture_file, AT_VERSION, &(uint32_t){0}, 4);
+    refused(EX_CONFIG, "version 0");
+}
+
+/* As one that a machine of the other byte order wrote. */
+Test(custody, other_byte_order_is_refused_with_78_and_says_so)
+{
+    static const struct {
+        off_t at;
+        size_t size;
+    } fields[] = {{8, 4},  {12, 4}, {16, 4}, {20, 4}, {24, 8}, {32, 8},
+                  {40, 8}, {48, 8}, {56, 4}, {60, 4}, {64, 8}, {112, 8}};
+    unsigned char byte[8], swapped[8];
+
+    made();
+    for (size_t i = 0; i < COUNT(fields); i++) {
+        size_t n = fields[i].size;
+
+        fixture_peek(fixture_file, fields[i].at, byte, n);
+        for (size_t k = 0; k < n; k++)
+            swapped[k] = byte[n - 1 - k];
+        fixture_patch(fixture_file, fields[i].at, swapped, n);
+    }
+    refused(EX_CONFIG, "the other byte order");
 }
 
 Test(custody, other_layout_is_refused_with_78)
@@ -133,11 +118,13 @@ Test(custody, empty_file_is_refused_with_78)
     refused(EX_CONFIG, "not a custody file");
 }
 
-Test(custody, each_damaged_byte_of_the_geometry_is_refused_with_78)
+Test(custody, each_damaged_byte_of_what_has_a_sum_is_refused_with_78)
 {
-    static const off_t at[] = {24, 25, 31, 32, 39, 40, 47, 48, 55};
+    static const off_t at[] = {20, 24, 25, 31, 32, 39,  40,  47,
+                               48, 55, 60, 63, 72, 107, 112, 119};
 
     made();
+    fixture_patch(fixture_file, AT_CLEAN, &(uint32_t){0}, 4); /* a kill */
     for (size_t i = 0; i < COUNT(at); i++) {
         unsigned char byte, other;
 
@@ -538,11 +525,11 @@ static void killed_with(const char *path, const char *a, const char *b)
     custody_close(&c);
 }
 
-static int carried(bool truth, struct problem *p)
+static int carried(struct problem *p)
 {
     struct custody_spec spec = fixture_spec(4);
 
-    return custody_carry(fixture_file, other_file(), truth, &spec, p);
+    return custody_carry(fixture_file, other_file(), &spec, p);
 }
 
 /* carried_are - the file holds these, in this order; all else is free */
@@ -569,7 +556,7 @@ Test(custody, what_another_file_holds_is_carried_over)
     struct problem p = {0};
 
     killed_with(other_file(), "one", "two");
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert_eq(carried(&p), 0, "%s", p.text);
     carried_are("one", "two", NULL);
 }
 
@@ -578,10 +565,10 @@ Test(custody, an_empty_file_or_none_is_carried_over_as_nothing)
     struct problem p = {0};
     struct custody *c;
 
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert_eq(carried(&p), 0, "%s", p.text);
     c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
     custody_close(&c);
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert_eq(carried(&p), 0, "%s", p.text);
     cr_assert(access(fixture_file, F_OK) < 0);
 }
 
@@ -591,7 +578,7 @@ Test(custody, a_carry_that_was_cut_off_is_done_again_from_what_still_counts)
     struct custody *c;
 
     killed_with(other_file(), "one", NULL);
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert_eq(carried(&p), 0, "%s", p.text);
     /* The kill came here; the old place was used once more. */
     c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
     struct fixture_found f = fixture_recover(c);
@@ -599,30 +586,15 @@ Test(custody, a_carry_that_was_cut_off_is_done_again_from_what_still_counts)
     custody_release(c, f.slot[0]);
     fixture_take(c, "two");
     custody_close(&c);
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert_eq(carried(&p), 0, "%s", p.text);
     carried_are("two", NULL, NULL);
     /* The same, and nothing was left there. */
     c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
     f = fixture_recover(c);
     slot_retire(f.slot[0]);
     custody_close(&c);
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert_eq(carried(&p), 0, "%s", p.text);
     cr_assert(access(fixture_file, F_OK) < 0, "it was a copy");
-}
-
-Test(custody, what_a_carry_left_behind_is_not_carried_twice)
-{
-    struct problem p = {0};
-    struct custody *c;
-
-    killed_with(other_file(), "one", NULL);
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
-    c = fixture_open(4); /* it counts from here on */
-    struct fixture_found f = fixture_recover(c);
-    slot_retire(f.slot[0]);
-    custody_close(&c);
-    cr_assert_eq(carried(false, &p), 0, "%s", p.text);
-    carried_are(NULL, NULL, NULL);
 }
 
 /* The kill came after the note; larger messages came, and then the old rule. */
@@ -633,8 +605,8 @@ Test(custody, what_a_carry_left_behind_is_known_after_a_change_of_size)
 
     killed_with(fixture_file, "one", NULL);
     struct custody_spec spec = fixture_spec(4);
-    cr_assert_eq(custody_carry(other_file(), fixture_file, true, &spec, &p), 0,
-                 "%s", p.text);
+    cr_assert_eq(custody_carry(other_file(), fixture_file, &spec, &p), 0, "%s",
+                 p.text);
     c = fixture_open_at(other_file(), FIXTURE_ROOM, 4);
     struct fixture_found f = fixture_recover(c);
     cr_assert_eq(f.count, 1);
@@ -643,25 +615,8 @@ Test(custody, what_a_carry_left_behind_is_known_after_a_change_of_size)
     c = fixture_open_at(other_file(), 2 * FIXTURE_ROOM, 4);
     cr_assert_eq(fixture_recover(c).count, 0);
     custody_close(&c);
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert_eq(carried(&p), 0, "%s", p.text);
     carried_are(NULL, NULL, NULL);
-}
-
-Test(custody, messages_of_an_older_release_that_ran_since_join_ours)
-{
-    struct problem p = {0};
-    struct custody *c;
-
-    killed_with(fixture_file, "ours", NULL);
-    killed_with(other_file(), "theirs 1", "theirs 2");
-    cr_assert_eq(carried(false, &p), 0, "%s", p.text);
-    carried_are("theirs 1", "theirs 2", "ours");
-    c = fixture_open(4);
-    struct fixture_found f = fixture_recover(c);
-    cr_assert_eq(slot_word(f.slot[0]).flags, 0);
-    cr_assert_eq(slot_word(f.slot[2]).flags, SLOT_REDELIVERED,
-                 "its verdict cannot be asked for any more");
-    custody_close(&c);
 }
 
 Test(custody, messages_in_two_places_that_both_count_are_refused)
@@ -670,7 +625,7 @@ Test(custody, messages_in_two_places_that_both_count_are_refused)
 
     killed_with(fixture_file, "ours", NULL);
     killed_with(other_file(), "theirs", NULL);
-    cr_assert_eq(carried(true, &p), -EEXIST);
+    cr_assert_eq(carried(&p), -EEXIST);
     cr_assert_eq(p.status, EX_CONFIG);
     cr_assert(strstr(p.text, fixture_file) && strstr(p.text, other_file()),
               "%s", p.text);
@@ -688,6 +643,6 @@ Test(custody, larger_bodies_are_carried_whole)
     text[sizeof text - 1] = '\0';
     fixture_take(c, text);
     custody_close(&c);
-    cr_assert_eq(carried(true, &p), 0, "%s", p.text);
+    cr_assert_eq(carried(&p), 0, "%s", p.text);
     carried_are(text, NULL, NULL);
 }

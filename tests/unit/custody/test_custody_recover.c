@@ -4,6 +4,7 @@
  * the page cache is what a SIGKILL leaves. For the steps that make system calls
  * the copy is taken before and after each of them.
  */
+#include "tests/harness/custody_seal.h"
 #include "tests/unit/custody/custody_fixture.h"
 
 #include <errno.h>
@@ -111,7 +112,10 @@ Test(custody_recover, slot_of_the_dead_worker_is_fill_before_it_is_used)
 
 static void boot_id_edit(const char *path)
 {
-    fixture_patch(path, AT_BOOT_ID, "00000000-dead-beef-0000-000000000000", 36);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    cr_assert(custody_seal(fd, CUSTODY_OTHER_RUN));
+    close(fd);
 }
 
 Test(custody_recover, killed_worker_leaves_no_torn_file)

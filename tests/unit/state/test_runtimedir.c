@@ -268,7 +268,7 @@ Test(runtimedir, one_folder_for_a_queue_however_often_it_is_started)
         struct runtimedir r = started("a", "mem/orders");
 
         cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
-        cr_assert(r.from[0] == '\0' && r.old[0] == '\0');
+        cr_assert(r.from[0] == '\0');
         custody_put(r.folder, i == 1);
         settled(&r, "a");
         stopped(&r, "a", i == 0);
@@ -377,7 +377,7 @@ Test(runtimedir, that_of_the_state_is_used_for_both)
     stopped(&r, "mem", false);
     r = started_at("mem", below("mem/../mem/"), "mem/orders");
     cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
-    cr_assert(r.from[0] == '\0' && r.old[0] == '\0');
+    cr_assert(r.from[0] == '\0');
     settled(&r, "mem");
     stopped(&r, "mem", false);
     cr_assert(stat(below("mem/orders.2"), &st) < 0);
@@ -559,23 +559,31 @@ Test(runtimedir, another_rule_finds_what_the_last_one_left)
     stopped(&r, "a", false);
 }
 
-Test(runtimedir, custody_of_an_older_version_is_found)
+Test(runtimedir, custody_on_the_disk_without_a_note_is_carried)
 {
     struct runtimedir r;
 
     (void)state("a");
     custody_put(below("a/orders"), true);
     r = started("a", "mem/orders");
-    cr_assert(r.old_true);
-    cr_assert_str_eq(r.old, below("a/orders"));
+    cr_assert_str_eq(r.from, below("a/orders"));
     custody_put(r.folder, true);
     settled(&r, "a");
-    runtimedir_old_remove(&r);
     cr_assert(access(below("a/orders/custody"), F_OK) < 0);
     stopped(&r, "a", false);
-    custody_put(below("a/orders"), true); /* it ran again */
+}
+
+Test(runtimedir, a_copy_on_the_disk_that_a_kill_left_is_removed)
+{
+    struct runtimedir r;
+
+    cr_assert_eq(run(true), RUNTIMEDIR_KEPT);
+    custody_put(below("a/orders"), true);
     r = started("a", "mem/orders");
-    cr_assert(!r.old_true && r.old[0]);
+    cr_assert(r.from[0] == '\0' && r.here);
+    settled(&r, "a");
+    cr_assert(access(below("a/orders/custody"), F_OK) < 0);
+    cr_assert(access(below("mem/orders/custody"), F_OK) == 0);
     stopped(&r, "a", false);
 }
 
@@ -637,7 +645,6 @@ Test(runtimedir, disk_if_it_is_allowed_is_the_state_folder)
     looks("custody", "a/orders/custody");
     r = started("a", "mem/orders"); /* there is memory by now */
     cr_assert_str_eq(r.from, below("a/orders"));
-    cr_assert(r.old[0] == '\0');
     custody_put(r.folder, true);
     settled(&r, "a");
     cr_assert(access(below("a/orders/custody"), F_OK) < 0);

@@ -6,85 +6,9 @@
 #include <sysexits.h>
 
 #include "common/file/folder.h"
-#include "common/letter/letters.h"
 #include "tests/unit/store/store_fixture.h"
 
 TestSuite(store, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
-
-/* Versions as they were shipped. Never change one; add the next one beside
- * it. */
-#define VERSION_1_TABLES                                                     \
-    "CREATE TABLE messages (row INTEGER PRIMARY KEY AUTOINCREMENT,"          \
-    " state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),"                 \
-    " receive_seq INTEGER, id BLOB NOT NULL, priority INTEGER NOT NULL,"     \
-    " attempts INTEGER NOT NULL, crashes INTEGER NOT NULL,"                  \
-    " flags INTEGER NOT NULL, group_key TEXT, due_ns INTEGER NOT NULL,"      \
-    " first_received_ns INTEGER NOT NULL, died_ns INTEGER NOT NULL,"         \
-    " reason INTEGER NOT NULL, error TEXT, boot TEXT,"                       \
-    " header_size INTEGER NOT NULL, data BLOB NOT NULL);"                    \
-    "CREATE UNIQUE INDEX messages_seq ON messages (receive_seq)"             \
-    " WHERE receive_seq IS NOT NULL;"                                        \
-    "CREATE INDEX messages_due ON messages (state, due_ns) WHERE state = 1;" \
-    "CREATE INDEX messages_parked ON messages"                               \
-    " (state, group_key, priority, receive_seq) WHERE state = 2;"            \
-    "CREATE INDEX messages_groups ON messages (group_key, state, attempts)"  \
-    " WHERE group_key IS NOT NULL;"                                          \
-    "CREATE INDEX messages_letters ON messages (state, died_ns)"             \
-    " WHERE state >= 3;"                                                     \
-    "CREATE TABLE attempts ("                                                \
-    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE,"     \
-    " n INTEGER NOT NULL, started_ns INTEGER NOT NULL,"                      \
-    " duration_ns INTEGER NOT NULL, error TEXT, stderr BLOB NOT NULL,"       \
-    " PRIMARY KEY (row, n)) WITHOUT ROWID;"
-#define NUMBERS(version)                                                \
-    "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA application_id=0x4d515753;" \
-    "PRAGMA user_version=" version "; PRAGMA journal_mode=WAL;"
-static const char version_1[] = NUMBERS("1") VERSION_1_TABLES
-    "INSERT INTO messages VALUES (7, 3, 12, zeroblob(16), 5, 2, 1, 2, 'g', 0,"
-    " 100, 200, 1, 'exit 1', NULL, 3, CAST('hd\nbody' AS BLOB));"
-    "INSERT INTO attempts VALUES (7, 1, 1, 2, 'exit 1', x'00ff');";
-#define VERSION_2_TABLES                                                  \
-    "CREATE TABLE replays ("                                              \
-    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE,"  \
-    " n INTEGER NOT NULL, token BLOB NOT NULL, died_ns INTEGER NOT NULL," \
-    " marked_ns INTEGER NOT NULL, sent INTEGER NOT NULL,"                 \
-    " PRIMARY KEY (row, n)) WITHOUT ROWID;"                               \
-    "CREATE TABLE identity (id BLOB NOT NULL);"
-static const char version_2[] = NUMBERS("2") VERSION_1_TABLES VERSION_2_TABLES
-    "INSERT INTO identity VALUES (x'0102030405060708');"
-    "INSERT INTO messages VALUES (7, 3, 12, zeroblob(16), 5, 2, 1, 2, 'g', 0,"
-    " 100, 200, 1, 'exit 1', NULL, 3, CAST('hd\nbody' AS BLOB));"
-    "INSERT INTO attempts VALUES (7, 1, 1, 2, 'exit 1',"
-    " CAST('no such order' || char(10) AS BLOB));"
-    "INSERT INTO replays VALUES (7, 1, zeroblob(16), 150, 160, 1);";
-/* Version 3: as 2, with a column of attempts that ALTER TABLE adds. */
-#define VERSION_3_TABLES                                                   \
-    VERSION_1_TABLES VERSION_2_TABLES                                      \
-        "ALTER TABLE attempts ADD COLUMN said INTEGER NOT NULL DEFAULT 0;" \
-        "CREATE TABLE hooks (n INTEGER PRIMARY KEY AUTOINCREMENT,"         \
-        " row INTEGER NOT NULL UNIQUE REFERENCES messages (row)"           \
-        " ON DELETE CASCADE);"
-static const char version_3[] = NUMBERS("3") VERSION_3_TABLES;
-static const char version_4[] = NUMBERS("4") VERSION_3_TABLES
-    "CREATE TABLE spool (key INTEGER PRIMARY KEY,"
-    " received_ns INTEGER NOT NULL, id BLOB, crashes INTEGER NOT NULL,"
-    " flags INTEGER NOT NULL, letter INTEGER, data BLOB NOT NULL);"
-    "CREATE INDEX spool_letters ON spool (letter) WHERE letter IS NOT NULL;"
-    "CREATE TABLE spool_state (count INTEGER NOT NULL, boot TEXT,"
-    " run INTEGER NOT NULL, doubt INTEGER NOT NULL);"
-    "CREATE TABLE keys (key TEXT PRIMARY KEY, seq INTEGER NOT NULL,"
-    " id BLOB NOT NULL, from_ns INTEGER NOT NULL, until_ns INTEGER NOT NULL) "
-    "WITHOUT ROWID;"
-    "CREATE INDEX keys_until ON keys (until_ns);";
-
-/* file_of - a store as that version made it */
-static void file_of(const char *version)
-{
-    sqlite3 *db;
-    sqlite3_open(fixture_db, &db);
-    cr_assert(sqlite3_exec(db, version, NULL, NULL, NULL) == SQLITE_OK);
-    sqlite3_close(db);
-}
 
 static void file_write(const void *data, size_t size)
 {
@@ -219,8 +143,8 @@ Test(store, a_store_of_another_version_is_refused_untouched)
 {
     struct store *s = fixture_open();
     store_close(&s);
-    fixture_sql("PRAGMA user_version = 5");
-    refused(EX_CONFIG, "version 5");
+    fixture_sql("PRAGMA user_version = 2");
+    refused(EX_CONFIG, "version 2");
     fixture_sql("PRAGMA user_version = 0");
     refused(EX_CONFIG, "version 0");
     not_opened();
@@ -234,12 +158,12 @@ Test(store, a_newer_version_that_is_only_in_the_wal_is_refused_untouched)
     if (child == 0) { /* dies before the -wal is copied back */
         sqlite3 *db;
         sqlite3_open(fixture_db, &db);
-        sqlite3_exec(db, "PRAGMA user_version = 5", NULL, NULL, NULL);
+        sqlite3_exec(db, "PRAGMA user_version = 2", NULL, NULL, NULL);
         _exit(0);
     }
     waitpid(child, NULL, 0);
-    refused(EX_CONFIG, "version 5");
-    cr_assert(fixture_sql("PRAGMA user_version") == 5);
+    refused(EX_CONFIG, "version 2");
+    cr_assert(fixture_sql("PRAGMA user_version") == 2);
 }
 
 Test(store, a_damaged_file_is_refused_untouched)
@@ -326,43 +250,6 @@ Test(store, what_root_makes_belongs_to_the_owner_of_the_folder)
     store_close(&s);
 }
 
-Test(store, version_1_can_be_read)
-{
-    struct store_row m;
-    char data[16], group[256];
-    file_of(version_1);
-    struct store *s = fixture_open();
-    cr_assert(store_get(s, 7, &m, data, sizeof data, group) == 0);
-    cr_assert(m.state == STORE_DEAD && m.receive_seq == 12 && m.priority == 5);
-    cr_assert(m.attempts == 2 && m.crashes == 1 && m.flags == 2);
-    cr_assert(m.group_size == 1 && group[0] == 'g');
-    cr_assert(m.first_received_ns == 100 && m.died_ns == 200);
-    cr_assert(m.reason == REASON_EXHAUSTED && m.header_size == 3);
-    cr_assert(m.size == 7 && !memcmp(data, "hd\nbody", 7));
-    store_close(&s);
-}
-
-/* line_of - visit: what a person would say, of the only letter */
-static int line_of(const struct letter *l, void *arg)
-{
-    snprintf(arg, 64, "%s", l->error_text ? l->error_text : "");
-    return 0;
-}
-
-Test(store, version_2_can_be_read_and_its_letters_say_why)
-{
-    char text[64] = "";
-    file_of(version_2);
-    struct store *s = fixture_open();
-    cr_assert(fixture_sql("PRAGMA user_version") == 4);
-    cr_assert(letters_get(s, 7, line_of, text) == 0);
-    cr_assert_str_eq(text, "no such order");
-    cr_assert(fixture_sql("SELECT count(*) FROM replays") == 1);
-    cr_assert(fixture_sql("SELECT hex(id) = '0102030405060708'"
-                          " FROM identity") == 1);
-    store_close(&s);
-}
-
 #define IDENTITY "SELECT total(length(id)) FROM identity"
 
 /* identity - of the store, as a number; there is one */
@@ -374,37 +261,6 @@ static int64_t identity(void)
     return fixture_sql("SELECT unicode(substr(hex(id), 16)) + 100 *"
                        " unicode(substr(hex(id), 14)) + 10000 *"
                        " unicode(substr(hex(id), 12)) FROM identity");
-}
-
-Test(store, version_1_becomes_version_4_once)
-{
-    file_of(version_1);
-    struct store *s = fixture_open();
-    cr_assert(fixture_sql("PRAGMA user_version") == 4);
-    cr_assert(fixture_sql("SELECT count(*) FROM attempts") == 1);
-    int64_t was = identity();
-    store_close(&s);
-    s = fixture_open();
-    cr_assert(identity() == was, "another open leaves it alone");
-    store_close(&s);
-}
-
-Test(store, version_3_becomes_version_4_with_an_empty_spool)
-{
-    file_of(version_3);
-    fixture_sql("INSERT INTO identity VALUES (x'0102030405060708')");
-    int64_t was = identity();
-    struct store *s = fixture_open();
-    cr_assert(fixture_sql("PRAGMA user_version") == 4);
-    cr_assert(identity() == was);
-    cr_assert(fixture_sql("SELECT count FROM spool_state") == 0);
-    store_close(&s);
-    fixture_sql("PRAGMA user_version = 3"); /* store_wal_bury of the old one */
-    fixture_sql("UPDATE spool_state SET doubt = 5");
-    s = fixture_open();
-    cr_assert(fixture_sql("SELECT doubt FROM spool_state") == 5);
-    cr_assert(fixture_sql("SELECT count(*) FROM spool_state") == 1);
-    store_close(&s);
 }
 
 Test(store, two_new_stores_have_other_identities)
@@ -419,99 +275,6 @@ Test(store, two_new_stores_have_other_identities)
         unlink(fixture_db);
     }
     cr_assert(same < 4, "12 random bits are the same %d times of 7", (int)same);
-}
-
-/* A worker of version 1 that had the store open writes its number again when
- * the -wal cannot be begun anew. */
-Test(store, version_4_that_says_an_older_one_is_version_4)
-{
-    file_of(version_1);
-    struct store *s = fixture_open();
-    store_close(&s);
-    int64_t was = identity();
-    for (int says = 1; says <= 3; says++) {
-        static const char *const sets[] = {"PRAGMA user_version = 1",
-                                           "PRAGMA user_version = 2",
-                                           "PRAGMA user_version = 3"};
-        fixture_sql(sets[says - 1]);
-        s = fixture_open();
-        cr_assert(fixture_sql("PRAGMA user_version") == 4);
-        cr_assert(identity() == was);
-        store_close(&s);
-    }
-}
-
-/* An upgrade of the package leaves the old worker running for a while, and the
- * first mqdlq of the new one brings its store up to version 4. */
-Test(store, a_program_of_version_1_goes_on_while_it_is_upgraded)
-{
-    static const char put[] =
-        "INSERT INTO messages (state, id, priority, attempts, crashes, flags,"
-        " due_ns, first_received_ns, died_ns, reason, header_size, data)"
-        " VALUES (3, zeroblob(16), 0, 0, 0, 0, 0, 0, 1, 1, 0, x'61')";
-    sqlite3 *db;
-    sqlite3_stmt *st;
-    file_of(version_1);
-    sqlite3_open(fixture_db, &db);
-    cr_assert(sqlite3_prepare_v2(db, put, -1, &st, NULL) == SQLITE_OK);
-    cr_assert(sqlite3_step(st) == SQLITE_DONE);
-    sqlite3_reset(st);
-    struct store *s = fixture_open();
-    cr_assert(sqlite3_step(st) == SQLITE_DONE, "%s", sqlite3_errmsg(db));
-    sqlite3_finalize(st);
-    sqlite3_close(db);
-    cr_assert(store_count(s, STORE_DEAD) == 3);
-    store_close(&s);
-}
-
-Test(store, several_programs_upgrade_it_at_once)
-{
-    for (int round = 0; round < 10; round++) {
-        file_of(version_1);
-        for (int i = 0; i < 4; i++) {
-            struct store *s;
-            struct problem p;
-            if (fork() == 0)
-                _exit(store_open(&s, fixture_db, false, &p) != 0);
-        }
-        for (int i = 0, status; i < 4; i++) {
-            cr_assert(wait(&status) > 0);
-            cr_assert(status == 0);
-        }
-        cr_assert(fixture_sql("PRAGMA user_version") == 4);
-        (void)identity();
-        cr_assert(unlink(fixture_db) == 0);
-    }
-}
-
-/* Some indexes are of no version: a store may be without them
- * (test_waiting.c). */
-Test(store, a_new_file_has_the_schema_of_its_version)
-{
-    char other[PATH_MAX + 8], sql[PATH_MAX + 400];
-    sqlite3 *db;
-    struct store *s = fixture_open();
-    store_close(&s);
-    snprintf(other, sizeof other, "%s.golden", fixture_db);
-    sqlite3_open(other, &db);
-    cr_assert(sqlite3_exec(db, version_4, NULL, NULL, NULL) == SQLITE_OK);
-    snprintf(sql, sizeof sql, "ATTACH '%s' AS new", fixture_db);
-    cr_assert(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK);
-    sqlite3_stmt *st;
-    static const char differ[] =
-        "WITH a AS (SELECT name, replace(replace(sql, '( ', '('), '  ', ' ')"
-        " AS t FROM main.sqlite_schema), b AS (SELECT name,"
-        " replace(replace(sql, '( ', '('), '  ', ' ') AS t"
-        " FROM new.sqlite_schema WHERE name NOT IN ('messages_waiting',"
-        " 'messages_letter_ids', 'messages_cancelled', 'spool_cancelled'))"
-        " SELECT count(*) FROM (SELECT * FROM (SELECT * FROM a EXCEPT SELECT *"
-        " FROM b) UNION ALL SELECT * FROM (SELECT * FROM b EXCEPT"
-        " SELECT * FROM a))";
-    cr_assert(sqlite3_prepare_v2(db, differ, -1, &st, NULL) == SQLITE_OK);
-    cr_assert(sqlite3_step(st) == SQLITE_ROW);
-    cr_assert(sqlite3_column_int(st, 0) == 0, "raise STORE_VERSION");
-    sqlite3_finalize(st);
-    sqlite3_close(db);
 }
 
 Test(store, damage_that_is_found_later_is_an_io_error)
