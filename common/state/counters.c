@@ -196,8 +196,51 @@ void counters_settled(struct counters *c, enum counters_end end,
     past_put(c, when_of(end, wall_ns), half[0], half[1]);
 }
 
+/* Add all words of a block to `sum`. */
+static void block_add(struct counters_block *sum,
+                      const struct counters_block *block)
+{
+    _Atomic uint64_t *to = (_Atomic uint64_t *)(void *)sum;
+    const _Atomic uint64_t *from =
+        (const _Atomic uint64_t *)(const void *)block;
+
+    for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+        counters_put(&to[i], counters_get(&to[i]) + counters_get(&from[i]));
+}
+
+/* Add the numbers of the last run, in `used` blocks, to those of the runs before
+ * it, and clear its blocks. Each number counts once, wherever this is killed:
+ * until `folds` is odd, the blocks and the old sums count. From then on only the
+ * new sums do, and a start that finds `folds` odd goes on from there. Readers go
+ * by `folds` too. */
+static void runs_fold(struct counters *c, unsigned used)
+{
+    struct counters_head *h = counters_head(c);
+    struct counters_block *sum = counters_earlier(c, 1);
+    uint64_t folds = counters_get(&h->folds);
+
+    if (folds % 2 == 0) {
+        memset((void *)sum, 0, sizeof *sum);
+        block_add(sum, counters_earlier(c, 0));
+        for (unsigned i = 0; i < used; i++)
+            block_add(sum, counters_at(c, i));
+        /* Handlers of a killed worker have no end that was counted. */
+        counters_put(&sum->ended, counters_get(&sum->deliveries));
+        counters_put(&sum->longest_ns, 0);
+        counters_put(&sum->since_ns, COUNTERS_AWAY);
+        counters_publish(&h->folds, ++folds);
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    for (unsigned i = 0; i < used; i++)
+        memset((void *)counters_at(c, i), 0, sizeof(struct counters_block));
+    memset((void *)counters_earlier(c, 0), 0, sizeof *sum);
+    block_add(counters_earlier(c, 0), sum);
+    counters_publish(&h->folds, folds + 1);
+}
+
 /* head_write - who we are; the magic last, as a reader looks at it first
- * The journal of a worker that the machine went down under may be torn. */
+ * The journal and the numbers of a worker that the machine went down under may
+ * be torn. */
 static void head_write(struct counters *c, unsigned blocks_max)
 {
     struct counters_head *h = counters_head(c);
@@ -211,16 +254,17 @@ static void head_write(struct counters *c, unsigned blocks_max)
             .pid_start = counters_get(&h->pid_start),
             .started_ns = counters_get(&h->started_ns),
             .ended_ns = counters_get(&h->gauges[COUNTERS_ENDED_NS])};
-    if (is_torn(h) && counters_get(&h->past_next) > 0)
-        memset((void *)counters_past(c, 0), 0, COUNTERS_BLOCKS - COUNTERS_HEAD);
+    used = used < blocks_max ? used : blocks_max;
     memcpy(then.id, h->boot_id, sizeof then.id);
     boot_now(&now);
     commits =
         boot_same(&now, &then) ? counters_get(&h->gauges[COUNTERS_COMMITS]) : 0;
-    for (unsigned i = 0; i < used && i < blocks_max; i++) {
+    for (unsigned i = 0; i < used; i++)
         allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
-        memset((void *)counters_at(c, i), 0, sizeof(struct counters_block));
-    }
+    if (is_torn(h) && used > 0)
+        memset((void *)counters_past(c, 0), 0,
+               COUNTERS_BLOCKS - COUNTERS_HEAD + used * COUNTERS_STRIDE);
+    runs_fold(c, used);
     h->version = COUNTERS_VERSION;
     h->head_bytes = COUNTERS_HEAD;
     h->stride = COUNTERS_STRIDE;

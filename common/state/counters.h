@@ -176,8 +176,10 @@ static inline void counters_unstarted(struct counters_block *b)
 
 /* A complete copy of the file at `from`, on the disk; 0 or -errno. */
 int counters_copy(const char *to, const char *from);
-/* Make or take over the file: numbers start at 0; the journal stays, unless the
- * machine went down under the worker. `blocks_max` includes block 0. */
+/* Make or take over the file. The numbers of this run start at 0, and those of
+ * the runs before it are added up beside them (counters_totals). These and the
+ * journal start anew if the machine went down under the worker. `blocks_max`
+ * includes block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
 /* This start was refused: readers see again how the last worker ended, without
  * the numbers of either. False: there was no last worker. */
@@ -285,11 +287,19 @@ struct counters_sum {
     uint64_t hooks_failed;
     uint64_t blocks;
 };
+/* Since the worker started. */
 void counters_sum(const struct counters *c, struct counters_sum *out);
-/* The two histograms, all blocks; either may be NULL. */
+/* The same of this run and all before it; `running`, `items` and `longest_ns`
+ * are those of this run. */
+void counters_totals(const struct counters *c, struct counters_sum *out);
+/* The two histograms since the worker started; either may be NULL. */
 void counters_histograms(const struct counters *c,
                          struct histogram_sum *handler,
                          struct histogram_sum *latency);
+/* The same of this run and all before it. */
+void counters_histogram_totals(const struct counters *c,
+                               struct histogram_sum *handler,
+                               struct histogram_sum *latency);
 /* The newest final state of a message: true if the journal remembers it. */
 bool counters_find(const struct counters *c, const struct ulid *id,
                    enum counters_end *end, uint64_t *wall_ns);

@@ -21,8 +21,12 @@
  *                 wall time, 192 bytes NUL-terminated
  *      640     4  start of the machine, s since the epoch; 0: not known
  *      704     8  entries ever written to the journal
+ *      712     8  times that a start added up earlier runs, twice; odd: it is
+ *                 doing so
  *     4096        journal, struct counters_past: a ring
- *   397312        blocks, struct counters_block
+ *   397312        sums of earlier runs, two of struct counters_block: the sums,
+ *                 and the place where a start makes the next ones
+ *   438272        blocks, struct counters_block
  * Change a row: raise COUNTERS_VERSION. A file of another version is replaced.
  */
 #ifndef COMMON_STATE_COUNTERS_INNER_H
@@ -32,11 +36,12 @@
 
 #include "common/state/counters.h"
 
-#define COUNTERS_MAGIC "MQWCOUNT"
-#define COUNTERS_HEAD  4096
-#define COUNTERS_BLOCKS \
-    (COUNTERS_HEAD + COUNTERS_JOURNAL * sizeof(struct counters_past))
+#define COUNTERS_MAGIC  "MQWCOUNT"
+#define COUNTERS_HEAD   4096
 #define COUNTERS_STRIDE ((sizeof(struct counters_block) + 4095) / 4096 * 4096)
+#define COUNTERS_EARLIER \
+    (COUNTERS_HEAD + COUNTERS_JOURNAL * sizeof(struct counters_past))
+#define COUNTERS_BLOCKS (COUNTERS_EARLIER + 2 * COUNTERS_STRIDE)
 
 /* One message that is no more. `when` is 0 while it is written. Its low bits
  * are enum counters_end: 2 of them up to COUNTERS_DEAD. If these are 0, the
@@ -69,6 +74,7 @@ struct counters_head {
     struct counters_words texts[COUNTERS_TEXTS];
     uint32_t boot_time;
     _Alignas(64) _Atomic uint64_t past_next;
+    _Atomic uint64_t folds;
 };
 _Static_assert(offsetof(struct counters_head, boot_id) == 56,
                "counters format");
@@ -78,7 +84,9 @@ _Static_assert(offsetof(struct counters_head, boot_time) == 640,
                "counters format");
 _Static_assert(offsetof(struct counters_head, past_next) == 704,
                "counters format");
-_Static_assert(COUNTERS_BLOCKS == 397312, "counters format");
+_Static_assert(offsetof(struct counters_head, folds) == 712, "counters format");
+_Static_assert(COUNTERS_EARLIER == 397312, "counters format");
+_Static_assert(COUNTERS_BLOCKS == 438272, "counters format");
 _Static_assert(sizeof(struct counters_head) <= COUNTERS_HEAD,
                "counters format");
 _Static_assert(COUNTERS_GAUGES <= 16, "counters format");
@@ -110,6 +118,14 @@ static inline struct counters_block *counters_at(const struct counters *c,
                                                  unsigned i)
 {
     return (struct counters_block *)(void *)(c->map + COUNTERS_BLOCKS +
+                                             i * COUNTERS_STRIDE);
+}
+
+/* The sums of all runs before this one; i = 1: the place for the next sums. */
+static inline struct counters_block *counters_earlier(const struct counters *c,
+                                                      unsigned i)
+{
+    return (struct counters_block *)(void *)(c->map + COUNTERS_EARLIER +
                                              i * COUNTERS_STRIDE);
 }
 

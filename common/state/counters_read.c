@@ -217,20 +217,66 @@ void counters_sum(const struct counters *c, struct counters_sum *out)
         block_sum(out, counters_at(c, i));
 }
 
-void counters_histograms(const struct counters *c,
-                         struct histogram_sum *handler,
-                         struct histogram_sum *latency)
+void counters_totals(const struct counters *c, struct counters_sum *out)
+{
+    const struct counters_head *h = counters_head(c);
+    uint64_t folds;
+
+    do { /* until no start has added up runs meanwhile */
+        folds = counters_read(&h->folds);
+        counters_sum(c, out);
+        if (folds % 2)
+            *out = (struct counters_sum){.blocks = out->blocks};
+        block_sum(out, counters_earlier(c, folds % 2));
+        atomic_thread_fence(memory_order_acquire);
+    } while (counters_read(&h->folds) != folds);
+}
+
+/* Add the histograms of one block. */
+static void histograms_add(const struct counters_block *b,
+                           struct histogram_sum *handler,
+                           struct histogram_sum *latency)
+{
+    if (handler)
+        histogram_sum(handler, &b->handler);
+    if (latency)
+        histogram_sum(latency, &b->latency);
+}
+
+static void histograms_clear(struct histogram_sum *handler,
+                             struct histogram_sum *latency)
 {
     if (handler)
         memset(handler, 0, sizeof *handler);
     if (latency)
         memset(latency, 0, sizeof *latency);
-    for (unsigned i = 0; i < blocks(c); i++) {
-        if (handler)
-            histogram_sum(handler, &counters_at(c, i)->handler);
-        if (latency)
-            histogram_sum(latency, &counters_at(c, i)->latency);
-    }
+}
+
+void counters_histograms(const struct counters *c,
+                         struct histogram_sum *handler,
+                         struct histogram_sum *latency)
+{
+    histograms_clear(handler, latency);
+    for (unsigned i = 0; i < blocks(c); i++)
+        histograms_add(counters_at(c, i), handler, latency);
+}
+
+void counters_histogram_totals(const struct counters *c,
+                               struct histogram_sum *handler,
+                               struct histogram_sum *latency)
+{
+    const struct counters_head *h = counters_head(c);
+    uint64_t folds;
+
+    do {
+        folds = counters_read(&h->folds);
+        if (folds % 2)
+            histograms_clear(handler, latency);
+        else
+            counters_histograms(c, handler, latency);
+        histograms_add(counters_earlier(c, folds % 2), handler, latency);
+        atomic_thread_fence(memory_order_acquire);
+    } while (counters_read(&h->folds) != folds);
 }
 
 /* past_read - one entry, whole; false: empty, or being written */

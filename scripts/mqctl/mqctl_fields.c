@@ -67,6 +67,28 @@ static json_t *user_of(const struct snapshot *v)
                : json_null();
 }
 
+/* Return what was counted over all runs. */
+static json_t *totals_as(const struct snapshot *v)
+{
+    const struct counters_sum *t = &v->totals;
+    const struct {
+        const char *name;
+        uint64_t n;
+    } counts[] = {
+        {"deliveries", t->deliveries}, {"done", t->done},
+        {"retried", t->retried},       {"died", t->dead},
+        {"discarded", t->discarded},   {"expired", t->expired},
+        {"crashes", t->crashes},       {"duplicates", t->duplicates},
+        {"removed", t->removed},       {"on_dead_failed", t->hooks_failed},
+    };
+    json_t *o = v->counters ? json_object() : json_null();
+
+    for (size_t i = 0; v->counters && i < sizeof counts / sizeof *counts; i++)
+        json_object_set_new(o, counts[i].name,
+                            json_integer((json_int_t)counts[i].n));
+    return o;
+}
+
 /* text - null for none */
 static json_t *text(const char *s)
 {
@@ -99,6 +121,8 @@ static const char *breaker_why(const struct snapshot *v)
     {                                                  \
         return (int64_t)(expression);                  \
     }
+#define COUNT(name, field) \
+    NUMBER(name, v->in_all ? v->totals.field : v->sum.field)
 #define VALUE(name, expression)                        \
     static json_t *name##_as(const struct snapshot *v) \
     {                                                  \
@@ -129,17 +153,17 @@ NUMBER(paused, snapshot_paused(v))
 NUMBER(rate_reached, snapshot_rate_reached(v))
 NUMBER(tripped, runs(v) && strcmp(snapshot_breaker(v), "closed") != 0)
 NUMBER(started, v->head.started_ns)
-NUMBER(deliveries, v->sum.deliveries)
-NUMBER(done, v->sum.done)
-NUMBER(retried, v->sum.retried)
-NUMBER(died, v->sum.dead)
-NUMBER(discarded, v->sum.discarded)
-NUMBER(expired, v->sum.expired)
-NUMBER(crashes, v->sum.crashes)
-NUMBER(removed, v->sum.removed)
-NUMBER(duplicates, v->sum.duplicates)
+COUNT(deliveries, deliveries)
+COUNT(done, done)
+COUNT(retried, retried)
+COUNT(died, dead)
+COUNT(discarded, discarded)
+COUNT(expired, expired)
+COUNT(crashes, crashes)
+COUNT(removed, removed)
+COUNT(duplicates, duplicates)
 NUMBER(untold, v->head.gauges[COUNTERS_UNTOLD])
-NUMBER(hooks_failed, v->sum.hooks_failed)
+COUNT(hooks_failed, hooks_failed)
 NUMBER(handler_p50, quantile(v, false, 0.5))
 NUMBER(handler_p99, quantile(v, false, 0.99))
 NUMBER(handler_max, v->sum.longest_ns ? (int64_t)v->sum.longest_ns : -1)
@@ -248,6 +272,7 @@ const struct snapshot_field snapshot_fields[] = {
      "Dead letters that keep-dead or max-dead removed."},
     {"on_dead_failed", COUNTED, hooks_failed_of, NULL,
      "mqworker_on_dead_failed_total", "Runs of on-dead that failed."},
+    {"totals", COUNTED, NULL, totals_as, NULL, NULL},
     {"on_dead_waiting", COUNTED, untold_of, NULL, "mqworker_on_dead_waiting",
      "Dead letters for which on-dead failed and is to run again."},
     {"handler_p50_ns", COUNTED, handler_p50_of, NULL, NULL, NULL},

@@ -119,10 +119,10 @@ static void histograms(FILE *out, const struct snapshot *all, size_t n,
     for (size_t i = 0; i < n; i++) {
         if (!all[i].counters)
             continue;
-        counters_histograms(all[i].counters, latency ? NULL : &h,
-                            latency ? &h : NULL);
+        counters_histogram_totals(all[i].counters, latency ? NULL : &h,
+                                  latency ? &h : NULL);
         histogram(out, name, &all[i], &h,
-                  latency ? roughly(&h) : all[i].sum.took_ns);
+                  latency ? roughly(&h) : all[i].totals.took_ns);
     }
 }
 
@@ -247,11 +247,11 @@ static int json_all(const struct snapshot *all, size_t n)
 
         if (!v->counters)
             continue;
-        counters_histograms(v->counters, latency ? NULL : &h,
-                            latency ? &h : NULL);
+        counters_histogram_totals(v->counters, latency ? NULL : &h,
+                                  latency ? &h : NULL);
         err = object_print(
             v, histogram_name(latency), "histogram", "value",
-            json_histogram(&h, latency ? roughly(&h) : v->sum.took_ns));
+            json_histogram(&h, latency ? roughly(&h) : v->totals.took_ns));
     }
     return err ? complain_memory() : 0;
 }
@@ -314,6 +314,7 @@ static size_t look_all(const char *dir, const struct queue_list *n,
             *status = complain_of(&v->no_live);
             snapshot_close(v);
         } else {
+            v->in_all = true; /* a restart is no reset of a counter */
             count++;
         }
     }

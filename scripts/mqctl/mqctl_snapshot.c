@@ -59,6 +59,7 @@ static void counters_look(struct snapshot *v)
         return;
     counters_header(v->counters, &v->head);
     counters_sum(v->counters, &v->sum);
+    counters_totals(v->counters, &v->totals);
 }
 
 /* worker_look - whether it runs: its lock tells; how the last one ended: its

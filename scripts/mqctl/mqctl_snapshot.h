@@ -47,7 +47,9 @@ struct snapshot {
     struct problem no_counters;
     int counters_err; /* -errno with it; -ENOENT: there are none */
     struct counters_header head;
-    struct counters_sum sum;
+    struct counters_sum sum;    /* since the worker started */
+    struct counters_sum totals; /* of it and all before it */
+    bool in_all; /* fields that count messages are `totals`, not `sum` */
     enum snapshot_worker worker; /* as its lock says */
     pid_t pid;    /* of the one that runs, else of the last one */
     json_t *live; /* what the worker answered to `status`; NULL: nothing */

@@ -111,6 +111,12 @@ static void totals(const struct snapshot *v)
           "%" PRIu64 " done, %" PRIu64 " discarded, %" PRIu64 " dead (%" PRIu64
           " expired), %" PRIu64 " failed and tried again",
           s->done, s->discarded, s->dead, s->expired, s->retried);
+    if (v->totals.deliveries != s->deliveries)
+        linef("in all",
+              "%" PRIu64 " done, %" PRIu64 " discarded, %" PRIu64
+              " dead, %" PRIu64 " failed and tried again, over all runs",
+              v->totals.done, v->totals.discarded, v->totals.dead,
+              v->totals.retried);
     if (s->crashes)
         linef("crashes", "%" PRIu64 ": a worker died under so many handlers",
               s->crashes);

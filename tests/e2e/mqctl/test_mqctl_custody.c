@@ -323,3 +323,41 @@ Test(mqctl_custody, json_has_every_field_that_the_page_names)
     cr_assert_geq(atoi(r.out), 30, "%s%s", r.out, r.err);
     cr_assert_null(strstr(r.out, "missing"), "%s", r.out);
 }
+
+/* total - a number over all runs, as status --json has it */
+static long total(const char *q, const char *name)
+{
+    json_t *o = ctl_status(q);
+    long n = (long)json_integer_value(
+        json_object_get(json_object_get(o, "totals"), name));
+
+    json_decref(o);
+    return n;
+}
+
+/* What Prometheus calls a counter must not start anew with each run. */
+Test(mqctl_custody, counters_go_on_over_kills_and_restarts)
+{
+    const char *q = harness_queue(0, 0);
+
+    for (int run = 1; run <= 3; run++) {
+        struct harness_process *w = ctl_worker(q, "--", "true");
+
+        harness_send_text(q, "x");
+        harness_until(ctl_number(q, "done") == 1, SOON_MS);
+        cr_assert_eq(metric(q, "mqworker_done_total"), run);
+        cr_assert_eq(metric(q, "mqworker_deliveries_total"), run);
+        cr_assert_eq(metric(q, "mqworker_handler_seconds_count"), run);
+        cr_assert_eq(total(q, "done"), run);
+        if (run == 1)
+            harness_kill(w);
+        else
+            cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    }
+    cr_assert_eq(metric(q, "mqworker_done_total"), 3);
+    /* As after a reboot: the runtime directory was in memory. */
+    cr_assert_eq(harness_run("rm", "-r", harness_runtime_dir()).status, 0);
+    cr_assert_eq(metric(q, "mqworker_done_total"), 3);
+    cr_assert_eq(harness_stop(ctl_worker(q, "--", "true"), SOON_MS), 0);
+    cr_assert_eq(metric(q, "mqworker_done_total"), 3);
+}

@@ -510,6 +510,70 @@ Test(counters, a_removed_file_is_put_back_and_counts_on)
     cr_assert_eq(counters_put_back(w, path), -EEXIST);
 }
 
+static struct counters_sum totals(void)
+{
+    struct counters_sum s;
+
+    counters_totals(r, &s);
+    return s;
+}
+
+Test(counters, runs_add_up_and_each_counts_from_its_start)
+{
+    static struct histogram_sum h;
+    struct counters_block *b;
+
+    both();
+    b = claim();
+    counters_started(b, 1);
+    counters_ended(b, 70);
+    counters_started(b, 1); /* this one is killed */
+    counters_add(&b->done, 1);
+    counters_close(&w);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
+        again();
+        cr_assert_eq(sum().deliveries, 0);
+        cr_assert_eq(totals().deliveries, 2);
+        cr_assert_eq(totals().ended, 2);
+        cr_assert_eq(totals().running, 0);
+        cr_assert_eq(totals().items, 0);
+        cr_assert_eq(totals().took_ns, 70);
+        counters_close(&w);
+    }
+    cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
+    b = claim();
+    counters_started(b, 1);
+    counters_ended(b, 30);
+    counters_add(&b->done, 1);
+    cr_assert_eq(totals().done, 2);
+    cr_assert_eq(sum().done, 1);
+    counters_histogram_totals(r, &h, NULL);
+    cr_assert_eq(h.total, 2);
+    counters_histograms(r, &h, NULL);
+    cr_assert_eq(h.total, 1);
+}
+
+/* A start was killed after it had made the new sums, before all blocks were
+ * clear. */
+Test(counters, a_start_that_was_killed_while_it_added_up_counts_nothing_twice)
+{
+    struct counters_block *b;
+
+    both();
+    b = claim();
+    counters_add(&b->done, 5);
+    counters_add(&counters_earlier(w, 0)->done, 2);
+    counters_add(&counters_earlier(w, 1)->done, 7);
+    counters_put(&counters_head(w)->folds, counters_head(w)->folds + 1);
+    cr_assert_eq(totals().done, 7);
+    counters_close(&w);
+    cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
+    again();
+    cr_assert_eq(totals().done, 7);
+    cr_assert_eq(sum().done, 0);
+}
+
 #ifndef __SANITIZE_ADDRESS__ /* has more address space than any limit */
 Test(counters, a_refused_start_leaves_no_empty_file)
 {
