@@ -26,6 +26,9 @@
  * thread sanitizer knows that the number may be another descriptor's next. */
 #define MODE_DEFAULT 0600
 
+#define NAME_CHECK_NS \
+    NS_PER_S /* between two checks that a full queue has a name */
+
 /* Constant after open: any thread may use it without a lock. */
 struct queue {
     int fd;
@@ -412,24 +415,33 @@ int queue_send(struct queue *queue, const void *data, size_t size,
     return mq_send(queue->fd, from, size, priority) == 0 ? 0 : -errno;
 }
 
-/* room_wait - until poll says there is room, or the deadline: -EAGAIN, or
- * another -errno */
+/* Wait until poll reports room: 0, -EAGAIN at the deadline, -EIDRM once the
+ * queue has lost its name, or another -errno.
+ *
+ * Unlinking a queue wakes no poller, so the name is checked each second. A queue
+ * that has room is written to even without a name: whoever made the room still
+ * receives from it.
+ */
 static int room_wait(const struct queue *queue, uint64_t deadline_ns)
 {
-    struct pollfd fd = {.fd = queue->fd, .events = POLLOUT};
-    struct timespec left = {0};
-    int n;
-
-    if (deadline_ns != UINT64_MAX) {
-        uint64_t now = clock_mono_ns();
+    for (;;) {
+        struct pollfd fd = {.fd = queue->fd, .events = POLLOUT};
+        uint64_t now = clock_mono_ns(), left = NAME_CHECK_NS;
+        struct timespec limit;
+        int n;
 
         if (now >= deadline_ns)
             return -EAGAIN;
-        left.tv_sec = (time_t)((deadline_ns - now) / NS_PER_S);
-        left.tv_nsec = (long)((deadline_ns - now) % NS_PER_S);
+        if (deadline_ns - now < left)
+            left = deadline_ns - now;
+        limit = (struct timespec){(time_t)(left / NS_PER_S),
+                                  (long)(left % NS_PER_S)};
+        n = ppoll(&fd, 1, &limit, NULL);
+        if (n != 0)
+            return n < 0 ? -errno : 0;
+        if (queue_gone(queue))
+            return -EIDRM;
     }
-    n = ppoll(&fd, 1, deadline_ns == UINT64_MAX ? NULL : &left, NULL);
-    return n < 0 ? -errno : n == 0 ? -EAGAIN : 0;
 }
 
 /* queue_send_wait - one message, waiting for room

@@ -87,7 +87,8 @@ ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority);
 int queue_send(struct queue *queue, const void *data, size_t size,
                uint32_t priority);
 /* Send, waiting for room until the monotonic time `deadline_ns` (UINT64_MAX:
- * as long as it takes): 0, -EAGAIN, -EINTR, -EMSGSIZE. */
+ * as long as it takes): 0, -EAGAIN, -EINTR, -EMSGSIZE, or -EIDRM if the queue
+ * was unlinked while it was full: nobody may be left to make room in it. */
 int queue_send_wait(struct queue *queue, const void *data, size_t size,
                     uint32_t priority, uint64_t deadline_ns);
 

@@ -73,6 +73,13 @@ static int send_refused(struct run *r, int err)
 
     if (err == -EINTR)
         return run_fail(r, EX_TEMPFAIL, "interrupted");
+    if (err == -EIDRM) {
+        snprintf(why, sizeof why,
+                 "%s was removed while it was full; to create it again: mqctl "
+                 "create %s",
+                 name, name);
+        return run_fail(r, EX_NOINPUT, why);
+    }
     if (err != -EAGAIN) {
         snprintf(why, sizeof why, "cannot send to %s: %s", name,
                  errno_text(-err));

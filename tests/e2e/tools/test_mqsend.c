@@ -526,13 +526,32 @@ Test(mqsend, a_queue_removed_meanwhile_is_not_taken_for_sent)
         harness_program("mqsend", "--repeat", "3", q, "x");
     harness_until(harness_queue_length(q) == 2, 10000);
     mqd_t held = mq_open(q, O_RDONLY | O_CLOEXEC);
+    harness_signal(p,
+                   SIGSTOP); /* it must not see the queue full and nameless */
     mq_unlink(q);
     char buf[ROOM];
-    for (int i = 0; i < 3; i++)
+    cr_assert_gt(mq_receive(held, buf, sizeof buf, NULL), 0);
+    harness_signal(p, SIGCONT);
+    for (int i = 0; i < 2; i++)
         cr_assert_gt(mq_receive(held, buf, sizeof buf, NULL), 0);
     mq_close(held);
     cr_assert_eq(harness_wait(p, 10000), 66);
     cr_assert(strstr(harness_stderr(p, NULL), "removed"));
+}
+
+Test(mqsend, a_full_queue_that_is_removed_ends_the_wait)
+{
+    const char *q = harness_queue(1, 0);
+    struct harness_process *p =
+        harness_program("mqsend", "--repeat", "3", q, "x");
+    harness_until(harness_queue_length(q) == 1, 10000);
+    mq_unlink(q);
+    mqd_t fresh = mq_open(q, O_CREAT | O_RDONLY | O_CLOEXEC, 0600,
+                          &(struct mq_attr){.mq_maxmsg = 4, .mq_msgsize = 256});
+    cr_assert_eq(harness_wait(p, 10000), 66);
+    cr_assert(strstr(harness_stderr(p, NULL), "1 sent, 2 left"), "%s",
+              harness_stderr(p, NULL));
+    mq_close(fresh);
 }
 
 Test(mqsend, a_bulk_send_on_a_terminal_shows_a_bar_and_cleans_up)
