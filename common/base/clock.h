@@ -48,7 +48,7 @@ const char *size_print(uint64_t bytes, char buf[SIZE_TEXT]);
 #define TIME_TEXT 48
 /* RFC 3339 in UTC with milliseconds: 2026-11-20T19:22:59.123Z. */
 const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT]);
-/* What --since and --until take: RFC 3339 (date, or date and time; seconds and
+/* RFC 3339 (date, or date and time; seconds and
  * zone may be left out, default UTC), "@seconds" since the epoch, or a duration
  * meaning that long before `now_ns`. */
 int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);

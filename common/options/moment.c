@@ -127,6 +127,33 @@ int moment_parse(const char *text, uint64_t now_ns, struct moment *m)
     return rc;
 }
 
+int moment_past_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns)
+{
+    struct moment m;
+    uint64_t ago;
+    int rc = duration_parse(text, &ago);
+
+    if (rc == 0) {
+        *wall_ns = ago > now_ns ? 0 : now_ns - ago;
+        return 0;
+    }
+    if (rc != -EINVAL)
+        return rc;
+    tzset();
+    if (strncmp(text, "yesterday ", 10) == 0) {
+        rc = day_parse(text + 10, now_ns, -1, 0, &m);
+    } else if (strspn(text, "0123456789") == 2) {
+        rc = day_parse(text, now_ns, 0, 0, &m);
+        if (rc == 0 && m.wall_ns > now_ns)
+            rc = day_parse(text, now_ns, -1, 0, &m);
+    } else {
+        rc = moment_parse(text, now_ns, &m);
+    }
+    if (rc == 0)
+        *wall_ns = m.wall_ns;
+    return rc;
+}
+
 const char *moment_print(uint64_t wall_ns, char buf[MOMENT_TEXT])
 {
     time_t seconds = (time_t)(wall_ns / NS_PER_S);

@@ -9,6 +9,7 @@
 #include "common/broker/broker_operand.h"
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
+#include "common/options/moment.h"
 
 /* What a running worker can change (worker/operate/live_settings.c). */
 #define SETTINGS                                                               \
@@ -156,11 +157,9 @@ static int read_where(const char *text, void *into, struct problem *p)
 static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
                      struct problem *p)
 {
-    if (time_parse(text, clock_wall_ns(), wall_ns) < 0)
+    if (moment_past_parse(text, clock_wall_ns(), wall_ns) < 0)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: \"%s\" is not a time; give 2026-11-20, "
-                           "2026-11-20T19:22:59Z, @1763666579 or how long ago, "
-                           "like 2h",
+                           "%s: \"%s\" is not a time; give " MOMENT_PAST_FORMS,
                            flag, text);
     *wall_ns += *wall_ns == 0;
     return 0;
@@ -278,8 +277,9 @@ static const struct subcommand_flag flags[] = {
       .help = "only messages with TEXT in the body"}},
     {FILTER,
      {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
-      .help = "only messages received at TIME or later: RFC 3339, @seconds, or "
-              "how long ago, like 2h"}},
+      .help = "only messages received at TIME or later: 14:30, 2026-11-20, "
+              "2026-11-20T19:22 in local time or with a zone, or how long "
+              "ago, like 2h"}},
     {FILTER,
      {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
       .help = "only messages received before TIME"}},

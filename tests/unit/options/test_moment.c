@@ -202,3 +202,33 @@ Test(moment, is_printed_with_its_zone)
     cr_assert_str_eq(moment_print(utc("2026-11-22T13:00:00Z"), text),
                      "2026-11-22 14:00:00 +0100");
 }
+
+/* past_is - a moment that is past, asked at `now` */
+static void past_is(const char *now, const char *text, const char *is)
+{
+    char got[TIME_TEXT];
+    uint64_t ns = 0;
+
+    cr_expect_eq(moment_past_parse(text, utc(now), &ns), 0, "%s", text);
+    cr_expect_eq(ns, utc(is), "%s at %s: %s", text, now, time_print(ns, got));
+}
+
+Test(moment, a_past_time_is_local_and_the_last_one)
+{
+    static const char now[] = "2026-11-22T13:00:00Z"; /* 14:00 there */
+
+    zone(BERLIN);
+    past_is(now, "08:00", "2026-11-22T07:00:00Z");
+    past_is(now, "14:00", "2026-11-22T13:00:00Z");
+    past_is(now, "14:30", "2026-11-21T13:30:00Z");
+    past_is(now, "today 14:30", "2026-11-22T13:30:00Z");
+    past_is(now, "yesterday 14:30", "2026-11-21T13:30:00Z");
+    past_is(now, "2h", "2026-11-22T11:00:00Z");
+    past_is(now, "2026-07-01", "2026-06-30T22:00:00Z");
+    past_is(now, "2026-07-01T14:30", "2026-07-01T12:30:00Z");
+    past_is(now, "2026-07-01T14:30Z", "2026-07-01T14:30:00Z");
+    past_is(now, "@1800000000", "2027-01-15T08:00:00Z");
+    cr_expect_eq(moment_past_parse("yesterday", utc(now), &(uint64_t){0}),
+                 -EINVAL);
+    cr_expect_eq(moment_past_parse("25:00", utc(now), &(uint64_t){0}), -EINVAL);
+}

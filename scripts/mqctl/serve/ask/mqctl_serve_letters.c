@@ -14,6 +14,7 @@
 #include "common/base/visit.h"
 #include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
+#include "common/options/moment.h"
 #include "common/letter/letters.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -119,9 +120,9 @@ int ask_filter(const struct serve_ask *a, struct letter_filter *f,
                          "exhausted, rejected, expired, crashed, bad-header or "
                          "group-closed");
     }
-    if (since && time_parse(since, clock_wall_ns(), &f->since_ns) < 0)
+    if (since && moment_past_parse(since, clock_wall_ns(), &f->since_ns) < 0)
         return wrong(p, "since", since, "a time, or how long ago, like 2h");
-    if (until && time_parse(until, clock_wall_ns(), &f->until_ns) < 0)
+    if (until && moment_past_parse(until, clock_wall_ns(), &f->until_ns) < 0)
         return wrong(p, "until", until, "a time, or how long ago, like 2h");
     if (after && !ask_cursor(after, &f->before_ns, &f->before_row))
         return wrong(p, "after", after, "the cursor of a letter");
