@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/text/term.h"
@@ -64,13 +65,24 @@ void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
              p->what, bar, p->done, p->total, (int)(part * 100), rate, left);
 }
 
-/* draw - now */
+/* Return true unless the program is a background job of the terminal that
+ * stderr is: the line with the cursor is then the shell's. */
+static bool owns_line(void)
+{
+    pid_t foreground = tcgetpgrp(STDERR_FILENO);
+
+    return foreground < 0 || foreground == getpgrp();
+}
+
+/* Draw the bar now. */
 static void draw(struct term_progress *p, uint64_t now)
 {
     char text[160];
     int taken;
     size_t fits;
 
+    if (!owns_line())
+        return;
     p->drawn_ns = now;
     term_progress_text(p, now - p->started_ns, text, sizeof text);
     fits = term_fit(text, term_width(stderr) - 1, &taken);
@@ -101,7 +113,7 @@ void term_progress_wait(struct term_progress *p, const char *note)
 
 void term_progress_clear(const struct term_progress *p)
 {
-    if (p->on && p->drawn_ns != p->started_ns)
+    if (p->on && p->drawn_ns != p->started_ns && owns_line())
         fputs("\r\033[K", stderr);
 }
 
