@@ -86,10 +86,6 @@ void snapshot_close(struct snapshot *v);
  * its user. */
 int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
                   struct problem *p);
-/* Of one that is not there and has no folder: EX_NOINPUT. */
-#define SNAPSHOT_NO_QUEUE                                              \
-    "there is no queue %s, and no worker has run on it; mqctl queues " \
-    "lists those that are"
 /* The folder of a queue, for one who looks: 69 there is none, 77 it is somebody
  * else's, 73 it is not to be trusted. 0 or -errno. */
 int snapshot_folder(struct statedir *out, const char *state_dir,

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/file/folder.h"
 #include "common/base/safe_text.h"
+#include "common/state/queue_guess.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
@@ -452,8 +453,12 @@ static int absent(const struct snapshot *v)
     if (v->has_folder && v->no_counters.text[0])
         return complain_of(&v->no_counters);
     if (!v->shut && !v->has_queue && v->no_queue.status == EX_NOINPUT &&
-        !v->has_folder)
-        return complain(EX_NOINPUT, SNAPSHOT_NO_QUEUE, v->queue);
+        !v->has_folder) {
+        struct problem p = {0};
+
+        queue_absent(v->dir.root, v->queue, &p);
+        return complain_of(&p);
+    }
     return complain_of(&v->no_live);
 }
 

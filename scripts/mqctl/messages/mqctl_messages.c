@@ -17,6 +17,7 @@
 #include "common/base/errno_text.h"
 #include "common/message/error_text.h"
 #include "common/state/counters.h"
+#include "common/state/queue_guess.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
@@ -237,9 +238,10 @@ static int none_open(const struct messages *m)
 
     if (queue_open(&q, m->queue, 0, NULL, NULL, &p) == 0)
         queue_close(&q);
-    return p.status == EX_NOINPUT
-               ? complain(EX_NOINPUT, SNAPSHOT_NO_QUEUE, m->queue)
-               : 0;
+    if (p.status != EX_NOINPUT)
+        return 0;
+    queue_absent(m->dir.root, m->queue, &p);
+    return complain_of(&p);
 }
 
 int messages_open(struct messages *m, const struct options *o)

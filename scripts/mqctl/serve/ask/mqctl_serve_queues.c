@@ -5,6 +5,7 @@
 #include <sysexits.h>
 
 #include "common/broker/broker_operand.h"
+#include "common/state/queue_guess.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
@@ -104,7 +105,7 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
     if (snapshot_open(&v, dir, a->path.queue, true, p) < 0)
         return NULL;
     if (!v.has_folder && !v.has_queue)
-        problem_fill(p, EX_NOINPUT, SNAPSHOT_NO_QUEUE, v.queue);
+        queue_absent(v.dir.root, v.queue, p);
     else
         o = snapshot_tell(&v);
     if (o)

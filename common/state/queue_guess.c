@@ -1,0 +1,54 @@
+/* queue_guess.c - see queue_guess.h */
+#include "common/state/queue_guess.h"
+
+#include <bsd/string.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/queue_name.h"
+#include "common/options/options.h"
+#include "common/state/statedir.h"
+
+/* The best name so far. */
+struct guess {
+    char name[NAME_MAX + 1]; /* "": none */
+    size_t distance;
+};
+
+/* Compare each entry of a folder with the wanted name. */
+static void folder_search(const char *path, const char *wanted, struct guess *g)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.' &&
+            word_nearer(wanted, strlen(wanted), entry->d_name, &g->distance))
+            strlcpy(g->name, entry->d_name, sizeof g->name);
+    if (dir)
+        closedir(dir);
+}
+
+int queue_absent(const char *state_dir, const char *queue, struct problem *p)
+{
+    char root[PATH_MAX];
+    struct guess g = {.distance = SIZE_MAX};
+    struct problem ignored = {0};
+
+    if (statedir_root(root, state_dir, &ignored) == 0)
+        folder_search(root, queue + 1, &g);
+    folder_search("/dev/mqueue", queue + 1, &g);
+    if (g.name[0])
+        return problem_set(p, EX_NOINPUT, ENOENT,
+                           "there is no queue %s, and no worker has run on it; "
+                           "did you mean /%s?",
+                           queue, g.name);
+    return problem_set(p, EX_NOINPUT, ENOENT,
+                       "there is no queue %s, and no worker has run on it; "
+                       "mqctl queues lists the existing ones",
+                       queue);
+}
