@@ -147,7 +147,18 @@ struct letter_import {
     struct store_row m;
     const struct store_attempt *history;
     size_t history_count;
+    bool named, dated; /* m.id, m.died_ns came with the letter */
 };
 int letters_import(struct store *s, const struct letter_import *l, size_t n);
+/* The same without the letters that the store has already, dead or on their
+ * way: with the same bytes and priority and, if it is named, the same id. Rows
+ * up to `last_row`, which letters_last_row returned when the import began, are
+ * compared by that alone, because the letter may have died again since; later
+ * rows, and letters without an id, must also have the same time of death, as a
+ * file may hold two equal messages. *present: how many were left out. */
+int letters_import_new(struct store *s, const struct letter_import *l, size_t n,
+                       int64_t last_row, uint64_t *present);
+/* The highest row number in use; 0 if there is none. */
+int letters_last_row(struct store *s, int64_t *row);
 
 #endif

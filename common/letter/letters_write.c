@@ -261,7 +261,37 @@ int letters_shrink(struct store *s)
 struct import {
     const struct letter_import *letters;
     size_t n;
+    bool only_new;    /* leave out what the store has */
+    int64_t last_row; /* as letters_import_new has it */
+    uint64_t present; /* left out */
 };
+
+/* Return STEP_ROW if the store has that letter, STEP_END if not, or -errno. */
+static int letter_find(struct sql *sql, const struct letter_import *l,
+                       int64_t last_row)
+{
+    const struct store_row *m = &l->m;
+    const struct sql_value data = value_blob(m->data, m->size);
+    sqlite3_stmt *st;
+    int err;
+
+    if (!l->named && !l->dated)
+        return STEP_END;
+    err = l->named
+              ? sql_bind(sql, SQL_LETTER_HAS_ID, &st,
+                         SQL_VALUES(
+                             value_blob(&m->id, sizeof m->id),
+                             value_int(m->priority), data, value_int(last_row),
+                             l->dated ? value_u64(m->died_ns) : VALUE_NULL))
+              : sql_bind(sql, SQL_LETTER_HAS_DEATH, &st,
+                         SQL_VALUES(value_u64(m->died_ns),
+                                    value_int(m->priority), data));
+    if (err)
+        return err;
+    err = sql_step(st);
+    sql_done(st);
+    return err;
+}
 
 /* import_one - a dead row that no slot of ours ever held, with its history */
 static int import_one(struct sql *sql, const struct letter_import *l)
@@ -280,14 +310,23 @@ static int import_one(struct sql *sql, const struct letter_import *l)
     return err;
 }
 
-/* import_apply - all letters or, as the caller undoes it, none */
+/* Insert all letters or, as the caller rolls back on an error, none. */
 static int import_apply(struct sql *sql, void *arg)
 {
-    const struct import *import = arg;
+    struct import *import = arg;
     int err = 0;
 
-    for (size_t i = 0; !err && i < import->n; i++)
-        err = import_one(sql, &import->letters[i]);
+    import->present = 0;
+    for (size_t i = 0; !err && i < import->n; i++) {
+        const struct letter_import *l = &import->letters[i];
+        int found =
+            import->only_new ? letter_find(sql, l, import->last_row) : STEP_END;
+
+        if (found == STEP_ROW)
+            import->present++;
+        else
+            err = found < 0 ? found : import_one(sql, l);
+    }
     return err;
 }
 
@@ -296,4 +335,20 @@ int letters_import(struct store *s, const struct letter_import *l, size_t n)
     struct import import = {.letters = l, .n = n};
 
     return store_write(s, import_apply, NULL, &import);
+}
+
+int letters_import_new(struct store *s, const struct letter_import *l, size_t n,
+                       int64_t last_row, uint64_t *present)
+{
+    struct import import = {
+        .letters = l, .n = n, .only_new = true, .last_row = last_row};
+    int err = store_write(s, import_apply, NULL, &import);
+
+    *present = err ? 0 : import.present;
+    return err;
+}
+
+int letters_last_row(struct store *s, int64_t *row)
+{
+    return store_number(s, row, SQL_LAST_ROW, NULL);
 }

@@ -267,6 +267,13 @@ STATEMENT(SQL_REPLAY_FIND,
 STATEMENT(SQL_GROUP_LET_GO,
     "UPDATE messages SET flags = flags | 16"
     " WHERE group_key = ?1 AND state >= 3 AND NOT flags & 16")
+STATEMENT(SQL_LAST_ROW, "SELECT ifnull(max(row), 0) FROM messages")
+STATEMENT(SQL_LETTER_HAS_ID,
+    "SELECT 1 FROM messages WHERE state >= 3 AND id = ?1 AND priority = ?2"
+    " AND data = ?3 AND (row <= ?4 OR died_ns = ?5) LIMIT 1")
+STATEMENT(SQL_LETTER_HAS_DEATH,
+    "SELECT 1 FROM messages WHERE state >= 3 AND state IN (3, 4)"
+    " AND died_ns = ?1 AND priority = ?2 AND data = ?3 LIMIT 1")
 STATEMENT(SQL_DISCARD, "DELETE FROM messages WHERE row = ?1 AND state >= 3")
 STATEMENT(SQL_FREE_PAGES,
     "SELECT freelist_count, page_count FROM"

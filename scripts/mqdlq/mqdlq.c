@@ -28,6 +28,8 @@ int main(int argc, char **argv)
     if (status >= 0)
         return status;
     term_time_local(!o.json && !o.utc && (o.local || term_is_terminal(stdout)));
+    if (o.line.verb == VERB_LIST && o.line.operand_count == 0)
+        return complain_output(queues_run(&o));
     status = context_open(&ctx, &o, o.line.verb == VERB_IMPORT);
     if (!status) {
         cli_interrupt_catch();

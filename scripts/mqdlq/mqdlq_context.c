@@ -12,6 +12,8 @@
 #include "common/base/queue_name.h"
 #include "common/broker/broker_operand.h"
 #include "common/state/counters.h"
+#include "common/mq/queue.h"
+#include "common/state/queue_guess.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/text/complain.h"
@@ -100,7 +102,26 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
     return err;
 }
 
-/* context_open - open the store of the queue that the operands name */
+/* A queue without a store has no dead letters: 0, and the reason is out on
+ * stderr. A queue that does not exist at all is the user's mistake: 66. */
+static int store_absent(const struct context *ctx, const char *why)
+{
+    struct problem p = {0};
+    struct statedir dir;
+    struct queue *q = NULL;
+    bool known =
+        statedir_open(&dir, ctx->o->state_dir, ctx->queue, false, NULL) == 0 ||
+        queue_open(&q, ctx->queue, 0, NULL, NULL, &p) == 0 ||
+        p.status != EX_NOINPUT;
+
+    queue_close(&q);
+    if (known)
+        return complain(0, "no dead letters of %s: %s", ctx->queue, why);
+    queue_absent(ctx->o->state_dir, ctx->queue, &p);
+    return complain_of(&p);
+}
+
+/* Open the store of the queue that the operands name. */
 int context_open(struct context *ctx, const struct options *o, bool create)
 {
     struct problem p = {0};
@@ -112,10 +133,8 @@ int context_open(struct context *ctx, const struct options *o, bool create)
     err = queue_name(o->line.operands[0], ctx->queue, &p);
     if (!err)
         err = store_find(ctx, create, &p);
-    if (err == -ENOENT && !create) {
-        complain(0, "no dead letters of %s: %s", ctx->queue, p.text);
-        return 0;
-    }
+    if (err == -ENOENT && !create)
+        return store_absent(ctx, p.text);
     return err ? complain(p.status, "%s", p.text) : 0;
 }
 

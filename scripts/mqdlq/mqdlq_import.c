@@ -28,7 +28,8 @@ struct import {
     uint64_t line;    /* lines read */
     uint64_t read;    /* bytes read, for the bar */
     uint64_t in;      /* letters in the store, or confirmed by the broker */
-    uint64_t present; /* letters that the broker had already */
+    uint64_t present; /* letters that were there already, and left out */
+    int64_t last_row; /* of the store, when the import began */
     size_t count;     /* letters of the batch */
     size_t bytes;     /* of their lines */
     struct decoding decodings[BATCH_LETTERS];
@@ -62,13 +63,19 @@ static int batch_send(struct import *i)
                           "is left out");
 }
 
-/* batch_store - all or nothing */
+/* Write the batch to the store, all of it or nothing. */
 static int batch_store(struct import *i)
 {
-    int err = letters_import(i->context->store, i->letters, i->count);
+    struct store *store = i->context->store;
+    uint64_t present = 0;
+    int err = i->context->o->again
+                  ? letters_import(store, i->letters, i->count)
+                  : letters_import_new(store, i->letters, i->count, i->last_row,
+                                       &present);
 
     if (!err) {
-        i->in += i->count;
+        i->in += i->count - present;
+        i->present += present;
         return 0;
     }
     term_progress_end(&i->bar);
@@ -136,6 +143,8 @@ static int line_import(struct import *i, const char *text, size_t size)
     }
     i->decodings[i->count].line = i->line;
     i->letters[i->count] = i->decodings[i->count].letter;
+    i->letters[i->count].named = i->decodings[i->count].named;
+    i->letters[i->count].dated = i->decodings[i->count].dated;
     i->count++;
     i->bytes += size;
     if (i->count < BATCH_LETTERS && i->bytes < BATCH_BYTES)
@@ -198,23 +207,21 @@ static int file_open(struct import *i)
     return 0;
 }
 
-/* summary - how many; a broker may have had some */
+/* Print how many letters were imported, and how many were there already. */
 static void summary(const struct import *i)
 {
     const struct context *ctx = i->context;
-    json_t *object =
-        json_pack("{s:o, s:I}", "queue", json_printable(ctx->queue), "imported",
-                  (json_int_t)i->in);
 
-    if (ctx->broker)
-        json_object_set_new(object, "present",
-                            json_integer((json_int_t)i->present));
-    if (summary_told(ctx, object))
+    if (summary_told(ctx, json_pack("{s:o, s:I, s:I}", "queue",
+                                    json_printable(ctx->queue), "imported",
+                                    (json_int_t)i->in, "present",
+                                    (json_int_t)i->present)))
         return;
     printf("%" PRIu64 " letter%s imported", i->in, term_plural(i->in));
     if (i->present > 0)
-        printf(", %" PRIu64 " %s there already", i->present,
-               i->present == 1 ? "was" : "were");
+        printf(", %" PRIu64 " %s there already (--again imports %s too)",
+               i->present, i->present == 1 ? "was" : "were",
+               i->present == 1 ? "it" : "them");
     putchar('\n');
 }
 
@@ -228,6 +235,11 @@ int import_run(struct context *ctx)
         return store_failed("import", -ENOMEM);
     i->context = ctx;
     status = file_open(i);
+    if (!status && ctx->store) {
+        int err = letters_last_row(ctx->store, &i->last_row);
+
+        status = err ? store_failed("read the store", err) : 0;
+    }
     if (!status)
         status = lines_import(i);
     if (!status && (status = batch_put(i)) != 0)

@@ -8,22 +8,24 @@
 #include "common/base/clock.h"
 #include "common/broker/broker_operand.h"
 #include "common/message/header.h"
+#include "common/options/moment.h"
 
 #define DURATION_MAX ((uint64_t)INT64_MAX)
 
 static const struct subcommand_row verbs[] = {
-    [VERB_LIST] = {"list", "[options] QUEUE",
-                   "List dead letters, newest first.", .least = 1,
+    [VERB_LIST] = {"list", "[options] [QUEUE]",
+                   "List dead letters, newest first; without QUEUE, count "
+                   "those of each queue.",
                    .most = SUBCOMMAND_ANY, .also = "ls"},
     [VERB_SHOW] = {"show", "[options] QUEUE ID...",
                    "Show letters with the history of their attempts.",
                    .least = 1, .most = SUBCOMMAND_ANY},
     [VERB_REPLAY] = {"replay", "[options] QUEUE ID...|-|--all|filter",
                      "Send letters to the queue again, oldest first.",
-                     .least = 1, .most = SUBCOMMAND_ANY, .also = "retry"},
+                     .least = 1, .most = SUBCOMMAND_ANY},
     [VERB_DISCARD] = {"discard", "[options] QUEUE ID...|-|--all|filter",
                       "Remove letters for good.", .least = 1,
-                      .most = SUBCOMMAND_ANY, .also = "delete|rm"},
+                      .most = SUBCOMMAND_ANY},
     [VERB_PURGE] = {"purge", "[options] QUEUE --older-than DUR|--all|filter",
                     "Remove letters that died long ago for good.", .least = 1,
                     .most = SUBCOMMAND_ANY},
@@ -52,12 +54,10 @@ static int read_reason(const char *text, void *into, struct problem *p)
 static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
                      struct problem *p)
 {
-    if (time_parse(text, clock_wall_ns(), wall_ns) == 0)
+    if (moment_past_parse(text, clock_wall_ns(), wall_ns) == 0)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,
-                       "%s: \"%s\" is not a time; give 2026-11-20, "
-                       "2026-11-20T19:22:59Z, @1763666579 or how long ago, "
-                       "like 2h",
+                       "%s: \"%s\" is not a time; give " MOMENT_PAST_FORMS,
                        flag, text);
 }
 
@@ -106,8 +106,9 @@ static const struct subcommand_flag flags[] = {
       .help = "only letters with TEXT in the body"}},
     {FILTER,
      {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
-      .help = "only letters that died at TIME or later: RFC 3339, "
-              "@seconds, or how long ago, like 2h"}},
+      .help = "only letters that died at TIME or later: 14:30, 2026-11-20, "
+              "2026-11-20T19:22 in local time or with a zone, or how long "
+              "ago, like 2h"}},
     {FILTER,
      {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
       .help = "only letters that died before TIME"}},
@@ -150,10 +151,11 @@ static const struct subcommand_flag flags[] = {
      {"reset-expiry", 0, OPT_FLAG, AT(reset_expiry),
       .help = "drop the time at which a letter expires; without this, an "
               "expired letter is refused"}},
-    {V(REPLAY),
+    {V(REPLAY) | V(IMPORT),
      {"again", 0, OPT_FLAG, AT(again),
-      .help = "send letters once more that are already on their way: those "
-              "that are named, or --replayed"}},
+      .help = "replay: send letters that are already on their way once more "
+              "(give their ids, or --replayed); import: add letters that are "
+              "there already a second time"}},
     {V(REPLAY),
      {"canary", 0, OPT_FLAG, AT(canary),
       .help = "send one first, and the others only if that one is done"}},
@@ -266,7 +268,7 @@ static int broker_check(const struct options *o, struct problem *p)
               "that a message is done, so the canary is taken for done if it "
               "is no letter again DUR after a worker took it; give more than "
               "a handler takes"
-        : o->again || o->filter.replayed
+        : (o->again && o->line.verb == VERB_REPLAY) || o->filter.replayed
             ? "--again and --replayed cannot be used here: a letter that was "
               "sent again is not a letter any more"
         : o->raw ? "--raw cannot be: on a broker a message has properties, "
@@ -300,7 +302,9 @@ static int options_check(void *options, struct problem *p)
 
     if (o->has_older_than)
         older_than_apply(o);
-    if (o->line.verb == VERB_LIST && o->line.operand_count > 1)
+    if (o->line.verb == VERB_LIST && o->has_by && o->line.operand_count == 0)
+        text = "--by counts the letters of one queue; give QUEUE";
+    else if (o->line.verb == VERB_LIST && o->line.operand_count > 1)
         text = "list takes no ids; use show for them";
     else if (o->count + o->has_by > 1 || (o->json && o->body))
         text = "--count and --by do not go together, nor do --json and --body";
@@ -315,7 +319,8 @@ static int options_check(void *options, struct problem *p)
     else if (o->again && (o->raw || o->to))
         text = "--again sends a copy that the worker must know for one, which "
                "it cannot with --raw or --to";
-    else if (o->again && o->line.operand_count == 1 && !o->filter.replayed)
+    else if (o->again && o->line.verb == VERB_REPLAY &&
+             o->line.operand_count == 1 && !o->filter.replayed)
         text = "--again is about letters that are on their way; give their "
                "ids, or --replayed";
     if (text)

@@ -49,23 +49,33 @@ static int letter_foretell(const struct letter *l, void *arg)
     return 0;
 }
 
-/* removed_tell - how many of how many */
-static void removed_tell(const struct context *ctx, const struct selection *c,
-                         uint64_t gone)
+/* Print how many letters were removed, and how many are on their way. */
+static int removed_tell(const struct context *ctx, const struct selection *c,
+                        uint64_t gone)
 {
     bool dry = ctx->o->dry_run;
+    uint64_t on_way;
+    int status = selection_on_way(c, ctx, &on_way);
 
-    if (summary_told(ctx, json_pack("{s:o, s:I, s:I, s:b}", "queue",
+    if (status)
+        return status;
+    if (summary_told(ctx, json_pack("{s:o, s:I, s:I, s:b, s:I}", "queue",
                                     json_printable(ctx->queue), "chosen",
                                     (json_int_t)c->count, "removed",
-                                    (json_int_t)gone, "dry_run", dry)))
-        return;
+                                    (json_int_t)gone, "dry_run", dry, "on_way",
+                                    (json_int_t)on_way)))
+        return 0;
     if (dry)
-        printf("%zu letter%s would be removed\n", c->count,
+        printf("%zu letter%s would be removed", c->count,
                term_plural(c->count));
     else
-        printf("%" PRIu64 " of %zu letter%s removed\n", gone, c->count,
+        printf("%" PRIu64 " of %zu letter%s removed", gone, c->count,
                term_plural(c->count));
+    if (on_way > 0)
+        printf("; " ON_WAY_CLAUSE, on_way, on_way == 1 ? "is" : "are",
+               on_way == 1 ? "its" : "their", ctx->queue);
+    putchar('\n');
+    return 0;
 }
 
 /* selection_foretell - --dry-run */
@@ -78,8 +88,7 @@ static int selection_foretell(struct context *ctx, const struct selection *c)
         if (err && err != -ENOENT)
             return store_failed("read a letter", err);
     }
-    removed_tell(ctx, c, 0);
-    return 0;
+    return removed_tell(ctx, c, 0);
 }
 
 /* batch_remove - up to BATCH letters from `at` on; how many went, or -errno */
@@ -121,8 +130,7 @@ static int selection_remove(struct context *ctx, const struct selection *c)
     /* The letters are gone whether the file shrinks or not. */
     if (!status && gone >= MANY_GONE && !ctx->broker)
         letters_shrink(ctx->store);
-    removed_tell(ctx, c, gone);
-    return status;
+    return status_worse(status, removed_tell(ctx, c, gone));
 }
 
 /* remove_run - discard, purge */

@@ -163,9 +163,9 @@ static void room_say(bool first, void *arg)
     term_progress_wait(&r->bar, "waiting for room");
 }
 
-/* message_post - the message into the queue; 0 or -errno. A queue whose name is
- * gone is as good as none: -ENOENT. One that lost it meanwhile has the message,
- * and only a worker that holds the queue can still take it: -ESTALE. */
+/* Send the message: 0 or -errno. -EIDRM: the queue lost its name before it had
+ * the message. -ESTALE: it lost its name just as it got the message, and only a
+ * worker that holds the queue open can still receive it. */
 static int message_post(struct replay *r)
 {
     const struct options *o = r->context->o;
@@ -177,7 +177,7 @@ static int message_post(struct replay *r)
     if (cli_interrupt_seen())
         return -EINTR;
     if (queue_gone(r->queue))
-        return -ENOENT;
+        return -EIDRM;
     err = patience_send(&(struct patient_send){
         .patience = &r->patience,
         .queue = r->queue,
@@ -200,8 +200,12 @@ static int post_failed(const struct replay *r, int err)
         return complain(EX_TEMPFAIL, "interrupted");
     if (err == -EAGAIN)
         return complain(EX_TEMPFAIL, "%s stayed full", name);
-    if (err == -ENOENT)
-        return complain(EX_NOINPUT, "%s was removed meanwhile", name);
+    if (err == -EIDRM)
+        return complain(EX_NOINPUT,
+                        "%s was removed; letter %" PRId64
+                        " was not sent. To create the queue again: mqctl "
+                        "create %s",
+                        name, r->encoding.mark.row, name);
     if (err == -ESTALE)
         return complain(
             EX_NOINPUT,
@@ -353,28 +357,21 @@ static int letter_replay(struct replay *r, const struct pick *pick)
     return status;
 }
 
-/* on_way_count - visit */
-static int on_way_count(const struct letter *l, void *arg)
+/* Tell that nobody will take what was sent until a worker is started. */
+static void worker_note(const struct replay *r)
 {
-    uint64_t *n = arg;
+    const struct options *o = r->context->o;
+    const char *name = queue_label(r->queue);
+    enum worker_lock lock;
 
-    *n += l->replay.here;
-    return 0;
-}
-
-/* on_way_find - count the letters that the filter matches and that are on their
- * way: somebody who sends all should know that these are not among them */
-static int on_way_find(struct replay *r)
-{
-    struct letter_filter f = r->context->o->filter;
-    int err;
-
-    f.replayed = true;
-    if (r->selection.by_id || r->context->o->filter.replayed ||
-        !r->context->store)
-        return 0;
-    err = letters_each(r->context->store, &f, true, on_way_count, &r->on_way);
-    return err ? store_failed("read the letters", err) : 0;
+    if (r->sent == 0 || o->dry_run || o->quiet)
+        return;
+    lock = worker_lock_find(o->state_dir, name, NULL, NULL);
+    if (lock == WORKER_NONE || lock == WORKER_GONE)
+        complain(0,
+                 "no worker is running on %s with this state directory: what "
+                 "was sent waits in the queue until one is started",
+                 name);
 }
 
 /* summary - how it went */
@@ -402,9 +399,7 @@ static void summary(const struct replay *r)
     if (r->refused > 0)
         printf(", %" PRIu64 " not", r->refused);
     if (r->on_way > 0)
-        printf("; %" PRIu64 " %s on %s way already: see mqdlq list --replayed "
-               "%s",
-               r->on_way, r->on_way == 1 ? "is" : "are",
+        printf("; " ON_WAY_CLAUSE, r->on_way, r->on_way == 1 ? "is" : "are",
                r->on_way == 1 ? "its" : "their", r->context->queue);
     putchar('\n');
 }
@@ -426,6 +421,7 @@ static int selection_replay(struct replay *r)
     sent_note(r);
     term_progress_end(&r->bar);
     summary(r);
+    worker_note(r);
     status = status_worse(status, r->status);
     return status_worse(status, r->selection.missing ? EX_NOINPUT : 0);
 }
@@ -462,7 +458,7 @@ int replay_run(struct context *ctx)
         return broker_replay_run(ctx);
     status = selection_make(&r.selection, ctx);
     if (!status)
-        status = on_way_find(&r);
+        status = selection_on_way(&r.selection, ctx, &r.on_way);
     if (!status && r.selection.count == 0) {
         status = r.selection.missing ? EX_NOINPUT : 0;
         summary(&r);

@@ -258,6 +258,29 @@ int selection_make(struct selection *c, const struct context *ctx)
     return status;
 }
 
+/* Count a letter that was sent in this boot. */
+static int on_way_count(const struct letter *l, void *arg)
+{
+    uint64_t *n = arg;
+
+    *n += l->replay.here;
+    return 0;
+}
+
+int selection_on_way(const struct selection *c, const struct context *ctx,
+                     uint64_t *count)
+{
+    struct letter_filter f = ctx->o->filter;
+    int err;
+
+    *count = 0;
+    if (c->by_id || f.replayed || !ctx->store)
+        return 0;
+    f.replayed = true;
+    err = letters_each(ctx->store, &f, true, on_way_count, count);
+    return err ? store_failed("read the letters", err) : 0;
+}
+
 /* selection_free - give the array back */
 void selection_free(struct selection *c)
 {

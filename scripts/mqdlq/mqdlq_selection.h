@@ -17,6 +17,10 @@
 
 #include "scripts/mqdlq/mqdlq.h"
 
+/* Of a summary: the count, "is" or "are", "its" or "their", the queue. */
+#define ON_WAY_CLAUSE \
+    "%" PRIu64 " %s on %s way already: see mqdlq list --replayed %s"
+
 struct pick {
     uint64_t died_ns;
     int64_t row;
@@ -31,5 +35,11 @@ struct selection {
 
 int selection_make(struct selection *c, const struct context *ctx);
 void selection_free(struct selection *c);
+
+/* Count the letters that are on their way and that the filter would have chosen
+ * if they were dead: whoever acts on all letters should know that these are not
+ * among them. 0 with ids or --replayed. */
+int selection_on_way(const struct selection *c, const struct context *ctx,
+                     uint64_t *count);
 
 #endif

@@ -157,12 +157,40 @@ static int fields_print(const struct letter *l, void *arg)
 struct shown {
     struct context *ctx;
     int64_t row;
+    char *tail; /* standard error of the attempt that was printed last */
+    size_t tail_size;
+    unsigned tail_attempt; /* its number */
 };
+
+/* Print the end of an attempt's standard error, unless the last one that was
+ * printed is the same: repeated tracebacks hide the one that differs. */
+static int tail_print(struct shown *v, unsigned n, const char *tail,
+                      size_t size)
+{
+    char *copy;
+
+    if (size == 0)
+        return 0;
+    if (v->tail && v->tail_size == size && memcmp(v->tail, tail, size) == 0) {
+        printf("       (standard error as in attempt %u)\n", v->tail_attempt);
+        return 0;
+    }
+    block_print(tail, size, "       ");
+    copy = malloc(size);
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, tail, size);
+    free(v->tail);
+    v->tail = copy;
+    v->tail_size = size;
+    v->tail_attempt = n;
+    return 0;
+}
 
 /* attempt_print - visit: one failed delivery */
 static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
 {
-    const struct shown *v = arg;
+    struct shown *v = arg;
     const char *machine;
     char time[TIME_TEXT], took[DURATION_TEXT];
     uint64_t whole = a->duration_ns;
@@ -182,8 +210,7 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
         safe_text(stdout, machine, strlen(machine), true);
     }
     putchar('\n');
-    block_print(a->stderr_tail, a->stderr_size, "       ");
-    return 0;
+    return tail_print(v, n, a->stderr_tail, a->stderr_size);
 }
 
 /* body_print - visit: the body, made safe, as far as a person may read it */
@@ -211,14 +238,15 @@ static int body_write(const struct letter *l, void *arg)
 /* letter_show - one letter; 0 or -errno */
 static int letter_show(struct context *ctx, int64_t row)
 {
+    struct shown shown = {.ctx = ctx, .row = row};
     int err;
 
     if (ctx->o->body)
         return letters_get(ctx->store, row, body_write, NULL);
     err = letters_get(ctx->store, row, fields_print, ctx);
     if (!err)
-        err = letters_history(ctx->store, row, attempt_print,
-                              &(struct shown){ctx, row});
+        err = letters_history(ctx->store, row, attempt_print, &shown);
+    free(shown.tail);
     if (!err)
         err = letters_get(ctx->store, row, body_print, NULL);
     return err;

@@ -104,8 +104,8 @@ static int properties_make(struct envelope_made *e, const struct decoding *d,
     return err ? err : envelope_made_end(e, &change);
 }
 
-/* one_put - to the publisher, unless it is there already */
-static int one_put(struct broker *b, const struct decoding *d,
+/* Publish a letter, unless it is there already and `again` is false. */
+static int one_put(struct broker *b, const struct decoding *d, bool again,
                    struct envelope_made *e, struct broker_imported *sum,
                    struct problem *p)
 {
@@ -114,7 +114,7 @@ static int one_put(struct broker *b, const struct decoding *d,
 
     if (!d->named)
         id_make(&m, d->line);
-    if (known_has(&b->known, &m, d->dated)) {
+    if (!again && known_has(&b->known, &m, d->dated)) {
         sum->present++;
         return 0;
     }
@@ -156,15 +156,16 @@ static void groups_say(struct context *ctx, const struct decoding *list,
            "they are dead again (bad-header)");
 }
 
-static int all_put(struct broker *b, const struct decoding *list, size_t n,
+static int all_put(struct context *ctx, const struct decoding *list, size_t n,
                    struct broker_imported *sum, struct problem *p)
 {
+    struct broker *b = ctx->broker;
     struct envelope_made *made = calloc(n, sizeof *made);
     uint64_t before = publisher_confirmed(b->publisher);
     int err = made ? 0 : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
 
     for (size_t i = 0; i < n && !err; i++)
-        err = one_put(b, &list[i], &made[i], sum, p);
+        err = one_put(b, &list[i], ctx->o->again, &made[i], sum, p);
     if (!err)
         err = publisher_flush(b->publisher, p);
     sum->in += publisher_confirmed(b->publisher) - before;
@@ -187,7 +188,7 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
     groups_say(ctx, list, n);
     err = held_publisher(b, WAIT_NS, p);
     if (!err)
-        err = all_put(b, list, n, sum, p);
+        err = all_put(ctx, list, n, sum, p);
     if (!err && held_tend(b) < 0)
         return problem_set(p, EX_UNAVAILABLE, ECONNRESET,
                            "lost the connection to the broker: %s",

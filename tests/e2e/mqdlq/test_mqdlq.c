@@ -9,7 +9,7 @@ TestSuite(mqdlq, .init = harness_init, .fini = harness_fini, .timeout = 60);
 
 Test(mqdlq, without_a_store_there_are_no_letters_and_stderr_says_where)
 {
-    const char *q = harness_queue_name();
+    const char *q = harness_queue(0, 0);
     struct harness_result r = dlq("list", q);
     cr_assert_eq(r.status, 0);
     cr_assert_str_eq(r.out, "");
@@ -68,14 +68,29 @@ Test(mqdlq, each_filter_narrows)
     cr_assert_eq(count(q, "--group", "g1"), 1);
     cr_assert_eq(count(q, "--match", "irs"), 1);
     cr_assert_eq(count(q, "--match", "trace"), 0, "the body, not the header");
-    cr_assert_eq(count(q, "--since", "2026-01-02"), 2);
-    cr_assert_eq(count(q, "--until", "2026-01-02"), 1);
-    cr_assert_eq(count(q, "--since", "2026-01-02", "--until", "2026-01-03"), 1);
+    cr_assert_eq(count(q, "--since", "2026-01-02T00:00Z"), 2);
+    cr_assert_eq(count(q, "--until", "2026-01-02T00:00Z"), 1);
+    cr_assert_eq(count(q, "--since", "2026-01-02T00:00Z", "--until",
+                       "2026-01-03T00:00Z"),
+                 1);
     cr_assert_eq(count(q, "--limit", "2"), 2);
     cr_assert_eq(count(q, "--reason", "exhausted", "--error", "exit*"), 1);
     cr_assert_eq(count(q, "--replayed"), 0);
     cr_assert_eq(dlq("list", q, "--reason", "sad").status, 64);
     cr_assert_eq(dlq("list", q, "--since", "noon").status, 64);
+}
+
+Test(mqdlq, a_time_without_a_zone_is_local)
+{
+    const char *q = three_letters();
+    struct harness_spec spec = {
+        .argv =
+            HARNESS_LIST("mqdlq", "list", "--state-dir", harness_state_dir(),
+                         "--count", q, "--since", "2026-01-02T02:00"),
+        .env = (const char *const[]){"TZ=XXX-2", NULL}};
+    cr_assert_str_eq(good(harness_run_spec(&spec)), "2\n", "east of Greenwich");
+    spec.env = (const char *const[]){"TZ=XXX2", NULL};
+    cr_assert_str_eq(good(harness_run_spec(&spec)), "1\n", "west of it");
 }
 
 Test(mqdlq, list_by_counts_the_most_frequent_first)
@@ -132,7 +147,7 @@ Test(mqdlq, ids_are_numbers_or_message_ids)
     cr_assert_eq(dlq("show", q, "abc").status, 64);
     cr_assert_eq(dlq("show", q, "-1").status, 64);
     cr_assert_eq(dlq("show", q, "99999999999999999999").status, 64);
-    good(dlq_input(three, "import", q));
+    good(dlq_input(three, "import", "--again", q));
     r = dlq("show", q, ID_A);
     cr_assert_eq(r.status, 64, "two letters have it now");
     cr_assert(strstr(r.err, "2 letters have"), "%s", r.err);
@@ -230,6 +245,95 @@ Test(mqdlq, export_and_import_give_the_same_letters_byte_for_byte)
     cr_assert(!x && !y && n == 303, "%d lines", n);
     free(before);
     free(after);
+}
+
+Test(mqdlq, a_file_that_is_imported_twice_makes_no_letter_twice)
+{
+    const char *q = three_letters();
+    char *file = strdup(dlq_out("export", q));
+    cr_assert_str_eq(good(dlq_input(file, "import", q)),
+                     "0 letters imported, 3 were there already (--again "
+                     "imports them too)\n");
+    cr_assert_str_eq(good(dlq_input(three, "import", q)),
+                     "0 letters imported, 3 were there already (--again "
+                     "imports them too)\n");
+    good(dlq("replay", q, "1"));
+    cr_assert(strstr(good(dlq_input(file, "import", "--json", q)),
+                     "\"imported\":0,\"present\":3"),
+              "one of them is on its way");
+    cr_assert_eq(count(q), 2);
+    good(dlq_input(file, "import", "--again", q));
+    cr_assert_eq(count(q), 5);
+    free(file);
+}
+
+Test(mqdlq, an_import_keeps_equal_messages_that_died_apart)
+{
+    static const char two[] =
+        "{\"message_id\":\"" ID_A "\",\"reason\":\"rejected\",\"body\":\"x\","
+        "\"died_at\":\"2026-01-01T00:00:00Z\"}\n"
+        "{\"message_id\":\"" ID_A "\",\"reason\":\"rejected\",\"body\":\"x\","
+        "\"died_at\":\"2026-01-02T00:00:00Z\"}\n";
+    const char *q = harness_queue(0, 0);
+    cr_assert_str_eq(good(dlq_input(two, "import", q)), "2 letters imported\n");
+    good(dlq_input(two, "import", q));
+    cr_assert_eq(count(q), 2);
+}
+
+Test(mqdlq, list_without_a_queue_counts_those_of_each)
+{
+    char *a = strdup(three_letters()), *b = strdup(harness_queue(0, 0));
+    char row[300];
+    good(dlq_input(three, "import", b));
+    good(dlq("discard", b, "1"));
+    const char *out = good(harness_run("mqdlq", "list", "--state-dir",
+                                       harness_state_dir(), "--json"));
+    snprintf(row, sizeof row, "{\"queue\":\"%s\",\"count\":3,", a);
+    cr_assert(strstr(out, row), "%s", out);
+    snprintf(row, sizeof row, "{\"queue\":\"%s\",\"count\":2,", b);
+    cr_assert(strstr(out, row), "%s", out);
+    cr_assert_str_eq(good(harness_run("mqdlq", "list", "--state-dir",
+                                      harness_state_dir(), "--count")),
+                     "5\n");
+    free(a);
+    free(b);
+}
+
+Test(mqdlq, a_mistyped_queue_is_an_error_that_names_the_nearest)
+{
+    char *q = strdup(three_letters()), typo[300], hint[320];
+    snprintf(typo, sizeof typo, "%s-", q);
+    snprintf(hint, sizeof hint, "did you mean %s?", q);
+    static const char *const verbs[] = {"list",    "show",  "replay",
+                                        "discard", "purge", "export"};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        bool all = i >= 2 && i <= 4;
+        struct harness_result r =
+            all ? dlq(verbs[i], typo, "--all")
+                : dlq(verbs[i], typo, i == 1 ? "1" : "--state-dir",
+                      i == 1 ? NULL : harness_state_dir());
+        cr_expect_eq(r.status, 66, "%s: %d %s", verbs[i], r.status, r.err);
+        cr_expect(strstr(r.err, hint), "%s: %s", verbs[i], r.err);
+    }
+    free(q);
+}
+
+Test(mqdlq, equal_standard_errors_are_printed_once)
+{
+    static const char letter[] =
+        "{\"reason\":\"exhausted\",\"body\":\"x\",\"history\":["
+        "{\"started_at\":\"2026-01-01T00:00:00Z\",\"error\":\"exit 1\","
+        "\"stderr\":\"at line 1\\nat line 2\\n\"},"
+        "{\"started_at\":\"2026-01-01T00:00:01Z\",\"error\":\"exit 1\","
+        "\"stderr\":\"at line 1\\nat line 2\\n\"},"
+        "{\"started_at\":\"2026-01-01T00:00:02Z\",\"error\":\"exit 1\","
+        "\"stderr\":\"other\\n\"}]}\n";
+    const char *q = harness_queue(0, 0);
+    good(dlq_input(letter, "import", q));
+    const char *out = dlq_out("show", q, "1"), *at = strstr(out, "at line 2");
+    cr_assert(at && !strstr(at + 1, "at line 2"), "%s", out);
+    cr_assert(strstr(out, "(standard error as in attempt 1)"), "%s", out);
+    cr_assert(strstr(out, "other"), "%s", out);
 }
 
 Test(mqdlq, import_names_the_bad_line_and_keeps_those_before)

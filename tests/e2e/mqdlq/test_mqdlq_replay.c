@@ -376,15 +376,16 @@ Test(replay, json_says_what_was_done)
         "\"to\":null,\"chosen\":0,\"sent\":0,\"refused\":0,\"on_way\":0");
     out = dlq_out("discard", "-nj", q, "2");
     has(out, "{\"id\":2,\"message_id\":\"" ID_B "\",\"died_at\":\"2026-01-02T");
-    has(out, "\"chosen\":1,\"removed\":0,\"dry_run\":true}\n");
+    has(out, "\"chosen\":1,\"removed\":0,\"dry_run\":true,\"on_way\":0}\n");
     out = dlq_out("discard", "-j", q, "2");
     snprintf(want, sizeof want,
              "{\"queue\":\"%s\",\"chosen\":1,\"removed\":1,"
-             "\"dry_run\":false}\n",
+             "\"dry_run\":false,\"on_way\":0}\n",
              q);
     cr_assert_str_eq(out, want);
-    out = good(dlq_input(three, "import", "-j", q));
-    snprintf(want, sizeof want, "{\"queue\":\"%s\",\"imported\":3}\n", q);
+    out = good(dlq_input(three, "import", "-j", "--again", q));
+    snprintf(want, sizeof want,
+             "{\"queue\":\"%s\",\"imported\":3,\"present\":0}\n", q);
     cr_assert_str_eq(out, want);
 }
 
@@ -402,7 +403,7 @@ Test(replay, quiet_prints_only_what_goes_wrong)
     has(r.err, "is on its way");
     cr_assert_str_eq(dlq_out("discard", "-q", q, "2"), "");
     cr_assert_str_eq(dlq_out("purge", "-q", "--all", q), "");
-    cr_assert_str_eq(good(dlq_input(three, "import", "-q", q)), "");
+    cr_assert_str_eq(good(dlq_input(three, "import", "-q", "--again", q)), "");
     cr_assert_eq(count(q), 3);
 }
 
@@ -486,7 +487,7 @@ Test(replay, removing_verbs_want_to_be_told_of_what)
     cr_assert_eq(dlq("list", "--raw", q).status, 64);
     cr_assert_eq(harness_run("mqdlq").status, 64);
     cr_assert_eq(harness_run("mqdlq", "lst", q).status, 64);
-    cr_assert_eq(harness_run("mqdlq", "list").status, 64);
+    cr_assert_eq(harness_run("mqdlq", "show").status, 64);
     cr_assert_eq(count(q), 3);
     cr_assert_eq(harness_queue_length(q), 0);
 }
