@@ -14,8 +14,7 @@
 
 static const struct subcommand_row verbs[] = {
     [VERB_LIST] = {"list", "[options] [QUEUE]",
-                   "List dead letters, newest first; without QUEUE, count "
-                   "those of each queue.",
+                   "List dead letters; without QUEUE, count those of each.",
                    .most = SUBCOMMAND_ANY, .also = "ls"},
     [VERB_SHOW] = {"show", "[options] QUEUE ID...",
                    "Show letters with the history of their attempts.",

@@ -492,6 +492,22 @@ Test(replay, removing_verbs_want_to_be_told_of_what)
     cr_assert_eq(harness_queue_length(q), 0);
 }
 
+Test(replay, says_when_no_worker_will_take_what_was_sent)
+{
+    const char *q = three_letters();
+    struct harness_result r = dlq("replay", "--all", q);
+    cr_assert_eq(r.status, 0);
+    has(r.err, "no worker is running on ");
+    has(dlq_out("discard", "--all", q),
+        "0 of 0 letters removed; 3 are on their way already: see mqdlq list "
+        "--replayed ");
+    harness_worker(q, "--", "true");
+    harness_until(count("--replayed", q) == 0, 20000);
+    good(dlq_input(three, "import", q));
+    r = dlq("replay", "--all", q);
+    cr_assert_null(strstr(r.err, "no worker"), "%s", r.err);
+}
+
 Test(replay, discard_removes_by_id_by_filter_and_all)
 {
     const char *q = three_letters();

@@ -554,6 +554,45 @@ Test(mqsend, a_full_queue_that_is_removed_ends_the_wait)
     mq_close(fresh);
 }
 
+/* Run mqsend as a background job of a new terminal; what it prints there. */
+static const char *in_the_background(const char *q)
+{
+    static char text[8192];
+    const char *bin = harness_bin("mqsend");
+    struct winsize size = {.ws_row = 24, .ws_col = 100};
+    int master, status;
+    size_t at = 0;
+    ssize_t n;
+    pid_t pid = forkpty(&master, NULL, NULL, &size);
+    cr_assert_geq(pid, 0);
+    if (pid == 0) {
+        pid_t job = fork();
+        if (job == 0) {
+            setpgid(0, 0);
+            execl(bin, "mqsend", "--repeat", "10", "--rate", "20", q, "x",
+                  NULL);
+            _exit(99);
+        }
+        waitpid(job, &status, 0);
+        _exit(WEXITSTATUS(status));
+    }
+    while (at < sizeof text - 1 &&
+           (n = read(master, text + at, sizeof text - 1 - at)) > 0)
+        at += (size_t)n;
+    text[at] = '\0';
+    waitpid(pid, &status, 0);
+    cr_assert_eq(status, 0);
+    close(master);
+    return text;
+}
+
+Test(mqsend, a_background_job_draws_no_bar_over_the_prompt)
+{
+    const char *q = harness_queue(0, 0);
+    cr_assert_str_eq(in_the_background(q), "");
+    cr_assert_eq(harness_queue_length(q), 10);
+}
+
 Test(mqsend, a_bulk_send_on_a_terminal_shows_a_bar_and_cleans_up)
 {
     const char *q = harness_queue(0, 0);
