@@ -220,8 +220,7 @@ enum counters_gauge {
     COUNTERS_UNTOLD,      /* letters whose --on-dead failed, and runs again */
     COUNTERS_GAUGES,
 };
-/* Bits of COUNTERS_HOLDS, and the one that goes before the others as a text;
- * "running" without any. */
+/* Bits of COUNTERS_HOLDS; worker_state.h says which goes before the others. */
 enum {
     COUNTERS_STOPPING = 1 << 0,
     COUNTERS_PAUSED = 1 << 1,
@@ -236,14 +235,6 @@ enum {
     COUNTERS_FILES =
         COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE | COUNTERS_READ_ONLY,
 };
-const char *counters_holds_text(uint64_t holds);
-/* Whether a worker in a state, as it is shown, needs a person. */
-enum counters_alarm {
-    COUNTERS_FINE,
-    COUNTERS_LOOK, /* now or later */
-    COUNTERS_BAD,  /* and soon */
-};
-enum counters_alarm counters_alarm(const char *state);
 void counters_gauge(struct counters *c, enum counters_gauge which,
                     uint64_t value);
 

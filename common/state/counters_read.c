@@ -134,47 +134,6 @@ void counters_header(const struct counters *c, struct counters_header *out)
         out->text_ns[i] = text_read(&h->texts[i], out->texts[i]);
 }
 
-const char *counters_holds_text(uint64_t holds)
-{
-    return holds & COUNTERS_STOPPING       ? "stopping"
-           : holds & COUNTERS_STORE_GONE   ? "store.db is gone"
-           : holds & COUNTERS_CUSTODY_GONE ? "custody is gone"
-           : holds & COUNTERS_READ_ONLY    ? "its disk is read-only"
-           : holds & COUNTERS_PAUSED       ? "paused"
-           : holds & COUNTERS_STORE_HELD   ? "store cannot be written"
-           : holds & COUNTERS_QUEUE_HELD   ? "trouble with the queue"
-           : holds & COUNTERS_BOUND_HELD   ? "bound of deliveries reached"
-           : holds & COUNTERS_RATE_HELD    ? "at its --rate"
-           : holds & COUNTERS_WAITING_HELD
-               ? "full: as many messages wait as --max-waiting allows"
-               : "running";
-}
-
-enum counters_alarm counters_alarm(const char *state)
-{
-    static const struct {
-        const char *state;
-        enum counters_alarm alarm;
-    } wrong[] = {
-        {"killed", COUNTERS_BAD},
-        {"breaker open", COUNTERS_BAD},
-        {"store.db is gone", COUNTERS_BAD},
-        {"custody is gone", COUNTERS_BAD},
-        {"its disk is read-only", COUNTERS_BAD},
-        {"store cannot be written", COUNTERS_BAD},
-        {"trouble with the queue", COUNTERS_BAD},
-        {"breaker probing", COUNTERS_LOOK},
-        {"paused", COUNTERS_LOOK},
-    };
-
-    if (strncmp(state, "full", 4) == 0)
-        return COUNTERS_LOOK;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (strcmp(state, wrong[i].state) == 0)
-            return wrong[i].alarm;
-    return COUNTERS_FINE;
-}
-
 /* blocks - in use, and inside the file as it was when it was mapped */
 static unsigned blocks(const struct counters *c)
 {

@@ -171,7 +171,8 @@ NUMBER(latency_p50, quantile(v, true, 0.5))
 NUMBER(latency_p99, quantile(v, true, 0.99))
 VALUE(queue, json_printable(v->queue))
 VALUE(engine, json_string(snapshot_engine(v)))
-VALUE(state, json_string(snapshot_state(v)))
+VALUE(state, json_string(snapshot_state_text(v)))
+VALUE(severity, json_string(worker_severity_text(snapshot_severity(v))))
 VALUE(in_flight, json_integer(in_flight_of(v)))
 VALUE(paused, json_boolean(snapshot_paused(v)))
 VALUE(paused_for, live(v, "paused_for_ns"))
@@ -225,6 +226,7 @@ const struct snapshot_field snapshot_fields[] = {
      "Of those in custody, the ones that no handler has now."},
     {"pid", RUNNING, pid_of, NULL, NULL, NULL},
     {"state", ALWAYS, NULL, state_as, NULL, NULL},
+    {"severity", ALWAYS, NULL, severity_as, NULL, NULL},
     {"in_flight", COUNTED, in_flight_of, in_flight_as, "mqworker_in_flight",
      "Messages that handlers have now."},
     {"max_concurrency", RUNNING, cap_of, NULL, "mqworker_max_concurrency",

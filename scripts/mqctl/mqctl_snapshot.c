@@ -483,8 +483,7 @@ bool snapshot_rate_reached(const struct snapshot *v)
 
 bool snapshot_full(const struct snapshot *v)
 {
-    return strcmp(snapshot_state(v),
-                  counters_holds_text(COUNTERS_WAITING_HELD)) == 0;
+    return snapshot_state(v) == WORKER_STATE_FULL;
 }
 
 const char *snapshot_breaker(const struct snapshot *v)
@@ -507,36 +506,53 @@ static bool starting(const struct snapshot *v)
     return v->pid != v->head.pid || v->head.gauges[COUNTERS_CAP] == 0;
 }
 
-const char *snapshot_state(const struct snapshot *v)
+enum worker_state snapshot_state(const struct snapshot *v)
 {
     const char *live = json_string_value(json_object_get(v->live, "state"));
-    const char *text =
-        live ? live : counters_holds_text(v->head.gauges[COUNTERS_HOLDS]);
+    enum worker_state state = live ? worker_state_parse(live) : WORKER_STATES;
 
     if (v->worker == SNAPSHOT_UNSEEN)
-        return "not seen from here";
+        return WORKER_STATE_UNSEEN;
     if (v->worker == SNAPSHOT_KILLED)
-        return "killed";
+        return WORKER_STATE_KILLED;
     if (v->worker != SNAPSHOT_RUNS)
-        return "not running";
+        return WORKER_STATE_NOT_RUNNING;
     if (starting(v))
-        return "starting";
+        return WORKER_STATE_STARTING;
     if (!v->live && v->head.gauges[COUNTERS_ENDED_NS])
-        return "stopping";
-    if (strcmp(text, "running") == 0 &&
+        return WORKER_STATE_STOPPING;
+    /* A worker of another version may answer with a sentence of its own. */
+    if (state == WORKER_STATES)
+        state = worker_state_of_holds(v->head.gauges[COUNTERS_HOLDS]);
+    if (state == WORKER_STATE_RUNNING &&
         strcmp(snapshot_breaker(v), "closed") != 0)
-        return strcmp(snapshot_breaker(v), "open") == 0 ? "breaker open"
-                                                        : "breaker probing";
-    return text;
+        return strcmp(snapshot_breaker(v), "open") == 0
+                   ? WORKER_STATE_BREAKER_OPEN
+                   : WORKER_STATE_BREAKER_PROBING;
+    return state;
 }
 
-enum term_colour snapshot_state_colour(const char *state)
+const char *snapshot_state_text(const struct snapshot *v)
 {
-    enum counters_alarm alarm = counters_alarm(state);
+    return worker_state_text(snapshot_state(v));
+}
 
-    return alarm == COUNTERS_BAD    ? TERM_RED
-           : alarm == COUNTERS_LOOK ? TERM_YELLOW
-                                    : TERM_PLAIN;
+enum worker_severity snapshot_severity(const struct snapshot *v)
+{
+    return worker_state_severity(snapshot_state(v),
+                                 v->depth > 0 || snapshot_waits(v) > 0);
+}
+
+enum term_colour snapshot_state_colour(const char *text)
+{
+    enum worker_state state = worker_state_parse(text);
+    enum worker_severity severity = state == WORKER_STATES
+                                        ? WORKER_IDLE
+                                        : worker_state_severity(state, false);
+
+    return severity == WORKER_BAD    ? TERM_RED
+           : severity == WORKER_WARN ? TERM_YELLOW
+                                     : TERM_PLAIN;
 }
 
 enum term_colour snapshot_dead_colour(const char *dead)
@@ -551,7 +567,7 @@ const char *snapshot_why(const struct snapshot *v)
 
     if (v->worker != SNAPSHOT_RUNS)
         return NULL;
-    if (!why && strcmp(snapshot_state(v), "running") != 0)
-        why = snapshot_state(v);
+    if (!why && snapshot_state(v) != WORKER_STATE_RUNNING)
+        why = snapshot_state_text(v);
     return why;
 }

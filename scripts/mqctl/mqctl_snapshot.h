@@ -21,6 +21,7 @@
 #include "common/mq/queue.h"
 #include "common/state/pause_note.h"
 #include "common/state/statedir.h"
+#include "common/state/worker_state.h"
 #include "common/store/store.h"
 #include "common/text/term.h"
 
@@ -93,11 +94,11 @@ int snapshot_folder(struct statedir *out, const char *state_dir,
 
 /* What it is a queue of: "mq" the kernel, "amqp" a broker. */
 const char *snapshot_engine(const struct snapshot *v);
-/* "starting", "running", "paused", "breaker open", ..., "not running",
- * "killed", "not seen from here". */
-const char *snapshot_state(const struct snapshot *v);
-/* How a table shows such a state, and a number of dead letters. */
-enum term_colour snapshot_state_colour(const char *state);
+enum worker_state snapshot_state(const struct snapshot *v);
+const char *snapshot_state_text(const struct snapshot *v);
+enum worker_severity snapshot_severity(const struct snapshot *v);
+/* How a table shows the text of a state, and a number of dead letters. */
+enum term_colour snapshot_state_colour(const char *text);
 enum term_colour snapshot_dead_colour(const char *dead);
 /* Why nothing is taken from the queue just now: in the words of the worker,
  * else as its counters say. NULL: messages are taken, or no worker runs. */

@@ -37,7 +37,7 @@ static void row(struct term_table *t, const struct snapshot *v)
     bool runs = v->worker == SNAPSHOT_RUNS;
 
     term_cellf(t, "%s", v->queue);
-    term_cellf(t, "%s", snapshot_state(v));
+    term_cellf(t, "%s", snapshot_state_text(v));
     term_cell_known(t, runs ? v->pid : -1);
     term_cell_known(t, v->depth);
     term_cell_known(t, runs ? (int64_t)v->sum.running : -1);
@@ -247,10 +247,10 @@ static void state_line(const struct snapshot *v)
                                NS_PER_S * NS_PER_S,
                            text));
     if (v->worker == SNAPSHOT_RUNS)
-        linef("state", "%s%s%s%s, pid %d", snapshot_state(v), more,
+        linef("state", "%s%s%s%s, pid %d", snapshot_state_text(v), more,
               closed ? "" : ": ", closed ? "" : why, (int)v->pid);
     else
-        line("state", snapshot_state(v));
+        line("state", snapshot_state_text(v));
 }
 
 /* in_flight - of how many there could be */

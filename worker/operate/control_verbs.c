@@ -17,6 +17,7 @@
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
+#include "common/state/worker_state.h"
 #include "worker/config/settings_print.h"
 #include "worker/flow/flow.h"
 #include "worker/files/file_watch.h"
@@ -196,8 +197,9 @@ static json_t *status(struct request *r)
         "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
         "pid", (int)getpid(), "queue", queue, "max_concurrency",
         (int)gate_cap(&f->gate), "in_flight", (json_int_t)s.running, "busy",
-        (int)atomic_load(&f->gate.running), "state", counters_holds_text(holds),
-        "paused", (holds & HOLD_PAUSE) != 0, "breaker",
+        (int)atomic_load(&f->gate.running), "state",
+        worker_state_text(worker_state_of_holds(holds)), "paused",
+        (holds & HOLD_PAUSE) != 0, "breaker",
         breaker_state_text(breaker_state(&f->gate.breaker)), "breaker_reason",
         why, "queue_differs", differs_json(f), "settings",
         settings_json(r->orders));

@@ -16,6 +16,7 @@
 #include "common/base/queue_name.h"
 #include "common/state/counters.h"
 #include "common/base/container.h"
+#include "common/state/worker_state.h"
 #include "worker/flow/flow.h"
 #include "worker/files/file_watch.h"
 #include "worker/flow/group_dispatch.h"
@@ -116,8 +117,8 @@ static void state_text(struct status *b, const char *breaker, char *out,
         snprintf(out, room, " [takes nothing: %s]", file.text);
     } else if (gate_held(g, ~(unsigned)HOLD_BOUND)) {
         snprintf(out, room, " [%s]",
-                 counters_holds_text(atomic_load(&g->holds) &
-                                     ~(unsigned)HOLD_BOUND));
+                 worker_state_text(worker_state_of_holds(
+                     atomic_load(&g->holds) & ~(unsigned)HOLD_BOUND)));
     } else if (breaker_state(&g->breaker) != BREAKER_CLOSED) {
         snprintf(out, room, " [breaker open: %s]", breaker);
     }

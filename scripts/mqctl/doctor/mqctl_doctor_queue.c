@@ -49,7 +49,7 @@ static const char *drained_by(struct findings *f, const struct snapshot *v,
         return start_command(f, v);
     if (snapshot_rate_reached(v))
         return fix(f, "mqctl set %s rate=off", v->queue);
-    if (!v->live || strcmp(snapshot_state(v), "running") != 0)
+    if (!v->live || snapshot_state(v) != WORKER_STATE_RUNNING)
         return NULL;
     return fix(f, "mqctl set %s max-concurrency=%u", v->queue,
                2 * snapshot_cap(v));
@@ -161,8 +161,8 @@ static bool files_check(struct findings *f, const struct snapshot *v)
     FOUND(f, BAD, "files", next ? next : files_advice(f, v, holds),
           "pid %d takes nothing: %s%s%s",
           (int)snapshot_number(v, "pid", (uint64_t)v->pid),
-          live ? live : counters_holds_text(holds), path ? ": " : "",
-          path ? path : "");
+          live ? live : worker_state_text(worker_state_of_holds(holds)),
+          path ? ": " : "", path ? path : "");
     return true;
 }
 
@@ -185,14 +185,13 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
               "it is paused");
     else if (snapshot_full(v))
         full_found(f, v);
-    else if (strcmp(snapshot_state(v),
-                    counters_holds_text(COUNTERS_RATE_HELD)) == 0)
+    else if (snapshot_state(v) == WORKER_STATE_RATE_HELD)
         rate_found(f, v);
-    else if (strcmp(snapshot_state(v), "store cannot be written") == 0)
+    else if (snapshot_state(v) == WORKER_STATE_STORE_HELD)
         unwritten_found(f, v);
-    else if (strcmp(snapshot_state(v), "running") != 0)
+    else if (snapshot_state(v) != WORKER_STATE_RUNNING)
         FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
-              snapshot_state(v));
+              snapshot_state_text(v));
     else
         FOUND(f, FINE, "worker", NULL,
               "pid %d runs, %" PRIu64 " of %u messages in flight%s%s",

@@ -44,7 +44,7 @@ static long charged(const struct snapshot *v)
 static const char *worker_text(const struct snapshot *v)
 {
     if (v->has_queue)
-        return v->worker == SNAPSHOT_NEVER ? "-" : snapshot_state(v);
+        return v->worker == SNAPSHOT_NEVER ? "-" : snapshot_state_text(v);
     return v->no_queue.status == EX_NOPERM    ? "no permission"
            : v->no_queue.status == EX_NOINPUT ? "no queue"
                                               : v->no_queue.text;

@@ -73,7 +73,7 @@ static void line_text(const struct top_row *r, int width)
     if (r->measured)
         snprintf(rate, sizeof rate, "%.1f", r->rate);
     printf("%-12s %9s %9s %4" PRIu64 "/%-4u %8s %6s %7s %7s %7s\n",
-           snapshot_state(v), depth, rate, v->sum.running,
+           snapshot_state_text(v), depth, rate, v->sum.running,
            v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0,
            top_count(snapshot_waits(v), waiting), top_count(v->dead, dead),
            top_duration(r->p50, p50), top_duration(r->p99, p99),

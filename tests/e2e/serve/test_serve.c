@@ -335,6 +335,32 @@ Test(serve, a_stream_begins_with_all_and_tells_what_changes)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* Without its store a worker takes nothing: the page says so as badly as status
+ * and top do. */
+Test(serve, a_state_is_as_bad_in_the_page_as_in_the_tools)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start(NULL);
+    char store[4096], away[4096];
+    const char *text;
+
+    snprintf(store, sizeof store, "%s%s/store.db", harness_state_dir(), q);
+    snprintf(away, sizeof away, "%s", harness_path("store.away"));
+    cr_assert(strstr(web_get(&w, "/"), "class=\"state fine\">running<"));
+    cr_assert_eq(rename(store, away), 0);
+    harness_until(ctl_is(q, "state", "store.db is gone"), SOON_MS);
+    cr_assert(ctl_is(q, "severity", "bad"));
+    text = web_get(&w, "/");
+    cr_assert(strstr(text, "class=\"state bad\">store.db is gone<"), "%s",
+              text);
+    cr_assert(strstr(web_get(&w, "/api/v1/queues"), "\"severity\":\"bad\""));
+    cr_assert_eq(rename(away, store), 0);
+    harness_until(ctl_is(q, "severity", "fine"), SOON_MS);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
 /* ticks - of processor time that the server and its children have used */
 static long ticks(const struct web *w)
 {

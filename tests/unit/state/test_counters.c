@@ -14,6 +14,7 @@
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
 #include "common/state/counters_inner.h"
+#include "common/state/worker_state.h"
 #include "tests/unit/wheel/stepper.h"
 
 #define BLOCKS 4
@@ -622,4 +623,18 @@ Test(counters, a_kill_at_any_instruction_leaves_a_whole_entry_or_none)
                                COUNTERS_HEAD + 4096),
                   6);
     cr_assert(counters_find(r, &id_b, &end, &when));
+}
+
+/* Status paints a state by its text, and a worker answers with it. */
+Test(counters, each_state_has_a_text_of_its_own_that_is_read_back)
+{
+    for (enum worker_state i = 0; i < WORKER_STATES; i++) {
+        cr_expect_not_null(worker_state_text(i));
+        cr_expect_eq(worker_state_parse(worker_state_text(i)), i, "%s",
+                     worker_state_text(i));
+    }
+    cr_expect_eq(worker_state_parse("runs"), WORKER_STATES);
+    cr_expect_eq(worker_state_of_holds(COUNTERS_STORE_GONE | COUNTERS_PAUSED),
+                 WORKER_STATE_STORE_GONE);
+    cr_expect_eq(worker_state_of_holds(0), WORKER_STATE_RUNNING);
 }

@@ -198,7 +198,7 @@ Test(top_view, a_queue_that_is_well_has_no_colour)
     q[0].running = 4; /* all busy, and senders need not wait */
     q[0].waits = 100;
     q[0].p99 = NS_PER_S;
-    q[1].state = "not running"; /* and nothing waits for it */
+    q[1].state = WORKER_STATE_NOT_RUNNING; /* and nothing waits for it */
     busy(3, 0);
     draw(&v, 200, 50);
     for (int y = 0; y < drawn.rows; y++)
@@ -211,26 +211,25 @@ Test(top_view, a_queue_that_is_well_has_no_colour)
 Test(top_view, what_needs_a_person_has_a_colour_and_nothing_beside_it)
 {
     static const struct {
-        const char *state;
+        enum worker_state state;
         enum paint paint;
-    } states[] = {
-        {"paused", PAINT_WARN},
-        {"breaker probing", PAINT_WARN},
-        {"full: as many messages wait as --max-waiting allows", PAINT_WARN},
-        {"breaker open", PAINT_BAD},
-        {"killed", PAINT_BAD},
-        {"store.db is gone", PAINT_BAD},
-        {"store cannot be written", PAINT_BAD},
-        {"at its --rate", PAINT_PLAIN},
-        {"stopping", PAINT_PLAIN},
-        {"not seen from here", PAINT_PLAIN}};
+    } states[] = {{WORKER_STATE_PAUSED, PAINT_WARN},
+                  {WORKER_STATE_BREAKER_PROBING, PAINT_WARN},
+                  {WORKER_STATE_FULL, PAINT_WARN},
+                  {WORKER_STATE_BREAKER_OPEN, PAINT_BAD},
+                  {WORKER_STATE_KILLED, PAINT_BAD},
+                  {WORKER_STATE_STORE_GONE, PAINT_BAD},
+                  {WORKER_STATE_STORE_HELD, PAINT_BAD},
+                  {WORKER_STATE_RATE_HELD, PAINT_PLAIN},
+                  {WORKER_STATE_STOPPING, PAINT_PLAIN},
+                  {WORKER_STATE_UNSEEN, PAINT_PLAIN}};
     struct view_queue q[] = {a_queue("/orders")};
     struct view v = a_view(q, 1);
 
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         q[0].state = states[i].state;
         cr_assert_eq(view_state_paint(&q[0]), states[i].paint, "%s",
-                     states[i].state);
+                     worker_state_text(states[i].state));
     }
     q[0] = a_queue("/orders");
     q[0].depth = 10;
@@ -242,7 +241,7 @@ Test(top_view, what_needs_a_person_has_a_colour_and_nothing_beside_it)
     cr_assert_eq(paint_of("/orders", "10/10"), PAINT_WARN);
     cr_assert_eq(paint_of("/orders", "4/4"), PAINT_WARN);
     cr_assert_eq(paint_of("/orders", "2     -"), PAINT_WARN);
-    q[0].state = "not running";
+    q[0].state = WORKER_STATE_NOT_RUNNING;
     cr_assert_eq(view_state_paint(&q[0]), PAINT_BAD, "messages wait for it");
     canvas_close(&drawn);
 }
@@ -253,7 +252,7 @@ Test(top_view, what_is_between_two_parts_is_plain)
     struct view_queue q[] = {a_queue("/orders")};
     struct view v = a_view(q, 1);
 
-    q[0].state = "paused";
+    q[0].state = WORKER_STATE_PAUSED;
     q[0].depth = 10;
     draw(&v, 80, 24);
     cr_assert_eq(paint_of("/orders", "paused"), PAINT_WARN);
@@ -271,7 +270,6 @@ Test(top_view, a_queue_that_cannot_be_looked_at_says_why)
     struct view v = a_view(q, 1);
 
     q[0].problem = "cannot read its folder: Permission denied";
-    q[0].state = NULL;
     draw(&v, 80, 24);
     says("cannot read its folder: Permission denied");
     cr_assert_eq(paint_of("/orders", "cannot read"), PAINT_BAD);
@@ -426,9 +424,9 @@ static const char *order(const char *title, bool reverse)
     q[0].dead = 5;
     q[0].depth = -1; /* not known: behind all */
     q[1].dead = 12;
-    q[1].state = "paused";
+    q[1].state = WORKER_STATE_PAUSED;
     q[2].dead = 12;
-    q[2].state = "killed";
+    q[2].state = WORKER_STATE_KILLED;
     q[2].rate = 0.5;
     while (sort < view_sorts && strcmp(view_sort_title(sort), title) != 0)
         sort++;

@@ -23,7 +23,7 @@ static struct canvas drawn;
 static inline struct view_queue a_queue(const char *name)
 {
     return (struct view_queue){.name = name,
-                               .state = "running",
+                               .state = WORKER_STATE_RUNNING,
                                .depth_max = 10,
                                .capacity = 4,
                                .past = &seen_history,

@@ -75,23 +75,11 @@ static void findings(FILE *out, const struct serve_ask *a, const char *queue)
 
 /* ---- queues ---- */
 
-/* How calm a state is: a person must act on some of them only. */
-static const char *level_of(const char *state)
-{
-    if (strcmp(state, "killed") == 0 || strncmp(state, "breaker", 7) == 0)
-        return "bad";
-    if (strcmp(state, "running") == 0)
-        return "fine";
-    return "still";
-}
-
 static void state_cell(FILE *out, const char *tag, const json_t *q)
 {
-    const char *state = member_text(q, "state");
-
     fprintf(out, "<%s data-f=\"state\"><span class=\"state %s\">", tag,
-            level_of(state));
-    html_text(out, state);
+            member_text(q, "severity"));
+    html_text(out, member_text(q, "state"));
     fprintf(out, "</span></%s>", tag);
 }
 

@@ -27,13 +27,12 @@ async function logIn() {
 
 // ---- queues ----
 
-const LEVELS = { running: "fine", killed: "bad", "breaker open": "bad", "breaker probing": "bad" };
-
-function stateShow(cell, state) {
+// stateShow - the server says how badly a state needs a person
+function stateShow(cell, q) {
   const mark = $(".state", cell);
-  if (!mark || mark.textContent === state) return;
-  mark.textContent = state;
-  mark.className = "state " + (LEVELS[state] || "still");
+  if (!mark) return;
+  setText(mark, q.state);
+  mark.className = `state ${q.severity}`;
 }
 
 function ofShow(cell, value, most) {
@@ -50,7 +49,7 @@ function ofShow(cell, value, most) {
 
 function rowUpdate(row, q) {
   const cell = (name) => $(`[data-f="${name}"]`, row);
-  stateShow(cell("state"), q.state);
+  stateShow(cell("state"), q);
   ofShow(cell("depth"), q.depth, q.queue_depth);
   ofShow(cell("in_flight"), q.in_flight, q.capacity);
   setText(cell("done"), rate(q.rate));
@@ -70,7 +69,7 @@ function rowMake(q) {
     "tr",
     { "data-queue": q.queue },
     el("th", { scope: "row" }, el("a", { href: queueUrl(q.queue) }, q.queue)),
-    td("state", "", el("span", { class: "state still" })),
+    td("state", "", el("span", { class: "state" })),
     td("depth", "n"),
     td("in_flight", "n"),
     td("done", "n wide"),
@@ -160,7 +159,7 @@ function queueListen(name, data) {
   if (there === false && now) say(`${queue} is there again.`);
   there = now;
   if (q.gone) return;
-  stateShow(heading, q.state);
+  stateShow(heading, q);
   for (const field of ["depth", "in_flight", "waiting", "parked", "spooled", "dead", "done", "retried", "groups_held", "capacity", "breaker", "pid"])
     setText($(`dd[data-f="${field}"]`), count(q[field]));
   setText($('dd[data-f="last_error"]'), q.last_error || "-");

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "common/base/safe_text.h"
-#include "common/state/counters.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/top/draw/mqctl_top_view.h"
 
@@ -25,13 +24,12 @@
 
 enum paint view_state_paint(const struct view_queue *q)
 {
-    enum counters_alarm alarm = counters_alarm(q->state);
+    enum worker_severity severity =
+        worker_state_severity(q->state, q->depth > 0 || q->waits > 0);
 
-    if (strcmp(q->state, "not running") == 0) /* and messages wait for it */
-        return q->depth > 0 || q->waits > 0 ? PAINT_BAD : PAINT_PLAIN;
-    return alarm == COUNTERS_BAD    ? PAINT_BAD
-           : alarm == COUNTERS_LOOK ? PAINT_WARN
-                                    : PAINT_PLAIN;
+    return severity == WORKER_BAD    ? PAINT_BAD
+           : severity == WORKER_WARN ? PAINT_WARN
+                                     : PAINT_PLAIN;
 }
 
 /* full - senders wait */
@@ -223,8 +221,11 @@ static int longest(const struct view *v, bool state)
     int most = 0;
 
     for (size_t i = 0; i < v->count; i++) {
-        const char *text = state ? v->queues[i].state : name_of(v, i, name);
-        int n = text ? term_columns(text) : 0;
+        const struct view_queue *q = &v->queues[i];
+        const char *text = !state       ? name_of(v, i, name)
+                           : q->problem ? ""
+                                        : worker_state_text(q->state);
+        int n = term_columns(text);
 
         most = n > most ? n : most;
     }
@@ -373,7 +374,7 @@ static void row(const struct view *v, struct canvas *c, const struct places *p,
         return;
     }
     canvas_cell(c, p->name + 1, p->state, CANVAS_LEFT, view_state_paint(q),
-                q->state);
+                worker_state_text(q->state));
     numbers(c, p->name + 1 + p->state, q, false);
     if (p->curve) {
         view_spark(v, c, p->curves, p->curve, h, h->depth);

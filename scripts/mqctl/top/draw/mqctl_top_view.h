@@ -16,6 +16,7 @@
 #include "common/base/ulid.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"
+#include "common/state/worker_state.h"
 #include "scripts/mqctl/top/draw/mqctl_top_canvas.h"
 #include "scripts/mqctl/top/draw/mqctl_top_history.h"
 
@@ -25,7 +26,7 @@
 struct view_queue {
     const char *name;
     const char *problem; /* why it cannot be looked at; NULL: it can */
-    const char *state;
+    enum worker_state state;
     long depth, depth_max;
     double rate; /* handlers that ended, a second */
     int64_t running, capacity, waits, dead;
