@@ -4,8 +4,8 @@
 #include <bsd/string.h>
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -33,7 +33,8 @@ static void folder_search(const char *path, const char *wanted, struct guess *g)
         closedir(dir);
 }
 
-int queue_absent(const char *state_dir, const char *queue, struct problem *p)
+bool queue_guess(const char *state_dir, const char *queue,
+                 char out[NAME_MAX + 2])
 {
     char root[PATH_MAX];
     struct guess g = {.distance = SIZE_MAX};
@@ -42,11 +43,19 @@ int queue_absent(const char *state_dir, const char *queue, struct problem *p)
     if (statedir_root(root, state_dir, &ignored) == 0)
         folder_search(root, queue + 1, &g);
     folder_search("/dev/mqueue", queue + 1, &g);
-    if (g.name[0])
+    snprintf(out, NAME_MAX + 2, "/%s", g.name);
+    return g.name[0] != '\0';
+}
+
+int queue_absent(const char *state_dir, const char *queue, struct problem *p)
+{
+    char name[NAME_MAX + 2];
+
+    if (queue_guess(state_dir, queue, name))
         return problem_set(p, EX_NOINPUT, ENOENT,
                            "there is no queue %s, and no worker has run on it; "
-                           "did you mean /%s?",
-                           queue, g.name);
+                           "did you mean %s?",
+                           queue, name);
     return problem_set(p, EX_NOINPUT, ENOENT,
                        "there is no queue %s, and no worker has run on it; "
                        "mqctl queues lists the existing ones",

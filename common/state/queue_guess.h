@@ -9,11 +9,18 @@
 #ifndef COMMON_STATE_QUEUE_GUESS_H
 #define COMMON_STATE_QUEUE_GUESS_H
 
+#include <limits.h>
+#include <stdbool.h>
+
 #include "common/base/problem.h"
 
+/* Find the existing queue whose name is nearest to `queue` ("/ordrs"); false if
+ * none is near. `state_dir` as statedir_root takes it. */
+bool queue_guess(const char *state_dir, const char *queue,
+                 char out[NAME_MAX + 2]);
+
 /* Fill `p` with status 66 (EX_NOINPUT): there is no queue `queue` ("/orders"),
- * and the name that was probably meant, if there is one. `state_dir` as
- * statedir_root takes it. Returns -ENOENT. */
+ * and the name that was probably meant, if there is one. Returns -ENOENT. */
 int queue_absent(const char *state_dir, const char *queue, struct problem *p);
 
 #endif

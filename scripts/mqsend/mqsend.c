@@ -8,6 +8,7 @@
 #include "common/base/queue_name.h"
 #include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
+#include "common/state/queue_guess.h"
 #include "common/mq/queue.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
@@ -261,6 +262,25 @@ static enum envelope_tell tell_of(const struct options *o)
                          : ENVELOPE_NOTHING;
 }
 
+/* Complain that the queue could not be opened; if it does not exist, with what
+ * was probably meant. */
+static int queue_failed(const struct problem *p, const char *operand,
+                        const char *body)
+{
+    char name[QUEUE_NAME_MAX], near[NAME_MAX + 2];
+
+    if (p->status == EX_NOINPUT && *operand != '/' && body && *body == '/')
+        return complain(EX_NOINPUT,
+                        "%s; if %s is the queue, it comes first: mqsend QUEUE "
+                        "BODY",
+                        p->text, body);
+    if (p->status == EX_NOINPUT && queue_name(operand, name, NULL) == 0 &&
+        queue_guess(NULL, name, near))
+        return complain(EX_NOINPUT, "queue %s does not exist; did you mean %s?",
+                        name, near);
+    return complain_of(p);
+}
+
 /* run - open, send, close; the exit status */
 static int run(struct options *o, const char *name, const char *body)
 {
@@ -272,8 +292,11 @@ static int run(struct options *o, const char *name, const char *body)
 
     e->raw = o->raw;
     e->timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
-    if (envelope_check(e, &p) || queue_get(o, name, &queue, &p) ||
-        input_get(o, body, queue_message_size(queue), &input, &p)) {
+    if (envelope_check(e, &p)) {
+        status = complain_of(&p);
+    } else if (queue_get(o, name, &queue, &p)) {
+        status = queue_failed(&p, name, body);
+    } else if (input_get(o, body, queue_message_size(queue), &input, &p)) {
         status = complain_of(&p);
     } else {
         if (!body && !o->file && !o->quiet)

@@ -511,6 +511,22 @@ Test(mqsend, what_makes_no_sense_is_64)
     cr_assert_eq(harness_run("mqsend", q, "x", "-p", "32767").status, 0);
 }
 
+Test(mqsend, a_wrong_queue_is_refused_with_what_was_meant)
+{
+    char *q = strdup(harness_queue(0, 0)), typo[300], hint[320];
+    snprintf(typo, sizeof typo, "%s-", q);
+    snprintf(hint, sizeof hint, "did you mean %s?", q);
+    struct harness_result r = harness_run("mqsend", typo, "x");
+    cr_assert_eq(r.status, 66);
+    snprintf(typo, sizeof typo, "/dev/mqueue%s", q);
+    if (harness_exists(typo)) /* where names can be compared */
+        cr_assert(strstr(r.err, hint), "%s", r.err);
+    r = harness_run("mqsend", "hello", q);
+    cr_assert_eq(r.status, 66);
+    cr_assert(strstr(r.err, "it comes first: mqsend QUEUE BODY"), "%s", r.err);
+    free(q);
+}
+
 Test(mqsend, an_error_never_brings_control_bytes_to_the_terminal)
 {
     struct harness_result r = harness_run("mqsend", "\033[31mq\n", "x");
