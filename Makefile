@@ -327,8 +327,8 @@ beside_others = $(filter-out $(call named,$(LONELY),$(1)),$(1))
 UNDER_TEST ?= $(BUILD)
 define run
 @MQW_BIN=$(abspath $(UNDER_TEST)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests) \
-scripts/run-tests -j $(TEST_JOBS) $(call named,$(LONG),$(call beside_others,$(1))) \
-    $(filter-out $(call named,$(LONG),$(1)),$(call beside_others,$(1))) \
+scripts/run-tests -j $(TEST_JOBS) --long $(call named,$(LONG),$(call beside_others,$(1))) \
+    --short $(filter-out $(call named,$(LONG),$(1)),$(call beside_others,$(1))) \
     --alone $(call named,$(LONELY),$(1))
 endef
 check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man

@@ -3,6 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,11 +63,117 @@ Test(run_tests, those_that_run_alone_run_where_there_are_no_others)
 {
 #define ONLY_ALONE "sed -i 's,-j 2 .*--alone,-j 2 --alone,' make;"
     cr_assert_str_eq(said(ONLY_ALONE "echo : >ran; echo 'rm ran' >>stress_c"),
-                     "check: 1 programs, 0 tests, all ok, TIME\nstatus 0\n");
+                     "check: 1 program, 0 tests, all ok, TIME\nstatus 0\n");
     cr_assert_not(harness_exists("ran"));
     cr_assert_str_eq(said(ONLY_ALONE "echo 'exit 1' >>stress_c"),
-                     "check: 1 programs, 0 tests, FAILED: stress_c, TIME\n"
+                     "check: 1 program, 0 tests, FAILED: stress_c, TIME\n"
                      "status 1\n");
+}
+
+/* run_programs - scripts/run-tests with `arguments`; `script` makes programs */
+static struct harness_result run_programs(const char *script,
+                                          const char *arguments)
+{
+    char *tests = realpath("scripts/run-tests", NULL);
+    struct harness_result r =
+        harness_run("sh", "-uc",
+                    "eval \"$2\"; chmod 755 test_* stress_* 2>/dev/null;"
+                    "export TMPDIR=$PWD; eval \"$1 $3\"",
+                    "sh", tests, script, arguments);
+
+    free(tests);
+    return r;
+}
+
+Test(run_tests, progress_is_a_count_with_what_came_of_each)
+{
+    struct harness_result r = run_programs(
+        "echo '#!/bin/sh' >stress_a; cp stress_a test_b;"
+        "echo 'echo \"[====] Synthesis: Tested: 7 | Passing: 5\"; exit 1'"
+        "  >>test_b",
+        "--long ./stress_a --alone ./test_b");
+
+    cr_assert_eq(r.status, 1);
+    cr_assert(strstr(r.out, "2 programs, 1 at a time\n"), "%s", r.out);
+    cr_assert(strstr(r.out, "\n1 of 2: ok ./stress_a: 0 tests, "), "%s", r.out);
+    cr_assert(strstr(r.out, "\n2 of 2: FAILED ./test_b: 2 of 7 tests failed, "),
+              "%s", r.out);
+}
+
+Test(run_tests, of_many_that_failed_ten_are_named_and_the_signal_of_all)
+{
+    struct harness_result r =
+        run_programs("for n in 1 2 3 4 5 6 7 8 9 10 11 12; do"
+                     "  echo 'kill -BUS $$' >stress_$n; done",
+                     "-j 3 ./stress_*");
+
+    cr_assert_eq(r.status, 1);
+    cr_assert(strstr(r.out, "run-tests: all 12 were ended by SIGBUS: is "
+                            "/dev/shm full? It has "),
+              "%s", r.out);
+    cr_assert(strstr(r.err, " and 2 more\n"), "%s", r.err);
+
+    r = run_programs("echo 'exit 1' >stress_1", "./stress_*");
+    cr_assert_not(strstr(r.out, "were ended by"), "%s", r.out);
+}
+
+Test(run_tests, why_tests_were_skipped_is_told_once)
+{
+    struct harness_result r =
+        run_programs("for n in a b; do"
+                     "  echo 'echo \"[SKIP] x::y: no ps here\"' >test_$n; done",
+                     "./test_*");
+
+    cr_assert_eq(r.status, 0);
+    cr_assert(strstr(r.out, "\nskipped: 2: no ps here\n"), "%s", r.out);
+}
+
+/* A test makes a folder as the harness does, and waits. */
+static struct harness_process *run_that_hangs(void)
+{
+    harness_script("stress_hang",
+                   "dir=$(mktemp -d \"$TMPDIR\"/mqwt-XXXXXX);"
+                   "mkdir /dev/shm/${dir##*/};"
+                   "echo ${dir##*/} >\"${0%/*}\"/hangs; sleep 100");
+    char *tests = realpath("scripts/run-tests", NULL);
+    struct harness_process *p = harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("sh", "-uc",
+                             "export TMPDIR=$PWD; exec \"$1\" ./stress_hang",
+                             "sh", tests)});
+
+    free(tests);
+    harness_until(harness_lines("hangs") == 1, 20000);
+    return p;
+}
+
+/* left - what is there of a run */
+static const char *left(void)
+{
+    struct harness_result r = harness_run(
+        "sh", "-c", "ls -d mqw-run-* \"/dev/shm/$(cat hangs)\" 2>/dev/null");
+
+    return r.out;
+}
+
+Test(run_tests, a_run_that_is_stopped_ends_its_tests_and_leaves_nothing)
+{
+    struct harness_process *p = run_that_hangs();
+
+    cr_assert_neq(left()[0], '\0');
+    cr_assert_eq(harness_stop(p, 20000), 128 + SIGTERM);
+    cr_assert_str_eq(left(), "");
+}
+
+Test(run_tests, what_a_killed_run_left_goes_with_the_next_one)
+{
+    struct harness_process *p = run_that_hangs();
+
+    run_programs("echo : >stress_1", "./stress_1");
+    cr_assert_neq(left()[0], '\0', "it still runs");
+    kill(harness_pid(p), SIGKILL);
+    harness_wait(p, 20000);
+    run_programs("echo : >stress_1", "./stress_1");
+    cr_assert_str_eq(left(), "");
 }
 
 /* PATH has nothing that a build needs, and a package manager that installs
