@@ -192,6 +192,7 @@ static void engine_init(struct engine *e, struct settings *set,
                         const struct handler_ops *ops)
 {
     e->flow.set = set;
+    e->started = *set;
     e->flow.folder = e->dir.folder;
     e->signals.source.fd = -1;
     e->flow.ops = ops;
@@ -204,6 +205,7 @@ static void engine_init(struct engine *e, struct settings *set,
     stop_init(&e->stop, &e->flow, on_last, e);
     e->orders = (struct orders){.flow = &e->flow,
                                 .live = set,
+                                .started = &e->started,
                                 .stop = &e->stop,
                                 .cap = &e->cap,
                                 .pause = &e->pause};

@@ -47,6 +47,7 @@ struct engine {
     struct status status;
     struct cap cap;
     struct pause pause;
+    struct settings started; /* as they were at the start */
     struct orders orders;
     char path[PATH_MAX];     /* of the command or plugin; "": not found */
     struct control *control; /* NULL: it cannot be had */

@@ -178,7 +178,7 @@ static inline void counters_unstarted(struct counters_block *b)
 int counters_copy(const char *to, const char *from);
 /* Make or take over the file. The numbers of this run start at 0, and those of
  * the runs before it are added up beside them (counters_totals). These and the
- * journal start anew if the machine went down under the worker. `blocks_max`
+ * journal are dropped if the machine went down under the worker. `blocks_max`
  * includes block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
 /* This start was refused: readers see again how the last worker ended, without

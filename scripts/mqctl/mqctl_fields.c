@@ -187,6 +187,7 @@ VALUE(error, text(v->head.texts[COUNTERS_LAST_ERROR]))
 VALUE(error_at, json_time(v->head.text_ns[COUNTERS_LAST_ERROR]))
 VALUE(partitions, live(v, "partitions"))
 VALUE(settings, live(v, "settings"))
+VALUE(settings_changed, live(v, "settings_changed"))
 VALUE(version, running(v, "version"))
 VALUE(handler, running(v, "handler"))
 VALUE(command, running(v, "command"))
@@ -290,6 +291,7 @@ const struct snapshot_field snapshot_fields[] = {
     {NULL, RUNNING, parts_blocked_of, NULL, "mqworker_groups_blocked",
      "Groups of partitions whose head waits for its retry."},
     {"settings", ALWAYS, NULL, settings_as, NULL, NULL},
+    {"settings_changed", ALWAYS, NULL, settings_changed_as, NULL, NULL},
     {"version", ALWAYS, NULL, version_as, NULL, NULL},
     {"handler", ALWAYS, NULL, handler_as, NULL, NULL},
     {"command", ALWAYS, NULL, command_as, NULL, NULL},

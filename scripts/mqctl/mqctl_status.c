@@ -186,12 +186,35 @@ static void what_runs(const struct snapshot *v)
     line("flags", words[0] ? words : "all at their defaults");
 }
 
+#define SETTING_WAS (JSON_TEXT + TIME_TEXT + 32)
+
+/* Return " (set TIME; started with VALUE)" for a setting that was changed since
+ * the start, else "". */
+static const char *setting_was(const struct snapshot *v, const char *name,
+                               char out[SETTING_WAS])
+{
+    const json_t *one =
+        json_object_get(json_object_get(v->live, "settings_changed"), name);
+    const char *at = json_string_value(json_object_get(one, "set_at"));
+    char text[JSON_TEXT], when[TIME_TEXT];
+    uint64_t ns = 0;
+
+    out[0] = '\0';
+    if (!one)
+        return out;
+    (void)time_parse(at ? at : "", 0, &ns);
+    snprintf(out, SETTING_WAS, " (set %s; started with %s)",
+             term_time(ns, when),
+             json_as_text(json_object_get(one, "started"), text));
+    return out;
+}
+
 /* settings - as they could be set; one a line for scripts, while on a terminal
  * they leave room for the lines above */
 static void settings(const struct snapshot *v)
 {
     json_t *all = json_object_get(v->live, "settings"), *value;
-    char text[JSON_TEXT], words[2048] = "";
+    char text[JSON_TEXT], was[SETTING_WAS], words[4096] = "";
     const char *name, *title = "settings";
     int width = term_width(stdout);
 
@@ -200,10 +223,12 @@ static void settings(const struct snapshot *v)
         size_t used = strlen(words);
 
         if (!width)
-            linef(title, "%s=%s", name, json_as_text(value, text));
+            linef(title, "%s=%s%s", name, json_as_text(value, text),
+                  setting_was(v, name, was));
         else
-            snprintf(words + used, sizeof words - used, "%s%s=%s",
-                     used ? " " : "", name, json_as_text(value, text));
+            snprintf(words + used, sizeof words - used, "%s%s=%s%s",
+                     used ? " " : "", name, json_as_text(value, text),
+                     setting_was(v, name, was));
         title = "";
     }
     if (!words[0])

@@ -51,6 +51,23 @@ static const char *text_of(const json_t *o, const char *name)
     return json_string_value(json_object_get(o, name));
 }
 
+/* Say that changed settings end with the worker, and how to keep them. */
+static void keep_print(const char *queue, const json_t *answer)
+{
+    const char *keep = text_of(answer, "keep");
+    const char *config = text_of(answer, "config");
+
+    if (keep && config)
+        printf("%s: this lasts until the worker stops; to keep it, put %s into "
+               "OPTIONS in %s\n",
+               queue, keep, config);
+    else if (keep)
+        printf("%s: this lasts until the worker stops; to keep it, start the "
+               "worker with %s, or under systemd put that into OPTIONS in "
+               "/etc/mqworker/NAME.conf\n",
+               queue, keep);
+}
+
 /* told - for a person */
 static void told(const struct options *o, const char *queue, json_t *answer)
 {
@@ -85,6 +102,7 @@ static void told(const struct options *o, const char *queue, json_t *answer)
         if (name && old && new)
             printf("%s: %s %s -> %s\n", queue, name, old, new);
     }
+    keep_print(queue, answer);
 }
 
 /* gone_wait - until the worker that was told to end has gone; an exit status */

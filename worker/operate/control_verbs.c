@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
+#include "common/state/statedir.h"
 #include "common/state/worker_state.h"
 #include "worker/config/settings_print.h"
 #include "worker/flow/flow.h"
@@ -73,6 +75,43 @@ static json_t *settings_json(struct orders *o)
     return all;
 }
 
+/* Return what was changed since the start: by name the value at the start, and
+ * when it was changed. */
+static json_t *changed_json(struct orders *o)
+{
+    char text[TUNE_TEXT], when[TIME_TEXT];
+    json_t *all = json_object();
+    uint64_t set_ns;
+
+    for (size_t i = 0; live_settings_name(i); i++)
+        if (live_settings_started(o, i, text, &set_ns))
+            json_object_set_new(all, live_settings_name(i),
+                                json_pack("{s:o, s:s}", "started",
+                                          setting_json(text), "set_at",
+                                          time_print(set_ns, when)));
+    return all;
+}
+
+/* Return the flags that would start the worker with what was changed; NULL:
+ * nothing is different. */
+static json_t *keep_json(struct orders *o)
+{
+    char flags[STATEDIR_REQUEST] = "", text[TUNE_TEXT];
+    uint64_t set_ns;
+
+    for (size_t i = 0; live_settings_name(i); i++) {
+        const char *name = live_settings_name(i);
+        size_t used = strlen(flags);
+
+        if (!live_settings_started(o, i, text, &set_ns))
+            continue;
+        live_settings_print(o, name, text);
+        snprintf(flags + used, sizeof flags - used, "%s--%s=%s",
+                 used ? " " : "", name, text);
+    }
+    return flags[0] ? json_string(flags) : NULL;
+}
+
 /* differs_json - in what the queue differs from the settings; null: in
  * nothing */
 static json_t *differs_json(const struct flow *f)
@@ -118,8 +157,8 @@ static json_t *command_json(const struct settings *set)
     return all;
 }
 
-/* runs_json - what runs: the same as long as the worker does, but for flags
- * that can be set */
+/* runs_json - what runs: the same as long as the worker does; flags are those it
+ * was started with */
 static json_t *runs_json(struct request *r)
 {
     const struct flow *f = r->orders->flow;
@@ -127,7 +166,7 @@ static json_t *runs_json(struct request *r)
     char plugin[PATH_MAX], folder[PATH_MAX];
     json_t *flags = json_object();
 
-    settings_told(f->set, flag_put, flags);
+    settings_told(r->orders->started, flag_put, flags);
     safe_text_copy(plugin, sizeof plugin, path ? path : "",
                    path ? strlen(path) : 0);
     safe_text_copy(folder, sizeof folder, f->folder, strlen(f->folder));
@@ -211,6 +250,8 @@ static json_t *status(struct request *r)
                       (json_int_t)dispatch_held(f)));
     if (out)
         json_object_set_new(out, "runs", runs_json(r));
+    if (out)
+        json_object_set_new(out, "settings_changed", changed_json(r->orders));
     if (out)
         json_object_set_new(out, "partitions", parts_json(f->source));
     if (out)
@@ -331,7 +372,8 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
 static json_t *set(struct request *r)
 {
     char old[TUNE_TEXT], now[TUNE_TEXT], *values[WORDS_MAX] = {0};
-    json_t *out = set_check(r, values), *all;
+    json_t *out = set_check(r, values), *all, *keep;
+    const char *config = getenv("MQW_CONFIG"); /* of the unit */
     struct problem p;
 
     if (out || r->later)
@@ -350,6 +392,12 @@ static json_t *set(struct request *r)
     if (!out)
         out = yes();
     json_object_set_new(out, "settings", all);
+    keep = keep_json(r->orders);
+    if (keep) {
+        json_object_set_new(out, "keep", keep);
+        json_object_set_new(out, "config",
+                            config ? json_string(config) : json_null());
+    }
     return out;
 }
 

@@ -85,7 +85,8 @@ static const struct {
     {"max-dead", NULL},
 };
 #define TUNABLES (sizeof tunables / sizeof tunables[0])
-#define BACKOFF  "backoff" /* the only one that is no number */
+_Static_assert(TUNABLES <= LIVE_SETTINGS_MOST, "room for a time of each");
+#define BACKOFF "backoff" /* the only one that is no number */
 
 const char *live_settings_name(size_t i)
 {
@@ -134,18 +135,45 @@ static void number_print(const struct option_row *row, uint64_t value,
         snprintf(out, TUNE_TEXT, "%" PRIu64, value);
 }
 
-void live_settings_print(struct orders *o, const char *name,
-                         char out[TUNE_TEXT])
+/* Print one of `s` as the flag takes it. */
+static void setting_print(const struct settings *s, const char *name,
+                          char out[TUNE_TEXT])
 {
     const struct option_row *row = settings_row(name);
     struct backoff b;
 
     if (strcmp(name, BACKOFF) == 0) {
-        settings_backoff(o->flow->set, &b);
+        settings_backoff(s, &b);
         backoff_print(&b, out, TUNE_TEXT);
     } else {
-        number_print(row, atomic_load(number_at(o->live, row)), out);
+        number_print(row, atomic_load(number_at((struct settings *)s, row)),
+                     out);
     }
+}
+
+void live_settings_print(struct orders *o, const char *name,
+                         char out[TUNE_TEXT])
+{
+    setting_print(o->live, name, out);
+}
+
+bool live_settings_started(struct orders *o, size_t i, char out[TUNE_TEXT],
+                           uint64_t *set_ns)
+{
+    char now[TUNE_TEXT];
+
+    setting_print(o->started, tunables[i].name, out);
+    setting_print(o->live, tunables[i].name, now);
+    *set_ns = o->set_ns[i];
+    return strcmp(out, now) != 0;
+}
+
+void live_settings_stamp(struct orders *o, const char *name)
+{
+    size_t at;
+
+    if (find(name, &at, NULL) == 0)
+        o->set_ns[at] = clock_wall_ns();
 }
 
 /* parted_check - with --partitions all attempts have to fit into what a broker
@@ -218,6 +246,8 @@ static int number_set(struct orders *o, size_t at, uint64_t value,
     const struct option_row *row = settings_row(tunables[at].name);
     int err = tunables[at].change ? tunables[at].change(o, value, p) : 0;
 
+    if (!err || err == -EINPROGRESS)
+        o->set_ns[at] = clock_wall_ns();
     if (err)
         return err == -EINPROGRESS ? 0 : err; /* it sets it when it can */
     atomic_store(number_at(o->live, row), value);
@@ -287,6 +317,7 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
     live_settings_print(o, name, old);
     if (strcmp(name, BACKOFF) == 0) {
         settings_set_backoff(o->live, &next.backoff);
+        o->set_ns[at] = clock_wall_ns();
     } else {
         err = number_set(o, at, *number_at(&next, settings_row(name)), p);
     }

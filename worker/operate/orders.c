@@ -4,12 +4,13 @@
 #include <signal.h>
 
 #include "worker/operate/cap.h"
+#include "worker/operate/live_settings.h"
 #include "worker/operate/pause.h"
 #include "worker/operate/stop.h"
 
 void orders_signal(void *arg, int signal)
 {
-    const struct orders *o = arg;
+    struct orders *o = arg;
 
     switch (signal) {
     case SIGUSR2:
@@ -20,9 +21,11 @@ void orders_signal(void *arg, int signal)
         break;
     case SIGTTIN:
         cap_change(o->cap, +1);
+        live_settings_stamp(o, "max-concurrency");
         break;
     case SIGTTOU:
         cap_change(o->cap, -1);
+        live_settings_stamp(o, "max-concurrency");
         break;
     default:
         stop_worker(o->stop, signal);

@@ -8,6 +8,8 @@
 #ifndef WORKER_OPERATE_ORDERS_H
 #define WORKER_OPERATE_ORDERS_H
 
+#include <stdint.h>
+
 struct cap;
 struct file_watch; /* file_watch.h */
 struct flow;
@@ -15,7 +17,9 @@ struct pause; /* pause.h */
 struct settings;
 struct stop;
 
-/* Constant once the worker runs. */
+#define LIVE_SETTINGS_MOST 32
+
+/* Constant once the worker runs, but for set_ns. */
 struct orders {
     struct flow *flow;
     struct settings *live; /* flow->set, writable: for live_settings.c */
@@ -23,6 +27,10 @@ struct orders {
     struct cap *cap;
     struct pause *pause;
     struct file_watch *file_watch;
+    const struct settings *started; /* as they were at the start */
+    /* Wall time of the last change of each live setting, in their order; 0: as
+     * at the start. Of the loop. */
+    uint64_t set_ns[LIVE_SETTINGS_MOST];
     const char *path; /* of the command or plugin, as it was at the start; "":
                          it was not there. NULL: a function of a program */
 };
