@@ -159,7 +159,7 @@ static int lines_import(struct import *i)
     char *text = NULL;
     char why[96] = "";
     size_t room = 0;
-    int status = 0;
+    int status = 0, err = 0;
 
     while (!status) {
         ssize_t size = getline(&text, &room, i->file);
@@ -167,8 +167,7 @@ static int lines_import(struct import *i)
         if (cli_interrupt_seen())
             status = import_stop(i, EX_TEMPFAIL, i->line + 1, "interrupted");
         else if (size < 0) {
-            snprintf(why, sizeof why, "cannot read the input: %s",
-                     errno_text(errno));
+            err = errno;
             break;
         } else {
             i->line++;
@@ -176,10 +175,13 @@ static int lines_import(struct import *i)
             status = line_import(i, text, (size_t)size);
         }
     }
-    /* getline(3) without memory sets no flag of the file. */
-    if (!status && !feof(i->file))
-        status = import_stop(i, ferror(i->file) ? EX_IOERR : EX_OSERR,
+    /* Without memory, getline(3) sets the error flag in glibc 2.41 but no flag
+     * in earlier versions, so errno tells the two failures apart. */
+    if (!status && !feof(i->file)) {
+        snprintf(why, sizeof why, "cannot read the input: %s", errno_text(err));
+        status = import_stop(i, err == ENOMEM ? EX_OSERR : EX_IOERR,
                              i->line + 1, why);
+    }
     free(text);
     return status;
 }

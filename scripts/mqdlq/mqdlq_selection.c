@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #include "common/base/array.h"
+#include "common/base/errno_text.h"
 #include "common/letter/letters.h"
 #include "common/text/complain.h"
 
@@ -144,17 +145,27 @@ static int ids_from_stdin(struct lookup *k)
 {
     char *line = NULL, *more;
     size_t room = 0;
-    int status = 0;
+    int status = 0, err = 0;
 
     complain_reads("ids");
-    while (!status && getline(&line, &room, stdin) >= 0) {
-        char *word = strtok_r(line, BLANKS, &more);
+    while (!status) {
+        char *word;
 
+        if (getline(&line, &room, stdin) < 0) {
+            err = errno;
+            break;
+        }
+        word = strtok_r(line, BLANKS, &more);
         for (; word && !status; word = strtok_r(NULL, BLANKS, &more))
             status = id_take(k, word);
     }
-    if (!status && ferror(stdin))
-        status = complain(EX_IOERR, "cannot read ids from stdin");
+    /* Without memory, getline(3) sets no flag of the file before glibc 2.41:
+     * anything but the end of the input is a failure. */
+    if (!status && !feof(stdin))
+        status = err == ENOMEM
+                     ? complain_memory()
+                     : complain(EX_IOERR, "cannot read ids from stdin: %s",
+                                errno_text(err));
     free(line);
     return status;
 }

@@ -40,10 +40,12 @@ static inline void faults_init(void)
     harness_script("stream", FAULTS_STREAM);
 }
 
-/* fault_start - the program with a fault as faults.c has it; what it counted is
- * in the file `tally` */
-static inline struct harness_process *
-fault_start(const char *fault, const char *tally, const char *const *argv)
+/* Start the program with a fault as faults.c has it, and with `input`, or
+ * nothing for NULL, on its stdin. It counts calls in the file `tally`. */
+static inline struct harness_process *fault_start_fed(const char *fault,
+                                                      const char *tally,
+                                                      const char *const *argv,
+                                                      const char *input)
 {
     char preload[PRELOAD_TEXT], *env[2];
     if (asprintf(&env[0], "MQW_FAULT=%s", fault) < 0 ||
@@ -51,10 +53,18 @@ fault_start(const char *fault, const char *tally, const char *const *argv)
         abort();
     struct harness_process *p = harness_start(&(struct harness_spec){
         .argv = argv,
-        .env = HARNESS_LIST(preload_text(preload, "faults"), env[0], env[1])});
+        .env = HARNESS_LIST(preload_text(preload, "faults"), env[0], env[1]),
+        .input = input,
+        .input_size = input ? strlen(input) : 0});
     free(env[0]);
     free(env[1]);
     return p;
+}
+
+static inline struct harness_process *
+fault_start(const char *fault, const char *tally, const char *const *argv)
+{
+    return fault_start_fed(fault, tally, argv, NULL);
 }
 
 /* fault_tally - calls there were, and calls that failed, so far */

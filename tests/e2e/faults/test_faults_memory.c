@@ -204,6 +204,8 @@ Test(faults_memory, the_worker_loses_nothing_when_an_allocation_fails)
 
 /* ---- the tools ---- */
 
+static const char *tool_input; /* what the tools read from stdin */
+
 /* tool_run - with the Nth allocation failing; false: there are not so many */
 static bool tool_run(uint64_t position, const char *const *argv,
                      struct harness_process **p)
@@ -212,7 +214,7 @@ static bool tool_run(uint64_t position, const char *const *argv,
     uint64_t seen, failed;
     snprintf(fault, sizeof fault, "malloc:%llu:%d",
              (unsigned long long)position, ENOMEM);
-    *p = fault_start(fault, "tally", argv);
+    *p = fault_start_fed(fault, "tally", argv, tool_input);
     int status = harness_wait(*p, 30000);
     fault_tally("tally", &seen, &failed);
     cr_assert(status == 0 || status == 71, "%s %s: allocation %llu: %d: %s",
@@ -291,6 +293,32 @@ Test(faults_memory, mqdlq_tells_all_or_says_so)
         25);
     verb_sweep(HARNESS_LIST("mqdlq", "show", "--state-dir", dir, q, "1"), 25);
     verb_sweep(HARNESS_LIST("mqdlq", "export", "--state-dir", dir, q), 25);
+}
+
+/* Without memory for the next line of ids, the letters that it names would be
+ * left out, and the status would still be 0. */
+Test(faults_memory, mqdlq_reads_all_ids_or_says_so)
+{
+    const char *q = harness_queue(0, 0);
+    const char *const argv[] = {
+        "mqdlq", "export", "--state-dir", harness_state_dir(), q, "-", NULL};
+    char ids[1024];
+    struct harness_process *p;
+    const char *whole;
+    uint64_t n = 1;
+
+    letters_make(q);
+    /* Longer than the first buffer of getline(3). */
+    snprintf(ids, sizeof ids, "1\n%500s\n3\n", "2");
+    tool_input = ids;
+    cr_assert(!tool_run(UINT64_C(1) << 40, argv, &p));
+    whole = harness_stdout(p, NULL);
+    cr_assert_not_null(strstr(whole, "\"c\""), "%s", whole);
+    for (; tool_run(n, argv, &p); n++) {
+        if (harness_wait(p, 0) == 0)
+            cr_assert_str_eq(harness_stdout(p, NULL), whole);
+    }
+    cr_assert_gt(n, 3, "allocations are made");
 }
 
 Test(faults_memory, mqdlq_takes_a_letter_whole_or_not_at_all)

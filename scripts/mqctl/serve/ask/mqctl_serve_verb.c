@@ -11,22 +11,26 @@
 #include "common/base/errno_text.h"
 #include "common/text/complain.h"
 
-/* lines_read - the objects of a file, one a line, added to a list */
-static void lines_read(int fd, json_t *list)
+/* Add the objects of a file, one a line, to a list. Returns false if memory ran
+ * out before the end of the file. */
+static bool lines_read(int fd, json_t *list)
 {
     FILE *in = fdopen(fd, "r");
     char *line = NULL;
     size_t room = 0;
+    bool whole;
 
     if (!in) {
         close(fd);
-        return;
+        return false;
     }
     rewind(in);
     while (getline(&line, &room, in) > 0)
         (void)json_array_append_new(list, json_loads(line, 0, NULL));
+    whole = feof(in);
     free(line);
     fclose(in);
+    return whole;
 }
 
 int verb_run(int (*verb)(const struct options *), const struct options *o,
@@ -45,6 +49,5 @@ int verb_run(int (*verb)(const struct options *), const struct options *o,
     fflush(stdout);
     (void)dup2(out, STDOUT_FILENO);
     close(out);
-    lines_read(fd, list);
-    return status;
+    return lines_read(fd, list) ? status : complain_memory();
 }
