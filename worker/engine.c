@@ -78,6 +78,7 @@ static void on_last(void *arg)
         runtimedir_close(&e->runtime, &e->dir,
                          e->mq.custody && custody_empty(e->mq.custody));
     }
+    log_flush();
     _exit(EX_OK);
 }
 
@@ -450,4 +451,5 @@ void engine_close(struct engine **engine)
     solo_fini(&e->flow.solo);
     ready_fini(&e->flow.ready);
     free(e);
+    log_flush();
 }

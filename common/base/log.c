@@ -2,11 +2,16 @@
 #include "common/base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -17,6 +22,11 @@
 /* What closes any line fits in here: '"', ',"cut":true', '}', '\n'. */
 #define LINE_TAIL 16
 #define UNIT_TEXT 16 /* one character of a value, escaped */
+/* Bytes of lines that wait for the reader of stderr; a power of two. */
+#define LATE_BYTES (1u << 20)
+#define FLUSH_S    1 /* Longest wait of log_flush, seconds. */
+#define STACK_BYTES \
+    (128u << 10) /* Of the writer, which holds two lines on it. */
 
 /* A line that is being built. Pieces go in whole or not at all; after the
  * first that does not fit, only line_close adds something. */
@@ -32,8 +42,19 @@ static pthread_rwlock_t log_to_lock = PTHREAD_RWLOCK_INITIALIZER;
 static log_sink *log_to; /* under log_to_lock, which the call holds, too: none
                             comes after it was changed */
 static void *log_to_arg; /* under log_to_lock */
+
+/* Lines that stderr did not take at once, in the order in which they came. Each
+ * ends with a newline and contains no other. All of it is under log_mtx. */
 static pthread_mutex_t log_mtx = PTHREAD_MUTEX_INITIALIZER;
-static bool log_torn; /* under log_mtx: the last line on stderr has no end */
+static pthread_cond_t log_more = PTHREAD_COND_INITIALIZER; /* late_size > 0 */
+static pthread_cond_t log_idle; /* The writer has nothing to do. */
+static bool log_runs;           /* The writer's thread was started. */
+static bool log_busy;           /* The writer has taken a line and writes it. */
+static bool log_rest;         /* The first late line continues one on stderr. */
+static bool log_torn;         /* The last line on stderr has no end. */
+static char late[LATE_BYTES]; /* A ring. */
+static size_t late_at, late_size; /* Its first byte; the bytes in it. */
+static uint64_t log_dropped; /* Lines lost since the last log_lines_dropped. */
 
 static const char *const level_names[] = {
     [LOG_DEBUG] = "debug",
@@ -234,8 +255,7 @@ static void field_put(struct line *l, const struct log_field *f)
         l->size = start;
 }
 
-/* line_open - time, level, event. Starts with a newline that only a line after
- * a torn one is written with. */
+/* line_open - time, level, event */
 static void line_open(struct line *l, enum log_level level, const char *event)
 {
     char now[TIME_TEXT];
@@ -243,12 +263,11 @@ static void line_open(struct line *l, enum log_level level, const char *event)
     l->size = 0;
     l->cut = false;
     if (log_shape == LOG_JOURNAL) { /* which has the time */
-        line_puts(l, "\n");
         line_puts(l, level_priorities[level]);
         line_puts(l, "level=");
     } else {
         time_print(clock_wall_ns(), now);
-        line_puts(l, log_shape == LOG_JSON ? "\n{\"time\":\"" : "\ntime=");
+        line_puts(l, log_shape == LOG_JSON ? "{\"time\":\"" : "time=");
         line_puts(l, now);
         line_puts(l, log_shape == LOG_JSON ? "\",\"level\":\"" : " level=");
     }
@@ -265,35 +284,7 @@ static void line_close(struct line *l)
     line_end(l, log_shape == LOG_JSON ? "}\n" : "\n");
 }
 
-/* line_write - to stderr. Text that a full non-blocking stderr does not take is
- * dropped: a stuck reader must not stop the worker. Half a line then stays
- * behind, so the next one starts with a newline of its own. The lock is for
- * lines over PIPE_BUF, which a full pipe would mix (pipe(7)). */
-static void line_write(const struct line *l)
-{
-    const char *at, *end = l->text + l->size;
-
-    pthread_mutex_lock(&log_mtx);
-    at = l->text + !log_torn;
-    while (at < end) {
-        ssize_t took = write(STDERR_FILENO, at, (size_t)(end - at));
-
-        if (took < 0 && errno == EINTR)
-            continue;
-        if (took <= 0)
-            break;
-        at += took;
-    }
-    /* Nothing was written: as torn as before. Only the newline: whole. */
-    if (at == end || at == l->text + 1)
-        log_torn = false;
-    else if (at > l->text)
-        log_torn = true;
-    pthread_mutex_unlock(&log_mtx);
-}
-
-/* line_hand - to the sink, without the newlines around it; false: there is
-* none */
+/* line_hand - to the sink, without its newline; false: there is none */
 static bool line_hand(struct line *l, enum log_level level)
 {
     bool handed;
@@ -302,7 +293,7 @@ static bool line_hand(struct line *l, enum log_level level)
     handed = log_to != NULL;
     if (handed) {
         l->text[l->size - 1] = '\0';
-        log_to(level, l->text + 1, l->size - 2, log_to_arg);
+        log_to(level, l->text, l->size - 1, log_to_arg);
     }
     pthread_rwlock_unlock(&log_to_lock);
     return handed;
@@ -315,11 +306,214 @@ static void line_human(struct line *l, const struct log_event *event)
     unsigned columns =
         ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 
-    l->text[0] = '\n'; /* as line_open has it */
     l->cut = false;
-    l->size = 1 + log_human(l->text + 1, LINE_MAX_BYTES - LINE_TAIL, event,
-                            log_human_colour(), columns);
+    l->size = log_human(l->text, LINE_MAX_BYTES - LINE_TAIL, event,
+                        log_human_colour(), columns);
     line_end(l, "\n");
+}
+
+/* Build the whole line of an event. */
+static void line_build(struct line *l, enum log_level level, const char *event,
+                       const struct log_field *fields, size_t n)
+{
+    if (log_shape == LOG_HUMAN) {
+        line_human(
+            l, &(struct log_event){level, event, fields, n, clock_wall_ns()});
+        return;
+    }
+    line_open(l, level, event);
+    for (size_t i = 0; i < n; i++)
+        field_put(l, &fields[i]);
+    line_close(l);
+}
+
+/* ---- stderr ----
+ *
+ * Somebody else reads stderr and may stop doing so, so no thread of the program
+ * waits for it. O_NONBLOCK would not do: it belongs to the open file, which the
+ * handlers and the shell share. A line is written at once where the kernel can
+ * promise not to wait; otherwise it is queued for the writer, a thread of its
+ * own that does nothing else and is started for the first such line.
+ */
+
+/* Write as much of a line as stderr takes without waiting; returns the bytes.
+ * A regular file has no reader. RWF_NOWAIT works for pipes and sockets from
+ * Linux 6.4 on, and not for terminals. */
+static size_t stderr_write_now(const char *text, size_t size)
+{
+    struct iovec line = {.iov_base = (char *)text, .iov_len = size};
+    struct stat st;
+    ssize_t took;
+
+    if (fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode))
+        took = write(STDERR_FILENO, text, size);
+    else
+        took = pwritev2(STDERR_FILENO, &line, 1, -1, RWF_NOWAIT);
+    return took > 0 ? (size_t)took : 0;
+}
+
+/* Write to stderr and wait for its reader; returns the bytes that were written
+ * before an error. */
+static size_t stderr_write(const char *text, size_t size)
+{
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    size_t at = 0;
+
+    while (at < size) {
+        ssize_t took = write(STDERR_FILENO, text + at, size - at);
+
+        if (took > 0)
+            at += (size_t)took;
+        else if (took < 0 && errno == EAGAIN)
+            (void)poll(&room, 1, -1);
+        else if (took == 0 || errno != EINTR)
+            break;
+    }
+    return at;
+}
+
+/* Take the first late line out of the ring; returns its size. */
+static size_t late_take(char *out)
+{
+    size_t n = 0;
+
+    do {
+        out[n++] = late[late_at];
+        late_at = (late_at + 1) % LATE_BYTES;
+        late_size--;
+    } while (out[n - 1] != '\n');
+    return n;
+}
+
+static void *writer_run(void *arg);
+
+/* Start the writer unless it runs; returns false if it cannot be started. It
+ * takes no signal: those are for the threads of the program. */
+static bool writer_start(void)
+{
+    pthread_condattr_t steady;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    pthread_t thread;
+
+    if (log_runs)
+        return true;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&log_idle, &steady);
+    pthread_condattr_destroy(&steady);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    log_runs = pthread_create(&thread, &attr, writer_run, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return log_runs;
+}
+
+/* Queue a line, or its rest, for the writer; returns false if it is lost. A
+ * line without room is dropped, and so are those after it until the queue is
+ * empty: then the gap is in one place, and log_lines_dropped stands there. */
+static bool late_put(const char *text, size_t size)
+{
+    bool full = size > LATE_BYTES - late_size || (log_dropped && late_size);
+
+    if (full || !writer_start()) {
+        log_dropped++;
+        return false;
+    }
+    for (size_t i = 0; i < size; i++)
+        late[(late_at + late_size + i) % LATE_BYTES] = text[i];
+    late_size += size;
+    pthread_cond_signal(&log_more);
+    return true;
+}
+
+/* Write a line at once or queue it. The caller holds log_mtx. */
+static void line_send(const struct line *l);
+
+/* Say how many lines were lost. The caller holds log_mtx; stderr has just taken
+ * a line, and none waits. */
+static void dropped_send(void)
+{
+    const struct log_field fields[] = {
+        F_UINT("count", log_dropped),
+        F_STR("next", "look at what reads the log: it stopped, was too slow "
+                      "or had no room; messages did not wait for it")};
+    struct line l;
+
+    log_dropped = 0;
+    line_build(&l, LOG_WARN, "log_lines_dropped", fields, 2);
+    line_send(&l);
+}
+
+static void line_send(const struct line *l)
+{
+    size_t took = 0;
+    bool queued;
+
+    if (late_size == 0 && !log_busy && !log_torn)
+        took = stderr_write_now(l->text, l->size);
+    if (took == l->size) {
+        if (log_dropped)
+            dropped_send();
+        return;
+    }
+    queued = late_put(l->text + took, l->size - took);
+    if (took > 0)
+        *(queued ? &log_rest : &log_torn) = true;
+}
+
+/* The writer's thread: write late lines one by one, each by one write(2) if
+ * stderr allows it. A line after a torn one starts with a newline of its own.
+ */
+static void *writer_run(void *arg)
+{
+    char text[1 + LINE_MAX_BYTES] = "\n";
+
+    pthread_mutex_lock(&log_mtx);
+    for (;;) {
+        size_t size, from, end;
+        bool rest;
+
+        while (late_size == 0)
+            pthread_cond_wait(&log_more, &log_mtx);
+        rest = log_rest;
+        log_rest = false;
+        from = log_torn ? 0 : 1;
+        size = 1 + late_take(text + 1);
+        log_busy = true;
+        pthread_mutex_unlock(&log_mtx);
+        end = from + stderr_write(text + from, size - from);
+        pthread_mutex_lock(&log_mtx);
+        log_busy = false;
+        if (end < size) {
+            log_dropped++;
+            log_torn = end > 1 || rest || (log_torn && end == 0);
+        } else {
+            log_torn = false;
+            if (late_size == 0 && log_dropped)
+                dropped_send();
+        }
+        if (late_size == 0)
+            pthread_cond_broadcast(&log_idle);
+    }
+    return arg;
+}
+
+void log_flush(void)
+{
+    struct timespec end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += FLUSH_S;
+    pthread_mutex_lock(&log_mtx);
+    while ((late_size || log_busy) &&
+           pthread_cond_timedwait(&log_idle, &log_mtx, &end) == 0)
+        ;
+    pthread_mutex_unlock(&log_mtx);
 }
 
 /* log_write - one event as one line; errno stays as it is */
@@ -331,16 +525,11 @@ void log_write(enum log_level level, const char *event,
 
     if (!log_enabled(level))
         return;
-    if (log_shape == LOG_HUMAN)
-        line_human(
-            &l, &(struct log_event){level, event, fields, n, clock_wall_ns()});
-    else {
-        line_open(&l, level, event);
-        for (size_t i = 0; i < n; i++)
-            field_put(&l, &fields[i]);
-        line_close(&l);
+    line_build(&l, level, event, fields, n);
+    if (!line_hand(&l, level)) {
+        pthread_mutex_lock(&log_mtx);
+        line_send(&l);
+        pthread_mutex_unlock(&log_mtx);
     }
-    if (!line_hand(&l, level))
-        line_write(&l);
     errno = saved;
 }

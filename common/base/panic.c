@@ -20,5 +20,6 @@ void panic(const char *fmt, ...)
     log_error("panic", F_STR("what", what),
               F_STR("next", "the process aborts and loses nothing; start it "
                             "again, and report this with the lines before"));
+    log_flush();
     abort();
 }

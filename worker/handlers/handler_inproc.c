@@ -191,6 +191,7 @@ static void end_process(struct timer *timer)
               F_DURATION("limit", c->limit_ns),
               F_STR("next", "the process aborts; the next one runs the message "
                             "again and counts the crash"));
+    log_flush();
     abort();
 }
 

@@ -326,5 +326,6 @@ int serve_run(const struct options *o)
             turn(&s);
     }
     server_stop(&s);
+    log_flush();
     return err ? complain_of(&p) : 0;
 }

@@ -48,8 +48,9 @@ static const uint32_t files[] = {
     SYS_fstatfs,    SYS_fsync,       SYS_ftruncate,    SYS_getcwd,
     SYS_getdents64, SYS_lseek,       SYS_memfd_create, SYS_newfstatat,
     SYS_openat,     SYS_pipe2,       SYS_pread64,      SYS_pwrite64,
-    SYS_read,       SYS_readlinkat,  SYS_readv,        SYS_statfs,
-    SYS_statx,      SYS_unlinkat,    SYS_write,        SYS_writev};
+    SYS_pwritev2,   SYS_read,        SYS_readlinkat,   SYS_readv,
+    SYS_statfs,     SYS_statx,       SYS_unlinkat,     SYS_write,
+    SYS_writev};
 
 /* Looking at them; where no file system shows them, one is opened that is
  * mounted nowhere. */

@@ -3,10 +3,13 @@
 #include "tests/harness/letters.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 TestSuite(worker_signals, .init = harness_init, .fini = harness_fini,
           .timeout = 60);
@@ -322,4 +325,28 @@ Test(worker_signals, a_handlers_own_signals_do_not_reach_the_worker)
     cr_assert_str_eq(l->error, "signal 15");
     cr_assert(harness_running(w));
     cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
+/* Each message writes more to the log than 20 of them leave room for. */
+Test(worker_signals, a_log_that_nobody_reads_keeps_neither_messages_nor_a_stop)
+{
+    const char *q = harness_queue(10, 256), *log = harness_path("log");
+    int fd;
+
+    cr_assert_eq(mkfifo(log, 0600), 0);
+    fd = open(log, O_RDWR); /* read by nobody */
+    cr_assert_geq(fd, 0);
+    struct harness_process *w = harness_program(
+        "sh", "-c", "exec 2>log; exec \"$0\" --state-dir \"$@\"",
+        harness_bin("mqworker"), harness_state_dir(), q, "--", "sh", "-c",
+        "yes \"$(head -c 999 /dev/zero | tr '\\0' x)\" | head -n 60 >&2; "
+        "echo >>ran");
+    for (int i = 0; i < 20; i++)
+        harness_send_text(q, "x");
+    harness_until_lines("ran", 20, 20000);
+    struct harness_result r =
+        harness_run("mqctl", "--state-dir", harness_state_dir(), "pause", q);
+    cr_expect_eq(r.status, 0, "%s", r.err);
+    cr_expect_eq(harness_stop(w, 10000), 0);
+    close(fd);
 }
