@@ -117,6 +117,10 @@ const char *harness_wait_log(struct harness_process *p, const char *text,
 /* How many lines of its stderr contain `text`. */
 size_t harness_log_count(const struct harness_process *p, const char *text);
 
+/* Return true if PATH has the program. A test that starts a program of another
+ * package asks first and skips itself: harness_start ends the test. */
+bool harness_has(const char *program);
+
 /* A program run to its end (limit 60 s). */
 struct harness_result {
     int status; /* as harness_wait */

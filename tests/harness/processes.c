@@ -63,6 +63,18 @@ static void descriptor_set(int to, const char *path, int flags)
         _exit(127);
 }
 
+bool harness_has(const char *program)
+{
+    const char *path = getenv("PATH");
+    char *all = strdup(path ? path : ""), *rest = all;
+    bool found = false;
+
+    for (char *dir; !found && (dir = strsep(&rest, ":"));)
+        found = access(harness_path("%s/%s", dir, program), X_OK) == 0;
+    free(all);
+    return found;
+}
+
 /* child_exec - become the program; on failure errno goes to `report` */
 static _Noreturn void child_exec(const struct harness_spec *spec,
                                  const struct harness_process *p,

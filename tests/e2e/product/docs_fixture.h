@@ -61,13 +61,4 @@ static inline const char *block(const char *name, const char *fence,
     return path;
 }
 
-/* have - whether a program is on this machine */
-static inline bool have(const char *program)
-{
-    char script[64];
-
-    snprintf(script, sizeof script, "command -v %s", program);
-    return harness_run("sh", "-c", script).status == 0;
-}
-
 #endif

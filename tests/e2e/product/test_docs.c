@@ -46,7 +46,7 @@ Test(docs, mqworker_and_its_page_name_the_same_flags_and_defaults)
 
 Test(docs, man_pages_pass_mandoc)
 {
-    if (!have("mandoc"))
+    if (!harness_has("mandoc"))
         cr_skip_test("no mandoc here");
     /* A page of ours that is not installed yet cannot be found. */
     cr_assert_str_eq(sh("mandoc -Tlint -W style \"$1\"/*.[1-8] 2>/dev/null |"
@@ -60,7 +60,7 @@ Test(docs, man_pages_say_linux_in_head_and_foot)
 {
     const char *pages;
 
-    if (!have("groff"))
+    if (!harness_has("groff"))
         cr_skip_test("no groff here");
     pages = sh("for p in \"$1\"/*.[1-8]; do groff -mdoc -Tascii -P-c \"$p\" |"
                "  sed -n -e 1p -e '$p' | grep -v '^$' |"
@@ -196,7 +196,7 @@ Test(docs, python_handler_books_a_payment_once)
     const char *queue = harness_queue(10, 256);
     const char *handler = block("handlers.md", "python book-payment", "book");
 
-    if (!have("python3"))
+    if (!harness_has("python3"))
         cr_skip_test("no python3 here");
     harness_send_text(queue, "{\"account\": \"a-7\", \"cents\": 1250}");
     harness_send_text(queue, "[]");
@@ -254,7 +254,7 @@ Test(docs, c_producer_writes_a_header_that_the_worker_reads)
 
 Test(docs, schema_in_the_page_is_that_of_the_file)
 {
-    if (!have("sqlite3"))
+    if (!harness_has("sqlite3"))
         cr_skip_test("no sqlite3 here");
     block("formats/store.md", "sql", "schema.sql");
     const char *queue = harness_queue(10, 256);

@@ -74,7 +74,7 @@ Test(docs_pages, store_is_saved_in_use_and_put_back)
 {
     const char *queue = harness_queue(10, 256);
 
-    if (!have("sqlite3"))
+    if (!harness_has("sqlite3"))
         cr_skip_test("no sqlite3 here");
     block("backup.md", "sh save", "save");
     block("backup.md", "sh restore", "restore");
@@ -128,7 +128,7 @@ Test(docs_pages, image_of_the_example_runs, .timeout = 1200)
 {
     const char *builder = getenv("MQW_TEST_IMAGE");
 
-    if (!builder || !have(builder))
+    if (!builder || !harness_has(builder))
         cr_skip_test("MQW_TEST_IMAGE=podman (or docker) builds the image");
     const char *said =
         sh("b=$MQW_TEST_IMAGE; \"$b\" build -q -t mqworker-test"

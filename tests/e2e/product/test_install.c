@@ -48,15 +48,6 @@ static const char *sh(const char *script, const char *argument)
     return r.out;
 }
 
-/* have - whether a program is on this machine */
-static bool have(const char *program)
-{
-    char script[64];
-
-    snprintf(script, sizeof script, "command -v %s", program);
-    return harness_run("sh", "-c", script).status == 0;
-}
-
 /* Mode and path of everything but documents. */
 static const char expected[] =
     "644 include/mqworker.h\n"
@@ -237,7 +228,7 @@ Test(install, names_no_place_but_the_prefix)
 /* The units as systemd reads them; the program is where it will not look. */
 Test(install, units_have_nothing_that_systemd_does_not_know)
 {
-    if (!have("systemd-analyze"))
+    if (!harness_has("systemd-analyze"))
         cr_skip_test("no systemd-analyze here");
     const char *prefix = installed();
     const char *said =
@@ -402,7 +393,7 @@ static void example_run(const char *program, const char *prefix)
 /* With the lines of docs/library.md. */
 Test(install, a_program_is_made_with_pkg_config_and_either_library)
 {
-    if (!have("pkg-config"))
+    if (!harness_has("pkg-config"))
         cr_skip_test("no pkg-config here");
     const char *prefix = installed();
 
@@ -539,7 +530,7 @@ static const char upgrade[] =
 
 static void package_upgraded(void)
 {
-    if (!have("systemd-sysusers"))
+    if (!harness_has("systemd-sysusers"))
         return;
     cr_assert_str_eq(sh(upgrade, deb_find("mqworker")),
                      "upgraded: mqctl-serve.socket mqworker@orders.service \n"
@@ -555,7 +546,7 @@ static void package_upgraded(void)
 
 Test(install, debian_packages_have_what_they_say, .timeout = 480)
 {
-    if (!have("dpkg-deb") || !have("dpkg-shlibdeps"))
+    if (!harness_has("dpkg-deb") || !harness_has("dpkg-shlibdeps"))
         cr_skip_test("no dpkg-dev here");
     struct harness_result r = make_run("deb");
     cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);

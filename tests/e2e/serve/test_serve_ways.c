@@ -14,16 +14,17 @@ static const char *ready(struct harness_process *p)
     return harness_stdout(p, NULL);
 }
 
-/* certificate_make - for localhost, by openssl; the test is skipped without */
+/* Make a certificate for localhost. Skips the test where there is no openssl. */
 static void certificate_make(void)
 {
-    struct harness_result r = harness_run(
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-        "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
-        "/CN=localhost", "-keyout", "key.pem", "-out", "cert.pem");
+    struct harness_result r;
 
-    if (r.status == 127)
+    if (!harness_has("openssl"))
         cr_skip_test("no openssl here");
+    r = harness_run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=localhost", "-keyout", "key.pem", "-out",
+                    "cert.pem");
     cr_assert_eq(r.status, 0, "%s", r.err);
 }
 
@@ -41,15 +42,16 @@ Test(serve_ways, with_a_certificate_it_speaks_tls_and_its_cookie_is_secure)
     cr_assert_eq(
         sscanf(ready(p), "https://0.0.0.0:%u/#t=%64[0-9a-f]", &port, token), 2,
         "%s", harness_stdout(p, NULL));
-    snprintf(
-        command, sizeof command,
-        "{ printf 'POST /api/v1/session HTTP/1.1\\r\\n"
-        "Host: localhost:%u\\r\\nConnection: close\\r\\n"
-        "Content-Type: application/json\\r\\nX-MQ-Request: 1\\r\\n"
-        "Content-Length: 76\\r\\n\\r\\n{\"token\":\"%s\"}'; sleep 0.5; } | "
-        "openssl s_client -quiet -verify_return_error -CAfile cert.pem "
-        "-connect localhost:%u 2>/dev/null",
-        port, token, port);
+    /* With -quiet, the end of stdin does not end openssl; the server closes the
+     * connection. The name is not looked up: /etc/hosts may lack it. */
+    snprintf(command, sizeof command,
+             "printf 'POST /api/v1/session HTTP/1.1\\r\\n"
+             "Host: localhost:%u\\r\\nConnection: close\\r\\n"
+             "Content-Type: application/json\\r\\nX-MQ-Request: 1\\r\\n"
+             "Content-Length: 76\\r\\n\\r\\n{\"token\":\"%s\"}' | "
+             "openssl s_client -quiet -verify_return_error -CAfile cert.pem "
+             "-verify_hostname localhost -connect 127.0.0.1:%u 2>/dev/null",
+             port, token, port);
     r = harness_run("sh", "-c", command);
     cr_assert(strstr(r.out, "HTTP/1.1 204") && strstr(r.out, "__Host-mqctl=") &&
                   strstr(r.out, "; Secure"),

@@ -57,10 +57,7 @@ static const char *sh(const char *shell, const char *script,
 /* need - skip the test where a shell is missing */
 static void need(const char *shell)
 {
-    char script[64];
-
-    snprintf(script, sizeof script, "command -v %s", shell);
-    if (harness_run("sh", "-c", script).status != 0)
+    if (!harness_has(shell))
         cr_skip_test("no %s here", shell);
 }
 
