@@ -391,6 +391,8 @@ int engine_run(struct engine *e)
         schedule_wake(&e->flow);
     schedule_wake(&e->flow);
     loop_run(e->flow.loop, &rounds, e);
+    counters_gauge(e->flow.counters, COUNTERS_HOLDS,
+                   atomic_load(&e->flow.gate.holds) | COUNTERS_STOPPING);
     stderr_limit_tell(&e->stderr_limit);
     summary(e);
     return e->flow.gate.status;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* process_stat - fields 4, 5 and 22; the name in field 2 may hold any byte */
+/* process_stat - fields 3, 4, 5 and 22; the name in field 2 may hold any byte */
 bool process_stat(pid_t pid, struct process_stat *out)
 {
     char path[32], text[512], *at;
@@ -26,6 +26,7 @@ bool process_stat(pid_t pid, struct process_stat *out)
     at = strrchr(text, ')');
     if (!at || strlen(at) < 4)
         return false;
+    out->state = at[2];
     out->parent = (pid_t)strtol(at + 4, &at, 10); /* after ") S " */
     out->group = (pid_t)strtol(at, &at, 10);
     for (int field = 6; at && field < 22; field++)

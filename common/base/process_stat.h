@@ -14,6 +14,7 @@
 
 /* What proc_pid_stat(5) tells of a process, a zombie too. */
 struct process_stat {
+    char state; /* 'T': stopped by a signal */
     pid_t parent, group;
     uint64_t start; /* clock ticks since boot; with the pid, names a process */
 };

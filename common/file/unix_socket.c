@@ -8,8 +8,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#define CONNECT_S 3
 
 /* address - of a path; *folder is to be closed when it was used, unless -1 */
 static int address(const char *path, struct sockaddr_un *out, int *folder)
@@ -74,7 +77,18 @@ int unix_socket_listen(const char *path, int backlog)
     return err;
 }
 
+/* Call connect(2), which would wait for ever at a socket whose owner accepts
+ * nobody, once its backlog is full. The limit holds for send(2), too. */
+static int connect_limited(int fd, const struct sockaddr *to, socklen_t size)
+{
+    const struct timeval limit = {.tv_sec = CONNECT_S};
+
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
+        return -1;
+    return connect(fd, to, size);
+}
+
 int unix_socket_connect(const char *path)
 {
-    return at_path(path, 0, connect);
+    return at_path(path, 0, connect_limited);
 }

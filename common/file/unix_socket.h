@@ -13,7 +13,9 @@
 /* A stream socket that listens at `path`, mode 0600 from its first moment on;
  * what was there is removed. Non-blocking, close-on-exec. The descriptor. */
 int unix_socket_listen(const char *path, int backlog);
-/* Blocking, close-on-exec; the descriptor. -ECONNREFUSED: nobody listens. */
+/* Blocking, close-on-exec; the descriptor. -ECONNREFUSED: nobody listens.
+ * -EAGAIN: whoever listens has let nobody in for 3 s, and more wait than the
+ * backlog allows. */
 int unix_socket_connect(const char *path);
 
 #endif

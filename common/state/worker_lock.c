@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,16 @@
 #include <unistd.h>
 
 #include "common/base/answer.h"
+#include "common/base/process_stat.h"
 #include "common/file/file.h"
-#include "common/state/statedir.h"
+#include "common/state/counters.h"
+#include "common/state/runtimedir.h"
 
 #define TRIES 100 /* at a pidfile that is another one each time */
+
+#define PHASE_WAIT_NS (3 * NS_PER_S)  /* a start takes some 20 ms */
+#define YOUNG_NS      (30 * NS_PER_S) /* a start on a slow disk may take */
+#define SECOND_MS     20 /* from a lock to the pid that is written into it */
 
 /* pid_read - 0 if there is none in it, yet */
 static pid_t pid_read(int fd)
@@ -94,6 +101,79 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
     if (pid)
         *pid = seen;
     return is;
+}
+
+/* Return true if the pidfile was written a short time ago. A time in the future
+ * says nothing: the clock was set back since. */
+static bool pidfile_is_young(const char *pidfile)
+{
+    uint64_t now = clock_wall_ns(), written;
+    struct stat st;
+
+    if (stat(pidfile, &st) < 0)
+        return false;
+    written =
+        (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+    return written <= now && now - written < YOUNG_NS;
+}
+
+/* Find out the phase, as worker_phase does. *seen says whether the worker is a
+ * process that is seen from here. The counters tell, once they are this
+ * worker's own: it sets COUNTERS_CAP when it has begun to take messages. Before
+ * that they are missing, or those of the last worker. The same is seen if
+ * somebody removed them later, so only a young worker counts as starting. */
+static enum worker_phase phase_look(const struct statedir *dir, bool *seen)
+{
+    char pidfile[PATH_MAX], path[PATH_MAX];
+    struct counters_header h = {.pid = 0};
+    struct counters *c = NULL;
+    pid_t pid;
+
+    *seen = true;
+    if (statedir_path(dir, STATEDIR_PIDFILE, pidfile, NULL) < 0 ||
+        worker_lock_look(pidfile, &pid) != WORKER_RUNS)
+        return WORKER_PHASE_NONE;
+    if (runtimedir_file(dir, RUNTIMEDIR_COUNTERS, path, NULL) == 0 &&
+        counters_attach(&c, path, NULL) == 0)
+        counters_header(c, &h);
+    counters_close(&c);
+    if (!pid || h.pid != pid)
+        return pidfile_is_young(pidfile) ? WORKER_PHASE_STARTING
+                                         : WORKER_PHASE_SERVING;
+    *seen = process_start_time(pid) == h.pid_start;
+    if (!h.gauges[COUNTERS_CAP])
+        return WORKER_PHASE_STARTING;
+    return h.gauges[COUNTERS_ENDED_NS] ||
+                   h.gauges[COUNTERS_HOLDS] & COUNTERS_STOPPING
+               ? WORKER_PHASE_STOPPING
+               : WORKER_PHASE_SERVING;
+}
+
+enum worker_phase worker_phase(const struct statedir *dir)
+{
+    bool seen;
+
+    return phase_look(dir, &seen);
+}
+
+/* For some microseconds a worker has a lock and has not written its pid: all
+ * that is seen is the pidfile of a killed worker, or none. And for a moment
+ * after a kill, a child that the worker was starting still has the lock. */
+bool worker_phase_wait(const struct statedir *dir, uint64_t *until_ns)
+{
+    uint64_t now = clock_mono_ns();
+    bool seen;
+
+    if (*until_ns == 0)
+        *until_ns = ns_add(now, PHASE_WAIT_NS);
+    if (now >= *until_ns)
+        return false;
+    if (phase_look(dir, &seen) != WORKER_PHASE_SERVING || !seen) {
+        poll(NULL, 0, WORKER_LOCK_LOOK_MS);
+        return true;
+    }
+    poll(NULL, 0, SECOND_MS);
+    return phase_look(dir, &seen) != WORKER_PHASE_SERVING || !seen;
 }
 
 /* worker_lock_find - no folder, but a state directory: none has run */

@@ -13,10 +13,13 @@
 #ifndef COMMON_STATE_WORKER_LOCK_H
 #define COMMON_STATE_WORKER_LOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "common/base/clock.h"
+#include "common/state/statedir.h"
 
 /* Waiting for a lock of a process that is just dying: a core dump takes its
  * time. Each look is a flock(2). */
@@ -38,6 +41,23 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid);
  * gets PATH_MAX bytes: where it was looked, "" if that could not be found. */
 enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
                                   pid_t *pid, char *folder);
+
+/* How far the worker with the lock has come. While it is starting or stopping,
+ * its files and its socket may be missing, and nothing is wrong. */
+enum worker_phase {
+    WORKER_PHASE_NONE, /* nobody has the lock, or we may not look from here */
+    WORKER_PHASE_STARTING,
+    WORKER_PHASE_SERVING, /* all of its files and its socket should be there */
+    WORKER_PHASE_STOPPING,
+};
+enum worker_phase worker_phase(const struct statedir *dir);
+
+/* Call this after a look at a queue whose worker has the lock but misses a
+ * file, its socket or its answer. Returns true, after a moment, if the caller
+ * should look again: the worker is starting or stopping, or has gone. Returns
+ * false if something is really missing, or 3 s after the first call. *until_ns
+ * is 0 before the first call. */
+bool worker_phase_wait(const struct statedir *dir, uint64_t *until_ns);
 
 #define WORKER_CLAUSE 320
 /* "no worker runs with state directory /var/lib/mqworker", "worker 123 runs",

@@ -14,6 +14,7 @@ static const struct {
     [WORKER_STATE_KILLED] = {"killed", WORKER_BAD},
     [WORKER_STATE_STARTING] = {"starting", WORKER_IDLE},
     [WORKER_STATE_STOPPING] = {"stopping", WORKER_IDLE},
+    [WORKER_STATE_STOPPED] = {"stopped by a signal", WORKER_BAD},
     [WORKER_STATE_STORE_GONE] = {"store.db is gone", WORKER_BAD},
     [WORKER_STATE_CUSTODY_GONE] = {"custody is gone", WORKER_BAD},
     [WORKER_STATE_READ_ONLY] = {"its disk is read-only", WORKER_BAD},

@@ -13,36 +13,74 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/process_stat.h"
 #include "common/file/unix_socket.h"
 #include "common/state/worker_lock.h"
+#include "scripts/mqctl/mqctl_proc.h"
 
 #define ANSWER_MAX 65536
 #define PATIENCE   (3 * NS_PER_S) /* a worker answers in a millisecond */
 
-/* refused - why there is nobody to talk to */
+#define WORKER_NAME 32
+
+static bool is_absent(int err)
+{
+    return err == -ENOENT || err == -ECONNREFUSED;
+}
+
+/* "worker 123", or "a worker" where its pid is not known. */
+static const char *worker_name(pid_t pid, char buf[WORKER_NAME])
+{
+    snprintf(buf, WORKER_NAME, "worker %d", (int)pid);
+    return pid ? buf : "a worker";
+}
+
+/* Explain why nobody answers although a worker has the lock; `what` is what was
+ * seen. */
+static int unanswered(const struct statedir *dir, const char *queue,
+                      const char *what, int err, struct problem *p)
+{
+    enum worker_phase phase = worker_phase(dir);
+    char who[WORKER_NAME];
+
+    if (phase == WORKER_PHASE_STARTING || phase == WORKER_PHASE_STOPPING)
+        problem_fill(p, EX_TEMPFAIL,
+                     "%s of %s is %s and does not take orders; try again in a "
+                     "few seconds",
+                     worker_name(ask_runs(dir), who), queue,
+                     phase == WORKER_PHASE_STARTING ? "starting" : "stopping");
+    else if (phase == WORKER_PHASE_NONE)
+        problem_fill(p, EX_UNAVAILABLE,
+                     "no worker is running on %s any more: it ended before it "
+                     "answered",
+                     queue);
+    else
+        problem_fill(p, EX_TEMPFAIL, "%s is running on %s, but %s",
+                     worker_name(ask_runs(dir), who), queue, what);
+    return err;
+}
+
+/* Explain why the socket at `path` could not be connected to. */
 static int refused(const struct statedir *dir, const char *queue,
                    const char *path, int err, struct problem *p)
 {
-    char pidfile[PATH_MAX], who[32] = "a worker";
-    pid_t pid;
-
-    if ((err == -ENOENT || err == -ECONNREFUSED) &&
-        statedir_path(dir, STATEDIR_PIDFILE, pidfile, NULL) == 0 &&
-        worker_lock_look(pidfile, &pid) == WORKER_RUNS) {
-        if (pid)
-            snprintf(who, sizeof who, "worker %d", (int)pid);
-        problem_fill(p, EX_TEMPFAIL,
-                     "%s runs on %s, but nobody listens at %s: it starts or "
-                     "ends just now, or the socket was removed, which it makes "
-                     "again within seconds; try again, or use signals "
-                     "(mqworker(8))",
-                     who, queue, path);
-    } else if (err == -ENOENT || err == -ECONNREFUSED)
+    if (is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
+        return unanswered(dir, queue,
+                          "nobody listens at its socket, control, which was "
+                          "removed: the worker makes it again within seconds; "
+                          "try again, or use signals (mqworker(8))",
+                          err, p);
+    if (is_absent(err))
         problem_fill(p, EX_UNAVAILABLE,
-                     "no worker runs on %s with this state directory (nobody "
-                     "listens at %s); start one with mqworker %s -- COMMAND, "
-                     "or give its --state-dir",
+                     "no worker is running on %s with this state directory "
+                     "(nobody listens at %s); start one with mqworker %s -- "
+                     "COMMAND, or give its --state-dir",
                      queue, path, queue);
+    else if (err == -EAGAIN)
+        return unanswered(dir, queue,
+                          "it takes no more connections: try again, look at "
+                          "its log, or use signals (mqworker(8))",
+                          err, p);
     else if (err == -EACCES || err == -EPERM)
         problem_fill(p, EX_NOPERM, "%s: %s; run as the worker's user or root",
                      path, errno_text(-err));
@@ -94,19 +132,53 @@ static int talk(int fd, const char *line, json_t **out)
     return json_is_object(*out) ? 0 : -EPROTO;
 }
 
-/* ask - one request */
+/* Return the pid of the worker if a signal has stopped it (SIGSTOP, or ^Z in its
+ * terminal), else 0. A worker of another PID namespace cannot be seen. */
+static pid_t stopped_pid(const struct statedir *dir, const char *queue)
+{
+    pid_t pid = ask_runs(dir);
+    struct process_stat st;
+    struct holder h;
+
+    return pid && process_stat(pid, &st) && st.state == 'T' &&
+                   holder_is(&h, pid, queue)
+               ? pid
+               : 0;
+}
+
+/* Connect to the socket of a worker; one that is starting gets some time to
+ * listen. */
+static int worker_connect(const struct statedir *dir, const char *path)
+{
+    uint64_t until = 0;
+    int fd;
+
+    do
+        fd = unix_socket_connect(path);
+    while (is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
+           worker_phase_wait(dir, &until));
+    return fd;
+}
+
 int ask(const struct statedir *dir, const char *queue, const char *line,
         json_t **out, struct problem *p)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], what[128];
+    pid_t stopped = stopped_pid(dir, queue);
     int fd, err;
 
     *out = NULL;
+    if (stopped)
+        return problem_set(p, EX_TEMPFAIL, EHOSTDOWN,
+                           "worker %d of %s is stopped by a signal (SIGSTOP, "
+                           "or ^Z in its terminal); continue it with fg there, "
+                           "or with kill -CONT %d",
+                           (int)stopped, queue, (int)stopped);
     if (snprintf(path, sizeof path, "%s/%s", dir->folder, STATEDIR_CONTROL) >=
         (int)sizeof path)
         return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                            "the path of the control socket is too long");
-    fd = unix_socket_connect(path);
+    fd = worker_connect(dir, path);
     if (fd < 0)
         return refused(dir, queue, path, fd, p);
     err = talk(fd, line, out);
@@ -115,10 +187,11 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
         return 0;
     json_decref(*out);
     *out = NULL;
-    return problem_set(p, EX_TEMPFAIL, -err,
-                       "the worker of %s does not answer: %s; try again, look "
-                       "at its log, or use signals (mqworker(8))",
-                       queue, errno_text(-err));
+    snprintf(what, sizeof what,
+             "does not answer: %s; try again, look at its log, or use signals "
+             "(mqworker(8))",
+             errno_text(-err));
+    return unanswered(dir, queue, what, err, p);
 }
 
 /* ---- the end of a worker ---- */

@@ -172,6 +172,14 @@ bool holder_is(struct holder *out, pid_t pid, const char *queue)
             strcmp(text, "mqworker\n") == 0);
 }
 
+bool holder_is_of(const struct holder *h, const char *folder)
+{
+    struct stat its, ours;
+
+    return h->there && stat(h->folder, &its) == 0 && stat(folder, &ours) == 0 &&
+           its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+}
+
 struct search {
     struct holder *out;
     const char *name;

@@ -47,6 +47,8 @@ struct holder {
 
 /* Whether a process is an mqworker, and where it has the state of `queue`. */
 bool holder_is(struct holder *out, pid_t pid, const char *queue);
+/* Whether a worker has its state in that folder. */
+bool holder_is_of(const struct holder *h, const char *folder);
 /* The first mqworker that has this queue open to receive. */
 bool holder_find(struct holder *out, const char *queue);
 /* Whether a descriptor takes messages, and is not open to send alone. */

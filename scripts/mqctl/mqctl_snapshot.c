@@ -84,12 +84,11 @@ static void worker_look(struct snapshot *v)
                                                        : SNAPSHOT_NEVER;
 }
 
-/* live_look - ask the worker itself */
+/* Ask the worker itself. */
 static void live_look(struct snapshot *v)
 {
-    if (ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == 0 &&
-        v->worker == SNAPSHOT_UNSEEN)
-        v->worker = SNAPSHOT_RUNS;
+    v->stopped =
+        ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == -EHOSTDOWN;
 }
 
 /* snapshot_store - the file of a queue that was never used may be missing */
@@ -342,32 +341,62 @@ int snapshot_folder(struct statedir *out, const char *state_dir,
     return err;
 }
 
-/* snapshot_begin - all but what is counted */
-static int snapshot_begin(struct snapshot *v, const char *state_dir,
-                          const char *queue, bool ask_worker, struct problem *p)
+/* Look at all but what is counted, once. The worker goes first: when it
+ * answers, its counters are there. */
+static void look_once(struct snapshot *v, const char *state_dir,
+                      bool ask_worker)
 {
     int err;
 
-    memset(v, 0, sizeof *v);
-    v->waiting = v->parked = v->spooled = v->dead = v->replayed = -1;
-    v->custody = v->held = v->grouped = -1;
-    err = snapshot_name(queue, v->queue, p);
-    if (err)
-        return err;
     queue_look(v);
     err = snapshot_folder(&v->dir, state_dir, v->queue, &v->no_live);
     v->has_folder = !err;
     v->shut = err && err != -ENOENT;
-    if (err)
-        v->no_counters = v->no_store = v->no_live;
-    else
-        counters_look(v);
-    if (!err)
-        worker_look(v);
-    else if (v->shut)
+    if (v->shut)
         v->worker = SNAPSHOT_UNSEEN;
-    if (!err && ask_worker)
+    if (err) {
+        v->no_counters = v->no_store = v->no_live;
+        return;
+    }
+    if (ask_worker)
         live_look(v);
+    counters_look(v);
+    worker_look(v);
+    if (v->live && v->worker == SNAPSHOT_UNSEEN)
+        v->worker = SNAPSHOT_RUNS;
+    if (v->worker == SNAPSHOT_RUNS && !v->live)
+        v->phase = worker_phase(&v->dir);
+}
+
+/* Return true if the lock and the answer of the worker agree. They do not if
+ * the worker is starting, stopping or dying. */
+static bool agrees(const struct snapshot *v)
+{
+    return v->stopped || v->live ? v->worker == SNAPSHOT_RUNS
+                                 : v->worker != SNAPSHOT_RUNS;
+}
+
+/* Look at all but what is counted. A worker that is to be asked, and is
+ * starting or stopping, gets some time until it answers or has gone. */
+static int snapshot_begin(struct snapshot *v, const char *state_dir,
+                          const char *queue, bool ask_worker, struct problem *p)
+{
+    char name[QUEUE_NAME_MAX];
+    uint64_t until = 0;
+    int err;
+
+    memset(v, 0, sizeof *v);
+    err = snapshot_name(queue, name, p);
+    if (err)
+        return err;
+    do {
+        snapshot_close(v);
+        memset(v, 0, sizeof *v);
+        v->waiting = v->parked = v->spooled = v->dead = v->replayed = -1;
+        v->custody = v->held = v->grouped = -1;
+        memcpy(v->queue, name, sizeof name);
+        look_once(v, state_dir, ask_worker);
+    } while (ask_worker && !agrees(v) && worker_phase_wait(&v->dir, &until));
     return 0;
 }
 
@@ -495,15 +524,11 @@ const char *snapshot_breaker(const struct snapshot *v)
     return live ? live : texts[state < 3 ? state : 0];
 }
 
-/* starting - it has the lock, but does not answer yet and has written no
- * numbers of its own */
-static bool starting(const struct snapshot *v)
+bool snapshot_changing(const struct snapshot *v)
 {
-    if (v->live)
-        return false;
-    if (!v->counters)
-        return v->no_live.text[0] != '\0';
-    return v->pid != v->head.pid || v->head.gauges[COUNTERS_CAP] == 0;
+    return v->worker == SNAPSHOT_RUNS && !v->stopped &&
+           (v->phase == WORKER_PHASE_STARTING ||
+            v->phase == WORKER_PHASE_STOPPING);
 }
 
 enum worker_state snapshot_state(const struct snapshot *v)
@@ -517,9 +542,11 @@ enum worker_state snapshot_state(const struct snapshot *v)
         return WORKER_STATE_KILLED;
     if (v->worker != SNAPSHOT_RUNS)
         return WORKER_STATE_NOT_RUNNING;
-    if (starting(v))
+    if (v->stopped)
+        return WORKER_STATE_STOPPED;
+    if (v->phase == WORKER_PHASE_STARTING)
         return WORKER_STATE_STARTING;
-    if (!v->live && v->head.gauges[COUNTERS_ENDED_NS])
+    if (v->phase == WORKER_PHASE_STOPPING)
         return WORKER_STATE_STOPPING;
     /* A worker of another version may answer with a sentence of its own. */
     if (state == WORKER_STATES)

@@ -21,6 +21,7 @@
 #include "common/mq/queue.h"
 #include "common/state/pause_note.h"
 #include "common/state/statedir.h"
+#include "common/state/worker_lock.h"
 #include "common/state/worker_state.h"
 #include "common/store/store.h"
 #include "common/text/term.h"
@@ -52,6 +53,8 @@ struct snapshot {
     struct counters_sum totals; /* of it and all before it */
     bool in_all; /* fields that count messages are `totals`, not `sum` */
     enum snapshot_worker worker; /* as its lock says */
+    enum worker_phase phase;     /* of one that runs and did not answer */
+    bool stopped;                /* by a signal, such as ^Z */
     pid_t pid;    /* of the one that runs, else of the last one */
     json_t *live; /* what the worker answered to `status`; NULL: nothing */
     struct problem no_live;
@@ -103,6 +106,9 @@ enum term_colour snapshot_dead_colour(const char *dead);
 /* Why nothing is taken from the queue just now: in the words of the worker,
  * else as its counters say. NULL: messages are taken, or no worker runs. */
 const char *snapshot_why(const struct snapshot *v);
+/* The worker is starting or stopping, so its files and its socket may be
+ * missing. */
+bool snapshot_changing(const struct snapshot *v);
 bool snapshot_paused(const struct snapshot *v);
 /* The pause that is in force, or that the next worker starts with. Returns false
  * if there is none. */

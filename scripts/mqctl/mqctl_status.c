@@ -423,7 +423,7 @@ static void details(const struct snapshot *v)
     partitions(v);
     if (v->counters)
         totals(v);
-    else if (snapshot_unread(v->counters_err))
+    else if (snapshot_unread(v->counters_err) && !snapshot_changing(v))
         linef("counters", "%s", v->no_counters.text);
     what_runs(v);
     settings(v);
@@ -475,7 +475,7 @@ static int absent(const struct snapshot *v)
                         "whether a worker runs on %s is not seen from here: "
                         "the lock %s/%s cannot be checked",
                         v->queue, v->dir.folder, STATEDIR_PIDFILE);
-    if (v->has_folder && v->no_counters.text[0])
+    if (v->has_folder && snapshot_unread(v->counters_err))
         return complain_of(&v->no_counters);
     if (!v->shut && !v->has_queue && v->no_queue.status == EX_NOINPUT &&
         !v->has_folder) {
@@ -487,7 +487,7 @@ static int absent(const struct snapshot *v)
     return complain_of(&v->no_live);
 }
 
-/* elsewhere - the queue has a worker with another state directory */
+/* The queue has a worker with another state directory. */
 static int elsewhere(const struct holder *h, const char *queue)
 {
     return complain(EX_UNAVAILABLE,
@@ -517,10 +517,12 @@ static int show(const struct options *o, const char *name,
     }
     if (!status && v.worker != SNAPSHOT_RUNS &&
         (o->line.operand_count || v.shut))
-        status = v.worker != SNAPSHOT_UNSEEN && holder_find(&h, v.queue)
+        status = v.worker != SNAPSHOT_UNSEEN && holder_find(&h, v.queue) &&
+                         !holder_is_of(&h, v.dir.folder)
                      ? elsewhere(&h, v.queue)
                      : absent(&v);
-    else if (!status && v.worker == SNAPSHOT_RUNS && !v.live)
+    else if (!status && v.worker == SNAPSHOT_RUNS && !v.live &&
+             !snapshot_changing(&v))
         status = complain_of(&v.no_live);
     snapshot_close(&v);
     return status;

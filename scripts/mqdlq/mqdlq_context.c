@@ -52,12 +52,19 @@ static int kept_from(const struct statedir *dir, const char *path,
     char file[PATH_MAX];
     struct counters *c = NULL;
     struct counters_header h = {0};
+    enum worker_phase phase;
+    uint64_t until = 0;
     struct stat st;
+    bool gone;
 
-    if (statedir_path(dir, STATEDIR_PIDFILE, file, NULL) < 0 ||
-        worker_lock_look(file, NULL) != WORKER_RUNS)
+    do {
+        phase = worker_phase(dir);
+        gone = stat(path, &st) < 0 && errno == ENOENT;
+    } while (phase != WORKER_PHASE_NONE && gone &&
+             worker_phase_wait(dir, &until));
+    if (phase != WORKER_PHASE_SERVING)
         return 0;
-    if (stat(path, &st) < 0 && errno == ENOENT)
+    if (gone)
         return problem_set(p, EX_TEMPFAIL, ENOENT,
                            "%s was moved or removed under a worker that runs: "
                            "move it back, or if it was removed the worker "

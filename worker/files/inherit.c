@@ -2,6 +2,7 @@
  * inherit.h) */
 #include "worker/files/inherit.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <sysexits.h>
 
@@ -18,6 +19,8 @@
 #include "worker/files/totals.h"
 #include "worker/files/pid_file.h"
 #include "worker/source/mq/source_mq.h"
+
+#define FOLDER_TRIES 100 /* at a folder that is removed each time */
 
 /* queue_ready - open the queue, tell what differs from what was asked for */
 static int queue_ready(const struct inherit *i, struct problem *p)
@@ -177,6 +180,29 @@ static int rows_doubt(const struct inherit *i, struct problem *p)
                : 0;
 }
 
+/* Make the folder of the queue and take its locks. `mqctl forget` may remove the
+ * folder between the two steps; then make it again. */
+static int folder_lock(const struct inherit *i, bool broker, struct problem *p)
+{
+    const struct settings *set = i->flow->set;
+    char path[PATH_MAX];
+    int err;
+
+    for (int tries = 0; tries < FOLDER_TRIES; tries++) {
+        err = broker
+                  ? statedir_open_label(i->dir, set->state_dir,
+                                        set->broker.folder, true, p)
+                  : statedir_open(i->dir, set->state_dir, set->queue, true, p);
+        if (!err)
+            err = statedir_path(i->dir, STATEDIR_PIDFILE, path, p);
+        if (!err)
+            err = pid_file_open(i->lock, path, set->queue, p);
+        if (err != -ENOENT)
+            break;
+    }
+    return err;
+}
+
 /* inherit_open - lock first: from then on the last owner is known to be dead
  * The queue is made only when both folders are known to be good: a start that
  * is refused leaves none. The steps after it may still fail for want of room:
@@ -200,11 +226,7 @@ int inherit_open(const struct inherit *i, struct problem *p)
     char path[PATH_MAX];
     int err;
 
-    err = statedir_open(i->dir, set->state_dir, set->queue, true, p);
-    if (!err)
-        err = statedir_path(i->dir, STATEDIR_PIDFILE, path, p);
-    if (!err)
-        err = pid_file_open(i->lock, path, set->queue, p);
+    err = folder_lock(i, false, p);
     if (!err)
         err = runtimedir_open(i->runtime, &wish, i->dir, p);
     if (!err)
@@ -241,14 +263,8 @@ int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
      * that a message was settled or crashed, and then it runs once more. */
     const struct runtimedir_wish wish = {
         .dir = set->runtime_dir, .allow_disk = true, .holds = nothing_held};
-    char path[PATH_MAX];
-    int err = statedir_open_label(i->dir, set->state_dir, set->broker.folder,
-                                  true, p);
+    int err = folder_lock(i, true, p);
 
-    if (!err)
-        err = statedir_path(i->dir, STATEDIR_PIDFILE, path, p);
-    if (!err)
-        err = pid_file_open(i->lock, path, set->queue, p);
     if (!err)
         err = runtimedir_open(i->runtime, &wish, i->dir, p);
     if (!err)

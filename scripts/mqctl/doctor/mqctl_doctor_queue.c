@@ -62,7 +62,8 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
 {
     if (!v->has_queue)
         FOUND(f,
-              v->no_queue.status == EX_NOINPUT && v->worker != SNAPSHOT_RUNS &&
+              v->no_queue.status == EX_NOINPUT &&
+                      (v->worker != SNAPSHOT_RUNS || snapshot_changing(v)) &&
                       v->has_folder
                   ? NOTE
                   : BAD,
@@ -170,7 +171,19 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
 {
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
     const char *takes = snapshot_why(v);
+    enum worker_state state = snapshot_state(v);
 
+    if (state == WORKER_STATE_STARTING || state == WORKER_STATE_STOPPING) {
+        FOUND(f, NOTE, "worker", NULL,
+              "it is %s; run mqctl doctor again in a few seconds",
+              snapshot_state_text(v));
+        return;
+    }
+    if (v->stopped) {
+        FOUND(f, BAD, "worker", fix(f, "kill -CONT %d", (int)v->pid), "%s",
+              v->no_live.text);
+        return;
+    }
     if (!v->live)
         FOUND(f, WARN, "worker", "look at its log; signals work: mqworker(8)",
               "%s", v->no_live.text);
@@ -185,11 +198,14 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
               "it is paused");
     else if (snapshot_full(v))
         full_found(f, v);
-    else if (snapshot_state(v) == WORKER_STATE_RATE_HELD)
+    else if (state == WORKER_STATE_RATE_HELD)
         rate_found(f, v);
-    else if (snapshot_state(v) == WORKER_STATE_STORE_HELD)
+    else if (state == WORKER_STATE_STORE_HELD)
         unwritten_found(f, v);
-    else if (snapshot_state(v) != WORKER_STATE_RUNNING)
+    else if (snapshot_severity(v) == WORKER_IDLE)
+        FOUND(f, NOTE, "worker", NULL, "it takes nothing just now: %s",
+              snapshot_state_text(v));
+    else if (state != WORKER_STATE_RUNNING)
         FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
               snapshot_state_text(v));
     else
@@ -356,11 +372,16 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
              ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
              : -1;
     if (fd < 0) {
-        if (v->no_custody.status && v->worker != SNAPSHOT_KILLED)
+        if (v->no_custody.status && v->worker != SNAPSHOT_KILLED &&
+            !snapshot_changing(v))
             FOUND(f, WARN, "custody", NULL, "%s", v->no_custody.text);
         return;
     }
     disk_check(f, v, fd, path);
+    if (snapshot_changing(v)) {
+        close(fd); /* the file may be half-made, or the last worker's */
+        return;
+    }
     if (pread(fd, &h, sizeof h, 0) != sizeof h)
         FOUND(f, BAD, "custody", NULL, "%s is cut short", path);
     else if (custody_head_check(&h, path, &p) < 0)
@@ -410,6 +431,8 @@ static void namespace_check(struct findings *f, const struct snapshot *v)
 /* letters_check - dead letters wait for a person */
 static void letters_check(struct findings *f, const struct snapshot *v)
 {
+    if (v->dead < 0 && snapshot_changing(v))
+        return; /* the store may be half-made */
     if (snapshot_unread(v->store_err))
         FOUND(f, WARN, "store", NULL, "%s", v->no_store.text);
     else if (v->dead > 0)
@@ -429,7 +452,8 @@ static bool elsewhere(const struct snapshot *v)
 {
     struct holder h;
 
-    return v->worker != SNAPSHOT_RUNS && holder_find(&h, v->queue);
+    return v->worker != SNAPSHOT_RUNS && holder_find(&h, v->queue) &&
+           !holder_is_of(&h, v->dir.folder);
 }
 
 void queue_check(struct findings *f, struct snapshot *v)
@@ -456,6 +480,7 @@ void queue_check(struct findings *f, struct snapshot *v)
     letters_check(f, v);
     /* Of a worker that was killed they went with its custody: killed_check. */
     if (v->no_counters.text[0] && !live_text(v, "file_gone") &&
+        !snapshot_changing(v) &&
         !(v->worker == SNAPSHOT_KILLED && v->custody < 0))
         FOUND(f, NOTE, "counters", NULL, "%s", v->no_counters.text);
 }

@@ -18,7 +18,7 @@
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_proc.h"
 
-#define AGAIN_NS 20000000 /* until a second look at a child of the worker */
+#define AGAIN_NS 20000000 /* until a second look at a process */
 
 struct readers {
     struct findings *f;
@@ -108,19 +108,23 @@ static bool outlasts(const struct readers *r, const struct fd_seen *seen,
     return still_open(r, seen) && process_start_time(seen->pid) == start;
 }
 
-/* starting - a handler that the worker starts just now: until its exec it has
- * copies of all descriptors of the worker, and takes nothing. The exec changes
- * the name of the program first and closes the descriptors then, so a process
- * with a new name is looked at twice: a handler that has opened the queue for
- * itself does take messages. */
-static bool starting(const struct readers *r, const struct fd_seen *seen)
+/* Return true if the process has the queue open for a moment and takes nothing:
+ * another mqctl that looks, or a handler that the worker is starting. Until its
+ * exec a handler has copies of all descriptors of the worker; the exec changes
+ * the name of the program first and closes the descriptors then. So each
+ * process is looked at twice: a handler that has opened the queue for itself
+ * does take messages. */
+static bool is_passing(const struct readers *r, const struct fd_seen *seen)
 {
-    pid_t worker = r->v->pid;
+    pid_t worker = r->v->worker == SNAPSHOT_RUNS ? r->v->pid : 0;
     uint64_t start = process_start_time(seen->pid);
 
-    if (r->v->worker != SNAPSHOT_RUNS || !child_of(seen->pid, worker))
-        return false;
-    return same_program(seen->pid, worker) || !outlasts(r, seen, start);
+    if (same_program(seen->pid, getpid()))
+        return true;
+    if (worker && child_of(seen->pid, worker) &&
+        same_program(seen->pid, worker))
+        return true;
+    return !outlasts(r, seen, start);
 }
 
 /* worker_found - an mqworker: it may have the only copy of its messages, so the
@@ -172,7 +176,7 @@ static void reader_look(const struct fd_seen *seen, void *arg)
 {
     struct readers *r = arg;
     struct holder h;
-    bool waits;
+    bool waits, holds;
 
     if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
         seen->pid == getpid() ||
@@ -180,10 +184,13 @@ static void reader_look(const struct fd_seen *seen, void *arg)
         !holder_receives(seen->pid, seen->fd))
         return;
     waits = blocked(seen->pid, seen->fd);
-    if (!waits && (starting(r, seen) || !still_open(r, seen)))
+    if (!waits && is_passing(r, seen))
         return;
+    holds = holder_is(&h, seen->pid, r->v->queue);
+    if (holds && holder_is_of(&h, r->v->dir.folder))
+        return; /* our own worker, which started since the look at its lock */
     r->others++;
-    if (holder_is(&h, seen->pid, r->v->queue))
+    if (holds)
         worker_found(r, &h);
     else
         other_found(r, seen->pid, waits);

@@ -123,3 +123,14 @@ Test(local, descriptors_are_closed_on_exec)
     close(to);
     close(door);
 }
+
+Test(local, a_full_backlog_is_not_waited_for_without_end)
+{
+    int door = unix_socket_listen(path, 1), fd = 0;
+
+    cr_assert_geq(door, 0);
+    while (fd >= 0)
+        fd = unix_socket_connect(path); /* closed as the test ends */
+    cr_assert_eq(fd, -EAGAIN, "%d", fd);
+    close(door);
+}
