@@ -49,6 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     path_check(text);
     name_check(text);
     fuzz_must(!serve_cookie_right(&g, text, 0));
+    fuzz_must(!serve_key_right(&g, "0000000000000000-", text));
+    fuzz_must(serve_host_port(text) < 65536);
     fuzz_must(!serve_token_right(&g, text) || size == 0);
     fuzz_must(!serve_number_read(text, &n) || n > 0);
     free(text);

@@ -47,6 +47,14 @@ static bool host_split(const char *host, char name[256], unsigned *port)
     return *port > 0 && *port < 65536;
 }
 
+unsigned serve_host_port(const char *host)
+{
+    char name[256];
+    unsigned port;
+
+    return host_split(host, name, &port) ? port : 0;
+}
+
 bool serve_host_ours(const struct serve_guard *g, const char *host)
 {
     static const char *const local[] = {"localhost", "127.0.0.1", "[::1]"};
@@ -314,16 +322,17 @@ bool serve_token_right(const struct serve_guard *g, const char *text)
 
 /* ---- the cookie: a time, and a sum that the token's holder can make ---- */
 
-/* sum_make - SHA-256 over the token and a sum over the token and the time: of
- * the inner sum nobody can make a longer one, as nobody sees it */
-static void sum_make(const struct serve_guard *g, const char *until,
-                     char out[SERVE_TOKEN])
+/* Make SHA-256 over the token and a sum over the token, what it is for and the
+ * time. Nobody can make the inner sum longer, as nobody sees it. */
+static void sum_make(const struct serve_guard *g, const char *what,
+                     const char *until, char out[SERVE_TOKEN])
 {
     uint8_t sum[SHA256_DIGEST_LENGTH];
     SHA2_CTX c;
 
     SHA256Init(&c);
     SHA256Update(&c, (const uint8_t *)g->token, HEX_SIZE);
+    SHA256Update(&c, (const uint8_t *)what, strlen(what));
     SHA256Update(&c, (const uint8_t *)until, 16);
     SHA256Final(sum, &c);
     SHA256Init(&c);
@@ -337,7 +346,24 @@ void serve_cookie_make(const struct serve_guard *g, uint64_t until_s,
                        char out[SERVE_COOKIE])
 {
     snprintf(out, SERVE_COOKIE, "%016" PRIx64 "-", until_s);
-    sum_make(g, out, out + 17);
+    sum_make(g, "cookie", out, out + 17);
+}
+
+void serve_key_make(const struct serve_guard *g, const char *cookie,
+                    char out[SERVE_TOKEN])
+{
+    sum_make(g, "key", cookie, out);
+}
+
+bool serve_key_right(const struct serve_guard *g, const char *cookie,
+                     const char *key)
+{
+    char sum[SERVE_TOKEN];
+
+    if (strlen(key) != HEX_SIZE)
+        return false;
+    serve_key_make(g, cookie, sum);
+    return same(key, sum, HEX_SIZE);
 }
 
 bool serve_cookie_right(const struct serve_guard *g, const char *text,
@@ -348,6 +374,6 @@ bool serve_cookie_right(const struct serve_guard *g, const char *text,
     if (strlen(text) != SERVE_COOKIE - 1 || text[16] != '-' ||
         strspn(text, "0123456789abcdef") != 16)
         return false;
-    sum_make(g, text, sum);
+    sum_make(g, "cookie", text, sum);
     return same(text + 17, sum, HEX_SIZE) && strtoull(text, NULL, 16) > now_s;
 }

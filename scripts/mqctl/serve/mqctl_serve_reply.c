@@ -96,7 +96,7 @@ static const char *title_of(unsigned status)
 
 /* problem_page - a sentence as HTML */
 static enum MHD_Result problem_page(struct MHD_Connection *c, unsigned status,
-                                    const char *line, bool login)
+                                    const char *line, const char *login)
 {
     char *text = NULL;
     size_t size = 0;
@@ -116,7 +116,7 @@ static enum MHD_Result problem_page(struct MHD_Connection *c, unsigned status,
 
 enum MHD_Result reply_problem(struct MHD_Connection *c, unsigned status,
                               int exit_status, const char *line, bool page,
-                              bool login)
+                              const char *login)
 {
     json_t *o;
     char *text;
@@ -170,7 +170,7 @@ enum MHD_Result reply_file(struct MHD_Connection *c, const char *name)
         }
         return reply_send(c, same ? 304 : 200, type_of(name), r);
     }
-    return reply_problem(c, 404, 0, "there is no such file", false, false);
+    return reply_problem(c, 404, 0, "there is no such file", false, NULL);
 }
 
 unsigned reply_status(int exit_status)

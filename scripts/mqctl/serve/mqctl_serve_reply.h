@@ -35,10 +35,11 @@ enum MHD_Result reply_send(struct MHD_Connection *c, unsigned status,
 enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
                            const char *type, const char *text);
 /* `line`: what the tool would print. exit_status 0: there is none. As a page
- * where that was asked for; `login`: with a field for the token. */
+ * where that was asked for; `login`: with a field for the token, and back to
+ * that address; NULL: without. */
 enum MHD_Result reply_problem(struct MHD_Connection *c, unsigned status,
                               int exit_status, const char *line, bool page,
-                              bool login);
+                              const char *login);
 enum MHD_Result reply_file(struct MHD_Connection *c, const char *name);
 /* The HTTP status for the exit status of a tool. */
 unsigned reply_status(int exit_status);

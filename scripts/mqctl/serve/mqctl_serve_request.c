@@ -23,7 +23,9 @@
 #include "scripts/mqctl/serve/mqctl_serve_watch.h"
 
 #define BODY_MAX    (64u << 10)
-#define WRONG_MOST  10  /* tokens a minute; then 429 */
+#define WRONG_MOST  10 /* tokens a minute; then 429 */
+#define COOKIE_NAME 32
+#define NEXT_MAX    1024
 #define CLIENT_LEFT 499 /* in the log only, where no status could be sent */
 
 struct visit {
@@ -33,6 +35,7 @@ struct visit {
     struct serve_ask ask;
     char *body;
     size_t size;
+    char *address;       /* path and query as they came; NULL: no memory */
     bool begun;          /* request_handle has seen it */
     bool nul;            /* a NUL byte is in the address */
     bool large;          /* the body is */
@@ -58,7 +61,8 @@ static char query_flaw[256];
 static enum MHD_Result refuse(const struct visit *v, unsigned status,
                               const char *line)
 {
-    return reply_problem(v->c, status, 0, line, is_page(v), status == 401);
+    return reply_problem(v->c, status, 0, line, is_page(v),
+                         status == 401 ? v->address : NULL);
 }
 
 /* ---- who asks ---- */
@@ -100,22 +104,53 @@ static const char *host_of(const struct visit *v)
     return o.hosts == 1 && o.host ? o.host : "";
 }
 
-static const char *cookie_name(const struct visit *v)
+/* Return true if the browser speaks TLS, with this server or with its proxy. */
+static bool is_secure(const struct visit *v)
 {
-    return v->site->guard.secure ? "__Host-mqctl" : "mqctl";
+    return v->site->guard.secure || v->site->o->behind_proxy;
+}
+
+/* Name the cookie by the port that the browser sees: it has one set of cookies
+ * for all ports of a host, and servers on two of them must not replace each
+ * other's. */
+static void cookie_name(const struct visit *v, char out[COOKIE_NAME])
+{
+    unsigned port = serve_host_port(host_of(v));
+    const char *base = is_secure(v) ? "__Host-mqctl" : "mqctl";
+
+    if (port)
+        snprintf(out, COOKIE_NAME, "%s-%u", base, port);
+    else
+        strlcpy(out, base, COOKIE_NAME);
+}
+
+/* Return the cookie if it is good, else NULL. */
+static const char *cookie_of(const struct visit *v)
+{
+    char name[COOKIE_NAME];
+    const char *cookie;
+
+    cookie_name(v, name);
+    cookie = MHD_lookup_connection_value(v->c, MHD_COOKIE_KIND, name);
+    return cookie && serve_cookie_right(&v->site->guard, cookie,
+                                        clock_wall_ns() / NS_PER_S)
+               ? cookie
+               : NULL;
+}
+
+/* Return true if the request has the token. */
+static bool has_token(const struct visit *v)
+{
+    const char *bearer = header(v, "Authorization");
+
+    return bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
+           serve_token_right(&v->site->guard, bearer + 7);
 }
 
 /* known - whether the request has the token, or the cookie for it */
 static bool known(const struct visit *v)
 {
-    const char *bearer = header(v, "Authorization");
-    const char *cookie =
-        MHD_lookup_connection_value(v->c, MHD_COOKIE_KIND, cookie_name(v));
-
-    if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0)
-        return serve_token_right(&v->site->guard, bearer + 7);
-    return cookie && serve_cookie_right(&v->site->guard, cookie,
-                                        clock_wall_ns() / NS_PER_S);
+    return header(v, "Authorization") ? has_token(v) : cookie_of(v) != NULL;
 }
 
 /* wrong_often - count a wrong token; true: there were too many this minute */
@@ -133,9 +168,17 @@ static bool wrong_often(void)
 /* write_flaw - why a request may not change anything; NULL: it may */
 static const char *write_flaw(const struct visit *v)
 {
+    const char *key;
+
     if (!serve_site_ours(header(v, "Sec-Fetch-Site"), header(v, "Origin"),
                          host_of(v)))
         return "the request comes from a page of another site";
+    key = header(v, "X-MQ-Key");
+    if (!has_token(v) &&
+        !(key && serve_key_right(&v->site->guard, cookie_of(v), key)))
+        return "a change needs the key that the page got when you signed in, "
+               "not only its cookie; sign in again: open the address with the "
+               "token that mqctl serve printed";
     if (!header(v, "X-MQ-Request"))
         return "a request that changes something needs the header "
                "X-MQ-Request: 1, which no form of another site can send";
@@ -267,10 +310,39 @@ static void token_sent(const struct visit *v, char out[SERVE_TOKEN])
     out[n] = '\0';
 }
 
+/* Copy the value of `next` in the body of a form, where it is an address of this
+ * server; else "/". */
+static void next_read(const struct visit *v, char out[NEXT_MAX])
+{
+    const char *at = v->size ? strstr(v->body, "next=") : NULL;
+    size_t n = 0;
+
+    strlcpy(out, "/", NEXT_MAX);
+    if (!at)
+        return;
+    for (at += strlen("next="); *at && *at != '&' && n < NEXT_MAX - 1; n++) {
+        unsigned byte = (unsigned char)*at;
+        int used = 1;
+
+        if (*at == '%' && sscanf(at + 1, "%2x", &byte) == 1)
+            used = 3;
+        /* Neither another header, nor "//host", which is another server. */
+        if (byte <= ' ' || byte > '~' || byte == '\\' ||
+            (n == 0 && byte != '/') || (n == 1 && byte == '/')) {
+            n = 0;
+            break;
+        }
+        out[n] = (char)byte;
+        at += used;
+    }
+    strlcpy(out + n, n ? "" : "/", NEXT_MAX - n);
+}
+
 /* session_begin - a cookie for the token */
 static enum MHD_Result session_begin(struct visit *v)
 {
-    char token[SERVE_TOKEN], cookie[SERVE_COOKIE], line[256];
+    char token[SERVE_TOKEN], cookie[SERVE_COOKIE], key[SERVE_TOKEN];
+    char name[COOKIE_NAME], line[256], next[NEXT_MAX];
     bool page = is_page(v);
     struct MHD_Response *r;
 
@@ -278,18 +350,24 @@ static enum MHD_Result session_begin(struct visit *v)
                          host_of(v)))
         return refuse(v, 403, "the request comes from a page of another site");
     token_sent(v, token);
-    if (!serve_token_right(&v->site->guard, token))
+    next_read(v, next);
+    if (!serve_token_right(&v->site->guard, token)) {
+        free(v->address);
+        v->address = strdup(next);
         return refuse(v, wrong_often() ? 429 : 401,
                       "that is not the token of this server");
+    }
     serve_cookie_make(&v->site->guard,
                       clock_wall_ns() / NS_PER_S + SERVE_COOKIE_S, cookie);
+    serve_key_make(&v->site->guard, cookie, key);
+    cookie_name(v, name);
     snprintf(line, sizeof line,
-             "%s=%s; Path=/; Max-Age=%u; HttpOnly; SameSite=Strict%s",
-             cookie_name(v), cookie, SERVE_COOKIE_S,
-             v->site->guard.secure ? "; Secure" : "");
+             "%s=%s; Path=/; Max-Age=%u; HttpOnly; SameSite=Lax%s", name,
+             cookie, SERVE_COOKIE_S, is_secure(v) ? "; Secure" : "");
     r = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
     if (r && (!MHD_add_response_header(r, "Set-Cookie", line) ||
-              (page && !MHD_add_response_header(r, "Location", "/")))) {
+              !MHD_add_response_header(r, page ? "Location" : "X-MQ-Key",
+                                       page ? next : key))) {
         MHD_destroy_response(r);
         return MHD_NO;
     }
@@ -373,7 +451,7 @@ static enum MHD_Result job_begin(struct visit *v, int fd)
 
     if (id < 0)
         return reply_problem(v->c, reply_status(p.status), p.status, p.text,
-                             false, false);
+                             false, NULL);
     snprintf(text, sizeof text, "{\"job\":\"%" PRId64 "\"}\n", id);
     snprintf(where, sizeof where, "/api/v1/jobs/%" PRId64, id);
     r = MHD_create_response_from_buffer(strlen(text), text,
@@ -402,7 +480,7 @@ static enum MHD_Result answer(struct visit *v)
             v->end.line[0] ? v->end.line
                            : "the look at it ended early; see the log of mqctl "
                              "serve",
-            route->page, false);
+            route->page, NULL);
     }
     /* From here on the job or the response closes the file. */
     if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD)
@@ -512,6 +590,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *c)
     v->end.out = -1;
     /* The path comes decoded, and as a string: it would end there. */
     v->nul = strstr(uri, "%00") != NULL;
+    v->address = strdup(uri);
     LIST_INSERT_HEAD(&visits, v, link);
     return v;
 }
@@ -567,6 +646,7 @@ void request_over(void *cls, struct MHD_Connection *c, void **visit,
     if (v->end.out >= 0)
         abandon(v);
     free(v->body);
+    free(v->address);
     free(v);
     *visit = NULL;
 }

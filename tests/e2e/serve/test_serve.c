@@ -93,32 +93,132 @@ Test(serve, nothing_is_told_without_the_token)
     web_stop(&open);
 }
 
+/* What signing in gives a browser. */
+struct session {
+    char cookie[160]; /* NAME=VALUE */
+    char key[65];
+};
+
+static struct session sign_in(const struct web *w)
+{
+    struct session s = {0};
+    struct web asks = *w;
+    char body[128], name[32];
+    struct web_answer *r;
+    const char *at;
+
+    snprintf(body, sizeof body, "{\"token\":\"%s\"}", w->token);
+    memset(asks.token, '0', 64);
+    r = web_ask(&asks, "POST", "/api/v1/session", WEB_WRITE, body);
+    cr_assert_eq(r->status, 204, "%s", r->text);
+    cr_assert(strstr(r->text, "HttpOnly") && strstr(r->text, "SameSite=Lax"),
+              "%s", r->text);
+    snprintf(name, sizeof name, "mqctl-%u=", w->port);
+    at = strstr(r->text, name);
+    cr_assert_not_null(at, "%s", r->text);
+    snprintf(s.cookie, sizeof s.cookie, "%.*s", (int)strcspn(at, ";"), at);
+    at = strstr(r->text, "X-MQ-Key: ");
+    cr_assert_not_null(at, "%s", r->text);
+    snprintf(s.key, sizeof s.key, "%.64s", at + strlen("X-MQ-Key: "));
+    return s;
+}
+
+/* Ask without the token; `more`: lines of the header. */
+static int status_with(const struct web *w, const char *method,
+                       const char *path, const char *more)
+{
+    char text[2048];
+
+    snprintf(text, sizeof text,
+             "%s %s HTTP/1.1\r\nHost: localhost:%u\r\nConnection: close\r\n"
+             "%s\r\n",
+             method, path, w->port, more);
+    return web_send(w, text)->status;
+}
+
 Test(serve, a_cookie_stands_for_the_token_and_cannot_be_made)
 {
     struct web w = web_start(NULL);
-    char body[128], cookie[256] = "", text[1024], *at;
+    struct session s = sign_in(&w);
+    char more[256], *at;
+
+    snprintf(more, sizeof more, "Cookie: %s\r\n", s.cookie);
+    cr_assert_eq(status_with(&w, "GET", "/api/v1/queues", more), 200);
+    at = strchr(more, '=') + 1;
+    *at = *at == 'f' ? 'e' : 'f'; /* a later end, with the old sum */
+    cr_assert_eq(status_with(&w, "GET", "/api/v1/queues", more), 401);
+    cr_assert_eq(
+        web_ask(&w, "POST", "/api/v1/session", WEB_WRITE, "{\"token\":\"no\"}")
+            ->status,
+        401);
+    web_stop(&w);
+}
+
+/* A browser sends the cookie to servers of others, too: to every port of the
+ * host. They must not be able to change anything with it. */
+Test(serve, a_cookie_alone_changes_nothing)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start("--allow-write"), second = web_start(NULL);
+    struct session s = sign_in(&w), other = sign_in(&second);
+    char path[256], more[1024];
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
+    snprintf(more, sizeof more, "Cookie: %s; %s\r\nX-MQ-Request: 1\r\n",
+             other.cookie, s.cookie);
+    cr_assert_eq(status_with(&w, "GET", "/api/v1/queues", more), 200,
+                 "the cookie of another port replaced it");
+    cr_assert_eq(status_with(&w, "POST", path, more), 403);
+    snprintf(more, sizeof more,
+             "Cookie: %s\r\nX-MQ-Request: 1\r\nX-MQ-Key: %064d\r\n", s.cookie,
+             0);
+    cr_assert_eq(status_with(&w, "POST", path, more), 403);
+    cr_assert_null(strstr(web_get(&w, "/"), s.key), "a page tells the key");
+    cr_assert(!ctl_is(q, "state", "paused"));
+    snprintf(more, sizeof more,
+             "Cookie: %s\r\nX-MQ-Request: 1\r\nX-MQ-Key: %s\r\n", s.cookie,
+             s.key);
+    cr_assert_eq(status_with(&w, "POST", path, more), 200);
+    cr_assert(ctl_is(q, "state", "paused"));
+    web_stop(&second);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, after_signing_in_a_person_is_where_the_link_led)
+{
+    static const struct {
+        const char *next, *where;
+    } ways[] = {
+        {"%2Fq%2Fmail%2Fdead%3Ferror%3Da%252Ab", "/q/mail/dead?error=a%2Ab"},
+        {"%2F%2Fevil.test%2F", "/"},
+        {"https%3A%2F%2Fevil.test%2F", "/"},
+        {"%2F%5Cevil.test", "/"},
+        {"%2Fx%0D%0ASet-Cookie%3A%20a%3Db", "/"},
+        {"", "/"},
+    };
+    struct web w = web_start(NULL);
+    char body[512], line[256];
     struct web_answer *r;
 
-    snprintf(body, sizeof body, "{\"token\":\"%s\"}", w.token);
-    memcpy(text, w.token, sizeof w.token);
-    memset(w.token, '0', 64);
-    r = web_ask(&w, "POST", "/api/v1/session", WEB_WRITE, body);
-    cr_assert_eq(r->status, 204, "%s", r->text);
-    cr_assert(strstr(r->text, "HttpOnly") && strstr(r->text, "SameSite=Strict"),
-              "%s", r->text);
-    at = strstr(r->text, "mqctl=");
-    cr_assert_not_null(at);
-    memcpy(cookie, at, strcspn(at, ";"));
-    snprintf(text, sizeof text,
-             "GET /api/v1/queues HTTP/1.1\r\nHost: localhost:%u\r\n"
-             "Cookie: %s\r\nConnection: close\r\n\r\n",
-             w.port, cookie);
-    cr_assert_eq(web_send(&w, text)->status, 200);
-    at = strstr(text, "mqctl=") + 6;
-    *at = *at == 'f' ? 'e' : 'f'; /* a later end, with the old sum */
-    cr_assert_eq(web_send(&w, text)->status, 401);
-    r = web_ask(&w, "POST", "/api/v1/session", WEB_WRITE, "{\"token\":\"no\"}");
+    r = web_send(&w, (snprintf(body, sizeof body,
+                               "GET /q/mail/dead?error=a%%2Ab HTTP/1.1\r\nHost:"
+                               " localhost:%u\r\nConnection: close\r\n\r\n",
+                               w.port),
+                      body));
     cr_assert_eq(r->status, 401);
+    cr_assert(strstr(r->body, "value=\"/q/mail/dead?error=a%2Ab\""), "%s",
+              r->text);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        snprintf(body, sizeof body, "token=%s&next=%s", w.token, ways[i].next);
+        r = web_ask(&w, "POST", "/session",
+                    "Content-Type: application/x-www-form-urlencoded\r\n",
+                    body);
+        snprintf(line, sizeof line, "Location: %s\r\n", ways[i].where);
+        cr_expect(r->status == 303 && strstr(r->text, line), "%s: %s",
+                  ways[i].next, r->text);
+    }
     web_stop(&w);
 }
 

@@ -53,7 +53,7 @@ Test(serve_ways, with_a_certificate_it_speaks_tls_and_its_cookie_is_secure)
              "-verify_hostname localhost -connect 127.0.0.1:%u 2>/dev/null",
              port, token, port);
     r = harness_run("sh", "-c", command);
-    cr_assert(strstr(r.out, "HTTP/1.1 204") && strstr(r.out, "__Host-mqctl=") &&
+    cr_assert(strstr(r.out, "HTTP/1.1 204") && strstr(r.out, "__Host-mqctl-") &&
                   strstr(r.out, "; Secure"),
               "%s", r.out);
     cr_assert_eq(harness_stop(p, SOON_MS), 0);
@@ -109,4 +109,22 @@ Test(serve_ways, behind_a_proxy_the_user_goes_to_the_log)
     web_stop(&plain);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_ways, behind_a_proxy_the_cookie_is_secure)
+{
+    struct web w = web_start("--behind-proxy", "--allow-host", "q.example.org");
+    struct web_answer *r;
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "POST /api/v1/session HTTP/1.1\r\nHost: q.example.org\r\n"
+             "Connection: close\r\nContent-Length: 76\r\n\r\n"
+             "{\"token\":\"%s\"}",
+             w.token);
+    r = web_send(&w, text);
+    cr_assert(r->status == 204 && strstr(r->text, "__Host-mqctl=") &&
+                  strstr(r->text, "; Secure"),
+              "%s", r->text);
+    web_stop(&w);
 }

@@ -71,7 +71,9 @@ int ask_rows(const struct serve_ask *a);
 
 /* Print the page of a route with its data. */
 void page_print(FILE *out, const struct serve_ask *a, json_t *data);
-/* Print a page of one sentence; `login`: with a field for the token. */
-void page_message(FILE *out, const char *title, const char *text, bool login);
+/* Print a page of one sentence; `login`: with a field for the token, and back to
+ * that address; NULL: without. */
+void page_message(FILE *out, const char *title, const char *text,
+                  const char *login);
 
 #endif

@@ -388,7 +388,8 @@ void page_print(FILE *out, const struct serve_ask *a, json_t *data)
     frame_end(out);
 }
 
-void page_message(FILE *out, const char *title, const char *text, bool login)
+void page_message(FILE *out, const char *title, const char *text,
+                  const char *login)
 {
     frame_begin(out, login ? "login" : "message", title, false);
     fputs("<h1>", out);
@@ -396,12 +397,14 @@ void page_message(FILE *out, const char *title, const char *text, bool login)
     fputs("</h1><p>", out);
     html_text(out, text);
     fputs("</p>", out);
-    if (login)
-        fputs(
-            "<form class=\"filter\" action=\"/session\" method=\"post\">"
-            "<label>Token <input name=\"token\" type=\"password\" size=\"64\" "
-            "autocomplete=\"off\" required></label><button>Go on</button>"
-            "</form>",
-            out);
+    if (login) {
+        fputs("<form class=\"filter\" id=\"login\" action=\"/session\" "
+              "method=\"post\"><label>Token <input name=\"token\" "
+              "type=\"password\" size=\"64\" autocomplete=\"off\" required>"
+              "</label><input type=\"hidden\" name=\"next\" value=\"",
+              out);
+        html_attribute(out, login);
+        fputs("\"><button>Sign in</button></form>", out);
+    }
     frame_end(out);
 }

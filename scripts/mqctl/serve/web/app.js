@@ -1,6 +1,6 @@
 // app.js - makes the pages live; each is complete without it
 
-import { $, el, ask, say, setText, apiUrl, queueUrl, count, rate, duration } from "./dom.js";
+import { $, el, ask, signIn, say, setText, apiUrl, queueUrl, count, rate, duration } from "./dom.js";
 import { live } from "./live.js";
 import { charts, spark } from "./charts.js";
 import { queueActions, messageActions, groupActions, lettersActions, letterActions } from "./act.js";
@@ -18,11 +18,20 @@ async function logIn() {
   if (!token) return;
   history.replaceState(null, "", location.pathname + location.search);
   try {
-    await ask("/api/v1/session", "POST", { token: token[1] });
+    await signIn(token[1]);
     if (page === "login") location.reload();
   } catch (error) {
     say(error.message);
   }
+}
+
+// formSignIn - as the form does, but the key stays here; then this address again
+function formSignIn(event) {
+  event.preventDefault();
+  const form = event.target;
+  signIn(form.elements.token.value.trim())
+    .then(() => (page === "login" && location.pathname !== "/session" ? location.reload() : location.assign(form.elements.next.value)))
+    .catch((error) => say(error.message));
 }
 
 // ---- queues ----
@@ -183,6 +192,7 @@ function timesShow() {
 }
 
 logIn();
+$("#login")?.addEventListener("submit", formSignIn);
 addEventListener("hashchange", logIn); // the address with the token, typed over this one
 timesShow();
 if (page === "queues") {

@@ -65,13 +65,28 @@ const segment = (queue) => queue.startsWith("/") ?
 export const queueUrl = (queue) => "/q/" + segment(queue);
 export const apiUrl = (queue) => "/api/v1/queues/" + segment(queue);
 
+// A browser sends the cookie to every port of the host. So each change needs the
+// key, too, that this origin got when it signed in, and keeps.
+const KEY = "mqctl-key";
+
+// signIn - the cookie and the key for a token
+export async function signIn(token) {
+  const answer = await fetch("/api/v1/session", {
+    method: "POST",
+    headers: { Accept: "application/json", "Content-Type": "application/json" },
+    body: JSON.stringify({ token }),
+  });
+  if (!answer.ok) throw new Error((await answer.json()).detail);
+  localStorage.setItem(KEY, answer.headers.get("X-MQ-Key"));
+}
+
 // ask - JSON from the server; a refusal is an Error with its sentence
 export async function ask(url, method = "GET", body = undefined) {
   const answer = await fetch(url, {
     method,
     headers: {
       Accept: "application/json",
-      ...(method === "GET" ? {} : { "X-MQ-Request": "1" }),
+      ...(method === "GET" ? {} : { "X-MQ-Request": "1", "X-MQ-Key": localStorage.getItem(KEY) || "" }),
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
     },
     body: body === undefined ? undefined : JSON.stringify(body),
