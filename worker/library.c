@@ -231,7 +231,7 @@ static int signals_take(struct mqw_worker *w, struct problem *p)
         pthread_sigmask(SIG_SETMASK, NULL, &w->mask);
         sigaction(SIGPIPE, NULL, &w->pipe);
         sigaction(SIGXFSZ, NULL, &w->size);
-        signals_block();
+        signals_block(false);
     }
     pthread_mutex_unlock(&signals_mtx);
     return err;

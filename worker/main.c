@@ -65,7 +65,7 @@ int main(int argc, char **argv, char **envp)
               : settings.verbose ? LOG_DEBUG
                                  : LOG_INFO,
               (enum log_format)settings.log_format);
-    signals_block();
+    signals_block(true);
     if (engine_open(&engine, &settings, kind_of(&settings), &p) < 0)
         return complain_of(&p);
     notify_begin(&notify, engine);

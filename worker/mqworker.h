@@ -142,7 +142,8 @@ struct mqw_options {
     int timeout_abort;     /* 1: abort(3) the process when a handler runs on for
                           kill_after past its time limit */
     int take_signals; /* 1: the worker takes TERM INT QUIT HUP USR2 CONT TTIN
-                          TTOU as mqworker does, and ignores PIPE and XFSZ,
+                          TTOU as mqworker does (not HUP, INT or QUIT that are
+                          ignored already), and ignores PIPE and XFSZ,
                           from mqw_open to mqw_close in that thread; open before
                           other threads start. Only one worker of a process
                           may: for a second one mqw_open returns -EBUSY. 0: the

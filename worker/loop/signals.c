@@ -3,20 +3,51 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/base/container.h"
+#include "common/base/log.h"
 
 static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,
                             SIGUSR2, SIGCONT, SIGTTIN, SIGTTOU};
+/* Signals that would end the process although it did nothing wrong. */
+static const int stray[] = {SIGUSR1, SIGALRM,   SIGVTALRM, SIGPROF,
+                            SIGIO,   SIGSTKFLT, SIGPWR,    SIGXCPU};
 
-static void signals_fill(sigset_t *set)
+/* The signals that are read from the signalfd. Set once, by signals_block. */
+static sigset_t mine;
+
+static bool is_in(int sig, const int *list, size_t n)
 {
-    sigemptyset(set);
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
-        sigaddset(set, taken[i]);
+    for (size_t i = 0; i < n; i++)
+        if (list[i] == sig)
+            return true;
+    return false;
+}
+#define IS_IN(sig, list) is_in(sig, list, sizeof(list) / sizeof *(list))
+
+/* Return true if the program that started this one has the signal ignored. A
+ * shell does that for INT and QUIT of a background job, nohup(1) for HUP. */
+static bool is_ignored(int sig)
+{
+    struct sigaction now;
+
+    return (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT) &&
+           sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+/* Return true for a stray signal that nobody in the process has a use for: a
+ * profiler that was preloaded has one for SIGPROF. */
+static bool is_stray(int sig)
+{
+    struct sigaction now;
+
+    return (IS_IN(sig, stray) || (sig >= SIGRTMIN && sig <= SIGRTMAX)) &&
+           sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_DFL;
 }
 
 void signals_nothing(int signal)
@@ -24,17 +55,32 @@ void signals_nothing(int signal)
     (void)signal;
 }
 
-void signals_block(void)
+void signals_block(bool whole_process)
 {
     struct sigaction nothing = {.sa_handler = signals_nothing,
                                 .sa_flags = SA_RESTART};
-    sigset_t set;
 
-    signals_fill(&set);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    sigemptyset(&mine);
+    for (int sig = 1; sig < _NSIG; sig++)
+        if ((IS_IN(sig, taken) && !is_ignored(sig)) ||
+            (whole_process && is_stray(sig)))
+            sigaddset(&mine, sig);
+    pthread_sigmask(SIG_BLOCK, &mine, NULL);
     sigaction(SIGPIPE, &nothing, NULL);
     /* A file that may not grow is a full disk. */
     sigaction(SIGXFSZ, &nothing, NULL);
+}
+
+/* Log a signal that has no meaning here. */
+static void signal_ignored(const struct signalfd_siginfo *info)
+{
+    int sig = (int)info->ssi_signo;
+    const char *name = sigabbrev_np(sig);
+
+    log_warn("signal_ignored", F_STR("signal", name), F_INT("number", sig),
+             F_UINT("from", info->ssi_pid),
+             F_STR("next", "send SIGTERM to stop, SIGUSR2 to pause and SIGCONT "
+                           "to go on, or use mqctl"));
 }
 
 /* arrived - all that came */
@@ -43,20 +89,24 @@ static void arrived(struct loop_source *source)
     struct signals *s = CONTAINER_OF(source, struct signals, source);
     struct signalfd_siginfo info;
 
-    while (read(source->fd, &info, sizeof info) == sizeof info)
-        s->came(s->arg, (int)info.ssi_signo);
+    while (read(source->fd, &info, sizeof info) == sizeof info) {
+        int sig = (int)info.ssi_signo;
+
+        if (IS_IN(sig, taken) || sig == SIGXCPU)
+            s->came(s->arg, sig);
+        else
+            signal_ignored(&info);
+    }
 }
 
 int signals_open(struct signals *s, struct loop *loop,
                  void (*came)(void *arg, int signal), void *arg)
 {
-    sigset_t set;
-
-    signals_fill(&set);
     s->came = came;
     s->arg = arg;
     s->source = (struct loop_source){
-        .fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), .ready = arrived};
+        .fd = signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK),
+        .ready = arrived};
     return s->source.fd < 0 ? -errno : loop_add(loop, &s->source, EPOLLIN);
 }
 

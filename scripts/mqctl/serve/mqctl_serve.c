@@ -162,15 +162,21 @@ static int daemon_start(struct server *s, struct problem *p)
     return 0;
 }
 
+/* Take the signals that stop the server, but not HUP and INT that are ignored:
+ * nohup(1), a background job of a script. */
 static int signals_open(struct server *s, struct problem *p)
 {
+    static const int stops[] = {SIGTERM, SIGINT, SIGHUP};
+    struct sigaction now;
     sigset_t set;
 
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+        if (stops[i] == SIGTERM || sigaction(stops[i], NULL, &now) < 0 ||
+            now.sa_handler != SIG_IGN)
+            sigaddset(&set, stops[i]);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return s->signals >= 0 ? 0
@@ -311,7 +317,7 @@ static void server_stop(struct server *s)
     free(s->key);
 }
 
-/* serve_run - until SIGTERM or SIGINT */
+/* serve_run - until SIGTERM, SIGINT or SIGHUP */
 int serve_run(const struct options *o)
 {
     static struct server s = {.listener = -1, .signals = -1, .epoll = -1};

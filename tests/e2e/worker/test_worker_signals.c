@@ -327,6 +327,47 @@ Test(worker_signals, a_handlers_own_signals_do_not_reach_the_worker)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
+/* As nohup(1), and as a shell does it for a background job of a script. */
+Test(worker_signals, signals_that_were_ignored_at_the_start_stay_ignored)
+{
+    static const int signals[] = {SIGHUP, SIGINT, SIGQUIT};
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_program(
+        "sh", "-c", "trap '' HUP INT QUIT; exec \"$0\" \"$@\"",
+        harness_bin("mqworker"), "--state-dir", harness_state_dir(), q, "--",
+        "sh", "-c", "kill -HUP $$; echo >>ended");
+
+    harness_wait_log(w, "event=started", 5000);
+    for (size_t i = 0; i < 3; i++)
+        harness_signal(w, signals[i]);
+    harness_send_text(q, "x"); /* a handler has the usual signals */
+    harness_wait_log(w, "error=\"signal 1\"", 5000);
+    cr_assert_eq(harness_log_count(w, "event=stopping"), 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_not(harness_exists("ended"));
+}
+
+Test(worker_signals, a_stray_signal_is_logged_and_ends_nothing)
+{
+    static const int strays[] = {SIGUSR1,   SIGALRM, SIGVTALRM, SIGPROF, SIGIO,
+                                 SIGSTKFLT, SIGPWR,  SIGPIPE,   SIGXFSZ};
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = harness_worker(q, "--", RECORD);
+
+    harness_wait_log(w, "event=started", 5000);
+    for (size_t i = 0; i < sizeof strays / sizeof *strays; i++)
+        harness_signal(w, strays[i]);
+    harness_signal(w, SIGRTMIN);
+    harness_signal(w, SIGRTMAX);
+    harness_until(harness_log_count(w, "event=signal_ignored") == 9, 5000);
+    cr_assert(strstr(harness_wait_log(w, "signal=USR1", 0), "next="));
+    harness_send_text(q, "x");
+    harness_until_lines("runs", 1, 5000);
+    harness_signal(w, SIGXCPU);
+    harness_wait_log(w, "event=stopping", 5000);
+    cr_assert_eq(harness_wait(w, 5000), 0);
+}
+
 /* Each message writes more to the log than 20 of them leave room for. */
 Test(worker_signals, a_log_that_nobody_reads_keeps_neither_messages_nor_a_stop)
 {
