@@ -225,7 +225,7 @@ static bool token_kept(const struct stat *st, gid_t readers)
     bool ours = st->st_uid == geteuid() || st->st_uid == 0 || geteuid() == 0;
     mode_t others = st->st_mode & 077;
 
-    if (!S_ISREG(st->st_mode) || !ours)
+    if (!ours)
         return false;
     return readers == SERVE_NOBODY ? others == 0
                                    : others == 040 && st->st_gid == readers;
@@ -257,7 +257,8 @@ static int token_refuse(const char *path, const struct stat *st, gid_t readers,
 static int token_read(struct serve_guard *g, const char *path, gid_t readers,
                       struct problem *p)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    /* Without O_NONBLOCK the open of a FIFO waits for a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
     ssize_t n;
 
@@ -272,8 +273,13 @@ static int token_read(struct serve_guard *g, const char *path, gid_t readers,
             close(fd);
         return (int)n;
     }
-    n = read(fd, g->token, HEX_SIZE);
+    n = S_ISREG(st.st_mode) ? read(fd, g->token, HEX_SIZE) : 0;
     close(fd);
+    if (!S_ISREG(st.st_mode))
+        return problem_set(p, EX_CANTCREAT, EINVAL,
+                           "token file %s is not a regular file; give another "
+                           "--token-file",
+                           path);
     if (!token_kept(&st, readers))
         return token_refuse(path, &st, readers, p);
     g->token[HEX_SIZE] = '\0';

@@ -125,9 +125,12 @@ static int listen_inet(const struct serve_options *o, const char *text,
     err = errno;
     if (fd >= 0)
         close(fd);
-    return problem_set(p, err == EACCES ? EX_NOPERM : EX_OSERR, err,
-                       "cannot listen on %s: %s; give another --listen", text,
-                       errno_text(err));
+    return problem_set(p,
+                       err == EACCES       ? EX_NOPERM
+                       : err == EADDRINUSE ? EX_TEMPFAIL
+                                           : EX_OSERR,
+                       err, "cannot listen on %s: %s; give another --listen",
+                       text, errno_text(err));
 }
 
 /* listen_unix - at a path where nothing is, or a socket without a listener */

@@ -94,47 +94,54 @@ static const char *title_of(unsigned status)
     }
 }
 
-/* problem_page - a sentence as HTML */
-static enum MHD_Result problem_page(struct MHD_Connection *c, unsigned status,
-                                    const char *line, const char *login)
+/* Print a problem as HTML; the caller's. */
+static char *problem_page(const struct reply_problem *p, size_t *size)
 {
     char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = open_memstream(&text, size);
 
     if (!out)
-        return MHD_NO;
-    page_message(out, title_of(status), line, login);
-    if (fclose(out) != 0) {
-        free(text);
-        return MHD_NO;
-    }
-    return reply_send(
-        c, status, REPLY_HTML,
-        MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE));
+        return NULL;
+    page_message(out, title_of(p->status), p->line, p->login);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
-enum MHD_Result reply_problem(struct MHD_Connection *c, unsigned status,
-                              int exit_status, const char *line, bool page,
-                              const char *login)
+/* Print a problem as JSON (RFC 9457); the caller's. */
+static char *problem_json(const struct reply_problem *p, size_t *size)
 {
-    json_t *o;
+    json_t *o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank",
+                          "title", title_of(p->status), "status",
+                          (int)p->status, "detail", json_printable(p->line));
     char *text;
 
-    if (page)
-        return problem_page(c, status, line, login);
-    o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank", "title",
-                  title_of(status), "status", (int)status, "detail",
-                  json_printable(line));
-    if (exit_status)
-        json_object_set_new(o, "exit_status", json_integer(exit_status));
+    if (p->exit_status)
+        json_object_set_new(o, "exit_status", json_integer(p->exit_status));
     text = json_dumps(o, JSON_COMPACT);
     json_decref(o);
-    if (!text)
-        return MHD_NO;
-    return reply_send(c, status, "application/problem+json",
-                      MHD_create_response_from_buffer(strlen(text), text,
-                                                      MHD_RESPMEM_MUST_FREE));
+    *size = text ? strlen(text) : 0;
+    return text;
+}
+
+enum MHD_Result reply_problem(struct MHD_Connection *c,
+                              const struct reply_problem *p)
+{
+    size_t size = 0;
+    char *text = p->page ? problem_page(p, &size) : problem_json(p, &size);
+    struct MHD_Response *r =
+        text
+            ? MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE)
+            : NULL;
+
+    if (r && p->status == 401)
+        (void)MHD_add_response_header(r, "WWW-Authenticate",
+                                      "Bearer realm=\"mqctl serve\"");
+    if (r && p->status == 405)
+        (void)MHD_add_response_header(r, "Allow", p->allow);
+    return reply_send(c, p->status,
+                      p->page ? REPLY_HTML : "application/problem+json", r);
 }
 
 /* type_of - of a file, by its name */
@@ -170,7 +177,9 @@ enum MHD_Result reply_file(struct MHD_Connection *c, const char *name)
         }
         return reply_send(c, same ? 304 : 200, type_of(name), r);
     }
-    return reply_problem(c, 404, 0, "there is no such file", false, NULL);
+    return reply_problem(
+        c, &(struct reply_problem){.status = 404,
+                                   .line = "there is no such file"});
 }
 
 unsigned reply_status(int exit_status)

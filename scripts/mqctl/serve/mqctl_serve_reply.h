@@ -34,12 +34,18 @@ enum MHD_Result reply_send(struct MHD_Connection *c, unsigned status,
 /* The text is copied. */
 enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
                            const char *type, const char *text);
-/* `line`: what the tool would print. exit_status 0: there is none. As a page
- * where that was asked for; `login`: with a field for the token, and back to
- * that address; NULL: without. */
-enum MHD_Result reply_problem(struct MHD_Connection *c, unsigned status,
-                              int exit_status, const char *line, bool page,
-                              const char *login);
+/* Why a request is refused. */
+struct reply_problem {
+    unsigned status;
+    int exit_status;   /* of the tool that did not do it; 0: there is none */
+    const char *line;  /* what the tool would print */
+    bool page;         /* for a person: HTML */
+    const char *login; /* a page with a field for the token, and back to this
+                          address; NULL: without */
+    const char *allow; /* of 405: the methods that there are */
+};
+enum MHD_Result reply_problem(struct MHD_Connection *c,
+                              const struct reply_problem *p);
 enum MHD_Result reply_file(struct MHD_Connection *c, const char *name);
 /* The HTTP status for the exit status of a tool. */
 unsigned reply_status(int exit_status);

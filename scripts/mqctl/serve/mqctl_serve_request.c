@@ -50,9 +50,16 @@ static const char *header(const struct visit *v, const char *name)
     return MHD_lookup_connection_value(v->c, MHD_HEADER_KIND, name);
 }
 
+/* Return true if a person reads the answer: of a page, or of an address that is
+ * not of the API in a browser. */
 static bool is_page(const struct visit *v)
 {
-    return v->ask.path.route && v->ask.path.route->page;
+    const char *accept = header(v, "Accept");
+
+    if (v->ask.path.route)
+        return v->ask.path.route->page;
+    return accept && strstr(accept, "text/html") &&
+           !(v->address && strncmp(v->address, "/api/", 5) == 0);
 }
 
 /* Why a query is refused; "": it is not. */
@@ -61,8 +68,12 @@ static char query_flaw[256];
 static enum MHD_Result refuse(const struct visit *v, unsigned status,
                               const char *line)
 {
-    return reply_problem(v->c, status, 0, line, is_page(v),
-                         status == 401 ? v->address : NULL);
+    return reply_problem(v->c, &(struct reply_problem){
+                                   .status = status,
+                                   .line = line,
+                                   .page = is_page(v),
+                                   .login = status == 401 ? v->address : NULL,
+                                   .allow = v->ask.path.allow});
 }
 
 /* ---- who asks ---- */
@@ -450,8 +461,10 @@ static enum MHD_Result job_begin(struct visit *v, int fd)
     struct MHD_Response *r;
 
     if (id < 0)
-        return reply_problem(v->c, reply_status(p.status), p.status, p.text,
-                             false, NULL);
+        return reply_problem(
+            v->c, &(struct reply_problem){.status = reply_status(p.status),
+                                          .exit_status = p.status,
+                                          .line = p.text});
     snprintf(text, sizeof text, "{\"job\":\"%" PRId64 "\"}\n", id);
     snprintf(where, sizeof where, "/api/v1/jobs/%" PRId64, id);
     r = MHD_create_response_from_buffer(strlen(text), text,
@@ -476,11 +489,14 @@ static enum MHD_Result answer(struct visit *v)
     if (status != 200) {
         close(fd);
         return reply_problem(
-            v->c, status, v->end.status,
-            v->end.line[0] ? v->end.line
-                           : "the look at it ended early; see the log of mqctl "
-                             "serve",
-            route->page, NULL);
+            v->c, &(struct reply_problem){
+                      .status = status,
+                      .exit_status = v->end.status,
+                      .line = v->end.line[0]
+                                  ? v->end.line
+                                  : "the look at it ended early; see the log "
+                                    "of mqctl serve",
+                      .page = route->page});
     }
     /* From here on the job or the response closes the file. */
     if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD)

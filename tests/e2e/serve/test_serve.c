@@ -238,7 +238,7 @@ Test(serve, what_keeps_it_from_starting_is_said)
 
     snprintf(listen, sizeof listen, "127.0.0.1:%u", w.port);
     r = ctl("serve", "--listen", listen);
-    cr_assert_eq(r.status, 71);
+    cr_assert_eq(r.status, 75, "%s", r.err);
     cr_assert(strstr(r.err, "in use"), "%s", r.err);
     web_stop(&w);
     r = ctl("serve", "--tls-cert", "/none", "--tls-key", "/none");
@@ -247,6 +247,51 @@ Test(serve, what_keeps_it_from_starting_is_said)
     harness_write(path, "short\n", 6);
     cr_assert_eq(chmod(path, 0600), 0);
     cr_assert_eq(ctl("serve", NULL).status, 73);
+    cr_assert_eq(mkfifo(harness_path("fifo"), 0600), 0);
+    r = ctl("serve", "--token-file", harness_path("fifo"));
+    cr_assert(r.status == 73 && strstr(r.err, "not a regular file"), "%s",
+              r.err);
+}
+
+/* A program is told in JSON and by headers, a person by a page. */
+Test(serve, a_refusal_is_a_page_for_a_person_and_says_what_would_do)
+{
+    static const char browser[] = "Accept: text/html,*/*;q=0.8\r\n";
+    static const struct {
+        const char *method, *path, *accept;
+        int status;
+        const char *says;
+    } ways[] = {
+        {"GET", "/nothing", browser, 404, "text/html"},
+        {"GET", "/nothing", "", 404, "problem+json"},
+        {"GET", "/api/v1/nothing", browser, 404, "problem+json"},
+        {"POST", "/", browser, 405, "Allow: GET, HEAD\r\n"},
+        {"GET", "/session", browser, 405, "text/html"},
+        {"DELETE", "/api/v1/queues", "", 405, "Allow: GET, HEAD\r\n"},
+        {"GET", "/api/v1/queues/x/settings", "", 405, "Allow: PATCH, POST\r\n"},
+        {"POST", "/api/v1/jobs/1", "", 405, "Allow: GET, HEAD, DELETE\r\n"},
+    };
+    struct web w = web_start(NULL);
+    char text[512];
+    struct web_answer *r;
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        r = web_ask(&w, ways[i].method, ways[i].path, ways[i].accept, "");
+        cr_expect(r->status == ways[i].status && strstr(r->text, ways[i].says),
+                  "%s %s: %s", ways[i].method, ways[i].path, r->text);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(text, sizeof text,
+                 "GET /%s HTTP/1.1\r\nHost: localhost:%u\r\n%s"
+                 "Connection: close\r\n\r\n",
+                 i ? "api/v1/queues" : "nothing", w.port, browser);
+        r = web_send(&w, text);
+        cr_expect(r->status == 401 &&
+                      strstr(r->text, "WWW-Authenticate: Bearer") &&
+                      strstr(r->text, i ? "problem+json" : "id=\"login\""),
+                  "%s", r->text);
+    }
+    web_stop(&w);
 }
 
 Test(serve, a_unix_socket_serves_too)

@@ -190,7 +190,7 @@ static bool known(const char *method)
 int serve_path_read(struct serve_path *out, const char *method,
                     const char *path)
 {
-    bool other = false;
+    char allow[SERVE_ALLOW] = "";
 
     if (strcmp(method, "HEAD") == 0)
         method = "GET";
@@ -204,8 +204,12 @@ int serve_path_read(struct serve_path *out, const char *method,
         out->route = r;
         if (strcmp(r->method, method) == 0)
             return 0;
-        other = true;
+        if (!strstr(allow, r->method))
+            snprintf(allow + strlen(allow), sizeof allow - strlen(allow),
+                     "%s%s%s", allow[0] ? ", " : "", r->method,
+                     strcmp(r->method, "GET") == 0 ? ", HEAD" : "");
     }
     *out = (struct serve_path){0};
-    return other ? 405 : 404;
+    memcpy(out->allow, allow, sizeof allow);
+    return allow[0] ? 405 : 404;
 }

@@ -78,6 +78,7 @@ struct serve_route {
 };
 
 #define SERVE_WORD    64
+#define SERVE_ALLOW   64
 #define SERVE_SEGMENT (3 * QUEUE_NAME_MAX) /* a queue on a broker, encoded */
 
 struct serve_path {
@@ -85,6 +86,7 @@ struct serve_path {
     char queue[QUEUE_NAME_MAX]; /* with its slash, or on a broker; "": none */
     int64_t row;                /* a letter, or a job; 0: none */
     char word[SERVE_WORD];      /* a file, an order; "": none */
+    char allow[SERVE_ALLOW];    /* of 405: the methods that the path has */
 };
 
 /* `path` is percent-decoded. 0; 404 nothing is there; 405 not by that method;
