@@ -39,6 +39,7 @@
 #define CONNECTION_MEM (16u << 10) /* a request's lines and headers */
 #define TIMEOUT_S      15 /* of a client that says, or takes, nothing */
 #define TOKEN_NAME     "web.token"
+#define JOBS_NAME      "web.jobs" /* the number of the last job */
 
 struct server {
     struct serve_site site;
@@ -87,21 +88,15 @@ static int tls_read(struct server *s, struct problem *p)
     return s->key ? 0 : -EINVAL;
 }
 
-/* token_load - from --token-file, else from the first state directory, which is
- * made if no worker has run yet */
-static int token_load(struct server *s, struct problem *p)
+/* Write the path of a file of ours in the first state directory, which is made
+ * if no worker has run yet. */
+static int own_path(const struct serve_options *o, const char *name,
+                    char path[PATH_MAX], struct problem *p)
 {
-    const struct serve_options *o = s->site.o;
-    char root[PATH_MAX], path[PATH_MAX];
-    gid_t readers = SERVE_NOBODY;
-    int err = o->group ? serve_group_find(o->group, &readers, p) : 0;
+    char root[PATH_MAX];
+    int err = statedir_root(
+        root, o->state_dirs.count ? o->state_dirs.at[0] : NULL, p);
 
-    if (err)
-        return err;
-    if (o->token_file)
-        return serve_token_load(&s->site.guard, o->token_file, readers, p);
-    err = statedir_root(root, o->state_dirs.count ? o->state_dirs.at[0] : NULL,
-                        p);
     if (err)
         return err;
     err = folder_make(root);
@@ -110,10 +105,36 @@ static int token_load(struct server *s, struct problem *p)
                            "state directory %s: %s; see --state-dir, or give "
                            "a --token-file",
                            root, errno_text(-err));
-    if (!folder_join(path, root, "/", TOKEN_NAME))
+    if (!folder_join(path, root, "/", name))
         return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                            "the path of the state directory is too long");
-    return serve_token_load(&s->site.guard, path, SERVE_NOBODY, p);
+    return 0;
+}
+
+static int token_load(struct server *s, struct problem *p)
+{
+    const struct serve_options *o = s->site.o;
+    char path[PATH_MAX];
+    gid_t readers = SERVE_NOBODY;
+    int err = o->group ? serve_group_find(o->group, &readers, p) : 0;
+
+    if (err)
+        return err;
+    if (o->token_file)
+        return serve_token_load(&s->site.guard, o->token_file, readers, p);
+    err = own_path(o, TOKEN_NAME, path, p);
+    return err ? err : serve_token_load(&s->site.guard, path, SERVE_NOBODY, p);
+}
+
+/* Only a server that may write has jobs. */
+static int jobs_load(const struct serve_options *o, struct problem *p)
+{
+    char path[PATH_MAX];
+    int err = o->allow_write ? own_path(o, JOBS_NAME, path, p) : 0;
+
+    if (!err && o->allow_write)
+        jobs_open(path);
+    return err;
 }
 
 /* mhd_says - what libmicrohttpd has to tell: of connections that ended */
@@ -202,6 +223,8 @@ static int server_start(struct server *s, struct problem *p)
         err = signals_open(s, p);
     if (!err)
         err = token_load(s, p);
+    if (!err)
+        err = jobs_load(s->site.o, p);
     if (err)
         return err;
     s->listener = listen_open(s->site.o, &s->site.guard, p);
@@ -302,6 +325,7 @@ static void turn(struct server *s)
 static void server_stop(struct server *s)
 {
     if (s->daemon) {
+        jobs_end();
         look_end_all();
         requests_end();
         events_end();

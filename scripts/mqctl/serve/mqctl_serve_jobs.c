@@ -4,6 +4,7 @@
 #include <bsd/string.h>
 #include <bsd/sys/queue.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -27,6 +28,7 @@
 #define BATCH_DISCARD 1000
 #define WAIT          "30s" /* for room in the queue, each letter */
 #define CANARY_WAIT   "1h"  /* for the end of the first letter */
+#define ID_MOST       (INT64_MAX / 10)
 
 enum job_state { JOB_RUNS, JOB_ENDED, JOB_STOPPED, JOB_FAILED };
 static const char *const states[] = {"running", "ended", "stopped", "failed"};
@@ -50,6 +52,13 @@ struct job {
 };
 static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
 static int64_t last_id;
+static int id_fd = -1; /* the file that has it; -1: none */
+
+/* Return true while the job waits for the end of its first letter. */
+static bool is_canary(const struct job *j)
+{
+    return j->canary && j->next == 0;
+}
 
 static struct job *find(int64_t id)
 {
@@ -102,7 +111,7 @@ static int batch_run(void *arg)
                             "--json"};
     char path[PATH_MAX], rate[32];
     size_t n = 3;
-    bool canary = j->canary && j->next == 0;
+    bool canary = is_canary(j);
     int err;
 
     if (!j->discard) {
@@ -147,6 +156,16 @@ static int rows_file(const struct job *j)
     return fd;
 }
 
+/* Say in the log, for an audit, what a job is about and how far it is. */
+static void job_log(const struct job *j)
+{
+    log_info("web_job", F_INT("job", j->id),
+             F_STR("what", j->discard ? "discard" : "replay"),
+             F_STR("queue", j->queue), F_STR("state", states[j->state]),
+             F_UINT("chosen", j->count), F_UINT("changed", j->changed),
+             F_UINT("refused", j->refused), F_STR("error", j->line));
+}
+
 static void job_end(struct job *j, enum job_state state)
 {
     size_t kept = 0;
@@ -157,10 +176,7 @@ static void job_end(struct job *j, enum job_state state)
     free(j->rows);
     j->rows = NULL;
     event_send("job", tell(j));
-    log_info("web_job", F_STR("what", j->discard ? "discard" : "replay"),
-             F_STR("queue", j->queue), F_STR("state", states[state]),
-             F_UINT("chosen", j->count), F_UINT("changed", j->changed),
-             F_UINT("refused", j->refused), F_STR("error", j->line));
+    job_log(j);
     LIST_FOREACH (other, &jobs, link)
         if (other->state != JOB_RUNS && ++kept > JOBS_KEPT)
             old = other;
@@ -227,7 +243,7 @@ static void batch_start(struct job *j, uint64_t now_ns)
 
     if (j->rate && (size_t)j->rate < most)
         most = (size_t)j->rate;
-    if (j->canary && j->next == 0)
+    if (is_canary(j))
         most = 1;
     j->batch = j->count - j->next < most ? j->count - j->next : most;
     fd = rows_file(j);
@@ -271,17 +287,68 @@ uint64_t jobs_step(uint64_t now_ns)
     return next;
 }
 
-void job_stop(int64_t id)
+static void stop(struct job *j)
 {
-    struct job *j = find(id);
-
-    if (!j || j->state != JOB_RUNS)
-        return;
     j->stop = true;
     if (j->pid)
         kill(j->pid, SIGINT);
     else
         job_end(j, JOB_STOPPED);
+}
+
+void job_stop(int64_t id)
+{
+    struct job *j = find(id);
+
+    if (j && j->state == JOB_RUNS)
+        stop(j);
+}
+
+void jobs_end(void)
+{
+    struct job *j, *after;
+
+    LIST_FOREACH_SAFE(j, &jobs, link, after)
+    {
+        if (j->state != JOB_RUNS)
+            continue;
+        if (!j->line[0])
+            strlcpy(j->line, "the server was stopped", sizeof j->line);
+        stop(j);
+    }
+}
+
+/* ---- numbers ---- */
+
+#define ID_TEXT 21 /* digits of a number, and a newline */
+
+void jobs_open(const char *path)
+{
+    char text[ID_TEXT + 1] = "";
+
+    id_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                 0600);
+    if (id_fd < 0 || pread(id_fd, text, ID_TEXT, 0) < 0) {
+        log_warn("web_jobs", F_STR("path", path),
+                 F_STR("error", errno_text(errno)),
+                 F_STR("next", "jobs are numbered from 1 again"));
+        return;
+    }
+    last_id = strtoll(text, NULL, 10);
+    if (last_id < 0 || last_id > ID_MOST)
+        last_id = 0;
+}
+
+/* Take the next number. It is in the file before the job begins: after a kill
+ * in between, a number is left out and none is given twice. */
+static int64_t id_take(void)
+{
+    char text[ID_TEXT + 1];
+
+    snprintf(text, sizeof text, "%0*" PRId64 "\n", ID_TEXT - 1, ++last_id);
+    if (id_fd >= 0)
+        (void)!pwrite(id_fd, text, ID_TEXT, 0);
+    return last_id;
 }
 
 /* ---- a new one ---- */
@@ -310,14 +377,15 @@ static int64_t rows_read(int fd, size_t size, int64_t **out)
     return *out ? (int64_t)n : -1;
 }
 
-/* running - how many jobs do */
-static unsigned running(void)
+/* Count the jobs that run; those that wait for a canary, which may be an hour,
+ * are counted by themselves. */
+static unsigned running(bool canary)
 {
     struct job *j;
     unsigned n = 0;
 
     LIST_FOREACH (j, &jobs, link)
-        n += j->state == JOB_RUNS;
+        n += j->state == JOB_RUNS && is_canary(j) == canary;
     return n;
 }
 
@@ -340,12 +408,17 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
     int64_t n = j ? rows_read(fd, size, &j->rows) : -1;
 
     close(fd);
+    if (j)
+        job_fill(j, a);
     if (n < 0)
         problem_memory(p);
-    else if (running() >= JOBS_RUNNING)
+    else if (running(j->canary) >= (j->canary ? JOBS_CANARY : JOBS_RUNNING))
         problem_fill(p, EX_TEMPFAIL,
-                     "%d jobs run already; wait for one, or stop it",
-                     JOBS_RUNNING);
+                     j->canary ? "%d jobs are waiting for the end of their "
+                                 "first letter; wait for one, or stop it"
+                               : "%d jobs are running; wait for one, or stop "
+                                 "it",
+                     j->canary ? JOBS_CANARY : JOBS_RUNNING);
     else
         p->status = 0;
     if (n < 0 || p->status) {
@@ -353,13 +426,13 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
         free(j);
         return -1;
     }
-    job_fill(j, a);
-    j->id = ++last_id;
+    j->id = id_take();
     j->count = (size_t)n;
     j->state_dir = ask_state_dir(a, a->path.queue);
     strlcpy(j->queue, a->path.queue, sizeof j->queue);
     j->started_ns = clock_wall_ns();
     LIST_INSERT_HEAD(&jobs, j, link);
     event_send("job", tell(j));
+    job_log(j);
     return j->id;
 }

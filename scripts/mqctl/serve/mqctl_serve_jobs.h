@@ -17,8 +17,14 @@
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 
 #define JOBS_RUNNING 4
+#define JOBS_CANARY  8 /* besides these, that wait for the end of one letter */
 #define JOBS_KEPT    32
 
+/* Open the file with the number of the last job, so that no later server gives
+ * it again; without the file (a warning is logged) they begin with 1. */
+void jobs_open(const char *path);
+/* End all jobs, as the server ends; each is in the log. Then look_end_all. */
+void jobs_end(void);
 /* The rows are the lines of `fd`, which is taken over. The job's number, or -1
  * and a problem. */
 int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,7 +18,9 @@ struct look {
     int out, err;
     struct look_job job;
 };
-static struct look looks[LOOKS_MAX];
+/* Places of requests, then those of jobs. */
+#define PLACES (LOOKS_MAX + LOOKS_JOBS)
+static struct look looks[PLACES];
 
 void look_child(int in, int out, int err, int death)
 {
@@ -47,10 +50,11 @@ static _Noreturn void run(const struct look *l)
     _exit(status);
 }
 
-/* free_place - NULL: all are taken */
-static struct look *free_place(void)
+/* Find a place for a look of a request or, without a limit, of a job; NULL: all
+ * are taken. */
+static struct look *place_find(bool job)
 {
-    for (size_t i = 0; i < LOOKS_MAX; i++)
+    for (size_t i = job ? LOOKS_MAX : 0; i < (job ? PLACES : LOOKS_MAX); i++)
         if (looks[i].pid == 0)
             return &looks[i];
     return NULL;
@@ -71,7 +75,7 @@ int look_possible(void)
 
 pid_t look_start(const struct look_job *job)
 {
-    struct look *l = free_place();
+    struct look *l = place_find(job->limit_s == 0);
     pid_t pid;
 
     if (!l)
@@ -130,18 +134,24 @@ void look_reap(void)
 {
     int status;
 
-    for (size_t i = 0; i < LOOKS_MAX; i++)
+    for (size_t i = 0; i < PLACES; i++)
         if (looks[i].pid && waitpid(looks[i].pid, &status, WNOHANG) > 0)
             tell(&looks[i], status);
 }
 
 void look_end_all(void)
 {
-    for (size_t i = 0; i < LOOKS_MAX; i++) {
+    int status = 0;
+
+    for (size_t i = 0; i < PLACES; i++) {
         if (looks[i].pid == 0)
             continue;
         kill(looks[i].pid, looks[i].job.limit_s ? SIGKILL : SIGINT);
-        (void)waitpid(looks[i].pid, NULL, 0);
+        (void)waitpid(looks[i].pid, &status, 0);
+        if (looks[i].job.limit_s == 0) {
+            tell(&looks[i], status);
+            continue;
+        }
         close(looks[i].out);
         close(looks[i].err);
         looks[i].pid = 0;

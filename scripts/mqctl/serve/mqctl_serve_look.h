@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define LOOKS_MAX   16
+#define LOOKS_MAX   16 /* of requests */
+#define LOOKS_JOBS  12 /* and of jobs, which may take hours */
 #define LOOK_LINE   1024
 #define LOOK_TIME_S 10 /* SIGALRM ends one that takes longer */
 
@@ -42,7 +43,8 @@ pid_t look_start(const struct look_job *job);
 int look_possible(void);
 /* Take in all that have ended, after SIGCHLD. */
 void look_reap(void);
-/* End them all; nobody is told. */
+/* End them all. Owners of those that change something and have no limit are
+ * told. */
 void look_end_all(void);
 
 /* For any child that is forked here: no descriptor from 3 on, no signal

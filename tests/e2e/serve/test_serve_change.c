@@ -200,6 +200,87 @@ Test(serve_change, a_canary_that_dies_ends_its_job)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* Four letters whose end nobody sees, as the worker is paused. */
+Test(serve_change, canaries_block_no_job_and_what_the_end_cuts_is_in_the_log)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(6, &worker);
+    struct web w = web_start("--allow-write");
+    char replay[256], discard[256], body[64], wait[64];
+    struct web_answer *r;
+    json_t *o, *job;
+    long long last;
+
+    cr_assert_eq(ctl("pause", q).status, 0);
+    snprintf(replay, sizeof replay, "/api/v1/queues/%s/letters/replay", q + 1);
+    snprintf(discard, sizeof discard, "/api/v1/queues/%s/letters/discard",
+             q + 1);
+    for (int i = 1; i <= 4; i++) {
+        snprintf(body, sizeof body, "{\"rows\":[\"%d\"],\"canary\":true}", i);
+        r = web_ask(&w, "POST", replay, WEB_WRITE, body);
+        cr_assert_eq(r->status, 202, "%s", r->text);
+    }
+    r = web_ask(&w, "POST", discard, WEB_WRITE, "{\"rows\":[\"5\"]}");
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    o = ctl_json(r->body);
+    last = strtoll(json_string_value(json_object_get(o, "job")), NULL, 10);
+    json_decref(o);
+    job = job_end(&w, r->body);
+    cr_assert_str_eq(json_string_value(json_object_get(job, "state")), "ended");
+    json_decref(job);
+    web_stop(&w);
+    for (int i = 1; i <= 4; i++) {
+        snprintf(wait, sizeof wait,
+                 "event=web_job job=%lld what=replay queue=%s state=stopped",
+                 last - i, q);
+        cr_expect(strstr(harness_stderr(w.p, NULL), wait), "%s: %s", wait,
+                  harness_stderr(w.p, NULL));
+    }
+    w = web_start("--allow-write");
+    r = web_ask(&w, "POST", discard, WEB_WRITE, "{\"rows\":[\"6\"]}");
+    o = ctl_json(r->body);
+    cr_assert_eq(
+        strtoll(json_string_value(json_object_get(o, "job")), NULL, 10),
+        last + 1, "%s", r->text);
+    json_decref(o);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_change, a_pause_has_an_end_that_is_said)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start("--allow-write");
+    char path[256];
+    json_t *o;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/pause", q + 1);
+    cr_assert_eq(web_ask(&w, "POST", path, WEB_WRITE,
+                         "{\"until\":\"2020-01-01T00:00Z\"}")
+                     ->status,
+                 400);
+    cr_assert_eq(web_ask(&w, "POST", path, WEB_WRITE,
+                         "{\"until\":\"2999-01-01T00:00Z\",\"for\":\"1h\"}")
+                     ->status,
+                 400);
+    cr_assert(!ctl_is(q, "state", "paused"));
+    cr_assert_eq(web_ask(&w, "POST", path, WEB_WRITE,
+                         "{\"until\":\"2199-01-01T00:00:00Z\"}")
+                     ->status,
+                 200);
+    o = ctl_json(web_get(&w, "/api/v1/queues/%s", q + 1));
+    cr_assert_str_eq(json_string_value(json_object_get(o, "state")), "paused");
+    const char *end = json_string_value(json_object_get(o, "paused_until"));
+    cr_assert(end && (strncmp(end, "2199-01-01T00:00:0", 18) == 0 ||
+                      strncmp(end, "2198-12-31T23:59:5", 18) == 0),
+              "%s", end);
+    cr_assert(strstr(web_get(&w, "/q/%s", q + 1), end));
+    json_decref(o);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
 Test(serve_change, letters_that_are_named_are_discarded)
 {
     struct harness_process *worker;
