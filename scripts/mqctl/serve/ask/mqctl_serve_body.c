@@ -30,6 +30,7 @@ static const struct member {
     enum kind kind;
 } members[] = {
     {SERVE_STEER, "pause", "for", TEXT},
+    {SERVE_STEER, "pause", "until", TEXT},
     {SERVE_SETTINGS, NULL, NULL, SETTING},
     {SERVE_RUN_NOW, NULL, "ids", TEXTS},
     {SERVE_CANCEL, NULL, "ids", TEXTS},

@@ -114,17 +114,46 @@ void html_value(FILE *out, const json_t *o, const char *name)
         fputs("-", out);
 }
 
-/* html_command - what to type in a terminal instead */
+/* Print a word of a command as a shell takes it; web/act.js does so, too. */
+static void html_word(FILE *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./:@%+=-";
+    char *quoted = NULL;
+    size_t size = 0;
+    FILE *in;
+
+    if (*word && word[strspn(word, plain)] == '\0') {
+        html_text(out, word);
+        return;
+    }
+    in = open_memstream(&quoted, &size);
+    if (!in)
+        return;
+    fputc('\'', in);
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", in);
+        else
+            fputc(*word, in);
+    fputc('\'', in);
+    if (fclose(in) == 0)
+        html_text(out, quoted);
+    free(quoted);
+}
+
 void html_command(FILE *out, const char *what, const char *queue,
                   const char *rest)
 {
     fputs("<code class=\"command\">", out);
     html_text(out, what);
     fputc(' ', out);
-    html_text(out, queue);
-    if (*rest)
+    html_word(out, queue);
+    if (*rest) {
         fputc(' ', out);
-    html_text(out, rest);
+        html_word(out, rest);
+    }
     fputs("</code>", out);
 }
 

@@ -239,6 +239,7 @@ static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
     fact_time(out, "Handler p99", q, "handler_p99_ns");
     fact_time(out, "Latency p99", q, "latency_p99_ns");
     html_fact(out, "Process", q, "pid");
+    html_fact(out, "Paused until", q, "paused_until");
     html_fact(out, "Breaker", q, "breaker");
     html_fact(out, "Last error", q, "last_error");
     fputs("</dl>", out);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/base/clock.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_verb.h"
@@ -12,32 +13,64 @@
 #define WORDS_MAX 32
 #define WORD_SIZE 256
 
-/* Write what stands after the queue on mqctl's command line: NAME=VALUE of each
- * member, of a pause the value alone. Returns how many words, or -EINVAL. */
+/* Write the time from now until `until` as mqctl pause takes it. */
+static int until_word(const char *until, char word[WORD_SIZE],
+                      struct problem *p)
+{
+    uint64_t now = clock_wall_ns(), end;
+
+    if (time_parse(until, now, &end) < 0 || end <= now)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "until: \"%.64s\" is not a time to come; give one "
+                           "like 2026-12-24T18:00+01:00",
+                           until);
+    end = (end - now + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+    duration_print(end, word);
+    return 0;
+}
+
+/* Write one member of a body as a word of mqctl's command line: NAME=VALUE of a
+ * setting, of a pause the time alone. */
+static int word_write(bool setting, const char *name, const json_t *value,
+                      char word[WORD_SIZE], struct problem *p)
+{
+    char number[JSON_TEXT];
+    int size;
+
+    if (!setting && strcmp(name, "until") == 0)
+        return until_word(json_string_value(value), word, p);
+    size = snprintf(word, WORD_SIZE, "%s%s%s", setting ? name : "",
+                    setting ? "=" : "", json_as_text(value, number));
+    return size < WORD_SIZE && !strpbrk(word, " \t\r\n")
+               ? 0
+               : problem_set(
+                     p, EX_USAGE, EINVAL,
+                     "%.64s: the value is too long or has a space in it", name);
+}
+
+/* Write what stands after the queue on mqctl's command line. Returns how many
+ * words, or -EINVAL. */
 static int steer_words(const struct serve_ask *a,
                        char words[WORDS_MAX][WORD_SIZE], struct problem *p)
 {
-    json_t *body = ask_body_read(a, p), *value;
     bool set = a->path.route->what == SERVE_SETTINGS;
-    char number[JSON_TEXT];
+    json_t *body = ask_body_read(a, p), *value;
     const char *name;
-    int n = body ? 0 : -EINVAL, size;
+    int n = body ? 0 : -EINVAL;
 
     json_object_foreach(body, name, value)
     {
-        if (n == WORDS_MAX)
-            n = problem_set(p, EX_USAGE, EINVAL, "more than %d settings",
+        if (n == (set ? WORDS_MAX : 1))
+            n = problem_set(p, EX_USAGE, EINVAL,
+                            set ? "more than %d settings"
+                                : "for and until exclude each other",
                             WORDS_MAX);
+        else if (word_write(set, name, value, words[n], p) < 0)
+            n = -EINVAL;
+        else
+            n++;
         if (n < 0)
             break;
-        size = snprintf(words[n], WORD_SIZE, "%s%s%s", set ? name : "",
-                        set ? "=" : "", json_as_text(value, number));
-        n = size < WORD_SIZE && !strpbrk(words[n], " \t\r\n")
-                ? n + 1
-                : problem_set(p, EX_USAGE, EINVAL,
-                              "%.64s: the value is too long or has a space in "
-                              "it",
-                              name);
     }
     json_decref(body);
     return n;

@@ -44,21 +44,26 @@ export function queueActions(place, queue) {
   const post = (word, body) => ask(`${apiUrl(queue)}/${word}`, "POST", body);
   const names = [...document.querySelectorAll("#settings tbody th")];
   const [forField, pause] = field("for", { value: "10m" });
+  const [untilField, until] = field("or until", { type: "datetime-local" });
+  const [handField, hand] = field("or until resumed", { type: "checkbox" });
+  // How long, or till when; nothing at all is refused by the server.
+  const pauseBody = () => (hand.checked ? {} : until.value ? { until: new Date(until.value).toISOString() } : { for: pause.value });
+  const pauseWord = () => (hand.checked ? "" : until.value ? `${Math.max(Math.ceil((new Date(until.value) - Date.now()) / 60000), 0)}m` : pause.value || "DUR");
   const [nameField, name] = field("", { placeholder: "timeout", list: "names", "aria-label": "Setting" });
   const [valueField, value] = field("to", { placeholder: "30s" });
   const rows = [
     row("Pause", {
-      fields: [forField],
-      command: () => `mqctl pause ${queue} ${pause.value}`.trim(),
-      request: async () => (await post("pause", pause.value ? { for: pause.value } : {}), `${queue} is paused.`),
+      fields: [forField, untilField, handField],
+      command: () => `mqctl pause ${quoted(queue)} ${pauseWord()}`.trim(),
+      request: async () => (await post("pause", pauseBody()), `${queue} is paused.`),
     }),
     row("Resume", {
-      command: () => `mqctl resume ${queue}`,
+      command: () => `mqctl resume ${quoted(queue)}`,
       request: async () => (await post("resume", {}), `${queue} goes on.`),
     }),
     row("Set", {
       fields: [nameField, valueField, el("datalist", { id: "names" }, names.map((th) => el("option", { value: th.textContent })))],
-      command: () => `mqctl set ${queue} ${quoted(`${name.value || "NAME"}=${value.value || "VALUE"}`)}`,
+      command: () => `mqctl set ${quoted(queue)} ${quoted(`${name.value || "NAME"}=${value.value || "VALUE"}`)}`,
       request: async () => {
         const answer = await ask(`${apiUrl(queue)}/settings`, "PATCH", { [name.value]: value.value });
         const cell = names.find((th) => th.textContent === name.value);
@@ -69,7 +74,7 @@ export function queueActions(place, queue) {
     }),
     row("Drain", {
       cls: "act",
-      command: () => `mqctl drain ${queue}`,
+      command: () => `mqctl drain ${quoted(queue)}`,
       sure: () => `End the worker of ${queue} when what runs is done?`,
       request: async () => (await post("drain", {}), `${queue} drains.`),
     }),
@@ -112,7 +117,7 @@ export function messageActions(place, queue) {
   const order = (word, what, verb, cls) =>
     row(word, {
       cls,
-      command: () => `mqctl ${verb} ${queue} ${chosen().join(" ") || "ID..."}`,
+      command: () => `mqctl ${verb} ${quoted(queue)} ${chosen().join(" ") || "ID..."}`,
       sure: cls && (() => `Cancel ${chosen().length} messages? They end unprocessed.`),
       request: async () => {
         const n = await ask(`${apiUrl(queue)}/messages/${verb}`, "POST", { ids: chosen() });
@@ -153,7 +158,7 @@ export function groupActions(place, queue) {
     row(word, {
       cls,
       sure,
-      command: () => (chosen().length ? chosen() : ["KEY"]).map((key) => `mqctl group ${key.startsWith("-") ? "-- " : ""}${queue} ${quoted(key)} ${verb}`).join("; "),
+      command: () => (chosen().length ? chosen() : ["KEY"]).map((key) => `mqctl group ${key.startsWith("-") ? "-- " : ""}${quoted(queue)} ${quoted(key)} ${verb}`).join("; "),
       request: async () => {
         const keys = chosen();
         for (const group of keys) await ask(`${apiUrl(queue)}/groups/${verb}`, "POST", { group });
@@ -234,13 +239,13 @@ function letterRows(place, queue, { number, chosen, all, flags, ask: question })
   const rows = [
     row("Replay", {
       fields: many ? [el("label", {}, canary, " one first"), rateField] : [],
-      command: () => `mqdlq replay${canary.checked ? " --canary" : ""}${perSecond.value ? ` --rate ${quoted(perSecond.value)}` : ""} ${queue}${which()}`,
+      command: () => `mqdlq replay${canary.checked ? " --canary" : ""}${perSecond.value ? ` --rate ${quoted(perSecond.value)}` : ""} ${quoted(queue)}${which()}`,
       sure: question && (() => `Send ${number()} letters into ${queue} again?`),
       request: begin("replay", () => ({ canary: canary.checked, ...(perSecond.value ? { rate: Number(perSecond.value) } : {}) })),
     }),
     row("Discard", {
       cls: "act",
-      command: () => `mqdlq discard ${queue}${which()}`,
+      command: () => `mqdlq discard ${quoted(queue)}${which()}`,
       sure: () => `Remove ${number() === 1 ? "this letter" : `${number()} letters`} for good?`,
       request: begin("discard", () => ({})),
     }),

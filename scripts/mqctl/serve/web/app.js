@@ -172,6 +172,7 @@ function queueListen(name, data) {
   for (const field of ["depth", "in_flight", "waiting", "parked", "spooled", "dead", "done", "retried", "groups_held", "capacity", "breaker", "pid"])
     setText($(`dd[data-f="${field}"]`), count(q[field]));
   setText($('dd[data-f="last_error"]'), q.last_error || "-");
+  setText($('dd[data-f="paused_until"]'), q.paused_until ? new Date(q.paused_until).toLocaleString() : q.paused ? "resumed by hand" : "-");
 }
 
 // lettersListen - how many there are; the list stays, as a person reads it
