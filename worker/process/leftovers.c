@@ -81,6 +81,23 @@ static void reap(void)
     }
 }
 
+/* Report each child that was stopped since the last look; the kernel tells of a
+ * stop once. A handler is the child of any thread, and its status is left. */
+static void stopped_report(void)
+{
+    siginfo_t info = {0};
+
+    while (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) == 0 &&
+           info.si_pid != 0) {
+        log_warn("handler_stopped", F_INT("pid", info.si_pid),
+                 F_STR("signal", sigabbrev_np(info.si_status)),
+                 F_STR("next", "its message waits until kill -CONT PID lets it "
+                               "go on or its time limit has passed; mqctl list "
+                               "shows the message"));
+        info.si_pid = 0;
+    }
+}
+
 /* pause_over - wait for the next SIGCHLD; one that came meanwhile is seen */
 static void pause_over(struct timer *timer)
 {
@@ -90,7 +107,7 @@ static void pause_over(struct timer *timer)
         timers_start_after(s->timers, timer, PAUSE_NS);
 }
 
-/* child_ended - a handler or an orphan
+/* child_ended - or was stopped: a handler or an orphan
  * The signal is taken before the look: one that ends after the look sends a new
  * one.
  */
@@ -102,6 +119,7 @@ static void child_ended(struct loop_source *source)
     while (read(source->fd, &info, sizeof info) == sizeof info)
         ;
     reap();
+    stopped_report();
     timers_start_after(s->timers, &s->pause, PAUSE_NS);
 }
 

@@ -2,7 +2,8 @@
  *
  * WHAT   The worker is the parent of what its handlers leave (child
  *        subreaper), so that it is found among our descendants; it is reaped
- *        within a tenth of a second of its end.
+ *        within a tenth of a second of its end. A handler that is stopped is
+ *        reported as quickly.
  *        Of a handler that was sent SIGTERM nothing is left: the leader and the
  *        others of its process group may clean up until the grace is over; then
  *        the group gets SIGKILL, always, and what escaped from it (own session,

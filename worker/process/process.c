@@ -123,7 +123,7 @@ child(void *arg)
     int err = 0;
 
     b->tick = tick();
-    if (setpgid(0, 0) < 0)
+    if (setsid() < 0)
         err = errno;
     for (int i = 0; i < 3 && !err; i++)
         if (b->fds[i] >= 0 && syscall(SYS_dup3, b->fds[i], i, 0) < 0)
@@ -149,6 +149,12 @@ child(void *arg)
  * shares the lock on the state directory (flock(2) belongs to the open file),
  * so a worker that gets the lock after our death sees every handler running
  * under its own name.
+ *
+ * A session of its own, and so a process group of its own: a handler that asks
+ * the worker's terminal for a password (ssh, sudo) finds no terminal and fails.
+ * In the worker's session it would be stopped for ever by SIGTTIN. setsid(2)
+ * takes 3 us more than setpgid(2) where the kernel groups sessions for its
+ * scheduler, of some 700 us for a start.
  *
  * Its start lies between two looks at the clock, the second one by the child as
  * its first deed; it is known if both are the same tick. To ask /proc costs

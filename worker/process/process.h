@@ -1,7 +1,7 @@
 /* process.h - start a process for handlers; find and signal one
  *
- * WHAT   A start with what every handler needs: own process group, default
- *        signals, no descriptors but 0, 1, 2.
+ * WHAT   A start with what every handler needs: own session and process group,
+ *        default signals, no descriptors but 0, 1, 2.
  * WHO    Any thread; start: one that blocks all signals (pool.c).
  * OWNS   Nothing; the caller reaps, and closes the descriptor.
  * FAILS  -errno.

@@ -145,14 +145,53 @@ Test(worker_handler, the_body_is_neither_argument_nor_variable_nor_shell_text)
     cr_assert_not_null(memmem(seen, size, "\0a $b\0", 6), "its own arguments");
 }
 
-Test(worker_handler, it_leads_a_process_group_of_its_own)
+/* With the worker on a terminal, in its foreground. */
+Test(worker_handler, it_has_no_terminal_to_wait_for)
+{
+    const char *q = harness_queue(0, 0);
+    char line[1024];
+
+    if (access("/usr/bin/script", X_OK) != 0)
+        cr_skip_test("no script(1) here (Debian: bsdutils)");
+    harness_send_text(q, "x");
+    snprintf(line, sizeof line,
+             "exec %s --state-dir %s --exit-when-idle=0s --timeout 20s %s -- "
+             "sh -c 'if read x </dev/tty; then exit 1; fi; echo >>ran'",
+             harness_bin("mqworker"), harness_state_dir(), q);
+    struct harness_result r = harness_run("script", "-qec", line, "/dev/null");
+    cr_assert_eq(r.status, 0, "%s%s", r.out, r.err);
+    cr_assert_eq(harness_lines("ran"), 1, "%s%s", r.out, r.err);
+}
+
+Test(worker_handler, one_that_is_stopped_is_reported_once)
+{
+    const char *q = harness_queue(0, 0), *line;
+
+    harness_send_text(q, "x");
+    struct harness_process *w = harness_worker(
+        q, "--", "sh", "-c", "kill -STOP $$; kill -STOP $$; echo >>ran");
+    line = harness_wait_log(w, "event=handler_stopped", 5000);
+    cr_assert(strstr(line, " signal=STOP next="), "%s", line);
+    pid_t pid = (pid_t)atol(strstr(line, "pid=") + 4);
+    cr_assert_eq(kill(pid, SIGCONT), 0);
+    harness_until(harness_log_count(w, "event=handler_stopped") == 2, 5000);
+    cr_assert_eq(kill(pid, SIGCONT), 0);
+    harness_until_lines("ran", 1, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_log_count(w, "event=handler_stopped"), 2);
+}
+
+Test(worker_handler, it_leads_a_session_and_a_process_group_of_its_own)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
-    run_once(q, SHELL("set -- $(cat /proc/$$/stat); echo $1 $5 >group"));
-    int pid, group;
-    cr_assert_eq(sscanf(harness_read("group", NULL), "%d %d", &pid, &group), 2);
+    run_once(q, SHELL("set -- $(cat /proc/$$/stat); echo $1 $5 $6 >group"));
+    int pid, group, session;
+    cr_assert_eq(
+        sscanf(harness_read("group", NULL), "%d %d %d", &pid, &group, &session),
+        3);
     cr_assert_eq(pid, group);
+    cr_assert_eq(pid, session);
 }
 
 Test(worker_handler, signals_are_as_a_program_expects_them)
