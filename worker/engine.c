@@ -209,7 +209,8 @@ static void engine_init(struct engine *e, struct settings *set,
                                 .started = &e->started,
                                 .stop = &e->stop,
                                 .cap = &e->cap,
-                                .pause = &e->pause};
+                                .pause = &e->pause,
+                                .store_look = &e->store_look};
     what_runs(e, set);
     cap_init(&e->cap, &e->flow, set);
     pause_init(&e->pause, &e->flow);
@@ -226,7 +227,8 @@ static int files_ready(struct engine *e, struct problem *p)
                                     .mq = &e->mq,
                                     .dir = &e->dir,
                                     .runtime = &e->runtime,
-                                    .lock = &e->lock};
+                                    .lock = &e->lock,
+                                    .look = &e->store_look};
 
     return settings_on_broker(e->flow.set)
                ? inherit_broker_open(&inherit, e->runs, p)
@@ -387,6 +389,7 @@ int engine_run(struct engine *e)
     run_limits_start(&e->flow);
     if (e->file_watch)
         file_watch_start(e->file_watch);
+    store_look_start(&e->store_look);
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)
         schedule_wake(&e->flow);
     schedule_wake(&e->flow);
@@ -410,6 +413,7 @@ void engine_close(struct engine **engine)
     engine_broker_stop(e);
     if (e->flow.peeker)
         peeker_release(e->flow.peeker);
+    store_look_stop(&e->store_look);
     pool_close(&e->flow.pool);
     if (e->file_watch && e->flow.started)
         file_watch_last(e->file_watch);

@@ -15,6 +15,7 @@
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
+#include "worker/files/store_look.h"
 #include "worker/loop/signals.h"
 #include "worker/operate/status.h"
 #include "worker/operate/cap.h"
@@ -41,6 +42,7 @@ struct engine {
     char runs[PATH_MAX];        /* of that: its run file */
     struct spool *spool;        /* NULL: none */
     struct file_watch *file_watch;
+    struct store_look store_look;
     struct on_dead *on_dead; /* NULL: nobody is told of a death */
     struct signals signals;
     struct stop stop;

@@ -232,6 +232,7 @@ enum {
     COUNTERS_CUSTODY_GONE = 1 << 7,
     COUNTERS_READ_ONLY = 1 << 8, /* the file system of one of them */
     COUNTERS_RATE_HELD = 1 << 9,
+    COUNTERS_DAMAGED = 1 << 10, /* the store */
     COUNTERS_FILES =
         COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE | COUNTERS_READ_ONLY,
 };

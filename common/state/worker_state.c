@@ -18,6 +18,7 @@ static const struct {
     [WORKER_STATE_STORE_GONE] = {"store.db is gone", WORKER_BAD},
     [WORKER_STATE_CUSTODY_GONE] = {"custody is gone", WORKER_BAD},
     [WORKER_STATE_READ_ONLY] = {"its disk is read-only", WORKER_BAD},
+    [WORKER_STATE_DAMAGED] = {"store is damaged", WORKER_BAD},
     [WORKER_STATE_PAUSED] = {"paused", WORKER_WARN},
     [WORKER_STATE_STORE_HELD] = {"store cannot be written", WORKER_BAD},
     [WORKER_STATE_QUEUE_HELD] = {"trouble with the queue", WORKER_BAD},
@@ -67,6 +68,7 @@ enum worker_state worker_state_of_holds(uint64_t holds)
            : holds & COUNTERS_STORE_GONE   ? WORKER_STATE_STORE_GONE
            : holds & COUNTERS_CUSTODY_GONE ? WORKER_STATE_CUSTODY_GONE
            : holds & COUNTERS_READ_ONLY    ? WORKER_STATE_READ_ONLY
+           : holds & COUNTERS_DAMAGED      ? WORKER_STATE_DAMAGED
            : holds & COUNTERS_PAUSED       ? WORKER_STATE_PAUSED
            : holds & COUNTERS_STORE_HELD   ? WORKER_STATE_STORE_HELD
            : holds & COUNTERS_QUEUE_HELD   ? WORKER_STATE_QUEUE_HELD

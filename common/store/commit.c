@@ -38,6 +38,7 @@
 #include <stdlib.h>
 
 #include "common/store/commit.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/fault_point.h"
 #include "common/store/store_wal.h"
 
@@ -142,7 +143,7 @@ static int range_commit(struct commit *c, struct op *first, struct op *end)
         atomic_store(c->last, n);
     /* Without room for the -wal it is not whole; SQLite writes the -shm
      * last. */
-    whole = written && err && (err != -ENOSPC || sql_index_failed(sql));
+    whole = written && err && (!disk_is_full(err) || sql_index_failed(sql));
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_run(sql, SQL_ROLLBACK, NULL);
     if (whole)
@@ -184,7 +185,7 @@ static unsigned batch_commit(struct commit *c, struct batch *batch)
 
     if (!err)
         return 1;
-    if (err == -ENOSPC)
+    if (disk_is_full(err))
         return batch_commit_singly(c, batch);
     TAILQ_FOREACH (op, batch, link)
         op->result = err;

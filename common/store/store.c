@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/boot_id.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/store/commit.h"
 #include "common/store/store_file.h"
@@ -346,7 +347,7 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
     int rc = store_wal_bury(db);
 
     store_make_tidy(sqlite3_db_filename(db, "main"));
-    if (rc != SQLITE_OK && sql_error(db, rc) != -ENOSPC)
+    if (rc != SQLITE_OK && !disk_is_full(sql_error(db, rc)))
         return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
     commit_number(s->commit, last);
     waits_count(s);

@@ -6,8 +6,8 @@
  *        the transaction for all that queue up meanwhile. The other programs
  *        open the same file while the worker runs.
  * OWNS   Two connections (one to write, one to read), each under its own lock.
- * FAILS  -ENOSPC disk full, -EIO, -EBUSY locked by another program for longer
- *        than 5 s, -ENOENT no such row, -ENOMEM. When a write returns 0 it is
+ * FAILS  disk_is_full, -EIO, -EUCLEAN damaged, -EBUSY locked by another program
+ *        for longer than 5 s, -ENOENT no such row, -ENOMEM. When a write returns 0 it is
  *        on the disk; when it fails nothing of that call has happened.
  *        open: a problem with status 73 (cannot be used, no database) or 78
  *        (of another version, left untouched).
@@ -123,6 +123,15 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
  * none, UINT64_MAX if it cannot be read. If it is less than *last of the last
  * worker, the commits after it are lost. */
 uint64_t store_commits(struct store *s);
+#define STORE_FOUND 256
+/* Read the whole store over a connection of its own, as SQLite's quick_check
+ * does: 0, or -EUCLEAN and what was found. Ends with -ECANCELED soon after *stop
+ * is set (`stop` may be NULL). Takes as long as the file is large; writers go
+ * on. */
+int store_check(struct store *s, const atomic_bool *stop,
+                char found[STORE_FOUND]);
+/* Bytes of the file and its -wal. */
+uint64_t store_bytes(struct store *s);
 /* Copy the file and its -wal, as they are, to `copy` and `copy`-wal beside
  * them. -errno: there is no copy, or a part of it. */
 int store_set_aside(struct store *s, char copy[PATH_MAX]);

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/file/folder.h"
 #include "common/store/store_sql.h"
@@ -101,7 +102,8 @@ static bool read_only(sqlite3 *db, const char *path)
 
 int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
 {
-    char user[FOLDER_USER];
+    char user[FOLDER_USER], who[LOCK_HOLDER];
+    const char *holder;
     int err = -sql_error(db, rc);
 
     err = err ? err : EIO;
@@ -114,17 +116,15 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return problem_set(p, EX_CANTCREAT, err,
-                           "%s is damaged (%s); left as it is: keep a copy, "
-                           "save what can be read with sqlite3's .recover, or "
-                           "use another --state-dir",
-                           path, sqlite3_errstr(rc));
+                           "%s is damaged (%s); left as it is: %s", path,
+                           sqlite3_errstr(rc), DISK_DAMAGED_ADVICE);
     case SQLITE_BUSY:
-        return problem_set(
-            p, EX_CANTCREAT, err,
-            "%s is locked by another program, still after a wait "
-            "of 5s or more; end that program (see fuser(1)) "
-            "and try again",
-            path);
+        holder = lock_holder(path, getpid(), who);
+        return problem_set(p, EX_CANTCREAT, err,
+                           "%s is locked by %s, still after a wait of 5s or "
+                           "more; let it finish or stop it, and try again",
+                           path,
+                           holder ? holder : "another program (see fuser(1))");
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
@@ -137,9 +137,10 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
                            path, folder_user(geteuid(), user));
     default:
         return problem_set(p, EX_CANTCREAT, err,
-                           "%s cannot be opened: %s (%s); make room on its "
-                           "disk, or use another --state-dir",
-                           path, sqlite3_errstr(rc), errno_text(err));
+                           "%s cannot be opened: %s (%s); %s, or use another "
+                           "--state-dir",
+                           path, sqlite3_errstr(rc), errno_text(err),
+                           disk_advice(-err));
     }
 }
 

@@ -79,7 +79,7 @@ static int row_copy(sqlite3_stmt *st, struct store_row *out, void *data,
 
     if (group && out->group) {
         if (out->group_size > STORE_GROUP_MAX)
-            return -EIO;
+            return -EUCLEAN;
         memcpy(group, out->group, out->group_size);
     }
     out->group = out->group ? group : NULL;
@@ -176,7 +176,7 @@ static int group_read(sqlite3_stmt *st, struct store_group *out)
         .letters = sqlite3_column_int(st, 2),
         .head = sqlite3_column_int64(st, 3),
     };
-    return sqlite3_column_bytes(st, 0) > STORE_GROUP_MAX ? -EIO : STEP_ROW;
+    return sqlite3_column_bytes(st, 0) > STORE_GROUP_MAX ? -EUCLEAN : STEP_ROW;
 }
 
 int store_next_group(struct store *s, char *key, size_t *size,

@@ -95,7 +95,7 @@ int sql_read_row(sqlite3_stmt *st, struct store_row *out)
     const void *id = sqlite3_column_blob(st, COL_ID);
 
     if (!id || sqlite3_column_bytes(st, COL_ID) != sizeof out->id.bytes)
-        return -EIO;
+        return -EUCLEAN;
     *out = (struct store_row){
         .row = sqlite3_column_int64(st, COL_ROW),
         .state = (enum store_state)sqlite3_column_int(st, COL_STATE),
@@ -115,7 +115,7 @@ int sql_read_row(sqlite3_stmt *st, struct store_row *out)
         .header_size = sql_column_u64(st, COL_HEADER_SIZE),
     };
     memcpy(out->id.bytes, id, sizeof out->id.bytes);
-    return out->header_size <= out->size ? 0 : -EIO;
+    return out->header_size <= out->size ? 0 : -EUCLEAN;
 }
 
 const char *sql_copy(char **at, const void *bytes, size_t size)

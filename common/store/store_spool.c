@@ -289,7 +289,7 @@ static int page_room(char **data, size_t *room, size_t size)
     char *more;
 
     if (size <= *room)
-        return -EIO;
+        return -EUCLEAN;
     more = realloc(*data, size);
     if (!more)
         return -ENOMEM;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/boot_id.h"
+#include "common/base/disk_trouble.h"
 #include "common/message/error_text.h"
 #include "common/store/store_sql.h"
 
@@ -196,7 +197,7 @@ static int wal_errno(sqlite3 *db)
 
 /* io_error - what an SQLITE_IOERR means
  * SQLite reports ENOSPC of a write as SQLITE_FULL, but a quota, a file size
- * limit and the -shm file as I/O errors: all are "no room". store_shm has no
+ * limit and the -shm file as I/O errors: disk_is_full. store_shm has no
  * errno for the last, whose page fault gives none. A failed sync stays an I/O
  * error whatever its errno: after it nobody knows what is on the disk. */
 static int io_error(sqlite3 *db, int rc)
@@ -210,10 +211,9 @@ static int io_error(sqlite3 *db, int rc)
     err = sqlite3_system_errno(db);
     if (rc == SQLITE_IOERR_WRITE && err == 0)
         err = wal_errno(db);
-    return err == ENOSPC || err == EDQUOT || err == EFBIG ||
-                   (rc == SQLITE_IOERR_SHMSIZE && err != EIO)
-               ? -ENOSPC
-               : -EIO;
+    if (disk_is_full(-err))
+        return -err;
+    return rc == SQLITE_IOERR_SHMSIZE && err != EIO ? -ENOSPC : -EIO;
 }
 
 bool sql_index_failed(const struct sql *sql)
@@ -246,7 +246,10 @@ int sql_error(sqlite3 *db, int rc)
             rc == SQLITE_CONSTRAINT_PRIMARYKEY)
             return -EEXIST;
         return rc == SQLITE_CONSTRAINT_FOREIGNKEY ? -ENOENT : -EINVAL;
-    default: /* CORRUPT, NOTADB, READONLY, CANTOPEN, ...: not to be used */
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return -EUCLEAN;
+    default: /* READONLY, CANTOPEN, ...: not to be used */
         return -EIO;
     }
 }

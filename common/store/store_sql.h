@@ -5,7 +5,7 @@
  * WHO    Inside the store only: store*.c, commit.c, letters*.c.
  *        One thread at a time on a connection.
  * OWNS   The connection and its statements.
- * FAILS  -ENOSPC, -EIO (also for a damaged file), -EBUSY, -ENOMEM, -EEXIST
+ * FAILS  disk_is_full, -EIO, -EUCLEAN damaged, -EBUSY, -ENOMEM, -EEXIST
  *        (receive_seq, or a key of the spool, is taken), -ENOENT (an attempt of
  *        a row that is gone).
  */
@@ -123,7 +123,7 @@ enum sql_column {
     COL_SENT,
     COL_ERROR_TEXT, /* NULL if there is none */
 };
-/* All fields but `data`; group and error point into the statement. -EIO when
+/* All fields but `data`; group and error point into the statement. -EUCLEAN when
  * the row cannot be one of ours. */
 int sql_read_row(sqlite3_stmt *st, struct store_row *out);
 /* Append bytes that a statement lent, and a NUL, at *at, which moves on; NULL

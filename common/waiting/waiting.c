@@ -218,7 +218,7 @@ static int group_next(struct walk *k)
     if (found > 0) {
         k->at.group_size = (size_t)sqlite3_column_bytes(st, 0);
         if (k->at.group_size > sizeof k->at.group)
-            found = -EIO;
+            found = -EUCLEAN;
         else
             memcpy(k->at.group, sqlite3_column_text(st, 0), k->at.group_size);
     }

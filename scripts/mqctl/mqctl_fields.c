@@ -186,6 +186,7 @@ VALUE(started, json_time(v->head.started_ns))
 VALUE(error, text(v->head.texts[COUNTERS_LAST_ERROR]))
 VALUE(error_at, json_time(v->head.text_ns[COUNTERS_LAST_ERROR]))
 VALUE(partitions, live(v, "partitions"))
+VALUE(store_check, live(v, "store_check"))
 VALUE(settings, live(v, "settings"))
 VALUE(settings_changed, live(v, "settings_changed"))
 VALUE(version, running(v, "version"))
@@ -290,6 +291,7 @@ const struct snapshot_field snapshot_fields[] = {
      "Partitions that have given messages to this worker."},
     {NULL, RUNNING, parts_blocked_of, NULL, "mqworker_groups_blocked",
      "Groups of partitions whose head waits for its retry."},
+    {"store_check", ALWAYS, NULL, store_check_as, NULL, NULL},
     {"settings", ALWAYS, NULL, settings_as, NULL, NULL},
     {"settings_changed", ALWAYS, NULL, settings_changed_as, NULL, NULL},
     {"version", ALWAYS, NULL, version_as, NULL, NULL},

@@ -11,6 +11,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
 #include "common/broker/broker_operand.h"
@@ -274,8 +275,9 @@ static void uncounted(struct snapshot *v)
         }
     if (v->store_err)
         problem_set(&v->no_store, EX_IOERR, -v->store_err,
-                    "%s/%s cannot be read: %s", v->dir.folder, STATEDIR_STORE,
-                    errno_text(-v->store_err));
+                    "%s/%s cannot be read: %s; %s", v->dir.folder,
+                    STATEDIR_STORE, errno_text(-v->store_err),
+                    disk_advice(v->store_err));
 }
 
 /* store_look - count now, not when the worker last did. Custody goes first: a

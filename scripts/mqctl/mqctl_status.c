@@ -307,6 +307,11 @@ static void in_queue(const struct snapshot *v)
 /* in_store - the rows; or why they could not be counted */
 static void in_store(const struct snapshot *v)
 {
+    const char *check =
+        json_string_value(json_object_get(v->live, "store_check"));
+
+    if (check && strcmp(check, "ok") != 0)
+        linef("store check", "%s", check);
     if (snapshot_unread(v->store_err))
         linef("in the store", "%s", v->no_store.text);
     else if (v->waiting >= 0)

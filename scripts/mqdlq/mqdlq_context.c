@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
 #include "common/broker/broker_operand.h"
@@ -29,10 +30,11 @@ int store_failed(const char *what, int err)
                         "cannot %s: another program has kept the store locked "
                         "for too long; try again",
                         what);
-    return complain(err == -ENOMEM   ? EX_OSERR
-                    : err == -ENOSPC ? EX_CANTCREAT
-                                     : EX_IOERR,
-                    "cannot %s: %s", what, errno_text(-err));
+    return complain(err == -ENOMEM                         ? EX_OSERR
+                    : disk_is_full(err) || err == -EUCLEAN ? EX_CANTCREAT
+                                                           : EX_IOERR,
+                    "cannot %s: %s; %s", what, errno_text(-err),
+                    disk_advice(err));
 }
 
 bool summary_told(const struct context *ctx, json_t *object)

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <sysexits.h>
 
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/custody/custody_look.h"
@@ -18,6 +19,7 @@
 #include "worker/flow/flow.h"
 #include "worker/files/totals.h"
 #include "worker/files/pid_file.h"
+#include "worker/files/store_look.h"
 #include "worker/source/mq/source_mq.h"
 
 #define FOLDER_TRIES 100 /* at a folder that is removed each time */
@@ -174,9 +176,10 @@ static int rows_doubt(const struct inherit *i, struct problem *p)
         err = store_doubt(i->mq->store);
     return err ? problem_set(p, EX_CANTCREAT, -err,
                              "store of %s: what waits cannot be marked as "
-                             "redelivered: %s; nothing was lost, make room on "
-                             "its disk and start again",
-                             i->flow->set->queue, errno_text(-err))
+                             "redelivered: %s; nothing was lost: %s, and start "
+                             "again",
+                             i->flow->set->queue, errno_text(-err),
+                             disk_advice(err))
                : 0;
 }
 
@@ -237,6 +240,8 @@ int inherit_open(const struct inherit *i, struct problem *p)
         err = statedir_path(i->dir, STATEDIR_STORE, path, p);
     if (!err)
         err = store_open(&i->mq->store, path, true, p);
+    if (!err)
+        err = store_look_open(i->look, i->flow, i->mq->store, p);
     if (!err)
         err = rows_doubt(i, p);
     if (err)

@@ -18,6 +18,7 @@ struct pid_file;
 struct runtimedir;
 struct source_mq;
 struct statedir;
+struct store_look;
 
 /* Where to put them. */
 struct inherit {
@@ -26,6 +27,7 @@ struct inherit {
     struct statedir *dir;
     struct runtimedir *runtime;
     struct pid_file **lock;
+    struct store_look *look;
 };
 
 int inherit_open(const struct inherit *i, struct problem *p);

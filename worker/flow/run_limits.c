@@ -5,6 +5,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/base/container.h"
@@ -80,13 +81,12 @@ static int idle(struct flow *f)
 /* unreadable - end the run: a damaged store never becomes idle */
 static int unreadable(struct flow *f, int err)
 {
-    if (err != -EIO || ++f->run_limits.unread != UNREAD_MOST)
+    if ((err != -EIO && err != -EUCLEAN) ||
+        ++f->run_limits.unread != UNREAD_MOST)
         return err;
     log_error("store_unreadable", F_STR("queue", f->set->queue),
               F_STR("error", errno_text(-err)), F_STR("store", f->folder),
-              F_STR("next", "keep a copy, save what can be read with "
-                            "sqlite3's .recover, or use another "
-                            "--state-dir; nothing is lost until then"));
+              F_STR("next", disk_advice(err)));
     gate_finish(&f->gate, "store-unreadable", EX_CANTCREAT);
     return 0;
 }

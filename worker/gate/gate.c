@@ -6,7 +6,10 @@
  */
 #include "worker/gate/gate.h"
 
+#include <errno.h>
+
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/state/counters.h"
 #include "common/base/log.h"
@@ -137,10 +140,10 @@ static enum gate_why why_held(unsigned holds)
         unsigned bits;
         enum gate_why why;
     } order[] = {
-        {HOLD_STOP, WHY_STOPPING}, {HOLD_FILES, WHY_FILES},
-        {HOLD_PAUSE, WHY_PAUSED},  {HOLD_STORE, WHY_STORE},
-        {HOLD_QUEUE, WHY_QUEUE},   {HOLD_BOUND, WHY_BOUND},
-        {HOLD_RATE, WHY_RATE},
+        {HOLD_STOP, WHY_STOPPING},   {HOLD_FILES, WHY_FILES},
+        {HOLD_DAMAGED, WHY_DAMAGED}, {HOLD_PAUSE, WHY_PAUSED},
+        {HOLD_STORE, WHY_STORE},     {HOLD_QUEUE, WHY_QUEUE},
+        {HOLD_BOUND, WHY_BOUND},     {HOLD_RATE, WHY_RATE},
     };
 
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
@@ -168,6 +171,7 @@ const char *gate_why_text(enum gate_why why)
         [WHY_NOT_SO] = "messages are taken",
         [WHY_STOPPING] = "the worker is stopping",
         [WHY_FILES] = "a file of the worker is gone, or cannot be written",
+        [WHY_DAMAGED] = "the store is damaged; mqctl doctor says what to do",
         [WHY_PAUSED] = "it is paused; mqctl resume",
         [WHY_STORE] = "the store cannot be written",
         [WHY_QUEUE] = "trouble with the queue, or with starting a thread; it "
@@ -269,7 +273,11 @@ void gate_trouble(struct gate *g, const char *what, int err)
     g->trouble_ns = ns_add(now, wait);
     pthread_mutex_unlock(&g->mtx);
     log_error("trouble", F_STR("queue", g->set->queue), F_STR("with", what),
-              F_STR("error", errno_text(err)), F_DURATION("again_in", wait));
+              F_STR("error", errno_text(err)),
+              F_STR("next", err == EUCLEAN || err == EBUSY || disk_is_full(-err)
+                                ? disk_advice(-err)
+                                : NULL),
+              F_DURATION("again_in", wait));
     gate_hold(g, HOLD_QUEUE);
     timers_start(g->timers, &g->trouble_timer, ns_add(now, wait));
 }

@@ -42,6 +42,7 @@ enum {
     HOLD_CUSTODY_GONE = 1 << 7, /* so has none of custody's */
     HOLD_READ_ONLY = 1 << 8,    /* their file system */
     HOLD_RATE = 1 << 9,         /* as many ran as --rate allows, for a moment */
+    HOLD_DAMAGED = 1 << 10,     /* the store, as its check found */
     HOLD_FILES = HOLD_STORE_GONE | HOLD_CUSTODY_GONE | HOLD_READ_ONLY,
 };
 
@@ -50,6 +51,7 @@ enum gate_why {
     WHY_NOT_SO, /* messages are taken */
     WHY_STOPPING,
     WHY_FILES, /* HOLD_FILES; file_watch.h says which */
+    WHY_DAMAGED,
     WHY_PAUSED,
     WHY_STORE,
     WHY_QUEUE,

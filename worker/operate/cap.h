@@ -18,8 +18,8 @@
 /* Threads beside those of the cap: one each that waits for the queue, writes
  * verdicts again, moves letters, lets groups go on, counts the store, writes
  * the store again, adds slots, looks whether the worker is idle, steers
- * messages, saves a pause. */
-#define SPARE_THREADS 10
+ * messages, saves a pause, checks the store. */
+#define SPARE_THREADS 11
 
 struct flow;
 struct settings;

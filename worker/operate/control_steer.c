@@ -6,6 +6,7 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/message/hex.h"
 #include "worker/operate/control_verbs.h"
@@ -36,17 +37,17 @@ static json_t *steered_json(const struct steering *s)
         [STEERED_IN_FLIGHT] = "in flight",
     };
     const enum steered *results;
-    char text[160];
+    char text[512];
     size_t n;
     int err = steering_results(s, &results, &n);
     json_t *all;
 
     if (err) {
         snprintf(text, sizeof text,
-                 "the store cannot be written: %s; nothing has happened, try "
-                 "again",
-                 errno_text(-err));
-        return control_refusal(err == -ENOSPC ? EX_CANTCREAT : EX_TEMPFAIL,
+                 "the store cannot be written: %s; nothing has happened: %s, "
+                 "and try again",
+                 errno_text(-err), disk_advice(err));
+        return control_refusal(disk_is_full(err) ? EX_CANTCREAT : EX_TEMPFAIL,
                                text);
     }
     all = json_array();

@@ -23,6 +23,7 @@
 #include "worker/config/settings_print.h"
 #include "worker/flow/flow.h"
 #include "worker/files/file_watch.h"
+#include "worker/files/store_look.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/schedule.h"
 #include "worker/operate/control_groups.h"
@@ -256,6 +257,10 @@ static json_t *status(struct request *r)
         json_object_set_new(out, "partitions", parts_json(f->source));
     if (out)
         pause_put(out, r->orders->pause);
+    if (out && store_look_text(r->orders->store_look))
+        json_object_set_new(
+            out, "store_check",
+            json_string(store_look_text(r->orders->store_look)));
     if (out && takes != WHY_NOT_SO)
         json_object_set_new(out, "why", json_string(gate_why_text(takes)));
     /* A job that makes room is just about to lock it. */

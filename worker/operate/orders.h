@@ -13,7 +13,8 @@
 struct cap;
 struct file_watch; /* file_watch.h */
 struct flow;
-struct pause; /* pause.h */
+struct pause;      /* pause.h */
+struct store_look; /* store_look.h */
 struct settings;
 struct stop;
 
@@ -26,6 +27,7 @@ struct orders {
     struct stop *stop;
     struct cap *cap;
     struct pause *pause;
+    const struct store_look *store_look;
     struct file_watch *file_watch;
     const struct settings *started; /* as they were at the start */
     /* Wall time of the last change of each live setting, in their order; 0: as

@@ -100,7 +100,8 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
                    (int)HOLD_STORE_GONE == COUNTERS_STORE_GONE &&
                    (int)HOLD_CUSTODY_GONE == COUNTERS_CUSTODY_GONE &&
                    (int)HOLD_READ_ONLY == COUNTERS_READ_ONLY &&
-                   (int)HOLD_RATE == COUNTERS_RATE_HELD,
+                   (int)HOLD_RATE == COUNTERS_RATE_HELD &&
+                   (int)HOLD_DAMAGED == COUNTERS_DAMAGED,
                "counters format");
 
 /* state_text - what is not as usual, "" if nothing is; a bound that is reached

@@ -2,10 +2,12 @@
 #include "worker/restart/keep.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/handlers/handler.h"
@@ -88,19 +90,16 @@ static void tell_each(const struct keep *k, bool kept)
 static void tell(const struct keep *k, int err)
 {
     const struct flow *f = k->flow;
+    char next[512];
 
+    snprintf(next, sizeof next,
+             "%s, then start a worker; until then these messages are in "
+             "custody only, and must not be lost with it",
+             disk_advice(err));
     if (err)
         log_error("not_kept", F_STR("queue", f->set->queue),
                   F_UINT("count", k->count), F_STR("error", errno_text(-err)),
-                  F_STR("store", f->folder),
-                  F_STR("next",
-                        err == -ENOSPC
-                            ? "free some space and start a worker; until then "
-                              "these messages are in custody only, and must "
-                              "not be lost with it"
-                            : "check the disk and start a worker; until then "
-                              "these messages are in custody only, and must "
-                              "not be lost with it"));
+                  F_STR("store", f->folder), F_STR("next", next));
     else if (k->count > 0) /* not only second copies of letters */
         log_info("kept", F_STR("queue", f->set->queue),
                  F_UINT("count", k->count), F_UINT("may_have_run", k->ran),

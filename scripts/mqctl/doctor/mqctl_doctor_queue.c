@@ -11,6 +11,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/disk_trouble.h"
+#include "common/base/errno_text.h"
 #include "common/text/json_line.h"
 #include "common/custody/custody_file.h"
 #include "common/custody/custody_look.h"
@@ -120,6 +122,18 @@ static void rate_found(struct findings *f, const struct snapshot *v)
 /* unwritten_found - its disk is full, or broken */
 static void unwritten_found(struct findings *f, const struct snapshot *v)
 {
+    char path[PATH_MAX + 16], who[LOCK_HOLDER];
+
+    snprintf(path, sizeof path, "%s/%s", v->dir.folder, STATEDIR_STORE);
+    if (lock_holder(path, v->pid, who)) {
+        FOUND(f, BAD, "worker",
+              fix(f, "let %s finish, or stop it; the worker goes on by itself",
+                  who),
+              "it takes nothing: its store cannot be written, and %s has it "
+              "locked; what the worker has stays in custody",
+              who);
+        return;
+    }
     FOUND(f, BAD, "worker",
           fix(f,
               "df -h %s; make room there by what is not mqworker's; the "
@@ -428,6 +442,44 @@ static void namespace_check(struct findings *f, const struct snapshot *v)
           its, ours);
 }
 
+#define CHECKED_MOST \
+    (UINT64_C(64) << 20) /* bytes; read in a tenth of a second */
+
+/* Check the whole store, if that is quick; else say what the worker has found
+ * at its start. */
+static void store_damage_check(struct findings *f, struct snapshot *v)
+{
+    const char *seen = live_text(v, "store_check");
+    char found[STORE_FOUND] = "";
+    struct store *s;
+    uint64_t bytes;
+    int err = 0;
+
+    if (v->store_err || snapshot_store(v, &s) < 0 || !s)
+        return;
+    bytes = store_bytes(s);
+    if (bytes <= CHECKED_MOST)
+        err = store_check(s, NULL, found);
+    store_close(&s);
+    if (bytes > CHECKED_MOST && seen && strcmp(seen, "ok") != 0)
+        FOUND(f, strcmp(seen, "being checked") == 0 ? NOTE : BAD, "store",
+              strcmp(seen, "being checked") == 0 ? NULL : DISK_DAMAGED_ADVICE,
+              "the check at the worker's start: %s", seen);
+    else if (bytes > CHECKED_MOST && !seen)
+        FOUND(f, NOTE, "store",
+              fix(f, "sqlite3 -readonly %s/%s 'PRAGMA quick_check'",
+                  v->dir.folder, STATEDIR_STORE),
+              "it has %" PRIu64 " MiB and was not checked for damage here",
+              bytes >> 20);
+    else if (err == -EUCLEAN)
+        FOUND(f, BAD, "store", DISK_DAMAGED_ADVICE, "%s/%s is damaged: %s",
+              v->dir.folder, STATEDIR_STORE, found);
+    else if (err)
+        FOUND(f, WARN, "store", disk_advice(err),
+              "%s/%s could not be checked for damage: %s", v->dir.folder,
+              STATEDIR_STORE, errno_text(-err));
+}
+
 /* letters_check - dead letters wait for a person */
 static void letters_check(struct findings *f, const struct snapshot *v)
 {
@@ -478,6 +530,7 @@ void queue_check(struct findings *f, struct snapshot *v)
     differs_check(f, v);
     namespace_check(f, v);
     letters_check(f, v);
+    store_damage_check(f, v);
     /* Of a worker that was killed they went with its custody: killed_check. */
     if (v->no_counters.text[0] && !live_text(v, "file_gone") &&
         !snapshot_changing(v) &&

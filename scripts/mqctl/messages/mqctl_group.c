@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/message/hex.h"
 #include "common/letter/letters.h"
@@ -64,7 +65,7 @@ static int release(const struct group_order *x)
         n = letters_let_go(s, x->key, x->size);
     store_close(&s);
     if (n < 0)
-        return complain(n == -ENOSPC ? EX_CANTCREAT : EX_IOERR,
+        return complain(disk_is_full((int)n) ? EX_CANTCREAT : EX_IOERR,
                         "the store cannot be written: %s; the group is held "
                         "as before",
                         errno_text((int)-n));

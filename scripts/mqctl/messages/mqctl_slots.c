@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/visit.h"
 #include "common/state/runtimedir.h"
@@ -198,7 +199,7 @@ int slot_cancel_left(struct messages *m, const struct custody_seen *c,
         return 0;
     if (err == -EAGAIN)
         return err;
-    *status = complain(err == -ENOSPC ? EX_CANTCREAT : EX_IOERR,
+    *status = complain(disk_is_full(err) ? EX_CANTCREAT : EX_IOERR,
                        "the store cannot be written: %s", errno_text(-err));
     return -EIO;
 }

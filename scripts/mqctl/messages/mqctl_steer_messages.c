@@ -27,6 +27,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/visit.h"
 #include "common/store/store_spool.h"
@@ -116,7 +117,7 @@ static int write_here(struct order *x)
         return err;
     if (err) {
         x->status =
-            complain(err == -ENOSPC ? EX_CANTCREAT : EX_IOERR,
+            complain(disk_is_full(err) ? EX_CANTCREAT : EX_IOERR,
                      "the store cannot be written: %s", errno_text(-err));
         return err;
     }

@@ -277,11 +277,11 @@ Test(store, two_new_stores_have_other_identities)
     cr_assert(same < 4, "12 random bits are the same %d times of 7", (int)same);
 }
 
-Test(store, damage_that_is_found_later_is_an_io_error)
+Test(store, damage_that_is_found_later_is_an_error_of_its_own)
 {
     struct store_row out, m = fixture_row(STORE_DEAD, "some text");
     struct store *s = fixture_open();
-    char data[64];
+    char data[64], found[STORE_FOUND];
     for (int i = 0; i < 300; i++)
         fixture_put(s, &m);
     store_close(&s);
@@ -301,9 +301,11 @@ Test(store, damage_that_is_found_later_is_an_io_error)
     int status;
     waitpid(child, &status, 0);
     cr_assert(status == 0);
-    cr_assert(store_get(s, 5, &out, data, sizeof data, NULL) == -EIO);
-    cr_assert(store_count(s, STORE_DEAD) == -EIO);
-    cr_assert(store_put(s, &m, NULL, NULL) == -EIO);
+    cr_assert(store_get(s, 5, &out, data, sizeof data, NULL) == -EUCLEAN);
+    cr_assert(store_count(s, STORE_DEAD) == -EUCLEAN);
+    cr_assert(store_put(s, &m, NULL, NULL) == -EUCLEAN);
+    cr_assert_eq(store_check(s, NULL, found), -EUCLEAN);
+    cr_assert_neq(found[0], '\0');
     store_close(&s);
 }
 

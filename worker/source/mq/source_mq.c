@@ -9,6 +9,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "common/letter/letters.h"
@@ -339,9 +340,9 @@ static int hooks_open(struct source_mq *q, struct problem *p)
     return err ? problem_set(
                      p, EX_CANTCREAT, -err,
                      "store of %s: deaths that --on-dead was to be told "
-                     "of cannot be forgotten: %s; make room on its "
-                     "disk, or start with --on-dead",
-                     q->set->queue, errno_text(-err))
+                     "of cannot be forgotten: %s; %s, or start with "
+                     "--on-dead",
+                     q->set->queue, errno_text(-err), disk_advice(err))
                : 0;
 }
 

@@ -7,12 +7,14 @@
 #include "worker/source/spool/spool_inner.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 
@@ -106,12 +108,15 @@ static void tell_err(struct spool *sp, int err)
 {
     bool disk_fails = atomic_exchange(&sp->disk_fails, err != 0);
 
+    char next[512];
+
+    snprintf(next, sizeof next,
+             "%s; nothing is lost: messages stay in the queue, and what was "
+             "taken is in custody",
+             disk_advice(err));
     if (err && !disk_fails)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-                  F_STR("error", errno_text(-err)),
-                  F_STR("next", "nothing is lost: messages stay in the queue, "
-                                "and what was taken is in custody; make room "
-                                "on the disk of --state-dir"));
+                  F_STR("error", errno_text(-err)), F_STR("next", next));
     else if (!err && disk_fails)
         log_info("spool_well", F_STR("queue", sp->q->set->queue));
 }

@@ -15,6 +15,7 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 
 /* ends_ready - the file that the last worker noted ends in, or a new one
@@ -52,8 +53,9 @@ static int ends_ready(struct spool *sp, struct problem *p)
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
                            "store of %s: the spool cannot begin: %s; nothing "
-                           "was lost, make room on its disk and start again",
-                           sp->q->set->queue, errno_text(-err));
+                           "was lost: %s, and start again",
+                           sp->q->set->queue, errno_text(-err),
+                           disk_advice(err));
     sp->seq = left.seq;
     return 0;
 }

@@ -2,12 +2,14 @@
 #include "worker/source/spool/spool.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/source/spool/spool_inner.h"
@@ -177,9 +179,10 @@ int spool_recovered(struct spool *sp, struct problem *p)
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
                            "store of %s: messages that have run cannot be "
-                           "deleted: %s; nothing was lost, make room on its "
-                           "disk and start again",
-                           sp->q->set->queue, errno_text(-err));
+                           "deleted: %s; nothing was lost: %s, and start "
+                           "again",
+                           sp->q->set->queue, errno_text(-err),
+                           disk_advice(err));
     atomic_store(&sp->left, store_spooled(sp->q->store));
     return 0;
 }
@@ -241,6 +244,7 @@ static void tell_left(const struct spool *sp, int n)
 void spool_stop(struct spool *sp)
 {
     uint64_t end = ns_add(clock_mono_ns(), LAST_NS);
+    char next[512];
     uint64_t before;
     int n = 0, err;
 
@@ -254,12 +258,13 @@ void spool_stop(struct spool *sp)
         n = spool_gather(sp);
         err = last_write(sp);
     } while (n > 0 && !err && clock_mono_ns() < end);
+    snprintf(next, sizeof next,
+             "%s, then start a worker; what is in the queue stays there, and "
+             "is gone with the next boot",
+             disk_advice(err));
     if (err)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-                  F_STR("error", errno_text(-err)),
-                  F_STR("next", "what is in the queue stays there, and is gone "
-                                "with the next boot; make room on the disk of "
-                                "--state-dir and start a worker"));
+                  F_STR("error", errno_text(-err)), F_STR("next", next));
     else if (spool_waits(&sp->hook) > 0)
         log_info("spooled", F_STR("queue", sp->q->set->queue),
                  F_UINT("spooled", spool_waits(&sp->hook)),
