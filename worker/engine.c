@@ -6,6 +6,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/alive.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/state/counters.h"
@@ -74,6 +75,7 @@ static void on_last(void *arg)
         unsettled_fini(&e->flow.unsettled);
         spool_stop(e->spool);
         keep_all(&e->flow);
+        alive_remove(alive_key(e->flow.source->nonce));
         totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
         runtimedir_close(&e->runtime, &e->dir,
                          e->mq.custody && custody_empty(e->mq.custody));
@@ -427,6 +429,8 @@ void engine_close(struct engine **engine)
     dispatch_close(&e->flow.dispatch);
     if (e->flow.handler)
         e->flow.ops->close(&e->flow.handler);
+    if (e->flow.source)
+        alive_remove(alive_key(e->flow.source->nonce));
     stderr_limit_fini(&e->stderr_limit);
     if (e->flow.started)
         keep_all(&e->flow);

@@ -164,6 +164,19 @@ int custody_known(const char *path, struct problem *p)
     return err;
 }
 
+uint64_t custody_look_nonce(const char *path)
+{
+    struct custody_head h = {0};
+    struct map m;
+
+    (void)map_open(&m, path, NULL);
+    if (!m.at)
+        return 0;
+    memcpy(&h, m.at, sizeof h);
+    munmap((void *)m.at, m.bytes);
+    return custody_head_check(&h, path, NULL) < 0 ? 0 : h.nonce;
+}
+
 /* custody_holds - any slot that is not FREE, RECEIVING ones too */
 int custody_holds(const char *path)
 {

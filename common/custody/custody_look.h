@@ -39,6 +39,10 @@ int custody_look(const char *path,
  * another version or damaged, as custody_open says. */
 int custody_known(const char *path, struct problem *p);
 
+/* Return the random number of the file, which marks its handlers; 0: there is
+ * none that can be read. */
+uint64_t custody_look_nonce(const char *path);
+
 /* Whether a file that nobody uses has a message: YES; NO, also if there is no
  * file; or -errno: it cannot be read or understood. */
 int custody_holds(const char *path);

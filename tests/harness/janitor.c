@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/sem.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,12 +67,30 @@ static unsigned processes_kill(const char *wanted)
     return killed;
 }
 
+/* Remove the semaphore of a killed worker, whose key is in its custody file
+ * (docs/formats/custody.md). */
+static void semaphore_remove(const char *custody)
+{
+    int fd = open(custody, O_RDONLY | O_CLOEXEC), id;
+    uint64_t n;
+
+    if (fd < 0)
+        return;
+    if (pread(fd, &n, sizeof n, 40) == (ssize_t)sizeof n) {
+        id = semget((int)((n ^ n >> 32) & 0x7ffffffe) | 1, 1, 0);
+        if (id >= 0)
+            (void)semctl(id, 0, IPC_RMID);
+    }
+    close(fd);
+}
+
 static int file_remove(const char *path, const struct stat *st, int type,
                        struct FTW *at)
 {
     (void)st;
     (void)type;
-    (void)at;
+    if (strcmp(path + at->base, "custody") == 0)
+        semaphore_remove(path);
     remove(path);
     return 0;
 }

@@ -118,7 +118,7 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
     LIST_INIT(&h->running);
     h->timers = setup->timers;
     timer_init(&h->kill, exec_kill_due);
-    command_init(&h->command, set->command);
+    command_init(&h->command, set->command, setup->nonce);
     err = environment_base_open(&h->base, set->queue, set->max_attempts,
                                 setup->nonce);
     if (!err)

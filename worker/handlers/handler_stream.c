@@ -228,7 +228,7 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
     pthread_mutex_init(&s->cancels.mtx, NULL);
     LIST_INIT(&h->all);
     LIST_INIT(&h->idle);
-    command_init(&s->command, set->command);
+    command_init(&s->command, set->command, setup->nonce);
     err = environment_base_open(&s->base, set->queue, set->max_attempts,
                                 setup->nonce);
     if (!err)

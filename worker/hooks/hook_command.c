@@ -118,7 +118,7 @@ static int start(struct hook_command *c, struct run *r)
     r->err = fds[1];
     r->started_ns = clock_mono_ns();
     err = process_start(&r->process, SHELL, argv, c->env.vars,
-                        (int[]){r->in, -1, r->err});
+                        (int[]){r->in, -1, r->err}, 0);
     close_fd(&r->in);
     close_fd(&r->err);
     return err;

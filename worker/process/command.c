@@ -5,16 +5,18 @@
 #include <string.h>
 #include <bsd/string.h>
 
+#include "common/base/alive.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
 #include "worker/process/process.h"
 
 /* command_init - look it up, say so if it is not there */
-void command_init(struct command *c, char *const *argv)
+void command_init(struct command *c, char *const *argv, uint64_t nonce)
 {
     int err = process_find(argv[0], c->path);
 
     c->argv = argv;
+    c->alive = alive_key(nonce);
     pthread_mutex_init(&c->mtx, NULL);
     if (!err)
         return;
@@ -55,11 +57,11 @@ int command_start(struct command *c, struct process *out, char *const env[],
     strlcpy(path, c->path, sizeof path);
     pthread_mutex_unlock(&c->mtx);
     if (path[0])
-        err = process_start(out, path, c->argv, env, fds);
+        err = process_start(out, path, c->argv, env, fds, c->alive);
     if (err == -ENOENT || err == -EACCES) {
         err = find(c, path);
         if (!err)
-            err = process_start(out, path, c->argv, env, fds);
+            err = process_start(out, path, c->argv, env, fds, c->alive);
     }
     return err;
 }

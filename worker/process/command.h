@@ -12,15 +12,18 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdint.h>
 
 /* m = under mtx   c = constant after open */
 struct command {
     char *const *argv; /* c */
+    int alive;         /* c  key of what counts what it starts (alive.h) */
     pthread_mutex_t mtx;
     char path[PATH_MAX]; /* m  "": not found */
 };
 
-void command_init(struct command *c, char *const *argv);
+/* `nonce`: of the source, marks what is started. */
+void command_init(struct command *c, char *const *argv, uint64_t nonce);
 void command_fini(struct command *c);
 /* `env` and `fds` as process_start. */
 struct process; /* process.h */

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/alive.h"
 #include "common/base/clock.h"
 #include "worker/loop/signals.h"
 
@@ -104,6 +105,7 @@ struct birth {
     const char *path;
     char *const *argv, *const *env;
     const int *fds;
+    int alive;     /* key of what counts it; 0: nothing does */
     uint64_t tick; /* when it was there */
     int err;       /* why there is no new program; 0: there is one */
 };
@@ -132,6 +134,8 @@ child(void *arg)
         syscall(SYS_rt_sigaction, changed[i], dfl, NULL, _NSIG / 8);
     sigemptyset(&none);
     pthread_sigmask(SIG_SETMASK, &none, NULL);
+    if (b->alive)
+        alive_enter(b->alive);
     if (!err) {
         execve(b->path, b->argv, b->env);
         err = errno;
@@ -161,9 +165,10 @@ child(void *arg)
  * 25 us.
  */
 int process_start(struct process *out, const char *path, char *const argv[],
-                  char *const env[], const int fds[3])
+                  char *const env[], const int fds[3], int alive)
 {
-    struct birth b = {.path = path, .argv = argv, .env = env, .fds = fds};
+    struct birth b = {
+        .path = path, .argv = argv, .env = env, .fds = fds, .alive = alive};
     _Alignas(16) char stack[STACK];
     siginfo_t info;
 

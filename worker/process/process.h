@@ -26,9 +26,10 @@ struct process {
  * in $PATH. -ENOENT not found, -EACCES found but not executable. */
 int process_find(const char *name, char out[PATH_MAX]);
 
-/* Descriptors for the child's 0, 1 and 2; -1: the worker's own. */
+/* Descriptors for the child's 0, 1 and 2; -1: the worker's own. `alive`: the
+ * key of what counts it (alive.h); 0: it is not counted. */
 int process_start(struct process *out, const char *path, char *const argv[],
-                  char *const env[], const int fds[3]);
+                  char *const env[], const int fds[3], int alive);
 
 /* To all of its group, the leader at least (it may have moved). A SIGTERM
  * reaches stopped processes, too. The leader must not be reaped yet. */

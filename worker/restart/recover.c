@@ -8,9 +8,11 @@
 #include "worker/restart/recover.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
+#include "common/base/alive.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
@@ -22,6 +24,9 @@
 #include "worker/flow/settle.h"
 #include "worker/process/leftovers.h"
 #include "worker/process/process_search.h"
+
+#define UNSEEN_NS      (2 * NS_PER_S) /* for handlers that are being killed */
+#define UNSEEN_LOOK_MS 10
 
 #define CRASHED "the worker died while a handler had it"
 #define TORN \
@@ -106,6 +111,34 @@ static int kill_leftovers(const struct found *found, struct problem *p)
         log_warn("leftovers_killed", F_STR("queue", f->set->queue),
                  F_INT("processes", killed));
     return 0;
+}
+
+/* Wait until no handler of a killed worker is alive that /proc does not show.
+ * Such a handler is in another PID namespace, for which nobody here can end it,
+ * and its message must not run beside it. Where the worker was the first
+ * process of that namespace, the kernel drops its lock just before it kills the
+ * others there (exit_files and zap_pid_ns_processes in do_exit). */
+static int unseen_wait(const struct found *found, struct problem *p)
+{
+    const struct flow *f = found->flow;
+    uint64_t until = clock_mono_ns() + UNSEEN_NS;
+    int key = alive_key(f->source->nonce), count;
+
+    if (found->run_count == 0)
+        return 0;
+    while ((count = alive_unseen(key)) > 0 && clock_mono_ns() < until)
+        (void)poll(NULL, 0, UNSEEN_LOOK_MS);
+    return count == 0
+               ? 0
+               : problem_set(
+                     p, EX_UNAVAILABLE, EBUSY,
+                     "queue %s: a killed worker left %d handler%s running in "
+                     "another PID namespace, where %s cannot be ended from "
+                     "here, and the same message must not run beside it; "
+                     "nothing was lost: stop the container in which that "
+                     "worker ran, and start again",
+                     f->set->queue, count, count == 1 ? "" : "s",
+                     count == 1 ? "it" : "they");
 }
 
 /* read_left - the delivery of a message that is lent, and whether it is known:
@@ -313,6 +346,8 @@ int recover(struct flow *f, struct problem *p)
         err = seeing(&found, p);
     if (!err)
         err = kill_leftovers(&found, p);
+    if (!err)
+        err = unseen_wait(&found, p);
     FAULT_POINT("recover_after_leftovers");
     if (!err)
         err = revive_all(&found, p);

@@ -104,8 +104,11 @@ static int locked_run(const struct options *o, struct state_forget *f,
     snapshot_close(&v);
     if (status)
         return status;
-    if (!o->dry_run && state_forget_run(f, &p) < 0)
-        return complain_of(&p);
+    if (!o->dry_run) {
+        kept_alive_remove(&v.dir);
+        if (state_forget_run(f, &p) < 0)
+            return complain_of(&p);
+    }
     forgotten_tell(o, queue, &k);
     return 0;
 }

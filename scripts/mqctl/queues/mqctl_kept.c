@@ -7,6 +7,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/alive.h"
+#include "common/custody/custody_look.h"
 #include "common/state/runtimedir.h"
 
 /* A file that is not there holds nothing. */
@@ -54,4 +56,15 @@ const char *kept_text(const struct kept *k, char buf[KEPT_TEXT])
             at += (size_t)snprintf(buf + at, KEPT_TEXT - at, "%s%" PRId64 " %s",
                                    at ? ", " : "", all[i].n, all[i].what);
     return buf;
+}
+
+void kept_alive_remove(const struct statedir *dir)
+{
+    char path[PATH_MAX];
+    uint64_t nonce = 0;
+
+    if (runtimedir_file(dir, RUNTIMEDIR_CUSTODY, path, NULL) == 0)
+        nonce = custody_look_nonce(path);
+    if (nonce)
+        alive_remove(alive_key(nonce));
 }

@@ -247,8 +247,10 @@ static const char *memory_remove(const struct snapshot *v,
         return buf;
     }
     if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
-        v->worker != SNAPSHOT_UNSEEN)
+        v->worker != SNAPSHOT_UNSEEN) {
+        kept_alive_remove(&v->dir);
         err = runtimedir_remove(&v->dir, custody_holds, folder);
+    }
     if (err == -ENOTEMPTY)
         snprintf(buf, MEMORY_TEXT,
                  "; %" PRId64 " message%s in flight stay%s in %s, and run%s "

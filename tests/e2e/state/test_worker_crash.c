@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sem.h>
 
 TestSuite(worker_crash, .init = harness_init, .fini = harness_fini,
           .timeout = 60);
@@ -135,6 +136,129 @@ Test(worker_crash, no_start_where_proc_is_empty_and_a_handler_may_be_left)
 Test(worker_crash, nor_where_it_is_that_of_another_pid_namespace)
 {
     blind_check("-mpf", ":", "/proc: it is of another PID namespace");
+}
+
+/* ---- another PID namespace ---- */
+
+/* Ends its worker, and goes on until there is a file `go`. */
+#define OUTLIVES                                                             \
+    "--", "sh", "-c",                                                        \
+        "echo \"begin $MQW_REDELIVERED\" >>spans\n"                          \
+        "[ $MQW_REDELIVERED = 1 ] || kill -9 $PPID\n"                        \
+        "until [ $MQW_REDELIVERED = 1 ] || [ -e go ]; do sleep 0.05; done\n" \
+        "echo \"end $MQW_REDELIVERED\" >>spans"
+
+/* Return a worker as another container runs it: /proc shows its own PID
+ * namespace. What unshare starts is the first process there, and the kernel
+ * ends all others with it: `init`, or the worker. */
+#define CONTAINER(init, ...)                                                   \
+    harness_start(&(struct harness_spec){                                      \
+        .argv = HARNESS_LIST("unshare", "-pf", "--mount-proc", "--kill-child", \
+                             "sh", "-c",                                       \
+                             init ? "\"$@\"; sleep 1000" : "exec \"$@\"",      \
+                             "sh", harness_bin("mqworker"), "--state-dir",     \
+                             harness_state_dir(), __VA_ARGS__)})
+
+static bool containers(void)
+{
+    return harness_run("unshare", "-pf", "--mount-proc", "true").status == 0;
+}
+
+/* Return how many handlers of a queue are counted; -1: there is no
+ * semaphore. Its key is made of the random number in the custody file. */
+static int counted_in(const char *custody)
+{
+    size_t size;
+    const char *data = harness_read(custody, &size);
+    uint64_t n;
+    int id;
+
+    cr_assert_gt(size, 48);
+    memcpy(&n, data + 40, sizeof n);
+    id = semget((int)((n ^ n >> 32) & 0x7ffffffe) | 1, 1, 0);
+    return id < 0 ? -1 : semctl(id, 0, GETVAL);
+}
+
+static int counted(const char *q)
+{
+    return counted_in(harness_custody(q));
+}
+
+Test(worker_crash, no_message_runs_beside_its_handler_in_another_container)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *a, *b;
+
+    if (!containers())
+        cr_skip_test("no PID namespaces here");
+    harness_send_text(q, "x");
+    a = CONTAINER(true, q, OUTLIVES);
+    harness_until_lines("spans", 1, 5000);
+    b = CONTAINER(false, q, "--exit-when-idle", OUTLIVES);
+    cr_assert_eq(harness_wait(b, 10000), 69, "%s", harness_stderr(b, NULL));
+    cr_assert(strstr(harness_stderr(b, NULL),
+                     "a killed worker left 1 handler running in another PID "
+                     "namespace"),
+              "%s", harness_stderr(b, NULL));
+    cr_assert_str_eq(harness_read("spans", NULL), "begin 0\n");
+    harness_write("go", "", 0);
+    harness_until_lines("spans", 2, 5000);
+    b = CONTAINER(false, q, "--exit-when-idle", OUTLIVES);
+    harness_until_lines("spans", 4, 10000);
+    cr_assert_str_eq(harness_read("spans", NULL),
+                     "begin 0\nend 0\nbegin 1\nend 1\n");
+    cr_assert_eq(harness_wait(b, 10000), 0, "%s", harness_stderr(b, NULL));
+    harness_kill(a);
+}
+
+Test(worker_crash, handlers_are_counted_while_they_live_and_nothing_is_left)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    struct harness_result r;
+
+    harness_send_text(q, "x");
+    w = harness_worker(q, STAYS);
+    (void)stay_read(1);
+    cr_assert_eq(counted(q), 1);
+    harness_kill(w);
+    cr_assert_eq(counted(q), 1);
+    w = harness_worker(q, "--", RECORD);
+    harness_until_lines("runs", 1, 5000);
+    harness_until(counted(q) == 0, 5000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(counted(q), -1);
+    w = harness_worker(q, "--", RECORD);
+    harness_send_text(q, "y");
+    harness_until_lines("runs", 2, 5000);
+    harness_until(harness_settled(w, 5000) && counted(q) == 0, 5000);
+    harness_kill(w);
+    cr_assert_eq(counted(q), 0);
+    const char *kept = harness_path("kept");
+    size_t size;
+    const char *data = harness_read(harness_custody(q), &size);
+    harness_write("kept", data, size);
+    r = harness_run("mqctl", "remove", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_not(harness_exists(harness_custody(q)));
+    cr_assert_eq(counted_in(kept), -1);
+}
+
+/* A container that is gone has no handlers. */
+Test(worker_crash, a_container_whose_first_process_was_the_worker_is_over)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+
+    if (!containers())
+        cr_skip_test("no PID namespaces here");
+    harness_send_text(q, "x");
+    w = CONTAINER(false, q, "--", "sh", "-c", "echo x >>began; sleep 1000");
+    harness_until_lines("began", 1, 5000);
+    harness_kill(w);
+    w = CONTAINER(false, q, "--exit-when-idle", "--", RECORD);
+    cr_assert_eq(harness_wait(w, 10000), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_lines_with("runs", " 1 1 0 - x"), 1);
 }
 
 Test(worker_crash, where_nothing_was_running_an_empty_proc_is_told)

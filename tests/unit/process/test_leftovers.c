@@ -80,7 +80,7 @@ static void start(unsigned i, const char *script, unsigned parts)
     snprintf(text, sizeof text, "%s", script);
     cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
     cr_assert_eq(
-        process_start(&p, "/bin/sh", argv, env, (int[]){-1, -1, fds[1]}), 0);
+        process_start(&p, "/bin/sh", argv, env, (int[]){-1, -1, fds[1]}, 0), 0);
     close(p.end);
     e->of.group = p.pid;
     e->of.end = -1;
@@ -175,7 +175,7 @@ Test(leftovers, a_leader_that_stays_has_its_grace_and_is_killed)
     siginfo_t info;
 
     cr_assert_eq(
-        process_start(&p, "/bin/sleep", argv, env, (int[]){-1, -1, -1}), 0);
+        process_start(&p, "/bin/sleep", argv, env, (int[]){-1, -1, -1}, 0), 0);
     stderr_tail_init(&ended[0].tail, "id", NULL);
     ended[0].of = (struct leftovers_of){.group = p.pid,
                                         .end = p.end,

@@ -34,7 +34,8 @@ static pid_t start(void)
 
     cr_assert_eq(process_find("sleep", path), 0);
     cr_assert_eq(
-        process_start(&started, path, sleeper, none, (int[]){-1, -1, -1}), 0);
+        process_start(&started, path, sleeper, none, (int[]){-1, -1, -1}, 0),
+        0);
     child = started.pid;
     return child;
 }
@@ -93,12 +94,12 @@ Test(process, what_cannot_be_started_leaves_nothing)
     int next = dup(0);
 
     close(next);
-    cr_assert_eq(
-        process_start(&p, "/no/such/file", sleeper, none, (int[]){-1, -1, -1}),
-        -ENOENT);
-    cr_assert_eq(
-        process_start(&p, "/bin/sleep", sleeper, none, (int[]){-1, 4000, -1}),
-        -EBADF);
+    cr_assert_eq(process_start(&p, "/no/such/file", sleeper, none,
+                               (int[]){-1, -1, -1}, 0),
+                 -ENOENT);
+    cr_assert_eq(process_start(&p, "/bin/sleep", sleeper, none,
+                               (int[]){-1, 4000, -1}, 0),
+                 -EBADF);
     cr_assert_eq(waitid(P_ALL, 0, &info, WEXITED | WNOHANG), -1);
     cr_assert_eq(errno, ECHILD);
     cr_assert_eq(dup(0), next, "a descriptor is left");

@@ -63,7 +63,7 @@ static pid_t start(uint64_t seq, const char *script, unsigned parts)
     snprintf(text, sizeof text, "%s", script);
     cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
     cr_assert_eq(
-        process_start(&p, "/bin/sh", argv, env, (int[]){-1, -1, fds[1]}), 0);
+        process_start(&p, "/bin/sh", argv, env, (int[]){-1, -1, fds[1]}, 0), 0);
     close(p.end);
     child[children++] = p.pid;
     close(fds[1]);
