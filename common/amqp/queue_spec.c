@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sysexits.h>
 
+#define LIMIT "x-delivery-limit"
+
 void queue_spec_text(struct queue_spec *q, const char *name, const char *value)
 {
     q->entries[q->count++] =
@@ -42,7 +44,7 @@ void queue_spec_init(struct queue_spec *q, const struct link *l,
     *q = (struct queue_spec){.name = name};
     queue_spec_text(q, "x-queue-type", "quorum");
     if (l->server >= SERVER_4)
-        queue_spec_number(q, "x-delivery-limit", -1);
+        queue_spec_number(q, LIMIT, -1);
     if (!net)
         return;
     queue_spec_text(q, "x-dead-letter-exchange", "");
@@ -51,7 +53,8 @@ void queue_spec_init(struct queue_spec *q, const struct link *l,
     queue_spec_text(q, "x-overflow", "reject-publish");
 }
 
-int queue_spec_declare(struct link *l, const struct queue_spec *q, bool passive)
+/* Declare the queue with all its arguments, or passively, which compares none. */
+static int declare(struct link *l, const struct queue_spec *q, bool passive)
 {
     const amqp_table_t arguments = {
         q->count, (amqp_table_entry_t *)(uintptr_t)q->entries};
@@ -60,6 +63,46 @@ int queue_spec_declare(struct link *l, const struct queue_spec *q, bool passive)
                                     queue_spec_bytes(q->name), passive, 1, 0, 0,
                                     arguments);
     return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+}
+
+/* Take the limit of deliveries out of the arguments, if it is among them. */
+static void limit_remove(struct queue_spec *q)
+{
+    int kept = 0;
+
+    for (int i = 0; i < q->count; i++)
+        if (q->entries[i].key.len != strlen(LIMIT) ||
+            memcmp(q->entries[i].key.bytes, LIMIT, strlen(LIMIT)) != 0)
+            q->entries[kept++] = q->entries[i];
+    q->count = kept;
+}
+
+/* The limit of deliveries is fixed when a queue is made, and asked for only on a
+ * server of 4.0 or later. So a queue that was made before an upgrade differs in
+ * it, and during a rolling upgrade one that was made on a new node differs on an
+ * old one. The queue is as good as before: it is taken as it is. An old server
+ * is never asked for a limit of -1, even if the queue has it: should the queue
+ * be deleted in this moment, a queue would be made that deletes its messages.
+ */
+int queue_spec_declare(struct link *l, const struct queue_spec *q, bool passive)
+{
+    struct queue_spec bare = *q;
+    int err = declare(l, q, passive);
+    bool unlimited;
+
+    if (err != -EPROTO || l->code != AMQP_PRECONDITION_FAILED ||
+        !strstr(l->why, LIMIT))
+        return err;
+    unlimited = strstr(l->why, "current is the value '-1'") != NULL;
+    err = link_channel(l);
+    if (err)
+        return err;
+    if (l->server < SERVER_4 && unlimited)
+        return declare(l, q, true);
+    limit_remove(&bare);
+    err = declare(l, &bare, false);
+    l->limited = l->limited || !err;
+    return err;
 }
 
 /* type_asked - the broker names one difference only; of all, whether it is a
@@ -96,8 +139,8 @@ int queue_spec_refused(struct link *l, const struct topology *t,
     else if (l->code == AMQP_ACCESS_REFUSED)
         (void)problem_set(p, EX_NOPERM, EACCES,
                           "user %s may not declare or use queue %s: %s; "
-                          "rabbitmqctl set_permissions, or --no-create where "
-                          "somebody else has declared it",
+                          "rabbitmqctl set_permissions, or mqworker "
+                          "--no-create where somebody else has declared it",
                           o->user, name, l->why);
     else if (strstr(l->why, QUEUE_SPEC_PARTED))
         (void)problem_set(p, EX_CONFIG, EINVAL,
@@ -113,8 +156,9 @@ int queue_spec_refused(struct link *l, const struct topology *t,
                           name, l->why);
     else
         (void)problem_set(p, EX_CONFIG, EINVAL,
-                          "queue %s exists and is another kind: %s; delete it, "
-                          "or take it as it is with --no-create",
+                          "queue %s exists and is another kind: %s; to take it "
+                          "as it is: mqworker --no-create; or empty and delete "
+                          "it",
                           name, l->why);
     return -EPROTO;
 }

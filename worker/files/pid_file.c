@@ -173,6 +173,13 @@ static int refused(struct pid_file *l, const char *queue, uint64_t waited,
                            "container, or has ended and what it was starting "
                            "has its lock; find it with fuser(1) and stop it",
                            queue, (int)owner, path);
+    if (queue[0] != '/')
+        return problem_set(p, EX_UNAVAILABLE, EEXIST,
+                           "queue %s already has a worker on this machine with "
+                           "this state directory: pid %d (%s); stop it with "
+                           "kill %d, or give this worker a --state-dir of its "
+                           "own",
+                           queue, (int)owner, path, (int)owner);
     return problem_set(p, EX_UNAVAILABLE, EEXIST,
                        "queue %s already has a consumer: pid %d (%s); "
                        "stop it with kill %d, or have it run more at "

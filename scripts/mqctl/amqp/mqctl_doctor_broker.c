@@ -326,6 +326,25 @@ static void parts_look(struct visit *t)
         link_close(&t->link);
 }
 
+/* A queue has RabbitMQ 4's own limit of deliveries, unless a policy lifts it,
+ * which AMQP does not show: so a note, which does not go away. */
+static void limit_found(struct visit *t)
+{
+    const struct broker_operand *o = &t->operand;
+
+    FOUND(t->f, NOTE, "delivery-limit",
+          fix(t->f,
+              "on a node: rabbitmqctl list_queues -p %s name "
+              "effective_policy_definition; if no policy of %s and its other "
+              "queues has a delivery-limit of -1: rabbitmqctl set_policy -p %s "
+              "--apply-to queues %s-limit '^%s(\\..*)?$' "
+              "'{\"delivery-limit\":-1}'",
+              o->vhost, o->queue, o->vhost, o->queue, o->queue),
+          "its queues were made before the upgrade to RabbitMQ 4, which takes "
+          "a message out of such a queue after 20 deliveries unless a policy "
+          "lifts that limit");
+}
+
 static void queues_check(struct visit *t)
 {
     const struct topology topology = {.operand = &t->operand,
@@ -340,6 +359,8 @@ static void queues_check(struct visit *t)
     }
     if (!t->there && !topology.partitions)
         parts_look(t);
+    if (t->link && t->link->limited)
+        limit_found(t);
     if (t->waits && t->link)
         FOUND(t->f, FINE, "retries", NULL,
               "%" PRIu64 " messages wait for their backoff or delay", t->waits);

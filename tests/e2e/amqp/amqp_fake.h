@@ -27,14 +27,18 @@
 
 struct fake {
     const char *product, *version;
-    const char *message;            /* to a consumer; NULL: none */
-    unsigned nacked;                /* connections that are nacked for ever */
-    bool leaves;                    /* when it is asked for confirms */
-    unsigned port;                  /* out */
-    atomic_uint publishers;         /* out: connections that published, and */
-    atomic_uint published;          /* messages, */
-    atomic_uint nacks, acks;        /* and what was said to them */
-    atomic_bool confirmed;          /* out: a copy was confirmed before */
+    const char *message;     /* to a consumer; NULL: none */
+    unsigned nacked;         /* connections that are nacked for ever */
+    bool leaves;             /* when it is asked for confirms */
+    bool limited;            /* its queues were made without x-delivery-limit */
+    bool unlimited;          /* its queues were made with one of -1 */
+    bool hangs;              /* no answer to a declaration after the message */
+    atomic_bool given;       /* it was */
+    unsigned port;           /* out */
+    atomic_uint publishers;  /* out: connections that published, and */
+    atomic_uint published;   /* messages, */
+    atomic_uint nacks, acks; /* and what was said to them */
+    atomic_bool confirmed;   /* out: a copy was confirmed before */
     atomic_uint acked_early, acked; /* out: the message, before and after */
 };
 
@@ -142,6 +146,7 @@ static inline void fake_start(struct fake_link *l)
 /* fake_deliver - the message, as tag 1 */
 static inline void fake_deliver(struct fake_link *l)
 {
+    atomic_store(&l->f->given, true);
     fake_method(l, 1, 60, 60);
     fake_text(l, "mqworker", false);
     fake_u64(l, 1);
@@ -180,9 +185,36 @@ static inline void fake_answer(struct fake_link *l)
     fake_send(l);
 }
 
+/* Close the channel if a queue is declared with another limit of deliveries than
+ * it has; as RabbitMQ, not if it is declared passively. */
+static inline bool fake_declare_refuse(struct fake_link *l, unsigned channel,
+                                       const unsigned char *in, size_t size)
+{
+    bool passive = in[7 + in[6]] & 1;
+    bool asked = memmem(in, size, "x-delivery-limit", 16) != NULL;
+
+    if (passive || !(asked ? l->f->limited : l->f->unlimited))
+        return false;
+    fake_method(l, channel, 20, 40);
+    fake_u16(l, 406);
+    fake_text(l,
+              asked ? "PRECONDITION_FAILED - inequivalent arg "
+                      "'x-delivery-limit' for queue 'q' in vhost '/': received "
+                      "the value '-1' of type 'long' but current is none"
+                    : "PRECONDITION_FAILED - inequivalent arg "
+                      "'x-delivery-limit' for queue 'q' in vhost '/': received "
+                      "none but current is the value '-1' of type 'long'",
+              false);
+    fake_u16(l, 50);
+    fake_u16(l, 10);
+    fake_send(l);
+    return true;
+}
+
 /* fake_method_use - what it answers to a method */
 static inline void fake_method_use(struct fake_link *l, unsigned channel,
-                                   unsigned id)
+                                   unsigned id, const unsigned char *in,
+                                   size_t size)
 {
     static const struct {
         unsigned id, class, method, extra;
@@ -196,6 +228,10 @@ static inline void fake_method_use(struct fake_link *l, unsigned channel,
         {60 << 16 | 20, 60, 21, 9},  /* basic.consume: the tag */
     };
 
+    if (id == (50U << 16 | 10) && l->f->hangs && atomic_load(&l->f->given))
+        return;
+    if (id == (50U << 16 | 10) && fake_declare_refuse(l, channel, in, size))
+        return;
     if (id == (85U << 16 | 10) && l->f->leaves)
         _exit(0);
     if (id == (60U << 16 | 80))
@@ -248,7 +284,8 @@ static inline void fake_serve(struct fake *f, int fd)
         if (head[0] == 1)
             fake_method_use(&l, (unsigned)head[1] << 8 | head[2],
                             (unsigned)in[0] << 24 | (unsigned)in[1] << 16 |
-                                (unsigned)in[2] << 8 | in[3]);
+                                (unsigned)in[2] << 8 | in[3],
+                            in, size);
         if (head[0] == 2) {
             left = 0;
             for (int i = 4; i < 12; i++)

@@ -47,6 +47,74 @@ Test(amqp_fake, a_server_that_has_priorities_is_given_them)
     cr_assert_eq(f->published, 0);
 }
 
+/* Run the worker on the fake until it is ready, and a sender with a delay. */
+static const char *starts(const struct fake *f)
+{
+    struct harness_process *w = harness_worker(fake_operand(f), "--", "true");
+    struct harness_result r;
+
+    harness_wait_log(w, "event=started", 20000);
+    r = harness_run("mqsend", "--delay", "4s", fake_operand(f), "x");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+    return harness_stderr(w, NULL);
+}
+
+Test(amqp_fake, queues_that_were_made_before_an_upgrade_to_4_are_taken)
+{
+    struct fake *f = fake_open(&(struct fake){
+        .product = "RabbitMQ", .version = "4.0.5", .limited = true});
+
+    cr_assert_not_null(strstr(starts(f), "event=delivery_limit"));
+}
+
+Test(amqp_fake, queues_that_another_node_made_with_4_are_taken_by_3)
+{
+    struct fake *f = fake_open(&(struct fake){
+        .product = "RabbitMQ", .version = "3.13.7", .unlimited = true});
+
+    cr_assert_null(strstr(starts(f), "event=delivery_limit"));
+}
+
+/* It sends no heartbeats, so nothing else would ever tell. */
+Test(amqp_fake, a_host_that_has_hung_on_the_outbox_is_left_by_the_inbox)
+{
+    struct fake *f = fake_open(&(struct fake){.product = "RabbitMQ",
+                                              .version = "3.10.8",
+                                              .message = "x",
+                                              .hangs = true});
+    struct harness_process *w =
+        harness_worker(fake_operand(f), "--backoff", "4s", "--", "false");
+
+    harness_wait_log(w, "event=link_lost", 60000);
+    harness_until(strstr(harness_stderr(w, NULL), "side=inbox host="), 60000);
+    harness_kill(w);
+}
+
+/* Return true if the kernel is going to probe the worker's idle connections
+ * within 10 s: /proc/net/tcp has the timers in hundredths of a second. */
+static bool probed_soon(const struct fake *f)
+{
+    char command[256];
+
+    snprintf(command, sizeof command,
+             "awk '$3 ~ /:%04X$/ && $4 == \"01\" { n++; split($6, t, \":\");"
+             " if (t[1] == \"02\" && t[2] <= \"000003E8\") k++ }"
+             " END { exit !(n >= 2 && n == k) }' /proc/net/tcp",
+             f->port);
+    return harness_run("sh", "-c", command).status == 0;
+}
+
+Test(amqp_fake, a_host_that_is_cut_off_is_noticed_by_the_kernel)
+{
+    struct fake *f = server("RabbitMQ", "3.10.8");
+    struct harness_process *w = harness_worker(fake_operand(f), "--", "true");
+
+    harness_wait_log(w, "event=started", 20000);
+    harness_until(probed_soon(f), 20000);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
 /* Up to 3.12.4 all that comes on a channel is refused if its first message came
  * between the death of a leader and the election of the next. */
 Test(amqp_fake, mqsend_takes_a_nack_for_the_end_of_a_connection_only)

@@ -172,6 +172,9 @@ struct source_amqp {
     atomic_uint prefetch;   /* a  messages lent at once */
     atomic_long ready;      /* a  in the queue, when last asked */
     atomic_bool group_told; /* a */
+    atomic_bool limit_told; /* a  a limit of deliveries was logged */
+    atomic_uint doubted;    /* a  the host that the outbox has just given up,
+                             *    + 1; 0: none */
 
     pthread_mutex_t mtx;
     pthread_cond_t changed;               /* q  a count came, or jobs ended */
@@ -371,6 +374,9 @@ void side_wake(struct amqp_side *side);
 void side_lost(struct amqp_side *side, const char *why);
 /* Wait a while, then try: true, there is one. */
 bool side_reconnect(struct amqp_side *side);
+/* Log, once, that a queue which was declared on this connection has a limit of
+ * deliveries. */
+void side_limited(struct amqp_side *side);
 /* Until the broker has something, somebody wakes us, or `ns` are over. */
 void side_wait(struct amqp_side *side, uint64_t ns);
 

@@ -172,8 +172,10 @@ static int back(struct source_amqp *q)
     struct problem p = {0};
     int err = topology_open(q->inbox.link, &q->topology, &p);
 
-    if (!err)
+    if (!err) {
+        side_limited(&q->inbox);
         return begin(q);
+    }
     snprintf(q->inbox.link->why, LINK_WHY, "%.200s", p.text);
     return err;
 }
@@ -192,6 +194,19 @@ static void lost(struct source_amqp *q, int err)
     amqp_void_claims(q);
 }
 
+/* Ask the host something, if the outbox has given it up: a host that hangs would
+ * otherwise be noticed by its missing heartbeats only, a minute later. */
+static int host_check(struct source_amqp *q)
+{
+    uint32_t messages, consumers;
+
+    if (atomic_exchange(&q->doubted, 0) != q->inbox.link->host + 1)
+        return 0;
+    q->fetch.called =
+        true; /* messages that came meanwhile are in the library */
+    return topology_count(q->inbox.link, q->parts[0], &messages, &consumers);
+}
+
 /* serve - what there is to do, then a wait; none after a call, as messages that
  * came meanwhile are with the library, and are to be looked at */
 static int serve(struct source_amqp *q)
@@ -202,6 +217,8 @@ static int serve(struct source_amqp *q)
     q->fetch.called = false;
     err = read_frames(q);
     due = amqp_due(q);
+    if (!err)
+        err = host_check(q);
     if (!err)
         err = acks_flush(q);
     if (!err)
@@ -259,5 +276,6 @@ int inbox_open(struct source_amqp *q, struct problem *p)
         return problem_set(p, EX_UNAVAILABLE, -err, "queue %s: %s",
                            q->operand->queue, q->inbox.link->why);
     atomic_store(&q->ready, ready);
+    side_limited(&q->inbox);
     return 0;
 }

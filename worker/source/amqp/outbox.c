@@ -57,6 +57,7 @@ static int target(struct source_amqp *q, struct amqp_job *j,
                                 "are, unacknowledged, until it can be used"));
         return -EPROTO;
     }
+    side_limited(&q->outbox);
     q->declared[part] |= bit;
     return 0;
 }
@@ -278,6 +279,8 @@ static void lost(struct source_amqp *q, int err)
     if (err == -ENOENT)
         snprintf(q->outbox.link->why, LINK_WHY,
                  "a queue of ours is gone, and is made again");
+    atomic_store(&q->doubted, q->outbox.link->host + 1);
+    side_wake(&q->inbox);
     side_lost(&q->outbox,
               q->outbox.link->why[0] ? q->outbox.link->why : errno_text(-err));
     /* A queue that is full nacks for long: each try waits longer, until one is

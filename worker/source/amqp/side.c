@@ -63,6 +63,22 @@ void side_wait(struct amqp_side *side, uint64_t ns)
         (void)!read(side->wake_fd, &ignored, sizeof ignored);
 }
 
+void side_limited(struct amqp_side *side)
+{
+    struct source_amqp *q = side->q;
+
+    if (!side->link->limited || atomic_exchange(&q->limit_told, true))
+        return;
+    log_warn("delivery_limit", F_STR("queue", q->operand->shown),
+             F_STR("reason",
+                   "a queue was made before the upgrade to RabbitMQ 4, which "
+                   "limits such a queue to 20 deliveries of a message"),
+             F_STR("next", "lift the limit with a policy; mqctl doctor prints "
+                           "the command. Until then the broker moves a message "
+                           "that it has delivered 20 times to the dead "
+                           "letters"));
+}
+
 /* next_of - what to do about it; nothing, but for what we hold too long */
 static const char *next_of(const char *why)
 {
