@@ -225,3 +225,25 @@ Test(run_tests, deps_installs_the_packs_that_were_asked_for)
     cr_assert_eq(r.status, 64);
     cr_assert(strstr(r.err, "unknown argument 'deb'"), "%s", r.err);
 }
+
+Test(run_tests, each_script_prints_its_own_help_and_does_nothing_else)
+{
+    char *top = realpath(".", NULL);
+    struct harness_result r = harness_run(
+        "sh", "-uc",
+        "for s in \"$1\"/.ci/run $(grep -l -d skip '^#!/' \"$1\"/scripts/*); do"
+        "  for flag in -h --help; do"
+        "    \"$s\" $flag >out 2>err || echo \"$s $flag: status $?\";"
+        "    grep -q \"^${s##*/} - \" out && grep -q '^Usage: ' out &&"
+        "    [ ! -s err ] || echo \"$s $flag\"; done; done;"
+        "\"$1\"/scripts/check ONLY=wheel --help >out; sed -n 1p out;"
+        "\"$1\"/scripts/demo nonsense; echo $?;"
+        "make -C \"$1\" help | grep -c 'make check \\|WERROR='",
+        "sh", top);
+
+    free(top);
+    cr_assert_str_eq(r.out, "check - from a fresh checkout to a verdict: "
+                            "dependencies, build, every test\n64\n2\n");
+    cr_assert_str_eq(r.err, "demo: unknown arguments 'nonsense'; --amqp and "
+                            "--help are allowed\n");
+}
