@@ -4,7 +4,7 @@
 # Targets:
 #   make [all]       programs in build/bin, library in build/lib
 #   make check       every test; ONLY="wheel queue" runs test_wheel, test_queue
-#   make check-unit | check-e2e | check-crash       one kind of test
+#   make check-unit | check-e2e | check-crash | check-broker   one kind of test
 #   make check-man   the man pages, with mandoc
 #   make check-asan  the tests under the address and undefined sanitizers
 #   make check-tsan  programs and stress tests under the thread sanitizer
@@ -152,7 +152,7 @@ HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harne
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(call in,common worker scripts tests,*.[ch])
 
-.PHONY: all help completion tests check coverage check-unit check-e2e check-crash check-man check-asan \
+.PHONY: all help completion tests check coverage check-unit check-e2e check-crash check-broker check-man check-asan \
         check-programs check-tsan check-tsan-built check-tsan-stress run-fuzz fuzz-built \
         build-asan build-tsan build-fuzz lint format bench torture power-cuts schedules cluster soak soak-asan instructions points programs fuzz demo install uninstall deb clean show-cflags
 .SECONDARY:
@@ -339,6 +339,8 @@ check-e2e: $(E2E) $(HANDLERS) $(BIN)
 	$(call run,$(E2E))
 check-crash: $(CRASH) $(HANDLERS) $(BIN)
 	$(call run,$(CRASH))
+check-broker: $(filter $(BUILD)/tests/e2e/amqp/%,$(E2E)) $(HANDLERS) $(BIN)
+	$(call run,$(filter $(BUILD)/tests/e2e/amqp/%,$(E2E)))
 check-programs: $(E2E) $(CRASH) $(HANDLERS)
 	$(call run,$(CRASH) $(E2E))
 check-man:
