@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sysexits.h>
@@ -336,6 +337,26 @@ int queue_unlink(const char *name)
     if (err)
         return err;
     return mq_unlink(label) == 0 ? 0 : -errno;
+}
+
+int queue_probe(uint64_t depth, uint64_t message_size)
+{
+    struct mq_attr attr = {
+        .mq_maxmsg = attr_clamp(depth, MQLIMIT_HARD_DEPTH),
+        .mq_msgsize = attr_clamp(message_size, MQLIMIT_HARD_MESSAGE_SIZE)};
+    char name[48];
+    uint64_t random;
+    int fd;
+
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return -EAGAIN;
+    snprintf(name, sizeof name, "/mqworker-probe-%016" PRIx64, random);
+    fd = fd_open(name, O_CREAT | O_EXCL | O_RDONLY, 0, &attr);
+    if (fd < 0)
+        return fd;
+    mq_unlink(name);
+    close(fd);
+    return 0;
 }
 
 int queue_fd(const struct queue *queue)

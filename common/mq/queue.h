@@ -54,6 +54,12 @@ void queue_close(struct queue **queue); /* NULL-safe; sets NULL */
 /* Remove the name; -ENOENT if there is none. */
 int queue_unlink(const char *name);
 
+/* Find out whether a new queue of that size would be allowed now: create one
+ * that nobody can open and remove it at once. 0 or -errno. The kernel counts
+ * what cannot be seen from here: queues of other IPC namespaces, and removed
+ * ones that a process still has open. */
+int queue_probe(uint64_t depth, uint64_t message_size);
+
 int queue_fd(const struct queue *queue);
 const char *queue_label(const struct queue *queue); /* "/orders" */
 /* As of open; they never change in a queue's life. */

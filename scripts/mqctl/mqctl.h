@@ -75,6 +75,7 @@ struct options {
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force, all, dry_run, utc;
+    bool look_only; /* of doctor: change nothing, not even for a moment */
     const char *runtime_dir; /* of move; NULL: as the worker finds it */
     bool letters, allow_disk_custody;
     char group_separator;         /* of move; 0: none */

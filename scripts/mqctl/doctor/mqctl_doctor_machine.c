@@ -5,9 +5,12 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -19,76 +22,196 @@
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
+#include "common/state/worker_lock.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
+#include "scripts/mqctl/mqctl_proc.h"
 
 #define MIB    UINT64_C(1048576)
 #define LITTLE (64 * MIB)            /* of free space in the state directory */
 #define FULL   (64 * UINT64_C(1024)) /* no commit of some size has room */
 
-/* What is charged to us already. */
-struct use {
-    uint64_t queues, bytes;
-    uint64_t unknown; /* that we may not look at */
+/* Whose queues are charged against which limit. */
+struct payer {
+    uid_t uid;
+    uint64_t limit;    /* RLIMIT_MSGQUEUE of the process; UINT64_MAX: none */
+    pid_t pid;         /* a worker; 0: this process */
+    const char *queue; /* of the worker */
+    uint64_t queues, bytes; /* that are charged, as far as is seen from here */
 };
 
-/* use_count - queues of our user id, as the kernel charges them */
-static void use_count(const struct queue_list *n, struct use *u)
+#define PAYERS 64
+
+/* Count the queues of the payer, as the kernel charges them. */
+static void charges_count(struct payer *y, const struct queue_list *n)
 {
     struct problem p;
     struct stat st;
     struct queue *q;
 
-    *u = (struct use){0};
     for (size_t i = 0; i < n->count; i++) {
-        if (queue_open(&q, n->at[i], 0, NULL, NULL, &p) < 0) {
-            u->unknown++;
+        if (queue_open(&q, n->at[i], 0, NULL, NULL, &p) < 0)
             continue;
-        }
-        if (fstat(queue_fd(q), &st) == 0 && st.st_uid == getuid()) {
-            u->queues++;
-            u->bytes += mqlimit_cost(queue_depth(q), queue_message_size(q));
+        if (fstat(queue_fd(q), &st) == 0 && st.st_uid == y->uid) {
+            y->queues++;
+            y->bytes += mqlimit_cost(queue_depth(q), queue_message_size(q));
         }
         queue_close(&q);
     }
 }
 
-/* bytes_check - RLIMIT_MSGQUEUE, which counts for the user as a whole */
-static void bytes_check(struct findings *f, const struct mqlimit *l,
-                        const struct use *u)
+/* Read the limit of another process; false: it is not seen from here. */
+static bool limit_read(pid_t pid, uint64_t *limit)
 {
-    char user[FOLDER_USER];
+    static const char name[] = "Max msgqueue size";
+    char text[4096], *at;
+
+    if (!proc_text(text, sizeof text, "/proc/%d/limits", (int)pid))
+        return false;
+    at = strstr(text, name);
+    if (!at)
+        return false;
+    at += strlen(name);
+    at += strspn(at, " ");
+    *limit =
+        strncmp(at, "unlimited", 9) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
+    return true;
+}
+
+/* Add the worker of a queue, unless there is a payer like it. */
+static size_t worker_add(struct payer *all, size_t count, const char *state_dir,
+                         const char *queue)
+{
+    struct payer y = {.queue = queue};
+    struct holder h;
+    struct stat st;
+    char path[32];
+
+    if (worker_lock_find(state_dir, queue, &y.pid, NULL) != WORKER_RUNS ||
+        !y.pid || !holder_is(&h, y.pid, queue) || !limit_read(y.pid, &y.limit))
+        return count;
+    snprintf(path, sizeof path, "/proc/%d", (int)y.pid);
+    if (stat(path, &st) < 0)
+        return count;
+    y.uid = st.st_uid;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].uid == y.uid && all[i].limit == y.limit)
+            return count;
+    all[count] = y;
+    return count + 1;
+}
+
+/* Find out whether the payer may create one more queue: 0, -errno, or -ENOSYS
+ * if that cannot be tried. Root takes the place of another user in a child. */
+static int probe(const struct payer *y, const struct options *o, uint64_t depth,
+                 uint64_t size)
+{
+    const struct rlimit limit = {
+        .rlim_cur = y->limit == UINT64_MAX ? RLIM_INFINITY : y->limit,
+        .rlim_max = RLIM_INFINITY};
+    int status = 0;
+    pid_t child;
+
+    if (o->look_only || (y->pid && geteuid() != 0))
+        return -ENOSYS;
+    if (!y->pid)
+        return queue_probe(depth, size);
+    child = fork();
+    if (child == 0) {
+        if (setrlimit(RLIMIT_MSGQUEUE, &limit) < 0 ||
+            setresuid(y->uid, y->uid, y->uid) < 0)
+            _exit(ENOSYS);
+        _exit(-queue_probe(depth, size));
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        return -ENOSYS;
+    return -WEXITSTATUS(status);
+}
+
+/* How to raise the limit of the payer. */
+static const char *raised_by(struct findings *f, const struct payer *y)
+{
+    if (!y->pid)
+        return "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: --ulimit "
+               "msgqueue=8388608:8388608), or mqctl remove what nobody needs; "
+               "mqctl remove --orphans -n lists that";
+    return fix(f,
+               "LimitMSGQUEUE=8M in its unit (systemctl edit mqworker@%s), or "
+               "ulimit -q 8388608 before it is started, or mqctl remove what "
+               "nobody needs; mqctl remove --orphans -n lists that",
+               y->queue + 1);
+}
+
+/* Check RLIMIT_MSGQUEUE of one payer, which counts for its user as a whole. */
+static void payer_check(struct findings *f, const struct options *o,
+                        const struct mqlimit *l, const struct payer *y)
+{
+    char user[FOLDER_USER], whose[QUEUE_NAME_MAX + 64] = "", how[160];
     uint64_t depth = 0, size = 0, cost;
+    bool fails;
+    int err;
 
     mqlimit_fill(l, &depth, &size);
     cost = mqlimit_cost(depth, size);
-    if (l->bytes == UINT64_MAX) {
-        FOUND(f, FINE, "limits", NULL, "no limit on bytes (ulimit -q)");
+    if (y->pid)
+        snprintf(whose, sizeof whose, " that worker %d of %s may have",
+                 (int)y->pid, y->queue);
+    if (y->limit == UINT64_MAX) {
+        FOUND(f, FINE, "limits", NULL,
+              "no limit on bytes (ulimit -q) for queues of %s%s",
+              folder_user(y->uid, user), whose);
         return;
     }
-    FOUND(f, u->bytes + cost > l->bytes ? WARN : FINE, "limits",
-          u->bytes + cost > l->bytes
-              ? "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: "
-                "--ulimit msgqueue=8388608:8388608), or mqctl remove what "
-                "nobody needs"
-              : NULL,
-          "%" PRIu64 " queue%s of %s %s charged %" PRIu64 " of %" PRIu64
-          " bytes (depth x size + 96 x depth each); one more of %" PRIu64
+    fails = y->bytes + cost > y->limit;
+    err = probe(y, o, depth, size);
+    if (err == -ENOSYS)
+        snprintf(how, sizeof how,
+                 "should %s, as far as the queues of this IPC "
+                 "namespace tell",
+                 fails ? "fail, with EMFILE" : "fit");
+    else if (err)
+        snprintf(how, sizeof how, "fails, with %s%s",
+                 err == -EMFILE ? "EMFILE" : errno_text(-err),
+                 err != -EMFILE || fails
+                     ? ""
+                     : ": queues of other IPC namespaces, or removed ones that "
+                       "a process still has open, use the rest");
+    else
+        snprintf(how, sizeof how, "fits: one was created and removed");
+    fails = err == -ENOSYS ? fails : err != 0;
+    FOUND(f, fails ? WARN : FINE, "limits", fails ? raised_by(f, y) : NULL,
+          "%" PRIu64 " queue%s of %s here %s charged %" PRIu64 " of %" PRIu64
+          " bytes%s (depth x size + 96 x depth each); one more of %" PRIu64
           " x %" PRIu64 " bytes costs %" PRIu64 " and %s",
-          u->queues, term_plural(u->queues), folder_user(getuid(), user),
-          u->queues == 1 ? "is" : "are", u->bytes, l->bytes, depth, size, cost,
-          u->bytes + cost > l->bytes ? "fails, with EMFILE" : "fits");
+          y->queues, term_plural(y->queues), folder_user(y->uid, user),
+          y->queues == 1 ? "is" : "are", y->bytes, y->limit, whose, depth, size,
+          cost, how);
+}
+
+/* Check the limit of this process, and those of workers, whose user or unit may
+ * have another one. */
+static void bytes_check(struct findings *f, const struct options *o,
+                        const struct mqlimit *l, const struct queue_list *n)
+{
+    struct payer all[PAYERS] = {{.uid = getuid(), .limit = l->bytes}};
+    size_t count = 1;
+
+    for (size_t i = 0; i < n->count && count < PAYERS; i++)
+        count = worker_add(all, count, o->state_dir, n->at[i]);
+    for (size_t i = 0; i < count; i++) {
+        charges_count(&all[i], n);
+        payer_check(f, o, l, &all[i]);
+    }
 }
 
 /* limits_check - the limits of the kernel, and what is used of them */
-static void limits_check(struct findings *f, const struct queue_list *n)
+static void limits_check(struct findings *f, const struct options *o,
+                         const struct queue_list *n)
 {
     struct mqlimit l;
-    struct use u;
 
     mqlimit_read(&l);
-    use_count(n, &u);
-    bytes_check(f, &l, &u);
+    bytes_check(f, o, &l, n);
     FOUND(f, n->count >= l.queues_max ? BAD : FINE, "limits",
           n->count >= l.queues_max ? "sysctl fs.mqueue.queues_max=1024" : NULL,
           "%zu of %" PRIu64 " queues%s", n->count, l.queues_max,
@@ -289,7 +412,7 @@ void strays_beside(struct findings *f, const struct statedir *dir)
 void machine_check(struct findings *f, const struct options *o,
                    const struct queue_list *queues)
 {
-    limits_check(f, queues);
+    limits_check(f, o, queues);
     namespace_check(f);
     folder_check(f, o);
     strays_check(f);

@@ -498,3 +498,32 @@ Test(mqctl_look, doctor_finds_who_blocks_in_mq_receive)
     cr_assert_null(strstr(ctl("doctor", q).out, text));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
+
+/* The kernel charges a user for queues of all IPC namespaces; doctor sees those
+ * of one. */
+Test(mqctl_look, doctor_tries_whether_another_queue_fits)
+{
+    const char *q = harness_queue(10, 8192);
+    struct harness_process *w;
+    struct harness_result r;
+    char line[128];
+
+    if (harness_run("unshare", "-i", "true").status != 0)
+        cr_skip_test("no permission for a name space");
+    r = harness_run("unshare", "-i", "prlimit", "--msgqueue=100000",
+                    harness_bin("mqctl"), "doctor", "--state-dir",
+                    harness_state_dir());
+    cr_assert_eq(r.status, 1, "%s", r.out);
+    cr_assert_not_null(strstr(r.out, " 0 of 100000 bytes"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "fails, with EMFILE: queues of other IPC"),
+                       "%s", r.out);
+    w = ctl_ready(harness_program("prlimit", "--msgqueue=90000",
+                                  harness_bin("mqworker"), "--state-dir",
+                                  harness_state_dir(), q, "--", "true"));
+    r = ctl("doctor", q);
+    snprintf(line, sizeof line, "of 90000 bytes that worker %d of %s may have",
+             (int)harness_pid(w), q);
+    cr_assert_not_null(strstr(r.out, line), "%s", r.out);
+    cr_assert_null(strstr(ctl_out("queues", NULL), "probe"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

@@ -121,7 +121,7 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
 static void doctor_add(json_t *findings, const char *dir, const char *queue)
 {
     char *operands[] = {(char *)queue};
-    struct options o = {.json = true, .state_dir = dir};
+    struct options o = {.json = true, .look_only = true, .state_dir = dir};
 
     o.line.verb = VERB_DOCTOR;
     o.line.operands = operands;
