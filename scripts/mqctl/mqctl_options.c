@@ -80,8 +80,8 @@ static const struct subcommand_row verbs[] = {
                     .also = "web", .under = "Look"},
     [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue.", .least = 1,
                      .most = 1, .under = "Make and remove queues"},
-    [VERB_REMOVE] = {"remove", "[options] QUEUE", "Remove a queue.", .least = 1,
-                     .most = 1, .also = "delete|rm",
+    [VERB_REMOVE] = {"remove", "[options] QUEUE...|--orphans", "Remove queues.",
+                     .least = 0, .most = SUBCOMMAND_ANY,
                      .under = "Make and remove queues"},
     [VERB_FORGET] = {"forget", "[options] QUEUE",
                      "Remove all that was kept of a queue that is gone.",
@@ -275,6 +275,13 @@ static const struct subcommand_flag flags[] = {
     {FILTER,
      {"match", 0, OPT_STRING, .value = "TEXT", AT(filter.match),
       .help = "only messages with TEXT in the body"}},
+    {V(REMOVE),
+     {"orphans", 0, OPT_FLAG, AT(orphans),
+      .help = "all queues that no process has open"}},
+    {V(REMOVE),
+     {"match", 0, OPT_STRING, .value = "GLOB", AT(filter.match),
+      .help = "with --orphans: only queues whose name matches GLOB, like "
+              "'/test-*'"}},
     {FILTER,
      {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
       .help = "only messages received at TIME or later: 14:30, 2026-11-20, "
@@ -296,7 +303,7 @@ static const struct subcommand_flag flags[] = {
     {V(CANCEL),
      {"running", 0, OPT_FLAG, AT(running),
       .help = "also messages that run: their handlers are ended"}},
-    {STEER | V(FORGET),
+    {STEER | V(REMOVE) | V(FORGET),
      {"dry-run", 'n', OPT_FLAG, AT(dry_run),
       .help = "print what would be done and do nothing"}},
     {V(LIST) | V(GROUPS),
@@ -443,6 +450,24 @@ static int broker_check(const struct options *o, struct problem *p)
         mqctl_table.verbs[o->line.verb].name, broker_instead(o->line.verb));
 }
 
+/* remove takes names or --orphans. */
+static int remove_check(const struct options *o, struct problem *p)
+{
+    if (o->filter.match && !o->orphans)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "remove: --match is for --orphans; give both, or "
+                           "the names of queues");
+    if (o->orphans && o->line.operand_count)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "remove: queues and --orphans are both given; give "
+                           "one");
+    if (!o->orphans && o->line.operand_count == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "remove: no queue given; usage: mqctl remove %s",
+                           mqctl_table.verbs[VERB_REMOVE].usage);
+    return 0;
+}
+
 /* options_check - a verb that changes messages must be told of which, and not
  * twice */
 static int options_check(void *options, struct problem *p)
@@ -461,6 +486,8 @@ static int options_check(void *options, struct problem *p)
                            o->line.operands[1]);
     if (broker_flags_check(o, p) < 0 || group_check(&o->serve, p) < 0)
         return -EINVAL;
+    if (o->line.verb == VERB_REMOVE)
+        return remove_check(o, p);
     if (!(1u << o->line.verb & STEER))
         return 0;
     if (o->line.verb == VERB_RUN_NOW && f->states != WAITING_ALL &&

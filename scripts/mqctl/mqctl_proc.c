@@ -58,6 +58,18 @@ bool proc_text(char *buf, size_t room, const char *fmt, ...)
     return n > 0;
 }
 
+bool proc_same_program(pid_t a, pid_t b)
+{
+    char path[32];
+    struct stat x, y;
+
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)a);
+    if (stat(path, &x) < 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)b);
+    return stat(path, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* link_read - where it leads, " (deleted)" left out; false: nowhere */
 static bool link_read(const char *path, char out[PATH_MAX])
 {

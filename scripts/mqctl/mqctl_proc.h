@@ -38,6 +38,9 @@ int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
 bool proc_text(char *buf, size_t room, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Whether both run the same file. */
+bool proc_same_program(pid_t a, pid_t b);
+
 /* A worker of a queue. */
 struct holder {
     pid_t pid;

@@ -25,6 +25,7 @@
 #include "common/state/worker_lock.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
+#include "scripts/mqctl/mqctl_orphans.h"
 #include "scripts/mqctl/mqctl_proc.h"
 
 #define MIB    UINT64_C(1048576)
@@ -226,6 +227,43 @@ static void limits_check(struct findings *f, const struct options *o,
               n->missing);
 }
 
+/* ---- queues that no process has open ---- */
+
+#define ORPHANS_TOLD 10
+
+/* Name those that a worker has never used; the others have a line of their own
+ * as the queue of a worker that is not running. */
+static void orphans_check(struct findings *f, const struct options *o,
+                          const struct queue_list *queues)
+{
+    char text[ORPHAN_TEXT], unseen[96] = "";
+    struct orphans all;
+    size_t told = 0;
+
+    if (orphans_find(&all, queues, o->state_dir) < 0)
+        return;
+    if (all.hidden)
+        snprintf(unseen, sizeof unseen,
+                 " (%zu process%s of other users could not be looked into)",
+                 all.hidden, all.hidden == 1 ? "" : "es");
+    for (size_t i = 0; i < all.count; i++) {
+        const struct orphan *orphan = &all.at[i];
+
+        if (orphan->has_folder || told++ >= ORPHANS_TOLD)
+            continue;
+        FOUND(f, all.hidden ? NOTE : WARN, "orphans",
+              fix(f, "mqctl remove%s %s", orphan->depth > 0 ? " --force" : "",
+                  orphan->queue),
+              "no process has %s open%s: %s", orphan->queue, unseen,
+              orphan_text(orphan, text));
+    }
+    if (told > ORPHANS_TOLD)
+        FOUND(f, all.hidden ? NOTE : WARN, "orphans",
+              "mqctl remove --orphans --dry-run lists all of them",
+              "no process has %zu more queues open", told - ORPHANS_TOLD);
+    orphans_free(&all);
+}
+
 /* ---- name spaces ---- */
 
 /* ipc_of - the name space of queues that a process is in; "" if hidden */
@@ -413,6 +451,8 @@ void machine_check(struct findings *f, const struct options *o,
                    const struct queue_list *queues)
 {
     limits_check(f, o, queues);
+    if (o->line.operand_count == 0)
+        orphans_check(f, o, queues);
     namespace_check(f);
     folder_check(f, o);
     strays_check(f);

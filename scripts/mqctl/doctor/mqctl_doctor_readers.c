@@ -60,19 +60,6 @@ static bool blocked(pid_t pid, int fd)
     return w.is;
 }
 
-/* same_program - whether both run the same file */
-static bool same_program(pid_t a, pid_t b)
-{
-    char path[32];
-    struct stat x, y;
-
-    snprintf(path, sizeof path, "/proc/%d/exe", (int)a);
-    if (stat(path, &x) < 0)
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/exe", (int)b);
-    return stat(path, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* child_of - its parent is that worker, or a child of it that runs the same
  * program still */
 static bool child_of(pid_t pid, pid_t worker)
@@ -83,8 +70,8 @@ static bool child_of(pid_t pid, pid_t worker)
         return false;
     if (st.parent == worker)
         return true;
-    return same_program(st.parent, worker) && process_stat(st.parent, &st) &&
-           st.parent == worker;
+    return proc_same_program(st.parent, worker) &&
+           process_stat(st.parent, &st) && st.parent == worker;
 }
 
 /* still_open - it has not ended, or closed it, since it was seen */
@@ -119,10 +106,10 @@ static bool is_passing(const struct readers *r, const struct fd_seen *seen)
     pid_t worker = r->v->worker == SNAPSHOT_RUNS ? r->v->pid : 0;
     uint64_t start = process_start_time(seen->pid);
 
-    if (same_program(seen->pid, getpid()))
+    if (proc_same_program(seen->pid, getpid()))
         return true;
     if (worker && child_of(seen->pid, worker) &&
-        same_program(seen->pid, worker))
+        proc_same_program(seen->pid, worker))
         return true;
     return !outlasts(r, seen, start);
 }

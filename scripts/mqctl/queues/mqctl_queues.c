@@ -2,6 +2,7 @@
 #include "scripts/mqctl/mqctl.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
+#include "scripts/mqctl/mqctl_orphans.h"
 #include "scripts/mqctl/mqctl_proc.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
@@ -184,7 +186,7 @@ static int worker_elsewhere(const struct snapshot *v)
 }
 
 /* in_the_way - a removal would lose messages or a worker; 0: neither */
-static int in_the_way(const struct snapshot *v)
+static int in_the_way(struct snapshot *v)
 {
     int status;
 
@@ -323,28 +325,58 @@ static int unlink_counted(const char *name, long *lost)
     return err;
 }
 
-/* remove_run - the queue; its retries and letters stay */
-int remove_run(const struct options *o)
+/* Say what would be removed; `more` is not empty for an orphan. */
+static int removal_tell(const struct options *o, const struct snapshot *v,
+                        const char *more)
+{
+    json_t *line;
+
+    if (!o->json) {
+        if (!o->quiet)
+            printf("%s: would be removed%s%s\n", v->queue, *more ? ": " : "",
+                   more);
+        return 0;
+    }
+    line =
+        json_pack("{s:o, s:b, s:o, s:o}", "queue", json_printable(v->queue),
+                  "removed", 0, "lost", json_known(v->depth), "kept_in",
+                  v->has_folder ? json_printable(v->dir.folder) : json_null());
+    return json_print_line(line, stdout) < 0 ? complain_memory() : 0;
+}
+
+static int no_queue(const struct snapshot *v)
+{
+    return complain(EX_NOINPUT,
+                    "there is no queue %s; mqctl queues lists those that "
+                    "are%s%s",
+                    v->queue,
+                    v->has_folder ? "; what was kept of it goes with mqctl "
+                                    "forget "
+                                  : "",
+                    v->has_folder ? v->queue : "");
+}
+
+/* Remove one queue; its retries and letters stay. `in_way` says what forbids it
+ * without --force: 0, or an exit status. `more` describes the queue. */
+static int remove_one(const struct options *o, const char *name,
+                      const char *more, int (*in_way)(struct snapshot *v))
 {
     struct problem p = {0};
     struct snapshot v;
     int status, err;
     long lost;
 
-    if (snapshot_open(&v, o->state_dir, o->line.operands[0], true, &p) < 0)
+    if (snapshot_open(&v, o->state_dir, name, true, &p) < 0)
         return complain_of(&p);
-    status = o->force ? 0 : in_the_way(&v);
-    if (!status) {
+    status = o->force ? 0 : in_way(&v);
+    if (!status && o->dry_run) {
+        status = !v.has_queue && v.no_queue.status == EX_NOINPUT
+                     ? no_queue(&v)
+                     : removal_tell(o, &v, more);
+    } else if (!status) {
         err = unlink_counted(v.queue, &lost);
         if (err == -ENOENT)
-            status = complain(EX_NOINPUT,
-                              "there is no queue %s; mqctl queues lists those "
-                              "that are%s%s",
-                              v.queue,
-                              v.has_folder ? "; what was kept of it goes with "
-                                             "mqctl forget "
-                                           : "",
-                              v.has_folder ? v.queue : "");
+            status = no_queue(&v);
         else if (err)
             status = complain(err == -EACCES ? EX_NOPERM : EX_OSERR,
                               "cannot remove %s: %s; its owner and root may",
@@ -353,5 +385,117 @@ int remove_run(const struct options *o)
             removed_tell(o, &v, lost);
     }
     snapshot_close(&v);
+    return status;
+}
+
+/* ---- queues that no process has open ---- */
+
+/* The last look before an orphan is removed: what is kept for its next worker
+ * counts, too. */
+static int orphan_in_the_way(struct snapshot *v)
+{
+    char text[KEPT_TEXT];
+    struct kept k = {0};
+    int status = in_the_way(v);
+
+    if (status || !v->has_folder)
+        return status;
+    kept_count(&k, v);
+    if (k.unknown.status)
+        return complain(k.unknown.status,
+                        "%s stays: cannot see whether messages of it were "
+                        "kept: %s; or give --force",
+                        v->queue, k.unknown.text);
+    if (kept_sum(&k) == 0)
+        return 0;
+    return complain(EX_UNAVAILABLE,
+                    "%s stays: its next worker has messages to run or show, in "
+                    "%s: %s; or give --force",
+                    v->queue, v->dir.folder, kept_text(&k, text));
+}
+
+/* Return true if the name, with or without its slash, fits the pattern. */
+static bool is_wanted(const struct options *o, const char *name)
+{
+    return !o->filter.match || fnmatch(o->filter.match, name, 0) == 0 ||
+           fnmatch(o->filter.match, name + 1, 0) == 0;
+}
+
+/* Look once more whether a queue is an orphan, as a program may have opened it
+ * since the list was made. */
+static bool is_orphan(const struct options *o, char *name)
+{
+    const struct queue_list one = {.at = &name, .count = 1};
+    struct orphans again;
+    bool is = orphans_find(&again, &one, o->state_dir) == 0 && again.count == 1;
+
+    orphans_free(&again);
+    return is;
+}
+
+static int orphans_remove(const struct options *o, const struct queue_list *n,
+                          const struct orphans *all)
+{
+    char text[ORPHAN_TEXT];
+    int status = 0, one;
+    size_t found = 0;
+
+    for (size_t i = 0; i < n->count; i++)
+        for (size_t k = 0; k < all->count; k++) {
+            if (all->at[k].queue != n->at[i] || !is_wanted(o, n->at[i]) ||
+                !is_orphan(o, n->at[i]))
+                continue;
+            found++;
+            one = remove_one(o, n->at[i], orphan_text(&all->at[k], text),
+                             orphan_in_the_way);
+            status = status > one ? status : one;
+        }
+    if (found == 0 && !o->quiet && !o->json)
+        puts("no orphans: each queue that can be looked at is open in some "
+             "process, or has a worker");
+    return status;
+}
+
+/* Remove all queues that no process has open. */
+static int orphans_run(const struct options *o)
+{
+    struct queue_list n = {0};
+    struct orphans all = {0};
+    int status;
+
+    if (queue_list_of_queues(&n, o->state_dir) < 0)
+        return complain_memory();
+    if (orphans_find(&all, &n, o->state_dir) < 0)
+        status = complain_memory();
+    else if (all.hidden && !o->force && !o->dry_run)
+        status = complain(
+            EX_NOPERM,
+            "%zu process%s of other users cannot be looked into, and may have "
+            "queues open; run as root, see mqctl remove --orphans --dry-run, "
+            "or give --force",
+            all.hidden, all.hidden == 1 ? "" : "es");
+    else
+        status = orphans_remove(o, &n, &all);
+    if (all.hidden && o->dry_run)
+        complain(0,
+                 "%zu process%s of other users cannot be looked into, and may "
+                 "have these queues open",
+                 all.hidden, all.hidden == 1 ? "" : "es");
+    orphans_free(&all);
+    queue_list_free(&n);
+    return status;
+}
+
+/* remove_run - each queue that was named, or all that nobody has open */
+int remove_run(const struct options *o)
+{
+    int status = 0, one;
+
+    if (o->orphans)
+        return orphans_run(o);
+    for (int i = 0; i < o->line.operand_count; i++) {
+        one = remove_one(o, o->line.operands[i], "", in_the_way);
+        status = status > one ? status : one;
+    }
     return status;
 }

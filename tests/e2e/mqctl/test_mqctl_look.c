@@ -499,6 +499,56 @@ Test(mqctl_look, doctor_finds_who_blocks_in_mq_receive)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* In an IPC namespace of its own, as others have queues, too. */
+Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
+{
+    const char *dir = harness_state_dir(), *script;
+    struct harness_result r;
+
+    if (harness_run("unshare", "-i", "true").status != 0)
+        cr_skip_test("no permission for a name space");
+    script = harness_script(
+        "orphans",
+        "set -e; s=\"--state-dir $1\"; cd ${0%/*}; PATH=${2%/*}:$PATH\n"
+        "for q in /empty /full /held /kept /other; do\n"
+        "mqctl create -q --queue-depth 2 --message-size 256 $q; done\n"
+        "mqsend -q /full x; mqsend -q /kept x\n"
+        "mqworker $s --max-attempts 1 --max-deliveries 1 /kept -- false 2>kept.log\n"
+        "mqworker $s /held -- true 2>held.log & w=$!\n"
+        "until grep -q event=started held.log; do sleep 0.01; done\n"
+        "mqctl doctor $s >doctor || true\n"
+        "mqctl remove $s --orphans --match '/[efhk]*' -n >dry 2>&1 || true\n"
+        "mqctl remove $s --orphans --match '[efhk]*' >done 2>&1 || echo $?\n"
+        "mqctl queues | sed 's/ .*//' | tr '\\n' ' '; echo\n"
+        "mqctl remove $s --orphans --force >/dev/null\n"
+        "mqctl queues | sed 's/ .*//' | tr '\\n' ' '; kill $w; wait $w\n"
+        "mqctl remove $s -q /held; mqctl remove $s --orphans\n");
+    r = harness_run("unshare", "-i", script, dir, harness_bin("mqctl"));
+    cr_assert_eq(r.status, 0, "%d: %s%s%s%s", r.status, r.out, r.err,
+                 harness_read("kept.log", NULL),
+                 harness_read("held.log", NULL));
+    cr_assert_str_eq(r.out,
+                     "69\nQUEUE /full /held /kept /other \n"
+                     "QUEUE /held no orphans: each queue that can be looked at "
+                     "is open in some process, or has a worker\n");
+    const char *text = harness_read("doctor", NULL);
+    cr_assert_not_null(
+        strstr(text, "no process has /full open: owner root, 704 bytes "
+                     "charged, 1 message, unused for"),
+        "%s", text);
+    cr_assert_not_null(strstr(text, "-> mqctl remove --force /full"), "%s",
+                       text);
+    cr_assert_null(strstr(text, "has /held open"), "%s", text);
+    text = harness_read("dry", NULL);
+    cr_assert_not_null(strstr(text, "/empty: would be removed: owner"), "%s",
+                       text);
+    text = harness_read("done", NULL);
+    cr_assert_not_null(strstr(text, "/empty: removed"), "%s", text);
+    cr_assert_not_null(strstr(text, "/full holds 1 message,"), "%s", text);
+    cr_assert_not_null(strstr(text, "/kept stays"), "%s", text);
+    cr_assert_null(strstr(text, "/held"), "%s", text);
+}
+
 /* The kernel charges a user for queues of all IPC namespaces; doctor sees those
  * of one. */
 Test(mqctl_look, doctor_tries_whether_another_queue_fits)
