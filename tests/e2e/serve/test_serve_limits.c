@@ -295,9 +295,14 @@ Test(serve_limits, clients_that_leave_during_a_look_leave_nothing_behind)
     snprintf(pause, sizeof pause, "/api/v1/queues/%s/resume", q + 1);
     (void)web_get(&w, "/api/v1/queues");
     before = held_by(&w);
-    for (unsigned i = 0; i < 300; i++)
+    for (unsigned i = 0; i < 350; i++) {
+        if (i == 50) /* what is allocated once is there */
+            before.kb = memory_kb(&w);
         leave(&w, i % 10 ? "GET" : "POST", i % 10 ? "/api/v1/queues" : pause,
               i);
+        if (i % 16 == 15) /* so that there are never many at a time */
+            lives(&w);
+    }
     lives(&w);
     harness_until((now = held_by(&w)).files <= before.files &&
                       now.children <= before.children,
