@@ -23,6 +23,12 @@
 
 /* ---- the child ---- */
 
+/* Null where no handler ended: a chart has a gap there, and not 0. */
+static json_t *time_json(uint64_t ns)
+{
+    return ns ? json_integer((json_int_t)ns) : json_null();
+}
+
 /* row_print - what changes of a queue; of the last interval its times */
 static void row_print(const struct top_row *r)
 {
@@ -36,9 +42,10 @@ static void row_print(const struct top_row *r)
     }
     o = snapshot_json(&r->v);
     json_object_del(o, "settings");
-    json_object_set_new(o, "rate", json_real(r->rate));
-    json_object_set_new(o, "p50_ns", json_integer((json_int_t)r->p50));
-    json_object_set_new(o, "p99_ns", json_integer((json_int_t)r->p99));
+    json_object_set_new(o, "rate",
+                        r->measured ? json_real(r->rate) : json_null());
+    json_object_set_new(o, "p50_ns", time_json(r->p50));
+    json_object_set_new(o, "p99_ns", time_json(r->p99));
     (void)json_print_line(o, stdout);
 }
 
@@ -67,27 +74,42 @@ static bool round_print(struct top *tops, size_t n)
     return fflush(stdout) == 0;
 }
 
+/* Sleep until the next look is due; an order changes how often they are, and
+ * none comes sooner than FAST_MS after the last: numbers over some milliseconds
+ * would be taken for those of a second. Returns false if the server is gone. */
+static bool look_wait(int *pause_ms)
+{
+    uint64_t last = clock_mono_ns();
+    struct pollfd in = {.fd = 0, .events = POLLIN};
+    char word;
+
+    for (;;) {
+        uint64_t due = last + (uint64_t)*pause_ms * NS_PER_MS;
+
+        if (poll(&in, 1, clock_ms_until(due)) == 0)
+            return true;
+        if (!in.revents)
+            continue;
+        if (read(0, &word, 1) != 1)
+            return false;
+        *pause_ms = word == 'f' ? FAST_MS : SLOW_MS;
+    }
+}
+
 /* look_on - until the server closes the pipe */
 static _Noreturn void look_on(const struct serve_options *o)
 {
     size_t n = o->state_dirs.count ? o->state_dirs.count : 1;
     struct options *told = calloc(n, sizeof *told);
     struct top *tops = calloc(n, sizeof *tops);
-    struct pollfd in = {.fd = 0, .events = POLLIN};
     int pause = SLOW_MS;
-    char word;
 
     for (size_t i = 0; told && tops && i < n; i++) {
         told[i].state_dir = o->state_dirs.count ? o->state_dirs.at[i] : NULL;
         tops[i] = (struct top){.o = &told[i], .files_only = true};
     }
-    while (told && tops && round_print(tops, n)) {
-        if (poll(&in, 1, pause) <= 0)
-            continue;
-        if (read(0, &word, 1) != 1)
-            break;
-        pause = word == 'f' ? FAST_MS : SLOW_MS;
-    }
+    while (told && tops && round_print(tops, n) && look_wait(&pause))
+        ;
     _exit(0);
 }
 
@@ -124,7 +146,7 @@ static void lost(void)
     w.pid = 0;
 }
 
-/* order - how often the child looks; it looks once more at each order */
+/* order - how often the child looks */
 static void order(bool fast)
 {
     if (w.in >= 0 && write(w.in, fast ? "f" : "s", 1) != 1 && errno != EPIPE)
@@ -214,7 +236,7 @@ static void look_take(json_t *look, const char *line)
     if (json_object_get(look, "gone"))
         history_forget(queue);
     else
-        history_add(queue, look, clock_wall_ns());
+        history_add(queue, look);
     if (s->text && strcmp(s->text, line) == 0)
         return;
     free(s->text);

@@ -480,6 +480,30 @@ Test(serve, a_stream_begins_with_all_and_tells_what_changes)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* A stream that is opened or closed brings no look ahead: numbers over some
+ * milliseconds would be drawn as those of a second. */
+Test(serve, no_rate_is_over_less_than_a_second)
+{
+    const char *q = harness_queue(0, 0), *text;
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    uint64_t began = harness_now_ms();
+    struct web w = web_start(NULL);
+    char request[512];
+    int fd = web_connect(&w);
+
+    snprintf(request, sizeof request,
+             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n\r\n",
+             w.port, w.token);
+    (void)send(fd, request, strlen(request), MSG_NOSIGNAL);
+    text = web_read(fd, "\"rate\":0")->text;
+    cr_assert_geq(harness_now_ms() - began, 1000, "%s", text);
+    cr_assert(strstr(text, "\"p50_ns\":null"), "no handler ended: %s", text);
+    close(fd);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
 /* Without its store a worker takes nothing: the page says so as badly as status
  * and top do. */
 Test(serve, a_state_is_as_bad_in_the_page_as_in_the_tools)

@@ -51,7 +51,8 @@ struct history {
     struct sample seconds[HISTORY_SECONDS], minutes[HISTORY_MINUTES];
     struct sample last;
     /* ---- the look before, and the first of this minute ---- */
-    uint64_t seen_ns, minute_ns;
+    uint64_t seen_ns, minute_ns; /* monotonic; 0: none */
+    uint64_t minute_at;          /* of the wall clock, minutes */
     double seen[SERIES], minute[SERIES];
 };
 static LIST_HEAD(, history) all = LIST_HEAD_INITIALIZER(all);
@@ -93,10 +94,10 @@ static void values_read(const json_t *look, double out[SERIES])
     }
 }
 
-void history_add(const char *queue, const json_t *look, uint64_t now_ns)
+void history_add(const char *queue, const json_t *look)
 {
     struct history *h = find(queue);
-    uint64_t s = now_ns / NS_PER_S;
+    uint64_t s = clock_wall_ns() / NS_PER_S, mono = clock_mono_ns();
     double now[SERIES];
 
     if (!h) {
@@ -107,18 +108,19 @@ void history_add(const char *queue, const json_t *look, uint64_t now_ns)
         LIST_INSERT_HEAD(&all, h, link);
     }
     values_read(look, now);
-    rates(&h->last, now, h->seen, h->seen_ns ? now_ns - h->seen_ns : 0);
+    rates(&h->last, now, h->seen, h->seen_ns ? mono - h->seen_ns : 0);
     h->last.at = s;
     h->seconds[s % HISTORY_SECONDS] = h->last;
     memcpy(h->seen, now, sizeof now);
-    h->seen_ns = now_ns;
-    if (h->minute_ns && s / 60 == h->minute_ns / NS_PER_S / 60)
+    h->seen_ns = mono;
+    if (h->minute_ns && s / 60 == h->minute_at)
         return;
     rates(&h->minutes[s / 60 % HISTORY_MINUTES], now, h->minute,
-          h->minute_ns ? now_ns - h->minute_ns : 0);
+          h->minute_ns ? mono - h->minute_ns : 0);
     h->minutes[s / 60 % HISTORY_MINUTES].at = s / 60;
     memcpy(h->minute, now, sizeof now);
-    h->minute_ns = now_ns;
+    h->minute_ns = mono;
+    h->minute_at = s / 60;
 }
 
 void history_forget(const char *queue)

@@ -15,8 +15,8 @@
 #define HISTORY_SECONDS 600
 #define HISTORY_MINUTES 1440
 
-/* One look of the watcher, at `now_ns` on the wall clock. */
-void history_add(const char *queue, const json_t *look, uint64_t now_ns);
+/* Add one look of the watcher, made now. */
+void history_add(const char *queue, const json_t *look);
 /* The queue is gone. */
 void history_forget(const char *queue);
 /* {"step_s":1, "end":..., "done":[..], ...}: oldest first, null where nobody
