@@ -36,7 +36,9 @@ static const char *const states[] = {"running", "ended", "stopped", "failed"};
 struct job {
     LIST_ENTRY(job) link;
     int64_t id;
-    bool discard, canary, reset_expiry, stop;
+    bool discard, reset_expiry, stop;
+    bool canary; /* one letter first; `proved`: it is done */
+    bool proved;
     char queue[QUEUE_NAME_MAX];
     const char *state_dir; /* NULL: the usual one */
     int64_t *rows;
@@ -54,10 +56,11 @@ static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
 static int64_t last_id;
 static int id_fd = -1; /* the file that has it; -1: none */
 
-/* Return true while the job waits for the end of its first letter. */
+/* Return true until the end of one letter has shown that the others may be sent.
+ * If that letter is gone, the next one takes its place. */
 static bool is_canary(const struct job *j)
 {
-    return j->canary && j->next == 0;
+    return j->canary && !j->proved;
 }
 
 static struct job *find(int64_t id)
@@ -220,6 +223,7 @@ static void batch_over(const struct look_end *end, void *owner)
     close(end->out);
     j->pid = 0;
     j->next += j->batch;
+    j->proved = end->status == 0;
     if (end->status && !j->line[0])
         strlcpy(j->line, end->line, sizeof j->line);
     /* A letter that was refused, or is gone, is not the end of the others. */

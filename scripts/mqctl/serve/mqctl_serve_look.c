@@ -1,6 +1,7 @@
 /* mqctl_serve_look.c - see mqctl_serve_look.h */
 #include "scripts/mqctl/serve/mqctl_serve_look.h"
 
+#include <bsd/string.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -99,18 +100,24 @@ pid_t look_start(const struct look_job *job)
     return pid;
 }
 
-/* line_read - the first line of what it complained of, without "mqctl: " */
+/* Read the last line of what a look complained of, without "mqctl: ". Lines
+ * before it say what it waits for. */
 static void line_read(int fd, char out[LOOK_LINE])
 {
-    ssize_t n = pread(fd, out, LOOK_LINE - 1, 0);
-    char *colon;
+    char text[4 * LOOK_LINE], *line;
+    off_t size = lseek(fd, 0, SEEK_END);
+    off_t from =
+        size > (off_t)sizeof text - 1 ? size - (off_t)sizeof text + 1 : 0;
+    ssize_t n = pread(fd, text, sizeof text - 1, from);
 
-    out[n > 0 ? n : 0] = '\0';
-    out[strcspn(out, "\n")] = '\0';
-    colon = strstr(out, ": ");
-    if (colon && strncmp(out, "mq", 2) == 0 &&
-        strcspn(out, " ") > (size_t)(colon - out))
-        memmove(out, colon + 2, strlen(colon + 2) + 1);
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    if (strncmp(line, "mqctl: ", 7) == 0 || strncmp(line, "mqdlq: ", 7) == 0)
+        line += 7;
+    strlcpy(out, line, LOOK_LINE);
 }
 
 /* tell - the owner has it from now on */

@@ -24,7 +24,7 @@ struct look_end {
     int status;           /* exit status; -signal */
     int out;              /* what it printed, the receiver's to close */
     size_t size;          /* of that */
-    char line[LOOK_LINE]; /* what it complained of first; "": nothing */
+    char line[LOOK_LINE]; /* what it complained of last; "": nothing */
 };
 
 struct look_job {
