@@ -247,6 +247,66 @@ Test(serve_change, canaries_block_no_job_and_what_the_end_cuts_is_in_the_log)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* Start a replay or discard and wait for its end; the test's to free. */
+static json_t *job_do(const struct web *w, const char *q, const char *what,
+                      const char *body)
+{
+    char path[256];
+    struct web_answer *r;
+
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/%s", q + 1, what);
+    r = web_ask(w, "POST", path, WEB_WRITE, body);
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    return job_end(w, r->body);
+}
+
+Test(serve_change, a_job_tells_the_last_that_was_said_and_what_the_canary_was)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(3, &worker);
+    struct web w = web_start("--allow-write");
+    json_t *job = job_do(&w, q, "discard", "{\"rows\":[\"77\",\"78\"]}");
+    const char *error = json_string_value(json_object_get(job, "error"));
+
+    cr_assert(error && strstr(error, "no letter 78"), "%s", error);
+    json_decref(job);
+    /* The first letter is gone: the next one is the canary, and dies. */
+    job = job_do(&w, q, "replay",
+                 "{\"rows\":[\"77\",\"1\",\"2\",\"3\"],\"canary\":true}");
+    cr_assert_str_eq(json_string_value(json_object_get(job, "state")),
+                     "failed");
+    cr_assert_eq(json_integer_value(json_object_get(job, "taken")), 2);
+    json_decref(job);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve_change, what_is_spooled_is_counted_and_cancelled)
+{
+    const char *q = harness_queue(0, 0), *id;
+    struct harness_process *worker =
+        ctl_worker(q, "--spool=100", "-c", "1", "--", "sleep", "1000");
+    struct web w;
+    char body[128], cell[64], path[256];
+    struct web_answer *r;
+
+    for (int i = 0; i < 3; i++)
+        harness_send_text(q, "x");
+    harness_until(ctl_number(q, "spooled") == 2, SOON_MS);
+    w = web_start("--allow-write");
+    cr_expect(strstr(web_get(&w, "/"), "data-f=\"waiting\">2<"));
+    id = strstr(web_get(&w, "/q/%s", q + 1), "data-id=\"spool-");
+    cr_assert_not_null(id);
+    cr_assert_eq(sscanf(id, "data-id=\"%63[^\"]", cell), 1);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/messages/cancel", q + 1);
+    snprintf(body, sizeof body, "{\"ids\":[\"%s\"]}", cell);
+    r = web_ask(&w, "POST", path, WEB_WRITE, body);
+    cr_assert(r->status == 200 && strstr(r->body, "\"done\":1"), "%s", r->text);
+    web_stop(&w);
+    cr_assert_eq(ctl("quit", q).status, 0);
+    (void)harness_wait(worker, SOON_MS);
+}
+
 Test(serve_change, a_pause_has_an_end_that_is_said)
 {
     const char *q = harness_queue(0, 0);

@@ -105,6 +105,20 @@ static void number_cell(FILE *out, const json_t *q, const char *name,
     fputs("</td>", out);
 }
 
+/* All that wait for their time or for room: the spool's, too. */
+static void waiting_cell(FILE *out, const json_t *q)
+{
+    double waiting = member_number(q, "waiting");
+    double spooled = member_number(q, "spooled");
+
+    fputs("<td class=\"n wide\" data-f=\"waiting\">", out);
+    if (waiting < 0)
+        fputc('-', out);
+    else
+        fprintf(out, "%.0f", waiting + (spooled > 0 ? spooled : 0));
+    fputs("</td>", out);
+}
+
 static void ms_cell(FILE *out, const json_t *recent, const char *name)
 {
     double ms = member_number(recent, name);
@@ -133,7 +147,7 @@ static void queue_row(FILE *out, const json_t *q)
     number_cell(out, recent, "done", " wide");
     ms_cell(out, recent, "p50_ms");
     ms_cell(out, recent, "p99_ms");
-    number_cell(out, q, "waiting", " wide");
+    waiting_cell(out, q);
     number_cell(out, q, "parked", " wide");
     fprintf(out, "<td class=\"n%s\" data-f=\"dead\"><a href=\"",
             dead > 0 ? " act" : "");

@@ -2,19 +2,30 @@
  * mqctl_serve_page.h) */
 #include "scripts/mqctl/serve/ask/mqctl_serve_page.h"
 
+#include <string.h>
+
 #include "common/message/error_text.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_html.h"
+
+/* Name the member that a message can be steered by. One in the spool has neither
+ * an id nor a row, but the key in its cursor. */
+static const char *name_of(const json_t *m)
+{
+    return *member_text(m, "id")                                 ? "id"
+           : strncmp(member_text(m, "cursor"), "spool-", 6) == 0 ? "cursor"
+                                                                 : "row";
+}
 
 static void message_row(FILE *out, const json_t *m)
 {
     char line[512];
 
     fputs("<tr data-id=\"", out);
-    html_value(out, m, *member_text(m, "id") ? "id" : "row");
+    html_value(out, m, name_of(m));
     fputs("\" data-state=\"", out);
     html_value(out, m, "state");
     fputs("\"><th scope=\"row\" class=\"text id\">", out);
-    html_value(out, m, "id");
+    html_value(out, m, name_of(m));
     fputs("</th><td>", out);
     html_value(out, m, "state");
     fputs("</td><td class=\"time\">", out);

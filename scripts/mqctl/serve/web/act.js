@@ -113,7 +113,7 @@ function rowsFor(table, rows, chosen) {
 export function messageActions(place, queue) {
   const table = $("table", place);
   if (!table) return;
-  const chosen = boxes(table, (tr) => tr.dataset.id, "Choose message", (tr) => tr.dataset.state !== "running");
+  const chosen = boxes(table, (tr) => tr.dataset.id, "Choose message", (tr) => tr.dataset.state !== "running" && tr.dataset.id !== "-");
   const order = (word, what, verb, cls) =>
     row(word, {
       cls,

@@ -64,7 +64,7 @@ function rowUpdate(row, q) {
   setText(cell("done"), rate(q.rate));
   setText(cell("p50_ms"), duration(q.p50_ns));
   setText(cell("p99_ms"), duration(q.p99_ns));
-  setText(cell("waiting"), count(q.waiting));
+  setText(cell("waiting"), count(q.waiting === null ? null : q.waiting + (q.spooled || 0)));
   setText(cell("parked"), count(q.parked));
   const dead = cell("dead");
   setText(dead.firstElementChild, count(q.dead));
