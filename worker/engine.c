@@ -314,32 +314,42 @@ static void hello(struct engine *e)
                              "tmpfs"));
 }
 
+struct summary {
+    struct items_stats items;
+    struct counters_sum sum;
+    int64_t in_queue;
+};
+
 /* whole_us - digits below a microsecond say nothing */
 static uint64_t whole_us(uint64_t ns)
 {
     return ns / NS_PER_US * NS_PER_US;
 }
 
-/* summary - the last line of a run */
-static void summary(struct engine *e)
+/* Collect the last line of a run, while its parts are there. */
+static void summary_collect(const struct engine *e, struct summary *out)
 {
-    struct items_stats s;
-    struct counters_sum n;
+    items_stats((struct items *)&e->flow.items, &out->items);
+    counters_sum(e->flow.counters, &out->sum);
+    out->in_queue = e->flow.source->ops->fresh(e->flow.source);
+}
 
-    items_stats(&e->flow.items, &s);
-    counters_sum(e->flow.counters, &n);
+/* Log the last line of a run, when nothing is left to be done. */
+static void summary_log(const struct engine *e, const struct summary *s)
+{
+    uint64_t n = s->items.deliveries;
+
     log_info(
         "stopped", F_STR("queue", e->flow.set->queue),
         F_STR("why", atomic_load(&e->flow.gate.why)),
         F_DURATION("ran", (clock_mono_ns() - e->flow.run_limits.started_ns) /
                               NS_PER_MS * NS_PER_MS),
-        F_UINT("deliveries", s.deliveries), F_UINT("done", n.done),
-        F_UINT("retried", n.retried), F_UINT("dead", n.dead),
-        F_UINT("discarded", n.discarded),
-        F_DURATION("mean",
-                   whole_us(s.deliveries ? s.took_ns / s.deliveries : 0)),
-        F_DURATION("longest", whole_us(s.longest_ns)),
-        F_INT("in_queue", e->flow.source->ops->fresh(e->flow.source)));
+        F_UINT("deliveries", n), F_UINT("done", s->sum.done),
+        F_UINT("retried", s->sum.retried), F_UINT("dead", s->sum.dead),
+        F_UINT("discarded", s->sum.discarded),
+        F_DURATION("mean", whole_us(n ? s->items.took_ns / n : 0)),
+        F_DURATION("longest", whole_us(s->items.longest_ns)),
+        F_INT("in_queue", s->in_queue));
 }
 
 static bool finished(void *arg)
@@ -399,7 +409,6 @@ int engine_run(struct engine *e)
     counters_gauge(e->flow.counters, COUNTERS_HOLDS,
                    atomic_load(&e->flow.gate.holds) | COUNTERS_STOPPING);
     stderr_limit_tell(&e->stderr_limit);
-    summary(e);
     return e->flow.gate.status;
 }
 
@@ -407,15 +416,20 @@ int engine_run(struct engine *e)
 void engine_close(struct engine **engine)
 {
     struct engine *e = *engine;
+    struct summary end;
     bool empty;
 
     if (!e)
         return;
     *engine = NULL;
+    if (e->flow.started)
+        summary_collect(e, &end);
     engine_broker_stop(e);
     if (e->flow.peeker)
         peeker_release(e->flow.peeker);
     store_look_stop(&e->store_look);
+    if (e->flow.started)
+        store_hurry(e->mq.store);
     pool_close(&e->flow.pool);
     if (e->file_watch && e->flow.started)
         file_watch_last(e->file_watch);
@@ -455,6 +469,8 @@ void engine_close(struct engine **engine)
     pid_file_close(&e->lock);
     if (!e->flow.started)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
+    if (e->flow.started)
+        summary_log(e, &end);
     pause_fini(&e->pause);
     items_fini(&e->flow.items);
     gate_fini(&e->flow.gate);

@@ -42,6 +42,10 @@
 #include "common/base/fault_point.h"
 #include "common/store/store_wal.h"
 
+#define PATIENCE_MS 5000
+#define HURRY_MS    2000
+#define LOOK_MS     10
+
 /* One waiting call; lives on its caller's stack. */
 struct op {
     TAILQ_ENTRY(op) link;
@@ -55,7 +59,8 @@ struct op {
 };
 TAILQ_HEAD(batch, op);
 
-/* c = constant after open   m = under mtx   l = used by the leader only */
+/* c = constant after open   m = under mtx   l = used by the leader only
+ * a = atomic */
 struct commit {
     struct sql *writer;       /* l */
     _Atomic uint64_t *last;   /* l  commit_number; NULL: no numbers */
@@ -64,9 +69,26 @@ struct commit {
     bool leading;             /* m  a leader is at work or was named */
     bool stopper;             /* m  commit_stop waits to lead */
     bool stopped;             /* m  it does */
+    atomic_uint patience_ms;  /* a  for the lock of another program */
     pthread_cond_t stop;      /* stopped came true */
     struct store_stats stats; /* m */
 };
+
+/* SQLite's busy handler: the `n`th look at a lock of another program. */
+static int busy(void *arg, int n)
+{
+    const struct commit *c = arg;
+
+    if ((unsigned)n * LOOK_MS >= atomic_load(&c->patience_ms))
+        return 0;
+    sqlite3_sleep(LOOK_MS);
+    return 1;
+}
+
+void commit_patience(struct commit *c)
+{
+    sqlite3_busy_handler(c->writer->db, busy, c);
+}
 
 int commit_open(struct commit **out, struct sql *writer)
 {
@@ -75,6 +97,8 @@ int commit_open(struct commit **out, struct sql *writer)
     if (!c)
         return -ENOMEM;
     c->writer = writer;
+    atomic_store(&c->patience_ms, PATIENCE_MS);
+    commit_patience(c);
     pthread_mutex_init(&c->mtx, NULL);
     pthread_cond_init(&c->stop, NULL);
     TAILQ_INIT(&c->queue);
@@ -141,6 +165,8 @@ static int range_commit(struct commit *c, struct op *first, struct op *end)
     FAULT_POINT("commit_after");
     if (!err && c->last)
         atomic_store(c->last, n);
+    if (err == -EBUSY && atomic_load(&c->patience_ms) < PATIENCE_MS)
+        atomic_store(&c->patience_ms, 0);
     /* Without room for the -wal it is not whole; SQLite writes the -shm
      * last. */
     whole = written && err && (!disk_is_full(err) || sql_index_failed(sql));
@@ -264,6 +290,11 @@ void commit_go(struct commit *c)
     c->stopped = false;
     lead_next_locked(c);
     pthread_mutex_unlock(&c->mtx);
+}
+
+void commit_hurry(struct commit *c)
+{
+    atomic_store(&c->patience_ms, HURRY_MS);
 }
 
 int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,

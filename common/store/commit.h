@@ -41,6 +41,11 @@ void commit_go(struct commit *c);
 /* Give commits numbers from *last + 1 on; *last is the number of the last one
  * that is on the disk. Nothing is under way. */
 void commit_number(struct commit *c, _Atomic uint64_t *last);
+/* The writer is another connection now: it waits for locks as this one did. */
+void commit_patience(struct commit *c);
+/* The end is near: from now on wait for the lock of another program for 2 s at
+ * most, and not at all once that was in vain. */
+void commit_hurry(struct commit *c);
 void commit_stats(struct commit *c, struct store_stats *out);
 
 #endif

@@ -297,6 +297,7 @@ static int swap(struct store *s, const char *path, struct problem *p)
     }
     sql_replace(&s->reader, &reader);
     sql_replace(&s->writer, &writer);
+    commit_patience(s->commit);
     return 0;
 }
 
@@ -352,6 +353,12 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
     commit_number(s->commit, last);
     waits_count(s);
     return 0;
+}
+
+void store_hurry(struct store *s)
+{
+    if (s)
+        commit_hurry(s->commit);
 }
 
 void store_stats(struct store *s, struct store_stats *out)

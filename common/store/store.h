@@ -114,6 +114,9 @@ struct store_attempt {
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p);
 void store_close(struct store **store); /* NULL-safe; sets NULL */
+/* The worker is about to stop: what cannot be written within 2 s, as another
+ * program has the store locked, fails with -EBUSY. NULL-safe. */
+void store_hurry(struct store *s);
 /* The worker, before it looks up its slots in the store: a commit of the last
  * worker that was cut off will not appear later. *last (NULL: commits get no
  * numbers) is the result of store_commits; from here on it is the number of the

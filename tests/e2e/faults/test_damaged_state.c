@@ -463,6 +463,27 @@ Test(damaged_state, a_start_waits_for_a_store_that_is_locked)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
+/* Before, each write of the end waited for 5 s, and event=stopped came first. */
+Test(damaged_state, a_stop_beside_a_locked_store_is_short_and_says_so_last)
+{
+    const char *q = harness_queue(0, 0), *line, *last;
+    store_made(q);
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--", "sh", "-c", "exit 65");
+    harness_wait_log(w, "event=started", 20000);
+    struct sqlite3 *db = disk_lock(q);
+    harness_send_text(q, "a letter");
+    line = harness_wait_log(w, "event=store_cannot_write", 20000);
+    cr_assert(strstr(line, "locked_by=\"test_damaged_st (pid "), "%s", line);
+    cr_assert(strstr(line, "let it finish, or stop it"), "%s", line);
+    cr_assert_eq(harness_stop(w, 14000), 0);
+    last = strstr(harness_stderr(w, NULL), "event=stopped");
+    cr_assert_not_null(last);
+    cr_assert_null(strstr(last, "event=not_kept"), "%s", last);
+    cr_assert_null(strstr(last, "event=unfinished"), "%s", last);
+    disk_unlock(db);
+}
+
 Test(damaged_state, a_start_beside_a_store_that_stays_locked_is_refused)
 {
     const char *q = harness_queue(0, 0);

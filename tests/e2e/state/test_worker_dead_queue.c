@@ -155,7 +155,7 @@ Test(worker_dead_queue,
     harness_send_text(q, "x");
     harness_wait_log(w, "event=store_cannot_write", 15000);
     harness_signal(w, SIGTERM);
-    harness_wait_log(w, "event=stopped", 5000);
+    harness_wait_log(w, "event=stopping", 5000);
     disk_unlock(db);
     cr_assert_eq(harness_wait(w, 15000), 0);
     w = harness_worker(q, "--dead-letter-queue", dead, DIES);
