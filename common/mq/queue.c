@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -33,6 +35,7 @@
 /* Constant after open: any thread may use it without a lock. */
 struct queue {
     int fd;
+    int claim; /* An open file of our own, where fd is shared; -1: it is not. */
     size_t depth, message_size;
     char label[QUEUE_NAME_MAX];
 };
@@ -177,6 +180,7 @@ static int queue_wrap(struct queue **out, const char *label, int fd)
     if (!queue)
         return -ENOMEM;
     queue->fd = fd;
+    queue->claim = -1;
     queue->depth = (size_t)attr.mq_maxmsg;
     queue->message_size = (size_t)attr.mq_msgsize;
     snprintf(queue->label, sizeof queue->label, "%s", label);
@@ -238,6 +242,9 @@ int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p)
         err = problem_set(p, EX_OSERR, errno, "queue %s: %s", queue->label,
                           errno_text(errno));
     } else {
+        if (queue->claim >= 0)
+            close(queue->claim);
+        queue->claim = -1;
         queue->depth = (*fresh)->depth;
         queue->message_size = (*fresh)->message_size;
     }
@@ -306,8 +313,12 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
         err = -errno;
     if (!err)
         err = queue_wrap(out, label, fd);
-    if (!err)
+    if (!err) {
+        (*out)->claim = fd_open(label, O_RDONLY, 0, NULL);
+        if ((*out)->claim < 0)
+            (*out)->claim = -1;
         return 0;
+    }
     safe_text_copy(safe, sizeof safe, label, strlen(label));
     if (err == -EBADF)
         return problem_set(
@@ -325,6 +336,8 @@ void queue_close(struct queue **queue)
     if (!queue || !*queue)
         return;
     close((*queue)->fd);
+    if ((*queue)->claim >= 0)
+        close((*queue)->claim);
     free(*queue);
     *queue = NULL;
 }
@@ -410,6 +423,46 @@ bool queue_gone(const struct queue *queue)
     struct stat st;
 
     return fstat(queue->fd, &st) == 0 && st.st_nlink == 0;
+}
+
+/* Return a process that has a lock on the file, as /proc/locks names it; 0:
+ * none is shown, as it is in another PID namespace. */
+static pid_t lock_holder(int fd)
+{
+    unsigned disk_major, disk_minor;
+    FILE *f = fopen("/proc/locks", "re");
+    char line[256];
+    struct stat st;
+    uintmax_t ino;
+    pid_t pid = 0;
+
+    while (f && fstat(fd, &st) == 0 && fgets(line, sizeof line, f)) {
+        int n = sscanf(line, "%*u: FLOCK %*s %*s %d %x:%x:%ju", &pid,
+                       &disk_major, &disk_minor, &ino);
+
+        if (n == 4 && disk_major == major(st.st_dev) &&
+            disk_minor == minor(st.st_dev) && ino == st.st_ino)
+            break;
+        pid = 0;
+    }
+    if (f)
+        fclose(f);
+    return pid;
+}
+
+/* Each claim is a shared lock, which ends with the process however that ends.
+ * An exclusive one is to be had while nobody else has any. Changing one into
+ * the other gives it up for an instant (flock(2)): if two processes claim the
+ * queue at once, one of them at least finds the other. */
+bool queue_claim(struct queue *queue, pid_t *other)
+{
+    int fd = queue->claim >= 0 ? queue->claim : queue->fd;
+    bool shared = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+
+    *other = shared ? lock_holder(fd) : 0;
+    if (flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+        shared = true;
+    return !shared;
 }
 
 /* queue_receive - one message into `buf`; one system call

@@ -82,6 +82,11 @@ int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p);
 int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
                  struct problem *p);
 
+/* Note for others that this process takes messages from the queue. Returns
+ * false if another one does so already; *other is its pid, or 0 if that cannot
+ * be seen from here. Again after queue_replace. */
+bool queue_claim(struct queue *queue, pid_t *other);
+
 /* Receive one message straight into `buf`, which must hold
  * queue_message_size() bytes and be writable memory: the kernel frees the
  * message whatever happens to the copy. The kernel writes *priority first, then

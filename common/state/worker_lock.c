@@ -1,6 +1,7 @@
 /* worker_lock.c - whether a worker runs (see worker_lock.h) */
 #include "common/state/worker_lock.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -174,6 +175,32 @@ bool worker_phase_wait(const struct statedir *dir, uint64_t *until_ns)
     }
     poll(NULL, 0, SECOND_MS);
     return phase_look(dir, &seen) != WORKER_PHASE_SERVING || !seen;
+}
+
+bool worker_lock_folder(pid_t pid, char folder[PATH_MAX])
+{
+    static const char name[] = "/" STATEDIR_PIDFILE;
+    char path[64 + 256];
+    struct dirent *entry;
+    bool found = false;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    while (dir && !found && (entry = readdir(dir)) != NULL) {
+        ssize_t n;
+
+        snprintf(path, sizeof path, "/proc/%d/fd/%s", (int)pid, entry->d_name);
+        n = readlink(path, folder, PATH_MAX - 1);
+        if (n <= (ssize_t)strlen(name))
+            continue;
+        folder[n] = '\0';
+        found = strcmp(folder + n - strlen(name), name) == 0;
+        folder[(size_t)n - strlen(name)] = '\0';
+    }
+    if (dir)
+        closedir(dir);
+    return found;
 }
 
 /* worker_lock_find - no folder, but a state directory: none has run */

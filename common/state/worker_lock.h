@@ -13,6 +13,7 @@
 #ifndef COMMON_STATE_WORKER_LOCK_H
 #define COMMON_STATE_WORKER_LOCK_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -41,6 +42,10 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid);
  * gets PATH_MAX bytes: where it was looked, "" if that could not be found. */
 enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
                                   pid_t *pid, char *folder);
+
+/* Find the folder of the worker `pid` by the pidfile that it has open. Returns
+ * false if that cannot be seen from here. */
+bool worker_lock_folder(pid_t pid, char folder[PATH_MAX]);
 
 /* How far the worker with the lock has come. While it is starting or stopping,
  * its files and its socket may be missing, and nothing is wrong. */

@@ -318,3 +318,43 @@ Test(reopen, one_with_larger_messages_ends_it_and_is_left_alone)
     w = harness_worker(q, "--exit-when-idle", "--", RECORD);
     cr_assert_eq(run_end(w, SOON_MS).done, 8);
 }
+
+/* second_start - a worker of that queue with a state directory of its own */
+static struct harness_process *second_start(const char *q)
+{
+    return harness_program("mqworker", "--state-dir", harness_path("second"),
+                           "--runtime-dir", harness_path("second-runtime"),
+                           "--allow-disk-custody", q, "--", "true");
+}
+
+Test(reopen, a_second_worker_names_the_one_that_has_the_queue)
+{
+    const char *q = harness_queue(0, 0), *line;
+    char want[512];
+    struct harness_process *first = harness_worker(q, "--", "true"), *second;
+
+    harness_wait_log(first, "event=started", SOON_MS);
+    second = second_start(q);
+    line = harness_wait_log(second, "event=queue_shared", SOON_MS);
+    snprintf(want, sizeof want,
+             " pid=%d state_dir=%s%s next=", (int)harness_pid(first),
+             harness_state_dir(), q);
+    cr_expect(strstr(line, want), "%s, not%s", line, want);
+    cr_expect_eq(harness_log_count(first, "event=queue_shared"), 0);
+
+    /* The new queue of that name is shared as well. */
+    removed(q);
+    harness_wait_log(first, "event=queue_opened_again", SOON_MS);
+    harness_wait_log(second, "event=queue_opened_again", SOON_MS);
+    cr_expect_geq(harness_log_count(first, "event=queue_shared") +
+                      harness_log_count(second, "event=queue_shared"),
+                  2);
+
+    /* Nothing is left of a worker that was killed. */
+    harness_kill(first);
+    harness_kill(second);
+    second = second_start(q);
+    harness_wait_log(second, "event=started", SOON_MS);
+    cr_expect_eq(harness_stop(second, SOON_MS), 0);
+    cr_expect_eq(harness_log_count(second, "event=queue_shared"), 0);
+}
