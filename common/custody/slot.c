@@ -16,8 +16,9 @@ static uint64_t word_pack(struct slot_word w)
            (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
 }
 
-/* Flags and crashes, which a run leaves as they are. */
-#define WORD_KEPT UINT64_C(0xffff7f00)
+/* Flags and crashes, which a run leaves as they are; but for SLOT_BESIDE. */
+#define WORD_KEPT UINT64_C(0xffff7b00)
+_Static_assert((WORD_KEPT >> 8 & SLOT_BESIDE) == 0, "a run of its own");
 
 /* word_set - one store; everything before it is in the page already */
 static void word_set(struct slot *slot, struct slot_word w)
@@ -258,6 +259,17 @@ void slot_mark(struct slot *slot)
     word_set(slot, w);
 }
 
+/* If the recovery is killed when it has marked some of those that ran, or has
+ * counted the crash of some, the others still read RUNNING: they are marked
+ * already, or are still as many as they were. */
+void slot_beside(struct slot *slot)
+{
+    struct slot_word w = slot_word(slot);
+
+    w.flags |= SLOT_BESIDE;
+    word_set(slot, w);
+}
+
 /* slot_crashed - count the crash and hold the message, in one store
  * A crash of the recovery before it counts once later, after it not again. */
 void slot_crashed(struct slot *slot)
@@ -347,7 +359,8 @@ const char *slot_damage(const struct slot *slot, size_t room)
         return NULL;
     if (w.state == SLOT_RECEIVING && slot->priority == SLOT_UNSET)
         return NULL;
-    if (w.flags & ~(unsigned)(SLOT_REDELIVERED | SLOT_LENGTH_INFERRED))
+    if (w.flags &
+        ~(unsigned)(SLOT_REDELIVERED | SLOT_LENGTH_INFERRED | SLOT_BESIDE))
         return "flags";
     if (slot->priority > PRIORITY_MAX)
         return "priority";

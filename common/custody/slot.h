@@ -31,6 +31,7 @@ enum slot_state { SLOT_FREE, SLOT_RECEIVING, SLOT_HELD, SLOT_RUNNING };
 enum {
     SLOT_REDELIVERED = 1 << 0,     /* a handler may have seen it before */
     SLOT_LENGTH_INFERRED = 1 << 1, /* the kill came before the length */
+    SLOT_BESIDE = 1 << 2,          /* others ran when the worker died last */
 };
 
 /* What changes together is in one 64-bit word, so that each transition is one
@@ -135,6 +136,9 @@ void slot_run(struct slot *slot, uint64_t started_ns);
 void slot_unrun(struct slot *slot, bool may_have_run);
 /* HELD: it may have run already, says somebody else. */
 void slot_mark(struct slot *slot);
+/* RUNNING at recovery: others were, too, so nobody knows under which of them
+ * the worker died. */
+void slot_beside(struct slot *slot);
 /* RUNNING -> HELD at recovery: the worker died under it; crashes + 1. */
 void slot_crashed(struct slot *slot);
 /* any -> FREE: the verdict is durable. */

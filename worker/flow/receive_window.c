@@ -48,16 +48,17 @@ static bool over(const struct receive *item)
     return item->took && item->now_ns >= item->end_ns;
 }
 
-/* may_take - whether the item may take one more message. It may have waited
- * long since it last asked, so the cap is read again; while the breaker lets a
- * probe through, nothing is taken beside an open message. */
+/* Return whether the item may take one more message. It may have waited long
+ * since it last asked, so the cap is read again. While the breaker lets a probe
+ * through, or a suspect is left, nothing is taken beside an open message. */
 static bool may_take(struct receive *item)
 {
     struct flow *f = item->flow;
 
     return gate_running(&f->gate) <= gate_room(&f->gate) &&
            (item->open == 0 ||
-            breaker_state(&f->gate.breaker) == BREAKER_CLOSED);
+            (breaker_state(&f->gate.breaker) == BREAKER_CLOSED &&
+             !gate_alone(&f->gate)));
 }
 
 /* send - what was taken is the child's */

@@ -94,9 +94,8 @@ void gate_set_cap(struct gate *g, unsigned cap)
     attend(g);
 }
 
-/* alone - there are suspects; when the last one is done, the peeker lets others
- * in */
-static bool alone(struct gate *g)
+/* When the last suspect is done, the peeker lets others in. */
+bool gate_alone(struct gate *g)
 {
     if (!atomic_load_explicit(&g->suspects.any, memory_order_relaxed))
         return false;
@@ -110,7 +109,7 @@ static bool alone(struct gate *g)
 /* cap_now - one at a time while there are suspects */
 static unsigned cap_now(struct gate *g)
 {
-    return alone(g) ? 1 : atomic_load(&g->cap);
+    return gate_alone(g) ? 1 : atomic_load(&g->cap);
 }
 
 /* gate_room - work items that may run now */
@@ -160,7 +159,7 @@ enum gate_why gate_why(struct gate *g)
         return why;
     if (gate_running(g) >= gate_room(g))
         return breaker_state(&g->breaker) != BREAKER_CLOSED ? WHY_BREAKER
-               : alone(g)                                   ? WHY_ALONE
+               : gate_alone(g)                              ? WHY_ALONE
                                                             : WHY_BUSY;
     return gate_takes(g) ? WHY_NOT_SO : WHY_WAITING;
 }

@@ -133,6 +133,8 @@ void gate_leave(struct gate *g);
 bool gate_leave_over(struct gate *g, unsigned most);
 /* So many work items at once, from now on. */
 void gate_set_cap(struct gate *g, unsigned cap);
+/* Return whether messages run one at a time, as a suspect is left. */
+bool gate_alone(struct gate *g);
 /* At recovery: one more suspect, by its number; -ENOMEM. */
 int gate_suspect(struct gate *g, uint64_t seq);
 /* None of the suspects that are left can run now. */

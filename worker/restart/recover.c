@@ -48,21 +48,10 @@ static void on_run(void *arg, const struct source_run *run)
         .mark = run->mark, .pgid = run->group, .start = run->start};
 }
 
-/* crashed_last - whether that was a crash too many
- * A handler that is a process did not end the worker: whatever ran counts, and
- * one that did not run and has that many is a letter that the last start could
- * not write. A function may have, and only one that ran alone is to blame for
- * sure. A message that ran beside others is a suspect: it runs alone now, so
- * that its next crash decides. (A kill of the recovery itself, between two of
- * them, leaves the second one alone.)
- */
-static bool crashed_last(const struct found *found,
-                         const struct source_left *left)
+/* Return whether the message is to run alone. */
+static bool suspect(const struct flow *f, const struct message *m)
 {
-    const struct flow *f = found->flow;
-
-    return left->m->crashes >= f->set->max_crashes &&
-           (!f->ops->within || (left->ran && found->run_count == 1));
+    return crashes_suspect(m->crashes, f->set->max_crashes);
 }
 
 /* seeing - a handler that may be left over would be found
@@ -181,7 +170,7 @@ static void tell_crash(const struct flow *f, struct message *m)
 
     log_warn("crashed", F_STR("msg", ulid_print(*message_name(m), id)),
              F_UINT("crashes", m->crashes), F_UINT("of", f->set->max_crashes),
-             F_STR("next", f->ops->within
+             F_STR("next", suspect(f, m)
                                ? "it runs again, with nothing beside it"
                                : "it runs again"));
 }
@@ -196,10 +185,11 @@ static int give_back(struct flow *f, const struct source_left *left)
 {
     struct message *m = left->m;
     uint64_t seq = m->seq;
+    bool alone = suspect(f, m);
 
     source_return(f->source, m, LANE_NONE, clock_steady_ns());
     f->source->ops->release(f->source, m);
-    return left->ran && f->ops->within ? gate_suspect(&f->gate, seq) : 0;
+    return alone ? gate_suspect(&f->gate, seq) : 0;
 }
 
 /* on_left - what needs no run of its own is settled, the others wait until the
@@ -214,7 +204,7 @@ static int on_left(void *arg, const struct source_left *left)
         count_crash(f);
     if (left->torn && !left->waits)
         return settle_crashed(f, left->m, TORN);
-    if (crashed_last(found, left))
+    if (crashes_too_many(left->m->crashes, f->set->max_crashes, left->alone))
         return settle_crashed(f, left->m, CRASHED);
     if (left->ran)
         tell_crash(f, left->m);
@@ -239,7 +229,7 @@ static int revive(struct flow *f, struct message *m)
     err = d.group.at ? dispatch_add(f, &d) : TAKEN;
     if (err == TAKEN)
         ready_put(&f->ready, m, false);
-    if (err >= 0 && f->ops->within && m->crashes > 0)
+    if (err >= 0 && suspect(f, m))
         err = gate_suspect(&f->gate, m->seq);
     return err < 0 ? err : 0;
 }

@@ -1,11 +1,13 @@
 /* poison_suspects.h - messages under which the process may have crashed
  *
- * WHAT   A handler that is a C function takes the process with it, and each
- *        message that was running then counts one crash, although one of them
- *        is to blame. Those run again one at a time, with nothing beside them:
- *        so the next crash counts for the right one, and its neighbours are
- *        done.
- * WHO    add: recovery. done, left, forget: any thread.
+ * WHAT   A handler may take its worker with it: a C function crashes, a command
+ *        uses up the memory of its container. Each message that was running
+ *        then counts one crash, although one of them is to blame. A message
+ *        that one more crash would make a dead letter runs with nothing beside
+ *        it, and only a crash under which it ran alone makes it one. So the
+ *        message to blame is found, and its neighbours are done.
+ * WHO    add: recovery. done, left, forget: any thread. The two rules: every
+ *        source.
  * OWNS   Its list.
  * FAILS  add: -ENOMEM.
  */
@@ -23,6 +25,21 @@ struct suspects {
     size_t count;           /* c */
     atomic_bool any;        /* a  false: all were settled */
 };
+
+/* Return whether a message is a suspect: it has crashed, and one more crash may
+ * be the last. */
+static inline bool crashes_suspect(uint64_t crashes, uint64_t max_crashes)
+{
+    return crashes > 0 && crashes + 1 >= max_crashes;
+}
+
+/* Return whether a message is to die of its crashes. `alone`: it was the only
+ * one that ran at the last of them. */
+static inline bool crashes_too_many(uint64_t crashes, uint64_t max_crashes,
+                                    bool alone)
+{
+    return crashes >= max_crashes && alone;
+}
 
 /* One more, by its number (message.seq). */
 int suspects_add(struct suspects *s, uint64_t seq);

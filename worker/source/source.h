@@ -136,6 +136,7 @@ struct source_run {
 struct source_left {
     struct message *m;
     bool ran;   /* a handler had it: that is one of its crashes, and durable */
+    bool alone; /* at its last crash no handler had another message */
     bool waits; /* it has its place here still, as before it was taken: it is
                  * settled DEAD or RETURN. Else it may run as it is lent */
     bool torn;  /* the machine went down: its bytes may be damaged */

@@ -138,6 +138,99 @@ Test(worker_crash, nor_where_it_is_that_of_another_pid_namespace)
     blind_check("-mpf", ":", "/proc: it is of another PID namespace");
 }
 
+/* ---- a handler that takes the worker along ---- */
+
+/* Run a body: `poison` ends the worker while the others run, which take their
+ * time. $1 is the body, $2 whether it may be a repeat. */
+#define BODY                                                  \
+    "one() {\n"                                               \
+    "    case $1 in\n"                                        \
+    "    poison) sleep 0.1; kill -9 $worker; sleep 1000 ;;\n" \
+    "    *) sleep 0.2; echo \"$1 $2\" >>done ;;\n"            \
+    "    esac\n"                                              \
+    "}\n"
+#define RUNS_ONE \
+    BODY "worker=$PPID; read -r body || :; one $body $MQW_REDELIVERED\n"
+/* Answer each message when it has run, several at once. */
+#define RUNS_MANY                                                      \
+    BODY "worker=$PPID\n"                                              \
+         "while read -r msg id size rest; do read -r body\n"           \
+         "    again=0; case $rest in *redelivered*) again=1 ;; esac\n" \
+         "    { one $body $again; echo OK $id; } &\n"                  \
+         "done; wait\n"
+
+/* Start workers until one ends well: with a poison among good ones, only the
+ * poison is dead. */
+static void poisoned(const char *const *options, const char *script,
+                     bool grouped)
+{
+    static const char *const bodies[] = {"a", "b", "poison", "c"};
+    const char *q = harness_queue(10, 256), *argv[24];
+    const char *handler = harness_script("run", script);
+    int status, crashes = -1, n = 0;
+    char text[64];
+    size_t letters;
+
+    for (size_t i = 0; i < 4; i++) {
+        if (grouped)
+            snprintf(text, sizeof text, "MQW/1\ngroup: %s\n\n%s", bodies[i],
+                     bodies[i]);
+        else
+            snprintf(text, sizeof text, "%s", bodies[i]);
+        harness_send_text(q, text);
+    }
+    argv[n++] = "mqworker";
+    argv[n++] = "--state-dir";
+    argv[n++] = harness_state_dir();
+    for (size_t i = 0; options[i]; i++)
+        argv[n++] = options[i];
+    argv[n++] = "--exit-when-idle";
+    argv[n++] = q;
+    argv[n++] = "--";
+    argv[n++] = handler;
+    argv[n] = NULL;
+    do {
+        status = harness_wait(
+            harness_start(&(struct harness_spec){.argv = argv}), 20000);
+        crashes++;
+    } while (status == -SIGKILL && crashes < 10);
+    cr_assert_eq(status, 0);
+    cr_assert(crashes == 3 || crashes == 4, "%d crashes", crashes);
+    const struct harness_letter *l = harness_letters(q, &letters);
+    cr_assert_eq(letters, 1, "%s", harness_read("done", NULL));
+    cr_assert_str_eq(l->body, "poison");
+    cr_assert_str_eq(l->reason, "crashed");
+    for (size_t i = 0; i < 4; i++) {
+        if (i == 2)
+            continue;
+        snprintf(text, sizeof text, "%s 0", bodies[i]);
+        cr_assert_geq(harness_lines_with("done", bodies[i]), 1, "%s",
+                      bodies[i]);
+        cr_assert_leq(harness_lines_with("done", text), 1, "unmarked");
+    }
+}
+
+Test(worker_crash, a_command_that_takes_the_worker_along_is_dead_alone)
+{
+    poisoned(HARNESS_LIST("-c", "4"), RUNS_ONE, false);
+}
+
+Test(worker_crash, so_is_one_of_a_group)
+{
+    poisoned(HARNESS_LIST("-c", "4"), RUNS_ONE, true);
+}
+
+Test(worker_crash, so_is_one_of_the_spool)
+{
+    poisoned(HARNESS_LIST("-c", "4", "--spool"), RUNS_ONE, false);
+}
+
+Test(worker_crash, so_is_one_of_a_window)
+{
+    poisoned(HARNESS_LIST("-c", "2", "--stream", "--window", "4"), RUNS_MANY,
+             false);
+}
+
 /* ---- another PID namespace ---- */
 
 /* Ends its worker, and goes on until there is a file `go`. */

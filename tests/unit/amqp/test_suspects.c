@@ -15,6 +15,7 @@ static struct amqp_message first, second, runs;
 static void setup(void)
 {
     log_setup(LOG_ERROR + 1, LOG_TEXT);
+    set.max_crashes = 2;
     q = (struct source_amqp){.set = &set, .operand = &operand};
     pthread_mutex_init(&q.mtx, NULL);
     TAILQ_INIT(&q.arrived);

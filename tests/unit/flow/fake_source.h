@@ -624,10 +624,13 @@ fake_recover(struct source *s,
              int (*visit)(void *arg, const struct source_left *left), void *arg)
 {
     struct message *m = NULL;
+    unsigned ran = 0;
     int err = 0;
 
     (void)s;
     cr_assert(fake.looked, "what ran is ended first");
+    for (unsigned i = 0; i < fake.count; i++)
+        ran += fake.all[i].at == FAKE_LEFT && fake.all[i].ran;
     for (unsigned i = 0; i < fake.count && !err; i++) {
         struct fake_message *x = &fake.all[i];
 
@@ -639,6 +642,7 @@ fake_recover(struct source *s,
                     (x->waits ? MESSAGE_STORED : 0);
         err = visit(arg, &(struct source_left){.m = m,
                                                .ran = x->ran,
+                                               .alone = x->ran && ran == 1,
                                                .waits = x->waits,
                                                .torn = x->torn});
     }

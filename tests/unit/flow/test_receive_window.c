@@ -220,6 +220,24 @@ static void time_passes(void)
     fake_give("late");
 }
 
+static void only_one_is_open(void)
+{
+    cr_assert_eq(child.count, 1);
+}
+
+Test(receive_window, a_suspect_runs_alone_and_then_all_may)
+{
+    const struct fake_message *suspect = fake_store("a", 0);
+
+    for (unsigned i = 0; i < WINDOW; i++)
+        fake_give("b");
+    cr_assert_eq(gate_suspect(&flow.gate, suspect->m.seq), 0);
+    child.on_next = only_one_is_open;
+    cr_assert_eq(batch(), LEFT_EMPTY);
+    cr_assert_eq(child.sent, WINDOW + 1);
+    cr_assert_eq(child.most, WINDOW);
+}
+
 Test(receive_window, a_batch_is_over_when_its_time_is)
 {
     fake_give("a");

@@ -18,7 +18,7 @@ enum { MAX_CRASHES = 3 };
 struct left {
     uint64_t seq;
     int64_t row;
-    unsigned crashes, failures;
+    unsigned crashes, failures, flags;
     bool runs;
 };
 
@@ -49,6 +49,7 @@ static void ran_before(const struct left *left, size_t n)
                                                 .row = left[i].row,
                                                 .crashes = left[i].crashes,
                                                 .failures = left[i].failures,
+                                                .flags = left[i].flags,
                                                 .id = ulid_make(1),
                                                 .length = 4,
                                                 .received_ns = 1});
@@ -61,11 +62,10 @@ static void ran_before(const struct left *left, size_t n)
     cr_assert_eq(status, 0);
 }
 
-/* starts - the next one, with these handlers; how recovery ends */
-static int starts(bool within)
+/* Start the next worker; return how recovery ends. */
+static int starts(void)
 {
     mq_custody();
-    ops.within = within;
     mq_parts();
     return recover(&flow, &problem);
 }
@@ -100,7 +100,7 @@ static void none_runs(void)
 Test(recover, nothing_is_left_of_nothing)
 {
     ran_before(NULL, 0);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     none_runs();
     cr_assert_eq(custody_free_slots(mq.custody), SLOTS);
 }
@@ -111,7 +111,7 @@ Test(recover, all_run_again_in_the_order_of_the_queue)
         {.seq = 9, .runs = true}, {.seq = 7}, {.seq = 8, .runs = true}};
 
     ran_before(left, 3);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     next_runs(7, 0);
     next_runs(8, 1);
     next_runs(9, 1);
@@ -125,26 +125,64 @@ Test(recover, what_may_have_run_says_so)
     const struct message *m;
 
     ran_before(left, 2);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     m = ready_take(&flow.ready);
     cr_assert(!(m->flags & MESSAGE_REDELIVERED));
     m = ready_take(&flow.ready);
     cr_assert(m->flags & MESSAGE_REDELIVERED);
 }
 
-Test(recover, a_command_is_blamed_for_each_crash_it_ran_in)
+Test(recover, of_those_that_ran_together_none_is_blamed)
 {
     const struct left left[] = {
         {.seq = 7, .crashes = MAX_CRASHES - 2, .runs = true},
-        {.seq = 8, .crashes = MAX_CRASHES - 1, .runs = true}};
+        {.seq = 8, .crashes = MAX_CRASHES - 1, .runs = true},
+        {.seq = 9, .runs = true}};
+
+    ran_before(left, 3);
+    cr_assert_eq(starts(), 0);
+    next_runs(7, MAX_CRASHES - 1);
+    next_runs(8, MAX_CRASHES);
+    next_runs(9, 1);
+    cr_assert_eq(mq_numbers().dead, 0);
+    cr_assert_eq(gate_room(&flow.gate), 1,
+                 "one at a time, so that the next crash decides");
+    suspects_done(&flow.gate.suspects, 7);
+    suspects_done(&flow.gate.suspects, 8);
+    cr_assert_not(suspects_left(&flow.gate.suspects), "9 has two to spare");
+}
+
+Test(recover, what_ran_alone_is_blamed)
+{
+    const struct left left[] = {
+        {.seq = 7}, {.seq = 8, .crashes = MAX_CRASHES - 1, .runs = true}};
 
     ran_before(left, 2);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     dead(8);
-    next_runs(7, MAX_CRASHES - 1);
+    next_runs(7, 0);
     none_runs();
     cr_assert_eq(mq_numbers().dead, 1);
     cr_assert_eq(custody_free_slots(mq.custody), SLOTS - 1);
+    cr_assert_not(suspects_left(&flow.gate.suspects));
+}
+
+/* The last crash was one beside others, and it has not run since: it waits
+ * behind another suspect, or the recovery was killed. */
+Test(recover, what_has_not_run_alone_since_is_not_blamed)
+{
+    const struct left left[] = {
+        {.seq = 7, .crashes = MAX_CRASHES, .flags = SLOT_BESIDE},
+        {.seq = 8,
+         .crashes = MAX_CRASHES - 1,
+         .flags = SLOT_BESIDE,
+         .runs = true}};
+
+    ran_before(left, 2);
+    cr_assert_eq(starts(), 0);
+    dead(8);
+    next_runs(7, MAX_CRASHES);
+    cr_assert(suspects_left(&flow.gate.suspects));
 }
 
 Test(recover, a_letter_that_the_last_start_could_not_write_is_one_now)
@@ -152,7 +190,7 @@ Test(recover, a_letter_that_the_last_start_could_not_write_is_one_now)
     const struct left left[] = {{.seq = 7, .crashes = MAX_CRASHES}};
 
     ran_before(left, 1);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     dead(7);
     none_runs();
     cr_assert_eq(mq_numbers().crashes, 0, "it did not run in between");
@@ -164,47 +202,8 @@ Test(recover, one_crash_is_enough_where_one_is_allowed)
 
     set.max_crashes = 1;
     ran_before(left, 1);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     dead(7);
-}
-
-Test(recover, a_function_that_ran_alone_is_to_blame)
-{
-    const struct left left[] = {
-        {.seq = 7, .crashes = MAX_CRASHES - 1, .runs = true}, {.seq = 8}};
-
-    ran_before(left, 2);
-    cr_assert_eq(starts(true), 0);
-    dead(7);
-    next_runs(8, 0);
-    cr_assert(!suspects_left(&flow.gate.suspects));
-}
-
-Test(recover, functions_that_ran_together_are_suspects_and_none_is_dead)
-{
-    const struct left left[] = {
-        {.seq = 7, .crashes = MAX_CRASHES - 1, .runs = true},
-        {.seq = 8, .runs = true}};
-
-    ran_before(left, 2);
-    cr_assert_eq(starts(true), 0);
-    next_runs(7, MAX_CRASHES);
-    next_runs(8, 1);
-    cr_assert(suspects_left(&flow.gate.suspects));
-    cr_assert_eq(gate_room(&flow.gate), 1,
-                 "one at a time, so that the next "
-                 "crash decides");
-}
-
-Test(recover, a_function_that_only_waited_is_not_to_blame)
-{
-    const struct left left[] = {{.seq = 7, .crashes = MAX_CRASHES},
-                                {.seq = 8, .runs = true}};
-
-    ran_before(left, 2);
-    cr_assert_eq(starts(true), 0);
-    next_runs(7, MAX_CRASHES);
-    next_runs(8, 1);
 }
 
 /* ---- runs of stored messages ---- */
@@ -233,7 +232,7 @@ Test(recover, the_row_takes_the_crash_and_waits_again)
 
     left.row = waits(7, 1);
     ran_before(&left, 1);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     none_runs();
     cr_assert_eq(row_of(left.row).state, STORE_WAITING);
     cr_assert_eq(row_of(left.row).crashes, 1);
@@ -250,9 +249,27 @@ Test(recover, a_row_may_be_dead_by_it)
 
     left.row = waits(7, 1);
     ran_before(&left, 1);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     dead(7);
     cr_assert_eq(mq_numbers().dead, 1);
+}
+
+Test(recover, rows_that_ran_together_wait_and_are_suspects)
+{
+    struct left left[] = {
+        {.seq = 7, .failures = 1, .crashes = MAX_CRASHES - 1, .runs = true},
+        {.seq = 8, .failures = 1, .crashes = MAX_CRASHES - 2, .runs = true}};
+
+    left[0].row = waits(7, 1);
+    left[1].row = waits(8, 1);
+    ran_before(left, 2);
+    cr_assert_eq(starts(), 0);
+    cr_assert_eq(row_of(left[0].row).state, STORE_WAITING);
+    cr_assert_eq(row_of(left[0].row).crashes, MAX_CRASHES);
+    suspects_done(&flow.gate.suspects, 7);
+    cr_assert(suspects_left(&flow.gate.suspects));
+    suspects_done(&flow.gate.suspects, 8);
+    cr_assert_not(suspects_left(&flow.gate.suspects));
 }
 
 Test(recover, a_verdict_that_is_written_is_not_given_twice)
@@ -261,7 +278,7 @@ Test(recover, a_verdict_that_is_written_is_not_given_twice)
 
     left.row = waits(7, 2); /* the failure is counted; the slot was not freed */
     ran_before(&left, 1);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     none_runs();
     cr_assert_eq(row_of(left.row).crashes, 0);
     cr_assert_eq(row_of(left.row).attempts, 2);
@@ -273,7 +290,7 @@ Test(recover, nor_if_its_row_is_gone)
     struct left left = {.seq = 7, .row = 99, .failures = 1, .runs = true};
 
     ran_before(&left, 1);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     none_runs();
     cr_assert_eq(custody_free_slots(mq.custody), SLOTS);
     cr_assert_eq(mq_numbers().crashes, 0);
@@ -285,7 +302,7 @@ Test(recover, nor_a_fresh_one_whose_row_is_there)
 
     waits(7, 1);
     ran_before(&left, 1);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     none_runs();
     cr_assert_eq(mq_numbers().crashes, 0);
 }
@@ -298,14 +315,14 @@ Test(recover, crashes_add_up_over_starts_until_it_is_dead)
 
     for (unsigned i = 1; i < MAX_CRASHES; i++) {
         ran_before(&left, 1);
-        cr_assert_eq(starts(false), 0);
+        cr_assert_eq(starts(), 0);
         next_runs(7, i);
         left.crashes = i;
         mq_close();
         setup();
     }
     ran_before(&left, 1);
-    cr_assert_eq(starts(false), 0);
+    cr_assert_eq(starts(), 0);
     dead(7);
     none_runs();
 }
@@ -316,7 +333,7 @@ Test(recover, a_store_that_cannot_be_read_refuses_the_start)
 
     ran_before(&left, 1);
     fixture_sql("DROP TABLE messages");
-    cr_assert_lt(starts(false), 0);
+    cr_assert_lt(starts(), 0);
     cr_assert_eq(problem.status, EX_CANTCREAT, "%s", problem.text);
     cr_assert_not_null(strstr(problem.text, "nothing was lost"), "%s",
                        problem.text);

@@ -19,6 +19,7 @@
 #include "common/amqp/partition.h"
 #include "common/amqp/topology.h"
 #include "common/base/container.h"
+#include "worker/rules/poison_suspects.h"
 #include "worker/source/amqp/ack_window.h"
 #include "worker/source/amqp/run_file.h"
 #include "worker/source/amqp/source_amqp.h"
@@ -242,9 +243,7 @@ void amqp_die_locked(struct source_amqp *q, struct amqp_message *m,
 
 /* ---- amqp_turn.c: mtx is held ---- */
 
-/* A handler that crashes takes this process along. */
-bool amqp_within(const struct source_amqp *q);
-/* It may have crashed: it is to run alone. */
+/* Return whether the message is to run alone. */
 bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m);
 /* `m` may be lent; NULL: there is none. */
 bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m);

@@ -197,14 +197,6 @@ static bool known(struct source_amqp *q, const struct amqp_message *m)
     return true;
 }
 
-/* crashed_last - a worker of this machine died under it too often; a function
- * is to blame for sure only if nothing ran beside it */
-static bool crashed_last(const struct source_amqp *q,
-                         const struct amqp_message *m)
-{
-    return m->m.crashes >= q->set->max_crashes && (!amqp_within(q) || m->alone);
-}
-
 /* place - where it is from here on; mtx is held */
 static void place(struct source_amqp *q, struct amqp_message *m)
 {
@@ -212,7 +204,7 @@ static void place(struct source_amqp *q, struct amqp_message *m)
 
     if (m->misgrouped) {
         amqp_die_locked(q, m, REASON_BAD_HEADER, m->misgrouped);
-    } else if (crashed_last(q, m)) {
+    } else if (crashes_too_many(m->m.crashes, q->set->max_crashes, m->alone)) {
         amqp_die_locked(q, m, REASON_CRASHED, AMQP_CRASHED);
     } else if (m->due_wall_ns > now &&
                topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {

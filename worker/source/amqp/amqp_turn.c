@@ -8,18 +8,9 @@
 
 #define STUCK_NS NS_PER_S /* a suspect may wait so long in silence */
 
-/* amqp_within - handlers are functions of this process: one that crashes takes
- * it along, and all that runs beside it */
-bool amqp_within(const struct source_amqp *q)
-{
-    return q->set->plugin || q->set->inproc;
-}
-
-/* amqp_suspect - the process may have crashed under it: it runs alone now, so
- * that the next crash counts for the right one, and its neighbours are done */
 bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m)
 {
-    return m->m.crashes > 0 && amqp_within(q);
+    return crashes_suspect(m->m.crashes, q->set->max_crashes);
 }
 
 /* none_runs - nor can begin to: each lent message has its verdict on the way,
@@ -94,7 +85,7 @@ static const struct amqp_message *stuck(const struct source_amqp *q)
  * that it does, so it is woken where another one waits. mtx is held */
 static const struct amqp_message *stuck_track(struct source_amqp *q)
 {
-    bool may_be = q->suspects > 0 || (amqp_within(q) && !TAILQ_EMPTY(&q->due));
+    bool may_be = q->suspects > 0 || !TAILQ_EMPTY(&q->due);
     const struct amqp_message *m = may_be ? stuck(q) : NULL;
 
     if (!m) {

@@ -144,6 +144,8 @@ static struct source_left lend(struct source_mq *q, struct slot *slot,
     left.ran = slot_word(slot).state == SLOT_RUNNING && (m || !left.torn);
     if (left.ran)
         slot_crashed(slot);
+    /* A row does not know how its last crash was. */
+    left.alone = (left.ran || !m) && !(slot_word(slot).flags & SLOT_BESIDE);
     lent_fill(l);
     if (m && m->group)
         lent_group(l, m->group, m->group_size);
@@ -214,6 +216,18 @@ static void tell_damaged(const struct source_mq *q)
                                 "the copy"));
 }
 
+/* Mark the messages that ran, if there was more than one. */
+static void beside_mark(const struct source_mq *q)
+{
+    size_t ran = 0;
+
+    for (size_t i = 0; i < q->left_count; i++)
+        ran += slot_word(q->left[i]).state == SLOT_RUNNING;
+    for (size_t i = 0; i < q->left_count && ran > 1; i++)
+        if (slot_word(q->left[i]).state == SLOT_RUNNING)
+            slot_beside(q->left[i]);
+}
+
 /* mq_recover - all rows are claimed before any slot is looked at: of two copies
  * of a letter the one that was linked to its row is the message, wherever the
  * other one is */
@@ -227,6 +241,7 @@ int mq_recover(struct source *s,
 
     if (!err)
         custody_seq_raise(q->custody, seq + 1);
+    beside_mark(q);
     for (size_t i = 0; i < q->left_count; i++)
         if (q->left[i]->row)
             (void)due_rows_try_claim(q->due_rows, q->left[i]->row);
