@@ -41,7 +41,7 @@ struct client {
     uid_t uid;                 /* of its process */
     bool waits;                /* for the answer to its first line */
     struct steering *steering; /* that it waits for; NULL: none */
-    char line[STATEDIR_REQUEST];
+    char line[STATEDIR_BEFORE_SIZE + STATEDIR_REQUEST];
 };
 
 /* c = constant after open   a = atomic   p = the thread that puts it back, one
@@ -94,7 +94,7 @@ static bool reply(struct client *c, json_t *answer)
 /* answer - one line; false: the client is gone, or it waits */
 static bool answer(struct client *c, const char *line)
 {
-    char words[STATEDIR_REQUEST]; /* cut into words; may be asked again */
+    char words[sizeof c->line]; /* cut into words; may be asked again */
     struct control_call call = {.again = c->waits,
                                 .uid = c->uid,
                                 .steering = &c->steering,

@@ -507,15 +507,34 @@ static size_t verb_of(const char *name)
     return i;
 }
 
+/* Skip the deadline in front of a request. Returns true if it has passed: whoever
+ * gave the order has given it up, and may have acted on that. */
+static bool is_late(char **line)
+{
+    const size_t size = strlen(STATEDIR_BEFORE);
+    uint64_t ns;
+
+    if (strncmp(*line, STATEDIR_BEFORE, size) != 0)
+        return false;
+    ns = strtoull(*line + size, line, 10);
+    return clock_wall_ns() > ns;
+}
+
 /* control_answer - one line */
 json_t *control_answer(struct orders *orders, char *line,
                        struct control_call *call)
 {
     struct request r = {.orders = orders, .call = call};
+    bool late = is_late(&line);
     size_t i = verb_of(request_read(&r, line));
     json_t *out;
 
     call->later = false;
+    /* What was begun in time is done, or under way. */
+    if (late && (!call->again || (i < VERBS && verbs[i].answer == set)))
+        return control_refusal(EX_TEMPFAIL,
+                               "the order came too late, and nothing was done; "
+                               "give it again");
     if (i == VERBS)
         return control_refusal(EX_USAGE,
                                "not a request; give status, pause [DUR], "

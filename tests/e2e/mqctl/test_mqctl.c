@@ -829,6 +829,40 @@ Test(mqctl, the_socket_is_for_its_owner_and_goes_with_the_worker)
     cr_assert_eq(ctl("pause", q).status, 69);
 }
 
+/* answer_to - what the worker says to a request of a raw client */
+static const char *answer_to(int fd, const char *request)
+{
+    static char answer[4096];
+    ssize_t n;
+
+    cr_assert_eq(write(fd, request, strlen(request)), (ssize_t)strlen(request));
+    n = read(fd, answer, sizeof answer - 1);
+    cr_assert_gt(n, 0);
+    answer[n] = '\0';
+    return answer;
+}
+
+Test(mqctl, an_order_that_comes_too_late_is_not_carried_out)
+{
+    const char *q = harness_queue(0, 0), *answer;
+    struct harness_process *w = ctl_worker(q, "-c", "1", "--", "true");
+    int fd = dial(q);
+
+    answer = answer_to(fd, "before 1 pause\n");
+    cr_assert(strstr(answer, "\"status\":75"), "%s", answer);
+    cr_assert(strstr(answer, "too late"), "%s", answer);
+    answer = answer_to(fd, "before 1 set max-concurrency=9\n");
+    cr_assert(strstr(answer, "too late"), "%s", answer);
+    cr_assert_not(paused(q));
+    cr_assert_eq(ctl_number(q, "max_concurrency"), 1);
+    answer = answer_to(fd, "before 9000000000000000000 pause\n");
+    cr_assert(strstr(answer, "\"ok\":true"), "%s", answer);
+    cr_assert(paused(q));
+    close(fd);
+    cr_assert_eq(harness_log_count(w, "event=paused"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl, another_user_is_refused)
 {
     const char *q = harness_queue(0, 0);
