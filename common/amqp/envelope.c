@@ -72,8 +72,20 @@ static void group(struct reading *r, const amqp_table_entry_t *t)
     r->h.fields |= HEADER_GROUP;
 }
 
-/* header - one of the message's headers; one that cannot be what it says is
- * left out: another producer may use the name for something else */
+/* Return what to say of a header that restricts the message and has no valid
+ * value; NULL if `key` is another header. */
+static const char *restriction_error(amqp_bytes_t key)
+{
+    return field_named(key, "mqw-due")       ? "mqw-due is not a time in ns"
+           : field_named(key, "mqw-expires") ? "mqw-expires is not a time in ns"
+           : field_named(key, "mqw-timeout")
+               ? "mqw-timeout is not a number of ms above 0"
+               : NULL;
+}
+
+/* Read one of the message's headers. A restriction that has no valid value makes
+ * the message a dead letter: without it, the message would run too early, too
+ * late or for too long. Any other header without a valid value is left out. */
 static void header(struct reading *r, const amqp_table_entry_t *t)
 {
     struct envelope *e = r->e;
@@ -88,15 +100,18 @@ static void header(struct reading *r, const amqp_table_entry_t *t)
     } else if (field_named(t->key, "mqw-group")) {
         group(r, t);
     } else if (!field_number(&t->value, &n)) {
-        return;
+        if (!e->wrong)
+            e->wrong = restriction_error(t->key);
     } else if (field_named(t->key, "mqw-sent")) {
         e->sent_ns = r->h.sent_ns = n;
         r->h.fields |= HEADER_SENT;
     } else if (field_named(t->key, "mqw-expires")) {
         r->h.expires_ns = n;
         r->h.fields |= HEADER_EXPIRES;
-    } else if (field_named(t->key, "mqw-timeout") && n > 0 &&
-               n <= HEADER_MS_MAX) {
+    } else if (field_named(t->key, "mqw-timeout") &&
+               (n == 0 || n > HEADER_MS_MAX)) {
+        e->wrong = restriction_error(t->key);
+    } else if (field_named(t->key, "mqw-timeout")) {
         r->h.timeout_ms = n;
         r->h.fields |= HEADER_TIMEOUT;
     } else if (field_named(t->key, "mqw-attempt")) {

@@ -127,16 +127,27 @@ Test(envelope, of_the_broker_nothing_is_handed_on)
     cr_assert_eq(header_of("").fields, HEADER_ID | HEADER_SIZE);
 }
 
-/* Fails where it makes the message one that cannot be read, and stays. */
-Test(envelope, a_time_limit_that_is_none_is_left_out)
+Test(envelope, a_restriction_without_a_valid_value_is_told)
 {
     amqp_table_entry_t all[] = {number("mqw-timeout", INT64_MAX)};
+    const amqp_table_entry_t bad[] = {
+        number("mqw-timeout", 0), said("mqw-timeout", "5s"),
+        number("mqw-expires", -1), said("mqw-expires", "tomorrow"),
+        said("mqw-due", "99")};
 
     cr_assert_eq(envelope_read(&e, with(all, 1), "", 0, head), 0);
     cr_assert_eq(header_of("").fields, HEADER_ID | HEADER_SIZE);
+    cr_assert_str_eq(e.wrong, "mqw-timeout is not a number of ms above 0");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        all[0] = bad[i];
+        cr_assert_eq(envelope_read(&e, with(all, 1), "", 0, head), 0);
+        cr_assert_not_null(e.wrong, "%zu", i);
+        cr_assert_eq(memcmp(e.wrong, all[0].key.bytes, all[0].key.len), 0);
+    }
     all[0] = number("mqw-timeout", (int64_t)HEADER_MS_MAX);
     cr_assert_eq(envelope_read(&e, with(all, 1), "", 0, head), 0);
     cr_assert_eq(header_of("").timeout_ms, HEADER_MS_MAX);
+    cr_assert_null(e.wrong);
 }
 
 Test(envelope, a_derived_id_is_the_same_in_each_delivery)

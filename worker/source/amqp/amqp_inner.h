@@ -72,7 +72,7 @@ struct amqp_message {
     enum amqp_at at;        /* q */
     bool alone;             /* c  its last crash was that of nothing else */
     bool grouped;           /* c  it names a group */
-    const char *misgrouped; /* c  why it cannot be in that; NULL: it can */
+    const char *refused; /* c  why it must not run; NULL: it may */
     uint32_t group_crc;     /* c  of that group */
     unsigned part;          /* c  of the queue; 0 where it has none */
     /* Of a group, and failed: it waits in hand, as nothing at the broker would

@@ -202,8 +202,8 @@ static void place(struct source_amqp *q, struct amqp_message *m)
 {
     uint64_t now = clock_wall_ns();
 
-    if (m->misgrouped) {
-        amqp_die_locked(q, m, REASON_BAD_HEADER, m->misgrouped);
+    if (m->refused) {
+        amqp_die_locked(q, m, REASON_BAD_HEADER, m->refused);
     } else if (crashes_too_many(m->m.crashes, q->set->max_crashes, m->alone)) {
         amqp_die_locked(q, m, REASON_CRASHED, AMQP_CRASHED);
     } else if (m->due_wall_ns > now &&
@@ -246,14 +246,14 @@ static void group_set(struct source_amqp *q, struct amqp_message *m,
     m->grouped = true;
     m->group_crc = e->group_crc;
     if (!parts)
-        m->misgrouped = AMQP_GROUPED;
+        m->refused = AMQP_GROUPED;
     else if (!e->good_group)
-        m->misgrouped = AMQP_NO_GROUP;
+        m->refused = AMQP_NO_GROUP;
     else if (e->group_crc % parts != m->part)
-        m->misgrouped = AMQP_MISPLACED;
-    if (m->misgrouped && !atomic_exchange(&q->group_told, true))
+        m->refused = AMQP_MISPLACED;
+    if (m->refused && !atomic_exchange(&q->group_told, true))
         log_error("group_refused", F_STR("queue", q->operand->shown),
-                  F_STR("error", m->misgrouped),
+                  F_STR("error", m->refused),
                   F_STR("next",
                         parts ? "such messages are dead letters: the routing "
                                 "key is CRC-32 of mqw-group modulo the number "
@@ -291,6 +291,8 @@ static int read_envelope(struct source_amqp *q, struct amqp_message *m,
         m->m.flags |= MESSAGE_STORED;
     if (e.has_group)
         group_set(q, m, &e);
+    if (!m->refused)
+        m->refused = e.wrong;
     return 0;
 }
 
