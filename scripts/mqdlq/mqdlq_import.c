@@ -221,9 +221,8 @@ static void summary(const struct import *i)
         return;
     printf("%" PRIu64 " letter%s imported", i->in, term_plural(i->in));
     if (i->present > 0)
-        printf(", %" PRIu64 " %s there already (--again imports %s too)",
-               i->present, i->present == 1 ? "was" : "were",
-               i->present == 1 ? "it" : "them");
+        printf(", %" PRIu64 " %s there already", i->present,
+               i->present == 1 ? "was" : "were");
     putchar('\n');
 }
 
