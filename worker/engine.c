@@ -130,6 +130,14 @@ static unsigned lent_most(const struct engine *e)
     return e->mq.custody ? custody_slots_most(e->mq.custody) : BROKER_LENT;
 }
 
+/* on_clock_set - what is due is due by another time */
+static void on_clock_set(void *arg)
+{
+    const struct engine *e = arg;
+
+    e->flow.source->ops->clock_set(e->flow.source);
+}
+
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
@@ -143,6 +151,8 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = dispatch_open(&e->flow.dispatch, &e->flow, lent_most(e));
     if (!err)
         err = loop_open(&e->flow.loop, e->flow.timers);
+    if (!err)
+        err = clock_watch_open(&e->clock_watch, e->flow.loop, on_clock_set, e);
     if (!err && e->flow.set->take_signals)
         err =
             signals_open(&e->signals, e->flow.loop, orders_signal, &e->orders);
@@ -198,9 +208,9 @@ static void engine_init(struct engine *e, struct settings *set,
     e->started = *set;
     e->flow.folder = e->dir.folder;
     e->signals.source.fd = -1;
+    e->clock_watch.source.fd = -1;
     e->flow.ops = ops;
     e->runtime.lock = -1;
-    (void)clock_steady_ns(); /* its first call fixes what it starts from */
     solo_init(&e->flow.solo, &e->flow.gate.attention);
     items_init(&e->flow.items, ops->guess_ns);
     quick_clock_open(&e->flow.items.clock);
@@ -454,6 +464,7 @@ void engine_close(struct engine **engine)
     control_close(&e->control);
     peeker_close(&e->flow.peeker);
     signals_close(&e->signals);
+    clock_watch_close(&e->clock_watch);
     loop_close(&e->flow.loop);
     timers_close(&e->flow.timers);
     if (e->flow.counters)

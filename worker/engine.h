@@ -16,6 +16,7 @@
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
 #include "worker/files/store_look.h"
+#include "worker/loop/clock_watch.h"
 #include "worker/loop/signals.h"
 #include "worker/operate/status.h"
 #include "worker/operate/cap.h"
@@ -45,6 +46,7 @@ struct engine {
     struct store_look store_look;
     struct on_dead *on_dead; /* NULL: nobody is told of a death */
     struct signals signals;
+    struct clock_watch clock_watch;
     struct stop stop;
     struct status status;
     struct cap cap;

@@ -98,11 +98,11 @@ static void on_duplicate(void *arg, struct message *m, const struct ulid *first)
     settle_duplicate(&e->flow, m, first);
 }
 
-static void on_put_by(void *arg, struct message *m, uint64_t due_ns)
+static void on_put_by(void *arg, struct message *m)
 {
     struct engine *e = arg;
 
-    settle_put_by(&e->flow, m, due_ns);
+    settle_put_by(&e->flow, m);
 }
 
 /* on_wants - one that is busy, or waits a moment for --rate, will take more */

@@ -2,7 +2,6 @@
 #include "common/base/clock.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #define NS_PER_H    (60 * NS_PER_M)
 #define NS_PER_D    (24 * NS_PER_H)
 #define LARGEST     ((uint64_t)INT64_MAX)
+#define AHEAD_TRIES 8
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
 struct unit {
@@ -42,20 +42,32 @@ static const struct unit size_units[] = {
     {"GB", 1000000000},
 };
 
-static uint64_t steady_offset; /* written once, under pthread_once */
-
-/* steady_start - take the distance of the two clocks, which then stays */
-static void steady_start(void)
+/* clock_ahead_ns - Measure the distance of two clocks that cannot be read at
+ * the same instant. Of some tries the one counts that was cut off for the
+ * shortest time.
+ */
+int64_t clock_ahead_ns(void)
 {
-    steady_offset = clock_wall_ns() - clock_mono_ns();
+    uint64_t least = UINT64_MAX;
+    int64_t ahead = 0;
+
+    for (int i = 0; i < AHEAD_TRIES && least > NS_PER_US; i++) {
+        uint64_t before = clock_boot_ns(), wall = clock_wall_ns();
+        uint64_t took = clock_boot_ns() - before;
+
+        if (took < least) {
+            least = took;
+            ahead = (int64_t)(wall - before - took / 2);
+        }
+    }
+    return ahead;
 }
 
-uint64_t clock_steady_ns(void)
+uint64_t clock_boot_at(uint64_t wall_ns)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uint64_t now = clock_boot_ns(), wall = clock_wall_ns();
 
-    pthread_once(&once, steady_start);
-    return steady_offset + clock_mono_ns();
+    return ns_add(now, wall_ns > wall ? wall_ns - wall : 0);
 }
 
 uint64_t ns_add(uint64_t a, uint64_t b)

@@ -19,9 +19,15 @@
 uint64_t clock_mono_ns(void);
 /* CLOCK_REALTIME, ns since the epoch. Steps when somebody sets the clock. */
 uint64_t clock_wall_ns(void);
-/* Wall time at the first call in this process plus monotonic time since then:
- * comparable with times kept on disk, and never steps while we run. */
-uint64_t clock_steady_ns(void);
+/* CLOCK_BOOTTIME, ns: goes on while the machine is suspended, and is never set.
+ * Delays are measured by it. */
+uint64_t clock_boot_ns(void);
+/* How far CLOCK_REALTIME is ahead of CLOCK_BOOTTIME, ns. Changes only when
+ * somebody sets the clock. */
+int64_t clock_ahead_ns(void);
+/* The CLOCK_BOOTTIME at which the wall clock shows `wall_ns`, if nobody sets it
+ * until then; now, if that is past. */
+uint64_t clock_boot_at(uint64_t wall_ns);
 
 /* a + b, and UINT64_MAX instead of wrapping. */
 uint64_t ns_add(uint64_t a, uint64_t b);

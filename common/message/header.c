@@ -35,6 +35,8 @@ static const struct field fields[] = {
      0},
     {NAME("not-before"), HEADER_NOT_BEFORE, FIELD_NUMBER,
      offsetof(struct header, not_before_ns), 0, UINT64_MAX},
+    {NAME("delay"), HEADER_DELAY, FIELD_NUMBER,
+     offsetof(struct header, delay_ms), 1, HEADER_MS_MAX},
     {NAME("expires"), HEADER_EXPIRES, FIELD_NUMBER,
      offsetof(struct header, expires_ns), 0, UINT64_MAX},
     {NAME("timeout"), HEADER_TIMEOUT, FIELD_NUMBER,

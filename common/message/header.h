@@ -48,6 +48,7 @@ enum {
     HEADER_BACKOFF = 1 << 10,
     HEADER_UNIQUE = 1 << 11,
     HEADER_UNIQUE_FOR = 1 << 12,
+    HEADER_DELAY = 1 << 13,
 };
 
 struct header_text {
@@ -73,6 +74,8 @@ struct header {
     struct header_text backoff; /* as backoff_parse reads it */
     struct header_text unique;  /* a key */
     uint64_t unique_for_ms;     /* 1 and up */
+    uint64_t delay_ms; /* 1 and up; not_before_ns is that long after the
+                                   message was sent */
 };
 
 /* Whether a message begins with the magic line: one compare. */

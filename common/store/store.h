@@ -63,7 +63,13 @@ struct store_row {
     uint32_t flags;    /* STORE_ bits above */
     const char *group; /* NULL: none */
     size_t group_size;
-    uint64_t due_ns;            /* clock_steady_ns; of STORE_WAITING */
+    uint64_t due_ns; /* wall; of STORE_WAITING */
+    /* To write a row that waits for `delay_ns`: its end, by CLOCK_BOOTTIME, in
+     * place of due_ns. 0: due_ns counts; always when read. */
+    uint64_t due_boot_ns;
+    /* How long the row waits, whatever becomes of the wall clock. 0: due_ns is
+     * an instant of the wall clock. */
+    uint64_t delay_ns;
     uint64_t first_received_ns; /* wall */
     uint64_t died_ns;           /* wall; of dead and replayed */
     enum dead_reason reason;    /* of dead and replayed */
@@ -139,6 +145,13 @@ uint64_t store_bytes(struct store *s);
  * them. -errno: there is no copy, or a part of it. */
 int store_set_aside(struct store *s, char copy[PATH_MAX]);
 
+/* The worker, when it starts and when the clock was set: what waits for a delay
+ * is due as long after now as before, what waits for an instant of the wall
+ * clock is due then. After a restart of the machine, which may have lost the
+ * time, nothing waits for longer than its delay. One commit if anything
+ * changes, all or nothing. */
+int store_clock_follow(struct store *s);
+
 /* The worker, when the file of its store, its -wal or its -shm was removed:
  * write the whole store to `path` again, durably, and go on with that file.
  * Readers and writers wait meanwhile. `replace`: two files that the copy may
@@ -209,24 +222,14 @@ int store_doubt_rows(struct store *s, const int64_t *rows, size_t n);
 
 /* ---- the worker's reads ---- */
 
-/* Rows of state WAITING with due_ns <= now_ns, earliest first, that `skip` does
- * not hold (called with the row, no lock held; NULL: none). At most `room`; how
- * many. The due_ns of the first WAITING row after those (skipped ones left out)
- * goes to *next_ns, UINT64_MAX if there is none. */
-int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
+/* Rows of state WAITING that are due at `boot_ns` (CLOCK_BOOTTIME): the highest
+ * priority first, then the earliest due time, then the lowest receive_seq.
+ * Those that `skip` holds are left out (called with the row, no lock held;
+ * NULL: none). At most `room`; how many. *next_ns is when the first of the
+ * others becomes due, by the same clock; UINT64_MAX: there is none. */
+int store_due(struct store *s, uint64_t boot_ns, int64_t *rows, size_t room,
               bool (*skip)(int64_t row, void *arg), void *arg,
               uint64_t *next_ns);
-/* Rows of state WAITING that are due after due_ns, by what their message says
- * of its last moment: that it came, or that a delivery of it ended. Delayed
- * ones, whose due time is their producer's, are left out. */
-struct store_stepped {
-    uint64_t future;  /* it lies after wall_ns */
-    uint64_t far;     /* it does not, and they are due longer_ns after it */
-    uint64_t due_ns;  /* the last due time of both kinds */
-    uint64_t seen_ns; /* the last such moment */
-};
-int store_stepped(struct store *s, uint64_t due_ns, uint64_t wall_ns,
-                  uint64_t longer_ns, struct store_stepped *out);
 /* Read a row; its data goes to `data` (`room` bytes; -EMSGSIZE if it is larger,
  * NULL: not read), its group to `group` (256 bytes, NULL: not read).
  * out->error is NULL. */

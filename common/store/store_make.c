@@ -17,6 +17,8 @@
  * spool_state  one row: how many those are; while a worker takes from them, the
  *            run of the machine and the number of its file of ends; and up to
  *            which receive sequence some may have run before.
+ * clock      one row: how far the wall clock was ahead of CLOCK_BOOTTIME, in
+ *            which run of the machine (store_clock.c).
  * Indexes are partial: each state pays for its own only. They name the state
  * all the same, or SQLite looks at the table to check it. messages_waiting is
  * by kind, too: a delayed one among a million retries is found at once, and the
@@ -73,6 +75,7 @@ static const char schema[] = UNNAMED
     " flags INTEGER NOT NULL,"
     " group_key TEXT,"
     " due_ns INTEGER NOT NULL,"
+    " delay_ns INTEGER NOT NULL DEFAULT 0,"
     " first_received_ns INTEGER NOT NULL,"
     " died_ns INTEGER NOT NULL,"
     " reason INTEGER NOT NULL,"
@@ -83,6 +86,8 @@ static const char schema[] = UNNAMED
     "CREATE UNIQUE INDEX messages_seq ON messages (receive_seq)"
     " WHERE receive_seq IS NOT NULL;"
     "CREATE INDEX messages_due ON messages (state, due_ns) WHERE state = 1;"
+    "CREATE INDEX messages_order ON messages"
+    " (state, priority DESC, due_ns, receive_seq) WHERE state = 1;"
     "CREATE INDEX messages_parked ON messages"
     " (state, group_key, priority, receive_seq) WHERE state = 2;"
     "CREATE INDEX messages_groups ON messages (group_key, state, attempts)"
@@ -136,6 +141,8 @@ static const char schema[] = UNNAMED
     "CREATE INDEX messages_letter_ids ON messages (id) WHERE state >= 3;"
     "CREATE INDEX messages_cancelled ON messages (state) WHERE flags & 8;"
     "CREATE INDEX spool_cancelled ON spool (key) WHERE flags & 8;"
+    "CREATE TABLE clock (ahead_ns INTEGER NOT NULL, boot TEXT);"
+    "INSERT INTO clock VALUES (0, NULL);"
     "COMMIT;"
     "PRAGMA journal_mode = WAL;";
 _Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 1,

@@ -25,50 +25,84 @@ int store_page(struct store *s, enum sql_id id,
     return more < 0 ? more : n;
 }
 
-/* store_due - what may run now; `skip` is called with no lock held */
-int store_due(struct store *s, uint64_t now_ns, int64_t *rows, size_t room,
-              bool (*skip)(int64_t row, void *arg), void *arg,
-              uint64_t *next_ns)
+/* A row that waits, and so a place in the order of a priority. */
+struct due_row {
+    int64_t due_ns, seq, row;
+    uint64_t boot_ns; /* when it is due by CLOCK_BOOTTIME */
+};
+
+/* due_page - Read the rows of a priority that come after a place. How many. */
+static int due_page(struct store *s, int64_t priority,
+                    const struct due_row *after,
+                    struct due_row page[STORE_PAGE])
 {
-    struct store_cursor page[STORE_PAGE], after = {0};
-    size_t found = 0;
+    sqlite3_stmt *st;
+    int n = 0;
+    int more =
+        store_ask(s, &st, SQL_DUE,
+                  SQL_VALUES(value_int(priority), value_int(after->due_ns),
+                             value_int(after->seq), value_int(after->row),
+                             value_int(STORE_PAGE)));
+
+    for (; more == STEP_ROW && n < STORE_PAGE; more = sql_step(st))
+        page[n++] = (struct due_row){
+            sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
+            sqlite3_column_int64(st, 2), sql_column_u64(st, 3)};
+    (void)store_answered(s, st, more);
+    return more < 0 ? more : n;
+}
+
+/* What store_due looks for, and what it has found. */
+struct due_look {
+    uint64_t boot_ns;
+    int64_t *rows;
+    size_t room, found;
+    bool (*skip)(int64_t row, void *arg);
+    void *arg;
+};
+
+/* due_priority - Add the due rows of one priority: 0 or -errno. */
+static int due_priority(struct store *s, int64_t priority,
+                        struct due_look *look)
+{
+    struct due_row page[STORE_PAGE], after = {.due_ns = -1};
     int n;
 
-    *next_ns = UINT64_MAX;
     do {
-        n = store_page(s, SQL_DUE, &after, VALUE_NONE, page);
+        n = due_page(s, priority, &after, page);
         for (int i = 0; i < n; i++) {
-            if (skip && skip(page[i].row, arg))
-                continue;
-            if (found == room || page[i].ns > now_ns) {
-                *next_ns = page[i].ns;
-                return (int)found;
-            }
-            rows[found++] = page[i].row;
+            if (look->found == look->room || page[i].boot_ns > look->boot_ns)
+                return 0;
+            if (!look->skip || !look->skip(page[i].row, look->arg))
+                look->rows[look->found++] = page[i].row;
         }
         if (n > 0)
             after = page[n - 1];
     } while (n == STORE_PAGE);
-    return n < 0 ? n : (int)found;
+    return n < 0 ? n : 0;
 }
 
-int store_stepped(struct store *s, uint64_t due_ns, uint64_t wall_ns,
-                  uint64_t longer_ns, struct store_stepped *out)
+/* store_due - Look through the priorities from the highest one; `skip` is
+ * called with no lock held. */
+int store_due(struct store *s, uint64_t boot_ns, int64_t *rows, size_t room,
+              bool (*skip)(int64_t row, void *arg), void *arg,
+              uint64_t *next_ns)
 {
-    sqlite3_stmt *st;
-    int found = store_ask(s, &st, SQL_STEPPED,
-                          SQL_VALUES(value_u64(due_ns), value_u64(wall_ns),
-                                     value_u64(longer_ns)));
+    struct due_look look = {boot_ns, rows, room, 0, skip, arg};
+    int64_t priority = INT64_MAX, next;
+    int err =
+        store_number(s, &next, SQL_DUE_NEXT, SQL_VALUES(value_u64(boot_ns)));
 
-    *out = (struct store_stepped){0};
-    if (found > 0)
-        *out = (struct store_stepped){
-            .future = sql_column_u64(st, 0),
-            .far = sql_column_u64(st, 1),
-            .due_ns = sql_column_u64(st, 2),
-            .seen_ns = sql_column_u64(st, 3),
-        };
-    return store_answered(s, st, found);
+    *next_ns = err ? UINT64_MAX : (uint64_t)next;
+    if (err == -ENOENT)
+        err = 0;
+    while (!err && look.found < room) {
+        err = store_number(s, &priority, SQL_DUE_PRIORITY,
+                           SQL_VALUES(value_int(priority)));
+        if (!err)
+            err = due_priority(s, priority, &look);
+    }
+    return err && err != -ENOENT ? err : (int)look.found;
 }
 
 /* row_copy - move what the statement lends into the caller's buffers */

@@ -12,7 +12,7 @@ bool sql_row_valid(const struct store_row *m)
            m->group_size <= STORE_GROUP_MAX && m->header_size <= m->size;
 }
 
-/* row_write - insert or update: they share their first 14 values */
+/* row_write - insert or update: they share their first 16 values */
 static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
                      const char *boot)
 {
@@ -26,6 +26,8 @@ static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
         value_int(m->flags),
         value_text(m->group, m->group_size),
         value_u64(m->due_ns),
+        value_u64(m->due_boot_ns),
+        value_u64(m->delay_ns),
         value_u64(m->first_received_ns),
         value_u64(m->died_ns),
         value_int(m->reason),
@@ -37,8 +39,8 @@ static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
     };
 
     if (id == SQL_UPDATE) {
-        values[14] = value_int(m->row);
-        values[15] = VALUE_NONE;
+        values[16] = value_int(m->row);
+        values[17] = VALUE_NONE;
     }
     return sql_change(sql, id, values);
 }
@@ -107,6 +109,7 @@ int sql_read_row(sqlite3_stmt *st, struct store_row *out)
         .group = (const char *)sqlite3_column_text(st, COL_GROUP),
         .group_size = (size_t)sqlite3_column_bytes(st, COL_GROUP),
         .due_ns = sql_column_u64(st, COL_DUE),
+        .delay_ns = sql_column_u64(st, COL_DELAY),
         .first_received_ns = sql_column_u64(st, COL_RECEIVED),
         .died_ns = sql_column_u64(st, COL_DIED),
         .reason = (enum dead_reason)sqlite3_column_int(st, COL_REASON),

@@ -109,6 +109,7 @@ enum sql_column {
     COL_FLAGS,
     COL_GROUP,
     COL_DUE,
+    COL_DELAY,
     COL_RECEIVED,
     COL_DIED,
     COL_REASON,

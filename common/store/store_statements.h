@@ -5,10 +5,10 @@
  *        the other conditions spare reading it.
  * WHO    These two; each defines STATEMENT before it includes this.
  */
-#define ROW_COLUMNS                                                         \
-    "row, state, ifnull(receive_seq, 0), id, priority, attempts, crashes,"  \
-    " flags, group_key, due_ns, first_received_ns, died_ns, reason, error," \
-    " header_size, length(data)"
+#define ROW_COLUMNS                                                        \
+    "row, state, ifnull(receive_seq, 0), id, priority, attempts, crashes," \
+    " flags, group_key, due_ns, delay_ns, first_received_ns, died_ns,"     \
+    " reason, error, header_size, length(data)"
 #define LAST_REPLAY(column)           \
     "(SELECT " column " FROM replays" \
     " WHERE replays.row = messages.row ORDER BY n DESC LIMIT 1)"
@@ -47,7 +47,7 @@
     " attempts AS a WHERE a.row = messages.row ORDER BY n DESC LIMIT 1)"
 #define WAITING_COLUMNS(most)                                              \
     "row, state, ifnull(receive_seq, 0), id, priority, attempts, crashes," \
-    " flags, group_key, due_ns, first_received_ns, died_ns, "              \
+    " flags, group_key, due_ns, delay_ns, first_received_ns, died_ns, "    \
     "reason, " LAST_ERROR ", header_size, length(data),"                   \
     " substr(data, header_size + 1, " most "), " LAST_TEXT
 #define WAITING_WANTED                                                   \
@@ -69,6 +69,17 @@
     " AND state = 1 AND attempts > 0), (SELECT min(row) FROM messages"      \
     " WHERE group_key = k AND state = 1 AND flags & 4))"
 
+/* How far the wall clock was ahead of CLOCK_BOOTTIME when the worker looked
+ * last (store_clock_follow). All due times in the table are by that clock, and
+ * what is due is judged by it. */
+#define AHEAD "(SELECT ahead_ns FROM clock)"
+/* The due time to write: `boot` by CLOCK_BOOTTIME, unless it is 0, else `due`.
+ * No later than in the year 2262. */
+#define DUE(due, boot)                                                    \
+    "iif(" boot " > 0, min(" boot ", 9223372036854775807 - max(0, " AHEAD \
+    ")) + "                                                               \
+    "" AHEAD ", " due ")"
+
 /* clang-format off */
 STATEMENT(SQL_BEGIN, "BEGIN IMMEDIATE")
 STATEMENT(SQL_COMMIT, "COMMIT")
@@ -78,15 +89,16 @@ STATEMENT(SQL_UNDO, "ROLLBACK TO op")
 STATEMENT(SQL_RELEASE, "RELEASE op")
 STATEMENT(SQL_INSERT,
     "INSERT INTO messages (state, receive_seq, id, priority, attempts,"
-    " crashes, flags, group_key, due_ns, first_received_ns, died_ns,"
-    " reason, error, boot, header_size, data)"
-    " VALUES (?1, nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
-    " ?12, ?13, ?14, ?15, ?16)")
+    " crashes, flags, group_key, due_ns, delay_ns, first_received_ns,"
+    " died_ns, reason, error, boot, header_size, data)"
+    " VALUES (?1, nullif(?2, 0), ?3, ?4, ?5, ?6, ?7, ?8, " DUE("?9", "?10") ","
+    " ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)")
 STATEMENT(SQL_UPDATE,
     "UPDATE messages SET state = ?1, receive_seq = nullif(?2, 0), id = ?3,"
     " priority = ?4, attempts = ?5, crashes = ?6, flags = ?7 | (flags & 8),"
-    " group_key = ?8, due_ns = ?9, first_received_ns = ?10, died_ns = ?11,"
-    " reason = ?12, error = ?13, boot = ?14 WHERE row = ?15")
+    " group_key = ?8, due_ns = " DUE("?9", "?10") ", delay_ns = ?11,"
+    " first_received_ns = ?12, died_ns = ?13, reason = ?14, error = ?15,"
+    " boot = ?16 WHERE row = ?17")
 STATEMENT(SQL_DELETE, "DELETE FROM messages WHERE row = ?1")
 STATEMENT(SQL_DELETE_CANCELLED,
     "DELETE FROM messages WHERE state = 2 AND flags & 8")
@@ -108,22 +120,27 @@ STATEMENT(SQL_RECALL,
     " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)"
     " AND NOT EXISTS (SELECT 1 FROM spool WHERE letter = messages.row)")
 STATEMENT(SQL_DUE,
-    "SELECT due_ns, row FROM messages WHERE state = 1"
-    " AND (due_ns, row) > (?1, ?2) ORDER BY due_ns, row LIMIT ?3")
+    "SELECT due_ns, receive_seq, row, max(0, due_ns - " AHEAD ")"
+    " FROM messages INDEXED BY messages_order WHERE state = 1"
+    " AND priority = ?1 AND (due_ns, receive_seq, row) > (?2, ?3, ?4)"
+    " ORDER BY due_ns, receive_seq, row LIMIT ?5")
+STATEMENT(SQL_DUE_PRIORITY,
+    "SELECT priority FROM messages INDEXED BY messages_order"
+    " WHERE state = 1 AND priority < ?1 ORDER BY priority DESC LIMIT 1")
+STATEMENT(SQL_DUE_NEXT,
+    "SELECT max(0, due_ns - " AHEAD ") FROM messages INDEXED BY messages_due"
+    " WHERE state = 1 AND due_ns > ?1 + " AHEAD " ORDER BY due_ns LIMIT 1")
+STATEMENT(SQL_CLOCK, "SELECT ahead_ns, boot FROM clock")
+STATEMENT(SQL_CLOCK_SET, "UPDATE clock SET ahead_ns = ?1, boot = ?2")
+STATEMENT(SQL_CLOCK_ROWS,
+    "UPDATE messages SET due_ns = min(due_ns + ?1, ?2 + delay_ns),"
+    " first_received_ns = first_received_ns + ?1"
+    " WHERE state = 1 AND delay_ns > 0"
+    " AND (?1 <> 0 OR due_ns > ?2 + delay_ns)")
 STATEMENT(SQL_GET,
     "SELECT " ROW_COLUMNS ", CASE WHEN length(data) <= ?2 THEN data END"
     " FROM messages WHERE row = ?1")
 STATEMENT(SQL_STATE, "SELECT state FROM messages WHERE row = ?1")
-STATEMENT(SQL_STEPPED,
-    "SELECT total(seen > ?2), total(seen <= ?2 AND due_ns - seen > ?3),"
-    " ifnull(max(due_ns) FILTER (WHERE seen > ?2 OR due_ns - seen > ?3),"
-    " 0), max(seen) FROM"
-    " (SELECT due_ns, max(first_received_ns,"
-    " (SELECT ifnull(max(started_ns + duration_ns), 0) FROM attempts"
-    " WHERE attempts.row = messages.row)) AS seen"
-    " FROM messages WHERE state = 1 AND due_ns > ?1 AND (attempts > 0 OR"
-    " (first_received_ns > ?2 AND instr(CAST(substr(data, 1, header_size)"
-    " AS TEXT), 'not-before') = 0)))")
 STATEMENT(SQL_FIND_SEQ, "SELECT row FROM messages WHERE receive_seq = ?1")
 STATEMENT(SQL_FIND_ID,
     "SELECT row FROM messages WHERE state >= 3 AND id = ?1 UNION ALL"
@@ -208,10 +225,11 @@ STATEMENT(SQL_WAITING_ROW,
     "SELECT " WAITING_COLUMNS("?2") " FROM messages"
     " WHERE row = ?1 AND state <= 2 AND NOT flags & 8")
 STATEMENT(SQL_RUN_NOW,
-    "UPDATE messages SET due_ns = ?2"
+    "UPDATE messages SET due_ns = ?2, delay_ns = 1"
     " WHERE row = ?1 AND state = 1 AND due_ns > ?2 AND NOT flags & 8")
 STATEMENT(SQL_CANCEL,
-    "UPDATE messages SET flags = flags | 8, due_ns = min(due_ns, ?2)"
+    "UPDATE messages SET flags = flags | 8, due_ns = min(due_ns, ?2),"
+    " delay_ns = 1"
     " WHERE row = ?1 AND state <= 2 AND NOT flags & 8")
 STATEMENT(SQL_PARKED_NEXT,
     "SELECT group_key FROM messages WHERE state = 2 AND group_key > ?1"

@@ -39,7 +39,7 @@ struct waiting_filter {
     const char *group;           /* exact */
     const char *match;           /* bytes that occur in the body; no pattern */
     uint64_t since_ns, until_ns; /* first received: since <= t < until */
-    uint64_t now_ns;             /* given: clock_steady_ns of this look */
+    uint64_t now_ns;             /* given: wall clock of this look */
     bool holds;       /* a group waits as long as it has a dead letter */
     size_t body_most; /* bytes of a body that are read */
 };
@@ -96,7 +96,7 @@ struct waiting_steer {
      * unless it came to an orderly end. */
     size_t most;
     const bool *skip; /* for each row: it is IN_FLIGHT. NULL: none */
-    uint64_t now_ns;  /* clock_steady_ns */
+    uint64_t now_ns;  /* wall clock */
     /* Asked when nobody else can write, before most and skip are read: false
      * ends the call with -EAGAIN, and nothing has happened. NULL: always. */
     bool (*may)(void *arg);

@@ -190,7 +190,7 @@ static void waiting(struct search *s, const struct store_row *m,
               "worker takes it");
         return;
     }
-    if (m->attempts == 0 && m->due_ns <= clock_steady_ns())
+    if (m->attempts == 0 && m->due_ns <= clock_wall_ns())
         found(s, "waiting",
               "in the store and due: it runs as soon as a worker takes it");
     else if (m->attempts == 0 && m->flags & STORE_REDELIVERED)

@@ -65,6 +65,7 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
         .sent_ns = now_ns,
         .size = size,
         .not_before_ns = envelope_not_before(e, now_ns),
+        .delay_ms = e->delay_ns / NS_PER_MS + (e->delay_ns % NS_PER_MS != 0),
         .expires_ns = ns_add(now_ns, e->ttl_ns),
         .timeout_ms = e->timeout_ms,
         .max_attempts = e->max_attempts,
@@ -78,6 +79,8 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
     }
     if (h.not_before_ns)
         h.fields |= HEADER_NOT_BEFORE;
+    if (h.delay_ms > 0 && h.delay_ms <= HEADER_MS_MAX)
+        h.fields |= HEADER_DELAY;
     if (e->ttl_ns)
         h.fields |= HEADER_EXPIRES;
     if (e->timeout_ms)

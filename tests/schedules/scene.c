@@ -351,7 +351,7 @@ static void nobody_runs(void)
             turn_fault("a group is slept over");
         if (ready_waiting(&flow.ready) > 0)
             turn_fault("a message that is lent is slept over");
-        if (due && due->due_ns <= clock_steady_ns())
+        if (due && due->due_ns <= clock_boot_ns())
             turn_fault("a message that is due is slept over");
     }
     if (scene->window && window_has_room() && fake_in(FAKE_FRESH) > 0 &&

@@ -81,7 +81,7 @@ int dispatch_put_by(struct flow *f, struct delivery *d, struct group_item *item)
     err = f->source->ops->settle(f->source, &st, 1);
     if (err) { /* it waits there as before */
         groups_park_undo(g, item);
-        source_return(f->source, m, d->place, clock_steady_ns() + AGAIN_NS);
+        source_return(f->source, m, d->place, AGAIN_NS);
         gate_trouble(&f->gate, "parking a message in the store", -err);
         return PUT_BY;
     }

@@ -51,7 +51,7 @@ static int take_due(struct receive *item)
     else if (item->d->group.at)
         err = dispatch_due(f, item->d);
     if (err < 0)
-        source_return(s, m, item->own.place, clock_steady_ns() + SOON_NS);
+        source_return(s, m, item->own.place, SOON_NS);
     return err == PUT_BY || err == -EINPROGRESS ? -EAGAIN : err;
 }
 

@@ -107,14 +107,14 @@ void settle_duplicate(struct flow *f, struct message *m,
     duplicate(f, &d);
 }
 
-void settle_put_by(struct flow *f, struct message *m, uint64_t due_ns)
+void settle_put_by(struct flow *f, struct message *m)
 {
     struct delivery d = {0};
     struct decision dec;
 
     delivery_read(&d, m, f->set->group_separator);
     decision_init(&dec, &d, SETTLE_RETRY);
-    dec.s.due_ns = due_ns;
+    dec.s.due_ns = d.header.not_before_ns;
     decision_done(f, &dec);
 }
 
@@ -238,7 +238,8 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
         d[i].count = NULL;
         delivery_read(&d[i], list[i], f->set->group_separator);
         decision_init(&dec[i], &d[i], SETTLE_RETRY);
-        dec[i].s.due_ns = delivery_due(&d[i]);
+        dec[i].s.due_ns =
+            delivery_due(&d[i], &dec[i].s.due_boot_ns, &dec[i].s.delay_ns);
         all[i] = dec[i].s;
     }
     if (!(source->can & SOURCE_ASYNC))
@@ -304,7 +305,7 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
         .stderr_size = out->tail_size,
         .said = out->said,
     };
-    uint64_t now = clock_steady_ns();
+    uint64_t now = clock_wall_ns();
     struct decision dec;
 
     decision_init(&dec, d, reason != REASON_NONE ? SETTLE_DEAD : SETTLE_RETRY);
@@ -314,10 +315,10 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
     dec.s.error = out->error;
     dec.s.reason = reason;
     if (reason != REASON_NONE) {
-        dec.s.died_ns = clock_wall_ns();
+        dec.s.died_ns = now;
     } else {
         dec.wait_ns = delivery_wait_cut(now, wait_of(f, d, out));
-        dec.s.due_ns = now + dec.wait_ns;
+        settle_wait(&dec.s, dec.wait_ns);
         if (f->source->ops->can & SOURCE_ASYNC)
             dec.s.lane = LANE_NONE;
     }

@@ -29,8 +29,8 @@ void settle_repeat(struct flow *f, struct delivery *d);
 /* One that nobody has been asked about yet: `first` has its unique key. */
 void settle_duplicate(struct flow *f, struct message *m,
                       const struct ulid *first);
-/* One that the source has put by until its not-before is over, at `due_ns`. */
-void settle_put_by(struct flow *f, struct message *m, uint64_t due_ns);
+/* One that the source has put by until its not-before is over. */
+void settle_put_by(struct flow *f, struct message *m);
 /* An operator cancelled it, and nobody has run it since: discarded. */
 void settle_cancelled(struct flow *f, struct delivery *d);
 /* The same of one that is lent and does not run, by its sequence and the key of

@@ -42,7 +42,10 @@ static void place_of(const struct flow *f, const struct delivery *d,
     out->group = d->group;
     out->header_size = d->header.bytes;
     out->kind = SETTLE_RETRY;
-    out->due_ns = delayed ? delivery_due(d) : clock_steady_ns();
+    if (delayed)
+        out->due_ns = delivery_due(d, &out->due_boot_ns, &out->delay_ns);
+    else
+        settle_wait(out, 0);
     if (!delayed && d->group.at && !(d->message->flags & MESSAGE_STORED))
         out->kind = SETTLE_PARK;
 }

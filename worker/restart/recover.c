@@ -187,7 +187,7 @@ static int give_back(struct flow *f, const struct source_left *left)
     uint64_t seq = m->seq;
     bool alone = suspect(f, m);
 
-    source_return(f->source, m, LANE_NONE, clock_steady_ns());
+    source_return(f->source, m, LANE_NONE, 0);
     f->source->ops->release(f->source, m);
     return alone ? gate_suspect(&f->gate, seq) : 0;
 }

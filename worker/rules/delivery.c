@@ -79,16 +79,29 @@ bool delivery_expired(const struct delivery *d, uint64_t now)
            !(d->message->flags & MESSAGE_REDELIVERED);
 }
 
+/* delay_of - The longest time that the message may wait for its not-before. */
+static uint64_t delay_of(const struct delivery *d)
+{
+    uint64_t ms = d->header.delay_ms;
+
+    return d->header.fields & HEADER_DELAY && ms < UINT64_MAX / NS_PER_MS
+               ? ms * NS_PER_MS
+               : UINT64_MAX;
+}
+
 uint64_t delivery_ahead(const struct delivery *d, uint64_t now)
 {
     uint64_t until = d->header.not_before_ns, from = d->message->received_ns;
+    uint64_t most = delay_of(d);
 
     if (!(d->header.fields & HEADER_NOT_BEFORE) || until <= now ||
         d->message->failures > 0)
         return 0;
     if (from == 0) /* a kill came before that was noted */
         from = now;
-    return until > from ? until - from : 0;
+    if (until <= from)
+        return 0;
+    return until - from < most ? until - from : most;
 }
 
 bool delivery_delayed(const struct delivery *d, uint64_t most)
@@ -110,12 +123,23 @@ uint64_t delivery_wait_cut(uint64_t now, uint64_t wait)
     return wait < most ? wait : most;
 }
 
-uint64_t delivery_due(const struct delivery *d)
+/* delivery_due - The instant is the message's own, to the ns, so that those
+ * with the same one are due together. A delay ends at that instant, too, unless
+ * the clock was set back since it was sent.
+ */
+uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
+                      uint64_t *delay_ns)
 {
-    uint64_t now = clock_wall_ns(), from = clock_steady_ns();
-    uint64_t when = d->header.not_before_ns;
+    uint64_t when = d->header.not_before_ns, most = delay_of(d), now;
 
-    return from + delivery_wait_cut(from, when > now ? when - now : 0);
+    *boot_ns = *delay_ns = 0;
+    if (most == UINT64_MAX)
+        return when;
+    now = clock_wall_ns();
+    *delay_ns = most;
+    if (when > now && when - now > most)
+        *boot_ns = ns_add(clock_boot_ns(), most);
+    return when;
 }
 
 void delivery_regroup(struct delivery *d, const char *key, size_t size)

@@ -111,9 +111,11 @@ uint64_t delivery_ahead(const struct delivery *d, uint64_t now);
  * already or asks for more than `most`, dies in its turn, and nothing of its
  * group passes it meanwhile. */
 bool delivery_delayed(const struct delivery *d, uint64_t most);
-/* Until when, by its header; clock_steady_ns. */
-uint64_t delivery_due(const struct delivery *d);
-/* A wait from `now` on, cut to the times that a source has. */
+/* When it is due, by its header: as the members of that name of struct
+ * settle. */
+uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
+                      uint64_t *delay_ns);
+/* A wait from the wall clock's `now` on, cut to the times that a source has. */
 uint64_t delivery_wait_cut(uint64_t now, uint64_t wait);
 /* Its group is this one, whatever the message says: it was stored so. */
 void delivery_regroup(struct delivery *d, const char *key, size_t size);

@@ -30,6 +30,7 @@
 #include <sys/types.h>
 
 #include "common/base/answer.h"
+#include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
 #include "common/message/dead_reason.h"
@@ -77,10 +78,15 @@ struct settle {
     unsigned lane;
     struct header_text group; /* RETRY, DEAD, PARK: at NULL, it has none */
     size_t header_size;       /* RETRY, DEAD, PARK: bytes before the body */
-    uint64_t due_ns;          /* RETRY, RETURN: clock_steady_ns */
-    uint64_t died_ns;         /* DEAD: wall */
-    enum dead_reason reason;  /* DEAD */
-    const char *error;        /* NULL: none */
+    /* RETRY, RETURN: when it is due, by the wall clock; or, unless it is 0, by
+     * CLOCK_BOOTTIME. */
+    uint64_t due_ns, due_boot_ns;
+    /* RETRY: how long it waits, whatever becomes of the wall clock. 0: due_ns is
+     * an instant of that. */
+    uint64_t delay_ns;
+    uint64_t died_ns;        /* DEAD: wall */
+    enum dead_reason reason; /* DEAD */
+    const char *error;       /* NULL: none */
     /* NULL: it did not run. Else one failure more, and kept as history. */
     const struct attempt *attempt;
     int64_t letter; /* out, of DEAD: its number; 0: it has none, or not known */
@@ -219,9 +225,9 @@ struct source_events {
      * unique key: to be settled as DISCARD. Any thread; may wait for a disk. */
     void (*duplicate)(void *arg, struct message *m, const struct ulid *first);
     /* A message that was lent to nobody is where it waits for its not-before,
-     * durably: take_due gives it at `due_ns`. It can be read until the event
-     * returns. A thread of the source's that holds no lock. */
-    void (*put_by)(void *arg, struct message *m, uint64_t due_ns);
+     * durably: take_due gives it then. It can be read until the event returns. A
+     * thread of the source's that holds no lock. */
+    void (*put_by)(void *arg, struct message *m);
     /* A letter of a group may be gone: ask letters() for each group that is
      * held. How many are not held any more, or -errno: of one it is not known,
      * and the event comes again. A pool thread. */
@@ -398,6 +404,9 @@ struct source_ops {
 
     /* A setting was changed. Any thread; never waits; may be NULL. */
     void (*tuned)(struct source *s);
+    /* The wall clock was set, or the machine was suspended: what is due may be
+     * something else. The loop; never waits. */
+    void (*clock_set)(struct source *s);
 
     /* ---- from one owner to the next ---- */
 
@@ -455,12 +464,24 @@ static inline void source_due_clear(struct source *s, int was)
     if (source_due(s)) /* set between the two */
         attention_on(s->attention, ATTEND_DUE);
 }
-/* It was taken, and cannot be delivered yet: it is due again at `due_ns`. */
-static inline void source_return(struct source *s, struct message *m,
-                                 unsigned lane, uint64_t due_ns)
+/* It is due `wait_ns` from now. */
+static inline void settle_wait(struct settle *s, uint64_t wait_ns)
 {
-    struct settle st = {
-        .m = m, .kind = SETTLE_RETURN, .lane = lane, .due_ns = due_ns};
+    s->delay_ns = wait_ns ? wait_ns : 1;
+    s->due_boot_ns = ns_add(clock_boot_ns(), wait_ns);
+}
+/* When it is due, by CLOCK_BOOTTIME. */
+static inline uint64_t settle_due(const struct settle *s)
+{
+    return s->due_boot_ns ? s->due_boot_ns : clock_boot_at(s->due_ns);
+}
+/* It was taken, and cannot be delivered yet: it is due again in `wait_ns`. */
+static inline void source_return(struct source *s, struct message *m,
+                                 unsigned lane, uint64_t wait_ns)
+{
+    struct settle st = {.m = m, .kind = SETTLE_RETURN, .lane = lane};
+
+    settle_wait(&st, wait_ns);
 
     (void)s->ops->settle(s, &st, 1);
 }

@@ -292,7 +292,7 @@ static int waiting_add(struct page *g, int64_t row)
 
 static int waiting_put(struct page *g, size_t i)
 {
-    uint64_t wall = clock_wall_ns(), steady = clock_steady_ns();
+    uint64_t wall = clock_wall_ns();
     struct store_row row;
     int err;
 
@@ -301,22 +301,21 @@ static int waiting_put(struct page *g, size_t i)
     err = store_get(g->m->store, g->rows[i], &row, g->data, PAGE, NULL);
     if (err)
         return failed(g, err);
-    return move_put(
-        g->m,
-        &(struct move_message){
-            .id = row.id,
-            .at = g->rows[i],
-            .received_ns = row.first_received_ns,
-            .priority = row.priority,
-            .data = g->data,
-            .size = row.size,
-            .attempt = row.attempts,
-            .first_ns = row.attempts ? row.first_received_ns : 0,
-            .due_ns = row.due_ns > steady ? wall + (row.due_ns - steady) : wall,
-            .stored = true,
-            .doubt = g->doubt[i],
-            .row = g->rows[i]},
-        g->p);
+    return move_put(g->m,
+                    &(struct move_message){
+                        .id = row.id,
+                        .at = g->rows[i],
+                        .received_ns = row.first_received_ns,
+                        .priority = row.priority,
+                        .data = g->data,
+                        .size = row.size,
+                        .attempt = row.attempts,
+                        .first_ns = row.attempts ? row.first_received_ns : 0,
+                        .due_ns = row.due_ns > wall ? row.due_ns : wall,
+                        .stored = true,
+                        .doubt = g->doubt[i],
+                        .row = g->rows[i]},
+                    g->p);
 }
 
 /* waiting_page - those that are due first; how many there were */

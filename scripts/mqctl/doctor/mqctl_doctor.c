@@ -16,7 +16,6 @@ static int one(struct findings *f, const struct options *o, const char *name)
     } else {
         f->queue = v.queue;
         queue_check(f, &v);
-        clock_check(f, &v);
         readers_check(f, &v);
         snapshot_close(&v);
     }

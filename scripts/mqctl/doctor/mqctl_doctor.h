@@ -58,8 +58,6 @@ void queue_check(struct findings *f, struct snapshot *v);
 void worker_state_check(struct findings *f, const struct snapshot *v);
 /* Letters that the command of --on-dead failed for. */
 void hooks_check(struct findings *f, struct snapshot *v);
-/* What waits too long since the clock was set back. */
-void clock_check(struct findings *f, struct snapshot *v);
 /* Who else receives from it. */
 void readers_check(struct findings *f, const struct snapshot *v);
 /* Messages in flight whose state directory is gone, in the runtime directory

@@ -54,7 +54,7 @@ static void row_put(struct term_table *t, const struct group_seen *s)
     if (memcmp(&s->head, &none, sizeof none) != 0)
         ulid_print(s->head, id);
     term_cell(t, s->key, s->size);
-    state_text(s, clock_steady_ns(), text, sizeof text);
+    state_text(s, wall, text, sizeof text);
     term_cellf(t, "%s", text);
     term_cellf(t, "%" PRIu64, s->waiting);
     term_cellf(t, "%s", id);

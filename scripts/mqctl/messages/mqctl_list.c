@@ -31,15 +31,15 @@ struct listing {
 static void row_put(struct term_table *t, const struct message_seen *seen)
 {
     static const struct ulid none;
-    uint64_t wall = clock_wall_ns(), steady = clock_steady_ns();
+    uint64_t wall = clock_wall_ns();
     char id[ULID_TEXT] = "-", text[DURATION_TEXT], error[ERROR_JOINED];
 
     if (memcmp(&seen->id, &none, sizeof none) != 0)
         ulid_print(seen->id, id);
     term_cellf(t, "%s", id);
     term_cellf(t, "%s", waiting_state_text(seen->state));
-    if (seen->due_ns > steady)
-        term_cellf(t, "in %s", duration_rough(seen->due_ns - steady, text));
+    if (seen->due_ns > wall)
+        term_cellf(t, "in %s", duration_rough(seen->due_ns - wall, text));
     else
         term_cellf(t, "%s", seen->state == WAITING_READY ? "now" : "-");
     term_cellf(t, "%" PRIu32, seen->failures);

@@ -250,7 +250,7 @@ int messages_open(struct messages *m, const struct options *o)
     int err;
 
     *m = (struct messages){.filter = o->filter};
-    m->filter.now_ns = clock_steady_ns();
+    m->filter.now_ns = clock_wall_ns();
     if (queue_name(o->line.operands[0], m->queue, &p) < 0)
         return complain_of(&p);
     err = snapshot_folder(&m->dir, o->state_dir, m->queue, &p);

@@ -175,7 +175,8 @@ static bool is_left(void *arg)
         .priority = l->c.priority,
         .crashes = l->c.w.crashes + ran,
         .flags = ran ? STORE_REDELIVERED : 0,
-        .due_ns = clock_steady_ns(),
+        .due_ns = clock_wall_ns(),
+        .delay_ns = 1,
         .first_received_ns = l->c.received_ns,
         .data = "",
     };

@@ -109,7 +109,7 @@ static int write_here(struct order *x)
                                       .rows = x->rows,
                                       .count = x->count,
                                       .skip = x->skip,
-                                      .now_ns = clock_steady_ns(),
+                                      .now_ns = clock_wall_ns(),
                                       .may = no_worker,
                                       .arg = x};
     err = waiting_steer(x->m.store, &x->write, out);

@@ -415,7 +415,7 @@ Test(damaged_state, a_store_that_was_replaced_by_an_older_one_is_told)
     struct harness_result r = worker_run(q);
     cr_assert_eq(r.status, 0, "%d: %s", r.status, r.err);
     cr_assert(strstr(r.err, "event=store_behind"), "%s", r.err);
-    cr_assert(strstr(r.err, "commits=8 "), "%s", r.err);
+    cr_assert(strstr(r.err, "commits=9 "), "%s", r.err);
 }
 
 Test(damaged_state, a_wal_that_is_not_damaged_has_all_letters)

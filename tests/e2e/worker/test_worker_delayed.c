@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 TestSuite(worker_delayed, .init = harness_init, .fini = harness_fini,
           .timeout = 60);
@@ -121,6 +122,94 @@ Test(worker_delayed, they_run_in_the_order_they_are_due)
         at = strstr(at, want);
         cr_assert_not_null(at, "%s", harness_read("runs", NULL));
     }
+}
+
+/* sent_at - one of a priority, for a time in seconds; `group` NULL: of none */
+static void sent_at(const char *q, time_t time, const char *priority,
+                    const char *group, const char *body)
+{
+    char at[32];
+    snprintf(at, sizeof at, "@%ld", (long)time);
+    cr_assert_eq(
+        harness_wait(
+            harness_start(&(struct harness_spec){
+                .argv = group
+                            ? HARNESS_LIST("mqsend", "--at", at, "-p", priority,
+                                           "--group", group, q, body)
+                            : HARNESS_LIST("mqsend", "--at", at, "-p", priority,
+                                           q, body)}),
+            5000),
+        0);
+}
+
+/* ran_in_order - the bodies, one by one, and no others */
+static void ran_in_order(const char *const *bodies, int n)
+{
+    const char *at = harness_read("runs", NULL);
+    cr_assert_eq(harness_lines("runs"), n);
+    for (int i = 0; i < n; i++) {
+        char want[16];
+        snprintf(want, sizeof want, " %s\n", bodies[i]);
+        at = strstr(at, want);
+        cr_assert_not_null(at, "%s: %s", bodies[i], harness_read("runs", NULL));
+    }
+}
+
+/* same_time_in - Send some for one time, `lead` seconds from now, of two
+ * priorities, to a worker that is stopped before the time comes, if `restart`.
+ * False: the machine was too busy to send all of them before their time. */
+static bool same_time_in(const char *const *flags, const char *group,
+                         bool restart, time_t lead)
+{
+    static const char *const low_first[] = {"a", "b", "x", "c", "y", "d"};
+    static const char *const order[] = {"x", "y", "a", "b", "c", "d"};
+    const char *q = harness_queue(0, 0);
+    const char *argv[16] = {"mqworker", "--state-dir", harness_state_dir(), q};
+    int n = 4;
+    time_t when = time(NULL) + lead;
+    while (*flags)
+        argv[n++] = *flags++;
+    argv[n++] = "--";
+    argv[n] = RECORD;
+    struct harness_process *w =
+        harness_start(&(struct harness_spec){.argv = argv});
+    for (size_t i = 0; i < 6; i++)
+        sent_at(q, when, low_first[i][0] < 'x' ? "1" : "9", group,
+                low_first[i]);
+    harness_until(harness_queue_length(q) == 0, 5000);
+    if (restart)
+        cr_assert_eq(harness_stop(w, 5000), 0);
+    bool in_time = time(NULL) < when;
+    harness_until(time(NULL) > when, 60000);
+    if (restart)
+        w = harness_start(&(struct harness_spec){.argv = argv});
+    harness_until_lines("runs", 6, 15000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    if (in_time)
+        ran_in_order(order, 6);
+    cr_assert_eq(unlink(harness_path("runs")), 0);
+    return in_time;
+}
+
+/* same_time - with as much time as this machine needs */
+static void same_time(const char *const *flags, const char *group, bool restart)
+{
+    time_t lead = 2;
+    while (!same_time_in(flags, group, restart, lead))
+        cr_assert_leq(lead *= 2, 32, "sending takes too long");
+}
+
+Test(worker_delayed, those_for_one_time_run_by_priority_and_as_they_were_sent)
+{
+    same_time(HARNESS_LIST("-c", "1"), NULL, false);
+    same_time(HARNESS_LIST("-c", "1"), NULL, true);
+}
+
+Test(worker_delayed, those_for_one_time_keep_their_order_in_a_group_and_a_spool)
+{
+    same_time(HARNESS_LIST("-c", "4"), "g", false);
+    same_time(HARNESS_LIST("-c", "1", "--spool"), NULL, false);
+    same_time(HARNESS_LIST("-c", "4", "--spool"), "g", false);
 }
 
 Test(worker_delayed, a_time_in_the_past_is_now)

@@ -5,13 +5,23 @@
  * is 0. Replace the file in one step (rename). With $CLOCK_LEAP, milliseconds,
  * CLOCK_MONOTONIC is ahead by that much more at each call: what has a limit of
  * less has no time at all. All other clocks stay as they are.
+ *
+ * A timer of CLOCK_REALTIME that is to be cancelled when the clock is set
+ * (timerfd_create(2)) is cancelled when the file is replaced: its descriptor is
+ * an inotify(7) one for the file's folder.
  * tests/e2e/faults/test_clock_steps.c, tests/e2e/serve/test_serve_further.c.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -54,4 +64,43 @@ int clock_gettime(clockid_t id, struct timespec *now)
     if (rc == 0 && id == CLOCK_MONOTONIC)
         leap(now);
     return rc;
+}
+
+static _Atomic int watch = -1; /* the descriptor that is no timer */
+
+int timerfd_create(int clock, int flags)
+{
+    const char *path = getenv("CLOCK_SHIFT");
+    char folder[PATH_MAX];
+    int fd;
+
+    if (clock != CLOCK_REALTIME || !path)
+        return (int)syscall(SYS_timerfd_create, clock, flags);
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd >= 0 && inotify_add_watch(fd, folder, IN_MOVED_TO) < 0)
+        return -1;
+    atomic_store(&watch, fd);
+    return fd;
+}
+
+int timerfd_settime(int fd, int flags, const struct itimerspec *at,
+                    struct itimerspec *was)
+{
+    if (fd >= 0 && fd == atomic_load(&watch))
+        return 0;
+    return (int)syscall(SYS_timerfd_settime, fd, flags, at, was);
+}
+
+/* read - as the kernel reads a timer that was cancelled */
+ssize_t read(int fd, void *to, size_t size)
+{
+    char events[4096];
+
+    if (fd < 0 || fd != atomic_load(&watch))
+        return syscall(SYS_read, fd, to, size);
+    if (syscall(SYS_read, fd, events, sizeof events) > 0)
+        errno = ECANCELED;
+    return -1;
 }

@@ -36,6 +36,11 @@ uint64_t clock_mono_ns(void)
     return clock_plus(CLOCK_MONOTONIC);
 }
 
+uint64_t clock_boot_ns(void)
+{
+    return clock_plus(CLOCK_BOOTTIME);
+}
+
 uint64_t clock_wall_ns(void)
 {
     return clock_plus(CLOCK_REALTIME);

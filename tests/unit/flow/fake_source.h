@@ -163,7 +163,7 @@ static inline struct fake_message *fake_give(const char *text)
     return x;
 }
 
-/* fake_store - one that waits until `due_ns` (clock_steady_ns) */
+/* fake_store - one that waits until `due_ns` (CLOCK_BOOTTIME) */
 static inline struct fake_message *fake_store(const char *text, uint64_t due_ns)
 {
     struct fake_message *x = fake_add(text, FAKE_NOWHERE);
@@ -275,7 +275,7 @@ static inline int fake_take_due(struct source *s, unsigned lane,
     cr_assert_lt(lane, FAKE_LANES);
     pthread_mutex_lock(&fake.mtx);
     first = fake_first();
-    if (first && first->due_ns <= clock_steady_ns())
+    if (first && first->due_ns <= clock_boot_ns())
         err = fake_lend(first, out);
     else /* its timer sets it again: fake_tick */
         source_due_clear(s, 1);
@@ -288,7 +288,7 @@ static inline void fake_tick(void)
 {
     const struct fake_message *first = fake_first();
 
-    if (first && first->due_ns <= clock_steady_ns()) {
+    if (first && first->due_ns <= clock_boot_ns()) {
         source_due_set(&fake.source, 1);
         if (fake.events.changed)
             fake.events.changed(fake.events.arg);
@@ -358,7 +358,7 @@ static inline void fake_end(struct fake_message *x, const struct settle *s)
     if (s->kind <= SETTLE_DISCARD)
         return; /* nothing else may be read */
     x->last = *s;
-    x->due_ns = s->due_ns;
+    x->due_ns = settle_due(s);
     x->error[0] = '\0';
     if (s->error)
         strncpy(x->error, s->error, sizeof x->error - 1);
@@ -589,9 +589,9 @@ static inline int fake_is_due(struct source *s)
     const struct fake_message *first = fake_first();
 
     (void)s;
-    return fake.due                                      ? fake.due
-           : first && first->due_ns <= clock_steady_ns() ? 1
-                                                         : 0;
+    return fake.due                                    ? fake.due
+           : first && first->due_ns <= clock_boot_ns() ? 1
+                                                       : 0;
 }
 
 /* ---- from one owner to the next ---- */

@@ -59,8 +59,8 @@ Test(receive_next, fresh_ones_come_in_the_order_of_the_source)
 
 Test(receive_next, due_ones_come_when_they_are_due)
 {
-    fake_store("later", clock_steady_ns() + NS_PER_S);
-    fake_store("now", clock_steady_ns());
+    fake_store("later", clock_boot_ns() + NS_PER_S);
+    fake_store("now", clock_boot_ns());
     next_is("now");
     nothing_is_next();
     flow_pass(2 * NS_PER_S);
@@ -76,7 +76,7 @@ Test(receive_next, groups_due_and_fresh_ones_take_turns)
     for (unsigned i = 0; i < 60; i++) {
         snprintf(text, sizeof text, "%u", i);
         fake_give(text);
-        fake_store("due", clock_steady_ns());
+        fake_store("due", clock_boot_ns());
         fake_group(fake_add("parked", FAKE_PARKED), "g");
     }
     cr_assert_eq(dispatch_restore(&flow), 0);
@@ -95,7 +95,7 @@ Test(receive_next, none_waits_for_a_turn_that_nobody_takes)
 {
     fake_give("a");
     fake_give("b");
-    fake_store("c", clock_steady_ns());
+    fake_store("c", clock_boot_ns());
     for (unsigned i = 0; i < 3; i++) {
         taken();
         flow_end(item, MQW_DONE, "");
@@ -107,7 +107,7 @@ Test(receive_next, what_the_last_worker_kept_comes_before_fresh_ones)
 {
     for (unsigned i = 0; i < 6; i++) {
         fake_give("fresh");
-        fake_store("kept", clock_steady_ns());
+        fake_store("kept", clock_boot_ns());
     }
     atomic_store(&flow.due_first, 4);
     for (unsigned i = 0; i < 4; i++)
@@ -132,7 +132,7 @@ Test(receive_next, what_was_given_back_goes_before_all)
     struct fake_message *x;
 
     fake_give("a");
-    fake_store("due", clock_steady_ns());
+    fake_store("due", clock_boot_ns());
     x = taken();
     item->out = (struct outcome){.kind = OUTCOME_UNSENT};
     settle(&flow, item->d, &item->out);
@@ -146,8 +146,8 @@ Test(receive_next, a_full_store_stops_fresh_ones_only)
 {
     set.max_waiting = 1;
     fake_give("fresh");
-    fake_store("due", clock_steady_ns());
-    fake_store("later", clock_steady_ns() + NS_PER_S);
+    fake_store("due", clock_boot_ns());
+    fake_store("later", clock_boot_ns() + NS_PER_S);
     backlog_look(&flow);
     cr_assert_eq(gate_why(&flow.gate), WHY_WAITING);
     next_is("due");
@@ -361,13 +361,13 @@ Test(receive_next, a_retry_that_is_due_while_its_group_is_leased_comes_soon)
 
     fake_give("g:1");
     cr_assert_eq(take(other), TAKEN);
-    b = fake_group(fake_store("g:0", clock_steady_ns()), "g");
+    b = fake_group(fake_store("g:0", clock_boot_ns()), "g");
     b->m.failures = 1;
     nothing_is_next();
     cr_assert_eq(b->at, FAKE_WAITS, "back to the source");
     cr_assert_eq(b->last.kind, SETTLE_RETURN);
     cr_assert_eq(b->m.failures, 1, "nothing is counted");
-    cr_assert_eq(b->due_ns, clock_steady_ns() + NS_PER_MS);
+    cr_assert_eq(b->due_ns, clock_boot_ns() + NS_PER_MS);
     flow_end(other, MQW_DONE, "");
     flow_pass(2 * NS_PER_MS);
     cr_assert_eq(taken(), b);
@@ -459,7 +459,7 @@ Test(receive_next, where_nothing_can_be_parked_what_is_due_gets_in_line)
 
     (void)blocked(next);
     nothing_is_next();
-    late = fake_group(fake_store("late", clock_steady_ns()), "g");
+    late = fake_group(fake_store("late", clock_boot_ns()), "g");
     nothing_is_next();
     cr_assert_eq(late->at, FAKE_IS_LENT);
     cr_assert_eq(fake_in(FAKE_PARKED), 0);

@@ -134,14 +134,14 @@ Test(schedule, the_thread_that_is_done_waits_for_the_next_one_itself)
 
 Test(schedule, what_is_due_needs_no_message_to_wake_it)
 {
-    fake_store("due", clock_steady_ns());
+    fake_store("due", clock_boot_ns());
     schedule_wake(&flow);
     wait_for(&over, 1);
 }
 
 Test(schedule, what_becomes_due_wakes_it)
 {
-    fake_store("later", clock_steady_ns() + NS_PER_S);
+    fake_store("later", clock_boot_ns() + NS_PER_S);
     schedule_wake(&flow);
     atomic_fetch_add(&virtual_ns, NS_PER_S);
     fake_tick();
@@ -152,7 +152,7 @@ Test(schedule, no_more_run_than_the_cap_allows)
 {
     atomic_store(&slow, true);
     for (unsigned i = 0; i < 8; i++)
-        fake_store("due", clock_steady_ns());
+        fake_store("due", clock_boot_ns());
     for (unsigned i = 0; i < 8; i++)
         schedule_wake(&flow);
     wait_for(&began, CAP);
@@ -187,7 +187,7 @@ Test(schedule, a_slow_handler_gets_company)
 Test(schedule, a_pause_stops_it_and_its_end_goes_on)
 {
     gate_hold(&flow.gate, HOLD_PAUSE);
-    fake_store("due", clock_steady_ns());
+    fake_store("due", clock_boot_ns());
     fake_give("a");
     schedule_wake(&flow);
     cr_assert(!peeker_armed(flow.peeker));
@@ -200,7 +200,7 @@ Test(schedule, a_pause_stops_it_and_its_end_goes_on)
 Test(schedule, the_end_of_trouble_goes_on)
 {
     gate_trouble(&flow.gate, "receiving", EIO);
-    fake_store("due", clock_steady_ns());
+    fake_store("due", clock_boot_ns());
     schedule_wake(&flow);
     cr_assert_eq(gate_running(&flow.gate), 0);
     virtual_pass(flow.timers, 2 * NS_PER_S);
@@ -209,7 +209,7 @@ Test(schedule, the_end_of_trouble_goes_on)
 
 Test(schedule, a_verdict_that_is_written_at_last_goes_on)
 {
-    struct fake_message *x = fake_store("a", clock_steady_ns());
+    struct fake_message *x = fake_store("a", clock_boot_ns());
 
     fake.refusals = 1;
     fake.refused = -ENOSPC;
@@ -217,7 +217,7 @@ Test(schedule, a_verdict_that_is_written_at_last_goes_on)
     wait_for(&began, 1);
     while (!gate_held(&flow.gate, HOLD_STORE) || gate_running(&flow.gate) > 0)
         sched_yield();
-    fake_store("b", clock_steady_ns());
+    fake_store("b", clock_boot_ns());
     schedule_wake(&flow);
     cr_assert_eq(gate_running(&flow.gate), 0);
     cr_assert_eq(schedule_why(&flow), WHY_STORE);
@@ -269,7 +269,7 @@ Test(schedule, it_tells_why_nothing_is_taken)
     cr_assert_eq(schedule_why(&flow), WHY_GROUPS);
     flow.gate.cap = CAP;
     for (unsigned i = 0; i < FAKE_LENT; i++)
-        fake_store("h", clock_steady_ns());
+        fake_store("h", clock_boot_ns());
     while (fake_room(NULL) > 0)
         cr_assert_eq(take(item), TAKEN);
     cr_assert_eq(schedule_why(&flow), WHY_SLOTS);

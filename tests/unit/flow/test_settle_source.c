@@ -79,7 +79,7 @@ Test(settle_source, a_retry_waits_as_the_backoff_says)
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert_eq(x->at, FAKE_WAITS);
     cr_assert_eq(x->m.failures, 1);
-    cr_assert_eq(x->due_ns, clock_steady_ns() + DELAY);
+    cr_assert_eq(x->due_ns, clock_boot_ns() + DELAY);
     cr_assert_str_eq(x->error, "exit 1");
     cr_assert_eq(flow_numbers().retried, 1);
     cr_assert_eq(told.verdict, MQW_RETRY);
@@ -94,11 +94,11 @@ Test(settle_source, a_delay_of_the_handler_counts_up_to_the_most)
                                  .delayed = true,
                                  .delay_ns = 30 * NS_PER_S};
     settle(&flow, item->d, &item->out);
-    cr_assert_eq(x->due_ns, clock_steady_ns() + 30 * NS_PER_S);
+    cr_assert_eq(x->due_ns, clock_boot_ns() + 30 * NS_PER_S);
     x = begun("b");
     item->out.delay_ns = UINT64_MAX;
     settle(&flow, item->d, &item->out);
-    cr_assert_eq(x->due_ns, clock_steady_ns() + set.max_delay_ns);
+    cr_assert_eq(x->due_ns, clock_boot_ns() + set.max_delay_ns);
 }
 
 /* asks_for_an_hour - of a message that failed so often; what it gets */
@@ -112,7 +112,7 @@ static uint64_t asks_for_an_hour(const char *text, uint32_t failures)
                                  .delayed = true,
                                  .delay_ns = 3600 * NS_PER_S};
     settle(&flow, item->d, &item->out);
-    return x->due_ns - clock_steady_ns();
+    return x->due_ns - clock_boot_ns();
 }
 
 /* A delay is as long as the backoff, and a third of what is left of 20 minutes

@@ -26,6 +26,11 @@ uint64_t clock_mono_ns(void)
     return atomic_fetch_add(&virtual_ns, atomic_load(&virtual_tick));
 }
 
+uint64_t clock_boot_ns(void)
+{
+    return clock_mono_ns();
+}
+
 uint64_t clock_wall_ns(void)
 {
     return VIRTUAL_WALL + atomic_load(&virtual_ns);

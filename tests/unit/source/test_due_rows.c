@@ -31,6 +31,11 @@ uint64_t clock_mono_ns(void)
     return now_ns;
 }
 
+uint64_t clock_boot_ns(void)
+{
+    return clock_mono_ns();
+}
+
 uint64_t clock_wall_ns(void)
 {
     return UINT64_C(1700000000) * NS_PER_S + clock_mono_ns();
@@ -63,13 +68,16 @@ static void teardown(void)
 
 TestSuite(due_rows, .init = setup, .fini = teardown, .timeout = 60);
 
+static uint64_t seq; /* of the last row */
+
 /* waiting - a row that is due `late_ns` ago */
 static int64_t waiting(uint64_t late_ns)
 {
     struct store_row m = fixture_row(STORE_WAITING, "body");
     int64_t row;
 
-    m.due_ns = clock_steady_ns() - late_ns;
+    m.receive_seq = ++seq;
+    m.due_ns = clock_boot_ns() - late_ns;
     cr_assert_eq(store_put(store, &m, NULL, &row), 0);
     return row;
 }
@@ -80,7 +88,7 @@ static int64_t waiting_in(uint64_t ns)
     struct store_row m = fixture_row(STORE_WAITING, "body");
     int64_t row;
 
-    m.due_ns = clock_steady_ns() + ns;
+    m.due_ns = clock_boot_ns() + ns;
     cr_assert_eq(store_put(store, &m, NULL, &row), 0);
     due_rows_expect(due_rows, m.due_ns);
     return row;
@@ -130,7 +138,7 @@ Test(due_rows, whether_one_is_due_is_found_out_where_it_is_not_known)
     cr_assert_not(due_rows_any(due_rows));
     cr_assert_not(due_rows_ready(due_rows), "and then it costs no look");
     int64_t row = waiting(NS_PER_S);
-    due_rows_expect(due_rows, clock_steady_ns());
+    due_rows_expect(due_rows, clock_boot_ns());
     cr_assert(timer_fires(10000));
     cr_assert(due_rows_any(due_rows));
     cr_assert(due_rows_any(due_rows), "it was not taken");
@@ -146,6 +154,52 @@ Test(due_rows, earliest_due_comes_first)
     cr_assert_eq(taken(), a);
     cr_assert_eq(taken(), b);
     cr_assert_eq(taken(), c);
+    none_is_due();
+}
+
+/* waiting_with - the same with a priority */
+static int64_t waiting_with(uint64_t late_ns, uint32_t priority)
+{
+    struct store_row m = fixture_row(STORE_WAITING, "body");
+
+    m.receive_seq = ++seq;
+    m.priority = priority;
+    m.due_ns = clock_boot_ns() - late_ns;
+    return fixture_put(store, &m);
+}
+
+Test(due_rows, what_is_due_at_one_time_comes_by_priority_then_in_its_order)
+{
+    int64_t a = waiting_with(NS_PER_S, 1), b = waiting_with(NS_PER_S, 9),
+            c = waiting_with(NS_PER_S, 9), d = waiting_with(2 * NS_PER_S, 1);
+
+    cr_assert_eq(taken(), b);
+    cr_assert_eq(taken(), c);
+    cr_assert_eq(taken(), d, "the earlier one of its priority");
+    cr_assert_eq(taken(), a);
+}
+
+Test(due_rows,
+     what_becomes_due_with_a_higher_priority_comes_before_those_at_hand)
+{
+    int64_t a = waiting_with(NS_PER_S, 1), b = waiting_with(NS_PER_S, 1), high;
+
+    cr_assert_eq(taken(), a, "and the other one is at hand");
+    high = waiting_with(0, 2);
+    due_rows_expect(due_rows, clock_boot_ns());
+    cr_assert(timer_fires(1000));
+    cr_assert_eq(taken(), high);
+    cr_assert_eq(taken(), b);
+}
+
+Test(due_rows,
+     what_is_not_due_any_more_since_the_clock_was_set_is_not_handed_out)
+{
+    waiting(NS_PER_S);
+    waiting(NS_PER_S);
+    (void)taken();
+    fixture_sql("UPDATE messages SET due_ns = due_ns + 3600000000000");
+    due_rows_look(due_rows);
     none_is_due();
 }
 
@@ -176,12 +230,12 @@ Test(due_rows, noted_row_is_never_taken_before_its_time)
     uint64_t due;
 
     none_is_due();
-    m.due_ns = due = clock_steady_ns() + 20 * NS_PER_MS;
+    m.due_ns = due = clock_boot_ns() + 20 * NS_PER_MS;
     cr_assert_eq(store_put(store, &m, NULL, &row), 0);
     due_rows_expect(due_rows, due);
     while (dues == 0)
         cr_assert(timer_fires(10000));
-    cr_assert_geq(clock_steady_ns(), due);
+    cr_assert_geq(clock_boot_ns(), due);
     cr_assert_eq(taken(), row);
 }
 
@@ -231,7 +285,7 @@ Test(due_rows, row_that_is_made_due_in_flight_is_looked_for_when_it_landed)
 
     cr_assert_eq(due_rows_take(due_rows, &got), 0);
     due_rows_sooner(due_rows, row);
-    due_rows_expect(due_rows, clock_steady_ns());
+    due_rows_expect(due_rows, clock_boot_ns());
     cr_assert(timer_fires(0));
     cr_assert_eq(due_rows_take(due_rows, &got), -EAGAIN, "it is in flight");
     cr_assert_not(due_rows_ready(due_rows));
@@ -372,7 +426,8 @@ Test(due_rows, random_lives_lose_no_row_and_repeat_none)
             struct store_row m = fixture_row(STORE_WAITING, "again");
 
             m.row = l->row;
-            m.due_ns = clock_steady_ns();
+            m.receive_seq = ++seq;
+            m.due_ns = clock_boot_ns();
             cr_assert_eq(store_put(store, &m, NULL, NULL), 0);
             due_rows_release(due_rows, l->row);
             due_rows_expect(due_rows, m.due_ns);

@@ -47,6 +47,7 @@ static void setup(void)
     fixture_init();
     snprintf(path, sizeof path, "%s/custody", fixture_dir);
     mq.store = fixture_open();
+    cr_assert_eq(store_clock_follow(mq.store), 0);
     cr_assert_eq(custody_open(&mq.custody, path, &spec, &p), 0);
     cr_assert_eq(custody_recover(mq.custody, visit, NULL, &p), 0);
     cr_assert_eq(timers_open(&mq.timers), 0);
@@ -95,7 +96,8 @@ static int settle(struct message *m, enum settle_kind kind, unsigned lane)
                         .kind = kind,
                         .lane = lane,
                         .group = m->group,
-                        .due_ns = clock_steady_ns(),
+                        .due_boot_ns = clock_boot_ns(),
+                        .delay_ns = 1,
                         .reason = REASON_REJECTED};
 
     return s->ops->settle(s, &st, 1);
@@ -288,7 +290,7 @@ static int64_t later(uint64_t seq, uint32_t attempts)
     m.group_size = 1;
     m.receive_seq = seq;
     m.attempts = attempts;
-    m.due_ns = clock_steady_ns() + 3600 * NS_PER_S;
+    m.due_ns = clock_wall_ns() + 3600 * NS_PER_S;
     return fixture_put(mq.store, &m);
 }
 

@@ -199,32 +199,47 @@ static bool is_odd(int64_t row, void *arg)
 
 /* What store_due must give, computed the slow way. */
 struct model {
-    uint64_t due[500]; /* of row i; 0: not waiting */
+    struct store_row all[500]; /* row i; due_ns 0: not waiting */
     int64_t count;
 };
+
+/* before - whether row a comes before row b */
+static bool before(const struct store_row *a, const struct store_row *b)
+{
+    if (a->priority != b->priority)
+        return a->priority > b->priority;
+    if (a->due_ns != b->due_ns)
+        return a->due_ns < b->due_ns;
+    return a->receive_seq < b->receive_seq;
+}
 
 static size_t model_due(const struct model *model, uint64_t now, bool even,
                         size_t room, int64_t *rows, uint64_t *next)
 {
     bool taken[500] = {false};
     size_t n = 0;
-    for (;;) {
+    *next = UINT64_MAX;
+    for (int64_t i = 1; i <= model->count; i++)
+        if (model->all[i].due_ns > now && model->all[i].due_ns < *next)
+            *next = model->all[i].due_ns;
+    while (n < room) {
         int64_t best = 0;
         for (int64_t i = 1; i <= model->count; i++)
-            if (model->due[i] && !taken[i] && !(even && i % 2) &&
-                (!best || model->due[i] < model->due[best]))
+            if (model->all[i].due_ns && model->all[i].due_ns <= now &&
+                !taken[i] && !(even && i % 2) &&
+                (!best || before(&model->all[i], &model->all[best])))
                 best = i;
-        *next = best ? model->due[best] : UINT64_MAX;
-        if (!best || n == room || model->due[best] > now)
-            return n;
+        if (!best)
+            break;
         taken[best] = true;
         rows[n++] = best;
     }
+    return n;
 }
 
 Test(store_rows, due_rows_come_as_a_dumb_model_says)
 {
-    struct model model = {.count = 300};
+    static struct model model = {.count = 300};
     struct store *s = fixture_open();
     unsigned seed = (unsigned)clock_wall_ns();
     printf("seed %u\n", seed);
@@ -232,13 +247,16 @@ Test(store_rows, due_rows_come_as_a_dumb_model_says)
         bool waits = rand_r(&seed) % 4 != 0;
         struct store_row m =
             fixture_row(waits ? STORE_WAITING : STORE_PARKED, "x");
-        m.due_ns = 1 + (unsigned)rand_r(&seed) % 100;
-        model.due[i] = waits ? m.due_ns : 0;
+        m.due_ns = 1 + (unsigned)rand_r(&seed) % 20;
+        m.priority = (unsigned)rand_r(&seed) % 4 * 10;
+        m.receive_seq = (uint64_t)(i * 7919 % 1009);
+        model.all[i] = m;
+        model.all[i].due_ns = waits ? m.due_ns : 0;
         cr_assert(fixture_put(s, &m) == i);
     }
     for (int round = 0; round < 200; round++) {
         int64_t want[500], got[500];
-        uint64_t next_want, next_got, now = (unsigned)rand_r(&seed) % 110;
+        uint64_t next_want, next_got, now = (unsigned)rand_r(&seed) % 25;
         size_t room = (unsigned)rand_r(&seed) % 400;
         bool even = rand_r(&seed) % 2;
         size_t n = model_due(&model, now, even, room, want, &next_want);
@@ -259,11 +277,13 @@ Test(store_rows, of_many_rows_due_at_the_same_time_none_is_missed)
     struct store *s = fixture_open();
     struct store_row m = fixture_row(STORE_WAITING, "x");
     m.due_ns = 5;
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
+        m.receive_seq = (uint64_t)(N - i);
         fixture_put(s, &m);
+    }
     cr_assert(store_due(s, 5, rows, N + 1, NULL, NULL, &next) == N);
     for (int i = 0; i < N; i++)
-        cr_assert(rows[i] == i + 1);
+        cr_assert(rows[i] == N - i, "in the order of their sequence");
     cr_assert(next == UINT64_MAX);
     store_close(&s);
 }
@@ -292,9 +312,14 @@ Test(store_rows, a_due_time_at_the_end_of_time_is_kept)
     uint64_t next;
     m.due_ns = UINT64_MAX;
     fixture_put(s, &m);
-    cr_assert(store_due(s, clock_steady_ns(), rows, 2, NULL, NULL, &next) == 0);
+    cr_assert(store_due(s, clock_boot_ns(), rows, 2, NULL, NULL, &next) == 0);
     cr_assert(next == INT64_MAX);
-    cr_assert(store_due(s, UINT64_MAX, rows, 2, NULL, NULL, &next) == 1);
+    m.due_boot_ns = UINT64_MAX;
+    fixture_sql("UPDATE clock SET ahead_ns = 1700000000000000000");
+    cr_assert(fixture_put(s, &m) == 2);
+    cr_assert(store_get(s, 2, &m, NULL, 0, NULL) == 0);
+    cr_assert(m.due_ns == INT64_MAX && m.due_boot_ns == 0);
+    cr_assert(store_due(s, UINT64_MAX, rows, 2, NULL, NULL, &next) == 2);
     cr_assert(next == UINT64_MAX);
     store_close(&s);
 }
@@ -516,50 +541,6 @@ Test(store_rows, what_waits_is_counted_through_all_that_happens)
         }
     }
     waits_right(s);
-    store_close(&s);
-}
-
-/* ---- since the clock was set back ---- */
-
-/* put_at - a waiting row that came at `came` s and is due at `due` s */
-static void put_at(struct store *s, const char *text, size_t header,
-                   uint64_t came, uint64_t due, uint64_t failed)
-{
-    struct store_row m = fixture_row(STORE_WAITING, text);
-    const struct store_attempt attempt = {.started_ns = failed * NS_PER_S,
-                                          .duration_ns = NS_PER_S,
-                                          .error = "exit 1"};
-    m.header_size = header;
-    m.first_received_ns = came * NS_PER_S;
-    m.due_ns = due * NS_PER_S;
-    m.attempts = failed > 0;
-    cr_assert_eq(store_put(s, &m, failed ? &attempt : NULL, NULL), 0);
-}
-
-Test(store_rows, what_waits_since_the_clock_was_set_back_is_counted)
-{
-    static const char delayed[] = "MQW/1\nnot-before: 9\n\n";
-    struct store *s = fixture_open();
-    struct store_stepped out;
-
-    /* It is 1000 s; more than 100 s is longer than a backoff. */
-    put_at(s, "due soon", 0, 900, 1010, 1005);
-    put_at(s, "its backoff is long", 0, 900, 1060, 990);
-    cr_assert_eq(store_stepped(s, 1050 * NS_PER_S, 1001 * NS_PER_S,
-                               100 * NS_PER_S, &out),
-                 0);
-    cr_assert_eq(out.future + out.far + out.due_ns, 0);
-    put_at(s, "came in the future", 0, 5000, 5001, 0);
-    put_at(s, "failed in the future", 0, 900, 6000, 5500);
-    put_at(s, delayed, sizeof delayed - 1, 5000, 9000, 0);
-    put_at(s, "waits long", 0, 900, 2000, 950);
-    cr_assert_eq(store_stepped(s, 1050 * NS_PER_S, 1001 * NS_PER_S,
-                               100 * NS_PER_S, &out),
-                 0);
-    cr_assert_eq(out.future, 2);
-    cr_assert_eq(out.far, 1);
-    cr_assert_eq(out.due_ns, 6000 * NS_PER_S);
-    cr_assert_eq(out.seen_ns, 5501 * NS_PER_S);
     store_close(&s);
 }
 

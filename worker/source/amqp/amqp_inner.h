@@ -65,7 +65,7 @@ struct amqp_message {
     struct run_key key;     /* c */
     uint64_t epoch, tag;    /* q  the claim: good while the inbox's epoch is
                              *    the same */
-    uint64_t due_ns;        /* q  HELD: clock_steady_ns */
+    uint64_t due_ns;        /* q  HELD: CLOCK_BOOTTIME */
     uint64_t arrived_ns;    /* q  ARRIVED: clock_mono_ns, since when */
     uint64_t due_wall_ns;   /* c  as its header says; 0: now */
     uint64_t first_ns;      /* c  wall */

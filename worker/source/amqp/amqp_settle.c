@@ -162,7 +162,7 @@ static int put_off(struct source_amqp *q, struct amqp_message *m,
                    const struct settle *s)
 {
     unlend(q, m);
-    m->due_ns = s->due_ns;
+    m->due_ns = settle_due(s);
     m->at = AMQP_PUT_OFF;
     q->again_count += m->again;
     if (m->again)
@@ -174,13 +174,14 @@ static int put_off(struct source_amqp *q, struct amqp_message *m,
  * none of its */
 static int late(struct source_amqp *q, struct amqp_message *m, struct settle *s)
 {
-    uint64_t now = clock_steady_ns();
+    uint64_t now = clock_boot_ns(), due = settle_due(s);
 
     m->at = AMQP_LATE;
     m->job = (struct amqp_job){.settle = s};
     if (s->kind == SETTLE_RETRY)
-        m->job.due_wall_ns =
-            clock_wall_ns() + (s->due_ns > now ? s->due_ns - now : 0);
+        m->job.due_wall_ns = s->due_boot_ns
+                                 ? clock_wall_ns() + (due > now ? due - now : 0)
+                                 : s->due_ns;
     q->late_count++;
     run_file_unrun(q->runs, m->m.index);
     ran(q, m);

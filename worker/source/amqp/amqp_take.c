@@ -80,7 +80,7 @@ void amqp_arrived_remove(struct source_amqp *q, struct amqp_message *m)
 
 uint64_t amqp_due(struct source_amqp *q)
 {
-    uint64_t now = clock_steady_ns(), next = UINT64_MAX;
+    uint64_t now = clock_boot_ns(), next = UINT64_MAX;
     struct amqp_message *m;
     bool due;
 
@@ -210,7 +210,7 @@ static void place(struct source_amqp *q, struct amqp_message *m)
                topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {
         amqp_hop_locked(q, m);
     } else if (m->due_wall_ns > now) {
-        m->due_ns = clock_steady_ns() + (m->due_wall_ns - now);
+        m->due_ns = clock_boot_at(m->due_wall_ns);
         amqp_hold_locked(q, m);
     } else {
         arrived_put(q, m);

@@ -119,6 +119,13 @@ static void tuned(struct source *s)
     side_wake(&source_amqp_of(s)->inbox);
 }
 
+/* clock_set - the inbox waits for what it holds by a clock that stops while the
+ * machine is suspended */
+static void clock_set(struct source *s)
+{
+    side_wake(&source_amqp_of(s)->inbox);
+}
+
 static int resize(struct source *s, unsigned n, struct problem *p)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -228,6 +235,7 @@ static const struct source_ops amqp_ops = {
     .hook = hook,
     .hook_end = hook_end,
     .tuned = tuned,
+    .clock_set = clock_set,
     .runs = runs,
     .recover = recover,
     .start = start,

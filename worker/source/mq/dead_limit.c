@@ -17,7 +17,6 @@
 #include "worker/source/mq/due_rows.h"
 
 #define PAUSE_NS (100 * NS_PER_MS) /* letters that die together go together */
-#define LOOK_NS  (3600 * NS_PER_S) /* at most, as the wall clock may be set */
 
 /* c = constant after open */
 struct dead_limit {
@@ -115,11 +114,8 @@ static int run(struct chore *chore)
         if (n > 0)
             after = page[n - 1];
     }
-    if (!err && !off(l->with.set) && p.next_ns != UINT64_MAX) {
-        uint64_t wait = p.next_ns - p.now_ns;
-
-        chore_after(chore, wait < LOOK_NS ? wait : LOOK_NS);
-    }
+    if (!err && !off(l->with.set) && p.next_ns != UINT64_MAX)
+        chore_after(chore, p.next_ns - p.now_ns);
     return err;
 }
 

@@ -37,6 +37,7 @@ struct due_rows {
     pthread_mutex_t mtx;
     int64_t batch[BATCH];  /* m  due, not yet handed out */
     size_t at, count;      /* m */
+    atomic_bool old;       /* a  the batch is: others may come before it */
     struct claim *claims;  /* m  handed out, not yet released */
     size_t claim_count;    /* m */
     size_t claim_max;      /* c */
@@ -44,13 +45,17 @@ struct due_rows {
     struct source *source; /* c  its `due`: NONE, ASKING, DUE */
 };
 
+void due_rows_look(struct due_rows *r)
+{
+    atomic_store(&r->old, true);
+    source_due_set(r->source, DUE);
+    r->due(r->arg);
+}
+
 /* timer_fired - the earliest row is due */
 static void timer_fired(struct timer *timer)
 {
-    struct due_rows *r = CONTAINER_OF(timer, struct due_rows, timer);
-
-    source_due_set(r->source, DUE);
-    r->due(r->arg);
+    due_rows_look(CONTAINER_OF(timer, struct due_rows, timer));
 }
 
 /* due_rows_open - what the last run left may be due at once */
@@ -121,7 +126,7 @@ static void claim_note_locked(struct due_rows *r, int64_t row)
 /* arm - wake up when the row after these is due */
 static void arm(struct due_rows *r, uint64_t due_ns)
 {
-    uint64_t now = clock_steady_ns();
+    uint64_t now = clock_boot_ns();
     uint64_t wait = due_ns > now ? due_ns - now : 0;
 
     if (due_ns != UINT64_MAX)
@@ -129,17 +134,23 @@ static void arm(struct due_rows *r, uint64_t due_ns)
                              ns_add(clock_mono_ns(), wait));
 }
 
-/* fill_locked - read the next rows that are due */
+/* fill_locked - Read the next rows that are due, if none is at hand. What has
+ * become due since may have a higher priority than those at hand, and after the
+ * clock was set they may not be due: then all are read again.
+ */
 static int fill_locked(struct due_rows *r)
 {
     uint64_t next;
     int n;
 
+    if (!atomic_exchange(&r->old, false) && r->at < r->count)
+        return 0;
+
     /* Before the store is asked: a row that is noted from here on arms the
      * timer, which sets it again. */
     source_due_set(r->source, ASKING);
-    n = store_due(r->store, clock_steady_ns(), r->batch, BATCH, claimed_locked,
-                  r, &next);
+    n = store_due(r->store, clock_boot_ns(), r->batch, BATCH, claimed_locked, r,
+                  &next);
     r->at = 0;
     r->count = n > 0 ? (size_t)n : 0;
     if (n == 0)
@@ -155,11 +166,10 @@ static int fill_locked(struct due_rows *r)
 /* due_rows_take - the next row that is due */
 int due_rows_take(struct due_rows *r, int64_t *row)
 {
-    int err = 0;
+    int err;
 
     pthread_mutex_lock(&r->mtx);
-    if (r->at == r->count)
-        err = fill_locked(r);
+    err = fill_locked(r);
     if (!err && (r->at == r->count || r->claim_count == r->claim_max))
         err = -EAGAIN;
     if (!err) {
@@ -172,14 +182,13 @@ int due_rows_take(struct due_rows *r, int64_t *row)
 
 int due_rows_any(struct due_rows *r)
 {
-    int err = 0;
+    int err;
     bool due;
 
     if (!due_rows_ready(r))
         return NO;
     pthread_mutex_lock(&r->mtx);
-    if (r->at == r->count)
-        err = fill_locked(r);
+    err = fill_locked(r);
     due = r->at < r->count;
     pthread_mutex_unlock(&r->mtx);
     return err ? err : due ? YES : NO;

@@ -1,6 +1,7 @@
 /* due_rows.h - stored messages whose time has come
  *
- * WHAT   Hands out rows of the store that are due, earliest first. Holds no
+ * WHAT   Hands out rows of the store that are due, the highest priority first,
+ *        then the earliest. Holds no
  *        timer and no memory for a row that waits: one timer for the earliest,
  *        and up to 64 row numbers that are due. So a million waiting retries
  *        cost what one costs, and a restart reads nothing but the first.
@@ -56,7 +57,9 @@ void due_rows_release(struct due_rows *r, int64_t row);
 /* A row was made due now in the store. If it is in flight, whoever looks until
  * it is released passes it over, so there is one more look then. */
 void due_rows_sooner(struct due_rows *r, int64_t row);
-/* A row was stored that is due at `due_ns` (clock_steady_ns). */
+/* A row was stored that is due at `due_ns` (CLOCK_BOOTTIME). */
 void due_rows_expect(struct due_rows *r, uint64_t due_ns);
+/* Other rows may be due than before: the clock was set. Any thread. */
+void due_rows_look(struct due_rows *r);
 
 #endif

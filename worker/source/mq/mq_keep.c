@@ -86,6 +86,8 @@ static void new_row(struct store_row *m, const struct kept *x)
     row_make(m, x->lent, to->group, to->header_size);
     m->state = to->kind == SETTLE_PARK ? STORE_PARKED : STORE_WAITING;
     m->due_ns = to->due_ns;
+    m->due_boot_ns = to->due_boot_ns;
+    m->delay_ns = to->delay_ns;
     if (m->row && m->group)
         m->flags |= STORE_FRONT;
 }

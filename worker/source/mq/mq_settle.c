@@ -28,6 +28,8 @@ static void row_of(struct store_row *row, const struct settle *st)
     row->state = states[st->kind];
     row->attempts += st->attempt != NULL;
     row->due_ns = st->due_ns;
+    row->due_boot_ns = st->due_boot_ns;
+    row->delay_ns = st->delay_ns;
     row->died_ns = st->died_ns;
     row->reason = st->reason;
     row->error = st->error;
@@ -78,7 +80,7 @@ static void unclaimed(struct source_mq *q, const struct settle *st, int64_t row)
     if (row)
         due_rows_release(q->due_rows, row);
     if (st->kind == SETTLE_RETRY || st->kind == SETTLE_RETURN)
-        due_rows_expect(q->due_rows, st->due_ns);
+        due_rows_expect(q->due_rows, settle_due(st));
 }
 
 /* give_back - a row that was not delivered is in the store as before, and one

@@ -57,7 +57,7 @@ int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
                                   .count = n,
                                   .most = custody_body_bytes(q->custody),
                                   .skip = skip,
-                                  .now_ns = clock_steady_ns()};
+                                  .now_ns = clock_wall_ns()};
     int err = atomic_load(&q->store_gone) ? -EBADFD : 0;
 
     if (order.cancel)
@@ -73,6 +73,6 @@ int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
     for (size_t i = 0; i < n && !order.cancel; i++)
         if (done[i])
             due_rows_sooner(q->due_rows, numbers[i]);
-    due_rows_expect(q->due_rows, order.now_ns);
+    due_rows_look(q->due_rows);
     return err;
 }

@@ -217,7 +217,7 @@ int mq_take_due(struct source *s, unsigned lane, struct message **out)
             return mq_lend(q, lane, out);
         due_rows_release(q->due_rows, row);
         if (err != -ENOENT && err != -EMSGSIZE) {
-            due_rows_expect(q->due_rows, clock_steady_ns() + SOON_NS);
+            due_rows_expect(q->due_rows, clock_boot_ns() + SOON_NS);
             return err;
         }
     }

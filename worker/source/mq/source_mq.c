@@ -186,6 +186,27 @@ static void mq_tuned(struct source *s)
         q->spool_there->ops->tuned(q->spool_there);
 }
 
+/* clock_follow - In the pool: due times first, then what is due by them. A
+ * letter may be too old now, too.
+ */
+static int clock_follow(struct chore *chore)
+{
+    struct source_mq *q = CONTAINER_OF(chore, struct source_mq, clock);
+    int err =
+        atomic_load(&q->store_gone) ? -EBADFD : store_clock_follow(q->store);
+
+    if (!err) {
+        due_rows_look(q->due_rows);
+        dead_limit_wake(q->dead_limit);
+    }
+    return err;
+}
+
+static void mq_clock_set(struct source *s)
+{
+    chore_soon(&source_mq_of(s)->clock);
+}
+
 /* mq_start - letters may move from here on: recovery has found all slots, and
  * what was torn in them is in the store */
 static void mq_start(struct source *s)
@@ -198,6 +219,8 @@ static void mq_start(struct source *s)
     lost_replays_start(&q->lost_replays);
     if (q->spool)
         q->spool->ops->start(q->spool);
+    /* The clock may have been set between store_claim and the watch. */
+    chore_soon(&q->clock);
     source_mq_died(q);
     if (q->hold_watch && q->events.held(q->events.arg) > 0)
         group_hold_watch_watch(q->hold_watch);
@@ -236,6 +259,7 @@ static const struct source_ops mq_ops = {
     .hook = mq_hook,
     .hook_end = mq_hook_end,
     .tuned = mq_tuned,
+    .clock_set = mq_clock_set,
     .runs = mq_runs,
     .recover = mq_recover,
     .start = mq_start,
@@ -356,6 +380,12 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     else
         err = hooks_open(q, p);
     q->source.ops = &mq_ops;
+    q->clock = (struct chore){.run = clock_follow,
+                              .first_ns = NS_PER_S,
+                              .most_ns = 30 * NS_PER_S,
+                              .timers = q->timers,
+                              .pool = q->pool};
+    chore_init(&q->clock);
     lost_replays_init(&q->lost_replays);
     q->lost_replays.queue = q->set->queue;
     q->lost_replays.folder = q->folder;
@@ -380,6 +410,8 @@ void source_mq_stop(struct source_mq *q)
 void source_mq_close(struct source_mq *q)
 {
     source_mq_stop(q);
+    if (q->timers)
+        timers_cancel_sync(q->timers, &q->clock.timer);
     due_rows_close(&q->due_rows);
     free(q->left);
     free(q->lanes);

@@ -18,6 +18,7 @@
 #include "common/mq/queue.h"
 #include "common/store/store.h"
 #include "worker/config/settings.h"
+#include "worker/loop/chore.h"
 #include "worker/source/mq/dead_limit.h"
 #include "worker/source/mq/dead_queue.h"
 #include "worker/source/mq/due_rows.h"
@@ -112,6 +113,7 @@ struct source_mq {
     struct group_hold_watch *hold_watch; /* c  NULL: no group is ever held */
     struct dead_queue *dead_queue;       /* c  NULL: none wanted */
     struct dead_limit *dead_limit;       /* c */
+    struct chore clock;                  /* after the clock was set */
     struct mq_spool *spool_there;        /* c  on or off; NULL: none */
     struct mq_spool *_Atomic spool; /* t  once it is on, for good; NULL: off */
     /* c  from `begins` to its end nobody takes; by one thread at a time */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/message/header.h"
 #include "worker/rules/delivery.h"
@@ -63,7 +64,7 @@ static const struct store_row *later_of(const struct spool *sp,
         return NULL;
     row_make(row, l, d.group, d.header.bytes);
     row->state = STORE_WAITING;
-    row->due_ns = delivery_due(&d);
+    row->due_ns = delivery_due(&d, &row->due_boot_ns, &row->delay_ns);
     return row;
 }
 
@@ -209,8 +210,11 @@ static void later_tell(struct spool *sp, size_t n)
 
         if (sp->rows[i].taken || !sp->rows[i].later)
             continue;
-        due_rows_expect(sp->q->due_rows, sp->later[i].due_ns);
-        sp->q->events.put_by(sp->q->events.arg, &l->m, sp->later[i].due_ns);
+        due_rows_expect(sp->q->due_rows,
+                        sp->later[i].due_boot_ns
+                            ? sp->later[i].due_boot_ns
+                            : clock_boot_at(sp->later[i].due_ns));
+        sp->q->events.put_by(sp->q->events.arg, &l->m);
         custody_release(sp->q->custody, l->slot);
         any = true;
     }
