@@ -260,6 +260,7 @@ static void trouble_over(struct timer *timer)
 void gate_trouble(struct gate *g, const char *what, int err)
 {
     uint64_t now = clock_mono_ns(), wait;
+    char limit[ERRNO_LIMIT_TEXT];
 
     pthread_mutex_lock(&g->mtx);
     if (now > ns_add(g->trouble_ns, 2 * g->trouble_wait_ns))
@@ -272,7 +273,7 @@ void gate_trouble(struct gate *g, const char *what, int err)
     g->trouble_ns = ns_add(now, wait);
     pthread_mutex_unlock(&g->mtx);
     log_error("trouble", F_STR("queue", g->set->queue), F_STR("with", what),
-              F_STR("error", errno_text(err)),
+              F_STR("error", errno_limit_text(err, limit)),
               F_STR("next", err == EUCLEAN || err == EBUSY || disk_is_full(-err)
                                 ? disk_advice(-err)
                                 : NULL),

@@ -91,6 +91,7 @@ static int start(struct coprocess *l, struct outcome *out)
                               .signal = &s->signal,
                               .measured = s->set->max_rss != 0};
     int err = child_start(&l->child, &spec);
+    char why[COMMAND_WHY];
     siginfo_t how;
 
     if (!err)
@@ -104,7 +105,8 @@ static int start(struct coprocess *l, struct outcome *out)
         coprocess_unwatch_all(l);
         (void)child_reap(&l->child, &how);
     }
-    verdict_cannot_start(out, s->set->command[0], err);
+    verdict_not_started(out, "cannot start %s: %s", s->set->command[0],
+                        command_why(&s->command, err, why));
     out->ran = false;
     out->tail_size = 0;
     return err;

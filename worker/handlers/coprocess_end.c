@@ -106,6 +106,7 @@ static void how_it_ended(const siginfo_t *how, bool known,
 static void judge(struct coprocess *l, const siginfo_t *how, bool known)
 {
     struct outcome none = {0};
+    char why[COMMAND_WHY];
 
     l->kind = coprocess_stops(l) ? OUTCOME_STOPPED : OUTCOME_VERDICT;
     if (!l->cause[0])
@@ -116,6 +117,8 @@ static void judge(struct coprocess *l, const siginfo_t *how, bool known)
         return;
     l->kind = OUTCOME_NOT_STARTED;
     strlcpy(l->cause, none.error, sizeof l->cause);
+    if (command_fault(&l->stream->command, why))
+        snprintf(l->cause, sizeof l->cause, "exit %d: %s", how->si_status, why);
 }
 
 /* backoff - how long until the next one may be started */

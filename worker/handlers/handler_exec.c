@@ -184,6 +184,7 @@ static int body_open(const struct delivery *d)
 static bool descriptors_open(struct running *r, const struct delivery *d,
                              struct outcome *out)
 {
+    char why[ERRNO_LIMIT_TEXT];
     int fds[2];
 
     r->body = body_open(d);
@@ -194,7 +195,7 @@ static bool descriptors_open(struct running *r, const struct delivery *d,
     }
     verdict_not_started(out, "no descriptor for the handler: %s: %s",
                         r->body < 0 ? "memfd_create" : "pipe2",
-                        errno_text(r->body < 0 ? -r->body : errno));
+                        errno_limit_text(r->body < 0 ? -r->body : errno, why));
     close_all(&r->body, 1);
     return false;
 }
@@ -373,6 +374,7 @@ static void supervise(struct running *r, struct delivery *d,
                           ? UINT64_MAX
                           : ns_add(clock_mono_ns(), r->limit_ns);
     struct signalled for_what = {.late = false};
+    char why[COMMAND_WHY];
     siginfo_t info;
 
     /* Start time first: a group without it is not killed by recovery, which
@@ -392,6 +394,9 @@ static void supervise(struct running *r, struct delivery *d,
     if (leave(r, &for_what)) {
         info = wait_for(r->process.pid, 0);
         verdict_exit(out, r->handler->set, &info, false);
+        if (out->kind == OUTCOME_NOT_STARTED &&
+            command_fault(&r->handler->command, why))
+            verdict_not_started(out, "exit %d: %s", info.si_status, why);
     } else {
         end_signalled(r, d->message->seq, &for_what, t, out);
     }
@@ -407,6 +412,7 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
                         .limit_ns =
                             delivery_limit_ns(d, h->set->timeout_ns,
                                               in_hand_limit_timeout(h->set))};
+    char why[COMMAND_WHY];
     int err;
 
     out->tail_size = 0;
@@ -424,7 +430,8 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     err = start(&r, s->env.vars);
     if (err) {
         close_all((int[]){r.body, r.out, r.err}, 3);
-        verdict_cannot_start(out, h->set->command[0], err);
+        verdict_not_started(out, "cannot start %s: %s", h->set->command[0],
+                            command_why(&h->command, err, why));
         return;
     }
     if (r.err >= FEW_FDS) {

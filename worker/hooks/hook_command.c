@@ -210,6 +210,7 @@ bool hook_command_run(struct hook_command *c, const struct source_hook *hook)
                     .err = -1,
                     .process.end = -1,
                     .limit_ns = limit == UINT64_MAX ? LIMIT_NS : limit};
+    char why[ERRNO_LIMIT_TEXT];
     bool told = false;
     int err;
 
@@ -219,7 +220,7 @@ bool hook_command_run(struct hook_command *c, const struct source_hook *hook)
     err = start(c, &r);
     if (err) {
         snprintf(c->out.error, sizeof c->out.error, "cannot start: %s",
-                 errno_text(-err));
+                 errno_limit_text(-err, why));
     } else {
         FAULT_POINT("on_dead_running");
         told = judge(c, &r, supervise(c, &r));

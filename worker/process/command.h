@@ -4,14 +4,15 @@
  *        there.
  * WHO    init, fini: the engine. start: any thread, several at once.
  * OWNS   A copy of the path.
- * FAILS  start: -errno as process_start. A command that cannot be found at init
- *        is logged; it may be put in place later.
+ * FAILS  start: -errno as process_start. A command that cannot be found or run
+ *        at init is logged; it may be put in place later.
  */
 #ifndef WORKER_PROCESS_COMMAND_H
 #define WORKER_PROCESS_COMMAND_H
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* m = under mtx   c = constant after open */
@@ -29,5 +30,12 @@ void command_fini(struct command *c);
 struct process; /* process.h */
 int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3]);
+
+/* Say why the start failed with `err` (-errno), and what helps. */
+#define COMMAND_WHY 128
+const char *command_why(struct command *c, int err, char buf[COMMAND_WHY]);
+/* Say what is wrong with the first line of the command, a script, so that it
+ * cannot run. Returns false if nothing is known to be wrong. */
+bool command_fault(struct command *c, char buf[COMMAND_WHY]);
 
 #endif

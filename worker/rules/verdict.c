@@ -24,14 +24,6 @@ void verdict_not_started(struct outcome *out, const char *fmt, ...)
     va_end(args);
 }
 
-void verdict_cannot_start(struct outcome *out, const char *command, int err)
-{
-    verdict_not_started(out, "cannot start %s: %s", command,
-                        err == -ENOEXEC
-                            ? "not a program, and no #! in its first line"
-                            : errno_text(-err));
-}
-
 /* verdict_no_command - 126 and 127, as a shell says it */
 bool verdict_no_command(struct outcome *out, int code)
 {

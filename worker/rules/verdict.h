@@ -31,7 +31,5 @@ bool verdict_no_command(struct outcome *out, int code);
 /* The handler never ran; the message is not to blame. */
 void verdict_not_started(struct outcome *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* Starting the command failed with this -errno. */
-void verdict_cannot_start(struct outcome *out, const char *command, int err);
 
 #endif

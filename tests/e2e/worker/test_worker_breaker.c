@@ -87,6 +87,55 @@ Test(worker_breaker, an_interpreter_that_is_missing_counts_no_attempt)
     runs_when_fixed(w, q, "handler", "0");
 }
 
+/* Both lines of the log say it: that of the start, if it can be seen then, and
+ * that of the breaker. */
+Test(worker_breaker, what_keeps_a_command_from_starting_is_named)
+{
+    static const struct {
+        const char *script, *command, *said;
+    } cases[] = {
+        {"#!/bin/sh\r\nexit 0\r\n", "./handler",
+         "its first line ends in CR LF; convert it: sed -i"},
+        {"#!/usr/bin/env sh\r\nexit 0\r\n", "./handler",
+         "its first line ends in CR LF; convert it: sed -i"},
+        {"#! /no/such/shell -e\n", "./handler",
+         "its interpreter /no/such/shell: No such file or directory"},
+        {"", "grep x | wc -l",
+         "a line for the shell is run by -- sh -c 'LINE'"},
+        {"", "no-such-command", "not found in $PATH"},
+        {"", "./no/such/command", "No such file or directory, from /"},
+    };
+    static const char *const kinds[] = {"-q", "--stream"};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t k = 0; k < 2; k++) {
+            const char *q = harness_queue(0, 0), *line;
+            harness_send_text(q, "x");
+            harness_script("handler", "");
+            harness_write("handler", cases[i].script, strlen(cases[i].script));
+            struct harness_process *w =
+                harness_worker(q, kinds[k], "--", cases[i].command);
+            line = harness_wait_log(w, "event=handler_not_found", 5000);
+            cr_expect(strstr(line, cases[i].said), "%zu: %s", i, line);
+            line = harness_wait_log(w, "event=breaker_open", 5000);
+            cr_expect(strstr(line, cases[i].said), "%zu: %s", i, line);
+            cr_assert_eq(harness_stop(w, 5000), 0);
+        }
+}
+
+Test(worker_breaker, a_working_directory_that_was_removed_is_named)
+{
+    const char *q = harness_queue(0, 0), *line;
+    struct harness_process *w = harness_program(
+        "sh", "-c",
+        "mkdir gone; cd gone; rmdir ../gone; exec \"$0\" --state-dir \"$@\"",
+        harness_bin("mqworker"), harness_state_dir(), q, "--", "./handler");
+
+    line = harness_wait_log(w, "event=handler_not_found", 5000);
+    cr_expect(strstr(line, "/gone was removed"), "%s", line);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+}
+
 Test(worker_breaker, exit_126_and_127_count_no_attempt)
 {
     static const char *const ends[] = {"exit 126", "exit 127"};
