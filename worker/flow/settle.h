@@ -36,7 +36,8 @@ void settle_cancelled(struct flow *f, struct delivery *d);
 /* The same of one that is lent and does not run, by its sequence and the key of
  * its group (at NULL: it has none); durable on 0. -EAGAIN: it runs, or is on
  * its way to somewhere else; or the disk: it waits as before. May wait for a
- * disk. Not of a source with SOURCE_ASYNC. */
+ * disk: called by a job of the pool (worker/operate/steering.c). Not of a
+ * source with SOURCE_ASYNC. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq);
 /* Its claim is gone: it comes again, and is not worth a run. */
 void settle_stale(struct flow *f, struct delivery *d);

@@ -324,7 +324,8 @@ struct source_ops {
      * are due now; or they are cancelled: they come by take_due at once, or by
      * unpark or take in their turn, with MESSAGE_CANCELLED. What became of each
      * is durable on 0; on -errno nothing has happened. NULL: it cannot be done.
-     * Up to STEER_MOST. May wait for a disk. */
+     * Up to STEER_MOST. May wait for a disk: called by a job of the pool
+     * (worker/operate/steering.c). */
     int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
                  size_t n, enum steered *out);
 

@@ -141,7 +141,8 @@ void source_mq_store_gone(struct source_mq *q, bool gone);
 /* The file that tells what of the spool ended was removed: 0, it is there
  * again. */
 int source_mq_ends_put_back(struct source_mq *q);
-/* It is another file now, under the same name; in the loop. */
+/* The store is another file now, under the same name. Called on the pool thread
+ * that put it back. */
 void source_mq_store_changed(struct source_mq *q);
 static inline struct source_mq *source_mq_of(const struct source *s)
 {
@@ -153,6 +154,9 @@ static inline struct source_mq *source_mq_of(const struct source *s)
 
 #pragma GCC visibility push(hidden)
 
+/* Operations of the table in source.h, which says which threads call them.
+ * steer, groups, letters and count run as jobs of the pool or at the start, as
+ * they may wait for a disk. */
 /* What is lent from a slot. */
 struct lent *source_mq_lent(struct source_mq *q, struct slot *slot);
 int mq_take(struct source *s, unsigned lane, uint64_t wall_ns,

@@ -7,7 +7,7 @@
  *        no trace but a write to the store, so that is watched (inotify on its
  *        write-ahead log), while any group is held. A commit can be read some
  *        time after it was written, so the end of the writer is watched, too.
- * WHO    open, close: the engine.
+ * WHO    open, close: the engine. watch, again, store_changed: any thread.
  * OWNS   The inotify descriptor.
  * FAILS  open: a problem.
  */
@@ -39,11 +39,12 @@ struct group_hold_watch_setup {
 int group_hold_watch_open(struct group_hold_watch **out,
                           const struct group_hold_watch_setup *setup,
                           struct problem *p);
-/* A group is held now: start to watch. Any thread. */
+/* A group is held now: start to watch. */
 void group_hold_watch_watch(struct group_hold_watch *r);
 /* The store did not tell of a group that is held: look soon. */
 void group_hold_watch_again(struct group_hold_watch *r);
-/* It is another file now, under the same name; in the peeker. */
+/* The store is another file now, under the same name. A pool thread, the one
+ * that put the store back, calls this. */
 void group_hold_watch_store_changed(struct group_hold_watch *r);
 void group_hold_watch_close(
     struct group_hold_watch **r); /* after the pool; sets NULL */
