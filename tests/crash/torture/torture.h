@@ -80,10 +80,11 @@ struct torture_worker {
 struct torture {
     const struct torture_options *options;
     enum torture_kind kind;
-    char dir[PATH_MAX / 4], queue[64], file[64]; /* file: the world's */
-    char runtime[64];    /* scratch directory in memory */
-    bool moved;          /* its "b", not its "a", is $RUNTIME_DIRECTORY */
-    uint32_t queue_size; /* bytes of a message */
+    char dir[PATH_MAX / 4], queue[64];
+    char file[TORTURE_PATH]; /* of the world */
+    char runtime[64];        /* scratch directory in memory */
+    bool moved;              /* its "b", not its "a", is $RUNTIME_DIRECTORY */
+    uint32_t queue_size;     /* bytes of a message */
     struct torture_world *world;
     struct torture_worker worker;
     struct torture_sum sum;

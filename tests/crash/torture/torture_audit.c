@@ -358,7 +358,7 @@ static bool is_ours(const struct torture *t, const char *pid)
         return false;
     n = read(fd, environment, sizeof environment);
     close(fd);
-    return n > 0 && memmem(environment, (size_t)n, wanted, strlen(wanted));
+    return n > 0 && memmem(environment, (size_t)n, wanted, strlen(wanted) + 1);
 }
 
 void audit_leftovers(struct torture *t)

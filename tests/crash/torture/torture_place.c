@@ -310,11 +310,10 @@ static void clean_up(void)
     mq_unlink(here->queue);
     mq_unlink(letters_queue(here));
     if (here->options->keep || here->failed) {
-        fprintf(stderr, "torture: all is kept in %s, %s and %s\n", here->dir,
-                here->runtime, here->file);
+        fprintf(stderr, "torture: all is kept in %s and %s\n", here->dir,
+                here->runtime);
         return;
     }
-    unlink(here->file);
     nftw(here->runtime, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
     nftw(here->dir, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
@@ -385,7 +384,6 @@ void place_open(struct torture *t)
     const struct torture_options *o = t->options;
     struct torture_terms terms = terms_of(o);
     const char *tmp = getenv("TMPDIR");
-    const char *shm = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     static bool cleans;
 
     t->bins = programs_find(o->points);
@@ -400,9 +398,6 @@ void place_open(struct torture *t)
     snprintf(t->runtime, sizeof t->runtime, "/dev/shm%.48s",
              strrchr(t->dir, '/'));
     runtime_tell(t);
-    /* Beside the files of the worker it would cost their disk's time. */
-    snprintf(t->file, sizeof t->file, "%s/mqw-torture-%d-%d", shm,
-             (int)getpid(), (int)t->kind);
     snprintf(t->queue, sizeof t->queue, "/mqw-torture-%d-%d", (int)getpid(),
              (int)t->kind);
     here = t;

@@ -32,6 +32,7 @@ const char *const torture_faults[TORTURE_FAULT_KINDS] = {
 };
 
 static struct torture_world *world;
+static int made = -1; /* the driver's descriptor of it */
 static unsigned generation;
 
 /* ---- the file ---- */
@@ -42,18 +43,15 @@ static _Noreturn void give_up(const char *what)
     _exit(1);
 }
 
-/* world_map - the whole file */
-static struct torture_world *world_map(const char *path, int flags)
+/* Map the whole file. */
+static struct torture_world *world_map(int fd)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
-
-    if (fd < 0 || (flags && ftruncate(fd, sizeof *world) < 0))
-        give_up(path);
+    if (fd < 0)
+        give_up("the world");
     world =
         mmap(NULL, sizeof *world, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (world == MAP_FAILED)
-        give_up(path);
-    close(fd);
+        give_up("mmap");
     return world;
 }
 
@@ -61,21 +59,28 @@ struct torture_world *torture_world_open(void)
 {
     const char *path = getenv(TORTURE_WORLD);
     const char *number = getenv(TORTURE_GENERATION);
+    int fd;
 
     errno = EINVAL;
     if (path && number)
         generation = (unsigned)strtoul(number, NULL, 10);
     else
         give_up("$" TORTURE_WORLD " and $" TORTURE_GENERATION " are not set");
-    world_map(path, 0);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    world_map(fd);
+    close(fd);
     torture_terms_use(&world->terms);
     return world;
 }
 
-struct torture_world *torture_world_make(const char *path,
+struct torture_world *torture_world_make(char path[TORTURE_PATH],
                                          const struct torture_terms *terms)
 {
-    world_map(path, O_CREAT | O_EXCL);
+    made = memfd_create("torture", MFD_CLOEXEC);
+    if (made < 0 || ftruncate(made, sizeof *world) < 0)
+        give_up("memfd_create");
+    world_map(made);
+    snprintf(path, TORTURE_PATH, "/proc/%d/fd/%d", (int)getpid(), made);
     world->terms = *terms;
     torture_terms_use(terms);
     return world;
@@ -86,6 +91,9 @@ void torture_world_close(struct torture_world **w)
     if (*w)
         munmap(*w, sizeof **w);
     *w = NULL;
+    if (made >= 0)
+        close(made);
+    made = -1;
 }
 
 /* ---- records ---- */

@@ -137,8 +137,11 @@ struct torture_world {
 
 /* By $TORTURE_WORLD, as the worker of $TORTURE_GENERATION. */
 struct torture_world *torture_world_open(void);
-/* The driver's: a new file. */
-struct torture_world *torture_world_make(const char *path,
+/* The driver's: a new one, in memory: on a disk it would cost the time that the
+ * worker's files need, and /dev/shm is small in a container. Its path leads to
+ * it as long as the driver lives. */
+#define TORTURE_PATH 64
+struct torture_world *torture_world_make(char path[TORTURE_PATH],
                                          const struct torture_terms *terms);
 void torture_world_close(struct torture_world **w); /* sets NULL */
 
