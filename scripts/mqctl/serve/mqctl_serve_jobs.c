@@ -28,6 +28,7 @@
 #define BATCH_DISCARD 1000
 #define WAIT          "30s" /* for room in the queue, each letter */
 #define CANARY_WAIT   "1h"  /* for the end of the first letter */
+#define ROWS_KEPT     10000 /* of a replay that ended, for its outcome */
 #define ID_MOST       (INT64_MAX / 10)
 
 enum job_state { JOB_RUNS, JOB_ENDED, JOB_STOPPED, JOB_FAILED };
@@ -92,6 +93,19 @@ json_t *job_json(int64_t id)
     const struct job *j = find(id);
 
     return j ? tell(j) : NULL;
+}
+
+bool job_rows(int64_t id, struct ask_job *out)
+{
+    const struct job *j = find(id);
+
+    if (!j || j->discard || !j->rows)
+        return false;
+    *out = (struct ask_job){.queue = j->queue,
+                            .rows = j->rows,
+                            .count = j->next < j->count ? j->next : j->count,
+                            .started_ns = j->started_ns};
+    return true;
 }
 
 json_t *jobs_json(void)
@@ -176,8 +190,10 @@ static void job_end(struct job *j, enum job_state state)
 
     j->state = state;
     j->ended_ns = clock_wall_ns();
-    free(j->rows);
-    j->rows = NULL;
+    if (j->discard || j->count > ROWS_KEPT) {
+        free(j->rows);
+        j->rows = NULL;
+    }
     event_send("job", tell(j));
     job_log(j);
     LIST_FOREACH (other, &jobs, link)
@@ -185,6 +201,7 @@ static void job_end(struct job *j, enum job_state state)
             old = other;
     if (old) {
         LIST_REMOVE(old, link);
+        free(old->rows);
         free(old);
     }
 }

@@ -35,5 +35,8 @@ void job_stop(int64_t id);
 /* NULL: there is none. The caller's. */
 json_t *job_json(int64_t id);
 json_t *jobs_json(void);
+/* The letters that a replay has sent so far, to look for what became of them.
+ * Returns false if there is none of that number, or it has too many. */
+bool job_rows(int64_t id, struct ask_job *out);
 
 #endif

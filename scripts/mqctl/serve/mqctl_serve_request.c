@@ -401,11 +401,20 @@ static void ended(const struct look_end *end, void *owner)
 /* look - have a child find out, and sleep until it has */
 static enum MHD_Result look(struct visit *v)
 {
+    struct ask_job job; /* for the child, which has a copy */
     pid_t pid;
 
     v->ask.o = v->site->o;
     v->ask.body = v->body ? v->body : "";
     v->ask.body_size = v->size;
+    if (v->ask.path.route->what == SERVE_JOB_OUTCOME) {
+        if (!job_rows(v->ask.path.row, &job))
+            return refuse(v, 404,
+                          "there is no replay of that number, or it has too "
+                          "many letters to look for each; mqdlq list shows "
+                          "those that died again");
+        v->ask.job = &job;
+    }
     pid = look_start(&(struct look_job){
         .run = answer_print,
         .arg = &v->ask,
@@ -414,6 +423,7 @@ static enum MHD_Result look(struct visit *v)
         .ended = ended,
         .owner = v,
     });
+    v->ask.job = NULL;
     if (pid == -EAGAIN)
         return refuse(v, 503, "too many requests at once; try again");
     if (pid < 0)

@@ -207,8 +207,8 @@ void watch_fast(bool fast)
     order(fast);
 }
 
-/* seen_of - the place of a queue's last look, a new one if need be */
-static struct seen *seen_of(const char *queue)
+/* Find the last look at a queue; `make`: or begin with none. */
+static struct seen *seen_of(const char *queue, bool make)
 {
     struct seen *s;
 
@@ -216,7 +216,7 @@ static struct seen *seen_of(const char *queue)
         if (strcmp(json_string_value(json_object_get(s->look, "queue")),
                    queue) == 0)
             return s;
-    s = calloc(1, sizeof *s);
+    s = make ? calloc(1, sizeof *s) : NULL;
     if (!s)
         return NULL;
     s->look = json_pack("{s:s}", "queue", queue);
@@ -229,11 +229,14 @@ static struct seen *seen_of(const char *queue)
 static void look_take(json_t *look, const char *line)
 {
     const char *queue = json_string_value(json_object_get(look, "queue"));
-    struct seen *s = queue ? seen_of(queue) : NULL;
+    bool gone = json_object_get(look, "gone") != NULL;
+    struct seen *s = queue ? seen_of(queue, !gone) : NULL;
 
+    /* The child says of a queue without a folder that it is gone at each look;
+     * that is news only for one that was shown. */
     if (!s)
         return;
-    if (json_object_get(look, "gone"))
+    if (gone)
         history_forget(queue);
     else
         history_add(queue, look);

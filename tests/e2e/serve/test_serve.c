@@ -530,6 +530,70 @@ Test(serve, a_state_is_as_bad_in_the_page_as_in_the_tools)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* A queue on which no worker has run is in no list, and no news. */
+Test(serve, a_queue_without_a_worker_is_not_told_to_be_gone)
+{
+    const char *q = harness_queue(0, 0), *other = harness_queue(0, 0), *text;
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start(NULL);
+    char request[512];
+    int fd = web_connect(&w);
+
+    snprintf(request, sizeof request,
+             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n\r\n",
+             w.port, w.token);
+    (void)send(fd, request, strlen(request), MSG_NOSIGNAL);
+    harness_send_text(q, "x");
+    text = web_read(fd, "\"done\":1")->text;
+    cr_assert(!strstr(text, "gone") && !strstr(text, other + 1), "%s", text);
+    close(fd);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, all_sparks_come_in_one_short_answer)
+{
+    const char *q = harness_queue(0, 0), *text;
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start(NULL);
+    uint64_t end = harness_deadline(SOON_MS);
+    json_t *o, *list;
+
+    for (;;) {
+        text = web_get(&w, "/api/v1/sparks");
+        cr_assert_lt(strlen(text), 1024, "%s", text);
+        o = ctl_json(text);
+        list = json_object_get(o, "queues");
+        if (json_array_size(list) == 1)
+            break;
+        json_decref(o);
+        harness_nap(end, "the first look");
+    }
+    cr_assert_eq(
+        json_array_size(json_object_get(json_array_get(list, 0), "done")), 60);
+    json_decref(o);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+Test(serve, a_message_is_found_by_an_id_with_blanks_around_it)
+{
+    struct harness_process *worker;
+    const char *q = dead_letters(1, &worker), *id;
+    struct web w = web_start(NULL);
+    json_t *o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters", q + 1));
+
+    id = json_string_value(json_object_get(
+        json_array_get(json_object_get(o, "letters"), 0), "message_id"));
+    cr_assert(strstr(web_get(&w, "/api/v1/explain?id=%%20%s%%09%%0A", id),
+                     "\"where\":\"dead\""));
+    cr_assert(strstr(web_get(&w, "/find?id=+%s+", id), "The letter"));
+    json_decref(o);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
 /* ticks - of processor time that the server and its children have used */
 static long ticks(const struct web *w)
 {

@@ -21,6 +21,13 @@ static json_t *ask_history(const struct serve_ask *a, struct problem *p)
     return NULL;
 }
 
+/* Ten minutes of every queue, for the overview. */
+static json_t *ask_sparks(const struct serve_ask *a, struct problem *p)
+{
+    (void)a, (void)p;
+    return history_sparks();
+}
+
 static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
     [SERVE_QUEUES] = ask_queues,          [SERVE_QUEUE] = ask_queue,
     [SERVE_HISTORY] = ask_history,        [SERVE_LETTERS] = ask_letters,
@@ -29,6 +36,7 @@ static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
     [SERVE_DOCTOR] = ask_doctor,          [SERVE_STEER] = ask_steer,
     [SERVE_SETTINGS] = ask_steer,         [SERVE_MESSAGES] = ask_messages,
     [SERVE_RUN_NOW] = ask_steer_messages, [SERVE_CANCEL] = ask_steer_messages,
+    [SERVE_SPARKS] = ask_sparks,          [SERVE_JOB_OUTCOME] = ask_outcome,
     [SERVE_GROUPS] = ask_groups,          [SERVE_STEER_GROUP] = ask_steer_group,
 };
 

@@ -25,6 +25,15 @@ struct serve_ask {
     const char *query[QUERY_COUNT]; /* NULL: not given */
     const char *body;               /* JSON; "": none */
     size_t body_size;
+    const struct ask_job *job; /* of SERVE_JOB_OUTCOME */
+};
+
+/* A replay that has ended. */
+struct ask_job {
+    const char *queue;
+    const int64_t *rows;
+    size_t count;
+    uint64_t started_ns; /* wall */
 };
 
 /* Parse the JSON body of a request. Every member must be known to its route and
@@ -63,6 +72,8 @@ json_t *ask_all_dead(const struct serve_ask *a, struct problem *p);
 json_t *ask_letter(const struct serve_ask *a, struct problem *p);
 /* Print the body of the letter; an exit status. */
 int ask_body(const struct serve_ask *a);
+/* Count what became of the letters of a job. */
+json_t *ask_outcome(const struct serve_ask *a, struct problem *p);
 /* Print the rows that a request to replay or discard is about, one a line,
  * oldest first; an exit status, 1 if there are not as many as it expects. */
 int ask_rows(const struct serve_ask *a);

@@ -173,6 +173,43 @@ json_t *history_json(const char *queue, int minutes)
     return o;
 }
 
+/* The mean of the seconds before `end` that were seen; null if none was. */
+static json_t *mean_json(const struct history *h, uint64_t end)
+{
+    unsigned n = 0;
+    float sum = 0;
+
+    for (uint64_t at = end - HISTORY_SPARK; at < end; at++) {
+        const struct sample *one = &h->seconds[at % HISTORY_SECONDS];
+
+        if (one->at != at || isnan(one->value[DONE]))
+            continue;
+        sum += one->value[DONE];
+        n++;
+    }
+    return number(n ? sum / (float)n : NAN);
+}
+
+json_t *history_sparks(void)
+{
+    uint64_t end = clock_wall_ns() / NS_PER_S / HISTORY_SPARK * HISTORY_SPARK;
+    json_t *queues = json_array();
+    const struct history *h;
+
+    LIST_FOREACH (h, &all, link) {
+        json_t *done = json_array();
+
+        for (uint64_t at = end - HISTORY_SECONDS + HISTORY_SPARK; at <= end;
+             at += HISTORY_SPARK)
+            json_array_append_new(done, mean_json(h, at));
+        json_array_append_new(queues, json_pack("{s:o, s:o}", "queue",
+                                                json_printable(h->queue),
+                                                "done", done));
+    }
+    return json_pack("{s:i, s:o, s:o}", "step_s", HISTORY_SPARK, "end",
+                     json_time(end * NS_PER_S), "queues", queues);
+}
+
 json_t *history_recent(const char *queue)
 {
     const struct history *h = find(queue);

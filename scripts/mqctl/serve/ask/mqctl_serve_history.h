@@ -14,6 +14,7 @@
 
 #define HISTORY_SECONDS 600
 #define HISTORY_MINUTES 1440
+#define HISTORY_SPARK   10 /* seconds in one value of a spark */
 
 /* Add one look of the watcher, made now. */
 void history_add(const char *queue, const json_t *look);
@@ -22,6 +23,9 @@ void history_forget(const char *queue);
 /* {"step_s":1, "end":..., "done":[..], ...}: oldest first, null where nobody
  * looked. `minutes`: the day. */
 json_t *history_json(const char *queue, int minutes);
+/* {"step_s":10, "queues":[{"queue":..., "done":[..]}, ...]}: means of ten
+ * minutes, a few bytes for each queue. */
+json_t *history_sparks(void);
 /* The rates and times of the last look, and its last minutes as a line. */
 json_t *history_recent(const char *queue);
 

@@ -55,8 +55,11 @@ static void findings(FILE *out, const struct serve_ask *a, const char *queue)
         if ((strcmp(level, "warn") != 0 && strcmp(level, "bad") != 0) ||
             (queue && strcmp(queue, member_text(f, "queue")) != 0))
             continue;
-        fprintf(out, "<div class=\"finding %s\"><strong>%s</strong> ", level,
-                level);
+        fprintf(out, "<div class=\"finding %s\" data-key=\"", level);
+        html_attribute(out, member_text(f, "queue"));
+        fputc(' ', out);
+        html_attribute(out, member_text(f, "check"));
+        fprintf(out, "\"><strong>%s</strong> ", level);
         html_text(out, member_text(f, "queue"));
         fputc(' ', out);
         html_text(out, member_text(f, "check"));

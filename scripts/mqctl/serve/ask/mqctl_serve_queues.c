@@ -1,10 +1,12 @@
 /* mqctl_serve_queues.c - queues, messages and findings as JSON (see
  * mqctl_serve_ask.h) */
+#include <bsd/string.h>
 #include <errno.h>
 #include <string.h>
 #include <sysexits.h>
 
 #include "common/broker/broker_operand.h"
+#include "common/text/json_line.h"
 #include "common/state/queue_guess.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
@@ -143,6 +145,18 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
     return json_pack("{s:o}", "findings", all);
 }
 
+/* Copy a text without the blanks around it, as a paste may have them. */
+static void text_trim(const char *text, char *out, size_t room)
+{
+    size_t n;
+
+    text += strspn(text, " \t\r\n");
+    n = strlcpy(out, text, room);
+    n = n < room ? n : room - 1;
+    while (n > 0 && strchr(" \t\r\n", out[n - 1]))
+        out[--n] = '\0';
+}
+
 /* dir_explain - look for a message in all queues of a directory */
 static void dir_explain(const struct serve_ask *a, const char *dir,
                         json_t *found)
@@ -168,13 +182,16 @@ static void dir_explain(const struct serve_ask *a, const char *dir,
 
 json_t *ask_explain(const struct serve_ask *a, struct problem *p)
 {
-    const char *id = a->query[QUERY_ID] ? a->query[QUERY_ID] : "";
+    struct serve_ask trimmed = *a;
+    char id[128];
     json_t *all = json_array(), *found = json_array(), *one;
     size_t i;
 
     (void)p;
+    text_trim(a->query[QUERY_ID] ? a->query[QUERY_ID] : "", id, sizeof id);
+    trimmed.query[QUERY_ID] = id;
     for (i = 0; *id && i < dir_count(a); i++)
-        dir_explain(a, dir_at(a, i), all);
+        dir_explain(&trimmed, dir_at(a, i), all);
     json_array_foreach(all, i, one)
     {
         const char *where = json_string_value(json_object_get(one, "where"));
@@ -183,6 +200,6 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
             strcmp(where, "unseen") != 0)
             json_array_append(found, one);
     }
-    return json_pack("{s:s, s:i, s:o, s:o}", "id", id, "queues",
+    return json_pack("{s:o, s:i, s:o, s:o}", "id", json_printable(id), "queues",
                      (int)json_array_size(all), "found", found, "all", all);
 }

@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "common/text/complain.h"
+#include "common/text/json_line.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_letters.h"
 
 #define ROWS_MOST 100000 /* of one request */
@@ -121,4 +122,29 @@ int ask_rows(const struct serve_ask *a)
                         " were expected; look again",
                         c.count, json_integer_value(expected));
     return status;
+}
+
+json_t *ask_outcome(const struct serve_ask *a, struct problem *p)
+{
+    const struct ask_job *j = a->job;
+    json_int_t gone = 0, on_way = 0, died_again = 0, kept = 0;
+    struct store *s;
+    struct store_row m;
+
+    if (ask_store(a, j->queue, &s, p) < 0)
+        return NULL;
+    for (size_t i = 0; i < j->count; i++) {
+        int err = s ? store_get(s, j->rows[i], &m, NULL, 0, NULL) : -ENOENT;
+
+        if (err && err != -ENOENT)
+            return ask_failed(p, err);
+        gone += err == -ENOENT;
+        on_way += !err && m.state != STORE_DEAD;
+        died_again +=
+            !err && m.state == STORE_DEAD && m.died_ns >= j->started_ns;
+        kept += !err && m.state == STORE_DEAD && m.died_ns < j->started_ns;
+    }
+    return json_pack("{s:o, s:I, s:I, s:I, s:I}", "queue",
+                     json_printable(j->queue), "gone", gone, "on_way", on_way,
+                     "died_again", died_again, "kept", kept);
 }

@@ -61,9 +61,11 @@ function rowUpdate(row, q) {
   stateShow(cell("state"), q);
   ofShow(cell("depth"), q.depth, q.queue_depth);
   ofShow(cell("in_flight"), q.in_flight, q.capacity);
-  setText(cell("done"), rate(q.rate));
-  setText(cell("p50_ms"), duration(q.p50_ns));
-  setText(cell("p99_ms"), duration(q.p99_ns));
+  // Without a stream the server tells the last look.
+  const recent = q.recent || { done: q.rate, p50_ms: q.p50_ns / 1e6, p99_ms: q.p99_ns / 1e6 };
+  setText(cell("done"), rate(recent.done));
+  setText(cell("p50_ms"), duration(recent.p50_ms * 1e6));
+  setText(cell("p99_ms"), duration(recent.p99_ms * 1e6));
   setText(cell("waiting"), count(q.waiting === null ? null : q.waiting + (q.spooled || 0)));
   setText(cell("parked"), count(q.parked));
   const dead = cell("dead");
@@ -104,13 +106,12 @@ function rowOf(q) {
 }
 
 async function sparksShow() {
-  for (const row of $("#queues tbody").rows) {
-    try {
-      const data = await ask(`${apiUrl(row.dataset.queue)}/history?step=1s`);
-      $('[data-f="spark"]', row).replaceChildren(spark(data.done || []));
-    } catch {
-      // the row stays as it is
-    }
+  try {
+    const { queues } = await ask("/api/v1/sparks");
+    for (const q of queues)
+      $(`#queues tr[data-queue="${CSS.escape(q.queue)}"] [data-f="spark"]`)?.replaceChildren(spark(q.done));
+  } catch {
+    // the rows stay as they are
   }
   setTimeout(sparksShow, document.hidden ? 60000 : 10000);
 }
@@ -124,30 +125,45 @@ function queuesListen(name, data) {
   for (const row of [...$("#queues tbody").rows]) if (!there.has(row.dataset.queue)) row.remove();
 }
 
-// findingMake - as the server writes it
+// findingMake - as the server writes it. What it is about is the queue and the
+// check: its text has numbers that change.
 const findingMake = (f) =>
   el(
     "div",
-    { class: `finding ${f.level}` },
+    { class: `finding ${f.level}`, "data-key": `${f.queue || ""} ${f.check}` },
     el("strong", {}, f.level),
     ` ${f.queue || ""} ${f.check}: ${f.text}`,
     f.fix ? el("div", {}, el("code", { class: "command" }, f.fix)) : null,
   );
 
-// findingsShow - what doctor warns of; what has not changed stays as it is
+// findingsUpdate - what doctor warns of: what is over goes, what is new comes last
+// and is said, and a text that differs changes in its place
+function findingsUpdate(place, now) {
+  const left = [...place.children];
+  const news = [];
+  for (const node of now) {
+    const i = left.findIndex((had) => had.dataset.key === node.dataset.key);
+    if (i < 0) {
+      place.append(node);
+      news.push(node);
+      continue;
+    }
+    const [had] = left.splice(i, 1);
+    if (had.textContent !== node.textContent) {
+      had.className = node.className;
+      had.replaceChildren(...node.childNodes);
+    }
+  }
+  for (const node of left) node.remove();
+  if (news.length) say(`New: ${$("strong", news[0]).nextSibling.data.trim()}`);
+}
+
 async function findingsShow() {
-  const place = $("#findings");
   try {
     const { findings } = await ask("/api/v1/doctor" + (queue ? `?queue=${encodeURIComponent(queue)}` : ""));
-    const now = findings
+    findingsUpdate($("#findings"), findings
       .filter((f) => (f.level === "warn" || f.level === "bad") && (!queue || f.queue === queue))
-      .map(findingMake);
-    const same = (list, node) => list.some((other) => other.textContent === node.textContent);
-    const had = [...place.children];
-    had.filter((node) => !same(now, node)).forEach((node) => node.remove());
-    const more = now.filter((node) => !same(had, node));
-    place.append(...more);
-    if (more.length) say(`New: ${$("strong", more[0]).nextSibling.data.trim()}`);
+      .map(findingMake));
   } catch {
     // the next look will tell
   }
