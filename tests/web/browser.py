@@ -198,7 +198,8 @@ class Test:
                          "stderr_base64": stderr}]})
 
     def shows_all_fields_of_a_letter_as_text(self, b):
-        queue = self.queue + "-h"
+        queue = self.queue + "-" + "h" * 120
+        b.phone(320, 640)
         good = b"MQW/1\nsize: 1048576\nx-a: %s\n\n" % NASTY.encode()
         path = os.path.join(self.state, "letters")
         with open(path, "w", encoding="utf-8") as out:
@@ -213,11 +214,14 @@ class Test:
             text = b.text("main")
             assert not any(c in text for c in HIDING + "\0"), path
             assert b.js("return breaches") == [], path
+            wide = b.js("return document.documentElement.scrollWidth")
+            assert wide <= 320, (path, wide)
             if "dead" in path:
                 assert NASTY in text, path
             if path.endswith(("/1", "/2")):
                 assert text.count(NASTY) >= 7, path  # error, group, header ...
                 assert "longer than what is shown" in text
+        b.cdp("Emulation.clearDeviceMetricsOverride")
         # That a breach would be seen:
         b.js("document.body.setAttribute('style', 'color: red')")
         until(lambda: len(b.js("return breaches")) == 1, "the breach")
@@ -227,7 +231,8 @@ class Test:
 
     def is_there_for_everybody(self, b):
         """In both schemes, at both widths; and by keyboard."""
-        for width, height, mobile in ((1280, 900, False), (390, 844, True)):
+        for width, height, mobile in ((1280, 900, False), (390, 844, True),
+                                      (320, 640, True)):
             b.phone(width, height, mobile)
             for scheme in ("light", "dark"):
                 b.scheme(scheme)
@@ -288,6 +293,7 @@ class Test:
         assert f"mqctl pause {self.queue} 10m" in b.text("#actions")
         b.click("#actions button")
         until(lambda: self.status()["paused"], "paused")
+        self.answers_beside(b, "#actions button")
         until(lambda: "paused" in b.text("h1"), "the page says so")
         b.js("[...document.querySelectorAll('#actions button')]"
              ".find(x => x.textContent === 'Resume').click()")
@@ -326,10 +332,37 @@ class Test:
         b.accept()
         until(lambda: "1 of 1 cancelled" in b.text("#live"), "it says so")
         until(lambda: self.status(self.other)["waiting"] == 2, "one less")
-        b.click(box % 2)  # and the first, which is cancelled by now
+        self.answers_beside(b, "#messages button.act")
+        assert b.text("#messages tr.past th") == ids[0]["id"], "it is not grey"
+        # What something was done to is not meant by the next button as well.
+        assert f"run-now {self.other} ID..." in b.text("#messages")
+        b.click(box % 2)
         b.click("#messages button")
-        until(lambda: "1 of 2 due now; 1 " in b.text("#live"), "one runs")
+        until(lambda: "1 of 1 due now" in b.text("#live"), "one runs")
         until(lambda: self.status(self.other)["retried"] == 4, "it ran")
+        b.click(box % 3)
+        assert f"cancel {self.other} {ids[2]['id']}" in b.text("#messages")
+        # A refusal is told there, too, and the ticks stay.
+        b.js("localStorage.removeItem('mqctl-key')")
+        b.click("#messages button")
+        until(lambda: "sign in again" in b.text("#live"), "the refusal")
+        self.answers_beside(b, "#messages button")
+        assert b.js("return document.querySelectorAll("
+                    "'#messages tbody input:checked').length") == 1
+        b.go(f"{self.url}/#t={self.token}")
+        until(lambda: b.js("return localStorage.getItem('mqctl-key')"), "a key")
+
+    @staticmethod
+    def answers_beside(b, button):
+        """What came of a click is in view and at it, which has the focus."""
+        until(lambda: b.js(
+            """const button = document.querySelector(arguments[0]);
+            const at = button.form.querySelector('.answer');
+            if (!at.textContent) return false;
+            const a = at.getBoundingClientRect(), c = button.getBoundingClientRect();
+            return document.activeElement === button && a.top >= 0 &&
+                a.bottom <= innerHeight && Math.abs(a.top - c.bottom) < 100;""",
+            button), "the answer beside the button")
 
     def closes_and_opens_a_group(self, b):
         self.tool("mqsend", "--group", "-<b>g</b>", self.other, "y")
@@ -349,6 +382,7 @@ class Test:
         b.accept()
         until(lambda: "refuses what comes" in b.text("#live"), "it says so")
         assert b.text(state) == "blocked, closing", b.text(state)
+        b.click("#groups tbody input")
         b.click("#groups form:nth-of-type(3) button")
         until(lambda: "takes messages" in b.text("#live"), "it says so")
         assert b.text(state) == "blocked", b.text(state)
@@ -389,6 +423,8 @@ class Test:
         b.go(f"{url}/#t={self.token}")
         dead = f'tr[data-queue="{self.queue}"] [data-f="dead"]'
         until(lambda: b.text(dead) == "2", "the letters")
+        until(lambda: b.js("return document.querySelector('#queues svg')"),
+              "the scripts")
         self.server.terminate()
         self.server.wait()
         until(lambda: "does not answer" in b.text("#live"), "it says so")
@@ -397,6 +433,41 @@ class Test:
         self.server = self.start("mqctl", *args)
         until(lambda: "answers again" in b.text("#live"), "it is back", 40)
         until(lambda: b.text(dead) == "3", "what came meanwhile")
+        # Signed out, or without a stream, is not said to be without an answer.
+        b.cdp("Network.clearBrowserCookies")
+        self.server.terminate()
+        self.server.wait()
+        self.server = self.start("mqctl", *args)
+        until(lambda: "signed out" in b.text("#live"), "it says so", 40)
+        streams = [self.stream(url) for _ in range(32)]
+        b.go(f"{url}/#t={self.token}")
+        until(lambda: b.text(dead) == "3", "the overview")
+        self.tool("mqsend", self.queue, "bad")
+        until(lambda: b.text(dead) == "4", "what came, without a stream", 40)
+        assert "does not answer" not in (b.text("#live") or "")
+        for stream in streams:
+            stream.close()
+
+    def stream(self, url):
+        request = urllib.request.Request(
+            url + "/api/v1/events", headers={"Authorization": "Bearer " + self.token})
+        return urllib.request.urlopen(request, timeout=30)
+
+    def tells_a_finding_once(self, b):
+        """It is the queue and the check, however its numbers change."""
+        soon = b.cdp("Page.addScriptToEvaluateOnNewDocument", source="""
+            const later = setTimeout;
+            window.setTimeout = (f, ms, ...more) => later(f, Math.min(ms, 500), ...more);""")
+        b.go(f"{self.url}/#t={self.token}")
+        until(lambda: "given up on" in (b.text("#findings") or ""), "the finding")
+        b.js("""window.kept = [...document.querySelectorAll('#findings .finding')]
+                .find((e) => e.textContent.includes('given up on'));
+            window.was = kept.textContent;""")
+        self.tool("mqsend", self.queue, "bad")
+        until(lambda: b.js("return kept.textContent !== was"), "its new number")
+        assert b.js("return kept.isConnected"), "it was made again"
+        assert "New:" not in b.text("#live"), "it was announced"
+        b.cdp("Page.removeScriptToEvaluateOnNewDocument", **soon)
 
     @staticmethod
     def answers(url):
@@ -420,6 +491,7 @@ class Test:
     def finds_the_reason_and_replays_after_the_fix(self, b):
         """With nothing but the page, from its first to the last letter."""
         began = time.monotonic()
+        n = self.status()["dead"]
         b.go(self.url)
         until(lambda: "given up on" in b.text("#findings"), "the finding")
         b.click(f'tr[data-queue="{self.queue}"] [data-f="dead"] a')
@@ -437,6 +509,7 @@ class Test:
         b.click("#bulk button")
         b.accept()
         until(lambda: "ended" in (b.text("#live") or ""), "the end of the job")
+        until(lambda: f"{n} done" in (b.text("#live") or ""), "what became of them")
         until(lambda: self.status()["dead"] == 0, "all done")
         print("from the finding to the end:", time.monotonic() - began)
 
@@ -456,6 +529,7 @@ class Test:
                          self.updates_without_moving_the_focus,
                          self.loads_in_seven_tabs,
                          self.comes_back_after_a_restart,
+                         self.tells_a_finding_once,
                          self.shows_no_button_where_nothing_may_change,
                          self.pauses_and_resumes,
                          self.sets_and_says_what_was,

@@ -247,6 +247,19 @@ Test(serve_change, canaries_block_no_job_and_what_the_end_cuts_is_in_the_log)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
+/* Return a number of what became of the letters of a job. */
+static json_int_t outcome(const struct web *w, const json_t *job,
+                          const char *name)
+{
+    json_t *o =
+        ctl_json(web_get(w, "/api/v1/jobs/%s/outcome",
+                         json_string_value(json_object_get(job, "id"))));
+    json_int_t n = json_integer_value(json_object_get(o, name));
+
+    json_decref(o);
+    return n;
+}
+
 /* Start a replay or discard and wait for its end; the test's to free. */
 static json_t *job_do(const struct web *w, const char *q, const char *what,
                       const char *body)
@@ -276,6 +289,12 @@ Test(serve_change, a_job_tells_the_last_that_was_said_and_what_the_canary_was)
     cr_assert_str_eq(json_string_value(json_object_get(job, "state")),
                      "failed");
     cr_assert_eq(json_integer_value(json_object_get(job, "taken")), 2);
+    cr_assert_eq(outcome(&w, job, "died_again"), 1);
+    json_decref(job);
+    harness_write("fixed", "", 0);
+    job = job_do(&w, q, "replay", "{\"rows\":[\"1\",\"2\"]}");
+    harness_until(outcome(&w, job, "gone") == 2, SOON_MS);
+    cr_assert_eq(outcome(&w, job, "on_way"), 0);
     json_decref(job);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);

@@ -5,32 +5,41 @@ import { $, el, ask, say, setText, apiUrl, queueUrl } from "./dom.js";
 
 const quoted = (text) => (/^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-// act - a button's request; the live region says what came of it
-async function act(button, request) {
-  button.disabled = true;
+// act - a button's request. What came of it stands beside the button, and is said.
+// The button keeps the focus: it is not disabled, but ignored until the answer.
+async function act({ button, answer }, request) {
+  if (button.getAttribute("aria-disabled") === "true") return;
+  button.setAttribute("aria-disabled", "true");
+  const show = (text, bad) => {
+    setText(answer, text);
+    answer.classList.toggle("act", bad);
+    say(text);
+  };
   try {
     const what = await request();
-    if (what) say(what);
+    if (what) show(what, false);
   } catch (error) {
-    say(error.message);
+    show(error.message, true);
   }
-  button.disabled = false;
+  button.setAttribute("aria-disabled", "false");
+  button.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
-// row - a button with its fields, and beside it the command; show() writes the
-// command anew
+// row - a button with its fields, and beside it the command and the answer; show()
+// writes the command again
 function row(word, { cls, fields = [], command, sure, request }) {
   const code = el("code", { class: "command" });
+  const answer = el("span", { class: "answer" });
   const show = () => setText(code, command());
   const button = el("button", { class: cls, type: "submit" }, word);
-  const form = el("form", { class: "action" }, el("span", { class: "actions" }, button, fields), el("span", {}, el("small", {}, "as a command "), code));
+  const form = el("form", { class: "action" }, el("span", { class: "actions" }, button, fields), el("span", {}, el("small", {}, "as a command "), code), answer);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (!sure || confirm(sure())) act(button, request);
+    if (button.getAttribute("aria-disabled") !== "true" && (!sure || confirm(sure()))) act({ button, answer }, request);
   });
   form.addEventListener("input", show);
   show();
-  return { form, show, button };
+  return { form, show, button, answer };
 }
 
 const field = (word, attributes) => {
@@ -82,29 +91,44 @@ export function queueActions(place, queue) {
   place.append(el("h2", {}, "Actions"), ...rows.map((r) => r.form));
 }
 
-// boxes - one to choose each row of a table; chosen() has what is checked
+// boxes - one to choose each row of a table. chosen() has what is checked; done()
+// takes the ticks away, and greys the rows that something was done to: so the next
+// button does not mean them as well.
 function boxes(table, value, label, may = () => true) {
   const all = [];
   table.tHead.rows[0].prepend(el("td", {}, el("span", { class: "sr" }, "Choose")));
   for (const tr of table.tBodies[0].rows) {
-    const box = may(tr) ? el("input", { type: "checkbox", value: value(tr), "aria-label": `${label} ${value(tr)}` }) : null;
+    const box = may(tr) ? el("input", { type: "checkbox", autocomplete: "off", value: value(tr), "aria-label": `${label} ${value(tr)}` }) : null;
     if (box) all.push(box);
     tr.prepend(el("td", { class: "box" }, box));
   }
-  return () => all.filter((b) => b.checked).map((b) => b.value);
+  const chosen = () => all.filter((b) => b.checked).map((b) => b.value);
+  const done = (values) => {
+    for (const box of all.filter((b) => values.includes(b.value))) {
+      box.checked = false;
+      box.closest("tr").classList.add("past");
+    }
+    table.dispatchEvent(new Event("change"));
+  };
+  return { chosen, done, values: () => all.map((b) => b.value) };
+}
+
+// chosenShow - of buttons that need something chosen: whether that is so, and their
+// commands
+function chosenShow(rows, words, text, any) {
+  setText(words, text);
+  for (const r of rows) {
+    r.button.setAttribute("aria-disabled", String(!any));
+    r.show();
+  }
 }
 
 // rowsFor - rows before a table, for what is chosen of it
 function rowsFor(table, rows, chosen) {
   const words = el("p", {});
-  const show = () => {
-    setText(words, `${chosen().length} chosen`);
-    for (const r of rows) {
-      r.button.disabled = chosen().length === 0;
-      r.show();
-    }
-  };
+  const show = () => chosenShow(rows, words, `${chosen().length} chosen`, chosen().length > 0);
   table.before(...rows.map((r) => r.form), words);
+  for (const r of rows) r.button.addEventListener("change", show);
   table.addEventListener("change", show);
   show();
 }
@@ -113,14 +137,16 @@ function rowsFor(table, rows, chosen) {
 export function messageActions(place, queue) {
   const table = $("table", place);
   if (!table) return;
-  const chosen = boxes(table, (tr) => tr.dataset.id, "Choose message", (tr) => tr.dataset.state !== "running" && tr.dataset.id !== "-");
+  const { chosen, done } = boxes(table, (tr) => tr.dataset.id, "Choose message", (tr) => tr.dataset.state !== "running" && tr.dataset.id !== "-");
   const order = (word, what, verb, cls) =>
     row(word, {
       cls,
       command: () => `mqctl ${verb} ${quoted(queue)} ${chosen().join(" ") || "ID..."}`,
       sure: cls && (() => `Cancel ${chosen().length} messages? They end unprocessed.`),
       request: async () => {
-        const n = await ask(`${apiUrl(queue)}/messages/${verb}`, "POST", { ids: chosen() });
+        const ids = chosen();
+        const n = await ask(`${apiUrl(queue)}/messages/${verb}`, "POST", { ids });
+        done(ids);
         const rest = [
           [n.already, "so before, or behind its group's head"],
           [n.in_flight, "in flight, left alone"],
@@ -146,7 +172,7 @@ function groupShow(cell, queue, g) {
 export function groupActions(place, queue) {
   const table = $("table", place);
   if (!table) return;
-  const chosen = boxes(table, (tr) => tr.dataset.group, "Choose group");
+  const { chosen, done } = boxes(table, (tr) => tr.dataset.group, "Choose group");
   const again = async () => {
     const { groups } = await ask(`${apiUrl(queue)}/groups${location.search}`);
     for (const tr of table.tBodies[0].rows) {
@@ -154,7 +180,7 @@ export function groupActions(place, queue) {
       groupShow($('[data-f="state"]', tr), queue, now || { state: "no message any more" });
     }
   };
-  const order = (word, verb, done, cls, sure) =>
+  const order = (word, verb, became, cls, sure) =>
     row(word, {
       cls,
       sure,
@@ -163,7 +189,8 @@ export function groupActions(place, queue) {
         const keys = chosen();
         for (const group of keys) await ask(`${apiUrl(queue)}/groups/${verb}`, "POST", { group });
         await again();
-        return `${keys.join(", ")}: ${done}`;
+        done(keys);
+        return `${keys.join(", ")}: ${became}`;
       },
     });
   const rows = [
@@ -187,7 +214,7 @@ function jobShow(place, job) {
       " ",
       el("span", {}),
       " ",
-      el("button", { onclick: () => ask(`/api/v1/jobs/${job.id}`, "DELETE").catch((e) => say(e.message)) }, "Stop"),
+      el("button", { type: "button", onclick: () => ask(`/api/v1/jobs/${job.id}`, "DELETE").catch((e) => say(e.message)) }, "Stop"),
     );
     place.append(line);
   }
@@ -198,6 +225,22 @@ function jobShow(place, job) {
   if (job.state === "running") return;
   $("button", line)?.remove();
   say(`${job.what} ${job.state}: ${text}`);
+  if (job.what === "replay" && job.changed) outcomeShow(line, job, text, Date.now());
+}
+
+// outcomeShow - what became of the letters that were sent, until none is on its way
+async function outcomeShow(line, job, text, began) {
+  const o = await ask(`/api/v1/jobs/${job.id}/outcome`).catch(() => null);
+  if (!o || !line.isConnected) return;
+  const parts = [
+    [Math.max(job.changed - o.died_again - o.on_way, 0), "done"],
+    [o.died_again, "died again"],
+    [o.on_way, "on their way"],
+  ].filter(([n]) => n);
+  const became = parts.map(([n, word]) => `${n} ${word}`).join(", ");
+  setText($("span", line), `${text}; ${became}`);
+  if (o.on_way === 0) say(`${job.what} ${job.state}: ${text}; ${became}`);
+  else setTimeout(() => outcomeShow(line, job, text, began), document.hidden || Date.now() - began > 60000 ? 10000 : 1000);
 }
 
 // follow - a job to its end
@@ -226,14 +269,17 @@ function filterNow() {
 }
 
 // letterRows - replay and discard; `chosen` rows, else all that `all` says
-function letterRows(place, queue, { number, chosen, all, flags, ask: question }) {
+function letterRows(place, queue, { number, chosen, all, flags, done, ask: question }) {
   const jobs = el("div", { class: "jobs" });
   const canary = el("input", { type: "checkbox" });
   const [rateField, perSecond] = field("a second", { inputmode: "numeric", class: "short" });
   const which = () => (chosen().length ? " " + chosen().join(" ") : flags());
   const begin = (what, more) => async () => {
-    const body = { ...(chosen().length ? { rows: chosen() } : all()), ...more() };
-    follow(jobs, (await ask(`${apiUrl(queue)}/letters/${what}`, "POST", body)).job);
+    const rows = chosen();
+    const body = { ...(rows.length ? { rows } : all()), ...more() };
+    const { job } = await ask(`${apiUrl(queue)}/letters/${what}`, "POST", body);
+    done(rows);
+    follow(jobs, job);
   };
   const many = number() !== 1 || question;
   const rows = [
@@ -267,28 +313,29 @@ export function lettersActions(place, table, queue) {
   // On an older page only what is chosen is meant: all that match are more.
   const older = new URLSearchParams(location.search).has("after");
   const total = older ? 0 : Number(place.dataset.total);
-  const chosen = boxes(table, (tr) => tr.dataset.row, "Choose letter");
+  const { chosen, done, values } = boxes(table, (tr) => tr.dataset.row, "Choose letter");
+  let acted = false; // on all that match, which the server would count again
   const words = el("p", {});
-  const number = () => chosen().length || total;
+  const number = () => chosen().length || (acted ? 0 : total);
   const rows = letterRows(place, queue, {
     number,
     chosen,
+    done: (rows) => {
+      acted ||= rows.length === 0;
+      done(rows.length ? rows : values());
+    },
     ask: true,
     all: () => ({ filter, up_to: newest.dataset.cursor, expect_count: total }),
     flags: () => Object.entries(filter).map(([name, value]) => ` --${name} ${quoted(value)}`).join("") || " --all",
   });
   place.prepend(words);
-  const show = () => {
-    setText(words, chosen().length ? `${chosen().length} chosen` : total ? `All ${total} that match${cut ? ", of the newest" : ""}` : "None chosen");
-    for (const r of rows) {
-      r.button.disabled = number() === 0;
-      r.show();
-    }
-  };
+  const all = () => (total && !acted ? `All ${total} that match${cut ? ", of the newest" : ""}` : "None chosen");
+  const show = () => chosenShow(rows, words, chosen().length ? `${chosen().length} chosen` : all(), number() > 0);
+  for (const r of rows) r.button.addEventListener("change", show);
   table.addEventListener("change", show);
   show();
 }
 
 export function letterActions(place, queue, row) {
-  letterRows(place, queue, { number: () => 1, chosen: () => [row], all: () => ({}), flags: () => "" });
+  letterRows(place, queue, { number: () => 1, chosen: () => [row], all: () => ({}), flags: () => "", done: () => {} });
 }

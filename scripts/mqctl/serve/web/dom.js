@@ -34,10 +34,12 @@ export function setText(node, text) {
   if (node && node.textContent !== shown(text)) node.textContent = shown(text);
 }
 
-// say - for the live region: findings, ends, refusals; never numbers
+// say - for the live region, which is at the foot of the window wherever the page
+// is scrolled to: findings, ends, refusals; never numbers
 export function say(text) {
   setText($("#live"), text);
 }
+$("#live")?.addEventListener("click", () => say(""));
 
 export const count = (n) =>
   n === null || n === undefined ? "-" : String(n);
@@ -93,6 +95,6 @@ export async function ask(url, method = "GET", body = undefined) {
   });
   const text = await answer.text();
   const data = text ? JSON.parse(text) : {};
-  if (!answer.ok) throw new Error(data.detail || answer.statusText);
+  if (!answer.ok) throw Object.assign(new Error(data.detail || answer.statusText), { status: answer.status });
   return data;
 }

@@ -2,59 +2,67 @@
 //
 // A browser opens six connections to a server at most, so the tab that holds
 // the lock has the stream and hands on what it says. Where there are no locks
-// (plain http to another name than localhost) each tab asks every 5 seconds.
+// (plain http to another name than localhost), or the server has no stream left,
+// the queues are asked for every 5 seconds.
 
 import { ask, say } from "./dom.js";
 
 const channel = new BroadcastChannel("mqctl");
-const LOST = "The server does not answer; what is here may be old.";
+const TROUBLES = {
+  lost: "The server does not answer; what is here may be old.",
+  "signed-out": "You are signed out; what is here may be old. Load the page again to sign in.",
+};
 
-let lost = false;
+let trouble = null;
 
-// hand - an event to the page; what is lost is said, and so is its end
+// hand - an event to the page; a trouble is said when it begins and when it ends
 function hand(listen, name, data) {
-  if (name === "lost") {
-    if (!lost) say(LOST);
-    lost = true;
+  if (name in TROUBLES) {
+    if (trouble !== name) say(TROUBLES[name]);
+    trouble = name;
     return;
   }
-  if (lost) say("The server answers again.");
-  lost = false;
+  if (trouble) say(trouble === "lost" ? "The server answers again." : "You are signed in again.");
+  trouble = null;
   if (name !== "job") listen(name, data);
 }
 
-// stream - until the page goes; a stream that was refused, as after a new token
-// or by a proxy, is tried again
-function stream(listen) {
+// poll - ask once; then again() after a while
+async function poll(tell, again) {
+  let wait = 5000;
+  try {
+    const { queues } = await ask("/api/v1/queues");
+    tell("hello", queues);
+  } catch (error) {
+    tell(error.status === 401 ? "signed-out" : "lost", null);
+    wait = error.status === 401 ? 15000 : 3000;
+  }
+  setTimeout(again, wait);
+}
+
+// stream - until the page goes. One that was refused does not say why: a question
+// does, and after its answer the stream is tried again.
+function stream(tell) {
   const source = new EventSource("/api/v1/events");
-  const tell = (name, data) => {
-    hand(listen, name, data);
-    channel.postMessage({ name, data });
-  };
   for (const name of ["hello", "resync", "queues", "job"])
     source.addEventListener(name, (event) => tell(name, JSON.parse(event.data)));
   source.onerror = () => {
-    tell("lost", null);
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => stream(listen), 3000);
+    if (source.readyState === EventSource.CLOSED) poll(tell, () => stream(tell));
+    else tell("lost", null);
   };
   window.addEventListener("pagehide", () => source.close());
 }
 
-async function poll(listen) {
-  try {
-    const { queues } = await ask("/api/v1/queues");
-    hand(listen, "hello", queues);
-  } catch {
-    hand(listen, "lost", null);
-  }
-  setTimeout(() => poll(listen), 5000);
-}
-
 export function live(listen) {
   if (!navigator.locks) {
-    poll(listen);
+    const again = () => poll((name, data) => hand(listen, name, data), again);
+    again();
     return;
   }
+  const tell = (name, data) => {
+    hand(listen, name, data);
+    channel.postMessage({ name, data });
+  };
   channel.onmessage = (event) => hand(listen, event.data.name, event.data.data);
-  navigator.locks.request("mqctl-events", () => new Promise(() => stream(listen)));
+  navigator.locks.request("mqctl-events", () => new Promise(() => stream(tell)));
 }
