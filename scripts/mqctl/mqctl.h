@@ -79,6 +79,7 @@ struct options {
     const char *runtime_dir; /* of move; NULL: as the worker finds it */
     bool letters, allow_disk_custody;
     char group_separator;         /* of move; 0: none */
+    const char *pause_for;        /* how long; NULL: not given */
     bool orphans;                 /* remove: all that nobody has open */
     bool running;                 /* cancel: also what runs */
     bool wait;                    /* for the end of the worker */

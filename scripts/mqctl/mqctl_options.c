@@ -47,25 +47,27 @@ static const struct subcommand_row verbs[] = {
     [VERB_TOP] = {"top", "[options] [QUEUE...]",
                   "Watch workers live; plain lines if there is no terminal.",
                   .least = 0, .most = SUBCOMMAND_ANY, .under = "Look"},
-    [VERB_PAUSE] = {"pause", "[options] QUEUE [DUR]",
-                    "Take no messages, until resume or for DUR.", .least = 1,
-                    .most = 2, .under = "Steer a worker"},
-    [VERB_RESUME] = {"resume", "[options] QUEUE", "Take messages again.",
-                     .least = 1, .most = 1, .under = "Steer a worker"},
+    [VERB_PAUSE] = {"pause", "[options] QUEUE...|--all [DUR]",
+                    "Take no messages, until resume or for DUR.", .least = 0,
+                    .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
+    [VERB_RESUME] = {"resume", "[options] QUEUE...|--all",
+                     "Take messages again.", .least = 0, .most = SUBCOMMAND_ANY,
+                     .under = "Steer a worker"},
     [VERB_SET] = {"set", "[options] QUEUE NAME=VALUE...",
                   "Change settings of a running worker.", .least = 2,
                   .most = SUBCOMMAND_ANY, .words = SETTINGS,
                   .under = "Steer a worker"},
-    [VERB_DRAIN] = {"drain", "[options] QUEUE",
-                    "Let the worker finish what runs and exit.", .least = 1,
-                    .most = 1, .under = "Steer a worker"},
-    [VERB_STOP] = {"stop", "[options] QUEUE",
+    [VERB_DRAIN] = {"drain", "[options] QUEUE...|--all",
+                    "Let the worker finish what runs and exit.", .least = 0,
+                    .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
+    [VERB_STOP] = {"stop", "[options] QUEUE...|--all",
                    "The same, within the worker's --grace; like SIGTERM.",
-                   .least = 1, .most = 1, .under = "Steer a worker"},
+                   .least = 0, .most = SUBCOMMAND_ANY,
+                   .under = "Steer a worker"},
     [VERB_QUIT] =
-        {"quit", "[options] QUEUE",
+        {"quit", "[options] QUEUE...",
          "Let the worker end its handlers now and exit; like SIGQUIT.",
-         .least = 1, .most = 1, .under = "Steer a worker"},
+         .least = 1, .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
     [VERB_EXPLAIN] = {"explain", "[options] QUEUE ID",
                       "Say where a message is and why.", .least = 2, .most = 2,
                       .under = "Look"},
@@ -202,8 +204,9 @@ static int read_word(const char *text, void *into, struct problem *p)
 #define NO_BROKER                                                         \
     (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(CREATE) | V(REMOVE) | \
      V(MOVE))
-#define BROKER (V(DOCTOR) | V(MOVE))
-#define ORDERS (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
+#define BROKER       (V(DOCTOR) | V(MOVE))
+#define EVERY_WORKER (V(PAUSE) | V(RESUME) | V(DRAIN) | V(STOP))
+#define ORDERS       (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
 
 static const struct subcommand_flag flags[] = {
     {V(SERVE),
@@ -300,6 +303,9 @@ static const struct subcommand_flag flags[] = {
       .help =
           "return when the worker has ended; exit 75 if it has not after DUR"}},
     {STEER, {"all", 'a', OPT_FLAG, AT(all), .help = "all messages"}},
+    {EVERY_WORKER,
+     {"all", 'a', OPT_FLAG, AT(all),
+      .help = "all workers that are running with this state directory"}},
     {V(CANCEL),
      {"running", 0, OPT_FLAG, AT(running),
       .help = "also messages that run: their handlers are ended"}},
@@ -468,11 +474,57 @@ static int remove_check(const struct options *o, struct problem *p)
     return 0;
 }
 
+/* Take the duration of pause from the end of the operands. A name of a queue
+ * begins with a slash, or is no duration; one that is almost a duration is
+ * refused, as a mistyped duration would pause the others without an end. */
+static int pause_read(struct options *o, struct problem *p)
+{
+    int n = o->line.operand_count;
+    uint64_t ns;
+
+    if (n == 1 && !o->all)
+        return 0;
+    for (int i = 0; i < n; i++) {
+        const char *word = o->line.operands[i];
+        bool is = duration_parse(word, &ns) == 0;
+
+        if (is && i == n - 1) {
+            o->pause_for = word;
+            o->line.operand_count--;
+        } else if (is || (i > 0 && word[0] >= '0' && word[0] <= '9')) {
+            return problem_set(p, EX_USAGE, EINVAL,
+                               is ? "pause: more follows the duration %s; give "
+                                    "it last (the queue of that name is /%s)"
+                                  : "pause: \"%s\" is not a duration; give one "
+                                    "like 30s or 10m (the queue of that name "
+                                    "is /%s)",
+                               word, word);
+        }
+    }
+    return 0;
+}
+
+/* Verbs that control workers take names or --all. */
+static int workers_check(const struct options *o, struct problem *p)
+{
+    const struct subcommand_row *verb = &mqctl_table.verbs[o->line.verb];
+
+    if (o->all && o->line.operand_count)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: queues and --all are both given; give one",
+                           verb->name);
+    if (!o->all && o->line.operand_count == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: no queue given; usage: mqctl %s %s", verb->name,
+                           verb->name, verb->usage);
+    return 0;
+}
+
 /* options_check - a verb that changes messages must be told of which, and not
  * twice */
 static int options_check(void *options, struct problem *p)
 {
-    const struct options *o = options;
+    struct options *o = options;
     const struct waiting_filter *f = &o->filter;
     bool ids = o->line.operand_count > 1;
     bool narrowed = filter_given(o);
@@ -486,6 +538,10 @@ static int options_check(void *options, struct problem *p)
                            o->line.operands[1]);
     if (broker_flags_check(o, p) < 0 || group_check(&o->serve, p) < 0)
         return -EINVAL;
+    if (o->line.verb == VERB_PAUSE && pause_read(o, p) < 0)
+        return -EINVAL;
+    if (1u << o->line.verb & EVERY_WORKER)
+        return workers_check(o, p);
     if (o->line.verb == VERB_REMOVE)
         return remove_check(o, p);
     if (!(1u << o->line.verb & STEER))

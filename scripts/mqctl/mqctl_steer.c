@@ -2,6 +2,7 @@
 #include "scripts/mqctl/mqctl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <bsd/string.h>
@@ -14,34 +15,44 @@
 #include "common/state/statedir.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/mqctl_ask.h"
+#include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl_snapshot.h"
 
 #define SILENT_NS NS_PER_S /* a wait that is longer says what it is for */
 
-/* line_make - the verb and what stands after the queue */
+/* Add a word to the request; an exit status. */
+static int word_add(const struct options *o, char line[STATEDIR_REQUEST],
+                    const char *word)
+{
+    const char *verb = mqctl_table.verbs[o->line.verb].name;
+
+    if (strpbrk(word, " \t\r\n"))
+        return complain(EX_USAGE,
+                        "%s: \"%s\" has a space in it; give NAME=VALUE without "
+                        "any, like backoff=1s,5s",
+                        verb, word);
+    strlcat(line, " ", STATEDIR_REQUEST);
+    if (strlcat(line, word, STATEDIR_REQUEST) >= STATEDIR_REQUEST)
+        return complain(EX_USAGE,
+                        "%s: too much at once; give less than %d bytes", verb,
+                        STATEDIR_REQUEST);
+    return 0;
+}
+
+/* Make the request: the verb, and what belongs to it besides the queue. */
 static int line_make(const struct options *o, char line[STATEDIR_REQUEST])
 {
-    strlcpy(line, mqctl_table.verbs[o->line.verb].name, STATEDIR_REQUEST);
-    for (int i = 1; i < o->line.operand_count; i++) {
-        const char *word = o->line.operands[i];
+    int status = 0;
 
-        if (strpbrk(word, " \t\r\n"))
-            return complain(EX_USAGE,
-                            "%s: \"%s\" has a space in it; give NAME="
-                            "VALUE without any, like backoff=1s,5s",
-                            mqctl_table.verbs[o->line.verb].name, word);
-        strlcat(line, " ", STATEDIR_REQUEST);
-        if (strlcat(line, word, STATEDIR_REQUEST) >= STATEDIR_REQUEST)
-            return complain(EX_USAGE,
-                            "%s: too much at once; give less than %d "
-                            "bytes",
-                            mqctl_table.verbs[o->line.verb].name,
-                            STATEDIR_REQUEST);
-    }
+    strlcpy(line, mqctl_table.verbs[o->line.verb].name, STATEDIR_REQUEST);
+    if (o->pause_for)
+        status = word_add(o, line, o->pause_for);
+    for (int i = 1; o->line.verb == VERB_SET && i < o->line.operand_count; i++)
+        status = status ? status : word_add(o, line, o->line.operands[i]);
     if (o->line.verb == VERB_STOP && o->wait) /* it may be asked again */
         strlcat(line, " once", STATEDIR_REQUEST);
-    return 0;
+    return status;
 }
 
 /* text_of - a string of an object, or NULL. Not json_unpack, which needs
@@ -87,11 +98,11 @@ static void told(const struct options *o, const char *queue, json_t *answer)
     }
     if (o->line.verb != VERB_SET) {
         printf("%s: %s%s%s\n", queue, words[o->line.verb],
-               o->line.operand_count > 1    ? " for "
+               o->pause_for                 ? " for "
                : o->line.verb == VERB_PAUSE ? " until mqctl resume, also "
                                               "across restarts"
                                             : "",
-               o->line.operand_count > 1 ? o->line.operands[1] : "");
+               o->pause_for ? o->pause_for : "");
         return;
     }
     json_array_foreach(all, i, one)
@@ -105,34 +116,42 @@ static void told(const struct options *o, const char *queue, json_t *answer)
     keep_print(queue, answer);
 }
 
-/* gone_wait - until the worker that was told to end has gone; an exit status */
-static int gone_wait(const struct options *o, const struct statedir *dir,
-                     const char *queue, pid_t pid)
+/* A worker that was told to exit. */
+struct ordered {
+    struct statedir dir;
+    char queue[QUEUE_NAME_MAX];
+    pid_t pid;
+};
+
+/* Wait until the worker has exited, or until `end_ns`; an exit status. */
+static int gone_wait(const struct options *o, const struct ordered *w,
+                     uint64_t end_ns)
 {
-    uint64_t first = o->wait_ns < SILENT_NS ? o->wait_ns : SILENT_NS;
+    uint64_t now = clock_mono_ns(), left = now < end_ns ? end_ns - now : 0;
+    uint64_t first = left < SILENT_NS ? left : SILENT_NS;
     char time[DURATION_TEXT];
     int err;
 
     fflush(stdout); /* what was told already is not kept back by the wait */
-    err = ask_until_gone(dir, pid, first);
-    if (err && o->wait_ns > first) {
+    err = ask_until_gone(&w->dir, w->pid, first);
+    if (err && left > first) {
         if (!o->quiet)
             complain(0,
                      "waiting until worker %d of %s has gone: handlers run; "
                      "mqctl status %s shows what, mqctl quit %s ends them",
-                     (int)pid, queue, queue, queue);
-        err = ask_until_gone(dir, pid, o->wait_ns - first);
+                     (int)w->pid, w->queue, w->queue, w->queue);
+        err = ask_until_gone(&w->dir, w->pid, left - first);
     }
     if (!err) {
         if (!o->quiet && !o->json)
-            printf("%s: its worker has gone\n", queue);
+            printf("%s: its worker has gone\n", w->queue);
         return 0;
     }
     return complain(EX_TEMPFAIL,
                     "worker %d of %s has not gone after %s: handlers run; see "
                     "mqctl status %s, or end them with mqctl quit %s",
-                    (int)pid, queue, duration_print(o->wait_ns, time), queue,
-                    queue);
+                    (int)w->pid, w->queue, duration_print(o->wait_ns, time),
+                    w->queue, w->queue);
 }
 
 /* Remove the note of a pause while no worker is running, so that the next one
@@ -170,27 +189,52 @@ static int resume_here(const struct options *o, const struct statedir *dir,
     return 0;
 }
 
-/* steer_run - ask, and tell what came of it */
-int steer_run(const struct options *o)
+/* Print the answer of the worker; an exit status. */
+static int answer_tell(const struct options *o, const struct ordered *w,
+                       json_t *answer)
 {
-    char line[STATEDIR_REQUEST], queue[QUEUE_NAME_MAX];
-    static struct statedir dir;
-    struct problem p = {0};
-    const char *error;
-    json_t *answer;
-    pid_t pid;
-    int err, status = line_make(o, line);
+    const char *error = text_of(answer, "error");
+    int status = 0;
 
+    if (!json_is_true(json_object_get(answer, "ok"))) {
+        status = (int)json_integer_value(json_object_get(answer, "status"));
+        status = status ? status : EX_SOFTWARE;
+    }
+    if (o->json) {
+        (void)json_object_set_new(answer, "queue", json_printable(w->queue));
+        (void)json_print_line(json_incref(answer), stdout);
+    } else if (!status && !o->quiet) {
+        told(o, w->queue, answer);
+    }
     if (status)
-        return status;
-    if (snapshot_name(o->line.operands[0], queue, &p) < 0)
+        complain(status, "%s: %s", w->queue,
+                 error ? error : "the worker does not say why");
+    error = text_of(answer, "not_saved");
+    if (error)
+        complain(0,
+                 "%s: done, but it could not be saved in %s: %s; a restart "
+                 "before that would not know of it",
+                 w->queue, w->dir.folder, error);
+    return status;
+}
+
+/* Give the order to the worker of one queue; an exit status. */
+static int order_give(const struct options *o, const char *name,
+                      const char *line, struct ordered *w)
+{
+    struct problem p = {0};
+    json_t *answer = NULL;
+    int err, status;
+
+    *w = (struct ordered){.pid = 0};
+    if (snapshot_name(name, w->queue, &p) < 0)
         return complain_of(&p);
-    err = snapshot_folder(&dir, o->state_dir, queue, &p);
-    pid = err ? 0 : ask_runs(&dir); /* another may run when this one has gone */
-    err = err ? err : ask(&dir, queue, line, &answer, &p);
+    err = snapshot_folder(&w->dir, o->state_dir, w->queue, &p);
+    w->pid = err ? 0 : ask_runs(&w->dir); /* later another one may be running */
+    err = err ? err : ask(&w->dir, w->queue, line, &answer, &p);
     if (err && p.status == EX_UNAVAILABLE && o->line.verb == VERB_RESUME &&
-        dir.folder[0]) {
-        status = resume_here(o, &dir, queue);
+        w->dir.folder[0]) {
+        status = resume_here(o, &w->dir, w->queue);
         if (status >= 0)
             return status;
     }
@@ -199,23 +243,103 @@ int steer_run(const struct options *o)
             (void)subcommand_names_check(&mqctl_table, &o->line, &p);
         return complain_of(&p);
     }
-    if (!json_is_true(json_object_get(answer, "ok"))) {
-        status = (int)json_integer_value(json_object_get(answer, "status"));
-        status = status ? status : EX_SOFTWARE;
-    }
-    if (o->json)
-        (void)json_print_line(json_incref(answer), stdout);
-    else if (!status && !o->quiet)
-        told(o, queue, answer);
-    error = text_of(answer, "error");
-    if (status)
-        complain(status, "%s", error ? error : "it does not say why");
-    error = text_of(answer, "not_saved");
-    if (error)
-        complain(0,
-                 "%s: done, but it could not be saved in %s: %s; a restart "
-                 "before that would not know of it",
-                 queue, dir.folder, error);
+    status = answer_tell(o, w, answer);
     json_decref(answer);
-    return status || !o->wait ? status : gone_wait(o, &dir, queue, pid);
+    return status;
+}
+
+/* Give the order to each, then wait for those that are to exit; the exit status
+ * is the highest of them. */
+static int orders_give(const struct options *o, char *const *names,
+                       size_t count)
+{
+    uint64_t end_ns = ns_add(clock_mono_ns(), o->wait_ns);
+    struct ordered *all = calloc(count + 1, sizeof *all);
+    char line[STATEDIR_REQUEST];
+    int status, one;
+    size_t told = 0;
+
+    if (!all)
+        return complain_memory();
+    status = line_make(o, line);
+    count = status ? 0 : count;
+    for (size_t i = 0; i < count; i++) {
+        one = order_give(o, names[i], line, &all[told]);
+        told += one == 0;
+        status = status > one ? status : one;
+    }
+    for (size_t i = 0; o->wait && i < told; i++) {
+        one = gone_wait(o, &all[i], end_ns);
+        status = status > one ? status : one;
+    }
+    free(all);
+    return status;
+}
+
+/* Keep the queues with a worker; resume also ends a pause that is kept for the
+ * next one. */
+static void workers_keep(const struct options *o, struct queue_list *n)
+{
+    static struct statedir dir;
+    struct pause_note note;
+    struct problem p;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n->count; i++) {
+        bool is = snapshot_folder(&dir, o->state_dir, n->at[i], &p) == 0 &&
+                  (worker_phase(&dir) != WORKER_PHASE_NONE ||
+                   (o->line.verb == VERB_RESUME &&
+                    pause_note_read(&note, dir.folder) == 0));
+
+        if (is)
+            n->at[kept++] = n->at[i];
+        else
+            free(n->at[i]);
+    }
+    n->count = kept;
+}
+
+/* Refuse a last word of pause that is neither a duration nor a queue, before
+ * anything is paused: it may be a mistyped duration. */
+static int last_check(const struct options *o)
+{
+    int n = o->line.operand_count;
+    const char *word = n > 1 ? o->line.operands[n - 1] : "/";
+    static struct statedir dir;
+    struct problem p;
+
+    if (o->line.verb != VERB_PAUSE || o->pause_for || word[0] == '/' ||
+        snapshot_folder(&dir, o->state_dir, word, &p) != -ENOENT)
+        return 0;
+    return complain(EX_USAGE,
+                    "pause: \"%s\" is neither a duration like 10m nor a queue "
+                    "that a worker has used; nothing was paused",
+                    word);
+}
+
+/* steer_run - give orders to the workers that were named, or to all */
+int steer_run(const struct options *o)
+{
+    struct queue_list n = {0};
+    int status = last_check(o);
+
+    if (status)
+        return status;
+    if (!o->all)
+        return orders_give(
+            o, o->line.operands,
+            o->line.verb == VERB_SET ? 1 : (size_t)o->line.operand_count);
+    if (queue_list_of_all_workers(&n, o->state_dir) < 0)
+        return complain_memory();
+    if (n.folder_trouble[0])
+        status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
+    else {
+        workers_keep(o, &n);
+        status = n.count ? orders_give(o, n.at, n.count)
+                         : complain(EX_UNAVAILABLE,
+                                    "no worker is running with this state "
+                                    "directory; see --state-dir");
+    }
+    queue_list_free(&n);
+    return status;
 }

@@ -21,6 +21,7 @@
 #include "scripts/mqctl/messages/mqctl_steer_tell.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -83,17 +84,38 @@ static bool no_worker(void *arg)
     return true;
 }
 
+/* Say that there is no message of that name. */
+static void gone_tell(struct order *x, const char *name)
+{
+    x->sums.told_gone++;
+    if (!x->o->json)
+        complain(0, "%s: no such waiting or running message", name);
+}
+
+/* Count the result of a row, and say so if one that was named is gone. */
+static void row_result(struct order *x, int64_t row, enum waiting_steered is)
+{
+    char name[32];
+
+    x->sums.result[is]++;
+    if (is != WAITING_GONE || x->o->line.operand_count == 1)
+        return;
+    snprintf(name, sizeof name, "%s%" PRId64, row < 0 ? SPOOLED : "",
+             row < 0 ? -row : row);
+    gone_tell(x, name);
+}
+
 /* result_add - what became of a row without a worker */
 static void result_add(struct order *x, size_t i, enum waiting_steered is)
 {
     bool spool = x->rows[i] < 0 && is == WAITING_IN_FLIGHT;
 
     if (spool && x->ran[i])
-        x->sums.result[WAITING_GONE]++;
+        row_result(x, x->rows[i], WAITING_GONE);
     else if (spool && !x->skip[i])
         x->sums.spooled++;
     else
-        x->sums.result[is]++;
+        row_result(x, x->rows[i], is);
     x->sums.runs += is == WAITING_IN_FLIGHT && x->skip[i] && !x->ran[i];
 }
 
@@ -134,7 +156,7 @@ static int ask_worker(struct order *x)
                          x->count, out, &x->status);
 
     for (size_t i = 0; i < x->count && !err; i++)
-        x->sums.result[out[i]]++;
+        row_result(x, x->rows[i], out[i]);
     return err;
 }
 
@@ -193,18 +215,25 @@ static int state_keep(const struct waiting_row *w, void *arg)
 static int named_take(struct order *x, int64_t row)
 {
     enum waiting_state state = WAITING_DELAYED;
+    bool spooled = row < 0 && store_spool_find(x->m.store, -row, NULL) == 0;
     int err = 0;
 
-    if (x->cancel)
-        return row_take(x, row);
-    if (row < 0 && store_spool_find(x->m.store, -row, NULL) == 0)
-        return state_take(x, WAITING_SPOOLED);
     if (row > 0)
         err = waiting_get(x->m.store, row, &x->m.filter, state_keep, &state);
-    if (!err && state != WAITING_DELAYED && state != WAITING_RETRY &&
+    if (err && err != -ENOENT)
+        return err;
+    if (x->o->dry_run && (err || (row < 0 && !spooled))) {
+        row_result(x, row, WAITING_GONE);
+        return 0;
+    }
+    if (x->cancel || err)
+        return row_take(x, row);
+    if (spooled)
+        return state_take(x, WAITING_SPOOLED);
+    if (state != WAITING_DELAYED && state != WAITING_RETRY &&
         state != WAITING_READY)
         return state_take(x, state);
-    return err && err != -ENOENT ? err : row_take(x, row);
+    return row_take(x, row);
 }
 
 /* run_take - a handler has it: it is left alone, unless it is to be ended, and
@@ -367,6 +396,7 @@ static int ids_take(struct order *x)
 {
     const struct options *o = x->o;
     const struct slot_seen *slot;
+    char id[ULID_TEXT];
     int64_t row;
     int err = 0;
 
@@ -375,6 +405,7 @@ static int ids_take(struct order *x)
         return -ENOMEM;
     for (int i = 1; i < o->line.operand_count && !err; i++) {
         const char *text = o->line.operands[i];
+        size_t before = x->absent_count;
 
         err = id_find(x, text, &row, &slot);
         if (err == -EINVAL) {
@@ -389,6 +420,8 @@ static int ids_take(struct order *x)
         x->sums.chosen++;
         if (err == -ENOENT) {
             x->sums.result[WAITING_GONE]++;
+            if (x->absent_count == before)
+                gone_tell(x, text);
             err = 0;
         } else {
             err = slot ? slot_take(x, slot) : named_take(x, row);
@@ -398,6 +431,8 @@ static int ids_take(struct order *x)
         x->m.filter.states = WAITING_BIT(WAITING_SPOOLED);
         err = messages_spooled_each(&x->m, 0, absent_find, x);
     }
+    for (size_t i = 0; err >= 0 && i < x->absent_count; i++)
+        gone_tell(x, ulid_print(x->absent[i], id));
     return err;
 }
 

@@ -100,11 +100,9 @@ static void others_tell(const struct steered_sums *n, const struct messages *m,
         waits_tell(n, m, before);
     else if (before)
         complain(0, "%" PRIu64 " cancelled already", before);
-    if (n->result[WAITING_GONE])
-        complain(0, "%" PRIu64 " do%s not wait, or %s not there",
-                 n->result[WAITING_GONE],
-                 n->result[WAITING_GONE] == 1 ? "es" : "",
-                 n->result[WAITING_GONE] == 1 ? "is" : "are");
+    if (n->result[WAITING_GONE] > n->told_gone)
+        complain(0, "%" PRIu64 " ended meanwhile",
+                 n->result[WAITING_GONE] - n->told_gone);
     if (cancel)
         flight_tell(n, m, o);
     if (n->unended && !o->dry_run)
@@ -132,7 +130,7 @@ void steered_tell(const struct steered_sums *n, const struct messages *m,
 
     if (o->dry_run)
         done = n->chosen - n->result[WAITING_IN_FLIGHT] -
-               n->result[WAITING_NOT_SO];
+               n->result[WAITING_NOT_SO] - n->result[WAITING_GONE];
     if (o->json) {
         if (json_print_line(
                 json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",

@@ -331,6 +331,47 @@ Test(mqctl, a_pause_with_a_duration_ends_by_itself_and_the_last_one_counts)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+Test(mqctl, one_order_for_several_workers_and_for_all)
+{
+    const char *a = harness_queue(0, 0), *b = harness_queue(0, 0);
+    const char *idle = harness_queue(0, 0);
+    struct harness_process *one = ctl_worker(a, "--", "true");
+    struct harness_process *two = ctl_worker(b, "--", "true");
+    struct harness_result r;
+    char text[256];
+
+    cr_assert_eq(harness_run("mqworker", "--state-dir", harness_state_dir(),
+                             "--exit-when-idle", idle, "--", "true")
+                     .status,
+                 0);
+    snprintf(text, sizeof text, "%s: paused for 1h\n%s: paused for 1h\n", a, b);
+    cr_assert_str_eq(ctl_out("pause", a + 1, b + 1, "1h"), text);
+    cr_assert(paused(a) && paused(b));
+    snprintf(text, sizeof text, "%s: resumed\n", a);
+    cr_assert_str_eq(ctl_out("resume", a), text);
+    r = ctl("resume", "--all");
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.out, a) && strstr(r.out, b) && !strstr(r.out, idle),
+              "%s", r.out);
+    cr_assert_not(paused(b));
+    /* What may be a mistyped duration pauses nothing. */
+    cr_assert_eq(ctl("pause", a, "10mins").status, 64);
+    cr_assert_eq(ctl("pause", "10m", a).status, 64);
+    cr_assert_eq(ctl("pause", a, "10m", b).status, 64);
+    cr_assert_eq(ctl("pause", a, "soon").status, 64);
+    cr_assert_eq(ctl("pause", "--all", a).status, 64);
+    cr_assert_eq(ctl("pause", NULL).status, 64);
+    cr_assert_not(paused(a));
+    r = ctl("pause", a, idle); /* the highest status; the other one is done */
+    cr_assert_eq(r.status, 69, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, idle), "%s", r.err);
+    cr_assert(paused(a));
+    cr_assert_eq(ctl("drain", "--all", "--wait").status, 0);
+    cr_assert_eq(harness_wait(one, SOON_MS), 0);
+    cr_assert_eq(harness_wait(two, SOON_MS), 0);
+    cr_assert_eq(ctl("stop", "--all").status, 69);
+}
+
 Test(mqctl, each_change_of_a_pause_is_one_line_of_the_log)
 {
     const char *q = harness_queue(0, 0);

@@ -334,5 +334,14 @@ Test(mqctl_steer_messages, what_is_wrong_is_told)
     cr_assert_eq(ctl("cancel", "--all", q, "7").status, 64);
     cr_assert_eq(harness_stop(ctl_worker(q, "--", "true"), SOON_MS), 0);
     cr_assert_eq(ctl("cancel", q, "seven").status, 64);
-    cr_assert_eq(ctl("run-now", q, "7").status, 66);
+    for (int i = 0; i < 4; i++) {
+        const char *verb = i % 2 ? "cancel" : "run-now";
+        struct harness_result r =
+            i < 2 ? ctl(verb, q, "7") : ctl(verb, "-n", q, "7");
+
+        cr_assert_eq(r.status, 66);
+        cr_assert_str_eq(
+            r.err, "mqctl: 7: no such waiting or running message\n");
+        cr_assert_not_null(strstr(r.out, ": 0 of 1 message "), "%s", r.out);
+    }
 }

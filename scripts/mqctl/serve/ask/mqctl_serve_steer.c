@@ -124,9 +124,10 @@ json_t *ask_steer(const struct serve_ask *a, struct problem *p)
         problem_fill(p, EX_USAGE, "nothing to set; give {\"NAME\": \"VALUE\"}");
         return NULL;
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; set && i < n; i++)
         operands[i + 1] = words[i];
-    o.line.operand_count = n + 1;
+    o.line.operand_count = set ? n + 1 : 1;
+    o.pause_for = !set && n > 0 ? words[0] : NULL;
     list = json_array();
     status = verb_run(steer_run, &o, list);
     return answer_of(list, status, p);
