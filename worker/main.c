@@ -53,11 +53,11 @@ int main(int argc, char **argv, char **envp)
         return complain_of(&p);
     if (settings.help) {
         options_help(&settings_table, stdout, term_width(stdout));
-        return 0;
+        return complain_output(EX_OK);
     }
     if (settings.version) {
         printf("mqworker %s\n", MQW_VERSION);
-        return 0;
+        return complain_output(EX_OK);
     }
     if (notify_queue(&notify, &settings, &p) < 0)
         return complain_of(&p);

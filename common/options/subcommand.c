@@ -305,7 +305,8 @@ static const char *verb_first(const struct subcommand_table *t, int argc,
 }
 
 /* verb_unknown - what it may have been, or all there are */
-static int verb_unknown(const struct subcommand_table *t, const char *word)
+static int verb_unknown(const struct subcommand_table *t, int argc, char **argv,
+                        const char *word)
 {
     char all[512] = "";
     const char *guess = NULL;
@@ -322,6 +323,11 @@ static int verb_unknown(const struct subcommand_table *t, const char *word)
                                                          : " or ",
                                  name);
     }
+    for (int i = 2; i < argc; i++)
+        if (subcommand_find(t, argv[i]) < t->verb_count)
+            return complain(
+                EX_USAGE, "\"%s\" is not a verb; did you mean %s %s %s%s?",
+                word, t->program, argv[i], word, argc > 3 ? " ..." : "");
     if (!*word)
         return complain(EX_USAGE, "no verb given; give %s first", all);
     if (guess)
@@ -362,7 +368,7 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
     }
     line->verb = subcommand_find(t, word);
     if (line->verb == t->verb_count)
-        return verb_unknown(t, word);
+        return verb_unknown(t, argc, argv, word);
     if (!line->help && subcommand_read(t, argc, argv, line, &p) != 0)
         return complain_of(&p);
     return line->help ? help_tell(t, line->verb) : -1;

@@ -22,6 +22,7 @@
 #include "common/text/term.h"
 #include "common/text/complain.h"
 #include "common/text/term_time.h"
+#include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_search.h"
 
 /* ---- custody ---- */
@@ -366,8 +367,9 @@ static void unknown(struct search *s)
 
 /* ---- the verb ---- */
 
-/* id_read - an id, or the number of a row as mqdlq shows it */
-static int id_read(struct search *s, const char *text, struct problem *p)
+/* Read an id, or the number of a row as mqdlq shows it. */
+static int id_read(struct search *s, const char *text, bool alone,
+                   struct problem *p)
 {
     char *end;
 
@@ -377,21 +379,28 @@ static int id_read(struct search *s, const char *text, struct problem *p)
     }
     errno = 0;
     s->row = strtoll(text, &end, 10);
-    if (*text && !*end && !errno && s->row > 0)
+    if (*text && !*end && !errno && s->row > 0 && !alone)
         return 0;
     return problem_set(
         p, EX_USAGE, EINVAL,
-        "explain: \"%.64s\" is not an id; give the 26 characters of a "
-        "message's id, or the number that mqdlq list shows",
+        alone ? "explain: \"%.64s\" is not an id; give the 26 characters of a "
+                "message's id, or a queue and the number that mqdlq list shows"
+              : "explain: \"%.64s\" is not an id; give the 26 characters of a "
+                "message's id, or the number that mqdlq list shows",
         text);
 }
 
-/* tell - the answer, in the form that was asked for */
+static bool is_known(const struct search *s)
+{
+    return s->where && strcmp(s->where, "unknown") != 0 &&
+           strcmp(s->where, "unseen") != 0;
+}
+
+/* Print the answer in the form that was asked for; an exit status. */
 static int tell(struct search *s, const struct options *o)
 {
-    bool known =
-        strcmp(s->where, "unknown") != 0 && strcmp(s->where, "unseen") != 0;
-    const char *id = o->line.operands[1];
+    bool alone = o->line.operand_count == 1; /* then the queue is news */
+    const char *id = o->line.operands[alone ? 0 : 1];
     json_t *out;
 
     if (s->named)
@@ -403,17 +412,17 @@ static int tell(struct search *s, const struct options *o)
         json_object_update(out, s->more);
         if (json_print_line(out, stdout) < 0)
             return complain_memory();
-    } else if (known) {
-        printf("%s: ", id);
+    } else if (is_known(s)) {
+        printf("%s%s%s: ", id, alone ? " of " : "", alone ? s->v.queue : "");
         safe_text(stdout, s->text, strlen(s->text), true);
         putchar('\n');
     } else {
-        complain(0, "%s: %s", o->line.operands[1], s->text);
+        complain(0, "%s: %s", id, s->text);
     }
-    return known ? 0 : s->unseen.status ? s->unseen.status : EX_NOINPUT;
+    return is_known(s) ? 0 : s->unseen.status ? s->unseen.status : EX_NOINPUT;
 }
 
-/* look - in one place after the other; `store_err`: why there is no store */
+/* Look in one place after the other; `store_err` says why there is no store. */
 static bool look(struct search *s, int store_err)
 {
     s->unseen = (struct problem){0};
@@ -423,35 +432,85 @@ static bool look(struct search *s, int store_err)
            spool_search(s);
 }
 
+/* Look for the message in a queue. The caller closes the search. */
+static int search_open(struct search *s, const struct options *o,
+                       const char *queue, struct problem *p)
+{
+    int err = snapshot_open_uncounted(&s->v, o->state_dir, queue, p);
+
+    if (err)
+        return err;
+    s->more = json_object();
+    err = snapshot_store(&s->v, &s->store);
+    /* A message on its way between two places may be missed once. */
+    if (s->v.has_folder && !look(s, err) && !look(s, err))
+        unknown(s);
+    return 0;
+}
+
+static void search_close(struct search *s)
+{
+    store_close(&s->store);
+    json_decref(s->more);
+    snapshot_close(&s->v);
+}
+
+/* Look in all queues with a folder, until one knows of the message. */
+static int explain_anywhere(const struct options *o, const struct search *what)
+{
+    struct queue_list n = {0};
+    static struct search s;
+    struct problem p, unseen = {0};
+    int status = -1;
+    size_t i = 0;
+
+    if (queue_list_of_workers(&n, o->state_dir) < 0)
+        return complain_memory();
+    for (; i < n.count && status < 0; i++) {
+        s = *what;
+        if (search_open(&s, o, n.at[i], &p) < 0)
+            continue;
+        if (is_known(&s))
+            status = tell(&s, o);
+        else if (s.unseen.status || s.v.shut)
+            unseen = s.v.shut ? s.v.no_store : s.unseen;
+        search_close(&s);
+    }
+    if (n.folder_trouble[0])
+        status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
+    else if (status < 0 && unseen.status)
+        status = complain(unseen.status, "%s: not found, but %s",
+                          o->line.operands[0], unseen.text);
+    else if (status < 0)
+        status =
+            complain(EX_NOINPUT,
+                     "%s: none of %zu queue%s in the state directory knows "
+                     "of it; a message that no worker has received yet "
+                     "cannot be seen",
+                     o->line.operands[0], n.count, term_plural(n.count));
+    queue_list_free(&n);
+    return status;
+}
+
 /* explain_run - custody, store, journal, spool */
 int explain_run(const struct options *o)
 {
+    bool alone = o->line.operand_count == 1;
     static struct search s;
     struct problem p;
-    int status, err;
+    int status;
 
     s = (struct search){0};
-    if (id_read(&s, o->line.operands[1], &p) < 0 ||
-        snapshot_open_uncounted(&s.v, o->state_dir, o->line.operands[0], &p) <
-            0)
+    if (id_read(&s, o->line.operands[alone ? 0 : 1], alone, &p) < 0)
         return complain_of(&p);
-    s.more = json_object();
-    err = snapshot_store(&s.v, &s.store);
-    /* Twice: a message on its way between two places is in one now. */
-    if (!s.v.has_folder)
-        status = complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT, "%s: %s",
-                          s.v.queue, s.v.no_store.text);
-    else {
-        bool seen = look(&s, err);
-
-        if (!seen)
-            seen = look(&s, err);
-        if (!seen)
-            unknown(&s);
-        status = tell(&s, o);
-    }
-    store_close(&s.store);
-    json_decref(s.more);
-    snapshot_close(&s.v);
+    if (alone)
+        return explain_anywhere(o, &s);
+    if (search_open(&s, o, o->line.operands[0], &p) < 0)
+        return complain_of(&p);
+    status = s.v.has_folder
+                 ? tell(&s, o)
+                 : complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT,
+                            "%s: %s", s.v.queue, s.v.no_store.text);
+    search_close(&s);
     return status;
 }

@@ -68,8 +68,8 @@ static const struct subcommand_row verbs[] = {
         {"quit", "[options] QUEUE...",
          "Let the worker end its handlers now and exit; like SIGQUIT.",
          .least = 1, .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
-    [VERB_EXPLAIN] = {"explain", "[options] QUEUE ID",
-                      "Say where a message is and why.", .least = 2, .most = 2,
+    [VERB_EXPLAIN] = {"explain", "[options] [QUEUE] ID",
+                      "Say where a message is and why.", .least = 1, .most = 2,
                       .under = "Look"},
     [VERB_DOCTOR] = {"doctor", "[options] [QUEUE]",
                      "Look for trouble, and name the command that fixes it.",
@@ -520,6 +520,27 @@ static int workers_check(const struct options *o, struct problem *p)
     return 0;
 }
 
+static bool is_queue(const char *word)
+{
+    return word[0] == '/' || broker_operand_is(word);
+}
+
+/* Recognise operands in the wrong order: the queue comes first. */
+static int order_check(const struct options *o, struct problem *p)
+{
+    const char *verb = mqctl_table.verbs[o->line.verb].name;
+    char *const *words = o->line.operands;
+    int n = o->line.operand_count;
+
+    if (!(1u << o->line.verb & (STEER | V(SET) | V(EXPLAIN))) || n < 2 ||
+        is_queue(words[0]) || !is_queue(words[n - 1]))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s: the queue comes first; did you mean mqctl %s %s "
+                       "%s%s?",
+                       verb, verb, words[n - 1], words[0], n > 2 ? " ..." : "");
+}
+
 /* options_check - a verb that changes messages must be told of which, and not
  * twice */
 static int options_check(void *options, struct problem *p)
@@ -529,7 +550,7 @@ static int options_check(void *options, struct problem *p)
     bool ids = o->line.operand_count > 1;
     bool narrowed = filter_given(o);
 
-    if (broker_check(o, p) < 0)
+    if (order_check(o, p) < 0 || broker_check(o, p) < 0)
         return -EINVAL;
     if (o->line.verb == VERB_MOVE && !broker_operand_is(o->line.operands[1]))
         return problem_set(p, EX_USAGE, EINVAL,

@@ -39,7 +39,10 @@ static void row(struct term_table *t, const struct snapshot *v)
     term_cellf(t, "%s", v->queue);
     term_cellf(t, "%s", snapshot_state_text(v));
     term_cell_known(t, runs ? v->pid : -1);
-    term_cell_known(t, v->depth);
+    if (v->depth >= 0)
+        term_cellf(t, "%ld/%ld", v->depth, v->depth_max);
+    else
+        term_cell_known(t, -1);
     term_cell_known(t, runs ? (int64_t)v->sum.running : -1);
     term_cell_known(t, runs ? (int64_t)snapshot_capacity(v) : -1);
     term_cell_known(t, snapshot_waits(v));

@@ -288,6 +288,23 @@ Test(mqctl, the_breaker_and_its_reason_are_shown)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+Test(mqctl, help_that_cannot_be_written_is_a_failure)
+{
+    static const char *const programs[] = {"mqctl", "mqdlq", "mqsend",
+                                           "mqworker"};
+
+    for (size_t i = 0; i < 4; i++)
+        for (int version = 0; version < 2; version++) {
+            struct harness_result r = harness_run(
+                "sh", "-c", "exec \"$0\" \"$1\" >/dev/full",
+                harness_bin(programs[i]), version ? "--version" : "--help");
+
+            cr_assert_eq(r.status, 74, "%s: %d", programs[i], r.status);
+            cr_assert_not_null(strstr(r.err, "cannot write the output"), "%s",
+                               r.err);
+        }
+}
+
 /* ---- pause and resume ---- */
 
 /* paused - what status says */

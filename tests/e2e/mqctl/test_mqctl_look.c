@@ -61,6 +61,36 @@ Test(mqctl_look, explain_follows_a_message_from_flight_to_its_end)
     cr_assert(is_at(q, id, "done"), "the journal outlives the worker");
 }
 
+Test(mqctl_look, explain_finds_the_queue_of_an_id_by_itself)
+{
+    const char *q = harness_queue(0, 0), *other = harness_queue(0, 0), *id;
+    struct harness_process *w = ctl_worker(q, "--", "sh", "-c", "exit 65");
+    struct harness_result r;
+    char text[128];
+
+    cr_assert_eq(harness_run("mqworker", "--state-dir", harness_state_dir(),
+                             "--exit-when-idle", other, "--", "true")
+                     .status,
+                 0);
+    id = ctl_send(q, "x");
+    harness_until(is_at(q, id, "dead"), SOON_MS);
+    r = ctl("explain", id);
+    snprintf(text, sizeof text, "%s of %s: dead since ", id, q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert_eq(strncmp(r.out, text, strlen(text)), 0, "%s", r.out);
+    r = ctl("explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+    cr_assert_eq(r.status, 66);
+    cr_assert_not_null(strstr(r.err, "none of 2 queues"), "%s", r.err);
+    cr_assert_eq(ctl("explain", "1").status, 64, "a number is of one queue");
+    r = ctl("explain", id, q);
+    cr_assert_eq(r.status, 64);
+    snprintf(text, sizeof text, "did you mean mqctl explain %s %s?", q, id);
+    cr_assert_not_null(strstr(r.err, text), "%s", r.err);
+    cr_assert_eq(ctl("cancel", "1", q).status, 64);
+    cr_assert_eq(ctl("set", "rate=5/s", q).status, 64);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl_look, explain_knows_what_waits_died_and_was_discarded)
 {
     const char *q = harness_queue(0, 0);
@@ -513,7 +543,8 @@ Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
         "for q in /empty /full /held /kept /other; do\n"
         "mqctl create -q --queue-depth 2 --message-size 256 $q; done\n"
         "mqsend -q /full x; mqsend -q /kept x\n"
-        "mqworker $s --max-attempts 1 --max-deliveries 1 /kept -- false 2>kept.log\n"
+        "mqworker $s --max-attempts 1 --max-deliveries 1 /kept -- false "
+        "2>kept.log\n"
         "mqworker $s /held -- true 2>held.log & w=$!\n"
         "until grep -q event=started held.log; do sleep 0.01; done\n"
         "mqctl doctor $s >doctor || true\n"

@@ -340,8 +340,8 @@ Test(mqctl_steer_messages, what_is_wrong_is_told)
             i < 2 ? ctl(verb, q, "7") : ctl(verb, "-n", q, "7");
 
         cr_assert_eq(r.status, 66);
-        cr_assert_str_eq(
-            r.err, "mqctl: 7: no such waiting or running message\n");
+        cr_assert_str_eq(r.err,
+                         "mqctl: 7: no such waiting or running message\n");
         cr_assert_not_null(strstr(r.out, ": 0 of 1 message "), "%s", r.out);
     }
 }

@@ -199,6 +199,11 @@ Test(verbs, that_are_slips_are_guessed)
     cr_assert_str_eq(said, "tool: \"lst\" is not a verb; did you mean list?\n");
     cr_assert_eq(BEGINS("wip"), EX_USAGE);
     cr_assert_not_null(strstr(said, "mean wipe?"), "%s", said);
+    cr_assert_eq(BEGINS("/q", "wipe"), EX_USAGE);
+    cr_assert_str_eq(
+        said, "tool: \"/q\" is not a verb; did you mean tool wipe /q?\n");
+    cr_assert_eq(BEGINS("8", "/q", "list"), EX_USAGE);
+    cr_assert_not_null(strstr(said, "mean tool list 8 ...?"), "%s", said);
     cr_assert_eq(BEGINS("frob"), EX_USAGE);
     cr_assert_str_eq(
         said, "tool: \"frob\" is not a verb; give list, wipe or door first\n");
