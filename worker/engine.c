@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -188,13 +189,37 @@ static int parts_ready(struct engine *e, struct problem *p)
     return err;
 }
 
+/* Put the working directory in front of a path that is relative to it, as
+ * those who look have another one. False: it is too long, or gone. */
+static bool path_absolute(char path[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    const char *at = path;
+    size_t size;
+
+    if (path[0] == '/')
+        return true;
+    while (strncmp(at, "./", 2) == 0)
+        at += 2;
+    if (!getcwd(folder, sizeof folder))
+        return false;
+    size = strlen(folder);
+    if (size + 1 + strlen(at) >= PATH_MAX)
+        return false;
+    memmove(path + size + 1, at, strlen(at) + 1);
+    memcpy(path, folder, size);
+    path[size] = '/';
+    return true;
+}
+
 /* what_runs - where the command or the plugin is, for those who look */
 static void what_runs(struct engine *e, const struct settings *set)
 {
     if (set->inproc)
         return;
     e->orders.path = e->path;
-    if (set->command && process_find(set->command[0], e->path) < 0)
+    if (set->command &&
+        (process_find(set->command[0], e->path) < 0 || !path_absolute(e->path)))
         e->path[0] = '\0';
     if (!set->command && set->plugin && !realpath(set->plugin, e->path))
         e->path[0] = '\0';

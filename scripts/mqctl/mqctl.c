@@ -2,12 +2,38 @@
 #include "scripts/mqctl/mqctl.h"
 
 #include <signal.h>
+#include <string.h>
+#include <sysexits.h>
 
 #include "common/base/clock.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
+
+/* Verbs that people try, and which systemd has. Returns an exit status, or -1:
+ * it is none of them. */
+static int systemd_tell(int argc, char **argv)
+{
+    const char *verb = argc > 1 ? argv[1] : "";
+    const char *queue = argc > 2 && argv[2][0] != '-' ? argv[2] : "NAME";
+    bool logs = strcmp(verb, "logs") == 0 || strcmp(verb, "log") == 0;
+
+    queue += queue[0] == '/';
+    complain_as("mqctl");
+    if (logs)
+        return complain(EX_USAGE,
+                        "\"%s\" is not a verb: a worker logs to its stderr, "
+                        "under systemd: journalctl -u mqworker@%s",
+                        verb, queue);
+    if (strcmp(verb, "start") == 0 || strcmp(verb, "restart") == 0)
+        return complain(EX_USAGE,
+                        "\"%s\" is not a verb: mqctl does not start workers; "
+                        "under systemd: systemctl %s mqworker@%s, else: "
+                        "mqworker /%s -- COMMAND",
+                        verb, verb, queue, queue);
+    return -1;
+}
 
 /* main - mqctl */
 int main(int argc, char **argv)
@@ -43,6 +69,9 @@ int main(int argc, char **argv)
 
     json_needs_memory();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk */
+    status = systemd_tell(argc, argv);
+    if (status >= 0)
+        return status;
     status = subcommand_begin(&mqctl_table, argc, argv, &o.line);
     if (status >= 0)
         return status;

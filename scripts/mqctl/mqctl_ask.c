@@ -24,6 +24,24 @@
 
 #define WORKER_NAME 32
 
+bool worker_has_unit(const char *queue)
+{
+    char path[QUEUE_NAME_MAX + 32];
+
+    snprintf(path, sizeof path, "/etc/mqworker%s.conf", queue);
+    return queue[0] == '/' && access("/run/systemd/system", F_OK) == 0 &&
+           access(path, F_OK) == 0;
+}
+
+const char *worker_start_text(const char *queue, char buf[START_TEXT])
+{
+    if (worker_has_unit(queue))
+        snprintf(buf, START_TEXT, "systemctl start mqworker@%s", queue + 1);
+    else
+        snprintf(buf, START_TEXT, "mqworker %s -- COMMAND", queue);
+    return buf;
+}
+
 static bool is_absent(int err)
 {
     return err == -ENOENT || err == -ECONNREFUSED;
@@ -65,6 +83,8 @@ static int unanswered(const struct statedir *dir, const char *queue,
 static int refused(const struct statedir *dir, const char *queue,
                    const char *path, int err, struct problem *p)
 {
+    char start[START_TEXT];
+
     if (is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
         return unanswered(dir, queue,
                           "nobody listens at its socket, control, which was "
@@ -74,9 +94,9 @@ static int refused(const struct statedir *dir, const char *queue,
     if (is_absent(err))
         problem_fill(p, EX_UNAVAILABLE,
                      "no worker is running on %s with this state directory "
-                     "(nobody listens at %s); start one with mqworker %s -- "
-                     "COMMAND, or give its --state-dir",
-                     queue, path, queue);
+                     "(nobody listens at %s); start one with %s, or give its "
+                     "--state-dir",
+                     queue, path, worker_start_text(queue, start));
     else if (err == -EAGAIN)
         return unanswered(dir, queue,
                           "it takes no more connections: try again, look at "

@@ -9,10 +9,12 @@
 #define SCRIPTS_MQCTL_MQCTL_ASK_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "common/base/problem.h"
+#include "common/base/queue_name.h"
 #include "common/state/statedir.h"
 
 /* Ask the worker; the answer is the caller's. A worker that is starting gets 3 s
@@ -26,5 +28,14 @@ pid_t ask_runs(const struct statedir *dir);
 /* Until that worker has gone, and its lock with it: 0, or -ETIMEDOUT.
  * UINT64_MAX: without a limit. */
 int ask_until_gone(const struct statedir *dir, pid_t pid, uint64_t limit_ns);
+
+/* Whether systemd is running and has an instance of mqworker@.service for the
+ * queue. */
+bool worker_has_unit(const char *queue);
+/* The command that starts a worker of the queue: "systemctl start
+ * mqworker@orders" where there is that unit, else "mqworker /orders --
+ * COMMAND". */
+#define START_TEXT (QUEUE_NAME_MAX + 64)
+const char *worker_start_text(const char *queue, char buf[START_TEXT]);
 
 #endif

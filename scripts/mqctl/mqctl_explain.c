@@ -22,6 +22,7 @@
 #include "common/text/term.h"
 #include "common/text/complain.h"
 #include "common/text/term_time.h"
+#include "scripts/mqctl/mqctl_ask.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "scripts/mqctl/mqctl_search.h"
 
@@ -44,7 +45,7 @@ static int slot_match(const struct custody_seen *seen, void *arg)
 static void in_flight(struct search *s)
 {
     const struct custody_seen *m = &s->slot;
-    char time[DURATION_TEXT];
+    char time[DURATION_TEXT], start[START_TEXT];
 
     put(s, "attempt", json_integer(m->w.attempt));
     put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
@@ -52,9 +53,9 @@ static void in_flight(struct search *s)
         found(s, "held",
               "in custody of a worker that is gone; it died while attempt "
               "%" PRIu32 " ran, started %s ago; the message runs again, "
-              "marked redelivered, when a worker is started: mqworker %s -- "
-              "COMMAND",
-              m->w.attempt, ago(m->started_ns, time), s->v.queue);
+              "marked redelivered, when a worker is started: %s",
+              m->w.attempt, ago(m->started_ns, time),
+              worker_start_text(s->v.queue, start));
         return;
     }
     found(s, "in_flight", "in flight for %s, attempt %" PRIu32,
@@ -114,6 +115,7 @@ static void held(struct search *s)
 {
     const struct custody_seen *m = &s->slot;
     bool again = m->w.flags & SLOT_REDELIVERED;
+    char start[START_TEXT];
 
     put(s, "redelivered", json_boolean(again));
     if (again)
@@ -121,10 +123,8 @@ static void held(struct search *s)
     else
         not_begun(s);
     if (s->v.worker != SNAPSHOT_RUNS)
-        add(s,
-            "; no worker runs, it runs when one is started: mqworker %s -- "
-            "COMMAND",
-            s->v.queue);
+        add(s, "; no worker runs, it runs when one is started: %s",
+            worker_start_text(s->v.queue, start));
     else if (snapshot_why(&s->v) && !snapshot_full(&s->v))
         add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     if (m->group[0]) {
@@ -181,7 +181,7 @@ static int attempt_last(unsigned n, const struct store_attempt *a, void *arg)
 static void waiting(struct search *s, const struct store_row *m,
                     const char *error)
 {
-    char when[SEARCH_UNTIL];
+    char when[SEARCH_UNTIL], start[START_TEXT];
 
     until(m->due_ns, when);
     put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
@@ -211,8 +211,8 @@ static void waiting(struct search *s, const struct store_row *m,
         add(s, "; it had been started without an end, and runs again, marked "
                "redelivered");
     if (s->v.worker != SNAPSHOT_RUNS)
-        add(s, "; no worker runs, start one: mqworker %s -- COMMAND",
-            s->v.queue);
+        add(s, "; no worker runs, start one: %s",
+            worker_start_text(s->v.queue, start));
 }
 
 /* letter - dead, or on its way again */

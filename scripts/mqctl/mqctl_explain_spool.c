@@ -1,5 +1,6 @@
 /* mqctl_explain_spool.c - a message that waits in the spool (see
  * mqctl_search.h) */
+#include "scripts/mqctl/mqctl_ask.h"
 #include "scripts/mqctl/mqctl_search.h"
 
 #include <inttypes.h>
@@ -41,7 +42,7 @@ static int spooled_match(const struct store_spooled *row, void *arg)
 bool spool_search(struct search *s)
 {
     struct spooled x = {.id = &s->id};
-    char time[DURATION_TEXT];
+    char start[START_TEXT], time[DURATION_TEXT];
     int err = s->store && s->named
                   ? store_spool_each(s->store, 0, spooled_match, &x)
                   : NO;
@@ -67,8 +68,8 @@ bool spool_search(struct search *s)
         add(s, "; a worker died under it, %" PRIu32 " time%s", x.crashes,
             term_plural(x.crashes));
     if (s->v.worker != SNAPSHOT_RUNS)
-        add(s, "; no worker runs, start one: mqworker %s -- COMMAND",
-            s->v.queue);
+        add(s, "; no worker runs, start one: %s",
+            worker_start_text(s->v.queue, start));
     else if (snapshot_why(&s->v))
         add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     return true;

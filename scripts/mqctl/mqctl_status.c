@@ -15,6 +15,7 @@
 #include "common/text/term.h"
 #include "common/text/term_time.h"
 #include "common/text/term_table.h"
+#include "scripts/mqctl/mqctl_ask.h"
 #include "scripts/mqctl/mqctl_proc.h"
 #include "scripts/mqctl/mqctl_queue_list.h"
 #include "common/text/complain.h"
@@ -462,22 +463,25 @@ static const char *kept(const struct snapshot *v, char buf[KEPT])
 static int absent(const struct snapshot *v)
 {
     char when[TIME_TEXT], began[TIME_TEXT + 16] = "", buf[KEPT];
+    char start[START_TEXT];
 
+    worker_start_text(v->queue, start);
     if (v->worker == SNAPSHOT_KILLED && v->counters)
         snprintf(began, sizeof began, " started at %s,",
                  term_time(v->head.started_ns, when));
     if (v->worker == SNAPSHOT_KILLED)
-        return complain(
-            EX_UNAVAILABLE,
-            "no worker runs on %s; its last one, pid %d,%s was killed%s",
-            v->queue, (int)v->pid, began, kept(v, buf));
+        return complain(EX_UNAVAILABLE,
+                        "no worker runs on %s; its last one, pid %d,%s was "
+                        "killed%s; start one "
+                        "with %s",
+                        v->queue, (int)v->pid, began, kept(v, buf), start);
     if (v->worker == SNAPSHOT_ENDED)
         return complain(EX_UNAVAILABLE,
                         "no worker runs on %s; the last one ended "
-                        "at %s%s",
+                        "at %s%s; start one with %s",
                         v->queue,
                         term_time_both(v->head.gauges[COUNTERS_ENDED_NS], when),
-                        kept(v, buf));
+                        kept(v, buf), start);
     if (v->worker == SNAPSHOT_UNSEEN && !v->shut)
         return complain(EX_UNAVAILABLE,
                         "whether a worker runs on %s is not seen from here: "

@@ -445,7 +445,7 @@ static void broker_check(struct visit *t)
 
 int doctor_broker_run(const struct options *o)
 {
-    struct findings f = {.json = o->json};
+    struct findings f = {.json = o->json, .quiet = o->quiet};
     struct visit t = {.f = &f, .o = o};
     struct problem p = {0};
 

@@ -27,7 +27,7 @@ static int one(struct findings *f, const struct options *o, const char *name)
  * worker */
 int doctor_run(const struct options *o)
 {
-    struct findings f = {.json = o->json};
+    struct findings f = {.json = o->json, .quiet = o->quiet};
     struct queue_list queues = {0}, workers = {0};
 
     if (o->line.operand_count && broker_operand_is(o->line.operands[0]))

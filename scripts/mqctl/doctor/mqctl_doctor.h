@@ -22,7 +22,7 @@
 enum level { FINE, NOTE, WARN, BAD, LEVELS };
 
 struct findings {
-    bool json;
+    bool json, quiet;  /* quiet: only WARN and BAD */
     const char *queue; /* they are of; NULL: of the machine */
     unsigned counts[LEVELS];
     FILE *parts[LEVELS]; /* the worst come first: text is kept to the end */

@@ -21,23 +21,21 @@
 #include "common/file/folder.h"
 #include "common/state/runtimedir.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
+#include "scripts/mqctl/mqctl_ask.h"
 #include "scripts/mqctl/mqctl_proc.h"
 
 /* start_command - what starts a worker of the queue; as the one whose state it
  * is, if that is not who asks: root may look at it, and keeps nothing there */
 static const char *start_command(struct findings *f, const struct snapshot *v)
 {
-    char user[FOLDER_USER];
+    char user[FOLDER_USER], start[START_TEXT];
     struct stat st;
 
-    if (!v->has_folder || stat(v->dir.folder, &st) < 0 ||
-        st.st_uid == geteuid())
-        return fix(f, "mqworker %s -- COMMAND", v->queue);
-    return fix(f,
-               "systemctl start mqworker@%s if that is its unit, else sudo -u "
-               "%s mqworker --state-dir %s %s -- COMMAND",
-               v->queue + 1, folder_sudo_user(st.st_uid, user), v->dir.root,
-               v->queue);
+    if (!v->has_folder || worker_has_unit(v->queue) ||
+        stat(v->dir.folder, &st) < 0 || st.st_uid == geteuid())
+        return fix(f, "%s", worker_start_text(v->queue, start));
+    return fix(f, "sudo -u %s mqworker --state-dir %s %s -- COMMAND",
+               folder_sudo_user(st.st_uid, user), v->dir.root, v->queue);
 }
 
 /* drained_by - a command that makes room in a full queue; NULL: neither more

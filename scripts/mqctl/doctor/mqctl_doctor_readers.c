@@ -137,13 +137,37 @@ static void worker_found(const struct readers *r, const struct holder *h)
               h->folder);
 }
 
+/* Read the name of a program. */
+static void name_read(pid_t pid, char name[64])
+{
+    (void)proc_text(name, 64, "/proc/%d/comm", (int)pid);
+    name[strcspn(name, "\n")] = '\0';
+}
+
+/* Note that systemd made the queue (mqworker@.socket): it only waits for the
+ * first message. */
+static bool is_systemd(const struct readers *r, pid_t pid)
+{
+    char name[64];
+
+    name_read(pid, name);
+    if (strcmp(name, "systemd") != 0)
+        return false;
+    FOUND(r->f, NOTE, "other consumers",
+          "systemctl --version; see \"A queue made by systemd\" in "
+          "docs/systemd.md",
+          "systemd (pid %d) has the queue open, for a socket unit; a systemd "
+          "before version 258 hangs at a reboot if messages are left in it",
+          (int)pid);
+    return true;
+}
+
 /* other_found - any other program */
 static void other_found(const struct readers *r, pid_t pid, bool waits)
 {
     char name[64];
 
-    (void)proc_text(name, sizeof name, "/proc/%d/comm", (int)pid);
-    name[strcspn(name, "\n")] = '\0';
+    name_read(pid, name);
     (void)fix(r->f, "kill %d", (int)pid);
     if (waits)
         FOUND(r->f, BAD, "other consumers", r->f->fix,
@@ -176,6 +200,8 @@ static void reader_look(const struct fd_seen *seen, void *arg)
     holds = holder_is(&h, seen->pid, r->v->queue);
     if (holds && holder_is_of(&h, r->v->dir.folder))
         return; /* our own worker, which started since the look at its lock */
+    if (!waits && is_systemd(r, seen->pid))
+        return;
     r->others++;
     if (holds)
         worker_found(r, &h);

@@ -77,6 +77,8 @@ void finding(struct findings *f, const struct finding *what, const char *fmt,
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     f->counts[what->level]++;
+    if (f->quiet && what->level < WARN)
+        return;
     if (f->json)
         as_json(f, what, text);
     else
@@ -113,7 +115,7 @@ bool findings_end(struct findings *f)
         fwrite(f->texts[level], 1, f->sizes[level], stdout);
         free(f->texts[level]);
     }
-    if (!f->json)
+    if (!f->json && !f->quiet)
         summary(f);
     return f->counts[WARN] + f->counts[BAD] > 0;
 }

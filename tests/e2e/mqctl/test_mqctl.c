@@ -288,6 +288,19 @@ Test(mqctl, the_breaker_and_its_reason_are_shown)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+Test(mqctl, what_systemd_does_is_named)
+{
+    struct harness_result r = harness_run("mqctl", "restart", "/orders");
+
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "systemctl restart mqworker@orders"), "%s",
+                       r.err);
+    r = harness_run("mqctl", "logs", "orders");
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "journalctl -u mqworker@orders"), "%s",
+                       r.err);
+}
+
 Test(mqctl, help_that_cannot_be_written_is_a_failure)
 {
     static const char *const programs[] = {"mqctl", "mqdlq", "mqsend",
@@ -764,6 +777,21 @@ Test(mqctl, drain_finishes_what_runs_and_takes_no_more)
     cr_assert_eq(harness_lines("ended"), 1);
     cr_assert_eq(harness_queue_length(q), 1);
     cr_assert_not_null(harness_wait_log(w, "why=drain", 0));
+}
+
+Test(mqctl, status_tells_where_a_relative_command_is)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    json_t *o;
+
+    harness_script("handler", "true");
+    w = ctl_worker(q, "--", "./handler");
+    o = ctl_status(q);
+    cr_assert_str_eq(json_string_value(json_object_get(o, "path")),
+                     harness_path("handler"));
+    json_decref(o);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
 Test(mqctl, status_tells_what_runs)

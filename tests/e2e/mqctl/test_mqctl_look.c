@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -529,6 +530,31 @@ Test(mqctl_look, doctor_finds_who_blocks_in_mq_receive)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* PID 1 has the queue of mqworker@.socket open, and is not to be killed. */
+Test(mqctl_look, doctor_does_not_take_systemd_for_a_consumer)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    pid_t pid = fork();
+    char text[32];
+
+    if (pid == 0) {
+        (void)prctl(PR_SET_NAME, "systemd");
+        if (mq_open(q, O_RDONLY) >= 0)
+            harness_write("is-open", "", 0);
+        for (;;)
+            pause();
+    }
+    snprintf(text, sizeof text, "kill %d", (int)pid);
+    harness_until(harness_exists("is-open"), SOON_MS);
+    const char *out = ctl("doctor", q).out;
+    cr_assert_not_null(strstr(out, "hangs at a reboot"), "%s", out);
+    cr_assert_null(strstr(out, text), "%s", out);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 /* In an IPC namespace of its own, as others have queues, too. */
 Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
 {
@@ -606,5 +632,59 @@ Test(mqctl_look, doctor_tries_whether_another_queue_fits)
              (int)harness_pid(w), q);
     cr_assert_not_null(strstr(r.out, line), "%s", r.out);
     cr_assert_null(strstr(ctl_out("queues", NULL), "probe"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* In a mount namespace with an /etc and a /run of its own. */
+Test(mqctl_look, a_worker_that_is_gone_is_started_by_its_unit_if_there_is_one)
+{
+    static const char script[] =
+        "mount --make-rprivate / && mount -t tmpfs none /etc && "
+        "mount -t tmpfs none /run && mkdir -p /etc/mqworker && "
+        "mkdir -p /run/systemd/system && : >/etc/mqworker$1.conf && "
+        "for v in status explain doctor pause; do i=; [ $v != explain ] || "
+        "i=1; \"$0\" $v --state-dir \"$2\" $1 $i; done 2>&1";
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--backoff", "1h", "--", "false");
+    struct harness_result r;
+    char unit[64];
+    const char *at;
+
+    if (harness_run("unshare", "-m", "true").status != 0)
+        cr_skip_test("no permission for a name space");
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    harness_kill(w);
+    r = ctl("status", q);
+    snprintf(unit, sizeof unit, "start one with mqworker %s -- COMMAND", q);
+    cr_assert_not_null(strstr(r.err, unit), "%s", r.err);
+    r = harness_run("unshare", "-m", "sh", "-c", script, harness_bin("mqctl"),
+                    q, harness_state_dir());
+    snprintf(unit, sizeof unit, "systemctl start mqworker@%s", q + 1);
+    at = r.out;
+    for (int i = 0; i < 4; i++) { /* once by each verb */
+        at = strstr(at, unit);
+        cr_assert_not_null(at, "%d: %s", i, r.out);
+        at++;
+    }
+    cr_assert_null(strstr(r.out, "-- COMMAND"), "%s", r.out);
+}
+
+Test(mqctl_look, doctor_prints_nothing_but_findings_if_it_is_told_so)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
+
+    r = ctl("doctor", "-q", q);
+    cr_assert_null(strstr(r.out, "ok "), "%s", r.out);
+    cr_assert_null(strstr(r.out, q), "%s", r.out);
+    ctl_out("pause", q);
+    r = ctl("doctor", "-q", q);
+    cr_assert_eq(r.status, 1);
+    cr_assert_not_null(strstr(r.out, "it is paused"), "%s", r.out);
+    r = ctl("doctor", "-q", "--json", q);
+    cr_assert_null(strstr(r.out, "\"ok\""), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "it is paused"), "%s", r.out);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }

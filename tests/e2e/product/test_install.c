@@ -286,12 +286,11 @@ Test(install, unit_waits_for_ready_and_has_a_watchdog)
  * systemd.exec(5) has it: $1 the stage, $2 the instance. */
 static const char unit_script[] =
     "unit=\"$1\"/opt/mqw/lib/systemd/system/mqworker@.service;"
-    "assert=$(sed -n 's/^AssertPathExists=//p' \"$unit\" | sed \"s,%i,$2,\");"
-    "[ -e \"$1$assert\" ] || { echo \"$assert was not met\" >&2; exit 1; };"
     "eval export $(sed -n 's/^Environment=//p' \"$unit\" | sed \"s,%i,$2,g\");"
     "file=$(sed -n 's/^EnvironmentFile=-//p' \"$unit\" | sed \"s,%i,$2,\");"
+    "file=$1$file; [ -e \"$file\" ] || file=/dev/null;"
     "while IFS= read -r line; do case $line in '#'* | '') ;;"
-    "  *) export \"${line%%=*}=${line#*=}\"; esac; done <\"$1$file\";"
+    "  *) export \"${line%%=*}=${line#*=}\"; esac; done <\"$file\";"
     "eval exec \"$(sed -n 's,^ExecStart=,\"$1\",p' \"$unit\")\"";
 
 /* unit_start - mqworker@NAME of the stage */
@@ -341,21 +340,19 @@ Test(install, service_without_a_command_says_where_to_put_it)
     char file[128], text[256];
 
     (void)installed();
-    struct harness_process *w = unit_start(q);
-    cr_assert_eq(harness_wait(w, 5000), 1);
-    snprintf(text, sizeof text, "/etc/mqworker%s.conf was not met\n", q);
-    cr_assert_str_eq(harness_stderr(w, NULL), text);
-
-    snprintf(file, sizeof file, STAGE "/etc/mqworker%s.conf", q);
-    harness_write(file, "OPTIONS=-q\n", 11);
-    w = unit_start(q);
-    cr_assert_eq(harness_wait(w, 5000), 64);
     snprintf(text, sizeof text,
              "mqworker: no command: put COMMAND=/path/of/your-handler into "
              "/etc/mqworker%s.conf, which the unit reads; by hand: mqworker %s "
              "-- COMMAND\n",
              q, q);
-    cr_assert_str_eq(harness_stderr(w, NULL), text);
+    for (int file_is_there = 0; file_is_there < 2; file_is_there++) {
+        struct harness_process *w = unit_start(q);
+
+        cr_assert_eq(harness_wait(w, 20000), 64);
+        cr_assert_str_eq(harness_stderr(w, NULL), text);
+        snprintf(file, sizeof file, STAGE "/etc/mqworker%s.conf", q);
+        harness_write(file, "OPTIONS=-q\n", 11);
+    }
 }
 
 Test(install, service_runs_a_plugin_without_a_command)
