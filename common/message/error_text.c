@@ -13,24 +13,61 @@ static bool blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
 }
 
+/* Return the end of an escape sequence of a terminal, which starts at `at`:
+ * colours, titles and the like (ECMA-48, and xterm's ESC ] text BEL). */
+static const char *sequence_end(const char *at, const char *end)
+{
+    char kind = ++at < end ? *at : '\0';
+
+    if (kind == ']') {
+        while (at < end && *at != '\a' && *at != '\033')
+            at++;
+        if (at < end && *at == '\033')
+            at++;
+        return at < end ? at + 1 : end;
+    }
+    if (kind == '[')
+        at++;
+    while (at < end && *at >= ' ' && *at <= (kind == '[' ? '?' : '/'))
+        at++;
+    return at < end && *at >= '0' && *at <= '~' ? at + 1 : at;
+}
+
+/* Copy what a terminal would show of a line, without the blanks around it, as
+ * far as there is room; returns its size. */
+static size_t line_copy(char *to, size_t room, const char *at, const char *end)
+{
+    size_t n = 0;
+
+    while (at < end && n < room) {
+        if (*at == '\033')
+            at = sequence_end(at, end);
+        else if (n == 0 && blank(*at))
+            at++;
+        else
+            to[n++] = *at++;
+    }
+    while (n > 0 && blank(to[n - 1]))
+        n--;
+    return n;
+}
+
 const char *error_text(char buf[ERROR_TEXT], const char *error, bool said,
                        const void *tail, size_t size)
 {
-    const char *at = tail, *end = at + size;
-    const char *start;
+    const char *at = said ? error : tail;
+    const char *end = at ? at + (said ? strlen(at) : size) : at, *start;
+    char line[2 * ERROR_TEXT]; /* More than fits, so that a cut shows. */
+    size_t n = 0;
 
-    if (said) {
-        safe_text_copy(buf, ERROR_TEXT, error, error ? strlen(error) : 0);
-        return buf;
+    while (n == 0 && end > at) {
+        start = end;
+        while (start > at && (said || (start[-1] != '\n' && start[-1] != '\r')))
+            start--;
+        n = line_copy(line, sizeof line, start, end);
+        end = start > at ? start - 1 : start;
     }
-    while (end > at && blank(end[-1]))
-        end--;
-    start = end;
-    while (start > at && start[-1] != '\n')
-        start--;
-    while (start < end && blank(*start))
-        start++;
-    safe_text_copy(buf, ERROR_TEXT, start, (size_t)(end - start));
+    safe_text_copy(buf, ERROR_TEXT, line, n);
     return buf;
 }
 

@@ -22,10 +22,25 @@ Test(error_text, is_the_last_line_that_is_not_blank)
 Test(error_text, cannot_draw_what_it_is_not)
 {
     char buf[ERROR_TEXT];
-    cr_assert_str_eq(last("a\n\x1b[31mred\xff"), "\\x1b[31mred\\xff");
+    cr_assert_str_eq(last("a\n\x1b[31mred\xff"), "red\\xff");
     cr_assert_str_eq(error_text(buf, "e", false, "a\0b\0\0", 5), "a\\x00b");
     cr_assert_str_eq(error_text(buf, "e\x01", true, "line", 4), "e\\x01");
     cr_assert_str_eq(error_text(buf, NULL, true, "line", 4), "");
+}
+
+Test(error_text, is_what_a_terminal_shows_of_it)
+{
+    char buf[ERROR_TEXT];
+    cr_assert_str_eq(last("\x1b[1;31merror:\x1b[0m no \x1b[4mdisk\x1b[m\n"),
+                     "error: no disk");
+    cr_assert_str_eq(last("why\n\x1b[0m\x1b[K\n \x1b(B\n"), "why");
+    cr_assert_str_eq(last(" 10%\r 50%\r100%\r\n"), "100%");
+    cr_assert_str_eq(last("10%\rno disk\r\n"), "no disk");
+    cr_assert_str_eq(last("\x1b]0;title\awhy\x1b]8;;a://b\x1b\\link"),
+                     "whylink");
+    cr_assert_str_eq(last("\x1b[31"), "");
+    cr_assert_str_eq(last("why\x1b"), "why");
+    cr_assert_str_eq(error_text(buf, "\x1b[31mno\x1b[m", true, "", 0), "no");
 }
 
 Test(error_text, has_a_bound)
