@@ -296,7 +296,9 @@ int engine_open(struct engine **out, struct settings *set,
     if (!e)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     engine_init(e, set, ops);
-    err = files_ready(e, p);
+    err = ops->check ? ops->check(set, p) : 0;
+    if (!err)
+        err = files_ready(e, p);
     if (!err)
         err = parts_ready(e, p);
     if (!err)

@@ -309,6 +309,14 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
     err = queue_name(name, label, p);
     if (err)
         return err;
+    safe_text_copy(safe, sizeof safe, label, strlen(label));
+    if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY)
+        return problem_set(
+            p, EX_USAGE, EBADF,
+            "queue %s: descriptor %d that was passed in is open for writing "
+            "only, and messages are read from it; open it for reading, as "
+            "ListenMessageQueue= in a socket unit does",
+            safe, fd);
     if (mq_setattr(fd, &attr, NULL) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
         err = -errno;
     if (!err)
@@ -319,7 +327,6 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
             (*out)->claim = -1;
         return 0;
     }
-    safe_text_copy(safe, sizeof safe, label, strlen(label));
     if (err == -EBADF)
         return problem_set(
             p, EX_USAGE, EBADF,

@@ -13,6 +13,8 @@
 #include "common/base/queue_name.h"
 #include "common/state/statedir.h"
 
+#define STORE_PATH 497 /* bytes, the longest that SQLite can make */
+
 /* root_find - the state directory as flag and environment say; 0 or -errno */
 static int root_find(char out[PATH_MAX], const char *flag)
 {
@@ -68,13 +70,34 @@ int statedir_shut(const char *root, int err, struct problem *p)
                        errno_text(err));
 }
 
+/* Refuse a folder whose store SQLite could not make: it takes 512 bytes, with
+ * "-journal" behind the name (sqlite3PagerOpen, MAX_PATHNAME of os_unix.c), and
+ * a new store is made as "store.db.XXXXXX". */
+static int store_path_check(const char *folder, struct problem *p)
+{
+    char real[PATH_MAX];
+    size_t size;
+
+    if (!realpath(folder, real))
+        return 0; /* what is wrong with it is found when it is used */
+    size = strlen(real) + strlen("/" STATEDIR_STORE);
+    if (size <= STORE_PATH)
+        return 0;
+    return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
+                       "the path of %s in %.80s... is %zu bytes, and SQLite "
+                       "takes %d; give a shorter --state-dir DIR",
+                       STATEDIR_STORE, real, size, STORE_PATH);
+}
+
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p)
 {
     char label[QUEUE_NAME_MAX];
     int err = queue_name(queue, label, p);
 
-    return err ? err : statedir_open_label(out, flag, label, create, p);
+    if (!err)
+        err = statedir_open_label(out, flag, label, create, p);
+    return err ? err : store_path_check(out->folder, p);
 }
 
 int statedir_open_label(struct statedir *out, const char *flag,

@@ -98,16 +98,20 @@ static void exec_close(struct handler **handler)
     free(h);
 }
 
+static int exec_check(const struct settings *set, struct problem *p)
+{
+    (void)set;
+    return denied_check(true, p);
+}
+
 static int exec_open(struct handler **out, const struct handler_setup *setup,
                      struct problem *p)
 {
     const struct settings *set = setup->settings;
     struct handler *h;
-    int err = denied_check(true, p);
+    int err;
 
     *out = NULL;
-    if (err)
-        return err;
     h = calloc(1, sizeof *h);
     pthread_once(&scratch_once, scratch_key_make);
     if (!h)
@@ -461,6 +465,7 @@ static void exec_stop(struct handler *h, int sig)
 const struct handler_ops handler_exec = {
     .name = "exec",
     .guess_ns = NS_PER_MS,
+    .check = exec_check,
     .open = exec_open,
     .run = exec_run,
     .stop = exec_stop,

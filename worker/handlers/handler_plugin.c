@@ -104,6 +104,34 @@ static int start(void *object, const struct settings *set, struct inproc *what,
     return status ? init_refuse(set, status, p) : 0;
 }
 
+/* Load the object, unless it is loaded, and find its functions. */
+static int load(const struct settings *set, void **object, struct inproc *what,
+                struct problem *p)
+{
+    int err = object_open(object, set->plugin, p);
+
+    if (!err)
+        err = version_check(*object, set->plugin, p);
+    if (err)
+        return err;
+    function(*object, "mqw_handle", &what->handle);
+    function(*object, "mqw_settled", &what->settled);
+    function(*object, "mqw_fini", &what->fini);
+    return what->handle
+               ? 0
+               : refuse(p, set->plugin,
+                        "it has no function mqw_handle; in C++ it must be "
+                        "extern \"C\", as mqworker.h declares it");
+}
+
+static int plugin_check(const struct settings *set, struct problem *p)
+{
+    struct inproc what = {0};
+    void *object;
+
+    return load(set, &object, &what, p);
+}
+
 static int plugin_open(struct handler **out, const struct handler_setup *setup,
                        struct problem *p)
 {
@@ -113,18 +141,9 @@ static int plugin_open(struct handler **out, const struct handler_setup *setup,
     int err;
 
     *out = NULL;
-    err = object_open(&object, set->plugin, p);
-    if (!err)
-        err = version_check(object, set->plugin, p);
+    err = load(set, &object, &what, p);
     if (err)
         return err;
-    function(object, "mqw_handle", &what.handle);
-    function(object, "mqw_settled", &what.settled);
-    function(object, "mqw_fini", &what.fini);
-    if (!what.handle)
-        return refuse(p, set->plugin,
-                      "it has no function mqw_handle; in C++ it must be "
-                      "extern \"C\", as mqworker.h declares it");
     err = start(object, set, &what, p);
     return err ? err : inproc_open(out, setup, &what, p);
 }
@@ -133,6 +152,7 @@ const struct handler_ops handler_plugin = {
     .name = "plugin",
     .within = true,
     .guess_ns = NS_PER_US,
+    .check = plugin_check,
     .open = plugin_open,
     .run = inproc_run,
     .stop = inproc_stop,

@@ -205,17 +205,21 @@ static void stream_close(struct handler **handler)
     free(h);
 }
 
+static int stream_check(const struct settings *set, struct problem *p)
+{
+    (void)set;
+    return denied_check(false, p);
+}
+
 static int stream_open(struct handler **out, const struct handler_setup *setup,
                        struct problem *p)
 {
     const struct settings *set = setup->settings;
     struct handler *h;
     struct stream *s;
-    int err = denied_check(false, p);
+    int err;
 
     *out = NULL;
-    if (err)
-        return err;
     h = calloc(1, sizeof *h);
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -256,6 +260,7 @@ static const struct coprocess_ops coprocesses = {
 const struct handler_ops handler_stream = {
     .name = "stream",
     .guess_ns = NS_PER_MS,
+    .check = stream_check,
     .open = stream_open,
     .coprocesses = &coprocesses,
     .stop = stream_stop,

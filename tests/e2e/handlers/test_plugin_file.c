@@ -44,6 +44,18 @@ static const char *built(const char *source)
     return harness_path("built.so");
 }
 
+Test(plugin_file, one_that_is_missing_makes_no_queue_and_no_file)
+{
+    const char *q = harness_queue_name();
+    struct harness_result r =
+        harness_run("mqworker", "--state-dir", harness_state_dir(), q,
+                    "--plugin", "./missing.so");
+
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    cr_assert_eq(harness_queue_length(q), -1, "the queue was made");
+    cr_assert_not(harness_exists(harness_state_dir()));
+}
+
 Test(plugin_file, one_that_is_none_says_what_to_do)
 {
     refused("/nowhere.so", "-q", 64, "No such file or directory");

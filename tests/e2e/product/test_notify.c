@@ -344,6 +344,15 @@ Test(notify, another_queue_than_the_one_named_is_refused)
     cr_assert_eq(harness_queue_length(other), 1);
 }
 
+Test(notify, queue_that_cannot_be_read_is_refused)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r = passed(q, "write", q);
+
+    cr_assert_eq(r.status, 64, "%s", r.err);
+    cr_assert(strstr(r.err, "is open for writing only"), "%s", r.err);
+}
+
 Test(notify, descriptor_that_is_no_queue_is_refused)
 {
     const char *q = harness_queue(0, 0);

@@ -3,7 +3,7 @@
  * listen QUEUE WHOSE COMMAND [ARG...]. QUEUE is opened as descriptor 3 and the
  * command is run in this process. WHOSE: "own" says that it is meant for it,
  * "other" that it is meant for somebody else, "gone" as own, and the queue's
- * name is removed first.
+ * name is removed first, "write" as own, open for writing only.
  */
 #include <fcntl.h>
 #include <mqueue.h>
@@ -19,7 +19,9 @@ int main(int argc, char **argv)
 
     if (argc < 4)
         return 64;
-    fd = mq_open(argv[1], O_RDONLY | O_NONBLOCK);
+    fd =
+        mq_open(argv[1], (strcmp(argv[2], "write") == 0 ? O_WRONLY : O_RDONLY) |
+                             O_NONBLOCK);
     if (fd < 0 || dup2(fd, 3) < 0) /* without close-on-exec, unless fd is 3 */
         return 71;
     if (fcntl(3, F_SETFD, 0) < 0)

@@ -166,6 +166,32 @@ Test(statedir, without_any_hint_it_says_which_flag_to_give)
     free(too_long);
 }
 
+/* As long as SQLite takes, and a byte more. */
+Test(statedir, a_path_that_sqlite_would_not_open_is_refused)
+{
+    char root[700] = "", *real = realpath(below(""), NULL);
+    size_t folder = 497 - strlen("/orders/store.db");
+    struct statedir dir;
+    struct problem p = {0};
+
+    cr_assert_not_null(real);
+    strcpy(root, real);
+    while (strlen(root) < folder)
+        strcat(root, strlen(root) % 200 ? "d" : "/");
+    root[folder] = '\0';
+    if (root[folder - 1] == '/')
+        root[folder - 1] = 'd';
+    cr_expect_eq(statedir_open(&dir, root, "orders", true, &p), 0, "%s",
+                 p.text);
+    strcat(root, "d");
+    cr_expect_eq(statedir_open(&dir, root, "orders", true, &p), -ENAMETOOLONG);
+    cr_expect(p.status == EX_CANTCREAT &&
+                  strstr(p.text, "is 498 bytes, and SQLite takes 497; give a "
+                                 "shorter --state-dir"),
+              "%s", p.text);
+    free(real);
+}
+
 /* ---- the folder ---- */
 
 Test(statedir, the_folder_and_its_parents_are_made_private)
