@@ -196,6 +196,16 @@ struct store_key {
  * received_ns another message, *first, had it. */
 int store_key_claim(struct store *s, const struct store_key *key,
                     struct ulid *first);
+/* The message of that receive sequence, if it has a key, gives it back. */
+int store_key_free(struct store *s, uint64_t seq);
+/* Nobody has that key any more; -ENOENT: nobody had. */
+int store_key_drop(struct store *s, const char *text, size_t size);
+/* Each key that a message has at `now_ns` or later, in the order of the keys;
+ * `seq` is 0. A result of `visit` that is not 0 ends it, and is returned. */
+int store_keys_each(struct store *s, uint64_t now_ns,
+                    int (*visit)(const struct store_key *key, void *arg),
+                    void *arg);
+int64_t store_keys_count(struct store *s, uint64_t now_ns); /* or -errno */
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
 /* The same of several in one commit, all or nothing. */

@@ -42,19 +42,22 @@ static bool passed_on(const struct store_key *key, uint64_t other_from_ns)
 }
 
 /* holder_of - who has the key, from a row of SQL_KEY; NONE: it is free by the
- * time at which the message came
+ * time at which the message came. *ahead: an earlier message has it from a time
+ * on that has not come yet, as the clock was set back since.
  */
 static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
-                             struct ulid *first)
+                             struct ulid *first, bool *ahead)
 {
     const void *id = sqlite3_column_blob(st, 1);
     uint64_t seq = sql_column_u64(st, 0);
 
+    *ahead = false;
     if (seq == key->seq ||
         (seq > key->seq && passed_on(key, sql_column_u64(st, 2))))
         return HOLDER_SELF;
     if (seq < key->seq && sql_column_u64(st, 3) <= key->received_ns)
         return HOLDER_NONE;
+    *ahead = seq < key->seq && sql_column_u64(st, 2) > key->received_ns;
     *first = (struct ulid){{0}};
     if (id && sqlite3_column_bytes(st, 1) == sizeof *first)
         memcpy(first, id, sizeof *first);
@@ -67,6 +70,7 @@ int sql_key_claim(struct sql *sql, const struct store_key *k,
                   struct ulid *first)
 {
     enum holder holder = HOLDER_NONE;
+    bool ahead = false;
     sqlite3_stmt *st;
     int err =
         sql_bind(sql, SQL_KEY, &st, SQL_VALUES(value_text(k->text, k->size)));
@@ -75,8 +79,14 @@ int sql_key_claim(struct sql *sql, const struct store_key *k,
         return err;
     err = sql_step(st);
     if (err > 0)
-        holder = holder_of(st, k, first);
+        holder = holder_of(st, k, first, &ahead);
     sql_done(st);
+    /* Its length is all that can be trusted of a key that begins in the future:
+     * it counts from now on. */
+    if (err >= 0 && ahead)
+        err = sql_run(sql, SQL_KEY_ANCHOR,
+                      SQL_VALUES(value_text(k->text, k->size),
+                                 value_u64(k->received_ns)));
     if (err < 0 || holder != HOLDER_NONE)
         return err < 0 ? err : holder == HOLDER_OTHER ? -EEXIST : 0;
     err =
@@ -103,15 +113,108 @@ static int claim_apply(struct sql *sql, void *arg)
 static int claim_known(struct store *s, struct claim *c)
 {
     enum holder holder = HOLDER_NONE;
+    bool ahead = false;
     sqlite3_stmt *st;
     int found = store_ask(s, &st, SQL_KEY,
                           SQL_VALUES(value_text(c->key->text, c->key->size)));
 
     if (found > 0)
-        holder = holder_of(st, c->key, &c->first);
+        holder = holder_of(st, c->key, &c->first, &ahead);
     (void)store_answered(s, st, found);
     c->taken = holder == HOLDER_OTHER;
-    return found < 0 ? found : holder == HOLDER_NONE ? -ENOENT : 0;
+    return found < 0 ? found : holder == HOLDER_NONE || ahead ? -ENOENT : 0;
+}
+
+int sql_key_free(struct sql *sql, uint64_t seq)
+{
+    return seq ? sql_run(sql, SQL_KEY_FREE, SQL_VALUES(value_u64(seq))) : 0;
+}
+
+static int free_apply(struct sql *sql, void *arg)
+{
+    return sql_key_free(sql, *(const uint64_t *)arg);
+}
+
+int store_key_free(struct store *s, uint64_t seq)
+{
+    return store_write(s, free_apply, NULL, &seq);
+}
+
+static int drop_apply(struct sql *sql, void *arg)
+{
+    const struct store_key *key = arg;
+
+    return sql_change(sql, SQL_KEY_DROP,
+                      SQL_VALUES(value_text(key->text, key->size)));
+}
+
+int store_key_drop(struct store *s, const char *text, size_t size)
+{
+    struct store_key key = {.text = text, .size = size};
+
+    return store_write(s, drop_apply, NULL, &key);
+}
+
+int64_t store_keys_count(struct store *s, uint64_t now_ns)
+{
+    int64_t n = 0;
+    int err =
+        store_number(s, &n, SQL_KEYS_COUNT, SQL_VALUES(value_u64(now_ns)));
+
+    return err ? err : n;
+}
+
+/* Copy the key of a row of SQL_KEYS. */
+static int key_read(sqlite3_stmt *st, char text[STORE_GROUP_MAX],
+                    struct store_key *out)
+{
+    int size = sqlite3_column_bytes(st, 0);
+    const void *bytes = sqlite3_column_text(st, 0);
+    const void *id = sqlite3_column_blob(st, 1);
+
+    if (size < 0 || size > STORE_GROUP_MAX || !bytes ||
+        sqlite3_column_bytes(st, 1) != (int)sizeof out->id)
+        return -EUCLEAN;
+    memcpy(text, bytes, (size_t)size);
+    *out = (struct store_key){.text = text,
+                              .size = (size_t)size,
+                              .received_ns = sql_column_u64(st, 2),
+                              .until_ns = sql_column_u64(st, 3)};
+    memcpy(out->id.bytes, id, sizeof out->id.bytes);
+    return 0;
+}
+
+int store_keys_each(struct store *s, uint64_t now_ns,
+                    int (*visit)(const struct store_key *key, void *arg),
+                    void *arg)
+{
+    enum { PAGE = 64 };
+    char texts[PAGE][STORE_GROUP_MAX], last[STORE_GROUP_MAX];
+    struct store_key page[PAGE];
+    size_t size = 0;
+    int n = PAGE, err = 0;
+
+    while (!err && n == PAGE) {
+        sqlite3_stmt *st;
+        int found = store_ask(
+            s, &st, SQL_KEYS,
+            SQL_VALUES(value_text(size ? last : "", size), value_u64(now_ns)));
+
+        for (n = 0; found == STEP_ROW && n < PAGE && !err; n++) {
+            err = key_read(st, texts[n], &page[n]);
+            found = sql_step(st);
+        }
+        (void)store_answered(s, st, found);
+        if (!err && found < 0)
+            err = found;
+        for (int i = 0; i < n && !err; i++)
+            err = visit(&page[i], arg);
+        if (n > 0 && !err) {
+            size = page[n - 1].size;
+            memcpy(last, texts[n - 1], size);
+        }
+    }
+    return err;
 }
 
 int store_key_claim(struct store *s, const struct store_key *key,

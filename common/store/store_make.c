@@ -132,6 +132,7 @@ static const char schema[] = UNNAMED
     " from_ns INTEGER NOT NULL,"
     " until_ns INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE INDEX keys_until ON keys (until_ns);"
+    "CREATE INDEX keys_seq ON keys (seq);"
     "CREATE INDEX spool_letters ON spool (letter) WHERE letter IS NOT NULL;"
     "CREATE TABLE spool_state (count INTEGER NOT NULL,"
     " boot TEXT, run INTEGER NOT NULL, doubt INTEGER NOT NULL);"

@@ -152,6 +152,8 @@ int sql_insert_attempt(struct sql *sql, int64_t row,
 /* As store_key_claim, in the transaction that is open. */
 int sql_key_claim(struct sql *sql, const struct store_key *key,
                   struct ulid *first);
+/* The message of that receive sequence has no unique key any more; 0: none. */
+int sql_key_free(struct sql *sql, uint64_t seq);
 /* A message of the spool that came to its end, or went on to the messages:
  * *more is one less if it was there. */
 int sql_spool_out(struct sql *sql, int64_t key, int64_t *more);

@@ -155,6 +155,17 @@ STATEMENT(SQL_KEY,
 STATEMENT(SQL_KEY_TAKE,
     "INSERT OR REPLACE INTO keys (key, seq, id, from_ns, until_ns)"
     " VALUES (?1, ?2, ?3, ?4, ?5)")
+STATEMENT(SQL_KEY_ANCHOR,
+    "UPDATE keys SET until_ns = ?2 + (until_ns - from_ns), from_ns = ?2"
+    " WHERE key = ?1")
+STATEMENT(SQL_KEY_FREE, "DELETE FROM keys WHERE seq = ?1")
+STATEMENT(SQL_KEY_DROP, "DELETE FROM keys WHERE key = ?1")
+STATEMENT(SQL_KEYS,
+    "SELECT key, id, from_ns, until_ns FROM keys WHERE key > ?1"
+    " AND until_ns > ?2 ORDER BY key LIMIT 64")
+STATEMENT(SQL_KEYS_COUNT, "SELECT count(*) FROM keys WHERE until_ns > ?1")
+STATEMENT(SQL_ROW_SEQ,
+    "SELECT ifnull(receive_seq, 0) FROM messages WHERE row = ?1")
 STATEMENT(SQL_KEYS_OVER,
     "DELETE FROM keys WHERE key IN (SELECT key FROM keys"
     " WHERE until_ns <= ?1 ORDER BY until_ns LIMIT 8)")

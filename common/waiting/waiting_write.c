@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "common/base/fault_point.h"
+#include "common/store/store_spool.h"
 #include "common/store/store_sql.h"
 #include "common/waiting/waiting.h"
 
@@ -40,9 +41,27 @@ static int spooled_one(struct sql *sql, const struct waiting_steer *order,
     if (order->cancel)
         err = sql_change(sql, SQL_SPOOL_CANCEL,
                          SQL_VALUES(value_int(key), value_u64(order->most)));
+    if (!err)
+        err = sql_key_free(sql, store_spool_seq(key));
     if (err != -ENOENT)
         return err ? err : WAITING_STEERED;
     return spooled_left(sql, key, order->cancel);
+}
+
+/* Free the unique key of a row, if it has one: it will not run. */
+static int row_key_free(struct sql *sql, int64_t row)
+{
+    sqlite3_stmt *st;
+    uint64_t seq = 0;
+    int err = sql_bind(sql, SQL_ROW_SEQ, &st, SQL_VALUES(value_int(row)));
+
+    if (err)
+        return err;
+    err = sql_step(st);
+    if (err == STEP_ROW)
+        seq = sql_column_u64(st, 0);
+    sql_done(st);
+    return err < 0 ? err : sql_key_free(sql, seq);
 }
 
 /* steer_one - a row: enum waiting_steered, or -errno */
@@ -54,6 +73,8 @@ static int steer_one(struct sql *sql, const struct waiting_steer *order,
                          SQL_VALUES(value_int(row), value_u64(order->now_ns)));
     int state;
 
+    if (!err && order->cancel)
+        err = row_key_free(sql, row);
     if (err != -ENOENT)
         return err ? err : WAITING_STEERED;
     state = sql_row_state(sql, row);
@@ -114,12 +135,14 @@ static int left_apply(struct sql *sql, void *arg)
     const struct leaving *l = arg;
     struct store_row *m = l->m;
     int64_t row;
+    int err;
 
     if (!l->may(l->arg))
         return -EAGAIN;
     m->state = STORE_WAITING;
     m->flags |= STORE_CANCELLED;
-    return sql_insert_row(sql, m, "", &row);
+    err = sql_insert_row(sql, m, "", &row);
+    return err ? err : sql_key_free(sql, m->receive_seq);
 }
 
 /* waiting_cancel_left - one commit

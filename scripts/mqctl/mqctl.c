@@ -61,6 +61,7 @@ int main(int argc, char **argv)
         [VERB_SERVE] = serve_run,
         [VERB_GROUPS] = groups_run,
         [VERB_GROUP] = group_run,
+        [VERB_KEYS] = keys_run,
     };
     static struct options o = {.interval_ns = NS_PER_S,
                                .filter.states = WAITING_ALL,

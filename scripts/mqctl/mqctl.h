@@ -23,6 +23,7 @@ enum verb {
     VERB_CANCEL,
     VERB_GROUPS,
     VERB_GROUP,
+    VERB_KEYS,
     VERB_STATUS,
     VERB_TOP,
     VERB_PAUSE,
@@ -87,6 +88,7 @@ struct options {
     struct waiting_filter filter; /* of messages */
     unsigned groups;              /* that are wanted: bits of group_where */
     uint64_t limit;               /* of messages or groups; 0: all */
+    const char *free_key;         /* of keys; NULL: only list them */
     const char *after;            /* a cursor; NULL: from the first */
     struct serve_options serve;
     struct broker_access access;
@@ -109,6 +111,8 @@ int steer_messages_run(const struct options *o);
 /* Ordered groups; and what one of them is told. */
 int groups_run(const struct options *o);
 int group_run(const struct options *o);
+/* Unique keys that messages have; with --free one that nobody has any more. */
+int keys_run(const struct options *o);
 /* All messages of a POSIX queue go to a queue on a broker
  * (scripts/mqctl/amqp/). */
 int move_run(const struct options *o);

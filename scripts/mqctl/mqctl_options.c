@@ -41,6 +41,9 @@ static const struct subcommand_row verbs[] = {
          "Close a group to new messages, open it again, or release a held one.",
          .least = 3, .most = 3, .last = "close|open|release",
          .under = "Deal with messages"},
+    [VERB_KEYS] = {"keys", "[options] QUEUE",
+                   "List unique keys that messages have, or free one.",
+                   .least = 1, .most = 1, .under = "Deal with messages"},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
                      "Show what workers do; without QUEUE all of them.",
                      .least = 0, .most = SUBCOMMAND_ANY, .under = "Look"},
@@ -201,9 +204,9 @@ static int read_word(const char *text, void *into, struct problem *p)
 #define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
 #define STEER      (V(RUN_NOW) | V(CANCEL))
 #define FILTER     (V(LIST) | STEER)
-#define NO_BROKER                                                         \
-    (FILTER | V(GROUPS) | V(GROUP) | V(EXPLAIN) | V(CREATE) | V(REMOVE) | \
-     V(MOVE))
+#define NO_BROKER                                                       \
+    (FILTER | V(GROUPS) | V(GROUP) | V(KEYS) | V(EXPLAIN) | V(CREATE) | \
+     V(REMOVE) | V(MOVE))
 #define BROKER       (V(DOCTOR) | V(MOVE))
 #define EVERY_WORKER (V(PAUSE) | V(RESUME) | V(DRAIN) | V(STOP))
 #define ORDERS       (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
@@ -253,7 +256,8 @@ static const struct subcommand_flag flags[] = {
     {EVERY & ~V(SERVE),
      {"json", 'j', OPT_FLAG, AT(json),
       .help = "print JSON, one object on each line"}},
-    {ORDERS | STEER | V(GROUP) | V(CREATE) | V(REMOVE) | V(FORGET) | V(MOVE),
+    {ORDERS | STEER | V(GROUP) | V(KEYS) | V(CREATE) | V(REMOVE) | V(FORGET) |
+         V(MOVE),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only errors"}},
     {V(DOCTOR),
      {"quiet", 'q', OPT_FLAG, AT(quiet),
@@ -271,6 +275,9 @@ static const struct subcommand_flag flags[] = {
     {V(GROUPS),
      {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
       .help = "only that group"}},
+    {V(KEYS),
+     {"free", 0, OPT_STRING, .value = "KEY", AT(free_key),
+      .help = "free KEY, so that the next message with it runs"}},
     {FILTER,
      {"error", 0, OPT_STRING, .value = "TEXT", AT(filter.error_like),
       .help = "only messages whose last error contains TEXT or matches it as a "
@@ -426,6 +433,9 @@ static const char *broker_instead(size_t verb)
                "--partitions N the messages and consumers of each, "
                "rabbitmqctl list_consumers queue_name active channel_pid who "
                "is the active one";
+    case VERB_KEYS:
+        return "which keeps no unique keys: its messages run as if they had "
+               "none";
     case VERB_EXPLAIN:
         return "which cannot be asked for one message; mqdlq show looks for "
                "it among the dead letters, and the logs of the workers have "
@@ -600,6 +610,7 @@ static const struct subcommand_exit exits[] = {
     {V(MOVE), EX_DATAERR, "a message of a group, or one too long"},
     {V(EXPLAIN) | STEER, EX_NOINPUT, "no such message"},
     {V(GROUP), EX_NOINPUT, "no such group"},
+    {V(KEYS), EX_NOINPUT, "no such key"},
     {V(FORGET), EX_NOINPUT, "nothing was kept of it"},
     {V(SERVE), EX_NOINPUT, "a file is missing"},
     {EVERY & ~(V(EXPLAIN) | STEER | V(GROUP) | V(FORGET) | V(SERVE) |
@@ -615,7 +626,8 @@ static const struct subcommand_exit exits[] = {
     {EVERY & ~V(CREATE), EX_CANTCREAT, "state directory"},
     {V(METRICS), EX_CANTCREAT, "a file that cannot be written"},
     {V(CREATE), EX_CANTCREAT, "the queue exists"},
-    {V(LIST) | V(GROUPS) | V(GROUP) | STEER, EX_IOERR, "input or output"},
+    {V(LIST) | V(GROUPS) | V(GROUP) | V(KEYS) | STEER, EX_IOERR,
+     "input or output"},
     {ORDERS | V(GROUP) | V(STATUS), EX_TEMPFAIL, "the worker does not answer"},
     {ENDS, EX_TEMPFAIL, "it has not gone within --wait"},
     {STEER, EX_TEMPFAIL, "the message is in flight"},

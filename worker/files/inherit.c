@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <sysexits.h>
 
+#include "common/base/clock.h"
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
@@ -161,6 +162,23 @@ static int store_ready(const struct inherit *i, struct problem *p)
     return store_claim(i->mq->store, last, p);
 }
 
+/* Say that a message which is lost may still have its unique key. */
+static void keys_tell(const struct inherit *i)
+{
+    int64_t n = i->runtime->past == RUNTIMEDIR_REBOOT ||
+                        i->runtime->past == RUNTIMEDIR_GONE
+                    ? store_keys_count(i->mq->store, clock_wall_ns())
+                    : 0;
+
+    if (n > 0)
+        log_warn("keys_kept", F_STR("queue", i->flow->set->queue),
+                 F_INT("count", n),
+                 F_STR("next", "a message that was lost with the machine keeps "
+                               "its unique key for the rest of its time; mqctl "
+                               "keys lists them, mqctl keys QUEUE --free KEY "
+                               "frees one"));
+}
+
 /* rows_doubt - with custody gone nobody knows which of the messages that wait
  * ran already: each says so when it runs
  * Crash before the commit, or between it and the note that names this run of
@@ -174,6 +192,8 @@ static int rows_doubt(const struct inherit *i, struct problem *p)
     if (i->runtime->past == RUNTIMEDIR_REBOOT ||
         i->runtime->past == RUNTIMEDIR_GONE)
         err = store_doubt(i->mq->store);
+    if (!err)
+        keys_tell(i);
     return err ? problem_set(p, EX_CANTCREAT, -err,
                              "store of %s: what waits cannot be marked as "
                              "redelivered: %s; nothing was lost: %s, and start "

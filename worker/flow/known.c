@@ -10,11 +10,12 @@
 
 /* link - one that says it is a letter: whether it is, and whether it is a
  * second copy of one */
-static int link(struct flow *f, struct delivery *d)
+static int link(struct flow *f, struct delivery *d, bool *letter)
 {
     int is = f->source->ops->link(f->source, d->message, &d->header);
 
     d->repeat = is == LINK_REPEAT;
+    *letter = is == LINK_LETTER;
     return is < 0 ? is : 0;
 }
 
@@ -30,17 +31,18 @@ static int not_looked_at(struct flow *f)
 }
 
 /* claim - one that is unique for a while
- * A message that waited in the store had its key before that, as had a letter
- * that is sent again; their time may be over by now.
+ * A message that waited in the store had its key before that; its time may be
+ * over by now. A letter that is sent again gave its key back when it died: it
+ * gets it again if it is free, and runs in any case.
  */
-static int claim(struct flow *f, struct delivery *d)
+static int claim(struct flow *f, struct delivery *d, bool letter)
 {
     uint64_t ms = d->header.fields & HEADER_UNIQUE_FOR ? d->header.unique_for_ms
                                                        : HEADER_UNIQUE_MS;
     uint64_t most = UINT64_MAX / NS_PER_MS;
     int err;
 
-    if (d->message->flags & (MESSAGE_STORED | MESSAGE_KEYED))
+    if (!letter && d->message->flags & (MESSAGE_STORED | MESSAGE_KEYED))
         return 0;
     if (!f->source->ops->claim)
         return not_looked_at(f);
@@ -49,19 +51,20 @@ static int claim(struct flow *f, struct delivery *d)
                                 (ms < most ? ms : most) * NS_PER_MS, &d->first);
     if (err == -EOPNOTSUPP)
         return not_looked_at(f);
-    d->duplicate = err == -EEXIST;
-    return d->duplicate ? 0 : err;
+    d->duplicate = err == -EEXIST && !letter;
+    return err == -EEXIST ? 0 : err;
 }
 
 int known_look(struct flow *f, struct delivery *d)
 {
+    bool letter = false;
     int err = 0;
 
     if (!(d->header.fields & KNOWN))
         return 0;
     if (d->header.fields & HEADER_LETTER)
-        err = link(f, d);
+        err = link(f, d, &letter);
     if (!err && !d->repeat && d->header.fields & HEADER_UNIQUE)
-        err = claim(f, d);
+        err = claim(f, d, letter);
     return err;
 }

@@ -131,6 +131,7 @@ static void cancelled(struct decision *dec, const struct delivery *d)
 {
     decision_init(dec, d, SETTLE_DISCARD);
     dec->cancelled = true;
+    dec->s.unkey = (d->header.fields & HEADER_UNIQUE) != 0;
     dec->end_ns = clock_wall_ns();
     dec->s.error = "cancelled";
 }
@@ -169,8 +170,8 @@ static int cancel_pulled(struct flow *f, struct message *m)
 
     delivery_read(&d, m, f->set->group_separator);
     d.place = LANE_NONE;
+    cancelled(&dec, &d); /* not_known may hide that it has a unique key */
     err = not_known(f, &d);
-    cancelled(&dec, &d);
     FAULT_POINT("cancel_lent_before");
     if (!err)
         err = f->source->ops->settle(f->source, &dec.s, 1);
@@ -336,6 +337,7 @@ __attribute__((noinline)) static void finished(struct flow *f,
     dec.took_ns = out->duration_ns;
     dec.end_ns = settle_ended_at(d, out);
     dec.cancelled = discard && verdict_is_cancelled(out);
+    dec.s.unkey = dec.cancelled && (d->header.fields & HEADER_UNIQUE) != 0;
     if (discard && out->error[0])
         dec.s.error = out->error;
     give(f, &dec);

@@ -89,6 +89,8 @@ struct settle {
     const char *error;       /* NULL: none */
     /* NULL: it did not run. Else one failure more, and kept as history. */
     const struct attempt *attempt;
+    bool
+        unkey; /* DISCARD: an operator cancelled it, so its unique key is free */
     int64_t letter; /* out, of DEAD: its number; 0: it has none, or not known */
     /* out: 0          it is durable, and the message is not lent any more.
      *      -EINPROGRESS  the event `settled` comes, with another of these; the

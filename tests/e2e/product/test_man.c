@@ -119,13 +119,14 @@ Test(man, mqdlq_and_its_help_name_the_same_flags)
 Test(man, mqctl_and_its_help_name_the_same_flags)
 {
     static char help[64 << 10];
-    snprintf(help, sizeof help, "%s  --version\n",
-             help_of("mqctl",
-                     HARNESS_LIST("queues", "list", "run-now", "cancel",
-                                  "groups", "group", "status", "top", "pause",
-                                  "resume", "set", "drain", "stop", "quit",
-                                  "explain", "doctor", "metrics", "serve",
-                                  "create", "remove", "forget", "move")));
+    snprintf(
+        help, sizeof help, "%s  --version\n",
+        help_of("mqctl",
+                HARNESS_LIST("queues", "list", "run-now", "cancel", "groups",
+                             "group", "keys", "status", "top", "pause",
+                             "resume", "set", "drain", "stop", "quit",
+                             "explain", "doctor", "metrics", "serve", "create",
+                             "remove", "forget", "move")));
     compare(help, page_read("mqctl.1"), 10);
 }
 

@@ -308,3 +308,96 @@ Test(unique, a_spooled_message_has_its_own_attempts_and_backoff)
     cr_assert_str_eq(harness_read("runs", NULL), "1\n2\n3\n");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
+
+/* next_runs - another message with the key runs, and no duplicate was found */
+static void next_runs(const char *q, const char *key)
+{
+    size_t before = harness_lines("runs");
+
+    push(q, "--unique", key, "--delay", "0s");
+    harness_until_lines("runs", before + 1, SOON_MS);
+    cr_assert_eq(ctl_number(q, "duplicates"), 0);
+}
+
+Test(unique, a_message_that_will_not_run_gives_its_key_back)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--max-attempts", "1", "--", "sh", "-c",
+                   "echo x >>runs; [ ! -e bad ] || exit 1; "
+                   "[ ! -e slow ] || exec sleep 1000");
+    char id[32];
+
+    push(q, "--unique", "waits", "--delay", "1h");
+    harness_until(ctl_number(q, "waiting") == 1, SOON_MS);
+    cr_assert_eq(ctl("cancel", q, "--all").status, 0);
+    next_runs(q, "waits");
+
+    ctl_out("pause", q);
+    push(q, "--unique", "expires", "--ttl", "1ms");
+    ctl_out("resume", q);
+    harness_until(ctl_number(q, "dead") == 1, SOON_MS);
+    next_runs(q, "expires");
+
+    harness_write("bad", "", 0);
+    push(q, "--unique", "dies");
+    harness_until(ctl_number(q, "dead") == 2, SOON_MS);
+    unlink(harness_path("bad"));
+    next_runs(q, "dies");
+
+    harness_write("slow", "", 0);
+    snprintf(id, sizeof id, "%.26s", push(q, "--unique", "runs"));
+    harness_until(ctl_number(q, "in_flight") == 1, SOON_MS);
+    cr_assert_eq(ctl("cancel", q, "--running", id).status, 0);
+    harness_until(ctl_number(q, "in_flight") == 0, SOON_MS);
+    unlink(harness_path("slow"));
+    next_runs(q, "runs");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(unique, a_message_of_the_spool_that_is_cancelled_gives_its_key_back)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "1", "--spool=100", "--", "sh", "-c",
+                   "echo x >>runs; while [ ! -e open ]; do sleep 0.02; done");
+
+    push(q, "--header", "x-a=b");
+    harness_until_lines("runs", 1, SOON_MS);
+    push(q, "--unique", "k");
+    for (int i = 0; i < 4; i++)
+        push(q, "--header", "x-a=b");
+    harness_until(ctl_number(q, "spooled") >= 1, SOON_MS);
+    cr_assert_eq(ctl("cancel", q, "--all").status, 0);
+    cr_assert_null(strstr(ctl_out("keys", q), "k "), "it is free");
+    harness_write("open", "", 0);
+    next_runs(q, "k");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(unique, keys_are_listed_and_freed_with_and_without_a_worker)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct harness_process *w = ctl_worker(q, RUNS);
+    struct harness_result r;
+    char id[32];
+
+    snprintf(id, sizeof id, "%.26s", push(q, "--unique", "a key,1h"));
+    push(q, "--unique", "other");
+    harness_until_lines("runs", 2, SOON_MS);
+    out = ctl_out("keys", q);
+    has(out, "a key  ");
+    has(out, id);
+    has(out, "other");
+    ctl_out("keys", q, "--free", "a key");
+    cr_assert_null(strstr(ctl_out("keys", q), "a key"));
+    next_runs(q, "a key");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    has(ctl_out("keys", "--json", q), "\"key\":\"other\"");
+    has(ctl_out("keys", q, "--free", "other"), "freed other");
+    r = ctl("keys", q, "--free", "other");
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    w = ctl_worker(q, RUNS);
+    next_runs(q, "other");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}

@@ -100,3 +100,41 @@ Test(store_key, its_sequence_is_never_used_again)
     cr_assert(store_max_seq(s, &seq) == 0 && seq == 9);
     store_close(&s);
 }
+
+/* Taken while the clock was a year ahead, which was then set right. */
+Test(store_key, a_key_that_begins_in_the_future_lasts_as_long_as_it_is)
+{
+    const uint64_t now = 1000 * MINUTE, ahead = now + 500000 * MINUTE;
+    struct store *s = fixture_open();
+    cr_assert(claim(s, "k", 5, ahead, ahead + MINUTE) == 0);
+    cr_assert(claim(s, "k", 6, now, now + MINUTE) == 5);
+    cr_assert(claim(s, "k", 6, now, now + MINUTE) == 5, "the same answer");
+    cr_assert(claim(s, "k", 5, ahead, ahead + MINUTE) == 0, "not of itself");
+    cr_assert(claim(s, "k", 7, now + MINUTE - 1, now + 2 * MINUTE) == 5);
+    cr_assert(claim(s, "k", 8, now + MINUTE, now + 2 * MINUTE) == 0);
+    store_close(&s);
+}
+
+static int first_key(const struct store_key *key, void *arg)
+{
+    *(struct ulid *)arg = key->id;
+    return 1;
+}
+
+Test(store_key, keys_are_counted_listed_and_given_back)
+{
+    struct store *s = fixture_open();
+    struct ulid id = {{0}};
+    cr_assert(claim(s, "k", 5, 100, 200) == 0);
+    cr_assert(claim(s, "l", 6, 100, 300) == 0);
+    cr_assert_eq(store_keys_count(s, 150), 2);
+    cr_assert_eq(store_keys_count(s, 200), 1);
+    cr_assert_eq(store_keys_each(s, 150, first_key, &id), 1);
+    cr_assert_eq(id.bytes[0], 5);
+    cr_assert_eq(store_key_free(s, 5), 0);
+    cr_assert(claim(s, "k", 7, 120, 220) == 0);
+    cr_assert_eq(store_key_drop(s, "k", 1), 0);
+    cr_assert_eq(store_key_drop(s, "k", 1), -ENOENT);
+    cr_assert_eq(store_keys_count(s, 150), 1);
+    store_close(&s);
+}

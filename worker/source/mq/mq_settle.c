@@ -185,11 +185,33 @@ __attribute__((noinline)) static int settle_spooled(struct source_mq *q,
     return err;
 }
 
+/* Free the unique key of a message that an operator cancelled, in a commit of
+ * its own before the end of the message.
+ * Crash between the two: the message is in its slot, or its row has the mark; if
+ * it runs, it claims its key again, unless another one has that now. */
+__attribute__((noinline)) static int key_free(struct source_mq *q,
+                                              const struct settle *st)
+{
+    struct lent *l = lent_of(st->m);
+    bool ran = slot_word(l->slot).state == SLOT_RUNNING;
+    int err = unwritable(q);
+
+    if (!err)
+        err = store_key_free(q->store, st->m->seq);
+    if (err)
+        lent_unrun(l, ran);
+    return err;
+}
+
 /* mq_settle - one that is parked is one of many, but for the number */
 int mq_settle(struct source *s, struct settle *list, size_t n)
 {
     struct source_mq *q = source_mq_of(s);
     struct lent *l = lent_of(list->m);
+    int err = list->unkey ? key_free(q, list) : 0;
+
+    if (err)
+        return list->err = err;
 
     if (n > 1 || list->kind == SETTLE_PARK)
         return settle_all(q, list, n);
