@@ -57,7 +57,14 @@ static int letter_row(const struct letter *l, void *arg)
 /* none_tell - an empty list; context_open has told where there is no store */
 static void none_tell(const struct context *ctx)
 {
-    if (ctx->store)
+    const struct selection all = {0};
+    uint64_t on_way = 0;
+
+    if (ctx->store && selection_on_way(&all, ctx, &on_way) == 0 && on_way > 0)
+        complain(0, "%s has no dead letters; " ON_WAY_CLAUSE, ctx->queue,
+                 on_way, on_way == 1 ? "is" : "are",
+                 on_way == 1 ? "its" : "their", ctx->queue);
+    else if (ctx->store)
         complain(0,
                  filter_given(ctx->o) ? "%s has no letter that was asked for"
                                       : "%s has no dead letters",

@@ -47,8 +47,10 @@ bool dispatch_room(struct flow *f)
                  F_UINT("parked", groups_parked(o->groups)),
                  F_STR("next",
                        "nothing more is received, not even a replay, until "
-                       "blocked groups go on; mqdlq discard frees a group "
-                       "that is held, or raise --max-parked"));
+                       "blocked groups go on; to let one in, raise "
+                       "--max-parked (mqctl set QUEUE max-parked=N); mqdlq "
+                       "discard or mqctl group QUEUE KEY release let a held "
+                       "group go on"));
     return false;
 }
 

@@ -255,13 +255,51 @@ static void spool_check(struct findings *f, const struct snapshot *v)
               n, n == 1 ? "" : "s");
 }
 
+/* Return a limit of --max-parked under which all that is in front of a letter
+ * can be parked, so that a replay gets through: twice of what there is. 0: there
+ * is room now. */
+static int64_t parked_wanted(const struct snapshot *v)
+{
+    const json_t *most =
+        json_object_get(json_object_get(v->live, "settings"), "max-parked");
+    int64_t spooled = v->spooled > 0 ? v->spooled : 0;
+
+    if (!json_is_integer(most) || v->parked < json_integer_value(most))
+        return 0;
+    return 2 * (v->parked + spooled + v->depth_max);
+}
+
 /* groups_check - held groups wait for a person */
 static void groups_check(struct findings *f, const struct snapshot *v)
 {
     uint64_t n = snapshot_groups_held(v);
+    int64_t wanted = parked_wanted(v);
 
     if (n == 0)
         return;
+    if (v->replayed > 0)
+        FOUND(f, WARN, "groups",
+              fix(f,
+                  "mqdlq list --replayed %s; if one is in no queue, as its "
+                  "replay was interrupted: mqdlq replay --replayed --again "
+                  "--group KEY %s",
+                  v->queue, v->queue),
+              "%" PRId64 " letter%s on the way through the queue again; until "
+              "they are done, they hold their groups",
+              v->replayed, v->replayed == 1 ? " is" : "s are");
+    if (wanted) {
+        FOUND(f, WARN, "groups",
+              fix(f,
+                  "mqctl set %s max-parked=%" PRId64 "; then mqdlq replay "
+                  "--group KEY %s. Or without the letter: mqctl group %s KEY "
+                  "release",
+                  v->queue, wanted, v->queue, v->queue),
+              "%" PRIu64 " group%s held, and as many messages are parked as "
+              "--max-parked allows: nothing more is received, so a letter that "
+              "is sent again would not be either",
+              n, n == 1 ? " is" : "s are");
+        return;
+    }
     FOUND(f, WARN, "groups",
           fix(f,
               "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "

@@ -408,3 +408,63 @@ Test(groups_dead, a_group_waits_for_the_last_of_its_letters)
     mqdlq("replay", q, l[0].id);
     ends_in_order(w, q);
 }
+
+/* try_behind - one more of group a, if there is room; how many */
+static unsigned try_behind(const char *q, unsigned number)
+{
+    char body[64];
+    int size = snprintf(body, sizeof body, "MQW/1\ngroup: a\n\n0.%u", number);
+
+    return harness_try_send(q, body, (size_t)size, 0);
+}
+
+/* doctor_fix - the text of a fix of mqctl doctor that contains `what` */
+static const char *doctor_fix(const char *q, const char *what)
+{
+    struct harness_result r =
+        harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q);
+    const char *at = strstr(r.out, what);
+
+    cr_assert_not_null(at, "no '%s' in: %s", what, r.out);
+    return at;
+}
+
+/* A full queue, and no room for more that are parked: a letter cannot get in. */
+Test(groups_dead, doctor_names_the_way_for_a_letter_past_max_parked)
+{
+    const char *q = harness_queue(4, 256);
+    struct harness_process *w = harness_worker(
+        q, "-c", "2", "--on-group-dead", "hold", "--max-attempts", "1",
+        "--lookahead", "2", "--max-parked", "2", "--", TURN);
+    struct harness_process *replay;
+    unsigned sent = 0;
+    char most[64];
+
+    turns_tell("dead", "0.0");
+    group_send(q, "a", 0, 1);
+    harness_wait_letters(q, 1, 10000);
+    turns_untell("dead", "0.0");
+    harness_until((sent += try_behind(q, sent + 1),
+                   harness_log_count(w, "event=parked_full") > 0 &&
+                       harness_queue_length(q) == 4),
+                  10000);
+    replay = harness_program("mqdlq", "replay", "--state-dir",
+                             harness_state_dir(), "--group", "a", q);
+    harness_until(harness_log_count(replay, "waiting for room") > 0 ||
+                      !harness_running(replay),
+                  10000);
+    harness_kill(replay);
+    /* It is marked and in no queue, if it had to wait. */
+    doctor_fix(q, "mqdlq replay --replayed --again --group KEY");
+    snprintf(most, sizeof most, "%.*s",
+             (int)strcspn(doctor_fix(q, "max-parked="), "; "),
+             doctor_fix(q, "max-parked="));
+    cr_assert_eq(
+        harness_run("mqctl", "set", "--state-dir", harness_state_dir(), q, most)
+            .status,
+        0, "%s", most);
+    mqdlq("replay", "--replayed", "--again", "--group", "a", q);
+    harness_until(turns_rows(q, TURNS_ANY) == 0 && harness_queue_length(q) == 0,
+                  10000);
+    cr_assert_eq(harness_stop(w, 10000), 0);
+}
