@@ -241,6 +241,8 @@ Test(unique, a_spool_gives_the_key_to_the_one_that_came_first)
     push(q, "--priority", "0");
     harness_until_lines("runs", 1, SOON_MS);
     snprintf(first, sizeof first, "%.26s", push(q, "--unique", "k"));
+    /* In the queue, the higher priority would come first. */
+    harness_until(ctl_number(q, "spooled") == 1, SOON_MS);
     push(q, "--unique", "k", "--priority", "9");
     push(q, "--unique", "other", "--priority", "9");
     harness_until(ctl_number(q, "duplicates") == 1, SOON_MS);
