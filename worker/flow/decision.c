@@ -116,6 +116,8 @@ static void add(struct counters *c, struct counters_block *b,
         break;
     case SETTLE_DISCARD:
         counters_add(&b->discarded, 1);
+        if (dec->repeat)
+            break;
         if (dec->duplicate)
             counters_add(&b->duplicates, 1);
         counters_settled(c, discarded_by(dec), id, dec->end_ns);
@@ -206,12 +208,13 @@ void decision_done(struct flow *f, const struct decision *dec)
         .message = s->m, .group = s->group, .took_ns = dec->took_ns};
 
     count(f, dec);
-    tell(f, dec);
+    if (!dec->repeat)
+        tell(f, dec);
     group_after(f, dec);
     suspects_done(&f->gate.suspects, s->m->seq);
     if (s->kind >= SETTLE_RETRY || dec->stored)
         backlog_look(f);
-    if (f->hears && f->started && verdict_of(s, &told.verdict))
+    if (f->hears && f->started && !dec->repeat && verdict_of(s, &told.verdict))
         f->ops->settled(f->handler, &told);
 }
 

@@ -22,6 +22,7 @@ struct decision {
     bool stored;                  /* the message was MESSAGE_STORED */
     bool duplicate;               /* DISCARD: by its unique key */
     bool cancelled;               /* DISCARD: by an operator */
+    bool repeat;                  /* DISCARD: a second copy of a letter */
     uint64_t max_attempts;        /* the message's own; 0: the worker's */
     uint64_t took_ns;             /* the handler */
     uint64_t end_ns;              /* wall; when the handler ended */

@@ -76,24 +76,19 @@ static void duplicate(struct flow *f, struct delivery *d)
     give(f, &dec);
 }
 
-/* repeat - drop it; nobody else hears of it, as its id is that of a message
- * which ends, or has ended, by itself
+/* repeat - Drop a second copy of a letter. It is only counted: its id is that of
+ * a message which ends, or has ended, by itself.
  * Crash before it is settled: it is found out again, and dropped.
  */
 static void repeat(struct flow *f, struct delivery *d)
 {
-    struct counters_block *b = d->count ? d->count : counters_rest(f->counters);
-    struct settle s = {
-        .m = d->message, .kind = SETTLE_DISCARD, .lane = d->place};
+    struct decision dec;
 
     log_warn("duplicate_letter", F_STR("msg", delivery_id(d)),
              F_UINT("letter", d->header.letter));
-    suspects_done(&f->gate.suspects, d->message->seq);
-    if (f->source->ops->settle(f->source, &s, 1) == 0)
-        released(f, &s);
-    counters_add(&b->discarded, 1);
-    if (!d->count)
-        counters_rest_done(f->counters);
+    decision_init(&dec, d, SETTLE_DISCARD);
+    dec.repeat = true;
+    give(f, &dec);
 }
 
 void settle_duplicate(struct flow *f, struct message *m,

@@ -359,6 +359,22 @@ Test(settle_source, the_end_tries_once_more)
     unsettled_init(&flow.unsettled, &flow);
 }
 
+/* A copy that the source refuses to drop is dropped later, and counted then. */
+Test(settle_source, a_second_copy_of_a_letter_is_dropped_once_the_source_can)
+{
+    struct fake_message *x = begun("a");
+
+    item->d->repeat = true;
+    refuse(1, -EIO);
+    settle_repeat(&flow, item->d);
+    cr_assert_eq(flow_numbers().discarded, 0);
+    cr_assert_eq(x->at, FAKE_IS_LENT);
+    flow_pass(2 * NS_PER_S);
+    cr_assert_eq(flow_numbers().discarded, 1);
+    cr_assert_eq(x->at, FAKE_GONE);
+    cr_assert_eq(tellings, 0, "the message that has its id ends by itself");
+}
+
 /* ---- a claim is lost ---- */
 
 Test(settle_source, a_verdict_on_a_claim_that_is_gone_is_in_vain)
