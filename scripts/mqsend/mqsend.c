@@ -57,7 +57,7 @@ static const struct option_row rows[] = {
              "08:00\", 2026-11-23T14:30 in local time, or with a zone"},
     {"ttl", 0, OPT_DURATION, .value = "DUR", .min = 1, .max = DURATION_MAX,
      AT(envelope.ttl_ns),
-     .help = "the message is dead if it is not started within DUR"},
+     .help = "the message is not started any more, nor retried, after DUR"},
     {"timeout", 't', OPT_DURATION, .value = "DUR", .min = 1,
      .max = DURATION_MAX, AT(timeout_ns),
      .help = "time limit of its handler, in whole ms"},

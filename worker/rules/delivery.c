@@ -74,9 +74,7 @@ uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise)
 
 bool delivery_expired(const struct delivery *d, uint64_t now)
 {
-    return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now &&
-           d->message->failures == 0 &&
-           !(d->message->flags & MESSAGE_REDELIVERED);
+    return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now;
 }
 
 /* delay_of - The longest time that the message may wait for its not-before. */

@@ -102,7 +102,7 @@ uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
 uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise);
 /* Its id as text; it costs something, so it is made when somebody wants it. */
 const char *delivery_id(struct delivery *d);
-/* Its time was over before it was started for the first time. */
+/* Its time is over: it is not started any more. */
 bool delivery_expired(const struct delivery *d, uint64_t now);
 /* How far its not-before lay ahead when it was received; 0: the time has come,
  * or it waited for it already. */

@@ -277,6 +277,21 @@ Test(worker_delayed, one_that_expires_while_it_waits_is_dead)
     cr_assert_not(harness_exists("runs"));
 }
 
+Test(worker_delayed, one_that_expires_before_its_retry_is_dead)
+{
+    size_t count;
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "500ms", "--max-attempts", "1000000",
+                       "--", "sh", "-c", "echo $MQW_ATTEMPT >>runs; exit 1");
+    cr_assert_eq(harness_run("mqsend", "--ttl", "3s", q, "x").status, 0);
+    const struct harness_letter *l = harness_wait_letters(q, 1, 10000);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    l = harness_letters(q, &count);
+    cr_assert_str_eq(l->reason, "expired");
+    cr_assert_eq(l->attempts, harness_lines("runs"));
+}
+
 #define DAY_NS (UINT64_C(86400) * 1000 * NS_MS)
 
 /* send_ahead - a message that is due so long after now */
