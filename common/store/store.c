@@ -27,21 +27,28 @@
 #include "common/store/store_wal.h"
 
 #define BOOT_MAX 128
-#define WAL_HEAD 32 /* bytes; a -wal that is no longer holds nothing */
+#define WAL_HEAD 32   /* bytes; a -wal that is no longer holds nothing */
+#define WAL_COPY 1000 /* frames after which a commit copies them to the file */
+#define WAL_MOST 2048 /* frames; a -wal that has more is to be emptied */
+#define SHRINK_MS \
+    100 /* that emptying it waits for readers, and writers for it */
 
 /* c = constant after open   r = under read_mtx   l = the commit's leader
  * only   a = atomic */
 struct store {
-    struct sql writer;        /* l */
-    struct sql reader;        /* r */
-    pthread_mutex_t read_mtx; /* held for one query; no callback under it */
-    struct commit *commit;    /* c */
-    _Atomic int64_t waits;    /* a  rows that are no letters */
-    _Atomic int64_t parked;   /* a  of these, PARKED */
-    atomic_bool hooks;        /* a  each death is noted for --on-dead */
-    _Atomic int64_t spooled;  /* a  rows of the spool */
-    char boot[BOOT_MAX];      /* c  "" if not known */
-    uint8_t identity[8];      /* c  random; of this file */
+    struct sql writer;            /* l */
+    struct sql reader;            /* r */
+    pthread_mutex_t read_mtx;     /* held for one query; no callback under it */
+    struct commit *commit;        /* c */
+    _Atomic int64_t waits;        /* a  rows that are no letters */
+    _Atomic int64_t parked;       /* a  of these, PARKED */
+    atomic_bool hooks;            /* a  each death is noted for --on-dead */
+    _Atomic int64_t spooled;      /* a  rows of the spool */
+    atomic_int wal_frames;        /* a  of the -wal at the last commit */
+    void (*wal_large)(void *arg); /* c  NULL: nobody empties the -wal */
+    void *wal_arg;                /* c */
+    char boot[BOOT_MAX];          /* c  "" if not known */
+    uint8_t identity[8];          /* c  random; of this file */
 };
 
 /* ---- opening ---- */
@@ -283,6 +290,46 @@ int64_t store_waiting(const struct store *s)
     return waits > parked ? waits - parked : 0;
 }
 
+/* Copy the frames of the -wal to the file as SQLite would do without a hook,
+ * and note how many there are. A reader keeps them from being copied, or from
+ * being written over: then the -wal grows.
+ */
+static int wal_grown(void *arg, sqlite3 *db, const char *name, int frames)
+{
+    struct store *s = arg;
+
+    atomic_store(&s->wal_frames, frames);
+    if (frames >= WAL_COPY)
+        (void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE,
+                                        NULL, NULL);
+    return SQLITE_OK;
+}
+
+void store_watch_wal(struct store *s, void (*large)(void *arg), void *arg)
+{
+    s->wal_large = large;
+    s->wal_arg = arg;
+    sqlite3_wal_hook(s->writer.db, wal_grown, s);
+}
+
+int store_empty_wal(struct store *s)
+{
+    int rc = SQLITE_OK, err;
+
+    commit_stop(s->commit);
+    if (atomic_load(&s->wal_frames) > WAL_MOST) {
+        sqlite3_busy_timeout(s->writer.db, SHRINK_MS);
+        rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL,
+                                       SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+        commit_patience(s->commit);
+    }
+    if (rc == SQLITE_OK)
+        atomic_store(&s->wal_frames, 0);
+    err = sql_error(s->writer.db, rc);
+    commit_go(s->commit);
+    return err;
+}
+
 /* swap - new connections in place of the old ones; the caller has stopped
  * both */
 static int swap(struct store *s, const char *path, struct problem *p)
@@ -298,6 +345,8 @@ static int swap(struct store *s, const char *path, struct problem *p)
     sql_replace(&s->reader, &reader);
     sql_replace(&s->writer, &writer);
     commit_patience(s->commit);
+    if (s->wal_large)
+        store_watch_wal(s, s->wal_large, s->wal_arg);
     return 0;
 }
 
@@ -420,7 +469,11 @@ void store_close(struct store **store)
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg)
 {
-    return commit_run(s->commit, apply, durable, arg);
+    int err = commit_run(s->commit, apply, durable, arg);
+
+    if (s->wal_large && atomic_load(&s->wal_frames) > WAL_MOST)
+        s->wal_large(s->wal_arg);
+    return err;
 }
 
 void store_waits_add(struct store *s, const struct store_more *more)

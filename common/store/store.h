@@ -152,6 +152,13 @@ int store_set_aside(struct store *s, char copy[PATH_MAX]);
  * changes, all or nothing. */
 int store_clock_follow(struct store *s);
 
+/* The worker: `large` is called, by a thread that has written, whenever the -wal
+ * is larger than 8 MiB, as readers keep it from being written over. Before the
+ * first write that counts. */
+void store_watch_wal(struct store *s, void (*large)(void *arg), void *arg);
+/* Then empty it, if no reader is in the way for 100 ms: 0, -EBUSY or -errno. */
+int store_empty_wal(struct store *s);
+
 /* The worker, when the file of its store, its -wal or its -shm was removed:
  * write the whole store to `path` again, durably, and go on with that file.
  * Readers and writers wait meanwhile. `replace`: two files that the copy may

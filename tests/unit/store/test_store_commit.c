@@ -505,3 +505,53 @@ Test(commit, a_large_message_that_finds_no_room_lets_small_ones_pass)
     store_close(&s);
     umount(fixture_dir);
 }
+
+/* ---- a -wal that has grown ---- */
+
+static unsigned larges;
+
+static void large(void *arg)
+{
+    (void)arg;
+    larges++;
+}
+
+static off_t wal_size(void)
+{
+    char path[PATH_MAX + 8];
+    struct stat st;
+    snprintf(path, sizeof path, "%s-wal", fixture_db);
+    cr_assert_eq(stat(path, &st), 0);
+    return st.st_size;
+}
+
+Test(commit, a_wal_that_a_reader_let_grow_is_emptied_once_he_is_gone)
+{
+    enum { BODY = 100000, ROWS = 100 };
+    static char body[BODY + 1];
+    struct store *s = fixture_open();
+    struct store_row m;
+    sqlite3 *reader;
+    memset(body, 'x', BODY);
+    m = fixture_row(STORE_DEAD, body);
+    store_watch_wal(s, large, NULL);
+    fixture_put(s, &m);
+    cr_assert_eq(larges, 0);
+    cr_assert_eq(sqlite3_open(fixture_db, &reader), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM messages",
+                              NULL, NULL, NULL),
+                 SQLITE_OK);
+    for (int i = 0; i < ROWS; i++)
+        fixture_put(s, &m);
+    cr_assert_gt(larges, 0);
+    cr_assert_gt(wal_size(), 8 << 20);
+    cr_assert_eq(store_empty_wal(s), -EBUSY);
+    sqlite3_close(reader);
+    cr_assert_eq(store_empty_wal(s), 0);
+    cr_assert_eq(wal_size(), 0);
+    larges = 0;
+    fixture_put(s, &m);
+    cr_assert_eq(larges, 0);
+    cr_assert_eq(store_count(s, STORE_DEAD), ROWS + 2);
+    store_close(&s);
+}

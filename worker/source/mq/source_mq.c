@@ -19,6 +19,8 @@
 #include "worker/source/watch/mq_reopen.h"
 #include "worker/source/mq/replay.h"
 
+#define WAL_NS (5 * NS_PER_S) /* from when the -wal is large to its end */
+
 static int mq_link(struct source *s, struct message *m, const struct header *h)
 {
     struct source_mq *q = source_mq_of(s);
@@ -200,6 +202,23 @@ static int clock_follow(struct chore *chore)
         dead_limit_wake(q->dead_limit);
     }
     return err;
+}
+
+/* wal_empty - In the pool. */
+static int wal_empty(struct chore *chore)
+{
+    const struct source_mq *q = CONTAINER_OF(chore, struct source_mq, wal);
+
+    return atomic_load(&q->store_gone) ? 0 : store_empty_wal(q->store);
+}
+
+/* wal_large - Not at once: while messages come, it grows again. An idle worker
+ * wakes up once for it, and again only while a reader is in the way. */
+static void wal_large(void *arg)
+{
+    struct source_mq *q = arg;
+
+    chore_after(&q->wal, WAL_NS);
 }
 
 static void mq_clock_set(struct source *s)
@@ -386,6 +405,13 @@ int source_mq_open(struct source_mq *q, struct problem *p)
                               .timers = q->timers,
                               .pool = q->pool};
     chore_init(&q->clock);
+    q->wal = (struct chore){.run = wal_empty,
+                            .first_ns = WAL_NS,
+                            .most_ns = 300 * NS_PER_S,
+                            .timers = q->timers,
+                            .pool = q->pool};
+    chore_init(&q->wal);
+    store_watch_wal(q->store, wal_large, q);
     lost_replays_init(&q->lost_replays);
     q->lost_replays.queue = q->set->queue;
     q->lost_replays.folder = q->folder;
@@ -410,8 +436,12 @@ void source_mq_stop(struct source_mq *q)
 void source_mq_close(struct source_mq *q)
 {
     source_mq_stop(q);
-    if (q->timers)
+    if (q->timers) {
         timers_cancel_sync(q->timers, &q->clock.timer);
+        timers_cancel_sync(q->timers, &q->wal.timer);
+    }
+    if (q->lents)
+        store_watch_wal(q->store, NULL, NULL);
     due_rows_close(&q->due_rows);
     free(q->left);
     free(q->lanes);

@@ -114,6 +114,7 @@ struct source_mq {
     struct dead_queue *dead_queue;       /* c  NULL: none wanted */
     struct dead_limit *dead_limit;       /* c */
     struct chore clock;                  /* after the clock was set */
+    struct chore wal;                    /* while the store's -wal is large */
     struct mq_spool *spool_there;        /* c  on or off; NULL: none */
     struct mq_spool *_Atomic spool; /* t  once it is on, for good; NULL: off */
     /* c  from `begins` to its end nobody takes; by one thread at a time */
