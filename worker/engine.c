@@ -134,9 +134,10 @@ static unsigned lent_most(const struct engine *e)
 /* on_clock_set - what is due is due by another time */
 static void on_clock_set(void *arg)
 {
-    const struct engine *e = arg;
+    struct engine *e = arg;
 
     e->flow.source->ops->clock_set(e->flow.source);
+    pause_clock_set(&e->pause);
 }
 
 /* parts_ready - threads and descriptors */

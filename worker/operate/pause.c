@@ -115,13 +115,14 @@ static void hold(struct pause *p, enum pauser by)
         gate_hold(&p->flow->gate, HOLD_PAUSE);
 }
 
-/* Start the timer of an order's pause, or stop it: 0. */
+/* Start the timer of an order's pause, or stop it: 0. Timers stand still while
+ * the machine is suspended, the pause does not (pause_clock_set). */
 static void end_set(struct pause *p, uint64_t left_ns)
 {
     timers_cancel(p->flow->timers, &p->timer);
-    p->end_ns = left_ns ? ns_add(clock_mono_ns(), left_ns) : 0;
+    p->end_ns = left_ns ? ns_add(clock_boot_ns(), left_ns) : 0;
     if (left_ns)
-        timers_start(p->flow->timers, &p->timer, p->end_ns);
+        timers_start_after(p->flow->timers, &p->timer, left_ns);
 }
 
 void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid)
@@ -163,6 +164,24 @@ bool pause_end(struct pause *p, unsigned by)
         gate_unhold(&p->flow->gate, HOLD_PAUSE);
     }
     return was;
+}
+
+void pause_clock_set(struct pause *p)
+{
+    uint64_t now = clock_boot_ns(), left, length;
+    struct pause_note note;
+
+    if (!p->end_ns)
+        return;
+    left = p->end_ns > now ? p->end_ns - now : 1;
+    end_set(p, left);
+    pthread_mutex_lock(&p->mtx);
+    note = p->note;
+    pthread_mutex_unlock(&p->mtx);
+    length = note.until_ns - note.since_ns;
+    note.until_ns = ns_add(clock_wall_ns(), left);
+    note.since_ns = note.until_ns > length ? note.until_ns - length : 1;
+    note_change(p, &note);
 }
 
 /* End the order's pause at its time. */

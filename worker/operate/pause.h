@@ -41,7 +41,7 @@ struct pause {
     void *arg;                /* c */
     unsigned by;              /* l  enum pauser */
     uint64_t since_ns;        /* l  wall time of the last pause of any kind */
-    uint64_t end_ns;    /* l  monotonic end of the order's pause; 0: none */
+    uint64_t end_ns;    /* l  end of the order's pause, boot clock; 0: none */
     struct timer timer; /* for that end */
     struct chore chore; /* writes or removes the note */
     pthread_mutex_t mtx;
@@ -60,6 +60,9 @@ void pause_recall(struct pause *p);
 void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid);
 /* End the pauses of these. Returns false if the worker was not paused. */
 bool pause_end(struct pause *p, unsigned by);
+/* The clock was set, or the machine was suspended: the pause is as long as it
+ * was, and its end has another time of the wall clock. In the loop. */
+void pause_clock_set(struct pause *p);
 /* Write or remove the note again: the folder was replaced. Any thread. */
 void pause_put_back(struct pause *p);
 /* Return false while the last change is being saved. Then *err is how that

@@ -353,6 +353,30 @@ Test(clock_steps,
     wait_check(4000);
 }
 
+/* ---- a pause ---- */
+
+Test(clock_steps, a_pause_is_as_long_as_it_was_also_through_a_restart)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = worker(q, "--", SPAN, "0");
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(
+        harness_wait(shifted(HARNESS_LIST("mqctl", "pause", "--state-dir",
+                                          harness_state_dir(), q, "1h")),
+                     SOON_MS),
+        0);
+    const char *note = harness_path("%s%s/pause", harness_state_dir(), q);
+    char *before = strdup(harness_read(note, NULL));
+    clock_set(2 * HOUR);
+    harness_until(strcmp(before, harness_read(note, NULL)) != 0, SOON_MS);
+    free(before);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = worker(q, "--", SPAN, "0");
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(harness_log_count(w, "event=paused"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 /* ---- what has nothing to do with the wall clock ---- */
 
 Test(clock_steps, a_time_limit_of_a_handler_is_kept)
