@@ -218,8 +218,10 @@ static void runs_fold(struct counters *c, unsigned used)
     struct counters_head *h = counters_head(c);
     struct counters_block *sum = counters_earlier(c, 1);
     uint64_t folds = counters_get(&h->folds);
+    struct counters_sum before;
 
     if (folds % 2 == 0) {
+        counters_totals(c, &before);
         memset((void *)sum, 0, sizeof *sum);
         block_add(sum, counters_earlier(c, 0));
         for (unsigned i = 0; i < used; i++)
@@ -227,6 +229,7 @@ static void runs_fold(struct counters *c, unsigned used)
         /* Handlers of a killed worker have no end that was counted. */
         counters_put(&sum->ended, counters_get(&sum->deliveries));
         counters_put(&sum->longest_ns, 0);
+        counters_put(&sum->received_ns, before.received_ns);
         counters_put(&sum->since_ns, COUNTERS_AWAY);
         counters_publish(&h->folds, ++folds);
         atomic_thread_fence(memory_order_seq_cst);

@@ -54,8 +54,9 @@ struct counters_block {
     _Atomic uint64_t ended;                   /* of these; the others run */
     _Atomic uint64_t took_ns; /* those that ended, together; may lag */
     _Atomic uint64_t longest_ns;
-    _Atomic uint64_t since_ns; /* monotonic: handlers run since; or a word */
-    uint64_t reserved0[3];
+    _Atomic uint64_t since_ns;    /* monotonic: handlers run since; or a word */
+    _Atomic uint64_t received_ns; /* wall: the last first delivery; may lag */
+    uint64_t reserved0[2];
     /* ---- the second line ---- */
     _Atomic uint64_t done, retried, discarded, dead;
     _Atomic uint64_t expired;    /* of the dead */
@@ -120,6 +121,12 @@ static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
                                    uint64_t start_ns)
 {
     histogram_add(&b->latency, start_ns > from_ns ? start_ns - from_ns : 0);
+}
+
+/* A message that was received at that wall time has run for the first time. */
+static inline void counters_received(struct counters_block *b, uint64_t wall_ns)
+{
+    counters_put(&b->received_ns, wall_ns);
 }
 
 /* It ended, having run for so long. */
@@ -272,8 +279,9 @@ void counters_header(const struct counters *c, struct counters_header *out);
 
 struct counters_sum {
     uint64_t deliveries, ended, took_ns, longest_ns;
-    uint64_t running; /* handlers, now */
-    uint64_t items;   /* work items that are not away */
+    uint64_t received_ns; /* wall time of the last first delivery; 0: none */
+    uint64_t running;     /* handlers, now */
+    uint64_t items;       /* work items that are not away */
     uint64_t done, retried, discarded, dead, expired, crashes, removed;
     uint64_t duplicates;
     uint64_t hooks_failed;

@@ -158,6 +158,8 @@ static void block_sum(struct counters_sum *s, const struct counters_block *b)
     s->took_ns += counters_get(&b->took_ns);
     if (s->longest_ns < longest)
         s->longest_ns = longest;
+    if (s->received_ns < counters_get(&b->received_ns))
+        s->received_ns = counters_get(&b->received_ns);
     s->done += counters_get(&b->done);
     s->retried += counters_get(&b->retried);
     s->discarded += counters_get(&b->discarded);

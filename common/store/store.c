@@ -248,6 +248,25 @@ int64_t store_count(struct store *s, enum store_state state)
     return err ? err : number;
 }
 
+void store_ages(struct store *s, struct store_ages *out)
+{
+    const struct {
+        enum sql_id id;
+        uint64_t *at;
+    } all[] = {{SQL_OLDEST_WAITING, &out->waiting},
+               {SQL_OLDEST_PARKED, &out->parked},
+               {SQL_OLDEST_SPOOLED, &out->spooled},
+               {SQL_NEWEST, &out->newest}};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int64_t ns = 0;
+
+        *all[i].at = store_number(s, &ns, all[i].id, NULL) == 0 && ns > 0
+                         ? (uint64_t)ns
+                         : 0;
+    }
+}
+
 int64_t store_count_cancelled(struct store *s, enum store_state state)
 {
     int64_t number = 0;

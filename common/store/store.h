@@ -268,6 +268,14 @@ int64_t store_parked(const struct store *s);
 int64_t store_waiting(const struct store *s);
 /* Number of rows in a state, or -errno. */
 int64_t store_count(struct store *s, enum store_state state);
+/* When messages were first received, wall time, ns; 0: there is none. */
+struct store_ages {
+    uint64_t waiting; /* of the WAITING, the one that was stored first */
+    uint64_t parked;
+    uint64_t spooled; /* the next one to run */
+    uint64_t newest;  /* received last, of all rows that have a sequence */
+};
+void store_ages(struct store *s, struct store_ages *out);
 /* How many of the rows that are WAITING or PARKED were cancelled: with no
  * worker they stay until the next one ends them. -errno. */
 int64_t store_count_cancelled(struct store *s, enum store_state state);

@@ -135,12 +135,14 @@ static bool ends_in(const char *name, const char *end)
     return size >= n && strcmp(name + size - n, end) == 0;
 }
 
-/* numbers - one family, if a queue has any of it; times are in ns so far */
+/* Print one family, or the part of it with one label, if a queue has any of it.
+ * Times are in ns so far. *family_is is the family that was begun last. */
 static void numbers(FILE *out, const struct snapshot_field *f,
-                    const struct snapshot *all, size_t n)
+                    const struct snapshot *all, size_t n,
+                    const char **family_is)
 {
     double unit = ends_in(f->metric, "_seconds") ? (double)NS_PER_S : 1;
-    bool named = false;
+    bool named = *family_is && strcmp(*family_is, f->metric) == 0;
 
     for (size_t i = 0; i < n; i++) {
         double value = snapshot_metric(f, &all[i]);
@@ -151,17 +153,22 @@ static void numbers(FILE *out, const struct snapshot_field *f,
             family(out, f->metric,
                    ends_in(f->metric, "_total") ? "counter" : "gauge", f->help);
         named = true;
+        *family_is = f->metric;
         fputs(f->metric, out);
         labels(out, &all[i]);
+        if (f->label)
+            fprintf(out, ",state=\"%s\"", f->label);
         fprintf(out, "} %.17g\n", value / unit);
     }
 }
 
 static void print_all(FILE *out, const struct snapshot *all, size_t n)
 {
+    const char *family_is = NULL;
+
     for (size_t i = 0; i < snapshot_field_count; i++)
         if (snapshot_fields[i].metric)
-            numbers(out, &snapshot_fields[i], all, n);
+            numbers(out, &snapshot_fields[i], all, n, &family_is);
     histograms(out, all, n, false);
     histograms(out, all, n, true);
 }
@@ -171,12 +178,15 @@ static void print_all(FILE *out, const struct snapshot *all, size_t n)
 /* object_print - takes over `value`, under its name, and prints all; 0 or
  * -ENOMEM */
 static int object_print(const struct snapshot *v, const char *name,
-                        const char *type, const char *value_name, json_t *value)
+                        const char *state, const char *type,
+                        const char *value_name, json_t *value)
 {
     json_t *o =
         json_pack("{s:o,s:s,s:s,s:s}", "queue", json_printable(v->queue),
                   "engine", snapshot_engine(v), "name", name, "type", type);
 
+    if (state)
+        (void)json_object_set_new(o, "state", json_string(state));
     if (json_object_set_new(o, value_name, value) == 0)
         return json_print_line(o, stdout);
     json_decref(o);
@@ -203,7 +213,7 @@ static int json_numbers(const struct snapshot_field *f,
 
         if (value >= 0)
             err =
-                object_print(&all[i], f->metric,
+                object_print(&all[i], f->metric, f->label,
                              ends_in(f->metric, "_total") ? "counter" : "gauge",
                              "value", json_of(value / unit));
     }
@@ -250,7 +260,7 @@ static int json_all(const struct snapshot *all, size_t n)
         counters_histogram_totals(v->counters, latency ? NULL : &h,
                                   latency ? &h : NULL);
         err = object_print(
-            v, histogram_name(latency), "histogram", "value",
+            v, histogram_name(latency), NULL, "histogram", "value",
             json_histogram(&h, latency ? roughly(&h) : v->totals.took_ns));
     }
     return err ? complain_memory() : 0;

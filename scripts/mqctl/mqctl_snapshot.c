@@ -130,6 +130,11 @@ static int slot_count(const struct custody_seen *seen, void *arg)
     bool cancelled = false;
 
     c->out->total++;
+    if (c->out->newest_ns < seen->received_ns)
+        c->out->newest_ns = seen->received_ns;
+    if (seen->w.state != SLOT_RUNNING &&
+        (!c->out->oldest_ns || seen->received_ns < c->out->oldest_ns))
+        c->out->oldest_ns = seen->received_ns;
     if (seen->w.state == SLOT_RUNNING)
         c->out->running++;
     else if (seen->group[0])
@@ -188,6 +193,7 @@ static void custody_look_at(struct snapshot *v, struct custody_count *c,
     v->custody = c->total;
     v->held = v->worker == SNAPSHOT_RUNS ? c->total - c->running : c->total;
     v->grouped = c->grouped;
+    v->held_since_ns = c->oldest_ns;
 }
 
 /* without - a count, but for those that were counted in custody; -errno */
@@ -289,6 +295,8 @@ static void store_look(struct snapshot *v)
 
     v->store_err = snapshot_store(v, &s);
     custody_look_at(v, &c, s);
+    if (v->totals.received_ns < c.newest_ns)
+        v->totals.received_ns = c.newest_ns;
     if (!s)
         return;
     v->waiting = without(store_count(s, STORE_WAITING), c.waiting);
@@ -297,6 +305,9 @@ static void store_look(struct snapshot *v)
     if (idle(v))
         cancelled_leave(v, s);
     letters_count(v, s);
+    store_ages(s, &v->ages);
+    if (v->totals.received_ns < v->ages.newest)
+        v->totals.received_ns = v->ages.newest;
     store_close(&s);
     uncounted(v);
 }

@@ -63,6 +63,9 @@ struct snapshot {
     int64_t waiting, parked, spooled, dead, replayed;
     struct problem no_store;
     int store_err; /* -errno with it; -ENOENT: there is none */
+    /* When messages were first received, wall time; 0: none, or not known. */
+    struct store_ages ages;
+    uint64_t held_since_ns; /* the oldest in custody that no handler has */
     /* ---- its custody; -1: not known ---- */
     int64_t custody;           /* received and not finished */
     int64_t held;              /* of these, with no handler that runs */
@@ -145,6 +148,7 @@ struct snapshot_field {
     int64_t (*number)(const struct snapshot *v); /* below 0: not known */
     json_t *(*value)(const struct snapshot *v);  /* JSON, if not the number */
     const char *metric, *help; /* of mqctl metrics; NULL: it is none */
+    const char *label;         /* the metric's label `state`; NULL: none */
 };
 extern const struct snapshot_field snapshot_fields[];
 extern const size_t snapshot_field_count;
@@ -160,8 +164,9 @@ int snapshot_store(struct snapshot *v, struct store **out);
  * messages that the store has as well. */
 struct custody_count {
     int64_t total;
-    int64_t running; /* of these: a handler has it, or had it */
-    int64_t grouped; /* of the others: it names a group */
+    int64_t running;               /* of these: a handler has it, or had it */
+    int64_t grouped;               /* of the others: it names a group */
+    uint64_t oldest_ns, newest_ns; /* wall: received; of the others, of all */
     /* Rows of the store that these are runs of. */
     int64_t waiting, parked, spooled;
 };

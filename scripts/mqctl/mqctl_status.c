@@ -412,6 +412,34 @@ static void spooled(const struct snapshot *v)
           v->spooled, room);
 }
 
+/* Print how long the oldest message in each state has been here, and when the
+ * last one was received. */
+static void ages(const struct snapshot *v)
+{
+    const struct {
+        uint64_t ns;
+        const char *state;
+    } all[] = {{v->ages.waiting, "waiting"},
+               {v->ages.parked, "parked"},
+               {v->ages.spooled, "spooled"},
+               {v->held_since_ns, "held"}};
+    char text[256] = "", time[DURATION_TEXT], when[TIME_TEXT];
+    uint64_t now = clock_wall_ns();
+    size_t used = 0;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].ns)
+            used += (size_t)snprintf(
+                text + used, sizeof text - used, "%s%s received %s ago",
+                used ? ", " : "", all[i].state,
+                duration_rough(now > all[i].ns ? now - all[i].ns : 0, time));
+    if (used)
+        linef("oldest", "%s", text);
+    if (v->totals.received_ns)
+        linef("last received", "%s",
+              term_time_both(v->totals.received_ns, when));
+}
+
 static void details(const struct snapshot *v)
 {
     line("queue", v->queue);
@@ -428,6 +456,7 @@ static void details(const struct snapshot *v)
     in_custody(v);
     in_store(v);
     spooled(v);
+    ages(v);
     groups(v);
     partitions(v);
     if (v->counters)

@@ -42,11 +42,13 @@ static void waited(struct receive *item, const struct delivery *d)
 {
     const struct message *m = d->message;
 
-    if (!(m->flags & MESSAGE_STORED) && m->failures == 0)
-        counters_waited(item->count,
-                        d->header.fields & HEADER_SENT ? d->header.sent_ns
-                                                       : m->received_ns,
-                        d->started_ns);
+    if (m->flags & MESSAGE_STORED || m->failures > 0)
+        return;
+    counters_waited(item->count,
+                    d->header.fields & HEADER_SENT ? d->header.sent_ns
+                                                   : m->received_ns,
+                    d->started_ns);
+    counters_received(item->count, m->received_ns);
 }
 
 /* not_delivered - it is no delivery after all */
@@ -94,6 +96,8 @@ static inline bool is_usual(const struct outcome *out)
 __attribute__((noinline)) static void took_add(struct receive *item)
 {
     counters_took(item->count, item->took_ns, item->took_count);
+    /* Of the last one only, as its message may be another one by now. */
+    counters_received(item->count, item->own.started_ns);
     item->took_count = 0;
 }
 

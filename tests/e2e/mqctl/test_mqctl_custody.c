@@ -1,5 +1,6 @@
 /* test_mqctl_custody.c - mqctl: what it says of messages that were received
  * and are not finished */
+#include <time.h>
 #include <limits.h>
 #include <signal.h>
 
@@ -105,14 +106,45 @@ static bool is_null(const json_t *o, const char *field)
 }
 
 /* metric - the value of a gauge of a queue; -1: it is not printed */
-static double metric(const char *q, const char *name)
+static double labelled(const char *q, const char *name, const char *labels)
 {
     char want[300];
     const char *at;
 
-    snprintf(want, sizeof want, "\n%s{queue=\"%s\",engine=\"mq\"} ", name, q);
+    snprintf(want, sizeof want, "\n%s{queue=\"%s\",engine=\"mq\"%s} ", name, q,
+             labels);
     at = strstr(ctl_good(ctl("metrics", NULL)), want);
     return at ? atof(at + strlen(want)) : -1;
+}
+
+static double metric(const char *q, const char *name)
+{
+    return labelled(q, name, "");
+}
+
+static double oldest(const char *q, const char *state)
+{
+    char label[32];
+
+    snprintf(label, sizeof label, ",state=\"%s\"", state);
+    return labelled(q, "mqworker_oldest_seconds", label);
+}
+
+Test(mqctl_custody, when_the_last_message_was_received_outlives_the_worker)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    double before = (double)time(NULL), at;
+
+    cr_assert_eq(metric(q, "mqworker_last_received_seconds"), -1);
+    harness_send_text(q, "x");
+    harness_until(ctl_number(q, "done") == 1, SOON_MS);
+    at = metric(q, "mqworker_last_received_seconds");
+    cr_assert(at >= before && at <= (double)time(NULL) + 1, "%f", at);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = ctl_worker(q, "--", "true");
+    cr_assert_eq(metric(q, "mqworker_last_received_seconds"), at);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
 /* send_group - a message of a group */
@@ -140,6 +172,12 @@ Test(mqctl_custody, status_counts_what_waits_in_slots_behind_a_failed_head)
                        "%s", out);
     cr_assert_eq(metric(q, "mqworker_held"), 2);
     cr_assert_eq(metric(q, "mqworker_custody"), 2);
+    cr_assert_geq(oldest(q, "waiting"), oldest(q, "held"));
+    cr_assert_geq(oldest(q, "held"), 0);
+    cr_assert_eq(oldest(q, "parked"), -1, "there is none");
+    cr_assert(strstr(out, "oldest           waiting received ") &&
+                  strstr(out, ", held received "),
+              "%s", out);
     cr_assert_not_null(strstr(ctl_out("status", NULL), " 3 "),
                        "the table adds them to what waits: %s",
                        ctl_out("status", NULL));
