@@ -10,10 +10,18 @@
 #ifndef COMMON_AMQP_RABBIT_H
 #define COMMON_AMQP_RABBIT_H
 
+/* Version 0.13 moved the headers; the old ones only warn. */
+#if __has_include(<rabbitmq-c/amqp.h>)
+#include <rabbitmq-c/amqp.h>
+#include <rabbitmq-c/framing.h>
+#include <rabbitmq-c/ssl_socket.h>
+#include <rabbitmq-c/tcp_socket.h>
+#else
 #include <amqp.h>
 #include <amqp_framing.h>
 #include <amqp_ssl_socket.h>
 #include <amqp_tcp_socket.h>
+#endif
 
 #include "common/base/problem.h"
 

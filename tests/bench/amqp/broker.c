@@ -1,8 +1,6 @@
 /* broker.c - see broker.h */
 #include "tests/bench/amqp/broker.h"
 
-#include <amqp_framing.h>
-#include <amqp_tcp_socket.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,7 @@
 #ifndef TESTS_BENCH_AMQP_BROKER_H
 #define TESTS_BENCH_AMQP_BROKER_H
 
-#include <amqp.h>
-
+#include "common/amqp/rabbit.h"
 #include "tests/bench/bench.h"
 
 struct broker {
