@@ -198,7 +198,7 @@ static int answer_tell(const struct options *o, const struct ordered *w,
 
     if (!json_is_true(json_object_get(answer, "ok"))) {
         status = (int)json_integer_value(json_object_get(answer, "status"));
-        status = status ? status : EX_SOFTWARE;
+        status = status ? status : EX_TEMPFAIL;
     }
     if (o->json) {
         (void)json_object_set_new(answer, "queue", json_printable(w->queue));

@@ -129,9 +129,9 @@ static const struct option_table table = {
              "queue (amqp://USER@HOST/VHOST/QUEUE).",
     .notes = "The body is BODY, else the contents of FILE, else all of stdin.\n"
              "Exit status: 0; 64 usage; 65 body too large; 66 no such queue;\n"
-             "69 no broker; 71 system limit; 75 the queue stayed full, the\n"
-             "broker does not confirm; 77 no permission; 78 queue of another\n"
-             "kind, password or TLS file.\n"
+             "69 no broker; 71 system limit; 74 input or output; 75 the queue\n"
+             "stayed full, the broker does not confirm; 77 no permission;\n"
+             "78 queue of another kind, password or TLS file.\n"
              "See mqsend(1).",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,

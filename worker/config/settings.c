@@ -302,6 +302,11 @@ const struct option_table settings_table = {
              "Signals: TERM and INT finish and stop, QUIT stops now, USR2 "
              "pauses,\nCONT resumes, TTIN and TTOU raise and lower the "
              "concurrency.\n\n"
+             "Exit status: 0; 64 usage; 66 no such queue, virtual host or\n"
+             "password file; 69 the queue has a worker, or no broker; 71\n"
+             "system limit; 73 state directory; 74 input or output; 77 no\n"
+             "permission; 78 file of another version, queue of another kind,\n"
+             "or password or TLS file.\n\n"
              "Example:\n"
              "  mqworker -c 4 /orders -- ./handle-order\n\n"
              "See also: mqctl(1), mqsend(1), mqdlq(1)",

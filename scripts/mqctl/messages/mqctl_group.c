@@ -111,7 +111,7 @@ static int answered(const struct group_order *x, json_t *answer, bool moving)
     int status = (int)json_integer_value(json_object_get(answer, "status"));
 
     if (!json_is_true(json_object_get(answer, "ok")))
-        return complain(status ? status : EX_SOFTWARE, "%s",
+        return complain(status ? status : EX_TEMPFAIL, "%s",
                         error ? error : "it does not say why");
     if (shut && !known)
         return unknown(x, moving);

@@ -179,6 +179,88 @@ Test(docs_agree, settings_that_pages_list_are_those_that_can_be_set)
     cr_assert_eq(harness_stop(w, 5000), 0);
 }
 
+/* ---- exit statuses ---- */
+
+/* listed PROGRAM [VERB]: "71" of "...; 71 system limit; ..." in its help */
+#define LISTED                                                                 \
+    "listed() { \"$@\" --help | awk '/^Exit status: /, /^$/' | tr '\\n' ' ' |" \
+    "  sed 's/^Exit status://' | tr ';' '\\n' |"                               \
+    "  sed -n 's/^ *\\([0-9][0-9]*\\).*/\\1/p' | sort -nu; };"                 \
+    "verbs() { $1 --help | sed -n 's/^  \\([a-z-]*\\)  .*/\\1/p'; };"
+
+Test(docs_agree, exit_statuses_of_help_and_man_page_are_the_same)
+{
+    const char *differ = sh(
+        LISTED
+        "for page in mqworker.8 mqsend.1 mqdlq.1 mqctl.1; do p=${page%.*};"
+        "  sed -n '/^.Sh EXIT STATUS/,/^.El/s/^.It //p' docs/$page | sort -nu"
+        "    >\"$1\"/page; listed $p | tee \"$1\"/help |"
+        "  diff - \"$1\"/page | sed \"s/^[<>]/$p &/\";"
+        "  [ $(wc -l <\"$1\"/help) -gt 7 ] || echo \"$p lists too few\";"
+        "  [ -z \"$(verbs $p)\" ] || for v in $(verbs $p); do"
+        "    listed $p $v; done | sort -nu | diff - \"$1\"/help |"
+        "    sed \"s/^[<>]/verbs of $p &/\"; done",
+        "");
+
+    cr_assert_str_eq(differ, "");
+}
+
+/* The numbers that sysexits.h gives to the names in the sources. What mqctl top
+ * reports of a tool that died is none of its own. */
+Test(docs_agree, exit_statuses_that_sources_name_are_in_the_help)
+{
+    const char *wrong =
+        sh(LISTED
+           "for p in mqsend mqdlq mqctl; do listed $p >\"$1\"/help;"
+           "  { echo '#include <sysexits.h>'; grep -rhoE '\\bEX_[A-Z]+'"
+           "    --include='*.c' --exclude=mqctl_top_tool.c scripts/$p |"
+           "    sort -u; } | ${CC:-cc} -E -P -x c - | grep -E '^[0-9]+$' |"
+           "  while read -r n; do grep -qx $n \"$1\"/help || echo $p $n; done;"
+           "  done",
+           "");
+
+    cr_assert_str_eq(wrong, "");
+}
+
+/* Failures that each verb can meet. */
+Test(docs_agree, verbs_fail_with_an_exit_status_that_their_help_lists,
+     .timeout = 240)
+{
+    const char *q = harness_queue(0, 0);
+    const char *wrong = sh(
+        LISTED
+        "cd \"$1\"; mkdir -p state bad/$2; : >file;"
+        "head -c 8192 /dev/urandom >bad/$2/store.db; cp bad/$2/store.db"
+        "  bad/$2/counters;"
+        "try() { out=$1; shift; s=0; \"$@\" >$out 2>err </dev/null || s=$?;"
+        "  [ $s = 0 ] || grep -qx $s help || echo \"$* >$out: $s: $(cat err)\";"
+        "  [ $s$out != 0/dev/full ] || [ ! \"$full\" ] || echo \"$* >$out: "
+        "0\"; };"
+        "for p in mqctl mqdlq; do for v in $(verbs $p); do"
+        "  full=; case $v in"
+        "  top) continue ;;" /* runs until it is ended */
+        "  serve) a='file file' ;;"
+        "  set) a=max-concurrency=2 ;; group) a=g ;;"
+        "  move) a=amqp://guest@127.0.0.1:1/%2F/x ;;"
+        "  explain | run-now | cancel | show | replay | discard) a=1 ;;"
+        "  *) a= ;; esac;"
+        "  listed $p $v >help;"
+        "  try /dev/null $p $v --nonsense;"
+        "  try /dev/null $p $v --state-dir state /no-such-queue $a;"
+        "  try /dev/null $p $v --state-dir bad $2 $a;"
+        "  try /dev/null $p $v --state-dir file $2 $a;"
+        "  try /dev/full $p $v --state-dir state $2 $a;"
+        "  full=1; try /dev/full $p $v --help; done; done;"
+        "for p in mqsend mqworker; do listed $p >help;"
+        "  full=1; try /dev/full $p --help; try /dev/full $p --version;"
+        "  full=; try /dev/null $p --nonsense; try /dev/null $p /no-such-queue "
+        "x;"
+        "done",
+        q);
+
+    cr_assert_str_eq(wrong, "");
+}
+
 /* ---- words ---- */
 
 Test(docs_agree, pages_messages_and_comments_use_plain_words)
