@@ -133,7 +133,7 @@ static int failures_read(struct torture_options *o, struct problem *p)
         return problem_set(p, EX_USAGE, EINVAL,
                            "--failures: \"%s\" is not 0 to 100",
                            o->failures_text);
-    o->failing = (uint32_t)(percent * TORTURE_MILLION / 100);
+    o->failing = (uint32_t)(percent * (double)TORTURE_MILLION / 100);
     return 0;
 }
 

@@ -186,7 +186,8 @@ Test(mqctl_metrics, each_call_of_a_function_has_its_duration)
         harness_send_text(q, "a\n");
     w = ctl_worker(q, "--plugin", harness_plugin("nothing"));
     harness_until(ctl_number(q, "done") == N, SOON_MS);
-    harness_until(sample(ctl_out("metrics", NULL), begin) == N, SOON_MS);
+    harness_until(sample(ctl_out("metrics", NULL), begin) == (double)N,
+                  SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
