@@ -617,7 +617,7 @@ static const struct subcommand_exit exits[] = {
                V(QUEUES) | V(DOCTOR) | V(METRICS) | V(CREATE)),
      EX_NOINPUT, "no such queue"},
     {V(MOVE), EX_NOINPUT, "no such virtual host, or password file"},
-    {ORDERS | STEER | V(GROUP) | V(STATUS) | V(TOP), EX_UNAVAILABLE,
+    {ORDERS | STEER | V(GROUP) | V(STATUS) | V(TOP) | V(KEYS), EX_UNAVAILABLE,
      "no worker runs"},
     {V(REMOVE) | V(FORGET), EX_UNAVAILABLE, "refused"},
     {V(SERVE), EX_UNAVAILABLE, "built without it"},
