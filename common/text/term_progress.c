@@ -2,6 +2,7 @@
 #include "common/text/term_progress.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,14 +75,23 @@ static bool owns_line(void)
     return foreground < 0 || foreground == getpgrp();
 }
 
-/* Draw the bar now. */
+/* Return true if the terminal takes text now: it was not stopped (Ctrl-S), and
+ * whoever shows it goes on reading. */
+static bool takes_text(void)
+{
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&room, 1, 0) > 0 && room.revents == POLLOUT;
+}
+
+/* Draw the bar now, unless the work would have to wait for that. */
 static void draw(struct term_progress *p, uint64_t now)
 {
     char text[160];
     int taken;
     size_t fits;
 
-    if (!owns_line())
+    if (!owns_line() || !takes_text())
         return;
     p->drawn_ns = now;
     term_progress_text(p, now - p->started_ns, text, sizeof text);
@@ -113,7 +123,7 @@ void term_progress_wait(struct term_progress *p, const char *note)
 
 void term_progress_clear(const struct term_progress *p)
 {
-    if (p->on && p->drawn_ns != p->started_ns && owns_line())
+    if (p->on && p->drawn_ns != p->started_ns && owns_line() && takes_text())
         fputs("\r\033[K", stderr);
 }
 

@@ -1,10 +1,12 @@
 /* test_term.c - common/term, term_table, term_progress */
 #include <criterion/criterion.h>
 
+#include <fcntl.h>
 #include <pty.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -546,6 +548,30 @@ Test(term, progress_shows_share_speed_and_time_left)
     p = (struct term_progress){.what = "sending", .total = 5, .done = 7};
     term_progress_text(&p, 0, text, sizeof text);
     cr_assert_str_eq(text, "sending [####################] 7/5  100%  0/s");
+}
+
+/* As by Ctrl-S: a write would wait until Ctrl-Q. */
+Test(term, progress_does_not_wait_for_a_terminal_that_was_stopped,
+     .timeout = 20)
+{
+    int ours = posix_openpt(O_RDWR | O_NOCTTY);
+    cr_assert(ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0);
+    int theirs = open(ptsname(ours), O_RDWR | O_NOCTTY), saved = dup(2);
+    char text[512] = "";
+    struct term_progress p;
+
+    cr_assert_geq(theirs, 0);
+    cr_assert_eq(dup2(theirs, 2), 2);
+    term_progress_start(&p, "sending", 2);
+    cr_assert_eq(tcflow(theirs, TCOOFF), 0);
+    term_progress_wait(&p, "stopped");
+    cr_assert_eq(tcflow(theirs, TCOON), 0);
+    term_progress_wait(&p, "waiting");
+    term_progress_end(&p);
+    dup2(saved, 2);
+    cr_assert_gt(read(ours, text, sizeof text - 1), 0);
+    cr_expect(strstr(text, "waiting"), "%s", text);
+    cr_expect_null(strstr(text, "stopped"), "%s", text);
 }
 
 Test(term, no_progress_bar_when_stderr_is_no_terminal)
