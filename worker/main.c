@@ -7,6 +7,7 @@
 #include <bsd/unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/time_zone.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 #include "worker/engine.h"
@@ -66,6 +67,10 @@ int main(int argc, char **argv, char **envp)
                                  : LOG_INFO,
               (enum log_format)settings.log_format);
     signals_block(true);
+    if (time_zone_unknown())
+        log_warn("time_zone_unknown", F_STR("tz", time_zone_unknown()),
+                 F_STR("next", "local times are in UTC; /usr/share/zoneinfo "
+                               "has the names (Debian: tzdata)"));
     if (engine_open(&engine, &settings, kind_of(&settings), &p) < 0)
         return complain_of(&p);
     notify_begin(&notify, engine);

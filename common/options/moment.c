@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/text/term_time.h"
 
 #define DAY_S  INT64_C(86400)
 #define DATE   (sizeof "2026-11-23" - 1)
@@ -108,7 +109,7 @@ int moment_parse(const char *text, uint64_t now_ns, struct moment *m)
     struct moment today;
     int rc;
 
-    tzset(); /* localtime_r need not */
+    term_time_zone();
     if (strncmp(text, "today ", 6) == 0)
         return day_parse(text + 6, now_ns, 0, 0, m);
     if (strncmp(text, "tomorrow ", 9) == 0)
@@ -139,7 +140,7 @@ int moment_past_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns)
     }
     if (rc != -EINVAL)
         return rc;
-    tzset();
+    term_time_zone();
     if (strncmp(text, "yesterday ", 10) == 0) {
         rc = day_parse(text + 10, now_ns, -1, 0, &m);
     } else if (strspn(text, "0123456789") == 2) {
@@ -159,7 +160,7 @@ const char *moment_print(uint64_t wall_ns, char buf[MOMENT_TEXT])
     time_t seconds = (time_t)(wall_ns / NS_PER_S);
     struct tm t;
 
-    tzset();
+    term_time_zone();
     if (!localtime_r(&seconds, &t) ||
         strftime(buf, MOMENT_TEXT, "%Y-%m-%d %H:%M:%S %z", &t) == 0)
         return time_print(wall_ns, buf);

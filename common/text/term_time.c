@@ -6,6 +6,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/time_zone.h"
+#include "common/text/complain.h"
+
 #define MINUTE_NS (60 * NS_PER_S)
 #define HOUR_NS   (60 * MINUTE_NS)
 #define DAY_NS    (24 * HOUR_NS)
@@ -15,7 +18,22 @@ static bool is_local;
 void term_time_local(bool local)
 {
     is_local = local;
+    if (local)
+        term_time_zone();
+}
+
+void term_time_zone(void)
+{
+    static bool told;
+    const char *unknown = told ? NULL : time_zone_unknown();
+
     tzset(); /* localtime_r need not */
+    if (unknown)
+        complain(0,
+                 "TZ=%s is no time zone that is known here, so times are in "
+                 "UTC; /usr/share/zoneinfo has the names (Debian: tzdata)",
+                 unknown);
+    told = told || unknown;
 }
 
 const char *term_time(uint64_t wall_ns, char buf[TIME_TEXT])

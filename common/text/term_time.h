@@ -16,6 +16,8 @@
 
 /* Whether times are for a person from here on. */
 void term_time_local(bool local);
+/* Read the local time zone, for localtime_r; complain once if it is unknown. */
+void term_time_zone(void);
 
 /* "2026-11-22 14:22:01+01:00": local, and time_parse reads it back. */
 const char *term_time(uint64_t wall_ns, char buf[TIME_TEXT]);

@@ -636,3 +636,16 @@ Test(mqsend, a_bulk_send_on_a_terminal_shows_a_bar_and_cleans_up)
     cr_assert_str_eq(text + at - 4, "\r\033[K");
     close(master);
 }
+
+Test(mqsend, time_in_a_zone_that_is_unknown_is_told_to_be_utc)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_result r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqsend", "--at", "tomorrow 10:00", q, "x"),
+        .env = HARNESS_LIST("TZ=Europe/Nowhere")});
+
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    const char *told = strstr(r.err, "TZ=Europe/Nowhere is no time zone");
+    cr_assert(told, "%s", r.err);
+    cr_assert_null(strstr(told + 1, "is no time zone"), "%s", r.err);
+}

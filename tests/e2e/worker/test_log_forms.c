@@ -88,3 +88,20 @@ Test(log_forms, quiet_keeps_what_the_dead_one_said)
     cr_assert(strstr(text, "error_text=\"bank does not answer\""), "%s", text);
     cr_assert_null(strstr(text, "level=info"), "%s", text);
 }
+
+Test(log_forms, time_zone_that_is_unknown_is_told_once)
+{
+    static const char *const known[] = {
+        "", ":", "UTC", "Etc/UTC", "CET-1CEST,M3.5.0,M10.5.0/3", "<-03>3"};
+    char script[128];
+
+    const char *text = said("TZ=Europe/Nowhere exec \"$@\"", "-v");
+    const char *at = strstr(text, "event=time_zone_unknown tz=Europe/Nowhere ");
+    cr_assert(at, "%s", text);
+    cr_assert_null(strstr(at + 1, "event=time_zone_unknown"), "%s", text);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        snprintf(script, sizeof script, "TZ='%s' exec \"$@\"", known[i]);
+        text = said(script, "-v");
+        cr_assert_null(strstr(text, "time_zone_unknown"), "%s", text);
+    }
+}
