@@ -30,7 +30,7 @@ const char *disk_advice(int err)
                 "ulimit -f)"},
         {EBUSY, "another program has store.db locked; let it finish, or stop "
                 "it"},
-        {EUCLEAN, "the store is damaged; " DISK_DAMAGED_ADVICE},
+        {EUCLEAN, DISK_DAMAGED_ADVICE},
         {EROFS, "mount the file system of --state-dir for writing again"},
         {EBADFD, "do what event=file_gone says"},
         {ENOMEM, "free some memory"},

@@ -310,6 +310,12 @@ static int pid_file_wait(struct pid_file *l, const char *queue,
     while (!try(l)) {
         if (errno == EROFS)
             return folder_read_only(l->path, p);
+        if (errno == ENOENT)
+            return problem_set(p, EX_CANTCREAT, ENOENT,
+                               "the folder of %s was removed while the worker "
+                               "was starting, as mqctl forget does; start it "
+                               "again",
+                               l->path);
         if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
             return problem_set(p, EX_CANTCREAT, errno,
                                "pidfile %s: %s; give another --state-dir, or "

@@ -7,7 +7,8 @@
  * OWNS   The open pidfile and folder; the kernel drops the locks when their
  *        last owner dies, which includes a handler that has not reached its
  *        exec yet.
- * FAILS  A problem: 69 a worker runs (its pid), 73 the file cannot be used.
+ * FAILS  A problem: 69 a worker runs (its pid), 73 the file cannot be used;
+ *        -ENOENT: its folder was removed meanwhile.
  */
 #ifndef WORKER_FILES_PID_FILE_H
 #define WORKER_FILES_PID_FILE_H

@@ -117,7 +117,8 @@ static int answered(const struct group_order *x, json_t *answer, bool moving)
         return unknown(x, moving);
     return told(x, json_pack("{s:b}", "closing", shut),
                 shut    ? "refuses what comes (a dead letter, group-closed), "
-                          "until what it has is done"
+                          "until what it has is done, or the worker is "
+                          "restarted"
                 : known ? "takes messages"
                         : "takes messages, and has none now");
 }

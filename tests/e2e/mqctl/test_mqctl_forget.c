@@ -209,6 +209,28 @@ Test(mqctl_forget, what_a_crash_left_is_removed_by_the_next_one)
     cr_assert_eq(ctl("forget", q).status, 66);
 }
 
+/* The worker has made the folder, or found it, and waits for its lock. */
+Test(mqctl_forget, a_start_whose_folder_is_removed_meanwhile_makes_it_again)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+    char from[4200];
+    int lock;
+
+    used(q, 0, false);
+    q = harness_queue(0, 0);
+    snprintf(from, sizeof from, "%s", folder("", q));
+    cr_assert_eq(mkdir(from, 0700), 0);
+    lock = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cr_assert_eq(flock(lock, LOCK_EX), 0); /* as mqctl forget does */
+    w = harness_worker(q, "--exit-when-idle", "--", "true");
+    harness_until(harness_switches(w) > 50, SOON_MS); /* it tries again */
+    cr_assert_eq(rename(from, harness_path("away")), 0);
+    close(lock);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0, "%s", harness_stderr(w, NULL));
+    cr_assert(there("", q));
+}
+
 Test(mqctl_forget, odd_names_and_folders_that_are_no_queues)
 {
     static const char *const names[] = {"/a b;c", "/.dot", "/-x", "/ä'\"$(x)"};
