@@ -296,6 +296,10 @@ Test(serve_change, a_job_tells_the_last_that_was_said_and_what_the_canary_was)
     harness_until(outcome(&w, job, "gone") == 2, SOON_MS);
     cr_assert_eq(outcome(&w, job, "on_way"), 0);
     json_decref(job);
+    job = job_do(&w, q, "discard", "{\"rows\":[\"3\",\"3\",\"3\"]}");
+    cr_assert_eq(json_integer_value(json_object_get(job, "count")), 1);
+    cr_assert(json_is_null(json_object_get(job, "error")));
+    json_decref(job);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }

@@ -38,22 +38,28 @@ static int filter_of_body(const struct serve_ask *a, const json_t *filter,
     return ask_filter(&other, f, p);
 }
 
-/* named_print - the rows that were named one by one */
+/* named_print - the rows that were named one by one, each once: a letter that is
+ * named twice must not be sent twice */
 static int named_print(const json_t *rows, struct choosing *c)
 {
+    json_t *had = json_object();
     const json_t *one;
     int64_t row;
     size_t i;
 
     json_array_foreach(rows, i, one)
     {
-        if (!json_is_string(one) ||
-            !serve_number_read(json_string_value(one), &row))
+        if (!serve_number_read(json_string_value(one), &row))
             return complain(EX_USAGE, "rows: a row is a string of digits, as "
                                       "`row` of a letter is");
+        if (json_object_get(had, json_string_value(one)))
+            continue;
+        if (json_object_set_new(had, json_string_value(one), json_true()) < 0)
+            return complain_memory();
         printf("%" PRId64 "\n", row);
         c->count++;
     }
+    json_decref(had);
     return 0;
 }
 
