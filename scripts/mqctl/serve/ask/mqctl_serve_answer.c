@@ -16,7 +16,9 @@ static json_t *ask_history(const struct serve_ask *a, struct problem *p)
     const char *step = a->query[QUERY_STEP] ? a->query[QUERY_STEP] : "1s";
 
     if (strcmp(step, "1s") == 0 || strcmp(step, "1m") == 0)
-        return history_json(a->path.queue, step[1] == 'm');
+        return queue_is_known(a, p)
+                   ? history_json(a->path.queue, step[1] == 'm')
+                   : NULL;
     problem_fill(p, EX_USAGE, "step: \"%.32s\" is not 1s or 1m", step);
     return NULL;
 }

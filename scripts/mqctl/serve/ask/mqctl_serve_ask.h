@@ -45,6 +45,9 @@ json_t *ask_body_read(const struct serve_ask *a, struct problem *p);
 
 json_t *ask_queues(const struct serve_ask *a, struct problem *p);
 json_t *ask_queue(const struct serve_ask *a, struct problem *p);
+/* Return true if the queue of the path is there, or a worker has run on it; else
+ * a problem. That there is nothing is an answer only for such a queue. */
+bool queue_is_known(const struct serve_ask *a, struct problem *p);
 /* What runs and waits, as mqctl list --json, a page of it from a cursor on. */
 json_t *ask_messages(const struct serve_ask *a, struct problem *p);
 /* Its ordered groups, as mqctl groups --json, likewise. */

@@ -78,26 +78,13 @@ json_t *ask_messages(const struct serve_ask *a, struct problem *p)
                      next, "bodies", !a->o->no_bodies);
 }
 
-/* known - that nothing is there is an answer only for a queue that is known */
-static bool known(const struct serve_ask *a, const json_t *list,
-                  struct problem *p)
-{
-    json_t *queue;
-
-    if (json_array_size(list))
-        return true;
-    queue = ask_queue(a, p);
-    json_decref(queue);
-    return queue != NULL;
-}
-
 json_t *ask_groups(const struct serve_ask *a, struct problem *p)
 {
     json_t *list = page_of(a, VERB_GROUPS, groups_run, p), *next;
 
     if (!list)
         return NULL;
-    if (!known(a, list, p)) {
+    if (json_array_size(list) == 0 && !queue_is_known(a, p)) {
         json_decref(list);
         return NULL;
     }

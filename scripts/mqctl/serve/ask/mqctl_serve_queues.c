@@ -116,10 +116,25 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
     return o;
 }
 
+bool queue_is_known(const struct serve_ask *a, struct problem *p)
+{
+    struct snapshot v;
+    bool known;
+
+    if (snapshot_open(&v, ask_state_dir(a, a->path.queue), a->path.queue, false,
+                      p) < 0)
+        return false;
+    known = v.has_folder || v.has_queue;
+    if (!known)
+        queue_absent(v.dir.root, v.queue, p);
+    snapshot_close(&v);
+    return known;
+}
+
 /* ---- what verbs of mqctl print ---- */
 
-/* doctor_add - what it finds with that state directory, of one queue or (NULL)
- * of all */
+/* Add what doctor finds with that state directory, of one queue or (NULL) of
+ * all. */
 static void doctor_add(json_t *findings, const char *dir, const char *queue)
 {
     char *operands[] = {(char *)queue};
@@ -131,15 +146,30 @@ static void doctor_add(json_t *findings, const char *dir, const char *queue)
     (void)verb_run(doctor_run, &o, findings);
 }
 
-/* ask_doctor - of a queue on a broker it would have to ask that */
+/* Read the queue that a query names, with or without its slash, into `out` as the
+ * queue of a request of its own. Returns false, and a problem, if there is no
+ * such queue. */
+static bool named_queue(const struct serve_ask *a, struct serve_ask *out,
+                        struct problem *p)
+{
+    *out = *a;
+    return snapshot_name(a->query[QUERY_QUEUE], out->path.queue, p) == 0 &&
+           queue_is_known(out, p);
+}
+
 json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
 {
     const char *queue = a->query[QUERY_QUEUE];
     json_t *all = json_array();
+    struct serve_ask named;
 
-    (void)p;
+    if (queue && !named_queue(a, &named, p)) {
+        json_decref(all);
+        return NULL;
+    }
+    /* Of a queue on a broker it would have to ask that. */
     if (queue && !broker_operand_is(queue))
-        doctor_add(all, ask_state_dir(a, queue), queue);
+        doctor_add(all, ask_state_dir(a, named.path.queue), named.path.queue);
     for (size_t i = 0; !queue && i < dir_count(a); i++)
         doctor_add(all, dir_at(a, i), NULL);
     return json_pack("{s:o}", "findings", all);
@@ -187,7 +217,11 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     json_t *all = json_array(), *found = json_array(), *one;
     size_t i;
 
-    (void)p;
+    if (a->query[QUERY_QUEUE] && *a->query[QUERY_QUEUE]) {
+        if (!named_queue(a, &trimmed, p))
+            return NULL;
+        trimmed.query[QUERY_QUEUE] = trimmed.path.queue;
+    }
     text_trim(a->query[QUERY_ID] ? a->query[QUERY_ID] : "", id, sizeof id);
     trimmed.query[QUERY_ID] = id;
     for (i = 0; *id && i < dir_count(a); i++)

@@ -117,6 +117,8 @@ int ask_rows(const struct serve_ask *a)
     if (!rows && !expected)
         return complain(EX_USAGE, "expect_count is missing: give the number "
                                   "of letters that was shown");
+    if (!queue_is_known(a, &p))
+        return complain_of(&p);
     status = rows ? named_print(rows, &c) : chosen_print(a, body, &c);
     if (!status && c.count == 0)
         return complain(EX_NOINPUT, "no letter is chosen");
