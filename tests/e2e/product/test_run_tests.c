@@ -117,6 +117,27 @@ Test(run_tests, of_many_that_failed_ten_are_named_and_the_signal_of_all)
     cr_assert_not(strstr(r.out, "were ended by"), "%s", r.out);
 }
 
+Test(run_tests, a_lack_of_room_is_told_before_the_tests)
+{
+    struct harness_result r = run_programs(
+        "mkdir tools; echo 'echo shm 65536 45056 20480 69% /dev/shm' >tools/df;"
+        "sed -i '1iecho head' tools/df;"
+        "echo 'echo no bytes are left; exit 71' >tools/mqctl;"
+        "chmod 755 tools/*; export MQW_BIN=$PWD/tools PATH=$PWD/tools:$PATH;"
+        "echo : >stress_1",
+        "./stress_1");
+    const char *shm = strstr(r.out, "run-tests: /dev/shm has 20 MiB free, and "
+                                    "the tests need 48: ");
+    const char *queues =
+        strstr(r.out, "run-tests: there is no room for the "
+                      "queues of the tests: no bytes are left\n");
+    const char *first = strstr(r.out, "1 of 1: ok");
+
+    cr_assert_eq(r.status, 0);
+    cr_assert(shm && queues && first && shm < first && queues < first, "%s",
+              r.out);
+}
+
 Test(run_tests, why_tests_were_skipped_is_told_once)
 {
     struct harness_result r =
