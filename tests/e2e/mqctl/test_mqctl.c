@@ -1,5 +1,6 @@
 /* test_mqctl.c - mqctl: status, pause, resume, set, drain, stop, quit
  * against a real worker */
+#include <dirent.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -946,6 +947,71 @@ Test(mqctl, an_order_that_comes_too_late_is_not_carried_out)
     cr_assert(paused(q));
     close(fd);
     cr_assert_eq(harness_log_count(w, "event=paused"), 1);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+/* Return how many entries a folder of /proc/PID has. */
+static size_t entries(const struct harness_process *w, const char *name)
+{
+    char path[64];
+    size_t n = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)harness_pid(w), name);
+    dir = opendir(path);
+    cr_assert_not_null(dir);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+/* Return whether the worker has no child, of any of its threads. */
+static bool childless(const struct harness_process *w)
+{
+    char pid[16];
+
+    snprintf(pid, sizeof pid, "%d", (int)harness_pid(w));
+    return !harness_run("sh", "-c", "cat /proc/$1/task/*/children", "sh", pid)
+                .out[0];
+}
+
+/* Clients go away in the middle of a request, and handlers hang and leave a
+ * process behind: `dead` letters in all are left of those. */
+static void abandon(const char *q, double dead)
+{
+    static const char *const requests[] = {"status\n", "sta",       "running\n",
+                                           "list\n",   "closing\n", ""};
+
+    for (int i = 0; i < 60; i++) {
+        int fd = dial(q);
+
+        cr_assert_geq(write(fd, requests[i % 6], strlen(requests[i % 6])), 0);
+        close(fd);
+    }
+    for (int i = 0; i < 4; i++)
+        harness_send_text(q, "x");
+    harness_until(ctl_number(q, "dead") == dead, SOON_MS);
+}
+
+Test(mqctl, nothing_is_kept_of_requests_and_handlers_that_were_abandoned)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        ctl_worker(q, "-c", "2", "--max-attempts", "1", "--timeout", "200ms",
+                   "--kill-after", "50ms", "--", "sh", "-c",
+                   "setsid sleep 1000 & exec sleep 1000");
+    size_t open;
+
+    abandon(q, 4);
+    harness_until(childless(w), SOON_MS);
+    (void)harness_settled(w, SOON_MS);
+    open = entries(w, "fd");
+    abandon(q, 8);
+    harness_until(childless(w), SOON_MS);
+    harness_until(entries(w, "fd") <= open, SOON_MS);
+    cr_assert_eq(ctl_number(q, "waiting"), 0);
+    cr_assert_eq(ctl_number(q, "in_flight"), 0);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
