@@ -226,10 +226,12 @@ static void letter(struct search *s, const struct store_row *m,
     put(s, "died_at", json_string(when));
     term_time(m->died_ns, when);
     if (m->state == STORE_REPLAYED)
-        found(s, "replayed",
-              "died at %s and was sent again: it is one of the %ld messages in "
-              "the queue; mqdlq show %s %" PRId64 " tells all",
-              when, s->v.depth, s->v.queue, m->row);
+        found(
+            s, "replayed",
+            "died at %s and was sent again: it is in the queue, which has %ld "
+            "message%s; mqdlq show %s %" PRId64 " tells all",
+            when, s->v.depth, term_plural((uint64_t)s->v.depth), s->v.queue,
+            m->row);
     else
         found(s, "dead",
               "dead since %s, because %s%s%s, after %" PRIu32 " failed "
@@ -358,9 +360,9 @@ static void unknown(struct search *s)
           COUNTERS_JOURNAL);
     if (s->v.depth > 0)
         add(s,
-            "; or it is one of the %ld messages in the queue, which cannot "
-            "be looked into",
-            s->v.depth);
+            "; or it is in the queue, which has %ld message%s and cannot be "
+            "looked into",
+            s->v.depth, term_plural((uint64_t)s->v.depth));
     if (s->v.depth > 0 && snapshot_why(&s->v))
         add(s, "; the worker takes none of these now: %s", snapshot_why(&s->v));
 }

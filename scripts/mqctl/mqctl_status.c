@@ -289,8 +289,9 @@ static void in_flight(const struct snapshot *v)
 
     if (snapshot_window(v) > 1)
         snprintf(how, sizeof how,
-                 ": %u handlers at most, each with up to %u (--window)",
-                 snapshot_cap(v), snapshot_window(v));
+                 ": %u handler%s at most, each with up to %u (--window)",
+                 snapshot_cap(v), term_plural(snapshot_cap(v)),
+                 snapshot_window(v));
     linef("in flight", "%" PRIu64 " of %u%s", v->sum.running,
           snapshot_capacity(v), how);
 }
@@ -303,9 +304,11 @@ static void in_queue(const struct snapshot *v)
     if (v->depth >= 0)
         snprintf(length, sizeof length, "%ld", v->depth);
     if (v->bytes >= 0)
-        snprintf(bytes, sizeof bytes, ", %ld bytes", v->bytes);
-    linef("in the queue", "%s of %ld messages%s; at most %ld bytes each",
-          length, v->depth_max, bytes, v->message_size);
+        snprintf(bytes, sizeof bytes, ", %ld byte%s", v->bytes,
+                 term_plural((uint64_t)v->bytes));
+    linef("in the queue", "%s of %ld message%s%s; at most %ld byte%s each",
+          length, v->depth_max, term_plural((uint64_t)v->depth_max), bytes,
+          v->message_size, term_plural((uint64_t)v->message_size));
 }
 
 /* in_store - the rows; or why they could not be counted */
@@ -384,9 +387,9 @@ static void partitions(const struct snapshot *v)
                : " none of them: another worker has them, or they are "
                  "empty");
     linef("in hand",
-          "%" PRId64 " messages of them; %" PRId64
+          "%" PRId64 " message%s of them; %" PRId64
           " group%s for the retry of the first",
-          (int64_t)in_hand, (int64_t)blocked,
+          (int64_t)in_hand, term_plural((uint64_t)in_hand), (int64_t)blocked,
           blocked == 1 ? " waits" : "s wait");
 }
 

@@ -155,8 +155,8 @@ static void room_say(bool first, void *arg)
         return;
     if (first) {
         term_progress_clear(&r->bar);
-        complain(0, "%s is full (%zu messages), %s; waiting for room%s", name,
-                 queue_depth(r->queue),
+        complain(0, "%s is full (%zu message%s), %s; waiting for room%s", name,
+                 queue_depth(r->queue), term_plural(queue_depth(r->queue)),
                  worker_lock_clause(o->state_dir, name, worker),
                  o->has_wait ? "" : ", Ctrl-C ends it (or --wait DUR)");
     }

@@ -223,7 +223,8 @@ static int body_print(const struct letter *l, void *arg)
            term_colour(stdout, TERM_PLAIN));
     block_print(l->body, shown, "  ");
     if (shown < l->body_size)
-        printf("  (%zu more bytes; --body prints all)\n", l->body_size - shown);
+        printf("  (%zu more byte%s; --body prints all)\n", l->body_size - shown,
+               term_plural(l->body_size - shown));
     return 0;
 }
 

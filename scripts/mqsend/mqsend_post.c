@@ -86,11 +86,13 @@ static int send_refused(struct run *r, int err)
         return run_fail(r, EX_OSERR, why);
     }
     if (r->post->wait_ns == 0)
-        snprintf(why, sizeof why, "%s is full (%zu messages)", name,
-                 queue_depth(r->post->queue));
-    else
-        snprintf(why, sizeof why, "%s stayed full (%zu messages) for %s", name,
+        snprintf(why, sizeof why, "%s is full (%zu message%s)", name,
                  queue_depth(r->post->queue),
+                 term_plural(queue_depth(r->post->queue)));
+    else
+        snprintf(why, sizeof why, "%s stayed full (%zu message%s) for %s", name,
+                 queue_depth(r->post->queue),
+                 term_plural(queue_depth(r->post->queue)),
                  duration_print(r->post->wait_ns, wait));
     return run_fail(r, EX_TEMPFAIL, why);
 }
@@ -135,8 +137,9 @@ static void room_say(bool first, void *arg)
         return;
     if (first) {
         term_progress_clear(&r->bar);
-        complain(0, "%s is full (%zu messages), %s; waiting for room%s%s%s",
+        complain(0, "%s is full (%zu message%s), %s; waiting for room%s%s%s",
                  name, queue_depth(r->post->queue),
+                 term_plural(queue_depth(r->post->queue)),
                  worker_lock_clause(NULL, name, worker),
                  endless ? "" : ", up to ",
                  endless ? "" : duration_print(r->post->wait_ns, limit),

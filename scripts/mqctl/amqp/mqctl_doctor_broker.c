@@ -363,7 +363,9 @@ static void queues_check(struct visit *t)
         limit_found(t);
     if (t->waits && t->link)
         FOUND(t->f, FINE, "retries", NULL,
-              "%" PRIu64 " messages wait for their backoff or delay", t->waits);
+              "%" PRIu64 " message%s for %s backoff or delay", t->waits,
+              t->waits == 1 ? " waits" : "s wait",
+              t->waits == 1 ? "its" : "their");
 }
 
 /* ---- rights, alarms ---- */

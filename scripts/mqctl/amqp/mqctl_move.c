@@ -20,6 +20,7 @@
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
+#include "common/text/term.h"
 #include "common/waiting/waiting.h"
 
 #define CONFIRM_NS (30 * NS_PER_S) /* for a confirm */
@@ -306,20 +307,22 @@ static void told_stays(const struct move *m)
 {
     if (m->elsewhere > 0)
         complain(0,
-                 "%" PRId64 " dead letters were sent again, and their messages "
-                 "are not here: mqdlq list --replayed %s",
-                 m->elsewhere, m->v.queue);
+                 "%" PRId64 " dead letter%s sent again, and not here any more: "
+                 "mqdlq list --replayed %s",
+                 m->elsewhere, m->elsewhere == 1 ? " was" : "s were",
+                 m->v.queue);
     if (m->grouped)
         complain(0,
-                 "%" PRIu64 " dead letters of groups stay here, as a move does "
-                 "not keep their order: mqdlq list --by group %s",
-                 m->grouped, m->v.queue);
+                 "%" PRIu64
+                 " dead letter%s here, of a group, as a move does not "
+                 "keep their order: mqdlq list --by group %s",
+                 m->grouped, m->grouped == 1 ? " stays" : "s stay", m->v.queue);
     if (m->untold)
         complain(0,
                  "%" PRIu64
-                 " dead letters stay here, as --on-dead has not run for them "
-                 "yet: start the worker of %s, drain it, and move them then",
-                 m->untold, m->v.queue);
+                 " dead letter%s here, as --on-dead has not run yet: start the "
+                 "worker of %s, drain it, and move again then",
+                 m->untold, m->untold == 1 ? " stays" : "s stay", m->v.queue);
 }
 
 /* told - what came of it, also if it was cut short */
@@ -333,7 +336,8 @@ static void told(const struct move *m, bool whole)
     }
     if (m->o->quiet)
         return;
-    printf("moved %" PRIu64 " messages of %s to %s", m->total, q, m->to.shown);
+    printf("moved %" PRIu64 " message%s of %s to %s", m->total,
+           term_plural(m->total), q, m->to.shown);
     for (size_t i = 0, n = 0; i < MOVE_FROM_COUNT; i++)
         if (m->moved[i])
             printf("%s%" PRIu64 " %s", n++ ? ", " : ": ", m->moved[i],
@@ -348,9 +352,9 @@ static void told(const struct move *m, bool whole)
     told_stays(m);
     if (whole && m->v.dead > 0 && !m->o->letters)
         complain(0,
-                 "%" PRId64 " dead letters stay here; mqctl move --letters "
-                 "takes them along",
-                 m->v.dead);
+                 "%" PRId64 " dead letter%s here; mqctl move --letters takes "
+                 "all along",
+                 m->v.dead, m->v.dead == 1 ? " stays" : "s stay");
 }
 
 int move_run(const struct options *o)

@@ -215,12 +215,13 @@ static void limits_check(struct findings *f, const struct options *o,
     bytes_check(f, o, &l, n);
     FOUND(f, n->count >= l.queues_max ? BAD : FINE, "limits",
           n->count >= l.queues_max ? "sysctl fs.mqueue.queues_max=1024" : NULL,
-          "%zu of %" PRIu64 " queues%s", n->count, l.queues_max,
+          "%zu of %" PRIu64 " queue%s%s", n->count, l.queues_max,
+          term_plural(l.queues_max),
           n->complete ? "" : ", as far as can be seen");
     FOUND(f, FINE, "limits", NULL,
-          "a queue holds at most %" PRIu64 " messages of %" PRIu64
+          "a queue holds at most %" PRIu64 " message%s of %" PRIu64
           " bytes (fs.mqueue.msg_max, msgsize_max)",
-          l.depth_max, l.message_size_max);
+          l.depth_max, term_plural(l.depth_max), l.message_size_max);
     if (n->missing[0])
         FOUND(f, NOTE, "queues",
               "mkdir -p /dev/mqueue && mount -t mqueue none /dev/mqueue", "%s",
@@ -260,7 +261,8 @@ static void orphans_check(struct findings *f, const struct options *o,
     if (told > ORPHANS_TOLD)
         FOUND(f, all.hidden ? NOTE : WARN, "orphans",
               "mqctl remove --orphans --dry-run lists all of them",
-              "no process has %zu more queues open", told - ORPHANS_TOLD);
+              "no process has %zu more queue%s open", told - ORPHANS_TOLD,
+              term_plural(told - ORPHANS_TOLD));
     orphans_free(&all);
 }
 

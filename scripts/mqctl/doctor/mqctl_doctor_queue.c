@@ -70,16 +70,17 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
               "queue", NULL, "%s", v->no_queue.text);
     else if (v->depth >= v->depth_max)
         FOUND(f, WARN, "queue", drained_by(f, v, away),
-              "it is full, %ld of %ld messages: senders wait", v->depth,
-              v->depth_max);
+              "it is full, %ld of %ld message%s: senders wait", v->depth,
+              v->depth_max, term_plural((uint64_t)v->depth_max));
     else if (v->depth < 0)
         FOUND(f, NOTE, "queue", NULL, "what is in it cannot be seen");
     else if (v->bytes < 0)
-        FOUND(f, FINE, "queue", NULL, "%ld of %ld messages", v->depth,
-              v->depth_max);
+        FOUND(f, FINE, "queue", NULL, "%ld of %ld message%s", v->depth,
+              v->depth_max, term_plural((uint64_t)v->depth_max));
     else
-        FOUND(f, FINE, "queue", NULL, "%ld of %ld messages, %ld bytes",
-              v->depth, v->depth_max, v->bytes);
+        FOUND(f, FINE, "queue", NULL, "%ld of %ld message%s, %ld byte%s",
+              v->depth, v->depth_max, term_plural((uint64_t)v->depth_max),
+              v->bytes, term_plural((uint64_t)v->bytes));
 }
 
 /* full_found - as many wait as --max-waiting allows */
@@ -95,9 +96,11 @@ static void full_found(struct findings *f, const struct snapshot *v)
               "find out what they wait for: mqctl status %s; or let more "
               "wait: mqctl set %s max-waiting=N",
               v->queue, v->queue),
-          "%" PRId64 " messages wait in the store, --max-waiting allows %s: "
+          "%" PRId64 " message%s in the store, --max-waiting allows %s: "
           "nothing more is taken from the queue until some are done or dead",
-          v->waiting + v->parked, most ? most : "no more");
+          v->waiting + v->parked,
+          v->waiting + v->parked == 1 ? " waits" : "s wait",
+          most ? most : "no more");
 }
 
 /* rate_found - it goes on by itself, as quickly as it was told to */
@@ -222,8 +225,9 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
               snapshot_state_text(v));
     else
         FOUND(f, FINE, "worker", NULL,
-              "pid %d runs, %" PRIu64 " of %u messages in flight%s%s",
+              "pid %d runs, %" PRIu64 " of %u message%s in flight%s%s",
               (int)v->pid, v->sum.running, snapshot_capacity(v),
+              term_plural(snapshot_capacity(v)),
               takes ? "; no more are taken just now: " : "",
               takes ? takes : "");
 }
@@ -246,9 +250,9 @@ static void spool_check(struct findings *f, const struct snapshot *v)
                   "find out why handlers are slower than senders: mqctl status "
                   "%s; or let more wait: mqctl set %s spool=N",
                   v->queue, v->queue),
-              "it is full: %" PRId64 " messages wait there, --spool allows %s; "
+              "it is full: %" PRId64 " message%s there, --spool allows %s; "
               "senders wait as soon as the queue is full",
-              n, most);
+              n, n == 1 ? " waits" : "s wait", most);
     else
         FOUND(f, FINE, "spool", NULL,
               "%" PRId64 " message%s came faster than they run, and wait there",
@@ -440,9 +444,10 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
              h.body_bytes < (uint64_t)v->message_size)
         FOUND(f, BAD, "attributes",
               fix(f, "mqctl drain %s, then start it again", v->queue),
-              "the queue takes messages of %ld bytes, the worker has room for "
+              "the queue takes messages of %ld byte%s, the worker has room for "
               "%" PRIu64 ": it was made for another queue of that name",
-              v->message_size, h.body_bytes);
+              v->message_size, term_plural((uint64_t)v->message_size),
+              h.body_bytes);
     close(fd);
 }
 

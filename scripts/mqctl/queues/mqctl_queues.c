@@ -145,8 +145,9 @@ int create_run(const struct options *o)
                       (json_int_t)queue_message_size(q)),
             stdout);
     else if (created && !o->quiet)
-        printf("%s: made, room for %zu messages of %zu bytes\n", queue_label(q),
-               queue_depth(q), queue_message_size(q));
+        printf("%s: made, room for %zu message%s of %zu byte%s\n",
+               queue_label(q), queue_depth(q), term_plural(queue_depth(q)),
+               queue_message_size(q), term_plural(queue_message_size(q)));
     else if (!created && queue_differs(q, &want, text, sizeof text))
         status = complain(EX_CANTCREAT,
                           "%s exists already, and differs: %s; remove it "
@@ -155,8 +156,9 @@ int create_run(const struct options *o)
     else if (!created)
         status = complain(
             EX_CANTCREAT,
-            "%s exists already, with room for %zu messages of %zu bytes",
-            queue_label(q), queue_depth(q), queue_message_size(q));
+            "%s exists already, with room for %zu message%s of %zu byte%s",
+            queue_label(q), queue_depth(q), term_plural(queue_depth(q)),
+            queue_message_size(q), term_plural(queue_message_size(q)));
     queue_close(&q);
     return status;
 }

@@ -16,6 +16,7 @@
 #include "common/store/store_sql.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
+#include "common/text/term.h"
 
 #define CONSUMER "mqdlq"
 #define CLAIM    "mqdlq-claim" /* the consumer of held_claim */
@@ -320,10 +321,11 @@ static int look_over(struct look *k, int err)
         return complain(EX_TEMPFAIL, "interrupted");
     if (err == -ETIMEDOUT)
         return complain(EX_TEMPFAIL,
-                        "%s gave %zu letters, and then nothing for 20 s, with "
+                        "%s gave %zu letter%s, and then nothing for 20 s, with "
                         "%u to come: another program has them, or the cluster "
                         "has no majority; try again",
-                        b->dead, b->count, (unsigned)k->wanted);
+                        b->dead, b->count, term_plural(b->count),
+                        (unsigned)k->wanted);
     if (err == -ENOMEM)
         return complain_memory();
     return complain(EX_UNAVAILABLE,

@@ -453,7 +453,7 @@ Test(amqp_move, of_two_copies_of_a_letter_one_is_sent)
     copy[n] = '\0';
     r = MOVE("--letters", q, OP);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "1 dead letters were sent again"), "%s",
+    cr_assert_not_null(strstr(r.err, "1 dead letter was sent again"), "%s",
                        r.err);
     cr_assert_eq(amqp_ready(amqp_queue), 0);
     s = store_of(q);
@@ -462,7 +462,7 @@ Test(amqp_move, of_two_copies_of_a_letter_one_is_sent)
     harness_send_text(q, copy);
     r = MOVE("--letters", q, OP);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.out, "moved 1 messages"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "moved 1 message"), "%s", r.out);
     cr_assert_not_null(strstr(r.err, "1 were copies"), "%s", r.err);
     s = store_of(q);
     cr_assert_eq(store_count(s, STORE_REPLAYED), 0);
@@ -616,7 +616,7 @@ Test(amqp_move, a_letter_that_somebody_is_to_be_told_of_stays)
     cr_assert_eq(letters_hooks_forget(s), 0);
     store_close(&s);
     r = MOVE("--letters", q, OP);
-    cr_assert_not_null(strstr(r.out, "moved 1 messages"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "moved 1 message"), "%s", r.out);
     cr_assert_eq(amqp_ready(amqp_of("dead")), 1);
 }
 

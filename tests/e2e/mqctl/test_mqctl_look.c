@@ -54,7 +54,8 @@ Test(mqctl_look, explain_follows_a_message_from_flight_to_its_end)
     snprintf(pid, sizeof pid, "under pid %d", atoi(harness_read("pid", NULL)));
     cr_assert(says(q, id, pid), "%s", ctl("explain", q, id).out);
     cr_assert(is_at(q, next, "unknown"));
-    cr_assert_not_null(strstr(ctl("explain", q, next).err, "1 messages"));
+    cr_assert_not_null(
+        strstr(ctl("explain", q, next).err, "which has 1 message and"));
     harness_write("open", "", 0);
     harness_until(is_at(q, id, "done"), SOON_MS);
     harness_until(is_at(q, next, "done"), SOON_MS);
@@ -668,6 +669,22 @@ Test(mqctl_look, a_worker_that_is_gone_is_started_by_its_unit_if_there_is_one)
         at++;
     }
     cr_assert_null(strstr(r.out, "-- COMMAND"), "%s", r.out);
+}
+
+Test(mqctl_look, one_is_not_plural)
+{
+    const char *q = harness_queue_name();
+    struct harness_result r = harness_run("mqctl", "create", "--queue-depth",
+                                          "1", "--message-size", "1", q);
+
+    cr_assert_not_null(strstr(r.out, "room for 1 message of 1 byte\n"), "%s",
+                       r.out);
+    r = ctl("status", q);
+    cr_assert_not_null(
+        strstr(r.out, "0 of 1 message, 0 bytes; at most 1 byte each"), "%s",
+        r.out);
+    r = ctl("doctor", q);
+    cr_assert_not_null(strstr(r.out, "0 of 1 message, 0 bytes"), "%s", r.out);
 }
 
 Test(mqctl_look, doctor_prints_nothing_but_findings_if_it_is_told_so)
