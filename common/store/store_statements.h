@@ -269,7 +269,8 @@ STATEMENT(SQL_SUMMARY,
     " (SELECT CASE ?11 WHEN 0 THEN reason WHEN 1 THEN error"
     " ELSE group_key END AS value, CASE ?11 WHEN 1 THEN " ERROR_TEXT_OF
     " END AS text, died_ns" LETTERS NEWEST_FIRST
-    " LIMIT ?10) GROUP BY value, text ORDER BY times DESC, newest DESC")
+    " LIMIT ?10) GROUP BY value, text ORDER BY times DESC, newest DESC,"
+    " value, text")
 STATEMENT(SQL_LETTER,
     "SELECT " LETTER_COLUMNS " FROM messages WHERE row = ?1 AND state >= 3")
 STATEMENT(SQL_HISTORY,

@@ -19,12 +19,15 @@
 
 /* ---- open and close ---- */
 
-/* slot_order - qsort: by group */
+/* slot_order - qsort: by group, then as they came */
 static int slot_order(const void *a, const void *b)
 {
     const struct slot_seen *const *x = a, *const *y = b;
 
-    return strcmp((*x)->c.group, (*y)->c.group);
+    int order = strcmp((*x)->c.group, (*y)->c.group);
+
+    return order ? order
+                 : ((*x)->c.seq > (*y)->c.seq) - ((*x)->c.seq < (*y)->c.seq);
 }
 
 /* slots_sort - those that name a group */

@@ -80,11 +80,15 @@ static int flight_add(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
+/* longest_first - those that began together by their ids, so that the screen
+ * keeps still */
 static int longest_first(const void *a, const void *b)
 {
     const struct view_flight *x = a, *y = b;
 
-    return (x->started_ns > y->started_ns) - (x->started_ns < y->started_ns);
+    if (x->started_ns != y->started_ns)
+        return x->started_ns < y->started_ns ? -1 : 1;
+    return strcmp(x->id, y->id);
 }
 
 static void flights_find(struct view_detail *d, const struct top_row *r)

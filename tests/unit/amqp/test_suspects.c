@@ -79,3 +79,28 @@ Test(suspects, the_next_one_that_waits_is_said_to_as_well)
     (void)amqp_suspect_look(&q);
     cr_assert(q.stuck_said);
 }
+
+/* ---- what is held until a time ---- */
+
+static void held(struct amqp_message *m, uint64_t due_ns, uint32_t priority)
+{
+    *m = (struct amqp_message){.due_ns = due_ns, .m.priority = priority};
+    amqp_hold_locked(&q, m);
+}
+
+Test(suspects, those_for_one_time_are_held_by_priority_then_as_they_came)
+{
+    struct amqp_message late, a, high, b, early;
+    const struct amqp_message *const order[] = {&early, &high, &a, &b, &late};
+    size_t n = 0;
+
+    held(&late, 2, 9);
+    held(&a, 1, 4);
+    held(&high, 1, 5);
+    held(&b, 1, 4);
+    held(&early, 0, 0);
+    for (const struct amqp_message *m = TAILQ_FIRST(&q.held); m;
+         m = TAILQ_NEXT(m, link))
+        cr_assert_eq(m, order[n++]);
+    cr_assert_eq(n, 5);
+}

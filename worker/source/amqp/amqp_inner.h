@@ -60,21 +60,21 @@ TAILQ_HEAD(amqp_jobs, amqp_job);
  * t = of the thread that runs it */
 struct amqp_message {
     struct message m;
-    struct source_amqp *q;  /* c */
-    struct ulid id;         /* c */
-    struct run_key key;     /* c */
-    uint64_t epoch, tag;    /* q  the claim: good while the inbox's epoch is
+    struct source_amqp *q; /* c */
+    struct ulid id;        /* c */
+    struct run_key key;    /* c */
+    uint64_t epoch, tag;   /* q  the claim: good while the inbox's epoch is
                              *    the same */
-    uint64_t due_ns;        /* q  HELD: CLOCK_BOOTTIME */
-    uint64_t arrived_ns;    /* q  ARRIVED: clock_mono_ns, since when */
-    uint64_t due_wall_ns;   /* c  as its header says; 0: now */
-    uint64_t first_ns;      /* c  wall */
-    enum amqp_at at;        /* q */
-    bool alone;             /* c  its last crash was that of nothing else */
-    bool grouped;           /* c  it names a group */
-    const char *refused; /* c  why it must not run; NULL: it may */
-    uint32_t group_crc;     /* c  of that group */
-    unsigned part;          /* c  of the queue; 0 where it has none */
+    uint64_t due_ns;       /* q  HELD: CLOCK_BOOTTIME */
+    uint64_t arrived_ns;   /* q  ARRIVED: clock_mono_ns, since when */
+    uint64_t due_wall_ns;  /* c  as its header says; 0: now */
+    uint64_t first_ns;     /* c  wall */
+    enum amqp_at at;       /* q */
+    bool alone;            /* c  its last crash was that of nothing else */
+    bool grouped;          /* c  it names a group */
+    const char *refused;   /* c  why it must not run; NULL: it may */
+    uint32_t group_crc;    /* c  of that group */
+    unsigned part;         /* c  of the queue; 0 where it has none */
     /* Of a group, and failed: it waits in hand, as nothing at the broker would
      * keep it in front of those behind it. */
     bool again;          /* t */
@@ -179,10 +179,11 @@ struct source_amqp {
 
     pthread_mutex_t mtx;
     pthread_cond_t changed;               /* q  a count came, or jobs ended */
-    struct amqp_list arrived, held, lent; /* q  held: by due_ns */
-    struct amqp_list due;                 /* q  AMQP_DUE */
-    struct amqp_list put_off;             /* q  heads that are PUT_OFF */
-    unsigned again_count; /* q  heads in hand: PUT_OFF, HELD or DUE */
+    struct amqp_list arrived, held, lent; /* q  held: by due_ns, priority */
+    int64_t ahead_ns;     /* q  clock_ahead_ns when the clock was set last */
+    struct amqp_list due; /* q  AMQP_DUE */
+    struct amqp_list put_off; /* q  heads that are PUT_OFF */
+    unsigned again_count;     /* q  heads in hand: PUT_OFF, HELD or DUE */
     unsigned arrived_count, held_count, lent_count; /* q */
     unsigned late_count;            /* q  of those lent: no handler has them */
     bool ready_said;                /* q  ready_fd is readable */

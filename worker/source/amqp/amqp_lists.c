@@ -20,7 +20,8 @@ void amqp_hold_locked(struct source_amqp *q, struct amqp_message *m)
     m->at = AMQP_HELD;
     q->held_count++;
     TAILQ_FOREACH_REVERSE(before, &q->held, amqp_list, link)
-    if (before->due_ns <= m->due_ns) {
+    if (before->due_ns < m->due_ns ||
+        (before->due_ns == m->due_ns && before->m.priority >= m->m.priority)) {
         TAILQ_INSERT_AFTER(&q->held, before, m, link);
         return;
     }

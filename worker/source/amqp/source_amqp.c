@@ -123,7 +123,12 @@ static void tuned(struct source *s)
  * machine is suspended */
 static void clock_set(struct source *s)
 {
-    side_wake(&source_amqp_of(s)->inbox);
+    struct source_amqp *q = source_amqp_of(s);
+
+    pthread_mutex_lock(&q->mtx);
+    q->ahead_ns = clock_ahead_ns();
+    pthread_mutex_unlock(&q->mtx);
+    side_wake(&q->inbox);
 }
 
 static int resize(struct source *s, unsigned n, struct problem *p)
@@ -272,6 +277,7 @@ static int lists_open(struct source_amqp *q)
      * sleep. */
     pthread_mutexattr_init(&kind);
     (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+    q->ahead_ns = clock_ahead_ns();
     pthread_mutex_init(&q->mtx, &kind);
     pthread_mutexattr_destroy(&kind);
     pthread_condattr_init(&clock);
