@@ -184,6 +184,25 @@ Test(schedule, a_slow_handler_gets_company)
     cr_assert_eq(atomic_load(&in_now), 2);
 }
 
+static atomic_uint asked; /* whether more may run now */
+
+static void ask(void)
+{
+    atomic_fetch_add(&asked, 1);
+}
+
+/* The end of each is a commit, and those that run together share one. */
+Test(schedule, stored_messages_get_company_however_quick_their_handlers_are)
+{
+    atomic_store(&slow, true);
+    atomic_store(&flow.items.pace_ns, 0);
+    flow_on_changed = ask;
+    fake_store("a", clock_boot_ns());
+    schedule_start(&flow);
+    wait_for(&began, 1);
+    cr_assert_gt(atomic_load(&asked), 0);
+}
+
 Test(schedule, a_pause_stops_it_and_its_end_goes_on)
 {
     gate_hold(&flow.gate, HOLD_PAUSE);
