@@ -34,7 +34,7 @@ static void setup(void)
     queue = harness_queue(10, 256);
 }
 
-TestSuite(windows, .init = setup, .fini = harness_fini, .timeout = 120);
+TestSuite(windows, .init = setup, .fini = harness_fini);
 
 /* The handler notes that it runs, waits for go-ATTEMPT, ends with its
  * content. */

@@ -9,7 +9,8 @@
  *        and removes them; if the test dies or is killed, a janitor process
  *        does (MQW_TEST_KEEP=1 keeps the files).
  * FAILS  By ending the test, with the file and line of the caller. Limits are
- *        in ms and multiplied by $MQW_TEST_SLOW (sanitizers).
+ *        in ms of an idle machine; the harness waits six times as long, times
+ *        $MQW_TEST_SLOW (sanitizers). scripts/run-tests limits a whole test.
  */
 #ifndef TESTS_HARNESS_H
 #define TESTS_HARNESS_H

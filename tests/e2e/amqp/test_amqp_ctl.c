@@ -2,7 +2,7 @@
 #define AMQP_BROKER 1
 #include "tests/e2e/amqp/amqp_fixture.h"
 
-TestSuite(amqp_ctl, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+TestSuite(amqp_ctl, .init = amqp_init, .fini = amqp_fini);
 
 #define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 #define OP amqp_operand(amqp_queue, 1)

@@ -4,7 +4,7 @@
 
 #include "tests/e2e/amqp/amqp_fixture.h"
 
-TestSuite(amqp_doctor, .init = amqp_init, .fini = amqp_fini, .timeout = 180);
+TestSuite(amqp_doctor, .init = amqp_init, .fini = amqp_fini);
 
 #define OP amqp_operand(amqp_queue, 1)
 #define DOCTOR(...)                                                    \

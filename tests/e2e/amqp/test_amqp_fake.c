@@ -3,8 +3,7 @@
 #include "tests/e2e/amqp/amqp_fake.h"
 #include "tests/harness/harness.h"
 
-TestSuite(amqp_fake, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(amqp_fake, .init = harness_init, .fini = harness_fini);
 
 static struct fake *server(const char *product, const char *version)
 {

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-TestSuite(amqp_letters, .init = amqp_init, .fini = amqp_fini, .timeout = 180);
+TestSuite(amqp_letters, .init = amqp_init, .fini = amqp_fini);
 
 #define OP       amqp_operand(amqp_queue, 1)
 #define DLQ(...) harness_run("mqdlq", __VA_ARGS__)

@@ -8,7 +8,7 @@
 #include "common/store/store_spool.h"
 #include "tests/e2e/amqp/amqp_fixture.h"
 
-TestSuite(amqp_move, .init = amqp_init, .fini = amqp_fini, .timeout = 180);
+TestSuite(amqp_move, .init = amqp_init, .fini = amqp_fini);
 
 #define OP amqp_operand(amqp_queue, 1)
 #define MOVE(...)                                                    \

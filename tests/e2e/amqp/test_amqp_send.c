@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-TestSuite(amqp_send, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+TestSuite(amqp_send, .init = amqp_init, .fini = amqp_fini);
 
 #define SENT(...) harness_run("mqsend", __VA_ARGS__)
 

@@ -5,7 +5,7 @@
 #include "tests/e2e/amqp/amqp_fixture.h"
 #include "tests/e2e/serve/serve_fixture.h"
 
-TestSuite(amqp_serve, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+TestSuite(amqp_serve, .init = amqp_init, .fini = amqp_fini);
 
 /* encoded - percent-encoded, once */
 static void encoded(char *out, const char *text)

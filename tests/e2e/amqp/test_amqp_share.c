@@ -3,7 +3,7 @@
 #include "tests/e2e/amqp/amqp_fixture.h"
 #include "tests/e2e/amqp/amqp_relay.h"
 
-TestSuite(amqp_share, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+TestSuite(amqp_share, .init = amqp_init, .fini = amqp_fini);
 
 #define OP amqp_operand(amqp_queue, 1)
 #define CTL(verb, ...) \

@@ -3,7 +3,7 @@
 #define AMQP_TLS
 #include "tests/e2e/amqp/amqp_fixture.h"
 
-TestSuite(amqp_tls, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+TestSuite(amqp_tls, .init = amqp_init, .fini = amqp_fini);
 
 /* The certificate is for localhost. */
 static const char *operand(const char *scheme, const char *host)

@@ -9,7 +9,7 @@
 
 #define RECORD harness_handler("record")
 
-TestSuite(amqp_worker, .init = amqp_init, .fini = amqp_fini, .timeout = 120);
+TestSuite(amqp_worker, .init = amqp_init, .fini = amqp_fini);
 
 /* In the words of the body. */
 #define BY_BODY                                                    \

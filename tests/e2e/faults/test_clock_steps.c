@@ -37,8 +37,7 @@ static void shifted_init(void)
     clock_set(0);
 }
 
-TestSuite(clock_steps, .init = shifted_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(clock_steps, .init = shifted_init, .fini = harness_fini);
 
 /* shifted - start a program that sees the clock of this test */
 static struct harness_process *shifted(const char *const *argv)

@@ -16,8 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(damaged_state, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(damaged_state, .init = harness_init, .fini = harness_fini);
 
 #define MESSAGES 3
 #define SLOTS_AT 4096 /* docs/formats/custody.md */

@@ -5,8 +5,7 @@
 
 #include <unistd.h>
 
-TestSuite(faults_calls, .init = faults_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(faults_calls, .init = faults_init, .fini = harness_fini);
 
 /* Faults of a kind: the same call at position 1, 2, ... up to `most`, as far as
  * it is reached. */

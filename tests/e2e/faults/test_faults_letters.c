@@ -5,8 +5,7 @@
 
 #include <sqlite3.h>
 
-TestSuite(faults_letters, .init = faults_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(faults_letters, .init = faults_init, .fini = harness_fini);
 
 #define DIES "--", "sh", "-c", "exit 65"
 

@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-TestSuite(hostile_state, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(hostile_state, .init = harness_init, .fini = harness_fini);
 
 #define OTHER 65534
 

@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-TestSuite(hostile_text, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(hostile_text, .init = harness_init, .fini = harness_fini);
 
 /* Clears the screen, sets the title, rings; backspace, carriage return, a new
  * line that looks like one of the log's; C1 controls as UTF-8; a character that

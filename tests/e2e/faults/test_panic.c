@@ -4,7 +4,7 @@
 
 #include "tests/e2e/faults/faults_fixture.h"
 
-TestSuite(panic, .init = faults_init, .fini = harness_fini, .timeout = 60);
+TestSuite(panic, .init = faults_init, .fini = harness_fini);
 
 /* The clock cannot be set any more: the first time is at the start, which would
  * refuse; each later one is asked for twice. */

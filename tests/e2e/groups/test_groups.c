@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(groups, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(groups, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 

@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-TestSuite(groups_dead, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(groups_dead, .init = harness_init, .fini = harness_fini);
 
 /* mqdlq VERB with the test's state directory; must succeed */
 #define mqdlq(verb, ...)                                                     \

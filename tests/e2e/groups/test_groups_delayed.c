@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(groups_delayed, .init = harness_init, .fini = harness_fini,
-          .timeout = 90);
+TestSuite(groups_delayed, .init = harness_init, .fini = harness_fini);
 
 #define RUNS "sleep 0.01; echo $MQW_REDELIVERED >>runs"
 

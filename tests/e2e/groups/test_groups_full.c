@@ -15,8 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-TestSuite(groups_full, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(groups_full, .init = harness_init, .fini = harness_fini);
 
 /* ---- a full disk ---- */
 

@@ -12,8 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-TestSuite(groups_letters, .init = harness_init, .fini = harness_fini,
-          .timeout = 90);
+TestSuite(groups_letters, .init = harness_init, .fini = harness_fini);
 
 #define HOLD "--on-group-dead", "hold", "--backoff", "20ms", "--jitter", "0"
 

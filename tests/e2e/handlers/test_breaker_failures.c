@@ -6,8 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-TestSuite(breaker_failures, .init = harness_init, .fini = harness_fini,
-          .timeout = 90);
+TestSuite(breaker_failures, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 5000
 /* Fails as long as there is no file "good". */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(denied, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(denied, .init = harness_init, .fini = harness_fini);
 
 #define STREAM                                                            \
     "while read -r _ id size _; do head -c $size >/dev/null; read -r _\n" \

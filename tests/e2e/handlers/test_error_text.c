@@ -2,8 +2,7 @@
  * failure is named */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(error_text_shown, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(error_text_shown, .init = harness_init, .fini = harness_fini);
 
 #define dlq_out(verb, ...)                                                    \
     ctl_good(harness_run("mqdlq", (verb), "--state-dir", harness_state_dir(), \

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-TestSuite(plugin, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(plugin, .init = harness_init, .fini = harness_fini);
 
 #define ACT "--plugin", harness_plugin("act")
 

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-TestSuite(plugin_file, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(plugin_file, .init = harness_init, .fini = harness_fini);
 
 /* refused - with that status, in one line that contains `text` */
 static void refused(const char *file, const char *arg, int status,

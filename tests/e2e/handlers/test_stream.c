@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(stream, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(stream, .init = harness_init, .fini = harness_fini);
 
 #define LIMIT 10000
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-TestSuite(timeout, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(timeout, .init = harness_init, .fini = harness_fini);
 
 /* Each process of a tree notes its pid; all of them hold its stderr open. */
 #define NOTE(file) "echo $$ >>" file "; "

@@ -10,8 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(worker_handler, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_handler, .init = harness_init, .fini = harness_fini);
 
 #define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 

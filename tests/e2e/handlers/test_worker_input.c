@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(worker_input, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_input, .init = harness_init, .fini = harness_fini);
 
 /* one_line - a single line, that starts with the program's name */
 static void one_line(const struct harness_result *r)

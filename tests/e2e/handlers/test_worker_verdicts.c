@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(worker_verdicts, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_verdicts, .init = harness_init, .fini = harness_fini);
 
 /* The body says how to end. */
 #define ENDS "--", "sh", "-c", "read how; echo \"$how\" >>runs; $how"

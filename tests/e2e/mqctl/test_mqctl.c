@@ -9,7 +9,7 @@
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(mqctl, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(mqctl, .init = harness_init, .fini = harness_fini);
 
 #define GATE "echo x >>started; while [ ! -e open ]; do sleep 0.02; done"
 

@@ -9,8 +9,7 @@
 #include "tests/e2e/tools/mqctl_fixture.h"
 #include "tests/harness/disk.h"
 
-TestSuite(elsewhere, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(elsewhere, .init = harness_init, .fini = harness_fini);
 
 /* folder - of the queue, in the state directory */
 static const char *folder(const char *q)

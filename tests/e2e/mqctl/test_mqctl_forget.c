@@ -7,8 +7,7 @@
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(mqctl_forget, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(mqctl_forget, .init = harness_init, .fini = harness_fini);
 
 /* folder - of the queue, in the state directory, or below another one there */
 static const char *folder(const char *below, const char *q)

@@ -2,8 +2,7 @@
  * beside its kills */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(mqctl_groups, .init = harness_init, .fini = harness_fini,
-          .timeout = 180);
+TestSuite(mqctl_groups, .init = harness_init, .fini = harness_fini);
 
 /* A handler that notes each body; "fail" fails, "wait" and "stay" wait for a
  * file each. */

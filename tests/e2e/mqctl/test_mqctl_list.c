@@ -2,8 +2,7 @@
  * without a worker */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(mqctl_list, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(mqctl_list, .init = harness_init, .fini = harness_fini);
 
 #define GATE "echo x >>started; while [ ! -e open ]; do sleep 0.02; done"
 

@@ -4,8 +4,7 @@
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(mqctl_metrics, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(mqctl_metrics, .init = harness_init, .fini = harness_fini);
 
 struct family {
     char name[128], type[16];

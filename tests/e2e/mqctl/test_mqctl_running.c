@@ -4,8 +4,7 @@
 
 #include <signal.h>
 
-TestSuite(mqctl_running, .init = harness_init, .fini = harness_fini,
-          .timeout = 180);
+TestSuite(mqctl_running, .init = harness_init, .fini = harness_fini);
 
 /* Handlers that note that they began, and never end by themselves; the second
  * also not by SIGTERM, and neither does what it left in the background. */

@@ -5,8 +5,7 @@
 #include "tests/e2e/tools/mqctl_fixture.h"
 #include "tests/harness/disk.h"
 
-TestSuite(mqctl_steer_messages, .init = harness_init, .fini = harness_fini,
-          .timeout = 180);
+TestSuite(mqctl_steer_messages, .init = harness_init, .fini = harness_fini);
 
 static const char *send_one(const char *q, const char *flag, const char *value,
                             const char *body)

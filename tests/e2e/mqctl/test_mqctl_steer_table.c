@@ -2,8 +2,7 @@
  * one, and after its kill: it is done, or a line says what to do */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(mqctl_steer_table, .init = harness_init, .fini = harness_fini,
-          .timeout = 180);
+TestSuite(mqctl_steer_table, .init = harness_init, .fini = harness_fini);
 
 enum at { READY, SPOOLED, DELAYED, RETRY, PARKED, HELD, RUNNING, STATES };
 

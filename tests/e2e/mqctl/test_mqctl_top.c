@@ -6,8 +6,7 @@
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(mqctl_top, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(mqctl_top, .init = harness_init, .fini = harness_fini);
 
 Test(mqctl_top, top_prints_lines_where_there_is_no_terminal)
 {

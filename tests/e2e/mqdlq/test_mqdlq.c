@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-TestSuite(mqdlq, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(mqdlq, .init = harness_init, .fini = harness_fini);
 
 /* ---- looking ---- */
 

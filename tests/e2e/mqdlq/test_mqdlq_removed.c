@@ -7,8 +7,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-TestSuite(mqdlq_removed, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(mqdlq_removed, .init = harness_init, .fini = harness_fini);
 
 /* waits_for_room - whether mqdlq is in the call in which it does that */
 static bool waits_for_room(pid_t pid)

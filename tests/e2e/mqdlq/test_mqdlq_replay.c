@@ -7,7 +7,7 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
-TestSuite(replay, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(replay, .init = harness_init, .fini = harness_fini);
 
 /* has - that a text has a part */
 #define has(text, part) \

@@ -9,8 +9,7 @@
 
 #include "tests/e2e/product/docs_fixture.h"
 
-TestSuite(container, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(container, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 20000
 

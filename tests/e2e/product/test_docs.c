@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-TestSuite(docs, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(docs, .init = harness_init, .fini = harness_fini);
 
 /* letters - how many a queue has */
 static long letters(const char *queue)

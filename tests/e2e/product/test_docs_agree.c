@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(docs_agree, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(docs_agree, .init = harness_init, .fini = harness_fini);
 
 /* sh - a script in the top of the tree, which is the working directory of make;
  * $1 is a folder for its files, $2 an argument; what it prints */

@@ -2,8 +2,7 @@
  * for users work */
 #include "tests/e2e/product/docs_fixture.h"
 
-TestSuite(docs_pages, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(docs_pages, .init = harness_init, .fini = harness_fini);
 
 static long letters(const char *state, const char *queue)
 {

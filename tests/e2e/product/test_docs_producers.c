@@ -3,8 +3,7 @@
  * queue */
 #include "tests/e2e/product/docs_fixture.h"
 
-TestSuite(docs_producers, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(docs_producers, .init = harness_init, .fini = harness_fini);
 
 /* With what a shell, C and a format string would change. */
 static const char body[] = "caf\303\251 $HOME 100% \\n 'quoted'\nsecond line";

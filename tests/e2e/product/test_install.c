@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-TestSuite(install, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(install, .init = harness_init, .fini = harness_fini);
 
 #define PREFIX "/opt/mqw"
 #define STAGE  "stage with blanks"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(man, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(man, .init = harness_init, .fini = harness_fini);
 
 /* page_read - docs/NAME.1 of the source tree, which is the working directory of
  * make, or $MQW_DOCS */

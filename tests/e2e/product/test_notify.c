@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-TestSuite(notify, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(notify, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 

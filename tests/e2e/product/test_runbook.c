@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-TestSuite(runbook, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(runbook, .init = harness_init, .fini = harness_fini);
 
 /* sh - a script in the top of the tree, programs of ours first in PATH, and the
  * state directory of the test; its output */

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(scale, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(scale, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 10000
 #define NS_MS   UINT64_C(1000000)

@@ -7,7 +7,7 @@
 
 #include "tests/e2e/serve/serve_fixture.h"
 
-TestSuite(serve, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(serve, .init = harness_init, .fini = harness_fini);
 
 /* status_of - of a request as it is, with a %u for the port */
 static int status_of(const struct web *w, const char *request)

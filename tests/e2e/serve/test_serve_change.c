@@ -2,8 +2,7 @@
  * not */
 #include "tests/e2e/serve/serve_fixture.h"
 
-TestSuite(serve_change, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(serve_change, .init = harness_init, .fini = harness_fini);
 
 Test(serve_change, without_allow_write_nothing_can_be_changed)
 {

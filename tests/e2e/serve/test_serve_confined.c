@@ -4,8 +4,7 @@
 #include "tests/e2e/serve/serve_fixture.h"
 #include "tests/harness/preload.h"
 
-TestSuite(serve_confined, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(serve_confined, .init = harness_init, .fini = harness_fini);
 
 /* status_of - what /proc says of a process, or of "self" */
 static const char *status_of(const char *pid)

@@ -1,8 +1,7 @@
 /* mqctl serve: what it answers is what docs/openapi.yaml says */
 #include "tests/e2e/serve/serve_fixture.h"
 
-TestSuite(serve_described, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(serve_described, .init = harness_init, .fini = harness_fini);
 
 /* Run tests/web/openapi.py on the description; `answers`: a file with answers,
  * or NULL. Without a module that it needs, skip. */

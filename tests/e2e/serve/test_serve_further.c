@@ -3,8 +3,7 @@
 #include "tests/e2e/serve/serve_fixture.h"
 #include "tests/harness/preload.h"
 
-TestSuite(serve_further, .init = preload_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(serve_further, .init = preload_init, .fini = harness_fini);
 
 enum { STEP = 2000, MANY = 2 * STEP + 100 };
 static const char newest[] = "9000000000000000000.1";

@@ -1,8 +1,7 @@
 /* mqctl serve: ordered groups, on a page and in the API */
 #include "tests/e2e/serve/serve_fixture.h"
 
-TestSuite(serve_groups, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(serve_groups, .init = harness_init, .fini = harness_fini);
 
 /* steered - an order for a group; its status */
 static int steered(const struct web *w, const char *q, const char *word,

@@ -5,8 +5,7 @@
 
 #include "tests/e2e/serve/serve_fixture.h"
 
-TestSuite(serve_limits, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(serve_limits, .init = harness_init, .fini = harness_fini);
 
 #define MOST_KB (32 << 10)
 

@@ -11,8 +11,7 @@
 
 #include "tests/e2e/serve/serve_fixture.h"
 
-TestSuite(serve_readers, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(serve_readers, .init = harness_init, .fini = harness_fini);
 
 #define GROUP "daemon" /* on every Linux */
 

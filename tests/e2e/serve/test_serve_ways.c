@@ -2,8 +2,7 @@
  * handed over, a proxy */
 #include "tests/e2e/serve/serve_fixture.h"
 
-TestSuite(serve_ways, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(serve_ways, .init = harness_init, .fini = harness_fini);
 
 /* ready - until its one line is there */
 static const char *ready(struct harness_process *p)

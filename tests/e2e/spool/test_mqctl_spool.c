@@ -8,8 +8,7 @@
 #include "tests/e2e/tools/mqctl_fixture.h"
 #include "tests/harness/disk.h"
 
-TestSuite(mqctl_spool, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(mqctl_spool, .init = harness_init, .fini = harness_fini);
 
 #define SPOOLED 20
 

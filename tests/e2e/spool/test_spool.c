@@ -14,7 +14,7 @@
 #include "tests/harness/letters.h"
 #include "tests/harness/plugins/inversions.h"
 
-TestSuite(spool, .init = harness_init, .fini = harness_fini, .timeout = 240);
+TestSuite(spool, .init = harness_init, .fini = harness_fini);
 
 /* Runs when there is a file "open"; notes the body. */
 static const char *gated(void)

@@ -5,7 +5,7 @@
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(unique, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(unique, .init = harness_init, .fini = harness_fini);
 
 #define RUNS "--", "sh", "-c", "read how; echo \"$how\" >>runs"
 

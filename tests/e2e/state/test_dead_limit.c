@@ -2,8 +2,7 @@
  * go, and no others */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(dead_limit, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(dead_limit, .init = harness_init, .fini = harness_fini);
 
 #define dlq(verb, ...)                                               \
     harness_run("mqdlq", (verb), "--state-dir", harness_state_dir(), \

@@ -33,7 +33,7 @@ static void setup(void)
     queue = harness_queue(10, 256);
 }
 
-TestSuite(kept, .init = setup, .fini = harness_fini, .timeout = 120);
+TestSuite(kept, .init = setup, .fini = harness_fini);
 
 /* mqdlq VERB with the test's state directory; must succeed */
 #define mqdlq(verb, ...)                                                     \

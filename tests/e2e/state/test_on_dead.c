@@ -5,7 +5,7 @@
 #include "common/state/counters.h"
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(on_dead, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(on_dead, .init = harness_init, .fini = harness_fini);
 
 #define dlq(verb, ...)                                               \
     harness_run("mqdlq", (verb), "--state-dir", harness_state_dir(), \

@@ -19,7 +19,7 @@
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(runtime, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(runtime, .init = harness_init, .fini = harness_fini);
 
 #define TMPFS 0x01021994
 /* In the custody file, docs/formats/custody.md. */

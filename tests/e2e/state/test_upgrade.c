@@ -17,7 +17,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-TestSuite(upgrade, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(upgrade, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS    20000
 #define VERSION_AT 8 /* in the custody file, docs/formats/custody.md */

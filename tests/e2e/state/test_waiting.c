@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-TestSuite(waiting, .init = harness_init, .fini = harness_fini, .timeout = 180);
+TestSuite(waiting, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 #define LIMIT  10000

@@ -10,8 +10,7 @@
 #include <string.h>
 #include <sys/sem.h>
 
-TestSuite(worker_crash, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_crash, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 

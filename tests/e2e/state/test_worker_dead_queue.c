@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(worker_dead_queue, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_dead_queue, .init = harness_init, .fini = harness_fini);
 
 #define DIES "--", "sh", "-c", "exit 65"
 

@@ -14,8 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-TestSuite(worker_disk, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_disk, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 /* Fails unless the body is "good". */

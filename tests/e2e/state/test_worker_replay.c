@@ -11,8 +11,7 @@
 #include <string.h>
 #include <sys/mount.h>
 
-TestSuite(worker_replay, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_replay, .init = harness_init, .fini = harness_fini);
 
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 #define RECORD       harness_handler("record")

@@ -23,7 +23,7 @@ static void init(void)
     harness_init();
 }
 
-TestSuite(completion, .init = init, .fini = harness_fini, .timeout = 60);
+TestSuite(completion, .init = init, .fini = harness_fini);
 
 static const char *const programs[] = {"mqworker", "mqsend", "mqdlq", "mqctl"};
 #define PROGRAMS (sizeof programs / sizeof *programs)

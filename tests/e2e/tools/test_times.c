@@ -7,7 +7,7 @@
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(times, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(times, .init = harness_init, .fini = harness_fini);
 
 #define UTC   "T00:00:00.000Z"
 #define STATE harness_state_dir()

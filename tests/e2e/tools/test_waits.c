@@ -9,7 +9,7 @@
 #include "tests/e2e/tools/mqctl_fixture.h"
 #include "tests/harness/letters.h"
 
-TestSuite(waits, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(waits, .init = harness_init, .fini = harness_fini);
 
 #define STATE harness_state_dir()
 

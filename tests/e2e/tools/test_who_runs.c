@@ -11,7 +11,7 @@
 
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(who_runs, .init = harness_init, .fini = harness_fini, .timeout = 120);
+TestSuite(who_runs, .init = harness_init, .fini = harness_fini);
 
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(log_forms, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(log_forms, .init = harness_init, .fini = harness_fini);
 
 #define WORKER                                                        \
     "mqworker=$1 queue=$2 state=$3; shift 3;"                         \

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-TestSuite(loop, .init = faults_init, .fini = harness_fini, .timeout = 90);
+TestSuite(loop, .init = faults_init, .fini = harness_fini);
 
 static const char *ctl(const char *verb, const char *q, const char *what)
 {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-TestSuite(reopen, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(reopen, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 5000
 

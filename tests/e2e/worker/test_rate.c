@@ -2,7 +2,7 @@
  * deliveries, too */
 #include "tests/e2e/tools/mqctl_fixture.h"
 
-TestSuite(rate, .init = harness_init, .fini = harness_fini, .timeout = 180);
+TestSuite(rate, .init = harness_init, .fini = harness_fini);
 
 #define NOTE "read b; echo \"$b\" >>ran; [ \"$b\" != fail ]"
 

@@ -2,7 +2,7 @@
 #include "tests/e2e/tools/run_fixture.h"
 #include "tests/harness/letters.h"
 
-TestSuite(retry_for, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(retry_for, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 5000
 #define NS_MS   UINT64_C(1000000)

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(bounds, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(bounds, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 5000
 /* A run that nothing holds up ends within that: in one of three, as the

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(worker_breaker, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_breaker, .init = harness_init, .fini = harness_fini);
 
 #define RECORD  harness_handler("record")
 #define QUICKLY "--max-attempts", "1", "--breaker-pause", "100ms"

@@ -8,8 +8,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-TestSuite(worker_environment, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_environment, .init = harness_init, .fini = harness_fini);
 
 #define ANSWER                                                            \
     "while read -r _ id size _; do head -c $size >/dev/null; read -r _\n" \

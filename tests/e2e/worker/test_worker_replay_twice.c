@@ -17,8 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(replay_twice, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(replay_twice, .init = harness_init, .fini = harness_fini);
 
 #define LIMIT     10000
 #define DUPLICATE "event=duplicate_letter "

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(worker_retries, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_retries, .init = harness_init, .fini = harness_fini);
 
 #define SPAN   harness_handler("span")
 #define RECORD harness_handler("record")

@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-TestSuite(worker_signals, .init = harness_init, .fini = harness_fini,
-          .timeout = 60);
+TestSuite(worker_signals, .init = harness_init, .fini = harness_fini);
 
 #define RECORD harness_handler("record")
 

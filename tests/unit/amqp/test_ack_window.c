@@ -8,7 +8,7 @@
 
 #include "worker/source/amqp/ack_window.h"
 
-TestSuite(ack_window, .timeout = 60);
+TestSuite(ack_window);
 
 enum { MOST = 200000 };
 

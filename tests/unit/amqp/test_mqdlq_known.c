@@ -4,7 +4,7 @@
 
 #include "scripts/mqdlq/amqp/mqdlq_known.h"
 
-TestSuite(mqdlq_known, .timeout = 60);
+TestSuite(mqdlq_known);
 
 static struct known known;
 

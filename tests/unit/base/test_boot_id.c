@@ -8,7 +8,7 @@
 #define A "87c1d91e-0000-4000-8000-000000000001"
 #define B "f92ae3b0-0000-4000-8000-000000000002"
 
-TestSuite(boot_id, .timeout = 60);
+TestSuite(boot_id);
 
 static bool same(const char *a, uint32_t at_a, const char *b, uint32_t at_b)
 {

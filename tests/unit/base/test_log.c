@@ -570,14 +570,14 @@ static void stuck_reader(int ours, int theirs)
     cr_expect_null(strstr(gap, "event=e "), "the count stands at the gap");
 }
 
-Test(log, a_pipe_that_nobody_reads_stops_no_thread, .timeout = 20)
+Test(log, a_pipe_that_nobody_reads_stops_no_thread)
 {
     int ends[2];
     cr_assert_eq(pipe(ends), 0);
     stuck_reader(ends[0], ends[1]);
 }
 
-Test(log, a_nonblocking_pipe_that_nobody_reads_stops_no_thread, .timeout = 20)
+Test(log, a_nonblocking_pipe_that_nobody_reads_stops_no_thread)
 {
     int ends[2];
     cr_assert_eq(pipe(ends), 0);
@@ -585,14 +585,14 @@ Test(log, a_nonblocking_pipe_that_nobody_reads_stops_no_thread, .timeout = 20)
     stuck_reader(ends[0], ends[1]);
 }
 
-Test(log, a_socket_that_nobody_reads_stops_no_thread, .timeout = 20)
+Test(log, a_socket_that_nobody_reads_stops_no_thread)
 {
     int ends[2];
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     stuck_reader(ends[0], ends[1]);
 }
 
-Test(log, a_terminal_that_nobody_reads_stops_no_thread, .timeout = 20)
+Test(log, a_terminal_that_nobody_reads_stops_no_thread)
 {
     int ours = posix_openpt(O_RDWR | O_NOCTTY);
     cr_assert_geq(ours, 0);
@@ -603,8 +603,7 @@ Test(log, a_terminal_that_nobody_reads_stops_no_thread, .timeout = 20)
     stuck_reader(ours, theirs);
 }
 
-Test(log, a_stderr_that_is_closed_or_full_or_has_no_reader_is_no_trouble,
-     .timeout = 20)
+Test(log, a_stderr_that_is_closed_or_full_or_has_no_reader_is_no_trouble)
 {
     int ends[2];
     log_setup(LOG_INFO, LOG_TEXT);

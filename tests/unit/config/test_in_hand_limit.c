@@ -7,7 +7,7 @@
 
 #include "worker/config/in_hand_limit.h"
 
-TestSuite(in_hand_limit, .timeout = 20);
+TestSuite(in_hand_limit);
 
 /* model_fits - attempt by attempt */
 static bool model_fits(const struct settings *s, const struct backoff *b)

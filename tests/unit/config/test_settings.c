@@ -42,7 +42,7 @@ static void setup(void)
     unsetenv("INVOCATION_ID");
 }
 
-TestSuite(settings, .init = setup, .timeout = 10);
+TestSuite(settings, .init = setup);
 
 /* refused - with status 64, and a text that says this */
 static void refused(const char *line, const char *says)

@@ -9,7 +9,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-TestSuite(custody, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
+TestSuite(custody, .init = fixture_init, .fini = fixture_fini);
 
 /* ---- making and refusing ---- */
 

@@ -20,7 +20,7 @@ static void setup(void)
     snprintf(twin, sizeof twin, "%s/twin", fixture_dir);
 }
 
-TestSuite(custody_recover, .init = setup, .fini = fixture_fini, .timeout = 60);
+TestSuite(custody_recover, .init = setup, .fini = fixture_fini);
 
 /* after_kill - the file as it is now, opened by the next worker */
 static struct custody *after_kill(void)

@@ -44,7 +44,7 @@ static size_t put(int64_t key)
     return ends_put(e, key, &slot);
 }
 
-TestSuite(ends, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(ends, .init = setup, .fini = teardown);
 
 Test(ends, a_new_file_has_no_number_and_notes_nothing)
 {

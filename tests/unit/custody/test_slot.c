@@ -44,7 +44,7 @@ static void setup(void)
     looked = 0;
 }
 
-TestSuite(slot, .init = setup, .timeout = 60);
+TestSuite(slot, .init = setup);
 
 /* copy - what a kill at this moment leaves */
 static struct slot *copy(void)

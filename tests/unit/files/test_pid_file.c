@@ -37,7 +37,7 @@ static void teardown(void)
     rmdir(dir);
 }
 
-TestSuite(lock, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(lock, .init = setup, .fini = teardown);
 
 static struct pid_file *taken(void)
 {

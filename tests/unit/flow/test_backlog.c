@@ -15,7 +15,7 @@ static void teardown(void)
     flow_close();
 }
 
-TestSuite(backlog, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(backlog, .init = setup, .fini = teardown);
 
 /* waits - so many, and one look */
 static void waits(unsigned n)

@@ -57,7 +57,7 @@ static void teardown(void)
     counters_close(&items.counters);
 }
 
-TestSuite(items, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(items, .init = setup, .fini = teardown);
 
 Test(items, a_spare_one_is_used_again_and_no_two_have_one_number)
 {

@@ -19,7 +19,7 @@ static void teardown(void)
     flow_close();
 }
 
-TestSuite(receive_next, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(receive_next, .init = setup, .fini = teardown);
 
 /* taken - the next is this one, and gets a handler */
 static struct fake_message *taken(void)

@@ -113,7 +113,7 @@ static void teardown(void)
     flow_close();
 }
 
-TestSuite(receive_window, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(receive_window, .init = setup, .fini = teardown);
 
 static enum why batch(void)
 {

@@ -28,7 +28,7 @@ static void teardown(void)
     flow_close();
 }
 
-TestSuite(run_limits, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(run_limits, .init = setup, .fini = teardown);
 
 static bool over(const char *why)
 {

@@ -59,7 +59,7 @@ static void teardown(void)
     flow_close();
 }
 
-TestSuite(schedule, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(schedule, .init = setup, .fini = teardown);
 
 static void wait_for(sem_t *sem, unsigned n)
 {

@@ -48,7 +48,7 @@ static void teardown(void)
         mq_close();
 }
 
-TestSuite(settle, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(settle, .init = setup, .fini = teardown);
 
 /* row - what the store has of the message */
 static struct store_row row(void)

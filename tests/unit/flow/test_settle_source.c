@@ -33,7 +33,7 @@ static void teardown(void)
     flow_close();
 }
 
-TestSuite(settle_source, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(settle_source, .init = setup, .fini = teardown);
 
 /* begun - a message that a handler has */
 static struct fake_message *begun(const char *text)

@@ -61,7 +61,7 @@ static void teardown(void)
     timers_close(&timers);
 }
 
-TestSuite(gate, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(gate, .init = setup, .fini = teardown);
 
 Test(gate, as_many_enter_as_the_cap_allows)
 {

@@ -15,7 +15,7 @@ static void begin(const char *text)
     flow_open();
 }
 
-TestSuite(rate, .fini = flow_close, .timeout = 60);
+TestSuite(rate, .fini = flow_close);
 
 /* given - how many are given at once: what is wanted next is held */
 static unsigned given(void)

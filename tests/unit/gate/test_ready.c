@@ -19,7 +19,7 @@ static void teardown(void)
     ready_fini(&ready);
 }
 
-TestSuite(ready, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(ready, .init = setup, .fini = teardown);
 
 Test(ready, none_waits_at_first)
 {

@@ -33,7 +33,7 @@ static void teardown(void)
     solo_fini(&solo);
 }
 
-TestSuite(solo, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(solo, .init = setup, .fini = teardown);
 
 /* locked - whether somebody inside holds the mutex */
 static bool locked(void)

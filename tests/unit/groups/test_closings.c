@@ -14,7 +14,7 @@ static void teardown(void)
     cr_assert_not(closings_any(&all));
 }
 
-TestSuite(closings, .fini = teardown, .timeout = 30);
+TestSuite(closings, .fini = teardown);
 
 static struct closing *add(const char *key, uint64_t from)
 {

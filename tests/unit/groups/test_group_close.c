@@ -47,7 +47,7 @@ static void teardown(void)
     dispatch_close(&flow.dispatch);
 }
 
-TestSuite(group_close, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(group_close, .init = setup, .fini = teardown);
 
 /* enter - a message of the group has its turn, and its lease or a refusal */
 static struct delivery enter(uint64_t seq)

@@ -62,7 +62,7 @@ static void teardown(void)
     fixture_fini();
 }
 
-TestSuite(ordered, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(ordered, .init = setup, .fini = teardown);
 
 /* put - a message of one of the groups */
 static int64_t put(enum store_state state, uint64_t seq)

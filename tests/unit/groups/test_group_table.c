@@ -26,7 +26,7 @@ static void teardown(void)
     group_table_fini(&table);
 }
 
-TestSuite(group_table, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(group_table, .init = setup, .fini = teardown);
 
 static struct group *get(const char *key, size_t size)
 {

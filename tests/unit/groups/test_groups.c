@@ -10,7 +10,7 @@
 
 #include "tests/unit/groups/groups_fixture.h"
 
-TestSuite(groups, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(groups, .init = setup, .fini = teardown);
 
 /* ---- order inside a group ---- */
 

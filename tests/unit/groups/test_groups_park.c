@@ -8,7 +8,7 @@
 
 #include "tests/unit/groups/groups_fixture.h"
 
-TestSuite(groups_park, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(groups_park, .init = setup, .fini = teardown);
 
 #define HEAD  9 /* its row */
 #define BATCH 2

@@ -4,8 +4,7 @@
 
 #include <sys/stat.h>
 
-TestSuite(coprocess, .init = stream_setup, .fini = stream_teardown,
-          .timeout = 60);
+TestSuite(coprocess, .init = stream_setup, .fini = stream_teardown);
 
 /* ---- answers ---- */
 

@@ -65,7 +65,7 @@ static void in(enum coprocess_state state)
     atomic_store(&stream.signal, 0);
 }
 
-TestSuite(coprocess_state, .timeout = 10);
+TestSuite(coprocess_state);
 
 /* step - false: the table says that it cannot be */
 static bool step(enum coprocess_event event)

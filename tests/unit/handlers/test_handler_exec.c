@@ -99,7 +99,7 @@ static void teardown(void)
     logged_end();
 }
 
-TestSuite(handler_exec, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(handler_exec, .init = setup, .fini = teardown);
 
 static void *run(void *arg)
 {

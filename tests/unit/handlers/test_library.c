@@ -21,7 +21,7 @@ int example_main(int argc, char **argv);
 #include "docs/example.c"
 #undef main
 
-TestSuite(library, .init = harness_init, .fini = harness_fini, .timeout = 60);
+TestSuite(library, .init = harness_init, .fini = harness_fini);
 
 #define MS UINT64_C(1000000)
 

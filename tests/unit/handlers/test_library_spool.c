@@ -11,8 +11,7 @@
 
 #include "tests/harness/letters.h"
 
-TestSuite(library_spool, .init = harness_init, .fini = harness_fini,
-          .timeout = 120);
+TestSuite(library_spool, .init = harness_init, .fini = harness_fini);
 
 #define SOON_MS 20000
 

@@ -6,7 +6,7 @@
 static struct untold u;
 static uint64_t now, due;
 
-TestSuite(untold, .timeout = 30);
+TestSuite(untold);
 
 Test(untold, each_wait_doubles_by_itself_up_to_the_longest)
 {

@@ -6,7 +6,7 @@
 #include "common/base/answer.h"
 #include "tests/unit/letter/letter_fixture.h"
 
-TestSuite(letters, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
+TestSuite(letters, .init = fixture_init, .fini = fixture_fini);
 
 Test(letters, each_filter_selects_what_it_says)
 {

@@ -3,8 +3,7 @@
 
 #include "tests/unit/letter/letter_fixture.h"
 
-TestSuite(letters_write, .init = fixture_init, .fini = fixture_fini,
-          .timeout = 60);
+TestSuite(letters_write, .init = fixture_init, .fini = fixture_fini);
 
 /* ---- history ---- */
 
@@ -226,8 +225,10 @@ Test(letters_write, an_import_makes_new_letters_with_their_history)
     struct store_attempt history[] = {{1, 10, "exit 1", "\0e", 2, false},
                                       {2, 20, "exit 2", "\0e", 2, false}};
     struct letter_import l[2] = {
-        {letter(5, REASON_EXHAUSTED, "exit 2", "g", "one"), history, 2, false, false},
-        {letter(6, REASON_REJECTED, "exit 65", NULL, "two"), NULL, 0, false, false},
+        {letter(5, REASON_EXHAUSTED, "exit 2", "g", "one"), history, 2, false,
+         false},
+        {letter(6, REASON_REJECTED, "exit 65", NULL, "two"), NULL, 0, false,
+         false},
     };
     unsigned seen = 0;
     struct store *s = six();
@@ -245,8 +246,10 @@ Test(letters_write, an_import_is_all_or_nothing)
 {
     struct store_attempt history[] = {{1, 10, "exit 1", "e", 1, false}};
     struct letter_import l[2] = {
-        {letter(5, REASON_EXHAUSTED, "exit 2", "g", "one"), history, 1, false, false},
-        {letter(6, REASON_REJECTED, "exit 65", NULL, "two"), NULL, 0, false, false},
+        {letter(5, REASON_EXHAUSTED, "exit 2", "g", "one"), history, 1, false,
+         false},
+        {letter(6, REASON_REJECTED, "exit 65", NULL, "two"), NULL, 0, false,
+         false},
     };
     struct store *s = fixture_open();
     l[1].m.header_size = 99;

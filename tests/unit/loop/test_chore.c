@@ -83,7 +83,7 @@ static void teardown(void)
     timers_close(&timers);
 }
 
-TestSuite(chore, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(chore, .init = setup, .fini = teardown);
 
 Test(chore, it_runs_once_for_all_who_asked_before)
 {

@@ -69,7 +69,7 @@ static void teardown(void)
     pool_close(&pool);
 }
 
-TestSuite(pool, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(pool, .init = setup, .fini = teardown);
 
 static void gate_run(struct pool_job *job)
 {

@@ -43,7 +43,7 @@ static void teardown(void)
     cr_assert_null(timers);
 }
 
-TestSuite(timers, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(timers, .init = setup, .fini = teardown);
 
 /* run_until - wait on the descriptor as the peeker does */
 static void run_until(unsigned count)

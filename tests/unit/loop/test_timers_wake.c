@@ -50,7 +50,7 @@ static void teardown(void)
     timers_close(&timers);
 }
 
-TestSuite(timers_wake, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(timers_wake, .init = setup, .fini = teardown);
 
 static void begin(struct noting *n, uint64_t in_ns)
 {

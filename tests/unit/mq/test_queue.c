@@ -478,8 +478,7 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-Test(queue, several_senders_wait_and_each_message_arrives_once_in_order,
-     .timeout = 60)
+Test(queue, several_senders_wait_and_each_message_arrives_once_in_order)
 {
     struct queue *q = make(BOTH);
     struct sender s[SENDERS] = {0};
@@ -530,7 +529,7 @@ static void *interrupt_it(void *arg)
     return NULL;
 }
 
-Test(queue, a_signal_ends_the_wait_for_room, .timeout = 60)
+Test(queue, a_signal_ends_the_wait_for_room)
 {
     struct sigaction act = {.sa_handler = on_signal};
     struct queue *q = make(BOTH);

@@ -30,7 +30,7 @@ static void teardown(void)
     flow_close();
 }
 
-TestSuite(status, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(status, .init = setup, .fini = teardown);
 
 static void shows(int64_t counted, int64_t shown)
 {

@@ -84,7 +84,7 @@ static void teardown(void)
     timers_close(&flow.timers);
 }
 
-TestSuite(stop, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(stop, .init = setup, .fini = teardown);
 
 /* nothing_until - so long, but for its last two milliseconds, no signal */
 static void nothing_until(uint64_t ns)

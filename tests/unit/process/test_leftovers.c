@@ -63,7 +63,7 @@ static void teardown(void)
     timers_close(&timers);
 }
 
-TestSuite(leftovers, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(leftovers, .init = setup, .fini = teardown);
 
 /* start - handler `i`: "sh -c SCRIPT", whose `parts` say a byte when up */
 static void start(unsigned i, const char *script, unsigned parts)

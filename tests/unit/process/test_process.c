@@ -25,7 +25,7 @@ static void teardown(void)
         kill(child, SIGKILL);
 }
 
-TestSuite(process, .fini = teardown, .timeout = 60);
+TestSuite(process, .fini = teardown);
 
 /* start - a process that stays; ended by stop */
 static pid_t start(void)

@@ -47,7 +47,7 @@ static void teardown(void)
     cr_assert_null(marked);
 }
 
-TestSuite(marked, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(marked, .init = setup, .fini = teardown);
 
 /* start - "sh -c SCRIPT" as the handler of delivery `seq`; it says a byte on
  * its stderr for each part of it that is up, which is waited for */

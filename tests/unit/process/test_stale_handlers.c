@@ -36,7 +36,7 @@ static void setup(void)
     nonce = (uint64_t)getpid() << 32 | 0xabcdef;
 }
 
-TestSuite(leftover, .init = setup, .timeout = 120);
+TestSuite(leftover, .init = setup);
 
 /* tree_child - become `script` with these variables */
 static _Noreturn void tree_child(const char *script, char *const env[],

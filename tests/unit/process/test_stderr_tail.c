@@ -209,7 +209,7 @@ static void *chatter(void *arg)
 }
 
 /* A grandchild that goes on writing must not keep the worker. */
-Test(tail, draining_ends_although_somebody_goes_on_writing, .timeout = 20)
+Test(tail, draining_ends_although_somebody_goes_on_writing)
 {
     int fds[2];
     pthread_t thread;

@@ -30,7 +30,7 @@ static void setup(void)
     mq_files();
 }
 
-TestSuite(recover, .init = setup, .fini = mq_close, .timeout = 30);
+TestSuite(recover, .init = setup, .fini = mq_close);
 
 /* ran_before - in a process of its own, which is killed with these in flight */
 static void ran_before(const struct left *left, size_t n)

@@ -24,8 +24,8 @@ static void setup(void)
     flow.started = false;
 }
 
-TestSuite(recover_policy, .init = setup, .fini = flow_close, .timeout = 30);
-TestSuite(keep, .init = setup, .fini = flow_close, .timeout = 30);
+TestSuite(recover_policy, .init = setup, .fini = flow_close);
+TestSuite(keep, .init = setup, .fini = flow_close);
 
 static void next_runs(const struct fake_message *x)
 {

@@ -8,7 +8,7 @@
 
 #include "worker/groups/groups.h"
 
-TestSuite(attention, .init = flow_open, .fini = flow_close, .timeout = 30);
+TestSuite(attention, .init = flow_open, .fini = flow_close);
 
 static unsigned bits(void)
 {

@@ -66,7 +66,7 @@ static void teardown(void)
     fixture_fini();
 }
 
-TestSuite(due_rows, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(due_rows, .init = setup, .fini = teardown);
 
 static uint64_t seq; /* of the last row */
 

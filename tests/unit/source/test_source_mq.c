@@ -68,7 +68,7 @@ static void teardown(void)
     fixture_fini();
 }
 
-TestSuite(source_mq, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(source_mq, .init = setup, .fini = teardown);
 
 /* put - a row of group "k" */
 static int64_t put(enum store_state state, uint64_t seq, uint32_t priority)

@@ -29,7 +29,7 @@ static void teardown(void)
     rmdir(dir);
 }
 
-TestSuite(worker_lock, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(worker_lock, .init = setup, .fini = teardown);
 
 /* owner_start - a process that holds the lock, with its pid in the file */
 static pid_t owner_start(void)

@@ -8,7 +8,7 @@
 #include "common/file/folder.h"
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(store, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
+TestSuite(store, .init = fixture_init, .fini = fixture_fini);
 
 static void file_write(const void *data, size_t size)
 {

@@ -4,8 +4,7 @@
 
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(store_behind, .init = fixture_init, .fini = fixture_fini,
-          .timeout = 60);
+TestSuite(store_behind, .init = fixture_init, .fini = fixture_fini);
 
 static _Atomic uint64_t last;
 

@@ -12,8 +12,7 @@
 
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(store_claim, .init = fixture_init, .fini = fixture_fini,
-          .timeout = 60);
+TestSuite(store_claim, .init = fixture_init, .fini = fixture_fini);
 
 /* live - open, write, and die, as often as that goes */
 static void live(int n)

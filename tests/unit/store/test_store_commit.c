@@ -16,7 +16,7 @@
 #include "common/custody/slot.h"
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(commit, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
+TestSuite(commit, .init = fixture_init, .fini = fixture_fini);
 
 #define THREADS 16
 

@@ -6,7 +6,7 @@
 
 #define MINUTE (60 * NS_PER_S)
 
-TestSuite(store_key, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
+TestSuite(store_key, .init = fixture_init, .fini = fixture_fini);
 
 /* claim - by the message with that sequence, which came at that time; 0: it has
  * the key, else the sequence of who has it, which is in the id */

@@ -6,8 +6,7 @@
 
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(store_put_back, .init = fixture_init, .fini = fixture_fini,
-          .timeout = 60);
+TestSuite(store_put_back, .init = fixture_init, .fini = fixture_fini);
 
 /* put - one more row */
 static void put(struct store *s, uint64_t seq)

@@ -2,8 +2,7 @@
 #include "common/letter/letters.h"
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(store_replay, .init = fixture_init, .fini = fixture_fini,
-          .timeout = 60);
+TestSuite(store_replay, .init = fixture_init, .fini = fixture_fini);
 
 static struct store *s;
 static struct ulid id;

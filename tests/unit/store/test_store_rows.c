@@ -4,8 +4,7 @@
 #include "common/letter/letters.h"
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(store_rows, .init = fixture_init, .fini = fixture_fini,
-          .timeout = 60);
+TestSuite(store_rows, .init = fixture_init, .fini = fixture_fini);
 
 Test(store_rows, all_fields_come_back)
 {

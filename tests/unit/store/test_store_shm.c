@@ -22,7 +22,7 @@ static void teardown(void)
     harness_fini();
 }
 
-TestSuite(store_shm, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(store_shm, .init = setup, .fini = teardown);
 
 /* ---- the guard alone: a file whose real methods give `mapped` ---- */
 

@@ -6,8 +6,7 @@
 #include "common/waiting/waiting.h"
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(store_spool, .init = fixture_init, .fini = fixture_fini,
-          .timeout = 60);
+TestSuite(store_spool, .init = fixture_init, .fini = fixture_fini);
 
 static struct store_spooled spooled(uint32_t priority, uint64_t seq,
                                     const char *text)

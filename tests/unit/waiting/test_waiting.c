@@ -7,7 +7,7 @@
 #include "common/waiting/waiting.h"
 #include "tests/unit/store/store_fixture.h"
 
-TestSuite(waiting, .init = fixture_init, .fini = fixture_fini, .timeout = 60);
+TestSuite(waiting, .init = fixture_init, .fini = fixture_fini);
 
 #define NOW  UINT64_C(1000000)
 #define MOST 600

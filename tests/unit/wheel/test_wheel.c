@@ -56,7 +56,7 @@ static void teardown(void)
     cr_assert_null(wheel);
 }
 
-TestSuite(wheel, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(wheel, .init = setup, .fini = teardown);
 
 /* start - start probe `i` */
 static struct probe *start(unsigned i, uint64_t when)

@@ -45,7 +45,7 @@ static void teardown(void)
     wheel_close(&wheel);
 }
 
-TestSuite(wheel_service, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(wheel_service, .init = setup, .fini = teardown);
 
 /* next_is - the next expiry, or 0 if there is none */
 static uint64_t next_is(void)
