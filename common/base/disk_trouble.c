@@ -42,9 +42,9 @@ const char *disk_advice(int err)
     return "check the disk (dmesg, smartctl)";
 }
 
-/* Read a line of /proc/locks, "1: POSIX ADVISORY WRITE 4711 fd:00:1234 120 120":
- * the process that has byte `at` of `node` locked for itself alone; 0: another
- * lock. A line with "->" is of a process that waits for one. */
+/* Read a line of /proc/locks, "1: POSIX ADVISORY WRITE 47 fd:00:1234 120 120".
+ * Returns the process that has byte `at` of `node` locked for itself alone; 0:
+ * another lock. A line with "->" is of a process that waits for one. */
 static int line_read(const char *line, const struct stat *node, uint64_t at)
 {
     unsigned major, minor;
@@ -81,8 +81,9 @@ static int holder_of(const char *path, uint64_t at, pid_t but)
     return found;
 }
 
-/* lock_holder - a writer in WAL mode has byte 120 of the -shm (walformat.html of
- * SQLite); any other mode, and an exclusive lock, the shared bytes of the file */
+/* A writer in WAL mode has byte 120 of the -shm (walformat.html of SQLite); one
+ * of another mode, or with an exclusive lock, has the shared bytes of the
+ * file. */
 const char *lock_holder(const char *path, pid_t but, char out[LOCK_HOLDER])
 {
     enum { WAL_WRITE = 120 };

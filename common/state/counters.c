@@ -208,28 +208,31 @@ static void block_add(struct counters_block *sum,
         counters_put(&to[i], counters_get(&to[i]) + counters_get(&from[i]));
 }
 
-/* Add the numbers of the last run, in `used` blocks, to those of the runs before
- * it, and clear its blocks. Each number counts once, wherever this is killed:
- * until `folds` is odd, the blocks and the old sums count. From then on only the
- * new sums do, and a start that finds `folds` odd goes on from there. Readers go
- * by `folds` too. */
+/* Add the numbers of the last run, in `used` blocks, to those of the runs
+ * before it, and clear its blocks. Each number counts once, wherever this is
+ * killed: until `folds` is odd, the blocks and the old sums count. From then on
+ * only the new sums do, and a start that finds `folds` odd goes on from there.
+ * Readers go by `folds` too. */
 static void runs_fold(struct counters *c, unsigned used)
 {
     struct counters_head *h = counters_head(c);
     struct counters_block *sum = counters_earlier(c, 1);
     uint64_t folds = counters_get(&h->folds);
-    struct counters_sum before;
+    uint64_t received = counters_get(&counters_earlier(c, 0)->received_ns);
 
     if (folds % 2 == 0) {
-        counters_totals(c, &before);
         memset((void *)sum, 0, sizeof *sum);
         block_add(sum, counters_earlier(c, 0));
-        for (unsigned i = 0; i < used; i++)
+        for (unsigned i = 0; i < used; i++) {
+            uint64_t ns = counters_get(&counters_at(c, i)->received_ns);
+
             block_add(sum, counters_at(c, i));
+            received = ns > received ? ns : received;
+        }
         /* Handlers of a killed worker have no end that was counted. */
         counters_put(&sum->ended, counters_get(&sum->deliveries));
         counters_put(&sum->longest_ns, 0);
-        counters_put(&sum->received_ns, before.received_ns);
+        counters_put(&sum->received_ns, received);
         counters_put(&sum->since_ns, COUNTERS_AWAY);
         counters_publish(&h->folds, ++folds);
         atomic_thread_fence(memory_order_seq_cst);

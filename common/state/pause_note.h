@@ -1,7 +1,7 @@
 /* pause_note.h - the small file that keeps a pause across restarts
  *
- * WHAT   `pause` in the queue's folder of the state directory: since when, until
- *        when, by whom. While it is there, a worker starts paused.
+ * WHAT   `pause` in the queue's folder of the state directory: since when,
+ *        until when, by whom. While it is there, a worker starts paused.
  * WHO    Writes and removes: the worker, or mqctl under the worker's lock.
  *        Reads: any program.
  * OWNS   Nothing.

@@ -158,8 +158,8 @@ static json_t *command_json(const struct settings *set)
     return all;
 }
 
-/* runs_json - what runs: the same as long as the worker does; flags are those it
- * was started with */
+/* Return what runs. It is the same as long as the worker runs; flags are those
+ * of its start. */
 static json_t *runs_json(struct request *r)
 {
     const struct flow *f = r->orders->flow;
@@ -507,8 +507,8 @@ static size_t verb_of(const char *name)
     return i;
 }
 
-/* Skip the deadline in front of a request. Returns true if it has passed: whoever
- * gave the order has given it up, and may have acted on that. */
+/* Skip the deadline in front of a request. Returns true if it has passed: the
+ * client has given the order up, and may have acted on that. */
 static bool is_late(char **line)
 {
     const size_t size = strlen(STATEDIR_BEFORE);
