@@ -503,6 +503,16 @@ static void *writer_run(void *arg)
     return arg;
 }
 
+uint64_t log_lost(void)
+{
+    uint64_t n;
+
+    pthread_mutex_lock(&log_mtx);
+    n = log_dropped;
+    pthread_mutex_unlock(&log_mtx);
+    return n;
+}
+
 void log_flush(void)
 {
     struct timespec end;

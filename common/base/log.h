@@ -66,6 +66,9 @@ void log_divert(log_sink *sink, void *arg);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event,
                const struct log_field *fields, size_t n);
+/* Return how many lines are lost without a line that says so: while nobody
+ * reads stderr. */
+uint64_t log_lost(void);
 /* Wait until the lines so far are written, a second at most: before the process
  * ends, and before something else writes to stderr. */
 void log_flush(void);

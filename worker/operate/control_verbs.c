@@ -261,6 +261,9 @@ static json_t *status(struct request *r)
         json_object_set_new(
             out, "store_check",
             json_string(store_look_text(r->orders->store_look)));
+    if (out && log_lost())
+        json_object_set_new(out, "log_lost",
+                            json_integer((json_int_t)log_lost()));
     if (out && takes != WHY_NOT_SO)
         json_object_set_new(out, "why", json_string(gate_why_text(takes)));
     /* A job that makes room is just about to lock it. */

@@ -202,6 +202,14 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
     if (!v->live)
         FOUND(f, WARN, "worker", "look at its log; signals work: mqworker(8)",
               "%s", v->no_live.text);
+    if (json_integer_value(json_object_get(v->live, "log_lost")) > 0)
+        FOUND(
+            f, WARN, "worker",
+            "look at what reads it: a stopped pager or terminal (Ctrl-Q), a "
+            "log collector, a full disk",
+            "nobody takes its log: %" PRId64
+            " lines are lost; messages do not wait for it",
+            (int64_t)json_integer_value(json_object_get(v->live, "log_lost")));
     if (files_check(f, v))
         return;
     if (strcmp(snapshot_breaker(v), "closed") != 0)
