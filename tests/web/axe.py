@@ -67,8 +67,9 @@ def main(url, token, queue):
 
 
 if __name__ == "__main__":
-    gone = missing() or (None if axe_file() else "axe-core")
+    gone = missing() or (
+        None if axe_file() else "axe-core here: scripts/deps --browser")
     if gone:
-        print(f"no {gone} here: scripts/deps --browser")
+        print("no", gone)
         sys.exit(77)
     main(*sys.argv[1:4])

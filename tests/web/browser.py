@@ -560,6 +560,6 @@ class Test:
 if __name__ == "__main__":
     gone = missing()
     if gone:
-        print("no", gone, "here")
+        print("no", gone)
         sys.exit(77)
     Test(*sys.argv[1:7]).run()

@@ -13,10 +13,15 @@ ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
 def missing():
-    """What is not installed; None: all is there."""
+    """What is not here, and what helps; None: all is there."""
     for program in ("chromedriver", "chromium"):
         if not shutil.which(program):
-            return program
+            return f"{program} here: scripts/deps --browser"
+    try:
+        # The name by which chromedriver reaches Chromium.
+        socket.gethostbyname("localhost")
+    except OSError:
+        return "localhost in /etc/hosts"
     return None
 
 
