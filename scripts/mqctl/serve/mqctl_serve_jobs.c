@@ -57,8 +57,8 @@ static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
 static int64_t last_id;
 static int id_fd = -1; /* the file that has it; -1: none */
 
-/* Return true until the end of one letter has shown that the others may be sent.
- * If that letter is gone, the next one takes its place. */
+/* Return true until the end of one letter has shown that the others may be
+ * sent. If that letter is gone, the next one takes its place. */
 static bool is_canary(const struct job *j)
 {
     return j->canary && !j->proved;

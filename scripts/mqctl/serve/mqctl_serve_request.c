@@ -3,6 +3,7 @@
 
 #include <bsd/string.h>
 #include <bsd/sys/queue.h>
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -321,8 +322,8 @@ static void token_sent(const struct visit *v, char out[SERVE_TOKEN])
     out[n] = '\0';
 }
 
-/* Copy the value of `next` in the body of a form, where it is an address of this
- * server; else "/". */
+/* Copy the value of `next` in the body of a form, where it is an address of
+ * this server; else "/". */
 static void next_read(const struct visit *v, char out[NEXT_MAX])
 {
     const char *at = v->size ? strstr(v->body, "next=") : NULL;
@@ -335,8 +336,11 @@ static void next_read(const struct visit *v, char out[NEXT_MAX])
         unsigned byte = (unsigned char)*at;
         int used = 1;
 
-        if (*at == '%' && sscanf(at + 1, "%2x", &byte) == 1)
+        if (*at == '%' && isxdigit((unsigned char)at[1]) &&
+            isxdigit((unsigned char)at[2])) {
+            byte = (unsigned)strtoul((char[]){at[1], at[2], '\0'}, NULL, 16);
             used = 3;
+        }
         /* Neither another header, nor "//host", which is another server. */
         if (byte <= ' ' || byte > '~' || byte == '\\' ||
             (n == 0 && byte != '/') || (n == 1 && byte == '/')) {

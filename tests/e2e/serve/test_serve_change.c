@@ -496,8 +496,8 @@ Test(serve_change, what_waits_runs_now_by_its_id)
 
 /* ---- what is not understood ---- */
 
-/* Nothing that is misspelt, of another type, given twice or cut by a NUL byte is
- * taken for no restriction: a filter without one means all letters. */
+/* Nothing that is misspelt, of another type, given twice or cut by a NUL byte
+ * is taken for no restriction: a filter without one means all letters. */
 Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
 {
 #define ALL "\"up_to\":\"9000000000000000000.1\",\"expect_count\":1}"

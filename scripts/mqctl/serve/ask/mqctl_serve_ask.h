@@ -45,8 +45,8 @@ json_t *ask_body_read(const struct serve_ask *a, struct problem *p);
 
 json_t *ask_queues(const struct serve_ask *a, struct problem *p);
 json_t *ask_queue(const struct serve_ask *a, struct problem *p);
-/* Return true if the queue of the path is there, or a worker has run on it; else
- * a problem. That there is nothing is an answer only for such a queue. */
+/* Return true if the queue of the path is there, or a worker has run on it;
+ * else a problem. That there is nothing is an answer only for such a queue. */
 bool queue_is_known(const struct serve_ask *a, struct problem *p);
 /* What runs and waits, as mqctl list --json, a page of it from a cursor on. */
 json_t *ask_messages(const struct serve_ask *a, struct problem *p);
@@ -85,8 +85,8 @@ int ask_rows(const struct serve_ask *a);
 
 /* Print the page of a route with its data. */
 void page_print(FILE *out, const struct serve_ask *a, json_t *data);
-/* Print a page of one sentence; `login`: with a field for the token, and back to
- * that address; NULL: without. */
+/* Print a page of one sentence; `login`: with a field for the token, and back
+ * to that address; NULL: without. */
 void page_message(FILE *out, const char *title, const char *text,
                   const char *login);
 

@@ -98,7 +98,7 @@ int serve_path_read(struct serve_path *out, const char *method,
 
 /* Return the query of that name if `allowed` has its bit, else QUERY_COUNT. */
 enum serve_query serve_query_find(const char *name, unsigned allowed);
-/* Print the names of these bits: "error, reason"; "no names" if there is none. */
+/* Print the names of these bits: "error, reason"; "no names" without any. */
 const char *serve_query_list(unsigned allowed, char *out, size_t room);
 
 /* A decimal number from 1 up, and nothing behind it. */

@@ -146,9 +146,9 @@ static void doctor_add(json_t *findings, const char *dir, const char *queue)
     (void)verb_run(doctor_run, &o, findings);
 }
 
-/* Read the queue that a query names, with or without its slash, into `out` as the
- * queue of a request of its own. Returns false, and a problem, if there is no
- * such queue. */
+/* Read the queue that a query names, with or without its slash, into `out` as
+ * the queue of a request of its own. Returns false, and a problem, if there is
+ * no such queue. */
 static bool named_queue(const struct serve_ask *a, struct serve_ask *out,
                         struct problem *p)
 {
