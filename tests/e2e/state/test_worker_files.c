@@ -122,12 +122,12 @@ Test(worker_files, a_removed_database_beside_its_wal_is_written_again)
 
 Test(worker_files, a_removed_folder_is_made_again)
 {
-    removed_store("rm -r $S");
+    removed_store("until rm -rf $S; do :; done");
 }
 
 Test(worker_files, removed_directories_are_made_again)
 {
-    removed_store("rm -r ${S%/*} ${R%/*}");
+    removed_store("until rm -rf ${S%/*} ${R%/*}; do :; done");
 }
 
 /* store_fatten - so that a copy of it takes a while; of no letter, as a list
@@ -387,7 +387,7 @@ Test(worker_files, a_removed_runtime_folder_is_made_again)
     const char *q = harness_queue(0, 0);
     struct harness_process *w = harness_worker(q, "-c", "2", UNTIL);
     harness_wait_log(w, "event=started", 5000);
-    shell(q, "rm -r $R; rm $S/runtime");
+    shell(q, "until rm -rf $R; do :; done; rm $S/runtime");
     harness_until(harness_exists(harness_custody(q)) &&
                       harness_exists(file(q, "runtime")),
                   10000);
@@ -469,7 +469,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
     harness_signal(w, SIGCONT);
     harness_wait_log(w, "event=control_back", 10000);
     harness_until(steered(q), 5000);
-    shell(q, "until rm -r $S; do :; done"); /* the worker may write into it */
+    shell(q, "until rm -rf $S; do :; done"); /* the worker may write into it */
     harness_until(harness_log_count(w, "event=control_back") >= 2, 10000);
     harness_until(steered(q), 5000);
     harness_signal(w, SIGTERM);
