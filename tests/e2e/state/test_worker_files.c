@@ -253,14 +253,16 @@ Test(worker_files, a_kill_while_the_store_is_away_keeps_what_is_in_flight)
 static void doctor_says(const struct harness_process *w, const char *q,
                         const char *file, const char *todo)
 {
-    struct harness_result r =
-        harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q);
+    struct harness_result r;
     char pid[48];
 
     snprintf(pid, sizeof pid, "pid %d takes nothing: ", (int)harness_pid(w));
+    /* The worker logs first, and then says so to others. */
+    harness_until((r = harness_run("mqctl", "doctor", "--state-dir",
+                                   harness_state_dir(), q),
+                   strstr(r.out, pid) && strstr(r.out, file)),
+                  5000);
     cr_assert_eq(r.status, 1);
-    cr_assert(strstr(r.out, pid), "%s in %s", pid, r.out);
-    cr_assert(strstr(r.out, file), "%s in %s", file, r.out);
     cr_assert(strstr(r.out, todo), "%s in %s", todo, r.out);
     cr_assert_null(strstr(r.out, "no worker of this release"), "%s", r.out);
 }
