@@ -504,6 +504,15 @@ class Test:
         b.click("h1 a")
         until(lambda: b.text("#bulk button"), "its letters")
         assert "mqdlq replay" in b.text("#bulk code")
+        # What was done to one letter is not done to all with the next click.
+        b.click("#letters tbody input")
+        b.click("#bulk form:nth-of-type(2) button")
+        b.accept()
+        until(lambda: "discard ended: 1 of 1" in b.text("#live"), "one is gone")
+        assert "None chosen" in b.text("#bulk")
+        n -= 1
+        b.go(b.url())
+        until(lambda: b.text("#bulk button"), "its letters")
         b.click("#bulk input[type=checkbox]")
         assert "--canary" in b.text("#bulk code")
         b.click("#bulk button")

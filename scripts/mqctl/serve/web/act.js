@@ -273,7 +273,7 @@ function letterRows(place, queue, { number, chosen, all, flags, done, ask: quest
   const jobs = el("div", { class: "jobs" });
   const canary = el("input", { type: "checkbox" });
   const [rateField, perSecond] = field("a second", { inputmode: "numeric", class: "short" });
-  const which = () => (chosen().length ? " " + chosen().join(" ") : flags());
+  const which = () => (chosen().length ? " " + chosen().join(" ") : number() ? flags() : " ID...");
   const begin = (what, more) => async () => {
     const rows = chosen();
     const body = { ...(rows.length ? { rows } : all()), ...more() };
@@ -314,14 +314,16 @@ export function lettersActions(place, table, queue) {
   const older = new URLSearchParams(location.search).has("after");
   const total = older ? 0 : Number(place.dataset.total);
   const { chosen, done, values } = boxes(table, (tr) => tr.dataset.row, "Choose letter");
-  let acted = false; // on all that match, which the server would count again
+  // After an action the page is old, and without ticks: only what is chosen then is
+  // meant, and never all that matched before.
+  let acted = false;
   const words = el("p", {});
   const number = () => chosen().length || (acted ? 0 : total);
   const rows = letterRows(place, queue, {
     number,
     chosen,
     done: (rows) => {
-      acted ||= rows.length === 0;
+      acted = true;
       done(rows.length ? rows : values());
     },
     ask: true,
