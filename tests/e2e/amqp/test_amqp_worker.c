@@ -157,7 +157,7 @@ Test(amqp_worker, the_one_to_blame_for_a_crash_is_found_among_four)
 static struct harness_process *plugin_of_two(void)
 {
     return amqp_worker("-c", "2", "--max-attempts", "1", "--timeout", "6s",
-                       "--plugin", harness_plugin("act"));
+                       "--max-crashes", "2", "--plugin", harness_plugin("act"));
 }
 
 /* wait_send - with an id of its own, as equal messages share one otherwise */
