@@ -466,7 +466,8 @@ class Test:
         self.tool("mqsend", self.queue, "bad")
         until(lambda: b.js("return kept.textContent !== was"), "its new number")
         assert b.js("return kept.isConnected"), "it was made again"
-        assert "New:" not in b.text("#live"), "it was announced"
+        # Other findings of the machine may be new meanwhile.
+        assert "given up on" not in b.text("#live"), "it was announced"
         b.cdp("Page.removeScriptToEvaluateOnNewDocument", **soon)
 
     @staticmethod
