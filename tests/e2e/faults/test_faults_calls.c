@@ -277,10 +277,10 @@ Test(faults_calls, receiving_that_fails_is_told_and_tried_again)
         {"mq_receive", EBADF, 2, 1, false, 0, "event=trouble"},
         {"mq_receive", ENOMEM, 2, 1, false, 0, "event=trouble"},
         {"epoll_wait", EINTR, 5, 1, false, 0, NULL},
-        {"pthread_create", EAGAIN, 1, 1, false, 0, "event=trouble"},
+        {"pthread_create", EAGAIN, 1, 3, false, 0, "event=trouble"},
         {"read", EINTR, 8, 1, false, 0, NULL},
         {"write", EAGAIN, 4, 1, false, 0, NULL},
-        {"timerfd_settime", ENOMEM, 3, 1, false, 0, NULL},
+        {"timerfd_settime", ENOMEM, 1, 1, false, 0, NULL},
     };
     rows_run(rows, false);
 }
@@ -441,10 +441,10 @@ Test(faults_calls, a_verdict_that_cannot_be_written_waits)
 {
     static const struct row rows[] = {
         {"pwrite@store.db-wal", ENOSPC, 3, 1, false, 0, NULL},
-        {"pwrite@store.db-wal", ENOSPC, 1, 3, false, 0, "store_cannot_write"},
-        {"pwrite@store.db-wal", EIO, 1, 3, false, 0, "store_cannot_write"},
+        {"pwrite@store.db-wal", ENOSPC, 1, 9, false, 0, "store_cannot_write"},
+        {"pwrite@store.db-wal", EIO, 1, 9, false, 0, "store_cannot_write"},
         {"fsync@store.db-wal", EIO, 2, 1, false, 0, NULL},
-        {"fsync@store.db-wal", EIO, 1, 2, false, 0, "store_cannot_write"},
+        {"fsync@store.db-wal", EIO, 1, 4, false, 0, "store_cannot_write"},
     };
     rows_run(rows, false);
 }
