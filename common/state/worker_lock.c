@@ -160,21 +160,20 @@ enum worker_phase worker_phase(const struct statedir *dir)
 /* For some microseconds a worker has a lock and has not written its pid: all
  * that is seen is the pidfile of a killed worker, or none. And for a moment
  * after a kill, a child that the worker was starting still has the lock. */
-bool worker_phase_wait(const struct statedir *dir, uint64_t *until_ns)
+bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w)
 {
     uint64_t now = clock_mono_ns();
-    bool seen;
+    bool seen, was = w->serving;
 
-    if (*until_ns == 0)
-        *until_ns = ns_add(now, PHASE_WAIT_NS);
-    if (now >= *until_ns)
+    if (w->until_ns == 0)
+        w->until_ns = ns_add(now, PHASE_WAIT_NS);
+    if (now >= w->until_ns)
         return false;
-    if (phase_look(dir, &seen) != WORKER_PHASE_SERVING || !seen) {
-        poll(NULL, 0, WORKER_LOCK_LOOK_MS);
-        return true;
-    }
-    poll(NULL, 0, SECOND_MS);
-    return phase_look(dir, &seen) != WORKER_PHASE_SERVING || !seen;
+    w->serving = phase_look(dir, &seen) == WORKER_PHASE_SERVING && seen;
+    if (w->serving && was)
+        return false;
+    poll(NULL, 0, w->serving ? SECOND_MS : WORKER_LOCK_LOOK_MS);
+    return true;
 }
 
 bool worker_lock_folder(pid_t pid, char folder[PATH_MAX])

@@ -57,12 +57,17 @@ enum worker_phase {
 };
 enum worker_phase worker_phase(const struct statedir *dir);
 
-/* Call this after a look at a queue whose worker has the lock but misses a
- * file, its socket or its answer. Returns true, after a moment, if the caller
- * should look again: the worker is starting or stopping, or has gone. Returns
- * false if something is really missing, or 3 s after the first call. *until_ns
- * is 0 before the first call. */
-bool worker_phase_wait(const struct statedir *dir, uint64_t *until_ns);
+/* Call worker_phase_wait after a look at a queue whose worker has the lock but
+ * misses a file, its socket or its answer. Returns true, after a moment, if the
+ * caller should look again: the worker is starting or stopping, or has gone, or
+ * may have become ready after the look. Returns false if something is really
+ * missing, or 3 s after the first call. `w` is all 0 before the first call. */
+struct worker_wait {
+    uint64_t until_ns;
+    bool
+        serving; /* so it was at the last call, and the caller has looked since */
+};
+bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w);
 
 #define WORKER_CLAUSE 320
 /* "no worker runs with state directory /var/lib/mqworker", "worker 123 runs",

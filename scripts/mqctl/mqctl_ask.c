@@ -61,7 +61,12 @@ static int unanswered(const struct statedir *dir, const char *queue,
 {
     enum worker_phase phase = worker_phase(dir);
     char who[WORKER_NAME];
+    struct worker_wait wait = {0};
 
+    /* One that is stopping has gone soon; its locks go one after the other. */
+    while (phase != WORKER_PHASE_NONE && phase != WORKER_PHASE_STARTING &&
+           worker_phase_wait(dir, &wait))
+        phase = worker_phase(dir);
     if (phase == WORKER_PHASE_STARTING || phase == WORKER_PHASE_STOPPING)
         problem_fill(p, EX_TEMPFAIL,
                      "%s of %s is %s and does not take orders; try again in a "
@@ -174,13 +179,13 @@ static pid_t stopped_pid(const struct statedir *dir, const char *queue)
  * listen. */
 static int worker_connect(const struct statedir *dir, const char *path)
 {
-    uint64_t until = 0;
+    struct worker_wait wait = {0};
     int fd;
 
     do
         fd = unix_socket_connect(path);
     while (is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
-           worker_phase_wait(dir, &until));
+           worker_phase_wait(dir, &wait));
     return fd;
 }
 

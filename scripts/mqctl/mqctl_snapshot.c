@@ -395,7 +395,7 @@ static int snapshot_begin(struct snapshot *v, const char *state_dir,
                           const char *queue, bool ask_worker, struct problem *p)
 {
     char name[QUEUE_NAME_MAX];
-    uint64_t until = 0;
+    struct worker_wait wait = {0};
     int err;
 
     memset(v, 0, sizeof *v);
@@ -409,7 +409,7 @@ static int snapshot_begin(struct snapshot *v, const char *state_dir,
         v->custody = v->held = v->grouped = -1;
         memcpy(v->queue, name, sizeof name);
         look_once(v, state_dir, ask_worker);
-    } while (ask_worker && !agrees(v) && worker_phase_wait(&v->dir, &until));
+    } while (ask_worker && !agrees(v) && worker_phase_wait(&v->dir, &wait));
     return 0;
 }
 

@@ -55,7 +55,7 @@ static int kept_from(const struct statedir *dir, const char *path,
     struct counters *c = NULL;
     struct counters_header h = {0};
     enum worker_phase phase;
-    uint64_t until = 0;
+    struct worker_wait wait = {0};
     struct stat st;
     bool gone;
 
@@ -63,7 +63,7 @@ static int kept_from(const struct statedir *dir, const char *path,
         phase = worker_phase(dir);
         gone = stat(path, &st) < 0 && errno == ENOENT;
     } while (phase != WORKER_PHASE_NONE && gone &&
-             worker_phase_wait(dir, &until));
+             worker_phase_wait(dir, &wait));
     if (phase != WORKER_PHASE_SERVING)
         return 0;
     if (gone)
