@@ -187,14 +187,14 @@ Test(groups_letters, without_hold_they_are_parked_as_others_are)
 /* ---- one that dies without a lease ---- */
 
 /* shrunk - a worker of `q` recreated, with room for 120 bytes a message; of
- * group a the store has one of 200 that is due in some seconds */
+ * group a the store has one of 150 that is due in some seconds */
 static struct harness_process *shrunk(const char *q)
 {
     char large[256];
     struct harness_process *w = harness_worker(q, HOLD, "--", TURN);
 
-    memset(large, 'l', 200);
-    large[200] = '\0';
+    memset(large, 'l', 150);
+    large[150] = '\0';
     harness_wait_log(w, "event=started", 5000);
     cr_assert_eq(
         harness_run("mqsend", "--group", "a", "--delay", "5s", q, large).status,
