@@ -420,8 +420,6 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
         return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
     commit_number(s->commit, last);
     waits_count(s);
-    /* On a full disk nothing waits less than before; mq_start tries again. */
-    (void)store_clock_follow(s);
     return 0;
 }
 

@@ -7,8 +7,9 @@
  *        open the same file while the worker runs.
  * OWNS   Two connections (one to write, one to read), each under its own lock.
  * FAILS  disk_is_full, -EIO, -EUCLEAN damaged, -EBUSY locked by another program
- *        for longer than 5 s, -ENOENT no such row, -ENOMEM. When a write returns 0 it is
- *        on the disk; when it fails nothing of that call has happened.
+ *        for longer than 5 s, -ENOENT no such row, -ENOMEM. When a write
+ *        returns 0 it is on the disk; when it fails nothing of that call has
+ *        happened.
  *        open: a problem with status 73 (cannot be used, no database) or 78
  *        (of another version, left untouched).
  */
@@ -134,9 +135,9 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
 uint64_t store_commits(struct store *s);
 #define STORE_FOUND 256
 /* Read the whole store over a connection of its own, as SQLite's quick_check
- * does: 0, or -EUCLEAN and what was found. Ends with -ECANCELED soon after *stop
- * is set (`stop` may be NULL). Takes as long as the file is large; writers go
- * on. */
+ * does: 0, or -EUCLEAN and what was found. Ends with -ECANCELED soon after
+ * *stop is set (`stop` may be NULL). Takes as long as the file is large;
+ * writers go on. */
 int store_check(struct store *s, const atomic_bool *stop,
                 char found[STORE_FOUND]);
 /* Bytes of the file and its -wal. */
@@ -145,16 +146,16 @@ uint64_t store_bytes(struct store *s);
  * them. -errno: there is no copy, or a part of it. */
 int store_set_aside(struct store *s, char copy[PATH_MAX]);
 
-/* The worker, when it starts and when the clock was set: what waits for a delay
- * is due as long after now as before, what waits for an instant of the wall
- * clock is due then. After a restart of the machine, which may have lost the
- * time, nothing waits for longer than its delay. One commit if anything
+/* The worker, after store_claim and when the clock was set: what waits for a
+ * delay is due as long after now as before, what waits for an instant of the
+ * wall clock is due then. After a restart of the machine, which may have lost
+ * the time, nothing waits for longer than its delay. One commit if anything
  * changes, all or nothing. */
 int store_clock_follow(struct store *s);
 
-/* The worker: `large` is called, by a thread that has written, whenever the -wal
- * is larger than 8 MiB, as readers keep it from being written over. Before the
- * first write that counts. */
+/* The worker: `large` is called, by a thread that has written, whenever the
+ * -wal is larger than 8 MiB, as readers keep it from being written over. Before
+ * the first write that counts. */
 void store_watch_wal(struct store *s, void (*large)(void *arg), void *arg);
 /* Then empty it, if no reader is in the way for 100 ms: 0, -EBUSY or -errno. */
 int store_empty_wal(struct store *s);

@@ -159,7 +159,11 @@ static int store_ready(const struct inherit *i, struct problem *p)
         last = NULL;
     else
         atomic_store(last, commits);
-    return store_claim(i->mq->store, last, p);
+    err = store_claim(i->mq->store, last, p);
+    /* On a full disk nothing waits less than before; mq_start tries again. */
+    if (!err)
+        (void)store_clock_follow(i->mq->store);
+    return err;
 }
 
 /* Say that a message which is lost may still have its unique key. */
@@ -203,8 +207,8 @@ static int rows_doubt(const struct inherit *i, struct problem *p)
                : 0;
 }
 
-/* Make the folder of the queue and take its locks. `mqctl forget` may remove the
- * folder between the two steps; then make it again. */
+/* Make the folder of the queue and take its locks. `mqctl forget` may remove
+ * the folder between the two steps; then make it again. */
 static int folder_lock(const struct inherit *i, bool broker, struct problem *p)
 {
     const struct settings *set = i->flow->set;

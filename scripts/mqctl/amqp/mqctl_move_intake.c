@@ -326,6 +326,7 @@ static int store_ready(struct intake *in, struct problem *p)
         err = store_claim(m->store, NULL, p);
     if (err)
         return err;
+    (void)store_clock_follow(m->store); /* else the times are as they were */
     err = store_spool_left(m->store, &left);
     if (!err)
         err = store_max_seq(m->store, &seq);
