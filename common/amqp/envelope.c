@@ -83,7 +83,7 @@ static const char *restriction_error(amqp_bytes_t key)
                : NULL;
 }
 
-/* Read one of the message's headers. A restriction that has no valid value makes
+/* Read one header of the message. A restriction that has no valid value makes
  * the message a dead letter: without it, the message would run too early, too
  * late or for too long. Any other header without a valid value is left out. */
 static void header(struct reading *r, const amqp_table_entry_t *t)

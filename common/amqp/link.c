@@ -373,10 +373,10 @@ int link_channel(struct link *l)
 }
 
 /* Have the kernel end the connection about SILENT_MS after the peer's last sign
- * of life, whether data waits for its acknowledgement or nothing is sent (tcp(7):
- * TCP_USER_TIMEOUT also bounds the keepalive probes). A machine that is cut off
- * is noticed sooner than by heartbeats, without waking this process. Where an
- * option is refused, the heartbeats still find it.
+ * of life, whether data waits for its acknowledgement or nothing is sent
+ * (tcp(7): TCP_USER_TIMEOUT also bounds the keepalive probes). A machine that
+ * is cut off is noticed sooner than by heartbeats, without waking this process.
+ * Where an option is refused, the heartbeats still find it.
  */
 static void silence_limit(int fd)
 {

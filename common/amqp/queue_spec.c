@@ -53,7 +53,8 @@ void queue_spec_init(struct queue_spec *q, const struct link *l,
     queue_spec_text(q, "x-overflow", "reject-publish");
 }
 
-/* Declare the queue with all its arguments, or passively, which compares none. */
+/* Declare the queue with all its arguments; or passively, which compares
+ * none. */
 static int declare(struct link *l, const struct queue_spec *q, bool passive)
 {
     const amqp_table_t arguments = {
@@ -77,12 +78,13 @@ static void limit_remove(struct queue_spec *q)
     q->count = kept;
 }
 
-/* The limit of deliveries is fixed when a queue is made, and asked for only on a
- * server of 4.0 or later. So a queue that was made before an upgrade differs in
- * it, and during a rolling upgrade one that was made on a new node differs on an
- * old one. The queue is as good as before: it is taken as it is. An old server
- * is never asked for a limit of -1, even if the queue has it: should the queue
- * be deleted in this moment, a queue would be made that deletes its messages.
+/* The limit of deliveries is fixed when a queue is made, and asked for only on
+ * a server of 4.0 or later. So a queue that was made before an upgrade differs
+ * in it, and during a rolling upgrade one that was made on a new node differs
+ * on an old one. The queue is as good as before: it is taken as it is. An old
+ * server is never asked for a limit of -1, even if the queue has it: should the
+ * queue be deleted in this moment, a queue would be made that deletes its
+ * messages.
  */
 int queue_spec_declare(struct link *l, const struct queue_spec *q, bool passive)
 {

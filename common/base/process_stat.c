@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* process_stat - fields 3, 4, 5 and 22; the name in field 2 may hold any byte */
+/* Read fields 3, 4, 5 and 22. The name in field 2 may hold any byte. */
 bool process_stat(pid_t pid, struct process_stat *out)
 {
     char path[32], text[512], *at;

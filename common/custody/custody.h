@@ -4,8 +4,8 @@
  *        a slot, so a message is either in the queue or in this file, whatever
  *        kills the process. docs/formats/custody.md has the bytes.
  * WHO    Open, carry, recover, close: the engine and mqctl move, with the lock
- *        of the state directory. Grow, put_back, acquire and release: any thread; the first
- *        two take as long as slots are large, and take turns.
+ *        of the state directory. Grow, put_back, acquire and release: any
+ *        thread; the first two take as long as slots are large, and take turns.
  * OWNS   The file, its mapping, the list of free slots.
  * FAILS  A problem: 73 cannot be used or no space, 78 of another version or
  *        damaged (left untouched).

@@ -18,8 +18,8 @@
 /* `said`: the error is the handler's own words, and so the text. Else it is the
  * last line of `tail` that is not blank; "" if there is none. It is as a
  * terminal shows it: without the blanks around it and without colours, and what
- * a carriage return overwrites counts as a line before. Safe to print; what does not fit ends in "...". Returns
- * `buf`. */
+ * a carriage return overwrites counts as a line before. Safe to print; what
+ * does not fit ends in "...". Returns `buf`. */
 const char *error_text(char buf[ERROR_TEXT], const char *error, bool said,
                        const void *tail, size_t size);
 /* "exit 1: no such order"; one of both where the other is NULL, "" or the

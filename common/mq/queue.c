@@ -499,9 +499,9 @@ int queue_send(struct queue *queue, const void *data, size_t size,
 /* Wait until poll reports room: 0, -EAGAIN at the deadline, -EIDRM once the
  * queue has lost its name, or another -errno.
  *
- * Unlinking a queue wakes no poller, so the name is checked each second. A queue
- * that has room is written to even without a name: whoever made the room still
- * receives from it.
+ * Unlinking a queue wakes no poller, so the name is checked each second. A
+ * queue that has room is written to even without a name: whoever made the room
+ * still receives from it.
  */
 static int room_wait(const struct queue *queue, uint64_t deadline_ns)
 {

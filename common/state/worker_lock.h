@@ -64,8 +64,7 @@ enum worker_phase worker_phase(const struct statedir *dir);
  * missing, or 3 s after the first call. `w` is all 0 before the first call. */
 struct worker_wait {
     uint64_t until_ns;
-    bool
-        serving; /* so it was at the last call, and the caller has looked since */
+    bool serving; /* as of the last call, and the caller has looked since */
 };
 bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w);
 

@@ -1,10 +1,10 @@
 /* store_clock.c - due times while somebody sets the clock; see store.h
  *
- * The table `clock` says how far the wall clock was ahead of CLOCK_BOOTTIME when
- * the worker looked last. All due times are by the wall clock of that look.
- * When the clock is set, the delays move with it, in the same commit as the new
- * distance. So no reader sees a due time by one clock and judges it by another,
- * and a row that is written later takes the new distance (SQL_INSERT).
+ * The table `clock` says how far the wall clock was ahead of CLOCK_BOOTTIME
+ * when the worker looked last. All due times are by the wall clock of that
+ * look. When the clock is set, the delays move with it, in the same commit as
+ * the new distance. So no reader sees a due time by one clock and judges it by
+ * another, and a row that is written later takes the new distance (SQL_INSERT).
  * Crash before the commit: the next start finds the old distance and moves all
  * of them. After it: the next start finds nothing to move.
  */

@@ -124,8 +124,8 @@ enum sql_column {
     COL_SENT,
     COL_ERROR_TEXT, /* NULL if there is none */
 };
-/* All fields but `data`; group and error point into the statement. -EUCLEAN when
- * the row cannot be one of ours. */
+/* All fields but `data`; group and error point into the statement. -EUCLEAN
+ * when the row cannot be one of ours. */
 int sql_read_row(sqlite3_stmt *st, struct store_row *out);
 /* Append bytes that a statement lent, and a NUL, at *at, which moves on; NULL
  * stays NULL. */

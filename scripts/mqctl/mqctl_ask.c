@@ -161,8 +161,8 @@ static int talk(int fd, const char *line, json_t **out)
     return json_is_object(*out) ? 0 : -EPROTO;
 }
 
-/* Return the pid of the worker if a signal has stopped it (SIGSTOP, or ^Z in its
- * terminal), else 0. A worker of another PID namespace cannot be seen. */
+/* Return the pid of the worker if a signal has stopped it (SIGSTOP, or ^Z in
+ * its terminal), else 0. A worker of another PID namespace cannot be seen. */
 static pid_t stopped_pid(const struct statedir *dir, const char *queue)
 {
     pid_t pid = ask_runs(dir);

@@ -17,9 +17,9 @@
 #include "common/base/queue_name.h"
 #include "common/state/statedir.h"
 
-/* Ask the worker; the answer is the caller's. A worker that is starting gets 3 s
- * to listen. -ECONNREFUSED or -ENOENT: nobody is there. -EHOSTDOWN: a signal
- * has stopped the worker. */
+/* Ask the worker; the answer is the caller's. A worker that is starting gets
+ * 3 s to listen. -ECONNREFUSED or -ENOENT: nobody is there. -EHOSTDOWN: a
+ * signal has stopped the worker. */
 int ask(const struct statedir *dir, const char *queue, const char *line,
         json_t **out, struct problem *p);
 

@@ -44,8 +44,8 @@ static bool queue_look(struct orphan *o, const char *name)
     return seen;
 }
 
-/* Visit a descriptor: its queue is open. Another mqctl has each queue open for a
- * moment, as we have. */
+/* Visit a descriptor: its queue is open. Another mqctl has each queue open for
+ * a moment, as we have. */
 static void fd_look(const struct fd_seen *seen, void *arg)
 {
     struct orphans *all = arg;

@@ -113,8 +113,8 @@ const char *snapshot_why(const struct snapshot *v);
  * missing. */
 bool snapshot_changing(const struct snapshot *v);
 bool snapshot_paused(const struct snapshot *v);
-/* The pause that is in force, or that the next worker starts with. Returns false
- * if there is none. */
+/* The pause that is in force, or that the next worker starts with. Returns
+ * false if there is none. */
 bool snapshot_pause(const struct snapshot *v, struct pause_note *out);
 /* No more are delivered just now, as --rate says. */
 bool snapshot_rate_reached(const struct snapshot *v);

@@ -27,7 +27,8 @@ static struct {
 } rig;
 
 /* A limit ends a test that hangs, and nothing else: it is what an idle machine
- * never needs, and PATIENCE times that beside a load of ten on two processors. */
+ * never needs, and PATIENCE times that beside a load of ten on two
+ * processors. */
 enum { LAST_WORDS = 3500, PATIENCE = 6 };
 
 /* harness_here - remember who calls, for messages */

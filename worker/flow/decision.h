@@ -3,8 +3,8 @@
  * WHAT   The verdict as the source makes it durable, and what this worker wants
  *        to do after that: count it, tell it, end the lease of its group, say
  *        so to the handler's side.
- * WHO    settle.c and unsettled.c, on any thread; died: the thread that took the
- *        row (on_died in worker/engine_source.c).
+ * WHO    settle.c and unsettled.c, on any thread; died: the thread that took
+ *        the row (on_died in worker/engine_source.c).
  * OWNS   Nothing; a decision borrows what it points to.
  * FAILS  Never.
  */

@@ -76,8 +76,8 @@ static void duplicate(struct flow *f, struct delivery *d)
     give(f, &dec);
 }
 
-/* repeat - Drop a second copy of a letter. It is only counted: its id is that of
- * a message which ends, or has ended, by itself.
+/* repeat - Drop a second copy of a letter. It is only counted: its id is that
+ * of a message which ends, or has ended, by itself.
  * Crash before it is settled: it is found out again, and dropped.
  */
 static void repeat(struct flow *f, struct delivery *d)

@@ -201,7 +201,7 @@ static struct client *client_free(struct control *k)
     return oldest;
 }
 
-/* known - whether the other side may speak: its uid, *uid, is ours, or root's */
+/* Return true if the other side may speak: its uid, *uid, is ours or root's. */
 static bool known(int fd, uid_t *uid)
 {
     struct ucred who;

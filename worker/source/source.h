@@ -81,16 +81,15 @@ struct settle {
     /* RETRY, RETURN: when it is due, by the wall clock; or, unless it is 0, by
      * CLOCK_BOOTTIME. */
     uint64_t due_ns, due_boot_ns;
-    /* RETRY: how long it waits, whatever becomes of the wall clock. 0: due_ns is
-     * an instant of that. */
+    /* RETRY: how long it waits, whatever becomes of the wall clock. 0: due_ns
+     * is an instant of that. */
     uint64_t delay_ns;
     uint64_t died_ns;        /* DEAD: wall */
     enum dead_reason reason; /* DEAD */
     const char *error;       /* NULL: none */
     /* NULL: it did not run. Else one failure more, and kept as history. */
     const struct attempt *attempt;
-    bool
-        unkey; /* DISCARD: an operator cancelled it, so its unique key is free */
+    bool unkey;     /* DISCARD by an operator: its unique key is free */
     int64_t letter; /* out, of DEAD: its number; 0: it has none, or not known */
     /* out: 0          it is durable, and the message is not lent any more.
      *      -EINPROGRESS  the event `settled` comes, with another of these; the
@@ -227,8 +226,8 @@ struct source_events {
      * unique key: to be settled as DISCARD. Any thread; may wait for a disk. */
     void (*duplicate)(void *arg, struct message *m, const struct ulid *first);
     /* A message that was lent to nobody is where it waits for its not-before,
-     * durably: take_due gives it then. It can be read until the event returns. A
-     * thread of the source's that holds no lock. */
+     * durably: take_due gives it then. It can be read until the event returns.
+     * A thread of the source's that holds no lock. */
     void (*put_by)(void *arg, struct message *m);
     /* A letter of a group may be gone: ask letters() for each group that is
      * held. How many are not held any more, or -errno: of one it is not known,

@@ -268,8 +268,8 @@ static void spool_check(struct findings *f, const struct snapshot *v)
 }
 
 /* Return a limit of --max-parked under which all that is in front of a letter
- * can be parked, so that a replay gets through: twice of what there is. 0: there
- * is room now. */
+ * can be parked, so that a replay gets through: twice of what there is. 0:
+ * there is room now. */
 static int64_t parked_wanted(const struct snapshot *v)
 {
     const json_t *most =

@@ -185,8 +185,8 @@ static inline void fake_answer(struct fake_link *l)
     fake_send(l);
 }
 
-/* Close the channel if a queue is declared with another limit of deliveries than
- * it has; as RabbitMQ, not if it is declared passively. */
+/* Close the channel if a queue is declared with another limit of deliveries
+ * than it has; as RabbitMQ, not if it is declared passively. */
 static inline bool fake_declare_refuse(struct fake_link *l, unsigned channel,
                                        const unsigned char *in, size_t size)
 {

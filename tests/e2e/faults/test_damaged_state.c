@@ -462,7 +462,8 @@ Test(damaged_state, a_start_waits_for_a_store_that_is_locked)
     cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
-/* Before, each write of the end waited for 5 s, and event=stopped came first. */
+/* Before, each write of the end waited for 5 s, and event=stopped came
+ * first. */
 Test(damaged_state, a_stop_beside_a_locked_store_is_short_and_says_so_last)
 {
     const char *q = harness_queue(0, 0), *line, *last;

@@ -428,7 +428,7 @@ static const char *doctor_fix(const char *q, const char *what)
     return at;
 }
 
-/* A full queue, and no room for more that are parked: a letter cannot get in. */
+/* A letter cannot get into a full queue if no more messages may be parked. */
 Test(groups_dead, doctor_names_the_way_for_a_letter_past_max_parked)
 {
     const char *q = harness_queue(4, 256);

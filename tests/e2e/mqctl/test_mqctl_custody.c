@@ -104,7 +104,7 @@ static bool is_null(const json_t *o, const char *field)
     return json_is_null(value);
 }
 
-/* metric - the value of a gauge of a queue; -1: it is not printed */
+/* Return the value of a gauge of a queue, or -1 if it is not printed. */
 static double labelled(const char *q, const char *name, const char *labels)
 {
     char want[300];

@@ -13,7 +13,7 @@ static const char *ready(struct harness_process *p)
     return harness_stdout(p, NULL);
 }
 
-/* Make a certificate for localhost. Skips the test where there is no openssl. */
+/* Make a certificate for localhost. Skips the test without openssl. */
 static void certificate_make(void)
 {
     struct harness_result r;

@@ -49,7 +49,7 @@ static const char place[] =
     "    [ -z \"$4\" ] || sed -i \"s/^boot .*/boot $4/\" $f\n"
     "done\n";
 
-/* Return this run of the machine, as a worker names it in the file `runtime`. */
+/* Return this run of the machine, as a worker names it in `runtime`. */
 static const char *boot_now(void)
 {
     const char *q = harness_queue(0, 256);

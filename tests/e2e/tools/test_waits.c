@@ -298,10 +298,9 @@ Test(waits, nothing_advises_to_put_a_message_into_a_queue_that_is_missing)
 {
     const char *q = letters_of(1);
     const struct harness_result all[] = {
-        /* Else "did you mean" would name the other queue. */
-        harness_run("mqsend", "/nothing-is-called-so", "x"),
+        harness_run("mqsend", harness_queue_name(), "x"),
         harness_run("mqworker", "--state-dir", STATE, "--no-create",
-                    "/nothing-is-called-so", "--", "true"),
+                    harness_queue_name(), "--", "true"),
     };
     struct harness_result r;
 

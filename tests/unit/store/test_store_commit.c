@@ -352,8 +352,8 @@ Test(commit, another_program_that_never_finishes_is_busy_after_5_s)
 
 /* ---- no room ---- */
 
-/* Put bodies of 8 KiB until the disk is full, which is error `full`. Returns how
- * many went in. */
+/* Put bodies of 8 KiB until the disk is full, which is error `full`. Returns
+ * how many went in. */
 static int fill_up(struct store *s, int full)
 {
     static char body[8192];

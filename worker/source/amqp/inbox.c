@@ -194,8 +194,8 @@ static void lost(struct source_amqp *q, int err)
     amqp_void_claims(q);
 }
 
-/* Ask the host something, if the outbox has given it up: a host that hangs would
- * otherwise be noticed by its missing heartbeats only, a minute later. */
+/* Ask the host something, if the outbox has given it up: a host that hangs
+ * would otherwise be noticed by its missing heartbeats only, a minute later. */
 static int host_check(struct source_amqp *q)
 {
     uint32_t messages, consumers;

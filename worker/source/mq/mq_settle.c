@@ -187,8 +187,8 @@ __attribute__((noinline)) static int settle_spooled(struct source_mq *q,
 
 /* Free the unique key of a message that an operator cancelled, in a commit of
  * its own before the end of the message.
- * Crash between the two: the message is in its slot, or its row has the mark; if
- * it runs, it claims its key again, unless another one has that now. */
+ * Crash between the two: the message is in its slot, or its row has the mark;
+ * if it runs, it claims its key again, unless another one has that now. */
 __attribute__((noinline)) static int key_free(struct source_mq *q,
                                               const struct settle *st)
 {
