@@ -76,6 +76,50 @@ static const json_t *field(const struct reading *r, const char *name)
     return json_is_null(value) ? NULL : value;
 }
 
+/* Members of a letter, and of one of its attempts, as letter_json.c writes them.
+ * A time has a companion NAME_ns, and bytes that are no UTF-8 are in
+ * NAME_base64. */
+static const char *const letter_members[] = {
+    "id",       "message_id", "queue",    "state",
+    "died_at",  "reason",     "error",    "error_text",
+    "attempts", "crashes",    "priority", "redelivered",
+    "released", "group",      "header",   "length_inferred",
+    "size",     "body",       "stderr",   "first_received_at",
+    "history",  NULL};
+static const char *const attempt_members[] = {"n",     "started_at", "duration",
+                                              "error", "error_text", "stderr",
+                                              "said",  "machine",    NULL};
+
+/* Return true if `name` is that member, or a companion of it. */
+static bool member_is(const char *name, const char *member)
+{
+    size_t size = strlen(member);
+
+    if (strncmp(name, member, size) != 0)
+        return false;
+    name += size;
+    return !*name || strcmp(name, "_ns") == 0 || strcmp(name, "_base64") == 0;
+}
+
+/* Refuse a member that is not known: a letter whose group is misspelt would
+ * otherwise be imported without one. */
+static void members_check(struct reading *r, const char *const *known)
+{
+    json_t *object = (json_t *)(uintptr_t)r->object;
+
+    for (void *at = json_object_iter(object); at;
+         at = json_object_iter_next(object, at)) {
+        const char *name = json_object_iter_key(at);
+        size_t i = 0;
+
+        while (known[i] && !member_is(name, known[i]))
+            i++;
+        if (!known[i])
+            refuse(r, "%.64s is not a member of %s", name,
+                   known == letter_members ? "a letter" : "an attempt");
+    }
+}
+
 /* text_keep - a copy with a NUL behind it */
 static struct header_text text_keep(struct reading *r, const void *data,
                                     size_t size)
@@ -287,6 +331,7 @@ static void read_attempt(struct reading *r, struct store_attempt *a)
 
     if (!json_is_object(r->object))
         refuse(r, "history has something else than objects in it");
+    members_check(r, attempt_members);
     a->started_ns = read_time(r, "started_at");
     a->duration_ns = read_number(r, "duration_ns", INT64_MAX);
     a->error = read_bytes(r, "error").at;
@@ -327,6 +372,7 @@ static void read_letter(struct reading *r)
     struct letter_import *l = &r->decoding->letter;
     struct store_row *m = &l->m;
 
+    members_check(r, letter_members);
     m->state = STORE_DEAD;
     r->decoding->named = field(r, "message_id") != NULL;
     read_id(r, m);

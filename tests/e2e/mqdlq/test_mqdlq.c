@@ -44,17 +44,17 @@ Test(mqdlq, list_is_a_table_newest_first)
 {
     const char *out = dlq_out("list", three_letters());
     cr_assert_str_eq(out, "ID  DIED                      TRIES  REASON     "
-                          "ERROR                  "
+                          "ERROR           "
                           " GROUP  "
                           "SIZE  BODY\n"
                           " 3  2026-01-03T00:00:00.000Z      0  exhausted  "
-                          "signal 11                       "
+                          "signal 11                "
                           "  7  \\x00\\x01\\x02\\x1b[\\x7f\\n\n"
                           " 2  2026-01-02T00:00:00.000Z      0  rejected   "
-                          "exit 65                 g2      "
+                          "exit 65          g2      "
                           "  6  second\n"
                           " 1  2026-01-01T00:00:00.000Z      5  exhausted  "
-                          "exit 1: account\\x1b[2J  g1      "
+                          "exit 1: account  g1      "
                           "  5  first\n");
 }
 
@@ -340,6 +340,8 @@ Test(mqdlq, import_names_the_bad_line_and_keeps_those_before)
         "{",
         "[]",
         "{\"body\":\"x\"}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"grop\":\"g\"}",
+        "{\"reason\":\"rejected\",\"body\":\"x\",\"history\":[{\"er\":1}]}",
         "{\"reason\":\"rejected\"}",
         "{\"reason\":\"rejected\",\"body_base64\":\"A\"}",
         "{\"reason\":\"rejected\",\"body_base64\":\"AB==\"}",

@@ -298,9 +298,10 @@ Test(waits, nothing_advises_to_put_a_message_into_a_queue_that_is_missing)
 {
     const char *q = letters_of(1);
     const struct harness_result all[] = {
-        harness_run("mqsend", harness_queue_name(), "x"),
+        /* Else "did you mean" would name the other queue. */
+        harness_run("mqsend", "/nothing-is-called-so", "x"),
         harness_run("mqworker", "--state-dir", STATE, "--no-create",
-                    harness_queue_name(), "--", "true"),
+                    "/nothing-is-called-so", "--", "true"),
     };
     struct harness_result r;
 

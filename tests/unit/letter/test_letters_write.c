@@ -146,17 +146,6 @@ Test(letters_write, sent_once_more_it_keeps_its_token)
     store_close(&s);
 }
 
-Test(letters_write, one_that_an_older_version_sent_gets_a_token)
-{
-    struct store *s = six();
-    struct letter_mark m = marked(s, 5, 400);
-    cr_assert(letters_mark_replayed(s, &m, NULL) == -EALREADY);
-    m.again = true;
-    cr_assert(letters_mark_replayed(s, &m, NULL) == 0);
-    cr_assert(replay_of(s, 5).known);
-    store_close(&s);
-}
-
 Test(letters_write, a_mark_is_taken_back_by_who_made_it)
 {
     struct store *s = six();
