@@ -2,7 +2,6 @@
 #include "common/base/disk_trouble.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,42 +42,55 @@ const char *disk_advice(int err)
 }
 
 /* Read a line of /proc/locks, "1: POSIX ADVISORY WRITE 47 fd:00:1234 120 120".
- * Returns the process that has byte `at` of `node` locked for itself alone; 0:
- * another lock. A line with "->" is of a process that waits for one. */
-static int line_read(const char *line, const struct stat *node, uint64_t at)
+ * Returns the process whose lock is as `look` says, 0 for another lock. A line
+ * with "->" before the kind is of a process that waits for one. */
+static pid_t line_read(char *line, const char *node,
+                       const struct lock_look *look)
 {
-    unsigned major, minor;
-    uint64_t ino, first, last;
-    char end[24];
-    int pid;
+    enum { KIND = 1, MODE = 3, PID, NODE, FIRST, LAST, WORDS };
+    char *word[WORDS], *rest = line;
+    uint64_t last;
+    size_t n = 0;
 
-    if (sscanf(line,
-               "%*[^:]: %*s %*s WRITE %d %x:%x:%" SCNu64 " %" SCNu64 " %23s",
-               &pid, &major, &minor, &ino, &first, end) != 6 ||
-        strstr(line, "->") || ino != node->st_ino ||
-        major != major(node->st_dev) || minor != minor(node->st_dev))
+    while (n < WORDS && (word[n] = strsep(&rest, " \n")) != NULL)
+        n += word[n][0] != '\0';
+    if (n < WORDS || strcmp(word[KIND], look->kind) != 0 ||
+        (look->mode && strcmp(word[MODE], look->mode) != 0) ||
+        strcmp(word[NODE], node) != 0)
         return 0;
-    last = strcmp(end, "EOF") == 0 ? UINT64_MAX : strtoull(end, NULL, 10);
-    return at >= first && at <= last ? pid : 0;
+    last = strcmp(word[LAST], "EOF") == 0 ? UINT64_MAX
+                                          : strtoull(word[LAST], NULL, 10);
+    return look->at >= strtoull(word[FIRST], NULL, 10) && look->at <= last
+               ? (pid_t)strtol(word[PID], NULL, 10)
+               : 0;
+}
+
+pid_t lock_find(const struct stat *file, const struct lock_look *look)
+{
+    FILE *locks = fopen("/proc/locks", "re");
+    char line[256], node[64];
+    pid_t found = 0;
+
+    snprintf(node, sizeof node, "%02x:%02x:%ju", major(file->st_dev),
+             minor(file->st_dev), (uintmax_t)file->st_ino);
+    while (locks && !found && fgets(line, sizeof line, locks)) {
+        found = line_read(line, node, look);
+        found = found == look->but ? 0 : found;
+    }
+    if (locks)
+        fclose(locks);
+    return found;
 }
 
 /* Return the process, other than `but`, that has byte `at` of a file locked for
  * itself alone; 0: none is seen. */
-static int holder_of(const char *path, uint64_t at, pid_t but)
+static pid_t writer_find(const char *path, uint64_t at, pid_t but)
 {
-    FILE *locks = fopen("/proc/locks", "re");
-    char line[256];
-    struct stat node;
-    int found = 0;
+    const struct lock_look look = {
+        .kind = "POSIX", .mode = "WRITE", .at = at, .but = but};
+    struct stat file;
 
-    if (locks && stat(path, &node) == 0)
-        while (!found && fgets(line, sizeof line, locks)) {
-            found = line_read(line, &node, at);
-            found = found == but ? 0 : found;
-        }
-    if (locks)
-        fclose(locks);
-    return found;
+    return stat(path, &file) == 0 ? lock_find(&file, &look) : 0;
 }
 
 /* A writer in WAL mode has byte 120 of the -shm (walformat.html of SQLite); one
@@ -90,20 +102,21 @@ const char *lock_holder(const char *path, pid_t but, char out[LOCK_HOLDER])
     const uint64_t shared = 0x40000002;
     char shm[PATH_MAX + 8], comm[32] = "";
     FILE *f;
-    int pid;
+    pid_t pid;
 
     snprintf(shm, sizeof shm, "%s-shm", path);
-    pid = holder_of(shm, WAL_WRITE, but);
+    pid = writer_find(shm, WAL_WRITE, but);
     if (!pid)
-        pid = holder_of(path, shared, but);
+        pid = writer_find(path, shared, but);
     if (!pid)
         return NULL;
-    snprintf(shm, sizeof shm, "/proc/%d/comm", pid);
+    snprintf(shm, sizeof shm, "/proc/%d/comm", (int)pid);
     f = fopen(shm, "re");
     if (f && fgets(comm, sizeof comm, f))
         comm[strcspn(comm, "\n")] = '\0';
     if (f)
         fclose(f);
-    snprintf(out, LOCK_HOLDER, "%s%s(pid %d)", comm, comm[0] ? " " : "", pid);
+    snprintf(out, LOCK_HOLDER, "%s%s(pid %d)", comm, comm[0] ? " " : "",
+             (int)pid);
     return out;
 }

@@ -13,6 +13,7 @@
 #define COMMON_BASE_DISK_TROUBLE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Return true for an error, 0 or below, that more room on the disk ends. */
@@ -25,6 +26,16 @@ const char *disk_advice(int err);
     "stop the worker, copy the folder, then put back a backup "            \
     "(docs/backup.md), save what can be read with sqlite3's .recover, or " \
     "start with another --state-dir (\"A damaged store\" in docs/runbook.md)"
+
+struct stat;
+struct lock_look {
+    const char *kind; /* "FLOCK" or "POSIX", as in /proc/locks */
+    const char *mode; /* "WRITE": no shared lock; NULL: any lock */
+    uint64_t at;      /* a byte that is locked */
+    pid_t but;        /* another process than this; 0: any */
+};
+/* Return a process that has such a lock on a file; 0: none is seen from here. */
+pid_t lock_find(const struct stat *file, const struct lock_look *look);
 
 #define LOCK_HOLDER 64
 /* Return "sqlite3 (pid 4711)" for another process than `but` that keeps all

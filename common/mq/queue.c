@@ -12,11 +12,11 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/file/file.h"
 #include "common/file/folder.h"
@@ -321,7 +321,7 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
         err = -errno;
     if (!err)
         err = queue_wrap(out, label, fd);
-    if (!err) {
+    if (*out) {
         (*out)->claim = fd_open(label, O_RDONLY, 0, NULL);
         if ((*out)->claim < 0)
             (*out)->claim = -1;
@@ -432,29 +432,14 @@ bool queue_gone(const struct queue *queue)
     return fstat(queue->fd, &st) == 0 && st.st_nlink == 0;
 }
 
-/* Return a process that has a lock on the file, as /proc/locks names it; 0:
- * none is shown, as it is in another PID namespace. */
-static pid_t lock_holder(int fd)
+/* Return a process that has a lock on the file, 0 if none is shown: it may be
+ * in another PID namespace. */
+static pid_t claim_holder(int fd)
 {
-    unsigned disk_major, disk_minor;
-    FILE *f = fopen("/proc/locks", "re");
-    char line[256];
-    struct stat st;
-    uintmax_t ino;
-    pid_t pid = 0;
+    const struct lock_look look = {.kind = "FLOCK"};
+    struct stat file;
 
-    while (f && fstat(fd, &st) == 0 && fgets(line, sizeof line, f)) {
-        int n = sscanf(line, "%*u: FLOCK %*s %*s %d %x:%x:%ju", &pid,
-                       &disk_major, &disk_minor, &ino);
-
-        if (n == 4 && disk_major == major(st.st_dev) &&
-            disk_minor == minor(st.st_dev) && ino == st.st_ino)
-            break;
-        pid = 0;
-    }
-    if (f)
-        fclose(f);
-    return pid;
+    return fstat(fd, &file) == 0 ? lock_find(&file, &look) : 0;
 }
 
 /* Each claim is a shared lock, which ends with the process however that ends.
@@ -466,7 +451,7 @@ bool queue_claim(struct queue *queue, pid_t *other)
     int fd = queue->claim >= 0 ? queue->claim : queue->fd;
     bool shared = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 
-    *other = shared ? lock_holder(fd) : 0;
+    *other = shared ? claim_holder(fd) : 0;
     if (flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK)
         shared = true;
     return !shared;

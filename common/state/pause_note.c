@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <bsd/string.h>
@@ -15,6 +17,24 @@
 
 #define NOTE "/pause"
 #define TEXT 256
+
+/* Read what pause_note_write has written; false if the text is another. */
+static bool note_parse(struct pause_note *out, char *text)
+{
+    char *at = text;
+
+    if (strncmp(at, "since ", 6) != 0)
+        return false;
+    out->since_ns = strtoull(at + 6, &at, 10);
+    if (strncmp(at, "\nuntil ", 7) != 0)
+        return false;
+    out->until_ns = strtoull(at + 7, &at, 10);
+    if (strncmp(at, "\nby ", 4) != 0 || at[4] == '\n' || !at[4])
+        return false;
+    snprintf(out->by, sizeof out->by, "%.*s", (int)strcspn(at + 4, "\n"),
+             at + 4);
+    return true;
+}
 
 int pause_note_read(struct pause_note *out, const char *folder)
 {
@@ -31,8 +51,7 @@ int pause_note_read(struct pause_note *out, const char *folder)
     n = read(fd, text, sizeof text - 1);
     close(fd);
     text[n > 0 ? n : 0] = '\0';
-    if (sscanf(text, "since %" SCNu64 "\nuntil %" SCNu64 "\nby %63[^\n]\n",
-               &out->since_ns, &out->until_ns, out->by) != 3)
+    if (!note_parse(out, text))
         *out = (struct pause_note){.by = "unknown"};
     return 0;
 }
