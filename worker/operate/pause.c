@@ -17,8 +17,21 @@
 
 /* ---- the note ---- */
 
+/* Return whether the file says what `note` says. */
+static bool note_is_there(const struct pause_note *note, const char *folder)
+{
+    struct pause_note there;
+
+    return pause_note_read(&there, folder) == 0 &&
+           there.since_ns == note->since_ns &&
+           there.until_ns == note->until_ns && strcmp(there.by, note->by) == 0;
+}
+
 /* Make the file say what `note` says. Killed before it does: the order was not
- * answered yet, and the next worker starts as if it had not been given. */
+ * answered yet, and the next worker starts as if it had not been given.
+ * A note that was saved and is there is not written again: a write is an event
+ * in the folder, after which the worker looks at its files and calls
+ * pause_put_back. */
 static int note_save(struct chore *chore)
 {
     struct pause *p = CONTAINER_OF(chore, struct pause, chore);
@@ -30,6 +43,9 @@ static int note_save(struct chore *chore)
     note = p->note;
     asked = p->asked;
     pthread_mutex_unlock(&p->mtx);
+    if (atomic_load(&p->tried) == asked && atomic_load(&p->err) == 0 &&
+        note_is_there(&note, p->flow->folder))
+        return 0;
     err = note.since_ns ? pause_note_write(&note, p->flow->folder)
                         : pause_note_remove(p->flow->folder);
     atomic_store(&p->err, err);
@@ -67,11 +83,6 @@ static void note_change(struct pause *p, const struct pause_note *note)
     chore_soon(&p->chore);
 }
 
-void pause_put_back(struct pause *p)
-{
-    chore_soon(&p->chore);
-}
-
 bool pause_is_saved(struct pause *p, int *err)
 {
     bool is;
@@ -83,12 +94,22 @@ bool pause_is_saved(struct pause *p, int *err)
     return is;
 }
 
+/* What could not be saved is tried again by the chore, in its own time: each try
+ * on a full disk is an event in the folder, too. */
+void pause_put_back(struct pause *p)
+{
+    int err;
+
+    if (pause_is_saved(p, &err) && err == 0)
+        chore_soon(&p->chore);
+}
+
 /* ---- begin and end ---- */
 
-/* Log a pause that begins, goes on after a restart (`limit_ns` 0), or gets
- * another end. */
+/* Log a pause that begins, goes on after a restart (`limit_ns` 0, and `next`), or
+ * gets another end. */
 static void begin_log(const struct pause *p, const struct pause_note *n,
-                      uint64_t limit_ns)
+                      uint64_t limit_ns, const char *next)
 {
     char since[TIME_TEXT], until[TIME_TEXT];
     const struct log_field queue = F_STR("queue", p->flow->set->queue);
@@ -102,7 +123,7 @@ static void begin_log(const struct pause *p, const struct pause_note *n,
         log_info(
             "paused", queue,
             F_STR("since", n->since_ns ? time_print(n->since_ns, since) : NULL),
-            end, by);
+            end, by, F_STR("next", next));
 }
 
 /* Put a pause into force, whoever made it. */
@@ -146,7 +167,7 @@ void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid)
         end_set(p, limit_ns);
         note_change(p, &note);
     }
-    begin_log(p, &note, limit_ns);
+    begin_log(p, &note, limit_ns, NULL);
     hold(p, by);
 }
 
@@ -193,16 +214,20 @@ static void limit_over(struct timer *timer)
 void pause_recall(struct pause *p)
 {
     struct pause_note note;
+    int err = pause_note_read(&note, p->flow->folder);
     uint64_t left;
 
-    if (pause_note_read(&note, p->flow->folder) < 0)
+    /* One that is there and cannot be read is a pause without an end, too. */
+    if (err == -ENOENT || err == -ENAMETOOLONG)
         return;
     left = pause_note_left(&note, clock_wall_ns());
     if (left == 0) {
         note_change(p, NULL); /* it ended while no worker was running */
         return;
     }
-    begin_log(p, &note, 0);
+    begin_log(p, &note, 0,
+              "it is kept from before this start; mqctl resume ends it, and "
+              "until then even a bounded run waits");
     if (!note.since_ns)
         note.since_ns = clock_wall_ns();
     pthread_mutex_lock(&p->mtx);

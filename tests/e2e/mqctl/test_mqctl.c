@@ -482,6 +482,30 @@ static const char *pause_file(const char *q)
     return path;
 }
 
+/* A write in the folder has the worker look at its files, the note among them. */
+Test(mqctl, a_pause_is_written_once_and_again_only_if_it_is_gone)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    char control[4096];
+    struct stat before, after;
+
+    snprintf(control, sizeof control, "%s%s/control", harness_state_dir(), q);
+    ctl_out("pause", q);
+    cr_assert_eq(stat(pause_file(q), &before), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        cr_assert_eq(unlink(control), 0);
+        harness_until(harness_log_count(w, "event=control_back") > i, SOON_MS);
+    }
+    cr_assert_eq(stat(pause_file(q), &after), 0);
+    cr_assert(before.st_ino == after.st_ino &&
+              before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
+              before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
+    cr_assert_eq(unlink(pause_file(q)), 0);
+    harness_until(harness_exists(pause_file(q)), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl, a_pause_without_a_worker_ends_at_its_time_or_by_resume)
 {
     static const char past[] = "since 1000000000\nuntil 2000000000\nby me\n";
