@@ -140,6 +140,20 @@ static void on_clock_set(void *arg)
     pause_clock_set(&e->pause);
 }
 
+/* Watch the clock. Not every kernel or sandbox has such a timer; without it the
+ * worker runs, and is late or early after the clock was set. */
+static void clock_watch_start(struct engine *e)
+{
+    int err = clock_watch_open(&e->clock_watch, e->flow.loop, on_clock_set, e);
+
+    if (err)
+        log_warn("clock_not_watched", F_STR("queue", e->flow.set->queue),
+                 F_STR("error", errno_text(-err)),
+                 F_STR("next", "restart the worker when somebody has set the "
+                               "clock, or the machine was suspended: what "
+                               "waits would run too early or too late"));
+}
+
 /* parts_ready - threads and descriptors */
 static int parts_ready(struct engine *e, struct problem *p)
 {
@@ -153,11 +167,11 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = dispatch_open(&e->flow.dispatch, &e->flow, lent_most(e));
     if (!err)
         err = loop_open(&e->flow.loop, e->flow.timers);
-    if (!err)
-        err = clock_watch_open(&e->clock_watch, e->flow.loop, on_clock_set, e);
     if (!err && e->flow.set->take_signals)
         err =
             signals_open(&e->signals, e->flow.loop, orders_signal, &e->orders);
+    if (!err)
+        clock_watch_start(e);
     if (!err)
         err = peeker_open(&e->flow.peeker,
                           &(struct peeker_setup){.loop = e->flow.loop,
@@ -435,10 +449,12 @@ int engine_run(struct engine *e)
     backlog_look(&e->flow);
     (void)quick_clock_look(&e->flow.items.clock, 0); /* the start was long */
     e->flow.source->ops->start(e->flow.source);
-    status_count(&e->status);
-    run_limits_start(&e->flow);
+    /* Its first look is over before a message is taken. A count asks for a look,
+     * too, which another thread would run, so it comes later. */
     if (e->file_watch)
         file_watch_start(e->file_watch);
+    status_count(&e->status);
+    run_limits_start(&e->flow);
     store_look_start(&e->store_look);
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)
         schedule_wake(&e->flow);

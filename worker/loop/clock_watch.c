@@ -27,6 +27,7 @@ int clock_watch_open(struct clock_watch *w, struct loop *l,
 {
     const struct itimerspec never = {.it_value.tv_sec =
                                          (time_t)(INT64_MAX / NS_PER_S)};
+    int err = 0;
 
     *w =
         (struct clock_watch){.source.ready = cancelled, .set = set, .arg = arg};
@@ -38,8 +39,12 @@ int clock_watch_open(struct clock_watch *w, struct loop *l,
                         TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never,
                         NULL) < 0 &&
         errno != ECANCELED)
-        return -errno;
-    return loop_add(l, &w->source, EPOLLIN);
+        err = -errno;
+    if (!err)
+        err = loop_add(l, &w->source, EPOLLIN);
+    if (err)
+        clock_watch_close(w);
+    return err;
 }
 
 void clock_watch_close(struct clock_watch *w)

@@ -94,8 +94,8 @@ bool pause_is_saved(struct pause *p, int *err)
     return is;
 }
 
-/* What could not be saved is tried again by the chore, in its own time: each try
- * on a full disk is an event in the folder, too. */
+/* What could not be saved is tried again by the chore, in its own time: each
+ * try on a full disk is an event in the folder, too. */
 void pause_put_back(struct pause *p)
 {
     int err;
@@ -106,8 +106,8 @@ void pause_put_back(struct pause *p)
 
 /* ---- begin and end ---- */
 
-/* Log a pause that begins, goes on after a restart (`limit_ns` 0, and `next`), or
- * gets another end. */
+/* Log a pause that begins, goes on after a restart (`limit_ns` 0, and `next`),
+ * or gets another end. */
 static void begin_log(const struct pause *p, const struct pause_note *n,
                       uint64_t limit_ns, const char *next)
 {

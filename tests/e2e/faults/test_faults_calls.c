@@ -280,7 +280,7 @@ Test(faults_calls, receiving_that_fails_is_told_and_tried_again)
         {"pthread_create", EAGAIN, 1, 3, false, 0, "event=trouble"},
         {"read", EINTR, 8, 1, false, 0, NULL},
         {"write", EAGAIN, 4, 1, false, 0, NULL},
-        {"timerfd_settime", ENOMEM, 1, 1, false, 0, NULL},
+        {"timerfd_settime", ENOMEM, 3, 1, false, 0, NULL},
     };
     rows_run(rows, false);
 }

@@ -482,7 +482,7 @@ static const char *pause_file(const char *q)
     return path;
 }
 
-/* A write in the folder has the worker look at its files, the note among them. */
+/* A write in the folder has the worker look at its files, and at the note. */
 Test(mqctl, a_pause_is_written_once_and_again_only_if_it_is_gone)
 {
     const char *q = harness_queue(0, 0);
