@@ -449,8 +449,8 @@ int engine_run(struct engine *e)
     backlog_look(&e->flow);
     (void)quick_clock_look(&e->flow.items.clock, 0); /* the start was long */
     e->flow.source->ops->start(e->flow.source);
-    /* Its first look is over before a message is taken. A count asks for a look,
-     * too, which another thread would run, so it comes later. */
+    /* Its first look is over before a message is taken. A count asks for a
+     * look, too, which another thread would run, so it comes later. */
     if (e->file_watch)
         file_watch_start(e->file_watch);
     status_count(&e->status);

@@ -67,8 +67,8 @@ struct commit {
     pthread_mutex_t mtx;      /* never held while waiting for a disk */
     struct batch queue;       /* m  in order of arrival */
     bool leading;             /* m  a leader is at work or was named */
-    bool stopper;             /* m  commit_stop waits to lead */
-    bool stopped;             /* m  it does */
+    unsigned stoppers;        /* m  calls of commit_stop that wait to lead */
+    bool stopped;             /* m  one of them is to lead now */
     atomic_uint patience_ms;  /* a  for the lock of another program */
     pthread_cond_t stop;      /* stopped came true */
     struct store_stats stats; /* m */
@@ -238,8 +238,8 @@ static void lead_next_locked(struct commit *c)
 {
     struct op *next = TAILQ_FIRST(&c->queue);
 
-    if (c->stopper) {
-        c->stopper = false;
+    if (c->stoppers > 0) {
+        c->stoppers--;
         c->stopped = true;
         pthread_cond_signal(&c->stop);
         return;
@@ -271,15 +271,18 @@ static void lead_locked(struct commit *c)
     lead_next_locked(c);
 }
 
-/* commit_stop - lead without a batch */
+/* Lead without a batch. Several threads may call this: whoever leads hands over
+ * to one of them (lead_next_locked), and `leading` stays set meanwhile. */
 void commit_stop(struct commit *c)
 {
     pthread_mutex_lock(&c->mtx);
-    c->stopper = c->leading;
-    c->stopped = !c->leading;
+    if (c->leading) {
+        c->stoppers++;
+        while (!c->stopped)
+            pthread_cond_wait(&c->stop, &c->mtx);
+        c->stopped = false;
+    }
     c->leading = true;
-    while (!c->stopped)
-        pthread_cond_wait(&c->stop, &c->mtx);
     pthread_mutex_unlock(&c->mtx);
 }
 
@@ -287,7 +290,6 @@ void commit_stop(struct commit *c)
 void commit_go(struct commit *c)
 {
     pthread_mutex_lock(&c->mtx);
-    c->stopped = false;
     lead_next_locked(c);
     pthread_mutex_unlock(&c->mtx);
 }

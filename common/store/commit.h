@@ -35,7 +35,7 @@ int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
                void *arg);
 /* Nobody commits between the two, and the caller may use the connection, even
  * have another one in its place. Those that come wait; those that led are done.
- * One thread at a time. */
+ * A thread that calls commit_stop meanwhile waits for commit_go. */
 void commit_stop(struct commit *c);
 void commit_go(struct commit *c);
 /* Give commits numbers from *last + 1 on; *last is the number of the last one

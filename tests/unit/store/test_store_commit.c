@@ -555,3 +555,31 @@ Test(commit, a_wal_that_a_reader_let_grow_is_emptied_once_he_is_gone)
     cr_assert_eq(store_count(s, STORE_DEAD), ROWS + 2);
     store_close(&s);
 }
+
+static void *stop_often(void *s)
+{
+    for (int i = 0; i < 100; i++)
+        if (store_empty_wal(s) != 0)
+            return s;
+    return NULL;
+}
+
+/* As that of a -wal and that of a file which was removed may be. */
+Test(commit, several_stops_at_once_all_end, .timeout = 300)
+{
+    enum { STOPS = 3, ROWS = 50 };
+    struct store *s = fixture_open();
+    struct store_row m = fixture_row(STORE_DEAD, "x");
+    pthread_t stops[STOPS];
+    void *failed;
+    for (int i = 0; i < STOPS; i++)
+        pthread_create(&stops[i], NULL, stop_often, s);
+    for (int i = 0; i < ROWS; i++)
+        fixture_put(s, &m);
+    for (int i = 0; i < STOPS; i++) {
+        pthread_join(stops[i], &failed);
+        cr_expect_null(failed);
+    }
+    cr_assert_eq(store_count(s, STORE_DEAD), ROWS);
+    store_close(&s);
+}
