@@ -418,7 +418,8 @@ static bool writer_start(void)
  * empty: then the gap is in one place, and log_lines_dropped stands there. */
 static bool late_put(const char *text, size_t size)
 {
-    bool full = size > LATE_BYTES - late_size || (log_dropped && late_size);
+    bool full = size > LATE_BYTES - late_size ||
+                (log_dropped && (late_size || log_busy));
 
     if (full || !writer_start()) {
         log_dropped++;

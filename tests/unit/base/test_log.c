@@ -23,7 +23,8 @@
 /* ---- seam: what write(2) on stderr does ---- */
 
 struct write_step {
-    ssize_t take; /* most bytes that this call takes; or -errno */
+    ssize_t take;       /* most bytes that this call takes; or -errno */
+    const char *logged; /* the event of a line that comes during this call */
 };
 static const struct write_step *write_script;
 static size_t write_steps, write_calls;
@@ -36,8 +37,11 @@ ssize_t write(int fd, const void *data, size_t size)
         write_calls++;
     if (fd == STDERR_FILENO && write_steps > 0) {
         ssize_t take = write_script->take;
+        const char *logged = write_script->logged;
         write_script++;
         write_steps--;
+        if (logged)
+            log_info(logged, F_INT("n", 0));
         if (take < 0) {
             errno = (int)-take;
             return -1;
@@ -512,16 +516,42 @@ Test(log, half_a_line_is_ended_by_the_next_one_and_lost_lines_are_counted,
     }
     cr_assert_eq(write_steps, 0);
     log_info("kept", F_INT("n", 4));
-    log_info("kept", F_INT("n", 5));
     log_flush();
+    log_info("kept", F_INT("n", 5));
     char *lines = lines_take(NULL);
     cr_expect_eq(strncmp(lines, "time=20", 7), 0);
     const char *second = strchr(lines, '\n') + 1;
     cr_expect_eq(second - lines, 11, "ten bytes and a newline");
     cr_expect_eq(strncmp(second, "time=20\ntime=", 13), 0, "%s", second);
+    const char *gap = strstr(second, "event=log_lines_dropped count=4 next=");
     cr_expect_not_null(strstr(second, "event=kept n=4\ntime="));
-    cr_expect_not_null(strstr(second, "event=kept n=5\n"));
-    cr_expect_not_null(strstr(second, "event=log_lines_dropped count=4 next="));
+    cr_expect_not_null(gap, "%s", second);
+    cr_expect_not_null(strstr(gap ? gap : "", "event=kept n=5\n"), "%s",
+                       second);
+    free(lines);
+}
+
+Test(log, a_line_during_the_last_write_before_a_gap_belongs_to_the_gap,
+     .init = capture)
+{
+    static const struct write_step steps[] = {
+        {10, NULL},
+        {-EIO, NULL},         /* Torn: the next line is the writer's. */
+        {LINE_ROOM, "during"} /* It is written, and another one comes. */
+    };
+    log_setup(LOG_INFO, LOG_TEXT);
+    script_set(steps, 3);
+    log_info("lost", F_INT("n", 1));
+    log_flush();
+    log_info("before", F_INT("n", 2));
+    log_flush();
+    log_info("behind", F_INT("n", 3));
+    char *lines = lines_take(NULL);
+    const char *gap = strstr(lines, "event=log_lines_dropped count=2 ");
+    cr_assert_not_null(gap, "%s", lines);
+    cr_expect_null(strstr(lines, "event=during"), "%s", lines);
+    cr_expect_lt(strstr(lines, "event=before"), gap, "%s", lines);
+    cr_expect_not_null(strstr(gap, "event=behind n=3\n"), "%s", lines);
     free(lines);
 }
 
