@@ -404,7 +404,8 @@ Test(letters, a_summary_can_be_stopped)
 static struct store *five(void)
 {
     static const char *const tails[] = {"line 1\nno such order\n",
-                                        "no such order", "disk\x1b full\n \n"};
+                                        "no such order",
+                                        "disk\x1b[0m\x01 full\n \n"};
     struct store *s = fixture_open();
     struct store_row m = letter(100, REASON_EXHAUSTED, "exit 1", NULL, "x");
     struct store_attempt a = {.error = "exit 1"};
@@ -438,7 +439,7 @@ Test(letters, the_text_is_the_reason_given_or_the_last_line_of_stderr)
     struct lines l = {""};
     cr_assert(letters_each(s, &(struct letter_filter){0}, true, text_add, &l) ==
               0);
-    cr_assert_str_eq(l.text, "no such order|no such order|disk\\x1b full|"
+    cr_assert_str_eq(l.text, "no such order|no such order|disk\\x01 full|"
                              "card declined|-|");
     store_close(&s);
 }
@@ -450,7 +451,7 @@ Test(letters, a_summary_by_error_has_each_text_by_itself)
     cr_assert_str_eq(l.text, "exit 1/no such order=2@101 "
                              "expired 1s before it was started=1@104 "
                              "card declined/card declined=1@103 "
-                             "exit 1/disk\\x1b full=1@102 ");
+                             "exit 1/disk\\x01 full=1@102 ");
     l = summary(s, LETTER_BY_REASON, (struct letter_filter){0});
     cr_assert_str_eq(l.text, "exhausted=5@104 ");
     store_close(&s);
