@@ -83,6 +83,20 @@ static void signal_ignored(const struct signalfd_siginfo *info)
                            "to go on, or use mqctl"));
 }
 
+/* Leave a signal to the handler that a plugin has set for it since it was
+ * blocked: it goes to this thread, as the others block all signals. */
+static void signal_give_back(struct loop_source *source, int sig)
+{
+    sigset_t one;
+
+    sigdelset(&mine, sig);
+    (void)signalfd(source->fd, &mine, 0);
+    sigemptyset(&one);
+    sigaddset(&one, sig);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    raise(sig);
+}
+
 /* arrived - all that came */
 static void arrived(struct loop_source *source)
 {
@@ -94,8 +108,10 @@ static void arrived(struct loop_source *source)
 
         if (IS_IN(sig, taken) || sig == SIGXCPU)
             s->came(s->arg, sig);
-        else
+        else if (is_stray(sig))
             signal_ignored(&info);
+        else
+            signal_give_back(source, sig);
     }
 }
 

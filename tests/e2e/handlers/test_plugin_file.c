@@ -3,6 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,4 +90,31 @@ Test(plugin_file, a_plugin_that_does_not_start_says_why_and_with_which_argument)
             "\"-22\"");
     refused(plugin, "--plugin-arg=3", 69, "its mqw_init returned 3 with");
     refused(plugin, "-q", 69, "its mqw_init returned 9 without --plugin-arg");
+}
+
+#define HANDLES_USR1                                                        \
+    "#include <mqworker.h>\n"                                               \
+    "#include <signal.h>\n"                                                 \
+    "#include <unistd.h>\n"                                                 \
+    "static void came(int sig) { (void)!write(2, \"plugin: came\\n\", 13);" \
+    " (void)sig; }\n"                                                       \
+    "int mqw_handle(const struct mqw_message *m, struct mqw_context *c)"    \
+    "{ (void)m; (void)c; return MQW_DONE; }\n"                              \
+    "int mqw_init(const char *arg, void **user)"                            \
+    "{ (void)arg; (void)user; return signal(SIGUSR1, came) == SIG_ERR; }\n"
+
+Test(plugin_file, a_signal_that_a_plugin_handles_reaches_it)
+{
+    struct harness_process *w =
+        harness_worker(harness_queue(0, 0), "--plugin", built(HANDLES_USR1));
+
+    harness_wait_log(w, "event=started", 5000);
+    harness_signal(w, SIGUSR2);
+    harness_wait_log(w, "event=paused", 5000);
+    for (int i = 1; i <= 2; i++) {
+        harness_signal(w, SIGUSR1);
+        harness_until(harness_log_count(w, "plugin: came") == (size_t)i, 5000);
+    }
+    cr_assert_eq(harness_log_count(w, "event=signal_ignored"), 0);
+    cr_assert_eq(harness_stop(w, 5000), 0);
 }
