@@ -34,7 +34,7 @@ struct lock_look {
     uint64_t at;      /* a byte that is locked */
     pid_t but;        /* another process than this; 0: any */
 };
-/* Return a process that has such a lock on a file; 0: none is seen from here. */
+/* Return a process that has such a lock on a file, 0 if none is seen. */
 pid_t lock_find(const struct stat *file, const struct lock_look *look);
 
 #define LOCK_HOLDER 64

@@ -76,8 +76,8 @@ static const json_t *field(const struct reading *r, const char *name)
     return json_is_null(value) ? NULL : value;
 }
 
-/* Members of a letter, and of one of its attempts, as letter_json.c writes them.
- * A time has a companion NAME_ns, and bytes that are no UTF-8 are in
+/* Members of a letter, and of one of its attempts, as letter_json.c writes
+ * them. A time has a companion NAME_ns, and bytes that are no UTF-8 are in
  * NAME_base64. */
 static const char *const letter_members[] = {
     "id",       "message_id", "queue",    "state",
