@@ -466,12 +466,31 @@ int engine_run(struct engine *e)
     return e->flow.gate.status;
 }
 
+/* Close the files and the queue, and then the lock: the next worker may start.
+ * */
+static void files_close(struct engine *e)
+{
+    bool empty = e->mq.custody && custody_empty(e->mq.custody);
+
+    if (e->flow.counters)
+        totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
+    counters_close(&e->flow.counters);
+    custody_close(&e->mq.custody);
+    runtimedir_close(&e->runtime, &e->dir, empty);
+    store_close(&e->mq.store);
+    queue_close(&e->mq.queue);
+    if (!e->flow.started)
+        pid_file_give_back(e->lock);
+    pid_file_close(&e->lock);
+    if (!e->flow.started)
+        (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
+}
+
 /* engine_close - in the order that lets each part finish what it began */
 void engine_close(struct engine **engine)
 {
     struct engine *e = *engine;
-    struct summary end;
-    bool empty;
+    struct summary end = {0};
 
     if (!e)
         return;
@@ -511,19 +530,7 @@ void engine_close(struct engine **engine)
     clock_watch_close(&e->clock_watch);
     loop_close(&e->flow.loop);
     timers_close(&e->flow.timers);
-    if (e->flow.counters)
-        totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
-    counters_close(&e->flow.counters);
-    empty = e->mq.custody && custody_empty(e->mq.custody);
-    custody_close(&e->mq.custody);
-    runtimedir_close(&e->runtime, &e->dir, empty);
-    store_close(&e->mq.store);
-    queue_close(&e->mq.queue);
-    if (!e->flow.started)
-        pid_file_give_back(e->lock);
-    pid_file_close(&e->lock);
-    if (!e->flow.started)
-        (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
+    files_close(e);
     if (e->flow.started)
         summary_log(e, &end);
     pause_fini(&e->pause);

@@ -292,9 +292,9 @@ static int run(struct options *o, const char *name, const char *body)
 
     e->raw = o->raw;
     e->timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
-    if (envelope_check(e, &p)) {
-        status = complain_of(&p);
-    } else if (queue_get(o, name, &queue, &p)) {
+    if (envelope_check(e, &p))
+        return complain_of(&p);
+    if (queue_get(o, name, &queue, &p)) {
         status = queue_failed(&p, name, body);
     } else if (input_get(o, body, queue_message_size(queue), &input, &p)) {
         status = complain_of(&p);
