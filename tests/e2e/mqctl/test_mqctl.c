@@ -1002,7 +1002,7 @@ static bool childless(const struct harness_process *w)
 
 /* Clients go away in the middle of a request, and handlers hang and leave a
  * process behind: `dead` letters in all are left of those. */
-static void abandon(const char *q, double dead)
+static void abandon(const char *q, long dead)
 {
     static const char *const requests[] = {"status\n", "sta",       "running\n",
                                            "list\n",   "closing\n", ""};
