@@ -92,8 +92,9 @@ static int send_one(struct producer *p, uint64_t n)
     size = torture_make(&plan, plan.fate == TORTURE_LATER ? clock_wall_ns() : 0,
                         p->message);
     err = send(p, size, plan.priority);
-    /* As a producer that had no answer. */
-    if (!err && plan.unique)
+    /* As a producer that had no answer. The death of the first copy frees its
+     * key, so that the second may run: none is sent then. */
+    if (!err && plan.unique && plan.fate != TORTURE_DEAD)
         (void)send(p, size, plan.priority);
     if (!err)
         atomic_store(&w->producers[p->number].sent, n + 1);

@@ -86,6 +86,7 @@ static struct {
     pid_t cancel, now;        /* 0: none */
     _Atomic uint64_t *record; /* of what is to be cancelled */
     unsigned starts;          /* of it, until then */
+    bool unique;              /* a second copy of it may run after the cancel */
     char text[32];            /* as mqctl takes it */
     char row[64];             /* SQL: where it waits */
 } steer;
@@ -114,21 +115,22 @@ static _Atomic uint64_t *steer_set(struct torture *t, bool spool, long long row,
 
 /* steer_choose - what is cancelled, as mqctl takes it: a delayed message, or
  * with a spool one of the last there; NULL: none */
-static _Atomic uint64_t *steer_choose(struct torture *t)
+static _Atomic uint64_t *steer_choose(struct torture *t,
+                                      struct torture_plan *plan)
 {
     bool spool = t->options->spool && torture_random(4) != 0;
     const char *sql = spool ? "SELECT key FROM spool WHERE letter IS NULL"
                               " AND NOT flags & 8 ORDER BY key DESC LIMIT 1"
                             : "SELECT row FROM messages WHERE state = 1"
                               " ORDER BY due_ns DESC LIMIT 1";
-    struct torture_plan plan = {.fate = TORTURE_DONE};
-    _Atomic uint64_t *record = steer_set(t, spool, place_store(t, sql), &plan);
+    _Atomic uint64_t *record = steer_set(t, spool, place_store(t, sql), plan);
 
-    return record && (spool || plan.fate == TORTURE_LATER) ? record : NULL;
+    return record && (spool || plan->fate == TORTURE_LATER) ? record : NULL;
 }
 
 /* steer_take - that one, unless it is cancelled already */
-static bool steer_take(_Atomic uint64_t *record)
+static bool steer_take(_Atomic uint64_t *record,
+                       const struct torture_plan *plan)
 {
     struct torture_record r = torture_record(record ? atomic_load(record) : 0);
 
@@ -136,6 +138,7 @@ static bool steer_take(_Atomic uint64_t *record)
         return false;
     steer.record = record;
     steer.starts = r.starts;
+    steer.unique = plan->unique;
     return true;
 }
 
@@ -151,7 +154,9 @@ static long long marked(const struct torture *t)
 /* steer_begin - one message is cancelled, and all that wait run now */
 static void steer_begin(struct torture *t)
 {
-    if (steer_take(steer_choose(t))) {
+    struct torture_plan plan = {.fate = TORTURE_DONE};
+
+    if (steer_take(steer_choose(t, &plan), &plan)) {
         steer.cancel = mqctl_start(t, NULL, "cancel", steer.text);
         t->sum.cancels++;
     }
@@ -162,13 +167,14 @@ static void steer_begin(struct torture *t)
 }
 
 /* steer_hold - what is cancelled waits, and no handler gets it; so it was not
- * begun meanwhile, unless it failed then, and waits for its next attempt */
+ * begun meanwhile, unless it failed then, and waits for its next attempt, or it
+ * is unique: its second copy may begin as soon as the key is free */
 void steer_hold(struct torture *t)
 {
     struct torture_record r = torture_record(
         atomic_fetch_or(steer.record, (uint64_t)TORTURE_CANCELLED << 32));
 
-    if (r.starts == steer.starts || r.flags & TORTURE_FAILED)
+    if (r.starts == steer.starts || r.flags & TORTURE_FAILED || steer.unique)
         return;
     fprintf(stderr, "torture: a message ran though mqctl had cancelled it\n");
     t->failed = true;
@@ -197,7 +203,7 @@ static void steer_end(struct torture *t)
 
 bool steer_row(struct torture *t)
 {
-    struct torture_plan plan;
+    struct torture_plan plan = {.fate = TORTURE_DONE};
     long long key = place_store(t, "SELECT key FROM spool WHERE letter IS NULL"
                                    " AND NOT flags & 8"
                                    " ORDER BY key DESC LIMIT 1");
@@ -205,7 +211,7 @@ bool steer_row(struct torture *t)
                                    " AND NOT flags & 8"
                                    " ORDER BY random() LIMIT 1");
 
-    return steer_take(steer_set(t, key > 0, key > 0 ? key : row, &plan));
+    return steer_take(steer_set(t, key > 0, key > 0 ? key : row, &plan), &plan);
 }
 
 /* has_key - the first of its unique key; another one that comes is dropped */
@@ -233,8 +239,8 @@ static int held_take(const struct custody_seen *seen, void *arg)
     if (seen->w.state != SLOT_HELD || seen->row || !seen->group[0] ||
         seen->seq < h->seq || memcmp(&seen->id, &none, sizeof none) == 0 ||
         !has_key(h->t, seen->seq) ||
-        !steer_take(
-            letters_record_of(h->t, seen->data, seen->data_size, &plan)))
+        !steer_take(letters_record_of(h->t, seen->data, seen->data_size, &plan),
+                    &plan))
         return 0;
     h->seq = seen->seq;
     ulid_print(seen->id, steer.text);

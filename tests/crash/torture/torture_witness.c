@@ -239,10 +239,12 @@ static _Atomic uint64_t *identify(const struct torture_seen *s,
 /* repeat_fault - what is wrong with a delivery after those in the record: one
  * that is not the first is marked, or is the next attempt after a failure */
 static enum torture_fault_kind repeat_fault(const struct torture_record *r,
-                                            const struct torture_seen *s)
+                                            const struct torture_seen *s,
+                                            bool unique)
 {
+    /* A cancel frees the unique key, and the second copy may run. */
     if (r->flags & TORTURE_CANCELLED)
-        return TORTURE_RAN_ON;
+        return unique ? TORTURE_NO_FAULT : TORTURE_RAN_ON;
     if (r->flags & (TORTURE_REPLAYED | TORTURE_MAY_REPEAT))
         return TORTURE_NO_FAULT; /* may be in the queue twice */
     if (r->flags & TORTURE_OPEN && r->generation == generation)
@@ -259,7 +261,7 @@ static enum torture_fault_kind repeat_fault(const struct torture_record *r,
 /* record_begin - one more delivery of it */
 static struct torture_record record_begin(_Atomic uint64_t *record,
                                           const struct torture_seen *s,
-                                          uint64_t number)
+                                          const struct torture_plan *p)
 {
     uint64_t word = atomic_load(record);
     enum torture_fault_kind kind;
@@ -267,7 +269,7 @@ static struct torture_record record_begin(_Atomic uint64_t *record,
 
     do {
         old = r = torture_record(word);
-        kind = repeat_fault(&r, s);
+        kind = repeat_fault(&r, s, p->unique);
         count(&r.starts);
         r.attempt = s->attempt;
         r.generation = generation;
@@ -276,7 +278,7 @@ static struct torture_record record_begin(_Atomic uint64_t *record,
                    (s->marked ? TORTURE_MARKED : 0u);
     } while (!atomic_compare_exchange_weak(record, &word, torture_word(&r)));
     if (kind != TORTURE_NO_FAULT)
-        fault(kind, s, number, word, 0);
+        fault(kind, s, p->number, word, 0);
     return old;
 }
 
@@ -361,7 +363,7 @@ void torture_begin(const struct torture_seen *s, struct torture_run *run)
         fault(TORTURE_EARLY, s, p->number, 0, early_ns(s));
     event(TORTURE_BEGIN, p->number, s, s->attempt);
     group_begin(s, p);
-    old = record_begin(run->record, s, p->number);
+    old = record_begin(run->record, s, p);
     /* A letter that was sent again is done. */
     if (p->fate != TORTURE_DEAD || !(old.flags & TORTURE_REPLAYED))
         run->fate = p->fate;
