@@ -18,8 +18,9 @@
 /* Threads beside those of the cap: one each that waits for the queue, writes
  * verdicts again, moves letters, lets groups go on, counts the store, writes
  * the store again, adds slots, looks whether the worker is idle, steers
- * messages, saves a pause, checks the store. */
-#define SPARE_THREADS 11
+ * messages, saves a pause, checks the store, follows the clock, empties the
+ * -wal. */
+#define SPARE_THREADS 13
 
 struct flow;
 struct settings;
