@@ -205,7 +205,7 @@ Test(worker_limits, a_custody_file_of_another_version_is_78_and_untouched)
     harness_until_lines("started", 1, 5000);
     harness_kill(w); /* a message is in it */
     const char *custody = harness_custody(q);
-    uint32_t version = 99, right = 3; /* docs/formats/custody.md */
+    uint32_t version = 99, right = 1; /* docs/formats/custody.md */
     bytes_put(custody, 8, &version, sizeof version);
     refused_untouched(q, custody);
     bytes_put(custody, 8, &right, sizeof right);
