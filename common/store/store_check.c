@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <bsd/string.h>
@@ -30,20 +31,39 @@ static void path_copy(struct store *s, char path[PATH_MAX])
     store_read_end(s);
 }
 
+/* Return the error of a check that could not read a page, or SQLITE_CORRUPT if
+ * it found damage. SQLite reports both as a line of text: "unable to get the
+ * page. error code=7" is a lack of memory, and "failed to get page 9", of a page
+ * in a list, has no code. */
+static int error_of(const char *text)
+{
+    const char *code = strstr(text, "error code=");
+
+    if (code)
+        return (int)strtol(code + strlen("error code="), NULL, 10);
+    return strstr(text, "failed to get page") ? SQLITE_IOERR : SQLITE_CORRUPT;
+}
+
 /* Run the check over one connection; SQLITE_OK, or what was found. */
 static int check_run(sqlite3 *db, char found[STORE_FOUND])
 {
     sqlite3_stmt *st = NULL;
-    const char *text;
+    const char *text, *line;
     int rc = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL);
 
     if (rc == SQLITE_OK)
         rc = sqlite3_step(st);
     if (rc == SQLITE_ROW) {
         text = (const char *)sqlite3_column_text(st, 0);
-        rc = text && strcmp(text, "ok") == 0 ? SQLITE_OK : SQLITE_CORRUPT;
-        if (rc != SQLITE_OK)
-            strlcpy(found, text ? text : "no result", STORE_FOUND);
+        if (text && strcmp(text, "ok") == 0)
+            rc = SQLITE_OK;
+        else
+            rc = text ? error_of(text) : SQLITE_NOMEM;
+        if ((rc & 0xff) == SQLITE_CORRUPT) {
+            /* A first line of "*** in database main ***" says nothing. */
+            line = strncmp(text, "***", 3) == 0 ? strchr(text, '\n') : NULL;
+            strlcpy(found, line ? line + 1 : text, STORE_FOUND);
+        }
     } else if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB) {
         strlcpy(found, sqlite3_errstr(rc), STORE_FOUND);
     }

@@ -306,6 +306,66 @@ Test(store, damage_that_is_found_later_is_an_error_of_its_own)
     cr_assert(store_put(s, &m, NULL, NULL) == -EUCLEAN);
     cr_assert_eq(store_check(s, NULL, found), -EUCLEAN);
     cr_assert_neq(found[0], '\0');
+    cr_assert_neq(found[0], '*', "it names what is damaged: %s", found);
+    store_close(&s);
+}
+
+/* ---- seam: memory of SQLite, which runs out ---- */
+
+static sqlite3_mem_methods real_memory;
+static uint64_t allocations,
+    denied; /* counted from 1; from `denied` on: none */
+static bool denied_once;
+
+static void *memory_take(int size)
+{
+    allocations++;
+    if (denied && (denied_once ? allocations == denied : allocations >= denied))
+        return NULL;
+    return real_memory.xMalloc(size);
+}
+
+/* Letters over several pages, and pages that are free. */
+static struct store *large_made(void)
+{
+    static char text[20000];
+    struct store *s = fixture_open();
+    memset(text, 'x', sizeof text - 1);
+    struct store_row m = fixture_row(STORE_DEAD, text);
+    for (int i = 0; i < 40; i++) {
+        m.row = 0;
+        int64_t row = fixture_put(s, &m);
+        if (i % 4 == 0)
+            cr_assert_eq(store_delete(s, row), 0);
+    }
+    return s;
+}
+
+Test(store, a_lack_of_memory_in_the_check_is_not_taken_for_damage)
+{
+    sqlite3_mem_methods memory;
+    char found[STORE_FOUND];
+    cr_assert_eq(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real_memory), 0);
+    memory = real_memory;
+    memory.xMalloc = memory_take;
+    cr_assert_eq(sqlite3_config(SQLITE_CONFIG_MALLOC, &memory), 0);
+    struct store *s = large_made();
+    allocations = 0;
+    cr_assert_eq(store_check(s, NULL, found), 0, "%s", found);
+    uint64_t all = allocations, failed = 0;
+    cr_assert_gt(all, 20);
+    for (uint64_t i = 0; i < 2 * all; i++) {
+        denied_once = i % 2 == 0;
+        denied = 1 + i / 2;
+        allocations = 0;
+        int err = store_check(s, NULL, found);
+        failed += err != 0;
+        cr_assert(err == 0 || err == -ENOMEM || err == -EIO, "%d at %u: %s",
+                  err, (unsigned)denied, found);
+        cr_assert_str_eq(found, "", "at %u", (unsigned)denied);
+    }
+    cr_assert_gt(failed, 20);
+    denied = 0;
     store_close(&s);
 }
 
