@@ -76,6 +76,14 @@ static void strand_one(struct torture *t)
         letters_reboot(t);
 }
 
+/* Have the store believe that the clock was a second behind when the last
+ * worker looked: the next one finds that somebody has set it forward. */
+static void set_clock(struct torture *t)
+{
+    (void)place_store(t, "UPDATE clock SET ahead_ns = ahead_ns - 1000000000 "
+                         "RETURNING 1");
+}
+
 /* lose_memory - a worker that had taken nothing yet was killed, and its runtime
  * folder is gone, as after a power cut; the queue is left alone, as no audit
  * could tell what it had from a loss */
@@ -309,6 +317,7 @@ static const struct scene scenes[] = {
     {"commit_", .more = few},
     {"store_make_", .once = true},
     {"store_recall_", .prepare = strand_one, .once = true},
+    {"store_clock_", .prepare = set_clock, .once = true},
     {"store_doubt_", .prepare = lose_memory, .once = true},
     {"ends_put_back_", .more = little, .ask = ask_ends, .once = true},
     {"slot_link_", .prepare = replay_one, .once = true},
