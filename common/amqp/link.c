@@ -377,9 +377,9 @@ int link_channel(struct link *l)
  * (tcp(7): TCP_USER_TIMEOUT also bounds the keepalive probes). A machine that
  * is cut off is noticed sooner than by heartbeats, without waking this process.
  * Where an option is refused, the heartbeats still find it.
- * A broker that reads nothing for so long, as under an alarm, is taken for dead,
- * too, once its window is full (tcp_probe_timer in the kernel): what it has not
- * confirmed is sent again over the next connection.
+ * A broker that reads nothing for so long, as under an alarm, is taken for
+ * dead, too, once its window is full (tcp_probe_timer in the kernel): what it
+ * has not confirmed is sent again over the next connection.
  */
 static void silence_limit(int fd)
 {

@@ -21,8 +21,8 @@
 static inline bool custody_seal(int fd, const char *boot)
 {
     size_t size = strcspn(boot, "@");
-    uint32_t start =
-        boot[size] ? (uint32_t)strtoul(boot + size + 1, NULL, 10) : 0;
+    const char *at = strchr(boot, '@');
+    uint32_t start = at ? (uint32_t)strtoul(at + 1, NULL, 10) : 0;
     unsigned char head[120];
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
 

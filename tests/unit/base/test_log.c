@@ -216,7 +216,7 @@ Test(log, lines_below_the_level_cost_no_evaluation, .init = capture)
 
 Test(log, errno_stays_as_it_was, .init = capture)
 {
-    static const struct write_step steps[] = {{-EIO}};
+    static const struct write_step steps[] = {{-EIO, NULL}};
     log_setup(LOG_INFO, LOG_TEXT);
     script_set(steps, 1);
     errno = ENOTEMPTY;
@@ -471,7 +471,7 @@ Test(log, a_line_is_one_write, .init = capture)
 Test(log, interrupted_and_short_writes_are_finished, .init = capture)
 {
     static const struct write_step steps[] = {
-        {-EINTR}, {3}, {-EINTR}, {1}, {-EINTR}};
+        {-EINTR, NULL}, {3, NULL}, {-EINTR, NULL}, {1, NULL}, {-EINTR, NULL}};
     log_setup(LOG_INFO, LOG_TEXT);
     script_set(steps, 5);
     log_info("e", F_INT("n", 1));
@@ -486,7 +486,8 @@ Test(log, interrupted_and_short_writes_are_finished, .init = capture)
 Test(log, a_line_that_finds_no_room_is_written_before_later_ones,
      .init = capture)
 {
-    static const struct write_step steps[] = {{-EAGAIN}, {-EAGAIN}, {9}};
+    static const struct write_step steps[] = {
+        {-EAGAIN, NULL}, {-EAGAIN, NULL}, {9, NULL}};
     log_setup(LOG_INFO, LOG_TEXT);
     script_set(steps, 3);
     log_info("first", F_INT("n", 1));
@@ -503,10 +504,10 @@ Test(log, half_a_line_is_ended_by_the_next_one_and_lost_lines_are_counted,
      .init = capture)
 {
     static const struct write_step steps[] = {
-        {10},   {-EIO}, /* torn */
-        {-EIO},         /* dropped: still torn */
-        {1},    {-EIO}, /* its newline only: whole */
-        {7},    {-EIO}, /* torn again */
+        {10, NULL},   {-EIO, NULL}, /* torn */
+        {-EIO, NULL},               /* dropped: still torn */
+        {1, NULL},    {-EIO, NULL}, /* its newline only: whole */
+        {7, NULL},    {-EIO, NULL}, /* torn again */
     };
     log_setup(LOG_INFO, LOG_TEXT);
     script_set(steps, 7);
