@@ -91,13 +91,29 @@ int link_reply(struct link *l, amqp_rpc_reply_t reply)
 
 /* ---- frames ---- */
 
-/* blocked_by - the broker has no room for what we send, or has it again */
+/* Have the kernel end the connection after `ms` without a sign of life of the
+ * peer, whether data waits for its acknowledgement or nothing is sent (tcp(7):
+ * TCP_USER_TIMEOUT also bounds the keepalive probes); 0: as the system has it. A
+ * machine that is cut off is noticed sooner than by heartbeats, without waking
+ * this process. Where the option is refused, the heartbeats still find it.
+ */
+static void silence_limit(int fd, unsigned ms)
+{
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
+/* Note that the broker takes no more messages, or takes them again. Under an
+ * alarm it stops reading: its window is full then, which the kernel would take
+ * for silence (tcp_probe_timer). */
 static void blocked_by(struct link *l, const amqp_method_t *method)
 {
     if (method->id == AMQP_CONNECTION_BLOCKED_METHOD)
         l->blocked = true;
     else if (method->id == AMQP_CONNECTION_UNBLOCKED_METHOD)
         l->blocked = false;
+    else
+        return;
+    silence_limit(l->fd, l->blocked ? 0 : SILENT_MS);
 }
 
 int link_frame(struct link *l, amqp_frame_t *frame)
@@ -372,27 +388,17 @@ int link_channel(struct link *l)
     return err ? err : channel_open(l);
 }
 
-/* Have the kernel end the connection about SILENT_MS after the peer's last sign
- * of life, whether data waits for its acknowledgement or nothing is sent
- * (tcp(7): TCP_USER_TIMEOUT also bounds the keepalive probes). A machine that
- * is cut off is noticed sooner than by heartbeats, without waking this process.
- * Where an option is refused, the heartbeats still find it.
- * A broker that reads nothing for so long, as under an alarm, is taken for
- * dead, too, once its window is full (tcp_probe_timer in the kernel): what it
- * has not confirmed is sent again over the next connection.
- */
-static void silence_limit(int fd)
+/* Have the kernel probe an idle connection, and limit the silence of its peer. */
+static void probes_start(int fd)
 {
     const int on = 1, idle_s = 4, interval_s = 2, probes = 3;
-    const unsigned silent_ms = SILENT_MS;
 
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s,
                      sizeof interval_s);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms,
-                     sizeof silent_ms);
+    silence_limit(fd, SILENT_MS);
 }
 
 /* connect_to - host `i` */
@@ -417,7 +423,7 @@ static int connect_to(struct link *l, const struct link_setup *setup,
         rabbit.amqp_socket_open_noblock(s, h->name, (int)h->port, &connect);
     if (status != AMQP_STATUS_OK)
         return no_socket(setup, i, status, p);
-    silence_limit(rabbit.amqp_get_sockfd(l->c));
+    probes_start(rabbit.amqp_get_sockfd(l->c));
     if (link_reply(l, log_in(l, setup)) < 0)
         return not_in(l, setup, p);
     err = server_check(l, setup, p);
