@@ -22,6 +22,7 @@
 #include "common/file/folder.h"
 #include "common/base/queue_name.h"
 #include "common/base/safe_text.h"
+#include "common/base/shell_word.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 
@@ -155,7 +156,7 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
         return problem_set(p, EX_NOINPUT, err,
                            "queue %s does not exist; its mqworker makes it "
                            "(without --no-create), or `mqctl create %s`",
-                           safe, safe);
+                           safe, SHELL_QUEUE(safe));
     if (err == EACCES || err == EPERM)
         return explain_access(o, safe, err, p);
     mqlimit_read(&limit);

@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/shell_word.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
@@ -31,7 +32,7 @@ static int systemd_tell(int argc, char **argv)
                         "\"%s\" is not a verb: mqctl does not start workers; "
                         "under systemd: systemctl %s mqworker@%s, else: "
                         "mqworker /%s -- COMMAND",
-                        verb, verb, queue, queue);
+                        verb, verb, queue, SHELL_QUEUE(queue));
     return -1;
 }
 

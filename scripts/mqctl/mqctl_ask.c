@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/process_stat.h"
+#include "common/base/shell_word.h"
 #include "common/file/unix_socket.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqctl/mqctl_proc.h"
@@ -38,7 +39,7 @@ const char *worker_start_text(const char *queue, char buf[START_TEXT])
     if (worker_has_unit(queue))
         snprintf(buf, START_TEXT, "systemctl start mqworker@%s", queue + 1);
     else
-        snprintf(buf, START_TEXT, "mqworker %s -- COMMAND", queue);
+        snprintf(buf, START_TEXT, "mqworker %s -- COMMAND", SHELL_QUEUE(queue));
     return buf;
 }
 

@@ -15,6 +15,7 @@
 
 #include "common/base/problem.h"
 #include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
 #include "common/state/statedir.h"
 
 /* Ask the worker; the answer is the caller's. A worker that is starting gets
@@ -35,7 +36,7 @@ bool worker_has_unit(const char *queue);
 /* The command that starts a worker of the queue: "systemctl start
  * mqworker@orders" where there is that unit, else "mqworker /orders --
  * COMMAND". */
-#define START_TEXT (QUEUE_NAME_MAX + 64)
+#define START_TEXT (SHELL_WORD_ROOM(QUEUE_NAME_MAX) + 64)
 const char *worker_start_text(const char *queue, char buf[START_TEXT]);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/base/shell_word.h"
 #include "common/message/error_text.h"
 #include "common/text/json_line.h"
 #include "common/letter/letters.h"
@@ -230,16 +231,16 @@ static void letter(struct search *s, const struct store_row *m,
             s, "replayed",
             "died at %s and was sent again: it is in the queue, which has %ld "
             "message%s; mqdlq show %s %" PRId64 " tells all",
-            when, s->v.depth, term_plural((uint64_t)s->v.depth), s->v.queue,
-            m->row);
+            when, s->v.depth, term_plural((uint64_t)s->v.depth),
+            SHELL_QUEUE(s->v.queue), m->row);
     else
         found(s, "dead",
               "dead since %s, because %s%s%s, after %" PRIu32 " failed "
               "attempt%s; mqdlq show %s %" PRId64 " tells all, mqdlq replay %s "
               "%" PRId64 " sends it again",
               when, dead_reason_text(m->reason), *error ? ": " : "", error,
-              m->attempts, term_plural(m->attempts), s->v.queue, m->row,
-              s->v.queue, m->row);
+              m->attempts, term_plural(m->attempts), SHELL_QUEUE(s->v.queue),
+              m->row, SHELL_QUEUE(s->v.queue), m->row);
 }
 
 /* row_tell - a row, by its state */
@@ -351,7 +352,7 @@ static void unknown(struct search *s)
               "was discarded, or sent again and done, is gone; ask by the "
               "message's id of 26 characters what became of it: mqctl explain "
               "%s ID",
-              s->v.queue);
+              SHELL_QUEUE(s->v.queue));
         return;
     }
     found(s, "unknown",

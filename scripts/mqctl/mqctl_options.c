@@ -6,6 +6,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/shell_word.h"
 #include "common/broker/broker_operand.h"
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
@@ -551,7 +552,8 @@ static int order_check(const struct options *o, struct problem *p)
     return problem_set(p, EX_USAGE, EINVAL,
                        "%s: the queue comes first; did you mean mqctl %s %s "
                        "%s%s?",
-                       verb, verb, words[n - 1], words[0], n > 2 ? " ..." : "");
+                       verb, verb, SHELL_QUEUE(words[n - 1]), words[0],
+                       n > 2 ? " ..." : "");
 }
 
 /* options_check - a verb that changes messages must be told of which, and not

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term_time.h"
 
@@ -40,7 +41,8 @@ void store_unseen(struct search *s, int err)
 {
     problem_set(&s->unseen, EX_IOERR, -err,
                 "%s/%s cannot be read: %s; see mqctl doctor %s",
-                s->v.dir.folder, STATEDIR_STORE, errno_text(-err), s->v.queue);
+                s->v.dir.folder, STATEDIR_STORE, errno_text(-err),
+                SHELL_QUEUE(s->v.queue));
 }
 
 void put(struct search *s, const char *name, json_t *value)

@@ -14,6 +14,7 @@
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
 #include "common/broker/broker_operand.h"
 #include "common/custody/custody_look.h"
 #include "common/state/runtimedir.h"
@@ -32,7 +33,7 @@ static void queue_look(struct snapshot *v)
         (void)problem_set(&v->no_queue, EX_UNAVAILABLE, ENOTSUP,
                           "it is on a broker: rabbitmqctl list_queues name "
                           "messages consumers; mqdlq list %s",
-                          v->queue);
+                          SHELL_QUEUE(v->queue));
         return;
     }
     if (queue_open(&q, v->queue, 0, NULL, NULL, &v->no_queue) < 0)

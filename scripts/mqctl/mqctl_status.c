@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/file/folder.h"
 #include "common/base/safe_text.h"
+#include "common/base/shell_word.h"
 #include "common/state/queue_guess.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
@@ -537,7 +538,7 @@ static int elsewhere(const struct holder *h, const char *queue)
     return complain(EX_UNAVAILABLE,
                     "no worker of this state directory is seen on %s, but an "
                     "mqworker (pid %d) has it open; see mqctl doctor %s",
-                    queue, (int)h->pid, queue);
+                    queue, (int)h->pid, SHELL_QUEUE(queue));
 }
 
 /* show - one queue, in the form that was asked for */

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
 #include "common/state/pause_note.h"
 #include "common/state/state_forget.h"
 #include "common/state/statedir.h"
@@ -139,7 +140,8 @@ static int gone_wait(const struct options *o, const struct ordered *w,
             complain(0,
                      "waiting until worker %d of %s has gone: handlers run; "
                      "mqctl status %s shows what, mqctl quit %s ends them",
-                     (int)w->pid, w->queue, w->queue, w->queue);
+                     (int)w->pid, w->queue, SHELL_QUEUE(w->queue),
+                     SHELL_QUEUE(w->queue));
         err = ask_until_gone(&w->dir, w->pid, left - first);
     }
     if (!err) {
@@ -151,7 +153,7 @@ static int gone_wait(const struct options *o, const struct ordered *w,
                     "worker %d of %s has not gone after %s: handlers run; see "
                     "mqctl status %s, or end them with mqctl quit %s",
                     (int)w->pid, w->queue, duration_print(o->wait_ns, time),
-                    w->queue, w->queue);
+                    SHELL_QUEUE(w->queue), SHELL_QUEUE(w->queue));
 }
 
 /* Remove the note of a pause while no worker is running, so that the next one

@@ -11,6 +11,7 @@
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
 #include "common/broker/broker_operand.h"
 #include "common/state/counters.h"
 #include "common/mq/queue.h"
@@ -72,7 +73,7 @@ static int kept_from(const struct statedir *dir, const char *path,
                            "move it back, or if it was removed the worker "
                            "writes it again within seconds; mqctl doctor %s "
                            "says which",
-                           path, dir->folder + strlen(dir->root));
+                           path, SHELL_QUEUE(dir->folder + strlen(dir->root)));
     if (runtimedir_file(dir, RUNTIMEDIR_COUNTERS, file, NULL) == 0 &&
         counters_attach(&c, file, NULL) == 0)
         counters_header(c, &h);
@@ -83,7 +84,8 @@ static int kept_from(const struct statedir *dir, const char *path,
                        "%s is not the file that worker pid %d has open, which "
                        "was moved or removed; see mqctl doctor %s, and try "
                        "again when that is settled",
-                       path, (int)h.pid, dir->folder + strlen(dir->root));
+                       path, (int)h.pid,
+                       SHELL_QUEUE(dir->folder + strlen(dir->root)));
 }
 
 /* store_find - open the store in the queue's folder; -ENOENT if there is none,

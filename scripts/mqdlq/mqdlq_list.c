@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/base/shell_word.h"
 #include "common/message/error_text.h"
 #include "common/letter/letter_json.h"
 #include "common/text/cli_interrupt.h"
@@ -63,7 +64,7 @@ static void none_tell(const struct context *ctx)
     if (ctx->store && selection_on_way(&all, ctx, &on_way) == 0 && on_way > 0)
         complain(0, "%s has no dead letters; " ON_WAY_CLAUSE, ctx->queue,
                  on_way, on_way == 1 ? "is" : "are",
-                 on_way == 1 ? "its" : "their", ctx->queue);
+                 on_way == 1 ? "its" : "their", SHELL_QUEUE(ctx->queue));
     else if (ctx->store)
         complain(0,
                  filter_given(ctx->o) ? "%s has no letter that was asked for"

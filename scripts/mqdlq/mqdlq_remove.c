@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/base/shell_word.h"
 #include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
 #include "common/letter/letters.h"
@@ -73,7 +74,7 @@ static int removed_tell(const struct context *ctx, const struct selection *c,
                term_plural(c->count));
     if (on_way > 0)
         printf("; " ON_WAY_CLAUSE, on_way, on_way == 1 ? "is" : "are",
-               on_way == 1 ? "its" : "their", ctx->queue);
+               on_way == 1 ? "its" : "their", SHELL_QUEUE(ctx->queue));
     putchar('\n');
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
 #include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
 #include "common/letter/letters.h"
@@ -205,7 +206,7 @@ static int post_failed(const struct replay *r, int err)
                         "%s was removed; letter %" PRId64
                         " was not sent. To create the queue again: mqctl "
                         "create %s",
-                        name, r->encoding.mark.row, name);
+                        name, r->encoding.mark.row, SHELL_QUEUE(name));
     if (err == -ESTALE)
         return complain(
             EX_NOINPUT,
@@ -259,7 +260,7 @@ static void mark_undo(struct replay *r, int failed)
     complain(0,
              "letter %" PRId64 " was not sent but is marked replayed; "
              "`mqdlq replay --again %s %" PRId64 "` sends it",
-             mark->row, r->context->queue, mark->row);
+             mark->row, SHELL_QUEUE(r->context->queue), mark->row);
 }
 
 /* send_tracked - mark the letter, send it, take the mark back if that failed
@@ -400,7 +401,8 @@ static void summary(const struct replay *r)
         printf(", %" PRIu64 " not", r->refused);
     if (r->on_way > 0)
         printf("; " ON_WAY_CLAUSE, r->on_way, r->on_way == 1 ? "is" : "are",
-               r->on_way == 1 ? "its" : "their", r->context->queue);
+               r->on_way == 1 ? "its" : "their",
+               SHELL_QUEUE(r->context->queue));
     putchar('\n');
 }
 

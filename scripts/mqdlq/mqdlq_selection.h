@@ -17,7 +17,7 @@
 
 #include "scripts/mqdlq/mqdlq.h"
 
-/* Of a summary: the count, "is" or "are", "its" or "their", the queue. */
+/* Of a summary: the count, "is" or "are", "its" or "their", SHELL_QUEUE. */
 #define ON_WAY_CLAUSE \
     "%" PRIu64 " %s on %s way already: see mqdlq list --replayed %s"
 

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/rate_limit.h"
 #include "common/mq/patience.h"
@@ -77,7 +78,7 @@ static int send_refused(struct run *r, int err)
         snprintf(why, sizeof why,
                  "%s was removed while it was full; to create it again: mqctl "
                  "create %s",
-                 name, name);
+                 name, SHELL_QUEUE(name));
         return run_fail(r, EX_NOINPUT, why);
     }
     if (err != -EAGAIN) {

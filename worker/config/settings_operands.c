@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
 
 /* All that a source on a broker can lend: what it has in hand of all partitions
  * (partition.h), and what lost its claim with a connection and still waits for
@@ -104,11 +105,11 @@ static int no_command(const char *queue, struct problem *p)
                            "no command: put COMMAND=/path/of/your-handler into "
                            "%s, which the unit reads; by hand: mqworker %s -- "
                            "COMMAND",
-                           file, queue);
+                           file, SHELL_QUEUE(queue));
     return problem_set(p, EX_USAGE, EINVAL,
                        "no command: mqworker %s -- COMMAND, like mqworker %s "
                        "-- ./handle-order",
-                       queue, queue);
+                       SHELL_QUEUE(queue), SHELL_QUEUE(queue));
 }
 
 /* command_check - there is one, and the flags are for its kind */

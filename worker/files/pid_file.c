@@ -22,6 +22,7 @@
 #include "common/file/file.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/shell_word.h"
 #include "common/file/folder.h"
 #include "common/state/worker_lock.h"
 
@@ -184,7 +185,7 @@ static int refused(struct pid_file *l, const char *queue, uint64_t waited,
                        "queue %s already has a consumer: pid %d (%s); "
                        "stop it with kill %d, or have it run more at "
                        "once: mqctl set %s max-concurrency=N",
-                       queue, (int)owner, path, (int)owner, queue);
+                       queue, (int)owner, path, (int)owner, SHELL_QUEUE(queue));
 }
 
 /* is_named - whether the folder has its name still */

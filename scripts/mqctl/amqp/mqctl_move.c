@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
 #include "common/base/visit.h"
 #include "common/file/folder.h"
 #include "common/state/counters.h"
@@ -70,7 +71,7 @@ static int killed(const struct move *m, struct problem *p)
                        "the last worker of %s was killed, and may have "
                        "messages and handlers left: start it once, and drain "
                        "it: mqctl drain --wait %s",
-                       m->v.queue, m->v.queue);
+                       m->v.queue, SHELL_QUEUE(m->v.queue));
 }
 
 /* in_use - by the holder of the lock: only a worker says who it is */
@@ -84,7 +85,7 @@ static int in_use(const struct move *m, struct problem *p)
         return problem_set(p, EX_UNAVAILABLE, EBUSY,
                            "worker %d runs on %s: end it first, with mqctl "
                            "drain --wait %s",
-                           (int)pid, queue, queue);
+                           (int)pid, queue, SHELL_QUEUE(queue));
     return problem_set(p, EX_UNAVAILABLE, EBUSY,
                        "a worker that starts or ends, or another mqctl move, "
                        "has %s: try again when that is done",
@@ -310,13 +311,14 @@ static void told_stays(const struct move *m)
                  "%" PRId64 " dead letter%s sent again, and not here any more: "
                  "mqdlq list --replayed %s",
                  m->elsewhere, m->elsewhere == 1 ? " was" : "s were",
-                 m->v.queue);
+                 SHELL_QUEUE(m->v.queue));
     if (m->grouped)
         complain(0,
                  "%" PRIu64
                  " dead letter%s here, of a group, as a move does not "
                  "keep their order: mqdlq list --by group %s",
-                 m->grouped, m->grouped == 1 ? " stays" : "s stay", m->v.queue);
+                 m->grouped, m->grouped == 1 ? " stays" : "s stay",
+                 SHELL_QUEUE(m->v.queue));
     if (m->untold)
         complain(0,
                  "%" PRIu64

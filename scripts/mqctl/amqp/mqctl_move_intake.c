@@ -19,6 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
+#include "common/base/shell_word.h"
 #include "common/custody/custody.h"
 #include "common/custody/custody_look.h"
 #include "common/file/folder.h"
@@ -55,7 +56,7 @@ static int start_it(const struct move *m, const char *why, struct problem *p)
     return problem_set(p, EX_UNAVAILABLE, EBUSY,
                        "%s: %s: start its worker once, as it was started last, "
                        "and drain it: mqctl drain --wait %s",
-                       queue, why, queue);
+                       queue, why, SHELL_QUEUE(queue));
 }
 
 static int unread(const struct move *m, int err, struct problem *p)

@@ -3,27 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/shell_word.h"
 #include "common/letter/letters.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 
-#define WORD         1024
 #define COMMAND_MOST 500
-
-/* quoted - as one word for a shell; false: it is too long */
-static bool quoted(const char *text, char out[WORD])
-{
-    size_t n = 0;
-
-    out[n++] = '\'';
-    for (; *text && n + 6 < WORD; text++)
-        if (*text == '\'')
-            n += (size_t)snprintf(out + n, WORD - n, "'\\''");
-        else
-            out[n++] = *text;
-    out[n++] = '\'';
-    out[n] = '\0';
-    return *text == '\0';
-}
 
 /* command_of - as the worker was told; NULL: none answers, or it is not given
  * as it was typed: it is long, or has what is not printed */
@@ -55,14 +39,15 @@ static const char *tried_by(struct findings *f, const struct snapshot *v,
                             int64_t row)
 {
     const char *command = command_of(v);
-    char word[WORD];
+    char word[SHELL_WORD_ROOM(COMMAND_MOST)];
 
-    if (!command || !row || !quoted(command, word))
+    if (!command || !row)
         return NULL;
     return fix(f,
                "mqdlq show --json %s %" PRId64 " | MQW_LETTER=%" PRId64
                " MQW_QUEUE=%s sh -c %s",
-               v->queue, row, row, v->queue, word);
+               SHELL_QUEUE(v->queue), row, row, SHELL_QUEUE(v->queue),
+               shell_word(command, word, sizeof word));
 }
 
 void hooks_check(struct findings *f, struct snapshot *v)
@@ -82,5 +67,5 @@ void hooks_check(struct findings *f, struct snapshot *v)
           v->worker == SNAPSHOT_RUNS
               ? "it runs again for each, after 5 minutes at most"
               : "it runs again when a worker is started with it",
-          v->queue, row);
+          SHELL_QUEUE(v->queue), row);
 }

@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
 #include "common/custody/custody_look.h"
 #include "common/file/folder.h"
 #include "common/file/mount_point.h"
@@ -140,7 +141,7 @@ static const char *raised_by(struct findings *f, const struct payer *y)
                "LimitMSGQUEUE=8M in its unit (systemctl edit mqworker@%s), or "
                "ulimit -q 8388608 before it is started, or mqctl remove what "
                "nobody needs; mqctl remove --orphans -n lists that",
-               y->queue + 1);
+               SHELL_QUEUE(y->queue + 1));
 }
 
 /* Check RLIMIT_MSGQUEUE of one payer, which counts for its user as a whole. */
@@ -254,7 +255,7 @@ static void orphans_check(struct findings *f, const struct options *o,
             continue;
         FOUND(f, all.hidden ? NOTE : WARN, "orphans",
               fix(f, "mqctl remove%s %s", orphan->depth > 0 ? " --force" : "",
-                  orphan->queue),
+                  SHELL_QUEUE(orphan->queue)),
               "no process has %s open%s: %s", orphan->queue, unseen,
               orphan_text(orphan, text));
     }

@@ -13,6 +13,7 @@
 
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
 #include "common/text/json_line.h"
 #include "common/custody/custody_file.h"
 #include "common/custody/custody_look.h"
@@ -35,7 +36,8 @@ static const char *start_command(struct findings *f, const struct snapshot *v)
         stat(v->dir.folder, &st) < 0 || st.st_uid == geteuid())
         return fix(f, "%s", worker_start_text(v->queue, start));
     return fix(f, "sudo -u %s mqworker --state-dir %s %s -- COMMAND",
-               folder_sudo_user(st.st_uid, user), v->dir.root, v->queue);
+               folder_sudo_user(st.st_uid, user), v->dir.root,
+               SHELL_QUEUE(v->queue));
 }
 
 /* drained_by - a command that makes room in a full queue; NULL: neither more
@@ -48,10 +50,10 @@ static const char *drained_by(struct findings *f, const struct snapshot *v,
     if (v->worker != SNAPSHOT_RUNS)
         return start_command(f, v);
     if (snapshot_rate_reached(v))
-        return fix(f, "mqctl set %s rate=off", v->queue);
+        return fix(f, "mqctl set %s rate=off", SHELL_QUEUE(v->queue));
     if (!v->live || snapshot_state(v) != WORKER_STATE_RUNNING)
         return NULL;
-    return fix(f, "mqctl set %s max-concurrency=%u", v->queue,
+    return fix(f, "mqctl set %s max-concurrency=%u", SHELL_QUEUE(v->queue),
                2 * snapshot_cap(v));
 }
 
@@ -95,7 +97,7 @@ static void full_found(struct findings *f, const struct snapshot *v)
           fix(f,
               "find out what they wait for: mqctl status %s; or let more "
               "wait: mqctl set %s max-waiting=N",
-              v->queue, v->queue),
+              SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
           "%" PRId64 " message%s in the store, --max-waiting allows %s: "
           "nothing more is taken from the queue until some are done or dead",
           v->waiting + v->parked,
@@ -114,7 +116,7 @@ static void rate_found(struct findings *f, const struct snapshot *v)
           fix(f,
               "if that is too slow: mqctl set %s rate=N/s, or rate=off; else "
               "nothing is to be done",
-              v->queue),
+              SHELL_QUEUE(v->queue)),
           "it takes nothing just now: as many were delivered as --rate%s%s "
           "allows; it goes on by itself",
           rate ? " " : "", rate ? rate : "");
@@ -217,8 +219,8 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
               "fix what it says; the worker tries again by itself",
               "its breaker is %s: %s", snapshot_breaker(v), why);
     else if (snapshot_paused(v))
-        FOUND(f, WARN, "worker", fix(f, "mqctl resume %s", v->queue),
-              "it is paused");
+        FOUND(f, WARN, "worker",
+              fix(f, "mqctl resume %s", SHELL_QUEUE(v->queue)), "it is paused");
     else if (snapshot_full(v))
         full_found(f, v);
     else if (state == WORKER_STATE_RATE_HELD)
@@ -257,7 +259,7 @@ static void spool_check(struct findings *f, const struct snapshot *v)
               fix(f,
                   "find out why handlers are slower than senders: mqctl status "
                   "%s; or let more wait: mqctl set %s spool=N",
-                  v->queue, v->queue),
+                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
               "it is full: %" PRId64 " message%s there, --spool allows %s; "
               "senders wait as soon as the queue is full",
               n, n == 1 ? " waits" : "s wait", most);
@@ -295,7 +297,7 @@ static void groups_check(struct findings *f, const struct snapshot *v)
                   "mqdlq list --replayed %s; if one is in no queue, as its "
                   "replay was interrupted: mqdlq replay --replayed --again "
                   "--group KEY %s",
-                  v->queue, v->queue),
+                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
               "%" PRId64 " letter%s on the way through the queue again; until "
               "they are done, they hold their groups",
               v->replayed, v->replayed == 1 ? " is" : "s are");
@@ -305,7 +307,8 @@ static void groups_check(struct findings *f, const struct snapshot *v)
                   "mqctl set %s max-parked=%" PRId64 "; then mqdlq replay "
                   "--group KEY %s. Or without the letter: mqctl group %s KEY "
                   "release",
-                  v->queue, wanted, v->queue, v->queue),
+                  SHELL_QUEUE(v->queue), wanted, SHELL_QUEUE(v->queue),
+                  SHELL_QUEUE(v->queue)),
               "%" PRIu64 " group%s held, and as many messages are parked as "
               "--max-parked allows: nothing more is received, so a letter that "
               "is sent again would not be either",
@@ -316,7 +319,8 @@ static void groups_check(struct findings *f, const struct snapshot *v)
           fix(f,
               "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
               "or mqdlq discard --group KEY %s",
-              v->queue, v->queue, v->queue),
+              SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue),
+              SHELL_QUEUE(v->queue)),
           "%" PRIu64 " group%s held: the head died, and with --on-group-dead "
           "hold nothing of it runs until that letter was sent again and done, "
           "or discarded",
@@ -397,7 +401,8 @@ static void disk_check(struct findings *f, const struct snapshot *v, int fd,
                   "mqctl drain %s; then mqworker --runtime-dir "
                   "/dev/shm/mqworker-%u %s -- COMMAND, or another folder "
                   "on a tmpfs",
-                  v->queue, (unsigned)geteuid(), v->queue),
+                  SHELL_QUEUE(v->queue), (unsigned)geteuid(),
+                  SHELL_QUEUE(v->queue)),
               "%s is on %s: a kill while it is written back loses the message "
               "in hand",
               path, fs_type_text((long)s.f_type, text));
@@ -451,7 +456,8 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
     else if (v->worker == SNAPSHOT_RUNS && v->has_queue &&
              h.body_bytes < (uint64_t)v->message_size)
         FOUND(f, BAD, "attributes",
-              fix(f, "mqctl drain %s, then start it again", v->queue),
+              fix(f, "mqctl drain %s, then start it again",
+                  SHELL_QUEUE(v->queue)),
               "the queue takes messages of %ld byte%s, the worker has room for "
               "%" PRIu64 ": it was made for another queue of that name",
               v->message_size, term_plural((uint64_t)v->message_size),
@@ -470,7 +476,7 @@ static void differs_check(struct findings *f, const struct snapshot *v)
               fix(f,
                   "mqctl drain %s; mqctl remove %s; and start the "
                   "worker again",
-                  v->queue, v->queue),
+                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
               "%s", text);
 }
 
@@ -485,7 +491,8 @@ static void namespace_check(struct findings *f, const struct snapshot *v)
         readlink(path, its, sizeof its - 1) < 0 || strcmp(ours, its) == 0)
         return;
     FOUND(f, WARN, "namespace",
-          fix(f, "nsenter -t %d -i mqctl status %s", (int)v->pid, v->queue),
+          fix(f, "nsenter -t %d -i mqctl status %s", (int)v->pid,
+              SHELL_QUEUE(v->queue)),
           "the worker is in %s, we are in %s: the queue seen here is another "
           "one of the same name",
           its, ours);
@@ -538,7 +545,7 @@ static void letters_check(struct findings *f, const struct snapshot *v)
         FOUND(f, WARN, "store", NULL, "%s", v->no_store.text);
     else if (v->dead > 0)
         FOUND(f, WARN, "dead letters",
-              fix(f, "mqdlq list --by error %s", v->queue),
+              fix(f, "mqdlq list --by error %s", SHELL_QUEUE(v->queue)),
               "%" PRId64 " message%s given up on", v->dead,
               v->dead == 1 ? " was" : "s were");
     else if (v->dead == 0)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/process_stat.h"
+#include "common/base/shell_word.h"
 #include "common/mq/queue.h"
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_proc.h"
@@ -122,7 +123,7 @@ static void worker_found(const struct readers *r, const struct holder *h)
         FOUND(r->f, WARN, "other consumers",
               fix(r->f, "mqctl doctor --state-dir %.*s %s",
                   (int)(strrchr(h->folder, '/') - h->folder), h->folder,
-                  r->v->queue),
+                  SHELL_QUEUE(r->v->queue)),
               "an mqworker (pid %d) takes messages of this queue, too: its "
               "state is in %s",
               (int)h->pid, h->folder);

@@ -11,6 +11,7 @@
 
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
 #include "common/message/hex.h"
 #include "common/letter/letters.h"
 #include "common/message/header.h"
@@ -73,7 +74,7 @@ static int release(const struct group_order *x)
         return complain(EX_NOINPUT,
                         "no dead letter of %s holds group %.80s; mqctl groups "
                         "--state held %s has those that are held",
-                        x->queue, x->key, x->queue);
+                        x->queue, x->key, SHELL_QUEUE(x->queue));
     snprintf(text, sizeof text, "goes on; %" PRId64 " dead letter%s kept", n,
              n == 1 ? " is" : "s are");
     return told(x, json_pack("{s:I}", "released", (json_int_t)n), text);
@@ -99,7 +100,7 @@ static int unknown(const struct group_order *x, bool moving)
     return complain(EX_NOINPUT,
                     "%s has no message of group %.80s, so there is nothing to "
                     "close; mqctl groups %s has those that there are",
-                    x->queue, x->key, x->queue);
+                    x->queue, x->key, SHELL_QUEUE(x->queue));
 }
 
 /* answered - what the worker did */

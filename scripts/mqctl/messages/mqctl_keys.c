@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
 #include "common/store/store.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -86,7 +87,7 @@ static int key_free(const struct options *o, struct store *s, const char *queue)
         return complain(EX_NOINPUT,
                         "no message of %s has the key \"%.80s\"; mqctl keys %s "
                         "lists those that there are",
-                        queue, key, queue);
+                        queue, key, SHELL_QUEUE(queue));
     if (err)
         return complain(disk_is_full(err) ? EX_CANTCREAT : EX_IOERR,
                         "the store cannot be written: %s; %s", errno_text(-err),

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/base/shell_word.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
@@ -38,12 +39,12 @@ static void waits_tell(const struct steered_sums *n, const struct messages *m,
         complain(0,
                  "%" PRIu64 " wait%s behind the head of a group; mqctl groups "
                  "%s names it: run-now or cancel that",
-                 S(at[WAITING_PARKED]), m->queue);
+                 S(at[WAITING_PARKED]), SHELL_QUEUE(m->queue));
     if (at[WAITING_HELD])
         complain(0,
                  "%" PRIu64 " wait%s for a dead letter of a group; mqctl group "
                  "%s KEY release lets the group go on without it",
-                 S(at[WAITING_HELD]), m->queue);
+                 S(at[WAITING_HELD]), SHELL_QUEUE(m->queue));
 }
 
 /* runs_tell - of cancel: what a handler has */
@@ -79,7 +80,7 @@ static void flight_tell(const struct steered_sums *n, const struct messages *m,
         complain(0,
                  "%" PRIu64 " in flight %s a letter that was sent again; mqdlq "
                  "list --replayed %s has its number, mqdlq discard ends it",
-                 IS(n->letters), m->queue);
+                 IS(n->letters), SHELL_QUEUE(m->queue));
     if (moving)
         complain(0,
                  "%" PRIu64 " in flight to a handler or to the store just now, "

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sysexits.h>
 
+#include "common/base/shell_word.h"
 #include "common/state/state_forget.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
@@ -19,7 +20,7 @@ static int worker_in_the_way(const struct snapshot *v)
         return complain(EX_UNAVAILABLE,
                         "worker %d runs on %s; stop it first, with mqctl stop "
                         "--wait %s",
-                        (int)v->pid, v->queue, v->queue);
+                        (int)v->pid, v->queue, SHELL_QUEUE(v->queue));
     if (v->worker == SNAPSHOT_UNSEEN)
         return complain(v->no_live.status,
                         "cannot see whether a worker runs on %s: %s", v->queue,
@@ -38,7 +39,7 @@ static int kept_in_the_way(const struct snapshot *v, const struct kept *k)
                         "queue %s is there still; remove it first, with mqctl "
                         "remove %s, or give --force: then it stays, and what "
                         "was kept of it goes",
-                        v->queue, v->queue);
+                        v->queue, SHELL_QUEUE(v->queue));
     if (k->unknown.status)
         return complain(k->unknown.status,
                         "cannot see whether messages of %s were kept: %s; or "
@@ -50,8 +51,8 @@ static int kept_in_the_way(const struct snapshot *v, const struct kept *k)
                     "messages of %s were kept, in %s: %s; see mqctl list %s "
                     "and mqdlq list %s, or give --force, which throws them "
                     "away",
-                    v->queue, v->dir.folder, kept_text(k, text), v->queue,
-                    v->queue);
+                    v->queue, v->dir.folder, kept_text(k, text),
+                    SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue));
 }
 
 /* forgotten_tell - or what would be */

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
 #include "common/custody/custody_look.h"
 #include "common/text/json_line.h"
 #include "common/mq/mqlimit.h"
@@ -152,7 +153,7 @@ int create_run(const struct options *o)
         status = complain(EX_CANTCREAT,
                           "%s exists already, and differs: %s; remove it "
                           "first, with mqctl remove %s",
-                          queue_label(q), text, queue_label(q));
+                          queue_label(q), text, SHELL_QUEUE(queue_label(q)));
     else if (!created)
         status = complain(
             EX_CANTCREAT,
@@ -177,14 +178,15 @@ static int worker_elsewhere(const struct snapshot *v)
             "an mqworker (pid %d) has %s open, and its state directory "
             "is not to be seen here; see mqctl doctor %s, or give "
             "--force",
-            (int)h.pid, v->queue, v->queue);
+            (int)h.pid, v->queue, SHELL_QUEUE(v->queue));
     return complain(
         EX_UNAVAILABLE,
         "worker %d runs on %s, with its state in %s, and would create "
         "it again; stop it first, with mqctl drain --state-dir %.*s %s, "
         "or give --force",
         (int)h.pid, v->queue, h.folder,
-        (int)(strrchr(h.folder, '/') - h.folder), h.folder, v->queue);
+        (int)(strrchr(h.folder, '/') - h.folder), h.folder,
+        SHELL_QUEUE(v->queue));
 }
 
 /* in_the_way - a removal would lose messages or a worker; 0: neither */
@@ -202,7 +204,7 @@ static int in_the_way(struct snapshot *v)
             EX_UNAVAILABLE,
             "worker %d runs on %s, and would create it again; stop it "
             "first, with mqctl drain %s, or give --force",
-            (int)v->pid, v->queue, v->queue);
+            (int)v->pid, v->queue, SHELL_QUEUE(v->queue));
     status = worker_elsewhere(v);
     if (status)
         return status;
@@ -282,7 +284,7 @@ static void kept_tell(struct snapshot *v, const char *memory)
            k.unknown.status ? "what it had is"
            : text[0]        ? text
                             : "no message of it is left, its numbers are",
-           v->dir.folder, v->queue, memory);
+           v->dir.folder, SHELL_QUEUE(v->queue), memory);
 }
 
 /* removed_tell - `lost`: messages that went with the queue, below 0: not
@@ -355,7 +357,7 @@ static int no_queue(const struct snapshot *v)
                     v->has_folder ? "; what was kept of it goes with mqctl "
                                     "forget "
                                   : "",
-                    v->has_folder ? v->queue : "");
+                    v->has_folder ? SHELL_QUEUE(v->queue) : "");
 }
 
 /* Remove one queue; its retries and letters stay. `in_way` says what forbids it

@@ -555,6 +555,36 @@ Test(mqctl_look, doctor_does_not_take_systemd_for_a_consumer)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* A name may have what a shell would run. */
+Test(mqctl_look, printed_commands_can_be_copied_into_a_shell)
+{
+    const char *script;
+    struct harness_result r;
+
+    if (harness_run("unshare", "-i", "true").status != 0)
+        cr_skip_test("no permission for a name space");
+    script = harness_script(
+        "copied",
+        "set -e; s=\"--state-dir $1\"; cd ${0%/*}; PATH=${2%/*}:$PATH\n"
+        "q=\"/it's \\$(touch ran); touch ran\"\n"
+        "make() { mqctl create -q --queue-depth 1 --message-size $1 \"$q\"; }\n"
+        "make 64\n"
+        "make 65 2>&1 | sed 's/.*with //' >remove\n"
+        ". ./remove | wc -l\n"
+        "make 64; mqctl doctor $s | sed -n 's/ *-> \\(mqctl remove \\)/\\1/p' "
+        ">orphan; . ./orphan | wc -l\n"
+        "mqsend --no-wait \"$q\" x 2>&1 | sed 's/.*`\\(.*\\)`.*/\\1/' >create\n"
+        ". ./create | sed 's/.*\\(made\\).*/\\1/'; mqctl remove -q \"$q\"\n"
+        "[ ! -e ran ]; cat remove\n");
+    r = harness_run("unshare", "-i", script, harness_state_dir(),
+                    harness_bin("mqctl"));
+    cr_assert_eq(r.status, 0, "%d: %s%s", r.status, r.out, r.err);
+    cr_assert_str_eq(r.out,
+                     "1\n1\nmade\nmqctl remove '/it'\\''s $(touch ran); "
+                     "touch ran'\n",
+                     "%s%s", r.out, r.err);
+}
+
 /* In an IPC namespace of its own, as others have queues, too. */
 Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
 {

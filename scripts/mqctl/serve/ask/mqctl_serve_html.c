@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/safe_text.h"
+#include "common/base/shell_word.h"
 
 void html_attribute(FILE *out, const char *text)
 {
@@ -114,45 +115,16 @@ void html_value(FILE *out, const json_t *o, const char *name)
         fputs("-", out);
 }
 
-/* Print a word of a command as a shell takes it; web/act.js does so, too. */
-static void html_word(FILE *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
-                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_./:@%+=-";
-    char *quoted = NULL;
-    size_t size = 0;
-    FILE *in;
-
-    if (*word && word[strspn(word, plain)] == '\0') {
-        html_text(out, word);
-        return;
-    }
-    in = open_memstream(&quoted, &size);
-    if (!in)
-        return;
-    fputc('\'', in);
-    for (; *word; word++)
-        if (*word == '\'')
-            fputs("'\\''", in);
-        else
-            fputc(*word, in);
-    fputc('\'', in);
-    if (fclose(in) == 0)
-        html_text(out, quoted);
-    free(quoted);
-}
-
 void html_command(FILE *out, const char *what, const char *queue,
                   const char *rest)
 {
     fputs("<code class=\"command\">", out);
     html_text(out, what);
     fputc(' ', out);
-    html_word(out, queue);
+    html_text(out, SHELL_QUEUE(queue));
     if (*rest) {
         fputc(' ', out);
-        html_word(out, rest);
+        html_text(out, SHELL_QUEUE(rest));
     }
     fputs("</code>", out);
 }

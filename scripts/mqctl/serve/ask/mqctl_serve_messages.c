@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sysexits.h>
 
+#include "common/base/shell_word.h"
 #include "common/broker/broker_operand.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 #include "common/text/json_line.h"
@@ -16,7 +17,7 @@ int ask_kept_here(const char *queue, struct problem *p)
                ? problem_set(p, EX_USAGE, EINVAL,
                              "what waits and what is dead of %s is on its "
                              "broker; mqdlq list %s shows its dead letters",
-                             queue, queue)
+                             queue, SHELL_QUEUE(queue))
                : 0;
 }
 
