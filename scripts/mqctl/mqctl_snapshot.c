@@ -17,6 +17,8 @@
 #include "common/base/shell_word.h"
 #include "common/broker/broker_operand.h"
 #include "common/custody/custody_look.h"
+#include "common/mq/queue.h"
+#include "common/state/queue_guess.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 #include "common/store/store_spool.h"
@@ -352,6 +354,22 @@ int snapshot_folder(struct statedir *out, const char *state_dir,
              (err && geteuid() != 0 && lstat(out->folder, &st) == 0 &&
               st.st_uid != geteuid()))
         p->status = EX_NOPERM;
+    return err;
+}
+
+int snapshot_named_folder(struct statedir *out, const char *state_dir,
+                          const char *queue, struct problem *p)
+{
+    int err = snapshot_folder(out, state_dir, queue, p);
+    struct problem none = {0};
+    struct queue *q = NULL;
+
+    if (err != -ENOENT || broker_operand_is(queue))
+        return err;
+    if (queue_open(&q, queue, 0, NULL, NULL, &none) < 0 &&
+        none.status == EX_NOINPUT)
+        (void)queue_absent(state_dir, queue, p);
+    queue_close(&q);
     return err;
 }
 

@@ -97,6 +97,9 @@ int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
  * else's, 73 it is not to be trusted. 0 or -errno. */
 int snapshot_folder(struct statedir *out, const char *state_dir,
                     const char *queue, struct problem *p);
+/* The same for a queue that somebody named: 66 if there is no such queue. */
+int snapshot_named_folder(struct statedir *out, const char *state_dir,
+                          const char *queue, struct problem *p);
 
 /* What it is a queue of: "mq" the kernel, "amqp" a broker. */
 const char *snapshot_engine(const struct snapshot *v);

@@ -182,7 +182,9 @@ static int resume_here(const struct options *o, const struct statedir *dir,
                         "worker's user or root",
                         dir->folder, errno_text(-err));
     if (o->json)
-        (void)json_print_line(json_pack("{s:b, s:b}", "ok", 1, "was_paused", 1),
+        (void)json_print_line(json_pack("{s:b, s:b, s:o}", "ok", 1,
+                                        "was_paused", 1, "queue",
+                                        json_printable(queue)),
                               stdout);
     else if (!o->quiet)
         printf("%s: resumed; no worker is running, and the next one takes "
@@ -231,7 +233,7 @@ static int order_give(const struct options *o, const char *name,
     *w = (struct ordered){.pid = 0};
     if (snapshot_name(name, w->queue, &p) < 0)
         return complain_of(&p);
-    err = snapshot_folder(&w->dir, o->state_dir, w->queue, &p);
+    err = snapshot_named_folder(&w->dir, o->state_dir, w->queue, &p);
     w->pid = err ? 0 : ask_runs(&w->dir); /* later another one may be running */
     err = err ? err : ask(&w->dir, w->queue, line, &answer, &p);
     if (err && p.status == EX_UNAVAILABLE && o->line.verb == VERB_RESUME &&

@@ -202,7 +202,7 @@ int group_run(const struct options *o)
                         "1 to %d bytes of printable UTF-8",
                         x.key, HEADER_VALUE_MAX);
     if (queue_name(o->line.operands[0], x.queue, &p) < 0 ||
-        snapshot_folder(&x.dir, o->state_dir, x.queue, &p) < 0)
+        snapshot_named_folder(&x.dir, o->state_dir, x.queue, &p) < 0)
         return complain_of(&p);
     return strcmp(x.word, "release") == 0 ? release(&x) : order(&x);
 }

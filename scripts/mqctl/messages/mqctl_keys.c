@@ -110,7 +110,7 @@ int keys_run(const struct options *o)
     int status;
 
     if (queue_name(o->line.operands[0], queue, &p) < 0 ||
-        snapshot_folder(&dir, o->state_dir, queue, &p) < 0 ||
+        snapshot_named_folder(&dir, o->state_dir, queue, &p) < 0 ||
         statedir_path(&dir, STATEDIR_STORE, path, &p) < 0 ||
         store_open(&s, path, false, &p) < 0)
         return complain_of(&p);

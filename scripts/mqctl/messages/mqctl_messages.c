@@ -17,7 +17,6 @@
 #include "common/base/errno_text.h"
 #include "common/message/error_text.h"
 #include "common/state/counters.h"
-#include "common/state/queue_guess.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
@@ -230,20 +229,6 @@ static int files_open(struct messages *m, struct problem *p)
     return err == -ENOENT ? 0 : err;
 }
 
-/* none_open - nothing was kept for it: whether it is a queue at all */
-static int none_open(const struct messages *m)
-{
-    struct problem p = {0};
-    struct queue *q;
-
-    if (queue_open(&q, m->queue, 0, NULL, NULL, &p) == 0)
-        queue_close(&q);
-    if (p.status != EX_NOINPUT)
-        return 0;
-    queue_absent(m->dir.root, m->queue, &p);
-    return complain_of(&p);
-}
-
 int messages_open(struct messages *m, const struct options *o)
 {
     struct problem p = {0};
@@ -253,10 +238,10 @@ int messages_open(struct messages *m, const struct options *o)
     m->filter.now_ns = clock_wall_ns();
     if (queue_name(o->line.operands[0], m->queue, &p) < 0)
         return complain_of(&p);
-    err = snapshot_folder(&m->dir, o->state_dir, m->queue, &p);
+    err = snapshot_named_folder(&m->dir, o->state_dir, m->queue, &p);
     m->none = err == -ENOENT;
     if (m->none)
-        return none_open(m);
+        return p.status == EX_NOINPUT ? complain_of(&p) : 0;
     if (!err)
         err = files_open(m, &p);
     if (!err)

@@ -662,6 +662,34 @@ Test(mqctl, resume_says_so_if_nothing_was_paused)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* Where there is none, the name is wrong; where there is one, no worker is. */
+Test(mqctl, a_mistyped_queue_is_66_and_the_one_that_is_meant_is_named)
+{
+    const char *q = harness_queue(2, 64);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    char typed[300], hint[320];
+    const struct {
+        const char *verb, *one, *two;
+    } all[] = {{"pause", NULL, NULL},     {"resume", NULL, NULL},
+               {"set", "rate=1/s", NULL}, {"drain", NULL, NULL},
+               {"stop", NULL, NULL},      {"quit", NULL, NULL},
+               {"keys", NULL, NULL},      {"group", "g", "close"},
+               {"group", "g", "release"}, {"list", NULL, NULL},
+               {"run-now", "--all", NULL}};
+
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    snprintf(typed, sizeof typed, "%sx", q);
+    snprintf(hint, sizeof hint, "did you mean %s?", q);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct harness_result r =
+            ctl(all[i].verb, typed, all[i].one, all[i].two);
+
+        cr_assert_eq(r.status, 66, "%s: %d %s", all[i].verb, r.status, r.err);
+        cr_assert_not_null(strstr(r.err, hint), "%s", r.err);
+    }
+    cr_assert_eq(ctl("pause", q).status, 69);
+}
+
 /* words_of - the words from a mark on up to a full stop or the end, "or" and
  * commas left out */
 static const char *words_of(const char *text, const char *mark)

@@ -167,7 +167,7 @@ Test(serve_described, each_refusal_is_a_problem)
         {"DELETE", "/api/v1/queues", WEB_WRITE, 405},
         {"POST", "/api/v1/queues/none/pause", "", 403},
         {"POST", "/api/v1/queues/none/pause", "X-MQ-Request: 1\r\n", 415},
-        {"POST", "/api/v1/queues/none/pause", WEB_WRITE, 503},
+        {"POST", "/api/v1/queues/none/pause", WEB_WRITE, 404},
         {"POST", "/api/v1/queues/none/sleep", WEB_WRITE, 404},
     };
     struct web w = web_start("--allow-write");
