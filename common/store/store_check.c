@@ -33,8 +33,8 @@ static void path_copy(struct store *s, char path[PATH_MAX])
 
 /* Return the error of a check that could not read a page, or SQLITE_CORRUPT if
  * it found damage. SQLite reports both as a line of text: "unable to get the
- * page. error code=7" is a lack of memory, and "failed to get page 9", of a page
- * in a list, has no code. */
+ * page. error code=7" is a lack of memory, and "failed to get page 9", of a
+ * page in a list, has no code. */
 static int error_of(const char *text)
 {
     const char *code = strstr(text, "error code=");
