@@ -309,11 +309,14 @@ static int last_check(const struct options *o)
 {
     int n = o->line.operand_count;
     const char *word = n > 1 ? o->line.operands[n - 1] : "/";
+    char name[QUEUE_NAME_MAX];
     static struct statedir dir;
-    struct problem p;
+    struct problem p = {0};
 
     if (o->line.verb != VERB_PAUSE || o->pause_for || word[0] == '/' ||
-        snapshot_folder(&dir, o->state_dir, word, &p) != -ENOENT)
+        (snapshot_name(word, name, &p) == 0 &&
+         (snapshot_folder(&dir, o->state_dir, name, &p) == 0 ||
+          p.status == EX_NOPERM)))
         return 0;
     return complain(EX_USAGE,
                     "pause: \"%s\" is neither a duration like 10m nor a queue "

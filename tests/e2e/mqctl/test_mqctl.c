@@ -359,6 +359,10 @@ Test(mqctl, a_pause_with_a_duration_ends_by_itself_and_the_last_one_counts)
     harness_until_lines("runs", 1, SOON_MS);
     cr_assert_not(paused(q));
     cr_assert_eq(ctl("pause", q, "soon").status, 64);
+    cr_assert_eq(ctl("pause", q, "").status, 64);
+    cr_assert_eq(ctl("pause", q, "10/m").status, 64);
+    cr_assert_eq(ctl("pause", q, "m10/").status, 64);
+    cr_assert(strstr(ctl_out("resume", q), ": it was not paused\n"));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
