@@ -454,7 +454,9 @@ static int orphans_remove(const struct options *o, const struct queue_list *n,
                              orphan_in_the_way);
             status = status > one ? status : one;
         }
-    if (found == 0 && !o->quiet && !o->json)
+    if (found == 0 && !o->quiet && !o->json && o->filter.match)
+        printf("no orphan has a name that matches %s\n", o->filter.match);
+    else if (found == 0 && !o->quiet && !o->json)
         puts("no orphans: each queue that can be looked at is open in some "
              "process, or has a worker");
     return status;

@@ -609,14 +609,16 @@ Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
         "mqctl queues | sed 's/ .*//' | tr '\\n' ' '; echo\n"
         "mqctl remove $s --orphans --force >/dev/null\n"
         "mqctl queues | sed 's/ .*//' | tr '\\n' ' '; kill $w; wait $w\n"
-        "mqctl remove $s -q /held; mqctl remove $s --orphans\n");
+        "mqctl remove $s -q /held; mqctl remove $s --orphans --match '/x*'\n"
+        "mqctl remove $s --orphans\n");
     r = harness_run("unshare", "-i", script, dir, harness_bin("mqctl"));
     cr_assert_eq(r.status, 0, "%d: %s%s%s%s", r.status, r.out, r.err,
                  harness_read("kept.log", NULL),
                  harness_read("held.log", NULL));
     cr_assert_str_eq(r.out,
                      "69\nQUEUE /full /held /kept /other \n"
-                     "QUEUE /held no orphans: each queue that can be looked at "
+                     "QUEUE /held no orphan has a name that matches /x*\n"
+                     "no orphans: each queue that can be looked at "
                      "is open in some process, or has a worker\n");
     const char *text = harness_read("doctor", NULL);
     cr_assert_not_null(
