@@ -37,7 +37,8 @@ static int queue_check(int count, char **command, char **before,
         return problem_set(p, EX_USAGE, EINVAL,
                            "\"%s\" after the queue %s: the command comes after "
                            "--, like mqworker %s -- %s",
-                           before[1], before[0], before[0], before[1]);
+                           before[1], before[0], SHELL_QUEUE(before[0]),
+                           SHELL_QUEUE(before[1]));
     return 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/amqp/topology.h"
 #include "common/base/clock.h"
+#include "common/base/shell_word.h"
 #include "common/broker/broker_password.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/amqp/mqctl_broker_rights.h"
@@ -44,8 +45,8 @@ static const char *worker_fix(struct visit *t, const char *rest)
 
     if (t->o->access.partitions)
         return fix(t->f, "mqworker --partitions %" PRIu64 " %s -- COMMAND%s",
-                   t->o->access.partitions, op, rest);
-    return fix(t->f, "mqworker %s -- COMMAND%s", op, rest);
+                   t->o->access.partitions, SHELL_QUEUE(op), rest);
+    return fix(t->f, "mqworker %s -- COMMAND%s", SHELL_QUEUE(op), rest);
 }
 
 /* ---- the worker of this machine ---- */
@@ -99,16 +100,17 @@ static void timeout_check(struct visit *t)
               fix(t->f,
                   "mqctl set %s timeout=25m; or raise consumer_timeout (ms) in "
                   "rabbitmq.conf of each node",
-                  t->v.queue),
+                  SHELL_QUEUE(t->v.queue)),
               "--timeout is %s, and a message that is not acknowledged for "
               "consumer_timeout, 30m unless set, is given to somebody else",
               text);
     else if (most >= ACK_TIMEOUT_NS && !t->o->access.partitions)
-        FOUND(t->f, NOTE, "consumer_timeout",
-              fix(t->f, "mqctl set %s max-timeout=25m", t->v.queue),
-              "--timeout is %s, but --max-timeout is %s: a message may ask for "
-              "more than the 30m that a broker waits unless told otherwise",
-              text, longest);
+        FOUND(
+            t->f, NOTE, "consumer_timeout",
+            fix(t->f, "mqctl set %s max-timeout=25m", SHELL_QUEUE(t->v.queue)),
+            "--timeout is %s, but --max-timeout is %s: a message may ask for "
+            "more than the 30m that a broker waits unless told otherwise",
+            text, longest);
     else
         FOUND(t->f, FINE, "consumer_timeout", NULL,
               "--timeout is %s, below the 30m that a broker has unless set",
@@ -207,7 +209,7 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
               fix(t->f,
                   "let workers empty it; then rabbitmqctl delete_queue -p %s "
                   "%s, and start them again",
-                  o->vhost, seen->name),
+                  o->vhost, SHELL_QUEUE(seen->name)),
               "%s is not replicated: a node that dies takes its messages along "
               "(%s)",
               seen->name, seen->why);
@@ -217,7 +219,7 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
                   "mqworker --no-create takes it as it is; else let workers "
                   "empty it, rabbitmqctl delete_queue -p %s %s, and start them "
                   "again",
-                  o->vhost, seen->name),
+                  o->vhost, SHELL_QUEUE(seen->name)),
               "%s is another kind than a worker makes: %s", seen->name,
               seen->why);
 }
@@ -274,7 +276,7 @@ static void letters_found(struct visit *t, const struct topology_seen *seen,
               seen->messages, seen->name);
     else if (seen->messages > 0)
         FOUND(t->f, WARN, "dead letters",
-              fix(t->f, "mqdlq list --by error %s", op),
+              fix(t->f, "mqdlq list --by error %s", SHELL_QUEUE(op)),
               "%" PRIu32 " message%s given up on", seen->messages,
               seen->messages == 1 ? " was" : "s were");
 }
@@ -316,12 +318,12 @@ static void parts_look(struct visit *t)
                              &messages, &consumers);
 
     if (!err)
-        FOUND(
-            t->f, BAD, "partitions",
-            fix(t->f, "mqctl doctor --partitions N %s", t->o->line.operands[0]),
-            "%s has partitions, or another queue of that name is there (%s): "
-            "give the number that its workers have",
-            t->operand.queue, name);
+        FOUND(t->f, BAD, "partitions",
+              fix(t->f, "mqctl doctor --partitions N %s",
+                  SHELL_QUEUE(t->o->line.operands[0])),
+              "%s has partitions, or another queue of that name is there (%s): "
+              "give the number that its workers have",
+              t->operand.queue, name);
     else if (err != -EPROTO || link_channel(t->link) < 0)
         link_close(&t->link);
 }

@@ -29,14 +29,15 @@
  * is, if that is not who asks: root may look at it, and keeps nothing there */
 static const char *start_command(struct findings *f, const struct snapshot *v)
 {
-    char user[FOLDER_USER], start[START_TEXT];
+    char user[FOLDER_USER], start[START_TEXT], root[SHELL_WORD_ROOM(PATH_MAX)];
     struct stat st;
 
     if (!v->has_folder || worker_has_unit(v->queue) ||
         stat(v->dir.folder, &st) < 0 || st.st_uid == geteuid())
         return fix(f, "%s", worker_start_text(v->queue, start));
     return fix(f, "sudo -u %s mqworker --state-dir %s %s -- COMMAND",
-               folder_sudo_user(st.st_uid, user), v->dir.root,
+               folder_sudo_user(st.st_uid, user),
+               shell_word(v->dir.root, root, sizeof root),
                SHELL_QUEUE(v->queue));
 }
 
