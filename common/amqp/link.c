@@ -93,9 +93,10 @@ int link_reply(struct link *l, amqp_rpc_reply_t reply)
 
 /* Have the kernel end the connection after `ms` without a sign of life of the
  * peer, whether data waits for its acknowledgement or nothing is sent (tcp(7):
- * TCP_USER_TIMEOUT also bounds the keepalive probes); 0: as the system has it. A
- * machine that is cut off is noticed sooner than by heartbeats, without waking
- * this process. Where the option is refused, the heartbeats still find it.
+ * TCP_USER_TIMEOUT also bounds the keepalive probes); 0: as the system has it.
+ * A machine that is cut off is noticed sooner than by heartbeats, without
+ * waking this process. Where the option is refused, the heartbeats still find
+ * it.
  */
 static void silence_limit(int fd, unsigned ms)
 {
@@ -388,7 +389,8 @@ int link_channel(struct link *l)
     return err ? err : channel_open(l);
 }
 
-/* Have the kernel probe an idle connection, and limit the silence of its peer. */
+/* Have the kernel probe an idle connection, and limit the silence of its peer.
+ * */
 static void probes_start(int fd)
 {
     const int on = 1, idle_s = 4, interval_s = 2, probes = 3;

@@ -19,7 +19,8 @@
  * not fit. */
 const char *shell_word(const char *text, char *buf, size_t room);
 
-/* Return a queue's name as a word, valid until the end of the caller's block. */
+/* Return a queue's name as a word, valid until the end of the caller's block.
+ * */
 #define SHELL_QUEUE(name)                                        \
     shell_word(name, (char[SHELL_WORD_ROOM(QUEUE_NAME_MAX)]){0}, \
                SHELL_WORD_ROOM(QUEUE_NAME_MAX))
