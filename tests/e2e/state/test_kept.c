@@ -405,5 +405,5 @@ Test(kept, a_kill_before_the_commit_leaves_each_in_its_slot)
 
 Test(kept, a_kill_after_the_commit_runs_each_once)
 {
-    killed_at("commit_after");
+    killed_at("keep_after_put");
 }
