@@ -253,6 +253,8 @@ Test(amqp_main_job, each_message_of_any_producer_ends_once)
 
     if (harness_run(PYTHON, "-c", "import pika").status != 0)
         cr_skip_test("no python3-pika here: scripts/deps --broker");
+    if (!harness_has("amqp-consume"))
+        cr_skip_test("no amqp-tools here: scripts/deps --broker");
     crcs_make();
     records("now", MQSEND, count, true);
     records("later", MQSEND_LATER, count, true);
