@@ -72,8 +72,8 @@ static void group(struct reading *r, const amqp_table_entry_t *t)
     r->h.fields |= HEADER_GROUP;
 }
 
-/* Return what to say of a header that restricts the message and has no valid
- * value; NULL if `key` is another header. */
+/* Return the error text for a restricting header without a valid value; NULL if
+ * `key` is another header. */
 static const char *restriction_error(amqp_bytes_t key)
 {
     return field_named(key, "mqw-due")       ? "mqw-due is not a time in ns"
@@ -83,9 +83,10 @@ static const char *restriction_error(amqp_bytes_t key)
                : NULL;
 }
 
-/* Read one header of the message. A restriction that has no valid value makes
- * the message a dead letter: without it, the message would run too early, too
- * late or for too long. Any other header without a valid value is left out. */
+/* Read one header of the message. A restriction without a valid value makes the
+ * message a dead letter, because ignoring the restriction would run the message
+ * too early, too late or for too long. Any other header without a valid value
+ * is left out. */
 static void header(struct reading *r, const amqp_table_entry_t *t)
 {
     struct envelope *e = r->e;

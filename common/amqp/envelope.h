@@ -37,8 +37,8 @@ struct envelope {
     uint64_t first_ns; /* wall; when a worker first had it; 0: never */
     uint64_t due_ns;   /* wall; before that it is not to run; 0: now */
     uint32_t priority;
-    const char *wrong;  /* mqw-due, mqw-expires or mqw-timeout has no valid
-                         * value: which, in words. Constant; NULL: none has */
+    const char *wrong;  /* error text, constant, if mqw-due, mqw-expires or
+                           mqw-timeout has no valid value; else NULL */
     bool has_group;     /* it names one */
     bool good_group;    /* and that is in the header which was written */
     uint32_t group_crc; /* partition.h; of a good one */

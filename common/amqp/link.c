@@ -16,9 +16,11 @@
 #include "common/base/errno_text.h"
 #include "common/base/safe_text.h"
 
-#define CONNECT_S  5
-#define RPC_S      15
-#define SILENT_MS  10000 /* after this the kernel takes the host for dead */
+#define CONNECT_S 5
+#define RPC_S     15
+#define SILENT_MS \
+    10000 /* silence after which the kernel declares the host
+                            dead, ms */
 #define FRAME_MAX  131072
 #define CHANNELS   8
 #define SYSTEM_CA  "/etc/ssl/certs/ca-certificates.crt"

@@ -41,8 +41,8 @@ struct link {
     unsigned server; /* its version: 0x030a08 is 3.10.8 */
     char version[32];
     bool blocked;       /* the broker takes no messages from us */
-    bool limited;       /* a queue that was declared has a limit of deliveries
-                         * that its worker did not ask for */
+    bool limited;       /* a declared queue has a delivery limit that its worker
+                           did not ask for */
     char why[LINK_WHY]; /* it is gone, or a call failed */
     uint16_t code;      /* of the broker in that: 404, 406, ...; 0: none */
 };

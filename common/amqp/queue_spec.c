@@ -53,9 +53,10 @@ void queue_spec_init(struct queue_spec *q, const struct link *l,
     queue_spec_text(q, "x-overflow", "reject-publish");
 }
 
-/* Declare the queue with all its arguments; or passively, which compares
- * none. */
-static int declare(struct link *l, const struct queue_spec *q, bool passive)
+/* Declare the queue with all its arguments, or passively, without comparing
+ * any. */
+static int queue_declare(struct link *l, const struct queue_spec *q,
+                         bool passive)
 {
     const amqp_table_t arguments = {
         q->count, (amqp_table_entry_t *)(uintptr_t)q->entries};
@@ -66,7 +67,7 @@ static int declare(struct link *l, const struct queue_spec *q, bool passive)
     return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
 }
 
-/* Take the limit of deliveries out of the arguments, if it is among them. */
+/* Remove the delivery limit from the arguments, if present. */
 static void limit_remove(struct queue_spec *q)
 {
     int kept = 0;
@@ -78,18 +79,18 @@ static void limit_remove(struct queue_spec *q)
     q->count = kept;
 }
 
-/* The limit of deliveries is fixed when a queue is made, and asked for only on
- * a server of 4.0 or later. So a queue that was made before an upgrade differs
- * in it, and during a rolling upgrade one that was made on a new node differs
- * on an old one. The queue is as good as before: it is taken as it is. An old
- * server is never asked for a limit of -1, even if the queue has it: should the
- * queue be deleted in this moment, a queue would be made that deletes its
- * messages.
+/* A queue's delivery limit is fixed at creation, and requested only from a
+ * server of 4.0 or later. So the limit differs for a queue created before an
+ * upgrade, and, during a rolling upgrade, for a queue created on a new node and
+ * declared on an old one. Such a queue works as before and is used unchanged.
+ * Never request a limit of -1 from an old server, even if the queue has that
+ * limit: if the queue were deleted at this moment, the old server would create
+ * one that deletes its messages.
  */
 int queue_spec_declare(struct link *l, const struct queue_spec *q, bool passive)
 {
     struct queue_spec bare = *q;
-    int err = declare(l, q, passive);
+    int err = queue_declare(l, q, passive);
     bool unlimited;
 
     if (err != -EPROTO || l->code != AMQP_PRECONDITION_FAILED ||
@@ -100,9 +101,9 @@ int queue_spec_declare(struct link *l, const struct queue_spec *q, bool passive)
     if (err)
         return err;
     if (l->server < SERVER_4 && unlimited)
-        return declare(l, q, true);
+        return queue_declare(l, q, true);
     limit_remove(&bare);
-    err = declare(l, &bare, false);
+    err = queue_declare(l, &bare, false);
     l->limited = l->limited || !err;
     return err;
 }
@@ -140,9 +141,9 @@ int queue_spec_refused(struct link *l, const struct topology *t,
                           name, o->vhost, o->hosts[l->host].name);
     else if (l->code == AMQP_ACCESS_REFUSED)
         (void)problem_set(p, EX_NOPERM, EACCES,
-                          "user %s may not declare or use queue %s: %s; "
-                          "rabbitmqctl set_permissions, or mqworker "
-                          "--no-create where somebody else has declared it",
+                          "user %s may not declare or use queue %s: %s; grant "
+                          "the rights with rabbitmqctl set_permissions, or use "
+                          "mqworker --no-create if the queue exists",
                           o->user, name, l->why);
     else if (strstr(l->why, QUEUE_SPEC_PARTED))
         (void)problem_set(p, EX_CONFIG, EINVAL,
@@ -157,11 +158,11 @@ int queue_spec_refused(struct link *l, const struct topology *t,
                           "or give --allow-unreplicated",
                           name, l->why);
     else
-        (void)problem_set(p, EX_CONFIG, EINVAL,
-                          "queue %s exists and is another kind: %s; to take it "
-                          "as it is: mqworker --no-create; or empty and delete "
-                          "it",
-                          name, l->why);
+        (void)problem_set(
+            p, EX_CONFIG, EINVAL,
+            "queue %s exists and is of another kind: %s; use it unchanged with "
+            "mqworker --no-create, or empty and delete it",
+            name, l->why);
     return -EPROTO;
 }
 

@@ -34,8 +34,9 @@ void queue_spec_init(struct queue_spec *q, const struct link *l,
 void queue_spec_text(struct queue_spec *q, const char *name, const char *value);
 void queue_spec_number(struct queue_spec *q, const char *name, int64_t value);
 void queue_spec_single(struct queue_spec *q);
-/* 0, or -errno as link_reply. A queue that differs only in its limit of
- * deliveries will do; l->limited is set if that limit may be one. */
+/* Declare the queue: 0, or -errno as link_reply. A queue that differs only in
+ * its delivery limit is accepted, and l->limited is set if the queue may have a
+ * limit. */
 int queue_spec_declare(struct link *l, const struct queue_spec *q,
                        bool passive);
 /* Declare it as `t` has it; with `as_it_is` one of another kind will do. */

@@ -10,7 +10,7 @@
 #ifndef COMMON_AMQP_RABBIT_H
 #define COMMON_AMQP_RABBIT_H
 
-/* Version 0.13 moved the headers; the old ones only warn. */
+/* Version 0.13 moved the headers and left stubs that only warn. */
 #if __has_include(<rabbitmq-c/amqp.h>)
 #include <rabbitmq-c/amqp.h>
 #include <rabbitmq-c/framing.h>

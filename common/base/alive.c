@@ -1,19 +1,20 @@
-/* alive.c - how many handlers of a queue are alive (see alive.h) */
+/* alive.c - count the living handlers of a queue (see alive.h) */
 #include "common/base/alive.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/sem.h>
 
-#define TRIES 8 /* while others remove it */
+#define TRIES 8 /* attempts while other processes remove the semaphore */
 
 int alive_key(uint64_t nonce)
 {
     return (int)((nonce ^ nonce >> 32) & 0x7ffffffe) | 1;
 }
 
-/* semadj of semop(2) is kept by execve(2), and no handler can drop it, as one
- * drops a lock by closing descriptors. A child does not inherit it. */
+/* execve(2) keeps the semadj value of semop(2), and a child does not inherit
+ * the value. A handler can lose a lock by closing descriptors, but cannot lose
+ * semadj. */
 void alive_enter(int key)
 {
     struct sembuf one = {.sem_op = 1, .sem_flg = SEM_UNDO};
@@ -27,9 +28,9 @@ void alive_enter(int key)
     }
 }
 
-/* The last process that changed the count was a handler, at its start or at its
- * end. GETPID is its number in our PID namespace, which is 0 where the
- * namespace does not show it (pid_vnr in ipc/sem.c). */
+/* The last process to change the count was a handler that started or exited.
+ * GETPID returns that handler's pid in our PID namespace, or 0 if the handler
+ * is not visible there (pid_vnr in ipc/sem.c). */
 int alive_unseen(int key)
 {
     int id = semget(key, 1, 0);

@@ -31,7 +31,7 @@ void boot_now(struct boot *out);
 bool boot_same(const struct boot *a, const struct boot *b);
 /* "87c1d91e-...@1795340326": what boot_parse reads. "" without an id. */
 const char *boot_print(const struct boot *boot, char buf[BOOT_TEXT]);
-/* Parse `size` bytes of text; without "@" the time is not known. */
+/* Parse `size` bytes of text; text without "@" leaves the time unknown. */
 void boot_parse(struct boot *out, const char *text, size_t size);
 
 #endif

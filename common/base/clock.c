@@ -42,9 +42,8 @@ static const struct unit size_units[] = {
     {"GB", 1000000000},
 };
 
-/* clock_ahead_ns - Measure the distance of two clocks that cannot be read at
- * the same instant. Of some tries the one counts that was cut off for the
- * shortest time.
+/* clock_ahead_ns - Measure the distance between two clocks that cannot be read
+ * at the same instant. Use the try with the shortest interruption.
  */
 int64_t clock_ahead_ns(void)
 {

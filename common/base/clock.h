@@ -19,14 +19,14 @@
 uint64_t clock_mono_ns(void);
 /* CLOCK_REALTIME, ns since the epoch. Steps when somebody sets the clock. */
 uint64_t clock_wall_ns(void);
-/* CLOCK_BOOTTIME, ns: goes on while the machine is suspended, and is never set.
- * Delays are measured by it. */
+/* Read CLOCK_BOOTTIME, ns. The clock keeps running while the machine is
+ * suspended and cannot be set, so delays are measured with it. */
 uint64_t clock_boot_ns(void);
-/* How far CLOCK_REALTIME is ahead of CLOCK_BOOTTIME, ns. Changes only when
- * somebody sets the clock. */
+/* Return how far CLOCK_REALTIME is ahead of CLOCK_BOOTTIME, ns. Changes only
+ * when the clock is set. */
 int64_t clock_ahead_ns(void);
-/* The CLOCK_BOOTTIME at which the wall clock shows `wall_ns`, if nobody sets it
- * until then; now, if that is past. */
+/* Return the CLOCK_BOOTTIME at which the wall clock will show `wall_ns` unless
+ * it is set before then; the current time if `wall_ns` has passed. */
 uint64_t clock_boot_at(uint64_t wall_ns);
 
 /* a + b, and UINT64_MAX instead of wrapping. */

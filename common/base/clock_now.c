@@ -1,13 +1,13 @@
-/* clock_now.c - what time it is (see clock.h)
+/* clock_now.c - read the clocks (see clock.h)
  *
- * In an object of its own: a test that has a clock of its own defines these
- * three, and this one is not linked.
+ * A separate object, so that a test with a simulated clock can define these
+ * three functions and leave this file out of the link.
  */
 #include <time.h>
 
 #include "common/base/clock.h"
 
-/* clock_read - a clock in ns; those used here cannot fail */
+/* clock_read - read a clock, ns; the clocks used here cannot fail */
 static uint64_t clock_read(clockid_t id)
 {
     struct timespec now;

@@ -22,15 +22,15 @@ const char *disk_advice(int err)
         const char *advice;
     } rows[] = {
         {ENOSPC, "free some space on the disk of --state-dir"},
-        {EDQUOT, "the disk quota of this user is used up; free some of it, or "
-                 "have it raised"},
-        {EFBIG, "files may not grow as large as this; raise the limit "
-                "(prlimit --fsize=unlimited --pid PID, LimitFSIZE=, "
+        {EDQUOT, "this user's disk quota is used up; delete some files or "
+                 "raise the quota"},
+        {EFBIG, "a file has reached the size limit of the process; raise the "
+                "limit (prlimit --fsize=unlimited --pid PID, LimitFSIZE=, "
                 "ulimit -f)"},
-        {EBUSY, "another program has store.db locked; let it finish, or stop "
-                "it"},
+        {EBUSY, "another program has store.db locked; wait for it to finish, "
+                "or stop it"},
         {EUCLEAN, DISK_DAMAGED_ADVICE},
-        {EROFS, "mount the file system of --state-dir for writing again"},
+        {EROFS, "remount the file system of --state-dir read-write"},
         {EBADFD, "do what event=file_gone says"},
         {ENOMEM, "free some memory"},
     };
@@ -42,8 +42,8 @@ const char *disk_advice(int err)
 }
 
 /* Read a line of /proc/locks, "1: POSIX ADVISORY WRITE 47 fd:00:1234 120 120".
- * Returns the process whose lock is as `look` says, 0 for another lock. A line
- * with "->" before the kind is of a process that waits for one. */
+ * Returns the process if its lock matches `look`, else 0. A line with "->"
+ * before the kind describes a process that is waiting for a lock. */
 static pid_t line_read(char *line, const char *node,
                        const struct lock_look *look)
 {
@@ -82,8 +82,8 @@ pid_t lock_find(const struct stat *file, const struct lock_look *look)
     return found;
 }
 
-/* Return the process, other than `but`, that has byte `at` of a file locked for
- * itself alone; 0: none is seen. */
+/* Return the process, other than `but`, that holds an exclusive lock on byte
+ * `at` of a file; 0 if none is visible. */
 static pid_t writer_find(const char *path, uint64_t at, pid_t but)
 {
     const struct lock_look look = {
@@ -93,9 +93,9 @@ static pid_t writer_find(const char *path, uint64_t at, pid_t but)
     return stat(path, &file) == 0 ? lock_find(&file, &look) : 0;
 }
 
-/* A writer in WAL mode has byte 120 of the -shm (walformat.html of SQLite); one
- * of another mode, or with an exclusive lock, has the shared bytes of the
- * file. */
+/* A writer in WAL mode locks byte 120 of the -shm file (walformat.html of
+ * SQLite). A writer in another mode, or with an exclusive lock, locks the
+ * shared bytes of the database file. */
 const char *lock_holder(const char *path, pid_t but, char out[LOCK_HOLDER])
 {
     enum { WAL_WRITE = 120 };

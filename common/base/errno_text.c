@@ -12,7 +12,7 @@ const char *errno_text(int err)
     static _Thread_local char unknown[32];
     const char *known = strerrordesc_np(err);
 
-    if (err == EUCLEAN) /* what our files say, and file systems do */
+    if (err == EUCLEAN) /* reported by our files, and by file systems */
         return "the file is damaged";
     if (err == EBUSY)
         return "in use, or locked by another program";

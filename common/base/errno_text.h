@@ -11,8 +11,9 @@
 /* `err` > 0; another number is "Unknown error NUMBER". */
 const char *errno_text(int err);
 
-/* The same for a call that opens files or starts processes or threads: where a
- * limit was reached its name, its value and how to raise it. */
+/* Return the error text for a call that opens files or starts processes or
+ * threads. If a limit was reached, the text has its name, its value and how to
+ * raise it. */
 #define ERRNO_LIMIT_TEXT 128
 const char *errno_limit_text(int err, char buf[ERRNO_LIMIT_TEXT]);
 

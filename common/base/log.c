@@ -22,11 +22,11 @@
 /* What closes any line fits in here: '"', ',"cut":true', '}', '\n'. */
 #define LINE_TAIL 16
 #define UNIT_TEXT 16 /* one character of a value, escaped */
-/* Bytes of lines that wait for the reader of stderr; a power of two. */
+/* Size of the buffer of waiting lines, bytes; a power of two. */
 #define LATE_BYTES (1u << 20)
 #define FLUSH_S    1 /* Longest wait of log_flush, seconds. */
 #define STACK_BYTES \
-    (128u << 10) /* Of the writer, which holds two lines on it. */
+    (128u << 10) /* Stack of the writer thread, with room for two lines. */
 
 /* A line that is being built. Pieces go in whole or not at all; after the
  * first that does not fit, only line_close adds something. */
@@ -43,17 +43,20 @@ static log_sink *log_to; /* under log_to_lock, which the call holds, too: none
                             comes after it was changed */
 static void *log_to_arg; /* under log_to_lock */
 
-/* Lines that stderr did not take at once, in the order in which they came. Each
- * ends with a newline and contains no other. All of it is under log_mtx. */
+/* Lines that stderr could not take without waiting, oldest first. Each line
+ * ends with its only newline. log_mtx protects these variables. */
 static pthread_mutex_t log_mtx = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t log_more = PTHREAD_COND_INITIALIZER; /* late_size > 0 */
 static pthread_cond_t log_idle; /* The writer has nothing to do. */
-static bool log_runs;           /* The writer's thread was started. */
-static bool log_busy;           /* The writer has taken a line and writes it. */
-static bool log_rest;         /* The first late line continues one on stderr. */
-static bool log_torn;         /* The last line on stderr has no end. */
-static char late[LATE_BYTES]; /* A ring. */
-static size_t late_at, late_size; /* Its first byte; the bytes in it. */
+static bool log_runs;           /* The writer thread was started. */
+static bool log_busy;           /* The writer has taken a line and is writing
+                                   it. */
+static bool log_rest;           /* The first late line is the rest of a line on
+                                 stderr. */
+static bool log_torn;           /* The last line on stderr is incomplete. */
+static char late[LATE_BYTES];   /* Ring buffer. */
+static size_t late_at, late_size; /* Index of the first byte; number of
+                                     bytes. */
 static uint64_t log_dropped; /* Lines lost since the last log_lines_dropped. */
 
 static const char *const level_names[] = {
@@ -329,16 +332,17 @@ static void line_build(struct line *l, enum log_level level, const char *event,
 
 /* ---- stderr ----
  *
- * Somebody else reads stderr and may stop doing so, so no thread of the program
- * waits for it. O_NONBLOCK would not do: it belongs to the open file, which the
- * handlers and the shell share. A line is written at once where the kernel can
- * promise not to wait; otherwise it is queued for the writer, a thread of its
- * own that does nothing else and is started for the first such line.
+ * The reader of stderr may stop reading, so no thread that does other work
+ * waits for it. O_NONBLOCK cannot be used, because that flag belongs to the
+ * open file, which the handlers and the shell share. If the kernel can write a
+ * line without waiting, the calling thread writes it. Otherwise the line is
+ * queued for the writer, a thread that does nothing else and is started for the
+ * first such line.
  */
 
-/* Write as much of a line as stderr takes without waiting; returns the bytes.
- * A regular file has no reader. RWF_NOWAIT works for pipes and sockets from
- * Linux 6.4 on, and not for terminals. */
+/* Write as much of a line as stderr takes without waiting; returns the number
+ * of bytes. A write to a regular file waits for no reader. RWF_NOWAIT works for
+ * pipes and sockets since Linux 6.4, and not for terminals. */
 static size_t stderr_write_now(const char *text, size_t size)
 {
     struct iovec line = {.iov_base = (char *)text, .iov_len = size};
@@ -352,7 +356,7 @@ static size_t stderr_write_now(const char *text, size_t size)
     return took > 0 ? (size_t)took : 0;
 }
 
-/* Write to stderr and wait for its reader; returns the bytes that were written
+/* Write to stderr and wait for its reader; returns the number of bytes written
  * before an error. */
 static size_t stderr_write(const char *text, size_t size)
 {
@@ -372,7 +376,7 @@ static size_t stderr_write(const char *text, size_t size)
     return at;
 }
 
-/* Take the first late line out of the ring; returns its size. */
+/* Remove the first late line from the ring; returns its size. */
 static size_t late_take(char *out)
 {
     size_t n = 0;
@@ -387,8 +391,9 @@ static size_t late_take(char *out)
 
 static void *writer_run(void *arg);
 
-/* Start the writer unless it runs; returns false if it cannot be started. It
- * takes no signal: those are for the threads of the program. */
+/* Start the writer unless it is running; returns false if it cannot be started.
+ * The writer blocks all signals, so that they reach the program's own
+ * threads. */
 static bool writer_start(void)
 {
     pthread_condattr_t steady;
@@ -413,9 +418,9 @@ static bool writer_start(void)
     return log_runs;
 }
 
-/* Queue a line, or its rest, for the writer; returns false if it is lost. A
- * line without room is dropped, and so are those after it until the queue is
- * empty: then the gap is in one place, and log_lines_dropped stands there. */
+/* Queue a line, or its rest, for the writer; returns false if it is lost. If a
+ * line does not fit, drop it and all later lines until the queue is empty, so
+ * that there is a single gap and log_lines_dropped marks the place. */
 static bool late_put(const char *text, size_t size)
 {
     bool full = size > LATE_BYTES - late_size ||
@@ -432,17 +437,19 @@ static bool late_put(const char *text, size_t size)
     return true;
 }
 
-/* Write a line at once or queue it. The caller holds log_mtx. */
+/* Write a line if stderr takes it without waiting, else queue it. The caller
+ * holds log_mtx. */
 static void line_send(const struct line *l);
 
-/* Say how many lines were lost. The caller holds log_mtx; stderr has just taken
- * a line, and none waits. */
+/* Log the number of lost lines. The caller holds log_mtx; stderr has just taken
+ * a line, and the queue is empty. */
 static void dropped_send(void)
 {
     const struct log_field fields[] = {
         F_UINT("count", log_dropped),
-        F_STR("next", "look at what reads the log: it stopped, was too slow "
-                      "or had no room; messages did not wait for it")};
+        F_STR("next",
+              "check the program that reads the log: it stopped, was too slow "
+              "or ran out of space. Messages were not delayed")};
     struct line l;
 
     log_dropped = 0;
@@ -467,8 +474,8 @@ static void line_send(const struct line *l)
         *(queued ? &log_rest : &log_torn) = true;
 }
 
-/* The writer's thread: write late lines one by one, each by one write(2) if
- * stderr allows it. A line after a torn one starts with a newline of its own.
+/* Run the writer thread: write late lines one by one, each with one write(2) if
+ * stderr allows it. Start the line after a torn one with an extra newline.
  */
 static void *writer_run(void *arg)
 {

@@ -6,13 +6,13 @@
  *        Values with spaces, quotes, '=' or control bytes are quoted and
  *        escaped, invalid UTF-8 becomes \xNN (text) or U+FFFD (JSON): a line
  *        is always one line and always valid UTF-8.
- * WHO    Any thread, which never waits for the reader of stderr. Lines never
- *        mix. A line that stderr does not take at once is written by a thread
- *        of the log's own, which is started for the first such line.
- * OWNS   That thread, and 1 MiB for lines that wait for it.
- * FAILS  Never. Lines without room there, and lines that cannot be written, are
- *        dropped and counted; event=log_lines_dropped says how many once stderr
- *        takes lines again. A line over 8 KiB is cut.
+ * WHO    Any thread; no caller waits for the reader of stderr. Lines never mix.
+ *        A line that stderr cannot take without waiting is written by the log's
+ *        own thread, which is started for the first such line.
+ * OWNS   The log's thread, and 1 MiB for queued lines.
+ * FAILS  Never. Lines that do not fit into the queue or cannot be written are
+ *        dropped and counted; event=log_lines_dropped reports their number as
+ *        soon as stderr takes lines again. A line over 8 KiB is cut.
  */
 #ifndef COMMON_BASE_LOG_H
 #define COMMON_BASE_LOG_H
@@ -66,11 +66,11 @@ void log_divert(log_sink *sink, void *arg);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event,
                const struct log_field *fields, size_t n);
-/* Return how many lines are lost without a line that says so: while nobody
- * reads stderr. */
+/* Return the number of lost lines that log_lines_dropped has not yet
+ * reported. */
 uint64_t log_lost(void);
-/* Wait until the lines so far are written, a second at most: before the process
- * ends, and before something else writes to stderr. */
+/* Wait up to a second until all lines so far are written. Call this before the
+ * process exits and before something else writes to stderr. */
 void log_flush(void);
 
 /* At least one field. Fields are evaluated only when the level is enabled. */

@@ -1,6 +1,6 @@
-/* time_zone.h - a time zone that the C library does not know
+/* time_zone.h - detect a $TZ that the C library does not know
  *
- * WHAT   tzset(3) takes a $TZ that it cannot use for UTC and does not say so.
+ * WHAT   tzset(3) silently treats an unusable $TZ as UTC.
  * WHO    Any thread, while nobody changes the environment.
  * OWNS   Nothing.
  * FAILS  Never.

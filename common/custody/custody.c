@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-/* geometry_fit - make the file fit the spec; reopens it when it was replaced */
+/* geometry_fit - make the file fit the spec; reopens a replaced file */
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
@@ -38,9 +38,9 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
     return custody_file_open(c, spec, p);
 }
 
-/* in_use - mark the file as ours, on the disk, before the first message
- * Were it not on the disk, a power cut could bring back an older file that
- * says "clean" with slots that were long since done. */
+/* in_use - mark the file as ours, on disk, before the first message. Otherwise
+ * a power cut could bring back an older file that says "clean" and holds slots
+ * of finished messages. */
 static int in_use(struct custody *c, struct problem *p)
 {
     struct boot now, then = custody_head_boot(c->head);

@@ -42,9 +42,9 @@ struct custody_spec {
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p);
 /* Bring the messages of `from` to the file at `path`, which is built complete
- * and renamed there. `from` stays as it is; the caller removes it once nothing
- * refers to it. A copy of it that is at `path` already is one that was cut
- * off. */
+ * and renamed there. `from` is not changed; the caller removes it when nothing
+ * refers to it any more. A copy of `from` that already exists at `path` was
+ * left by an interrupted carry. */
 int custody_carry(const char *path, const char *from,
                   const struct custody_spec *spec, struct problem *p);
 /* Everything on disk, marked clean. NULL-safe; sets NULL. */

@@ -1,5 +1,4 @@
-/* custody_file.c - the custody file as it lies on the disk (see
- * custody_file.h)
+/* custody_file.c - the custody file on disk (see custody_file.h)
  *
  * The file (host byte order; it never leaves the machine):
  *   offset size
@@ -80,7 +79,7 @@ static uint64_t sum_add(uint64_t sum, const struct custody_head *h, size_t from,
     return sum;
 }
 
-/* Return the check sum of what never changes in the life of a file. */
+/* Return the check sum of the fields that never change. */
 static uint64_t head_sum(const struct custody_head *h)
 {
     uint64_t sum =
@@ -90,7 +89,7 @@ static uint64_t head_sum(const struct custody_head *h)
                    offsetof(struct custody_head, sum));
 }
 
-/* Return the check sum of what says who has the file. */
+/* Return the check sum of the fields that name the file's user. */
 static uint64_t owner_sum(const struct custody_head *h)
 {
     uint64_t sum =
@@ -111,7 +110,7 @@ struct boot custody_head_boot(const struct custody_head *h)
 }
 
 /* "In use" is stored last. If the process is killed before that, the file still
- * reads clean, and of a clean file neither the run nor its sum is looked at. */
+ * reads clean, and the run and its sum are not read from a clean file. */
 void custody_head_claim(struct custody_head *h, const struct boot *boot)
 {
     h->boot_time = boot->time;
@@ -266,12 +265,12 @@ int custody_head_check(const struct custody_head *h, const char *path,
                            "untouched: move it away to start with a new one",
                            path);
     if (h->head_bytes == bswap_32(FILE_HEAD))
-        return problem_set(p, EX_CONFIG, EINVAL,
-                           "custody file %s was written on a machine with the "
-                           "other byte order, and cannot be read on this one; "
-                           "it was left untouched: run the worker on such a "
-                           "machine until the file is empty, or move it away",
-                           path);
+        return problem_set(
+            p, EX_CONFIG, EINVAL,
+            "custody file %s was written on a machine with the other byte "
+            "order and was left untouched. Run the worker on such a machine "
+            "until the file is empty, or move the file away",
+            path);
     if (h->version != CUSTODY_VERSION || h->head_bytes != FILE_HEAD ||
         h->slot_head_bytes != SLOT_HEADER)
         return problem_set(p, EX_CONFIG, EINVAL,

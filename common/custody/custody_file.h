@@ -50,7 +50,7 @@ struct boot custody_head_boot(const struct custody_head *h);
 /* Name this run of the machine in the header of a clean file, and mark it in
  * use. */
 void custody_head_claim(struct custody_head *h, const struct boot *boot);
-/* Copy whether a file is clean, and the run of the machine that it names. */
+/* Copy the clean flag of a file and the run of the machine named in it. */
 void custody_head_copy(struct custody_head *h, const struct custody_head *from);
 /* What stood in the way of a file. */
 void custody_complain(struct problem *p, int err, const char *what,
@@ -68,8 +68,7 @@ int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
  * may still run under its mark; 0: a new one. */
 void custody_head_make(struct custody_head *h, size_t body_bytes,
                        unsigned slots, uint64_t next_seq, uint64_t nonce);
-/* Check that the header of a file is one that this program reads: 0, or a
- * problem. */
+/* Check that this program can read a file with this header: 0, or a problem. */
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p);
 /* The number of slots of a file of `size` bytes: that of its header, or as many

@@ -57,7 +57,7 @@ int custody_file_open(struct custody *c, const struct custody_spec *spec,
 void custody_file_close(struct custody *c);
 /* Whether any record in the mapped file is not FREE. */
 bool custody_busy(const struct custody *c);
-/* The messages of `old` (NULL: none) in a new file at `path` with room for the
+/* Copy the messages of `old` (NULL: none) to a new file at `path` that fits the
  * spec. */
 int custody_rebuild(struct custody *old, const char *path,
                     const struct custody_spec *spec, uint64_t next_seq,

@@ -39,8 +39,8 @@ int custody_look(const char *path,
  * another version or damaged, as custody_open says. */
 int custody_known(const char *path, struct problem *p);
 
-/* Return the random number of the file, which marks its handlers; 0: there is
- * none that can be read. */
+/* Return the random number of the file, which marks its handlers; 0 if there is
+ * no readable file. */
 uint64_t custody_look_nonce(const char *path);
 
 /* Whether a file that nobody uses has a message: YES; NO, also if there is no

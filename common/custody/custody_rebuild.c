@@ -67,12 +67,12 @@ static int copy_made(const char *temp, const struct custody_head *h,
     return err ? custody_problem(p, -err, "rebuild", temp) : 0;
 }
 
-/* custody_rebuild - the same messages in a file with other geometry, or in
- * another place
- * Built complete beside `path`, on the disk, then renamed: a crash before the
- * rename leaves what was at `path`, after it the new one, and never a mixture.
- * It keeps the number of `old`, empty or not: by that a copy of it that a carry
- * left behind is still known as one (custody_carry). */
+/* custody_rebuild - copy the messages to a file with another geometry or place.
+ * The file is completed and synced beside `path`, then renamed: a crash before
+ * the rename leaves the old file at `path`, a crash after it the new one, and
+ * never a mixture. The new file keeps the number of `old`, empty or not, so
+ * that a copy left by an interrupted carry is still recognised
+ * (custody_carry). */
 int custody_rebuild(struct custody *old, const char *path,
                     const struct custody_spec *spec, uint64_t next_seq,
                     struct problem *p)
@@ -87,7 +87,7 @@ int custody_rebuild(struct custody *old, const char *path,
     custody_head_make(&h, spec->body_bytes,
                       slots > spec->slots ? slots : spec->slots, next_seq,
                       old ? old->head->nonce : 0);
-    if (old) /* a torn or clean file stays one */
+    if (old) /* a torn file stays torn, a clean one clean */
         custody_head_copy(&h, old->head);
     err = copy_made(temp, &h, old, p);
     FAULT_POINT("custody_rebuild_before_rename");
@@ -158,9 +158,9 @@ static int carry(struct custody *here, struct custody *from, const char *path,
     return custody_rebuild(from, path, &room, from->head->next_seq, p);
 }
 
-/* custody_carry - bring what `from` holds to `path`
- * A copy has the number of the file it was made of. So a carry that was cut off
- * is known at the next start, which makes the copy again. */
+/* custody_carry - copy the messages of `from` to `path`. A copy has the number
+ * of its original, so the next start recognises an interrupted carry and makes
+ * the copy again. */
 int custody_carry(const char *path, const char *from,
                   const struct custody_spec *spec, struct problem *p)
 {

@@ -115,9 +115,10 @@ int custody_recover(struct custody *c,
     return err;
 }
 
-/* Crash before "clean": the next start deals with the same slots again. After
- * it: the slots are on the disk as they are now, so the file is one that was
- * closed in an orderly way. If they cannot be written, the file stays torn. */
+/* If the process is killed before "clean" is stored, the next start handles the
+ * same slots again. After that, the slots are on disk as they are now, so the
+ * file counts as closed in order. If the slots cannot be written, the file
+ * stays torn. */
 void custody_fix(struct custody *c)
 {
     struct boot now;

@@ -16,7 +16,7 @@ static uint64_t word_pack(struct slot_word w)
            (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
 }
 
-/* Flags and crashes, which a run leaves as they are; but for SLOT_BESIDE. */
+/* Flags and crashes that a run does not change, except SLOT_BESIDE. */
 #define WORD_KEPT UINT64_C(0xffff7b00)
 _Static_assert((WORD_KEPT >> 8 & SLOT_BESIDE) == 0, "a run of its own");
 
@@ -259,9 +259,10 @@ void slot_mark(struct slot *slot)
     word_set(slot, w);
 }
 
-/* If the recovery is killed when it has marked some of those that ran, or has
- * counted the crash of some, the others still read RUNNING: they are marked
- * already, or are still as many as they were. */
+/* If recovery is killed after marking, or counting the crash of, only some of
+ * the running slots, the others still read RUNNING. Either all slots are marked
+ * already, or the number of RUNNING slots is unchanged, so the next recovery
+ * decides the same. */
 void slot_beside(struct slot *slot)
 {
     struct slot_word w = slot_word(slot);

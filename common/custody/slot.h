@@ -31,12 +31,13 @@ enum slot_state { SLOT_FREE, SLOT_RECEIVING, SLOT_HELD, SLOT_RUNNING };
 enum {
     SLOT_REDELIVERED = 1 << 0,     /* a handler may have seen it before */
     SLOT_LENGTH_INFERRED = 1 << 1, /* the kill came before the length */
-    SLOT_BESIDE = 1 << 2,          /* others ran when the worker died last */
+    SLOT_BESIDE = 1 << 2,          /* others were running when the worker last
+                                      died */
 };
 
-/* What changes together is in one 64-bit word, so that each transition is one
- * store. In the file: state bits 0-7, flags 8-14, crashes 16-31, attempt 32-63.
- * Bit 15 is not used. */
+/* Fields that change together share one 64-bit word, so that each transition is
+ * one store. In the file: state bits 0-7, flags 8-14, crashes 16-31, attempt
+ * 32-63. Bit 15 is not used. */
 struct slot_word {
     enum slot_state state;
     unsigned flags;   /* SLOT_ bits above */
@@ -136,8 +137,8 @@ void slot_run(struct slot *slot, uint64_t started_ns);
 void slot_unrun(struct slot *slot, bool may_have_run);
 /* HELD: it may have run already, says somebody else. */
 void slot_mark(struct slot *slot);
-/* RUNNING at recovery: others were, too, so nobody knows under which of them
- * the worker died. */
+/* Mark a RUNNING slot at recovery if others were RUNNING as well: it is unknown
+ * which of them killed the worker. */
 void slot_beside(struct slot *slot);
 /* RUNNING -> HELD at recovery: the worker died under it; crashes + 1. */
 void slot_crashed(struct slot *slot);

@@ -77,8 +77,9 @@ int unix_socket_listen(const char *path, int backlog)
     return err;
 }
 
-/* Call connect(2), which would wait for ever at a socket whose owner accepts
- * nobody, once its backlog is full. The limit holds for send(2), too. */
+/* Call connect(2) with a time limit: without one, connect(2) waits for ever if
+ * the backlog is full and the owner of the socket accepts no connection. The
+ * limit also applies to send(2). */
 static int connect_limited(int fd, const struct sockaddr *to, socklen_t size)
 {
     const struct timeval limit = {.tv_sec = CONNECT_S};

@@ -13,9 +13,8 @@
 /* A stream socket that listens at `path`, mode 0600 from its first moment on;
  * what was there is removed. Non-blocking, close-on-exec. The descriptor. */
 int unix_socket_listen(const char *path, int backlog);
-/* Blocking, close-on-exec; the descriptor. -ECONNREFUSED: nobody listens.
- * -EAGAIN: whoever listens has let nobody in for 3 s, and more wait than the
- * backlog allows. */
+/* Connect, and return a blocking, close-on-exec descriptor. -ECONNREFUSED: no
+ * process is listening. -EAGAIN: the backlog has been full for 3 s. */
 int unix_socket_connect(const char *path);
 
 #endif

@@ -26,7 +26,7 @@ struct letter_filter {
 
 /* The last time that an operator sent a letter again. */
 struct letter_replay {
-    bool known;         /* else it was never sent */
+    bool known;         /* otherwise the letter was never sent */
     bool here;          /* state replayed: in this boot, to queues of now */
     bool sent;          /* the send returned; else it may not have happened */
     uint64_t marked_ns; /* wall */
@@ -147,18 +147,19 @@ struct letter_import {
     struct store_row m;
     const struct store_attempt *history;
     size_t history_count;
-    bool named, dated; /* m.id, m.died_ns came with the letter */
+    bool named, dated; /* the imported letter has m.id, m.died_ns */
 };
 int letters_import(struct store *s, const struct letter_import *l, size_t n);
-/* The same without the letters that the store has already, dead or on their
- * way: with the same bytes and priority and, if it is named, the same id. Rows
- * up to `last_row`, which letters_last_row returned when the import began, are
- * compared by that alone, because the letter may have died again since; later
- * rows, and letters without an id, must also have the same time of death, as a
- * file may hold two equal messages. *present: how many were left out. */
+/* Import only letters that the store does not have yet, dead or being replayed.
+ * A letter is the same if the bytes, the priority and, if given, the id are
+ * equal. Later rows than `last_row` (from letters_last_row at the start of the
+ * import) and letters without an id must also have the same time of death,
+ * because a file may hold two equal messages. Earlier rows need not, because
+ * the letter may have died again since. *present is the number of letters left
+ * out. */
 int letters_import_new(struct store *s, const struct letter_import *l, size_t n,
                        int64_t last_row, uint64_t *present);
-/* The highest row number in use; 0 if there is none. */
+/* Return the highest row number in use; 0 if there is none. */
 int letters_last_row(struct store *s, int64_t *row);
 
 #endif

@@ -37,7 +37,7 @@ static int replay_add(struct sql *sql, const struct letter_mark *mark)
                                  value_int(mark->again)));
 }
 
-/* Note that the message of a replayed letter is sent once more. */
+/* Record that the message of a replayed letter is sent once more. */
 static int replay_again(struct sql *sql, const struct letter_mark *mark)
 {
     return sql_change(sql, SQL_REPLAY_AGAIN,
@@ -261,7 +261,7 @@ int letters_shrink(struct store *s)
 struct import {
     const struct letter_import *letters;
     size_t n;
-    bool only_new;    /* leave out what the store has */
+    bool only_new;    /* leave out letters that the store has */
     int64_t last_row; /* as letters_import_new has it */
     uint64_t present; /* left out */
 };
@@ -310,7 +310,8 @@ static int import_one(struct sql *sql, const struct letter_import *l)
     return err;
 }
 
-/* Insert all letters or, as the caller rolls back on an error, none. */
+/* Insert all letters. On an error the caller rolls back, so none is
+ * inserted. */
 static int import_apply(struct sql *sql, void *arg)
 {
     struct import *import = arg;

@@ -13,8 +13,8 @@ static bool blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
 }
 
-/* Return the end of an escape sequence of a terminal, which starts at `at`:
- * colours, titles and the like (ECMA-48, and xterm's ESC ] text BEL). */
+/* Return the end of the terminal escape sequence that starts at `at`: a colour,
+ * a title and the like (ECMA-48, and xterm's ESC ] text BEL). */
 static const char *sequence_end(const char *at, const char *end)
 {
     char kind = ++at < end ? *at : '\0';
@@ -33,8 +33,8 @@ static const char *sequence_end(const char *at, const char *end)
     return at < end && *at >= '0' && *at <= '~' ? at + 1 : at;
 }
 
-/* Copy what a terminal would show of a line, without the blanks around it, as
- * far as there is room; returns its size. */
+/* Copy the visible text of a line, as a terminal would show it, without
+ * surrounding blanks, up to the room available; returns its size. */
 static size_t line_copy(char *to, size_t room, const char *at, const char *end)
 {
     size_t n = 0;
@@ -57,7 +57,8 @@ const char *error_text(char buf[ERROR_TEXT], const char *error, bool said,
 {
     const char *at = said ? error : tail;
     const char *end = at ? at + (said ? strlen(at) : size) : at, *start;
-    char line[2 * ERROR_TEXT]; /* More than fits, so that a cut shows. */
+    char line[2 * ERROR_TEXT]; /* Larger than the result, so that a cut is
+                                  noticed. */
     size_t n = 0;
 
     while (n == 0 && end > at) {

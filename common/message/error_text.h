@@ -15,11 +15,12 @@
 #define ERROR_TEXT   160              /* bytes, the NUL included */
 #define ERROR_JOINED (2 * ERROR_TEXT) /* error, ": ", text */
 
-/* `said`: the error is the handler's own words, and so the text. Else it is the
- * last line of `tail` that is not blank; "" if there is none. It is as a
- * terminal shows it: without the blanks around it and without colours, and what
- * a carriage return overwrites counts as a line before. Safe to print; what
- * does not fit ends in "...". Returns `buf`. */
+/* Print the error text of an attempt and return `buf`. With `said`, the text is
+ * the error in the handler's own words. Otherwise the text is the last
+ * non-blank line of `tail`, or "", as a terminal shows that line: without
+ * surrounding blanks and colours; text overwritten after a carriage return
+ * counts as an earlier line. The result is safe to print, and "..." marks a
+ * cut. */
 const char *error_text(char buf[ERROR_TEXT], const char *error, bool said,
                        const void *tail, size_t size);
 /* "exit 1: no such order"; one of both where the other is NULL, "" or the

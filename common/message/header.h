@@ -74,8 +74,8 @@ struct header {
     struct header_text backoff; /* as backoff_parse reads it */
     struct header_text unique;  /* a key */
     uint64_t unique_for_ms;     /* 1 and up */
-    uint64_t delay_ms; /* 1 and up; not_before_ns is that long after the
-                                   message was sent */
+    uint64_t delay_ms; /* 1 or more; not_before_ns is this long after the
+                          message was sent */
 };
 
 /* Whether a message begins with the magic line: one compare. */

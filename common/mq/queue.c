@@ -31,12 +31,12 @@
 #define MODE_DEFAULT 0600
 
 #define NAME_CHECK_NS \
-    NS_PER_S /* between two checks that a full queue has a name */
+    NS_PER_S /* time between checks that a full queue still has a name */
 
 /* Constant after open: any thread may use it without a lock. */
 struct queue {
     int fd;
-    int claim; /* An open file of our own, where fd is shared; -1: it is not. */
+    int claim; /* Our own open file if fd is shared; -1 if fd is not shared. */
     size_t depth, message_size;
     char label[QUEUE_NAME_MAX];
 };
@@ -314,9 +314,9 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
     if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY)
         return problem_set(
             p, EX_USAGE, EBADF,
-            "queue %s: descriptor %d that was passed in is open for writing "
-            "only, and messages are read from it; open it for reading, as "
-            "ListenMessageQueue= in a socket unit does",
+            "queue %s: descriptor %d, passed by the starting program, is open "
+            "for writing only. Open it for reading, as ListenMessageQueue= in "
+            "a socket unit does",
             safe, fd);
     if (mq_setattr(fd, &attr, NULL) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
         err = -errno;
@@ -433,8 +433,8 @@ bool queue_gone(const struct queue *queue)
     return fstat(queue->fd, &st) == 0 && st.st_nlink == 0;
 }
 
-/* Return a process that has a lock on the file, 0 if none is shown: it may be
- * in another PID namespace. */
+/* Return a process that holds a lock on the file; 0 if none is visible, as from
+ * another PID namespace. */
 static pid_t claim_holder(int fd)
 {
     const struct lock_look look = {.kind = "FLOCK"};
@@ -443,10 +443,11 @@ static pid_t claim_holder(int fd)
     return fstat(fd, &file) == 0 ? lock_find(&file, &look) : 0;
 }
 
-/* Each claim is a shared lock, which ends with the process however that ends.
- * An exclusive one is to be had while nobody else has any. Changing one into
- * the other gives it up for an instant (flock(2)): if two processes claim the
- * queue at once, one of them at least finds the other. */
+/* Each claim is a shared lock, which the kernel drops when the process exits. A
+ * process can get an exclusive lock only while no other process has a claim.
+ * Converting the exclusive lock to a shared one releases it for an instant
+ * (flock(2)): if two processes claim the queue at the same time, at least one
+ * of them notices the other. */
 bool queue_claim(struct queue *queue, pid_t *other)
 {
     int fd = queue->claim >= 0 ? queue->claim : queue->fd;
@@ -482,12 +483,12 @@ int queue_send(struct queue *queue, const void *data, size_t size,
     return mq_send(queue->fd, from, size, priority) == 0 ? 0 : -errno;
 }
 
-/* Wait until poll reports room: 0, -EAGAIN at the deadline, -EIDRM once the
- * queue has lost its name, or another -errno.
+/* Wait until poll reports room: 0, -EAGAIN at the deadline, -EIDRM if the queue
+ * has lost its name, or another -errno.
  *
- * Unlinking a queue wakes no poller, so the name is checked each second. A
- * queue that has room is written to even without a name: whoever made the room
- * still receives from it.
+ * Unlinking a queue wakes no poller, so check the name each second. A queue
+ * with room is written to even without a name, because the process that made
+ * the room still receives from it.
  */
 static int room_wait(const struct queue *queue, uint64_t deadline_ns)
 {

@@ -54,10 +54,10 @@ void queue_close(struct queue **queue); /* NULL-safe; sets NULL */
 /* Remove the name; -ENOENT if there is none. */
 int queue_unlink(const char *name);
 
-/* Find out whether a new queue of that size would be allowed now: create one
- * that nobody can open and remove it at once. 0 or -errno. The kernel counts
- * what cannot be seen from here: queues of other IPC namespaces, and removed
- * ones that a process still has open. */
+/* Test whether a new queue of that size is allowed now: create one that no
+ * other process can open, and remove it immediately. Returns 0 or -errno. The
+ * kernel also counts queues that are not visible from here: queues of other IPC
+ * namespaces, and removed queues that a process still has open. */
 int queue_probe(uint64_t depth, uint64_t message_size);
 
 int queue_fd(const struct queue *queue);
@@ -82,9 +82,9 @@ int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p);
 int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
                  struct problem *p);
 
-/* Note for others that this process takes messages from the queue. Returns
- * false if another one does so already; *other is its pid, or 0 if that cannot
- * be seen from here. Again after queue_replace. */
+/* Claim the queue, so that other processes can see that this one takes messages
+ * from it. Returns false if another process already does; *other is the pid of
+ * that process, or 0 if it is not visible. Call again after queue_replace. */
 bool queue_claim(struct queue *queue, pid_t *other);
 
 /* Receive one message straight into `buf`, which must hold
@@ -99,7 +99,8 @@ int queue_send(struct queue *queue, const void *data, size_t size,
                uint32_t priority);
 /* Send, waiting for room until the monotonic time `deadline_ns` (UINT64_MAX:
  * as long as it takes): 0, -EAGAIN, -EINTR, -EMSGSIZE, or -EIDRM if the queue
- * was unlinked while it was full: nobody may be left to make room in it. */
+ * was unlinked while it was full, because no process may be left to make room
+ * in it. */
 int queue_send_wait(struct queue *queue, const void *data, size_t size,
                     uint32_t priority, uint64_t deadline_ns);
 

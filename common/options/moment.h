@@ -31,11 +31,11 @@ struct moment {
  * skips as much later as the clock is set forward (RFC 5545, 3.3.5). */
 int moment_parse(const char *text, uint64_t now_ns, struct moment *m);
 
-/* Parse a moment that is usually past, as --since and --until take it: what
- * moment_parse takes, with "HH:MM[:SS]" for the last time that the clock showed
- * it, "yesterday HH:MM[:SS]", and a duration ("2h") for that long ago. */
+/* Parse a moment in the past, for --since and --until. Accepts the forms of
+ * moment_parse, except that "HH:MM[:SS]" is the last time the clock showed it,
+ * and also "yesterday HH:MM[:SS]" and a duration ("2h") for that long ago. */
 int moment_past_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);
-/* What such a flag takes, for its error message. */
+/* Accepted forms, for an error message. */
 #define MOMENT_PAST_FORMS                                                   \
     "14:30, \"yesterday 08:00\", 2026-11-20, 2026-11-20T19:22:59 in local " \
     "time or with a zone, @1763666579, or how long ago, like 2h"

@@ -178,8 +178,8 @@ static void past_put(struct counters *c, uint64_t when, uint64_t id0,
     counters_publish(&at->when, when);
 }
 
-/* Return the time and the end of a message as one number, as the journal has
- * them. */
+/* Pack the time and the outcome of a message into one number for the
+ * journal. */
 static uint64_t when_of(enum counters_end end, uint64_t wall_ns)
 {
     if (end <= COUNTERS_DEAD)
@@ -208,11 +208,11 @@ static void block_add(struct counters_block *sum,
         counters_put(&to[i], counters_get(&to[i]) + counters_get(&from[i]));
 }
 
-/* Add the numbers of the last run, in `used` blocks, to those of the runs
- * before it, and clear its blocks. Each number counts once, wherever this is
- * killed: until `folds` is odd, the blocks and the old sums count. From then on
- * only the new sums do, and a start that finds `folds` odd goes on from there.
- * Readers go by `folds` too. */
+/* Add the numbers of the last run, in `used` blocks, to the sums of earlier
+ * runs, and clear the blocks. Each number counts once even if the process is
+ * killed at any step: until `folds` is odd, the blocks and the old sums count.
+ * From then on only the new sums count, and a start that finds `folds` odd
+ * continues from there. Readers check `folds` as well. */
 static void runs_fold(struct counters *c, unsigned used)
 {
     struct counters_head *h = counters_head(c);
@@ -229,7 +229,7 @@ static void runs_fold(struct counters *c, unsigned used)
             block_add(sum, counters_at(c, i));
             received = ns > received ? ns : received;
         }
-        /* Handlers of a killed worker have no end that was counted. */
+        /* The ends of a killed worker's handlers were not counted. */
         counters_put(&sum->ended, counters_get(&sum->deliveries));
         counters_put(&sum->longest_ns, 0);
         counters_put(&sum->received_ns, received);
@@ -244,9 +244,9 @@ static void runs_fold(struct counters *c, unsigned used)
     counters_publish(&h->folds, folds + 1);
 }
 
-/* head_write - who we are; the magic last, as a reader looks at it first
- * The journal and the numbers of a worker that the machine went down under may
- * be torn. */
+/* head_write - write the header, with the magic last because a reader checks it
+ * first. If the machine went down under the last worker, its journal and
+ * numbers may be torn. */
 static void head_write(struct counters *c, unsigned blocks_max)
 {
     struct counters_head *h = counters_head(c);

@@ -54,8 +54,10 @@ struct counters_block {
     _Atomic uint64_t ended;                   /* of these; the others run */
     _Atomic uint64_t took_ns; /* those that ended, together; may lag */
     _Atomic uint64_t longest_ns;
-    _Atomic uint64_t since_ns;    /* monotonic: handlers run since; or a word */
-    _Atomic uint64_t received_ns; /* wall: the last first delivery; may lag */
+    _Atomic uint64_t since_ns;    /* monotonic time since which handlers have
+                                     been running; or a word */
+    _Atomic uint64_t received_ns; /* wall time of the last first delivery; may
+                                     lag */
     uint64_t reserved0[2];
     /* ---- the second line ---- */
     _Atomic uint64_t done, retried, discarded, dead;
@@ -123,7 +125,7 @@ static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
     histogram_add(&b->latency, start_ns > from_ns ? start_ns - from_ns : 0);
 }
 
-/* A message that was received at that wall time has run for the first time. */
+/* Record the first run of a message received at that wall time. */
 static inline void counters_received(struct counters_block *b, uint64_t wall_ns)
 {
     counters_put(&b->received_ns, wall_ns);
@@ -183,10 +185,10 @@ static inline void counters_unstarted(struct counters_block *b)
 
 /* A complete copy of the file at `from`, on the disk; 0 or -errno. */
 int counters_copy(const char *to, const char *from);
-/* Make or take over the file. The numbers of this run start at 0, and those of
- * the runs before it are added up beside them (counters_totals). These and the
- * journal are dropped if the machine went down under the worker. `blocks_max`
- * includes block 0. */
+/* Create or take over the file. The numbers of this run start at 0, and the
+ * sums of all earlier runs are kept beside them (counters_totals). The sums and
+ * the journal are dropped if the machine went down under the worker.
+ * `blocks_max` includes block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
 /* This start was refused: readers see again how the last worker ended, without
  * the numbers of either. False: there was no last worker. */
@@ -227,7 +229,7 @@ enum counters_gauge {
     COUNTERS_UNTOLD,      /* letters whose --on-dead failed, and runs again */
     COUNTERS_GAUGES,
 };
-/* Bits of COUNTERS_HOLDS; worker_state.h says which goes before the others. */
+/* Bits of COUNTERS_HOLDS; worker_state.h has their order of precedence. */
 enum {
     COUNTERS_STOPPING = 1 << 0,
     COUNTERS_PAUSED = 1 << 1,
@@ -289,14 +291,15 @@ struct counters_sum {
 };
 /* Since the worker started. */
 void counters_sum(const struct counters *c, struct counters_sum *out);
-/* The same of this run and all before it; `running`, `items` and `longest_ns`
- * are those of this run. */
+/* Read the totals over this run and all earlier runs; `running`, `items` and
+ * `longest_ns` are of this run only. */
 void counters_totals(const struct counters *c, struct counters_sum *out);
-/* The two histograms since the worker started; either may be NULL. */
+/* Read the two histograms since the worker started; either pointer may be
+ * NULL. */
 void counters_histograms(const struct counters *c,
                          struct histogram_sum *handler,
                          struct histogram_sum *latency);
-/* The same of this run and all before it. */
+/* Read the two histograms over this run and all earlier runs. */
 void counters_histogram_totals(const struct counters *c,
                                struct histogram_sum *handler,
                                struct histogram_sum *latency);

@@ -121,7 +121,7 @@ static inline struct counters_block *counters_at(const struct counters *c,
                                              i * COUNTERS_STRIDE);
 }
 
-/* The sums of all runs before this one; i = 1: the place for the next sums. */
+/* Return the sums of all earlier runs; i = 1: the place for the next sums. */
 static inline struct counters_block *counters_earlier(const struct counters *c,
                                                       unsigned i)
 {

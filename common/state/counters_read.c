@@ -183,7 +183,7 @@ void counters_totals(const struct counters *c, struct counters_sum *out)
     const struct counters_head *h = counters_head(c);
     uint64_t folds;
 
-    do { /* until no start has added up runs meanwhile */
+    do { /* repeat if a start added up runs during the read */
         folds = counters_read(&h->folds);
         counters_sum(c, out);
         if (folds % 2)

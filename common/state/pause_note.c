@@ -18,7 +18,7 @@
 #define NOTE "/pause"
 #define TEXT 256
 
-/* Read what pause_note_write has written; false if the text is another. */
+/* Parse the text of pause_note_write; false if the text is malformed. */
 static bool note_parse(struct pause_note *out, char *text)
 {
     char *at = text;
@@ -56,12 +56,12 @@ int pause_note_read(struct pause_note *out, const char *folder)
     return 0;
 }
 
-/* The new note is written and synced beside the old one, and renamed over it.
- * Killed before the rename: the old note, or none, is in force; the order was
- * not answered yet, and a temporary file is replaced by the next write. Killed
- * after the rename: the next start finds the new note; only a power cut before
- * the folder's sync can bring back the old one, and until then the order is not
- * answered. */
+/* The new note is written and synced beside the old one, then renamed over it.
+ * If the process is killed before the rename, the old note, or none, remains in
+ * force; the order was not answered yet, and the next write replaces the
+ * temporary file. If the process is killed after the rename, the next start
+ * finds the new note. Only a power cut before the sync of the folder can bring
+ * back the old note, and the order is answered after that sync. */
 int pause_note_write(const struct pause_note *note, const char *folder)
 {
     char path[PATH_MAX], temp[PATH_MAX], text[TEXT];

@@ -13,7 +13,7 @@
 #include "common/options/options.h"
 #include "common/state/statedir.h"
 
-/* The best name so far. */
+/* The nearest name so far. */
 struct guess {
     char name[NAME_MAX + 1]; /* "": none */
     size_t distance;

@@ -193,8 +193,8 @@ static int note_put(struct runtimedir *r, const char *state, bool open)
 /* runtimedir_settle - see the head of the file
  * Custody in the state folder is a copy that nothing names, once the note names
  * another folder: a kill before step 3 left it.
- * Where the note names the folder already, a full disk prevents nothing: it
- * only cannot say that a worker runs. */
+ * If the note already names the folder, a full disk prevents nothing except
+ * noting that a worker is running. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p)
 {

@@ -70,22 +70,22 @@ int statedir_shut(const char *root, int err, struct problem *p)
                        errno_text(err));
 }
 
-/* Refuse a folder whose store SQLite could not make: it takes 512 bytes, with
- * "-journal" behind the name (sqlite3PagerOpen, MAX_PATHNAME of os_unix.c), and
- * a new store is made as "store.db.XXXXXX". */
+/* Refuse a folder in which SQLite could not create the store: SQLite allows
+ * paths of 512 bytes including "-journal" (sqlite3PagerOpen, MAX_PATHNAME of
+ * os_unix.c), and a new store is created as "store.db.XXXXXX". */
 static int store_path_check(const char *folder, struct problem *p)
 {
     char real[PATH_MAX];
     size_t size;
 
     if (!realpath(folder, real))
-        return 0; /* what is wrong with it is found when it is used */
+        return 0; /* other problems are found when the folder is used */
     size = strlen(real) + strlen("/" STATEDIR_STORE);
     if (size <= STORE_PATH)
         return 0;
     return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
-                       "the path of %s in %.80s... is %zu bytes, and SQLite "
-                       "takes %d; give a shorter --state-dir DIR",
+                       "the path of %s in %.80s... is %zu bytes long, and "
+                       "SQLite allows %d; give a shorter --state-dir DIR",
                        STATEDIR_STORE, real, size, STORE_PATH);
 }
 

@@ -25,10 +25,10 @@ struct statedir {
 
 #define STATEDIR_CONTROL "control"
 #define STATEDIR_REQUEST 2048 /* bytes of a line to it, NUL included */
-/* In front of a request, with a wall time in ns and a blank: later than that it
- * is refused. */
+/* Prefix of a request, followed by a wall time in ns and a blank; the worker
+ * refuses the request after that time. */
 #define STATEDIR_BEFORE      "before "
-#define STATEDIR_BEFORE_SIZE 32 /* bytes of that, at most */
+#define STATEDIR_BEFORE_SIZE 32 /* maximum size of the prefix, bytes */
 
 /* `flag` is --state-dir or NULL. Then: $STATE_DIRECTORY (its first entry, as
  * systemd separates several with ':'), /var/lib/mqworker for root,

@@ -21,9 +21,9 @@
 
 #define TRIES 100 /* at a pidfile that is another one each time */
 
-#define PHASE_WAIT_NS (3 * NS_PER_S)  /* a start takes some 20 ms */
-#define YOUNG_NS      (30 * NS_PER_S) /* a start on a slow disk may take */
-#define SECOND_MS     20 /* from a lock to the pid that is written into it */
+#define PHASE_WAIT_NS (3 * NS_PER_S)  /* a start takes about 20 ms */
+#define YOUNG_NS      (30 * NS_PER_S) /* longest start on a slow disk */
+#define SECOND_MS     20 /* time between taking the lock and writing the pid */
 
 /* pid_read - 0 if there is none in it, yet */
 static pid_t pid_read(int fd)
@@ -105,7 +105,7 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
 }
 
 /* Return true if the pidfile was written a short time ago. A time in the future
- * says nothing: the clock was set back since. */
+ * does not count, because the clock was set back since. */
 static bool pidfile_is_young(const char *pidfile)
 {
     uint64_t now = clock_wall_ns(), written;
@@ -118,11 +118,11 @@ static bool pidfile_is_young(const char *pidfile)
     return written <= now && now - written < YOUNG_NS;
 }
 
-/* Find out the phase, as worker_phase does. *seen says whether the worker is a
- * process that is seen from here. The counters tell, once they are this
- * worker's own: it sets COUNTERS_CAP when it has begun to take messages. Before
- * that they are missing, or those of the last worker. The same is seen if
- * somebody removed them later, so only a young worker counts as starting. */
+/* Find the phase, as worker_phase does. *seen is set if the worker's process is
+ * visible from here. The worker sets COUNTERS_CAP in its counters when it
+ * begins to take messages. Before that, the counters are missing or are the
+ * last worker's. Counters removed later look the same, so only a young worker
+ * counts as starting. */
 static enum worker_phase phase_look(const struct statedir *dir, bool *seen)
 {
     char pidfile[PATH_MAX], path[PATH_MAX];
@@ -157,9 +157,9 @@ enum worker_phase worker_phase(const struct statedir *dir)
     return phase_look(dir, &seen);
 }
 
-/* For some microseconds a worker has a lock and has not written its pid: all
- * that is seen is the pidfile of a killed worker, or none. And for a moment
- * after a kill, a child that the worker was starting still has the lock. */
+/* For some microseconds a worker holds the lock and has not written its pid, so
+ * only the pidfile of a killed worker, or none, is visible. For a moment after
+ * a kill, a child that the worker was starting still holds the lock. */
 bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w)
 {
     uint64_t now = clock_mono_ns();
@@ -233,21 +233,22 @@ const char *worker_lock_clause(const char *state_dir, const char *queue,
     switch (worker_lock_find(state_dir, queue, &pid, NULL)) {
     case WORKER_RUNS:
         if (pid)
-            snprintf(buf, WORKER_CLAUSE, "worker %d runs", (int)pid);
+            snprintf(buf, WORKER_CLAUSE, "worker %d is running", (int)pid);
         else
-            snprintf(buf, WORKER_CLAUSE, "a worker runs");
+            snprintf(buf, WORKER_CLAUSE, "a worker is running");
         return buf;
     case WORKER_NONE:
     case WORKER_GONE:
         if (statedir_root(root, state_dir, NULL) == 0) {
             snprintf(buf, WORKER_CLAUSE,
-                     "no worker runs with state directory %.250s", root);
+                     "no worker is running with state directory %.250s", root);
             return buf;
         }
         break;
     case WORKER_UNSEEN:
         break;
     }
-    snprintf(buf, WORKER_CLAUSE, "whether a worker runs is not seen from here");
+    snprintf(buf, WORKER_CLAUSE,
+             "it is not visible from here whether a worker is running");
     return buf;
 }

@@ -43,34 +43,36 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid);
 enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
                                   pid_t *pid, char *folder);
 
-/* Find the folder of the worker `pid` by the pidfile that it has open. Returns
- * false if that cannot be seen from here. */
+/* Find the folder of the worker `pid` by its open pidfile. Returns false if the
+ * descriptors of `pid` are not visible from here. */
 bool worker_lock_folder(pid_t pid, char folder[PATH_MAX]);
 
-/* How far the worker with the lock has come. While it is starting or stopping,
- * its files and its socket may be missing, and nothing is wrong. */
+/* The phase of the worker that holds the lock. The files and the socket of a
+ * starting or stopping worker may be missing; that is no error. */
 enum worker_phase {
-    WORKER_PHASE_NONE, /* nobody has the lock, or we may not look from here */
+    WORKER_PHASE_NONE, /* the lock is free, or we lack the permission to read
+                          it */
     WORKER_PHASE_STARTING,
-    WORKER_PHASE_SERVING, /* all of its files and its socket should be there */
+    WORKER_PHASE_SERVING, /* all files and the socket should exist */
     WORKER_PHASE_STOPPING,
 };
 enum worker_phase worker_phase(const struct statedir *dir);
 
-/* Call worker_phase_wait after a look at a queue whose worker has the lock but
- * misses a file, its socket or its answer. Returns true, after a moment, if the
- * caller should look again: the worker is starting or stopping, or has gone, or
- * may have become ready after the look. Returns false if something is really
- * missing, or 3 s after the first call. `w` is all 0 before the first call. */
+/* Call worker_phase_wait when the worker of a queue holds the lock but a file,
+ * the socket or an answer is missing. Returns true, after a moment, if the
+ * caller should check again because the worker is starting or stopping, has
+ * exited, or may have become ready after the check. Returns false if something
+ * is really missing, or 3 s after the first call. `w` is all 0 before the first
+ * call. */
 struct worker_wait {
     uint64_t until_ns;
-    bool serving; /* as of the last call, and the caller has looked since */
+    bool serving; /* as of the last call; the caller has checked since */
 };
 bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w);
 
 #define WORKER_CLAUSE 320
-/* "no worker runs with state directory /var/lib/mqworker", "worker 123 runs",
- * "whether a worker runs is not seen from here": for a longer sentence. */
+/* "no worker is running with state directory /var/lib/mqworker", "worker 123 is running",
+ * "it is not visible from here whether a worker is running": for a longer sentence. */
 const char *worker_lock_clause(const char *state_dir, const char *queue,
                                char buf[WORKER_CLAUSE]);
 

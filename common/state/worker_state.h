@@ -1,7 +1,7 @@
-/* worker_state.h - the states that a worker can be seen in
+/* worker_state.h - the states that the tools can show for a worker
  *
- * WHAT   One table: for each state its sentence, and how badly it needs a
- *        person. Status, top, doctor and the page all read it here.
+ * WHAT   One table with the sentence and the severity of each state, used by
+ *        status, top, doctor and the web page.
  * WHO    Any thread. Pure functions.
  * OWNS   Nothing.
  * FAILS  Never.
@@ -18,7 +18,7 @@ enum worker_state {
     WORKER_STATE_KILLED,
     WORKER_STATE_STARTING,
     WORKER_STATE_STOPPING,
-    WORKER_STATE_STOPPED, /* by SIGSTOP or ^Z; it is still running */
+    WORKER_STATE_STOPPED, /* by SIGSTOP or ^Z; the process still exists */
     WORKER_STATE_STORE_GONE,
     WORKER_STATE_CUSTODY_GONE,
     WORKER_STATE_READ_ONLY,
@@ -35,24 +35,25 @@ enum worker_state {
     WORKER_STATES,
 };
 
-/* How badly a state needs a person. */
+/* Severity of a state. */
 enum worker_severity {
-    WORKER_FINE, /* it takes messages */
-    WORKER_IDLE, /* it takes none, and nobody has to act */
-    WORKER_WARN, /* somebody has to act now or later */
-    WORKER_BAD,  /* somebody has to act soon */
+    WORKER_FINE, /* the worker takes messages */
+    WORKER_IDLE, /* the worker takes no messages; no action is needed */
+    WORKER_WARN, /* action is needed sooner or later */
+    WORKER_BAD,  /* action is needed soon */
 };
 
 /* "running", "store.db is gone", ... */
 const char *worker_state_text(enum worker_state state);
-/* Return the state of that sentence; WORKER_STATES: there is none. */
+/* Return the state with that sentence; WORKER_STATES if there is none. */
 enum worker_state worker_state_parse(const char *text);
-/* `waits`: messages wait, so that a worker that is not running is missed. */
+/* Return the severity of a state. `waits`: messages are waiting, so a worker
+ * should be running. */
 enum worker_severity worker_state_severity(enum worker_state state, bool waits);
 /* "fine", "idle", "warn" or "bad". */
 const char *worker_severity_text(enum worker_severity severity);
-/* Return what bits of COUNTERS_HOLDS (counters.h) say: the most important of
- * them, WORKER_STATE_RUNNING without any. */
+/* Return the state for bits of COUNTERS_HOLDS (counters.h): the most important
+ * bit's state, or WORKER_STATE_RUNNING without any. */
 enum worker_state worker_state_of_holds(uint64_t holds);
 
 #endif

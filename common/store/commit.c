@@ -62,20 +62,22 @@ TAILQ_HEAD(batch, op);
 /* c = constant after open   m = under mtx   l = used by the leader only
  * a = atomic */
 struct commit {
-    struct sql *writer;       /* l */
-    _Atomic uint64_t *last;   /* l  commit_number; NULL: no numbers */
-    pthread_mutex_t mtx;      /* never held while waiting for a disk */
-    struct batch queue;       /* m  in order of arrival */
-    bool leading;             /* m  a leader is at work or was named */
-    unsigned stoppers;        /* m  calls of commit_stop that wait to lead */
-    bool stopped;             /* m  one of them is to lead now */
-    atomic_uint patience_ms;  /* a  for the lock of another program */
-    pthread_cond_t stop;      /* stopped came true */
+    struct sql *writer;     /* l */
+    _Atomic uint64_t *last; /* l  commit_number; NULL: no numbers */
+    pthread_mutex_t mtx;    /* never held while waiting for a disk */
+    struct batch queue;     /* m  in order of arrival */
+    bool leading;           /* m  a leader is at work or was named */
+    unsigned stoppers;      /* m calls of commit_stop waiting to lead */
+    bool stopped;           /* m one of these may lead now */
+    atomic_uint
+        patience_ms;     /* a  longest wait for another program's lock, ms */
+    pthread_cond_t stop; /* stopped came true */
     struct store_stats stats; /* m */
 };
 
-/* SQLite's busy handler: the `n`th look at a lock of another program. */
-static int busy(void *arg, int n)
+/* Run as SQLite's busy handler: decide whether to wait for another program's
+ * lock after `n` tries. */
+static int lock_wait(void *arg, int n)
 {
     const struct commit *c = arg;
 
@@ -87,7 +89,7 @@ static int busy(void *arg, int n)
 
 void commit_patience(struct commit *c)
 {
-    sqlite3_busy_handler(c->writer->db, busy, c);
+    sqlite3_busy_handler(c->writer->db, lock_wait, c);
 }
 
 int commit_open(struct commit **out, struct sql *writer)

@@ -33,18 +33,18 @@ void commit_close(struct commit **commit); /* NULL-safe; no call is under way */
 /* `durable`: NULL for none. */
 int commit_run(struct commit *c, commit_apply *apply, commit_durable *durable,
                void *arg);
-/* Nobody commits between the two, and the caller may use the connection, even
- * have another one in its place. Those that come wait; those that led are done.
- * A thread that calls commit_stop meanwhile waits for commit_go. */
+/* No thread commits between the two calls, and the caller may use or replace
+ * the connection. New writers wait, and earlier leaders have finished. Another
+ * thread that calls commit_stop waits for commit_go. */
 void commit_stop(struct commit *c);
 void commit_go(struct commit *c);
 /* Give commits numbers from *last + 1 on; *last is the number of the last one
  * that is on the disk. Nothing is under way. */
 void commit_number(struct commit *c, _Atomic uint64_t *last);
-/* The writer is another connection now: it waits for locks as this one did. */
+/* Use another connection as the writer, with the same wait for locks. */
 void commit_patience(struct commit *c);
-/* The end is near: from now on wait for the lock of another program for 2 s at
- * most, and not at all once that was in vain. */
+/* Prepare for the end of the worker: from now on wait at most 2 s for another
+ * program's lock, and after one such wait has failed, do not wait again. */
 void commit_hurry(struct commit *c);
 void commit_stats(struct commit *c, struct store_stats *out);
 

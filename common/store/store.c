@@ -27,11 +27,12 @@
 #include "common/store/store_wal.h"
 
 #define BOOT_MAX 128
-#define WAL_HEAD 32   /* bytes; a -wal that is no longer holds nothing */
-#define WAL_COPY 1000 /* frames after which a commit copies them to the file */
-#define WAL_MOST 2048 /* frames; a -wal that has more is to be emptied */
+#define WAL_HEAD 32   /* bytes; a -wal of this size or less is empty */
+#define WAL_COPY 1000 /* frames after which a commit checkpoints the -wal */
+#define WAL_MOST 2048 /* frames; a longer -wal is emptied */
 #define SHRINK_MS \
-    100 /* that emptying it waits for readers, and writers for it */
+    100 /* longest time that emptying the -wal waits for readers, and writers
+           wait for emptying */
 
 /* c = constant after open   r = under read_mtx   l = the commit's leader
  * only   a = atomic */
@@ -40,7 +41,7 @@ struct store {
     struct sql reader;            /* r */
     pthread_mutex_t read_mtx;     /* held for one query; no callback under it */
     struct commit *commit;        /* c */
-    _Atomic int64_t waits;        /* a  rows that are no letters */
+    _Atomic int64_t waits;        /* a  rows other than letters */
     _Atomic int64_t parked;       /* a  of these, PARKED */
     atomic_bool hooks;            /* a  each death is noted for --on-dead */
     _Atomic int64_t spooled;      /* a  rows of the spool */
@@ -309,9 +310,9 @@ int64_t store_waiting(const struct store *s)
     return waits > parked ? waits - parked : 0;
 }
 
-/* Copy the frames of the -wal to the file as SQLite would do without a hook,
- * and note how many there are. A reader keeps them from being copied, or from
- * being written over: then the -wal grows.
+/* Checkpoint the -wal as SQLite would do without a hook, and record its number
+ * of frames. A reader can keep frames from being copied or overwritten; then
+ * the -wal grows.
  */
 static int wal_grown(void *arg, sqlite3 *db, const char *name, int frames)
 {

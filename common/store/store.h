@@ -1,17 +1,16 @@
-/* store.h - what must survive a reboot: waiting retries, dead letters, history
+/* store.h - messages that must survive a reboot: retries, dead letters, history
  *
  * WHAT   One SQLite file a queue, WAL mode, full sync. A row is one message in
  *        one of four states; its failed deliveries hang on it.
- * WHO    Any thread. Writers that come at once share one commit: the first runs
- *        the transaction for all that queue up meanwhile. The other programs
- *        open the same file while the worker runs.
+ * WHO    Any thread. Concurrent writers share one commit: the first one runs
+ *        the transaction for all that queue up during it. Other programs open
+ *        the same file while the worker is running.
  * OWNS   Two connections (one to write, one to read), each under its own lock.
  * FAILS  disk_is_full, -EIO, -EUCLEAN damaged, -EBUSY locked by another program
  *        for longer than 5 s, -ENOENT no such row, -ENOMEM. When a write
- *        returns 0 it is on the disk; when it fails nothing of that call has
- *        happened.
- *        open: a problem with status 73 (cannot be used, no database) or 78
- *        (of another version, left untouched).
+ *        returns 0, its data is on disk; when a write fails, nothing has
+ *        changed. open: a problem with status 73 (cannot be used, no database)
+ *        or 78 (of another version, left untouched).
  */
 #ifndef COMMON_STORE_STORE_H
 #define COMMON_STORE_STORE_H
@@ -65,11 +64,12 @@ struct store_row {
     const char *group; /* NULL: none */
     size_t group_size;
     uint64_t due_ns; /* wall; of STORE_WAITING */
-    /* To write a row that waits for `delay_ns`: its end, by CLOCK_BOOTTIME, in
-     * place of due_ns. 0: due_ns counts; always when read. */
+    /* On a write of a row with `delay_ns`: the end of the delay by
+     * CLOCK_BOOTTIME, used instead of due_ns; 0: use due_ns. Always 0 on a
+     * read. */
     uint64_t due_boot_ns;
-    /* How long the row waits, whatever becomes of the wall clock. 0: due_ns is
-     * an instant of the wall clock. */
+    /* Length of the delay, which does not change when the wall clock is set; 0:
+     * due_ns is an instant of the wall clock. */
     uint64_t delay_ns;
     uint64_t first_received_ns; /* wall */
     uint64_t died_ns;           /* wall; of dead and replayed */
@@ -121,8 +121,8 @@ struct store_attempt {
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p);
 void store_close(struct store **store); /* NULL-safe; sets NULL */
-/* The worker is about to stop: what cannot be written within 2 s, as another
- * program has the store locked, fails with -EBUSY. NULL-safe. */
+/* Announce that the worker is about to stop. From then on a write fails with
+ * -EBUSY if another program keeps the store locked for 2 s. NULL-safe. */
 void store_hurry(struct store *s);
 /* The worker, before it looks up its slots in the store: a commit of the last
  * worker that was cut off will not appear later. *last (NULL: commits get no
@@ -134,30 +134,30 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
  * worker, the commits after it are lost. */
 uint64_t store_commits(struct store *s);
 #define STORE_FOUND 256
-/* Read the whole store over a connection of its own, as SQLite's quick_check
- * does: 0, or -EUCLEAN and what was found. Ends with -ECANCELED soon after
- * *stop is set (`stop` may be NULL). Takes as long as the file is large;
- * writers go on. */
+/* Check the whole store with SQLite's quick_check over a separate connection:
+ * 0, or -EUCLEAN and a description. Returns -ECANCELED soon after *stop is set
+ * (`stop` may be NULL). The time grows with the file; writers are not
+ * blocked. */
 int store_check(struct store *s, const atomic_bool *stop,
                 char found[STORE_FOUND]);
-/* Bytes of the file and its -wal. */
+/* Return the size of the file and its -wal, bytes. */
 uint64_t store_bytes(struct store *s);
 /* Copy the file and its -wal, as they are, to `copy` and `copy`-wal beside
  * them. -errno: there is no copy, or a part of it. */
 int store_set_aside(struct store *s, char copy[PATH_MAX]);
 
-/* The worker, after store_claim and when the clock was set: what waits for a
- * delay is due as long after now as before, what waits for an instant of the
- * wall clock is due then. After a restart of the machine, which may have lost
- * the time, nothing waits for longer than its delay. One commit if anything
- * changes, all or nothing. */
+/* Make due times follow the wall clock; called by the worker after store_claim
+ * and when the clock was set. A delay keeps its remaining length, and an
+ * instant of the wall clock stays that instant. After a restart of the machine,
+ * which may have lost the time, no row waits longer than its delay. At most one
+ * commit, all or nothing. */
 int store_clock_follow(struct store *s);
 
-/* The worker: `large` is called, by a thread that has written, whenever the
- * -wal is larger than 8 MiB, as readers keep it from being written over. Before
- * the first write that counts. */
+/* Set the function that a writing thread calls whenever the -wal is over 8 MiB
+ * because readers keep it from being overwritten. Call this before the first
+ * write. */
 void store_watch_wal(struct store *s, void (*large)(void *arg), void *arg);
-/* Then empty it, if no reader is in the way for 100 ms: 0, -EBUSY or -errno. */
+/* Empty the -wal: 0, -EBUSY if readers are in the way for 100 ms, or -errno. */
 int store_empty_wal(struct store *s);
 
 /* The worker, when the file of its store, its -wal or its -shm was removed:
@@ -204,12 +204,12 @@ struct store_key {
  * received_ns another message, *first, had it. */
 int store_key_claim(struct store *s, const struct store_key *key,
                     struct ulid *first);
-/* The message of that receive sequence, if it has a key, gives it back. */
+/* Free the unique key, if any, of the message with that receive sequence. */
 int store_key_free(struct store *s, uint64_t seq);
-/* Nobody has that key any more; -ENOENT: nobody had. */
+/* Free a unique key; -ENOENT if no message has it. */
 int store_key_drop(struct store *s, const char *text, size_t size);
-/* Each key that a message has at `now_ns` or later, in the order of the keys;
- * `seq` is 0. A result of `visit` that is not 0 ends it, and is returned. */
+/* Visit each key in use at `now_ns` or later, in the order of the keys; `seq`
+ * is 0. A result of `visit` other than 0 stops the visit and is returned. */
 int store_keys_each(struct store *s, uint64_t now_ns,
                     int (*visit)(const struct store_key *key, void *arg),
                     void *arg);
@@ -240,11 +240,12 @@ int store_doubt_rows(struct store *s, const int64_t *rows, size_t n);
 
 /* ---- the worker's reads ---- */
 
-/* Rows of state WAITING that are due at `boot_ns` (CLOCK_BOOTTIME): the highest
- * priority first, then the earliest due time, then the lowest receive_seq.
- * Those that `skip` holds are left out (called with the row, no lock held;
- * NULL: none). At most `room`; how many. *next_ns is when the first of the
- * others becomes due, by the same clock; UINT64_MAX: there is none. */
+/* Read up to `room` rows in state WAITING that are due at `boot_ns`
+ * (CLOCK_BOOTTIME): highest priority first, then earliest due time, then lowest
+ * receive_seq. Rows for which `skip` returns true are left out (called without
+ * a lock; NULL: skip none). Returns the number of rows. *next_ns is when the
+ * next of the other rows becomes due, by the same clock; UINT64_MAX if there is
+ * none. */
 int store_due(struct store *s, uint64_t boot_ns, int64_t *rows, size_t room,
               bool (*skip)(int64_t row, void *arg), void *arg,
               uint64_t *next_ns);
@@ -269,12 +270,13 @@ int64_t store_parked(const struct store *s);
 int64_t store_waiting(const struct store *s);
 /* Number of rows in a state, or -errno. */
 int64_t store_count(struct store *s, enum store_state state);
-/* When messages were first received, wall time, ns; 0: there is none. */
+/* Times at which messages were first received, wall clock, ns; 0: no
+ * message. */
 struct store_ages {
-    uint64_t waiting; /* of the WAITING, the one that was stored first */
+    uint64_t waiting; /* the WAITING row that was stored first */
     uint64_t parked;
-    uint64_t spooled; /* the next one to run */
-    uint64_t newest;  /* received last, of all rows that have a sequence */
+    uint64_t spooled; /* the next row to run */
+    uint64_t newest;  /* the last received of all rows with a sequence */
 };
 void store_ages(struct store *s, struct store_ages *out);
 /* How many of the rows that are WAITING or PARKED were cancelled: with no

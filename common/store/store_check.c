@@ -1,7 +1,6 @@
-/* store_check.c - whether the whole store can be read (see store.h)
- *
- * A damaged page is otherwise noticed only by a query that reads it: a flipped
- * bit in an index hides the rows behind it, and the query ends well.
+/* store_check.c - check the whole store for damage (see store.h) Otherwise
+ * damage shows only in a query that reads the damaged page, or not at all: a
+ * flipped bit in an index hides the rows behind it, and the query succeeds.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,9 +12,11 @@
 
 #include "common/store/store_sql.h"
 
-#define STEPS 10000 /* of SQLite's machine, between two looks at *stop */
+#define STEPS \
+    10000 /* steps of SQLite's virtual machine between two checks of
+                       *stop */
 
-static int stopped(void *arg)
+static int check_is_stopped(void *arg)
 {
     const atomic_bool *stop = arg;
 
@@ -44,7 +45,8 @@ static int error_of(const char *text)
     return strstr(text, "failed to get page") ? SQLITE_IOERR : SQLITE_CORRUPT;
 }
 
-/* Run the check over one connection; SQLITE_OK, or what was found. */
+/* Run the check over one connection; SQLITE_OK, or the result code and a
+ * description. */
 static int check_run(sqlite3 *db, char found[STORE_FOUND])
 {
     sqlite3_stmt *st = NULL;
@@ -68,7 +70,8 @@ static int check_run(sqlite3 *db, char found[STORE_FOUND])
         strlcpy(found, sqlite3_errstr(rc), STORE_FOUND);
     }
     sqlite3_finalize(st);
-    /* Several lines for one page: the first is enough for a log. */
+    /* quick_check prints several lines per page; the first is enough for a
+     * log. */
     found[strcspn(found, "\n")] = '\0';
     return rc;
 }
@@ -88,7 +91,7 @@ int store_check(struct store *s, const atomic_bool *stop,
     if (sql.db)
         sqlite3_db_config(sql.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (rc == SQLITE_OK && stop)
-        sqlite3_progress_handler(sql.db, STEPS, stopped, (void *)stop);
+        sqlite3_progress_handler(sql.db, STEPS, check_is_stopped, (void *)stop);
     if (rc == SQLITE_OK)
         rc = check_run(sql.db, found);
     err = (rc & 0xff) == SQLITE_INTERRUPT ? -ECANCELED : sql_error(sql.db, rc);

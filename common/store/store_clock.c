@@ -1,12 +1,12 @@
-/* store_clock.c - due times while somebody sets the clock; see store.h
+/* store_clock.c - make due times follow the clock; see store.h
  *
- * The table `clock` says how far the wall clock was ahead of CLOCK_BOOTTIME
- * when the worker looked last. All due times are by the wall clock of that
- * look. When the clock is set, the delays move with it, in the same commit as
- * the new distance. So no reader sees a due time by one clock and judges it by
- * another, and a row that is written later takes the new distance (SQL_INSERT).
- * Crash before the commit: the next start finds the old distance and moves all
- * of them. After it: the next start finds nothing to move.
+ * The table `clock` has the distance of the wall clock from CLOCK_BOOTTIME at
+ * the worker's last check, and all due times refer to that wall clock. When the
+ * clock is set, one commit moves the delays and stores the new distance. So no
+ * reader compares a due time of one clock with another clock, and rows written
+ * later use the new distance (SQL_INSERT). If the process is killed before the
+ * commit, the next start finds the old distance and moves all delays. After the
+ * commit, the next start finds nothing to move.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,15 +22,16 @@
 #define BOOT_MAX 128
 
 struct follow {
-    char boot[BOOT_MAX]; /* of now; "" if not known */
+    char boot[BOOT_MAX]; /* of now; "" if unknown */
     int64_t ahead_ns;    /* the same */
     uint64_t wall_ns;    /* the same */
-    int64_t step_ns;     /* so much later is each delay over */
-    bool other;          /* boot: the due times are of another run */
+    int64_t step_ns;     /* shift of the end of each delay */
+    bool other;          /* another boot: the due times are from an earlier run
+                            of the machine */
 };
 
-/* boot_read - what CLOCK_BOOTTIME belongs to: a run of the machine, and a time
- * namespace */
+/* boot_read - read the run of the machine and the time namespace of
+ * CLOCK_BOOTTIME */
 static void boot_read(char boot[BOOT_MAX])
 {
     char text[BOOT_TEXT], space[40] = "";
@@ -46,8 +47,8 @@ static void boot_read(char boot[BOOT_MAX])
     snprintf(boot, BOOT_MAX, "%s/%s", boot_print(&now, text), space);
 }
 
-/* look - what the last look noted, beside what is now; 0 or -errno */
-static int look(struct store *s, struct follow *f)
+/* Read the stored distance and the current one; 0 or -errno. */
+static int clock_compare(struct store *s, struct follow *f)
 {
     sqlite3_stmt *st;
     int found = store_ask(s, &st, SQL_CLOCK, NULL);
@@ -61,7 +62,7 @@ static int look(struct store *s, struct follow *f)
     return store_answered(s, st, found);
 }
 
-/* follow_apply - the rows and the distance together */
+/* Write the rows and the distance in one transaction. */
 static int follow_apply(struct sql *sql, void *arg)
 {
     const struct follow *f = arg;
@@ -81,7 +82,7 @@ int store_clock_follow(struct store *s)
 
     boot_read(f.boot);
     f.wall_ns = (uint64_t)((int64_t)clock_boot_ns() + f.ahead_ns);
-    err = look(s, &f);
+    err = clock_compare(s, &f);
     if (err || (!f.other && llabs(f.step_ns) < SMALL_NS))
         return err;
     FAULT_POINT("store_clock_before");

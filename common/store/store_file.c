@@ -32,9 +32,9 @@ static uint32_t number_at(const unsigned char *header, size_t at)
 static int version_problem(const char *path, int64_t version, struct problem *p)
 {
     return problem_set(p, EX_CONFIG, ENOTSUP,
-                       "%s has store version %lld, this program reads version "
-                       "%d; left as it is: use the mqworker that wrote it, or "
-                       "another --state-dir",
+                       "%s has store version %lld, but this program reads "
+                       "version %d; it was left untouched. Use the mqworker "
+                       "version that wrote it, or another --state-dir",
                        path, (long long)version, STORE_VERSION);
 }
 
@@ -116,15 +116,15 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return problem_set(p, EX_CANTCREAT, err,
-                           "%s is damaged (%s); left as it is: %s", path,
-                           sqlite3_errstr(rc), DISK_DAMAGED_ADVICE);
+                           "%s is damaged (%s) and was left untouched: %s",
+                           path, sqlite3_errstr(rc), DISK_DAMAGED_ADVICE);
     case SQLITE_BUSY:
         holder = lock_holder(path, getpid(), who);
-        return problem_set(p, EX_CANTCREAT, err,
-                           "%s is locked by %s, still after a wait of 5s or "
-                           "more; let it finish or stop it, and try again",
-                           path,
-                           holder ? holder : "another program (see fuser(1))");
+        return problem_set(
+            p, EX_CANTCREAT, err,
+            "%s is locked by %s, even after a wait of 5s or more. Wait for "
+            "that program to finish or stop it, then try again",
+            path, holder ? holder : "another program (see fuser(1))");
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:

@@ -41,9 +41,9 @@ static bool passed_on(const struct store_key *key, uint64_t other_from_ns)
     return other_from_ns >= key->until_ns;
 }
 
-/* holder_of - who has the key, from a row of SQL_KEY; NONE: it is free by the
- * time at which the message came. *ahead: an earlier message has it from a time
- * on that has not come yet, as the clock was set back since.
+/* holder_of - find the holder of the key, from a row of SQL_KEY; NONE if the
+ * key was free when the message came. *ahead is set if an earlier message holds
+ * the key from a time in the future, because the clock was set back since.
  */
 static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
                              struct ulid *first, bool *ahead)
@@ -81,8 +81,8 @@ int sql_key_claim(struct sql *sql, const struct store_key *k,
     if (err > 0)
         holder = holder_of(st, k, first, &ahead);
     sql_done(st);
-    /* Its length is all that can be trusted of a key that begins in the future:
-     * it counts from now on. */
+    /* For a key that begins in the future only its length can be trusted, so
+     * count the length from now on. */
     if (err >= 0 && ahead)
         err = sql_run(sql, SQL_KEY_ANCHOR,
                       SQL_VALUES(value_text(k->text, k->size),

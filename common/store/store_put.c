@@ -53,7 +53,7 @@ static int row_put(struct sql *sql, struct put *put, const struct store_row *m)
     if (!err && m->state == STORE_DEAD && was != STORE_DEAD &&
         store_hooks_noted(put->store))
         err = sql_run(sql, SQL_HOOK_ADD, SQL_VALUES(value_int(put->row)));
-    /* Another message with its unique key may run from here on. */
+    /* From here on another message with the same unique key may run. */
     if (!err && m->state == STORE_DEAD && was != STORE_DEAD)
         err = sql_key_free(sql, m->receive_seq);
     if (!err)

@@ -25,13 +25,14 @@ int store_page(struct store *s, enum sql_id id,
     return more < 0 ? more : n;
 }
 
-/* A row that waits, and so a place in the order of a priority. */
+/* A waiting row, which is also a position in the order of a priority. */
 struct due_row {
     int64_t due_ns, seq, row;
-    uint64_t boot_ns; /* when it is due by CLOCK_BOOTTIME */
+    uint64_t boot_ns; /* due time by CLOCK_BOOTTIME */
 };
 
-/* due_page - Read the rows of a priority that come after a place. How many. */
+/* due_page - Read the rows of a priority after a position; returns their
+ * number. */
 static int due_page(struct store *s, int64_t priority,
                     const struct due_row *after,
                     struct due_row page[STORE_PAGE])
@@ -52,7 +53,7 @@ static int due_page(struct store *s, int64_t priority,
     return more < 0 ? more : n;
 }
 
-/* What store_due looks for, and what it has found. */
+/* Parameters and results of store_due. */
 struct due_look {
     uint64_t boot_ns;
     int64_t *rows;
@@ -82,8 +83,8 @@ static int due_priority(struct store *s, int64_t priority,
     return n < 0 ? n : 0;
 }
 
-/* store_due - Look through the priorities from the highest one; `skip` is
- * called with no lock held. */
+/* Search the priorities from the highest one down; `skip` is called without a
+ * lock. */
 int store_due(struct store *s, uint64_t boot_ns, int64_t *rows, size_t room,
               bool (*skip)(int64_t row, void *arg), void *arg,
               uint64_t *next_ns)

@@ -195,11 +195,11 @@ static int wal_errno(sqlite3 *db)
     return err;
 }
 
-/* io_error - what an SQLITE_IOERR means
- * SQLite reports ENOSPC of a write as SQLITE_FULL, but a quota, a file size
- * limit and the -shm file as I/O errors: disk_is_full. store_shm has no
- * errno for the last, whose page fault gives none. A failed sync stays an I/O
- * error whatever its errno: after it nobody knows what is on the disk. */
+/* io_error - translate an SQLITE_IOERR. SQLite reports ENOSPC of a write as
+ * SQLITE_FULL, but a quota, a file size limit and trouble with the -shm file as
+ * I/O errors (disk_is_full). A page fault in the -shm file gives no errno, so
+ * store_shm has none. A failed sync stays an I/O error with any errno, because
+ * the contents of the disk are unknown after it. */
 static int io_error(sqlite3 *db, int rc)
 {
     int err;
@@ -249,7 +249,7 @@ int sql_error(sqlite3 *db, int rc)
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return -EUCLEAN;
-    default: /* READONLY, CANTOPEN, ...: not to be used */
+    default: /* READONLY, CANTOPEN, ...: unusable */
         return -EIO;
     }
 }

@@ -124,8 +124,8 @@ enum sql_column {
     COL_SENT,
     COL_ERROR_TEXT, /* NULL if there is none */
 };
-/* All fields but `data`; group and error point into the statement. -EUCLEAN
- * when the row cannot be one of ours. */
+/* All fields but `data`; group and error point into the statement. -EUCLEAN if
+ * the store cannot have written such a row. */
 int sql_read_row(sqlite3_stmt *st, struct store_row *out);
 /* Append bytes that a statement lent, and a NUL, at *at, which moves on; NULL
  * stays NULL. */
@@ -152,7 +152,8 @@ int sql_insert_attempt(struct sql *sql, int64_t row,
 /* As store_key_claim, in the transaction that is open. */
 int sql_key_claim(struct sql *sql, const struct store_key *key,
                   struct ulid *first);
-/* The message of that receive sequence has no unique key any more; 0: none. */
+/* Free the unique key of the message with that receive sequence; 0: no
+ * message. */
 int sql_key_free(struct sql *sql, uint64_t seq);
 /* A message of the spool that came to its end, or went on to the messages:
  * *more is one less if it was there. */

@@ -69,12 +69,12 @@
     " AND state = 1 AND attempts > 0), (SELECT min(row) FROM messages"      \
     " WHERE group_key = k AND state = 1 AND flags & 4))"
 
-/* How far the wall clock was ahead of CLOCK_BOOTTIME when the worker looked
- * last (store_clock_follow). All due times in the table are by that clock, and
- * what is due is judged by it. */
+/* Distance of the wall clock from CLOCK_BOOTTIME at the worker's last check
+ * (store_clock_follow). All due times in the table refer to that wall clock,
+ * and due rows are found by it. */
 #define AHEAD "(SELECT ahead_ns FROM clock)"
-/* The due time to write: `boot` by CLOCK_BOOTTIME, unless it is 0, else `due`.
- * No later than in the year 2262. */
+/* Due time to write: `boot` by CLOCK_BOOTTIME, or `due` if `boot` is 0; capped
+ * in the year 2262. */
 #define DUE(due, boot)                                                    \
     "iif(" boot " > 0, min(" boot ", 9223372036854775807 - max(0, " AHEAD \
     ")) + "                                                               \

@@ -66,8 +66,8 @@ void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
              p->what, bar, p->done, p->total, (int)(part * 100), rate, left);
 }
 
-/* Return true unless the program is a background job of the terminal that
- * stderr is: the line with the cursor is then the shell's. */
+/* Return true unless stderr is a terminal and the program is a background job
+ * there: then the line with the cursor belongs to the shell. */
 static bool owns_line(void)
 {
     pid_t foreground = tcgetpgrp(STDERR_FILENO);
@@ -75,8 +75,8 @@ static bool owns_line(void)
     return foreground < 0 || foreground == getpgrp();
 }
 
-/* Return true if the terminal takes text now: it was not stopped (Ctrl-S), and
- * whoever shows it goes on reading. */
+/* Return true if the terminal takes text now, so it is not stopped (Ctrl-S) and
+ * its reader keeps up. */
 static bool takes_text(void)
 {
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -84,7 +84,7 @@ static bool takes_text(void)
     return poll(&room, 1, 0) > 0 && room.revents == POLLOUT;
 }
 
-/* Draw the bar now, unless the work would have to wait for that. */
+/* Draw the bar, unless that would delay the work. */
 static void draw(struct term_progress *p, uint64_t now)
 {
     char text[160];

@@ -30,8 +30,8 @@ void term_time_zone(void)
     tzset(); /* localtime_r need not */
     if (unknown)
         complain(0,
-                 "TZ=%s is no time zone that is known here, so times are in "
-                 "UTC; /usr/share/zoneinfo has the names (Debian: tzdata)",
+                 "unknown time zone TZ=%s: times are shown and read in UTC. "
+                 "/usr/share/zoneinfo lists the names (Debian: tzdata)",
                  unknown);
     told = told || unknown;
 }

@@ -16,7 +16,8 @@
 
 /* Whether times are for a person from here on. */
 void term_time_local(bool local);
-/* Read the local time zone, for localtime_r; complain once if it is unknown. */
+/* Read the local time zone for localtime_r; complain once if the zone is
+ * unknown. */
 void term_time_zone(void);
 
 /* "2026-11-22 14:22:01+01:00": local, and time_parse reads it back. */

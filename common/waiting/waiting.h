@@ -39,7 +39,7 @@ struct waiting_filter {
     const char *group;           /* exact */
     const char *match;           /* bytes that occur in the body; no pattern */
     uint64_t since_ns, until_ns; /* first received: since <= t < until */
-    uint64_t now_ns;             /* given: wall clock of this look */
+    uint64_t now_ns;             /* input: wall clock of this call */
     bool holds;       /* a group waits as long as it has a dead letter */
     size_t body_most; /* bytes of a body that are read */
 };

@@ -48,7 +48,7 @@ static int spooled_one(struct sql *sql, const struct waiting_steer *order,
     return spooled_left(sql, key, order->cancel);
 }
 
-/* Free the unique key of a row, if it has one: it will not run. */
+/* Free the unique key, if any, of a row that will not run. */
 static int row_key_free(struct sql *sql, int64_t row)
 {
     sqlite3_stmt *st;

@@ -475,7 +475,7 @@ Test(damaged_state, a_stop_beside_a_locked_store_is_short_and_says_so_last)
     harness_send_text(q, "a letter");
     line = harness_wait_log(w, "event=store_cannot_write", 20000);
     cr_assert(strstr(line, "locked_by=\"test_damaged_st (pid "), "%s", line);
-    cr_assert(strstr(line, "let it finish, or stop it"), "%s", line);
+    cr_assert(strstr(line, "wait for it to finish, or stop it"), "%s", line);
     cr_assert_eq(harness_stop(w, 14000), 0);
     last = strstr(harness_stderr(w, NULL), "event=stopped");
     cr_assert_not_null(last);

@@ -46,7 +46,7 @@ Test(waits, mqsend_says_once_that_the_queue_is_full_and_no_worker_runs)
         *p = harness_program("mqsend", "--repeat", "3", q, "x");
 
     line = harness_wait_log(p, "is full (2 messages)", SOON_MS);
-    cr_assert(strstr(line, "no worker runs with state directory /"), "%s",
+    cr_assert(strstr(line, "no worker is running with state directory /"), "%s",
               line);
     cr_assert(strstr(line, "waiting for room, Ctrl-C ends it"), "%s", line);
     cr_assert(strstr(line, "--no-wait"), "%s", line);
@@ -154,7 +154,8 @@ Test(waits, replay_into_a_full_queue_says_so)
     harness_send_text(q, "2");
     p = harness_program("mqdlq", "replay", "--state-dir", STATE, "--all", q);
     line = harness_wait_log(p, "is full (2 messages)", SOON_MS);
-    cr_assert(strstr(line, "no worker runs with state directory"), "%s", line);
+    cr_assert(strstr(line, "no worker is running with state directory"), "%s",
+              line);
     cr_assert(strstr(line, "--wait DUR"), "%s", line);
     harness_signal(p, SIGINT);
     harness_wait(p, SOON_MS);
@@ -169,7 +170,8 @@ Test(waits, a_canary_without_a_worker_says_what_it_waits_for)
                              "--canary", "--all", q);
 
     line = harness_wait_log(p, "waiting until a worker", SOON_MS);
-    cr_assert(strstr(line, "no worker runs with state directory"), "%s", line);
+    cr_assert(strstr(line, "no worker is running with state directory"), "%s",
+              line);
     cr_assert(strstr(line, "--wait DUR"), "%s", line);
     w = harness_worker(q, "--", "true");
     cr_assert_eq(harness_wait(p, SOON_MS), 0);

@@ -64,7 +64,8 @@ Test(worker_lock, one_that_holds_the_lock_runs)
         cr_assert_eq(worker_lock_look(path, &pid), WORKER_RUNS);
     cr_assert_eq(pid, owner);
     worker_lock_clause(dir, "/q", text);
-    cr_assert(strstr(text, "worker ") && strstr(text, " runs"), "%s", text);
+    cr_assert(strstr(text, "worker ") && strstr(text, " is running"), "%s",
+              text);
     kill(owner, SIGKILL);
     waitpid(owner, NULL, 0);
 }
@@ -81,7 +82,8 @@ Test(worker_lock, a_zombie_is_gone)
     cr_assert_eq(pid, owner, "who it was");
     cr_assert_eq(kill(owner, 0), 0, "its number is still taken");
     worker_lock_clause(dir, "/q", text);
-    cr_assert(strstr(text, "no worker runs with state directory"), "%s", text);
+    cr_assert(strstr(text, "no worker is running with state directory"), "%s",
+              text);
     cr_assert(strstr(text, dir), "%s", text);
     waitpid(owner, NULL, 0);
 }
@@ -119,7 +121,8 @@ Test(worker_lock, what_we_may_not_look_at_is_not_seen)
     cr_assert_eq(mkfifo(path, 0600), 0);
     cr_assert_eq(worker_lock_look(path, NULL), WORKER_UNSEEN);
     worker_lock_clause(dir, "/q", text);
-    cr_assert_str_eq(text, "whether a worker runs is not seen from here");
+    cr_assert_str_eq(text,
+                     "it is not visible from here whether a worker is running");
     cr_assert_eq(unlink(path), 0);
     cr_assert_eq(symlink("elsewhere", path), 0);
     cr_assert_eq(worker_lock_look(path, NULL), WORKER_UNSEEN);
