@@ -99,8 +99,8 @@ static void borrow(struct engine *e)
     e->pause.chore.timers = e->flow.timers;
 }
 
-/* on_there - its folder is there, so the socket and the note of a pause can be;
- * on a pool thread */
+/* on_there - create the socket and the note of a pause, because the folder
+ * exists again; on a pool thread */
 static void on_there(void *arg)
 {
     struct engine *e = arg;
@@ -131,7 +131,8 @@ static unsigned lent_most(const struct engine *e)
     return e->mq.custody ? custody_slots_most(e->mq.custody) : BROKER_LENT;
 }
 
-/* on_clock_set - what is due is due by another time */
+/* on_clock_set - handle a change of the wall clock or a resume of the
+ * machine */
 static void on_clock_set(void *arg)
 {
     struct engine *e = arg;
@@ -140,18 +141,21 @@ static void on_clock_set(void *arg)
     pause_clock_set(&e->pause);
 }
 
-/* Watch the clock. Not every kernel or sandbox has such a timer; without it the
- * worker runs, and is late or early after the clock was set. */
+/* Watch the clock. Some kernels and sandboxes lack this timer; the worker then
+ * runs without it, and waiting messages run late or early after the clock was
+ * set. */
 static void clock_watch_start(struct engine *e)
 {
     int err = clock_watch_open(&e->clock_watch, e->flow.loop, on_clock_set, e);
 
     if (err)
-        log_warn("clock_not_watched", F_STR("queue", e->flow.set->queue),
-                 F_STR("error", errno_text(-err)),
-                 F_STR("next", "restart the worker when somebody has set the "
-                               "clock, or the machine was suspended: what "
-                               "waits would run too early or too late"));
+        log_warn(
+            "clock_not_watched", F_STR("queue", e->flow.set->queue),
+            F_STR("error", errno_text(-err)),
+            F_STR(
+                "next",
+                "restart the worker after the clock was set or the machine was "
+                "suspended, or waiting messages run too early or too late"));
 }
 
 /* parts_ready - threads and descriptors */
@@ -204,8 +208,9 @@ static int parts_ready(struct engine *e, struct problem *p)
     return err;
 }
 
-/* Put the working directory in front of a path that is relative to it, as
- * those who look have another one. False: it is too long, or gone. */
+/* Make a relative path absolute, because readers of the status have another
+ * working directory. Returns false if the path is too long, or if the working
+ * directory was removed. */
 static bool path_absolute(char path[PATH_MAX])
 {
     char folder[PATH_MAX];
@@ -378,7 +383,8 @@ static uint64_t whole_us(uint64_t ns)
     return ns / NS_PER_US * NS_PER_US;
 }
 
-/* Collect the last line of a run, while its parts are there. */
+/* Collect the values of the last log line of a run before its parts are
+ * closed. */
 static void summary_collect(const struct engine *e, struct summary *out)
 {
     items_stats((struct items *)&e->flow.items, &out->items);
@@ -386,7 +392,7 @@ static void summary_collect(const struct engine *e, struct summary *out)
     out->in_queue = e->flow.source->ops->fresh(e->flow.source);
 }
 
-/* Log the last line of a run, when nothing is left to be done. */
+/* Log the last line of a run, after everything else is done. */
 static void summary_log(const struct engine *e, const struct summary *s)
 {
     uint64_t n = s->items.deliveries;
@@ -447,10 +453,10 @@ int engine_run(struct engine *e)
     pause_recall(&e->pause);
     hello(e);
     backlog_look(&e->flow);
-    (void)quick_clock_look(&e->flow.items.clock, 0); /* the start was long */
+    (void)quick_clock_look(&e->flow.items.clock, 0); /* the start took long */
     e->flow.source->ops->start(e->flow.source);
-    /* Its first look is over before a message is taken. A count asks for a
-     * look, too, which another thread would run, so it comes later. */
+    /* Finish the first look before taking a message. A count also requests a
+     * look, which another thread would run, so start the count later. */
     if (e->file_watch)
         file_watch_start(e->file_watch);
     status_count(&e->status);

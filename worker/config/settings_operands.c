@@ -95,8 +95,8 @@ static int plugin_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-/* Say where to give a command. Our unit reads it from a file whose name it
- * passes on. */
+/* Complain that no command was given, and name the place for it. Our systemd
+ * unit reads the command from a file and passes on that file's name. */
 static int no_command(const char *queue, struct problem *p)
 {
     const char *file = getenv("MQW_CONFIG");

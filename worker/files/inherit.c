@@ -23,7 +23,7 @@
 #include "worker/files/store_look.h"
 #include "worker/source/mq/source_mq.h"
 
-#define FOLDER_TRIES 100 /* at a folder that is removed each time */
+#define FOLDER_TRIES 100 /* attempts while the folder is removed each time */
 
 /* queue_ready - open the queue, tell what differs from what was asked for */
 static int queue_ready(const struct inherit *i, struct problem *p)
@@ -78,7 +78,7 @@ static void past_tell(const struct inherit *i)
                                "and letters are in the store"));
 }
 
-/* Bring over what is in the custody of another folder. */
+/* Bring over the messages in the custody of another folder. */
 static int carry(const char *path, const char *folder,
                  const struct custody_spec *spec, struct problem *p)
 {
@@ -89,9 +89,9 @@ static int carry(const char *path, const char *folder,
     return custody_carry(path, other, spec, p);
 }
 
-/* Check that custody can be read, wherever it is, and the ends of a spool:
- * before a queue and a store are made, which a start that is refused leaves
- * none of. */
+/* Check that custody, in any place, and the ends of a spool can be read. Do so
+ * before creating a queue or a store, so that a refused start leaves neither
+ * behind. */
 static int flight_check(const struct inherit *i, struct problem *p)
 {
     const struct runtimedir *r = i->runtime;
@@ -166,7 +166,7 @@ static int store_ready(const struct inherit *i, struct problem *p)
     return err;
 }
 
-/* Say that a message which is lost may still have its unique key. */
+/* Log that a lost message may still have its unique key. */
 static void keys_tell(const struct inherit *i)
 {
     int64_t n = i->runtime->past == RUNTIMEDIR_REBOOT ||
@@ -177,10 +177,10 @@ static void keys_tell(const struct inherit *i)
     if (n > 0)
         log_warn("keys_kept", F_STR("queue", i->flow->set->queue),
                  F_INT("count", n),
-                 F_STR("next", "a message that was lost with the machine keeps "
-                               "its unique key for the rest of its time; mqctl "
-                               "keys lists them, mqctl keys QUEUE --free KEY "
-                               "frees one"));
+                 F_STR("next",
+                       "a message lost in the crash of the machine keeps its "
+                       "unique key until the key expires. List keys with mqctl "
+                       "keys, and free one with mqctl keys QUEUE --free KEY"));
 }
 
 /* rows_doubt - with custody gone nobody knows which of the messages that wait
@@ -198,17 +198,16 @@ static int rows_doubt(const struct inherit *i, struct problem *p)
         err = store_doubt(i->mq->store);
     if (!err)
         keys_tell(i);
-    return err ? problem_set(p, EX_CANTCREAT, -err,
-                             "store of %s: what waits cannot be marked as "
-                             "redelivered: %s; nothing was lost: %s, and start "
-                             "again",
-                             i->flow->set->queue, errno_text(-err),
-                             disk_advice(err))
+    return err ? problem_set(
+                     p, EX_CANTCREAT, -err,
+                     "store of %s: waiting messages cannot be marked as "
+                     "redelivered: %s. Nothing was lost; %s, and start again",
+                     i->flow->set->queue, errno_text(-err), disk_advice(err))
                : 0;
 }
 
 /* Make the folder of the queue and take its locks. `mqctl forget` may remove
- * the folder between the two steps; then make it again. */
+ * the folder between the two steps; then create the folder again. */
 static int folder_lock(const struct inherit *i, bool broker, struct problem *p)
 {
     const struct settings *set = i->flow->set;

@@ -177,9 +177,8 @@ static int refused(struct pid_file *l, const char *queue, uint64_t waited,
     if (queue[0] != '/')
         return problem_set(p, EX_UNAVAILABLE, EEXIST,
                            "queue %s already has a worker on this machine with "
-                           "this state directory: pid %d (%s); stop it with "
-                           "kill %d, or give this worker a --state-dir of its "
-                           "own",
+                           "this state directory: pid %d (%s). Stop it with "
+                           "kill %d, or give this worker its own --state-dir",
                            queue, (int)owner, path, (int)owner);
     return problem_set(p, EX_UNAVAILABLE, EEXIST,
                        "queue %s already has a consumer: pid %d (%s); "
@@ -312,11 +311,11 @@ static int pid_file_wait(struct pid_file *l, const char *queue,
         if (errno == EROFS)
             return folder_read_only(l->path, p);
         if (errno == ENOENT)
-            return problem_set(p, EX_CANTCREAT, ENOENT,
-                               "the folder of %s was removed while the worker "
-                               "was starting, as mqctl forget does; start it "
-                               "again",
-                               l->path);
+            return problem_set(
+                p, EX_CANTCREAT, ENOENT,
+                "the folder of %s was removed while the worker was starting, "
+                "for example by mqctl forget; start the worker again",
+                l->path);
         if (errno != EEXIST && errno != EAGAIN && errno != EINTR)
             return problem_set(p, EX_CANTCREAT, errno,
                                "pidfile %s: %s; give another --state-dir, or "

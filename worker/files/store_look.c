@@ -11,10 +11,10 @@
 #include "common/base/log.h"
 #include "worker/flow/flow.h"
 
-#define SMALL (UINT64_C(16) << 20) /* bytes; read in some 20 ms */
+#define SMALL (UINT64_C(16) << 20) /* bytes; checked in about 20 ms */
 
-/* Return true for a run that ends by itself: its status is to say whether all
- * is well, so it begins with the check. */
+/* Return true for a bounded run. Such a run checks the store first, so that its
+ * exit status reports damage. */
 static bool is_bounded(const struct settings *set)
 {
     return set->exit_when_idle || set->run_for_ns || set->max_deliveries;
@@ -34,17 +34,18 @@ int store_look_open(struct store_look *l, struct flow *f, struct store *s,
     err = store_check(s, NULL, l->found);
     atomic_store(&l->state, STORE_LOOK_FINE);
     if (err == -EUCLEAN)
-        return problem_set(p, EX_CANTCREAT, EUCLEAN,
-                           "%s/store.db is damaged (%s); left as it is: %s",
-                           f->folder, l->found, DISK_DAMAGED_ADVICE);
-    return err ? problem_set(p, err == -ENOMEM ? EX_OSERR : EX_CANTCREAT, -err,
-                             "%s/store.db cannot be checked: %s; %s, and start "
-                             "again",
-                             f->folder, errno_text(-err), disk_advice(err))
+        return problem_set(
+            p, EX_CANTCREAT, EUCLEAN,
+            "%s/store.db is damaged (%s) and was left untouched: %s", f->folder,
+            l->found, DISK_DAMAGED_ADVICE);
+    return err ? problem_set(
+                     p, err == -ENOMEM ? EX_OSERR : EX_CANTCREAT, -err,
+                     "%s/store.db cannot be checked: %s; %s, and start again",
+                     f->folder, errno_text(-err), disk_advice(err))
                : 0;
 }
 
-/* Check while the worker runs. */
+/* Check while the worker is running. */
 static void look_job(struct pool_job *job)
 {
     struct store_look *l = CONTAINER_OF(job, struct store_look, job);
@@ -56,9 +57,11 @@ static void look_job(struct pool_job *job)
         return;
     if (err == -EUCLEAN) {
         atomic_store(&l->state, STORE_LOOK_DAMAGED);
-        log_error("store_damaged", F_STR("queue", f->set->queue),
-                  F_STR("found", l->found), F_STR("store", f->folder),
-                  F_STR("next", "nothing more is taken; " DISK_DAMAGED_ADVICE));
+        log_error(
+            "store_damaged", F_STR("queue", f->set->queue),
+            F_STR("found", l->found), F_STR("store", f->folder),
+            F_STR("next",
+                  "the worker takes no more messages; " DISK_DAMAGED_ADVICE));
         gate_hold(&f->gate, HOLD_DAMAGED);
     } else if (err) {
         atomic_store(&l->state, STORE_LOOK_FAILED);

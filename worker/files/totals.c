@@ -14,9 +14,9 @@
 #include "common/state/statedir.h"
 #include "worker/config/settings.h"
 
-/* bring - take over the counters that the last worker left in another place
- * A copy in the state folder is that of an orderly stop; it goes, so that it
- * never tells of a run before the last one.
+/* bring - take over the counters that the last worker left in another place. A
+ * copy in the state folder was made by an orderly stop; remove the copy, so
+ * that it never shows a run before the last one.
  */
 static void bring(const char *path, const struct runtimedir *runtime,
                   const struct statedir *dir)

@@ -43,14 +43,15 @@ bool dispatch_room(struct flow *f)
         return groups_waiting(o->groups) < f->set->lookahead;
     }
     if (!atomic_exchange(&o->full_told, true))
-        log_warn("parked_full", F_STR("queue", f->set->queue),
-                 F_UINT("parked", groups_parked(o->groups)),
-                 F_STR("next",
-                       "nothing more is received, not even a replay, until "
-                       "blocked groups go on; to let one in, raise "
-                       "--max-parked (mqctl set QUEUE max-parked=N); mqdlq "
-                       "discard or mqctl group QUEUE KEY release let a held "
-                       "group go on"));
+        log_warn(
+            "parked_full", F_STR("queue", f->set->queue),
+            F_UINT("parked", groups_parked(o->groups)),
+            F_STR(
+                "next",
+                "no message is received, not even a replay, until blocked "
+                "groups continue. To let a replay in, raise --max-parked "
+                "(mqctl set QUEUE max-parked=N); to let a held group continue, "
+                "use mqdlq discard or mqctl group QUEUE KEY release"));
     return false;
 }
 

@@ -30,10 +30,10 @@ static int not_looked_at(struct flow *f)
     return 0;
 }
 
-/* claim - one that is unique for a while
- * A message that waited in the store had its key before that; its time may be
- * over by now. A letter that is sent again gave its key back when it died: it
- * gets it again if it is free, and runs in any case.
+/* claim - claim the message's unique key for its time. A message from the store
+ * claimed its key before it was stored, and the key may have expired since. A
+ * replayed letter gave its key back when it died: the letter claims the key
+ * again if it is free, and runs in any case.
  */
 static int claim(struct flow *f, struct delivery *d, bool letter)
 {

@@ -96,7 +96,8 @@ static inline bool is_usual(const struct outcome *out)
 __attribute__((noinline)) static void took_add(struct receive *item)
 {
     counters_took(item->count, item->took_ns, item->took_count);
-    /* Of the last one only, as its message may be another one by now. */
+    /* Only of the last slot, because the other slots may hold another message
+     * by now. */
     counters_received(item->count, item->own.started_ns);
     item->took_count = 0;
 }
@@ -195,8 +196,8 @@ static void deliver(struct receive *item)
     /* Where it may take long, others can see whose it is (mqctl top). */
     if (!quick)
         (void)message_name(item->d->message);
-    /* The end of a stored message waits for the disk, however quick its handler
-     * is: with more threads it shares its commit with others. */
+    /* The end of a stored message waits for the disk even if its handler is
+     * quick. With more threads, several messages share a commit. */
     if (item->d->message->flags & MESSAGE_STORED ||
         atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) >=
             PAYS_NS)

@@ -282,7 +282,7 @@ static bool not_in_line(const struct delivery *d)
     return d->group.at && !d->lease && !(d->message->flags & MESSAGE_STORED);
 }
 
-/* outlived - its time was over before this start: a dead letter */
+/* outlived - bury a message that expired before this start */
 static void outlived(struct flow *f, struct delivery *d, uint64_t now)
 {
     uint64_t ago = (now - d->header.expires_ns) / NS_PER_MS * NS_PER_MS;

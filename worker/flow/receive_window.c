@@ -48,9 +48,10 @@ static bool over(const struct receive *item)
     return item->took && item->now_ns >= item->end_ns;
 }
 
-/* Return whether the item may take one more message. It may have waited long
- * since it last asked, so the cap is read again. While the breaker lets a probe
- * through, or a suspect is left, nothing is taken beside an open message. */
+/* Return whether the item may take one more message. Read the cap again,
+ * because much time may have passed since the item's last message. While the
+ * breaker sends a probe, or a suspect is left, no message is taken beside an
+ * open one. */
 static bool may_take(struct receive *item)
 {
     struct flow *f = item->flow;

@@ -76,9 +76,9 @@ static void duplicate(struct flow *f, struct delivery *d)
     give(f, &dec);
 }
 
-/* repeat - Drop a second copy of a letter. It is only counted: its id is that
- * of a message which ends, or has ended, by itself.
- * Crash before it is settled: it is found out again, and dropped.
+/* repeat - Drop a second copy of a letter. Only count the copy, because its id
+ * belongs to a message with its own verdict. If the process is killed before
+ * the copy is settled, the copy is recognised again and dropped.
  */
 static void repeat(struct flow *f, struct delivery *d)
 {
@@ -165,7 +165,7 @@ static int cancel_pulled(struct flow *f, struct message *m)
 
     delivery_read(&d, m, f->set->group_separator);
     d.place = LANE_NONE;
-    cancelled(&dec, &d); /* not_known may hide that it has a unique key */
+    cancelled(&dec, &d); /* not_known may hide the message's unique key */
     err = not_known(f, &d);
     FAULT_POINT("cancel_lent_before");
     if (!err)

@@ -29,15 +29,15 @@ void settle_repeat(struct flow *f, struct delivery *d);
 /* One that nobody has been asked about yet: `first` has its unique key. */
 void settle_duplicate(struct flow *f, struct message *m,
                       const struct ulid *first);
-/* One that the source has put by until its not-before is over. */
+/* Settle a message that the source holds until its not-before. */
 void settle_put_by(struct flow *f, struct message *m);
 /* An operator cancelled it, and nobody has run it since: discarded. */
 void settle_cancelled(struct flow *f, struct delivery *d);
-/* The same of one that is lent and does not run, by its sequence and the key of
- * its group (at NULL: it has none); durable on 0. -EAGAIN: it runs, or is on
- * its way to somewhere else; or the disk: it waits as before. May wait for a
- * disk: called by a job of the pool (worker/operate/steering.c). Not of a
- * source with SOURCE_ASYNC. */
+/* Settle a lent message that is not running, named by its sequence and the key
+ * of its group (at NULL: no group); durable on 0. -EAGAIN if the message is
+ * running or moving elsewhere; on a disk error the message waits as before. May
+ * wait for a disk: called by a job of the pool (worker/operate/steering.c). Not
+ * for a source with SOURCE_ASYNC. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq);
 /* Its claim is gone: it comes again, and is not worth a run. */
 void settle_stale(struct flow *f, struct delivery *d);

@@ -94,7 +94,7 @@ void gate_set_cap(struct gate *g, unsigned cap)
     attend(g);
 }
 
-/* When the last suspect is done, the peeker lets others in. */
+/* After the last suspect is done, the peeker admits other messages. */
 bool gate_alone(struct gate *g)
 {
     if (!atomic_load_explicit(&g->suspects.any, memory_order_relaxed))
@@ -170,7 +170,7 @@ const char *gate_why_text(enum gate_why why)
         [WHY_NOT_SO] = "messages are taken",
         [WHY_STOPPING] = "the worker is stopping",
         [WHY_FILES] = "a file of the worker is gone, or cannot be written",
-        [WHY_DAMAGED] = "the store is damaged; mqctl doctor says what to do",
+        [WHY_DAMAGED] = "the store is damaged; run mqctl doctor for advice",
         [WHY_PAUSED] = "it is paused; mqctl resume",
         [WHY_STORE] = "the store cannot be written",
         [WHY_QUEUE] = "trouble with the queue, or with starting a thread; it "

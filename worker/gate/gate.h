@@ -1,14 +1,14 @@
-/* gate.h - whether messages may be taken, and why not
+/* gate.h - decide whether messages may be taken, and give the reason
  *
- * WHAT   Counts the work items that run, and says how many may: the cap, less
- *        what the holds, the breaker and the suspects say. Holds, the breaker,
- *        delays after trouble and the end change that here.
+ * WHAT   Counts the running work items and limits their number by the cap, the
+ *        holds, the breaker and the suspects. Holds, the breaker, delays after
+ *        trouble and the end of a run are applied here.
  * WHO    init, fini: the engine. Any thread, unless marked otherwise.
  * OWNS   Its timers, the breaker, the suspects.
  * FAILS  Never.
  *
- * It starts nothing: `event` tells the part that does, with no lock of the gate
- * held.
+ * The gate starts nothing. It calls `event`, without holding a lock, and the
+ * callee starts work items.
  */
 #ifndef WORKER_GATE_GATE_H
 #define WORKER_GATE_GATE_H
@@ -42,7 +42,7 @@ enum {
     HOLD_CUSTODY_GONE = 1 << 7, /* so has none of custody's */
     HOLD_READ_ONLY = 1 << 8,    /* their file system */
     HOLD_RATE = 1 << 9,         /* as many ran as --rate allows, for a moment */
-    HOLD_DAMAGED = 1 << 10,     /* the store, as its check found */
+    HOLD_DAMAGED = 1 << 10,     /* the store is damaged */
     HOLD_FILES = HOLD_STORE_GONE | HOLD_CUSTODY_GONE | HOLD_READ_ONLY,
 };
 
@@ -133,7 +133,7 @@ void gate_leave(struct gate *g);
 bool gate_leave_over(struct gate *g, unsigned most);
 /* So many work items at once, from now on. */
 void gate_set_cap(struct gate *g, unsigned cap);
-/* Return whether messages run one at a time, as a suspect is left. */
+/* Return true if messages run one at a time because a suspect is left. */
 bool gate_alone(struct gate *g);
 /* At recovery: one more suspect, by its number; -ENOMEM. */
 int gate_suspect(struct gate *g, uint64_t seq);

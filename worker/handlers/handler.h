@@ -72,8 +72,9 @@ struct handler_ops {
     bool within;
     /* How long a run may take before one has been measured, ns. */
     uint64_t guess_ns;
-    /* Refuse what can be seen to be wrong before a queue or a file is made.
-     * NULL: nothing can. By the thread that becomes the peeker, as open. */
+    /* Check the handler before a queue or a file is created, and refuse one
+     * that cannot work; NULL: no check. Called by the thread that becomes the
+     * peeker, like open. */
     int (*check)(const struct settings *set, struct problem *p);
     int (*open)(struct handler **out, const struct handler_setup *setup,
                 struct problem *p);

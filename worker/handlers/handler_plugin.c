@@ -104,9 +104,9 @@ static int start(void *object, const struct settings *set, struct inproc *what,
     return status ? init_refuse(set, status, p) : 0;
 }
 
-/* Load the object, unless it is loaded, and find its functions. */
-static int load(const struct settings *set, void **object, struct inproc *what,
-                struct problem *p)
+/* Load the shared object, unless already loaded, and find its functions. */
+static int plugin_load(const struct settings *set, void **object,
+                       struct inproc *what, struct problem *p)
 {
     int err = object_open(object, set->plugin, p);
 
@@ -120,8 +120,8 @@ static int load(const struct settings *set, void **object, struct inproc *what,
     return what->handle
                ? 0
                : refuse(p, set->plugin,
-                        "it has no function mqw_handle; in C++ it must be "
-                        "extern \"C\", as mqworker.h declares it");
+                        "the plugin has no function mqw_handle; in C++ declare "
+                        "it extern \"C\", as in mqworker.h");
 }
 
 static int plugin_check(const struct settings *set, struct problem *p)
@@ -129,7 +129,7 @@ static int plugin_check(const struct settings *set, struct problem *p)
     struct inproc what = {0};
     void *object;
 
-    return load(set, &object, &what, p);
+    return plugin_load(set, &object, &what, p);
 }
 
 static int plugin_open(struct handler **out, const struct handler_setup *setup,
@@ -141,7 +141,7 @@ static int plugin_open(struct handler **out, const struct handler_setup *setup,
     int err;
 
     *out = NULL;
-    err = load(set, &object, &what, p);
+    err = plugin_load(set, &object, &what, p);
     if (err)
         return err;
     err = start(object, set, &what, p);

@@ -10,9 +10,9 @@
 #include "common/base/clock.h"
 #include "common/base/container.h"
 
-/* cancelled - The read fails with ECANCELED, and the timer is as before: it is
- * cancelled again at the next step. */
-static void cancelled(struct loop_source *source)
+/* Handle a cancelled timer. The read fails with ECANCELED and the timer stays
+ * armed, so the next clock step cancels it again. */
+static void timer_cancelled(struct loop_source *source)
 {
     const struct clock_watch *w =
         CONTAINER_OF(source, struct clock_watch, source);
@@ -29,12 +29,13 @@ int clock_watch_open(struct clock_watch *w, struct loop *l,
                                          (time_t)(INT64_MAX / NS_PER_S)};
     int err = 0;
 
-    *w =
-        (struct clock_watch){.source.ready = cancelled, .set = set, .arg = arg};
+    *w = (struct clock_watch){
+        .source.ready = timer_cancelled, .set = set, .arg = arg};
     w->source.fd = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (w->source.fd < 0)
         return -errno;
-    /* Cancelled while it is set, it is set all the same. */
+    /* ECANCELED here means that the clock was set during the call; the timer is
+     * armed nevertheless. */
     if (timerfd_settime(w->source.fd,
                         TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never,
                         NULL) < 0 &&

@@ -1,4 +1,4 @@
-/* clock_watch.h - notice that the wall clock was set, or the machine suspended
+/* clock_watch.h - notice clock steps and the resume of the machine
  *
  * WHAT   A timer of CLOCK_REALTIME that never expires. The kernel cancels it
  *        when somebody sets the clock, and when the machine resumes
@@ -20,6 +20,7 @@ struct clock_watch {
 
 int clock_watch_open(struct clock_watch *w, struct loop *l,
                      void (*set)(void *arg), void *arg);
-void clock_watch_close(struct clock_watch *w); /* also one that is not open */
+void clock_watch_close(struct clock_watch *w); /* Also for a watch that is not
+                                                  open. */
 
 #endif

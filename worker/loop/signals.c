@@ -14,11 +14,12 @@
 
 static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,
                             SIGUSR2, SIGCONT, SIGTTIN, SIGTTOU};
-/* Signals that would end the process although it did nothing wrong. */
+/* Signals that would kill the process by default but mean nothing to the
+ * worker. */
 static const int stray[] = {SIGUSR1, SIGALRM,   SIGVTALRM, SIGPROF,
                             SIGIO,   SIGSTKFLT, SIGPWR,    SIGXCPU};
 
-/* The signals that are read from the signalfd. Set once, by signals_block. */
+/* The signals read from the signalfd. Set once, by signals_block. */
 static sigset_t mine;
 
 static bool is_in(int sig, const int *list, size_t n)
@@ -30,8 +31,8 @@ static bool is_in(int sig, const int *list, size_t n)
 }
 #define IS_IN(sig, list) is_in(sig, list, sizeof(list) / sizeof *(list))
 
-/* Return true if the program that started this one has the signal ignored. A
- * shell does that for INT and QUIT of a background job, nohup(1) for HUP. */
+/* Return true if the parent program made this process ignore the signal, as a
+ * shell does with INT and QUIT for a background job, and nohup(1) with HUP. */
 static bool is_ignored(int sig)
 {
     struct sigaction now;
@@ -40,8 +41,8 @@ static bool is_ignored(int sig)
            sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-/* Return true for a stray signal that nobody in the process has a use for: a
- * profiler that was preloaded has one for SIGPROF. */
+/* Return true for a stray signal without a handler in this process; a preloaded
+ * profiler, for example, handles SIGPROF. */
 static bool is_stray(int sig)
 {
     struct sigaction now;
@@ -71,7 +72,7 @@ void signals_block(bool whole_process)
     sigaction(SIGXFSZ, &nothing, NULL);
 }
 
-/* Log a signal that has no meaning here. */
+/* Log a signal that means nothing to the worker. */
 static void signal_ignored(const struct signalfd_siginfo *info)
 {
     int sig = (int)info->ssi_signo;
@@ -80,11 +81,12 @@ static void signal_ignored(const struct signalfd_siginfo *info)
     log_warn("signal_ignored", F_STR("signal", name), F_INT("number", sig),
              F_UINT("from", info->ssi_pid),
              F_STR("next", "send SIGTERM to stop, SIGUSR2 to pause and SIGCONT "
-                           "to go on, or use mqctl"));
+                           "to resume, or use mqctl"));
 }
 
-/* Leave a signal to the handler that a plugin has set for it since it was
- * blocked: it goes to this thread, as the others block all signals. */
+/* Leave a signal to a handler that a plugin has set since the signal was
+ * blocked. The signal goes to this thread, because the others block all
+ * signals. */
 static void signal_give_back(struct loop_source *source, int sig)
 {
     sigset_t one;

@@ -19,15 +19,17 @@ struct signals {
 };
 
 /* Block SIGTERM SIGINT SIGQUIT SIGHUP SIGUSR2 SIGCONT SIGTTIN SIGTTOU in this
- * thread and those that it starts, and let SIGPIPE and SIGXFSZ do nothing. HUP,
- * INT and QUIT stay ignored if they are. With `whole_process`, which a program
- * that embeds the worker is not, also block the signals that would end it by
- * default and mean nothing to it: they are logged, and SIGXCPU stops it. */
+ * thread and in threads started by it, and ignore SIGPIPE and SIGXFSZ. HUP, INT
+ * and QUIT stay ignored if they were. With `whole_process` (not for a program
+ * that embeds the worker), also block signals that would kill the process by
+ * default but mean nothing to the worker; they are logged, and SIGXCPU stops
+ * the worker. */
 void signals_block(bool whole_process);
 /* What the two do. Not SIG_IGN, which a program that is executed inherits: each
  * handler would have to undo it, by a system call for each. */
 void signals_nothing(int signal);
-/* `came` is called in the loop for each signal that has a meaning. */
+/* Watch the signals: `came` is called in the loop for each meaningful
+ * signal. */
 int signals_open(struct signals *s, struct loop *loop,
                  void (*came)(void *arg, int signal), void *arg);
 void signals_close(struct signals *s);

@@ -94,7 +94,7 @@ static bool reply(struct client *c, json_t *answer)
 /* answer - one line; false: the client is gone, or it waits */
 static bool answer(struct client *c, const char *line)
 {
-    char words[sizeof c->line]; /* cut into words; may be asked again */
+    char words[sizeof c->line]; /* cut into words; may be answered again */
     struct control_call call = {.again = c->waits,
                                 .uid = c->uid,
                                 .steering = &c->steering,
@@ -137,8 +137,8 @@ static void listen_on(struct client *c)
         client_drop(c);
 }
 
-/* grown - there is room for more handlers, or there is none; or an order about
- * messages is over, or a pause is saved */
+/* grown - answer waiting orders after handlers were added or refused, an order
+ * about messages has ended, or a pause was saved */
 static void grown(void *arg)
 {
     struct control *k = arg;

@@ -44,7 +44,7 @@ static json_t *steered_json(const struct steering *s)
 
     if (err) {
         snprintf(text, sizeof text,
-                 "the store cannot be written: %s; nothing has happened: %s, "
+                 "the store cannot be written: %s. Nothing was changed; %s, "
                  "and try again",
                  errno_text(-err), disk_advice(err));
         return control_refusal(disk_is_full(err) ? EX_CANTCREAT : EX_TEMPFAIL,

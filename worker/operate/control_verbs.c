@@ -76,8 +76,8 @@ static json_t *settings_json(struct orders *o)
     return all;
 }
 
-/* Return what was changed since the start: by name the value at the start, and
- * when it was changed. */
+/* Return the settings changed since the start, as an object by name with the
+ * value at the start and the time of the change. */
 static json_t *changed_json(struct orders *o)
 {
     char text[TUNE_TEXT], when[TIME_TEXT];
@@ -93,8 +93,8 @@ static json_t *changed_json(struct orders *o)
     return all;
 }
 
-/* Return the flags that would start the worker with what was changed; NULL:
- * nothing is different. */
+/* Return the flags that would start a worker with the changed settings; NULL if
+ * no setting was changed. */
 static json_t *keep_json(struct orders *o)
 {
     char flags[STATEDIR_REQUEST] = "", text[TUNE_TEXT];
@@ -158,8 +158,8 @@ static json_t *command_json(const struct settings *set)
     return all;
 }
 
-/* Return what runs. It is the same as long as the worker runs; flags are those
- * of its start. */
+/* Return the program, its command and the flags at its start, which stay the
+ * same while the worker is running. */
 static json_t *runs_json(struct request *r)
 {
     const struct flow *f = r->orders->flow;
@@ -199,7 +199,8 @@ static json_t *parts_json(struct source *s)
     return json_null();
 }
 
-/* Add since when, until when and by whom the worker is paused. */
+/* Add the start and the end of the pause, and the user who paused the
+ * worker. */
 static void pause_put(json_t *out, struct pause *p)
 {
     uint64_t now = clock_mono_ns();
@@ -278,8 +279,9 @@ static json_t *status(struct request *r)
 
 /* ---- orders ---- */
 
-/* Answer once the change is on disk; NULL until then. If it could not be saved,
- * it is in force all the same, and `not_saved` says why. */
+/* Answer when the change is on disk; return NULL before that. A change that
+ * cannot be saved is in force nevertheless, and `not_saved` gives the
+ * reason. */
 static json_t *pause_answer(struct request *r, json_t *out)
 {
     int err;
@@ -510,8 +512,8 @@ static size_t verb_of(const char *name)
     return i;
 }
 
-/* Skip the deadline in front of a request. Returns true if it has passed: the
- * client has given the order up, and may have acted on that. */
+/* Skip the deadline in front of a request. Returns true if the deadline has
+ * passed: the client has given up on the order. */
 static bool is_late(char **line)
 {
     const size_t size = strlen(STATEDIR_BEFORE);
@@ -533,11 +535,11 @@ json_t *control_answer(struct orders *orders, char *line,
     json_t *out;
 
     call->later = false;
-    /* What was begun in time is done, or under way. */
+    /* An order that was begun in time is done or in progress. */
     if (late && (!call->again || (i < VERBS && verbs[i].answer == set)))
-        return control_refusal(EX_TEMPFAIL,
-                               "the order came too late, and nothing was done; "
-                               "give it again");
+        return control_refusal(
+            EX_TEMPFAIL,
+            "the order arrived too late and was not carried out; try again");
     if (i == VERBS)
         return control_refusal(EX_USAGE,
                                "not a request; give status, pause [DUR], "

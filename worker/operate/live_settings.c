@@ -86,7 +86,7 @@ static const struct {
 };
 #define TUNABLES (sizeof tunables / sizeof tunables[0])
 _Static_assert(TUNABLES <= LIVE_SETTINGS_MOST, "room for a time of each");
-#define BACKOFF "backoff" /* the only one that is no number */
+#define BACKOFF "backoff" /* the only setting that is not a number */
 
 const char *live_settings_name(size_t i)
 {
@@ -135,7 +135,7 @@ static void number_print(const struct option_row *row, uint64_t value,
         snprintf(out, TUNE_TEXT, "%" PRIu64, value);
 }
 
-/* Print one of `s` as the flag takes it. */
+/* Print one setting of `s` in the form of its flag. */
 static void setting_print(const struct settings *s, const char *name,
                           char out[TUNE_TEXT])
 {

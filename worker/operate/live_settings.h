@@ -25,11 +25,12 @@ const char *live_settings_name(size_t i);
 /* Its value now, as the flag takes it: "8", "1m30s", "none". */
 void live_settings_print(struct orders *o, const char *name,
                          char out[TUNE_TEXT]);
-/* Its value at the start of the worker, in the same form, and the wall time of
- * the last change to *set_ns. Returns false if it is as at the start. */
+/* Print the setting's value at the start of the worker, in the same form, and
+ * store the wall time of the last change in *set_ns. Returns false if the
+ * setting was not changed. */
 bool live_settings_started(struct orders *o, size_t i, char out[TUNE_TEXT],
                            uint64_t *set_ns);
-/* Note that one was changed just now by other means than this. In the loop. */
+/* Record that a setting has just been changed by another path. In the loop. */
 void live_settings_stamp(struct orders *o, const char *name);
 /* Whether `text` is a value for it, and there is room for what it brings: 0, a
  * problem, or -EINPROGRESS: room is made, ask again when cap.h says so. */

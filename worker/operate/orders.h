@@ -30,8 +30,8 @@ struct orders {
     const struct store_look *store_look;
     struct file_watch *file_watch;
     const struct settings *started; /* as they were at the start */
-    /* Wall time of the last change of each live setting, in their order; 0: as
-     * at the start. Of the loop. */
+    /* Wall time of the last change of each live setting, in their order; 0:
+     * unchanged since the start. Loop only. */
     uint64_t set_ns[LIVE_SETTINGS_MOST];
     const char *path; /* of the command or plugin, as it was at the start; "":
                          it was not there. NULL: a function of a program */

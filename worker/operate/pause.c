@@ -17,7 +17,7 @@
 
 /* ---- the note ---- */
 
-/* Return whether the file says what `note` says. */
+/* Return true if the file equals `note`. */
 static bool note_is_there(const struct pause_note *note, const char *folder)
 {
     struct pause_note there;
@@ -27,11 +27,11 @@ static bool note_is_there(const struct pause_note *note, const char *folder)
            there.until_ns == note->until_ns && strcmp(there.by, note->by) == 0;
 }
 
-/* Make the file say what `note` says. Killed before it does: the order was not
- * answered yet, and the next worker starts as if it had not been given.
- * A note that was saved and is there is not written again: a write is an event
- * in the folder, after which the worker looks at its files and calls
- * pause_put_back. */
+/* Write `note` to the file, or remove the file. If the process is killed before
+ * that, the order was not answered yet, and the next worker starts as if the
+ * order had not been given. A saved note that still exists is not written
+ * again, because a write is an event in the folder, after which the worker
+ * checks its files and calls pause_put_back. */
 static int note_save(struct chore *chore)
 {
     struct pause *p = CONTAINER_OF(chore, struct pause, chore);
@@ -55,7 +55,7 @@ static int note_save(struct chore *chore)
     return err;
 }
 
-/* Log that the note cannot be written, or that it could in the end. */
+/* Log that the note cannot be written, or that a later try succeeded. */
 static void note_save_log(struct chore *chore, int err)
 {
     const struct pause *p = CONTAINER_OF(chore, struct pause, chore);
@@ -64,14 +64,14 @@ static void note_save_log(struct chore *chore, int err)
         log_warn("pause_not_saved", F_STR("queue", p->flow->set->queue),
                  F_STR("folder", p->flow->folder),
                  F_STR("error", errno_text(-err)),
-                 F_STR("next", "a restart would not know of the last pause or "
-                               "resume; it is saved as soon as the folder can "
-                               "be written"));
+                 F_STR("next",
+                       "the last pause or resume would be lost at a restart; "
+                       "it is saved as soon as the folder can be written"));
     else
         log_info("pause_saved", F_STR("queue", p->flow->set->queue));
 }
 
-/* Replace what is to be on disk. NULL: no note. */
+/* Set the note to be saved. NULL: remove the note. */
 static void note_change(struct pause *p, const struct pause_note *note)
 {
     static const struct pause_note none;
@@ -94,8 +94,8 @@ bool pause_is_saved(struct pause *p, int *err)
     return is;
 }
 
-/* What could not be saved is tried again by the chore, in its own time: each
- * try on a full disk is an event in the folder, too. */
+/* The chore retries a failed save at its own interval, because each try on a
+ * full disk is also an event in the folder. */
 void pause_put_back(struct pause *p)
 {
     int err;
@@ -106,8 +106,8 @@ void pause_put_back(struct pause *p)
 
 /* ---- begin and end ---- */
 
-/* Log a pause that begins, goes on after a restart (`limit_ns` 0, and `next`),
- * or gets another end. */
+/* Log a pause that begins, continues after a restart (`limit_ns` 0, and
+ * `next`), or gets another end. */
 static void begin_log(const struct pause *p, const struct pause_note *n,
                       uint64_t limit_ns, const char *next)
 {
@@ -126,8 +126,8 @@ static void begin_log(const struct pause *p, const struct pause_note *n,
             end, by, F_STR("next", next));
 }
 
-/* Put a pause into force, whoever made it. */
-static void hold(struct pause *p, enum pauser by)
+/* Put a pause of any kind into force. */
+static void pause_hold(struct pause *p, enum pauser by)
 {
     bool was = p->by;
 
@@ -136,8 +136,8 @@ static void hold(struct pause *p, enum pauser by)
         gate_hold(&p->flow->gate, HOLD_PAUSE);
 }
 
-/* Start the timer of an order's pause, or stop it: 0. Timers stand still while
- * the machine is suspended, the pause does not (pause_clock_set). */
+/* Start the timer of an order's pause; 0 stops the timer. Timers stand still
+ * while the machine is suspended, but the pause continues (pause_clock_set). */
 static void end_set(struct pause *p, uint64_t left_ns)
 {
     timers_cancel(p->flow->timers, &p->timer);
@@ -168,7 +168,7 @@ void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid)
         note_change(p, &note);
     }
     begin_log(p, &note, limit_ns, NULL);
-    hold(p, by);
+    pause_hold(p, by);
 }
 
 bool pause_end(struct pause *p, unsigned by)
@@ -217,16 +217,16 @@ void pause_recall(struct pause *p)
     int err = pause_note_read(&note, p->flow->folder);
     uint64_t left;
 
-    /* One that is there and cannot be read is a pause without an end, too. */
+    /* An unreadable note also counts as a pause without an end. */
     if (err == -ENOENT || err == -ENAMETOOLONG)
         return;
     left = pause_note_left(&note, clock_wall_ns());
     if (left == 0) {
-        note_change(p, NULL); /* it ended while no worker was running */
+        note_change(p, NULL); /* the pause ended while no worker was running */
         return;
     }
     begin_log(p, &note, 0,
-              "it is kept from before this start; mqctl resume ends it, and "
+              "the pause was made before this start. End it with mqctl resume; "
               "until then even a bounded run waits");
     if (!note.since_ns)
         note.since_ns = clock_wall_ns();
@@ -234,7 +234,7 @@ void pause_recall(struct pause *p)
     p->note = note;
     pthread_mutex_unlock(&p->mtx);
     end_set(p, left == UINT64_MAX ? 0 : left);
-    hold(p, PAUSER_ORDER);
+    pause_hold(p, PAUSER_ORDER);
 }
 
 void pause_now(struct pause *p, struct pause_note *out)

@@ -1,13 +1,13 @@
-/* pause.h - the pause of a worker: who made it, its end, and its note on disk
+/* pause.h - the pause of a worker: its origin, its end, and its note on disk
  *
- * WHAT   A pause made by an order (mqctl) outlives the worker: it is written to
- *        the state directory (common/state/pause_note.h) and in force again at
- *        the next start. Pauses by a signal or by the program that embeds the
- *        library end with the process.
+ * WHAT   A pause made by an order (mqctl) survives a restart of the worker: the
+ *        pause is written to the state directory (common/state/pause_note.h)
+ *        and is in force again at the next start. Pauses by a signal or by the
+ *        program that embeds the library end with the process.
  * WHO    The loop, unless marked otherwise.
  * OWNS   Its timer and its chore.
- * FAILS  Never: a note that cannot be written is logged and tried again; the
- *        worker is paused all the same.
+ * FAILS  Never: a failed write of the note is logged and repeated; the worker
+ *        is paused nevertheless.
  */
 #ifndef WORKER_OPERATE_PAUSE_H
 #define WORKER_OPERATE_PAUSE_H
@@ -24,7 +24,8 @@
 
 struct flow;
 
-/* Who paused the worker; bits. It takes messages again when none is left. */
+/* Origins of a pause; bits. The worker takes messages again when all bits are
+ * cleared. */
 enum pauser {
     PAUSER_SIGNAL = 1 << 0,  /* SIGUSR2 */
     PAUSER_PROGRAM = 1 << 1, /* mqw_pause */
@@ -37,12 +38,13 @@ enum pauser {
 struct pause {
     struct flow *flow;        /* c */
     char owner[FOLDER_USER];  /* c  name of the worker's own user */
-    void (*saved)(void *arg); /* c  a save is over, on a pool thread; or NULL */
+    void (*saved)(void *arg); /* c called after a save, on a pool thread; or
+                                 NULL */
     void *arg;                /* c */
     unsigned by;              /* l  enum pauser */
     uint64_t since_ns;        /* l  wall time of the last pause of any kind */
     uint64_t end_ns;    /* l  end of the order's pause, boot clock; 0: none */
-    struct timer timer; /* for that end */
+    struct timer timer; /* timer for that end */
     struct chore chore; /* writes or removes the note */
     pthread_mutex_t mtx;
     struct pause_note note; /* m  the order's pause; since_ns 0: none */
@@ -53,22 +55,24 @@ struct pause {
 
 void pause_init(struct pause *p, struct flow *f);
 void pause_fini(struct pause *p);
-/* Bring back the pause that an earlier worker left; before the worker runs. */
+/* Bring back the pause of an earlier worker, before this worker takes
+ * messages. */
 void pause_recall(struct pause *p);
-/* Pause; with `limit_ns` until that has passed, else until pause_end. `uid`: of
- * the client, for PAUSER_ORDER. */
+/* Pause for `limit_ns`, or until pause_end if `limit_ns` is 0. `uid` is the
+ * client's, for PAUSER_ORDER. */
 void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid);
-/* End the pauses of these. Returns false if the worker was not paused. */
+/* End the pauses of these origins. Returns false if the worker was not
+ * paused. */
 bool pause_end(struct pause *p, unsigned by);
-/* The clock was set, or the machine was suspended: the pause is as long as it
- * was, and its end has another time of the wall clock. In the loop. */
+/* Keep the length of the pause after the clock was set or the machine was
+ * suspended; its end gets another time of the wall clock. In the loop. */
 void pause_clock_set(struct pause *p);
-/* Write or remove the note again: the folder was replaced. Any thread. */
+/* Write or remove the note again after the folder was replaced. Any thread. */
 void pause_put_back(struct pause *p);
-/* Return false while the last change is being saved. Then *err is how that
- * ended: 0, or -errno: a restart would not know of it. */
+/* Return false while the last change is being saved. Otherwise *err is the
+ * result of the save: 0, or -errno if the change would be lost at a restart. */
 bool pause_is_saved(struct pause *p, int *err);
-/* What is in force, for status; since_ns 0: nothing. */
+/* Return the pause in force, for status; since_ns 0: none. */
 void pause_now(struct pause *p, struct pause_note *out);
 
 #endif

@@ -14,10 +14,10 @@
 #include "worker/process/process.h"
 
 #define SCRIPT_LINE \
-    256 /* as much as the kernel reads of it (BINPRM_BUF_SIZE) */
+    256 /* bytes of a first line that the kernel reads (BINPRM_BUF_SIZE) */
 
-/* Return true if the file is a script whose first line names no program that
- * can be run; `buf` says why. */
+/* Return true if the file is a script whose first line does not name an
+ * executable program; `buf` gets the reason. */
 static bool script_fault(const char *path, char buf[COMMAND_WHY])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -48,7 +48,7 @@ static bool script_fault(const char *path, char buf[COMMAND_WHY])
     return true;
 }
 
-/* Copy where the command was found last; "": nowhere. */
+/* Copy the path where the command was last found; "" if it was not found. */
 static void path_copy(struct command *c, char path[PATH_MAX])
 {
     pthread_mutex_lock(&c->mtx);
@@ -64,8 +64,8 @@ bool command_fault(struct command *c, char buf[COMMAND_WHY])
     return path[0] && script_fault(path, buf);
 }
 
-/* Say why a command was not found: a name without a slash is looked for in
- * $PATH, one with a slash from the working directory. */
+/* Explain why a command was not found: a name without a slash is searched for
+ * in $PATH, a name with a slash starts from the working directory. */
 static void missing_text(const char *name, char buf[COMMAND_WHY])
 {
     static const char deleted[] = " (deleted)";
@@ -78,14 +78,14 @@ static void missing_text(const char *name, char buf[COMMAND_WHY])
           (n > (ssize_t)strlen(deleted) ? strlen(deleted) : 0);
     if (strpbrk(name, " \t|&;<>$"))
         snprintf(buf, COMMAND_WHY,
-                 "No such file or directory; a line for the shell is run by -- "
-                 "sh -c 'LINE'");
+                 "No such file or directory; to run a shell command line, use "
+                 "-- sh -c 'LINE'");
     else if (!strchr(name, '/'))
         snprintf(buf, COMMAND_WHY, "not found in $PATH");
     else if (name[0] != '/' && strcmp(end, deleted) == 0)
         snprintf(buf, COMMAND_WHY,
                  "its working directory %.*s was removed; start the worker in "
-                 "another one",
+                 "another directory",
                  (int)(end - here), here);
     else if (name[0] != '/')
         snprintf(buf, COMMAND_WHY, "No such file or directory, from %.90s",
@@ -103,11 +103,12 @@ const char *command_why(struct command *c, int err, char buf[COMMAND_WHY])
         missing_text(c->argv[0], buf);
     else if (err == -ENOENT && !script_fault(path, buf))
         snprintf(buf, COMMAND_WHY,
-                 "its dynamic loader is missing: it was built for another "
-                 "system");
+                 "its dynamic loader is missing, so it was probably built for "
+                 "another system");
     else if (err == -ENOEXEC)
         snprintf(buf, COMMAND_WHY,
-                 "not a program, and no #! in its first line");
+                 "neither a program nor a script: its first line does not "
+                 "start with #!");
     else if (err != -ENOENT)
         return errno_limit_text(-err, buf);
     return buf;

@@ -23,7 +23,7 @@ struct command {
     char path[PATH_MAX]; /* m  "": not found */
 };
 
-/* `nonce`: of the source, marks what is started. */
+/* `nonce` is the source's, and marks the started processes. */
 void command_init(struct command *c, char *const *argv, uint64_t nonce);
 void command_fini(struct command *c);
 /* `env` and `fds` as process_start. */
@@ -31,11 +31,11 @@ struct process; /* process.h */
 int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3]);
 
-/* Say why the start failed with `err` (-errno), and what helps. */
+/* Explain why the start failed with `err` (-errno), and give advice. */
 #define COMMAND_WHY 128
 const char *command_why(struct command *c, int err, char buf[COMMAND_WHY]);
-/* Say what is wrong with the first line of the command, a script, so that it
- * cannot run. Returns false if nothing is known to be wrong. */
+/* Explain why the first line of the command, a script, keeps it from running.
+ * Returns false if no fault is known. */
 bool command_fault(struct command *c, char buf[COMMAND_WHY]);
 
 #endif

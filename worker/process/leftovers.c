@@ -81,8 +81,9 @@ static void reap(void)
     }
 }
 
-/* Report each child that was stopped since the last look; the kernel tells of a
- * stop once. A handler is the child of any thread, and its status is left. */
+/* Report each child stopped since the last call; the kernel reports each stop
+ * once. Check the children of all threads, and leave exit statuses to the
+ * threads that started the handlers. */
 static void stopped_report(void)
 {
     siginfo_t info = {0};
@@ -91,9 +92,9 @@ static void stopped_report(void)
            info.si_pid != 0) {
         log_warn("handler_stopped", F_INT("pid", info.si_pid),
                  F_STR("signal", sigabbrev_np(info.si_status)),
-                 F_STR("next", "its message waits until kill -CONT PID lets it "
-                               "go on or its time limit has passed; mqctl list "
-                               "shows the message"));
+                 F_STR("next", "to continue the handler, use kill -CONT PID; "
+                               "otherwise its message waits for the time "
+                               "limit. mqctl list shows the message"));
         info.si_pid = 0;
     }
 }
@@ -107,9 +108,9 @@ static void pause_over(struct timer *timer)
         timers_start_after(s->timers, timer, PAUSE_NS);
 }
 
-/* child_ended - or was stopped: a handler or an orphan
- * The signal is taken before the look: one that ends after the look sends a new
- * one.
+/* child_ended - handle a handler or an orphan that exited or was stopped. Read
+ * the signal before checking the children, so that a child that exits after the
+ * check sends a new one.
  */
 static void child_ended(struct loop_source *source)
 {

@@ -2,16 +2,15 @@
  *
  * WHAT   The worker is the parent of what its handlers leave (child
  *        subreaper), so that it is found among our descendants; it is reaped
- *        within a tenth of a second of its end. A handler that is stopped is
- *        reported as quickly.
- *        Of a handler that was sent SIGTERM nothing is left: the leader and the
- *        others of its process group may clean up until the grace is over; then
- *        the group gets SIGKILL, always, and what escaped from it (own session,
- *        daemon) is found and killed.
- *        Of a dead worker's handlers nothing is left before their messages run
- *        again: they are found by process group and start time, and by the mark
- *        in the environment, which finds what left the group or was started in
- *        the instant before the kill.
+ *        within a tenth of a second of its end. A stopped handler is reported
+ *        as quickly. Of a handler that was sent SIGTERM nothing is left: the
+ *        leader and the others of its process group may clean up until the
+ *        grace is over; then the group gets SIGKILL, always, and what escaped
+ *        from it (own session, daemon) is found and killed. Of a dead worker's
+ *        handlers nothing is left before their messages run again: they are
+ *        found by process group and start time, and by the mark in the
+ *        environment, which finds what left the group or was started in the
+ *        instant before the kill.
  * WHO    open, close: the engine's thread, which becomes the peeker and must be
  *        the main thread. end: pool threads, each for its own handler. hurry,
  *        none_but: any thread. stale_handlers_kill: the engine at start, with

@@ -105,7 +105,7 @@ struct birth {
     const char *path;
     char *const *argv, *const *env;
     const int *fds;
-    int alive;     /* key of what counts it; 0: nothing does */
+    int alive;     /* key of the count of living handlers; 0: not counted */
     uint64_t tick; /* when it was there */
     int err;       /* why there is no new program; 0: there is one */
 };
@@ -154,11 +154,11 @@ child(void *arg)
  * so a worker that gets the lock after our death sees every handler running
  * under its own name.
  *
- * A session of its own, and so a process group of its own: a handler that asks
- * the worker's terminal for a password (ssh, sudo) finds no terminal and fails.
- * In the worker's session it would be stopped for ever by SIGTTIN. setsid(2)
- * takes 3 us more than setpgid(2) where the kernel groups sessions for its
- * scheduler, of some 700 us for a start.
+ * The child gets its own session, and so its own process group: a handler that
+ * asks for a password (ssh, sudo) finds no terminal and fails. In the worker's
+ * session, SIGTTIN would stop the handler for ever. setsid(2) takes 3 us more
+ * than setpgid(2) where the kernel groups sessions for its scheduler, of some
+ * 700 us for a start.
  *
  * Its start lies between two looks at the clock, the second one by the child as
  * its first deed; it is known if both are the same tick. To ask /proc costs

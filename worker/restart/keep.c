@@ -96,8 +96,8 @@ static void tell(const struct keep *k, int err)
     char next[512];
 
     snprintf(next, sizeof next,
-             "%s, then start a worker; until then these messages are in "
-             "custody only, and must not be lost with it",
+             "%s, then start a worker. Until then these messages exist only in "
+             "custody: do not delete it",
              disk_advice(err));
     if (err)
         log_error("not_kept", F_STR("queue", f->set->queue),

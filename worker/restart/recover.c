@@ -25,7 +25,7 @@
 #include "worker/process/leftovers.h"
 #include "worker/process/process_search.h"
 
-#define UNSEEN_NS      (2 * NS_PER_S) /* for handlers that are being killed */
+#define UNSEEN_NS      (2 * NS_PER_S) /* time for dying handlers to disappear */
 #define UNSEEN_LOOK_MS 10
 
 #define CRASHED "the worker died while a handler had it"
@@ -48,8 +48,8 @@ static void on_run(void *arg, const struct source_run *run)
         .mark = run->mark, .pgid = run->group, .start = run->start};
 }
 
-/* Return whether the message is to run alone. */
-static bool suspect(const struct flow *f, const struct message *m)
+/* Return true if the message is to run alone. */
+static bool message_is_suspect(const struct flow *f, const struct message *m)
 {
     return crashes_suspect(m->crashes, f->set->max_crashes);
 }
@@ -102,11 +102,12 @@ static int kill_leftovers(const struct found *found, struct problem *p)
     return 0;
 }
 
-/* Wait until no handler of a killed worker is alive that /proc does not show.
- * Such a handler is in another PID namespace, for which nobody here can end it,
- * and its message must not run beside it. Where the worker was the first
- * process of that namespace, the kernel drops its lock just before it kills the
- * others there (exit_files and zap_pid_ns_processes in do_exit). */
+/* Wait until no handler of a killed worker is alive outside of /proc. Such a
+ * handler is in another PID namespace, so this worker cannot kill the handler
+ * and must not run its message beside it. If the killed worker was the first
+ * process of that namespace, the kernel drops the worker's lock just before it
+ * kills the other processes there (exit_files and zap_pid_ns_processes in
+ * do_exit). */
 static int unseen_wait(const struct found *found, struct problem *p)
 {
     const struct flow *f = found->flow;
@@ -119,15 +120,14 @@ static int unseen_wait(const struct found *found, struct problem *p)
         (void)poll(NULL, 0, UNSEEN_LOOK_MS);
     return count == 0
                ? 0
-               : problem_set(
-                     p, EX_UNAVAILABLE, EBUSY,
-                     "queue %s: a killed worker left %d handler%s running in "
-                     "another PID namespace, where %s cannot be ended from "
-                     "here, and the same message must not run beside it; "
-                     "nothing was lost: stop the container in which that "
-                     "worker ran, and start again",
-                     f->set->queue, count, count == 1 ? "" : "s",
-                     count == 1 ? "it" : "they");
+               : problem_set(p, EX_UNAVAILABLE, EBUSY,
+                             "queue %s: a killed worker left %d handler%s "
+                             "running in another PID namespace, where %s "
+                             "cannot be killed from here, and no message may "
+                             "run twice. Nothing was lost: stop the container "
+                             "in which that worker ran, and start again",
+                             f->set->queue, count, count == 1 ? "" : "s",
+                             count == 1 ? "it" : "they");
 }
 
 /* read_left - the delivery of a message that is lent, and whether it is known:
@@ -170,7 +170,7 @@ static void tell_crash(const struct flow *f, struct message *m)
 
     log_warn("crashed", F_STR("msg", ulid_print(*message_name(m), id)),
              F_UINT("crashes", m->crashes), F_UINT("of", f->set->max_crashes),
-             F_STR("next", suspect(f, m)
+             F_STR("next", message_is_suspect(f, m)
                                ? "it runs again, with nothing beside it"
                                : "it runs again"));
 }
@@ -185,7 +185,7 @@ static int give_back(struct flow *f, const struct source_left *left)
 {
     struct message *m = left->m;
     uint64_t seq = m->seq;
-    bool alone = suspect(f, m);
+    bool alone = message_is_suspect(f, m);
 
     source_return(f->source, m, LANE_NONE, 0);
     f->source->ops->release(f->source, m);
@@ -229,7 +229,7 @@ static int revive(struct flow *f, struct message *m)
     err = d.group.at ? dispatch_add(f, &d) : TAKEN;
     if (err == TAKEN)
         ready_put(&f->ready, m, false);
-    if (err >= 0 && suspect(f, m))
+    if (err >= 0 && message_is_suspect(f, m))
         err = gate_suspect(&f->gate, m->seq);
     return err < 0 ? err : 0;
 }

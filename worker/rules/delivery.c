@@ -77,7 +77,8 @@ bool delivery_expired(const struct delivery *d, uint64_t now)
     return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now;
 }
 
-/* delay_of - The longest time that the message may wait for its not-before. */
+/* delay_of - return the longest time that the message may wait for its
+ * not-before */
 static uint64_t delay_of(const struct delivery *d)
 {
     uint64_t ms = d->header.delay_ms;
@@ -121,9 +122,9 @@ uint64_t delivery_wait_cut(uint64_t now, uint64_t wait)
     return wait < most ? wait : most;
 }
 
-/* delivery_due - The instant is the message's own, to the ns, so that those
- * with the same one are due together. A delay ends at that instant, too, unless
- * the clock was set back since it was sent.
+/* delivery_due - Keep the message's instant to the ns, so that messages with
+ * the same instant are due together. A delay also ends at its instant, unless
+ * the clock was set back after the message was sent.
  */
 uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
                       uint64_t *delay_ns)

@@ -102,7 +102,7 @@ uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
 uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise);
 /* Its id as text; it costs something, so it is made when somebody wants it. */
 const char *delivery_id(struct delivery *d);
-/* Its time is over: it is not started any more. */
+/* Return true if the message has expired, so that it must not be started. */
 bool delivery_expired(const struct delivery *d, uint64_t now);
 /* How far its not-before lay ahead when it was received; 0: the time has come,
  * or it waited for it already. */
@@ -111,11 +111,12 @@ uint64_t delivery_ahead(const struct delivery *d, uint64_t now);
  * already or asks for more than `most`, dies in its turn, and nothing of its
  * group passes it meanwhile. */
 bool delivery_delayed(const struct delivery *d, uint64_t most);
-/* When it is due, by its header: as the members of that name of struct
- * settle. */
+/* Return when the message is due, by its header, in the members of struct
+ * settle with the same names. */
 uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
                       uint64_t *delay_ns);
-/* A wait from the wall clock's `now` on, cut to the times that a source has. */
+/* Return a wait from the wall clock's `now`, capped to the range of a
+ * source. */
 uint64_t delivery_wait_cut(uint64_t now, uint64_t wait);
 /* Its group is this one, whatever the message says: it was stored so. */
 void delivery_regroup(struct delivery *d, const char *key, size_t size);

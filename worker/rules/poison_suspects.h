@@ -2,10 +2,10 @@
  *
  * WHAT   A handler may take its worker with it: a C function crashes, a command
  *        uses up the memory of its container. Each message that was running
- *        then counts one crash, although one of them is to blame. A message
- *        that one more crash would make a dead letter runs with nothing beside
- *        it, and only a crash under which it ran alone makes it one. So the
- *        message to blame is found, and its neighbours are done.
+ *        then counts one crash, although only one of them is to blame. If one
+ *        more crash would make a message a dead letter, that message runs
+ *        alone, and only a crash while it runs alone makes it a dead letter. So
+ *        the message to blame is found, and the others are processed.
  * WHO    add: recovery. done, left, forget: any thread. The two rules: every
  *        source.
  * OWNS   Its list.
@@ -26,15 +26,15 @@ struct suspects {
     atomic_bool any;        /* a  false: all were settled */
 };
 
-/* Return whether a message is a suspect: it has crashed, and one more crash may
- * be the last. */
+/* Return true if a message is a suspect: it has crashed, and one more crash may
+ * be its last. */
 static inline bool crashes_suspect(uint64_t crashes, uint64_t max_crashes)
 {
     return crashes > 0 && crashes + 1 >= max_crashes;
 }
 
-/* Return whether a message is to die of its crashes. `alone`: it was the only
- * one that ran at the last of them. */
+/* Return true if a message becomes a dead letter for its crashes. `alone`: no
+ * other message was running at the last crash. */
 static inline bool crashes_too_many(uint64_t crashes, uint64_t max_crashes,
                                     bool alone)
 {

@@ -78,11 +78,11 @@ struct settle {
     unsigned lane;
     struct header_text group; /* RETRY, DEAD, PARK: at NULL, it has none */
     size_t header_size;       /* RETRY, DEAD, PARK: bytes before the body */
-    /* RETRY, RETURN: when it is due, by the wall clock; or, unless it is 0, by
-     * CLOCK_BOOTTIME. */
+    /* RETRY, RETURN: due time by CLOCK_BOOTTIME if due_boot_ns is not 0, else by
+     * the wall clock. */
     uint64_t due_ns, due_boot_ns;
-    /* RETRY: how long it waits, whatever becomes of the wall clock. 0: due_ns
-     * is an instant of that. */
+    /* RETRY: length of the delay, which does not change when the wall clock is
+     * set; 0: due_ns is an instant of the wall clock. */
     uint64_t delay_ns;
     uint64_t died_ns;        /* DEAD: wall */
     enum dead_reason reason; /* DEAD */
@@ -143,7 +143,7 @@ struct source_run {
 struct source_left {
     struct message *m;
     bool ran;   /* a handler had it: that is one of its crashes, and durable */
-    bool alone; /* at its last crash no handler had another message */
+    bool alone; /* no other message was running at its last crash */
     bool waits; /* it has its place here still, as before it was taken: it is
                  * settled DEAD or RETURN. Else it may run as it is lent */
     bool torn;  /* the machine went down: its bytes may be damaged */
@@ -225,9 +225,9 @@ struct source_events {
     /* A message that is lent to nobody came while another one, *first, has its
      * unique key: to be settled as DISCARD. Any thread; may wait for a disk. */
     void (*duplicate)(void *arg, struct message *m, const struct ulid *first);
-    /* A message that was lent to nobody is where it waits for its not-before,
-     * durably: take_due gives it then. It can be read until the event returns.
-     * A thread of the source's that holds no lock. */
+    /* Report that an unlent message now waits durably for its not-before, after
+     * which take_due returns it. The message can be read until the event
+     * returns. Called by a thread of the source, without a lock. */
     void (*put_by)(void *arg, struct message *m);
     /* A letter of a group may be gone: ask letters() for each group that is
      * held. How many are not held any more, or -errno: of one it is not known,
@@ -321,10 +321,10 @@ struct source_ops {
      * last be read. */
     void (*rest)(struct source *s, unsigned lane);
 
-    /* Messages that wait here, by the numbers under which others see them: they
-     * are due now; or they are cancelled: they come by take_due at once, or by
-     * unpark or take in their turn, with MESSAGE_CANCELLED. What became of each
-     * is durable on 0; on -errno nothing has happened. NULL: it cannot be done.
+    /* Make waiting messages, named by their public numbers, due now or
+     * cancelled. A cancelled message comes from take_due immediately, or from
+     * unpark or take in its turn, with MESSAGE_CANCELLED. On 0 the result of
+     * each is durable; on -errno nothing has changed. NULL: it cannot be done.
      * Up to STEER_MOST. May wait for a disk: called by a job of the pool
      * (worker/operate/steering.c). */
     int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
@@ -406,8 +406,8 @@ struct source_ops {
 
     /* A setting was changed. Any thread; never waits; may be NULL. */
     void (*tuned)(struct source *s);
-    /* The wall clock was set, or the machine was suspended: what is due may be
-     * something else. The loop; never waits. */
+    /* Find due messages anew after the wall clock was set or the machine was
+     * suspended. In the loop; never waits. */
     void (*clock_set)(struct source *s);
 
     /* ---- from one owner to the next ---- */
@@ -466,18 +466,18 @@ static inline void source_due_clear(struct source *s, int was)
     if (source_due(s)) /* set between the two */
         attention_on(s->attention, ATTEND_DUE);
 }
-/* It is due `wait_ns` from now. */
+/* The message is due in `wait_ns`. */
 static inline void settle_wait(struct settle *s, uint64_t wait_ns)
 {
     s->delay_ns = wait_ns ? wait_ns : 1;
     s->due_boot_ns = ns_add(clock_boot_ns(), wait_ns);
 }
-/* When it is due, by CLOCK_BOOTTIME. */
+/* Due time by CLOCK_BOOTTIME. */
 static inline uint64_t settle_due(const struct settle *s)
 {
     return s->due_boot_ns ? s->due_boot_ns : clock_boot_at(s->due_ns);
 }
-/* It was taken, and cannot be delivered yet: it is due again in `wait_ns`. */
+/* The taken message cannot be delivered yet; it is due again in `wait_ns`. */
 static inline void source_return(struct source *s, struct message *m,
                                  unsigned lane, uint64_t wait_ns)
 {

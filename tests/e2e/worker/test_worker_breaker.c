@@ -100,7 +100,7 @@ Test(worker_breaker, what_keeps_a_command_from_starting_is_named)
         {"#! /no/such/shell -e\n", "./handler",
          "its interpreter /no/such/shell: No such file or directory"},
         {"", "grep x | wc -l",
-         "a line for the shell is run by -- sh -c 'LINE'"},
+         "to run a shell command line, use -- sh -c 'LINE'"},
         {"", "no-such-command", "not found in $PATH"},
         {"", "./no/such/command", "No such file or directory, from /"},
     };

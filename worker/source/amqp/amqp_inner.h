@@ -70,7 +70,8 @@ struct amqp_message {
     uint64_t due_wall_ns;  /* c  as its header says; 0: now */
     uint64_t first_ns;     /* c  wall */
     enum amqp_at at;       /* q */
-    bool alone;            /* c  its last crash was that of nothing else */
+    bool alone;            /* c no other message was running at its last
+                              crash */
     bool grouped;          /* c  it names a group */
     const char *refused;   /* c  why it must not run; NULL: it may */
     uint32_t group_crc;    /* c  of that group */
@@ -173,7 +174,7 @@ struct source_amqp {
     atomic_uint prefetch;   /* a  messages lent at once */
     atomic_long ready;      /* a  in the queue, when last asked */
     atomic_bool group_told; /* a */
-    atomic_bool limit_told; /* a  a limit of deliveries was logged */
+    atomic_bool limit_told; /* a a delivery limit was logged */
     atomic_uint doubted;    /* a  the host that the outbox has just given up,
                              *    + 1; 0: none */
 
@@ -244,7 +245,7 @@ void amqp_die_locked(struct source_amqp *q, struct amqp_message *m,
 
 /* ---- amqp_turn.c: mtx is held ---- */
 
-/* Return whether the message is to run alone. */
+/* Return true if the message is to run alone. */
 bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m);
 /* `m` may be lent; NULL: there is none. */
 bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m);
@@ -374,8 +375,7 @@ void side_wake(struct amqp_side *side);
 void side_lost(struct amqp_side *side, const char *why);
 /* Wait a while, then try: true, there is one. */
 bool side_reconnect(struct amqp_side *side);
-/* Log, once, that a queue which was declared on this connection has a limit of
- * deliveries. */
+/* Log once that a queue declared on this connection has a delivery limit. */
 void side_limited(struct amqp_side *side);
 /* Until the broker has something, somebody wakes us, or `ns` are over. */
 void side_wait(struct amqp_side *side, uint64_t ns);

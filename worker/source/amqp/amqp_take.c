@@ -210,7 +210,8 @@ static void place(struct source_amqp *q, struct amqp_message *m)
                topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {
         amqp_hop_locked(q, m);
     } else if (m->due_wall_ns > now) {
-        /* Of one instant, so that those with the same one keep their order. */
+        /* Compute both from one instant, so that messages with the same instant
+         * keep their order. */
         m->due_ns = (uint64_t)((int64_t)m->due_wall_ns - q->ahead_ns);
         amqp_hold_locked(q, m);
     } else {

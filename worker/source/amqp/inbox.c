@@ -194,8 +194,8 @@ static void lost(struct source_amqp *q, int err)
     amqp_void_claims(q);
 }
 
-/* Ask the host something, if the outbox has given it up: a host that hangs
- * would otherwise be noticed by its missing heartbeats only, a minute later. */
+/* Send a request to a host that the outbox has given up. Otherwise a hanging
+ * host would be noticed only a minute later, by its missing heartbeats. */
 static int host_check(struct source_amqp *q)
 {
     uint32_t messages, consumers;
@@ -203,7 +203,7 @@ static int host_check(struct source_amqp *q)
     if (atomic_exchange(&q->doubted, 0) != q->inbox.link->host + 1)
         return 0;
     q->fetch.called =
-        true; /* messages that came meanwhile are in the library */
+        true; /* messages that have arrived since are in the library */
     return topology_count(q->inbox.link, q->parts[0], &messages, &consumers);
 }
 

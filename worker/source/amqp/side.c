@@ -69,14 +69,13 @@ void side_limited(struct amqp_side *side)
 
     if (!side->link->limited || atomic_exchange(&q->limit_told, true))
         return;
-    log_warn("delivery_limit", F_STR("queue", q->operand->shown),
-             F_STR("reason",
-                   "a queue was made before the upgrade to RabbitMQ 4, which "
-                   "limits such a queue to 20 deliveries of a message"),
-             F_STR("next", "lift the limit with a policy; mqctl doctor prints "
-                           "the command. Until then the broker moves a message "
-                           "that it has delivered 20 times to the dead "
-                           "letters"));
+    log_warn(
+        "delivery_limit", F_STR("queue", q->operand->shown),
+        F_STR("reason", "a queue was created before the upgrade to RabbitMQ 4, "
+                        "which limits it to 20 deliveries per message"),
+        F_STR("next", "lift the limit with a policy; mqctl doctor prints the "
+                      "command. Until then the broker moves a message to the "
+                      "dead letters after 20 deliveries"));
 }
 
 /* next_of - what to do about it; nothing, but for what we hold too long */

@@ -119,8 +119,8 @@ static void tuned(struct source *s)
     side_wake(&source_amqp_of(s)->inbox);
 }
 
-/* clock_set - the inbox waits for what it holds by a clock that stops while the
- * machine is suspended */
+/* clock_set - wake the inbox, whose timer stands still while the machine is
+ * suspended */
 static void clock_set(struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);

@@ -37,7 +37,8 @@ struct due_rows {
     pthread_mutex_t mtx;
     int64_t batch[BATCH];  /* m  due, not yet handed out */
     size_t at, count;      /* m */
-    atomic_bool old;       /* a  the batch is: others may come before it */
+    atomic_bool old;       /* a the batch is stale: other rows may come before
+                              it */
     struct claim *claims;  /* m  handed out, not yet released */
     size_t claim_count;    /* m */
     size_t claim_max;      /* c */
@@ -52,7 +53,7 @@ void due_rows_look(struct due_rows *r)
     r->due(r->arg);
 }
 
-/* timer_fired - the earliest row is due */
+/* timer_fired - handle the due time of the earliest row */
 static void timer_fired(struct timer *timer)
 {
     due_rows_look(CONTAINER_OF(timer, struct due_rows, timer));
@@ -134,9 +135,9 @@ static void arm(struct due_rows *r, uint64_t due_ns)
                              ns_add(clock_mono_ns(), wait));
 }
 
-/* fill_locked - Read the next rows that are due, if none is at hand. What has
- * become due since may have a higher priority than those at hand, and after the
- * clock was set they may not be due: then all are read again.
+/* fill_locked - Read the next due rows if the batch is empty or stale. A batch
+ * is stale if a row of higher priority may have become due since, or if the
+ * clock was set and rows of the batch may no longer be due.
  */
 static int fill_locked(struct due_rows *r)
 {

@@ -1,13 +1,12 @@
-/* due_rows.h - stored messages whose time has come
+/* due_rows.h - stored messages that are due
  *
  * WHAT   Hands out rows of the store that are due, the highest priority first,
- *        then the earliest. Holds no
- *        timer and no memory for a row that waits: one timer for the earliest,
- *        and up to 64 row numbers that are due. So a million waiting retries
- *        cost what one costs, and a restart reads nothing but the first.
+ *        then the earliest. Waiting rows need no timer and no memory of their
+ *        own: there is one timer for the earliest row, and up to 64 numbers of
+ *        due rows. So a million waiting retries cost as much as one, and a
+ *        restart reads only the first.
  * WHO    Any thread.
- * OWNS   Row numbers; a row that was taken is not handed out again until it
- *        is released.
+ * OWNS   Row numbers; a taken row is not handed out again until it is released.
  * FAILS  due_rows_take: -EAGAIN none is due, or the store's error.
  */
 #ifndef WORKER_SOURCE_MQ_DUE_ROWS_H
@@ -57,9 +56,9 @@ void due_rows_release(struct due_rows *r, int64_t row);
 /* A row was made due now in the store. If it is in flight, whoever looks until
  * it is released passes it over, so there is one more look then. */
 void due_rows_sooner(struct due_rows *r, int64_t row);
-/* A row was stored that is due at `due_ns` (CLOCK_BOOTTIME). */
+/* Note that a stored row is due at `due_ns` (CLOCK_BOOTTIME). */
 void due_rows_expect(struct due_rows *r, uint64_t due_ns);
-/* Other rows may be due than before: the clock was set. Any thread. */
+/* Find due rows anew after the clock was set. Any thread. */
 void due_rows_look(struct due_rows *r);
 
 #endif

@@ -144,7 +144,7 @@ static struct source_left lend(struct source_mq *q, struct slot *slot,
     left.ran = slot_word(slot).state == SLOT_RUNNING && (m || !left.torn);
     if (left.ran)
         slot_crashed(slot);
-    /* A row does not know how its last crash was. */
+    /* A row does not record whether others were running at its last crash. */
     left.alone = (left.ran || !m) && !(slot_word(slot).flags & SLOT_BESIDE);
     lent_fill(l);
     if (m && m->group)
@@ -216,7 +216,7 @@ static void tell_damaged(const struct source_mq *q)
                                 "the copy"));
 }
 
-/* Mark the messages that ran, if there was more than one. */
+/* Mark the running messages if there was more than one. */
 static void beside_mark(const struct source_mq *q)
 {
     size_t ran = 0;

@@ -185,10 +185,10 @@ __attribute__((noinline)) static int settle_spooled(struct source_mq *q,
     return err;
 }
 
-/* Free the unique key of a message that an operator cancelled, in a commit of
- * its own before the end of the message.
- * Crash between the two: the message is in its slot, or its row has the mark;
- * if it runs, it claims its key again, unless another one has that now. */
+/* Free the unique key of a cancelled message, in a separate commit before the
+ * end of the message. If the process is killed between the two, the message is
+ * still in its slot, or its row is marked. If the message runs, it claims its
+ * key again, unless another message holds the key by then. */
 __attribute__((noinline)) static int key_free(struct source_mq *q,
                                               const struct settle *st)
 {

@@ -19,7 +19,9 @@
 #include "worker/source/watch/mq_reopen.h"
 #include "worker/source/mq/replay.h"
 
-#define WAL_NS (5 * NS_PER_S) /* from when the -wal is large to its end */
+#define WAL_NS \
+    (5 * NS_PER_S) /* time from noticing a large -wal to emptying
+                                 it */
 
 static int mq_link(struct source *s, struct message *m, const struct header *h)
 {
@@ -188,8 +190,8 @@ static void mq_tuned(struct source *s)
         q->spool_there->ops->tuned(q->spool_there);
 }
 
-/* clock_follow - In the pool: due times first, then what is due by them. A
- * letter may be too old now, too.
+/* clock_follow - In the pool: update due times first, then find the due rows. A
+ * letter may now be too old as well.
  */
 static int clock_follow(struct chore *chore)
 {
@@ -212,8 +214,9 @@ static int wal_empty(struct chore *chore)
     return atomic_load(&q->store_gone) ? 0 : store_empty_wal(q->store);
 }
 
-/* wal_large - Not at once: while messages come, it grows again. An idle worker
- * wakes up once for it, and again only while a reader is in the way. */
+/* wal_large - Schedule the emptying of the -wal for later, because the -wal
+ * grows again while messages arrive. An idle worker wakes up once to empty the
+ * -wal, and again only if a reader was in the way. */
 static void wal_large(void *arg)
 {
     struct source_mq *q = arg;
@@ -382,9 +385,8 @@ static int hooks_open(struct source_mq *q, struct problem *p)
         err = letters_hooks_forget(q->store);
     return err ? problem_set(
                      p, EX_CANTCREAT, -err,
-                     "store of %s: deaths that --on-dead was to be told "
-                     "of cannot be forgotten: %s; %s, or start with "
-                     "--on-dead",
+                     "store of %s: the list of deaths for --on-dead cannot be "
+                     "cleared: %s; %s, or start with --on-dead",
                      q->set->queue, errno_text(-err), disk_advice(err))
                : 0;
 }

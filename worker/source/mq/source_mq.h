@@ -142,8 +142,8 @@ void source_mq_store_gone(struct source_mq *q, bool gone);
 /* The file that tells what of the spool ended was removed: 0, it is there
  * again. */
 int source_mq_ends_put_back(struct source_mq *q);
-/* The store is another file now, under the same name. Called on the pool thread
- * that put it back. */
+/* Adapt to a store file that was put back under the same name. Called on the
+ * pool thread that put it back. */
 void source_mq_store_changed(struct source_mq *q);
 static inline struct source_mq *source_mq_of(const struct source *s)
 {

@@ -111,8 +111,8 @@ static void tell_err(struct spool *sp, int err)
     char next[512];
 
     snprintf(next, sizeof next,
-             "%s; nothing is lost: messages stay in the queue, and what was "
-             "taken is in custody",
+             "%s. Nothing is lost: new messages stay in the queue, and taken "
+             "ones are in custody",
              disk_advice(err));
     if (err && !disk_fails)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),

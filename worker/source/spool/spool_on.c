@@ -52,8 +52,8 @@ static int ends_ready(struct spool *sp, struct problem *p)
         err = store_spool_begin(sp->q->store, run, sp->doubt);
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
-                           "store of %s: the spool cannot begin: %s; nothing "
-                           "was lost: %s, and start again",
+                           "store of %s: the spool cannot be started: %s. "
+                           "Nothing was lost; %s, and start again",
                            sp->q->set->queue, errno_text(-err),
                            disk_advice(err));
     sp->seq = left.seq;

@@ -178,9 +178,8 @@ int spool_recovered(struct spool *sp, struct problem *p)
                            sp->q->set->queue);
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
-                           "store of %s: messages that have run cannot be "
-                           "deleted: %s; nothing was lost: %s, and start "
-                           "again",
+                           "store of %s: finished messages cannot be deleted: "
+                           "%s. Nothing was lost; %s, and start again",
                            sp->q->set->queue, errno_text(-err),
                            disk_advice(err));
     atomic_store(&sp->left, store_spooled(sp->q->store));
@@ -259,8 +258,8 @@ void spool_stop(struct spool *sp)
         err = last_write(sp);
     } while (n > 0 && !err && clock_mono_ns() < end);
     snprintf(next, sizeof next,
-             "%s, then start a worker; what is in the queue stays there, and "
-             "is gone with the next boot",
+             "%s, then start a worker. Messages in the queue stay there until "
+             "the next boot, which deletes them",
              disk_advice(err));
     if (err)
         log_error("spool_stuck", F_STR("queue", sp->q->set->queue),

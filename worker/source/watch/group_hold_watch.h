@@ -39,12 +39,12 @@ struct group_hold_watch_setup {
 int group_hold_watch_open(struct group_hold_watch **out,
                           const struct group_hold_watch_setup *setup,
                           struct problem *p);
-/* A group is held now: start to watch. */
+/* Start to watch, because a group is held. */
 void group_hold_watch_watch(struct group_hold_watch *r);
 /* The store did not tell of a group that is held: look soon. */
 void group_hold_watch_again(struct group_hold_watch *r);
-/* The store is another file now, under the same name. A pool thread, the one
- * that put the store back, calls this. */
+/* Watch the store file that was put back under the same name. Called by the
+ * pool thread that put the store back. */
 void group_hold_watch_store_changed(struct group_hold_watch *r);
 void group_hold_watch_close(
     struct group_hold_watch **r); /* after the pool; sets NULL */

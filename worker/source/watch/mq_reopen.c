@@ -37,9 +37,9 @@ static void gone_now(void *arg)
     r->with.gone(r->with.arg);
 }
 
-/* Warn if another worker takes messages from the queue. Its state directory is
- * another one, or this worker would not have got the lock on it. */
-static void claim(const struct mq_reopen *r)
+/* Warn if another worker takes messages from the queue. That worker has another
+ * state directory, because this worker holds the lock on its own. */
+static void other_worker_warn(const struct mq_reopen *r)
 {
     char folder[PATH_MAX], text[16];
     pid_t pid;
@@ -47,18 +47,19 @@ static void claim(const struct mq_reopen *r)
     if (queue_claim(r->with.queue, &pid))
         return;
     snprintf(text, sizeof text, "%d", (int)pid);
-    log_warn("queue_shared", F_STR("queue", r->with.set->queue),
-             F_STR("pid", pid ? text : NULL),
-             F_STR("state_dir",
-                   pid && worker_lock_folder(pid, folder) ? folder : NULL),
-             F_STR("next",
-                   pid ? "another worker takes messages from this queue, too: "
-                         "the order in groups is lost, and --unique does not "
-                         "see the other's messages; stop one of them"
-                       : "another worker, which cannot be seen from here "
-                         "(another container), takes messages from this queue, "
-                         "too: the order in groups is lost, and --unique does "
-                         "not see the other's messages; stop one of them"));
+    log_warn(
+        "queue_shared", F_STR("queue", r->with.set->queue),
+        F_STR("pid", pid ? text : NULL),
+        F_STR("state_dir",
+              pid && worker_lock_folder(pid, folder) ? folder : NULL),
+        F_STR("next",
+              pid ? "another worker also takes messages from this queue, so "
+                    "the order in groups is lost, and --unique does not see "
+                    "the other worker's messages. Stop one of the two"
+                  : "another worker, not visible from here (another "
+                    "container), also takes messages from this queue, so the "
+                    "order in groups is lost, and --unique does not see the "
+                    "other worker's messages. Stop one of the two"));
 }
 
 int mq_reopen_open(struct mq_reopen **out, const struct mq_reopen_setup *setup,
@@ -74,7 +75,7 @@ int mq_reopen_open(struct mq_reopen **out, const struct mq_reopen_setup *setup,
         free(r);
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     }
-    claim(r);
+    other_worker_warn(r);
     if (queue_gone(
             setup->queue)) /* since it was opened, before it was watched */
         atomic_store(&r->gone, true);
@@ -173,7 +174,7 @@ int mq_reopen_now(struct mq_reopen *r)
     atomic_store(&r->gone, false);
     if (queue_gone(r->with.queue))
         atomic_store(&r->gone, true);
-    claim(r);
+    other_worker_warn(r);
     r->with.moved(r->with.arg);
     log_info("queue_opened_again", F_STR("queue", r->with.set->queue),
              F_UINT("depth", queue_depth(r->with.queue)),
