@@ -12,8 +12,8 @@
 #include "common/text/term.h"
 #include "common/text/term_time.h"
 
-/* Verbs that people try, and which systemd has. Returns an exit status, or -1:
- * it is none of them. */
+/* Explain a verb of systemd that people may try. Returns an exit status, or -1
+ * if the verb is none of these. */
 static int systemd_tell(int argc, char **argv)
 {
     const char *verb = argc > 1 ? argv[1] : "";

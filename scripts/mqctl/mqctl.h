@@ -76,19 +76,20 @@ struct options {
     uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force, all, dry_run, utc;
-    bool look_only; /* of doctor: change nothing, not even for a moment */
+    bool look_only;          /* doctor: change nothing, not even for a moment */
     const char *runtime_dir; /* of move; NULL: as the worker finds it */
     bool letters, allow_disk_custody;
     char group_separator;         /* of move; 0: none */
-    const char *pause_for;        /* how long; NULL: not given */
-    bool orphans;                 /* remove: all that nobody has open */
+    const char *pause_for;        /* duration; NULL: not given */
+    bool orphans;                 /* remove: all queues that no process has
+                                     open */
     bool running;                 /* cancel: also what runs */
     bool wait;                    /* for the end of the worker */
     uint64_t wait_ns;             /* UINT64_MAX: as long as it takes */
     struct waiting_filter filter; /* of messages */
     unsigned groups;              /* that are wanted: bits of group_where */
     uint64_t limit;               /* of messages or groups; 0: all */
-    const char *free_key;         /* of keys; NULL: only list them */
+    const char *free_key;         /* keys: the key to free; NULL: list keys */
     const char *after;            /* a cursor; NULL: from the first */
     struct serve_options serve;
     struct broker_access access;
@@ -111,7 +112,7 @@ int steer_messages_run(const struct options *o);
 /* Ordered groups; and what one of them is told. */
 int groups_run(const struct options *o);
 int group_run(const struct options *o);
-/* Unique keys that messages have; with --free one that nobody has any more. */
+/* List unique keys, or free one with --free. */
 int keys_run(const struct options *o);
 /* All messages of a POSIX queue go to a queue on a broker
  * (scripts/mqctl/amqp/). */

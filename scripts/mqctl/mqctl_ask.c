@@ -48,23 +48,23 @@ static bool is_absent(int err)
     return err == -ENOENT || err == -ECONNREFUSED;
 }
 
-/* "worker 123", or "a worker" where its pid is not known. */
+/* "worker 123", or "a worker" if the pid is unknown. */
 static const char *worker_name(pid_t pid, char buf[WORKER_NAME])
 {
     snprintf(buf, WORKER_NAME, "worker %d", (int)pid);
     return pid ? buf : "a worker";
 }
 
-/* Explain why nobody answers although a worker has the lock; `what` is what was
- * seen. */
-static int unanswered(const struct statedir *dir, const char *queue,
-                      const char *what, int err, struct problem *p)
+/* Explain why a worker that holds the lock does not answer; `what` is the
+ * observation. */
+static int answer_missing(const struct statedir *dir, const char *queue,
+                          const char *what, int err, struct problem *p)
 {
     enum worker_phase phase = worker_phase(dir);
     char who[WORKER_NAME];
     struct worker_wait wait = {0};
 
-    /* One that is stopping has gone soon; its locks go one after the other. */
+    /* A stopping worker exits soon, and drops its locks one after the other. */
     while (phase != WORKER_PHASE_NONE && phase != WORKER_PHASE_STARTING &&
            worker_phase_wait(dir, &wait))
         phase = worker_phase(dir);
@@ -75,10 +75,10 @@ static int unanswered(const struct statedir *dir, const char *queue,
                      worker_name(ask_runs(dir), who), queue,
                      phase == WORKER_PHASE_STARTING ? "starting" : "stopping");
     else if (phase == WORKER_PHASE_NONE)
-        problem_fill(p, EX_UNAVAILABLE,
-                     "no worker is running on %s any more: it ended before it "
-                     "answered",
-                     queue);
+        problem_fill(
+            p, EX_UNAVAILABLE,
+            "no worker is running on %s any more: it exited before it answered",
+            queue);
     else
         problem_fill(p, EX_TEMPFAIL, "%s is running on %s, but %s",
                      worker_name(ask_runs(dir), who), queue, what);
@@ -92,22 +92,22 @@ static int refused(const struct statedir *dir, const char *queue,
     char start[START_TEXT];
 
     if (is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
-        return unanswered(dir, queue,
-                          "nobody listens at its socket, control, which was "
-                          "removed: the worker makes it again within seconds; "
-                          "try again, or use signals (mqworker(8))",
-                          err, p);
+        return answer_missing(
+            dir, queue,
+            "its socket, control, was removed. The worker recreates it within "
+            "seconds: try again, or use signals (mqworker(8))",
+            err, p);
     if (is_absent(err))
         problem_fill(p, EX_UNAVAILABLE,
-                     "no worker is running on %s with this state directory "
-                     "(nobody listens at %s); start one with %s, or give its "
-                     "--state-dir",
+                     "no worker is running on %s with this state directory (no "
+                     "process listens at %s); start one with %s, or give the "
+                     "worker's --state-dir",
                      queue, path, worker_start_text(queue, start));
     else if (err == -EAGAIN)
-        return unanswered(dir, queue,
-                          "it takes no more connections: try again, look at "
-                          "its log, or use signals (mqworker(8))",
-                          err, p);
+        return answer_missing(dir, queue,
+                              "it accepts no more connections. Try again, "
+                              "check its log, or use signals (mqworker(8))",
+                              err, p);
     else if (err == -EACCES || err == -EPERM)
         problem_fill(p, EX_NOPERM, "%s: %s; run as the worker's user or root",
                      path, errno_text(-err));
@@ -149,7 +149,8 @@ static int talk(int fd, const char *line, json_t **out)
 {
     static char buf[ANSWER_MAX];
     char all[STATEDIR_BEFORE_SIZE + STATEDIR_REQUEST];
-    /* The worker does nothing that we no longer wait for. */
+    /* The deadline keeps the worker from carrying out an order after we stopped
+     * waiting for the answer. */
     ssize_t n = snprintf(all, sizeof all, STATEDIR_BEFORE "%" PRIu64 " %s\n",
                          clock_wall_ns() + PATIENCE, line);
     bool sent =
@@ -163,7 +164,7 @@ static int talk(int fd, const char *line, json_t **out)
 }
 
 /* Return the pid of the worker if a signal has stopped it (SIGSTOP, or ^Z in
- * its terminal), else 0. A worker of another PID namespace cannot be seen. */
+ * its terminal), else 0. A worker of another PID namespace is not visible. */
 static pid_t stopped_pid(const struct statedir *dir, const char *queue)
 {
     pid_t pid = ask_runs(dir);
@@ -176,7 +177,7 @@ static pid_t stopped_pid(const struct statedir *dir, const char *queue)
                : 0;
 }
 
-/* Connect to the socket of a worker; one that is starting gets some time to
+/* Connect to the socket of a worker; give a starting worker some time to
  * listen. */
 static int worker_connect(const struct statedir *dir, const char *path)
 {
@@ -218,10 +219,10 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
     json_decref(*out);
     *out = NULL;
     snprintf(what, sizeof what,
-             "does not answer: %s; try again, look at its log, or use signals "
+             "does not answer: %s. Try again, check its log, or use signals "
              "(mqworker(8))",
              errno_text(-err));
-    return unanswered(dir, queue, what, err, p);
+    return answer_missing(dir, queue, what, err, p);
 }
 
 /* ---- the end of a worker ---- */

@@ -18,9 +18,9 @@
 #include "common/base/shell_word.h"
 #include "common/state/statedir.h"
 
-/* Ask the worker; the answer is the caller's. A worker that is starting gets
- * 3 s to listen. -ECONNREFUSED or -ENOENT: nobody is there. -EHOSTDOWN: a
- * signal has stopped the worker. */
+/* Send a request to the worker; the caller frees the answer. A starting worker
+ * gets 3 s to listen. -ECONNREFUSED or -ENOENT: no worker is listening.
+ * -EHOSTDOWN: a signal has stopped the worker. */
 int ask(const struct statedir *dir, const char *queue, const char *line,
         json_t **out, struct problem *p);
 
@@ -30,12 +30,11 @@ pid_t ask_runs(const struct statedir *dir);
  * UINT64_MAX: without a limit. */
 int ask_until_gone(const struct statedir *dir, pid_t pid, uint64_t limit_ns);
 
-/* Whether systemd is running and has an instance of mqworker@.service for the
- * queue. */
+/* Return true if systemd is running and has an instance of mqworker@.service
+ * for the queue. */
 bool worker_has_unit(const char *queue);
-/* The command that starts a worker of the queue: "systemctl start
- * mqworker@orders" where there is that unit, else "mqworker /orders --
- * COMMAND". */
+/* Return the command that starts a worker of the queue: "systemctl start
+ * mqworker@orders" if that unit exists, else "mqworker /orders -- COMMAND". */
 #define START_TEXT (SHELL_WORD_ROOM(QUEUE_NAME_MAX) + 64)
 const char *worker_start_text(const char *queue, char buf[START_TEXT]);
 

@@ -52,9 +52,9 @@ static void in_flight(struct search *s)
     put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
     if (s->v.worker != SNAPSHOT_RUNS) {
         found(s, "held",
-              "in custody of a worker that is gone; it died while attempt "
-              "%" PRIu32 " ran, started %s ago; the message runs again, "
-              "marked redelivered, when a worker is started: %s",
+              "in custody of a dead worker, which died during attempt %" PRIu32
+              ", started %s ago. The message runs again, marked redelivered, "
+              "when you start a worker: %s",
               m->w.attempt, ago(m->started_ns, time),
               worker_start_text(s->v.queue, start));
         return;
@@ -124,7 +124,8 @@ static void held(struct search *s)
     else
         not_begun(s);
     if (s->v.worker != SNAPSHOT_RUNS)
-        add(s, "; no worker runs, it runs when one is started: %s",
+        add(s,
+            "; no worker is running. The message runs when you start one: %s",
             worker_start_text(s->v.queue, start));
     else if (snapshot_why(&s->v) && !snapshot_full(&s->v))
         add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
@@ -212,7 +213,7 @@ static void waiting(struct search *s, const struct store_row *m,
         add(s, "; it had been started without an end, and runs again, marked "
                "redelivered");
     if (s->v.worker != SNAPSHOT_RUNS)
-        add(s, "; no worker runs, start one: %s",
+        add(s, "; no worker is running, start one: %s",
             worker_start_text(s->v.queue, start));
 }
 
@@ -227,12 +228,11 @@ static void letter(struct search *s, const struct store_row *m,
     put(s, "died_at", json_string(when));
     term_time(m->died_ns, when);
     if (m->state == STORE_REPLAYED)
-        found(
-            s, "replayed",
-            "died at %s and was sent again: it is in the queue, which has %ld "
-            "message%s; mqdlq show %s %" PRId64 " tells all",
-            when, s->v.depth, term_plural((uint64_t)s->v.depth),
-            SHELL_QUEUE(s->v.queue), m->row);
+        found(s, "replayed",
+              "died at %s and was replayed: it is in the queue, which has %ld "
+              "message%s; details: mqdlq show %s %" PRId64,
+              when, s->v.depth, term_plural((uint64_t)s->v.depth),
+              SHELL_QUEUE(s->v.queue), m->row);
     else
         found(s, "dead",
               "dead since %s, because %s%s%s, after %" PRIu32 " failed "
@@ -370,7 +370,7 @@ static void unknown(struct search *s)
 
 /* ---- the verb ---- */
 
-/* Read an id, or the number of a row as mqdlq shows it. */
+/* Parse a message id, or a row number as shown by mqdlq. */
 static int id_read(struct search *s, const char *text, bool alone,
                    struct problem *p)
 {
@@ -399,10 +399,11 @@ static bool is_known(const struct search *s)
            strcmp(s->where, "unseen") != 0;
 }
 
-/* Print the answer in the form that was asked for; an exit status. */
+/* Print the answer in the requested form; returns an exit status. */
 static int tell(struct search *s, const struct options *o)
 {
-    bool alone = o->line.operand_count == 1; /* then the queue is news */
+    bool alone = o->line.operand_count == 1; /* then the user does not know the
+                                                queue yet */
     const char *id = o->line.operands[alone ? 0 : 1];
     json_t *out;
 
@@ -425,7 +426,8 @@ static int tell(struct search *s, const struct options *o)
     return is_known(s) ? 0 : s->unseen.status ? s->unseen.status : EX_NOINPUT;
 }
 
-/* Look in one place after the other; `store_err` says why there is no store. */
+/* Search the places one by one; `store_err` is the reason if there is no
+ * store. */
 static bool look(struct search *s, int store_err)
 {
     s->unseen = (struct problem){0};
@@ -435,7 +437,7 @@ static bool look(struct search *s, int store_err)
            spool_search(s);
 }
 
-/* Look for the message in a queue. The caller closes the search. */
+/* Search a queue for the message. The caller closes the search. */
 static int search_open(struct search *s, const struct options *o,
                        const char *queue, struct problem *p)
 {
@@ -445,7 +447,7 @@ static int search_open(struct search *s, const struct options *o,
         return err;
     s->more = json_object();
     err = snapshot_store(&s->v, &s->store);
-    /* A message on its way between two places may be missed once. */
+    /* One pass may miss a message that is moving between two places. */
     if (s->v.has_folder && !look(s, err) && !look(s, err))
         unknown(s);
     return 0;
@@ -458,7 +460,7 @@ static void search_close(struct search *s)
     snapshot_close(&s->v);
 }
 
-/* Look in all queues with a folder, until one knows of the message. */
+/* Search all queues with a folder until the message is found. */
 static int explain_anywhere(const struct options *o, const struct search *what)
 {
     struct queue_list n = {0};
@@ -487,9 +489,8 @@ static int explain_anywhere(const struct options *o, const struct search *what)
     else if (status < 0)
         status =
             complain(EX_NOINPUT,
-                     "%s: none of %zu queue%s in the state directory knows "
-                     "of it; a message that no worker has received yet "
-                     "cannot be seen",
+                     "%s: not found in %zu queue%s of the state directory. A "
+                     "message that no worker has received yet cannot be found",
                      o->line.operands[0], n.count, term_plural(n.count));
     queue_list_free(&n);
     return status;

@@ -68,7 +68,7 @@ bool spool_search(struct search *s)
         add(s, "; a worker died under it, %" PRIu32 " time%s", x.crashes,
             term_plural(x.crashes));
     if (s->v.worker != SNAPSHOT_RUNS)
-        add(s, "; no worker runs, start one: %s",
+        add(s, "; no worker is running, start one: %s",
             worker_start_text(s->v.queue, start));
     else if (snapshot_why(&s->v))
         add(s, "; nothing more is started now: %s", snapshot_why(&s->v));

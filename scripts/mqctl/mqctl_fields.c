@@ -68,7 +68,7 @@ static json_t *user_of(const struct snapshot *v)
                : json_null();
 }
 
-/* Return what was counted over all runs. */
+/* Return the totals over all runs. */
 static json_t *totals_as(const struct snapshot *v)
 {
     const struct counters_sum *t = &v->totals;
@@ -96,7 +96,8 @@ static json_t *text(const char *s)
     return *s ? json_printable(s) : json_null();
 }
 
-/* Since when the worker is paused, until when, and by whom; null: it is not. */
+/* Return the start and the end of the pause, and the user who paused; null if
+ * not paused. */
 static json_t *pause_as(const struct snapshot *v, char what)
 {
     struct pause_note n;
@@ -141,9 +142,9 @@ NUMBER(dead, v->dead)
 NUMBER(replayed, v->replayed)
 NUMBER(custody, v->custody)
 NUMBER(held, v->held)
-/* Return the age of a message that was received at that wall time; -1: there is
- * none. */
-static int64_t age(uint64_t received_ns)
+/* Return the age of a message received at that wall time; -1 if there is no
+ * message. */
+static int64_t age_json(uint64_t received_ns)
 {
     uint64_t now = clock_wall_ns();
 
@@ -152,10 +153,10 @@ static int64_t age(uint64_t received_ns)
                                : 0;
 }
 
-NUMBER(oldest_waiting, age(v->ages.waiting))
-NUMBER(oldest_parked, age(v->ages.parked))
-NUMBER(oldest_spooled, age(v->ages.spooled))
-NUMBER(oldest_held, age(v->held_since_ns))
+NUMBER(oldest_waiting, age_json(v->ages.waiting))
+NUMBER(oldest_parked, age_json(v->ages.parked))
+NUMBER(oldest_spooled, age_json(v->ages.spooled))
+NUMBER(oldest_held, age_json(v->held_since_ns))
 NUMBER(last_received,
        v->totals.received_ns ? (int64_t)v->totals.received_ns : -1)
 VALUE(last_received, json_time(v->totals.received_ns))
@@ -226,7 +227,7 @@ const struct snapshot_field snapshot_fields[] = {
     {"queue", ALWAYS, NULL, queue_as, NULL, NULL, NULL},
     {"engine", ALWAYS, NULL, engine_as, NULL, NULL, NULL},
     {NULL, ALWAYS, up_of, NULL, "mqworker_up",
-     "Whether a worker runs on the queue.", NULL},
+     "Whether a worker is running on the queue.", NULL},
     {"depth", ALWAYS, depth_of, NULL, "mqworker_queue_messages",
      "Messages in the kernel queue.", NULL},
     {"queue_depth", ALWAYS, depth_max_of, NULL, "mqworker_queue_messages_limit",
@@ -235,19 +236,19 @@ const struct snapshot_field snapshot_fields[] = {
     {"bytes", ALWAYS, bytes_of, NULL, "mqworker_queue_bytes",
      "Bytes in the kernel queue.", NULL},
     {"waiting", ALWAYS, waiting_of, NULL, "mqworker_waiting",
-     "Messages in the store that wait for their time.", NULL},
+     "Delayed and retrying messages in the store.", NULL},
     {"parked", ALWAYS, parked_of, NULL, "mqworker_parked",
      "Messages in the store behind the head of their group.", NULL},
     {"spooled", ALWAYS, spooled_of, NULL, "mqworker_spooled",
-     "Messages in the store that came faster than they run.", NULL},
+     "Messages in the spool.", NULL},
     {"dead", ALWAYS, dead_of, NULL, "mqworker_dead_letters",
      "Dead letters in the store.", NULL},
     {"replayed", ALWAYS, replayed_of, NULL, "mqworker_replayed_letters",
-     "Dead letters on their way through the queue again.", NULL},
+     "Dead letters being replayed.", NULL},
     {"custody", ALWAYS, custody_of, NULL, "mqworker_custody",
      "Messages received and not finished.", NULL},
     {"held", ALWAYS, held_of, NULL, "mqworker_held",
-     "Of those in custody, the ones that no handler has now.", NULL},
+     "Messages in custody without a handler.", NULL},
     {"oldest_waiting_ns", ALWAYS, oldest_waiting_of, NULL,
      "mqworker_oldest_seconds", OLDEST, "waiting"},
     {"oldest_parked_ns", ALWAYS, oldest_parked_of, NULL,
@@ -258,32 +259,32 @@ const struct snapshot_field snapshot_fields[] = {
      OLDEST, "held"},
     {"last_received_at", ALWAYS, last_received_of, last_received_as,
      "mqworker_last_received_seconds",
-     "When a worker received its last message, seconds since the epoch.", NULL},
+     "Time at which a worker last received a message, seconds since the epoch.",
+     NULL},
     {"pid", RUNNING, pid_of, NULL, NULL, NULL, NULL},
     {"state", ALWAYS, NULL, state_as, NULL, NULL, NULL},
     {"severity", ALWAYS, NULL, severity_as, NULL, NULL, NULL},
     {"in_flight", COUNTED, in_flight_of, in_flight_as, "mqworker_in_flight",
-     "Messages that handlers have now.", NULL},
+     "Messages being handled.", NULL},
     {"max_concurrency", RUNNING, cap_of, NULL, "mqworker_max_concurrency",
-     "Handlers that may run at once.", NULL},
+     "Handlers that may run at the same time.", NULL},
     {"window", RUNNING, window_of, NULL, "mqworker_window",
-     "Messages that each handler may have at once.", NULL},
+     "Messages that each handler may have at the same time.", NULL},
     {"capacity", RUNNING, capacity_of, NULL, "mqworker_capacity",
      "Messages that may be in flight: max_concurrency times window.", NULL},
     {"groups", RUNNING, groups_of, NULL, "mqworker_groups",
-     "Ordered groups that are known.", NULL},
+     "Ordered groups known to the worker.", NULL},
     {"groups_held", RUNNING, groups_held_of, NULL, "mqworker_groups_held",
-     "Ordered groups that a dead letter holds until somebody deals with it.",
-     NULL},
+     "Ordered groups held by a dead letter.", NULL},
     {"paused", COUNTED, paused_of, paused_as, "mqworker_paused",
-     "Whether the worker was told to pause.", NULL},
+     "Whether the worker is paused.", NULL},
     {"paused_for_ns", ALWAYS, NULL, paused_for_as, NULL, NULL, NULL},
     {"paused_at", ALWAYS, NULL, paused_at_as, NULL, NULL, NULL},
     {"paused_until", ALWAYS, NULL, paused_until_as, NULL, NULL, NULL},
     {"paused_by", ALWAYS, NULL, paused_by_as, NULL, NULL, NULL},
     {"rate_reached", COUNTED, rate_reached_of, rate_reached_as,
-     "mqworker_rate_reached",
-     "Whether no more are delivered just now, as --rate says.", NULL},
+     "mqworker_rate_reached", "Whether --rate is holding back deliveries.",
+     NULL},
     {"breaker", COUNTED, tripped_of, breaker_as, "mqworker_breaker_open",
      "Whether the breaker is open or probing.", NULL},
     {"breaker_reason", ALWAYS, NULL, breaker_why_as, NULL, NULL, NULL},
@@ -292,27 +293,27 @@ const struct snapshot_field snapshot_fields[] = {
      "Start of the worker, seconds since the epoch.", NULL},
     {"deliveries", COUNTED, deliveries_of, NULL, "mqworker_deliveries_total",
      "Handlers started.", NULL},
-    {"done", COUNTED, done_of, NULL, "mqworker_done_total",
-     "Messages that ended done.", NULL},
+    {"done", COUNTED, done_of, NULL, "mqworker_done_total", "Messages done.",
+     NULL},
     {"retried", COUNTED, retried_of, NULL, "mqworker_retried_total",
-     "Deliveries that failed and were put off.", NULL},
+     "Failed deliveries with a retry.", NULL},
     {"died", COUNTED, died_of, NULL, "mqworker_dead_total",
      "Messages that became dead letters.", NULL},
     {"discarded", COUNTED, discarded_of, NULL, "mqworker_discarded_total",
-     "Messages that were discarded.", NULL},
+     "Messages discarded.", NULL},
     {"expired", COUNTED, expired_of, NULL, "mqworker_expired_total",
-     "Dead letters that expired before they were started.", NULL},
+     "Messages that became dead letters because they expired.", NULL},
     {"crashes", COUNTED, crashes_of, NULL, "mqworker_crashes_total",
-     "Handlers under which a worker died, as recovery counted them.", NULL},
+     "Crashes of the worker during handlers, as counted by recovery.", NULL},
     {"duplicates", COUNTED, duplicates_of, NULL, "mqworker_duplicates_total",
-     "Discarded messages whose unique key another one had.", NULL},
+     "Messages discarded because another one had their unique key.", NULL},
     {"removed", COUNTED, removed_of, NULL, "mqworker_removed_letters_total",
-     "Dead letters that keep-dead or max-dead removed.", NULL},
+     "Dead letters removed by keep-dead or max-dead.", NULL},
     {"on_dead_failed", COUNTED, hooks_failed_of, NULL,
-     "mqworker_on_dead_failed_total", "Runs of on-dead that failed.", NULL},
+     "mqworker_on_dead_failed_total", "Failed runs of on-dead.", NULL},
     {"totals", COUNTED, NULL, totals_as, NULL, NULL, NULL},
     {"on_dead_waiting", COUNTED, untold_of, NULL, "mqworker_on_dead_waiting",
-     "Dead letters for which on-dead failed and is to run again.", NULL},
+     "Dead letters waiting for another run of on-dead after a failure.", NULL},
     {"handler_p50_ns", COUNTED, handler_p50_of, NULL, NULL, NULL, NULL},
     {"handler_p99_ns", COUNTED, handler_p99_of, NULL, NULL, NULL, NULL},
     {"handler_max_ns", COUNTED, handler_max_of, NULL, NULL, NULL, NULL},
@@ -322,9 +323,9 @@ const struct snapshot_field snapshot_fields[] = {
     {"last_error_at", ALWAYS, NULL, error_at_as, NULL, NULL, NULL},
     {"partitions", RUNNING, NULL, partitions_as, NULL, NULL, NULL},
     {NULL, RUNNING, parts_here_of, NULL, "mqworker_partitions_here",
-     "Partitions that have given messages to this worker.", NULL},
+     "Partitions from which this worker takes messages.", NULL},
     {NULL, RUNNING, parts_blocked_of, NULL, "mqworker_groups_blocked",
-     "Groups of partitions whose head waits for its retry.", NULL},
+     "Groups of partitions whose head is waiting for a retry.", NULL},
     {"store_check", ALWAYS, NULL, store_check_as, NULL, NULL, NULL},
     {"settings", ALWAYS, NULL, settings_as, NULL, NULL, NULL},
     {"settings_changed", ALWAYS, NULL, settings_changed_as, NULL, NULL, NULL},

@@ -135,8 +135,8 @@ static bool ends_in(const char *name, const char *end)
     return size >= n && strcmp(name + size - n, end) == 0;
 }
 
-/* Print one family, or the part of it with one label, if a queue has any of it.
- * Times are in ns so far. *family_is is the family that was begun last. */
+/* Print one family, or its part with one label, if any queue has a value. Input
+ * times are in ns. *family_is is the last family begun. */
 static void numbers(FILE *out, const struct snapshot_field *f,
                     const struct snapshot *all, size_t n,
                     const char **family_is)
@@ -324,7 +324,7 @@ static size_t look_all(const char *dir, const struct queue_list *n,
             *status = complain_of(&v->no_live);
             snapshot_close(v);
         } else {
-            v->in_all = true; /* a restart is no reset of a counter */
+            v->in_all = true; /* a restart does not reset a counter */
             count++;
         }
     }

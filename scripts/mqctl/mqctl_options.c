@@ -42,8 +42,7 @@ static const struct subcommand_row verbs[] = {
          "Close a group to new messages, open it again, or release a held one.",
          .least = 3, .most = 3, .last = "close|open|release",
          .under = "Deal with messages"},
-    [VERB_KEYS] = {"keys", "[options] QUEUE",
-                   "List unique keys that messages have, or free one.",
+    [VERB_KEYS] = {"keys", "[options] QUEUE", "List unique keys, or free one.",
                    .least = 1, .most = 1, .under = "Deal with messages"},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
                      "Show what workers do; without QUEUE all of them.",
@@ -52,7 +51,7 @@ static const struct subcommand_row verbs[] = {
                   "Watch workers live; plain lines if there is no terminal.",
                   .least = 0, .most = SUBCOMMAND_ANY, .under = "Look"},
     [VERB_PAUSE] = {"pause", "[options] QUEUE...|--all [DUR]",
-                    "Take no messages, until resume or for DUR.", .least = 0,
+                    "Stop taking messages until resume or for DUR.", .least = 0,
                     .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
     [VERB_RESUME] = {"resume", "[options] QUEUE...|--all",
                      "Take messages again.", .least = 0, .most = SUBCOMMAND_ANY,
@@ -62,8 +61,9 @@ static const struct subcommand_row verbs[] = {
                   .most = SUBCOMMAND_ANY, .words = SETTINGS,
                   .under = "Steer a worker"},
     [VERB_DRAIN] = {"drain", "[options] QUEUE...|--all",
-                    "Let the worker finish what runs and exit.", .least = 0,
-                    .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
+                    "Let the worker finish running messages and exit.",
+                    .least = 0, .most = SUBCOMMAND_ANY,
+                    .under = "Steer a worker"},
     [VERB_STOP] = {"stop", "[options] QUEUE...|--all",
                    "The same, within the worker's --grace; like SIGTERM.",
                    .least = 0, .most = SUBCOMMAND_ANY,
@@ -73,7 +73,7 @@ static const struct subcommand_row verbs[] = {
          "Let the worker end its handlers now and exit; like SIGQUIT.",
          .least = 1, .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
     [VERB_EXPLAIN] = {"explain", "[options] [QUEUE] ID",
-                      "Say where a message is and why.", .least = 1, .most = 2,
+                      "Show where a message is and why.", .least = 1, .most = 2,
                       .under = "Look"},
     [VERB_DOCTOR] = {"doctor", "[options] [QUEUE]",
                      "Look for trouble, and name the command that fixes it.",
@@ -262,7 +262,7 @@ static const struct subcommand_flag flags[] = {
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only errors"}},
     {V(DOCTOR),
      {"quiet", 'q', OPT_FLAG, AT(quiet),
-      .help = "print only findings: nothing if all is well"}},
+      .help = "print only problems: nothing if all is well"}},
     {FILTER,
      {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
       .words = "running|ready|spooled|delayed|retry|parked|held",
@@ -278,7 +278,7 @@ static const struct subcommand_flag flags[] = {
       .help = "only that group"}},
     {V(KEYS),
      {"free", 0, OPT_STRING, .value = "KEY", AT(free_key),
-      .help = "free KEY, so that the next message with it runs"}},
+      .help = "free KEY, so that the next message with that key runs"}},
     {FILTER,
      {"error", 0, OPT_STRING, .value = "TEXT", AT(filter.error_like),
       .help = "only messages whose last error contains TEXT or matches it as a "
@@ -316,7 +316,7 @@ static const struct subcommand_flag flags[] = {
     {STEER, {"all", 'a', OPT_FLAG, AT(all), .help = "all messages"}},
     {EVERY_WORKER,
      {"all", 'a', OPT_FLAG, AT(all),
-      .help = "all workers that are running with this state directory"}},
+      .help = "all running workers with this state directory"}},
     {V(CANCEL),
      {"running", 0, OPT_FLAG, AT(running),
       .help = "also messages that run: their handlers are ended"}},
@@ -435,8 +435,7 @@ static const char *broker_instead(size_t verb)
                "rabbitmqctl list_consumers queue_name active channel_pid who "
                "is the active one";
     case VERB_KEYS:
-        return "which keeps no unique keys: its messages run as if they had "
-               "none";
+        return "which has no unique keys: its messages run as if they had none";
     case VERB_EXPLAIN:
         return "which cannot be asked for one message; mqdlq show looks for "
                "it among the dead letters, and the logs of the workers have "
@@ -470,17 +469,17 @@ static int broker_check(const struct options *o, struct problem *p)
         mqctl_table.verbs[o->line.verb].name, broker_instead(o->line.verb));
 }
 
-/* remove takes names or --orphans. */
+/* Check that remove got either names or --orphans. */
 static int remove_check(const struct options *o, struct problem *p)
 {
     if (o->filter.match && !o->orphans)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "remove: --match is for --orphans; give both, or "
-                           "the names of queues");
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "remove: --match needs --orphans; give both, or name the queues");
     if (o->orphans && o->line.operand_count)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "remove: queues and --orphans are both given; give "
-                           "one");
+                           "remove: queues and --orphans exclude each other; "
+                           "give one of them");
     if (!o->orphans && o->line.operand_count == 0)
         return problem_set(p, EX_USAGE, EINVAL,
                            "remove: no queue given; usage: mqctl remove %s",
@@ -488,9 +487,9 @@ static int remove_check(const struct options *o, struct problem *p)
     return 0;
 }
 
-/* Take the duration of pause from the end of the operands. A name of a queue
- * begins with a slash, or is no duration; one that is almost a duration is
- * refused, as a mistyped duration would pause the others without an end. */
+/* Take the duration of pause from the end of the operands. A queue name begins
+ * with a slash, or is no duration. Refuse a name that is almost a duration,
+ * because a mistyped duration would pause the other queues without an end. */
 static int pause_read(struct options *o, struct problem *p)
 {
     int n = o->line.operand_count;
@@ -518,15 +517,16 @@ static int pause_read(struct options *o, struct problem *p)
     return 0;
 }
 
-/* Verbs that control workers take names or --all. */
+/* Check that a verb that controls workers got either names or --all. */
 static int workers_check(const struct options *o, struct problem *p)
 {
     const struct subcommand_row *verb = &mqctl_table.verbs[o->line.verb];
 
     if (o->all && o->line.operand_count)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: queues and --all are both given; give one",
-                           verb->name);
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "%s: queues and --all exclude each other; give one of them",
+            verb->name);
     if (!o->all && o->line.operand_count == 0)
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s: no queue given; usage: mqctl %s %s", verb->name,
@@ -539,7 +539,7 @@ static bool is_queue(const char *word)
     return word[0] == '/' || broker_operand_is(word);
 }
 
-/* Recognise operands in the wrong order: the queue comes first. */
+/* Detect operands in the wrong order: the queue comes first. */
 static int order_check(const struct options *o, struct problem *p)
 {
     const char *verb = mqctl_table.verbs[o->line.verb].name;
@@ -620,7 +620,7 @@ static const struct subcommand_exit exits[] = {
      EX_NOINPUT, "no such queue"},
     {V(MOVE), EX_NOINPUT, "no such virtual host, or password file"},
     {ORDERS | STEER | V(GROUP) | V(STATUS) | V(TOP) | V(KEYS), EX_UNAVAILABLE,
-     "no worker runs"},
+     "no worker is running"},
     {V(REMOVE) | V(FORGET), EX_UNAVAILABLE, "refused"},
     {V(SERVE), EX_UNAVAILABLE, "built without it"},
     {V(MOVE), EX_UNAVAILABLE, "a worker has the queue, or no broker"},

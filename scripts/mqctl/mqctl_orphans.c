@@ -16,7 +16,7 @@
 #include "common/text/term.h"
 #include "scripts/mqctl/mqctl_proc.h"
 
-/* Look at one queue; false: it is gone, or we may not. */
+/* Inspect one queue; false if the queue is gone, or we lack the permission. */
 static bool queue_look(struct orphan *o, const char *name)
 {
     struct queue *q;
@@ -44,8 +44,8 @@ static bool queue_look(struct orphan *o, const char *name)
     return seen;
 }
 
-/* Visit a descriptor: its queue is open. Another mqctl has each queue open for
- * a moment, as we have. */
+/* Visit a descriptor, whose queue is therefore open. Skip other mqctl
+ * processes, which open each queue for a moment, as this one does. */
 static void fd_look(const struct fd_seen *seen, void *arg)
 {
     struct orphans *all = arg;

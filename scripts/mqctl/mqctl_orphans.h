@@ -1,13 +1,13 @@
 /* mqctl_orphans.h - queues that no process has open
  *
- * WHAT   Such queues use up the limits of their owner, and nothing else names
- *        them. A queue whose worker holds its lock is none, and neither is one
- *        whose worker cannot be looked at.
+ * WHAT   Such queues use up their owner's limits, and nothing else lists them.
+ *        A queue is no orphan if its worker holds the lock, or if the lock
+ *        cannot be checked.
  * WHO    One thread.
  * OWNS   The list, until orphans_free; names point into the list of queues.
- * FAILS  -ENOMEM. Processes that cannot be looked into are counted in `hidden`:
- *        then a queue may be open after all. Processes of another PID namespace
- *        are not even counted.
+ * FAILS  -ENOMEM. Processes that cannot be inspected are counted in `hidden`;
+ *        with any of these, a queue may be open after all. Processes of another
+ *        PID namespace are not even counted.
  */
 #ifndef SCRIPTS_MQCTL_MQCTL_ORPHANS_H
 #define SCRIPTS_MQCTL_MQCTL_ORPHANS_H
@@ -22,13 +22,14 @@
 struct orphan {
     const char *queue;
     uid_t owner;
-    uint64_t charged; /* bytes of its owner's limit */
+    uint64_t charged; /* bytes charged to its owner's limit */
     long depth;       /* messages in it */
-    uint64_t idle_ns; /* since it was created or used last */
-    bool has_folder;  /* a worker has run on it, in that state directory */
+    uint64_t idle_ns; /* time since the last use or the creation */
+    bool has_folder;  /* a worker has run on the queue, with that state
+                         directory */
     dev_t dev;
     ino_t ino;
-    bool open; /* while they are looked for */
+    bool open; /* used during the search */
 };
 
 struct orphans {

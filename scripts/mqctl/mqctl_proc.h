@@ -38,7 +38,7 @@ int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
 bool proc_text(char *buf, size_t room, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether both run the same file. */
+/* Return true if both run the same file. */
 bool proc_same_program(pid_t a, pid_t b);
 
 /* A worker of a queue. */
@@ -50,7 +50,7 @@ struct holder {
 
 /* Whether a process is an mqworker, and where it has the state of `queue`. */
 bool holder_is(struct holder *out, pid_t pid, const char *queue);
-/* Whether a worker has its state in that folder. */
+/* Return true if a worker has its state in that folder. */
 bool holder_is_of(const struct holder *h, const char *folder);
 /* The first mqworker that has this queue open to receive. */
 bool holder_find(struct holder *out, const char *queue);

@@ -373,8 +373,8 @@ int snapshot_named_folder(struct statedir *out, const char *state_dir,
     return err;
 }
 
-/* Look at all but what is counted, once. The worker goes first: when it
- * answers, its counters are there. */
+/* Read everything except the counted values, once. Ask the worker first: when
+ * it answers, its counters exist. */
 static void look_once(struct snapshot *v, const char *state_dir,
                       bool ask_worker)
 {
@@ -400,16 +400,16 @@ static void look_once(struct snapshot *v, const char *state_dir,
         v->phase = worker_phase(&v->dir);
 }
 
-/* Return true if the lock and the answer of the worker agree. They do not if
- * the worker is starting, stopping or dying. */
-static bool agrees(const struct snapshot *v)
+/* Return true if the worker's lock and answer agree, as they do unless the
+ * worker is starting, stopping or dying. */
+static bool worker_is_consistent(const struct snapshot *v)
 {
     return v->stopped || v->live ? v->worker == SNAPSHOT_RUNS
                                  : v->worker != SNAPSHOT_RUNS;
 }
 
-/* Look at all but what is counted. A worker that is to be asked, and is
- * starting or stopping, gets some time until it answers or has gone. */
+/* Read everything except the counted values. Give a starting or stopping worker
+ * some time to answer or to exit. */
 static int snapshot_begin(struct snapshot *v, const char *state_dir,
                           const char *queue, bool ask_worker, struct problem *p)
 {
@@ -428,7 +428,8 @@ static int snapshot_begin(struct snapshot *v, const char *state_dir,
         v->custody = v->held = v->grouped = -1;
         memcpy(v->queue, name, sizeof name);
         look_once(v, state_dir, ask_worker);
-    } while (ask_worker && !agrees(v) && worker_phase_wait(&v->dir, &wait));
+    } while (ask_worker && !worker_is_consistent(v) &&
+             worker_phase_wait(&v->dir, &wait));
     return 0;
 }
 
@@ -580,7 +581,7 @@ enum worker_state snapshot_state(const struct snapshot *v)
         return WORKER_STATE_STARTING;
     if (v->phase == WORKER_PHASE_STOPPING)
         return WORKER_STATE_STOPPING;
-    /* A worker of another version may answer with a sentence of its own. */
+    /* A worker of another version may answer with an unknown sentence. */
     if (state == WORKER_STATES)
         state = worker_state_of_holds(v->head.gauges[COUNTERS_HOLDS]);
     if (state == WORKER_STATE_RUNNING &&

@@ -50,10 +50,10 @@ struct snapshot {
     int counters_err; /* -errno with it; -ENOENT: there are none */
     struct counters_header head;
     struct counters_sum sum;    /* since the worker started */
-    struct counters_sum totals; /* of it and all before it */
+    struct counters_sum totals; /* of this run and all earlier ones */
     bool in_all; /* fields that count messages are `totals`, not `sum` */
     enum snapshot_worker worker; /* as its lock says */
-    enum worker_phase phase;     /* of one that runs and did not answer */
+    enum worker_phase phase;     /* of a running worker that did not answer */
     bool stopped;                /* by a signal, such as ^Z */
     pid_t pid;    /* of the one that runs, else of the last one */
     json_t *live; /* what the worker answered to `status`; NULL: nothing */
@@ -63,9 +63,10 @@ struct snapshot {
     int64_t waiting, parked, spooled, dead, replayed;
     struct problem no_store;
     int store_err; /* -errno with it; -ENOENT: there is none */
-    /* When messages were first received, wall time; 0: none, or not known. */
+    /* Times at which messages were first received, wall clock; 0: none, or
+     * unknown. */
     struct store_ages ages;
-    uint64_t held_since_ns; /* the oldest in custody that no handler has */
+    uint64_t held_since_ns; /* the oldest in custody without a handler */
     /* ---- its custody; -1: not known ---- */
     int64_t custody;           /* received and not finished */
     int64_t held;              /* of these, with no handler that runs */
@@ -106,18 +107,18 @@ const char *snapshot_engine(const struct snapshot *v);
 enum worker_state snapshot_state(const struct snapshot *v);
 const char *snapshot_state_text(const struct snapshot *v);
 enum worker_severity snapshot_severity(const struct snapshot *v);
-/* How a table shows the text of a state, and a number of dead letters. */
+/* Table styles of a state's text and of a number of dead letters. */
 enum term_colour snapshot_state_colour(const char *text);
 enum term_colour snapshot_dead_colour(const char *dead);
 /* Why nothing is taken from the queue just now: in the words of the worker,
  * else as its counters say. NULL: messages are taken, or no worker runs. */
 const char *snapshot_why(const struct snapshot *v);
-/* The worker is starting or stopping, so its files and its socket may be
- * missing. */
+/* Return true if the worker is starting or stopping, so that its files and its
+ * socket may be missing. */
 bool snapshot_changing(const struct snapshot *v);
 bool snapshot_paused(const struct snapshot *v);
-/* The pause that is in force, or that the next worker starts with. Returns
- * false if there is none. */
+/* Return the pause in force, or the pause of the next worker; false if there is
+ * none. */
 bool snapshot_pause(const struct snapshot *v, struct pause_note *out);
 /* No more are delivered just now, as --rate says. */
 bool snapshot_rate_reached(const struct snapshot *v);
@@ -167,9 +168,11 @@ int snapshot_store(struct snapshot *v, struct store **out);
  * messages that the store has as well. */
 struct custody_count {
     int64_t total;
-    int64_t running;               /* of these: a handler has it, or had it */
-    int64_t grouped;               /* of the others: it names a group */
-    uint64_t oldest_ns, newest_ns; /* wall: received; of the others, of all */
+    int64_t running;               /* of these: a handler has or had the
+                                      message */
+    int64_t grouped;               /* of the others: the message names a
+                                      group */
+    uint64_t oldest_ns, newest_ns; /* wall time of receipt; for all */
     /* Rows of the store that these are runs of. */
     int64_t waiting, parked, spooled;
 };

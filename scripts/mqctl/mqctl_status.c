@@ -193,8 +193,8 @@ static void what_runs(const struct snapshot *v)
 
 #define SETTING_WAS (JSON_TEXT + TIME_TEXT + 32)
 
-/* Return " (set TIME; started with VALUE)" for a setting that was changed since
- * the start, else "". */
+/* Return " (set TIME; started with VALUE)" for a setting changed since the
+ * start, else "". */
 static const char *setting_was(const struct snapshot *v, const char *name,
                                char out[SETTING_WAS])
 {
@@ -243,7 +243,8 @@ static void settings(const struct snapshot *v)
     putchar('\n');
 }
 
-/* Print since when, until when and by whom the worker is paused. */
+/* Print the start and the end of the pause, and the user who paused the
+ * worker. */
 static void pause_line(const struct snapshot *v)
 {
     char since[TIME_TEXT], until[TIME_TEXT] = "", end[TIME_TEXT + 8] = "";
@@ -253,13 +254,12 @@ static void pause_line(const struct snapshot *v)
         return;
     if (n.until_ns)
         snprintf(end, sizeof end, " until %s", term_time(n.until_ns, until));
-    linef(
-        "paused", "since %s%s, by %s%s",
-        n.since_ns ? term_time_both(n.since_ns, since) : "an unknown time", end,
-        n.by,
-        v->worker == SNAPSHOT_RUNS
-            ? ""
-            : "; the next worker starts paused, unless you give mqctl resume");
+    linef("paused", "since %s%s, by %s%s",
+          n.since_ns ? term_time_both(n.since_ns, since) : "an unknown time",
+          end, n.by,
+          v->worker == SNAPSHOT_RUNS
+              ? ""
+              : "; the next worker starts paused unless you run mqctl resume");
 }
 
 /* state_line - and why it is so */
@@ -416,9 +416,9 @@ static void spooled(const struct snapshot *v)
           v->spooled, room);
 }
 
-/* Print how long the oldest message in each state has been here, and when the
- * last one was received. */
-static void ages(const struct snapshot *v)
+/* Print the age of the oldest message in each state, and the time of the last
+ * receipt. */
+static void ages_print(const struct snapshot *v)
 {
     const struct {
         uint64_t ns;
@@ -460,7 +460,7 @@ static void details(const struct snapshot *v)
     in_custody(v);
     in_store(v);
     spooled(v);
-    ages(v);
+    ages_print(v);
     groups(v);
     partitions(v);
     if (v->counters)
@@ -503,14 +503,15 @@ static int absent(const struct snapshot *v)
         snprintf(began, sizeof began, " started at %s,",
                  term_time(v->head.started_ns, when));
     if (v->worker == SNAPSHOT_KILLED)
-        return complain(EX_UNAVAILABLE,
-                        "no worker runs on %s; its last one, pid %d,%s was "
-                        "killed%s; start one "
-                        "with %s",
-                        v->queue, (int)v->pid, began, kept(v, buf), start);
+        return complain(
+            EX_UNAVAILABLE,
+            "no worker is running on %s; its last one, pid %d,%s was "
+            "killed%s; start one "
+            "with %s",
+            v->queue, (int)v->pid, began, kept(v, buf), start);
     if (v->worker == SNAPSHOT_ENDED)
         return complain(EX_UNAVAILABLE,
-                        "no worker runs on %s; the last one ended "
+                        "no worker is running on %s; the last one ended "
                         "at %s%s; start one with %s",
                         v->queue,
                         term_time_both(v->head.gauges[COUNTERS_ENDED_NS], when),
@@ -532,7 +533,7 @@ static int absent(const struct snapshot *v)
     return complain_of(&v->no_live);
 }
 
-/* The queue has a worker with another state directory. */
+/* The queue's worker has another state directory. */
 static int elsewhere(const struct holder *h, const char *queue)
 {
     return complain(EX_UNAVAILABLE,

@@ -22,7 +22,7 @@
 
 #define SILENT_NS NS_PER_S /* a wait that is longer says what it is for */
 
-/* Add a word to the request; an exit status. */
+/* Add a word to the request; returns an exit status. */
 static int word_add(const struct options *o, char line[STATEDIR_REQUEST],
                     const char *word)
 {
@@ -30,18 +30,18 @@ static int word_add(const struct options *o, char line[STATEDIR_REQUEST],
 
     if (strpbrk(word, " \t\r\n"))
         return complain(EX_USAGE,
-                        "%s: \"%s\" has a space in it; give NAME=VALUE without "
-                        "any, like backoff=1s,5s",
+                        "%s: \"%s\" contains a space; give NAME=VALUE without "
+                        "spaces, like backoff=1s,5s",
                         verb, word);
     strlcat(line, " ", STATEDIR_REQUEST);
     if (strlcat(line, word, STATEDIR_REQUEST) >= STATEDIR_REQUEST)
-        return complain(EX_USAGE,
-                        "%s: too much at once; give less than %d bytes", verb,
-                        STATEDIR_REQUEST);
+        return complain(
+            EX_USAGE, "%s: the arguments are too long; give less than %d bytes",
+            verb, STATEDIR_REQUEST);
     return 0;
 }
 
-/* Make the request: the verb, and what belongs to it besides the queue. */
+/* Build the request: the verb and its arguments except the queue. */
 static int line_make(const struct options *o, char line[STATEDIR_REQUEST])
 {
     int status = 0;
@@ -63,7 +63,8 @@ static const char *text_of(const json_t *o, const char *name)
     return json_string_value(json_object_get(o, name));
 }
 
-/* Say that changed settings end with the worker, and how to keep them. */
+/* Print that changed settings last until the worker stops, and how to keep
+ * them. */
 static void keep_print(const char *queue, const json_t *answer)
 {
     const char *keep = text_of(answer, "keep");
@@ -75,7 +76,7 @@ static void keep_print(const char *queue, const json_t *answer)
                queue, keep, config);
     else if (keep)
         printf("%s: this lasts until the worker stops; to keep it, start the "
-               "worker with %s, or under systemd put that into OPTIONS in "
+               "worker with %s, or with systemd put that into OPTIONS in "
                "/etc/mqworker/NAME.conf\n",
                queue, keep);
 }
@@ -117,14 +118,15 @@ static void told(const struct options *o, const char *queue, json_t *answer)
     keep_print(queue, answer);
 }
 
-/* A worker that was told to exit. */
+/* A worker that was ordered to exit. */
 struct ordered {
     struct statedir dir;
     char queue[QUEUE_NAME_MAX];
     pid_t pid;
 };
 
-/* Wait until the worker has exited, or until `end_ns`; an exit status. */
+/* Wait until the worker has exited, or until `end_ns`; returns an exit
+ * status. */
 static int gone_wait(const struct options *o, const struct ordered *w,
                      uint64_t end_ns)
 {
@@ -156,9 +158,10 @@ static int gone_wait(const struct options *o, const struct ordered *w,
                     SHELL_QUEUE(w->queue), SHELL_QUEUE(w->queue));
 }
 
-/* Remove the note of a pause while no worker is running, so that the next one
- * takes messages. The lock keeps a worker from starting, and from reading the
- * note, meanwhile. Returns an exit status, or -ENOENT: no pause is kept. */
+/* Remove the note of a pause while no worker is running, so that the next
+ * worker takes messages. Hold the lock during this, so that no worker starts
+ * and reads the note. Returns an exit status, or -ENOENT if there is no
+ * note. */
 static int resume_here(const struct options *o, const struct statedir *dir,
                        const char *queue)
 {
@@ -187,13 +190,13 @@ static int resume_here(const struct options *o, const struct statedir *dir,
                                         json_printable(queue)),
                               stdout);
     else if (!o->quiet)
-        printf("%s: resumed; no worker is running, and the next one takes "
+        printf("%s: resumed; no worker is running, and the next one will take "
                "messages\n",
                queue);
     return 0;
 }
 
-/* Print the answer of the worker; an exit status. */
+/* Print the worker's answer; returns an exit status. */
 static int answer_tell(const struct options *o, const struct ordered *w,
                        json_t *answer)
 {
@@ -212,17 +215,17 @@ static int answer_tell(const struct options *o, const struct ordered *w,
     }
     if (status)
         complain(status, "%s: %s", w->queue,
-                 error ? error : "the worker does not say why");
+                 error ? error : "the worker gave no reason");
     error = text_of(answer, "not_saved");
     if (error)
         complain(0,
-                 "%s: done, but it could not be saved in %s: %s; a restart "
-                 "before that would not know of it",
+                 "%s: done, but not yet saved in %s: %s. The worker keeps "
+                 "trying; a restart before that loses the change",
                  w->queue, w->dir.folder, error);
     return status;
 }
 
-/* Give the order to the worker of one queue; an exit status. */
+/* Give the order to the worker of one queue; returns an exit status. */
 static int order_give(const struct options *o, const char *name,
                       const char *line, struct ordered *w)
 {
@@ -234,7 +237,8 @@ static int order_give(const struct options *o, const char *name,
     if (snapshot_name(name, w->queue, &p) < 0)
         return complain_of(&p);
     err = snapshot_named_folder(&w->dir, o->state_dir, w->queue, &p);
-    w->pid = err ? 0 : ask_runs(&w->dir); /* later another one may be running */
+    w->pid = err ? 0 : ask_runs(&w->dir); /* a later look may find another
+                                             worker */
     err = err ? err : ask(&w->dir, w->queue, line, &answer, &p);
     if (err && p.status == EX_UNAVAILABLE && o->line.verb == VERB_RESUME &&
         w->dir.folder[0]) {
@@ -252,8 +256,8 @@ static int order_give(const struct options *o, const char *name,
     return status;
 }
 
-/* Give the order to each, then wait for those that are to exit; the exit status
- * is the highest of them. */
+/* Give the order to each worker, then wait for the exiting ones; returns the
+ * highest exit status. */
 static int orders_give(const struct options *o, char *const *names,
                        size_t count)
 {
@@ -280,8 +284,8 @@ static int orders_give(const struct options *o, char *const *names,
     return status;
 }
 
-/* Keep the queues with a worker; resume also ends a pause that is kept for the
- * next one. */
+/* Keep the queues with a worker, and for resume also queues with a saved
+ * pause. */
 static void workers_keep(const struct options *o, struct queue_list *n)
 {
     static struct statedir dir;
@@ -303,8 +307,8 @@ static void workers_keep(const struct options *o, struct queue_list *n)
     n->count = kept;
 }
 
-/* Refuse a last word of pause that is neither a duration nor a queue, before
- * anything is paused: it may be a mistyped duration. */
+/* Refuse a last operand of pause that is neither a duration nor a queue, before
+ * pausing anything: it may be a mistyped duration. */
 static int last_check(const struct options *o)
 {
     int n = o->line.operand_count;
@@ -324,7 +328,7 @@ static int last_check(const struct options *o)
                     word);
 }
 
-/* steer_run - give orders to the workers that were named, or to all */
+/* steer_run - give orders to the named workers, or to all */
 int steer_run(const struct options *o)
 {
     struct queue_list n = {0};

@@ -75,8 +75,9 @@ static inline int status_worse(int status, int other)
 }
 
 int list_run(struct context *ctx);
-/* list without a queue: how many letters each queue of the state directory has.
- * A queue whose store cannot be read is named, and the others are counted. */
+/* Count the letters of each queue of the state directory, for list without a
+ * queue. A queue with an unreadable store is reported, and the others are
+ * counted. */
 int queues_run(const struct options *o);
 int show_run(struct context *ctx);
 /* Send letters into the queue again, oldest first. A letter that cannot be sent

@@ -113,8 +113,9 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
     return err;
 }
 
-/* A queue without a store has no dead letters: 0, and the reason is out on
- * stderr. A queue that does not exist at all is the user's mistake: 66. */
+/* Report a missing store. An existing queue without a store has no dead
+ * letters: print that on stderr and return 0. A queue that does not exist is
+ * the user's mistake: 66. */
 static int store_absent(const struct context *ctx, const char *why)
 {
     struct problem p = {0};
@@ -132,7 +133,7 @@ static int store_absent(const struct context *ctx, const char *why)
     return complain_of(&p);
 }
 
-/* Open the store of the queue that the operands name. */
+/* Open the store of the queue named by the operands. */
 int context_open(struct context *ctx, const struct options *o, bool create)
 {
     struct problem p = {0};

@@ -76,8 +76,8 @@ static const json_t *field(const struct reading *r, const char *name)
     return json_is_null(value) ? NULL : value;
 }
 
-/* Members of a letter, and of one of its attempts, as letter_json.c writes
- * them. A time has a companion NAME_ns, and bytes that are no UTF-8 are in
+/* Members of a letter, and of one of its attempts, as written by letter_json.c.
+ * A time also has a member NAME_ns, and bytes other than UTF-8 are in
  * NAME_base64. */
 static const char *const letter_members[] = {
     "id",       "message_id", "queue",    "state",
@@ -90,7 +90,7 @@ static const char *const attempt_members[] = {"n",     "started_at", "duration",
                                               "error", "error_text", "stderr",
                                               "said",  "machine",    NULL};
 
-/* Return true if `name` is that member, or a companion of it. */
+/* Return true if `name` is that member, or its NAME_ns or NAME_base64. */
 static bool member_is(const char *name, const char *member)
 {
     size_t size = strlen(member);
@@ -101,8 +101,8 @@ static bool member_is(const char *name, const char *member)
     return !*name || strcmp(name, "_ns") == 0 || strcmp(name, "_base64") == 0;
 }
 
-/* Refuse a member that is not known: a letter whose group is misspelt would
- * otherwise be imported without one. */
+/* Refuse an unknown member, because a letter with a misspelt group would
+ * otherwise be imported without a group. */
 static void members_check(struct reading *r, const char *const *known)
 {
     json_t *object = (json_t *)(uintptr_t)r->object;

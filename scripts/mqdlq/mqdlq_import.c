@@ -28,8 +28,8 @@ struct import {
     uint64_t line;    /* lines read */
     uint64_t read;    /* bytes read, for the bar */
     uint64_t in;      /* letters in the store, or confirmed by the broker */
-    uint64_t present; /* letters that were there already, and left out */
-    int64_t last_row; /* of the store, when the import began */
+    uint64_t present; /* letters left out because they exist already */
+    int64_t last_row; /* the store's last row when the import began */
     size_t count;     /* letters of the batch */
     size_t bytes;     /* of their lines */
     struct decoding decodings[BATCH_LETTERS];
@@ -209,7 +209,7 @@ static int file_open(struct import *i)
     return 0;
 }
 
-/* Print how many letters were imported, and how many were there already. */
+/* Print the number of letters imported, and of letters that existed already. */
 static void summary(const struct import *i)
 {
     const struct context *ctx = i->context;

@@ -14,7 +14,7 @@
 
 static const struct subcommand_row verbs[] = {
     [VERB_LIST] = {"list", "[options] [QUEUE]",
-                   "List dead letters; without QUEUE, count those of each.",
+                   "List dead letters; without QUEUE, count them per queue.",
                    .most = SUBCOMMAND_ANY, .also = "ls"},
     [VERB_SHOW] = {"show", "[options] QUEUE ID...",
                    "Show letters with the history of their attempts.",
@@ -152,9 +152,9 @@ static const struct subcommand_flag flags[] = {
               "expired letter is refused"}},
     {V(REPLAY) | V(IMPORT),
      {"again", 0, OPT_FLAG, AT(again),
-      .help = "replay: send letters that are already on their way once more "
-              "(give their ids, or --replayed); import: add letters that are "
-              "there already a second time"}},
+      .help = "replay: send letters that are already being replayed once more "
+              "(give their ids, or --replayed); import: add letters a second "
+              "time that exist already"}},
     {V(REPLAY),
      {"canary", 0, OPT_FLAG, AT(canary),
       .help = "send one first, and the others only if that one is done"}},

@@ -1,4 +1,4 @@
-/* mqdlq_queues.c - the dead letters of all queues of this machine, counted */
+/* mqdlq_queues.c - count the dead letters of all queues of this machine */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <dirent.h>
@@ -20,13 +20,13 @@
 #include "common/text/term_table.h"
 #include "common/text/term_time.h"
 
-/* The names of the queues that have a folder in the state directory. */
+/* Names of the queues with a folder in the state directory. */
 struct names {
     char **all;
     size_t count, room;
 };
 
-/* What one queue has, or all of them together. */
+/* Counts of one queue, or of all together. */
 struct tally {
     uint64_t count, newest_ns;
 };
@@ -64,7 +64,8 @@ static int name_order(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* List the queues; an exit status, and the reason is out on stderr. */
+/* List the queues; returns an exit status after printing the reason on
+ * stderr. */
 static int names_read(struct names *n, const char *root)
 {
     DIR *dir = opendir(root);
@@ -98,7 +99,7 @@ static int reason_add(const struct letter_tally *t, void *arg)
     return 0;
 }
 
-/* Count the letters of one queue that the filter chooses. */
+/* Count the letters of one queue that match the filter. */
 static int queue_count(const struct options *o, char *queue, struct tally *out)
 {
     struct options one = *o;

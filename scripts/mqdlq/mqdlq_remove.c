@@ -50,7 +50,7 @@ static int letter_foretell(const struct letter *l, void *arg)
     return 0;
 }
 
-/* Print how many letters were removed, and how many are on their way. */
+/* Print the number of letters removed, and of letters being replayed. */
 static int removed_tell(const struct context *ctx, const struct selection *c,
                         uint64_t gone)
 {

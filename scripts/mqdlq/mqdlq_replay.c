@@ -164,9 +164,9 @@ static void room_say(bool first, void *arg)
     term_progress_wait(&r->bar, "waiting for room");
 }
 
-/* Send the message: 0 or -errno. -EIDRM: the queue lost its name before it had
- * the message. -ESTALE: it lost its name just as it got the message, and only a
- * worker that holds the queue open can still receive it. */
+/* Send the message: 0 or -errno. -EIDRM: the queue lost its name before the
+ * message was sent. -ESTALE: the queue lost its name at the moment of sending,
+ * so only a worker with the queue open can still receive the message. */
 static int message_post(struct replay *r)
 {
     const struct options *o = r->context->o;
@@ -358,7 +358,7 @@ static int letter_replay(struct replay *r, const struct pick *pick)
     return status;
 }
 
-/* Tell that nobody will take what was sent until a worker is started. */
+/* Complain that the sent messages wait until a worker is started. */
 static void worker_note(const struct replay *r)
 {
     const struct options *o = r->context->o;
@@ -370,8 +370,8 @@ static void worker_note(const struct replay *r)
     lock = worker_lock_find(o->state_dir, name, NULL, NULL);
     if (lock == WORKER_NONE || lock == WORKER_GONE)
         complain(0,
-                 "no worker is running on %s with this state directory: what "
-                 "was sent waits in the queue until one is started",
+                 "no worker is running on %s with this state directory; the "
+                 "sent messages wait in the queue until you start one",
                  name);
 }
 

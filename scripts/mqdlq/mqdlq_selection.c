@@ -269,7 +269,7 @@ int selection_make(struct selection *c, const struct context *ctx)
     return status;
 }
 
-/* Count a letter that was sent in this boot. */
+/* Count a letter sent since the machine started. */
 static int on_way_count(const struct letter *l, void *arg)
 {
     uint64_t *n = arg;

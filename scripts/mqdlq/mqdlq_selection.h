@@ -36,9 +36,9 @@ struct selection {
 int selection_make(struct selection *c, const struct context *ctx);
 void selection_free(struct selection *c);
 
-/* Count the letters that are on their way and that the filter would have chosen
- * if they were dead: whoever acts on all letters should know that these are not
- * among them. 0 with ids or --replayed. */
+/* Count the letters being replayed that match the filter, so that a user who
+ * acts on all letters knows that these are left out. 0 with ids or
+ * --replayed. */
 int selection_on_way(const struct selection *c, const struct context *ctx,
                      uint64_t *count);
 

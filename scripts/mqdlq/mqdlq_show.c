@@ -157,13 +157,13 @@ static int fields_print(const struct letter *l, void *arg)
 struct shown {
     struct context *ctx;
     int64_t row;
-    char *tail; /* standard error of the attempt that was printed last */
+    char *tail; /* standard error of the last attempt printed */
     size_t tail_size;
-    unsigned tail_attempt; /* its number */
+    unsigned tail_attempt; /* number of that attempt */
 };
 
-/* Print the end of an attempt's standard error, unless the last one that was
- * printed is the same: repeated tracebacks hide the one that differs. */
+/* Print the end of an attempt's standard error, unless it equals the last one
+ * printed: repeated tracebacks hide a different one. */
 static int tail_print(struct shown *v, unsigned n, const char *tail,
                       size_t size)
 {

@@ -57,7 +57,7 @@ static const struct option_row rows[] = {
              "08:00\", 2026-11-23T14:30 in local time, or with a zone"},
     {"ttl", 0, OPT_DURATION, .value = "DUR", .min = 1, .max = DURATION_MAX,
      AT(envelope.ttl_ns),
-     .help = "the message is not started any more, nor retried, after DUR"},
+     .help = "the message is neither started nor retried after DUR"},
     {"timeout", 't', OPT_DURATION, .value = "DUR", .min = 1,
      .max = DURATION_MAX, AT(timeout_ns),
      .help = "time limit of its handler, in whole ms"},
@@ -262,8 +262,8 @@ static enum envelope_tell tell_of(const struct options *o)
                          : ENVELOPE_NOTHING;
 }
 
-/* Complain that the queue could not be opened; if it does not exist, with what
- * was probably meant. */
+/* Complain that the queue could not be opened; if it does not exist, name the
+ * nearest existing queue. */
 static int queue_failed(const struct problem *p, const char *operand,
                         const char *body)
 {

@@ -380,7 +380,7 @@ class Test:
                 in b.text("#groups"))
         b.click("#groups form:nth-of-type(2) button")
         b.accept()
-        until(lambda: "refuses what comes" in b.text("#live"), "it says so")
+        until(lambda: "refuses new messages" in b.text("#live"), "it says so")
         assert b.text(state) == "blocked, closing", b.text(state)
         b.click("#groups tbody input")
         b.click("#groups form:nth-of-type(3) button")

@@ -328,8 +328,8 @@ static void parts_look(struct visit *t)
         link_close(&t->link);
 }
 
-/* A queue has RabbitMQ 4's own limit of deliveries, unless a policy lifts it,
- * which AMQP does not show: so a note, which does not go away. */
+/* Note that a queue has RabbitMQ 4's default delivery limit unless a policy
+ * lifts the limit. AMQP does not show policies, so the note stays. */
 static void limit_found(struct visit *t)
 {
     const struct broker_operand *o = &t->operand;
@@ -342,9 +342,9 @@ static void limit_found(struct visit *t)
               "--apply-to queues %s-limit '^%s(\\..*)?$' "
               "'{\"delivery-limit\":-1}'",
               o->vhost, o->queue, o->vhost, o->queue, o->queue),
-          "its queues were made before the upgrade to RabbitMQ 4, which takes "
-          "a message out of such a queue after 20 deliveries unless a policy "
-          "lifts that limit");
+          "its queues were created before the upgrade to RabbitMQ 4, which "
+          "removes a message from such a queue after 20 deliveries unless a "
+          "policy lifts that limit");
 }
 
 static void queues_check(struct visit *t)

@@ -82,10 +82,11 @@ static int in_use(const struct move *m, struct problem *p)
 
     (void)worker_lock_find(m->o->state_dir, queue, &pid, NULL);
     if (pid)
-        return problem_set(p, EX_UNAVAILABLE, EBUSY,
-                           "worker %d runs on %s: end it first, with mqctl "
-                           "drain --wait %s",
-                           (int)pid, queue, SHELL_QUEUE(queue));
+        return problem_set(
+            p, EX_UNAVAILABLE, EBUSY,
+            "worker %d is running on %s: end it first, with mqctl "
+            "drain --wait %s",
+            (int)pid, queue, SHELL_QUEUE(queue));
     return problem_set(p, EX_UNAVAILABLE, EBUSY,
                        "a worker that starts or ends, or another mqctl move, "
                        "has %s: try again when that is done",
@@ -322,8 +323,8 @@ static void told_stays(const struct move *m)
     if (m->untold)
         complain(0,
                  "%" PRIu64
-                 " dead letter%s here, as --on-dead has not run yet: start the "
-                 "worker of %s, drain it, and move again then",
+                 " dead letter%s here, because --on-dead has not run yet: "
+                 "start the worker of %s, drain it, then move again",
                  m->untold, m->untold == 1 ? " stays" : "s stay", m->v.queue);
 }
 
@@ -353,10 +354,11 @@ static void told(const struct move *m, bool whole)
     told_unsent(m);
     told_stays(m);
     if (whole && m->v.dead > 0 && !m->o->letters)
-        complain(0,
-                 "%" PRId64 " dead letter%s here; mqctl move --letters takes "
-                 "all along",
-                 m->v.dead, m->v.dead == 1 ? " stays" : "s stay");
+        complain(
+            0,
+            "%" PRId64
+            " dead letter%s here; mqctl move --letters moves these as well",
+            m->v.dead, m->v.dead == 1 ? " stays" : "s stay");
 }
 
 int move_run(const struct options *o)

@@ -33,18 +33,18 @@
 #define LITTLE (64 * MIB)            /* of free space in the state directory */
 #define FULL   (64 * UINT64_C(1024)) /* no commit of some size has room */
 
-/* Whose queues are charged against which limit. */
+/* A process, its limit, and the queues charged to its user. */
 struct payer {
     uid_t uid;
     uint64_t limit;    /* RLIMIT_MSGQUEUE of the process; UINT64_MAX: none */
     pid_t pid;         /* a worker; 0: this process */
     const char *queue; /* of the worker */
-    uint64_t queues, bytes; /* that are charged, as far as is seen from here */
+    uint64_t queues, bytes; /* charged queues that are visible from here */
 };
 
 #define PAYERS 64
 
-/* Count the queues of the payer, as the kernel charges them. */
+/* Count the payer's queues as the kernel charges them. */
 static void charges_count(struct payer *y, const struct queue_list *n)
 {
     struct problem p;
@@ -62,7 +62,8 @@ static void charges_count(struct payer *y, const struct queue_list *n)
     }
 }
 
-/* Read the limit of another process; false: it is not seen from here. */
+/* Read the limit of another process; false if the process is not visible from
+ * here. */
 static bool limit_read(pid_t pid, uint64_t *limit)
 {
     static const char name[] = "Max msgqueue size";
@@ -80,7 +81,7 @@ static bool limit_read(pid_t pid, uint64_t *limit)
     return true;
 }
 
-/* Add the worker of a queue, unless there is a payer like it. */
+/* Add the worker of a queue, unless there is already an equal payer. */
 static size_t worker_add(struct payer *all, size_t count, const char *state_dir,
                          const char *queue)
 {
@@ -103,10 +104,10 @@ static size_t worker_add(struct payer *all, size_t count, const char *state_dir,
     return count + 1;
 }
 
-/* Find out whether the payer may create one more queue: 0, -errno, or -ENOSYS
- * if that cannot be tried. Root takes the place of another user in a child. */
-static int probe(const struct payer *y, const struct options *o, uint64_t depth,
-                 uint64_t size)
+/* Test whether the payer may create one more queue: 0, -errno, or -ENOSYS if
+ * the test is impossible. Root tests for another user in a child process. */
+static int payer_probe(const struct payer *y, const struct options *o,
+                       uint64_t depth, uint64_t size)
 {
     const struct rlimit limit = {
         .rlim_cur = y->limit == UINT64_MAX ? RLIM_INFINITY : y->limit,
@@ -130,7 +131,7 @@ static int probe(const struct payer *y, const struct options *o, uint64_t depth,
     return -WEXITSTATUS(status);
 }
 
-/* How to raise the limit of the payer. */
+/* Return advice on raising the payer's limit. */
 static const char *raised_by(struct findings *f, const struct payer *y)
 {
     if (!y->pid)
@@ -165,11 +166,10 @@ static void payer_check(struct findings *f, const struct options *o,
         return;
     }
     fails = y->bytes + cost > y->limit;
-    err = probe(y, o, depth, size);
+    err = payer_probe(y, o, depth, size);
     if (err == -ENOSYS)
         snprintf(how, sizeof how,
-                 "should %s, as far as the queues of this IPC "
-                 "namespace tell",
+                 "should %s, judging by the queues of this IPC namespace",
                  fails ? "fail, with EMFILE" : "fit");
     else if (err)
         snprintf(how, sizeof how, "fails, with %s%s",
@@ -190,8 +190,8 @@ static void payer_check(struct findings *f, const struct options *o,
           cost, how);
 }
 
-/* Check the limit of this process, and those of workers, whose user or unit may
- * have another one. */
+/* Check the limit of this process and the limits of workers, whose user or unit
+ * may have other limits. */
 static void bytes_check(struct findings *f, const struct options *o,
                         const struct mqlimit *l, const struct queue_list *n)
 {
@@ -233,8 +233,8 @@ static void limits_check(struct findings *f, const struct options *o,
 
 #define ORPHANS_TOLD 10
 
-/* Name those that a worker has never used; the others have a line of their own
- * as the queue of a worker that is not running. */
+/* Print the orphans that no worker has ever used; the others are printed as the
+ * queue of a worker that is not running. */
 static void orphans_check(struct findings *f, const struct options *o,
                           const struct queue_list *queues)
 {

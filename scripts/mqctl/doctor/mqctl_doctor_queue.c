@@ -73,8 +73,8 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
               "queue", NULL, "%s", v->no_queue.text);
     else if (v->depth >= v->depth_max)
         FOUND(f, WARN, "queue", drained_by(f, v, away),
-              "it is full, %ld of %ld message%s: senders wait", v->depth,
-              v->depth_max, term_plural((uint64_t)v->depth_max));
+              "it is full (%ld of %ld message%s), and senders are waiting",
+              v->depth, v->depth_max, term_plural((uint64_t)v->depth_max));
     else if (v->depth < 0)
         FOUND(f, NOTE, "queue", NULL, "what is in it cannot be seen");
     else if (v->bytes < 0)
@@ -99,8 +99,9 @@ static void full_found(struct findings *f, const struct snapshot *v)
               "find out what they wait for: mqctl status %s; or let more "
               "wait: mqctl set %s max-waiting=N",
               SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
-          "%" PRId64 " message%s in the store, --max-waiting allows %s: "
-          "nothing more is taken from the queue until some are done or dead",
+          "%" PRId64
+          " message%s in the store, and --max-waiting allows %s: the worker "
+          "takes no more messages until some are done or dead",
           v->waiting + v->parked,
           v->waiting + v->parked == 1 ? " waits" : "s wait",
           most ? most : "no more");
@@ -131,10 +132,12 @@ static void unwritten_found(struct findings *f, const struct snapshot *v)
     snprintf(path, sizeof path, "%s/%s", v->dir.folder, STATEDIR_STORE);
     if (lock_holder(path, v->pid, who)) {
         FOUND(f, BAD, "worker",
-              fix(f, "let %s finish, or stop it; the worker goes on by itself",
+              fix(f,
+                  "wait for %s to finish, or stop it; the worker then resumes "
+                  "on its own",
                   who),
-              "it takes nothing: its store cannot be written, and %s has it "
-              "locked; what the worker has stays in custody",
+              "it takes no messages, because %s has its store locked; its "
+              "in-flight messages stay in custody",
               who);
         return;
     }
@@ -208,10 +211,10 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
     if (json_integer_value(json_object_get(v->live, "log_lost")) > 0)
         FOUND(
             f, WARN, "worker",
-            "look at what reads it: a stopped pager or terminal (Ctrl-Q), a "
-            "log collector, a full disk",
-            "nobody takes its log: %" PRId64
-            " lines are lost; messages do not wait for it",
+            "check the reader of the log: a stopped pager or terminal "
+            "(Ctrl-Q), a log collector, a full disk",
+            "nothing reads its log: %" PRId64
+            " lines are lost; messages are not delayed",
             (int64_t)json_integer_value(json_object_get(v->live, "log_lost")));
     if (files_check(f, v))
         return;
@@ -229,14 +232,14 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
     else if (state == WORKER_STATE_STORE_HELD)
         unwritten_found(f, v);
     else if (snapshot_severity(v) == WORKER_IDLE)
-        FOUND(f, NOTE, "worker", NULL, "it takes nothing just now: %s",
+        FOUND(f, NOTE, "worker", NULL, "it is taking no messages: %s",
               snapshot_state_text(v));
     else if (state != WORKER_STATE_RUNNING)
         FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
               snapshot_state_text(v));
     else
         FOUND(f, FINE, "worker", NULL,
-              "pid %d runs, %" PRIu64 " of %u message%s in flight%s%s",
+              "pid %d is running, %" PRIu64 " of %u message%s in flight%s%s",
               (int)v->pid, v->sum.running, snapshot_capacity(v),
               term_plural(snapshot_capacity(v)),
               takes ? "; no more are taken just now: " : "",
@@ -261,8 +264,9 @@ static void spool_check(struct findings *f, const struct snapshot *v)
                   "find out why handlers are slower than senders: mqctl status "
                   "%s; or let more wait: mqctl set %s spool=N",
                   SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
-              "it is full: %" PRId64 " message%s there, --spool allows %s; "
-              "senders wait as soon as the queue is full",
+              "it is full: %" PRId64
+              " message%s there, and --spool allows %s; senders wait when the "
+              "queue is full as well",
               n, n == 1 ? " waits" : "s wait", most);
     else
         FOUND(f, FINE, "spool", NULL,
@@ -270,9 +274,9 @@ static void spool_check(struct findings *f, const struct snapshot *v)
               n, n == 1 ? "" : "s");
 }
 
-/* Return a limit of --max-parked under which all that is in front of a letter
- * can be parked, so that a replay gets through: twice of what there is. 0:
- * there is room now. */
+/* Return a value of --max-parked that lets a replay through, because all
+ * messages before the letter can be parked: twice their number. 0 if there is
+ * room now. */
 static int64_t parked_wanted(const struct snapshot *v)
 {
     const json_t *most =
@@ -295,24 +299,24 @@ static void groups_check(struct findings *f, const struct snapshot *v)
     if (v->replayed > 0)
         FOUND(f, WARN, "groups",
               fix(f,
-                  "mqdlq list --replayed %s; if one is in no queue, as its "
-                  "replay was interrupted: mqdlq replay --replayed --again "
+                  "mqdlq list --replayed %s; if the replay of a letter was "
+                  "interrupted, send it with mqdlq replay --replayed --again "
                   "--group KEY %s",
                   SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
-              "%" PRId64 " letter%s on the way through the queue again; until "
-              "they are done, they hold their groups",
+              "%" PRId64
+              " letter%s being replayed; each holds its group until it is done",
               v->replayed, v->replayed == 1 ? " is" : "s are");
     if (wanted) {
         FOUND(f, WARN, "groups",
               fix(f,
-                  "mqctl set %s max-parked=%" PRId64 "; then mqdlq replay "
-                  "--group KEY %s. Or without the letter: mqctl group %s KEY "
-                  "release",
+                  "mqctl set %s max-parked=%" PRId64
+                  "; then mqdlq replay --group KEY %s. To go on without the "
+                  "letter: mqctl group %s KEY release",
                   SHELL_QUEUE(v->queue), wanted, SHELL_QUEUE(v->queue),
                   SHELL_QUEUE(v->queue)),
-              "%" PRIu64 " group%s held, and as many messages are parked as "
-              "--max-parked allows: nothing more is received, so a letter that "
-              "is sent again would not be either",
+              "%" PRIu64
+              " group%s held, and --max-parked is reached: the worker receives "
+              "no messages, so a replayed letter would not arrive either",
               n, n == 1 ? " is" : "s are");
         return;
     }
@@ -447,7 +451,7 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
     }
     disk_check(f, v, fd, path);
     if (snapshot_changing(v)) {
-        close(fd); /* the file may be half-made, or the last worker's */
+        close(fd); /* the file may be incomplete, or the last worker's */
         return;
     }
     if (pread(fd, &h, sizeof h, 0) != sizeof h)
@@ -459,8 +463,8 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
         FOUND(f, BAD, "attributes",
               fix(f, "mqctl drain %s, then start it again",
                   SHELL_QUEUE(v->queue)),
-              "the queue takes messages of %ld byte%s, the worker has room for "
-              "%" PRIu64 ": it was made for another queue of that name",
+              "the queue takes messages of %ld byte%s, but the worker has room "
+              "for %" PRIu64 ", from an earlier queue of that name",
               v->message_size, term_plural((uint64_t)v->message_size),
               h.body_bytes);
     close(fd);
@@ -500,10 +504,10 @@ static void namespace_check(struct findings *f, const struct snapshot *v)
 }
 
 #define CHECKED_MOST \
-    (UINT64_C(64) << 20) /* bytes; read in a tenth of a second */
+    (UINT64_C(64) << 20) /* bytes; checked in a tenth of a second */
 
-/* Check the whole store, if that is quick; else say what the worker has found
- * at its start. */
+/* Check the whole store if that is quick; otherwise print the result of the
+ * worker's check at startup. */
 static void store_damage_check(struct findings *f, struct snapshot *v)
 {
     const char *seen = live_text(v, "store_check");
@@ -541,7 +545,7 @@ static void store_damage_check(struct findings *f, struct snapshot *v)
 static void letters_check(struct findings *f, const struct snapshot *v)
 {
     if (v->dead < 0 && snapshot_changing(v))
-        return; /* the store may be half-made */
+        return; /* the store may be incomplete */
     if (snapshot_unread(v->store_err))
         FOUND(f, WARN, "store", NULL, "%s", v->no_store.text);
     else if (v->dead > 0)

@@ -19,7 +19,7 @@
 #include "scripts/mqctl/doctor/mqctl_doctor.h"
 #include "scripts/mqctl/mqctl_proc.h"
 
-#define AGAIN_NS 20000000 /* until a second look at a process */
+#define AGAIN_NS 20000000 /* until the second check of a process */
 
 struct readers {
     struct findings *f;
@@ -96,12 +96,11 @@ static bool outlasts(const struct readers *r, const struct fd_seen *seen,
     return still_open(r, seen) && process_start_time(seen->pid) == start;
 }
 
-/* Return true if the process has the queue open for a moment and takes nothing:
- * another mqctl that looks, or a handler that the worker is starting. Until its
- * exec a handler has copies of all descriptors of the worker; the exec changes
- * the name of the program first and closes the descriptors then. So each
- * process is looked at twice: a handler that has opened the queue for itself
- * does take messages. */
+/* Return true if the process has the queue open only for a moment and takes no
+ * messages: another mqctl, or a starting handler. Until its exec a handler has
+ * copies of all descriptors of the worker; the exec first changes the name of
+ * the program and then closes the descriptors. So check each process twice: a
+ * handler that has opened the queue for itself does take messages. */
 static bool is_passing(const struct readers *r, const struct fd_seen *seen)
 {
     pid_t worker = r->v->worker == SNAPSHOT_RUNS ? r->v->pid : 0;
@@ -145,7 +144,7 @@ static void name_read(pid_t pid, char name[64])
     name[strcspn(name, "\n")] = '\0';
 }
 
-/* Note that systemd made the queue (mqworker@.socket): it only waits for the
+/* Note that systemd created the queue (mqworker@.socket) and only waits for the
  * first message. */
 static bool is_systemd(const struct readers *r, pid_t pid)
 {
@@ -200,7 +199,7 @@ static void reader_look(const struct fd_seen *seen, void *arg)
         return;
     holds = holder_is(&h, seen->pid, r->v->queue);
     if (holds && holder_is_of(&h, r->v->dir.folder))
-        return; /* our own worker, which started since the look at its lock */
+        return; /* our own worker, started since its lock was checked */
     if (!waits && is_systemd(r, seen->pid))
         return;
     r->others++;

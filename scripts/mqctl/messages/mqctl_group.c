@@ -116,12 +116,12 @@ static int answered(const struct group_order *x, json_t *answer, bool moving)
                         error ? error : "it does not say why");
     if (shut && !known)
         return unknown(x, moving);
-    return told(x, json_pack("{s:b}", "closing", shut),
-                shut    ? "refuses what comes (a dead letter, group-closed), "
-                          "until what it has is done, or the worker is "
-                          "restarted"
-                : known ? "takes messages"
-                        : "takes messages, and has none now");
+    return told(
+        x, json_pack("{s:b}", "closing", shut),
+        shut ? "refuses new messages (they become dead letters, group-closed) "
+               "until its messages are done or the worker is restarted"
+        : known ? "takes messages"
+                : "takes messages, and has none now");
 }
 
 /* is_moving - whether a slot has one that does not run, and is not stored */

@@ -152,11 +152,12 @@ static int list_end(const struct groups_list *l, int err)
                      : "%s has no group that was asked for",
                  l->m.queue);
     if (l->rows && !l->m.runs)
-        complain(0,
-                 "no worker runs on %s: this is what the last one left; with "
-                 "--on-group-dead hold the next one holds each group that has "
-                 "a dead letter",
-                 l->m.queue);
+        complain(
+            0,
+            "no worker is running on %s: this is what the last one left; with "
+            "--on-group-dead hold the next one holds each group that has "
+            "a dead letter",
+            l->m.queue);
     return 0;
 }
 

@@ -19,7 +19,7 @@
 
 /* ---- open and close ---- */
 
-/* slot_order - qsort: by group, then as they came */
+/* slot_order - compare for qsort: by group, then in order of arrival */
 static int slot_order(const void *a, const void *b)
 {
     const struct slot_seen *const *x = a, *const *y = b;

@@ -1,7 +1,7 @@
-/* mqctl_keys.c - unique keys that messages have (see mqctl.h)
+/* mqctl_keys.c - list and free unique keys (see mqctl.h)
  *
- * Keys are rows of the store, which a worker asks for each message that has one
- * and never remembers. So they are listed and freed there, with and without a
+ * Keys are rows of the store. A worker reads the row for each message with a
+ * key and caches none, so keys can be listed and freed with and without a
  * worker.
  */
 #include <errno.h>
@@ -59,7 +59,7 @@ static int key_show(const struct store_key *key, void *arg)
     return 0;
 }
 
-static int list(const struct options *o, struct store *s)
+static int keys_list(const struct options *o, struct store *s)
 {
     struct term_table *table =
         o->json ? NULL
@@ -86,7 +86,7 @@ static int key_free(const struct options *o, struct store *s, const char *queue)
     if (err == -ENOENT)
         return complain(EX_NOINPUT,
                         "no message of %s has the key \"%.80s\"; mqctl keys %s "
-                        "lists those that there are",
+                        "lists the existing keys",
                         queue, key, SHELL_QUEUE(queue));
     if (err)
         return complain(disk_is_full(err) ? EX_CANTCREAT : EX_IOERR,
@@ -114,7 +114,7 @@ int keys_run(const struct options *o)
         statedir_path(&dir, STATEDIR_STORE, path, &p) < 0 ||
         store_open(&s, path, false, &p) < 0)
         return complain_of(&p);
-    status = o->free_key ? key_free(o, s, queue) : list(o, s);
+    status = o->free_key ? key_free(o, s, queue) : keys_list(o, s);
     store_close(&s);
     return status;
 }

@@ -84,7 +84,7 @@ static bool no_worker(void *arg)
     return true;
 }
 
-/* Say that there is no message of that name. */
+/* Print that there is no such message. */
 static void gone_tell(struct order *x, const char *name)
 {
     x->sums.told_gone++;
@@ -92,7 +92,7 @@ static void gone_tell(struct order *x, const char *name)
         complain(0, "%s: no such waiting or running message", name);
 }
 
-/* Count the result of a row, and say so if one that was named is gone. */
+/* Count the result of a row, and print a line if a named message is gone. */
 static void row_result(struct order *x, int64_t row, enum waiting_steered is)
 {
     char name[32];

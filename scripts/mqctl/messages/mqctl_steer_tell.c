@@ -102,7 +102,7 @@ static void others_tell(const struct steered_sums *n, const struct messages *m,
     else if (before)
         complain(0, "%" PRIu64 " cancelled already", before);
     if (n->result[WAITING_GONE] > n->told_gone)
-        complain(0, "%" PRIu64 " ended meanwhile",
+        complain(0, "%" PRIu64 " finished in the meantime",
                  n->result[WAITING_GONE] - n->told_gone);
     if (cancel)
         flight_tell(n, m, o);

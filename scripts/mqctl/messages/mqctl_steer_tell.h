@@ -17,8 +17,8 @@ struct steered_sums {
     uint64_t letters; /* of the others: letters that were sent again */
     /* To run now: those for which there was nothing to do, by their state. */
     uint64_t waits[WAITING_STATES];
-    uint64_t unended;   /* --running: which have not ended */
-    uint64_t told_gone; /* of those that are gone: it was said by name */
+    uint64_t unended;   /* --running: messages that have not ended */
+    uint64_t told_gone; /* gone messages already reported by name */
     bool
         blind; /* nobody knows which of them a handler of a killed worker has */
 };

@@ -17,10 +17,11 @@
 static int worker_in_the_way(const struct snapshot *v)
 {
     if (v->worker == SNAPSHOT_RUNS)
-        return complain(EX_UNAVAILABLE,
-                        "worker %d runs on %s; stop it first, with mqctl stop "
-                        "--wait %s",
-                        (int)v->pid, v->queue, SHELL_QUEUE(v->queue));
+        return complain(
+            EX_UNAVAILABLE,
+            "worker %d is running on %s; stop it first, with mqctl stop "
+            "--wait %s",
+            (int)v->pid, v->queue, SHELL_QUEUE(v->queue));
     if (v->worker == SNAPSHOT_UNSEEN)
         return complain(v->no_live.status,
                         "cannot see whether a worker runs on %s: %s", v->queue,

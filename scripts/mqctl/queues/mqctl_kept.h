@@ -21,8 +21,8 @@ int64_t kept_sum(const struct kept *k);
 /* "3 waiting, 2 dead letters"; "": none. */
 #define KEPT_TEXT 256
 const char *kept_text(const struct kept *k, char buf[KEPT_TEXT]);
-/* Remove the count of living handlers (alive.h) of a queue that has no worker.
- * Custody has its key, so this comes before custody is removed. */
+/* Remove the count of living handlers (alive.h) of a queue without a worker.
+ * Call this before removing custody, which has the key of the count. */
 void kept_alive_remove(const struct statedir *dir);
 
 #endif

@@ -146,7 +146,7 @@ int create_run(const struct options *o)
                       (json_int_t)queue_message_size(q)),
             stdout);
     else if (created && !o->quiet)
-        printf("%s: made, room for %zu message%s of %zu byte%s\n",
+        printf("created %s, with room for %zu message%s of %zu byte%s\n",
                queue_label(q), queue_depth(q), term_plural(queue_depth(q)),
                queue_message_size(q), term_plural(queue_message_size(q)));
     else if (!created && queue_differs(q, &want, text, sizeof text))
@@ -181,7 +181,7 @@ static int worker_elsewhere(const struct snapshot *v)
             (int)h.pid, v->queue, SHELL_QUEUE(v->queue));
     return complain(
         EX_UNAVAILABLE,
-        "worker %d runs on %s, with its state in %s, and would create "
+        "worker %d is running on %s, with its state in %s, and would create "
         "it again; stop it first, with mqctl drain --state-dir %.*s %s, "
         "or give --force",
         (int)h.pid, v->queue, h.folder,
@@ -202,7 +202,7 @@ static int in_the_way(struct snapshot *v)
     if (v->worker == SNAPSHOT_RUNS)
         return complain(
             EX_UNAVAILABLE,
-            "worker %d runs on %s, and would create it again; stop it "
+            "worker %d is running on %s, and would create it again; stop it "
             "first, with mqctl drain %s, or give --force",
             (int)v->pid, v->queue, SHELL_QUEUE(v->queue));
     status = worker_elsewhere(v);
@@ -329,7 +329,7 @@ static int unlink_counted(const char *name, long *lost)
     return err;
 }
 
-/* Say what would be removed; `more` is not empty for an orphan. */
+/* Print what would be removed; `more` is not empty for an orphan. */
 static int removal_tell(const struct options *o, const struct snapshot *v,
                         const char *more)
 {
@@ -350,18 +350,16 @@ static int removal_tell(const struct options *o, const struct snapshot *v,
 
 static int no_queue(const struct snapshot *v)
 {
-    return complain(EX_NOINPUT,
-                    "there is no queue %s; mqctl queues lists those that "
-                    "are%s%s",
-                    v->queue,
-                    v->has_folder ? "; what was kept of it goes with mqctl "
-                                    "forget "
-                                  : "",
-                    v->has_folder ? SHELL_QUEUE(v->queue) : "");
+    return complain(
+        EX_NOINPUT,
+        "there is no queue %s; mqctl queues lists the existing ones%s%s",
+        v->queue,
+        v->has_folder ? "; to delete its saved state: mqctl forget " : "",
+        v->has_folder ? SHELL_QUEUE(v->queue) : "");
 }
 
-/* Remove one queue; its retries and letters stay. `in_way` says what forbids it
- * without --force: 0, or an exit status. `more` describes the queue. */
+/* Remove one queue; its retries and letters stay. `in_way` checks whether the
+ * removal needs --force: 0, or an exit status. `more` describes the queue. */
 static int remove_one(const struct options *o, const char *name,
                       const char *more, int (*in_way)(struct snapshot *v))
 {
@@ -394,8 +392,8 @@ static int remove_one(const struct options *o, const char *name,
 
 /* ---- queues that no process has open ---- */
 
-/* The last look before an orphan is removed: what is kept for its next worker
- * counts, too. */
+/* Check an orphan once more before its removal, including the messages saved
+ * for its next worker. */
 static int orphan_in_the_way(struct snapshot *v)
 {
     char text[KEPT_TEXT];
@@ -407,14 +405,14 @@ static int orphan_in_the_way(struct snapshot *v)
     kept_count(&k, v);
     if (k.unknown.status)
         return complain(k.unknown.status,
-                        "%s stays: cannot see whether messages of it were "
-                        "kept: %s; or give --force",
+                        "%s was not removed: cannot check whether it has saved "
+                        "messages: %s; or give --force",
                         v->queue, k.unknown.text);
     if (kept_sum(&k) == 0)
         return 0;
     return complain(EX_UNAVAILABLE,
-                    "%s stays: its next worker has messages to run or show, in "
-                    "%s: %s; or give --force",
+                    "%s was not removed: it has saved messages for its next "
+                    "worker, in %s: %s; or give --force",
                     v->queue, v->dir.folder, kept_text(&k, text));
 }
 
@@ -425,8 +423,8 @@ static bool is_wanted(const struct options *o, const char *name)
            fnmatch(o->filter.match, name + 1, 0) == 0;
 }
 
-/* Look once more whether a queue is an orphan, as a program may have opened it
- * since the list was made. */
+/* Check again that a queue is an orphan, because a program may have opened the
+ * queue since the list was made. */
 static bool is_orphan(const struct options *o, char *name)
 {
     const struct queue_list one = {.at = &name, .count = 1};
@@ -457,8 +455,8 @@ static int orphans_remove(const struct options *o, const struct queue_list *n,
     if (found == 0 && !o->quiet && !o->json && o->filter.match)
         printf("no orphan has a name that matches %s\n", o->filter.match);
     else if (found == 0 && !o->quiet && !o->json)
-        puts("no orphans: each queue that can be looked at is open in some "
-             "process, or has a worker");
+        puts("no orphans: each accessible queue is open in some process, or "
+             "has a worker");
     return status;
 }
 
@@ -474,17 +472,16 @@ static int orphans_run(const struct options *o)
     if (orphans_find(&all, &n, o->state_dir) < 0)
         status = complain_memory();
     else if (all.hidden && !o->force && !o->dry_run)
-        status = complain(
-            EX_NOPERM,
-            "%zu process%s of other users cannot be looked into, and may have "
-            "queues open; run as root, see mqctl remove --orphans --dry-run, "
-            "or give --force",
-            all.hidden, all.hidden == 1 ? "" : "es");
+        status = complain(EX_NOPERM,
+                          "%zu process%s of other users cannot be inspected, "
+                          "and may have queues open. Run as root, check mqctl "
+                          "remove --orphans --dry-run, or give --force",
+                          all.hidden, all.hidden == 1 ? "" : "es");
     else
         status = orphans_remove(o, &n, &all);
     if (all.hidden && o->dry_run)
         complain(0,
-                 "%zu process%s of other users cannot be looked into, and may "
+                 "%zu process%s of other users cannot be inspected, and may "
                  "have these queues open",
                  all.hidden, all.hidden == 1 ? "" : "es");
     orphans_free(&all);
@@ -492,7 +489,7 @@ static int orphans_run(const struct options *o)
     return status;
 }
 
-/* remove_run - each queue that was named, or all that nobody has open */
+/* remove_run - remove each named queue, or all that no process has open */
 int remove_run(const struct options *o)
 {
     int status = 0, one;

@@ -88,8 +88,8 @@ static int tls_read(struct server *s, struct problem *p)
     return s->key ? 0 : -EINVAL;
 }
 
-/* Write the path of a file of ours in the first state directory, which is made
- * if no worker has run yet. */
+/* Print the path of the server's file in the first state directory, and create
+ * that directory if no worker has run yet. */
 static int own_path(const struct serve_options *o, const char *name,
                     char path[PATH_MAX], struct problem *p)
 {
@@ -126,7 +126,7 @@ static int token_load(struct server *s, struct problem *p)
     return err ? err : serve_token_load(&s->site.guard, path, SERVE_NOBODY, p);
 }
 
-/* Only a server that may write has jobs. */
+/* Only a server with --allow-write has jobs. */
 static int jobs_load(const struct serve_options *o, struct problem *p)
 {
     char path[PATH_MAX];
@@ -183,8 +183,8 @@ static int daemon_start(struct server *s, struct problem *p)
     return 0;
 }
 
-/* Take the signals that stop the server, but not HUP and INT that are ignored:
- * nohup(1), a background job of a script. */
+/* Catch the signals that stop the server, except HUP and INT if they are
+ * ignored (nohup(1), a background job of a script). */
 static int signals_open(struct server *s, struct problem *p)
 {
     static const int stops[] = {SIGTERM, SIGINT, SIGHUP};
@@ -341,7 +341,7 @@ static void server_stop(struct server *s)
     free(s->key);
 }
 
-/* serve_run - until SIGTERM, SIGINT or SIGHUP */
+/* serve_run - run the server until SIGTERM, SIGINT or SIGHUP */
 int serve_run(const struct options *o)
 {
     static struct server s = {.listener = -1, .signals = -1, .epoll = -1};

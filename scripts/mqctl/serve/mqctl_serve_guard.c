@@ -257,7 +257,7 @@ static int token_refuse(const char *path, const struct stat *st, gid_t readers,
 static int token_read(struct serve_guard *g, const char *path, gid_t readers,
                       struct problem *p)
 {
-    /* Without O_NONBLOCK the open of a FIFO waits for a writer. */
+    /* Without O_NONBLOCK, opening a FIFO would wait for a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
     ssize_t n;
@@ -328,8 +328,8 @@ bool serve_token_right(const struct serve_guard *g, const char *text)
 
 /* ---- the cookie: a time, and a sum that the token's holder can make ---- */
 
-/* Make SHA-256 over the token and a sum over the token, what it is for and the
- * time. Nobody can make the inner sum longer, as nobody sees it. */
+/* Compute SHA-256 over the token and an inner sum of the token, its purpose and
+ * the time. The inner sum stays secret, so an attacker cannot extend it. */
 static void sum_make(const struct serve_guard *g, const char *what,
                      const char *until, char out[SERVE_TOKEN])
 {

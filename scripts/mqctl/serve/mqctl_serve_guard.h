@@ -53,15 +53,15 @@ void serve_cookie_make(const struct serve_guard *g, uint64_t until_s,
                        char out[SERVE_COOKIE]);
 bool serve_cookie_right(const struct serve_guard *g, const char *text,
                         uint64_t now_s);
-/* A browser sends a cookie to every port of a host, so servers of others may
- * know it. A change that comes with a cookie needs the key that belongs to it
- * as well: it goes to the page that signed in, which keeps it in the storage of
- * its origin. */
+/* A browser sends a cookie to every port of a host, so servers of other users
+ * may see the cookie. A change with a cookie therefore also needs the cookie's
+ * key. Only the page that signed in gets the key, and keeps it in the storage
+ * of its origin. */
 void serve_key_make(const struct serve_guard *g, const char *cookie,
                     char out[SERVE_TOKEN]);
 bool serve_key_right(const struct serve_guard *g, const char *cookie,
                      const char *key);
-/* The port in a Host header; 0: there is none. */
+/* Return the port in a Host header; 0 if there is none. */
 unsigned serve_host_port(const char *host);
 
 #endif

@@ -23,7 +23,7 @@ struct guest {
 /* Those without a token, the oldest first. */
 static TAILQ_HEAD(guests, guest) strangers = TAILQ_HEAD_INITIALIZER(strangers);
 static unsigned stranger_count;
-/* Monotonic time before which no connection is taken, as there was no
+/* Monotonic time before which no connection is accepted, because there was no
  * descriptor for the last one. The listening socket stays readable, so without
  * this pause the server would poll it in a busy loop. */
 static uint64_t full_until_ns;
@@ -89,8 +89,8 @@ static bool is_full(int err)
     return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
 }
 
-/* Return true if a connection waits: accept4(2) without a free descriptor fails
- * with EMFILE also where none does. */
+/* Return true if a connection is waiting. accept4(2) cannot tell: without a
+ * free descriptor it fails with EMFILE even if no connection is waiting. */
 static bool is_waiting(int listener)
 {
     struct pollfd p = {.fd = listener, .events = POLLIN};
@@ -167,7 +167,8 @@ void guest_notify(void *cls, struct MHD_Connection *c, void **guest,
         *guest = NULL;
         return;
     }
-    /* Without an entry 15 s without a byte still close the connection. */
+    /* A connection without an entry is still closed after 15 s without a
+     * byte. */
     g = calloc(1, sizeof *g);
     if (!g)
         return;

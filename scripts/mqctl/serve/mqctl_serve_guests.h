@@ -22,11 +22,11 @@
 
 /* Take those that wait at `listener`; close others for them. */
 void guests_take(struct MHD_Daemon *daemon, int listener);
-/* Return true while no descriptor is left for another connection: the listening
- * socket is then not to be polled. */
+/* Return true while no descriptor is left for another connection: do not poll
+ * the listening socket then. */
 bool guests_full(uint64_t now_ns);
-/* Close those whose time is over. Returns when to call next, UINT64_MAX: never
- * (monotonic, ns). */
+/* Close timed-out connections. Returns when to call again (monotonic, ns);
+ * UINT64_MAX: never. */
 uint64_t guests_keep(uint64_t now_ns);
 /* A request of the connection has shown a token, or is over. */
 void guest_known(struct MHD_Connection *c, bool known);

@@ -28,7 +28,7 @@
 #define BATCH_DISCARD 1000
 #define WAIT          "30s" /* for room in the queue, each letter */
 #define CANARY_WAIT   "1h"  /* for the end of the first letter */
-#define ROWS_KEPT     10000 /* of a replay that ended, for its outcome */
+#define ROWS_KEPT     10000 /* of a finished replay, for its outcome */
 #define ID_MOST       (INT64_MAX / 10)
 
 enum job_state { JOB_RUNS, JOB_ENDED, JOB_STOPPED, JOB_FAILED };
@@ -38,7 +38,7 @@ struct job {
     LIST_ENTRY(job) link;
     int64_t id;
     bool discard, reset_expiry, stop;
-    bool canary; /* one letter first; `proved`: it is done */
+    bool canary; /* one letter first; `proved`: that letter is done */
     bool proved;
     char queue[QUEUE_NAME_MAX];
     const char *state_dir; /* NULL: the usual one */
@@ -55,10 +55,10 @@ struct job {
 };
 static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
 static int64_t last_id;
-static int id_fd = -1; /* the file that has it; -1: none */
+static int id_fd = -1; /* the file of the last number; -1: none */
 
-/* Return true until the end of one letter has shown that the others may be
- * sent. If that letter is gone, the next one takes its place. */
+/* Return true while the job waits for its first letter to finish before sending
+ * the others. If that letter is gone, the next one takes its place. */
 static bool is_canary(const struct job *j)
 {
     return j->canary && !j->proved;
@@ -173,7 +173,7 @@ static int rows_file(const struct job *j)
     return fd;
 }
 
-/* Say in the log, for an audit, what a job is about and how far it is. */
+/* Log, for an audit, the subject and the progress of a job. */
 static void job_log(const struct job *j)
 {
     log_info("web_job", F_INT("job", j->id),
@@ -360,8 +360,8 @@ void jobs_open(const char *path)
         last_id = 0;
 }
 
-/* Take the next number. It is in the file before the job begins: after a kill
- * in between, a number is left out and none is given twice. */
+/* Take the next number and write it to the file before the job begins, so that
+ * a kill in between skips a number and no number is used twice. */
 static int64_t id_take(void)
 {
     char text[ID_TEXT + 1];
@@ -398,8 +398,8 @@ static int64_t rows_read(int fd, size_t size, int64_t **out)
     return *out ? (int64_t)n : -1;
 }
 
-/* Count the jobs that run; those that wait for a canary, which may be an hour,
- * are counted by themselves. */
+/* Count running jobs; count jobs that wait for a canary (up to an hour)
+ * separately. */
 static unsigned running(bool canary)
 {
     struct job *j;
@@ -410,7 +410,8 @@ static unsigned running(bool canary)
     return n;
 }
 
-/* Take what the body says besides the letters; a child has checked it. */
+/* Read the members of the body other than the letters; a child has checked
+ * them. */
 static void job_fill(struct job *j, const struct serve_ask *a)
 {
     json_t *body = json_loadb(a->body, a->body_size, 0, NULL);
@@ -434,12 +435,13 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
     if (n < 0)
         problem_memory(p);
     else if (running(j->canary) >= (j->canary ? JOBS_CANARY : JOBS_RUNNING))
-        problem_fill(p, EX_TEMPFAIL,
-                     j->canary ? "%d jobs are waiting for the end of their "
-                                 "first letter; wait for one, or stop it"
-                               : "%d jobs are running; wait for one, or stop "
-                                 "it",
-                     j->canary ? JOBS_CANARY : JOBS_RUNNING);
+        problem_fill(
+            p, EX_TEMPFAIL,
+            j->canary
+                ? "%d jobs are waiting for their first letter to finish; wait "
+                  "for one of them, or stop one"
+                : "%d jobs are running; wait for one of them, or stop one",
+            j->canary ? JOBS_CANARY : JOBS_RUNNING);
     else
         p->status = 0;
     if (n < 0 || p->status) {

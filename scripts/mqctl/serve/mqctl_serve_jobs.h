@@ -17,13 +17,14 @@
 #include "scripts/mqctl/serve/ask/mqctl_serve_ask.h"
 
 #define JOBS_RUNNING 4
-#define JOBS_CANARY  8 /* besides these, that wait for the end of one letter */
+#define JOBS_CANARY  8 /* besides these, waiting for one letter to finish */
 #define JOBS_KEPT    32
 
-/* Open the file with the number of the last job, so that no later server gives
- * it again; without the file (a warning is logged) they begin with 1. */
+/* Open the file with the number of the last job, so that no later server reuses
+ * a number. Without the file, log a warning and number jobs from 1. */
 void jobs_open(const char *path);
-/* End all jobs, as the server ends; each is in the log. Then look_end_all. */
+/* Stop all jobs when the server stops, and log each. Call look_end_all
+ * afterwards. */
 void jobs_end(void);
 /* The rows are the lines of `fd`, which is taken over. The job's number, or -1
  * and a problem. */
@@ -35,8 +36,8 @@ void job_stop(int64_t id);
 /* NULL: there is none. The caller's. */
 json_t *job_json(int64_t id);
 json_t *jobs_json(void);
-/* The letters that a replay has sent so far, to look for what became of them.
- * Returns false if there is none of that number, or it has too many. */
+/* Return the letters sent by a replay so far, to find their outcomes. Returns
+ * false if there is no such replay, or it has too many letters. */
 bool job_rows(int64_t id, struct ask_job *out);
 
 #endif

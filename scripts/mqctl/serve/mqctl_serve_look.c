@@ -19,7 +19,7 @@ struct look {
     int out, err;
     struct look_job job;
 };
-/* Places of requests, then those of jobs. */
+/* Slots for requests, followed by slots for jobs. */
 #define PLACES (LOOKS_MAX + LOOKS_JOBS)
 static struct look looks[PLACES];
 
@@ -51,8 +51,8 @@ static _Noreturn void run(const struct look *l)
     _exit(status);
 }
 
-/* Find a place for a look of a request or, without a limit, of a job; NULL: all
- * are taken. */
+/* Find a slot for a look of a request or, without a limit, of a job; NULL if
+ * all are in use. */
 static struct look *place_find(bool job)
 {
     for (size_t i = job ? LOOKS_MAX : 0; i < (job ? PLACES : LOOKS_MAX); i++)
@@ -100,8 +100,8 @@ pid_t look_start(const struct look_job *job)
     return pid;
 }
 
-/* Read the last line of what a look complained of, without "mqctl: ". Lines
- * before it say what it waits for. */
+/* Read the last error line of a look, without "mqctl: ". Earlier lines are
+ * progress notes. */
 static void line_read(int fd, char out[LOOK_LINE])
 {
     char text[4 * LOOK_LINE], *line;

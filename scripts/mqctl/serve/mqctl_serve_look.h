@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define LOOKS_MAX   16 /* of requests */
-#define LOOKS_JOBS  12 /* and of jobs, which may take hours */
+#define LOOKS_MAX   16 /* for requests */
+#define LOOKS_JOBS  12 /* and for jobs, which may take hours */
 #define LOOK_LINE   1024
 #define LOOK_TIME_S 10 /* SIGALRM ends one that takes longer */
 
@@ -24,7 +24,7 @@ struct look_end {
     int status;           /* exit status; -signal */
     int out;              /* what it printed, the receiver's to close */
     size_t size;          /* of that */
-    char line[LOOK_LINE]; /* what it complained of last; "": nothing */
+    char line[LOOK_LINE]; /* last error line; "" if none */
 };
 
 struct look_job {
@@ -39,12 +39,12 @@ struct look_job {
 
 /* The child's pid. */
 pid_t look_start(const struct look_job *job);
-/* Return 0 if there is room for the files of one more look, or -errno. */
+/* Return 0 if the files of one more look can be opened, or -errno. */
 int look_possible(void);
 /* Take in all that have ended, after SIGCHLD. */
 void look_reap(void);
-/* End them all. Owners of those that change something and have no limit are
- * told. */
+/* Stop all looks, and notify the owners of unlimited looks that make
+ * changes. */
 void look_end_all(void);
 
 /* For any child that is forked here: no descriptor from 3 on, no signal

@@ -94,7 +94,7 @@ static const char *title_of(unsigned status)
     }
 }
 
-/* Print a problem as HTML; the caller's. */
+/* Print a problem as HTML; the caller frees the result. */
 static char *problem_page(const struct reply_problem *p, size_t *size)
 {
     char *text = NULL;
@@ -109,7 +109,7 @@ static char *problem_page(const struct reply_problem *p, size_t *size)
     return NULL;
 }
 
-/* Print a problem as JSON (RFC 9457); the caller's. */
+/* Print a problem as JSON (RFC 9457); the caller frees the result. */
 static char *problem_json(const struct reply_problem *p, size_t *size)
 {
     json_t *o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank",

@@ -34,15 +34,15 @@ enum MHD_Result reply_send(struct MHD_Connection *c, unsigned status,
 /* The text is copied. */
 enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
                            const char *type, const char *text);
-/* Why a request is refused. */
+/* Reason for refusing a request. */
 struct reply_problem {
     unsigned status;
-    int exit_status;   /* of the tool that did not do it; 0: there is none */
-    const char *line;  /* what the tool would print */
+    int exit_status;   /* exit status of the failed tool; 0: none */
+    const char *line;  /* the line that the tool would print */
     bool page;         /* for a person: HTML */
-    const char *login; /* a page with a field for the token, and back to this
-                          address; NULL: without */
-    const char *allow; /* of 405: the methods that there are */
+    const char *login; /* address to return to from a page with a field for the
+                          token; NULL: no field */
+    const char *allow; /* of 405: the allowed methods */
 };
 enum MHD_Result reply_problem(struct MHD_Connection *c,
                               const struct reply_problem *p);

@@ -27,7 +27,7 @@
 #define WRONG_MOST  10 /* tokens a minute; then 429 */
 #define COOKIE_NAME 32
 #define NEXT_MAX    1024
-#define CLIENT_LEFT 499 /* in the log only, where no status could be sent */
+#define CLIENT_LEFT 499 /* only in the log, if no status could be sent */
 
 struct visit {
     LIST_ENTRY(visit) link;
@@ -36,9 +36,9 @@ struct visit {
     struct serve_ask ask;
     char *body;
     size_t size;
-    char *address;       /* path and query as they came; NULL: no memory */
-    bool begun;          /* request_handle has seen it */
-    bool nul;            /* a NUL byte is in the address */
+    char *address;       /* path and query as received; NULL: no memory */
+    bool begun;          /* request_handle was called */
+    bool nul;            /* the address has a NUL byte */
     bool large;          /* the body is */
     bool waiting;        /* suspended, until a look ends */
     bool answered;       /* `end` is there */
@@ -51,8 +51,8 @@ static const char *header(const struct visit *v, const char *name)
     return MHD_lookup_connection_value(v->c, MHD_HEADER_KIND, name);
 }
 
-/* Return true if a person reads the answer: of a page, or of an address that is
- * not of the API in a browser. */
+/* Return true if a person reads the answer: for a page, or for a browser's
+ * request outside of the API. */
 static bool is_page(const struct visit *v)
 {
     const char *accept = header(v, "Accept");
@@ -63,7 +63,7 @@ static bool is_page(const struct visit *v)
            !(v->address && strncmp(v->address, "/api/", 5) == 0);
 }
 
-/* Why a query is refused; "": it is not. */
+/* Reason for refusing a query; "": accepted. */
 static char query_flaw[256];
 
 static enum MHD_Result refuse(const struct visit *v, unsigned status,
@@ -136,7 +136,7 @@ static void cookie_name(const struct visit *v, char out[COOKIE_NAME])
         strlcpy(out, base, COOKIE_NAME);
 }
 
-/* Return the cookie if it is good, else NULL. */
+/* Return the cookie if valid, else NULL. */
 static const char *cookie_of(const struct visit *v)
 {
     char name[COOKIE_NAME];
@@ -159,7 +159,7 @@ static bool has_token(const struct visit *v)
            serve_token_right(&v->site->guard, bearer + 7);
 }
 
-/* known - whether the request has the token, or the cookie for it */
+/* known - return true if the request has the token, or its cookie */
 static bool known(const struct visit *v)
 {
     return header(v, "Authorization") ? has_token(v) : cookie_of(v) != NULL;
@@ -188,9 +188,9 @@ static const char *write_flaw(const struct visit *v)
     key = header(v, "X-MQ-Key");
     if (!has_token(v) &&
         !(key && serve_key_right(&v->site->guard, cookie_of(v), key)))
-        return "a change needs the key that the page got when you signed in, "
-               "not only its cookie; sign in again: open the address with the "
-               "token that mqctl serve printed";
+        return "a change needs the page's key as well as the cookie. Sign in "
+               "again: open the address with the token that mqctl serve "
+               "printed";
     if (!header(v, "X-MQ-Request"))
         return "a request that changes something needs the header "
                "X-MQ-Request: 1, which no form of another site can send";
@@ -223,8 +223,8 @@ static bool may_look(const struct visit *v)
            known(v);
 }
 
-/* Take one name of the query. Nothing that is misspelt, given twice or cut by a
- * NUL byte may be taken for no restriction. */
+/* Take one name of the query. Refuse a name that is misspelt, given twice or
+ * cut by a NUL byte, because ignoring it would drop a restriction. */
 static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
                                   const char *name, size_t name_size,
                                   const char *value, size_t size)
@@ -248,13 +248,13 @@ static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
                  name);
     else if (!*value && !route->page && which != QUERY_AFTER)
         snprintf(query_flaw, sizeof query_flaw,
-                 "%s is empty; leave it out if nothing is meant", name);
+                 "%s is empty; give a value or leave it out", name);
     else
         v->ask.query[which] = value;
     return query_flaw[0] ? MHD_NO : MHD_YES;
 }
 
-/* Read the query; NULL, or why it is refused. */
+/* Parse the query; returns NULL, or the reason for refusing it. */
 static const char *query_read(struct visit *v)
 {
     query_flaw[0] = '\0';
@@ -322,8 +322,8 @@ static void token_sent(const struct visit *v, char out[SERVE_TOKEN])
     out[n] = '\0';
 }
 
-/* Copy the value of `next` in the body of a form, where it is an address of
- * this server; else "/". */
+/* Copy the value of `next` in the body of a form if it is an address of this
+ * server, else "/". */
 static void next_read(const struct visit *v, char out[NEXT_MAX])
 {
     const char *at = v->size ? strstr(v->body, "next=") : NULL;
@@ -341,7 +341,8 @@ static void next_read(const struct visit *v, char out[NEXT_MAX])
             byte = (unsigned)strtoul((char[]){at[1], at[2], '\0'}, NULL, 16);
             used = 3;
         }
-        /* Neither another header, nor "//host", which is another server. */
+        /* Refuse a line break, which would add a header, and "//host", which is
+         * another server. */
         if (byte <= ' ' || byte > '~' || byte == '\\' ||
             (n == 0 && byte != '/') || (n == 1 && byte == '/')) {
             n = 0;
@@ -414,9 +415,9 @@ static enum MHD_Result look(struct visit *v)
     if (v->ask.path.route->what == SERVE_JOB_OUTCOME) {
         if (!job_rows(v->ask.path.row, &job))
             return refuse(v, 404,
-                          "there is no replay of that number, or it has too "
-                          "many letters to look for each; mqdlq list shows "
-                          "those that died again");
+                          "there is no replay with that number, or it has too "
+                          "many letters to check each one; mqdlq list shows "
+                          "the ones that died again");
         v->ask.job = &job;
     }
     pid = look_start(&(struct look_job){
@@ -488,7 +489,7 @@ static enum MHD_Result job_begin(struct visit *v, int fd)
     return reply_send(v->c, 202, REPLY_JSON, r);
 }
 
-/* Answer with what the child printed, or say why there is nothing. */
+/* Answer with the child's output, or with the reason for its absence. */
 static enum MHD_Result answer(struct visit *v)
 {
     const struct serve_route *route = v->ask.path.route;
@@ -506,10 +507,9 @@ static enum MHD_Result answer(struct visit *v)
             v->c, &(struct reply_problem){
                       .status = status,
                       .exit_status = v->end.status,
-                      .line = v->end.line[0]
-                                  ? v->end.line
-                                  : "the look at it ended early; see the log "
-                                    "of mqctl serve",
+                      .line = v->end.line[0] ? v->end.line
+                                             : "the request was stopped early; "
+                                               "see the log of mqctl serve",
                       .page = route->page});
     }
     /* From here on the job or the response closes the file. */
@@ -553,8 +553,8 @@ static enum MHD_Result job_answer(struct visit *v)
     return ok;
 }
 
-/* Say whether a look could start now. */
-static enum MHD_Result health(const struct visit *v)
+/* Answer whether a look could start now. */
+static enum MHD_Result health_answer(const struct visit *v)
 {
     int err = look_possible();
 
@@ -572,7 +572,7 @@ static enum MHD_Result begin(struct visit *v)
         return refuse(v, 413, "the body is over 64 KiB");
     switch (path->route->what) {
     case SERVE_HEALTH:
-        return health(v);
+        return health_answer(v);
     case SERVE_FILE:
         return reply_file(v->c, path->word[0] ? path->word : "icon.svg");
     case SERVE_SESSION:
@@ -618,7 +618,8 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *c)
     v->c = c;
     v->site = cls;
     v->end.out = -1;
-    /* The path comes decoded, and as a string: it would end there. */
+    /* libmicrohttpd passes the path decoded and as a string, which a NUL byte
+     * would cut. */
     v->nul = strstr(uri, "%00") != NULL;
     v->address = strdup(uri);
     LIST_INSERT_HEAD(&visits, v, link);
@@ -647,9 +648,9 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
     return v->answered ? answer(v) : begin(v);
 }
 
-/* Drop the result of a look whose client left before answer() ran. A change
- * that the look made is noted all the same; a job has not begun. */
-static void abandon(struct visit *v)
+/* Drop the result of a look whose client left before answer() ran. Log a change
+ * made by the look nevertheless; a job has not begun. */
+static void look_abandon(struct visit *v)
 {
     const struct serve_route *route = v->ask.path.route;
 
@@ -674,7 +675,7 @@ void request_over(void *cls, struct MHD_Connection *c, void **visit,
     guest_known(c, false);
     LIST_REMOVE(v, link);
     if (v->end.out >= 0)
-        abandon(v);
+        look_abandon(v);
     free(v->body);
     free(v->address);
     free(v);

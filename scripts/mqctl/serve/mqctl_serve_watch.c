@@ -23,7 +23,7 @@
 
 /* ---- the child ---- */
 
-/* Null where no handler ended: a chart has a gap there, and not 0. */
+/* Null if no handler ended, so that a chart has a gap and not 0. */
 static json_t *time_json(uint64_t ns)
 {
     return ns ? json_integer((json_int_t)ns) : json_null();
@@ -74,9 +74,9 @@ static bool round_print(struct top *tops, size_t n)
     return fflush(stdout) == 0;
 }
 
-/* Sleep until the next look is due; an order changes how often they are, and
- * none comes sooner than FAST_MS after the last: numbers over some milliseconds
- * would be taken for those of a second. Returns false if the server is gone. */
+/* Sleep until the next look is due. An order changes the interval, but no look
+ * comes sooner than FAST_MS after the last: counts of some milliseconds would
+ * be shown as counts per second. Returns false if the server is gone. */
 static bool look_wait(int *pause_ms)
 {
     uint64_t last = clock_mono_ns();
@@ -146,7 +146,7 @@ static void lost(void)
     w.pid = 0;
 }
 
-/* order - how often the child looks */
+/* order - set the child's interval between looks */
 static void order(bool fast)
 {
     if (w.in >= 0 && write(w.in, fast ? "f" : "s", 1) != 1 && errno != EPIPE)
@@ -207,7 +207,7 @@ void watch_fast(bool fast)
     order(fast);
 }
 
-/* Find the last look at a queue; `make`: or begin with none. */
+/* Find the last look at a queue; with `make`, add the queue if unknown. */
 static struct seen *seen_of(const char *queue, bool make)
 {
     struct seen *s;
@@ -232,8 +232,8 @@ static void look_take(json_t *look, const char *line)
     bool gone = json_object_get(look, "gone") != NULL;
     struct seen *s = queue ? seen_of(queue, !gone) : NULL;
 
-    /* The child says of a queue without a folder that it is gone at each look;
-     * that is news only for one that was shown. */
+    /* The child reports a queue without a folder as gone at each look; pass
+     * that on only for a queue that was shown. */
     if (!s)
         return;
     if (gone)

@@ -21,7 +21,7 @@ int watch_fd(void);
 /* Start it again if it died and a second has passed; monotonic time of the next
  * such start, UINT64_MAX: none is due. */
 uint64_t watch_keep(uint64_t now_ns);
-/* Each second from now on, or each minute. */
+/* Look each second from now on, or each minute. */
 void watch_fast(bool fast);
 /* Read what it wrote. True: a round is complete, and *changes (the caller's)
  * has the queues that differ from the round before. */

@@ -80,8 +80,8 @@ static int flight_add(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* longest_first - those that began together by their ids, so that the screen
- * keeps still */
+/* longest_first - compare by start; break ties by id, so that rows do not
+ * jump */
 static int longest_first(const void *a, const void *b)
 {
     const struct view_flight *x = a, *y = b;

@@ -188,7 +188,7 @@ static void worker_ask(struct session *s, const struct key *k)
     struct question *q = &s->question;
 
     if (!r || !r->looked || r->v.worker != SNAPSHOT_RUNS) {
-        snprintf(s->note, sizeof s->note, "no worker runs on %s",
+        snprintf(s->note, sizeof s->note, "no worker is running on %s",
                  s->chosen[0] ? s->chosen : "any queue");
         return;
     }

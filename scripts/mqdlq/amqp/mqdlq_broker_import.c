@@ -104,7 +104,7 @@ static int properties_make(struct envelope_made *e, const struct decoding *d,
     return err ? err : envelope_made_end(e, &change);
 }
 
-/* Publish a letter, unless it is there already and `again` is false. */
+/* Publish a letter, unless the broker already has it and `again` is false. */
 static int one_put(struct broker *b, const struct decoding *d, bool again,
                    struct envelope_made *e, struct broker_imported *sum,
                    struct problem *p)

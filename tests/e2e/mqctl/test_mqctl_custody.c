@@ -23,7 +23,8 @@ static bool interrupted(const char *q, const char *id)
 
     return strstr(text, "in the store and due") &&
            strstr(text, "started without an end") &&
-           strstr(text, "marked redelivered") && strstr(text, "no worker runs");
+           strstr(text, "marked redelivered") &&
+           strstr(text, "no worker is running");
 }
 
 /* ---- explain ---- */

@@ -618,8 +618,8 @@ Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
     cr_assert_str_eq(r.out,
                      "69\nQUEUE /full /held /kept /other \n"
                      "QUEUE /held no orphan has a name that matches /x*\n"
-                     "no orphans: each queue that can be looked at "
-                     "is open in some process, or has a worker\n");
+                     "no orphans: each accessible queue is open in "
+                     "some process, or has a worker\n");
     const char *text = harness_read("doctor", NULL);
     cr_assert_not_null(
         strstr(text, "no process has /full open: owner root, 704 bytes "

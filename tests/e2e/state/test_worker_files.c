@@ -466,7 +466,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
         harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), q);
     cr_assert_eq(r.status, 75, "%s", r.err);
     cr_assert(strstr(r.err, "a worker is running on /") &&
-                  strstr(r.err, "makes it again within seconds"),
+                  strstr(r.err, "recreates it within seconds"),
               "%s", r.err);
     harness_signal(w, SIGCONT);
     harness_wait_log(w, "event=control_back", 10000);

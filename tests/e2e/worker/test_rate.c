@@ -35,7 +35,7 @@ Test(rate, the_burst_then_nothing_until_it_is_raised)
     r = ctl("doctor", q);
     cr_assert_not_null(strstr(r.out, "--rate 1/h,3 allows"), "%s", r.out);
     cr_assert_not_null(strstr(r.out, "rate=off"), "%s", r.out);
-    cr_assert_null(strstr(r.out, "look at its log"), "%s", r.out);
+    cr_assert_null(strstr(r.out, "check its log"), "%s", r.out);
     cr_assert_eq(ctl("set", q, "rate=fast").status, 64);
     r = ctl("set", q, "rate=off");
     cr_assert_not_null(strstr(r.out, "rate 1/h,3 -> off"), "%s", r.out);
@@ -58,7 +58,8 @@ Test(rate, a_queue_that_is_full_because_of_it_has_a_hint)
         send_some(q, 1, "x\n");
     harness_until(ctl_is(q, "state", "at its --rate"), SOON_MS);
     snprintf(want, sizeof want,
-             "it is full, 8 of 8 messages: senders wait\n      -> mqctl set %s "
+             "it is full (8 of 8 messages), and senders are waiting\n      -> "
+             "mqctl set %s "
              "rate=off\n",
              q);
     struct harness_result r = ctl("doctor", q);

@@ -386,7 +386,7 @@ Test(worker_signals, a_log_that_nobody_reads_keeps_neither_messages_nor_a_stop)
     harness_until_lines("ran", 20, 20000);
     struct harness_result r =
         harness_run("mqctl", "--state-dir", harness_state_dir(), "doctor", q);
-    cr_expect(strstr(r.out, "nobody takes its log: "), "%s%s", r.out, r.err);
+    cr_expect(strstr(r.out, "nothing reads its log: "), "%s%s", r.out, r.err);
     r = harness_run("mqctl", "--state-dir", harness_state_dir(), "pause", q);
     cr_expect_eq(r.status, 0, "%s", r.err);
     cr_expect_eq(harness_stop(w, 10000), 0);

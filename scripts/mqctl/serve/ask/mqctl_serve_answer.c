@@ -23,7 +23,7 @@ static json_t *ask_history(const struct serve_ask *a, struct problem *p)
     return NULL;
 }
 
-/* Ten minutes of every queue, for the overview. */
+/* Answer with ten minutes of every queue, for the overview. */
 static json_t *ask_sparks(const struct serve_ask *a, struct problem *p)
 {
     (void)a, (void)p;

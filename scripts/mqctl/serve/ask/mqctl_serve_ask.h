@@ -25,10 +25,10 @@ struct serve_ask {
     const char *query[QUERY_COUNT]; /* NULL: not given */
     const char *body;               /* JSON; "": none */
     size_t body_size;
-    const struct ask_job *job; /* of SERVE_JOB_OUTCOME */
+    const struct ask_job *job; /* for SERVE_JOB_OUTCOME */
 };
 
-/* A replay that has ended. */
+/* A finished replay. */
 struct ask_job {
     const char *queue;
     const int64_t *rows;
@@ -37,16 +37,16 @@ struct ask_job {
 };
 
 /* Parse the JSON body of a request. Every member must be known to its route and
- * have the right type, so that nothing misspelt is taken for "no restriction".
- * The caller's; NULL and a problem. */
+ * have the right type, so that a misspelt member does not mean "no
+ * restriction". The caller frees the result; NULL and a problem on an error. */
 json_t *ask_body_read(const struct serve_ask *a, struct problem *p);
 
 /* ---- looking ---- */
 
 json_t *ask_queues(const struct serve_ask *a, struct problem *p);
 json_t *ask_queue(const struct serve_ask *a, struct problem *p);
-/* Return true if the queue of the path is there, or a worker has run on it;
- * else a problem. That there is nothing is an answer only for such a queue. */
+/* Return true if the queue of the path exists, or a worker has run on it;
+ * otherwise fill a problem. An empty answer is right only for such a queue. */
 bool queue_is_known(const struct serve_ask *a, struct problem *p);
 /* What runs and waits, as mqctl list --json, a page of it from a cursor on. */
 json_t *ask_messages(const struct serve_ask *a, struct problem *p);
@@ -75,7 +75,7 @@ json_t *ask_all_dead(const struct serve_ask *a, struct problem *p);
 json_t *ask_letter(const struct serve_ask *a, struct problem *p);
 /* Print the body of the letter; an exit status. */
 int ask_body(const struct serve_ask *a);
-/* Count what became of the letters of a job. */
+/* Count the outcomes of a job's letters. */
 json_t *ask_outcome(const struct serve_ask *a, struct problem *p);
 /* Print the rows that a request to replay or discard is about, one a line,
  * oldest first; an exit status, 1 if there are not as many as it expects. */
@@ -85,8 +85,8 @@ int ask_rows(const struct serve_ask *a);
 
 /* Print the page of a route with its data. */
 void page_print(FILE *out, const struct serve_ask *a, json_t *data);
-/* Print a page of one sentence; `login`: with a field for the token, and back
- * to that address; NULL: without. */
+/* Print a page of one sentence. With `login`, add a field for the token, which
+ * leads to that address; NULL: no field. */
 void page_message(FILE *out, const char *title, const char *text,
                   const char *login);
 

@@ -9,7 +9,7 @@
 
 #define RATE_MOST 1000000
 
-/* What the value of a member must be. */
+/* Type of a member's value. */
 enum kind { TEXT, TEXTS, COUNT, RATE, FLAG, FILTER, SETTING };
 static const char *const kinds[] = {
     [TEXT] = "a non-empty text",
@@ -21,12 +21,12 @@ static const char *const kinds[] = {
     [SETTING] = "a text or a whole number",
 };
 
-/* The members of a body, by route and, where a route has several orders, by
- * the order. A route without a row takes an empty object only. */
+/* Members of a body, by route and, if a route has several orders, by order. A
+ * route without a row takes only an empty object. */
 static const struct member {
     enum serve_what what;
-    const char *word; /* NULL: of any order */
-    const char *name; /* NULL: any name, which the worker checks */
+    const char *word; /* NULL: any order */
+    const char *name; /* NULL: any name, checked by the worker */
     enum kind kind;
 } members[] = {
     {SERVE_STEER, "pause", "for", TEXT},
@@ -85,7 +85,7 @@ static bool is_kind(const json_t *value, enum kind kind)
     return false;
 }
 
-/* Fill `p` with the names that there are. */
+/* Fill `p` with the known names. */
 static int refuse_name(const struct serve_ask *a, const char *name,
                        struct problem *p)
 {

@@ -173,7 +173,8 @@ json_t *history_json(const char *queue, int minutes)
     return o;
 }
 
-/* The mean of the seconds before `end` that were seen; null if none was. */
+/* Return the mean of the measured seconds before `end`; null if there are
+ * none. */
 static json_t *mean_json(const struct history *h, uint64_t end)
 {
     unsigned n = 0;

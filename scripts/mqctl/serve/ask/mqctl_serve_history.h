@@ -16,7 +16,7 @@
 #define HISTORY_MINUTES 1440
 #define HISTORY_SPARK   10 /* seconds in one value of a spark */
 
-/* Add one look of the watcher, made now. */
+/* Add the watcher's current measurement. */
 void history_add(const char *queue, const json_t *look);
 /* The queue is gone. */
 void history_forget(const char *queue);

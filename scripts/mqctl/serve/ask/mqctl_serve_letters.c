@@ -109,7 +109,7 @@ int ask_filter(const struct serve_ask *a, struct letter_filter *f,
     if (a->o->no_bodies && a->query[QUERY_MATCH])
         return problem_set(p, EX_NOPERM, EPERM,
                            "match: this server shows no bodies (--no-bodies), "
-                           "and does not say what is in them either");
+                           "so it does not search in them either");
     *f = (struct letter_filter){.error_like = given(a, QUERY_ERROR),
                                 .group = given(a, QUERY_GROUP),
                                 .match = given(a, QUERY_MATCH)};

@@ -108,7 +108,7 @@ static void number_cell(FILE *out, const json_t *q, const char *name,
     fputs("</td>", out);
 }
 
-/* All that wait for their time or for room: the spool's, too. */
+/* All messages that wait for their time or for room, including the spool's. */
 static void waiting_cell(FILE *out, const json_t *q)
 {
     double waiting = member_number(q, "waiting");

@@ -7,8 +7,8 @@
 #include "common/message/error_text.h"
 #include "scripts/mqctl/serve/ask/mqctl_serve_html.h"
 
-/* Name the member that a message can be steered by. One in the spool has
- * neither an id nor a row, but the key in its cursor. */
+/* Name the member that identifies a message in an order. A message in the spool
+ * has neither an id nor a row, but the key in its cursor. */
 static const char *name_of(const json_t *m)
 {
     return *member_text(m, "id")                                 ? "id"

@@ -46,7 +46,7 @@ enum serve_what {
     SERVE_FILE,
 };
 
-/* Names of a query that mean something. */
+/* Known names in a query. */
 enum serve_query {
     QUERY_AFTER,
     QUERY_LIMIT,
@@ -64,7 +64,7 @@ enum serve_query {
 extern const char *const serve_query_names[QUERY_COUNT];
 
 #define QUERY(name) (1u << QUERY_##name)
-/* What chooses letters; as members of a JSON filter, too. */
+/* Names that select letters, also allowed in a JSON filter. */
 #define QUERY_FILTER                                              \
     (QUERY(ERROR) | QUERY(REASON) | QUERY(GROUP) | QUERY(MATCH) | \
      QUERY(SINCE) | QUERY(UNTIL))
@@ -73,10 +73,10 @@ struct serve_route {
     const char *method;  /* HEAD is GET without its body */
     const char *pattern; /* {q}, {row}, {word}: one segment each */
     enum serve_what what;
-    bool page;      /* HTML, else what the API answers */
-    bool open;      /* needs no token */
+    bool page;      /* HTML; otherwise an answer of the API */
+    bool open;      /* no token needed */
     bool write;     /* changes something */
-    unsigned query; /* bits of enum serve_query that it takes */
+    unsigned query; /* allowed bits of enum serve_query */
 };
 
 #define SERVE_WORD    64
@@ -88,7 +88,7 @@ struct serve_path {
     char queue[QUEUE_NAME_MAX]; /* with its slash, or on a broker; "": none */
     int64_t row;                /* a letter, or a job; 0: none */
     char word[SERVE_WORD];      /* a file, an order; "": none */
-    char allow[SERVE_ALLOW];    /* of 405: the methods that the path has */
+    char allow[SERVE_ALLOW];    /* of 405: the allowed methods */
 };
 
 /* `path` is percent-decoded. 0; 404 nothing is there; 405 not by that method;

@@ -133,7 +133,7 @@ bool queue_is_known(const struct serve_ask *a, struct problem *p)
 
 /* ---- what verbs of mqctl print ---- */
 
-/* Add what doctor finds with that state directory, of one queue or (NULL) of
+/* Add doctor's findings with that state directory, for one queue or (NULL) for
  * all. */
 static void doctor_add(json_t *findings, const char *dir, const char *queue)
 {
@@ -146,9 +146,9 @@ static void doctor_add(json_t *findings, const char *dir, const char *queue)
     (void)verb_run(doctor_run, &o, findings);
 }
 
-/* Read the queue that a query names, with or without its slash, into `out` as
- * the queue of a request of its own. Returns false, and a problem, if there is
- * no such queue. */
+/* Parse the queue named in a query, with or without its slash, into `out` as
+ * the queue of a separate request. Returns false and a problem if there is no
+ * such queue. */
 static bool named_queue(const struct serve_ask *a, struct serve_ask *out,
                         struct problem *p)
 {
@@ -167,7 +167,8 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
         json_decref(all);
         return NULL;
     }
-    /* Of a queue on a broker it would have to ask that. */
+    /* A queue on a broker is not checked, because that takes a request to the
+     * broker. */
     if (queue && !broker_operand_is(queue))
         doctor_add(all, ask_state_dir(a, named.path.queue), named.path.queue);
     for (size_t i = 0; !queue && i < dir_count(a); i++)
@@ -175,7 +176,7 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
     return json_pack("{s:o}", "findings", all);
 }
 
-/* Copy a text without the blanks around it, as a paste may have them. */
+/* Copy a text without surrounding blanks, which a paste may contain. */
 static void text_trim(const char *text, char *out, size_t room)
 {
     size_t n;

@@ -38,8 +38,8 @@ static int filter_of_body(const struct serve_ask *a, const json_t *filter,
     return ask_filter(&other, f, p);
 }
 
-/* Print the rows that were named one by one, each once: a letter that is named
- * twice must not be sent twice. */
+/* Print each named row once, because a letter named twice must not be sent
+ * twice. */
 static int named_print(const json_t *rows, struct choosing *c)
 {
     json_t *had = json_object();

@@ -13,7 +13,7 @@
 #define WORDS_MAX 32
 #define WORD_SIZE 256
 
-/* Write the time from now until `until` as mqctl pause takes it. */
+/* Print the time from now until `until` as a duration for mqctl pause. */
 static int until_word(const char *until, char word[WORD_SIZE],
                       struct problem *p)
 {
@@ -21,16 +21,16 @@ static int until_word(const char *until, char word[WORD_SIZE],
 
     if (time_parse(until, now, &end) < 0 || end <= now)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "until: \"%.64s\" is not a time to come; give one "
-                           "like 2026-12-24T18:00+01:00",
+                           "until: \"%.64s\" is not a time in the future; give "
+                           "one like 2026-12-24T18:00+01:00",
                            until);
     end = (end - now + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
     duration_print(end, word);
     return 0;
 }
 
-/* Write one member of a body as a word of mqctl's command line: NAME=VALUE of a
- * setting, of a pause the time alone. */
+/* Print one member of a body as a word of mqctl's command line: NAME=VALUE for
+ * a setting, only the time for a pause. */
 static int word_write(bool setting, const char *name, const json_t *value,
                       char word[WORD_SIZE], struct problem *p)
 {
@@ -48,8 +48,8 @@ static int word_write(bool setting, const char *name, const json_t *value,
                      "%.64s: the value is too long or has a space in it", name);
 }
 
-/* Write what stands after the queue on mqctl's command line. Returns how many
- * words, or -EINVAL. */
+/* Print the words after the queue on mqctl's command line. Returns the number
+ * of words, or -EINVAL. */
 static int steer_words(const struct serve_ask *a,
                        char words[WORDS_MAX][WORD_SIZE], struct problem *p)
 {

@@ -9,8 +9,8 @@ import { ask, say } from "./dom.js";
 
 const channel = new BroadcastChannel("mqctl");
 const TROUBLES = {
-  lost: "The server does not answer; what is here may be old.",
-  "signed-out": "You are signed out; what is here may be old. Load the page again to sign in.",
+  lost: "The server does not answer; this page may be out of date.",
+  "signed-out": "You are signed out; this page may be out of date. Reload it to sign in.",
 };
 
 let trouble = null;
