@@ -68,10 +68,10 @@ int main(int argc, char **argv, char **envp)
               (enum log_format)settings.log_format);
     signals_block(true);
     if (time_zone_unknown())
-        log_warn(
-            "time_zone_unknown", F_STR("tz", time_zone_unknown()),
-            F_STR("next", "local times are shown in UTC; /usr/share/zoneinfo "
-                          "lists the names (Debian: tzdata)"));
+        log_warn("time_zone_unknown", F_STR("tz", time_zone_unknown()),
+                 F_STR("next",
+                       "local times are shown in UTC; /usr/share/zoneinfo "
+                       "lists the names (Debian: tzdata)"));
     if (engine_open(&engine, &settings, kind_of(&settings), &p) < 0)
         return complain_of(&p);
     notify_begin(&notify, engine);

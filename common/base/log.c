@@ -258,7 +258,7 @@ static void field_put(struct line *l, const struct log_field *f)
         l->size = start;
 }
 
-/* line_open - time, level, event */
+/* line_open - append time, level and event */
 static void line_open(struct line *l, enum log_level level, const char *event)
 {
     char now[TIME_TEXT];
@@ -287,7 +287,8 @@ static void line_close(struct line *l)
     line_end(l, log_shape == LOG_JSON ? "}\n" : "\n");
 }
 
-/* line_hand - to the sink, without its newline; false: there is none */
+/* line_hand - pass a line without its newline to the sink; false if there is no
+ * sink */
 static bool line_hand(struct line *l, enum log_level level)
 {
     bool handed;

@@ -115,10 +115,10 @@ int custody_recover(struct custody *c,
     return err;
 }
 
-/* If the process is killed before "clean" is stored, the next start handles the
- * same slots again. After that, the slots are on disk as they are now, so the
- * file counts as closed in order. If the slots cannot be written, the file
- * stays torn. */
+/* A process killed before "clean" is stored lets the next start handle the same
+ * slots again. After that, the slots are on disk as they are now, so the file
+ * counts as closed in order. If the slots cannot be written, the file stays
+ * torn. */
 void custody_fix(struct custody *c)
 {
     struct boot now;

@@ -24,8 +24,8 @@ static bool owned(const char *folder, const struct statedir *dir)
            !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* If the file is not where the note says, or the note is damaged, the file may
- * be where an orderly stop left it. */
+/* Search also where an orderly stop leaves the file, in case the note is
+ * damaged or names another place. */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p)
 {

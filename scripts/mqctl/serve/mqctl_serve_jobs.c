@@ -308,7 +308,7 @@ uint64_t jobs_step(uint64_t now_ns)
     return next;
 }
 
-static void stop(struct job *j)
+static void job_cut(struct job *j)
 {
     j->stop = true;
     if (j->pid)
@@ -322,7 +322,7 @@ void job_stop(int64_t id)
     struct job *j = find(id);
 
     if (j && j->state == JOB_RUNS)
-        stop(j);
+        job_cut(j);
 }
 
 void jobs_end(void)
@@ -335,7 +335,7 @@ void jobs_end(void)
             continue;
         if (!j->line[0])
             strlcpy(j->line, "the server was stopped", sizeof j->line);
-        stop(j);
+        job_cut(j);
     }
 }
 

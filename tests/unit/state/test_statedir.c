@@ -186,8 +186,9 @@ Test(statedir, a_path_that_sqlite_would_not_open_is_refused)
     strcat(root, "d");
     cr_expect_eq(statedir_open(&dir, root, "orders", true, &p), -ENAMETOOLONG);
     cr_expect(p.status == EX_CANTCREAT &&
-                  strstr(p.text, "is 498 bytes long, and SQLite allows 497; give a "
-                                 "shorter --state-dir"),
+                  strstr(p.text,
+                         "is 498 bytes long, and SQLite allows 497; give a "
+                         "shorter --state-dir"),
               "%s", p.text);
     free(real);
 }

@@ -190,8 +190,8 @@ static void mq_tuned(struct source *s)
         q->spool_there->ops->tuned(q->spool_there);
 }
 
-/* clock_follow - In the pool: update due times first, then find the due rows. A
- * letter may now be too old as well.
+/* clock_follow - Update due times first, then find the due rows; a letter may
+ * now be too old as well. Runs in the pool.
  */
 static int clock_follow(struct chore *chore)
 {
@@ -206,7 +206,7 @@ static int clock_follow(struct chore *chore)
     return err;
 }
 
-/* wal_empty - In the pool. */
+/* wal_empty - Empty the -wal. Runs in the pool. */
 static int wal_empty(struct chore *chore)
 {
     const struct source_mq *q = CONTAINER_OF(chore, struct source_mq, wal);
