@@ -345,7 +345,7 @@ class Test:
         # A refusal is told there, too, and the ticks stay.
         b.js("localStorage.removeItem('mqctl-key')")
         b.click("#messages button")
-        until(lambda: "sign in again" in b.text("#live"), "the refusal")
+        until(lambda: "Sign in again" in b.text("#live"), "the refusal")
         self.answers_beside(b, "#messages button")
         assert b.js("return document.querySelectorAll("
                     "'#messages tbody input:checked').length") == 1

@@ -406,7 +406,7 @@ struct source_ops {
 
     /* A setting was changed. Any thread; never waits; may be NULL. */
     void (*tuned)(struct source *s);
-    /* Find due messages anew after the wall clock was set or the machine was
+    /* Find due messages again after the wall clock was set or the machine was
      * suspended. In the loop; never waits. */
     void (*clock_set)(struct source *s);
 

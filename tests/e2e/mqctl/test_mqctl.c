@@ -587,8 +587,7 @@ Test(mqctl,
     out = ctl_out("set", q, "max-concurrency=8", "backoff=1s,5s");
     cr_assert_not_null(strstr(out, "until the worker stops"), "%s", out);
     cr_assert_not_null(
-        strstr(out, "--max-concurrency=8 --backoff=1s,5s, or under"), "%s",
-        out);
+        strstr(out, "--max-concurrency=8 --backoff=1s,5s, or with"), "%s", out);
     out = ctl_out("status", q);
     cr_assert_not_null(strstr(out, "max-concurrency=8 (set 2"), "%s", out);
     cr_assert_not_null(strstr(out, "; started with 4)"), "%s", out);

@@ -66,7 +66,7 @@ Test(mqctl_custody,
     harness_until_lines("started", 2, SOON_MS);
     harness_kill(w);
     text = told(q, second);
-    cr_assert(strstr(text, "died while attempt 1 ran") &&
+    cr_assert(strstr(text, "died during attempt 1") &&
                   strstr(text, "marked redelivered"),
               "%s", text);
     w = ctl_worker(q, "-c", "1", "--", "sh", "-c", GATE);

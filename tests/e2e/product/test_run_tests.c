@@ -129,8 +129,8 @@ Test(run_tests, a_lack_of_room_is_told_before_the_tests)
     const char *shm = strstr(r.out, "run-tests: /dev/shm has 20 MiB free, and "
                                     "the tests need 48: ");
     const char *queues =
-        strstr(r.out, "run-tests: there is no room for the "
-                      "queues of the tests: no bytes are left\n");
+        strstr(r.out, "run-tests: the tests cannot create queues: "
+                      "no bytes are left\n");
     const char *first = strstr(r.out, "1 of 1: ok");
 
     cr_assert_eq(r.status, 0);

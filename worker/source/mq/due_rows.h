@@ -58,7 +58,7 @@ void due_rows_release(struct due_rows *r, int64_t row);
 void due_rows_sooner(struct due_rows *r, int64_t row);
 /* Note that a stored row is due at `due_ns` (CLOCK_BOOTTIME). */
 void due_rows_expect(struct due_rows *r, uint64_t due_ns);
-/* Find due rows anew after the clock was set. Any thread. */
+/* Find due rows again after the clock was set. Any thread. */
 void due_rows_look(struct due_rows *r);
 
 #endif
