@@ -391,8 +391,7 @@ int link_channel(struct link *l)
     return err ? err : channel_open(l);
 }
 
-/* Have the kernel probe an idle connection, and limit the silence of its peer.
- * */
+/* Have the kernel probe an idle connection, and limit its peer's silence. */
 static void probes_start(int fd)
 {
     const int on = 1, idle_s = 4, interval_s = 2, probes = 3;

@@ -19,8 +19,7 @@
  * not fit. */
 const char *shell_word(const char *text, char *buf, size_t room);
 
-/* Return a queue's name as a word, valid until the end of the caller's block.
- * */
+/* Return a queue's name as a word, valid until the caller's block ends. */
 #define SHELL_QUEUE(name)                                        \
     shell_word(name, (char[SHELL_WORD_ROOM(QUEUE_NAME_MAX)]){0}, \
                SHELL_WORD_ROOM(QUEUE_NAME_MAX))
