@@ -71,8 +71,9 @@ struct worker_wait {
 bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w);
 
 #define WORKER_CLAUSE 320
-/* "no worker is running with state directory /var/lib/mqworker", "worker 123 is running",
- * "it is not visible from here whether a worker is running": for a longer sentence. */
+/* "no worker is running with state directory /var/lib/mqworker", "worker 123 is
+ * running", "it is not visible from here whether a worker is running": for a
+ * longer sentence. */
 const char *worker_lock_clause(const char *state_dir, const char *queue,
                                char buf[WORKER_CLAUSE]);
 

@@ -78,8 +78,8 @@ struct settle {
     unsigned lane;
     struct header_text group; /* RETRY, DEAD, PARK: at NULL, it has none */
     size_t header_size;       /* RETRY, DEAD, PARK: bytes before the body */
-    /* RETRY, RETURN: due time by CLOCK_BOOTTIME if due_boot_ns is not 0, else by
-     * the wall clock. */
+    /* RETRY, RETURN: due time by CLOCK_BOOTTIME if due_boot_ns is not 0, else
+     * by the wall clock. */
     uint64_t due_ns, due_boot_ns;
     /* RETRY: length of the delay, which does not change when the wall clock is
      * set; 0: due_ns is an instant of the wall clock. */
