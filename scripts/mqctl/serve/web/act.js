@@ -195,7 +195,7 @@ export function groupActions(place, queue) {
     });
   const rows = [
     order("Release", "release", "goes on; its dead letter is kept"),
-    order("Close", "close", "refuses what comes (a dead letter, group-closed), until what it has is done", "act", () => `Until ${chosen().join(", ")} has no message, what comes for it is a dead letter. Close?`),
+    order("Close", "close", "refuses new messages (they become dead letters, group-closed) until its messages are done", "act", () => `Until ${chosen().join(", ")} has no message left, its new messages become dead letters. Close?`),
     order("Open", "open", "takes messages"),
   ];
   rowsFor(table, rows, chosen);
