@@ -18,13 +18,11 @@
 #include "common/base/fault_point.h"
 #include "common/store/store_sql.h"
 
-#define SMALL_NS (10 * (int64_t)NS_PER_MS) /* less is not worth a commit */
 #define BOOT_MAX 128
 
 struct follow {
     char boot[BOOT_MAX]; /* of now; "" if unknown */
     int64_t ahead_ns;    /* the same */
-    uint64_t wall_ns;    /* the same */
     int64_t step_ns;     /* shift of the end of each delay */
     bool other;          /* another boot: the due times are from an earlier run
                             of the machine */
@@ -66,8 +64,11 @@ static int clock_compare(struct store *s, struct follow *f)
 static int follow_apply(struct sql *sql, void *arg)
 {
     const struct follow *f = arg;
+    /* Read here, where nobody else writes: a row that was written before this
+     * commit was received before now, and is not cut to less than its delay. */
+    uint64_t wall_ns = (uint64_t)((int64_t)clock_boot_ns() + f->ahead_ns);
     int err = sql_run(sql, SQL_CLOCK_ROWS,
-                      SQL_VALUES(value_int(f->step_ns), value_u64(f->wall_ns)));
+                      SQL_VALUES(value_int(f->step_ns), value_u64(wall_ns)));
 
     return err ? err
                : sql_change(
@@ -81,9 +82,8 @@ int store_clock_follow(struct store *s)
     int err;
 
     boot_read(f.boot);
-    f.wall_ns = (uint64_t)((int64_t)clock_boot_ns() + f.ahead_ns);
     err = clock_compare(s, &f);
-    if (err || (!f.other && llabs(f.step_ns) < SMALL_NS))
+    if (err || (!f.other && llabs(f.step_ns) < SQL_CLOCK_SMALL_NS))
         return err;
     FAULT_POINT("store_clock_before");
     err = store_write(s, follow_apply, NULL, &f);

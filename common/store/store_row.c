@@ -1,7 +1,9 @@
 /* store_row.c - rows and attempts as values of statements; see store_sql.h */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/store/store_sql.h"
 
 #define STDERR_MAX 4096 /* kept of an attempt: its end */
@@ -12,10 +14,35 @@ bool sql_row_valid(const struct store_row *m)
            m->group_size <= STORE_GROUP_MAX && m->header_size <= m->size;
 }
 
+/* Convert the due time of a delay to the clock that the table is kept by, into
+ * *due_ns: the clock may have been set since the worker looked last. While that
+ * is not so, the time stays as it is to the ns, so that equal times stay equal.
+ * 0 or -errno. */
+static int delay_due(struct sql *sql, const struct store_row *m,
+                     uint64_t *due_ns)
+{
+    int64_t apart = -clock_ahead_ns();
+    sqlite3_stmt *st;
+    int err = sql_bind(sql, SQL_CLOCK, &st, NULL);
+
+    *due_ns = m->due_ns;
+    if (err)
+        return err;
+    err = sql_step(st);
+    if (err == STEP_ROW)
+        apart += sqlite3_column_int64(st, 0);
+    sql_done(st);
+    if (err == STEP_ROW && llabs(apart) >= SQL_CLOCK_SMALL_NS)
+        *due_ns += (uint64_t)apart;
+    return err < 0 ? err : 0;
+}
+
 /* row_write - insert or update: they share their first 16 values */
 static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
                      const char *boot)
 {
+    uint64_t due_ns = m->due_ns;
+    int err = m->delay_ns && !m->due_boot_ns ? delay_due(sql, m, &due_ns) : 0;
     struct sql_value values[] = {
         value_int(m->state),
         value_u64(m->receive_seq),
@@ -25,7 +52,7 @@ static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
         value_int(m->crashes),
         value_int(m->flags),
         value_text(m->group, m->group_size),
-        value_u64(m->due_ns),
+        value_u64(due_ns),
         value_u64(m->due_boot_ns),
         value_u64(m->delay_ns),
         value_u64(m->first_received_ns),
@@ -42,7 +69,7 @@ static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
         values[16] = value_int(m->row);
         values[17] = VALUE_NONE;
     }
-    return sql_change(sql, id, values);
+    return err ? err : sql_change(sql, id, values);
 }
 
 int sql_insert_row(struct sql *sql, const struct store_row *m, const char *boot,

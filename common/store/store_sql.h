@@ -30,6 +30,9 @@ struct sql {
     sqlite3_stmt *stmts[SQL_IDS]; /* prepared at their first use */
 };
 
+/* A step of the clock below this is not worth a commit (store_clock.c), ns. */
+#define SQL_CLOCK_SMALL_NS INT64_C(10000000)
+
 enum sql_role { SQL_READER, SQL_WRITER };
 
 /* Open an existing file; nothing is read yet. `sql` stays where it is until
