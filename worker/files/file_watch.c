@@ -35,20 +35,32 @@
      IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 #define ABOVE_EVENTS (IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
-/* hold - one bit, as it must be */
-static void hold(struct file_watch *w, unsigned bit, bool on)
+/* Hold the gate while a file is gone or cannot be written (`on`), or let it go
+ * where that is over. */
+static void holds_set(struct file_watch *w, bool on)
 {
+    const struct {
+        unsigned bit;
+        bool held;
+    } holds[] = {
+        {HOLD_STORE_GONE, files_gone(w, STORE, STORE_SHM) != NULL},
+        {HOLD_CUSTODY_GONE, files_gone(w, CUSTODY, CUSTODY) != NULL},
+        {HOLD_READ_ONLY, w->read_only != NULL},
+    };
     struct gate *g = &w->with.flow->gate;
 
-    if (on == gate_held(g, bit))
-        return;
-    if (on)
-        gate_hold(g, bit);
-    else
-        gate_unhold(g, bit);
+    for (size_t i = 0; i < sizeof holds / sizeof *holds; i++) {
+        if (holds[i].held != on || gate_held(g, holds[i].bit) == on)
+            continue;
+        if (on)
+            gate_hold(g, holds[i].bit);
+        else
+            gate_unhold(g, holds[i].bit);
+    }
 }
 
-/* look - each file; nothing more is taken before anything is told */
+/* look - each file; nothing is taken between a loss and the log line about it,
+ * nor before the line that says that it is over */
 static bool look(struct file_watch *w)
 {
     unsigned lost = files_look(w);
@@ -58,10 +70,9 @@ static bool look(struct file_watch *w)
     w->lost = lost;
     file_notices_publish(w);
     source_mq_store_gone(w->with.mq, files_gone(w, STORE, STORE_SHM) != NULL);
-    hold(w, HOLD_STORE_GONE, files_gone(w, STORE, STORE_SHM));
-    hold(w, HOLD_CUSTODY_GONE, files_gone(w, CUSTODY, CUSTODY));
-    hold(w, HOLD_READ_ONLY, w->read_only);
+    holds_set(w, true);
     file_notices_tell(w);
+    holds_set(w, false);
     return lost == 0 && !w->read_only;
 }
 
@@ -125,8 +136,11 @@ void file_watch_soon(struct file_watch *w)
         chore_soon(&w->chore);
 }
 
+/* The gate is held until the first look is over, which another thread may have
+ * begun already: somebody may have asked for it. */
 void file_watch_start(struct file_watch *w)
 {
+    gate_hold(&w->with.flow->gate, HOLD_READ_ONLY);
     chore_run(&w->chore);
 }
 
