@@ -82,7 +82,8 @@ static int seize(struct runner *r, unsigned *seized)
             return 2;
         n += slot != NULL;
     }
-    while (n > 0 && !sleeps(r)) /* leaving, it is not seized for a moment */
+    /* Leaving, it is not seized for a moment. */
+    while (n > 0 && !atomic_load(&r->over) && !sleeps(r))
         sched_yield();
     if (n > 1 || n != call_deadline_seized(&r->place) ||
         n == atomic_load(&r->over))
@@ -105,6 +106,7 @@ static int trial(unsigned n)
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_t thread;
 
+        call_deadline_init(&runners[i].place, NULL, NULL, NULL);
         runners[i].warm = n % 7 * 100;
         if (pthread_create(&thread, NULL, calls, &runners[i]) != 0)
             return 1;
