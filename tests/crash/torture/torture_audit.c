@@ -146,7 +146,7 @@ static void letter_take(struct audit *a, const unsigned char *data, size_t size,
         return;
     }
     letter = &a->letters[record - a->t->world->records];
-    /* The crash of one copy frees its unique key, and the other one may crash. */
+    /* The crash of one copy frees its unique key: the other one may crash. */
     if (*letter && !(p.unique && reason == CRASHED))
         wrong(a, p.number, "it died twice");
     *letter = reason == CRASHED ? 0x81 : 1;
