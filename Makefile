@@ -342,6 +342,8 @@ check-e2e: $(E2E) $(HANDLERS) $(BIN)
 	$(call run,$(E2E))
 check-crash: $(CRASH) $(HANDLERS) $(BIN)
 	$(call run,$(CRASH))
+# Each of them starts a broker, which needs a processor for some seconds.
+check-broker: TEST_JOBS = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 check-broker: $(filter $(BUILD)/tests/e2e/amqp/%,$(E2E)) $(HANDLERS) $(BIN)
 	$(call run,$(filter $(BUILD)/tests/e2e/amqp/%,$(E2E)))
 check-programs: $(E2E) $(CRASH) $(HANDLERS)
