@@ -306,9 +306,10 @@ Test(serve_limits, clients_that_leave_during_a_look_leave_nothing_behind)
     harness_until((now = held_by(&w)).files <= before.files &&
                       now.children <= before.children,
                   SOON_MS);
-    cr_expect_leq(now.mappings, before.mappings + 2);
-    if (!getenv("MQW_SANITIZED"))
+    if (!getenv("MQW_SANITIZED")) { /* its allocator keeps what was freed */
+        cr_expect_leq(now.mappings, before.mappings + 2);
         cr_expect_lt(now.kb, before.kb + 1024);
+    }
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
