@@ -91,8 +91,7 @@ static int selection_by_filter(struct selection *c, const struct context *ctx)
 static void id_missing(struct lookup *k, const char *text)
 {
     k->selection->missing = true;
-    complain(0, "%s has no letter %s; see mqdlq list", k->context->queue,
-             text);
+    complain(0, "%s has no letter %s; see mqdlq list", k->context->queue, text);
 }
 
 /* row_look - an id that is a row number */
