@@ -377,7 +377,7 @@ int process_search_find(struct process_search *m,
 
     forget(m);
     err = walk(m);
-    if (err)
+    if (err || m->seen_count == 0) /* /proc may show no process at all */
         return err;
     qsort(m->seen, m->seen_count, sizeof *m->seen, by_pid);
     for (size_t i = 0; i < m->seen_count; i++)
