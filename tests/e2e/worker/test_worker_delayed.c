@@ -145,7 +145,7 @@ static void sent_at(const char *q, time_t time, const char *priority,
 static void ran_in_order(const char *const *bodies, int n)
 {
     const char *at = harness_read("runs", NULL);
-    cr_assert_eq(harness_lines("runs"), n);
+    cr_assert_eq(harness_lines("runs"), (size_t)n);
     for (int i = 0; i < n; i++) {
         char want[16];
         snprintf(want, sizeof want, " %s\n", bodies[i]);
@@ -288,7 +288,7 @@ Test(worker_delayed, one_that_expires_before_its_retry_is_dead)
     cr_assert_eq(harness_stop(w, 5000), 0);
     l = harness_letters(q, &count);
     cr_assert_str_eq(l->reason, "expired");
-    cr_assert_eq(l->attempts, harness_lines("runs"));
+    cr_assert_eq((size_t)l->attempts, harness_lines("runs"));
 }
 
 #define DAY_NS (UINT64_C(86400) * 1000 * NS_MS)
