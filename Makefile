@@ -102,14 +102,14 @@ named    = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fu
 BY_HAND  := $(if $(ONLY),,amqp_cluster amqp_groups_node amqp_soak amqp_traps)
 only     = $(filter-out $(call named,$(SKIP) $(BY_HAND),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
 
-# A program in scripts/ is NAME.c and whatever NAME_*.c there is.
-TOOLS   := $(foreach f,$(notdir $(call in,scripts,mq*.c)),$(if $(findstring _,$(f)),,$(basename $(f))))
-tool     = $(call obj,$(filter-out $(LEFT_OUT),$(call in,scripts,$(1).c) $(call in,scripts,$(1)_*.c)))
+# A folder of scripts/ that has C in it is a program of that name.
+TOOLS   := $(sort $(foreach f,$(call in,scripts,*.c),$(word 2,$(subst /, ,$(f)))))
+tool     = $(call obj,$(filter-out $(LEFT_OUT),$(call in,scripts/$(1),*.c)))
 # mqctl serve speaks HTTP by libmicrohttpd; without it mqctl says what to install.
 HTTP_PKGS := libmicrohttpd libmd
 HTTP_LIBS := $(shell pkg-config --libs $(HTTP_PKGS) 2>/dev/null)
-LEFT_OUT := $(if $(HTTP_LIBS),%/mqctl_no_serve.c,scripts/mqctl/serve/%) \
-            $(if $(AMQP),%_no_broker.c)
+LEFT_OUT := $(if $(HTTP_LIBS),%/no_serve.c,scripts/mqctl/serve/%) \
+            $(if $(AMQP),%no_broker.c)
 WEB      := $(sort $(wildcard scripts/mqctl/serve/web/*))
 WEB_FILES := $(if $(HTTP_LIBS),$(BUILD)/obj/scripts/mqctl/serve/web_files.o)
 BIN     := $(patsubst %,$(BUILD)/bin/%,mqworker $(TOOLS))
@@ -255,7 +255,7 @@ $(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a $(EN
 	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS) -lm
 # The target of a noun of mqdlq links with the parts of that.
 parts = $(if $(filter mqdlq_$(1).o,$(notdir $(call tool,mqdlq))),$(filter-out %/mqdlq.o,$(call tool,mqdlq))) \
-    $(if $(filter serve_path,$(1)),$(filter %/mqctl_serve_path.o %/mqctl_serve_guard.o,$(call tool,mqctl)))
+    $(if $(filter serve_path,$(1)),$(filter %/serve/ask/path.o %/serve/guard.o,$(call tool,mqctl)))
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call parts,$$*) $(ENGINE)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(LINK) -fsanitize=fuzzer -o $@ $^ $(LIBS)

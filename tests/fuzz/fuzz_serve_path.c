@@ -1,8 +1,8 @@
 /* fuzz_serve_path.c - a method, a path, a name and a cookie that a browser, or
  * somebody who is none, sends: refused, or within its bounds */
 #include "common/broker/broker_operand.h"
-#include "scripts/mqctl/serve/mqctl_serve_guard.h"
-#include "scripts/mqctl/serve/ask/mqctl_serve_path.h"
+#include "scripts/mqctl/serve/guard.h"
+#include "scripts/mqctl/serve/ask/path.h"
 #include "tests/fuzz/fuzz.h"
 
 /* path_check - what a path that was accepted must be */

@@ -121,7 +121,7 @@ Test(docs_agree, each_route_of_the_api_is_described)
     const char *differ =
         sh("sed -n 's|^ *{\"\\([A-Z]*\\)\", API \"\\([^\"]*\\)\".*|\\1 "
            "/api/v1\\2|p'"
-           "  scripts/mqctl/serve/ask/mqctl_serve_path.c | sort >\"$1\"/routes;"
+           "  scripts/mqctl/serve/ask/path.c | sort >\"$1\"/routes;"
            "awk '/^  \\// { sub(/:$/, \"\"); path = $1 }"
            "  /^    (get|post|patch|delete):/ { sub(/:/, \"\");"
            "  print toupper($1), path }' docs/openapi.yaml | sort |"
@@ -212,7 +212,7 @@ Test(docs_agree, exit_statuses_that_sources_name_are_in_the_help)
         sh(LISTED
            "for p in mqsend mqdlq mqctl; do listed $p >\"$1\"/help;"
            "  { echo '#include <sysexits.h>'; grep -rhoE '\\bEX_[A-Z]+'"
-           "    --include='*.c' --exclude=mqctl_top_tool.c scripts/$p |"
+           "    --include='*.c' --exclude=tool.c scripts/$p |"
            "    sort -u; } | ${CC:-cc} -E -P -x c - | grep -E '^[0-9]+$' |"
            "  while read -r n; do grep -qx $n \"$1\"/help || echo $p $n; done;"
            "  done",

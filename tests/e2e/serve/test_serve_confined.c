@@ -1,5 +1,5 @@
 /* test_serve_confined.c - mqctl serve may ask little of the kernel: see
- * mqctl_serve_confine.h */
+ * confine.h */
 #include "common/base/errno_text.h"
 #include "tests/e2e/serve/serve_fixture.h"
 #include "tests/harness/preload.h"

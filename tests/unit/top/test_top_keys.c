@@ -1,6 +1,6 @@
 /* test_top_keys.c - The keys of top: what changes production asks, and help
  * tells of each. */
-#include "scripts/mqctl/top/draw/mqctl_top_keys.h"
+#include "scripts/mqctl/top/draw/keys.h"
 #include "tests/unit/top/view_fixture.h"
 
 Test(top_keys, no_key_has_two_meanings)

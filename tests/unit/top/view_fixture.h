@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "scripts/mqctl/top/draw/mqctl_top_view.h"
+#include "scripts/mqctl/top/draw/view.h"
 
 #define NOW_NS (1700000000 * NS_PER_S)
 

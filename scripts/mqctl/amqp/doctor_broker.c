@@ -1,0 +1,475 @@
+/* doctor_broker.c - a queue on a broker, its worker here and its nodes
+ * (see mqctl.h)
+ *
+ * All of this is asked by AMQP, as its worker would: no message is taken, none
+ * is sent, no queue is made. What AMQP does not tell, rabbitmqctl does.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/amqp/topology.h"
+#include "common/base/clock.h"
+#include "common/base/shell_word.h"
+#include "common/broker/broker_password.h"
+#include "common/text/complain.h"
+#include "scripts/mqctl/amqp/broker_rights.h"
+#include "scripts/mqctl/look/doctor.h"
+
+#define SAFE_SERVER    0x030c05          /* 3.12.5 */
+#define ACK_TIMEOUT_NS (1800 * NS_PER_S) /* of a server, unless told */
+
+/* One queue, by its operand. */
+struct visit {
+    struct findings *f;
+    const struct options *o;
+    struct broker_operand operand;
+    char password[BROKER_PASSWORD];
+    struct snapshot v; /* its worker on this machine */
+    bool has_v;
+    struct link *link;       /* to the first host that answers */
+    char cluster[64];        /* its name */
+    uint64_t waits;          /* messages in wait queues */
+    char any[TOPOLOGY_NAME]; /* NAME, or a partition that is there */
+    bool there, other;       /* it is there; but it is another kind */
+    bool unlike;             /* a queue cannot be asked for its kind */
+    bool misnumbered;        /* it has another number of partitions */
+};
+
+/* worker_fix - how to start one, with `rest` behind it */
+static const char *worker_fix(struct visit *t, const char *rest)
+{
+    const char *op = t->o->line.operands[0];
+
+    if (t->o->access.partitions)
+        return fix(t->f, "mqworker --partitions %" PRIu64 " %s -- COMMAND%s",
+                   t->o->access.partitions, SHELL_QUEUE(op), rest);
+    return fix(t->f, "mqworker %s -- COMMAND%s", SHELL_QUEUE(op), rest);
+}
+
+/* ---- the worker of this machine ---- */
+
+static void worker_look(struct visit *t)
+{
+    const struct snapshot *v = &t->v;
+
+    if (v->worker == SNAPSHOT_RUNS)
+        worker_state_check(t->f, v);
+    else if (v->shut)
+        FOUND(t->f, BAD, "worker", NULL, "%s", v->no_live.text);
+    else if (v->worker == SNAPSHOT_KILLED)
+        FOUND(t->f, BAD, "worker", worker_fix(t, ""),
+              "its last one here, pid %d, was killed; the broker gives what it "
+              "had to other workers, and handlers that it left run until the "
+              "next one starts here",
+              (int)v->pid);
+    else if (v->worker == SNAPSHOT_UNSEEN)
+        FOUND(t->f, WARN, "worker", NULL,
+              "whether one runs is not seen from here: the lock %s/%s cannot "
+              "be checked",
+              v->dir.folder, STATEDIR_PIDFILE);
+    else
+        FOUND(t->f, NOTE, "worker", NULL, "none runs on this machine");
+}
+
+/* limit_of - a setting of the worker that runs; false: it is not known */
+static bool limit_of(const struct visit *t, const char *name, const char **text,
+                     uint64_t *ns)
+{
+    *text = json_string_value(
+        json_object_get(json_object_get(t->v.live, "settings"), name));
+    *ns = UINT64_MAX;
+    return *text &&
+           (strcmp(*text, "none") == 0 || duration_parse(*text, ns) == 0);
+}
+
+/* timeout_check - what runs for longer than the broker waits is given to
+ * somebody else; with partitions a message's own limit is cut */
+static void timeout_check(struct visit *t)
+{
+    const char *text, *longest;
+    uint64_t ns, most;
+
+    if (!limit_of(t, "timeout", &text, &ns) ||
+        !limit_of(t, "max-timeout", &longest, &most))
+        return;
+    if (ns >= ACK_TIMEOUT_NS)
+        FOUND(t->f, WARN, "consumer_timeout",
+              fix(t->f,
+                  "mqctl set %s timeout=25m; or raise consumer_timeout (ms) in "
+                  "rabbitmq.conf of each node",
+                  SHELL_QUEUE(t->v.queue)),
+              "--timeout is %s, and a message that is not acknowledged for "
+              "consumer_timeout, 30m unless set, is given to somebody else",
+              text);
+    else if (most >= ACK_TIMEOUT_NS && !t->o->access.partitions)
+        FOUND(
+            t->f, NOTE, "consumer_timeout",
+            fix(t->f, "mqctl set %s max-timeout=25m", SHELL_QUEUE(t->v.queue)),
+            "--timeout is %s, but --max-timeout is %s: a message may ask for "
+            "more than the 30m that a broker waits unless told otherwise",
+            text, longest);
+    else
+        FOUND(t->f, FINE, "consumer_timeout", NULL,
+              "--timeout is %s, below the 30m that a broker has unless set",
+              text);
+}
+
+/* ---- hosts ---- */
+
+static struct link_setup setup_of(const struct visit *t,
+                                  const struct broker_operand *operand)
+{
+    return (struct link_setup){.operand = operand,
+                               .password = t->password,
+                               .tls = t->o->access.tls,
+                               .name = "mqctl doctor"};
+}
+
+/* server_check - what is known to go wrong with that version */
+static void server_check(struct visit *t, const struct link *l,
+                         const char *host)
+{
+    if (l->server < SAFE_SERVER)
+        FOUND(t->f, WARN, "server",
+              "upgrade each node to RabbitMQ 3.12.5 or later",
+              "%s has RabbitMQ %s: a connection that published while a leader "
+              "was elected may be refused for ever (a worker opens another "
+              "one), and while a node is down what waits for it to take a "
+              "retry back stays where it is",
+              host, l->version);
+    else
+        FOUND(t->f, FINE, "server", NULL, "%s has RabbitMQ %s", host,
+              l->version);
+}
+
+/* cluster_check - whether it is one cluster: a host that is another one's has
+ * another queue of that name */
+static void cluster_check(struct visit *t, const struct link *l,
+                          const char *host)
+{
+    char name[sizeof t->cluster];
+
+    link_property(l, "cluster_name", name, sizeof name);
+    if (!t->cluster[0])
+        memcpy(t->cluster, name, sizeof name);
+    else if (strcmp(t->cluster, name) != 0)
+        FOUND(t->f, BAD, "cluster",
+              "leave it out of the operand, or join it: rabbitmqctl "
+              "join_cluster",
+              "%s is of cluster %s, the others are of %s: a queue of this name "
+              "there is another one",
+              host, name, t->cluster);
+}
+
+/* host_look - one of those that the operand names */
+static void host_look(struct visit *t, unsigned i)
+{
+    struct broker_operand one = t->operand;
+    const struct link_setup setup = setup_of(t, &one);
+    struct problem p = {0};
+    struct link *l;
+    char host[BROKER_HOST + 16];
+
+    one.hosts[0] = t->operand.hosts[i];
+    one.host_count = 1;
+    snprintf(host, sizeof host, "%s:%u", one.hosts[0].name, one.hosts[0].port);
+    if (link_open(&l, &setup, 0, &p) < 0) {
+        FOUND(t->f, BAD, "host", NULL, "%s", p.text);
+        return;
+    }
+    server_check(t, l, host);
+    cluster_check(t, l, host);
+    if (t->link) {
+        link_close(&l);
+    } else {
+        t->link = l;
+        /* What it points to outlives this function. */
+        t->link->host = 0;
+    }
+}
+
+/* ---- queues ---- */
+
+/* unlike_found - it is there, and not as the worker wants it */
+static void unlike_found(struct visit *t, const struct topology_seen *seen)
+{
+    const struct broker_operand *o = &t->operand;
+
+    if (strstr(seen->why, ".partitions.")) {
+        t->misnumbered = true;
+        FOUND(t->f, BAD, "partitions",
+              "give --partitions as its workers and senders do; the number is "
+              "fixed",
+              "%s has another number of partitions: %s", o->queue, seen->why);
+    } else if (strstr(seen->why, "x-queue-type"))
+        FOUND(t->f, BAD, "queue",
+              fix(t->f,
+                  "let workers empty it; then rabbitmqctl delete_queue -p %s "
+                  "%s, and start them again",
+                  o->vhost, SHELL_QUEUE(seen->name)),
+              "%s is not replicated: a node that dies takes its messages along "
+              "(%s)",
+              seen->name, seen->why);
+    else
+        FOUND(t->f, BAD, "queue",
+              fix(t->f,
+                  "mqworker --no-create takes it as it is; else let workers "
+                  "empty it, rabbitmqctl delete_queue -p %s %s, and start them "
+                  "again",
+                  o->vhost, SHELL_QUEUE(seen->name)),
+              "%s is another kind than a worker makes: %s", seen->name,
+              seen->why);
+}
+
+static void absent_found(struct visit *t, const struct topology_seen *seen)
+{
+    if (!t->there && (seen->part || strcmp(seen->name, t->operand.queue) == 0))
+        FOUND(t->f, t->v.worker == SNAPSHOT_RUNS ? BAD : NOTE, "queue",
+              worker_fix(t,
+                         t->o->access.partitions ? "" : ", or mqsend --create"),
+              "there is no queue %s in virtual host %s", seen->name,
+              t->operand.vhost);
+    else if (t->there)
+        FOUND(t->f, WARN, "queue", worker_fix(t, ", without --no-create"),
+              "%s is missing: what would go there cannot", seen->name);
+}
+
+/* own_found - the queue itself */
+static void own_found(struct visit *t, const struct topology_seen *seen)
+{
+    if (seen->consumers == 0 && seen->messages > 0)
+        FOUND(t->f, WARN, "queue", worker_fix(t, ""),
+              "%" PRIu32 " message%s in %s, and nobody takes from it",
+              seen->messages, seen->messages == 1 ? " waits" : "s wait",
+              seen->name);
+    else if (seen->consumers == 0 && seen->part)
+        FOUND(t->f, WARN, "queue", worker_fix(t, ""),
+              "nobody takes from the partition %s: its groups would wait",
+              seen->name);
+    else
+        FOUND(t->f, FINE, "queue", NULL,
+              "%s: %" PRIu32 " messages wait, %" PRIu32 " consumer%s",
+              seen->name, seen->messages, seen->consumers,
+              seen->consumers == 1 ? "" : "s");
+}
+
+/* letters_found - in NAME.dead, or what the broker took out of that */
+static void letters_found(struct visit *t, const struct topology_seen *seen,
+                          bool kept)
+{
+    const char *op = t->o->line.operands[0];
+
+    if (seen->messages == 0 && !kept)
+        FOUND(t->f, FINE, "dead letters", NULL, "none");
+    else if (seen->messages > 0 && kept)
+        FOUND(t->f, WARN, "policies",
+              fix(t->f,
+                  "rabbitmqctl list_policies -p %s; take delivery-limit, "
+                  "max-length and message-ttl off that queue",
+                  t->operand.vhost),
+              "%" PRIu32 " letters are in %s: the broker took them out of the "
+              "dead letters, as a policy has a delivery-limit, a length or a "
+              "time to live",
+              seen->messages, seen->name);
+    else if (seen->messages > 0)
+        FOUND(t->f, WARN, "dead letters",
+              fix(t->f, "mqdlq list --by error %s", SHELL_QUEUE(op)),
+              "%" PRIu32 " message%s given up on", seen->messages,
+              seen->messages == 1 ? " was" : "s were");
+}
+
+static void queue_found(const struct topology_seen *seen, void *arg)
+{
+    struct visit *t = arg;
+    size_t own = strlen(t->operand.queue);
+    bool itself = seen->name[own] == '\0' || seen->part;
+
+    if (t->misnumbered && itself) /* said once; the rest follows from it */
+        return;
+    if (seen->is == TOPOLOGY_ABSENT) {
+        if (!seen->wait_ms)
+            absent_found(t, seen);
+        return;
+    }
+    if (seen->is == TOPOLOGY_OTHER)
+        unlike_found(t, seen);
+    t->unlike = t->unlike || seen->is == TOPOLOGY_UNKNOWN;
+    t->waits += seen->wait_ms ? seen->messages : 0;
+    if (itself) {
+        t->there = true;
+        snprintf(t->any, sizeof t->any, "%s", seen->name);
+        if (!t->misnumbered)
+            own_found(t, seen);
+    } else if (!seen->wait_ms) {
+        letters_found(t, seen, strcmp(seen->name + own, ".dead.kept") == 0);
+    }
+}
+
+/* parts_look - NAME is not there; it may have partitions, and nobody said so */
+static void parts_look(struct visit *t)
+{
+    const struct topology parted = {.operand = &t->operand, .partitions = 1};
+    uint32_t messages, consumers;
+    char name[TOPOLOGY_NAME];
+    int err = topology_count(t->link, topology_queue(&parted, 0, name),
+                             &messages, &consumers);
+
+    if (!err)
+        FOUND(t->f, BAD, "partitions",
+              fix(t->f, "mqctl doctor --partitions N %s",
+                  SHELL_QUEUE(t->o->line.operands[0])),
+              "%s has partitions, or another queue of that name is there (%s): "
+              "give the number that its workers have",
+              t->operand.queue, name);
+    else if (err != -EPROTO || link_channel(t->link) < 0)
+        link_close(&t->link);
+}
+
+/* Note that a queue has RabbitMQ 4's default delivery limit unless a policy
+ * lifts the limit. AMQP does not show policies, so the note stays. */
+static void limit_found(struct visit *t)
+{
+    const struct broker_operand *o = &t->operand;
+
+    FOUND(t->f, NOTE, "delivery-limit",
+          fix(t->f,
+              "on a node: rabbitmqctl list_queues -p %s name "
+              "effective_policy_definition; if no policy of %s and its other "
+              "queues has a delivery-limit of -1: rabbitmqctl set_policy -p %s "
+              "--apply-to queues %s-limit '^%s(\\..*)?$' "
+              "'{\"delivery-limit\":-1}'",
+              o->vhost, o->queue, o->vhost, o->queue, o->queue),
+          "its queues were created before the upgrade to RabbitMQ 4, which "
+          "removes a message from such a queue after 20 deliveries unless a "
+          "policy lifts that limit");
+}
+
+static void queues_check(struct visit *t)
+{
+    const struct topology topology = {.operand = &t->operand,
+                                      .partitions =
+                                          (unsigned)t->o->access.partitions};
+
+    if (topology_each(t->link, &topology, queue_found, t) < 0) {
+        FOUND(t->f, BAD, "host", "try again", "lost the connection: %s",
+              t->link->why);
+        link_close(&t->link);
+        return;
+    }
+    if (!t->there && !topology.partitions)
+        parts_look(t);
+    if (t->link && t->link->limited)
+        limit_found(t);
+    if (t->waits && t->link)
+        FOUND(t->f, FINE, "retries", NULL,
+              "%" PRIu64 " message%s for %s backoff or delay", t->waits,
+              t->waits == 1 ? " waits" : "s wait",
+              t->waits == 1 ? "its" : "their");
+}
+
+/* ---- rights, alarms ---- */
+
+static void rights_found(struct visit *t, const struct broker_rights *r)
+{
+    const struct broker_operand *o = &t->operand;
+    const char *give =
+        fix(t->f,
+            "rabbitmqctl set_permissions -p %s %s '^%s(\\..*)?$' "
+            "'^(%s(\\..*)?|amq\\.default)$' '^%s(\\..*)?$'",
+            o->vhost, o->user, o->queue, o->queue, o->queue);
+
+    if (r->no_read[0])
+        FOUND(t->f, BAD, "rights", give, "user %s may not read: %s", o->user,
+              r->no_read);
+    if (r->no_write[0])
+        FOUND(t->f, BAD, "rights", give,
+              "user %s may not send, so no retry and no dead letter: %s",
+              o->user, r->no_write);
+    if (t->unlike)
+        FOUND(t->f, NOTE, "rights", give,
+              "user %s may not declare queues: its workers need --no-create, "
+              "and whether they are of the right kind is not seen from here",
+              o->user);
+    else if (!r->no_read[0] && !r->no_write[0])
+        FOUND(t->f, FINE, "rights", NULL, "user %s may declare, read and send",
+              o->user);
+}
+
+static void alarm_found(struct visit *t, const struct broker_rights *r)
+{
+    if (r->blocked)
+        FOUND(t->f, BAD, "alarms",
+              "rabbitmq-diagnostics alarms, on a node; make room on its disk "
+              "(disk_free_limit), or in memory (vm_memory_high_watermark)",
+              "the broker takes no messages, as a node is low on memory or "
+              "disk: retries and dead letters wait in their workers");
+    else if (!r->no_write[0] && !r->answered)
+        FOUND(t->f, BAD, "alarms", "rabbitmqctl cluster_status, on a node",
+              "the broker does not answer a message within %d s",
+              BROKER_RIGHTS_S);
+    else if (r->answered)
+        FOUND(t->f, FINE, "alarms", NULL, "the broker takes messages");
+}
+
+/* untold_found - what AMQP has no question for */
+static void untold_found(struct visit *t)
+{
+    const struct broker_operand *o = &t->operand;
+
+    FOUND(t->f, NOTE, "cluster",
+          fix(t->f,
+              "on a node: rabbitmqctl cluster_status; rabbitmqctl list_queues "
+              "-p %s name type members online policy; rabbitmqctl "
+              "list_policies -p %s; rabbitmqctl environment | grep -E "
+              "'consumer_timeout|net_ticktime|publisher_confirm_timeout'",
+              o->vhost, o->vhost),
+          "AMQP does not tell members and replicas (3 at least), policies "
+          "(delivery-limit and message-ttl take messages away), "
+          "consumer_timeout (above --timeout) and net_ticktime (10 to 15)");
+}
+
+static void broker_check(struct visit *t)
+{
+    struct broker_rights r;
+
+    for (unsigned i = 0; i < t->operand.host_count; i++)
+        host_look(t, i);
+    if (t->link)
+        queues_check(t);
+    if (t->link && broker_rights(t->link, t->there ? t->any : NULL, &r) == 0) {
+        rights_found(t, &r);
+        alarm_found(t, &r);
+    }
+    untold_found(t);
+    link_close(&t->link);
+}
+
+int doctor_broker_run(const struct options *o)
+{
+    struct findings f = {.json = o->json, .quiet = o->quiet};
+    struct visit t = {.f = &f, .o = o};
+    struct problem p = {0};
+
+    if (broker_operand_parse(&t.operand, o->line.operands[0], &p) < 0 ||
+        broker_password_find(t.password, &t.operand, o->access.password_file,
+                             &p) < 0)
+        return complain_of(&p);
+    f.queue = t.operand.shown;
+    findings_begin(&f);
+    t.has_v =
+        snapshot_open(&t.v, o->state_dir, o->line.operands[0], true, &p) == 0;
+    if (t.has_v) {
+        worker_look(&t);
+        timeout_check(&t);
+    } else {
+        FOUND(&f, BAD, "folder", NULL, "%s", p.text);
+    }
+    broker_check(&t);
+    if (t.has_v)
+        snapshot_close(&t.v);
+    explicit_bzero(t.password, sizeof t.password);
+    return findings_end(&f) ? 1 : 0;
+}

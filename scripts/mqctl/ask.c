@@ -1,0 +1,273 @@
+/* ask.c - see ask.h */
+#include "scripts/mqctl/ask.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/errno_text.h"
+#include "common/base/process_stat.h"
+#include "common/base/shell_word.h"
+#include "common/file/unix_socket.h"
+#include "common/state/worker_lock.h"
+#include "scripts/mqctl/proc.h"
+
+#define ANSWER_MAX 65536
+#define PATIENCE   (3 * NS_PER_S) /* a worker answers in a millisecond */
+
+#define WORKER_NAME 32
+
+bool worker_has_unit(const char *queue)
+{
+    char path[QUEUE_NAME_MAX + 32];
+
+    snprintf(path, sizeof path, "/etc/mqworker%s.conf", queue);
+    return queue[0] == '/' && access("/run/systemd/system", F_OK) == 0 &&
+           access(path, F_OK) == 0;
+}
+
+const char *worker_start_text(const char *queue, char buf[START_TEXT])
+{
+    if (worker_has_unit(queue))
+        snprintf(buf, START_TEXT, "systemctl start mqworker@%s", queue + 1);
+    else
+        snprintf(buf, START_TEXT, "mqworker %s -- COMMAND", SHELL_QUEUE(queue));
+    return buf;
+}
+
+static bool is_absent(int err)
+{
+    return err == -ENOENT || err == -ECONNREFUSED;
+}
+
+/* "worker 123", or "a worker" if the pid is unknown. */
+static const char *worker_name(pid_t pid, char buf[WORKER_NAME])
+{
+    snprintf(buf, WORKER_NAME, "worker %d", (int)pid);
+    return pid ? buf : "a worker";
+}
+
+/* Explain why a worker that holds the lock does not answer; `what` is the
+ * observation. */
+static int answer_missing(const struct statedir *dir, const char *queue,
+                          const char *what, int err, struct problem *p)
+{
+    enum worker_phase phase = worker_phase(dir);
+    char who[WORKER_NAME];
+    struct worker_wait wait = {0};
+
+    /* A stopping worker exits soon, and drops its locks one after the other. */
+    while (phase != WORKER_PHASE_NONE && phase != WORKER_PHASE_STARTING &&
+           worker_phase_wait(dir, &wait))
+        phase = worker_phase(dir);
+    if (phase == WORKER_PHASE_STARTING || phase == WORKER_PHASE_STOPPING)
+        problem_fill(p, EX_TEMPFAIL,
+                     "%s of %s is %s and does not take orders; try again in a "
+                     "few seconds",
+                     worker_name(ask_runs(dir), who), queue,
+                     phase == WORKER_PHASE_STARTING ? "starting" : "stopping");
+    else if (phase == WORKER_PHASE_NONE)
+        problem_fill(
+            p, EX_UNAVAILABLE,
+            "no worker is running on %s any more: it exited before it answered",
+            queue);
+    else
+        problem_fill(p, EX_TEMPFAIL, "%s is running on %s, but %s",
+                     worker_name(ask_runs(dir), who), queue, what);
+    return err;
+}
+
+/* Explain why the socket at `path` could not be connected to. */
+static int refused(const struct statedir *dir, const char *queue,
+                   const char *path, int err, struct problem *p)
+{
+    char start[START_TEXT];
+
+    if (is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
+        return answer_missing(
+            dir, queue,
+            "its socket, control, was removed. The worker recreates it within "
+            "seconds: try again, or use signals (mqworker(8))",
+            err, p);
+    if (is_absent(err))
+        problem_fill(p, EX_UNAVAILABLE,
+                     "no worker is running on %s with this state directory (no "
+                     "process listens at %s); start one with %s, or give the "
+                     "worker's --state-dir",
+                     queue, path, worker_start_text(queue, start));
+    else if (err == -EAGAIN)
+        return answer_missing(dir, queue,
+                              "it accepts no more connections. Try again, "
+                              "check its log, or use signals (mqworker(8))",
+                              err, p);
+    else if (err == -EACCES || err == -EPERM)
+        problem_fill(p, EX_NOPERM, "%s: %s; run as the worker's user or root",
+                     path, errno_text(-err));
+    else
+        problem_fill(p, EX_UNAVAILABLE, "%s: %s; look whether the worker runs",
+                     path, errno_text(-err));
+    return err;
+}
+
+/* line_read - read up to a newline, within a time; bytes or -errno */
+static ssize_t line_read(int fd, char *buf, size_t room)
+{
+    uint64_t end = clock_mono_ns() + PATIENCE;
+    size_t used = 0;
+
+    while (used < room) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        uint64_t now = clock_mono_ns();
+        int n = now < end ? poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) : 0;
+        ssize_t got = n > 0 ? recv(fd, buf + used, room - used, 0) : 0;
+
+        if (n < 0 || got < 0)
+            return -errno;
+        if (n == 0)
+            return -ETIMEDOUT;
+        if (got == 0)
+            return -EPIPE;
+        used += (size_t)got;
+        if (buf[used - 1] == '\n')
+            return (ssize_t)used;
+    }
+    return -EMSGSIZE;
+}
+
+/* talk - one line out, one object in. A worker that refuses the connection says
+ * why and closes it, maybe before our line is out: its answer can still be
+ * read. */
+static int talk(int fd, const char *line, json_t **out)
+{
+    static char buf[ANSWER_MAX];
+    char all[STATEDIR_BEFORE_SIZE + STATEDIR_REQUEST];
+    /* The deadline keeps the worker from carrying out an order after we stopped
+     * waiting for the answer. */
+    ssize_t n = snprintf(all, sizeof all, STATEDIR_BEFORE "%" PRIu64 " %s\n",
+                         clock_wall_ns() + PATIENCE, line);
+    bool sent =
+        n < (ssize_t)sizeof all && send(fd, all, (size_t)n, MSG_NOSIGNAL) == n;
+
+    n = sent || errno == EPIPE ? line_read(fd, buf, sizeof buf) : -EPIPE;
+    if (n < 0)
+        return (int)n;
+    *out = json_loadb(buf, (size_t)n, 0, NULL);
+    return json_is_object(*out) ? 0 : -EPROTO;
+}
+
+/* Return the pid of the worker if a signal has stopped it (SIGSTOP, or ^Z in
+ * its terminal), else 0. A worker of another PID namespace is not visible. */
+static pid_t stopped_pid(const struct statedir *dir, const char *queue)
+{
+    pid_t pid = ask_runs(dir);
+    struct process_stat st;
+    struct holder h;
+
+    return pid && process_stat(pid, &st) && st.state == 'T' &&
+                   holder_is(&h, pid, queue)
+               ? pid
+               : 0;
+}
+
+/* Connect to the socket of a worker; give a starting worker some time to
+ * listen. */
+static int worker_connect(const struct statedir *dir, const char *path)
+{
+    struct worker_wait wait = {0};
+    int fd;
+
+    do
+        fd = unix_socket_connect(path);
+    while (is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
+           worker_phase_wait(dir, &wait));
+    return fd;
+}
+
+int ask(const struct statedir *dir, const char *queue, const char *line,
+        json_t **out, struct problem *p)
+{
+    char path[PATH_MAX], what[128];
+    pid_t stopped = stopped_pid(dir, queue);
+    int fd, err;
+
+    *out = NULL;
+    if (stopped)
+        return problem_set(p, EX_TEMPFAIL, EHOSTDOWN,
+                           "worker %d of %s is stopped by a signal (SIGSTOP, "
+                           "or ^Z in its terminal); continue it with fg there, "
+                           "or with kill -CONT %d",
+                           (int)stopped, queue, (int)stopped);
+    if (snprintf(path, sizeof path, "%s/%s", dir->folder, STATEDIR_CONTROL) >=
+        (int)sizeof path)
+        return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
+                           "the path of the control socket is too long");
+    fd = worker_connect(dir, path);
+    if (fd < 0)
+        return refused(dir, queue, path, fd, p);
+    err = talk(fd, line, out);
+    close(fd);
+    if (!err)
+        return 0;
+    json_decref(*out);
+    *out = NULL;
+    snprintf(what, sizeof what,
+             "does not answer: %s. Try again, check its log, or use signals "
+             "(mqworker(8))",
+             errno_text(-err));
+    return answer_missing(dir, queue, what, err, p);
+}
+
+/* ---- the end of a worker ---- */
+
+pid_t ask_runs(const struct statedir *dir)
+{
+    char pidfile[PATH_MAX];
+    pid_t pid = 0;
+
+    if (statedir_path(dir, STATEDIR_PIDFILE, pidfile, NULL) < 0 ||
+        worker_lock_look(pidfile, &pid) != WORKER_RUNS)
+        return 0;
+    return pid;
+}
+
+/* quiet - until the worker closes its side of a connection, on which it has
+ * nothing to say, or the time is over. Without one it is just about to go, or
+ * has too many clients: look again in a moment. */
+static void quiet(const struct statedir *dir, uint64_t left_ns)
+{
+    char path[PATH_MAX];
+    struct pollfd p = {.fd = -1, .events = POLLIN};
+    uint64_t most = 10 * NS_PER_MS;
+
+    if (snprintf(path, sizeof path, "%s/%s", dir->folder, STATEDIR_CONTROL) <
+        (int)sizeof path)
+        p.fd = unix_socket_connect(path);
+    if (p.fd >= 0)
+        most = 60 * NS_PER_S;
+    if (most > left_ns)
+        most = left_ns;
+    (void)poll(&p, p.fd >= 0 ? 1 : 0, (int)(most / NS_PER_MS) + 1);
+    if (p.fd >= 0)
+        close(p.fd);
+}
+
+int ask_until_gone(const struct statedir *dir, pid_t pid, uint64_t limit_ns)
+{
+    uint64_t end = ns_add(clock_mono_ns(), limit_ns), now;
+
+    while (ask_runs(dir) == pid) {
+        now = clock_mono_ns();
+        if (now >= end)
+            return -ETIMEDOUT;
+        quiet(dir, end - now);
+    }
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* ask.h - say something to a worker
+ *
+ * WHAT   One request to the control socket of a folder, one answer.
+ * WHO    One thread.
+ * OWNS   Nothing.
+ * FAILS  A problem: 69 no worker runs, 75 it does not answer, 77 no permission.
+ */
+#ifndef SCRIPTS_MQCTL_ASK_H
+#define SCRIPTS_MQCTL_ASK_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/problem.h"
+#include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
+#include "common/state/statedir.h"
+
+/* Send a request to the worker; the caller frees the answer. A starting worker
+ * gets 3 s to listen. -ECONNREFUSED or -ENOENT: no worker is listening.
+ * -EHOSTDOWN: a signal has stopped the worker. */
+int ask(const struct statedir *dir, const char *queue, const char *line,
+        json_t **out, struct problem *p);
+
+/* The pid of the worker that runs; 0: none does. */
+pid_t ask_runs(const struct statedir *dir);
+/* Until that worker has gone, and its lock with it: 0, or -ETIMEDOUT.
+ * UINT64_MAX: without a limit. */
+int ask_until_gone(const struct statedir *dir, pid_t pid, uint64_t limit_ns);
+
+/* Return true if systemd is running and has an instance of mqworker@.service
+ * for the queue. */
+bool worker_has_unit(const char *queue);
+/* Return the command that starts a worker of the queue: "systemctl start
+ * mqworker@orders" if that unit exists, else "mqworker /orders -- COMMAND". */
+#define START_TEXT (SHELL_WORD_ROOM(QUEUE_NAME_MAX) + 64)
+const char *worker_start_text(const char *queue, char buf[START_TEXT]);
+
+#endif

@@ -1,0 +1,67 @@
+/* doctor.h - doctor: what is looked at, and what is found
+ *
+ * WHAT   The machine's limits, name spaces, the state directory, then each
+ *        queue: its worker, its other readers, its dead letters. A finding is a
+ *        line, with the command that fixes it.
+ * WHO    doctor_run.
+ * OWNS   The text of findings, from findings_begin to findings_end.
+ * FAILS  Never; a problem is a finding. Without memory they are printed as they
+ *        come.
+ */
+#ifndef SCRIPTS_MQCTL_LOOK_DOCTOR_H
+#define SCRIPTS_MQCTL_LOOK_DOCTOR_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/queue_list.h"
+#include "scripts/mqctl/look/snapshot.h"
+
+enum level { FINE, NOTE, WARN, BAD, LEVELS };
+
+struct findings {
+    bool json, quiet;  /* quiet: only WARN and BAD */
+    const char *queue; /* they are of; NULL: of the machine */
+    unsigned counts[LEVELS];
+    FILE *parts[LEVELS]; /* the worst come first: text is kept to the end */
+    char *texts[LEVELS];
+    size_t sizes[LEVELS];
+    char fix[2 * PATH_MAX];
+};
+
+void findings_begin(struct findings *f);
+/* Print them, the worst first, and how many; whether any is WARN or BAD. */
+bool findings_end(struct findings *f);
+
+struct finding {
+    enum level level;
+    const char *check; /* what was looked at: "limits" */
+    const char *fix;   /* command, or advice; NULL: nothing to fix */
+};
+
+void finding(struct findings *f, const struct finding *what, const char *fmt,
+             ...) __attribute__((format(printf, 3, 4)));
+/* A command that has to be put together; until the next one. */
+const char *fix(struct findings *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+#define FOUND(f, l, c, m, ...)                                              \
+    finding((f), &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
+            __VA_ARGS__)
+
+/* Limits, name spaces, state directory. */
+void machine_check(struct findings *f, const struct options *o,
+                   const struct queue_list *queues);
+void queue_check(struct findings *f, struct snapshot *v);
+/* A worker that runs: does it work? */
+void worker_state_check(struct findings *f, const struct snapshot *v);
+/* Letters that the command of --on-dead failed for. */
+void hooks_check(struct findings *f, struct snapshot *v);
+/* Who else receives from it. */
+void readers_check(struct findings *f, const struct snapshot *v);
+/* Messages in flight whose state directory is gone, in the runtime directory
+ * that a queue of ours uses. */
+void strays_beside(struct findings *f, const struct statedir *dir);
+
+#endif

@@ -1,0 +1,600 @@
+/* doctor_queue.c - one queue and its worker (see doctor.h) */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/disk_trouble.h"
+#include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
+#include "common/text/json_line.h"
+#include "common/custody/custody_file.h"
+#include "common/custody/custody_look.h"
+#include "common/file/fs_type.h"
+#include "common/file/mount_point.h"
+#include "common/file/folder.h"
+#include "common/state/runtimedir.h"
+#include "scripts/mqctl/look/doctor.h"
+#include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/proc.h"
+
+/* start_command - what starts a worker of the queue; as the one whose state it
+ * is, if that is not who asks: root may look at it, and keeps nothing there */
+static const char *start_command(struct findings *f, const struct snapshot *v)
+{
+    char user[FOLDER_USER], start[START_TEXT], root[SHELL_WORD_ROOM(PATH_MAX)];
+    struct stat st;
+
+    if (!v->has_folder || worker_has_unit(v->queue) ||
+        stat(v->dir.folder, &st) < 0 || st.st_uid == geteuid())
+        return fix(f, "%s", worker_start_text(v->queue, start));
+    return fix(f, "sudo -u %s mqworker --state-dir %s %s -- COMMAND",
+               folder_sudo_user(st.st_uid, user),
+               shell_word(v->dir.root, root, sizeof root),
+               SHELL_QUEUE(v->queue));
+}
+
+/* drained_by - a command that makes room in a full queue; NULL: neither more
+ * handlers nor a second worker would */
+static const char *drained_by(struct findings *f, const struct snapshot *v,
+                              bool away)
+{
+    if (away)
+        return NULL;
+    if (v->worker != SNAPSHOT_RUNS)
+        return start_command(f, v);
+    if (snapshot_rate_reached(v))
+        return fix(f, "mqctl set %s rate=off", SHELL_QUEUE(v->queue));
+    if (!v->live || snapshot_state(v) != WORKER_STATE_RUNNING)
+        return NULL;
+    return fix(f, "mqctl set %s max-concurrency=%u", SHELL_QUEUE(v->queue),
+               2 * snapshot_cap(v));
+}
+
+/* kernel_check - the queue itself; `away`: a worker with another state
+ * directory has it */
+static void kernel_check(struct findings *f, const struct snapshot *v,
+                         bool away)
+{
+    if (!v->has_queue)
+        FOUND(f,
+              v->no_queue.status == EX_NOINPUT &&
+                      (v->worker != SNAPSHOT_RUNS || snapshot_changing(v)) &&
+                      v->has_folder
+                  ? NOTE
+                  : BAD,
+              "queue", NULL, "%s", v->no_queue.text);
+    else if (v->depth >= v->depth_max)
+        FOUND(f, WARN, "queue", drained_by(f, v, away),
+              "it is full (%ld of %ld message%s), and senders are waiting",
+              v->depth, v->depth_max, term_plural((uint64_t)v->depth_max));
+    else if (v->depth < 0)
+        FOUND(f, NOTE, "queue", NULL, "what is in it cannot be seen");
+    else if (v->bytes < 0)
+        FOUND(f, FINE, "queue", NULL, "%ld of %ld message%s", v->depth,
+              v->depth_max, term_plural((uint64_t)v->depth_max));
+    else
+        FOUND(f, FINE, "queue", NULL, "%ld of %ld message%s, %ld byte%s",
+              v->depth, v->depth_max, term_plural((uint64_t)v->depth_max),
+              v->bytes, term_plural((uint64_t)v->bytes));
+}
+
+/* full_found - as many wait as --max-waiting allows */
+static void full_found(struct findings *f, const struct snapshot *v)
+{
+    char text[JSON_TEXT];
+    const char *most = json_as_text(
+        json_object_get(json_object_get(v->live, "settings"), "max-waiting"),
+        text);
+
+    FOUND(f, WARN, "worker",
+          fix(f,
+              "find out what they wait for: mqctl status %s; or let more "
+              "wait: mqctl set %s max-waiting=N",
+              SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
+          "%" PRId64
+          " message%s in the store, and --max-waiting allows %s: the worker "
+          "takes no more messages until some are done or dead",
+          v->waiting + v->parked,
+          v->waiting + v->parked == 1 ? " waits" : "s wait",
+          most ? most : "no more");
+}
+
+/* rate_found - it goes on by itself, as quickly as it was told to */
+static void rate_found(struct findings *f, const struct snapshot *v)
+{
+    char text[JSON_TEXT];
+    const char *rate = json_as_text(
+        json_object_get(json_object_get(v->live, "settings"), "rate"), text);
+
+    FOUND(f, WARN, "worker",
+          fix(f,
+              "if that is too slow: mqctl set %s rate=N/s, or rate=off; else "
+              "nothing is to be done",
+              SHELL_QUEUE(v->queue)),
+          "it takes nothing just now: as many were delivered as --rate%s%s "
+          "allows; it goes on by itself",
+          rate ? " " : "", rate ? rate : "");
+}
+
+/* unwritten_found - its disk is full, or broken */
+static void unwritten_found(struct findings *f, const struct snapshot *v)
+{
+    char path[PATH_MAX + 16], who[LOCK_HOLDER];
+
+    snprintf(path, sizeof path, "%s/%s", v->dir.folder, STATEDIR_STORE);
+    if (lock_holder(path, v->pid, who)) {
+        FOUND(f, BAD, "worker",
+              fix(f,
+                  "wait for %s to finish, or stop it; the worker then resumes "
+                  "on its own",
+                  who),
+              "it takes no messages, because %s has its store locked; its "
+              "in-flight messages stay in custody",
+              who);
+        return;
+    }
+    FOUND(f, BAD, "worker",
+          fix(f,
+              "df -h %s; make room there by what is not mqworker's; the "
+              "worker goes on by itself",
+              v->dir.folder),
+          "it takes nothing: its store cannot be written; what it has stays in "
+          "custody");
+}
+
+/* live_text - a field of the answer of the worker; NULL: there is none */
+static const char *live_text(const struct snapshot *v, const char *name)
+{
+    return json_string_value(json_object_get(v->live, name));
+}
+
+/* files_advice - of a worker that does not answer */
+static const char *files_advice(struct findings *f, const struct snapshot *v,
+                                uint64_t holds)
+{
+    char mount[PATH_MAX];
+
+    if (holds & (COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE))
+        return "do not kill it; what to do is in its log, event=file_gone";
+    return fix(f,
+               "look for an error in dmesg, then mount -o remount,rw %s; "
+               "the worker goes on by itself",
+               mount_point(v->dir.folder, mount));
+}
+
+/* files_check - a file that the worker has open has lost its name, or cannot be
+ * written; true: it takes nothing because of that */
+static bool files_check(struct findings *f, const struct snapshot *v)
+{
+    uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
+    const char *live = live_text(v, "file_gone");
+    const char *path = live_text(v, "file"), *next = live_text(v, "file_next");
+
+    if (!live && !holds)
+        return false;
+    FOUND(f, BAD, "files", next ? next : files_advice(f, v, holds),
+          "pid %d takes nothing: %s%s%s",
+          (int)snapshot_number(v, "pid", (uint64_t)v->pid),
+          live ? live : worker_state_text(worker_state_of_holds(holds)),
+          path ? ": " : "", path ? path : "");
+    return true;
+}
+
+void worker_state_check(struct findings *f, const struct snapshot *v)
+{
+    const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
+    const char *takes = snapshot_why(v);
+    enum worker_state state = snapshot_state(v);
+
+    if (state == WORKER_STATE_STARTING || state == WORKER_STATE_STOPPING) {
+        FOUND(f, NOTE, "worker", NULL,
+              "it is %s; run mqctl doctor again in a few seconds",
+              snapshot_state_text(v));
+        return;
+    }
+    if (v->stopped) {
+        FOUND(f, BAD, "worker", fix(f, "kill -CONT %d", (int)v->pid), "%s",
+              v->no_live.text);
+        return;
+    }
+    if (!v->live)
+        FOUND(f, WARN, "worker", "look at its log; signals work: mqworker(8)",
+              "%s", v->no_live.text);
+    if (json_integer_value(json_object_get(v->live, "log_lost")) > 0)
+        FOUND(
+            f, WARN, "worker",
+            "check the reader of the log: a stopped pager or terminal "
+            "(Ctrl-Q), a log collector, a full disk",
+            "nothing reads its log: %" PRId64
+            " lines are lost; messages are not delayed",
+            (int64_t)json_integer_value(json_object_get(v->live, "log_lost")));
+    if (files_check(f, v))
+        return;
+    if (strcmp(snapshot_breaker(v), "closed") != 0)
+        FOUND(f, BAD, "worker",
+              "fix what it says; the worker tries again by itself",
+              "its breaker is %s: %s", snapshot_breaker(v), why);
+    else if (snapshot_paused(v))
+        FOUND(f, WARN, "worker",
+              fix(f, "mqctl resume %s", SHELL_QUEUE(v->queue)), "it is paused");
+    else if (snapshot_full(v))
+        full_found(f, v);
+    else if (state == WORKER_STATE_RATE_HELD)
+        rate_found(f, v);
+    else if (state == WORKER_STATE_STORE_HELD)
+        unwritten_found(f, v);
+    else if (snapshot_severity(v) == WORKER_IDLE)
+        FOUND(f, NOTE, "worker", NULL, "it is taking no messages: %s",
+              snapshot_state_text(v));
+    else if (state != WORKER_STATE_RUNNING)
+        FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
+              snapshot_state_text(v));
+    else
+        FOUND(f, FINE, "worker", NULL,
+              "pid %d is running, %" PRIu64 " of %u message%s in flight%s%s",
+              (int)v->pid, v->sum.running, snapshot_capacity(v),
+              term_plural(snapshot_capacity(v)),
+              takes ? "; no more are taken just now: " : "",
+              takes ? takes : "");
+}
+
+/* spool_check - of a worker that runs: whether there is room in its spool; a
+ * part of what it counts may be in slots */
+static void spool_check(struct findings *f, const struct snapshot *v)
+{
+    char text[JSON_TEXT];
+    const char *most = json_as_text(
+        json_object_get(json_object_get(v->live, "settings"), "spool"), text);
+    int64_t n = v->spooled, held = v->held > 0 ? v->held : 0;
+    int64_t allowed = most ? strtoll(most, NULL, 10) : 0; /* 0: it is off */
+
+    if (n <= 0 || v->worker != SNAPSHOT_RUNS)
+        return;
+    if (allowed > 0 && n + held >= allowed)
+        FOUND(f, WARN, "spool",
+              fix(f,
+                  "find out why handlers are slower than senders: mqctl status "
+                  "%s; or let more wait: mqctl set %s spool=N",
+                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
+              "it is full: %" PRId64
+              " message%s there, and --spool allows %s; senders wait when the "
+              "queue is full as well",
+              n, n == 1 ? " waits" : "s wait", most);
+    else
+        FOUND(f, FINE, "spool", NULL,
+              "%" PRId64 " message%s came faster than they run, and wait there",
+              n, n == 1 ? "" : "s");
+}
+
+/* Return a value of --max-parked that lets a replay through, because all
+ * messages before the letter can be parked: twice their number. 0 if there is
+ * room now. */
+static int64_t parked_wanted(const struct snapshot *v)
+{
+    const json_t *most =
+        json_object_get(json_object_get(v->live, "settings"), "max-parked");
+    int64_t spooled = v->spooled > 0 ? v->spooled : 0;
+
+    if (!json_is_integer(most) || v->parked < json_integer_value(most))
+        return 0;
+    return 2 * (v->parked + spooled + v->depth_max);
+}
+
+/* groups_check - held groups wait for a person */
+static void groups_check(struct findings *f, const struct snapshot *v)
+{
+    uint64_t n = snapshot_groups_held(v);
+    int64_t wanted = parked_wanted(v);
+
+    if (n == 0)
+        return;
+    if (v->replayed > 0)
+        FOUND(f, WARN, "groups",
+              fix(f,
+                  "mqdlq list --replayed %s; if the replay of a letter was "
+                  "interrupted, send it with mqdlq replay --replayed --again "
+                  "--group KEY %s",
+                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
+              "%" PRId64
+              " letter%s being replayed; each holds its group until it is done",
+              v->replayed, v->replayed == 1 ? " is" : "s are");
+    if (wanted) {
+        FOUND(f, WARN, "groups",
+              fix(f,
+                  "mqctl set %s max-parked=%" PRId64
+                  "; then mqdlq replay --group KEY %s. To go on without the "
+                  "letter: mqctl group %s KEY release",
+                  SHELL_QUEUE(v->queue), wanted, SHELL_QUEUE(v->queue),
+                  SHELL_QUEUE(v->queue)),
+              "%" PRIu64
+              " group%s held, and --max-parked is reached: the worker receives "
+              "no messages, so a replayed letter would not arrive either",
+              n, n == 1 ? " is" : "s are");
+        return;
+    }
+    FOUND(f, WARN, "groups",
+          fix(f,
+              "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
+              "or mqdlq discard --group KEY %s",
+              SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue),
+              SHELL_QUEUE(v->queue)),
+          "%" PRIu64 " group%s held: the head died, and with --on-group-dead "
+          "hold nothing of it runs until that letter was sent again and done, "
+          "or discarded",
+          n, n == 1 ? " is" : "s are");
+}
+
+/* killed_check - its messages are in a file in memory, which may be gone */
+static void killed_check(struct findings *f, const struct snapshot *v)
+{
+    char path[PATH_MAX] = "";
+
+    (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
+    if (v->custody < 0 && custody_known(path, NULL) < 0)
+        FOUND(f, BAD, "worker", NULL,
+              "its last one, pid %d, was killed; what it had received and not "
+              "finished is in %s, which is not understood here",
+              (int)v->pid, path);
+    else if (v->custody < 0 && v->no_custody.status)
+        FOUND(f, BAD, "worker", NULL,
+              "its last one, pid %d, was killed; what it had received and not "
+              "finished cannot be counted: %s",
+              (int)v->pid, v->no_custody.text);
+    else if (v->custody < 0)
+        FOUND(f, BAD, "worker", start_command(f, v),
+              "its last one, pid %d, was killed, and what it had received and "
+              "not finished is not found: its runtime directory is gone, or "
+              "the machine was started again",
+              (int)v->pid);
+    else if (v->custody == 0)
+        FOUND(f, BAD, "worker", start_command(f, v),
+              "its last one, pid %d, was killed, and had no message in flight",
+              (int)v->pid);
+    else
+        FOUND(f, BAD, "worker", start_command(f, v),
+              "its last one, pid %d, was killed; %" PRId64 " message%s that it "
+              "had received and not finished wait%s in %s",
+              (int)v->pid, v->custody, v->custody == 1 ? "" : "s",
+              v->custody == 1 ? "s" : "", path);
+}
+
+static void worker_check(struct findings *f, const struct snapshot *v)
+{
+    if (v->worker == SNAPSHOT_RUNS)
+        worker_state_check(f, v);
+    else if (v->worker == SNAPSHOT_KILLED)
+        killed_check(f, v);
+    else if (v->worker == SNAPSHOT_UNSEEN)
+        FOUND(f, WARN, "worker", NULL,
+              "whether one runs is not seen from here: the lock %s/%s cannot "
+              "be checked",
+              v->dir.folder, STATEDIR_PIDFILE);
+    else if (v->depth > 0 || snapshot_waits(v) > 0)
+        FOUND(f, WARN, "worker", start_command(f, v),
+              "none runs, and messages wait: %ld in the queue, %" PRId64
+              " in custody, %" PRId64 " in the store, %" PRId64 " in the spool",
+              v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
+              v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
+              v->spooled > 0 ? v->spooled : 0);
+    else if (v->no_custody.status || snapshot_unread(v->store_err))
+        FOUND(f, NOTE, "worker", start_command(f, v),
+              "none runs; whether messages wait is not known");
+    else
+        FOUND(f, NOTE, "worker", NULL, "none runs, and nothing waits");
+}
+
+/* ---- the queue that the worker has, and the one of that name now ---- */
+
+/* disk_check - where a kill can lose the message in hand */
+static void disk_check(struct findings *f, const struct snapshot *v, int fd,
+                       const char *path)
+{
+    char text[FS_TYPE_TEXT];
+    struct statfs s;
+
+    if (fstatfs(fd, &s) == 0 && !fs_type_memory((long)s.f_type))
+        FOUND(f, WARN, "custody",
+              fix(f,
+                  "mqctl drain %s; then mqworker --runtime-dir "
+                  "/dev/shm/mqworker-%u %s -- COMMAND, or another folder "
+                  "on a tmpfs",
+                  SHELL_QUEUE(v->queue), (unsigned)geteuid(),
+                  SHELL_QUEUE(v->queue)),
+              "%s is on %s: a kill while it is written back loses the message "
+              "in hand",
+              path, fs_type_text((long)s.f_type, text));
+}
+
+/* locked_check - memory that is not locked may be swapped out */
+static void locked_check(struct findings *f, const struct snapshot *v)
+{
+    json_int_t kib =
+        json_integer_value(json_object_get(v->live, "unlocked_kib"));
+
+    if (kib > 0)
+        FOUND(f, WARN, "custody",
+              fix(f,
+                  "let the worker lock %" JSON_INTEGER_FORMAT " KiB "
+                  "(ulimit -l, LimitMEMLOCK=, docker --ulimit memlock=) "
+                  "and start it again",
+                  kib),
+              "messages in flight, %" JSON_INTEGER_FORMAT " KiB, are not "
+              "locked in memory: a kill while they are swapped loses the "
+              "message in hand",
+              kib);
+}
+
+/* slots_fit - a queue recreated with larger messages ends the worker */
+static void slots_fit(struct findings *f, const struct snapshot *v)
+{
+    struct custody_head h;
+    char path[PATH_MAX];
+    struct problem p;
+    int fd;
+
+    fd = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0
+             ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+             : -1;
+    if (fd < 0) {
+        if (v->no_custody.status && v->worker != SNAPSHOT_KILLED &&
+            !snapshot_changing(v))
+            FOUND(f, WARN, "custody", NULL, "%s", v->no_custody.text);
+        return;
+    }
+    disk_check(f, v, fd, path);
+    if (snapshot_changing(v)) {
+        close(fd); /* the file may be incomplete, or the last worker's */
+        return;
+    }
+    if (pread(fd, &h, sizeof h, 0) != sizeof h)
+        FOUND(f, BAD, "custody", NULL, "%s is cut short", path);
+    else if (custody_head_check(&h, path, &p) < 0)
+        FOUND(f, BAD, "custody", NULL, "%s", p.text);
+    else if (v->worker == SNAPSHOT_RUNS && v->has_queue &&
+             h.body_bytes < (uint64_t)v->message_size)
+        FOUND(f, BAD, "attributes",
+              fix(f, "mqctl drain %s, then start it again",
+                  SHELL_QUEUE(v->queue)),
+              "the queue takes messages of %ld byte%s, but the worker has room "
+              "for %" PRIu64 ", from an earlier queue of that name",
+              v->message_size, term_plural((uint64_t)v->message_size),
+              h.body_bytes);
+    close(fd);
+}
+
+/* differs_check - a queue that was there before keeps its attributes */
+static void differs_check(struct findings *f, const struct snapshot *v)
+{
+    const char *text =
+        json_string_value(json_object_get(v->live, "queue_differs"));
+
+    if (text)
+        FOUND(f, WARN, "attributes",
+              fix(f,
+                  "mqctl drain %s; mqctl remove %s; and start the "
+                  "worker again",
+                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
+              "%s", text);
+}
+
+/* namespace_check - a worker in a container has a queue of its own */
+static void namespace_check(struct findings *f, const struct snapshot *v)
+{
+    char path[64], ours[64] = "", its[64] = "";
+
+    snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->pid);
+    if (v->worker != SNAPSHOT_RUNS ||
+        readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) < 0 ||
+        readlink(path, its, sizeof its - 1) < 0 || strcmp(ours, its) == 0)
+        return;
+    FOUND(f, WARN, "namespace",
+          fix(f, "nsenter -t %d -i mqctl status %s", (int)v->pid,
+              SHELL_QUEUE(v->queue)),
+          "the worker is in %s, we are in %s: the queue seen here is another "
+          "one of the same name",
+          its, ours);
+}
+
+#define CHECKED_MOST \
+    (UINT64_C(64) << 20) /* bytes; checked in a tenth of a second */
+
+/* Check the whole store if that is quick; otherwise print the result of the
+ * worker's check at startup. */
+static void store_damage_check(struct findings *f, struct snapshot *v)
+{
+    const char *seen = live_text(v, "store_check");
+    char found[STORE_FOUND] = "";
+    struct store *s;
+    uint64_t bytes;
+    int err = 0;
+
+    if (v->store_err || snapshot_store(v, &s) < 0 || !s)
+        return;
+    bytes = store_bytes(s);
+    if (bytes <= CHECKED_MOST)
+        err = store_check(s, NULL, found);
+    store_close(&s);
+    if (bytes > CHECKED_MOST && seen && strcmp(seen, "ok") != 0)
+        FOUND(f, strcmp(seen, "being checked") == 0 ? NOTE : BAD, "store",
+              strcmp(seen, "being checked") == 0 ? NULL : DISK_DAMAGED_ADVICE,
+              "the check at the worker's start: %s", seen);
+    else if (bytes > CHECKED_MOST && !seen)
+        FOUND(f, NOTE, "store",
+              fix(f, "sqlite3 -readonly %s/%s 'PRAGMA quick_check'",
+                  v->dir.folder, STATEDIR_STORE),
+              "it has %" PRIu64 " MiB and was not checked for damage here",
+              bytes >> 20);
+    else if (err == -EUCLEAN)
+        FOUND(f, BAD, "store", DISK_DAMAGED_ADVICE, "%s/%s is damaged: %s",
+              v->dir.folder, STATEDIR_STORE, found);
+    else if (err)
+        FOUND(f, WARN, "store", disk_advice(err),
+              "%s/%s could not be checked for damage: %s", v->dir.folder,
+              STATEDIR_STORE, errno_text(-err));
+}
+
+/* letters_check - dead letters wait for a person */
+static void letters_check(struct findings *f, const struct snapshot *v)
+{
+    if (v->dead < 0 && snapshot_changing(v))
+        return; /* the store may be incomplete */
+    if (snapshot_unread(v->store_err))
+        FOUND(f, WARN, "store", NULL, "%s", v->no_store.text);
+    else if (v->dead > 0)
+        FOUND(f, WARN, "dead letters",
+              fix(f, "mqdlq list --by error %s", SHELL_QUEUE(v->queue)),
+              "%" PRId64 " message%s given up on", v->dead,
+              v->dead == 1 ? " was" : "s were");
+    else if (v->dead == 0)
+        FOUND(f, FINE, "dead letters", NULL, "none");
+    else
+        FOUND(f, NOTE, "store", NULL, "%s", v->no_store.text);
+}
+
+/* elsewhere - a worker with another state directory has the queue open:
+ * readers_check tells of it, and nobody is told to start a second one */
+static bool elsewhere(const struct snapshot *v)
+{
+    struct holder h;
+
+    return v->worker != SNAPSHOT_RUNS && holder_find(&h, v->queue) &&
+           !holder_is_of(&h, v->dir.folder);
+}
+
+void queue_check(struct findings *f, struct snapshot *v)
+{
+    bool away = elsewhere(v);
+
+    kernel_check(f, v, away);
+    if (!v->has_folder) {
+        if (!away)
+            FOUND(f, v->shut ? BAD : NOTE, "worker", NULL, "%s",
+                  v->no_live.text);
+        return;
+    }
+    if (!away)
+        worker_check(f, v);
+    spool_check(f, v);
+    groups_check(f, v);
+    hooks_check(f, v);
+    slots_fit(f, v);
+    locked_check(f, v);
+    strays_beside(f, &v->dir);
+    differs_check(f, v);
+    namespace_check(f, v);
+    letters_check(f, v);
+    store_damage_check(f, v);
+    /* Of a worker that was killed they went with its custody: killed_check. */
+    if (v->no_counters.text[0] && !live_text(v, "file_gone") &&
+        !snapshot_changing(v) &&
+        !(v->worker == SNAPSHOT_KILLED && v->custody < 0))
+        FOUND(f, NOTE, "counters", NULL, "%s", v->no_counters.text);
+}

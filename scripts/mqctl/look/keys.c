@@ -1,0 +1,120 @@
+/* keys.c - list and free unique keys (see mqctl.h)
+ *
+ * Keys are rows of the store. A worker reads the row for each message with a
+ * key and caches none, so keys can be listed and freed with and without a
+ * worker.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
+#include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
+#include "common/store/store.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "common/text/term_table.h"
+#include "common/text/term_time.h"
+#include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/look/snapshot.h"
+
+static const struct term_column columns[] = {
+    {"KEY", TERM_LEFT, TERM_END},
+    {"MESSAGE", TERM_LEFT, TERM_WHOLE},
+    {"SINCE", TERM_LEFT, TERM_WHOLE},
+    {"UNTIL", TERM_LEFT, TERM_WHOLE},
+};
+
+/* Print one key as JSON. */
+static int key_json(const struct store_key *key)
+{
+    char id[ULID_TEXT];
+    json_t *o = json_object();
+
+    if (json_put_bytes(o, "key", key->text, key->size) < 0 ||
+        json_object_set_new(o, "id", json_string(ulid_print(key->id, id))) <
+            0 ||
+        json_object_set_new(o, "since", json_time(key->received_ns)) < 0 ||
+        json_object_set_new(o, "until", json_time(key->until_ns)) < 0) {
+        json_decref(o);
+        return -ENOMEM;
+    }
+    return json_print_line(o, stdout);
+}
+
+/* Print one key as JSON, or add it to the table `arg`. */
+static int key_show(const struct store_key *key, void *arg)
+{
+    char id[ULID_TEXT], since[TIME_TEXT], until[TIME_TEXT];
+
+    if (!arg)
+        return key_json(key);
+    term_cellf(arg, "%.*s", (int)key->size, key->text);
+    term_cellf(arg, "%s", ulid_print(key->id, id));
+    term_cellf(arg, "%s", term_time(key->received_ns, since));
+    term_cellf(arg, "%s", term_time(key->until_ns, until));
+    return 0;
+}
+
+static int keys_list(const struct options *o, struct store *s)
+{
+    struct term_table *table =
+        o->json ? NULL
+                : term_table_open(columns, sizeof columns / sizeof *columns);
+    int err = o->json || table
+                  ? store_keys_each(s, clock_wall_ns(), key_show, table)
+                  : -ENOMEM;
+
+    if (!err && table)
+        err = term_table_print(table, stdout);
+    term_table_close(&table);
+    if (err == -ENOMEM)
+        return complain_memory();
+    return err ? complain(EX_IOERR, "cannot read the keys: %s; %s",
+                          errno_text(-err), disk_advice(err))
+               : 0;
+}
+
+static int key_free(const struct options *o, struct store *s, const char *queue)
+{
+    const char *key = o->free_key;
+    int err = store_key_drop(s, key, strlen(key));
+
+    if (err == -ENOENT)
+        return complain(EX_NOINPUT,
+                        "no message of %s has the key \"%.80s\"; mqctl keys %s "
+                        "lists the existing keys",
+                        queue, key, SHELL_QUEUE(queue));
+    if (err)
+        return complain(disk_is_full(err) ? EX_CANTCREAT : EX_IOERR,
+                        "the store cannot be written: %s; %s", errno_text(-err),
+                        disk_advice(err));
+    if (o->json)
+        return json_print_line(json_pack("{s:b}", "freed", 1), stdout) < 0
+                   ? complain_memory()
+                   : 0;
+    if (!o->quiet)
+        printf("%s: freed %s; the next message with it runs\n", queue, key);
+    return 0;
+}
+
+int keys_run(const struct options *o)
+{
+    char queue[QUEUE_NAME_MAX], path[PATH_MAX];
+    static struct statedir dir;
+    struct problem p = {0};
+    struct store *s = NULL;
+    int status;
+
+    if (queue_name(o->line.operands[0], queue, &p) < 0 ||
+        snapshot_named_folder(&dir, o->state_dir, queue, &p) < 0 ||
+        statedir_path(&dir, STATEDIR_STORE, path, &p) < 0 ||
+        store_open(&s, path, false, &p) < 0)
+        return complain_of(&p);
+    status = o->free_key ? key_free(o, s, queue) : keys_list(o, s);
+    store_close(&s);
+    return status;
+}

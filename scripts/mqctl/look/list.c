@@ -1,0 +1,182 @@
+/* list.c - see messages.h */
+#include "scripts/mqctl/look/messages.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/errno_text.h"
+#include "common/base/visit.h"
+#include "common/message/error_text.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "common/text/term_table.h"
+
+#define BODY_BYTES 4096 /* of a body in JSON */
+
+struct listing {
+    const struct options *o;
+    const struct messages *m;
+    struct term_table *table; /* NULL: JSON */
+    uint64_t rows;
+    char last[CURSOR_TEXT];
+};
+
+/* ---- a message ---- */
+
+/* row_put - a line of the table */
+static void row_put(struct term_table *t, const struct message_seen *seen)
+{
+    static const struct ulid none;
+    uint64_t wall = clock_wall_ns();
+    char id[ULID_TEXT] = "-", text[DURATION_TEXT], error[ERROR_JOINED];
+
+    if (memcmp(&seen->id, &none, sizeof none) != 0)
+        ulid_print(seen->id, id);
+    term_cellf(t, "%s", id);
+    term_cellf(t, "%s", waiting_state_text(seen->state));
+    if (seen->due_ns > wall)
+        term_cellf(t, "in %s", duration_rough(seen->due_ns - wall, text));
+    else
+        term_cellf(t, "%s", seen->state == WAITING_READY ? "now" : "-");
+    term_cellf(t, "%" PRIu32, seen->failures);
+    term_cellf(t, "%" PRIu32, seen->priority);
+    term_cell(t, seen->group ? seen->group : "", seen->group_size);
+    term_cellf(t, "%s",
+               seen->received_ns && seen->received_ns < wall
+                   ? duration_rough(wall - seen->received_ns, text)
+                   : "-");
+    error_text_join(error, sizeof error, seen->error, seen->error_text);
+    term_cell(t, error, strlen(error));
+    term_cellf(t, "%zu", seen->size);
+    term_cell(t, seen->body, seen->body_size);
+}
+
+/* message_json - the object of a message; NULL: no memory */
+static json_t *message_json(const struct listing *l,
+                            const struct message_seen *seen)
+{
+    static const struct ulid none;
+    char id[ULID_TEXT], cursor[CURSOR_TEXT];
+    bool named = memcmp(&seen->id, &none, sizeof none) != 0;
+    json_t *o = json_pack(
+        "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
+        "queue", json_printable(l->m->queue), "id",
+        named ? ulid_print(seen->id, id) : NULL, "row",
+        seen->row ? json_integer(seen->row) : json_null(), "state",
+        waiting_state_text(seen->state), "failures", (json_int_t)seen->failures,
+        "attempt", seen->attempt ? json_integer(seen->attempt) : json_null(),
+        "pid", seen->pid ? json_integer(seen->pid) : json_null(), "crashes",
+        (json_int_t)seen->crashes, "priority", (json_int_t)seen->priority,
+        "size", (json_int_t)seen->size, "body_cut",
+        seen->body_size < seen->size, "cursor", messages_cursor(seen, cursor));
+    int err = o ? 0 : -ENOMEM;
+
+    if (!err)
+        err = json_put_bytes(o, "error", seen->error,
+                             seen->error ? strlen(seen->error) : 0);
+    if (!err)
+        err = json_put_bytes(o, "error_text", seen->error_text,
+                             seen->error_text ? strlen(seen->error_text) : 0);
+    if (!err)
+        err = json_put_bytes(o, "group", seen->group, seen->group_size);
+    if (!err)
+        err = json_put_bytes(o, "body", seen->body, seen->body_size);
+    if (!err)
+        err = json_put_time(o, "due_at", seen->due_ns);
+    if (!err)
+        err = json_put_time(o, "received_at", seen->received_ns);
+    if (!err)
+        err = json_put_time(o, "started_at", seen->started_ns);
+    if (!err)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* message_show - visit: one line, unless as many as were asked for are out */
+static int message_show(const struct message_seen *seen, void *arg)
+{
+    struct listing *l = arg;
+    int err = 0;
+
+    if (l->o->limit && l->rows == l->o->limit)
+        return VISIT_ENOUGH;
+    if (l->table)
+        row_put(l->table, seen);
+    else
+        err = json_print_line(message_json(l, seen), stdout);
+    messages_cursor(seen, l->last);
+    if (++l->rows % TERM_TABLE_PART == 0 && l->table)
+        term_table_print(l->table, stdout);
+    return err;
+}
+
+/* ---- the verb ---- */
+
+/* list_end - what became of the visit; an exit status */
+static int list_end(const struct listing *l, const char *queue, int err)
+{
+    if (err == -EINVAL && l->rows == 0 && l->o->after)
+        return complain(EX_USAGE,
+                        "--after: \"%.80s\" is not a cursor; give one that "
+                        "list printed",
+                        l->o->after);
+    if (err < 0)
+        return complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,
+                        "cannot read the messages: %s", errno_text(-err));
+    if (err == VISIT_ENOUGH && l->table)
+        complain(0, "there are more: --after %s", l->last);
+    else if (!err && l->rows == 0 && l->table)
+        complain(0,
+                 filter_given(l->o)
+                     ? "%s has no message that was asked for"
+                     : "%s has no message that runs or waits; those "
+                       "still in the queue are not listed",
+                 queue);
+    return 0;
+}
+
+/* list_open - the queue, and a table if one is wanted; an exit status */
+static int list_open(struct listing *l, struct messages *m)
+{
+    static const struct term_column columns[] = {
+        {"ID", TERM_LEFT, TERM_WHOLE},    {"STATE", TERM_LEFT, TERM_WHOLE},
+        {"DUE", TERM_LEFT, TERM_WHOLE},   {"TRIES", TERM_RIGHT, TERM_WHOLE},
+        {"PRIO", TERM_RIGHT, TERM_EXTRA}, {"GROUP", TERM_LEFT, TERM_SPARE},
+        {"AGE", TERM_RIGHT, TERM_EXTRA},  {"ERROR", TERM_LEFT, TERM_SPARE},
+        {"SIZE", TERM_RIGHT, TERM_EXTRA}, {"BODY", TERM_LEFT, TERM_END},
+    };
+    struct options o = *l->o;
+    int status;
+
+    o.filter.body_most = o.json ? BODY_BYTES : TERM_TABLE_PREVIEW;
+    status = messages_open(m, &o);
+    if (status || o.json)
+        return status;
+    l->table = term_table_open(columns, sizeof columns / sizeof *columns);
+    if (l->table)
+        return 0;
+    messages_close(m);
+    return complain_memory();
+}
+
+int list_run(const struct options *o)
+{
+    struct messages m;
+    struct listing l = {.o = o, .m = &m};
+    int status = list_open(&l, &m), err;
+
+    if (status)
+        return status;
+    err = messages_each(&m, o->after ? o->after : "", message_show, &l);
+    if (l.table && l.rows && term_table_print(l.table, stdout) < 0 && err >= 0)
+        err = -ENOMEM;
+    status = list_end(&l, m.queue, err);
+    term_table_close(&l.table);
+    messages_close(&m);
+    return status;
+}

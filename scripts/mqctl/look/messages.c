@@ -1,0 +1,408 @@
+/* messages.c - see messages.h
+ *
+ * Custody is read first: a message that leaves it meanwhile is in the store by
+ * then. A row that a slot is a run of, or that was written when the slots had
+ * been read, is known by its receive sequence, and left out.
+ */
+#include "scripts/mqctl/look/messages.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/string.h>
+
+#include "common/base/array.h"
+#include "common/base/clock.h"
+#include "common/base/errno_text.h"
+#include "common/message/error_text.h"
+#include "common/state/counters.h"
+#include "common/state/runtimedir.h"
+#include "common/state/worker_lock.h"
+#include "common/text/complain.h"
+#include "scripts/mqctl/look/cursor.h"
+#include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/snapshot.h"
+
+/* ---- the slots ---- */
+
+/* slot_wanted - what is known of it before it has a state; its error is looked
+ * up later */
+static bool slot_wanted(const struct waiting_filter *f,
+                        const struct custody_seen *c, const char *body,
+                        size_t size)
+{
+    return (!f->group || strcmp(f->group, c->group) == 0) &&
+           c->received_ns >= f->since_ns &&
+           (!f->until_ns || c->received_ns < f->until_ns) &&
+           (!f->match || memmem(body, size, f->match, strlen(f->match)));
+}
+
+/* seq_add - of any slot */
+static int seq_add(struct messages *m, uint64_t seq)
+{
+    if ((m->seq_count & (m->seq_count - 1)) == 0) { /* 0 or a power of 2 */
+        size_t room = m->seq_count ? 2 * m->seq_count : 1;
+        uint64_t *seqs = reallocarray(m->seqs, room, sizeof *seqs);
+
+        if (!seqs)
+            return -ENOMEM;
+        m->seqs = seqs;
+    }
+    m->seqs[m->seq_count++] = seq;
+    return 0;
+}
+
+/* group_cut - the key of a group that is in front of the body */
+static void group_cut(struct custody_seen *c, const char *body, size_t size,
+                      char separator)
+{
+    size_t most = size < sizeof c->group ? size : sizeof c->group;
+    const char *end = separator ? memchr(body, separator, most) : NULL;
+
+    if (!end || c->group[0] || c->header.bytes)
+        return;
+    memcpy(c->group, body, (size_t)(end - body));
+    c->group[end - body] = '\0';
+}
+
+/* slot_add - visit: a copy, with no state but whether it runs */
+static int slot_add(const struct custody_seen *c, void *arg)
+{
+    struct messages *m = arg;
+    size_t size = c->data_size - c->header.bytes;
+    const char *body = (const char *)c->data + c->header.bytes;
+    struct slot_seen *s,
+        *slots = array_grow(m->slots, m->count, &m->room, sizeof *slots);
+
+    if (!slots)
+        return -ENOMEM;
+    m->slots = slots;
+    s = &slots[m->count];
+    *s = (struct slot_seen){.c = *c, .size = c->size - c->header.bytes};
+    s->state =
+        m->runs && c->w.state == SLOT_RUNNING ? WAITING_RUNNING : WAITING_READY;
+    s->body_size = size < m->filter.body_most ? size : m->filter.body_most;
+    s->body = malloc(s->body_size + 1);
+    if (!s->body)
+        return -ENOMEM;
+    memcpy(s->body, body, s->body_size);
+    group_cut(&s->c, body, size, m->separator);
+    if (!slot_wanted(&m->filter, &s->c, body, size))
+        s->state = WAITING_STATES; /* it counts in its group, no more */
+    m->count++;
+    return seq_add(m, c->seq);
+}
+
+/* before_in_group - whether `a` keeps `b` of the same group waiting */
+static bool before_in_group(const struct slot_seen *a,
+                            const struct slot_seen *b)
+{
+    if (a == b || strcmp(a->c.group, b->c.group) != 0)
+        return false;
+    if (a->c.w.state == SLOT_RUNNING)
+        return true;
+    return a->c.priority != b->c.priority ? a->c.priority > b->c.priority
+                                          : a->c.seq < b->c.seq;
+}
+
+/* group_state - of a message that has a slot and a group, and does not run */
+static int group_state(struct messages *m, struct slot_seen *s)
+{
+    size_t size = strlen(s->c.group);
+    int64_t letter;
+    int err = 0;
+
+    if (m->store && m->filter.holds) {
+        err = store_group_letter(m->store, s->c.group, size, &letter);
+        if (!err)
+            s->state = WAITING_HELD;
+        if (err != -ENOENT)
+            return err;
+    }
+    err = m->store ? waiting_group_blocked(m->store, s->c.group, size) : 0;
+    for (size_t i = 0; err == 0 && i < m->count; i++)
+        err = before_in_group(&m->slots[i], s);
+    if (err == YES)
+        s->state = WAITING_PARKED;
+    return err < 0 ? err : 0;
+}
+
+/* slot_order - qsort: by state, then as they came */
+static int slot_order(const void *a, const void *b)
+{
+    const struct slot_seen *x = a, *y = b;
+
+    if (x->state != y->state)
+        return x->state < y->state ? -1 : 1;
+    return (x->c.seq > y->c.seq) - (x->c.seq < y->c.seq);
+}
+
+static int seq_order(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* slot_has - whether a message was in a slot when custody was read */
+static bool slot_has(const struct messages *m, uint64_t seq)
+{
+    return m->seq_count &&
+           bsearch(&seq, m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
+}
+
+/* slots_read - all of custody; no problem where no worker has left any */
+static int slots_read(struct messages *m, struct problem *p)
+{
+    char path[PATH_MAX];
+    int err = runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, p);
+
+    if (!err)
+        err = custody_look(path, slot_add, m, p);
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    for (size_t i = 0; !err && i < m->count; i++)
+        if (m->slots[i].state == WAITING_READY && m->slots[i].c.group[0])
+            err = group_state(m, &m->slots[i]);
+    if (m->count) {
+        qsort(m->slots, m->count, sizeof *m->slots, slot_order);
+        qsort(m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
+    }
+    if (err)
+        problem_fill(p, EX_IOERR, "cannot read what is in flight: %s",
+                     errno_text(-err));
+    return err;
+}
+
+/* ---- open and close ---- */
+
+/* held_last - whether groups waited for their letters under the last worker: by
+ * the numbers that it left, which a boot takes away */
+static bool held_last(const struct messages *m)
+{
+    struct counters_header head = {.pid = 0};
+    struct counters *c = NULL;
+    char path[PATH_MAX];
+    struct problem p;
+
+    if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
+        counters_attach(&c, path, &p) == 0)
+        counters_header(c, &head);
+    counters_close(&c);
+    return head.gauges[COUNTERS_GROUPS_HELD] > 0;
+}
+
+/* worker_ask - whether groups wait for their letters, and where the key of a
+ * group is; the worker says so */
+static void worker_ask(struct messages *m)
+{
+    const char *separator;
+    struct problem p;
+    json_t *live;
+
+    if (!m->runs)
+        m->filter.holds = held_last(m);
+    if (!m->runs || ask(&m->dir, m->queue, "status", &live, &p) < 0)
+        return;
+    m->filter.holds =
+        json_integer_value(json_object_get(live, "groups_held")) > 0;
+    separator = json_string_value(
+        json_object_get(json_object_get(json_object_get(live, "runs"), "flags"),
+                        "group-separator"));
+    m->separator = separator ? separator[0] : '\0';
+    json_decref(live);
+}
+
+/* files_open - what there is of it */
+static int files_open(struct messages *m, struct problem *p)
+{
+    char path[PATH_MAX];
+    int err = statedir_path(&m->dir, STATEDIR_PIDFILE, path, p);
+
+    m->runs = !err && worker_lock_look(path, NULL) == WORKER_RUNS;
+    worker_ask(m);
+    if (!err)
+        err = statedir_path(&m->dir, STATEDIR_STORE, path, p);
+    if (!err)
+        err = store_open(&m->store, path, false, p);
+    return err == -ENOENT ? 0 : err;
+}
+
+int messages_open(struct messages *m, const struct options *o)
+{
+    struct problem p = {0};
+    int err;
+
+    *m = (struct messages){.filter = o->filter};
+    m->filter.now_ns = clock_wall_ns();
+    if (queue_name(o->line.operands[0], m->queue, &p) < 0)
+        return complain_of(&p);
+    err = snapshot_named_folder(&m->dir, o->state_dir, m->queue, &p);
+    m->none = err == -ENOENT;
+    if (m->none)
+        return p.status == EX_NOINPUT ? complain_of(&p) : 0;
+    if (!err)
+        err = files_open(m, &p);
+    if (!err)
+        err = slots_read(m, &p);
+    if (!err)
+        return 0;
+    messages_close(m);
+    return complain_of(&p);
+}
+
+void messages_close(struct messages *m)
+{
+    for (size_t i = 0; i < m->count; i++)
+        free(m->slots[i].body);
+    free(m->slots);
+    free(m->seqs);
+    store_close(&m->store);
+    m->slots = NULL;
+    m->seqs = NULL;
+    m->count = m->seq_count = 0;
+}
+
+/* ---- each ---- */
+
+/* A visit on its way. */
+struct passing {
+    struct messages *m;
+    int (*visit)(const struct message_seen *seen, void *arg);
+    void *arg;
+};
+
+/* row_pass - visit: a row, unless a slot has it */
+static int row_pass(const struct waiting_row *w, void *arg)
+{
+    const struct passing *p = arg;
+    const struct store_row *r = &w->m;
+
+    if (slot_has(p->m, r->receive_seq))
+        return 0;
+    return p->visit(&(struct message_seen){.state = w->state,
+                                           .id = r->id,
+                                           .row = r->row,
+                                           .seq = r->receive_seq,
+                                           .received_ns = r->first_received_ns,
+                                           .due_ns = r->state == STORE_WAITING
+                                                         ? r->due_ns
+                                                         : 0,
+                                           .priority = r->priority,
+                                           .failures = r->attempts,
+                                           .crashes = r->crashes,
+                                           .group = r->group,
+                                           .group_size = r->group_size,
+                                           .error = r->error,
+                                           .error_text = w->error_text,
+                                           .body = w->body,
+                                           .body_size = w->body_size,
+                                           .size = r->size - r->header_size},
+                    p->arg);
+}
+
+/* rows_pass - those behind a place that are in one of these states, too */
+static int rows_pass(struct passing *p, const struct waiting_place *place,
+                     unsigned states)
+{
+    struct waiting_filter f = p->m->filter;
+
+    f.states &= states;
+    return p->m->store ? waiting_each(p->m->store, &f, place, row_pass, p) : 0;
+}
+
+/* spooled_pass - visit: a row of the spool, unless a slot has it */
+static int spooled_pass(const struct message_seen *seen, void *arg)
+{
+    const struct passing *p = arg;
+
+    return slot_has(p->m, seen->seq) ? 0 : p->visit(seen, p->arg);
+}
+
+/* How the row failed last that a slot is a run of. */
+struct failure {
+    bool seen;
+    char error[ERROR_JOINED], text[ERROR_TEXT];
+};
+
+/* failure_keep - visit: of a row */
+static int failure_keep(const struct waiting_row *w, void *arg)
+{
+    struct failure *f = arg;
+
+    f->seen = w->m.error != NULL;
+    strlcpy(f->error, w->m.error ? w->m.error : "", sizeof f->error);
+    strlcpy(f->text, w->error_text ? w->error_text : "", sizeof f->text);
+    return 0;
+}
+
+/* slot_pass - one slot, if its error is one that is wanted */
+static int slot_pass(const struct passing *p, const struct slot_seen *s)
+{
+    const struct custody_seen *c = &s->c;
+    const struct waiting_filter *f = &p->m->filter;
+    bool running = s->state == WAITING_RUNNING;
+    struct failure fail = {.seen = false};
+    int err = 0;
+
+    if (c->row && p->m->store)
+        err = waiting_get(p->m->store, c->row, f, failure_keep, &fail);
+    if (err && err != -ENOENT)
+        return err;
+    if (f->error_like &&
+        !(fail.seen && error_text_like(f->error_like, fail.error, fail.text)))
+        return 0;
+    return p->visit(
+        &(struct message_seen){.state = s->state,
+                               .in_slot = true,
+                               .slot = s,
+                               .id = c->id,
+                               .row = c->row,
+                               .seq = c->seq,
+                               .received_ns = c->received_ns,
+                               .started_ns = running ? c->started_ns : 0,
+                               .priority = c->priority,
+                               .failures = c->failures,
+                               .crashes = c->w.crashes,
+                               .attempt = running ? c->w.attempt : 0,
+                               .pid = running ? c->pgid : 0,
+                               .group = c->group[0] ? c->group : NULL,
+                               .group_size = strlen(c->group),
+                               .error = fail.seen ? fail.error : NULL,
+                               .error_text = fail.text[0] ? fail.text : NULL,
+                               .body = s->body,
+                               .body_size = s->body_size,
+                               .size = s->size},
+        p->arg);
+}
+
+/* messages_each - as they run: those that are due before the spool
+ * One that was listed as due, and waits still, is not listed again behind the
+ * spool; one that became due meanwhile is in neither. */
+int messages_each(struct messages *m, const char *cursor,
+                  int (*visit)(const struct message_seen *seen, void *arg),
+                  void *arg)
+{
+    struct passing p = {.m = m, .visit = visit, .arg = arg};
+    struct cursor c;
+    int err = cursor_parse(&c, cursor);
+
+    for (size_t i = 0; !err && c.slots && i < m->count; i++) {
+        const struct slot_seen *s = &m->slots[i];
+
+        if (s->state == WAITING_STATES ||
+            !(m->filter.states & WAITING_BIT(s->state)) || s->state < c.state ||
+            (s->state == c.state && s->c.seq <= c.seq))
+            continue;
+        err = slot_pass(&p, s);
+    }
+    if (!err && c.due)
+        err = rows_pass(&p, &c.place, WAITING_BIT(WAITING_READY));
+    if (!err && c.spool)
+        err = messages_spooled_each(m, c.spooled, spooled_pass, &p);
+    if (err || !c.spool)
+        return err ? err : rows_pass(&p, &c.place, WAITING_ALL);
+    return rows_pass(&p, &(struct waiting_place){0},
+                     WAITING_ALL & ~WAITING_BIT(WAITING_READY));
+}

@@ -1,0 +1,98 @@
+/* messages.h - every message of a queue that was received and has not
+ * come to its end
+ *
+ * WHAT   Custody and store as one list, in an order that can be taken up again
+ *        after any message: what runs, what is in another slot, what is
+ *        due, what is spooled, what waits for its time, what is parked. Works
+ *        with and without a worker.
+ * WHO    One thread.
+ * OWNS   The store, and copies of the slots: as many as there are slots.
+ * FAILS  messages_open: an exit status, the reason is out on stderr. each:
+ *        -errno, or what `visit` returned.
+ */
+#ifndef SCRIPTS_MQCTL_LOOK_MESSAGES_H
+#define SCRIPTS_MQCTL_LOOK_MESSAGES_H
+
+#include "common/base/queue_name.h"
+#include "common/custody/custody_look.h"
+#include "common/state/statedir.h"
+#include "common/waiting/waiting.h"
+#include "scripts/mqctl/mqctl.h"
+
+/* A message in a slot, copied. */
+struct slot_seen {
+    enum waiting_state state;
+    struct custody_seen c; /* header and data are not valid any more */
+    char *body;            /* up to filter.body_most bytes */
+    size_t body_size, size;
+};
+
+struct messages {
+    char queue[QUEUE_NAME_MAX];
+    struct statedir dir;
+    struct waiting_filter filter;
+    bool none;               /* nothing was ever kept for this queue */
+    bool runs;               /* a worker does */
+    char separator;          /* behind a group's key in a body; 0: none */
+    struct store *store;     /* NULL: there is none */
+    struct slot_seen *slots; /* in order */
+    size_t count, room;
+    uint64_t *seqs; /* of all slots, sorted */
+    size_t seq_count;
+};
+
+/* One of either place. Pointers are valid during the visit. */
+struct message_seen {
+    enum waiting_state state;
+    bool in_slot;                 /* else it is in the store only */
+    const struct slot_seen *slot; /* of one that is */
+    struct ulid id;               /* all 0: it has none yet */
+    int64_t row; /* 0: it is not in the store, or in the spool */
+    uint64_t seq, received_ns;
+    uint64_t due_ns;     /* 0: not for a time */
+    uint64_t started_ns; /* of a running one; else 0 */
+    uint32_t priority, failures, crashes;
+    uint32_t attempt;  /* of a running one; else 0 */
+    int32_t pid;       /* of its handler; 0: none */
+    const char *group; /* NULL: none */
+    size_t group_size;
+    const char *error;      /* of its last failure; NULL: none */
+    const char *error_text; /* beside it; NULL: nothing */
+    const char *body;
+    size_t body_size; /* of `body` */
+    size_t size;      /* of the whole body */
+};
+
+/* `o` has the queue and the filter. */
+int messages_open(struct messages *m, const struct options *o);
+void messages_close(struct messages *m);
+
+/* Those after `cursor` ("": from the first). -EINVAL: it is no cursor. */
+int messages_each(struct messages *m, const char *cursor,
+                  int (*visit)(const struct message_seen *seen, void *arg),
+                  void *arg);
+/* The place behind a message, as --after takes it. */
+#define CURSOR_TEXT 600
+const char *messages_cursor(const struct message_seen *seen,
+                            char text[CURSOR_TEXT]);
+
+/* ---- spooled.c ---- */
+
+/* Rows of the spool behind that key (0: all) that the filter chooses, also
+ * those that are in a slot. */
+int messages_spooled_each(struct messages *m, int64_t after,
+                          int (*visit)(const struct message_seen *seen,
+                                       void *arg),
+                          void *arg);
+int64_t messages_spooled_key(const struct message_seen *seen);
+/* While no worker has the lock and nobody can write: of which rows, or keys of
+ * the spool with a minus, a handler of the killed worker was at work. 0;
+ * -ENOENT: there is no file to say so; -errno. */
+int messages_begun(struct messages *m, const int64_t *rows, size_t count,
+                   bool *begun);
+/* The same, of those of the spool that it was done with; other rows are left as
+ * they are. False: that is not known. */
+bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
+                          bool *ran);
+
+#endif

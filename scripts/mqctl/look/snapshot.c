@@ -1,0 +1,633 @@
+/* snapshot.c - see snapshot.h */
+#include "scripts/mqctl/look/snapshot.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/base/disk_trouble.h"
+#include "common/base/errno_text.h"
+#include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
+#include "common/broker/broker_operand.h"
+#include "common/custody/custody_look.h"
+#include "common/mq/queue.h"
+#include "common/state/queue_guess.h"
+#include "common/state/runtimedir.h"
+#include "common/state/worker_lock.h"
+#include "common/store/store_spool.h"
+#include "scripts/mqctl/ask.h"
+
+/* queue_look - the kernel's side */
+static void queue_look(struct snapshot *v)
+{
+    struct queue *q;
+
+    v->depth = v->depth_max = v->message_size = v->bytes = -1;
+    v->broker = broker_operand_is(v->queue);
+    if (v->broker) {
+        (void)problem_set(&v->no_queue, EX_UNAVAILABLE, ENOTSUP,
+                          "it is on a broker: rabbitmqctl list_queues name "
+                          "messages consumers; mqdlq list %s",
+                          SHELL_QUEUE(v->queue));
+        return;
+    }
+    if (queue_open(&q, v->queue, 0, NULL, NULL, &v->no_queue) < 0)
+        return;
+    v->has_queue = true;
+    v->depth = queue_length(q);
+    v->depth_max = (long)queue_depth(q);
+    v->message_size = (long)queue_message_size(q);
+    v->bytes = queue_bytes(q);
+    queue_close(&q);
+}
+
+/* counters_look - the numbers that the worker wrote last */
+static void counters_look(struct snapshot *v)
+{
+    char path[PATH_MAX];
+
+    int err =
+        runtimedir_file(&v->dir, RUNTIMEDIR_COUNTERS, path, &v->no_counters);
+
+    if (!err)
+        err = counters_attach(&v->counters, path, &v->no_counters);
+    v->counters_err = err;
+    if (err)
+        return;
+    counters_header(v->counters, &v->head);
+    counters_sum(v->counters, &v->sum);
+    counters_totals(v->counters, &v->totals);
+}
+
+/* worker_look - whether it runs: its lock tells; how the last one ended: its
+ * counters tell */
+static void worker_look(struct snapshot *v)
+{
+    enum worker_lock lock = WORKER_UNSEEN;
+    char path[PATH_MAX];
+    pid_t pid = 0;
+
+    if (statedir_path(&v->dir, STATEDIR_PIDFILE, path, NULL) == 0)
+        lock = worker_lock_look(path, &pid);
+    v->pid = pid ? pid : v->head.pid;
+    if (lock == WORKER_RUNS)
+        v->worker = SNAPSHOT_RUNS;
+    else if (lock == WORKER_UNSEEN)
+        v->worker = SNAPSHOT_UNSEEN;
+    else if (v->head.gauges[COUNTERS_ENDED_NS] && v->pid == v->head.pid)
+        v->worker = SNAPSHOT_ENDED;
+    else
+        v->worker = v->counters || lock == WORKER_GONE ? SNAPSHOT_KILLED
+                                                       : SNAPSHOT_NEVER;
+}
+
+/* Ask the worker itself. */
+static void live_look(struct snapshot *v)
+{
+    v->stopped =
+        ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == -EHOSTDOWN;
+}
+
+/* snapshot_store - the file of a queue that was never used may be missing */
+int snapshot_store(struct snapshot *v, struct store **out)
+{
+    char path[PATH_MAX];
+    int err = v->has_folder
+                  ? statedir_path(&v->dir, STATEDIR_STORE, path, &v->no_store)
+              : v->shut ? -EACCES
+                        : -ENOENT;
+
+    *out = NULL;
+    return err ? err : store_open(out, path, false, &v->no_store);
+}
+
+struct counting {
+    struct custody_count *out;
+    struct store *store;
+    bool spool; /* it has rows of one */
+    bool idle;  /* no worker runs: cancelled messages are not counted */
+};
+
+/* row_count - a stored message that has a slot is still in the store, too */
+static void row_count(struct counting *c, int64_t row)
+{
+    struct store_row m;
+
+    if (!row || !c->store || store_get(c->store, row, &m, NULL, 0, NULL) < 0 ||
+        (c->idle && m.flags & STORE_CANCELLED))
+        return;
+    c->out->waiting += m.state == STORE_WAITING;
+    c->out->parked += m.state == STORE_PARKED;
+}
+
+static int slot_count(const struct custody_seen *seen, void *arg)
+{
+    struct counting *c = arg;
+    bool cancelled = false;
+
+    c->out->total++;
+    if (c->out->newest_ns < seen->received_ns)
+        c->out->newest_ns = seen->received_ns;
+    if (seen->w.state != SLOT_RUNNING &&
+        (!c->out->oldest_ns || seen->received_ns < c->out->oldest_ns))
+        c->out->oldest_ns = seen->received_ns;
+    if (seen->w.state == SLOT_RUNNING)
+        c->out->running++;
+    else if (seen->group[0])
+        c->out->grouped++;
+    row_count(c, seen->row);
+    if (c->spool &&
+        store_spool_find(c->store, store_spool_key(seen->priority, seen->seq),
+                         &cancelled) == 0)
+        c->out->spooled += !(c->idle && cancelled);
+    return 0;
+}
+
+/* slots_count - slot by slot */
+static int slots_count(struct custody_count *out, const char *path,
+                       struct store *s, bool idle, struct problem *p)
+{
+    struct counting c = {.out = out,
+                         .store = s,
+                         .spool = s && store_spool_count(s) > 0,
+                         .idle = idle};
+
+    *out = (struct custody_count){0};
+    return custody_look(path, slot_count, &c, p);
+}
+
+int custody_count(struct custody_count *out, const char *path, struct store *s,
+                  struct problem *p)
+{
+    return slots_count(out, path, s, false, p);
+}
+
+/* idle - what was cancelled stays until the next worker ends it; one that runs
+ * does so at once */
+static bool idle(const struct snapshot *v)
+{
+    return v->worker != SNAPSHOT_RUNS && v->worker != SNAPSHOT_UNSEEN;
+}
+
+/* custody_look_at - count the slots; `s` may be NULL */
+static void custody_look_at(struct snapshot *v, struct custody_count *c,
+                            struct store *s)
+{
+    char path[PATH_MAX];
+    int err;
+
+    *c = (struct custody_count){0};
+    if (!v->has_folder)
+        return;
+    err = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &v->no_custody);
+    if (!err)
+        err = slots_count(c, path, s, idle(v), &v->no_custody);
+    if (err == -ENOENT)
+        v->no_custody.status = 0;
+    if (err)
+        return;
+    v->custody = c->total;
+    v->held = v->worker == SNAPSHOT_RUNS ? c->total - c->running : c->total;
+    v->grouped = c->grouped;
+    v->held_since_ns = c->oldest_ns;
+}
+
+/* without - a count, but for those that were counted in custody; -errno */
+static int64_t without(int64_t n, int64_t less)
+{
+    return n < less ? (n < 0 ? n : 0) : n - less;
+}
+
+/* but - a count, but for some; how many may be -errno */
+static int64_t but(int64_t n, int64_t some)
+{
+    return some > 0 ? without(n, some) : n;
+}
+
+/* cancelled_leave - they wait for nothing: mqctl list has none of them */
+static void cancelled_leave(struct snapshot *v, struct store *s)
+{
+    if (v->waiting > 0)
+        v->waiting = but(v->waiting, store_count_cancelled(s, STORE_WAITING));
+    if (v->parked > 0)
+        v->parked = but(v->parked, store_count_cancelled(s, STORE_PARKED));
+    if (v->spooled > 0)
+        v->spooled = but(v->spooled, store_spool_count_cancelled(s));
+}
+
+/* Letters as they were counted last, by the folder of their queue. */
+struct letters_counted {
+    struct letters_counted *next;
+    char folder[PATH_MAX];
+    int64_t dead, replayed;
+    uint64_t until_ns; /* monotonic */
+};
+
+/* letters_of - the place of a folder; NULL: no memory */
+static struct letters_counted *letters_of(const char *folder)
+{
+    static struct letters_counted *all;
+    struct letters_counted *l = all;
+
+    while (l && strcmp(l->folder, folder) != 0)
+        l = l->next;
+    if (l)
+        return l;
+    l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    strlcpy(l->folder, folder, sizeof l->folder);
+    l->next = all;
+    return all = l;
+}
+
+/* letters_count - one look counts the same letters twice, as for a list and for
+ * what doctor says, and a million take 20 ms: so a number is good for as long
+ * as it would take to count ten times more */
+static void letters_count(struct snapshot *v, struct store *s)
+{
+    struct letters_counted *l = letters_of(v->dir.folder);
+    uint64_t from = clock_mono_ns(), end;
+
+    if (l && from < l->until_ns) {
+        v->dead = l->dead;
+        v->replayed = l->replayed;
+        return;
+    }
+    v->dead = store_count(s, STORE_DEAD);
+    v->replayed = store_count(s, STORE_REPLAYED);
+    end = clock_mono_ns();
+    if (!l)
+        return;
+    l->dead = v->dead;
+    l->replayed = v->replayed;
+    l->until_ns = end - from < NS_PER_MS ? 0 : end + 10 * (end - from);
+}
+
+/* uncounted - a number that could not be had is -errno */
+static void uncounted(struct snapshot *v)
+{
+    int64_t *const all[] = {&v->waiting, &v->parked, &v->spooled, &v->dead,
+                            &v->replayed};
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (*all[i] < 0) {
+            v->store_err = (int)*all[i];
+            *all[i] = -1;
+        }
+    if (v->store_err)
+        problem_set(&v->no_store, EX_IOERR, -v->store_err,
+                    "%s/%s cannot be read: %s; %s", v->dir.folder,
+                    STATEDIR_STORE, errno_text(-v->store_err),
+                    disk_advice(v->store_err));
+}
+
+/* store_look - count now, not when the worker last did. Custody goes first: a
+ * message that leaves it meanwhile is in the store by then, and is counted. */
+static void store_look(struct snapshot *v)
+{
+    struct custody_count c;
+    struct store *s;
+
+    v->store_err = snapshot_store(v, &s);
+    custody_look_at(v, &c, s);
+    if (v->totals.received_ns < c.newest_ns)
+        v->totals.received_ns = c.newest_ns;
+    if (!s)
+        return;
+    v->waiting = without(store_count(s, STORE_WAITING), c.waiting);
+    v->parked = without(store_count(s, STORE_PARKED), c.parked);
+    v->spooled = without(store_spool_count(s), c.spooled);
+    if (idle(v))
+        cancelled_leave(v, s);
+    letters_count(v, s);
+    store_ages(s, &v->ages);
+    if (v->totals.received_ns < v->ages.newest)
+        v->totals.received_ns = v->ages.newest;
+    store_close(&s);
+    uncounted(v);
+}
+
+/* folder_find - below amqp/ for a queue on a broker */
+static int folder_find(struct statedir *out, const char *state_dir,
+                       const char *queue, struct problem *p)
+{
+    struct broker_operand o;
+    int err;
+
+    if (!broker_operand_is(queue))
+        return statedir_open(out, state_dir, queue, false, p);
+    err = broker_operand_parse(&o, queue, p);
+    return err ? err : statedir_open_label(out, state_dir, o.folder, false, p);
+}
+
+int snapshot_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
+{
+    struct broker_operand o;
+    int err;
+
+    if (!broker_operand_is(text))
+        return queue_name(text, out, p);
+    err = broker_operand_parse(&o, text, p);
+    if (!err)
+        memcpy(out, o.shown, sizeof o.shown);
+    return err;
+}
+
+/* snapshot_folder - as statedir_open, with the exit status of a look */
+int snapshot_folder(struct statedir *out, const char *state_dir,
+                    const char *queue, struct problem *p)
+{
+    int err = folder_find(out, state_dir, queue, p);
+    struct stat st;
+
+    if (err == -ENOENT)
+        p->status = EX_UNAVAILABLE;
+    else if (err == -EACCES ||
+             (err && geteuid() != 0 && lstat(out->folder, &st) == 0 &&
+              st.st_uid != geteuid()))
+        p->status = EX_NOPERM;
+    return err;
+}
+
+int snapshot_named_folder(struct statedir *out, const char *state_dir,
+                          const char *queue, struct problem *p)
+{
+    int err = snapshot_folder(out, state_dir, queue, p);
+    struct problem none = {0};
+    struct queue *q = NULL;
+
+    if (err != -ENOENT || broker_operand_is(queue))
+        return err;
+    if (queue_open(&q, queue, 0, NULL, NULL, &none) < 0 &&
+        none.status == EX_NOINPUT)
+        (void)queue_absent(state_dir, queue, p);
+    queue_close(&q);
+    return err;
+}
+
+/* Read everything except the counted values, once. Ask the worker first: when
+ * it answers, its counters exist. */
+static void look_once(struct snapshot *v, const char *state_dir,
+                      bool ask_worker)
+{
+    int err;
+
+    queue_look(v);
+    err = snapshot_folder(&v->dir, state_dir, v->queue, &v->no_live);
+    v->has_folder = !err;
+    v->shut = err && err != -ENOENT;
+    if (v->shut)
+        v->worker = SNAPSHOT_UNSEEN;
+    if (err) {
+        v->no_counters = v->no_store = v->no_live;
+        return;
+    }
+    if (ask_worker)
+        live_look(v);
+    counters_look(v);
+    worker_look(v);
+    if (v->live && v->worker == SNAPSHOT_UNSEEN)
+        v->worker = SNAPSHOT_RUNS;
+    if (v->worker == SNAPSHOT_RUNS && !v->live)
+        v->phase = worker_phase(&v->dir);
+}
+
+/* Return true if the worker's lock and answer agree, as they do unless the
+ * worker is starting, stopping or dying. */
+static bool worker_is_consistent(const struct snapshot *v)
+{
+    return v->stopped || v->live ? v->worker == SNAPSHOT_RUNS
+                                 : v->worker != SNAPSHOT_RUNS;
+}
+
+/* Read everything except the counted values. Give a starting or stopping worker
+ * some time to answer or to exit. */
+static int snapshot_begin(struct snapshot *v, const char *state_dir,
+                          const char *queue, bool ask_worker, struct problem *p)
+{
+    char name[QUEUE_NAME_MAX];
+    struct worker_wait wait = {0};
+    int err;
+
+    memset(v, 0, sizeof *v);
+    err = snapshot_name(queue, name, p);
+    if (err)
+        return err;
+    do {
+        snapshot_close(v);
+        memset(v, 0, sizeof *v);
+        v->waiting = v->parked = v->spooled = v->dead = v->replayed = -1;
+        v->custody = v->held = v->grouped = -1;
+        memcpy(v->queue, name, sizeof name);
+        look_once(v, state_dir, ask_worker);
+    } while (ask_worker && !worker_is_consistent(v) &&
+             worker_phase_wait(&v->dir, &wait));
+    return 0;
+}
+
+/* snapshot_open - look at everything once */
+int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
+                  bool ask_worker, struct problem *p)
+{
+    int err = snapshot_begin(v, state_dir, queue, ask_worker, p);
+
+    if (!err)
+        store_look(v);
+    return err;
+}
+
+int snapshot_open_uncounted(struct snapshot *v, const char *state_dir,
+                            const char *queue, struct problem *p)
+{
+    return snapshot_begin(v, state_dir, queue, true, p);
+}
+
+void snapshot_close(struct snapshot *v)
+{
+    counters_close(&v->counters);
+    json_decref(v->live);
+    v->live = NULL;
+}
+
+const char *snapshot_engine(const struct snapshot *v)
+{
+    return v->broker ? "amqp" : "mq";
+}
+
+/* snapshot_number - as the worker answered, else as it wrote */
+json_int_t snapshot_number(const struct snapshot *v, const char *name,
+                           uint64_t otherwise)
+{
+    json_t *value = json_object_get(v->live, name);
+
+    return json_is_integer(value) ? json_integer_value(value)
+                                  : (json_int_t)otherwise;
+}
+
+unsigned snapshot_cap(const struct snapshot *v)
+{
+    return (unsigned)snapshot_number(v, "max_concurrency",
+                                     v->head.gauges[COUNTERS_CAP]);
+}
+
+unsigned snapshot_window(const struct snapshot *v)
+{
+    json_int_t n =
+        snapshot_number(v, "window", v->head.gauges[COUNTERS_WINDOW]);
+
+    return n > 1 ? (unsigned)n : 1;
+}
+
+unsigned snapshot_capacity(const struct snapshot *v)
+{
+    return snapshot_cap(v) * snapshot_window(v);
+}
+
+uint64_t snapshot_groups(const struct snapshot *v)
+{
+    return (uint64_t)snapshot_number(v, "groups",
+                                     v->head.gauges[COUNTERS_GROUPS]);
+}
+
+uint64_t snapshot_groups_held(const struct snapshot *v)
+{
+    return v->worker == SNAPSHOT_RUNS
+               ? (uint64_t)snapshot_number(v, "groups_held",
+                                           v->head.gauges[COUNTERS_GROUPS_HELD])
+               : 0;
+}
+
+int64_t snapshot_waits(const struct snapshot *v)
+{
+    if (v->waiting < 0 || v->parked < 0 || v->no_custody.status ||
+        snapshot_unread(v->store_err))
+        return -1;
+    return v->waiting + v->parked + (v->spooled > 0 ? v->spooled : 0) +
+           (v->held > 0 ? v->held : 0);
+}
+
+bool snapshot_paused(const struct snapshot *v)
+{
+    json_t *paused = json_object_get(v->live, "paused");
+
+    return v->worker == SNAPSHOT_RUNS &&
+           (paused ? json_is_true(paused)
+                   : (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_PAUSED) != 0);
+}
+
+bool snapshot_pause(const struct snapshot *v, struct pause_note *out)
+{
+    const char *by = json_string_value(json_object_get(v->live, "paused_by"));
+
+    if (!v->live)
+        return v->has_folder && pause_note_read(out, v->dir.folder) == 0 &&
+               pause_note_left(out, clock_wall_ns()) > 0;
+    *out = (struct pause_note){
+        .since_ns = (uint64_t)snapshot_number(v, "paused_at_ns", 0),
+        .until_ns = (uint64_t)snapshot_number(v, "paused_until_ns", 0)};
+    snprintf(out->by, sizeof out->by, "%s", by ? by : "");
+    return out->since_ns != 0;
+}
+
+bool snapshot_rate_reached(const struct snapshot *v)
+{
+    return v->worker == SNAPSHOT_RUNS &&
+           (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_RATE_HELD) != 0;
+}
+
+bool snapshot_full(const struct snapshot *v)
+{
+    return snapshot_state(v) == WORKER_STATE_FULL;
+}
+
+const char *snapshot_breaker(const struct snapshot *v)
+{
+    static const char *const texts[] = {"closed", "open", "probing"};
+    const char *live = json_string_value(json_object_get(v->live, "breaker"));
+    uint64_t state = v->head.gauges[COUNTERS_BREAKER];
+
+    return live ? live : texts[state < 3 ? state : 0];
+}
+
+bool snapshot_changing(const struct snapshot *v)
+{
+    return v->worker == SNAPSHOT_RUNS && !v->stopped &&
+           (v->phase == WORKER_PHASE_STARTING ||
+            v->phase == WORKER_PHASE_STOPPING);
+}
+
+enum worker_state snapshot_state(const struct snapshot *v)
+{
+    const char *live = json_string_value(json_object_get(v->live, "state"));
+    enum worker_state state = live ? worker_state_parse(live) : WORKER_STATES;
+
+    if (v->worker == SNAPSHOT_UNSEEN)
+        return WORKER_STATE_UNSEEN;
+    if (v->worker == SNAPSHOT_KILLED)
+        return WORKER_STATE_KILLED;
+    if (v->worker != SNAPSHOT_RUNS)
+        return WORKER_STATE_NOT_RUNNING;
+    if (v->stopped)
+        return WORKER_STATE_STOPPED;
+    if (v->phase == WORKER_PHASE_STARTING)
+        return WORKER_STATE_STARTING;
+    if (v->phase == WORKER_PHASE_STOPPING)
+        return WORKER_STATE_STOPPING;
+    /* A worker of another version may answer with an unknown sentence. */
+    if (state == WORKER_STATES)
+        state = worker_state_of_holds(v->head.gauges[COUNTERS_HOLDS]);
+    if (state == WORKER_STATE_RUNNING &&
+        strcmp(snapshot_breaker(v), "closed") != 0)
+        return strcmp(snapshot_breaker(v), "open") == 0
+                   ? WORKER_STATE_BREAKER_OPEN
+                   : WORKER_STATE_BREAKER_PROBING;
+    return state;
+}
+
+const char *snapshot_state_text(const struct snapshot *v)
+{
+    return worker_state_text(snapshot_state(v));
+}
+
+enum worker_severity snapshot_severity(const struct snapshot *v)
+{
+    return worker_state_severity(snapshot_state(v),
+                                 v->depth > 0 || snapshot_waits(v) > 0);
+}
+
+enum term_colour snapshot_state_colour(const char *text)
+{
+    enum worker_state state = worker_state_parse(text);
+    enum worker_severity severity = state == WORKER_STATES
+                                        ? WORKER_IDLE
+                                        : worker_state_severity(state, false);
+
+    return severity == WORKER_BAD    ? TERM_RED
+           : severity == WORKER_WARN ? TERM_YELLOW
+                                     : TERM_PLAIN;
+}
+
+enum term_colour snapshot_dead_colour(const char *dead)
+{
+    return strcmp(dead, "0") == 0 || strcmp(dead, "-") == 0 ? TERM_PLAIN
+                                                            : TERM_YELLOW;
+}
+
+const char *snapshot_why(const struct snapshot *v)
+{
+    const char *why = json_string_value(json_object_get(v->live, "why"));
+
+    if (v->worker != SNAPSHOT_RUNS)
+        return NULL;
+    if (!why && snapshot_state(v) != WORKER_STATE_RUNNING)
+        why = snapshot_state_text(v);
+    return why;
+}

@@ -1,0 +1,185 @@
+/* snapshot.h - everything about one queue and its worker, at one moment
+ *
+ * WHAT   Looks at the queue, the counters, the store and the control socket of
+ *        one queue. Each part may be missing; then it says why.
+ * WHO    One thread.
+ * OWNS   What it holds, until snapshot_close.
+ * FAILS  snapshot_open: a name that is none; a problem.
+ */
+#ifndef SCRIPTS_MQCTL_LOOK_SNAPSHOT_H
+#define SCRIPTS_MQCTL_LOOK_SNAPSHOT_H
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/queue_name.h"
+#include "common/state/counters.h"
+#include "common/base/problem.h"
+#include "common/mq/queue.h"
+#include "common/state/pause_note.h"
+#include "common/state/statedir.h"
+#include "common/state/worker_lock.h"
+#include "common/state/worker_state.h"
+#include "common/store/store.h"
+#include "common/text/term.h"
+
+enum snapshot_worker {
+    SNAPSHOT_NEVER,  /* none has run here, as far as we can see */
+    SNAPSHOT_ENDED,  /* in an orderly way */
+    SNAPSHOT_KILLED, /* the last one died */
+    SNAPSHOT_RUNS,
+    SNAPSHOT_UNSEEN, /* we may not look from here */
+};
+
+struct snapshot {
+    char queue[QUEUE_NAME_MAX];
+    bool broker; /* it is on a broker: its messages are not known here */
+    /* ---- the queue ---- */
+    bool has_queue;
+    long depth, depth_max, message_size, bytes; /* -1: not known */
+    struct problem no_queue;                    /* why not */
+    /* ---- its worker ---- */
+    struct statedir dir;
+    bool has_folder;
+    bool shut; /* there is a folder, and we may not look into it */
+    struct counters *counters; /* NULL: none to read */
+    struct problem no_counters;
+    int counters_err; /* -errno with it; -ENOENT: there are none */
+    struct counters_header head;
+    struct counters_sum sum;    /* since the worker started */
+    struct counters_sum totals; /* of this run and all earlier ones */
+    bool in_all; /* fields that count messages are `totals`, not `sum` */
+    enum snapshot_worker worker; /* as its lock says */
+    enum worker_phase phase;     /* of a running worker that did not answer */
+    bool stopped;                /* by a signal, such as ^Z */
+    pid_t pid;    /* of the one that runs, else of the last one */
+    json_t *live; /* what the worker answered to `status`; NULL: nothing */
+    struct problem no_live;
+    /* ---- its store; -1: not known ---- */
+    /* Without what has a slot. */
+    int64_t waiting, parked, spooled, dead, replayed;
+    struct problem no_store;
+    int store_err; /* -errno with it; -ENOENT: there is none */
+    /* Times at which messages were first received, wall clock; 0: none, or
+     * unknown. */
+    struct store_ages ages;
+    uint64_t held_since_ns; /* the oldest in custody without a handler */
+    /* ---- its custody; -1: not known ---- */
+    int64_t custody;           /* received and not finished */
+    int64_t held;              /* of these, with no handler that runs */
+    int64_t grouped;           /* of the held: of an ordered group */
+    struct problem no_custody; /* why it cannot be read; status 0: it was, or
+                                * there is none */
+};
+
+/* Whether such an error means that something is there, and cannot be read. */
+static inline bool snapshot_unread(int err)
+{
+    return err && err != -ENOENT;
+}
+
+/* `ask`: also ask the worker itself. */
+int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
+                  bool ask, struct problem *p);
+/* The same, with what is counted left out (-1): that takes long where there are
+ * many. */
+int snapshot_open_uncounted(struct snapshot *v, const char *state_dir,
+                            const char *queue, struct problem *p);
+void snapshot_close(struct snapshot *v);
+
+/* What a queue is called: "/orders", or the operand of one on a broker without
+ * its user. */
+int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
+                  struct problem *p);
+/* The folder of a queue, for one who looks: 69 there is none, 77 it is somebody
+ * else's, 73 it is not to be trusted. 0 or -errno. */
+int snapshot_folder(struct statedir *out, const char *state_dir,
+                    const char *queue, struct problem *p);
+/* The same for a queue that somebody named: 66 if there is no such queue. */
+int snapshot_named_folder(struct statedir *out, const char *state_dir,
+                          const char *queue, struct problem *p);
+
+/* What it is a queue of: "mq" the kernel, "amqp" a broker. */
+const char *snapshot_engine(const struct snapshot *v);
+enum worker_state snapshot_state(const struct snapshot *v);
+const char *snapshot_state_text(const struct snapshot *v);
+enum worker_severity snapshot_severity(const struct snapshot *v);
+/* Table styles of a state's text and of a number of dead letters. */
+enum term_colour snapshot_state_colour(const char *text);
+enum term_colour snapshot_dead_colour(const char *dead);
+/* Why nothing is taken from the queue just now: in the words of the worker,
+ * else as its counters say. NULL: messages are taken, or no worker runs. */
+const char *snapshot_why(const struct snapshot *v);
+/* Return true if the worker is starting or stopping, so that its files and its
+ * socket may be missing. */
+bool snapshot_changing(const struct snapshot *v);
+bool snapshot_paused(const struct snapshot *v);
+/* Return the pause in force, or the pause of the next worker; false if there is
+ * none. */
+bool snapshot_pause(const struct snapshot *v, struct pause_note *out);
+/* No more are delivered just now, as --rate says. */
+bool snapshot_rate_reached(const struct snapshot *v);
+/* Nothing is taken from the queue, as --max-waiting is reached. */
+bool snapshot_full(const struct snapshot *v);
+/* A number that the worker answered, else `otherwise`. */
+json_int_t snapshot_number(const struct snapshot *v, const char *name,
+                           uint64_t otherwise);
+unsigned snapshot_cap(const struct snapshot *v);
+unsigned snapshot_window(const struct snapshot *v);
+/* Messages that handlers may have at once: cap times window. */
+unsigned snapshot_capacity(const struct snapshot *v);
+uint64_t snapshot_groups(const struct snapshot *v);
+/* Of these, those that wait until somebody deals with a dead letter. */
+uint64_t snapshot_groups_held(const struct snapshot *v);
+/* Messages that were received and are in no handler, for their turn, their time
+ * or their group's head; -1: not known. */
+int64_t snapshot_waits(const struct snapshot *v);
+const char *snapshot_breaker(const struct snapshot *v); /* "closed" */
+
+/* One row for each thing there is to tell of a queue, in the order of mqctl
+ * status --json. */
+enum snapshot_when {
+    SNAPSHOT_ALWAYS,  /* as far as it is known */
+    SNAPSHOT_COUNTED, /* with counters, also of a worker that is gone */
+    SNAPSHOT_RUNNING, /* of a worker that runs */
+};
+struct snapshot_field {
+    const char *json; /* its name there; NULL: none */
+    enum snapshot_when when;
+    int64_t (*number)(const struct snapshot *v); /* below 0: not known */
+    json_t *(*value)(const struct snapshot *v);  /* JSON, if not the number */
+    const char *metric, *help; /* of mqctl metrics; NULL: it is none */
+    const char *label;         /* the metric's label `state`; NULL: none */
+};
+extern const struct snapshot_field snapshot_fields[];
+extern const size_t snapshot_field_count;
+/* The object of mqctl status --json, the caller's; NULL: no memory. */
+json_t *snapshot_json(const struct snapshot *v);
+/* The number of a field as a metric; below 0: to be left out. */
+double snapshot_metric(const struct snapshot_field *f,
+                       const struct snapshot *v);
+/* Open the store of a view to read; 0, or -errno with no_store set. */
+int snapshot_store(struct snapshot *v, struct store **out);
+
+/* What a worker has received and not finished, and which of it are runs of
+ * messages that the store has as well. */
+struct custody_count {
+    int64_t total;
+    int64_t running;               /* of these: a handler has or had the
+                                      message */
+    int64_t grouped;               /* of the others: the message names a
+                                      group */
+    uint64_t oldest_ns, newest_ns; /* wall time of receipt; for all */
+    /* Rows of the store that these are runs of. */
+    int64_t waiting, parked, spooled;
+};
+
+/* `s`: NULL if there is no store. -errno and a problem, as custody_look; then
+ * nothing is known. */
+int custody_count(struct custody_count *out, const char *path, struct store *s,
+                  struct problem *p);
+
+#endif

@@ -1,0 +1,654 @@
+/* options.c - the command line of mqctl (see mqctl.h) */
+#include "scripts/mqctl/mqctl.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/shell_word.h"
+#include "common/broker/broker_operand.h"
+#include "common/message/header.h"
+#include "common/mq/mqlimit.h"
+#include "common/options/moment.h"
+
+/* What a running worker can change (worker/operate/live_settings.c). */
+#define SETTINGS                                                               \
+    "max-concurrency|timeout|max-timeout|max-delay|kill-after|grace|"          \
+    "max-attempts|backoff|jitter|retry-for|batch-time-limit|breaker-failures|" \
+    "breaker-pause|group-quantum|rate|max-parked|max-waiting|spool|stderr-"    \
+    "rate|"                                                                    \
+    "keep-dead|max-dead"
+
+static const struct subcommand_row verbs[] = {
+    [VERB_QUEUES] = {"queues", "[options]",
+                     "List every queue of this machine and its worker.",
+                     .most = 0, .under = "Look"},
+    [VERB_LIST] = {"list", "[options] QUEUE",
+                   "List messages that run and wait.", .least = 1, .most = 1,
+                   .also = "ls", .under = "Look"},
+    [VERB_RUN_NOW] = {"run-now", "[options] QUEUE ID...|--all|filter",
+                      "Make messages that wait for their time due now.",
+                      .least = 1, .most = SUBCOMMAND_ANY,
+                      .under = "Deal with messages"},
+    [VERB_CANCEL] = {"cancel", "[options] QUEUE ID...|--all|filter",
+                     "Discard messages that wait, or run.", .least = 1,
+                     .most = SUBCOMMAND_ANY, .under = "Deal with messages"},
+    [VERB_GROUPS] = {"groups", "[options] QUEUE",
+                     "List ordered groups that have a message.", .least = 1,
+                     .most = 1, .under = "Look"},
+    [VERB_GROUP] =
+        {"group", "[options] QUEUE KEY close|open|release",
+         "Close a group to new messages, open it again, or release a held one.",
+         .least = 3, .most = 3, .last = "close|open|release",
+         .under = "Deal with messages"},
+    [VERB_KEYS] = {"keys", "[options] QUEUE", "List unique keys, or free one.",
+                   .least = 1, .most = 1, .under = "Deal with messages"},
+    [VERB_STATUS] = {"status", "[options] [QUEUE...]",
+                     "Show what workers do; without QUEUE all of them.",
+                     .least = 0, .most = SUBCOMMAND_ANY, .under = "Look"},
+    [VERB_TOP] = {"top", "[options] [QUEUE...]",
+                  "Watch workers live; plain lines if there is no terminal.",
+                  .least = 0, .most = SUBCOMMAND_ANY, .under = "Look"},
+    [VERB_PAUSE] = {"pause", "[options] QUEUE...|--all [DUR]",
+                    "Stop taking messages until resume or for DUR.", .least = 0,
+                    .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
+    [VERB_RESUME] = {"resume", "[options] QUEUE...|--all",
+                     "Take messages again.", .least = 0, .most = SUBCOMMAND_ANY,
+                     .under = "Steer a worker"},
+    [VERB_SET] = {"set", "[options] QUEUE NAME=VALUE...",
+                  "Change settings of a running worker.", .least = 2,
+                  .most = SUBCOMMAND_ANY, .words = SETTINGS,
+                  .under = "Steer a worker"},
+    [VERB_DRAIN] = {"drain", "[options] QUEUE...|--all",
+                    "Let the worker finish running messages and exit.",
+                    .least = 0, .most = SUBCOMMAND_ANY,
+                    .under = "Steer a worker"},
+    [VERB_STOP] = {"stop", "[options] QUEUE...|--all",
+                   "The same, within the worker's --grace; like SIGTERM.",
+                   .least = 0, .most = SUBCOMMAND_ANY,
+                   .under = "Steer a worker"},
+    [VERB_QUIT] =
+        {"quit", "[options] QUEUE...",
+         "Let the worker end its handlers now and exit; like SIGQUIT.",
+         .least = 1, .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
+    [VERB_EXPLAIN] = {"explain", "[options] [QUEUE] ID",
+                      "Show where a message is and why.", .least = 1, .most = 2,
+                      .under = "Look"},
+    [VERB_DOCTOR] = {"doctor", "[options] [QUEUE]",
+                     "Look for trouble, and name the command that fixes it.",
+                     .least = 0, .most = 1, .under = "Look"},
+    [VERB_METRICS] = {"metrics", "[options]",
+                      "Print numbers of all workers for Prometheus.", .most = 0,
+                      .under = "Look"},
+    [VERB_SERVE] = {"serve", "[options]",
+                    "Show all queues and dead letters in a browser.", .most = 0,
+                    .also = "web", .under = "Look"},
+    [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue.", .least = 1,
+                     .most = 1, .under = "Make and remove queues"},
+    [VERB_REMOVE] = {"remove", "[options] QUEUE...|--orphans", "Remove queues.",
+                     .least = 0, .most = SUBCOMMAND_ANY,
+                     .under = "Make and remove queues"},
+    [VERB_FORGET] = {"forget", "[options] QUEUE",
+                     "Remove all that was kept of a queue that is gone.",
+                     .least = 1, .most = 1, .under = "Make and remove queues"},
+    [VERB_MOVE] = {"move", "[options] QUEUE amqp://...",
+                   "Send all messages of a POSIX queue to a queue on a broker.",
+                   .least = 2, .most = 2, .under = "Make and remove queues"},
+};
+/* read_state - --state: one or more of them, with commas */
+static int read_state(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    unsigned states = 0;
+    size_t size;
+
+    for (const char *at = text;; at += size + 1) {
+        enum waiting_state state;
+
+        size = strcspn(at, ",");
+        state = waiting_state_parse(at, size);
+        if (state == WAITING_STATES)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "--state: \"%.*s\" is not a state; give "
+                               "running, ready, spooled, delayed, retry, "
+                               "parked or held, several with commas",
+                               (int)size, at);
+        states |= WAITING_BIT(state);
+        if (!at[size])
+            break;
+    }
+    o->filter.states = states;
+    return 0;
+}
+
+const char *group_where_text(enum group_where where)
+{
+    static const char *const texts[GROUP_IS_COUNT] = {
+        "running", "ready", "blocked", "held", "closing"};
+
+    return texts[where];
+}
+
+/* read_where - --state of groups: one or more of them, with commas */
+static int read_where(const char *text, void *into, struct problem *p)
+{
+    unsigned *out = into, is = 0;
+    size_t size;
+
+    for (const char *at = text;; at += size + 1) {
+        unsigned i = 0;
+
+        size = strcspn(at, ",");
+        while (i < GROUP_IS_COUNT &&
+               (strlen(group_where_text(i)) != size ||
+                memcmp(group_where_text(i), at, size) != 0))
+            i++;
+        if (i == GROUP_IS_COUNT)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "--state: \"%.*s\" is not a state; give "
+                               "running, ready, blocked, held or closing, "
+                               "several with commas",
+                               (int)size, at);
+        is |= 1u << i;
+        if (!at[size])
+            break;
+    }
+    *out = is;
+    return 0;
+}
+
+/* time_read - a point in time for one of the flags; the epoch itself would read
+ * as "not given" */
+static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
+                     struct problem *p)
+{
+    if (moment_past_parse(text, clock_wall_ns(), wall_ns) < 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: \"%s\" is not a time; give " MOMENT_PAST_FORMS,
+                           flag, text);
+    *wall_ns += *wall_ns == 0;
+    return 0;
+}
+
+/* read_since - --since */
+static int read_since(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+
+    return time_read("--since", text, &o->filter.since_ns, p);
+}
+
+/* read_until - --until */
+static int read_until(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+
+    return time_read("--until", text, &o->filter.until_ns, p);
+}
+
+/* read_word - one more of a flag that may be given several times */
+static int read_word(const char *text, void *into, struct problem *p)
+{
+    struct serve_words *words = into;
+
+    if (words->count == SERVE_WORDS)
+        return problem_set(p, EX_USAGE, E2BIG, "at most %d can be given",
+                           SERVE_WORDS);
+    words->at[words->count++] = text;
+    return 0;
+}
+
+#define AT(member) .offset = offsetof(struct options, member)
+#define V(verb)    (1u << VERB_##verb)
+#define EVERY      ((1u << VERB_COUNT) - 1)
+#define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
+#define STEER      (V(RUN_NOW) | V(CANCEL))
+#define FILTER     (V(LIST) | STEER)
+#define NO_BROKER                                                       \
+    (FILTER | V(GROUPS) | V(GROUP) | V(KEYS) | V(EXPLAIN) | V(CREATE) | \
+     V(REMOVE) | V(MOVE))
+#define BROKER       (V(DOCTOR) | V(MOVE))
+#define EVERY_WORKER (V(PAUSE) | V(RESUME) | V(DRAIN) | V(STOP))
+#define ORDERS       (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
+
+static const struct subcommand_flag flags[] = {
+    {V(SERVE),
+     {"listen", 0, OPT_STRING, .value = "ADDRESS", .preset = "127.0.0.1:8480",
+      AT(serve.listen), .help = "where to listen: ADDRESS:PORT, or unix:PATH"}},
+    {V(SERVE),
+     {"state-dir", 0, OPT_CALL, .value = "DIR", .call = read_word,
+      AT(serve.state_dirs),
+      .help = "state directory of workers; may be given several times; without "
+              "this, found as by the worker"}},
+    {V(SERVE),
+     {"allow-write", 0, OPT_FLAG, AT(serve.allow_write),
+      .help =
+          "let people replay, discard, pause, resume, set and drain there"}},
+    {V(SERVE),
+     {"no-bodies", 0, OPT_FLAG, AT(serve.no_bodies),
+      .help = "neither show bodies of messages nor give them out"}},
+    {V(SERVE),
+     {"token-file", 0, OPT_STRING, .value = "PATH", AT(serve.token_file),
+      .help = "file with the token, made if it is missing; without this, "
+              "web.token in the state directory"}},
+    {V(SERVE),
+     {"group", 0, OPT_STRING, .value = "GROUP", AT(serve.group),
+      .help = "let members of GROUP look: they can read the token, which must "
+              "be in a --token-file"}},
+    {V(SERVE),
+     {"metrics-open", 0, OPT_FLAG, AT(serve.metrics_open),
+      .help = "give /metrics to everybody, without a token"}},
+    {V(SERVE),
+     {"allow-host", 0, OPT_CALL, .value = "NAME", .call = read_word,
+      AT(serve.hosts),
+      .help = "another name of the server, like queues.example.org; may be "
+              "given several times"}},
+    {V(SERVE),
+     {"behind-proxy", 0, OPT_FLAG, AT(serve.behind_proxy),
+      .help = "there is a proxy in front, which uses TLS; its X-Forwarded-User "
+              "is logged"}},
+    {V(SERVE),
+     {"tls-cert", 0, OPT_STRING, .value = "PATH", AT(serve.tls_cert),
+      .help = "use TLS with this certificate (PEM)"}},
+    {V(SERVE),
+     {"tls-key", 0, OPT_STRING, .value = "PATH", AT(serve.tls_key),
+      .help = "its key (PEM)"}},
+    {EVERY & ~V(SERVE),
+     {"json", 'j', OPT_FLAG, AT(json),
+      .help = "print JSON, one object on each line"}},
+    {ORDERS | STEER | V(GROUP) | V(KEYS) | V(CREATE) | V(REMOVE) | V(FORGET) |
+         V(MOVE),
+     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only errors"}},
+    {V(DOCTOR),
+     {"quiet", 'q', OPT_FLAG, AT(quiet),
+      .help = "print only problems: nothing if all is well"}},
+    {FILTER,
+     {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
+      .words = "running|ready|spooled|delayed|retry|parked|held",
+      .help = "only messages that are running, ready, spooled, delayed, retry, "
+              "parked or held"}},
+    {V(GROUPS),
+     {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_where,
+      AT(groups), .words = "running|ready|blocked|held|closing",
+      .help = "only groups that are running, ready, blocked, held or "
+              "closing"}},
+    {V(GROUPS),
+     {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
+      .help = "only that group"}},
+    {V(KEYS),
+     {"free", 0, OPT_STRING, .value = "KEY", AT(free_key),
+      .help = "free KEY, so that the next message with that key runs"}},
+    {FILTER,
+     {"error", 0, OPT_STRING, .value = "TEXT", AT(filter.error_like),
+      .help = "only messages whose last error contains TEXT or matches it as a "
+              "pattern, like 'timeout*'"}},
+    {FILTER,
+     {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
+      .help = "only messages of that group"}},
+    {FILTER,
+     {"match", 0, OPT_STRING, .value = "TEXT", AT(filter.match),
+      .help = "only messages with TEXT in the body"}},
+    {V(REMOVE),
+     {"orphans", 0, OPT_FLAG, AT(orphans),
+      .help = "all queues that no process has open"}},
+    {V(REMOVE),
+     {"match", 0, OPT_STRING, .value = "GLOB", AT(filter.match),
+      .help = "with --orphans: only queues whose name matches GLOB, like "
+              "'/test-*'"}},
+    {FILTER,
+     {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
+      .help = "only messages received at TIME or later: 14:30, 2026-11-20, "
+              "2026-11-20T19:22 in local time or with a zone, or how long "
+              "ago, like 2h"}},
+    {FILTER,
+     {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
+      .help = "only messages received before TIME"}},
+    {FILTER | V(GROUPS),
+     {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+      AT(limit), .help = "only the first N of them"}},
+    {ENDS,
+     {"wait", 0, OPT_DURATION, true, .value = "DUR", .words = "forever",
+      .preset = "forever", AT(wait_ns),
+      .seen = offsetof(struct options, wait) + 1,
+      .help =
+          "return when the worker has ended; exit 75 if it has not after DUR"}},
+    {STEER, {"all", 'a', OPT_FLAG, AT(all), .help = "all messages"}},
+    {EVERY_WORKER,
+     {"all", 'a', OPT_FLAG, AT(all),
+      .help = "all running workers with this state directory"}},
+    {V(CANCEL),
+     {"running", 0, OPT_FLAG, AT(running),
+      .help = "also messages that run: their handlers are ended"}},
+    {STEER | V(REMOVE) | V(FORGET),
+     {"dry-run", 'n', OPT_FLAG, AT(dry_run),
+      .help = "print what would be done and do nothing"}},
+    {V(LIST) | V(GROUPS),
+     {"after", 0, OPT_STRING, .value = "CURSOR", AT(after),
+      .help = "continue after the object with this cursor"}},
+    {V(TOP),
+     {"interval", 'i', OPT_DURATION, .value = "DUR", .min = 100 * NS_PER_MS,
+      .max = 3600 * NS_PER_S, .preset = "1s", AT(interval_ns),
+      .help = "time from one round to the next"}},
+    {V(TOP),
+     {"rounds", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+      .old_letter = 'n', AT(rounds), .help = "end after N rounds"}},
+    {V(METRICS),
+     {"textfile", 0, OPT_STRING, .value = "PATH", AT(textfile),
+      .help = "write to PATH, whole or not at all, for node_exporter"}},
+    {V(CREATE),
+     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1,
+      .max = MQLIMIT_HARD_DEPTH, AT(depth),
+      .help = "messages that it holds; without this, the kernel's default"}},
+    {V(CREATE),
+     {"message-size", 0, OPT_SIZE, .value = "SIZE", .min = 1,
+      .max = MQLIMIT_HARD_MESSAGE_SIZE, AT(message_size),
+      .help = "its largest message; without this, the kernel's default"}},
+    {V(CREATE),
+     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
+      AT(mode), .help = "access mode"}},
+    {V(MOVE),
+     {"letters", 0, OPT_FLAG, AT(letters),
+      .help = "move dead letters, too; without this, they stay"}},
+    {V(MOVE),
+     {"group-separator", 0, OPT_CALL, .value = "CHAR", .call = header_separator,
+      AT(group_separator),
+      .help = "the same as the worker's, to find the messages of groups"}},
+    {V(MOVE),
+     {"runtime-dir", 0, OPT_STRING, .value = "DIR", AT(runtime_dir),
+      .help = "where messages in flight are kept, on a tmpfs"}},
+    {V(MOVE),
+     {"allow-disk-custody", 0, OPT_FLAG, AT(allow_disk_custody),
+      .help = "run even if there is no tmpfs: a kill while the disk is written "
+              "may lose the message that is being received"}},
+    {BROKER, BROKER_PASSWORD_FILE(AT(access.password_file))},
+    {BROKER, BROKER_TLS_CA(AT(access.tls.ca))},
+    {BROKER, BROKER_TLS_CERT(AT(access.tls.cert))},
+    {BROKER, BROKER_TLS_KEY(AT(access.tls.key))},
+    {BROKER, BROKER_PARTITIONS_ROW(AT(access.partitions))},
+    {V(REMOVE),
+     {"force", 'f', OPT_FLAG, AT(force),
+      .help = "even if it holds messages, which are lost, or has a worker"}},
+    {V(FORGET),
+     {"force", 'f', OPT_FLAG, AT(force),
+      .help = "even if messages were kept, which are thrown away"}},
+    {V(STATUS) | V(TOP) | V(EXPLAIN) | V(DOCTOR),
+     {"utc", 0, OPT_FLAG, AT(utc),
+      .help = "print times in UTC (RFC 3339) on a terminal, too"}},
+    {EVERY & ~(V(CREATE) | V(SERVE)),
+     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
+      .help = "state directory of the workers; without this, found as by the "
+              "worker"}},
+    {EVERY,
+     {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
+};
+
+/* broker_flags_check - what only a queue on a broker can have */
+static int broker_flags_check(const struct options *o, struct problem *p)
+{
+    int n = o->line.operand_count;
+    const char *last = n > 0 ? o->line.operands[n - 1] : "";
+    bool broker = broker_operand_is(last);
+
+    if (broker_access_check(&o->access, broker, p) < 0)
+        return -EINVAL;
+    return broker ? broker_access_tls_check(&o->access, last, p) : 0;
+}
+
+/* group_check - who can look must not be able to change anything */
+static int group_check(const struct serve_options *s, struct problem *p)
+{
+    if (s->group && s->allow_write)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "serve: --group is for those who only look; leave "
+                           "out --allow-write, or start a second server for "
+                           "those who steer");
+    if (s->group && !s->token_file)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "serve: --group needs a --token-file in a folder that the group "
+            "can get into; the state directory is not one");
+    return 0;
+}
+
+bool filter_given(const struct options *o)
+{
+    const struct waiting_filter *f = &o->filter;
+
+    return f->states != WAITING_ALL || f->error_like || f->group || f->match ||
+           f->since_ns || f->until_ns || o->limit;
+}
+
+/* broker_instead - of a verb that a queue on a broker does not have */
+static const char *broker_instead(size_t verb)
+{
+    switch (verb) {
+    case VERB_LIST:
+        return "of which AMQP tells only how many messages it has: mqctl "
+               "doctor, rabbitmqctl "
+               "list_queues; mqdlq list has the dead letters";
+    case VERB_GROUPS:
+    case VERB_GROUP:
+        return "which does not know groups; mqctl status has the partitions "
+               "of its worker here and how many groups wait, mqctl doctor "
+               "--partitions N the messages and consumers of each, "
+               "rabbitmqctl list_consumers queue_name active channel_pid who "
+               "is the active one";
+    case VERB_KEYS:
+        return "which has no unique keys: its messages run as if they had none";
+    case VERB_EXPLAIN:
+        return "which cannot be asked for one message; mqdlq show looks for "
+               "it among the dead letters, and the logs of the workers have "
+               "its id after msg=";
+    case VERB_CANCEL:
+        return "which removes no single message that waits; mqctl pause keeps "
+               "a worker from taking more, mqdlq discard removes dead letters";
+    case VERB_RUN_NOW:
+        return "which lets a message go on when its time has come; mqdlq "
+               "replay sends dead letters again";
+    case VERB_CREATE:
+        return "which its worker makes, and so does mqsend --create";
+    case VERB_REMOVE:
+        return "which rabbitmqctl delete_queue removes; its wait queues and "
+               "dead letters are queues of their own (rabbitmqctl list_queues)";
+    default:
+        return "as it moves messages from a POSIX queue: mqctl move /NAME "
+               "amqp://...";
+    }
+}
+
+/* broker_check - what a queue on a broker does not have */
+static int broker_check(const struct options *o, struct problem *p)
+{
+    const char *op = o->line.operand_count > 0 ? o->line.operands[0] : "";
+
+    if (!broker_operand_is(op) || !(1u << o->line.verb & NO_BROKER))
+        return 0;
+    return problem_set(
+        p, EX_USAGE, EINVAL, "%s cannot be used with a queue on a broker, %s",
+        mqctl_table.verbs[o->line.verb].name, broker_instead(o->line.verb));
+}
+
+/* Check that remove got either names or --orphans. */
+static int remove_check(const struct options *o, struct problem *p)
+{
+    if (o->filter.match && !o->orphans)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "remove: --match needs --orphans; give both, or name the queues");
+    if (o->orphans && o->line.operand_count)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "remove: queues and --orphans exclude each other; "
+                           "give one of them");
+    if (!o->orphans && o->line.operand_count == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "remove: no queue given; usage: mqctl remove %s",
+                           mqctl_table.verbs[VERB_REMOVE].usage);
+    return 0;
+}
+
+/* Take the duration of pause from the end of the operands. A queue name begins
+ * with a slash, or is no duration. Refuse a name that is almost a duration,
+ * because a mistyped duration would pause the other queues without an end. */
+static int pause_read(struct options *o, struct problem *p)
+{
+    int n = o->line.operand_count;
+    uint64_t ns;
+
+    if (n == 1 && !o->all)
+        return 0;
+    for (int i = 0; i < n; i++) {
+        const char *word = o->line.operands[i];
+        bool is = duration_parse(word, &ns) == 0;
+
+        if (is && i == n - 1) {
+            o->pause_for = word;
+            o->line.operand_count--;
+        } else if (is || (i > 0 && word[0] >= '0' && word[0] <= '9')) {
+            return problem_set(p, EX_USAGE, EINVAL,
+                               is ? "pause: more follows the duration %s; give "
+                                    "it last (the queue of that name is /%s)"
+                                  : "pause: \"%s\" is not a duration; give one "
+                                    "like 30s or 10m (the queue of that name "
+                                    "is /%s)",
+                               word, word);
+        }
+    }
+    return 0;
+}
+
+/* Check that a verb that controls workers got either names or --all. */
+static int workers_check(const struct options *o, struct problem *p)
+{
+    const struct subcommand_row *verb = &mqctl_table.verbs[o->line.verb];
+
+    if (o->all && o->line.operand_count)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "%s: queues and --all exclude each other; give one of them",
+            verb->name);
+    if (!o->all && o->line.operand_count == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: no queue given; usage: mqctl %s %s", verb->name,
+                           verb->name, verb->usage);
+    return 0;
+}
+
+static bool is_queue(const char *word)
+{
+    return word[0] == '/' || broker_operand_is(word);
+}
+
+/* Detect operands in the wrong order: the queue comes first. */
+static int order_check(const struct options *o, struct problem *p)
+{
+    const char *verb = mqctl_table.verbs[o->line.verb].name;
+    char *const *words = o->line.operands;
+    int n = o->line.operand_count;
+
+    if (!(1u << o->line.verb & (STEER | V(SET) | V(EXPLAIN))) || n < 2 ||
+        is_queue(words[0]) || !is_queue(words[n - 1]))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s: the queue comes first; did you mean mqctl %s %s "
+                       "%s%s?",
+                       verb, verb, SHELL_QUEUE(words[n - 1]), words[0],
+                       n > 2 ? " ..." : "");
+}
+
+/* options_check - a verb that changes messages must be told of which, and not
+ * twice */
+static int options_check(void *options, struct problem *p)
+{
+    struct options *o = options;
+    const struct waiting_filter *f = &o->filter;
+    bool ids = o->line.operand_count > 1;
+    bool narrowed = filter_given(o);
+
+    if (order_check(o, p) < 0 || broker_check(o, p) < 0)
+        return -EINVAL;
+    if (o->line.verb == VERB_MOVE && !broker_operand_is(o->line.operands[1]))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "move: %s is not a queue on a broker; give "
+                           "amqp://USER@HOST/VHOST/QUEUE",
+                           o->line.operands[1]);
+    if (broker_flags_check(o, p) < 0 || group_check(&o->serve, p) < 0)
+        return -EINVAL;
+    if (o->line.verb == VERB_PAUSE && pause_read(o, p) < 0)
+        return -EINVAL;
+    if (1u << o->line.verb & EVERY_WORKER)
+        return workers_check(o, p);
+    if (o->line.verb == VERB_REMOVE)
+        return remove_check(o, p);
+    if (!(1u << o->line.verb & STEER))
+        return 0;
+    if (o->line.verb == VERB_RUN_NOW && f->states != WAITING_ALL &&
+        f->states & WAITING_BIT(WAITING_SPOOLED))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "run-now: messages of the spool are due already, "
+                           "and run in their turn; leave spooled out of "
+                           "--state");
+    if (o->line.verb == VERB_CANCEL && !o->running &&
+        f->states == WAITING_BIT(WAITING_RUNNING))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "cancel: messages that run are left alone; give "
+                           "--running to have their handlers ended");
+    if (ids && (narrowed || o->all))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: ids and %s are both given; give one",
+                           mqctl_table.verbs[o->line.verb].name,
+                           o->all ? "--all" : "a filter");
+    if (!ids && !narrowed && !o->all)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: nothing chosen; give ids, a filter, or --all",
+                           mqctl_table.verbs[o->line.verb].name);
+    return 0;
+}
+
+/* What each verb may end with, but 0. */
+static const struct subcommand_exit exits[] = {
+    {V(DOCTOR), 1, "doctor found something"},
+    {EVERY, EX_USAGE, "usage"},
+    {V(MOVE), EX_DATAERR, "a message of a group, or one too long"},
+    {V(EXPLAIN) | STEER, EX_NOINPUT, "no such message"},
+    {V(GROUP), EX_NOINPUT, "no such group"},
+    {V(KEYS), EX_NOINPUT, "no such key"},
+    {V(FORGET), EX_NOINPUT, "nothing was kept of it"},
+    {V(SERVE), EX_NOINPUT, "a file is missing"},
+    {EVERY & ~(V(EXPLAIN) | STEER | V(GROUP) | V(FORGET) | V(SERVE) |
+               V(QUEUES) | V(DOCTOR) | V(METRICS) | V(CREATE)),
+     EX_NOINPUT, "no such queue"},
+    {V(MOVE), EX_NOINPUT, "no such virtual host, or password file"},
+    {ORDERS | STEER | V(GROUP) | V(STATUS) | V(TOP) | V(KEYS), EX_UNAVAILABLE,
+     "no worker is running"},
+    {V(REMOVE) | V(FORGET), EX_UNAVAILABLE, "refused"},
+    {V(SERVE), EX_UNAVAILABLE, "built without it"},
+    {V(MOVE), EX_UNAVAILABLE, "a worker has the queue, or no broker"},
+    {EVERY, EX_OSERR, "system limit"},
+    {EVERY & ~V(CREATE), EX_CANTCREAT, "state directory"},
+    {V(METRICS), EX_CANTCREAT, "a file that cannot be written"},
+    {V(CREATE), EX_CANTCREAT, "the queue exists"},
+    {EVERY, EX_IOERR, "input or output"},
+    {ORDERS | V(GROUP) | V(STATUS), EX_TEMPFAIL, "the worker does not answer"},
+    {ENDS, EX_TEMPFAIL, "it has not gone within --wait"},
+    {STEER, EX_TEMPFAIL, "the message is in flight"},
+    {V(SERVE), EX_TEMPFAIL, "the address is in use"},
+    {V(MOVE), EX_TEMPFAIL, "the broker does not confirm, or interrupted"},
+    {EVERY, EX_NOPERM, "no permission"},
+    {EVERY & ~V(CREATE), EX_CONFIG, "file of another version"},
+    {V(MOVE), EX_CONFIG, "queue of another kind, or password or TLS file"},
+};
+
+const struct subcommand_table mqctl_table = {
+    .program = "mqctl",
+    .usage = "VERB [options] [QUEUE ...]",
+    .about = "Look at workers of POSIX message queues, and steer them.",
+    .exits = exits,
+    .exit_count = sizeof exits / sizeof *exits,
+    .notes = "See mqctl(1).",
+    .verbs = verbs,
+    .verb_count = VERB_COUNT,
+    .flags = flags,
+    .flag_count = sizeof flags / sizeof *flags,
+    .check = options_check,
+};

@@ -1,0 +1,226 @@
+/* proc.c - see proc.h
+ *
+ * A worker has its pidfile open as long as it runs, whatever becomes of the
+ * name; the link of that descriptor says where the file is now.
+ */
+#include "scripts/mqctl/proc.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/mq/queue.h"
+#include "common/state/statedir.h"
+
+#define DELETED " (deleted)"
+
+int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
+                 void *arg)
+{
+    struct dirent *entry;
+    DIR *dir = opendir(folder);
+
+    if (!dir)
+        return -errno;
+    while ((entry = readdir(dir)) != NULL)
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            !visit((int)strtol(entry->d_name, NULL, 10), arg))
+            break;
+    closedir(dir);
+    return 0;
+}
+
+bool proc_text(char *buf, size_t room, const char *fmt, ...)
+{
+    char path[64];
+    ssize_t n;
+    int fd;
+
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(path, sizeof path, fmt, args);
+    va_end(args);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd >= 0 ? read(fd, buf, room - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    buf[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+bool proc_same_program(pid_t a, pid_t b)
+{
+    char path[32];
+    struct stat x, y;
+
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)a);
+    if (stat(path, &x) < 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)b);
+    return stat(path, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* link_read - where it leads, " (deleted)" left out; false: nowhere */
+static bool link_read(const char *path, char out[PATH_MAX])
+{
+    ssize_t n = readlink(path, out, PATH_MAX - 1);
+    size_t end = sizeof DELETED - 1, size = n > 0 ? (size_t)n : 0;
+
+    out[size] = '\0';
+    if (size > end && strcmp(out + size - end, DELETED) == 0)
+        out[size - end] = '\0';
+    return size > 0;
+}
+
+struct walk {
+    void (*visit)(const struct fd_seen *seen, void *arg);
+    void *arg;
+    pid_t pid;
+    size_t *hidden;
+};
+
+/* fd_look - visit: one of a process, if it is a message queue's */
+static bool fd_look(int fd, void *arg)
+{
+    const struct walk *w = arg;
+    char path[64], name[PATH_MAX];
+    struct fd_seen seen = {.pid = w->pid, .fd = fd, .name = name};
+    struct statfs fs;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)w->pid, fd);
+    /* Most descriptors have no path ("socket:[17]"): skip them early. */
+    if (link_read(path, name) && name[0] == '/' && name[1] &&
+        !strchr(name + 1, '/') && statfs(path, &fs) == 0 &&
+        fs.f_type == MQUEUE_MAGIC && stat(path, &seen.st) == 0)
+        w->visit(&seen, w->arg);
+    return true;
+}
+
+/* process_look - visit: all of one; it may be hidden from us, or just end */
+static bool process_look(int pid, void *arg)
+{
+    struct walk *w = arg;
+    char path[32];
+    int err;
+
+    w->pid = pid;
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    err = proc_numbers(path, fd_look, w);
+    *w->hidden += err && err != -ENOENT && err != -ESRCH;
+    return true;
+}
+
+/* fds_each - of all processes */
+void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
+              size_t *hidden)
+{
+    struct walk w = {.visit = visit, .arg = arg, .hidden = hidden};
+
+    *hidden = 0;
+    (void)proc_numbers("/proc", process_look, &w);
+}
+
+/* ---- workers ---- */
+
+bool holder_receives(pid_t pid, int fd)
+{
+    char text[512], *at;
+
+    (void)proc_text(text, sizeof text, "/proc/%d/fdinfo/%d", (int)pid, fd);
+    at = strstr(text, "flags:");
+    return !at || (strtoul(at + 6, NULL, 8) & O_ACCMODE) != O_WRONLY;
+}
+
+struct pidfile_search {
+    struct holder *out;
+    const char *queue;
+    bool found;
+};
+
+/* pidfile_look - visit: whether it is that of a pidfile; its folder, then */
+static bool pidfile_look(int fd, void *arg)
+{
+    struct pidfile_search *s = arg;
+    char entry[64], target[PATH_MAX], *slash;
+    struct stat its, name;
+
+    snprintf(entry, sizeof entry, "/proc/%d/fd/%d", (int)s->out->pid, fd);
+    if (!link_read(entry, target) || target[0] != '/')
+        return true;
+    slash = strrchr(target, '/');
+    if (strcmp(slash + 1, STATEDIR_PIDFILE) != 0)
+        return true;
+    s->out->there = stat(entry, &its) == 0 && stat(target, &name) == 0 &&
+                    its.st_dev == name.st_dev && its.st_ino == name.st_ino;
+    *slash = '\0';
+    slash = strrchr(target, '/');
+    s->out->there = s->out->there && slash && strcmp(slash, s->queue) == 0;
+    strlcpy(s->out->folder, target, sizeof s->out->folder);
+    s->found = true;
+    return false;
+}
+
+/* holder_is - it has a pidfile open, or its program is called so */
+bool holder_is(struct holder *out, pid_t pid, const char *queue)
+{
+    struct pidfile_search s = {.out = out, .queue = queue};
+    char text[64];
+
+    *out = (struct holder){.pid = pid};
+    snprintf(text, sizeof text, "/proc/%d/fd", (int)pid);
+    (void)proc_numbers(text, pidfile_look, &s);
+    return s.found ||
+           (proc_text(text, sizeof text, "/proc/%d/comm", (int)pid) &&
+            strcmp(text, "mqworker\n") == 0);
+}
+
+bool holder_is_of(const struct holder *h, const char *folder)
+{
+    struct stat its, ours;
+
+    return h->there && stat(h->folder, &its) == 0 && stat(folder, &ours) == 0 &&
+           its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+}
+
+struct search {
+    struct holder *out;
+    const char *name;
+    struct stat queue;
+    bool found;
+};
+
+/* queue_look - visit: the first is enough */
+static void queue_look(const struct fd_seen *seen, void *arg)
+{
+    struct search *s = arg;
+
+    if (!s->found && seen->st.st_dev == s->queue.st_dev &&
+        seen->st.st_ino == s->queue.st_ino && seen->pid != getpid() &&
+        holder_receives(seen->pid, seen->fd))
+        s->found = holder_is(s->out, seen->pid, s->name);
+}
+
+bool holder_find(struct holder *out, const char *queue)
+{
+    struct search s = {.out = out, .name = queue};
+    struct problem p;
+    struct queue *q;
+    size_t hidden;
+
+    if (queue_open(&q, queue, 0, NULL, NULL, &p) < 0)
+        return false;
+    if (fstat(queue_fd(q), &s.queue) == 0)
+        fds_each(queue_look, &s, &hidden);
+    queue_close(&q);
+    return s.found;
+}

@@ -1,0 +1,60 @@
+/* proc.h - who has a message queue open, as proc(5) shows it
+ *
+ * WHAT   Visits each descriptor of a message queue that we may see. Finds the
+ *        workers of a queue by theirs, also where the state directory does not
+ *        lead to them: it is another one, or it was removed, moved, unmounted
+ *        or mounted over.
+ * WHO    One thread.
+ * OWNS   Nothing.
+ * FAILS  Processes of others are skipped; `hidden` counts them.
+ */
+#ifndef SCRIPTS_MQCTL_PROC_H
+#define SCRIPTS_MQCTL_PROC_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#define MQUEUE_MAGIC 0x19800202 /* include/uapi/linux/magic.h has it not */
+
+struct fd_seen {
+    pid_t pid;
+    int fd;
+    const char *name; /* "/orders"; the queue may be gone */
+    struct stat st;   /* device and inode name the queue */
+};
+
+/* How many processes could not be looked into goes to *hidden. */
+void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
+              size_t *hidden);
+
+/* The entries of a folder that are numbers, until `visit` returns false. 0, or
+ * -errno if the folder cannot be read. */
+int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
+                 void *arg);
+/* A short file, NUL-terminated; false, and "": it is empty or not there. */
+bool proc_text(char *buf, size_t room, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Return true if both run the same file. */
+bool proc_same_program(pid_t a, pid_t b);
+
+/* A worker of a queue. */
+struct holder {
+    pid_t pid;
+    char folder[PATH_MAX]; /* of the queue, as proc(5) names it; "" not known */
+    bool there; /* that path leads to its files, and is of that queue */
+};
+
+/* Whether a process is an mqworker, and where it has the state of `queue`. */
+bool holder_is(struct holder *out, pid_t pid, const char *queue);
+/* Return true if a worker has its state in that folder. */
+bool holder_is_of(const struct holder *h, const char *folder);
+/* The first mqworker that has this queue open to receive. */
+bool holder_find(struct holder *out, const char *queue);
+/* Whether a descriptor takes messages, and is not open to send alone. */
+bool holder_receives(pid_t pid, int fd);
+
+#endif

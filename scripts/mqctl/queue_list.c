@@ -1,0 +1,240 @@
+/* queue_list.c - see queue_list.h */
+#include "scripts/mqctl/queue_list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+#include <bsd/string.h>
+
+#include "common/base/queue_name.h"
+#include "common/broker/broker_operand.h"
+#include "common/state/statedir.h"
+#include "scripts/mqctl/proc.h"
+
+/* label_add - once, in its place */
+static int label_add(struct queue_list *n, const char *label)
+{
+    char **more, *copy;
+    size_t at = 0;
+
+    while (at < n->count && strcmp(n->at[at], label) < 0)
+        at++;
+    if (at < n->count && strcmp(n->at[at], label) == 0)
+        return 0;
+    more = reallocarray(n->at, n->count + 1, sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    n->at = more;
+    copy = strdup(label);
+    if (!copy)
+        return -ENOMEM;
+    memmove(more + at + 1, more + at, (n->count++ - at) * sizeof *more);
+    more[at] = copy;
+    return 0;
+}
+
+static int name_add(struct queue_list *n, const char *name)
+{
+    char label[QUEUE_NAME_MAX];
+
+    if (queue_name(name, label, NULL) < 0)
+        return 0; /* no queue can have that name */
+    return label_add(n, label);
+}
+
+/* ---- the kernel's list ---- */
+
+static bool is_folder(int root, const char *name)
+{
+    struct stat st;
+
+    return fstatat(root, name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* own_folder - of a queue of that name; amqp/ has those of brokers, unless a
+ * worker of /amqp has it, too */
+static bool own_folder(int root, const char *name)
+{
+    struct stat st;
+
+    if (strcmp(name, "amqp") == 0)
+        return fstatat(root, "amqp/" STATEDIR_PIDFILE, &st, 0) == 0;
+    return is_folder(root, name);
+}
+
+/* entries_add - those of a folder that are wanted, NULL: all; takes the
+ * descriptor */
+static int entries_add(struct queue_list *n, int fd,
+                       bool (*wanted)(int fd, const char *name),
+                       int (*add)(struct queue_list *n, const char *name))
+{
+    DIR *dir = fdopendir(fd);
+    struct dirent *entry;
+    int err = 0;
+
+    if (!dir) {
+        err = -errno;
+        close(fd);
+        queue_list_free(n);
+        return err;
+    }
+    while (!err && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.' && (!wanted || wanted(fd, entry->d_name)))
+            err = add(n, entry->d_name);
+    closedir(dir);
+    if (err)
+        queue_list_free(n);
+    return err;
+}
+
+/* mounted - where an mqueue file system is, opened; -1: nowhere */
+static int mounted(void)
+{
+    FILE *f = setmntent("/proc/self/mounts", "re");
+    struct mntent m;
+    char line[4096];
+    int fd = -1;
+
+    while (f && fd < 0 && getmntent_r(f, &m, line, sizeof line))
+        if (strcmp(m.mnt_type, "mqueue") == 0)
+            fd = open(m.mnt_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f)
+        endmntent(f);
+    return fd;
+}
+
+/* private_mount - one that nobody else sees and that ends with the descriptor;
+ * -1: not allowed to */
+static int private_mount(void)
+{
+    int fs = fsopen("mqueue", FSOPEN_CLOEXEC), mount = -1, fd = -1;
+
+    if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+        mount = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+    if (mount >= 0)
+        fd = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (mount >= 0)
+        close(mount);
+    if (fs >= 0)
+        close(fs);
+    return fd;
+}
+
+/* kernel_names - the whole list, if we may see it */
+static int kernel_names(struct queue_list *n)
+{
+    int fd = mounted();
+
+    if (fd < 0)
+        fd = private_mount();
+    if (fd < 0)
+        return 0;
+    n->complete = true;
+    return entries_add(n, fd, NULL, name_add);
+}
+
+/* ---- other places ---- */
+
+/* queue_list_of_workers - folders of the state directory */
+int queue_list_of_workers(struct queue_list *n, const char *state_dir)
+{
+    char root[PATH_MAX];
+    struct problem p;
+    int fd;
+
+    if (statedir_root(root, state_dir, &p) < 0) {
+        strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
+        return 0;
+    }
+    fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        return entries_add(n, fd, own_folder, name_add);
+    (void)statedir_shut(root, errno, &p);
+    strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
+    return 0;
+}
+
+/* ---- brokers ---- */
+
+/* broker_add - the folders of one broker's queues; takes the descriptor */
+static int broker_add(struct queue_list *n, const char *broker, int fd)
+{
+    char folder[BROKER_FOLDER], operand[QUEUE_NAME_MAX];
+    struct queue_list queues = {0};
+    int err = entries_add(&queues, fd, is_folder, label_add);
+
+    for (size_t i = 0; i < queues.count && !err; i++) {
+        snprintf(folder, sizeof folder, "/amqp/%s/%s", broker, queues.at[i]);
+        if (broker_operand_of(operand, folder))
+            err = label_add(n, operand);
+    }
+    queue_list_free(&queues);
+    return err;
+}
+
+int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
+{
+    int err = queue_list_of_workers(n, state_dir), fd;
+    char root[PATH_MAX], path[PATH_MAX + BROKER_FOLDER];
+    struct queue_list brokers = {0};
+    struct problem p;
+
+    if (err || n->folder_trouble[0] || statedir_root(root, state_dir, &p) < 0)
+        return err;
+    snprintf(path, sizeof path, "%s/amqp", root);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    err = entries_add(&brokers, fd, is_folder, label_add);
+    for (size_t i = 0; i < brokers.count && !err; i++) {
+        snprintf(path, sizeof path, "%s/amqp/%s", root, brokers.at[i]);
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0)
+            err = broker_add(n, brokers.at[i], fd);
+    }
+    queue_list_free(&brokers);
+    if (err)
+        queue_list_free(n);
+    return err;
+}
+
+static void name_seen(const struct fd_seen *seen, void *arg)
+{
+    (void)name_add(arg, seen->name);
+}
+
+/* queue_list_of_queues - the kernel's list, or what else can be found */
+int queue_list_of_queues(struct queue_list *n, const char *state_dir)
+{
+    int err = kernel_names(n);
+    size_t hidden = 0;
+
+    if (!err)
+        err = queue_list_of_workers(n, state_dir);
+    if (!err && !n->complete) {
+        fds_each(name_seen, n, &hidden);
+        snprintf(n->missing, sizeof n->missing,
+                 "/dev/mqueue is not mounted: queues that no worker and none "
+                 "of your processes use are not shown; as root, `mkdir -p "
+                 "/dev/mqueue && mount -t mqueue none /dev/mqueue`");
+    }
+    return err;
+}
+
+void queue_list_free(struct queue_list *n)
+{
+    for (size_t i = 0; i < n->count; i++)
+        free(n->at[i]);
+    free(n->at);
+    n->at = NULL;
+    n->count = 0;
+}

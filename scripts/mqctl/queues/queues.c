@@ -1,0 +1,504 @@
+/* queues.c - see mqctl.h */
+#include "scripts/mqctl/mqctl.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
+#include "common/custody/custody_look.h"
+#include "common/text/json_line.h"
+#include "common/mq/mqlimit.h"
+#include "common/mq/queue.h"
+#include "common/state/runtimedir.h"
+#include "common/text/term.h"
+#include "common/text/term_table.h"
+#include "scripts/mqctl/orphans.h"
+#include "scripts/mqctl/proc.h"
+#include "scripts/mqctl/queue_list.h"
+#include "common/text/complain.h"
+#include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/queues/kept.h"
+
+#define MEMORY_TEXT (PATH_MAX + 128)
+
+#define COLUMN_WORKER 7
+static const struct term_column columns[] = {
+    {"QUEUE", TERM_LEFT, TERM_MIDDLE}, {"DEPTH", TERM_RIGHT, TERM_WHOLE},
+    {"MAX", TERM_RIGHT, TERM_WHOLE},   {"BYTES", TERM_RIGHT, TERM_WHOLE},
+    {"SIZE", TERM_RIGHT, TERM_WHOLE},  {"CHARGED", TERM_RIGHT, TERM_WHOLE},
+    {"PID", TERM_RIGHT, TERM_WHOLE},   {"WORKER", TERM_LEFT, TERM_END},
+};
+
+/* charged - against RLIMIT_MSGQUEUE; -1: not known */
+static long charged(const struct snapshot *v)
+{
+    return v->has_queue ? (long)mqlimit_cost((uint64_t)v->depth_max,
+                                             (uint64_t)v->message_size)
+                        : -1;
+}
+
+/* worker_text - its state, or why there is nothing to say of the queue */
+static const char *worker_text(const struct snapshot *v)
+{
+    if (v->has_queue)
+        return v->worker == SNAPSHOT_NEVER ? "-" : snapshot_state_text(v);
+    return v->no_queue.status == EX_NOPERM    ? "no permission"
+           : v->no_queue.status == EX_NOINPUT ? "no queue"
+                                              : v->no_queue.text;
+}
+
+static void row(struct term_table *t, const struct snapshot *v)
+{
+    term_cellf(t, "%s", v->queue);
+    term_cell_known(t, v->depth);
+    term_cell_known(t, v->depth_max);
+    term_cell_known(t, v->bytes);
+    term_cell_known(t, v->message_size);
+    term_cell_known(t, charged(v));
+    term_cell_known(t, v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1);
+    term_cellf(t, "%s", worker_text(v));
+}
+
+static json_t *object(const struct snapshot *v)
+{
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue",
+        json_printable(v->queue), "depth", json_known(v->depth), "queue_depth",
+        json_known(v->depth_max), "bytes", json_known(v->bytes), "message_size",
+        json_known(v->message_size), "charged", json_known(charged(v)), "pid",
+        json_known(v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1), "worker",
+        worker_text(v));
+}
+
+/* list - all that were found */
+static int list(const struct options *o, const struct queue_list *n)
+{
+    struct term_table *table =
+        term_table_open(columns, sizeof columns / sizeof *columns);
+    int status = 0;
+
+    term_table_paint(table, COLUMN_WORKER, snapshot_state_colour);
+    for (size_t i = 0; i < n->count; i++) {
+        struct problem p;
+        struct snapshot v;
+
+        if (snapshot_open(&v, o->state_dir, n->at[i], false, &p) < 0) {
+            status = complain_of(&p);
+            continue;
+        }
+        if (!o->json)
+            row(table, &v);
+        else if (json_print_line(object(&v), stdout) < 0)
+            status = complain_memory();
+        snapshot_close(&v);
+    }
+    if (!o->json && n->count > 0 && term_table_print(table, stdout) < 0)
+        status = complain_memory();
+    term_table_close(&table);
+    return status;
+}
+
+/* queues_run - all of them, then the places that could not be read */
+int queues_run(const struct options *o)
+{
+    struct queue_list n = {0};
+    int status;
+
+    if (queue_list_of_queues(&n, o->state_dir) < 0)
+        return complain_memory();
+    status = list(o, &n);
+    if (n.count == 0)
+        complain(0, "no queue was found");
+    if (n.missing[0])
+        complain(0, "%s", n.missing);
+    if (n.folder_trouble[0])
+        complain(0, "workers are not shown: %s", n.folder_trouble);
+    queue_list_free(&n);
+    return status;
+}
+
+/* create_run - a queue that exists is no success: it may be a different one */
+int create_run(const struct options *o)
+{
+    struct queue_attr want = {.depth = o->depth,
+                              .message_size = o->message_size,
+                              .mode = (mode_t)o->mode};
+    struct problem p = {0};
+    char text[256];
+    struct queue *q;
+    bool created;
+    int status = 0;
+
+    if (queue_open(&q, o->line.operands[0], QUEUE_CREATE, &want, &created, &p) <
+        0)
+        return complain_of(&p);
+    if (created && o->json)
+        (void)json_print_line(
+            json_pack("{s:o, s:b, s:I, s:I}", "queue",
+                      json_printable(queue_label(q)), "created", 1,
+                      "queue_depth", (json_int_t)queue_depth(q), "message_size",
+                      (json_int_t)queue_message_size(q)),
+            stdout);
+    else if (created && !o->quiet)
+        printf("created %s, with room for %zu message%s of %zu byte%s\n",
+               queue_label(q), queue_depth(q), term_plural(queue_depth(q)),
+               queue_message_size(q), term_plural(queue_message_size(q)));
+    else if (!created && queue_differs(q, &want, text, sizeof text))
+        status = complain(EX_CANTCREAT,
+                          "%s exists already, and differs: %s; remove it "
+                          "first, with mqctl remove %s",
+                          queue_label(q), text, SHELL_QUEUE(queue_label(q)));
+    else if (!created)
+        status = complain(
+            EX_CANTCREAT,
+            "%s exists already, with room for %zu message%s of %zu byte%s",
+            queue_label(q), queue_depth(q), term_plural(queue_depth(q)),
+            queue_message_size(q), term_plural(queue_message_size(q)));
+    queue_close(&q);
+    return status;
+}
+
+/* worker_elsewhere - a worker with another state directory has the queue open;
+ * 0: none */
+static int worker_elsewhere(const struct snapshot *v)
+{
+    struct holder h;
+
+    if (!v->has_queue || !holder_find(&h, v->queue))
+        return 0;
+    if (!h.there)
+        return complain(
+            EX_UNAVAILABLE,
+            "an mqworker (pid %d) has %s open, and its state directory "
+            "is not to be seen here; see mqctl doctor %s, or give "
+            "--force",
+            (int)h.pid, v->queue, SHELL_QUEUE(v->queue));
+    return complain(
+        EX_UNAVAILABLE,
+        "worker %d is running on %s, with its state in %s, and would create "
+        "it again; stop it first, with mqctl drain --state-dir %.*s %s, "
+        "or give --force",
+        (int)h.pid, v->queue, h.folder,
+        (int)(strrchr(h.folder, '/') - h.folder), h.folder,
+        SHELL_QUEUE(v->queue));
+}
+
+/* in_the_way - a removal would lose messages or a worker; 0: neither */
+static int in_the_way(struct snapshot *v)
+{
+    int status;
+
+    if (v->worker == SNAPSHOT_UNSEEN)
+        return complain(v->no_live.status,
+                        "cannot see whether a worker runs on it: %s; or give "
+                        "--force",
+                        v->no_live.text);
+    if (v->worker == SNAPSHOT_RUNS)
+        return complain(
+            EX_UNAVAILABLE,
+            "worker %d is running on %s, and would create it again; stop it "
+            "first, with mqctl drain %s, or give --force",
+            (int)v->pid, v->queue, SHELL_QUEUE(v->queue));
+    status = worker_elsewhere(v);
+    if (status)
+        return status;
+    if (v->depth > 0)
+        return complain(
+            EX_UNAVAILABLE,
+            "%s holds %ld message%s, which would be lost; let a worker "
+            "take %s, or give --force",
+            v->queue, v->depth, term_plural((uint64_t)v->depth),
+            v->depth == 1 ? "it" : "them");
+    if (v->spooled > 0)
+        return complain(EX_UNAVAILABLE,
+                        "%s has %" PRId64 " message%s in its spool, in %s, "
+                        "that %s not run; let a worker do that, or give "
+                        "--force: then they stay there for the next one",
+                        v->queue, v->spooled, term_plural((uint64_t)v->spooled),
+                        v->dir.folder, v->spooled == 1 ? "has" : "have");
+    if (v->spooled < 0 && snapshot_unread(v->store_err))
+        return complain(v->no_store.status,
+                        "cannot see whether it has messages in its spool: %s; "
+                        "or give --force",
+                        v->no_store.text);
+    if (!v->has_queue && v->no_queue.status != EX_NOINPUT)
+        return complain(
+            v->no_queue.status,
+            "cannot see whether it holds messages: %s; or give --force",
+            v->no_queue.text);
+    return 0;
+}
+
+/* memory_remove - remove the runtime folder of a worker that is gone, and tell;
+ * the state directory stays as it is. As long as there are rows of a spool, the
+ * folder has to stay: it has the ends of those that came to one. */
+static const char *memory_remove(const struct snapshot *v,
+                                 char buf[MEMORY_TEXT])
+{
+    char folder[PATH_MAX];
+    int err = -ENOENT;
+
+    buf[0] = '\0';
+    if (v->spooled > 0) {
+        snprintf(buf, MEMORY_TEXT,
+                 "; what has not run stays, and runs when a worker is started: "
+                 "%" PRId64 " in the spool, %" PRId64 " in flight",
+                 v->spooled, v->custody > 0 ? v->custody : 0);
+        return buf;
+    }
+    if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
+        v->worker != SNAPSHOT_UNSEEN) {
+        kept_alive_remove(&v->dir);
+        err = runtimedir_remove(&v->dir, custody_holds, folder);
+    }
+    if (err == -ENOTEMPTY)
+        snprintf(buf, MEMORY_TEXT,
+                 "; %" PRId64 " message%s in flight stay%s in %s, and run%s "
+                 "when a worker is started",
+                 v->custody, v->custody == 1 ? "" : "s",
+                 v->custody == 1 ? "s" : "", folder,
+                 v->custody == 1 ? "s" : "");
+    else if (err && err != -ENOENT)
+        snprintf(buf, MEMORY_TEXT, "; %s stays: %s", folder, errno_text(-err));
+    return buf;
+}
+
+/* kept_tell - what is left of a queue, where, and what throws that away; what
+ * `memory` tells is not said twice */
+static void kept_tell(struct snapshot *v, const char *memory)
+{
+    char text[KEPT_TEXT];
+    struct kept k = {0};
+
+    kept_count(&k, v);
+    if (memory[0])
+        k.spooled = k.in_flight = 0;
+    kept_text(&k, text);
+    printf("; %s kept in %s until mqctl forget %s%s\n",
+           k.unknown.status ? "what it had is"
+           : text[0]        ? text
+                            : "no message of it is left, its numbers are",
+           v->dir.folder, SHELL_QUEUE(v->queue), memory);
+}
+
+/* removed_tell - `lost`: messages that went with the queue, below 0: not
+ * known */
+static void removed_tell(const struct options *o, struct snapshot *v, long lost)
+{
+    char memory[MEMORY_TEXT], thrown[64] = "";
+
+    memory_remove(v, memory);
+    if (lost > 0)
+        snprintf(thrown, sizeof thrown, " with %ld message%s in it", lost,
+                 lost == 1 ? "" : "s");
+    if (o->json)
+        (void)json_print_line(
+            json_pack("{s:o, s:b, s:o, s:o}", "queue", json_printable(v->queue),
+                      "removed", 1, "lost", json_known(lost), "kept_in",
+                      v->has_folder ? json_printable(v->dir.folder)
+                                    : json_null()),
+            stdout);
+    if (o->json || o->quiet)
+        return;
+    printf("%s: removed%s", v->queue, thrown);
+    if (v->has_folder)
+        kept_tell(v, memory);
+    else
+        putchar('\n');
+}
+
+/* unlink_counted - how many messages went with it: a program that has it open
+ * may send until then; 0 or -errno */
+static int unlink_counted(const char *name, long *lost)
+{
+    struct queue *q = NULL;
+    int err;
+
+    *lost = -1;
+    (void)queue_open(&q, name, 0, NULL, NULL, NULL);
+    err = queue_unlink(name);
+    if (!err && q)
+        *lost = queue_length(q);
+    queue_close(&q);
+    return err;
+}
+
+/* Print what would be removed; `more` is not empty for an orphan. */
+static int removal_tell(const struct options *o, const struct snapshot *v,
+                        const char *more)
+{
+    json_t *line;
+
+    if (!o->json) {
+        if (!o->quiet)
+            printf("%s: would be removed%s%s\n", v->queue, *more ? ": " : "",
+                   more);
+        return 0;
+    }
+    line =
+        json_pack("{s:o, s:b, s:o, s:o}", "queue", json_printable(v->queue),
+                  "removed", 0, "lost", json_known(v->depth), "kept_in",
+                  v->has_folder ? json_printable(v->dir.folder) : json_null());
+    return json_print_line(line, stdout) < 0 ? complain_memory() : 0;
+}
+
+static int no_queue(const struct snapshot *v)
+{
+    return complain(
+        EX_NOINPUT,
+        "there is no queue %s; mqctl queues lists the existing ones%s%s",
+        v->queue,
+        v->has_folder ? "; to delete its saved state: mqctl forget " : "",
+        v->has_folder ? SHELL_QUEUE(v->queue) : "");
+}
+
+/* Remove one queue; its retries and letters stay. `in_way` checks whether the
+ * removal needs --force: 0, or an exit status. `more` describes the queue. */
+static int remove_one(const struct options *o, const char *name,
+                      const char *more, int (*in_way)(struct snapshot *v))
+{
+    struct problem p = {0};
+    struct snapshot v;
+    int status, err;
+    long lost;
+
+    if (snapshot_open(&v, o->state_dir, name, true, &p) < 0)
+        return complain_of(&p);
+    status = o->force ? 0 : in_way(&v);
+    if (!status && o->dry_run) {
+        status = !v.has_queue && v.no_queue.status == EX_NOINPUT
+                     ? no_queue(&v)
+                     : removal_tell(o, &v, more);
+    } else if (!status) {
+        err = unlink_counted(v.queue, &lost);
+        if (err == -ENOENT)
+            status = no_queue(&v);
+        else if (err)
+            status = complain(err == -EACCES ? EX_NOPERM : EX_OSERR,
+                              "cannot remove %s: %s; its owner and root may",
+                              v.queue, errno_text(-err));
+        else
+            removed_tell(o, &v, lost);
+    }
+    snapshot_close(&v);
+    return status;
+}
+
+/* ---- queues that no process has open ---- */
+
+/* Check an orphan once more before its removal, including the messages saved
+ * for its next worker. */
+static int orphan_in_the_way(struct snapshot *v)
+{
+    char text[KEPT_TEXT];
+    struct kept k = {0};
+    int status = in_the_way(v);
+
+    if (status || !v->has_folder)
+        return status;
+    kept_count(&k, v);
+    if (k.unknown.status)
+        return complain(k.unknown.status,
+                        "%s was not removed: cannot check whether it has saved "
+                        "messages: %s; or give --force",
+                        v->queue, k.unknown.text);
+    if (kept_sum(&k) == 0)
+        return 0;
+    return complain(EX_UNAVAILABLE,
+                    "%s was not removed: it has saved messages for its next "
+                    "worker, in %s: %s; or give --force",
+                    v->queue, v->dir.folder, kept_text(&k, text));
+}
+
+/* Return true if the name, with or without its slash, fits the pattern. */
+static bool is_wanted(const struct options *o, const char *name)
+{
+    return !o->filter.match || fnmatch(o->filter.match, name, 0) == 0 ||
+           fnmatch(o->filter.match, name + 1, 0) == 0;
+}
+
+/* Check again that a queue is an orphan, because a program may have opened the
+ * queue since the list was made. */
+static bool is_orphan(const struct options *o, char *name)
+{
+    const struct queue_list one = {.at = &name, .count = 1};
+    struct orphans again;
+    bool is = orphans_find(&again, &one, o->state_dir) == 0 && again.count == 1;
+
+    orphans_free(&again);
+    return is;
+}
+
+static int orphans_remove(const struct options *o, const struct queue_list *n,
+                          const struct orphans *all)
+{
+    char text[ORPHAN_TEXT];
+    int status = 0, one;
+    size_t found = 0;
+
+    for (size_t i = 0; i < n->count; i++)
+        for (size_t k = 0; k < all->count; k++) {
+            if (all->at[k].queue != n->at[i] || !is_wanted(o, n->at[i]) ||
+                !is_orphan(o, n->at[i]))
+                continue;
+            found++;
+            one = remove_one(o, n->at[i], orphan_text(&all->at[k], text),
+                             orphan_in_the_way);
+            status = status > one ? status : one;
+        }
+    if (found == 0 && !o->quiet && !o->json && o->filter.match)
+        printf("no orphan has a name that matches %s\n", o->filter.match);
+    else if (found == 0 && !o->quiet && !o->json)
+        puts("no orphans: each accessible queue is open in some process, or "
+             "has a worker");
+    return status;
+}
+
+/* Remove all queues that no process has open. */
+static int orphans_run(const struct options *o)
+{
+    struct queue_list n = {0};
+    struct orphans all = {0};
+    int status;
+
+    if (queue_list_of_queues(&n, o->state_dir) < 0)
+        return complain_memory();
+    if (orphans_find(&all, &n, o->state_dir) < 0)
+        status = complain_memory();
+    else if (all.hidden && !o->force && !o->dry_run)
+        status = complain(EX_NOPERM,
+                          "%zu process%s of other users cannot be inspected, "
+                          "and may have queues open. Run as root, check mqctl "
+                          "remove --orphans --dry-run, or give --force",
+                          all.hidden, all.hidden == 1 ? "" : "es");
+    else
+        status = orphans_remove(o, &n, &all);
+    if (all.hidden && o->dry_run)
+        complain(0,
+                 "%zu process%s of other users cannot be inspected, and may "
+                 "have these queues open",
+                 all.hidden, all.hidden == 1 ? "" : "es");
+    orphans_free(&all);
+    queue_list_free(&n);
+    return status;
+}
+
+/* remove_run - remove each named queue, or all that no process has open */
+int remove_run(const struct options *o)
+{
+    int status = 0, one;
+
+    if (o->orphans)
+        return orphans_run(o);
+    for (int i = 0; i < o->line.operand_count; i++) {
+        one = remove_one(o, o->line.operands[i], "", in_the_way);
+        status = status > one ? status : one;
+    }
+    return status;
+}

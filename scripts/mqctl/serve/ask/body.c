@@ -1,0 +1,165 @@
+/* body.c - the JSON body of a request, checked by one table (see
+ * ask.h) */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "scripts/mqctl/serve/ask/ask.h"
+
+#define RATE_MOST 1000000
+
+/* Type of a member's value. */
+enum kind { TEXT, TEXTS, COUNT, RATE, FLAG, FILTER, SETTING };
+static const char *const kinds[] = {
+    [TEXT] = "a non-empty text",
+    [TEXTS] = "a list of non-empty texts",
+    [COUNT] = "a whole number from 0 up",
+    [RATE] = "a whole number from 1 to 1000000",
+    [FLAG] = "true or false",
+    [FILTER] = "an object",
+    [SETTING] = "a text or a whole number",
+};
+
+/* Members of a body, by route and, if a route has several orders, by order. A
+ * route without a row takes only an empty object. */
+static const struct member {
+    enum serve_what what;
+    const char *word; /* NULL: any order */
+    const char *name; /* NULL: any name, checked by the worker */
+    enum kind kind;
+} members[] = {
+    {SERVE_STEER, "pause", "for", TEXT},
+    {SERVE_STEER, "pause", "until", TEXT},
+    {SERVE_SETTINGS, NULL, NULL, SETTING},
+    {SERVE_RUN_NOW, NULL, "ids", TEXTS},
+    {SERVE_CANCEL, NULL, "ids", TEXTS},
+    {SERVE_STEER_GROUP, NULL, "group", TEXT},
+    {SERVE_REPLAY, NULL, "rows", TEXTS},
+    {SERVE_REPLAY, NULL, "filter", FILTER},
+    {SERVE_REPLAY, NULL, "up_to", TEXT},
+    {SERVE_REPLAY, NULL, "expect_count", COUNT},
+    {SERVE_REPLAY, NULL, "rate", RATE},
+    {SERVE_REPLAY, NULL, "canary", FLAG},
+    {SERVE_REPLAY, NULL, "reset_expiry", FLAG},
+    {SERVE_DISCARD, NULL, "rows", TEXTS},
+    {SERVE_DISCARD, NULL, "filter", FILTER},
+    {SERVE_DISCARD, NULL, "up_to", TEXT},
+    {SERVE_DISCARD, NULL, "expect_count", COUNT},
+};
+#define MEMBERS (sizeof members / sizeof *members)
+
+static bool is_taken(const struct member *m, const struct serve_path *path)
+{
+    return m->what == path->route->what &&
+           (!m->word || strcmp(m->word, path->word) == 0);
+}
+
+static bool is_kind(const json_t *value, enum kind kind)
+{
+    const json_t *one;
+    size_t i;
+
+    switch (kind) {
+    case TEXT:
+        return json_string_length(value) > 0;
+    case TEXTS:
+        json_array_foreach(value, i, one)
+        {
+            if (!is_kind(one, TEXT))
+                return false;
+        }
+        return json_is_array(value);
+    case COUNT:
+        return json_is_integer(value) && json_integer_value(value) >= 0;
+    case RATE:
+        return json_is_integer(value) && json_integer_value(value) > 0 &&
+               json_integer_value(value) <= RATE_MOST;
+    case FLAG:
+        return json_is_boolean(value);
+    case FILTER:
+        return json_is_object(value);
+    case SETTING:
+        return json_is_string(value) || json_is_integer(value);
+    }
+    return false;
+}
+
+/* Fill `p` with the known names. */
+static int refuse_name(const struct serve_ask *a, const char *name,
+                       struct problem *p)
+{
+    char known[256] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < MEMBERS && n < sizeof known; i++)
+        if (is_taken(&members[i], &a->path))
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s",
+                                  n ? ", " : "", members[i].name);
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "\"%.64s\" is not known here; the body can have %s",
+                       name, n ? known : "no members");
+}
+
+static int filter_check(json_t *filter, struct problem *p)
+{
+    char known[128];
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(filter, name, value)
+    {
+        if (serve_query_find(name, QUERY_FILTER) == QUERY_COUNT)
+            return problem_set(
+                p, EX_USAGE, EINVAL,
+                "filter: \"%.64s\" is not known; it can have %s", name,
+                serve_query_list(QUERY_FILTER, known, sizeof known));
+        if (!is_kind(value, TEXT))
+            return problem_set(p, EX_USAGE, EINVAL, "filter: %s must be %s",
+                               name, kinds[TEXT]);
+    }
+    return 0;
+}
+
+static int member_check(const struct serve_ask *a, const char *name,
+                        json_t *value, struct problem *p)
+{
+    for (size_t i = 0; i < MEMBERS; i++) {
+        const struct member *m = &members[i];
+
+        if (!is_taken(m, &a->path) || (m->name && strcmp(m->name, name) != 0))
+            continue;
+        if (!is_kind(value, m->kind))
+            return problem_set(p, EX_USAGE, EINVAL, "%.64s must be %s", name,
+                               kinds[m->kind]);
+        return m->kind == FILTER ? filter_check(value, p) : 0;
+    }
+    return refuse_name(a, name, p);
+}
+
+json_t *ask_body_read(const struct serve_ask *a, struct problem *p)
+{
+    json_error_t where = {0};
+    json_t *body = a->body_size ? json_loadb(a->body, a->body_size,
+                                             JSON_REJECT_DUPLICATES, &where)
+                                : json_object(),
+           *value;
+    const char *name;
+    int err = 0;
+
+    if (!json_is_object(body))
+        err = problem_set(p, EX_USAGE, EINVAL,
+                          body ? "the body is not a JSON object"
+                               : "the body is not JSON, or has a name twice: "
+                                 "line %d, column %d",
+                          where.line, where.column);
+    json_object_foreach(body, name, value)
+    {
+        if (!err)
+            err = member_check(a, name, value, p);
+    }
+    if (!err)
+        return body;
+    json_decref(body);
+    return NULL;
+}

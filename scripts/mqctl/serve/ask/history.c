@@ -1,0 +1,222 @@
+/* history.c - see history.h */
+#include "scripts/mqctl/serve/ask/history.h"
+
+#include <bsd/string.h>
+#include <bsd/sys/queue.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/queue_name.h"
+#include "common/text/json_line.h"
+
+enum series {
+    DONE,
+    RETRIED,
+    DIED,
+    DEPTH,
+    IN_FLIGHT,
+    WAITING,
+    DEAD,
+    P50,
+    P99,
+    SERIES,
+};
+/* The name of each, the field of a look that it is made of, and whether that is
+ * a counter, of which the rate is kept. */
+static const struct {
+    const char *name, *field;
+    int counter;
+} kinds[SERIES] = {
+    [DONE] = {"done", "done", 1},
+    [RETRIED] = {"retried", "retried", 1},
+    [DIED] = {"died", "died", 1},
+    [DEPTH] = {"depth", "depth", 0},
+    [IN_FLIGHT] = {"in_flight", "in_flight", 0},
+    [WAITING] = {"waiting", "waiting", 0},
+    [DEAD] = {"dead", "dead", 0},
+    [P50] = {"p50_ms", "p50_ns", 0},
+    [P99] = {"p99_ms", "p99_ns", 0},
+};
+
+struct sample {
+    uint64_t at; /* seconds, or minutes, since the epoch; 0: none */
+    float value[SERIES];
+};
+
+struct history {
+    LIST_ENTRY(history) link;
+    char queue[QUEUE_NAME_MAX];
+    struct sample seconds[HISTORY_SECONDS], minutes[HISTORY_MINUTES];
+    struct sample last;
+    /* ---- the look before, and the first of this minute ---- */
+    uint64_t seen_ns, minute_ns; /* monotonic; 0: none */
+    uint64_t minute_at;          /* of the wall clock, minutes */
+    double seen[SERIES], minute[SERIES];
+};
+static LIST_HEAD(, history) all = LIST_HEAD_INITIALIZER(all);
+
+static struct history *find(const char *queue)
+{
+    struct history *h;
+
+    LIST_FOREACH (h, &all, link)
+        if (strcmp(h->queue, queue) == 0)
+            return h;
+    return NULL;
+}
+
+/* rates - of counters their rate since the look before, NAN if they went back,
+ * as those of a new worker do; of others the value */
+static void rates(struct sample *out, const double *now, const double *before,
+                  uint64_t ns)
+{
+    for (int i = 0; i < SERIES; i++)
+        if (!kinds[i].counter)
+            out->value[i] = (float)now[i];
+        else if (ns == 0 || now[i] < before[i])
+            out->value[i] = NAN;
+        else
+            out->value[i] =
+                (float)((now[i] - before[i]) * (double)NS_PER_S / (double)ns);
+}
+
+/* values_read - NAN for what is not known */
+static void values_read(const json_t *look, double out[SERIES])
+{
+    for (int i = 0; i < SERIES; i++) {
+        const json_t *v = json_object_get(look, kinds[i].field);
+
+        out[i] = json_is_number(v) ? json_number_value(v) : NAN;
+        if (i == P50 || i == P99)
+            out[i] /= (double)NS_PER_MS;
+    }
+}
+
+void history_add(const char *queue, const json_t *look)
+{
+    struct history *h = find(queue);
+    uint64_t s = clock_wall_ns() / NS_PER_S, mono = clock_mono_ns();
+    double now[SERIES];
+
+    if (!h) {
+        h = calloc(1, sizeof *h);
+        if (!h)
+            return;
+        strlcpy(h->queue, queue, sizeof h->queue);
+        LIST_INSERT_HEAD(&all, h, link);
+    }
+    values_read(look, now);
+    rates(&h->last, now, h->seen, h->seen_ns ? mono - h->seen_ns : 0);
+    h->last.at = s;
+    h->seconds[s % HISTORY_SECONDS] = h->last;
+    memcpy(h->seen, now, sizeof now);
+    h->seen_ns = mono;
+    if (h->minute_ns && s / 60 == h->minute_at)
+        return;
+    rates(&h->minutes[s / 60 % HISTORY_MINUTES], now, h->minute,
+          h->minute_ns ? mono - h->minute_ns : 0);
+    h->minutes[s / 60 % HISTORY_MINUTES].at = s / 60;
+    memcpy(h->minute, now, sizeof now);
+    h->minute_ns = mono;
+    h->minute_at = s / 60;
+}
+
+void history_forget(const char *queue)
+{
+    struct history *h = find(queue);
+
+    if (!h)
+        return;
+    LIST_REMOVE(h, link);
+    free(h);
+}
+
+/* number - with three digits after the point, as far as they mean something */
+static json_t *number(float value)
+{
+    return isnan(value) ? json_null()
+                        : json_real(round((double)value * 1000) / 1000);
+}
+
+/* series_json - one value of each sample of a ring, oldest first */
+static json_t *series_json(const struct sample *ring, unsigned room,
+                           uint64_t end, unsigned count, int which)
+{
+    json_t *list = json_array();
+
+    for (unsigned i = count; i-- > 0;) {
+        const struct sample *one = &ring[(end - i) % room];
+
+        json_array_append_new(
+            list, one->at == end - i ? number(one->value[which]) : json_null());
+    }
+    return list;
+}
+
+json_t *history_json(const char *queue, int minutes)
+{
+    const struct history *h = find(queue);
+    uint64_t now = clock_wall_ns() / NS_PER_S;
+    json_t *o =
+        json_pack("{s:o, s:i, s:o}", "queue", json_printable(queue), "step_s",
+                  minutes ? 60 : 1, "end",
+                  json_time((minutes ? now / 60 * 60 : now) * NS_PER_S));
+
+    for (int i = 0; i < SERIES && h; i++)
+        json_object_set_new(o, kinds[i].name,
+                            minutes ? series_json(h->minutes, HISTORY_MINUTES,
+                                                  now / 60, HISTORY_MINUTES, i)
+                                    : series_json(h->seconds, HISTORY_SECONDS,
+                                                  now, HISTORY_SECONDS, i));
+    return o;
+}
+
+/* Return the mean of the measured seconds before `end`; null if there are
+ * none. */
+static json_t *mean_json(const struct history *h, uint64_t end)
+{
+    unsigned n = 0;
+    float sum = 0;
+
+    for (uint64_t at = end - HISTORY_SPARK; at < end; at++) {
+        const struct sample *one = &h->seconds[at % HISTORY_SECONDS];
+
+        if (one->at != at || isnan(one->value[DONE]))
+            continue;
+        sum += one->value[DONE];
+        n++;
+    }
+    return number(n ? sum / (float)n : NAN);
+}
+
+json_t *history_sparks(void)
+{
+    uint64_t end = clock_wall_ns() / NS_PER_S / HISTORY_SPARK * HISTORY_SPARK;
+    json_t *queues = json_array();
+    const struct history *h;
+
+    LIST_FOREACH (h, &all, link) {
+        json_t *done = json_array();
+
+        for (uint64_t at = end - HISTORY_SECONDS + HISTORY_SPARK; at <= end;
+             at += HISTORY_SPARK)
+            json_array_append_new(done, mean_json(h, at));
+        json_array_append_new(queues, json_pack("{s:o, s:o}", "queue",
+                                                json_printable(h->queue),
+                                                "done", done));
+    }
+    return json_pack("{s:i, s:o, s:o}", "step_s", HISTORY_SPARK, "end",
+                     json_time(end * NS_PER_S), "queues", queues);
+}
+
+json_t *history_recent(const char *queue)
+{
+    const struct history *h = find(queue);
+    json_t *o = json_object();
+
+    for (int i = 0; i < SERIES && h && h->last.at; i++)
+        json_object_set_new(o, kinds[i].name, number(h->last.value[i]));
+    return o;
+}

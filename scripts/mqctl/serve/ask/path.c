@@ -1,0 +1,217 @@
+/* path.c - see path.h */
+#include "scripts/mqctl/serve/ask/path.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/broker/broker_operand.h"
+
+#define API "/api/v1"
+
+const char *const serve_query_names[QUERY_COUNT] = {
+    [QUERY_AFTER] = "after",   [QUERY_LIMIT] = "limit", [QUERY_ERROR] = "error",
+    [QUERY_REASON] = "reason", [QUERY_GROUP] = "group", [QUERY_MATCH] = "match",
+    [QUERY_SINCE] = "since",   [QUERY_UNTIL] = "until", [QUERY_ID] = "id",
+    [QUERY_QUEUE] = "queue",   [QUERY_STEP] = "step",
+};
+
+#define LETTERS (QUERY_FILTER | QUERY(AFTER) | QUERY(LIMIT))
+
+/* docs/openapi.yaml has those below /api/ and what they answer. */
+static const struct serve_route routes[] = {
+    {"GET", "/", SERVE_QUEUES, .page = true},
+    {"GET", "/q/{q}", SERVE_QUEUE, .page = true, .query = QUERY(AFTER)},
+    {"GET", "/q/{q}/groups", SERVE_GROUPS, .page = true, .query = QUERY(AFTER)},
+    {"GET", "/q/{q}/dead", SERVE_LETTERS, .page = true, .query = LETTERS},
+    {"GET", "/q/{q}/dead/{row}", SERVE_LETTER, .page = true},
+    {"GET", "/dead", SERVE_ALL_DEAD, .page = true, .query = QUERY_FILTER},
+    {"GET", "/find", SERVE_EXPLAIN, .page = true,
+     .query = QUERY(ID) | QUERY(QUEUE)},
+    {"POST", "/session", SERVE_SESSION, .page = true, .open = true},
+    {"GET", "/static/{word}", SERVE_FILE, .open = true},
+    {"GET", "/favicon.ico", SERVE_FILE, .open = true},
+    {"GET", "/healthz", SERVE_HEALTH, .open = true},
+    {"GET", "/metrics", SERVE_METRICS, .page = false},
+    {"POST", API "/session", SERVE_SESSION, .open = true},
+    {"GET", API "/queues", SERVE_QUEUES, .page = false},
+    {"GET", API "/sparks", SERVE_SPARKS, .page = false},
+    {"GET", API "/queues/{q}", SERVE_QUEUE, .page = false},
+    {"GET", API "/queues/{q}/history", SERVE_HISTORY, .query = QUERY(STEP)},
+    {"GET", API "/queues/{q}/messages", SERVE_MESSAGES, .query = QUERY(AFTER)},
+    {"GET", API "/queues/{q}/groups", SERVE_GROUPS, .query = QUERY(AFTER)},
+    {"GET", API "/queues/{q}/letters", SERVE_LETTERS, .query = LETTERS},
+    {"GET", API "/queues/{q}/letters/by-error", SERVE_BY_ERROR,
+     .query = QUERY_FILTER | QUERY(AFTER)},
+    {"GET", API "/queues/{q}/letters/{row}", SERVE_LETTER, .page = false},
+    {"GET", API "/queues/{q}/letters/{row}/body", SERVE_BODY, .page = false},
+    {"GET", API "/letters", SERVE_ALL_DEAD, .query = QUERY_FILTER},
+    {"GET", API "/explain", SERVE_EXPLAIN, .query = QUERY(ID) | QUERY(QUEUE)},
+    {"GET", API "/doctor", SERVE_DOCTOR, .query = QUERY(QUEUE)},
+    {"GET", API "/events", SERVE_EVENTS, .page = false},
+    {"GET", API "/jobs", SERVE_JOBS, .page = false},
+    {"GET", API "/jobs/{row}", SERVE_JOB, .page = false},
+    {"GET", API "/jobs/{row}/outcome", SERVE_JOB_OUTCOME, .page = false},
+    {"DELETE", API "/jobs/{row}", SERVE_JOB_STOP, .write = true},
+    {"POST", API "/queues/{q}/letters/replay", SERVE_REPLAY, .write = true},
+    {"POST", API "/queues/{q}/letters/discard", SERVE_DISCARD, .write = true},
+    {"POST", API "/queues/{q}/messages/run-now", SERVE_RUN_NOW, .write = true},
+    {"POST", API "/queues/{q}/messages/cancel", SERVE_CANCEL, .write = true},
+    {"POST", API "/queues/{q}/groups/{word}", SERVE_STEER_GROUP, .write = true},
+    {"PATCH", API "/queues/{q}/settings", SERVE_SETTINGS, .write = true},
+    {"POST", API "/queues/{q}/{word}", SERVE_STEER, .write = true},
+};
+
+enum serve_query serve_query_find(const char *name, unsigned allowed)
+{
+    for (unsigned i = 0; i < QUERY_COUNT; i++)
+        if (allowed & 1u << i && strcmp(name, serve_query_names[i]) == 0)
+            return (enum serve_query)i;
+    return QUERY_COUNT;
+}
+
+const char *serve_query_list(unsigned allowed, char *out, size_t room)
+{
+    size_t n = 0;
+
+    snprintf(out, room, "no names");
+    for (unsigned i = 0; i < QUERY_COUNT; i++)
+        if (allowed & 1u << i && n < room)
+            n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "",
+                                  serve_query_names[i]);
+    return out;
+}
+
+bool serve_number_read(const char *text, int64_t *out)
+{
+    int64_t n = 0;
+
+    if (!*text || *text == '0')
+        return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || n > (INT64_MAX - 9) / 10)
+            return false;
+        n = n * 10 + (*text - '0');
+    }
+    *out = n;
+    return true;
+}
+
+/* hex_value - of a digit; -1: it is none */
+static int hex_value(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+/* operand_read - a queue on a broker. It has slashes, which a segment has not,
+ * so it is percent-encoded twice, and one of these is left here. */
+static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
+{
+    char plain[SERVE_SEGMENT];
+    struct broker_operand o;
+    struct problem p;
+    size_t n = 0;
+
+    for (; *text; n++) {
+        int high = *text == '%' ? hex_value(text[1]) : 0;
+        int low = *text == '%' && high >= 0 ? hex_value(text[2]) : 0;
+
+        if (high < 0 || low < 0)
+            return false;
+        plain[n] = *text;
+        if (*text == '%')
+            plain[n] = (char)(high << 4 | low);
+        text += *text == '%' ? 3 : 1;
+    }
+    plain[n] = '\0';
+    if (strlen(plain) != n || !broker_operand_is(plain) ||
+        broker_operand_parse(&o, plain, &p) < 0)
+        return false;
+    memcpy(out, o.shown, sizeof o.shown);
+    return true;
+}
+
+/* segment_read - one {...} of a pattern; false: the path has something else */
+static bool segment_read(struct serve_path *out, const char *kind,
+                         const char *text, size_t size)
+{
+    char copy[SERVE_SEGMENT];
+
+    if (size == 0 || size + 2 > sizeof copy)
+        return false;
+    copy[0] = '/';
+    memcpy(copy + 1, text, size);
+    copy[size + 1] = '\0';
+    if (strncmp(kind, "{q}", 3) == 0)
+        return operand_read(out->queue, copy + 1) ||
+               queue_name(copy, out->queue, NULL) == 0;
+    if (strncmp(kind, "{row}", 5) == 0)
+        return serve_number_read(copy + 1, &out->row);
+    if (size >= sizeof out->word)
+        return false;
+    memcpy(out->word, text, size);
+    out->word[size] = '\0';
+    return true;
+}
+
+/* matches - whether the path has the form of the pattern */
+static bool matches(struct serve_path *out, const char *pattern,
+                    const char *path)
+{
+    *out = (struct serve_path){0};
+    for (;;) {
+        size_t n = strcspn(path, "/"), want = strcspn(pattern, "/");
+
+        if (*pattern == '{') {
+            if (!segment_read(out, pattern, path, n))
+                return false;
+        } else if (n != want || memcmp(path, pattern, n) != 0) {
+            return false;
+        }
+        path += n;
+        pattern += want;
+        if (!*path || !*pattern)
+            return *path == *pattern;
+        path++;
+        pattern++;
+    }
+}
+
+/* known - whether any route has that method */
+static bool known(const char *method)
+{
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (strcmp(routes[i].method, method) == 0)
+            return true;
+    return false;
+}
+
+int serve_path_read(struct serve_path *out, const char *method,
+                    const char *path)
+{
+    char allow[SERVE_ALLOW] = "";
+
+    if (strcmp(method, "HEAD") == 0)
+        method = "GET";
+    if (!known(method))
+        return 501;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        const struct serve_route *r = &routes[i];
+
+        if (!matches(out, r->pattern, path))
+            continue;
+        out->route = r;
+        if (strcmp(r->method, method) == 0)
+            return 0;
+        if (!strstr(allow, r->method))
+            snprintf(allow + strlen(allow), sizeof allow - strlen(allow),
+                     "%s%s%s", allow[0] ? ", " : "", r->method,
+                     strcmp(r->method, "GET") == 0 ? ", HEAD" : "");
+    }
+    *out = (struct serve_path){0};
+    memcpy(out->allow, allow, sizeof allow);
+    return allow[0] ? 405 : 404;
+}

@@ -1,0 +1,107 @@
+/* path.h - what a request asks for
+ *
+ * WHAT   The table of routes, and a method and a path read by it.
+ * WHO    Any thread. Pure functions.
+ * OWNS   Nothing.
+ * FAILS  serve_path_read: the HTTP status to refuse with.
+ */
+#ifndef SCRIPTS_MQCTL_SERVE_ASK_PATH_H
+#define SCRIPTS_MQCTL_SERVE_ASK_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/queue_name.h"
+
+enum serve_what {
+    SERVE_QUEUES,
+    SERVE_QUEUE,
+    SERVE_HISTORY,
+    SERVE_SPARKS,
+    SERVE_MESSAGES,
+    SERVE_GROUPS,
+    SERVE_LETTERS,
+    SERVE_BY_ERROR,
+    SERVE_LETTER,
+    SERVE_BODY,
+    SERVE_ALL_DEAD,
+    SERVE_EXPLAIN,
+    SERVE_DOCTOR,
+    SERVE_METRICS,
+    SERVE_STEER,
+    SERVE_SETTINGS,
+    SERVE_RUN_NOW,
+    SERVE_CANCEL,
+    SERVE_STEER_GROUP,
+    SERVE_REPLAY,
+    SERVE_DISCARD,
+    SERVE_JOBS,
+    SERVE_JOB,
+    SERVE_JOB_STOP,
+    SERVE_JOB_OUTCOME,
+    SERVE_EVENTS,
+    SERVE_SESSION,
+    SERVE_HEALTH,
+    SERVE_FILE,
+};
+
+/* Known names in a query. */
+enum serve_query {
+    QUERY_AFTER,
+    QUERY_LIMIT,
+    QUERY_ERROR,
+    QUERY_REASON,
+    QUERY_GROUP,
+    QUERY_MATCH,
+    QUERY_SINCE,
+    QUERY_UNTIL,
+    QUERY_ID,
+    QUERY_QUEUE,
+    QUERY_STEP,
+    QUERY_COUNT,
+};
+extern const char *const serve_query_names[QUERY_COUNT];
+
+#define QUERY(name) (1u << QUERY_##name)
+/* Names that select letters, also allowed in a JSON filter. */
+#define QUERY_FILTER                                              \
+    (QUERY(ERROR) | QUERY(REASON) | QUERY(GROUP) | QUERY(MATCH) | \
+     QUERY(SINCE) | QUERY(UNTIL))
+
+struct serve_route {
+    const char *method;  /* HEAD is GET without its body */
+    const char *pattern; /* {q}, {row}, {word}: one segment each */
+    enum serve_what what;
+    bool page;      /* HTML; otherwise an answer of the API */
+    bool open;      /* no token needed */
+    bool write;     /* changes something */
+    unsigned query; /* allowed bits of enum serve_query */
+};
+
+#define SERVE_WORD    64
+#define SERVE_ALLOW   64
+#define SERVE_SEGMENT (3 * QUEUE_NAME_MAX) /* a queue on a broker, encoded */
+
+struct serve_path {
+    const struct serve_route *route;
+    char queue[QUEUE_NAME_MAX]; /* with its slash, or on a broker; "": none */
+    int64_t row;                /* a letter, or a job; 0: none */
+    char word[SERVE_WORD];      /* a file, an order; "": none */
+    char allow[SERVE_ALLOW];    /* of 405: the allowed methods */
+};
+
+/* `path` is percent-decoded. 0; 404 nothing is there; 405 not by that method;
+ * 501 no method of ours. */
+int serve_path_read(struct serve_path *out, const char *method,
+                    const char *path);
+
+/* Return the query of that name if `allowed` has its bit, else QUERY_COUNT. */
+enum serve_query serve_query_find(const char *name, unsigned allowed);
+/* Print the names of these bits: "error, reason"; "no names" without any. */
+const char *serve_query_list(unsigned allowed, char *out, size_t room);
+
+/* A decimal number from 1 up, and nothing behind it. */
+bool serve_number_read(const char *text, int64_t *out);
+
+#endif

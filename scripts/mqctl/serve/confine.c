@@ -1,0 +1,241 @@
+/* confine.c - see confine.h
+ *
+ * The list is what was seen of the server, of looks and of mqdlq, and what
+ * other C libraries and SQLite may do in their place. The C library of another
+ * day tries new calls first: it must hear that there are none (ENOSYS), and
+ * then takes those that it had before.
+ */
+#include "scripts/mqctl/serve/confine.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__x86_64__) && defined(__LP64__)
+static const uint32_t machine = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__) && defined(__AARCH64EL__)
+static const uint32_t machine = AUDIT_ARCH_AARCH64;
+#elif defined(__riscv) && __riscv_xlen == 64
+static const uint32_t machine = AUDIT_ARCH_RISCV64;
+#else
+#define NO_LIST
+#endif
+
+#ifndef NO_LIST
+#define NEWER 435 /* no call from here on, but for those in the list */
+#define NAMESPACES                                                 \
+    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | \
+     CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
+
+static const uint32_t memory[] = {SYS_brk,   SYS_madvise, SYS_mlock, SYS_mremap,
+                                  SYS_msync, SYS_munlock, SYS_munmap};
+
+/* SQLite makes a -shm and a -wal also to read. */
+static const uint32_t files[] = {
+    SYS_close,      SYS_close_range, SYS_dup,          SYS_dup3,
+    SYS_faccessat,  SYS_fallocate,   SYS_fchmod,       SYS_fchown,
+    SYS_fcntl,      SYS_fdatasync,   SYS_flock,        SYS_fstat,
+    SYS_fstatfs,    SYS_fsync,       SYS_ftruncate,    SYS_getcwd,
+    SYS_getdents64, SYS_lseek,       SYS_memfd_create, SYS_newfstatat,
+    SYS_openat,     SYS_pipe2,       SYS_pread64,      SYS_pwrite64,
+    SYS_pwritev2,   SYS_read,        SYS_readlinkat,   SYS_readv,
+    SYS_statfs,     SYS_statx,       SYS_unlinkat,     SYS_write,
+    SYS_writev};
+
+/* Looking at them; where no file system shows them, one is opened that is
+ * mounted nowhere. */
+static const uint32_t queues[] = {SYS_fsconfig, SYS_fsmount, SYS_fsopen,
+                                  SYS_mq_getsetattr, SYS_mq_open};
+
+static const uint32_t connections[] = {
+    SYS_accept,      SYS_accept4,    SYS_connect,    SYS_getpeername,
+    SYS_getsockname, SYS_getsockopt, SYS_recvfrom,   SYS_recvmsg,
+    SYS_sendmsg,     SYS_sendto,     SYS_setsockopt, SYS_shutdown};
+
+static const uint32_t waiting[] = {
+    SYS_clock_nanosleep, SYS_epoll_create1,   SYS_epoll_ctl,   SYS_epoll_pwait,
+    SYS_eventfd2,        SYS_futex,           SYS_nanosleep,   SYS_ppoll,
+    SYS_pselect6,        SYS_restart_syscall, SYS_sched_yield, SYS_setitimer,
+    SYS_signalfd4};
+
+static const uint32_t time_and_chance[] = {SYS_clock_getres, SYS_clock_gettime,
+                                           SYS_getrandom, SYS_gettimeofday};
+
+static const uint32_t own_numbers[] = {
+    SYS_getegid,           SYS_geteuid,   SYS_getgid, SYS_getpid,
+    SYS_getppid,           SYS_getrusage, SYS_gettid, SYS_getuid,
+    SYS_sched_getaffinity, SYS_sysinfo,   SYS_uname};
+
+static const uint32_t processes[] = {
+    SYS_exit,         SYS_exit_group,      SYS_kill,
+    SYS_rseq,         SYS_rt_sigaction,    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn, SYS_set_robust_list, SYS_set_tid_address,
+    SYS_sigaltstack,  SYS_tgkill,          SYS_tkill,
+    SYS_wait4};
+
+/* To become mqdlq, and what that does to send letters and to note it. */
+static const uint32_t to_write[] = {
+    SYS_execve,  SYS_fchmodat,     SYS_linkat,
+    SYS_mkdirat, SYS_mq_timedsend, SYS_renameat2,
+#ifdef SYS_renameat
+    SYS_renameat /* rename(3) of ARM64 */
+#endif
+};
+
+/* The same by names that newer machines do not have. */
+#ifdef SYS_dup2
+static const uint32_t old[] = {
+    SYS_access, SYS_alarm, SYS_dup2,     SYS_epoll_wait, SYS_fork, SYS_lstat,
+    SYS_open,   SYS_poll,  SYS_readlink, SYS_stat,       SYS_time, SYS_unlink};
+static const uint32_t old_to_write[] = {SYS_arch_prctl, SYS_chmod,  SYS_link,
+                                        SYS_mkdir,      SYS_rename, SYS_rmdir};
+#endif
+
+#define LIST(of)                       \
+    {                                  \
+        of, sizeof(of) / sizeof(of)[0] \
+    }
+static const struct list {
+    const uint32_t *nr;
+    size_t count;
+} always[] = {LIST(memory),      LIST(files),     LIST(queues),
+              LIST(connections), LIST(waiting),   LIST(time_and_chance),
+              LIST(own_numbers), LIST(processes),
+#ifdef SYS_dup2
+              LIST(old)
+#endif
+},
+  writing[] = {LIST(to_write),
+#ifdef SYS_dup2
+               LIST(old_to_write)
+#endif
+};
+
+/* Allowed if (argument & mask) == value; one of several rows is enough.
+ * No mapping can be both written and run, at once or later. A file can, as
+ * libraries are loaded and mqdlq is: the filter does not see who wrote it. */
+static const struct with_argument {
+    uint32_t nr, argument, mask, value;
+} some[] = {
+    {SYS_clone, 0, NAMESPACES, 0},
+    {SYS_ioctl, 1, UINT32_MAX, TCGETS},
+    {SYS_ioctl, 1, UINT32_MAX, TIOCGWINSZ},
+    {SYS_ioctl, 1, UINT32_MAX, FIONREAD},
+    {SYS_ioctl, 1, UINT32_MAX, FIONBIO},
+    {SYS_mmap, 2, PROT_EXEC, 0},
+    {SYS_mmap, 2, PROT_WRITE, 0},
+    {SYS_mprotect, 2, PROT_EXEC, 0},
+    {SYS_prctl, 0, UINT32_MAX, PR_SET_PDEATHSIG},
+    {SYS_prctl, 0, UINT32_MAX, PR_CAPBSET_READ}, /* libcap, of libnss */
+    {SYS_prlimit64, 0, UINT32_MAX, 0},           /* of itself */
+    {SYS_socket, 0, UINT32_MAX, AF_UNIX},
+    {SYS_socketpair, 0, UINT32_MAX, AF_UNIX},
+};
+
+struct program {
+    struct sock_filter at[BPF_MAXINSNS];
+    unsigned short n;
+};
+
+static void put(struct program *p, unsigned code, uint32_t k, uint8_t if_true,
+                uint8_t if_false)
+{
+    p->at[p->n++] =
+        (struct sock_filter)BPF_JUMP((uint16_t)code, k, if_true, if_false);
+}
+
+static void load(struct program *p, size_t offset)
+{
+    put(p, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+}
+
+static void answer(struct program *p, uint32_t with)
+{
+    put(p, BPF_RET | BPF_K, with, 0, 0);
+}
+
+static void allow(struct program *p, const struct list *l, size_t lists)
+{
+    for (; lists > 0; lists--, l++)
+        for (size_t i = 0; i < l->count; i++) {
+            put(p, BPF_JMP | BPF_JEQ | BPF_K, l->nr[i], 0, 1);
+            answer(p, SECCOMP_RET_ALLOW);
+        }
+}
+
+/* allow_some - the machines above have the low half of a number first */
+static void allow_some(struct program *p, const struct with_argument *c)
+{
+    put(p, BPF_JMP | BPF_JEQ | BPF_K, c->nr, 0, 5);
+    load(p, offsetof(struct seccomp_data, args) + 8UL * c->argument);
+    put(p, BPF_ALU | BPF_AND | BPF_K, c->mask, 0, 0);
+    put(p, BPF_JMP | BPF_JEQ | BPF_K, c->value, 0, 1);
+    answer(p, SECCOMP_RET_ALLOW);
+    load(p, offsetof(struct seccomp_data, nr));
+}
+
+static void build(struct program *p, bool write)
+{
+    /* By another table of the kernel the same numbers are other calls. */
+    load(p, offsetof(struct seccomp_data, arch));
+    put(p, BPF_JMP | BPF_JEQ | BPF_K, machine, 1, 0);
+    answer(p, SECCOMP_RET_KILL_PROCESS);
+    load(p, offsetof(struct seccomp_data, nr));
+    allow(p, always, sizeof always / sizeof *always);
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        allow_some(p, &some[i]);
+    if (write)
+        allow(p, writing, sizeof writing / sizeof *writing);
+    put(p, BPF_JMP | BPF_JGE | BPF_K, NEWER, 0, 1);
+    answer(p, SECCOMP_RET_ERRNO | ENOSYS);
+    answer(p, SECCOMP_RET_ERRNO | EPERM);
+}
+
+static int set(const struct sock_fprog *prog, unsigned flags)
+{
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, prog) < 0
+               ? -errno
+               : 0;
+}
+
+/* filter - a kernel before 4.14 cannot note what it refuses, and refuses a flag
+ * that it does not know (EINVAL) */
+static int filter(bool write)
+{
+    static struct program p;
+    struct sock_fprog prog = {.filter = p.at};
+    int err;
+
+    build(&p, write);
+    prog.len = p.n;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -errno;
+    err = set(&prog, SECCOMP_FILTER_FLAG_LOG);
+    return err == -EINVAL ? set(&prog, 0) : err;
+}
+#else
+static int filter(bool write)
+{
+    (void)write;
+    return -ENOSYS;
+}
+#endif
+
+int confine(bool write)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void)write; /* a sanitizer makes calls of its own */
+    return 0;
+#endif
+    return filter(write);
+}

@@ -1,0 +1,200 @@
+/* events.c - see events.h */
+#include "scripts/mqctl/serve/events.h"
+
+#include <bsd/stdlib.h>
+#include <bsd/sys/queue.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+
+#define RING      64
+#define QUIET     (2 * NS_PER_S)
+#define CHUNK     4096
+#define TIMEOUT_S 60 /* for one whose reader takes nothing */
+
+struct event {
+    char *text;
+    size_t size;
+};
+
+struct stream {
+    LIST_ENTRY(stream) link;
+    struct MHD_Connection *c;
+    bool asleep;
+    struct event first; /* its own, before the ring */
+    uint64_t next;      /* number of the event that it is at */
+    size_t at;          /* bytes of that which it has had */
+};
+
+static struct {
+    LIST_HEAD(, stream) streams;
+    size_t count;
+    struct event ring[RING];
+    uint64_t end;     /* number of the next event */
+    uint32_t run;     /* tells this run of the server from others */
+    uint64_t last_ns; /* of the last event */
+    bool over;
+} e;
+
+size_t streams_count(void)
+{
+    return e.count;
+}
+
+/* event_text - as the wire has it; a line of JSON has no newline */
+static struct event event_text(const char *name, json_t *data)
+{
+    struct event out = {0};
+    char *json = json_dumps(data, JSON_COMPACT);
+    int n =
+        json ? asprintf(&out.text,
+                        "event: %s\nid: %" PRIx32 "-%" PRIu64 "\ndata: %s\n\n",
+                        name, e.run, e.end, json)
+             : -1;
+
+    free(json);
+    json_decref(data);
+    out.size = n > 0 ? (size_t)n : 0;
+    if (n < 0)
+        out.text = NULL;
+    return out;
+}
+
+/* wake - all that sleep; they read in the next MHD_run */
+static void wake(void)
+{
+    struct stream *s;
+
+    LIST_FOREACH (s, &e.streams, link) {
+        if (s->asleep)
+            MHD_resume_connection(s->c);
+        s->asleep = false;
+    }
+}
+
+/* push - at the end of the ring, in the place of the oldest */
+static void push(struct event event)
+{
+    struct event *place = &e.ring[e.end % RING];
+
+    if (!event.text)
+        return;
+    free(place->text);
+    *place = event;
+    e.end++;
+    e.last_ns = clock_mono_ns();
+    wake();
+}
+
+void event_send(const char *name, json_t *data)
+{
+    if (e.count == 0)
+        json_decref(data);
+    else
+        push(event_text(name, data));
+}
+
+void events_keep(uint64_t now_ns)
+{
+    struct event quiet = {.size = 3};
+
+    if (e.count == 0 || now_ns < e.last_ns + QUIET)
+        return;
+    quiet.text = strdup(":\n\n");
+    push(quiet);
+}
+
+void events_end(void)
+{
+    e.over = true;
+    wake();
+}
+
+/* event_at - what a stream is to send now; NULL: it has had all */
+static const struct event *event_at(const struct stream *s)
+{
+    if (s->first.text)
+        return &s->first;
+    return s->next < e.end ? &e.ring[s->next % RING] : NULL;
+}
+
+/* stream_read - called when the connection has room */
+static ssize_t stream_read(void *cls, uint64_t pos, char *buf, size_t max)
+{
+    struct stream *s = cls;
+    const struct event *event = event_at(s);
+    size_t n;
+
+    (void)pos;
+    if (e.over || (!s->first.text && s->next + RING < e.end))
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (!event) {
+        s->asleep = true;
+        MHD_suspend_connection(s->c);
+        return 0;
+    }
+    n = event->size - s->at < max ? event->size - s->at : max;
+    memcpy(buf, event->text + s->at, n);
+    s->at += n;
+    if (s->at < event->size)
+        return (ssize_t)n;
+    s->at = 0;
+    if (s->first.text) {
+        free(s->first.text);
+        s->first.text = NULL;
+    } else {
+        s->next++;
+    }
+    return (ssize_t)n;
+}
+
+static void stream_close(void *cls)
+{
+    struct stream *s = cls;
+
+    LIST_REMOVE(s, link);
+    e.count--;
+    free(s->first.text);
+    free(s);
+}
+
+/* hello - everything at once, so that a browser needs nothing from before */
+static struct event hello(const char *last_id, json_t *all)
+{
+    char run[16];
+    bool again;
+
+    snprintf(run, sizeof run, "%" PRIx32 "-", e.run);
+    again = last_id && *last_id && strncmp(last_id, run, strlen(run)) != 0;
+    return event_text(again ? "resync" : "hello", all);
+}
+
+struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
+                                 json_t *all)
+{
+    struct stream *s = e.count < STREAMS_MAX ? calloc(1, sizeof *s) : NULL;
+    struct MHD_Response *r = NULL;
+
+    if (!e.run)
+        e.run = arc4random() | 1;
+    if (s) {
+        *s = (struct stream){
+            .c = c, .next = e.end, .first = hello(last_id, all)};
+        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK,
+                                              stream_read, s, stream_close);
+    } else {
+        json_decref(all);
+    }
+    if (!r) {
+        free(s);
+        return NULL;
+    }
+    LIST_INSERT_HEAD(&e.streams, s, link);
+    e.count++;
+    (void)MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT,
+                                    TIMEOUT_S);
+    return r;
+}

@@ -1,0 +1,385 @@
+/* guard.c - see guard.h */
+#include "scripts/mqctl/serve/guard.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/errno_text.h"
+#include "common/file/file.h"
+
+#define HEX_SIZE (SERVE_TOKEN - 1)
+
+/* ---- names ---- */
+
+/* host_split - "name:port" to its parts; false: it is none. Port 0: none was
+ * given. */
+static bool host_split(const char *host, char name[256], unsigned *port)
+{
+    const char *end = *host == '[' ? strchr(host, ']') : NULL;
+    size_t size = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
+    const char *at = host + size;
+
+    *port = 0;
+    if (size == 0 || size >= 256 || (*host == '[' && !end))
+        return false;
+    memcpy(name, host, size);
+    name[size] = '\0';
+    if (!*at)
+        return true;
+    if (*at++ != ':' || !*at || strlen(at) > 5)
+        return false;
+    for (; *at; at++) {
+        if (*at < '0' || *at > '9')
+            return false;
+        *port = *port * 10 + (unsigned)(*at - '0');
+    }
+    return *port > 0 && *port < 65536;
+}
+
+unsigned serve_host_port(const char *host)
+{
+    char name[256];
+    unsigned port;
+
+    return host_split(host, name, &port) ? port : 0;
+}
+
+bool serve_host_ours(const struct serve_guard *g, const char *host)
+{
+    static const char *const local[] = {"localhost", "127.0.0.1", "[::1]"};
+    unsigned port, plain = g->secure ? 443 : 80;
+    char name[256];
+
+    if (!host_split(host, name, &port))
+        return false;
+    for (size_t i = 0; i < g->name_count; i++)
+        if (strcasecmp(name, g->names[i]) == 0 ||
+            strcasecmp(host, g->names[i]) == 0)
+            return true;
+    if (g->port && (port ? port : plain) != g->port)
+        return false;
+    for (size_t i = 0; i < 3; i++)
+        if (strcasecmp(name, local[i]) == 0)
+            return true;
+    return g->own[0] && strcasecmp(name, g->own) == 0;
+}
+
+bool serve_site_ours(const char *site, const char *origin, const char *host)
+{
+    const char *at;
+
+    if (site)
+        return strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+    if (!origin)
+        return true; /* no browser: it sends one of the two with a write */
+    at = strstr(origin, "://");
+    return at && strcasecmp(at + 3, host) == 0;
+}
+
+/* ---- the token ---- */
+
+static void hex_print(const uint8_t *bytes, size_t size, char *out)
+{
+    for (size_t i = 0; i < size; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* same - in a time that does not tell how much of it is */
+static bool same(const char *a, const char *b, size_t size)
+{
+    unsigned differs = 0;
+
+    for (size_t i = 0; i < size; i++)
+        differs |= (unsigned)(a[i] ^ b[i]);
+    return differs == 0;
+}
+
+/* group_entry - getgrnam_r(3) with as much room as it wants; whether there is
+ * one. That a name is unknown may be an error, too: which, is not agreed on. */
+static bool group_entry(const char *name, gid_t *out)
+{
+    struct group entry, *found = NULL;
+    size_t room = 1024;
+    char *text;
+    int err;
+
+    do {
+        room *= 4;
+        text = malloc(room);
+        err = text ? getgrnam_r(name, &entry, text, room, &found) : ENOMEM;
+        if (found)
+            *out = entry.gr_gid;
+        free(text);
+    } while (err == ERANGE);
+    return found != NULL;
+}
+
+int serve_group_find(const char *name, gid_t *out, struct problem *p)
+{
+    char *end;
+    unsigned long n;
+
+    if (group_entry(name, out))
+        return 0;
+    n = strtoul(name, &end, 10);
+    *out = (gid_t)n;
+    return *name >= '0' && *name <= '9' && !*end && n < SERVE_NOBODY
+               ? 0
+               : problem_set(p, EX_USAGE, ENOENT,
+                             "--group: there is no group \"%.64s\"; make it "
+                             "with groupadd, or give another",
+                             name);
+}
+
+/* token_fill - its text, for those who may read it; on the disk */
+static int token_fill(int fd, const char *text, gid_t readers)
+{
+    int err = file_write(fd, text, SERVE_TOKEN, 0);
+
+    if (!err && readers != SERVE_NOBODY &&
+        (fchown(fd, (uid_t)-1, readers) < 0 || fchmod(fd, 0640) < 0))
+        err = -errno;
+    return err || fsync(fd) == 0 ? err : -errno;
+}
+
+#define NEW_MARK ".new-"
+#define NEW_TAIL "XXXXXX" /* mkostemp(3) */
+
+/* left_over - a name that mkostemp made, of a file of ours that holds no more
+ * than a token */
+static bool left_over(int folder, const char *at, const char *name)
+{
+    size_t size = strlen(name), mark = strlen(NEW_MARK);
+    struct stat st;
+
+    return strncmp(at, name, size) == 0 &&
+           strncmp(at + size, NEW_MARK, mark) == 0 &&
+           strlen(at + size + mark) == strlen(NEW_TAIL) &&
+           fstatat(folder, at, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+           st.st_size <= SERVE_TOKEN;
+}
+
+/* leftovers_remove - the files beside the token's own that a killed start left
+ * One that another start is making just now goes as well: that start finds it
+ * gone, and begins again. */
+static void leftovers_remove(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char folder[PATH_MAX];
+    struct dirent *entry;
+    DIR *dir = NULL;
+
+    if (snprintf(folder, sizeof folder, "%s", path) < PATH_MAX &&
+        file_parent(folder))
+        dir = opendir(folder);
+    while (dir && (entry = readdir(dir))) {
+        if (left_over(dirfd(dir), entry->d_name, name))
+            (void)unlinkat(dirfd(dir), entry->d_name, 0); /* or the next does */
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* token_make - a new one into a new file. Another start may have made it
+ * meanwhile: -EEXIST; or removed the new file: -EAGAIN
+ * Nobody finds it before those who may read it are set. Crash before link: a
+ * file of another name is left, whose token nothing knows. Crash after link:
+ * that name is left beside the token's own. The next start removes it. */
+static int token_make(const char *path, gid_t readers)
+{
+    uint8_t bytes[HEX_SIZE / 2];
+    char text[SERVE_TOKEN + 1], temp[PATH_MAX];
+    int fd, err;
+
+    if (snprintf(temp, sizeof temp, "%s" NEW_MARK NEW_TAIL, path) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    fd = mkostemp(temp, O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    arc4random_buf(bytes, sizeof bytes);
+    hex_print(bytes, sizeof bytes, text);
+    memcpy(text + HEX_SIZE, "\n", 2);
+    err = token_fill(fd, text, readers);
+    close(fd);
+    if (!err && link(temp, path) < 0)
+        err = errno == ENOENT ? -EAGAIN : -errno;
+    unlink(temp);
+    return err;
+}
+
+/* token_kept - whether those who may read the file are those who are meant */
+static bool token_kept(const struct stat *st, gid_t readers)
+{
+    bool ours = st->st_uid == geteuid() || st->st_uid == 0 || geteuid() == 0;
+    mode_t others = st->st_mode & 077;
+
+    if (!ours)
+        return false;
+    return readers == SERVE_NOBODY ? others == 0
+                                   : others == 040 && st->st_gid == readers;
+}
+
+/* token_refuse - what it is, what it should be, what to do
+ * A private one is not opened to the group: a server that may write may have
+ * been started with it, and takes it still. */
+static int token_refuse(const char *path, const struct stat *st, gid_t readers,
+                        struct problem *p)
+{
+    if (readers == SERVE_NOBODY)
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "token file %s can be read or is owned by others; "
+                           "chmod 600 and chown it, or remove it, and a new "
+                           "one is made",
+                           path);
+    return problem_set(
+        p, EX_CANTCREAT, EPERM,
+        "token file %s was not made for that --group alone: it has mode %04o "
+        "and group %u, not mode 0640 and group %u; `rm %s` and start again (a "
+        "new token is made, and who had the old one has to sign in again), or "
+        "give another --token-file",
+        path, (unsigned)st->st_mode & 07777, (unsigned)st->st_gid,
+        (unsigned)readers, path);
+}
+
+/* token_read - what is in the file, if nobody else can read that */
+static int token_read(struct serve_guard *g, const char *path, gid_t readers,
+                      struct problem *p)
+{
+    /* Without O_NONBLOCK, opening a FIFO would wait for a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0 && errno == ENOENT)
+        return -ENOENT;
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        n = problem_set(p, errno == EACCES ? EX_NOPERM : EX_CANTCREAT, errno,
+                        "token file %s: %s; run as its owner, or give another "
+                        "--token-file",
+                        path, errno_text(errno));
+        if (fd >= 0)
+            close(fd);
+        return (int)n;
+    }
+    n = S_ISREG(st.st_mode) ? read(fd, g->token, HEX_SIZE) : 0;
+    close(fd);
+    if (!S_ISREG(st.st_mode))
+        return problem_set(p, EX_CANTCREAT, EINVAL,
+                           "token file %s is not a regular file; give another "
+                           "--token-file",
+                           path);
+    if (!token_kept(&st, readers))
+        return token_refuse(path, &st, readers, p);
+    g->token[HEX_SIZE] = '\0';
+    if (n == HEX_SIZE && strspn(g->token, "0123456789abcdef") == HEX_SIZE)
+        return 0;
+    return problem_set(p, EX_CANTCREAT, EINVAL,
+                       "token file %s does not hold 64 hex digits; remove it, "
+                       "and a new one is made",
+                       path);
+}
+
+int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
+                     struct problem *p)
+{
+    int err;
+
+    leftovers_remove(path);
+    err = token_read(g, path, readers, p);
+    if (err != -ENOENT)
+        return err;
+    /* Each other start takes the new file away at most once. */
+    do
+        err = token_make(path, readers);
+    while (err == -EAGAIN);
+    if (err && err != -EEXIST)
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "cannot make token file %s: %s; give a "
+                           "--token-file in a folder that can be written "
+                           "to%s",
+                           path, errno_text(-err),
+                           err == -EPERM && readers != SERVE_NOBODY
+                               ? ", and be of that --group"
+                               : "");
+    err = token_read(g, path, readers, p);
+    return err != -ENOENT
+               ? err
+               : problem_set(p, EX_CANTCREAT, ENOENT,
+                             "token file %s was removed just now; start again",
+                             path);
+}
+
+bool serve_token_right(const struct serve_guard *g, const char *text)
+{
+    return strlen(text) == HEX_SIZE && same(text, g->token, HEX_SIZE);
+}
+
+/* ---- the cookie: a time, and a sum that the token's holder can make ---- */
+
+/* Compute SHA-256 over the token and an inner sum of the token, its purpose and
+ * the time. The inner sum stays secret, so an attacker cannot extend it. */
+static void sum_make(const struct serve_guard *g, const char *what,
+                     const char *until, char out[SERVE_TOKEN])
+{
+    uint8_t sum[SHA256_DIGEST_LENGTH];
+    SHA2_CTX c;
+
+    SHA256Init(&c);
+    SHA256Update(&c, (const uint8_t *)g->token, HEX_SIZE);
+    SHA256Update(&c, (const uint8_t *)what, strlen(what));
+    SHA256Update(&c, (const uint8_t *)until, 16);
+    SHA256Final(sum, &c);
+    SHA256Init(&c);
+    SHA256Update(&c, (const uint8_t *)g->token, HEX_SIZE);
+    SHA256Update(&c, sum, sizeof sum);
+    SHA256Final(sum, &c);
+    hex_print(sum, sizeof sum, out);
+}
+
+void serve_cookie_make(const struct serve_guard *g, uint64_t until_s,
+                       char out[SERVE_COOKIE])
+{
+    snprintf(out, SERVE_COOKIE, "%016" PRIx64 "-", until_s);
+    sum_make(g, "cookie", out, out + 17);
+}
+
+void serve_key_make(const struct serve_guard *g, const char *cookie,
+                    char out[SERVE_TOKEN])
+{
+    sum_make(g, "key", cookie, out);
+}
+
+bool serve_key_right(const struct serve_guard *g, const char *cookie,
+                     const char *key)
+{
+    char sum[SERVE_TOKEN];
+
+    if (strlen(key) != HEX_SIZE)
+        return false;
+    serve_key_make(g, cookie, sum);
+    return same(key, sum, HEX_SIZE);
+}
+
+bool serve_cookie_right(const struct serve_guard *g, const char *text,
+                        uint64_t now_s)
+{
+    char sum[SERVE_TOKEN];
+
+    if (strlen(text) != SERVE_COOKIE - 1 || text[16] != '-' ||
+        strspn(text, "0123456789abcdef") != 16)
+        return false;
+    sum_make(g, "cookie", text, sum);
+    return same(text + 17, sum, HEX_SIZE) && strtoull(text, NULL, 16) > now_s;
+}

@@ -1,0 +1,461 @@
+/* jobs.c - see jobs.h */
+#include "scripts/mqctl/serve/jobs.h"
+
+#include <bsd/string.h>
+#include <bsd/sys/queue.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/errno_text.h"
+#include "common/file/file.h"
+#include "common/base/log.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "scripts/mqctl/serve/events.h"
+#include "scripts/mqctl/serve/look.h"
+
+#define BATCH_REPLAY  100
+#define BATCH_DISCARD 1000
+#define WAIT          "30s" /* for room in the queue, each letter */
+#define CANARY_WAIT   "1h"  /* for the end of the first letter */
+#define ROWS_KEPT     10000 /* of a finished replay, for its outcome */
+#define ID_MOST       (INT64_MAX / 10)
+
+enum job_state { JOB_RUNS, JOB_ENDED, JOB_STOPPED, JOB_FAILED };
+static const char *const states[] = {"running", "ended", "stopped", "failed"};
+
+struct job {
+    LIST_ENTRY(job) link;
+    int64_t id;
+    bool discard, reset_expiry, stop;
+    bool canary; /* one letter first; `proved`: that letter is done */
+    bool proved;
+    char queue[QUEUE_NAME_MAX];
+    const char *state_dir; /* NULL: the usual one */
+    int64_t *rows;
+    size_t count, next;        /* next: of the first that no batch has had */
+    size_t batch;              /* that run now */
+    uint64_t changed, refused; /* sent or removed; and not */
+    json_int_t rate;           /* a second; 0: no limit */
+    pid_t pid;                 /* of the batch; 0: none */
+    uint64_t due_ns;           /* of the next batch, monotonic */
+    uint64_t started_ns, ended_ns; /* wall */
+    enum job_state state;
+    char line[LOOK_LINE]; /* what went wrong first */
+};
+static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
+static int64_t last_id;
+static int id_fd = -1; /* the file of the last number; -1: none */
+
+/* Return true while the job waits for its first letter to finish before sending
+ * the others. If that letter is gone, the next one takes its place. */
+static bool is_canary(const struct job *j)
+{
+    return j->canary && !j->proved;
+}
+
+static struct job *find(int64_t id)
+{
+    struct job *j;
+
+    LIST_FOREACH (j, &jobs, link)
+        if (j->id == id)
+            return j;
+    return NULL;
+}
+
+static json_t *tell(const struct job *j)
+{
+    return json_pack(
+        "{s:o, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}",
+        "id", json_sprintf("%" PRId64, j->id), "what",
+        j->discard ? "discard" : "replay", "queue", json_printable(j->queue),
+        "state", states[j->state], "count", (json_int_t)j->count, "taken",
+        (json_int_t)j->next, "changed", (json_int_t)j->changed, "refused",
+        (json_int_t)j->refused, "rate", j->rate, "canary", j->canary,
+        "started_at", json_time(j->started_ns), "ended_at",
+        json_time(j->ended_ns), "error",
+        j->line[0] ? json_string(j->line) : json_null());
+}
+
+json_t *job_json(int64_t id)
+{
+    const struct job *j = find(id);
+
+    return j ? tell(j) : NULL;
+}
+
+bool job_rows(int64_t id, struct ask_job *out)
+{
+    const struct job *j = find(id);
+
+    if (!j || j->discard || !j->rows)
+        return false;
+    *out = (struct ask_job){.queue = j->queue,
+                            .rows = j->rows,
+                            .count = j->next < j->count ? j->next : j->count,
+                            .started_ns = j->started_ns};
+    return true;
+}
+
+json_t *jobs_json(void)
+{
+    json_t *list = json_array();
+    struct job *j;
+
+    LIST_FOREACH (j, &jobs, link)
+        json_array_append_new(list, tell(j));
+    return json_pack("{s:o}", "jobs", list);
+}
+
+/* ---- one batch ---- */
+
+/* batch_run - in the child: mqdlq in its place */
+static int batch_run(void *arg)
+{
+    const struct job *j = arg;
+    const char *argv[16] = {"mqdlq", j->discard ? "discard" : "replay",
+                            "--json"};
+    char path[PATH_MAX], rate[32];
+    size_t n = 3;
+    bool canary = is_canary(j);
+    int err;
+
+    if (!j->discard) {
+        argv[n++] = "--wait";
+        argv[n++] = canary ? CANARY_WAIT : WAIT;
+    }
+    if (canary)
+        argv[n++] = "--canary";
+    if (j->reset_expiry)
+        argv[n++] = "--reset-expiry";
+    if (j->rate) {
+        snprintf(rate, sizeof rate, "%" JSON_INTEGER_FORMAT, j->rate);
+        argv[n++] = "--rate";
+        argv[n++] = rate;
+    }
+    if (j->state_dir) {
+        argv[n++] = "--state-dir";
+        argv[n++] = j->state_dir;
+    }
+    argv[n++] = j->queue;
+    argv[n++] = "-";
+    err = file_of_program(path, "mqdlq");
+    if (!err)
+        execv(path, (char *const *)argv);
+    return complain(EX_OSERR, "cannot run mqdlq: %s",
+                    errno_text(err ? -err : errno));
+}
+
+/* rows_file - the rows of a batch, a line each; -errno */
+static int rows_file(const struct job *j)
+{
+    int fd = memfd_create("mqctl-rows", MFD_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    for (size_t i = j->next; i < j->next + j->batch; i++)
+        if (dprintf(fd, "%" PRId64 "\n", j->rows[i]) < 0) {
+            close(fd);
+            return -EIO;
+        }
+    (void)lseek(fd, 0, SEEK_SET);
+    return fd;
+}
+
+/* Log, for an audit, the subject and the progress of a job. */
+static void job_log(const struct job *j)
+{
+    log_info("web_job", F_INT("job", j->id),
+             F_STR("what", j->discard ? "discard" : "replay"),
+             F_STR("queue", j->queue), F_STR("state", states[j->state]),
+             F_UINT("chosen", j->count), F_UINT("changed", j->changed),
+             F_UINT("refused", j->refused), F_STR("error", j->line));
+}
+
+static void job_end(struct job *j, enum job_state state)
+{
+    size_t kept = 0;
+    struct job *other, *old = NULL;
+
+    j->state = state;
+    j->ended_ns = clock_wall_ns();
+    if (j->discard || j->count > ROWS_KEPT) {
+        free(j->rows);
+        j->rows = NULL;
+    }
+    event_send("job", tell(j));
+    job_log(j);
+    LIST_FOREACH (other, &jobs, link)
+        if (other->state != JOB_RUNS && ++kept > JOBS_KEPT)
+            old = other;
+    if (old) {
+        LIST_REMOVE(old, link);
+        free(old->rows);
+        free(old);
+    }
+}
+
+/* counts_read - the last line that mqdlq printed, a summary */
+static void counts_read(struct job *j, const struct look_end *end)
+{
+    char *text = calloc(1, end->size + 1), *at;
+    json_t *o;
+
+    if (!text || pread(end->out, text, end->size, 0) != (ssize_t)end->size) {
+        free(text);
+        return;
+    }
+    if (end->size && text[end->size - 1] == '\n')
+        text[end->size - 1] = '\0';
+    at = strrchr(text, '\n');
+    o = json_loads(at ? at + 1 : text, 0, NULL);
+    j->changed += (uint64_t)json_integer_value(
+        json_object_get(o, j->discard ? "removed" : "sent"));
+    j->refused += (uint64_t)json_integer_value(json_object_get(o, "refused"));
+    json_decref(o);
+    free(text);
+}
+
+/* batch_over - the next one, or the end */
+static void batch_over(const struct look_end *end, void *owner)
+{
+    struct job *j = owner;
+    bool stops = end->status == EX_TEMPFAIL || end->status == EX_OSERR ||
+                 end->status < 0 || end->status == EX_CANTCREAT ||
+                 end->status == EX_IOERR || end->status == EX_USAGE ||
+                 end->status == EX_NOPERM;
+
+    counts_read(j, end);
+    close(end->out);
+    j->pid = 0;
+    j->next += j->batch;
+    j->proved = end->status == 0;
+    if (end->status && !j->line[0])
+        strlcpy(j->line, end->line, sizeof j->line);
+    /* A letter that was refused, or is gone, is not the end of the others. */
+    if (j->stop)
+        job_end(j, JOB_STOPPED);
+    else if (stops)
+        job_end(j, JOB_FAILED);
+    else if (j->next == j->count)
+        job_end(j, JOB_ENDED);
+    else
+        event_send("job", tell(j));
+}
+
+/* batch_start - of a second's letters at most, if there is a rate; the canary
+ * is one of its own */
+static void batch_start(struct job *j, uint64_t now_ns)
+{
+    size_t most = j->discard ? BATCH_DISCARD : BATCH_REPLAY;
+    int fd;
+    pid_t pid;
+
+    if (j->rate && (size_t)j->rate < most)
+        most = (size_t)j->rate;
+    if (is_canary(j))
+        most = 1;
+    j->batch = j->count - j->next < most ? j->count - j->next : most;
+    fd = rows_file(j);
+    pid = fd < 0 ? fd
+                 : look_start(&(struct look_job){.run = batch_run,
+                                                 .arg = j,
+                                                 .input = fd,
+                                                 .ended = batch_over,
+                                                 .owner = j});
+    if (fd >= 0)
+        close(fd);
+    if (pid > 0) {
+        j->pid = pid;
+        j->due_ns =
+            j->rate ? now_ns + (uint64_t)j->batch * NS_PER_S / (uint64_t)j->rate
+                    : 0;
+        return;
+    }
+    j->due_ns = now_ns + NS_PER_S / 10; /* all children are busy */
+    if (pid == -EAGAIN)
+        return;
+    snprintf(j->line, sizeof j->line, "cannot start mqdlq: %s",
+             errno_text((int)-pid));
+    job_end(j, JOB_FAILED);
+}
+
+uint64_t jobs_step(uint64_t now_ns)
+{
+    uint64_t next = UINT64_MAX;
+    struct job *j, *after;
+
+    LIST_FOREACH_SAFE(j, &jobs, link, after)
+    {
+        if (j->state != JOB_RUNS || j->pid)
+            continue;
+        if (j->due_ns <= now_ns)
+            batch_start(j, now_ns);
+        else if (j->due_ns < next)
+            next = j->due_ns;
+    }
+    return next;
+}
+
+static void job_cut(struct job *j)
+{
+    j->stop = true;
+    if (j->pid)
+        kill(j->pid, SIGINT);
+    else
+        job_end(j, JOB_STOPPED);
+}
+
+void job_stop(int64_t id)
+{
+    struct job *j = find(id);
+
+    if (j && j->state == JOB_RUNS)
+        job_cut(j);
+}
+
+void jobs_end(void)
+{
+    struct job *j, *after;
+
+    LIST_FOREACH_SAFE(j, &jobs, link, after)
+    {
+        if (j->state != JOB_RUNS)
+            continue;
+        if (!j->line[0])
+            strlcpy(j->line, "the server was stopped", sizeof j->line);
+        job_cut(j);
+    }
+}
+
+/* ---- numbers ---- */
+
+#define ID_TEXT 21 /* digits of a number, and a newline */
+
+void jobs_open(const char *path)
+{
+    char text[ID_TEXT + 1] = "";
+
+    id_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                 0600);
+    if (id_fd < 0 || pread(id_fd, text, ID_TEXT, 0) < 0) {
+        log_warn("web_jobs", F_STR("path", path),
+                 F_STR("error", errno_text(errno)),
+                 F_STR("next", "jobs are numbered from 1 again"));
+        return;
+    }
+    last_id = strtoll(text, NULL, 10);
+    if (last_id < 0 || last_id > ID_MOST)
+        last_id = 0;
+}
+
+/* Take the next number and write it to the file before the job begins, so that
+ * a kill in between skips a number and no number is used twice. */
+static int64_t id_take(void)
+{
+    char text[ID_TEXT + 1];
+
+    snprintf(text, sizeof text, "%0*" PRId64 "\n", ID_TEXT - 1, ++last_id);
+    if (id_fd >= 0)
+        (void)!pwrite(id_fd, text, ID_TEXT, 0);
+    return last_id;
+}
+
+/* ---- a new one ---- */
+
+/* rows_read - the lines of a file as numbers; how many, or -1 */
+static int64_t rows_read(int fd, size_t size, int64_t **out)
+{
+    char *text = calloc(1, size + 1), *at = text, *end;
+    size_t n = 0, lines = 0;
+
+    *out = NULL;
+    if (!text || pread(fd, text, size, 0) != (ssize_t)size) {
+        free(text);
+        return -1;
+    }
+    for (size_t i = 0; i < size; i++)
+        lines += text[i] == '\n';
+    *out = calloc(lines + 1, sizeof **out);
+    while (*out && n < lines && (end = strchr(at, '\n')) != NULL) {
+        *end = '\0';
+        if (!serve_number_read(at, &(*out)[n++]))
+            break;
+        at = end + 1;
+    }
+    free(text);
+    return *out ? (int64_t)n : -1;
+}
+
+/* Count running jobs; count jobs that wait for a canary (up to an hour)
+ * separately. */
+static unsigned running(bool canary)
+{
+    struct job *j;
+    unsigned n = 0;
+
+    LIST_FOREACH (j, &jobs, link)
+        n += j->state == JOB_RUNS && is_canary(j) == canary;
+    return n;
+}
+
+/* Read the members of the body other than the letters; a child has checked
+ * them. */
+static void job_fill(struct job *j, const struct serve_ask *a)
+{
+    json_t *body = json_loadb(a->body, a->body_size, 0, NULL);
+
+    j->discard = a->path.route->what == SERVE_DISCARD;
+    j->rate = json_integer_value(json_object_get(body, "rate"));
+    j->canary = json_is_true(json_object_get(body, "canary"));
+    j->reset_expiry = json_is_true(json_object_get(body, "reset_expiry"));
+    json_decref(body);
+}
+
+int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
+                   struct problem *p)
+{
+    struct job *j = calloc(1, sizeof *j);
+    int64_t n = j ? rows_read(fd, size, &j->rows) : -1;
+
+    close(fd);
+    if (j)
+        job_fill(j, a);
+    if (n < 0)
+        problem_memory(p);
+    else if (running(j->canary) >= (j->canary ? JOBS_CANARY : JOBS_RUNNING))
+        problem_fill(
+            p, EX_TEMPFAIL,
+            j->canary
+                ? "%d jobs are waiting for their first letter to finish; wait "
+                  "for one of them, or stop one"
+                : "%d jobs are running; wait for one of them, or stop one",
+            j->canary ? JOBS_CANARY : JOBS_RUNNING);
+    else
+        p->status = 0;
+    if (n < 0 || p->status) {
+        free(j ? j->rows : NULL);
+        free(j);
+        return -1;
+    }
+    j->id = id_take();
+    j->count = (size_t)n;
+    j->state_dir = ask_state_dir(a, a->path.queue);
+    strlcpy(j->queue, a->path.queue, sizeof j->queue);
+    j->started_ns = clock_wall_ns();
+    LIST_INSERT_HEAD(&jobs, j, link);
+    event_send("job", tell(j));
+    job_log(j);
+    return j->id;
+}

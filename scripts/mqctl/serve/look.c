@@ -1,0 +1,166 @@
+/* look.c - see look.h */
+#include "scripts/mqctl/serve/look.h"
+
+#include <bsd/string.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct look {
+    pid_t pid; /* 0: the place is free */
+    int out, err;
+    struct look_job job;
+};
+/* Slots for requests, followed by slots for jobs. */
+#define PLACES (LOOKS_MAX + LOOKS_JOBS)
+static struct look looks[PLACES];
+
+void look_child(int in, int out, int err, int death)
+{
+    sigset_t none;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    (void)prctl(PR_SET_PDEATHSIG, death);
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    if (null < 0 || dup2(in < 0 ? null : in, 0) < 0 ||
+        dup2(out < 0 ? null : out, 1) < 0 || dup2(err < 0 ? null : err, 2) < 0)
+        _exit(71);
+    (void)close_range(3, ~0u, 0);
+}
+
+/* run - the life of a child */
+static _Noreturn void run(const struct look *l)
+{
+    int status;
+
+    look_child(l->job.input, l->out, l->err, l->job.limit_s ? SIGKILL : SIGINT);
+    alarm(l->job.limit_s);
+    status = l->job.run(l->job.arg);
+    if (fflush(stdout) != 0 && !status)
+        status = 74;
+    _exit(status);
+}
+
+/* Find a slot for a look of a request or, without a limit, of a job; NULL if
+ * all are in use. */
+static struct look *place_find(bool job)
+{
+    for (size_t i = job ? LOOKS_MAX : 0; i < (job ? PLACES : LOOKS_MAX); i++)
+        if (looks[i].pid == 0)
+            return &looks[i];
+    return NULL;
+}
+
+int look_possible(void)
+{
+    int one = memfd_create("mqctl-serve", MFD_CLOEXEC);
+    int two = one >= 0 ? memfd_create("mqctl-serve", MFD_CLOEXEC) : -1;
+    int err = two < 0 ? -errno : 0;
+
+    if (one >= 0)
+        close(one);
+    if (two >= 0)
+        close(two);
+    return err;
+}
+
+pid_t look_start(const struct look_job *job)
+{
+    struct look *l = place_find(job->limit_s == 0);
+    pid_t pid;
+
+    if (!l)
+        return -EAGAIN;
+    l->job = *job;
+    l->out = memfd_create("mqctl-serve", MFD_CLOEXEC);
+    l->err = memfd_create("mqctl-serve-stderr", MFD_CLOEXEC);
+    fflush(NULL);
+    pid = l->out >= 0 && l->err >= 0 ? fork() : -1;
+    if (pid == 0)
+        run(l);
+    if (pid < 0) {
+        pid = -errno;
+        if (l->out >= 0)
+            close(l->out);
+        if (l->err >= 0)
+            close(l->err);
+        return pid;
+    }
+    l->pid = pid;
+    return pid;
+}
+
+/* Read the last error line of a look, without "mqctl: ". Earlier lines are
+ * progress notes. */
+static void line_read(int fd, char out[LOOK_LINE])
+{
+    char text[4 * LOOK_LINE], *line;
+    off_t size = lseek(fd, 0, SEEK_END);
+    off_t from =
+        size > (off_t)sizeof text - 1 ? size - (off_t)sizeof text + 1 : 0;
+    ssize_t n = pread(fd, text, sizeof text - 1, from);
+
+    while (n > 0 && text[n - 1] == '\n')
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    if (strncmp(line, "mqctl: ", 7) == 0 || strncmp(line, "mqdlq: ", 7) == 0)
+        line += 7;
+    strlcpy(out, line, LOOK_LINE);
+}
+
+/* tell - the owner has it from now on */
+static void tell(struct look *l, int status)
+{
+    struct look_end end = {
+        .status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status),
+        .out = l->out,
+    };
+    struct look_job job = l->job;
+    struct stat st;
+
+    line_read(l->err, end.line);
+    close(l->err);
+    end.size = fstat(l->out, &st) == 0 ? (size_t)st.st_size : 0;
+    l->pid = 0;
+    job.ended(&end, job.owner);
+}
+
+void look_reap(void)
+{
+    int status;
+
+    for (size_t i = 0; i < PLACES; i++)
+        if (looks[i].pid && waitpid(looks[i].pid, &status, WNOHANG) > 0)
+            tell(&looks[i], status);
+}
+
+void look_end_all(void)
+{
+    int status = 0;
+
+    for (size_t i = 0; i < PLACES; i++) {
+        if (looks[i].pid == 0)
+            continue;
+        kill(looks[i].pid, looks[i].job.limit_s ? SIGKILL : SIGINT);
+        (void)waitpid(looks[i].pid, &status, 0);
+        if (looks[i].job.limit_s == 0) {
+            tell(&looks[i], status);
+            continue;
+        }
+        close(looks[i].out);
+        close(looks[i].err);
+        looks[i].pid = 0;
+    }
+}

@@ -1,0 +1,209 @@
+/* reply.c - see reply.h */
+#include "scripts/mqctl/serve/reply.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/text/json_line.h"
+#include "scripts/mqctl/serve/ask/ask.h"
+
+/* Scripts and styles are files of ours, no text in a page is one; no page of
+ * another site may show us in a frame. Forms look (GET) or log in. */
+#define POLICY                                                               \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "  \
+    "'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; "      \
+    "form-action 'self'; require-trusted-types-for 'script'; trusted-types " \
+    "'none'"
+
+static const char *const headers[][2] = {
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"X-Frame-Options", "DENY"},
+};
+
+enum MHD_Result reply_send(struct MHD_Connection *c, unsigned status,
+                           const char *type, struct MHD_Response *r)
+{
+    bool body = strcmp(type, REPLY_BYTES) == 0;
+    enum MHD_Result ok = MHD_YES;
+
+    if (!r)
+        return MHD_NO;
+    for (size_t i = 0; i < sizeof headers / sizeof *headers && ok; i++)
+        ok = MHD_add_response_header(r, headers[i][0], headers[i][1]);
+    if (ok)
+        ok = MHD_add_response_header(r, "Content-Security-Policy",
+                                     body ? "sandbox; default-src 'none'"
+                                          : POLICY);
+    if (ok && !MHD_get_response_header(r, "Cache-Control"))
+        ok = MHD_add_response_header(r, "Cache-Control", "no-store");
+    if (ok)
+        ok = MHD_add_response_header(r, "Content-Type", type);
+    if (ok)
+        ok = MHD_queue_response(c, status, r);
+    MHD_destroy_response(r);
+    return ok;
+}
+
+enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
+                           const char *type, const char *text)
+{
+    return reply_send(c, status, type,
+                      MHD_create_response_from_buffer(
+                          strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY));
+}
+
+/* title_of - the words that go with a status */
+static const char *title_of(unsigned status)
+{
+    switch (status) {
+    case 400:
+        return "That was not understood";
+    case 401:
+        return "A token is needed";
+    case 403:
+        return "Not allowed";
+    case 404:
+        return "There is no such thing";
+    case 405:
+        return "Not by that method";
+    case 409:
+        return "It has changed meanwhile";
+    case 413:
+        return "Too large";
+    case 415:
+        return "Not in that form";
+    case 421:
+        return "That is not a name of this server";
+    case 429:
+        return "Too many wrong tokens";
+    case 501:
+        return "Not a method of this server";
+    case 503:
+        return "Not now";
+    case 504:
+        return "It took too long";
+    default:
+        return "It did not work";
+    }
+}
+
+/* Print a problem as HTML; the caller frees the result. */
+static char *problem_page(const struct reply_problem *p, size_t *size)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, size);
+
+    if (!out)
+        return NULL;
+    page_message(out, title_of(p->status), p->line, p->login);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Print a problem as JSON (RFC 9457); the caller frees the result. */
+static char *problem_json(const struct reply_problem *p, size_t *size)
+{
+    json_t *o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank",
+                          "title", title_of(p->status), "status",
+                          (int)p->status, "detail", json_printable(p->line));
+    char *text;
+
+    if (p->exit_status)
+        json_object_set_new(o, "exit_status", json_integer(p->exit_status));
+    text = json_dumps(o, JSON_COMPACT);
+    json_decref(o);
+    *size = text ? strlen(text) : 0;
+    return text;
+}
+
+enum MHD_Result reply_problem(struct MHD_Connection *c,
+                              const struct reply_problem *p)
+{
+    size_t size = 0;
+    char *text = p->page ? problem_page(p, &size) : problem_json(p, &size);
+    struct MHD_Response *r =
+        text
+            ? MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE)
+            : NULL;
+
+    if (r && p->status == 401)
+        (void)MHD_add_response_header(r, "WWW-Authenticate",
+                                      "Bearer realm=\"mqctl serve\"");
+    if (r && p->status == 405)
+        (void)MHD_add_response_header(r, "Allow", p->allow);
+    return reply_send(c, p->status,
+                      p->page ? REPLY_HTML : "application/problem+json", r);
+}
+
+/* type_of - of a file, by its name */
+static const char *type_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    if (dot && strcmp(dot, ".js") == 0)
+        return "text/javascript; charset=utf-8";
+    if (dot && strcmp(dot, ".css") == 0)
+        return "text/css; charset=utf-8";
+    return "image/svg+xml";
+}
+
+enum MHD_Result reply_file(struct MHD_Connection *c, const char *name)
+{
+    const char *has =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, "If-None-Match");
+
+    for (size_t i = 0; i < serve_file_count; i++) {
+        const struct serve_file *f = &serve_files[i];
+        bool same = has && strcmp(has, f->etag) == 0;
+        struct MHD_Response *r;
+
+        if (strcmp(f->name, name) != 0)
+            continue;
+        r = MHD_create_response_from_buffer(
+            same ? 0 : f->size, (void *)f->bytes, MHD_RESPMEM_PERSISTENT);
+        if (r && (!MHD_add_response_header(r, "ETag", f->etag) ||
+                  !MHD_add_response_header(r, "Cache-Control", "no-cache"))) {
+            MHD_destroy_response(r);
+            r = NULL;
+        }
+        return reply_send(c, same ? 304 : 200, type_of(name), r);
+    }
+    return reply_problem(
+        c, &(struct reply_problem){.status = 404,
+                                   .line = "there is no such file"});
+}
+
+unsigned reply_status(int exit_status)
+{
+    switch (exit_status) {
+    case 0:
+        return 200;
+    case 1:
+        return 409;
+    case EX_USAGE:
+        return 400;
+    case EX_DATAERR:
+        return 422;
+    case EX_NOINPUT:
+        return 404;
+    case EX_UNAVAILABLE:
+    case EX_OSERR:
+    case EX_TEMPFAIL:
+        return 503;
+    case EX_NOPERM:
+        return 403;
+    case -SIGALRM:
+        return 504;
+    default:
+        return 500;
+    }
+}

@@ -1,0 +1,53 @@
+/* reply.h - what goes back
+ *
+ * WHAT   Responses with the headers that all of them have, problems
+ *        (RFC 9457), and the files that the program has inside.
+ * WHO    The server's thread.
+ * OWNS   Nothing.
+ * FAILS  MHD_NO: the connection is closed.
+ */
+#ifndef SCRIPTS_MQCTL_SERVE_REPLY_H
+#define SCRIPTS_MQCTL_SERVE_REPLY_H
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A file of scripts/mqctl/serve/web, made into C by scripts/embed. */
+struct serve_file {
+    const char *name, *etag;
+    const unsigned char *bytes;
+    size_t size;
+};
+extern const struct serve_file serve_files[];
+extern const size_t serve_file_count;
+
+#define REPLY_JSON    "application/json"
+#define REPLY_HTML    "text/html; charset=utf-8"
+#define REPLY_METRICS "text/plain; version=0.0.4; charset=utf-8"
+#define REPLY_BYTES   "application/octet-stream"
+#define REPLY_EVENTS  "text/event-stream"
+
+/* Takes over the response, which may be NULL. */
+enum MHD_Result reply_send(struct MHD_Connection *c, unsigned status,
+                           const char *type, struct MHD_Response *r);
+/* The text is copied. */
+enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
+                           const char *type, const char *text);
+/* Reason for refusing a request. */
+struct reply_problem {
+    unsigned status;
+    int exit_status;   /* exit status of the failed tool; 0: none */
+    const char *line;  /* the line that the tool would print */
+    bool page;         /* for a person: HTML */
+    const char *login; /* address to return to from a page with a field for the
+                          token; NULL: no field */
+    const char *allow; /* of 405: the allowed methods */
+};
+enum MHD_Result reply_problem(struct MHD_Connection *c,
+                              const struct reply_problem *p);
+enum MHD_Result reply_file(struct MHD_Connection *c, const char *name);
+/* The HTTP status for the exit status of a tool. */
+unsigned reply_status(int exit_status);
+
+#endif

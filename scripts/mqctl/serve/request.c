@@ -1,0 +1,696 @@
+/* request.c - see request.h */
+#include "scripts/mqctl/serve/request.h"
+
+#include <bsd/string.h>
+#include <bsd/sys/queue.h>
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/errno_text.h"
+#include "common/base/log.h"
+#include "scripts/mqctl/serve/ask/answer.h"
+#include "scripts/mqctl/serve/ask/ask.h"
+#include "scripts/mqctl/serve/events.h"
+#include "scripts/mqctl/serve/guests.h"
+#include "scripts/mqctl/serve/jobs.h"
+#include "scripts/mqctl/serve/look.h"
+#include "scripts/mqctl/serve/reply.h"
+#include "scripts/mqctl/serve/watch.h"
+
+#define BODY_MAX    (64u << 10)
+#define WRONG_MOST  10 /* tokens a minute; then 429 */
+#define COOKIE_NAME 32
+#define NEXT_MAX    1024
+#define CLIENT_LEFT 499 /* only in the log, if no status could be sent */
+
+struct visit {
+    LIST_ENTRY(visit) link;
+    struct MHD_Connection *c;
+    struct serve_site *site;
+    struct serve_ask ask;
+    char *body;
+    size_t size;
+    char *address;       /* path and query as received; NULL: no memory */
+    bool begun;          /* request_handle was called */
+    bool nul;            /* the address has a NUL byte */
+    bool large;          /* the body is */
+    bool waiting;        /* suspended, until a look ends */
+    bool answered;       /* `end` is there */
+    struct look_end end; /* out: -1 before it, and once answer() has it */
+};
+static LIST_HEAD(, visit) visits = LIST_HEAD_INITIALIZER(visits);
+
+static const char *header(const struct visit *v, const char *name)
+{
+    return MHD_lookup_connection_value(v->c, MHD_HEADER_KIND, name);
+}
+
+/* Return true if a person reads the answer: for a page, or for a browser's
+ * request outside of the API. */
+static bool is_page(const struct visit *v)
+{
+    const char *accept = header(v, "Accept");
+
+    if (v->ask.path.route)
+        return v->ask.path.route->page;
+    return accept && strstr(accept, "text/html") &&
+           !(v->address && strncmp(v->address, "/api/", 5) == 0);
+}
+
+/* Reason for refusing a query; "": accepted. */
+static char query_flaw[256];
+
+static enum MHD_Result refuse(const struct visit *v, unsigned status,
+                              const char *line)
+{
+    return reply_problem(v->c, &(struct reply_problem){
+                                   .status = status,
+                                   .line = line,
+                                   .page = is_page(v),
+                                   .login = status == 401 ? v->address : NULL,
+                                   .allow = v->ask.path.allow});
+}
+
+/* ---- who asks ---- */
+
+/* What may stand in a request once. */
+struct once {
+    const char *host;
+    unsigned hosts, framings;
+};
+
+static enum MHD_Result once_count(void *cls, enum MHD_ValueKind kind,
+                                  const char *name, const char *value)
+{
+    struct once *o = cls;
+
+    (void)kind;
+    if (strcasecmp(name, "Host") == 0) {
+        o->host = value;
+        o->hosts++;
+    }
+    o->framings += strcasecmp(name, "Content-Length") == 0 ||
+                   strcasecmp(name, "Transfer-Encoding") == 0;
+    return MHD_YES;
+}
+
+static struct once once_of(const struct visit *v)
+{
+    struct once o = {0};
+
+    (void)MHD_get_connection_values(v->c, MHD_HEADER_KIND, once_count, &o);
+    return o;
+}
+
+/* host_of - the one Host header; "": there is none, or there are two */
+static const char *host_of(const struct visit *v)
+{
+    struct once o = once_of(v);
+
+    return o.hosts == 1 && o.host ? o.host : "";
+}
+
+/* Return true if the browser speaks TLS, with this server or with its proxy. */
+static bool is_secure(const struct visit *v)
+{
+    return v->site->guard.secure || v->site->o->behind_proxy;
+}
+
+/* Name the cookie by the port that the browser sees: it has one set of cookies
+ * for all ports of a host, and servers on two of them must not replace each
+ * other's. */
+static void cookie_name(const struct visit *v, char out[COOKIE_NAME])
+{
+    unsigned port = serve_host_port(host_of(v));
+    const char *base = is_secure(v) ? "__Host-mqctl" : "mqctl";
+
+    if (port)
+        snprintf(out, COOKIE_NAME, "%s-%u", base, port);
+    else
+        strlcpy(out, base, COOKIE_NAME);
+}
+
+/* Return the cookie if valid, else NULL. */
+static const char *cookie_of(const struct visit *v)
+{
+    char name[COOKIE_NAME];
+    const char *cookie;
+
+    cookie_name(v, name);
+    cookie = MHD_lookup_connection_value(v->c, MHD_COOKIE_KIND, name);
+    return cookie && serve_cookie_right(&v->site->guard, cookie,
+                                        clock_wall_ns() / NS_PER_S)
+               ? cookie
+               : NULL;
+}
+
+/* Return true if the request has the token. */
+static bool has_token(const struct visit *v)
+{
+    const char *bearer = header(v, "Authorization");
+
+    return bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
+           serve_token_right(&v->site->guard, bearer + 7);
+}
+
+/* known - return true if the request has the token, or its cookie */
+static bool known(const struct visit *v)
+{
+    return header(v, "Authorization") ? has_token(v) : cookie_of(v) != NULL;
+}
+
+/* wrong_often - count a wrong token; true: there were too many this minute */
+static bool wrong_often(void)
+{
+    static uint64_t minute;
+    static unsigned count;
+    uint64_t now = clock_mono_ns() / (60 * NS_PER_S);
+
+    count = now == minute ? count + 1 : 1;
+    minute = now;
+    return count > WRONG_MOST;
+}
+
+/* write_flaw - why a request may not change anything; NULL: it may */
+static const char *write_flaw(const struct visit *v)
+{
+    const char *key;
+
+    if (!serve_site_ours(header(v, "Sec-Fetch-Site"), header(v, "Origin"),
+                         host_of(v)))
+        return "the request comes from a page of another site";
+    key = header(v, "X-MQ-Key");
+    if (!has_token(v) &&
+        !(key && serve_key_right(&v->site->guard, cookie_of(v), key)))
+        return "a change needs the page's key as well as the cookie. Sign in "
+               "again: open the address with the token that mqctl serve "
+               "printed";
+    if (!header(v, "X-MQ-Request"))
+        return "a request that changes something needs the header "
+               "X-MQ-Request: 1, which no form of another site can send";
+    if (!v->site->o->allow_write)
+        return "this server only shows; start it with --allow-write to let it "
+               "change something";
+    return NULL;
+}
+
+/* is_json - whether the body says so, if there is one */
+static bool is_json(const struct visit *v)
+{
+    static const char json[] = "application/json";
+    const char *type = header(v, "Content-Type");
+
+    if (!header(v, "Content-Length") && !header(v, "Transfer-Encoding"))
+        return true;
+    return type && strncasecmp(type, json, sizeof json - 1) == 0 &&
+           strchr("; \t", type[sizeof json - 1]);
+}
+
+/* may_look - whether it has the token, or needs none */
+static bool may_look(const struct visit *v)
+{
+    const struct serve_route *route = v->ask.path.route;
+
+    return (route && route->open) ||
+           (route && route->what == SERVE_METRICS &&
+            v->site->o->metrics_open) ||
+           known(v);
+}
+
+/* Take one name of the query. Refuse a name that is misspelt, given twice or
+ * cut by a NUL byte, because ignoring it would drop a restriction. */
+static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
+                                  const char *name, size_t name_size,
+                                  const char *value, size_t size)
+{
+    struct visit *v = cls;
+    const struct serve_route *route = v->ask.path.route;
+    enum serve_query which = serve_query_find(name, route->query);
+    char known[128];
+
+    (void)kind;
+    if (which == QUERY_COUNT || strlen(name) != name_size)
+        snprintf(query_flaw, sizeof query_flaw,
+                 "\"%.64s\" is not known here; the query can have %s", name,
+                 serve_query_list(route->query, known, sizeof known));
+    else if (v->ask.query[which])
+        snprintf(query_flaw, sizeof query_flaw, "%s is given twice", name);
+    else if (!value || strlen(value) != size)
+        snprintf(query_flaw, sizeof query_flaw,
+                 "%s has no value, or a NUL "
+                 "byte in it",
+                 name);
+    else if (!*value && !route->page && which != QUERY_AFTER)
+        snprintf(query_flaw, sizeof query_flaw,
+                 "%s is empty; give a value or leave it out", name);
+    else
+        v->ask.query[which] = value;
+    return query_flaw[0] ? MHD_NO : MHD_YES;
+}
+
+/* Parse the query; returns NULL, or the reason for refusing it. */
+static const char *query_read(struct visit *v)
+{
+    query_flaw[0] = '\0';
+    (void)MHD_get_connection_values_n(v->c, MHD_GET_ARGUMENT_KIND, query_take,
+                                      v);
+    return query_flaw[0] ? query_flaw : NULL;
+}
+
+/* flaw_of - the status to refuse a request with, and why; 0: it is in order */
+static unsigned flaw_of(struct visit *v, const char *method, const char *url,
+                        const char **why)
+{
+    int status = serve_path_read(&v->ask.path, method, url);
+    const struct serve_route *route = v->ask.path.route;
+
+    if (!serve_host_ours(&v->site->guard, host_of(v))) {
+        v->ask.path.route = NULL; /* no page for a name that is not ours */
+        *why = "the Host header does not name this server; give --allow-host "
+               "NAME if it is to have that name";
+        return 421;
+    }
+    /* The library takes the first length; a proxy before us may not. */
+    *why = "the length of the body is told twice";
+    if (once_of(v).framings > 1)
+        return 400;
+    *why = "there is a NUL byte (%00) in the address";
+    if (v->nul)
+        return 400;
+    *why = "no valid token came with the request; mqctl serve prints an "
+           "address with one, or send Authorization: Bearer TOKEN";
+    if (!may_look(v))
+        return header(v, "Authorization") && wrong_often() ? 429 : 401;
+    guest_known(v->c, known(v));
+    *why =
+        status == 404 ? "there is nothing at that path" : "not by that method";
+    if (!route)
+        return (unsigned)status;
+    *why = route->write ? write_flaw(v) : NULL;
+    if (*why)
+        return 403;
+    *why = "the body must be JSON: send Content-Type: application/json";
+    if (route->write && !is_json(v))
+        return 415;
+    *why = query_read(v);
+    return *why ? 400 : 0;
+}
+
+/* ---- logging in ---- */
+
+/* token_sent - the token in a body: of a form, or JSON; "": none */
+static void token_sent(const struct visit *v, char out[SERVE_TOKEN])
+{
+    const char *at = v->size ? strstr(v->body, "token") : NULL;
+    size_t n;
+
+    out[0] = '\0';
+    if (!at)
+        return;
+    at += strlen("token");
+    at += strspn(at, "\"=: ");
+    n = strspn(at, "0123456789abcdef");
+    if (n != SERVE_TOKEN - 1)
+        return;
+    memcpy(out, at, n);
+    out[n] = '\0';
+}
+
+/* Copy the value of `next` in the body of a form if it is an address of this
+ * server, else "/". */
+static void next_read(const struct visit *v, char out[NEXT_MAX])
+{
+    const char *at = v->size ? strstr(v->body, "next=") : NULL;
+    size_t n = 0;
+
+    strlcpy(out, "/", NEXT_MAX);
+    if (!at)
+        return;
+    for (at += strlen("next="); *at && *at != '&' && n < NEXT_MAX - 1; n++) {
+        unsigned byte = (unsigned char)*at;
+        int used = 1;
+
+        if (*at == '%' && isxdigit((unsigned char)at[1]) &&
+            isxdigit((unsigned char)at[2])) {
+            byte = (unsigned)strtoul((char[]){at[1], at[2], '\0'}, NULL, 16);
+            used = 3;
+        }
+        /* Refuse a line break, which would add a header, and "//host", which is
+         * another server. */
+        if (byte <= ' ' || byte > '~' || byte == '\\' ||
+            (n == 0 && byte != '/') || (n == 1 && byte == '/')) {
+            n = 0;
+            break;
+        }
+        out[n] = (char)byte;
+        at += used;
+    }
+    strlcpy(out + n, n ? "" : "/", NEXT_MAX - n);
+}
+
+/* session_begin - a cookie for the token */
+static enum MHD_Result session_begin(struct visit *v)
+{
+    char token[SERVE_TOKEN], cookie[SERVE_COOKIE], key[SERVE_TOKEN];
+    char name[COOKIE_NAME], line[256], next[NEXT_MAX];
+    bool page = is_page(v);
+    struct MHD_Response *r;
+
+    if (!serve_site_ours(header(v, "Sec-Fetch-Site"), header(v, "Origin"),
+                         host_of(v)))
+        return refuse(v, 403, "the request comes from a page of another site");
+    token_sent(v, token);
+    next_read(v, next);
+    if (!serve_token_right(&v->site->guard, token)) {
+        free(v->address);
+        v->address = strdup(next);
+        return refuse(v, wrong_often() ? 429 : 401,
+                      "that is not the token of this server");
+    }
+    serve_cookie_make(&v->site->guard,
+                      clock_wall_ns() / NS_PER_S + SERVE_COOKIE_S, cookie);
+    serve_key_make(&v->site->guard, cookie, key);
+    cookie_name(v, name);
+    snprintf(line, sizeof line,
+             "%s=%s; Path=/; Max-Age=%u; HttpOnly; SameSite=Lax%s", name,
+             cookie, SERVE_COOKIE_S, is_secure(v) ? "; Secure" : "");
+    r = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+    if (r && (!MHD_add_response_header(r, "Set-Cookie", line) ||
+              !MHD_add_response_header(r, page ? "Location" : "X-MQ-Key",
+                                       page ? next : key))) {
+        MHD_destroy_response(r);
+        return MHD_NO;
+    }
+    return reply_send(v->c, page ? 303 : 204, REPLY_HTML, r);
+}
+
+/* ---- looking ---- */
+
+/* ended - the look is over; the connection is served again */
+static void ended(const struct look_end *end, void *owner)
+{
+    struct visit *v = owner;
+
+    v->end = *end;
+    v->answered = true;
+    v->waiting = false;
+    MHD_resume_connection(v->c);
+}
+
+/* look - have a child find out, and sleep until it has */
+static enum MHD_Result look(struct visit *v)
+{
+    struct ask_job job; /* for the child, which has a copy */
+    pid_t pid;
+
+    v->ask.o = v->site->o;
+    v->ask.body = v->body ? v->body : "";
+    v->ask.body_size = v->size;
+    if (v->ask.path.route->what == SERVE_JOB_OUTCOME) {
+        if (!job_rows(v->ask.path.row, &job))
+            return refuse(v, 404,
+                          "there is no replay with that number, or it has too "
+                          "many letters to check each one; mqdlq list shows "
+                          "the ones that died again");
+        v->ask.job = &job;
+    }
+    pid = look_start(&(struct look_job){
+        .run = answer_print,
+        .arg = &v->ask,
+        .input = -1,
+        .limit_s = LOOK_TIME_S,
+        .ended = ended,
+        .owner = v,
+    });
+    v->ask.job = NULL;
+    if (pid == -EAGAIN)
+        return refuse(v, 503, "too many requests at once; try again");
+    if (pid < 0)
+        return refuse(v, 503, errno_text((int)-pid));
+    v->waiting = true;
+    MHD_suspend_connection(v->c);
+    return MHD_YES;
+}
+
+/* event_stream - from now on */
+static enum MHD_Result event_stream(struct visit *v)
+{
+    struct MHD_Response *r =
+        stream_open(v->c, header(v, "Last-Event-ID"), watch_all());
+
+    if (!r)
+        return refuse(v, 503, "too many event streams are open");
+    watch_fast(true);
+    (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
+    return reply_send(v->c, 200, REPLY_EVENTS, r);
+}
+
+/* ---- answering ---- */
+
+/* audit - who changed what; the body of such a request holds no message */
+static void audit(const struct visit *v, unsigned status)
+{
+    const char *user =
+        v->site->o->behind_proxy ? header(v, "X-Forwarded-User") : NULL;
+
+    log_info("web_write", F_STR("what", v->ask.path.route->pattern),
+             F_STR("queue", v->ask.path.queue), F_STR("word", v->ask.path.word),
+             F_STR("user", user),
+             F_BYTES("body", v->body ? v->body : "",
+                     v->size < 1024 ? v->size : 1024),
+             F_UINT("status", status), F_STR("error", v->end.line));
+}
+
+/* job_begin - the letters are known: replay or discard these */
+static enum MHD_Result job_begin(struct visit *v, int fd)
+{
+    struct problem p;
+    int64_t id = jobs_start(&v->ask, fd, v->end.size, &p);
+    char text[64], where[64];
+    struct MHD_Response *r;
+
+    if (id < 0)
+        return reply_problem(
+            v->c, &(struct reply_problem){.status = reply_status(p.status),
+                                          .exit_status = p.status,
+                                          .line = p.text});
+    snprintf(text, sizeof text, "{\"job\":\"%" PRId64 "\"}\n", id);
+    snprintf(where, sizeof where, "/api/v1/jobs/%" PRId64, id);
+    r = MHD_create_response_from_buffer(strlen(text), text,
+                                        MHD_RESPMEM_MUST_COPY);
+    if (r)
+        (void)MHD_add_response_header(r, "Location", where);
+    return reply_send(v->c, 202, REPLY_JSON, r);
+}
+
+/* Answer with the child's output, or with the reason for its absence. */
+static enum MHD_Result answer(struct visit *v)
+{
+    const struct serve_route *route = v->ask.path.route;
+    unsigned status = reply_status(v->end.status);
+    int fd = v->end.out;
+    struct MHD_Response *r;
+    char name[64];
+
+    v->end.out = -1;
+    if (route->write)
+        audit(v, status);
+    if (status != 200) {
+        close(fd);
+        return reply_problem(
+            v->c, &(struct reply_problem){
+                      .status = status,
+                      .exit_status = v->end.status,
+                      .line = v->end.line[0] ? v->end.line
+                                             : "the request was stopped early; "
+                                               "see the log of mqctl serve",
+                      .page = route->page});
+    }
+    /* From here on the job or the response closes the file. */
+    if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD)
+        return job_begin(v, fd);
+    r = MHD_create_response_from_fd(v->end.size, fd);
+    if (!r)
+        close(fd);
+    if (r && route->what == SERVE_BODY) {
+        snprintf(name, sizeof name,
+                 "attachment; filename=\"letter-%" PRId64 "\"",
+                 v->ask.path.row);
+        (void)MHD_add_response_header(r, "Content-Disposition", name);
+    }
+    return reply_send(v->c, 200,
+                      route->page                    ? REPLY_HTML
+                      : route->what == SERVE_BODY    ? REPLY_BYTES
+                      : route->what == SERVE_METRICS ? REPLY_METRICS
+                                                     : REPLY_JSON,
+                      r);
+}
+
+/* job_answer - of the jobs that are known, one, or its end */
+static enum MHD_Result job_answer(struct visit *v)
+{
+    enum serve_what what = v->ask.path.route->what;
+    json_t *o = what == SERVE_JOBS ? jobs_json() : job_json(v->ask.path.row);
+    enum MHD_Result ok;
+    char *text;
+
+    if (!o)
+        return refuse(v, 404,
+                      "there is no such job, or not any more: the "
+                      "server keeps the last ones, until it ends");
+    if (what == SERVE_JOB_STOP)
+        job_stop(v->ask.path.row);
+    text = json_dumps(o, JSON_COMPACT);
+    json_decref(o);
+    ok = text ? reply_text(v->c, 200, REPLY_JSON, text) : MHD_NO;
+    free(text);
+    return ok;
+}
+
+/* Answer whether a look could start now. */
+static enum MHD_Result health_answer(const struct visit *v)
+{
+    int err = look_possible();
+
+    if (err)
+        return refuse(v, 503, errno_text(-err));
+    return reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
+}
+
+/* begin - the request is complete */
+static enum MHD_Result begin(struct visit *v)
+{
+    const struct serve_path *path = &v->ask.path;
+
+    if (v->large)
+        return refuse(v, 413, "the body is over 64 KiB");
+    switch (path->route->what) {
+    case SERVE_HEALTH:
+        return health_answer(v);
+    case SERVE_FILE:
+        return reply_file(v->c, path->word[0] ? path->word : "icon.svg");
+    case SERVE_SESSION:
+        return session_begin(v);
+    case SERVE_EVENTS:
+        return event_stream(v);
+    case SERVE_JOBS:
+    case SERVE_JOB:
+    case SERVE_JOB_STOP:
+        return job_answer(v);
+    default:
+        return look(v);
+    }
+}
+
+/* body_add - more of the body; bytes over the limit are passed over, and said
+ * when it has all come */
+static enum MHD_Result body_add(struct visit *v, const char *data, size_t *size)
+{
+    char *more;
+
+    if (v->size + *size > BODY_MAX)
+        v->large = true;
+    if (!v->large) {
+        more = realloc(v->body, v->size + *size + 1);
+        if (!more)
+            return MHD_NO;
+        memcpy(more + v->size, data, *size);
+        v->body = more;
+        v->size += *size;
+        more[v->size] = '\0';
+    }
+    *size = 0;
+    return MHD_YES;
+}
+
+void *request_begin(void *cls, const char *uri, struct MHD_Connection *c)
+{
+    struct visit *v = calloc(1, sizeof *v);
+
+    if (!v)
+        return NULL;
+    v->c = c;
+    v->site = cls;
+    v->end.out = -1;
+    /* libmicrohttpd passes the path decoded and as a string, which a NUL byte
+     * would cut. */
+    v->nul = strstr(uri, "%00") != NULL;
+    v->address = strdup(uri);
+    LIST_INSERT_HEAD(&visits, v, link);
+    return v;
+}
+
+enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
+                               const char *url, const char *method,
+                               const char *version, const char *data,
+                               size_t *size, void **visit)
+{
+    struct visit *v = *visit;
+    const char *why = NULL;
+    unsigned status;
+
+    (void)version, (void)c, (void)cls;
+    if (!v)
+        return MHD_NO;
+    if (!v->begun) {
+        v->begun = true;
+        status = flaw_of(v, method, url, &why);
+        return status ? refuse(v, status, why) : MHD_YES;
+    }
+    if (*size)
+        return body_add(v, data, size);
+    return v->answered ? answer(v) : begin(v);
+}
+
+/* Drop the result of a look whose client left before answer() ran. Log a change
+ * made by the look nevertheless; a job has not begun. */
+static void look_abandon(struct visit *v)
+{
+    const struct serve_route *route = v->ask.path.route;
+
+    if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD) {
+        strlcpy(v->end.line, "the client left before the job began",
+                sizeof v->end.line);
+        audit(v, CLIENT_LEFT);
+    } else if (route->write) {
+        audit(v, reply_status(v->end.status));
+    }
+    close(v->end.out);
+}
+
+void request_over(void *cls, struct MHD_Connection *c, void **visit,
+                  enum MHD_RequestTerminationCode why)
+{
+    struct visit *v = *visit;
+
+    (void)cls, (void)why;
+    if (!v)
+        return;
+    guest_known(c, false);
+    LIST_REMOVE(v, link);
+    if (v->end.out >= 0)
+        look_abandon(v);
+    free(v->body);
+    free(v->address);
+    free(v);
+    *visit = NULL;
+}
+
+void requests_end(void)
+{
+    struct visit *v;
+
+    LIST_FOREACH (v, &visits, link)
+        if (v->waiting) {
+            v->waiting = false;
+            v->answered = true;
+            v->end = (struct look_end){.status = -1, .out = -1};
+            MHD_resume_connection(v->c);
+        }
+}

@@ -1,0 +1,328 @@
+/* watch.c - see watch.h */
+#include "scripts/mqctl/serve/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/text/json_line.h"
+#include "scripts/mqctl/serve/ask/history.h"
+#include "scripts/mqctl/serve/look.h"
+#include "scripts/mqctl/top/top.h"
+
+#define FAST_MS 1000
+#define SLOW_MS 60000
+#define LINE    (64u << 10)
+
+/* ---- the child ---- */
+
+/* Null if no handler ended, so that a chart has a gap and not 0. */
+static json_t *time_json(uint64_t ns)
+{
+    return ns ? json_integer((json_int_t)ns) : json_null();
+}
+
+/* row_print - what changes of a queue; of the last interval its times */
+static void row_print(const struct top_row *r)
+{
+    json_t *o;
+
+    if (!r->looked || !r->v.has_folder) {
+        (void)json_print_line(json_pack("{s:o, s:b}", "queue",
+                                        json_printable(r->queue), "gone", 1),
+                              stdout);
+        return;
+    }
+    o = snapshot_json(&r->v);
+    json_object_del(o, "settings");
+    json_object_set_new(o, "rate",
+                        r->measured ? json_real(r->rate) : json_null());
+    json_object_set_new(o, "p50_ns", time_json(r->p50));
+    json_object_set_new(o, "p99_ns", time_json(r->p99));
+    (void)json_print_line(o, stdout);
+}
+
+/* shown - whether an earlier state directory has that queue */
+static bool shown(const struct top *tops, size_t n, const char *queue)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < tops[i].count; k++)
+            if (strcmp(tops[i].rows[k]->queue, queue) == 0 &&
+                tops[i].rows[k]->v.has_folder)
+                return true;
+    return false;
+}
+
+/* round_print - one look at all of them */
+static bool round_print(struct top *tops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (top_look(&tops[i]) < 0)
+            return false;
+        for (size_t k = 0; k < tops[i].count; k++)
+            if (!shown(tops, i, tops[i].rows[k]->queue))
+                row_print(tops[i].rows[k]);
+    }
+    puts("{\"round\":true}");
+    return fflush(stdout) == 0;
+}
+
+/* Sleep until the next look is due. An order changes the interval, but no look
+ * comes sooner than FAST_MS after the last: counts of some milliseconds would
+ * be shown as counts per second. Returns false if the server is gone. */
+static bool look_wait(int *pause_ms)
+{
+    uint64_t last = clock_mono_ns();
+    struct pollfd in = {.fd = 0, .events = POLLIN};
+    char word;
+
+    for (;;) {
+        uint64_t due = last + (uint64_t)*pause_ms * NS_PER_MS;
+
+        if (poll(&in, 1, clock_ms_until(due)) == 0)
+            return true;
+        if (!in.revents)
+            continue;
+        if (read(0, &word, 1) != 1)
+            return false;
+        *pause_ms = word == 'f' ? FAST_MS : SLOW_MS;
+    }
+}
+
+/* look_on - until the server closes the pipe */
+static _Noreturn void look_on(const struct serve_options *o)
+{
+    size_t n = o->state_dirs.count ? o->state_dirs.count : 1;
+    struct options *told = calloc(n, sizeof *told);
+    struct top *tops = calloc(n, sizeof *tops);
+    int pause = SLOW_MS;
+
+    for (size_t i = 0; told && tops && i < n; i++) {
+        told[i].state_dir = o->state_dirs.count ? o->state_dirs.at[i] : NULL;
+        tops[i] = (struct top){.o = &told[i], .files_only = true};
+    }
+    while (told && tops && round_print(tops, n) && look_wait(&pause))
+        ;
+    _exit(0);
+}
+
+/* ---- the server ---- */
+
+struct seen {
+    char *text; /* of its last look */
+    json_t *look;
+    bool changed;
+    struct seen *next;
+};
+
+static struct {
+    const struct serve_options *o;
+    pid_t pid;
+    int in, out; /* to the child, and from it */
+    bool fast;
+    uint64_t started_ns;
+    char line[LINE];
+    size_t used;
+    struct seen *seen;
+} w = {.in = -1, .out = -1};
+
+/* lost - the child is gone */
+static void lost(void)
+{
+    close(w.in);
+    close(w.out);
+    w.in = w.out = -1;
+    if (w.pid > 0) {
+        kill(w.pid, SIGKILL);
+        (void)waitpid(w.pid, NULL, 0);
+    }
+    w.pid = 0;
+}
+
+/* order - set the child's interval between looks */
+static void order(bool fast)
+{
+    if (w.in >= 0 && write(w.in, fast ? "f" : "s", 1) != 1 && errno != EPIPE)
+        lost();
+}
+
+int watch_start(const struct serve_options *o)
+{
+    int to[2], from[2];
+
+    w.o = o;
+    w.started_ns = clock_mono_ns();
+    w.used = 0;
+    if (pipe2(to, O_CLOEXEC) < 0)
+        return -errno;
+    if (pipe2(from, O_CLOEXEC) < 0) {
+        close(to[0]);
+        close(to[1]);
+        return -EMFILE;
+    }
+    fflush(NULL);
+    w.pid = fork();
+    if (w.pid == 0) {
+        look_child(to[0], from[1], 2, SIGKILL);
+        look_on(o);
+    }
+    close(to[0]);
+    close(from[1]);
+    w.in = to[1];
+    w.out = from[0];
+    (void)fcntl(w.out, F_SETFL, O_NONBLOCK);
+    if (w.fast)
+        order(true);
+    return w.pid > 0 ? 0 : -EAGAIN;
+}
+
+int watch_fd(void)
+{
+    return w.out;
+}
+
+uint64_t watch_keep(uint64_t now_ns)
+{
+    uint64_t due = w.started_ns + NS_PER_S;
+
+    if (w.out >= 0)
+        return UINT64_MAX;
+    if (now_ns < due)
+        return due;
+    return watch_start(w.o) < 0 ? now_ns + NS_PER_S : UINT64_MAX;
+}
+
+void watch_fast(bool fast)
+{
+    if (w.fast == fast)
+        return;
+    w.fast = fast;
+    order(fast);
+}
+
+/* Find the last look at a queue; with `make`, add the queue if unknown. */
+static struct seen *seen_of(const char *queue, bool make)
+{
+    struct seen *s;
+
+    for (s = w.seen; s; s = s->next)
+        if (strcmp(json_string_value(json_object_get(s->look, "queue")),
+                   queue) == 0)
+            return s;
+    s = make ? calloc(1, sizeof *s) : NULL;
+    if (!s)
+        return NULL;
+    s->look = json_pack("{s:s}", "queue", queue);
+    s->next = w.seen;
+    w.seen = s;
+    return s;
+}
+
+/* look_take - one line about a queue */
+static void look_take(json_t *look, const char *line)
+{
+    const char *queue = json_string_value(json_object_get(look, "queue"));
+    bool gone = json_object_get(look, "gone") != NULL;
+    struct seen *s = queue ? seen_of(queue, !gone) : NULL;
+
+    /* The child reports a queue without a folder as gone at each look; pass
+     * that on only for a queue that was shown. */
+    if (!s)
+        return;
+    if (gone)
+        history_forget(queue);
+    else
+        history_add(queue, look);
+    if (s->text && strcmp(s->text, line) == 0)
+        return;
+    free(s->text);
+    s->text = strdup(line);
+    json_decref(s->look);
+    s->look = json_incref(look);
+    s->changed = true;
+}
+
+/* changes_take - what differs from the round before; those that are gone are
+ * left out from then on */
+static json_t *changes_take(void)
+{
+    json_t *list = json_array();
+
+    for (struct seen **at = &w.seen; *at;) {
+        struct seen *s = *at;
+
+        if (s->changed)
+            json_array_append(list, s->look);
+        s->changed = false;
+        if (!json_object_get(s->look, "gone")) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        json_decref(s->look);
+        free(s->text);
+        free(s);
+    }
+    return list;
+}
+
+/* line_take - true: it ends a round */
+static bool line_take(char *line)
+{
+    json_t *o = json_loads(line, 0, NULL);
+    bool round = json_object_get(o, "round") != NULL;
+
+    if (!round)
+        look_take(o, line);
+    json_decref(o);
+    return round;
+}
+
+bool watch_read(json_t **changes)
+{
+    bool round = false;
+    ssize_t n = read(w.out, w.line + w.used, sizeof w.line - 1 - w.used);
+    char *end;
+
+    if (n <= 0) {
+        if (n == 0 || errno != EAGAIN)
+            lost();
+        return false;
+    }
+    w.used += (size_t)n;
+    w.line[w.used] = '\0';
+    while ((end = memchr(w.line, '\n', w.used)) != NULL) {
+        *end++ = '\0';
+        round |= line_take(w.line);
+        w.used -= (size_t)(end - w.line);
+        memmove(w.line, end, w.used);
+        w.line[w.used] = '\0';
+    }
+    if (w.used == sizeof w.line - 1)
+        lost();
+    if (round)
+        *changes = changes_take();
+    return round;
+}
+
+json_t *watch_all(void)
+{
+    json_t *list = json_array();
+
+    for (struct seen *s = w.seen; s; s = s->next)
+        json_array_append(list, s->look);
+    return list;
+}
+
+void watch_end(void)
+{
+    if (w.out >= 0)
+        lost();
+}

@@ -1,0 +1,208 @@
+/* group.c - what one group is told (see mqctl.h)
+ *
+ * close and open are for the worker, which is the one that refuses messages. A
+ * release is a write to the store, with and without a worker: one that runs
+ * watches the store while a group of it is held.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/disk_trouble.h"
+#include "common/base/errno_text.h"
+#include "common/base/shell_word.h"
+#include "common/message/hex.h"
+#include "common/letter/letters.h"
+#include "common/message/header.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "scripts/mqctl/look/groups_spooled.h"
+#include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/snapshot.h"
+
+struct group_order {
+    const struct options *o;
+    char queue[QUEUE_NAME_MAX];
+    struct statedir dir;
+    const char *key, *word;
+    size_t size;
+};
+
+/* told - the answer as JSON, or a line */
+static int told(const struct group_order *x, json_t *answer, const char *text)
+{
+    if (!x->o->json) {
+        json_decref(answer);
+        if (!x->o->quiet)
+            printf("%s: group %s: %s\n", x->queue, x->key, text);
+        return 0;
+    }
+    if (answer &&
+        (json_object_set_new(answer, "queue", json_printable(x->queue)) < 0 ||
+         json_put_bytes(answer, "group", x->key, x->size) < 0)) {
+        json_decref(answer);
+        answer = NULL;
+    }
+    return json_print_line(answer, stdout) < 0 ? complain_memory() : 0;
+}
+
+/* ---- release ---- */
+
+static int release(const struct group_order *x)
+{
+    struct store *s = NULL;
+    char path[PATH_MAX], text[96];
+    struct problem p = {0};
+    int err = statedir_path(&x->dir, STATEDIR_STORE, path, &p);
+    int64_t n = 0;
+
+    if (!err)
+        err = store_open(&s, path, false, &p);
+    if (err && err != -ENOENT)
+        return complain_of(&p);
+    if (!err)
+        n = letters_let_go(s, x->key, x->size);
+    store_close(&s);
+    if (n < 0)
+        return complain(disk_is_full((int)n) ? EX_CANTCREAT : EX_IOERR,
+                        "the store cannot be written: %s; the group is held "
+                        "as before",
+                        errno_text((int)-n));
+    if (n == 0)
+        return complain(EX_NOINPUT,
+                        "no dead letter of %s holds group %.80s; mqctl groups "
+                        "--state held %s has those that are held",
+                        x->queue, x->key, SHELL_QUEUE(x->queue));
+    snprintf(text, sizeof text, "goes on; %" PRId64 " dead letter%s kept", n,
+             n == 1 ? " is" : "s are");
+    return told(x, json_pack("{s:I}", "released", (json_int_t)n), text);
+}
+
+/* ---- close, open ---- */
+
+/* What a close finds of the group; 0: nothing. */
+struct group_found {
+    int64_t last; /* the key of the last one in the spool */
+    bool moving;  /* a slot has one, which may be on its way there */
+};
+
+/* unknown - the worker has no message of it that runs or is in line */
+static int unknown(const struct group_order *x, bool moving)
+{
+    if (moving)
+        return complain(EX_TEMPFAIL,
+                        "a message of group %.80s of %s was on its way to the "
+                        "spool, or to its end; nothing has changed; close it "
+                        "again",
+                        x->key, x->queue);
+    return complain(EX_NOINPUT,
+                    "%s has no message of group %.80s, so there is nothing to "
+                    "close; mqctl groups %s has those that there are",
+                    x->queue, x->key, SHELL_QUEUE(x->queue));
+}
+
+/* answered - what the worker did */
+static int answered(const struct group_order *x, json_t *answer, bool moving)
+{
+    bool shut = strcmp(x->word, "close") == 0;
+    bool known = json_is_true(json_object_get(answer, "known"));
+    const char *error = json_string_value(json_object_get(answer, "error"));
+    int status = (int)json_integer_value(json_object_get(answer, "status"));
+
+    if (!json_is_true(json_object_get(answer, "ok")))
+        return complain(status ? status : EX_TEMPFAIL, "%s",
+                        error ? error : "it does not say why");
+    if (shut && !known)
+        return unknown(x, moving);
+    return told(
+        x, json_pack("{s:b}", "closing", shut),
+        shut ? "refuses new messages (they become dead letters, group-closed) "
+               "until its messages are done or the worker is restarted"
+        : known ? "takes messages"
+                : "takes messages, and has none now");
+}
+
+/* is_moving - whether a slot has one that does not run, and is not stored */
+static bool is_moving(const struct messages *m)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        const struct slot_seen *s = &m->slots[i];
+
+        if (s->state < WAITING_STATES && s->state != WAITING_RUNNING &&
+            !s->c.row)
+            return true;
+    }
+    return false;
+}
+
+/* find - what there is of the group, of which the worker does not know all: it
+ * learns of what is in the spool when its turn comes; or an exit status */
+static int find(const struct group_order *x, struct group_found *found)
+{
+    struct groups_spooled spooled = {.count = 0};
+    struct options all = *x->o;
+    const struct group_spooled *one;
+    struct messages m;
+    int status, err;
+
+    all.filter =
+        (struct waiting_filter){.states = WAITING_ALL, .group = x->key};
+    status = messages_open(&m, &all);
+    if (status)
+        return status;
+    err = groups_spooled_read(&spooled, &m, "", 0, x->key);
+    if (err)
+        status = complain(EX_IOERR,
+                          "cannot read the spool: %s; nothing has "
+                          "changed",
+                          errno_text(-err));
+    one = groups_spooled_first(&spooled);
+    found->last = one ? one->last : 0;
+    found->moving = is_moving(&m);
+    groups_spooled_free(&spooled);
+    messages_close(&m);
+    return status;
+}
+
+static int order(const struct group_order *x)
+{
+    char line[2 * HEADER_VALUE_MAX + 64], hex[2 * HEADER_VALUE_MAX + 1];
+    struct group_found found = {0};
+    struct problem p = {0};
+    json_t *answer;
+    int status = strcmp(x->word, "close") == 0 ? find(x, &found) : 0;
+    int n = snprintf(line, sizeof line, "group %s %s", x->word,
+                     hex_print(x->key, x->size, hex));
+
+    if (status)
+        return status;
+    if (found.last)
+        snprintf(line + n, sizeof line - (size_t)n, " -%" PRId64, found.last);
+    if (ask(&x->dir, x->queue, line, &answer, &p) < 0)
+        return complain_of(&p);
+    status = answered(x, answer, found.moving);
+    json_decref(answer);
+    return status;
+}
+
+int group_run(const struct options *o)
+{
+    static struct group_order x;
+    struct problem p = {0};
+
+    x.o = o;
+    x.key = o->line.operands[1];
+    x.word = o->line.operands[2];
+    x.size = strlen(x.key);
+    if (!header_value_ok(x.key, x.size))
+        return complain(EX_USAGE,
+                        "group: \"%.80s\" is not the key of a group; a key has "
+                        "1 to %d bytes of printable UTF-8",
+                        x.key, HEADER_VALUE_MAX);
+    if (queue_name(o->line.operands[0], x.queue, &p) < 0 ||
+        snapshot_named_folder(&x.dir, o->state_dir, x.queue, &p) < 0)
+        return complain_of(&p);
+    return strcmp(x.word, "release") == 0 ? release(&x) : order(&x);
+}

@@ -1,0 +1,356 @@
+/* steer.c - see mqctl.h */
+#include "scripts/mqctl/mqctl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <bsd/string.h>
+
+#include "common/base/clock.h"
+#include "common/base/errno_text.h"
+#include "common/base/queue_name.h"
+#include "common/base/shell_word.h"
+#include "common/state/pause_note.h"
+#include "common/state/state_forget.h"
+#include "common/state/statedir.h"
+#include "common/text/json_line.h"
+#include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/queue_list.h"
+#include "common/text/complain.h"
+#include "scripts/mqctl/look/snapshot.h"
+
+#define SILENT_NS NS_PER_S /* a wait that is longer says what it is for */
+
+/* Add a word to the request; returns an exit status. */
+static int word_add(const struct options *o, char line[STATEDIR_REQUEST],
+                    const char *word)
+{
+    const char *verb = mqctl_table.verbs[o->line.verb].name;
+
+    if (strpbrk(word, " \t\r\n"))
+        return complain(EX_USAGE,
+                        "%s: \"%s\" contains a space; give NAME=VALUE without "
+                        "spaces, like backoff=1s,5s",
+                        verb, word);
+    strlcat(line, " ", STATEDIR_REQUEST);
+    if (strlcat(line, word, STATEDIR_REQUEST) >= STATEDIR_REQUEST)
+        return complain(
+            EX_USAGE, "%s: the arguments are too long; give less than %d bytes",
+            verb, STATEDIR_REQUEST);
+    return 0;
+}
+
+/* Build the request: the verb and its arguments except the queue. */
+static int line_make(const struct options *o, char line[STATEDIR_REQUEST])
+{
+    int status = 0;
+
+    strlcpy(line, mqctl_table.verbs[o->line.verb].name, STATEDIR_REQUEST);
+    if (o->pause_for)
+        status = word_add(o, line, o->pause_for);
+    for (int i = 1; o->line.verb == VERB_SET && i < o->line.operand_count; i++)
+        status = status ? status : word_add(o, line, o->line.operands[i]);
+    if (o->line.verb == VERB_STOP && o->wait) /* it may be asked again */
+        strlcat(line, " once", STATEDIR_REQUEST);
+    return status;
+}
+
+/* text_of - a string of an object, or NULL. Not json_unpack, which needs
+ * memory: a success is not told as a failure for want of it. */
+static const char *text_of(const json_t *o, const char *name)
+{
+    return json_string_value(json_object_get(o, name));
+}
+
+/* Print that changed settings last until the worker stops, and how to keep
+ * them. */
+static void keep_print(const char *queue, const json_t *answer)
+{
+    const char *keep = text_of(answer, "keep");
+    const char *config = text_of(answer, "config");
+
+    if (keep && config)
+        printf("%s: this lasts until the worker stops; to keep it, put %s into "
+               "OPTIONS in %s\n",
+               queue, keep, config);
+    else if (keep)
+        printf("%s: this lasts until the worker stops; to keep it, start the "
+               "worker with %s, or with systemd put that into OPTIONS in "
+               "/etc/mqworker/NAME.conf\n",
+               queue, keep);
+}
+
+/* told - for a person */
+static void told(const struct options *o, const char *queue, json_t *answer)
+{
+    static const char *const words[VERB_COUNT] = {
+        [VERB_PAUSE] = "paused",   [VERB_RESUME] = "resumed",
+        [VERB_DRAIN] = "draining", [VERB_STOP] = "stopping",
+        [VERB_QUIT] = "quitting",
+    };
+    json_t *all = json_object_get(answer, "settings"), *one;
+    char from[JSON_TEXT], to[JSON_TEXT];
+    const char *name, *old, *new;
+    size_t i;
+
+    if (json_is_false(json_object_get(answer, "was_paused"))) {
+        printf("%s: it was not paused\n", queue);
+        return;
+    }
+    if (o->line.verb != VERB_SET) {
+        printf("%s: %s%s%s\n", queue, words[o->line.verb],
+               o->pause_for                 ? " for "
+               : o->line.verb == VERB_PAUSE ? " until mqctl resume, also "
+                                              "across restarts"
+                                            : "",
+               o->pause_for ? o->pause_for : "");
+        return;
+    }
+    json_array_foreach(all, i, one)
+    {
+        name = text_of(one, "name");
+        old = json_as_text(json_object_get(one, "old"), from);
+        new = json_as_text(json_object_get(one, "new"), to);
+        if (name && old && new)
+            printf("%s: %s %s -> %s\n", queue, name, old, new);
+    }
+    keep_print(queue, answer);
+}
+
+/* A worker that was ordered to exit. */
+struct ordered {
+    struct statedir dir;
+    char queue[QUEUE_NAME_MAX];
+    pid_t pid;
+};
+
+/* Wait until the worker has exited, or until `end_ns`; returns an exit
+ * status. */
+static int gone_wait(const struct options *o, const struct ordered *w,
+                     uint64_t end_ns)
+{
+    uint64_t now = clock_mono_ns(), left = now < end_ns ? end_ns - now : 0;
+    uint64_t first = left < SILENT_NS ? left : SILENT_NS;
+    char time[DURATION_TEXT];
+    int err;
+
+    fflush(stdout); /* what was told already is not kept back by the wait */
+    err = ask_until_gone(&w->dir, w->pid, first);
+    if (err && left > first) {
+        if (!o->quiet)
+            complain(0,
+                     "waiting until worker %d of %s has gone: handlers run; "
+                     "mqctl status %s shows what, mqctl quit %s ends them",
+                     (int)w->pid, w->queue, SHELL_QUEUE(w->queue),
+                     SHELL_QUEUE(w->queue));
+        err = ask_until_gone(&w->dir, w->pid, left - first);
+    }
+    if (!err) {
+        if (!o->quiet && !o->json)
+            printf("%s: its worker has gone\n", w->queue);
+        return 0;
+    }
+    return complain(EX_TEMPFAIL,
+                    "worker %d of %s has not gone after %s: handlers run; see "
+                    "mqctl status %s, or end them with mqctl quit %s",
+                    (int)w->pid, w->queue, duration_print(o->wait_ns, time),
+                    SHELL_QUEUE(w->queue), SHELL_QUEUE(w->queue));
+}
+
+/* Remove the note of a pause while no worker is running, so that the next
+ * worker takes messages. Hold the lock during this, so that no worker starts
+ * and reads the note. Returns an exit status, or -ENOENT if there is no
+ * note. */
+static int resume_here(const struct options *o, const struct statedir *dir,
+                       const char *queue)
+{
+    struct state_forget lock;
+    struct pause_note note;
+    struct problem p;
+    int err;
+
+    if (pause_note_read(&note, dir->folder) < 0)
+        return -ENOENT;
+    err = state_forget_open(&lock, dir, &p);
+    if (err == -ENOENT)
+        return err;
+    if (err)
+        return complain_of(&p);
+    err = pause_note_remove(dir->folder);
+    state_forget_close(&lock);
+    if (err)
+        return complain(EX_CANTCREAT,
+                        "cannot remove %s/pause: %s; run as the "
+                        "worker's user or root",
+                        dir->folder, errno_text(-err));
+    if (o->json)
+        (void)json_print_line(json_pack("{s:b, s:b, s:o}", "ok", 1,
+                                        "was_paused", 1, "queue",
+                                        json_printable(queue)),
+                              stdout);
+    else if (!o->quiet)
+        printf("%s: resumed; no worker is running, and the next one will take "
+               "messages\n",
+               queue);
+    return 0;
+}
+
+/* Print the worker's answer; returns an exit status. */
+static int answer_tell(const struct options *o, const struct ordered *w,
+                       json_t *answer)
+{
+    const char *error = text_of(answer, "error");
+    int status = 0;
+
+    if (!json_is_true(json_object_get(answer, "ok"))) {
+        status = (int)json_integer_value(json_object_get(answer, "status"));
+        status = status ? status : EX_TEMPFAIL;
+    }
+    if (o->json) {
+        (void)json_object_set_new(answer, "queue", json_printable(w->queue));
+        (void)json_print_line(json_incref(answer), stdout);
+    } else if (!status && !o->quiet) {
+        told(o, w->queue, answer);
+    }
+    if (status)
+        complain(status, "%s: %s", w->queue,
+                 error ? error : "the worker gave no reason");
+    error = text_of(answer, "not_saved");
+    if (error)
+        complain(0,
+                 "%s: done, but not yet saved in %s: %s. The worker keeps "
+                 "trying; a restart before that loses the change",
+                 w->queue, w->dir.folder, error);
+    return status;
+}
+
+/* Give the order to the worker of one queue; returns an exit status. */
+static int order_give(const struct options *o, const char *name,
+                      const char *line, struct ordered *w)
+{
+    struct problem p = {0};
+    json_t *answer = NULL;
+    int err, status;
+
+    *w = (struct ordered){.pid = 0};
+    if (snapshot_name(name, w->queue, &p) < 0)
+        return complain_of(&p);
+    err = snapshot_named_folder(&w->dir, o->state_dir, w->queue, &p);
+    w->pid = err ? 0 : ask_runs(&w->dir); /* a later look may find another
+                                             worker */
+    err = err ? err : ask(&w->dir, w->queue, line, &answer, &p);
+    if (err && p.status == EX_UNAVAILABLE && o->line.verb == VERB_RESUME &&
+        w->dir.folder[0]) {
+        status = resume_here(o, &w->dir, w->queue);
+        if (status >= 0)
+            return status;
+    }
+    if (err) {
+        if (p.status == EX_UNAVAILABLE) /* nobody to ask */
+            (void)subcommand_names_check(&mqctl_table, &o->line, &p);
+        return complain_of(&p);
+    }
+    status = answer_tell(o, w, answer);
+    json_decref(answer);
+    return status;
+}
+
+/* Give the order to each worker, then wait for the exiting ones; returns the
+ * highest exit status. */
+static int orders_give(const struct options *o, char *const *names,
+                       size_t count)
+{
+    uint64_t end_ns = ns_add(clock_mono_ns(), o->wait_ns);
+    struct ordered *all = calloc(count + 1, sizeof *all);
+    char line[STATEDIR_REQUEST];
+    int status, one;
+    size_t told = 0;
+
+    if (!all)
+        return complain_memory();
+    status = line_make(o, line);
+    count = status ? 0 : count;
+    for (size_t i = 0; i < count; i++) {
+        one = order_give(o, names[i], line, &all[told]);
+        told += one == 0;
+        status = status > one ? status : one;
+    }
+    for (size_t i = 0; o->wait && i < told; i++) {
+        one = gone_wait(o, &all[i], end_ns);
+        status = status > one ? status : one;
+    }
+    free(all);
+    return status;
+}
+
+/* Keep the queues with a worker, and for resume also queues with a saved
+ * pause. */
+static void workers_keep(const struct options *o, struct queue_list *n)
+{
+    static struct statedir dir;
+    struct pause_note note;
+    struct problem p;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n->count; i++) {
+        bool is = snapshot_folder(&dir, o->state_dir, n->at[i], &p) == 0 &&
+                  (worker_phase(&dir) != WORKER_PHASE_NONE ||
+                   (o->line.verb == VERB_RESUME &&
+                    pause_note_read(&note, dir.folder) == 0));
+
+        if (is)
+            n->at[kept++] = n->at[i];
+        else
+            free(n->at[i]);
+    }
+    n->count = kept;
+}
+
+/* Refuse a last operand of pause that is neither a duration nor a queue, before
+ * pausing anything: it may be a mistyped duration. */
+static int last_check(const struct options *o)
+{
+    int n = o->line.operand_count;
+    const char *word = n > 1 ? o->line.operands[n - 1] : "/";
+    char name[QUEUE_NAME_MAX];
+    static struct statedir dir;
+    struct problem p = {0};
+
+    if (o->line.verb != VERB_PAUSE || o->pause_for || word[0] == '/' ||
+        (snapshot_name(word, name, &p) == 0 &&
+         (snapshot_folder(&dir, o->state_dir, name, &p) == 0 ||
+          p.status == EX_NOPERM)))
+        return 0;
+    return complain(EX_USAGE,
+                    "pause: \"%s\" is neither a duration like 10m nor a queue "
+                    "that a worker has used; nothing was paused",
+                    word);
+}
+
+/* steer_run - give orders to the named workers, or to all */
+int steer_run(const struct options *o)
+{
+    struct queue_list n = {0};
+    int status = last_check(o);
+
+    if (status)
+        return status;
+    if (!o->all)
+        return orders_give(
+            o, o->line.operands,
+            o->line.verb == VERB_SET ? 1 : (size_t)o->line.operand_count);
+    if (queue_list_of_all_workers(&n, o->state_dir) < 0)
+        return complain_memory();
+    if (n.folder_trouble[0])
+        status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
+    else {
+        workers_keep(o, &n);
+        status = n.count ? orders_give(o, n.at, n.count)
+                         : complain(EX_UNAVAILABLE,
+                                    "no worker is running with this state "
+                                    "directory; see --state-dir");
+    }
+    queue_list_free(&n);
+    return status;
+}

@@ -1,0 +1,119 @@
+/* view.h - what the screen of top is about, and how it looks
+ *
+ * WHAT   Numbers and texts of all queues, and what is in one of them: all that
+ *        is drawn, and nothing to look it up in. view_draw makes lines of it.
+ * WHO    One thread; needs no terminal and no queue.
+ * OWNS   Nothing: the texts are those of the last look.
+ * FAILS  Never; what has no room is left out.
+ */
+#ifndef SCRIPTS_MQCTL_TOP_DRAW_VIEW_H
+#define SCRIPTS_MQCTL_TOP_DRAW_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/ulid.h"
+#include "common/message/error_text.h"
+#include "common/message/header.h"
+#include "common/state/worker_state.h"
+#include "scripts/mqctl/top/draw/canvas.h"
+#include "scripts/mqctl/top/draw/history.h"
+
+#define VIEW_BODY 256 /* bytes of a body that are shown, made printable */
+
+/* One queue and its worker. A number below 0 is not known. */
+struct view_queue {
+    const char *name;
+    const char *problem; /* why it cannot be looked at; NULL: it can */
+    enum worker_state state;
+    long depth, depth_max;
+    double rate; /* handlers that ended, a second */
+    int64_t running, capacity, waits, dead;
+    uint64_t p50, p99; /* of the last interval, ns; 0: none ended */
+    uint64_t done, retried, died;
+    const char *last_error; /* "": none */
+    const struct history *past;
+};
+
+/* A message that a handler has. */
+struct view_flight {
+    char id[ULID_TEXT]; /* "-": none yet */
+    char group[HEADER_VALUE_MAX + 1];
+    char body[VIEW_BODY];
+    uint64_t started_ns; /* wall */
+    int pid;
+    uint32_t attempt;
+};
+
+struct view_letter {
+    int64_t row;
+    uint64_t died_ns; /* wall */
+    uint32_t attempts;
+    const char *reason;
+    char error[ERROR_JOINED];
+    char body[VIEW_BODY];
+};
+
+#define VIEW_FLIGHTS 256
+#define VIEW_LETTERS 512
+
+/* What is in the queue that is chosen. */
+struct view_detail {
+    struct view_flight flights[VIEW_FLIGHTS]; /* the longest first */
+    size_t flight_count;
+    uint64_t oldest_ns; /* wall; received first of all in custody; 0: none */
+    struct view_letter letters[VIEW_LETTERS]; /* the newest first */
+    size_t letter_count;
+    const char *no_letters; /* why there are none; NULL: none is dead */
+};
+
+struct view {
+    const char *host, *state_dir, *trouble; /* trouble "": none */
+    uint64_t now_ns;                        /* wall */
+    const struct view_queue *queues; /* in the order that they are shown in */
+    size_t count, chosen;
+    size_t sort;  /* the column that orders them: view_sort */
+    bool reverse; /* the other way round */
+    const struct view_detail *detail;
+    bool letters;         /* a person is among the dead letters */
+    size_t letter;        /* the one that is chosen */
+    const char *page;     /* a long text instead of all else; NULL: none */
+    size_t page_from;     /* lines of it that are above the screen */
+    bool utf8;            /* the terminal can show it */
+    bool help;            /* the keys, instead of all else */
+    const char *note;     /* what the last key brought about */
+    const char *question; /* what y would do; NULL: nothing is asked */
+};
+
+/* All of it; a canvas that is low loses the lower parts. */
+void view_draw(const struct view *v, struct canvas *c);
+
+/* Lines of a page that a screen cannot show at once, so wide and high. */
+size_t view_page_rest(const char *page, int columns, int rows);
+
+/* Columns that can order: 0, names, then the others from the left. */
+extern const size_t view_sorts;
+/* The title of a column. */
+const char *view_sort_title(size_t sort);
+/* Names from a to z, else what is largest or needs a person most first; equal
+ * ones in the order of their names. */
+void view_sort(struct view_queue *queues, size_t count, size_t sort,
+               bool reverse);
+
+/* ---- parts of it ---- */
+
+/* The table of queues, from the current line on. */
+void view_table(const struct view *v, struct canvas *c);
+/* The queue that is chosen: how it went, and what is in it. */
+void view_chosen(const struct view *v, struct canvas *c);
+/* Whether there is room for both lists. */
+bool view_tall(int rows);
+/* How that state is to be painted. */
+enum paint view_state_paint(const struct view_queue *q);
+/* One column for each of the last `width` looks, the newest at the right; empty
+ * before the first. */
+void view_spark(const struct view *v, struct canvas *c, int x, int width,
+                const struct history *h, const uint64_t *ring);
+
+#endif

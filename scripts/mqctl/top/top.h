@@ -1,0 +1,50 @@
+/* top.h - what top shows: each queue, now and over the last minutes
+ *
+ * WHAT   Looks at the queues again and again, and makes rates and short-term
+ *        quantiles of the differences.
+ * WHO    One thread.
+ * OWNS   The rows, until top_free.
+ * FAILS  -ENOMEM; a queue that cannot be looked at keeps a problem.
+ */
+#ifndef SCRIPTS_MQCTL_TOP_TOP_H
+#define SCRIPTS_MQCTL_TOP_TOP_H
+
+#include "common/base/queue_name.h"
+#include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/top/draw/history.h"
+
+struct top_row {
+    char queue[QUEUE_NAME_MAX];
+    bool looked; /* `v` is there */
+    struct snapshot v;
+    struct problem problem; /* why not */
+    /* ---- of the last interval ---- */
+    bool measured;     /* there was one, between two looks */
+    double rate;       /* handlers that ended, a second */
+    uint64_t p50, p99; /* handler time; 0: none ended */
+    uint64_t wait99;   /* latency; 0: none started */
+    struct history past;
+    /* ---- the look before ---- */
+    bool counted;   /* it found the counters, so the rest is known */
+    uint64_t at_ns; /* monotonic */
+    struct counters_header head;
+    struct counters_sum sum;
+    struct histogram_sum handler, latency;
+};
+
+struct top {
+    const struct options *o;
+    bool files_only;       /* do not ask the workers: one may not answer */
+    struct top_row **rows; /* in the order of their names */
+    size_t count;
+    char trouble[256]; /* with the state directory; "": none */
+};
+
+/* Look at all of them once more, an interval after the last look. */
+int top_look(struct top *t);
+/* Look at them in between: rates and curves go on from the last look. */
+int top_refresh(struct top *t);
+void top_free(struct top *t);
+
+#endif
