@@ -42,15 +42,14 @@ CFLAGS   ?= -O2 -g
 PREFIX   ?= /usr/local
 VERSION  := 0.1.0
 SOVERSION := 0
-PKGS     := libbsd sqlite3 jansson
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wstrict-prototypes \
             -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wconversion
 
-# With the headers of librabbitmq the worker and the tools know amqp:// operands;
-# the library itself is loaded when one is given. `make AMQP=` is without.
-AMQP     ?= $(shell pkg-config --exists librabbitmq 2>/dev/null && echo 1)
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null) \
-              $(if $(AMQP),-DMQW_AMQP $(shell pkg-config --cflags librabbitmq))
+# With librabbitmq the worker and the tools know amqp:// operands; `make AMQP=`
+# is without.
+AMQP     ?= $(shell pkg-config --atleast-version=0.11 librabbitmq 2>/dev/null && echo 1)
+PKGS     := libbsd sqlite3 jansson $(if $(AMQP),librabbitmq)
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(if $(AMQP),-DMQW_AMQP)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 ALL_CFLAGS  = -std=c11 -D_GNU_SOURCE -DMQW_VERSION='"$(VERSION)"' $(WARNINGS) \
               $(WERROR) -I. -idirafter worker -pthread -fPIC $(CFLAGS) $(SANITIZE) $(PKG_CFLAGS)
@@ -249,7 +248,6 @@ $(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS)
 # The worker as it is installed, and parts that only the archive shows.
-$(BENCH): private LIBS += $(if $(AMQP),-lrabbitmq)
 $(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a $(ENGINE)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS) -lm

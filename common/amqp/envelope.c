@@ -206,8 +206,8 @@ int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
     int n = -EBADMSG;
 
     *out = (struct envelope){0};
-    rabbit.init_amqp_pool(&pool, POOL_PAGE);
-    if (rabbit.amqp_decode_properties(AMQP_BASIC_CLASS, &pool, raw, &decoded) ==
+    init_amqp_pool(&pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &pool, raw, &decoded) ==
         AMQP_STATUS_OK) {
         p = decoded;
         for (int i = 0; i < p->headers.num_entries; i++)
@@ -220,7 +220,7 @@ int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
         r.h.fields |= HEADER_ID | HEADER_SIZE;
         n = head_write(&r, head);
     }
-    rabbit.empty_amqp_pool(&pool);
+    empty_amqp_pool(&pool);
     out->head = n > 0 ? (size_t)n : 0;
     return n < 0 ? n : 0;
 }
@@ -232,15 +232,15 @@ uint64_t envelope_number(amqp_bytes_t raw)
     amqp_pool_t pool;
     void *decoded;
 
-    rabbit.init_amqp_pool(&pool, POOL_PAGE);
-    if (rabbit.amqp_decode_properties(AMQP_BASIC_CLASS, &pool, raw, &decoded) ==
+    init_amqp_pool(&pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &pool, raw, &decoded) ==
         AMQP_STATUS_OK) {
         p = decoded;
         for (int i = 0; i < p->headers.num_entries; i++)
             if (field_named(p->headers.entries[i].key, "mqw-number"))
                 (void)field_number(&p->headers.entries[i].value, &found);
     }
-    rabbit.empty_amqp_pool(&pool);
+    empty_amqp_pool(&pool);
     return found;
 }
 
@@ -256,7 +256,7 @@ struct writing {
 
 static void *room(struct writing *w, size_t size)
 {
-    void *at = rabbit.amqp_pool_alloc(&w->copy->pool, size);
+    void *at = amqp_pool_alloc(&w->copy->pool, size);
 
     w->failed = w->failed || !at;
     return at;
@@ -448,9 +448,9 @@ int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
     void *decoded;
     int err = -EBADMSG;
 
-    rabbit.init_amqp_pool(&out->pool, POOL_PAGE);
-    if (rabbit.amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw,
-                                      &decoded) == AMQP_STATUS_OK)
+    init_amqp_pool(&out->pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw, &decoded) ==
+        AMQP_STATUS_OK)
         err = fill(out, decoded, change, plain);
     if (err)
         envelope_copy_free(out);
@@ -459,5 +459,5 @@ int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
 
 void envelope_copy_free(struct envelope_copy *c)
 {
-    rabbit.empty_amqp_pool(&c->pool);
+    empty_amqp_pool(&c->pool);
 }

@@ -40,7 +40,7 @@ static int encode(struct envelope_made *e, amqp_basic_properties_t *p)
 
     if (!to.bytes)
         return -ENOMEM;
-    n = rabbit.amqp_encode_properties(AMQP_BASIC_CLASS, p, to);
+    n = amqp_encode_properties(AMQP_BASIC_CLASS, p, to);
     if (n < 0) {
         free(to.bytes);
         return -EMSGSIZE;

@@ -108,9 +108,9 @@ int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw)
     void *decoded;
 
     *out = (struct letter_envelope){0};
-    rabbit.init_amqp_pool(&out->pool, POOL_PAGE);
-    if (rabbit.amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw,
-                                      &decoded) != AMQP_STATUS_OK) {
+    init_amqp_pool(&out->pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw, &decoded) !=
+        AMQP_STATUS_OK) {
         letter_envelope_free(out);
         return -EBADMSG;
     }
@@ -126,7 +126,7 @@ int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw)
 
 void letter_envelope_free(struct letter_envelope *l)
 {
-    rabbit.empty_amqp_pool(&l->pool);
+    empty_amqp_pool(&l->pool);
 }
 
 int letter_envelope_same(struct envelope_copy *out, amqp_bytes_t raw)
@@ -135,9 +135,9 @@ int letter_envelope_same(struct envelope_copy *out, amqp_bytes_t raw)
     void *decoded;
     int kept = 0;
 
-    rabbit.init_amqp_pool(&out->pool, POOL_PAGE);
-    if (rabbit.amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw,
-                                      &decoded) != AMQP_STATUS_OK) {
+    init_amqp_pool(&out->pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw, &decoded) !=
+        AMQP_STATUS_OK) {
         envelope_copy_free(out);
         return -EBADMSG;
     }

@@ -62,7 +62,7 @@ int link_status(struct link *l, int status)
     if (status == AMQP_STATUS_OK)
         return 0;
     l->code = 0;
-    snprintf(l->why, sizeof l->why, "%s", rabbit.amqp_error_string2(status));
+    snprintf(l->why, sizeof l->why, "%s", amqp_error_string2(status));
     return status == AMQP_STATUS_NO_MEMORY       ? -ENOMEM
            : status == AMQP_STATUS_TABLE_TOO_BIG ? -EMSGSIZE
            : status == AMQP_STATUS_TIMEOUT ||
@@ -122,7 +122,7 @@ static void blocked_by(struct link *l, const amqp_method_t *method)
 int link_frame(struct link *l, amqp_frame_t *frame)
 {
     const struct timeval now = {0, 0};
-    int status = rabbit.amqp_simple_wait_frame_noblock(l->c, frame, &now);
+    int status = amqp_simple_wait_frame_noblock(l->c, frame, &now);
 
     if (status == AMQP_STATUS_TIMEOUT)
         return NO;
@@ -138,13 +138,12 @@ int link_frame(struct link *l, amqp_frame_t *frame)
 
 bool link_more(const struct link *l)
 {
-    return rabbit.amqp_frames_enqueued(l->c) ||
-           rabbit.amqp_data_in_buffer(l->c);
+    return amqp_frames_enqueued(l->c) || amqp_data_in_buffer(l->c);
 }
 
 void link_tidy(struct link *l)
 {
-    rabbit.amqp_maybe_release_buffers(l->c);
+    amqp_maybe_release_buffers(l->c);
 }
 
 /* ---- open ---- */
@@ -154,8 +153,8 @@ static amqp_socket_t *
 socket_ready(struct link *l, const struct link_setup *setup, struct problem *p)
 {
     const char *ca = setup->tls.ca ? setup->tls.ca : SYSTEM_CA;
-    amqp_socket_t *s = setup->operand->tls ? rabbit.amqp_ssl_socket_new(l->c)
-                                           : rabbit.amqp_tcp_socket_new(l->c);
+    amqp_socket_t *s = setup->operand->tls ? amqp_ssl_socket_new(l->c)
+                                           : amqp_tcp_socket_new(l->c);
 
     if (!s) {
         problem_memory(p);
@@ -163,16 +162,15 @@ socket_ready(struct link *l, const struct link_setup *setup, struct problem *p)
     }
     if (!setup->operand->tls)
         return s;
-    (void)rabbit.amqp_ssl_socket_set_ssl_versions(s, AMQP_TLSv1_2,
-                                                  AMQP_TLSvLATEST);
-    if (rabbit.amqp_ssl_socket_set_cacert(s, ca) != AMQP_STATUS_OK) {
+    (void)amqp_ssl_socket_set_ssl_versions(s, AMQP_TLSv1_2, AMQP_TLSvLATEST);
+    if (amqp_ssl_socket_set_cacert(s, ca) != AMQP_STATUS_OK) {
         (void)problem_set(p, EX_CONFIG, EINVAL,
                           "--tls-ca: %s has no certificates that can be read",
                           ca);
         return NULL;
     }
     if (setup->tls.cert &&
-        rabbit.amqp_ssl_socket_set_key(s, setup->tls.cert, setup->tls.key) !=
+        amqp_ssl_socket_set_key(s, setup->tls.cert, setup->tls.key) !=
             AMQP_STATUS_OK) {
         (void)problem_set(p, EX_CONFIG, EINVAL,
                           "--tls-cert %s and --tls-key %s: cannot be read, or "
@@ -230,8 +228,7 @@ static int no_socket(const struct link_setup *setup, unsigned i, int status,
                            "no TLS with %s:%u: %s; the port of TLS is usually "
                            "5671, its certificate has to be for that name and "
                            "signed by one of %s",
-                           h->name, h->port, rabbit.amqp_error_string2(status),
-                           ca);
+                           h->name, h->port, amqp_error_string2(status), ca);
     return problem_set(
         p, EX_UNAVAILABLE, ECONNREFUSED,
         "cannot connect to %s:%u: %s%s; start the broker, or "
@@ -240,7 +237,7 @@ static int no_socket(const struct link_setup *setup, unsigned i, int status,
         status == AMQP_STATUS_HOSTNAME_RESOLUTION_FAILED ? "no such host"
         : status == AMQP_STATUS_TIMEOUT                  ? "no answer"
         : error                                          ? errno_text(error)
-                : rabbit.amqp_error_string2(status),
+                : amqp_error_string2(status),
         setup->operand->host_count > 1 ? ", nor to the others" : "");
 }
 
@@ -276,10 +273,10 @@ static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
         text("version", MQW_VERSION)};
     const amqp_table_t properties = {sizeof all / sizeof all[0], all};
 
-    return rabbit.amqp_login_with_properties(
-        l->c, setup->operand->vhost, CHANNELS, FRAME_MAX, LINK_HEARTBEAT,
-        &properties, AMQP_SASL_METHOD_PLAIN, setup->operand->user,
-        setup->password);
+    return amqp_login_with_properties(l->c, setup->operand->vhost, CHANNELS,
+                                      FRAME_MAX, LINK_HEARTBEAT, &properties,
+                                      AMQP_SASL_METHOD_PLAIN,
+                                      setup->operand->user, setup->password);
 }
 
 /* not_in - why it does not let us in */
@@ -318,7 +315,7 @@ static int not_in(const struct link *l, const struct link_setup *setup,
 void link_property(const struct link *l, const char *name, char *out,
                    size_t room)
 {
-    const amqp_table_t *all = rabbit.amqp_get_server_properties(l->c);
+    const amqp_table_t *all = amqp_get_server_properties(l->c);
 
     out[0] = '\0';
     for (int i = 0; all && i < all->num_entries; i++) {
@@ -375,18 +372,17 @@ static int server_check(struct link *l, const struct link_setup *setup,
 
 static int channel_open(struct link *l)
 {
-    rabbit.amqp_channel_open(l->c, LINK_CHANNEL);
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    amqp_channel_open(l->c, LINK_CHANNEL);
+    return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
 /* link_channel - a channel that the broker closed is its until it hears that we
  * know */
 int link_channel(struct link *l)
 {
-    int err =
-        link_status(l, rabbit.amqp_send_method(l->c, LINK_CHANNEL,
-                                               AMQP_CHANNEL_CLOSE_OK_METHOD,
-                                               &(amqp_channel_close_ok_t){0}));
+    int err = link_status(l, amqp_send_method(l->c, LINK_CHANNEL,
+                                              AMQP_CHANNEL_CLOSE_OK_METHOD,
+                                              &(amqp_channel_close_ok_t){0}));
 
     return err ? err : channel_open(l);
 }
@@ -414,25 +410,24 @@ static int connect_to(struct link *l, const struct link_setup *setup,
     int status, err;
 
     l->host = i;
-    l->c = rabbit.amqp_new_connection();
+    l->c = amqp_new_connection();
     if (!l->c)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     s = socket_ready(l, setup, p);
     if (!s)
         return -EINVAL;
-    (void)rabbit.amqp_set_handshake_timeout(l->c, &rpc);
-    (void)rabbit.amqp_set_rpc_timeout(l->c, &rpc);
-    status =
-        rabbit.amqp_socket_open_noblock(s, h->name, (int)h->port, &connect);
+    (void)amqp_set_handshake_timeout(l->c, &rpc);
+    (void)amqp_set_rpc_timeout(l->c, &rpc);
+    status = amqp_socket_open_noblock(s, h->name, (int)h->port, &connect);
     if (status != AMQP_STATUS_OK)
         return no_socket(setup, i, status, p);
-    probes_start(rabbit.amqp_get_sockfd(l->c));
+    probes_start(amqp_get_sockfd(l->c));
     if (link_reply(l, log_in(l, setup)) < 0)
         return not_in(l, setup, p);
     err = server_check(l, setup, p);
     if (err)
         return err;
-    l->fd = rabbit.amqp_get_sockfd(l->c);
+    l->fd = amqp_get_sockfd(l->c);
     return channel_open(l) < 0 ? not_in(l, setup, p) : 0;
 }
 
@@ -440,7 +435,7 @@ static int connect_to(struct link *l, const struct link_setup *setup,
 static void drop(struct link *l)
 {
     if (l->c)
-        (void)rabbit.amqp_destroy_connection(l->c);
+        (void)amqp_destroy_connection(l->c);
     l->c = NULL;
 }
 
@@ -448,16 +443,12 @@ int link_open(struct link **out, const struct link_setup *setup, unsigned first,
               struct problem *p)
 {
     unsigned count = setup->operand->host_count;
-    struct link *l;
-    int err = rabbit_load(p);
+    struct link *l = calloc(1, sizeof *l);
+    int err = -ECONNREFUSED;
 
     *out = NULL;
-    if (err)
-        return err;
-    l = calloc(1, sizeof *l);
     if (!l)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = -ECONNREFUSED;
     for (unsigned n = 0; n < count && err == -ECONNREFUSED; n++) {
         drop(l);
         err = connect_to(l, setup, (first + n) % count, p);

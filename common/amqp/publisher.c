@@ -134,10 +134,10 @@ static int publish(struct publisher *b, struct unconfirmed *u,
     }
     topology_time_to_live(&b->setup.topology, u->queue, &p);
     u->sent_ns = clock_mono_ns();
-    err = link_status(b->link, rabbit.amqp_basic_publish(
-                                   b->link->c, LINK_CHANNEL,
-                                   (amqp_bytes_t){0, NULL}, word(u->queue), 1,
-                                   0, &p, (amqp_bytes_t){u->size, u->body}));
+    err = link_status(
+        b->link, amqp_basic_publish(b->link->c, LINK_CHANNEL,
+                                    (amqp_bytes_t){0, NULL}, word(u->queue), 1,
+                                    0, &p, (amqp_bytes_t){u->size, u->body}));
     if (!err)
         u->number = ++b->numbers;
     return err;
@@ -260,8 +260,8 @@ static int confirms(struct publisher *b, struct problem *p)
     if (!b->link)
         return 0;
     b->numbers = 0;
-    (void)rabbit.amqp_confirm_select(b->link->c, LINK_CHANNEL);
-    err = link_reply(b->link, rabbit.amqp_get_rpc_reply(b->link->c));
+    (void)amqp_confirm_select(b->link->c, LINK_CHANNEL);
+    err = link_reply(b->link, amqp_get_rpc_reply(b->link->c));
     return err ? problem_set(p, EX_UNAVAILABLE, -err,
                              "lost the connection to %s before it was used: "
                              "%s; run it again",
@@ -396,7 +396,7 @@ static int too_long(const struct publisher *b, struct problem *p)
                        "the properties of message %.*s are longer than "
                        "frame_max of the broker, %d bytes: raise that",
                        (int)id.len, (const char *)id.bytes,
-                       rabbit.amqp_get_frame_max(b->link->c));
+                       amqp_get_frame_max(b->link->c));
 }
 
 /* until - at most `count` are not confirmed; each confirm begins the time

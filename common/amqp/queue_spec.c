@@ -61,10 +61,9 @@ static int queue_declare(struct link *l, const struct queue_spec *q,
     const amqp_table_t arguments = {
         q->count, (amqp_table_entry_t *)(uintptr_t)q->entries};
 
-    (void)rabbit.amqp_queue_declare(l->c, LINK_CHANNEL,
-                                    queue_spec_bytes(q->name), passive, 1, 0, 0,
-                                    arguments);
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_queue_declare(l->c, LINK_CHANNEL, queue_spec_bytes(q->name),
+                             passive, 1, 0, 0, arguments);
+    return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
 /* Remove the delivery limit from the arguments, if present. */
@@ -186,9 +185,9 @@ int topology_count(struct link *l, const char *queue, uint32_t *messages,
                    uint32_t *consumers)
 {
     const amqp_queue_declare_ok_t *ok =
-        rabbit.amqp_queue_declare(l->c, LINK_CHANNEL, queue_spec_bytes(queue),
-                                  1, 1, 0, 0, (amqp_table_t){0, NULL});
-    int err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+        amqp_queue_declare(l->c, LINK_CHANNEL, queue_spec_bytes(queue), 1, 1, 0,
+                           0, (amqp_table_t){0, NULL});
+    int err = link_reply(l, amqp_get_rpc_reply(l->c));
 
     if (err || !ok)
         return err ? err : -EIO;

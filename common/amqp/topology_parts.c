@@ -25,19 +25,19 @@ void topology_part_spec(struct queue_spec *q, const struct link *l,
 
 static int exchange_declare(struct link *l, const char *name, bool passive)
 {
-    (void)rabbit.amqp_exchange_declare(
-        l->c, LINK_CHANNEL, queue_spec_bytes(name), queue_spec_bytes("direct"),
-        passive, 1, 0, 0, (amqp_table_t){0, NULL});
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_exchange_declare(l->c, LINK_CHANNEL, queue_spec_bytes(name),
+                                queue_spec_bytes("direct"), passive, 1, 0, 0,
+                                (amqp_table_t){0, NULL});
+    return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
 static int bind(struct link *l, const char *exchange, const char *queue,
                 const char *key)
 {
-    (void)rabbit.amqp_queue_bind(
-        l->c, LINK_CHANNEL, queue_spec_bytes(queue), queue_spec_bytes(exchange),
-        queue_spec_bytes(key), (amqp_table_t){0, NULL});
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_queue_bind(l->c, LINK_CHANNEL, queue_spec_bytes(queue),
+                          queue_spec_bytes(exchange), queue_spec_bytes(key),
+                          (amqp_table_t){0, NULL});
+    return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
 /* exchange_open - each part by its number, and the dead letters */

@@ -27,9 +27,9 @@ static int read_try(struct link *l, const char *queue,
         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = word("none")}};
     int err;
 
-    (void)rabbit.amqp_basic_consume(l->c, LINK_CHANNEL, word(queue), word(""),
-                                    0, 0, 0, (amqp_table_t){1, &wrong});
-    err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_basic_consume(l->c, LINK_CHANNEL, word(queue), word(""), 0, 0, 0,
+                             (amqp_table_t){1, &wrong});
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
     if (err != -EPROTO)
         return err ? err : -EPROTO; /* a consumer: this is another server */
     if (l->code == AMQP_ACCESS_REFUSED)
@@ -70,12 +70,12 @@ static int write_try(struct link *l, struct broker_rights *out)
     int err;
 
     ulid_print(ulid_make(clock_wall_ns()), name);
-    (void)rabbit.amqp_confirm_select(l->c, LINK_CHANNEL);
-    err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_confirm_select(l->c, LINK_CHANNEL);
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
     if (!err)
-        err = link_status(l, rabbit.amqp_basic_publish(l->c, LINK_CHANNEL,
-                                                       word(""), word(name), 1,
-                                                       0, &none, word("")));
+        err = link_status(l, amqp_basic_publish(l->c, LINK_CHANNEL, word(""),
+                                                word(name), 1, 0, &none,
+                                                word("")));
     while (!err && (err = answer_read(l, out)) == 0) {
         struct pollfd fd = {.fd = l->fd, .events = POLLIN};
 

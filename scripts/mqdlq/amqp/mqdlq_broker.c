@@ -54,8 +54,8 @@ void *held_properties(struct broker *b, const struct held *h)
 /* ack - one delivery, and no other; `gone` where it was sent */
 static int ack(struct broker *b, uint64_t tag, bool *gone)
 {
-    int err = link_status(
-        b->link, rabbit.amqp_basic_ack(b->link->c, LINK_CHANNEL, tag, 0));
+    int err =
+        link_status(b->link, amqp_basic_ack(b->link->c, LINK_CHANNEL, tag, 0));
 
     *gone = !err;
     return err;
@@ -393,8 +393,8 @@ static int given_back(struct broker *b, uint32_t left)
     if (b->claimed)
         err = held_unclaim(b);
     else if (tag)
-        err = link_status(b->link, rabbit.amqp_basic_nack(
-                                       b->link->c, LINK_CHANNEL, tag, 1, 1));
+        err = link_status(b->link,
+                          amqp_basic_nack(b->link->c, LINK_CHANNEL, tag, 1, 1));
     while (!err) {
         err = topology_count(b->link, b->dead, &count, &consumers);
         if (err || count >= left || clock_mono_ns() >= end)

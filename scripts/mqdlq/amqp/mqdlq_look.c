@@ -303,14 +303,14 @@ static int consume(struct look *k)
     struct link *l = k->b->link;
     int err;
 
-    (void)rabbit.amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)k->wanted, 0);
-    err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)k->wanted, 0);
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
     if (err)
         return err;
-    (void)rabbit.amqp_basic_consume(l->c, LINK_CHANNEL, word(k->b->dead),
-                                    word(k->consumer), 0, 0, 0,
-                                    (amqp_table_t){0, NULL});
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_basic_consume(l->c, LINK_CHANNEL, word(k->b->dead),
+                             word(k->consumer), 0, 0, 0,
+                             (amqp_table_t){0, NULL});
+    return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
 static int look_over(struct look *k, int err)
@@ -353,9 +353,8 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
         free(k.raw.bytes);
     }
     if (!err) { /* what is acknowledged from here on brings no other one */
-        (void)rabbit.amqp_basic_cancel(b->link->c, LINK_CHANNEL,
-                                       word(k.consumer));
-        err = link_reply(b->link, rabbit.amqp_get_rpc_reply(b->link->c));
+        (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL, word(k.consumer));
+        err = link_reply(b->link, amqp_get_rpc_reply(b->link->c));
     }
     if (!err)
         err = batch_store(&k);
@@ -393,9 +392,8 @@ int held_unclaim(struct broker *b)
     struct link *l = b->link;
     int err;
 
-    (void)rabbit.amqp_basic_cancel(l->c, LINK_CHANNEL, word(CLAIM));
-    err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_basic_cancel(l->c, LINK_CHANNEL, word(CLAIM));
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
     return err ? err
-               : link_status(
-                     l, rabbit.amqp_basic_nack(l->c, LINK_CHANNEL, 0, 1, 1));
+               : link_status(l, amqp_basic_nack(l->c, LINK_CHANNEL, 0, 1, 1));
 }

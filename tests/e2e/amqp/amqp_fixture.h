@@ -166,39 +166,37 @@ static inline void amqp_connect(void)
     int status;
 
     do {
-        amqp_client = rabbit.amqp_new_connection();
-        s = rabbit.amqp_tcp_socket_new(amqp_client);
-        status = rabbit.amqp_socket_open_noblock(
-            s, "127.0.0.1", (int)amqp_port(++node),
-            &(struct timeval){.tv_sec = 5});
+        amqp_client = amqp_new_connection();
+        s = amqp_tcp_socket_new(amqp_client);
+        status =
+            amqp_socket_open_noblock(s, "127.0.0.1", (int)amqp_port(++node),
+                                     &(struct timeval){.tv_sec = 5});
     } while (status != AMQP_STATUS_OK && node < AMQP_NODES);
     cr_assert_eq(status, AMQP_STATUS_OK);
-    amqp_ok(rabbit.amqp_login_with_properties(
+    amqp_ok(amqp_login_with_properties(
         amqp_client, "/", 0, 131072, 0, &(amqp_table_t){0, NULL},
         AMQP_SASL_METHOD_PLAIN, "guest", "guest"));
-    rabbit.amqp_channel_open(amqp_client, 1);
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
-    rabbit.amqp_confirm_select(amqp_client, 1);
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_channel_open(amqp_client, 1);
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
+    amqp_confirm_select(amqp_client, 1);
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     amqp_published = amqp_sure = 0;
 }
 
 static inline void amqp_disconnect(void)
 {
     if (amqp_client)
-        (void)rabbit.amqp_destroy_connection(amqp_client);
+        (void)amqp_destroy_connection(amqp_client);
     amqp_client = NULL;
 }
 
 static inline void amqp_init(void)
 {
     const char *dir = getenv(AMQP_DIR);
-    struct problem p;
 
     if (!dir || !dir[0])
         cr_skip_test("no rabbitmq-server here: scripts/deps --broker");
     harness_init();
-    cr_assert_eq(rabbit_load(&p), 0, "%s", p.text);
     snprintf(amqp_queue, sizeof amqp_queue, "q%d", (int)getpid());
     amqp_connect();
 }
@@ -218,7 +216,7 @@ static inline amqp_bytes_t amqp_word(const char *text)
 /* amqp_ready - messages in a queue that nobody has; -1: there is none */
 static inline long amqp_ready(const char *queue)
 {
-    const amqp_queue_declare_ok_t *ok = rabbit.amqp_queue_declare(
+    const amqp_queue_declare_ok_t *ok = amqp_queue_declare(
         amqp_client, 1, amqp_word(queue), 1, 1, 0, 0, (amqp_table_t){0, NULL});
 
     if (ok)
@@ -252,9 +250,8 @@ static inline void amqp_confirmed(void)
                 (long)(harness_deadline(30000) - harness_now_ms()) / 1000};
         const amqp_basic_ack_t *ack;
 
-        cr_assert_eq(
-            rabbit.amqp_simple_wait_frame_noblock(amqp_client, &f, &limit),
-            AMQP_STATUS_OK);
+        cr_assert_eq(amqp_simple_wait_frame_noblock(amqp_client, &f, &limit),
+                     AMQP_STATUS_OK);
         if (f.frame_type != AMQP_FRAME_METHOD)
             continue;
         cr_assert_eq(f.payload.method.id, AMQP_BASIC_ACK_METHOD);
@@ -265,7 +262,7 @@ static inline void amqp_confirmed(void)
             left -= !has[i];
             has[i] = true;
         }
-        rabbit.amqp_maybe_release_buffers(amqp_client);
+        amqp_maybe_release_buffers(amqp_client);
     }
     amqp_sure = amqp_published;
     free(has);
@@ -279,7 +276,7 @@ static inline void amqp_publish(const char *queue, const void *body,
                                  .delivery_mode = 2,
                                  .headers = headers};
 
-    cr_assert_eq(rabbit.amqp_basic_publish(
+    cr_assert_eq(amqp_basic_publish(
                      amqp_client, 1, (amqp_bytes_t){0, NULL}, amqp_word(queue),
                      1, 0, &p, (amqp_bytes_t){size, (void *)(uintptr_t)body}),
                  AMQP_STATUS_OK);
@@ -303,10 +300,10 @@ static inline long amqp_fill(const char *queue)
         amqp_publish(queue, "pre", 3, (amqp_table_t){0, NULL});
         do {
             cr_assert_eq(
-                rabbit.amqp_simple_wait_frame_noblock(amqp_client, &f, &limit),
+                amqp_simple_wait_frame_noblock(amqp_client, &f, &limit),
                 AMQP_STATUS_OK);
         } while (f.frame_type != AMQP_FRAME_METHOD);
-        rabbit.amqp_maybe_release_buffers(amqp_client);
+        amqp_maybe_release_buffers(amqp_client);
         amqp_sure = amqp_published;
         if (f.payload.method.id == AMQP_BASIC_NACK_METHOD)
             return taken;

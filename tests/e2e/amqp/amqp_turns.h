@@ -126,9 +126,9 @@ static inline void rounds_publish(unsigned groups, unsigned each,
         named.value.value.bytes = amqp_word(group);
         snprintf(key, sizeof key, "%u",
                  partition_of(group, strlen(group), partitions));
-        cr_assert_eq(rabbit.amqp_basic_publish(
-                         amqp_client, 1, amqp_word(exchange), amqp_word(key), 1,
-                         0, &p, amqp_word(body)),
+        cr_assert_eq(amqp_basic_publish(amqp_client, 1, amqp_word(exchange),
+                                        amqp_word(key), 1, 0, &p,
+                                        amqp_word(body)),
                      AMQP_STATUS_OK);
         amqp_published++;
     }

@@ -177,16 +177,15 @@ static void letters_read(void)
     amqp_disconnect();
     amqp_connect();
     count = (unsigned)amqp_ready(amqp_of("dead"));
-    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(amqp_of("dead")),
-                              amqp_word("look"), 0, 0, 0,
-                              (amqp_table_t){0, NULL});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_basic_consume(amqp_client, 1, amqp_word(amqp_of("dead")),
+                       amqp_word("look"), 0, 0, 0, (amqp_table_t){0, NULL});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     while (seen < count) {
-        cr_assert_eq(rabbit.amqp_simple_wait_frame_noblock(
+        cr_assert_eq(amqp_simple_wait_frame_noblock(
                          amqp_client, &f, &(struct timeval){.tv_sec = 30}),
                      AMQP_STATUS_OK);
         letter(&f, id, &seen);
-        rabbit.amqp_maybe_release_buffers(amqp_client);
+        amqp_maybe_release_buffers(amqp_client);
     }
     amqp_disconnect();
     amqp_connect();

@@ -113,12 +113,12 @@ Test(amqp_doctor, a_queue_of_another_kind_is_named_with_both_values)
                                            .value.bytes = amqp_word("quorum")}};
     struct harness_result r;
 
-    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(amqp_queue), 0, 1, 0, 0,
-                              (amqp_table_t){0, NULL});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
-    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(amqp_of("dead")), 0, 1,
-                              0, 0, (amqp_table_t){1, &quorum});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_queue_declare(amqp_client, 1, amqp_word(amqp_queue), 0, 1, 0, 0,
+                       (amqp_table_t){0, NULL});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
+    amqp_queue_declare(amqp_client, 1, amqp_word(amqp_of("dead")), 0, 1, 0, 0,
+                       (amqp_table_t){1, &quorum});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     r = DOCTOR(OP);
     cr_assert_eq(r.status, 1);
     cr_found(r.out, "bad ", "is not replicated");

@@ -259,9 +259,9 @@ Test(amqp_groups, a_queue_without_partitions_gets_none)
     r = harness_run("mqsend", "--create", "--partitions", "2", OPERAND, "x");
     cr_assert_eq(r.status, 78, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "leave out --partitions"), "%s", r.err);
-    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(part(0)), 0, 1, 0, 0,
-                              (amqp_table_t){0, NULL});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_queue_declare(amqp_client, 1, amqp_word(part(0)), 0, 1, 0, 0,
+                       (amqp_table_t){0, NULL});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     r = harness_run("mqsend", "--create", "--partitions", "2", OPERAND, "x");
     cr_assert_eq(r.status, 78, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "or another queue of that name"), "%s",

@@ -32,8 +32,7 @@ static void node_again(void)
         amqp_node("kill", 1);
         amqp_node("up", 1);
         amqp_connect();
-        rabbit.amqp_set_rpc_timeout(amqp_client,
-                                    &(struct timeval){.tv_sec = 20});
+        amqp_set_rpc_timeout(amqp_client, &(struct timeval){.tv_sec = 20});
         if (server_answers())
             return;
         fprintf(stderr, "the server does not open its queues: it is "

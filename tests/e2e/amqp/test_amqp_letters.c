@@ -569,10 +569,9 @@ Test(amqp_letters, one_who_looks_waits_for_another)
     struct harness_result r;
 
     make(1);
-    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(amqp_of("dead")),
-                              amqp_word("me"), 0, 0, 0,
-                              (amqp_table_t){0, NULL});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_basic_consume(amqp_client, 1, amqp_word(amqp_of("dead")),
+                       amqp_word("me"), 0, 0, 0, (amqp_table_t){0, NULL});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     r = DLQ("list", OP);
     cr_assert_eq(r.status, 75, "%s", r.err);
     cr_assert_not_null(strstr(r.err, "another program consumes"), "%s", r.err);

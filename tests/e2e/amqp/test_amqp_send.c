@@ -61,8 +61,8 @@ Test(amqp_send, of_two_partitions_one_of_which_is_missing_each_is_known)
     long before = amqp_ready(amqp_of("0"));
 
     cr_assert_eq(r.status, 0, "%s", r.err);
-    rabbit.amqp_queue_delete(amqp_client, 1, amqp_word(amqp_of("1")), 0, 0);
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_queue_delete(amqp_client, 1, amqp_word(amqp_of("1")), 0, 0);
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     r = SENT("--partitions", "2", "--repeat", "200", op, "x");
     cr_assert_eq(r.status, 66, "%s", r.err);
     at = strstr(r.err, "--create: ");

@@ -46,17 +46,16 @@ static void look(const char *queue, unsigned count)
 
     amqp_disconnect();
     amqp_connect();
-    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(queue),
-                              amqp_word("look"), 0, 0, 0,
-                              (amqp_table_t){0, NULL});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_basic_consume(amqp_client, 1, amqp_word(queue), amqp_word("look"), 0,
+                       0, 0, (amqp_table_t){0, NULL});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     while (count > 0) {
-        if (rabbit.amqp_simple_wait_frame_noblock(
-                amqp_client, &f, &(struct timeval){.tv_sec = 5}) !=
+        if (amqp_simple_wait_frame_noblock(amqp_client, &f,
+                                           &(struct timeval){.tv_sec = 5}) !=
             AMQP_STATUS_OK)
             break;
         count -= f.frame_type == AMQP_FRAME_BODY;
-        rabbit.amqp_maybe_release_buffers(amqp_client);
+        amqp_maybe_release_buffers(amqp_client);
     }
     amqp_disconnect();
     amqp_connect();

@@ -179,12 +179,11 @@ Test(amqp_worker, a_suspect_that_waits_for_its_neighbour_is_said_to)
     harness_until_lines("runs", 1, 20000);
     harness_kill(w);
     harness_until(amqp_ready(amqp_queue) == 1, 20000);
-    rabbit.amqp_basic_qos(amqp_client, 1, 0, 1, 0);
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
-    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(amqp_queue),
-                              amqp_word("keep"), 0, 0, 0,
-                              (amqp_table_t){0, NULL});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_basic_qos(amqp_client, 1, 0, 1, 0);
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
+    amqp_basic_consume(amqp_client, 1, amqp_word(amqp_queue), amqp_word("keep"),
+                       0, 0, 0, (amqp_table_t){0, NULL});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     w = plugin_of_two();
     harness_wait_log(w, "event=crashed", 20000);
     wait_send();
@@ -226,10 +225,9 @@ Test(amqp_worker, a_paused_worker_with_a_suspect_sleeps)
     amqp_publish(part, "abort", 5, (amqp_table_t){0, NULL});
     cr_assert_eq(harness_wait(w, 20000), -SIGABRT);
     harness_until(amqp_ready(part) == 1, 20000);
-    rabbit.amqp_basic_consume(amqp_client, 1, amqp_word(part),
-                              amqp_word("keep"), 0, 0, 0,
-                              (amqp_table_t){0, NULL});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_basic_consume(amqp_client, 1, amqp_word(part), amqp_word("keep"), 0, 0,
+                       0, (amqp_table_t){0, NULL});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
     w = parted();
     cr_assert_eq(harness_run("mqctl", "pause", "--state-dir",
                              harness_state_dir(), amqp_operand(amqp_queue, 1))
@@ -481,9 +479,9 @@ static void declare(const char *name, const char *key, const char *value)
                             .value = {.kind = AMQP_FIELD_KIND_UTF8,
                                       .value.bytes = amqp_word(value)}};
 
-    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(name), 0, 1, 0, 0,
-                              (amqp_table_t){1, &e});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_queue_declare(amqp_client, 1, amqp_word(name), 0, 1, 0, 0,
+                       (amqp_table_t){1, &e});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
 }
 
 Test(amqp_worker, a_queue_that_is_not_replicated_is_refused_unless_allowed)
@@ -546,9 +544,9 @@ static void hop_declare(const char *name)
             .key = amqp_word(pairs[i][0]),
             .value = {.kind = AMQP_FIELD_KIND_UTF8,
                       .value.bytes = amqp_word(pairs[i][1])}};
-    rabbit.amqp_queue_declare(amqp_client, 1, amqp_word(name), 0, 1, 0, 0,
-                              (amqp_table_t){3, all});
-    amqp_ok(rabbit.amqp_get_rpc_reply(amqp_client));
+    amqp_queue_declare(amqp_client, 1, amqp_word(name), 0, 1, 0, 0,
+                       (amqp_table_t){3, all});
+    amqp_ok(amqp_get_rpc_reply(amqp_client));
 }
 
 Test(amqp_worker, what_waits_comes_back_from_a_queue_without_a_time_to_live)

@@ -40,10 +40,9 @@ static int consume_one(struct source_amqp *q, unsigned part, unsigned consumer)
     char tag[24];
 
     tag_print(q, part, consumer, tag);
-    (void)rabbit.amqp_basic_consume(l->c, LINK_CHANNEL, word(q->parts[part]),
-                                    word(tag), 0, 0, 0,
-                                    (amqp_table_t){0, NULL});
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_basic_consume(l->c, LINK_CHANNEL, word(q->parts[part]),
+                             word(tag), 0, 0, 0, (amqp_table_t){0, NULL});
+    return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
 /* consumer_begin - of each part the broker has one consumer active: the first.
@@ -56,8 +55,8 @@ int consumer_begin(struct source_amqp *q, unsigned each, unsigned consumer)
     unsigned first = arc4random_uniform(q->part_count);
     int err;
 
-    (void)rabbit.amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
-    err = link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
     for (unsigned i = 0; i < q->part_count && !err; i++)
         err = consume_one(q, (first + i) % q->part_count, consumer);
     return err;
@@ -69,8 +68,8 @@ int consumer_end(struct source_amqp *q, unsigned consumer)
     char tag[24];
 
     tag_print(q, 0, consumer, tag);
-    (void)rabbit.amqp_basic_cancel(l->c, LINK_CHANNEL, word(tag));
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_basic_cancel(l->c, LINK_CHANNEL, word(tag));
+    return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
 /* ---- what it had ---- */
@@ -86,15 +85,14 @@ static int send_ack(void *arg, uint64_t tag, bool all)
 {
     struct link *l = arg;
 
-    return link_status(l, rabbit.amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
+    return link_status(l, amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
 }
 
 static int send_nack(void *arg, uint64_t tag, bool all)
 {
     struct link *l = arg;
 
-    return link_status(l,
-                       rabbit.amqp_basic_nack(l->c, LINK_CHANNEL, tag, all, 1));
+    return link_status(l, amqp_basic_nack(l->c, LINK_CHANNEL, tag, all, 1));
 }
 
 static int send(struct source_amqp *q, uint64_t *tags, size_t n, ack_send *tell)

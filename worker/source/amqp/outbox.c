@@ -79,7 +79,7 @@ static int publish_as(struct source_amqp *q, struct amqp_job *j,
     topology_time_to_live(&q->topology, name, &copy.properties);
     err = link_status(
         q->outbox.link,
-        rabbit.amqp_basic_publish(
+        amqp_basic_publish(
             q->outbox.link->c, LINK_CHANNEL, (amqp_bytes_t){0, NULL},
             (amqp_bytes_t){strlen(name), (void *)(uintptr_t)name}, 1, 0,
             &copy.properties,
@@ -254,8 +254,8 @@ static int ready(struct source_amqp *q)
     q->published = 0;
     if (err)
         return err;
-    (void)rabbit.amqp_confirm_select(l->c, LINK_CHANNEL);
-    return link_reply(l, rabbit.amqp_get_rpc_reply(l->c));
+    (void)amqp_confirm_select(l->c, LINK_CHANNEL);
+    return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
 /* nothing_confirmed - what was published is published again, in order */
