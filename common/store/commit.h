@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 struct commit; /* opaque; body in commit.c */
 

@@ -21,9 +21,9 @@
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/store/commit.h"
-#include "common/store/store_file.h"
+#include "common/store/file.h"
 #include "common/store/store_make.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "common/store/store_wal.h"
 
 #define BOOT_MAX 128

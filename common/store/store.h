@@ -78,7 +78,7 @@ struct store_row {
     const void *data;           /* as received, header included */
     size_t size;
     size_t header_size; /* bytes of `data` before the body */
-    /* It is in the spool under that key (store_spool.h), and leaves it in the
+    /* It is in the spool under that key (spool.h), and leaves it in the
      * commit that writes this row. 0: it is not; always when read. */
     int64_t spool;
     /* Where it is in custody: `retire` frees it as soon as the row is on the

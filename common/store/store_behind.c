@@ -12,7 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/file/file.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 /* store_commits - the number is a row of a table that each insert writes */
 uint64_t store_commits(struct store *s)

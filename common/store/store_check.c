@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <bsd/string.h>
 
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 #define STEPS \
     10000 /* steps of SQLite's virtual machine between two checks of

@@ -16,7 +16,7 @@
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 #define BOOT_MAX 128
 

@@ -46,8 +46,8 @@
 #include "common/file/file.h"
 #include "common/file/folder.h"
 #include "common/file/mount_point.h"
-#include "common/store/store_file.h"
-#include "common/store/store_sql.h"
+#include "common/store/file.h"
+#include "common/store/sql.h"
 
 #define RANDOM "XXXXXX" /* of mkostemp(3) */
 #define RANDOM_SET \

@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "common/base/fault_point.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 /* waits - whether a row in that state is one that store_waits counts */
 static int waits(int state)

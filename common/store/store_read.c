@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 int store_page(struct store *s, enum sql_id id,
                const struct store_cursor *after, struct sql_value last,

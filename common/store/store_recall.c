@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/fault_point.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 struct recall {
     const char *boot;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 _Static_assert(sizeof(struct ulid) == (size_t)2 * STORE_IDENTITY,
                "a token is an identity and as many random bytes");

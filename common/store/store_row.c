@@ -1,10 +1,10 @@
-/* store_row.c - rows and attempts as values of statements; see store_sql.h */
+/* store_row.c - rows and attempts as values of statements; see sql.h */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 #define STDERR_MAX 4096 /* kept of an attempt: its end */
 

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
-#include "common/store/store_file.h"
+#include "common/store/file.h"
 #include "common/store/store_wal.h"
 
 /* shared - whether somebody has the store open: the first user of the -shm

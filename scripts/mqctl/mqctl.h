@@ -14,7 +14,7 @@
 
 #include "common/broker/broker_access.h"
 #include "common/options/subcommand.h"
-#include "common/waiting/waiting.h"
+#include "common/store/waiting.h"
 
 enum verb {
     VERB_QUEUES,

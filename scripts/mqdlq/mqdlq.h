@@ -18,7 +18,7 @@
 #include "common/base/queue_name.h"
 #include "common/broker/broker_access.h"
 #include "common/options/subcommand.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 
 enum verb {
     VERB_LIST,

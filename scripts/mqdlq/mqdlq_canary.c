@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/mq/patience.h"
 #include "common/state/worker_lock.h"
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 
 #define ENCODING_WHY 256
 

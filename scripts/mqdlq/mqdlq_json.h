@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 
 #define JSON_WHY 256
 

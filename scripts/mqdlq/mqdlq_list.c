@@ -11,7 +11,7 @@
 #include "common/base/safe_text.h"
 #include "common/base/shell_word.h"
 #include "common/message/error_text.h"
-#include "common/letter/letter_json.h"
+#include "common/store/letter_json.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

@@ -13,7 +13,7 @@
 
 #include "common/base/array.h"
 #include "common/base/errno_text.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

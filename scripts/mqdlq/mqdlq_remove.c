@@ -12,7 +12,7 @@
 #include "common/base/shell_word.h"
 #include "common/text/complain.h"
 #include "common/text/cli_interrupt.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_progress.h"

@@ -11,7 +11,7 @@
 
 #include "common/base/array.h"
 #include "common/base/errno_text.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/text/complain.h"
 
 #define BLANKS " \t\r\n"

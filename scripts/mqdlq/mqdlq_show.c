@@ -10,7 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"

@@ -22,7 +22,7 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/waiting/waiting.h"
+#include "common/store/waiting.h"
 
 #define CONFIRM_NS (30 * NS_PER_S) /* for a confirm */
 

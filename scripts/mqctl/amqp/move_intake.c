@@ -25,7 +25,7 @@
 #include "common/file/folder.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/amqp/move.h"
 

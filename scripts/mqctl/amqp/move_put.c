@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "scripts/mqctl/amqp/move.h"
 
 #define OWN (HEADER_MAX_ATTEMPTS | HEADER_BACKOFF | HEADER_UNIQUE)

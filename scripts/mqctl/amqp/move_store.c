@@ -13,8 +13,8 @@
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/custody/custody.h"
-#include "common/letter/letters.h"
-#include "common/store/store_spool.h"
+#include "common/store/letters.h"
+#include "common/store/spool.h"
 #include "common/text/cli_interrupt.h"
 #include "scripts/mqctl/amqp/move.h"
 

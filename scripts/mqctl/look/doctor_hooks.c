@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/shell_word.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "scripts/mqctl/look/doctor.h"
 
 #define COMMAND_MOST 500

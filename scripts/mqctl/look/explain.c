@@ -18,7 +18,7 @@
 #include "common/base/shell_word.h"
 #include "common/message/error_text.h"
 #include "common/text/json_line.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term.h"
 #include "common/text/complain.h"

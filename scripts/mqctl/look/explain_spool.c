@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/message/header.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "common/text/term.h"
 
 /* A message that is looked for there. */

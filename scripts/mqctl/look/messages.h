@@ -16,7 +16,7 @@
 #include "common/base/queue_name.h"
 #include "common/custody/custody_look.h"
 #include "common/state/statedir.h"
-#include "common/waiting/waiting.h"
+#include "common/store/waiting.h"
 #include "scripts/mqctl/mqctl.h"
 
 /* A message in a slot, copied. */

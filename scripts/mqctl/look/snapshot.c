@@ -21,7 +21,7 @@
 #include "common/state/queue_guess.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "scripts/mqctl/ask.h"
 
 /* queue_look - the kernel's side */

@@ -10,7 +10,7 @@
 
 #include "common/custody/ends.h"
 #include "common/state/runtimedir.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 
 /* wanted - whether a filter chooses it: it has not failed yet, so it has no
  * error */

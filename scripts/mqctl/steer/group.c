@@ -13,7 +13,7 @@
 #include "common/base/errno_text.h"
 #include "common/base/shell_word.h"
 #include "common/message/hex.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/message/header.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

@@ -13,7 +13,7 @@
 #include "common/base/errno_text.h"
 #include "common/base/visit.h"
 #include "common/state/runtimedir.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/steer/order.h"
 #include "scripts/mqctl/ask.h"

@@ -31,7 +31,7 @@
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/visit.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/ask.h"
 

@@ -8,7 +8,7 @@
 #include "common/base/safe_text.h"
 #include "common/base/visit.h"
 #include "common/custody/custody_look.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/state/runtimedir.h"
 
 void model_queue(struct view_queue *q, const struct top_row *r)

@@ -13,7 +13,7 @@
 #include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 #include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"

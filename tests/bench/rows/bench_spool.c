@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/state/statedir.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/feed.h"
 #include "tests/bench/library.h"

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/state/statedir.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "tests/e2e/amqp/amqp_fixture.h"
 
 TestSuite(amqp_move, .init = amqp_init, .fini = amqp_fini);

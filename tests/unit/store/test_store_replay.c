@@ -1,5 +1,5 @@
 /* test_store_replay.c - which message is a letter that was sent again */
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "tests/unit/store/store_fixture.h"
 
 TestSuite(store_replay, .init = fixture_init, .fini = fixture_fini);

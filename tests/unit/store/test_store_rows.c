@@ -1,7 +1,7 @@
 /* test_store_rows.c - rows in and out of a store, and what is due */
 #include <errno.h>
 
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "tests/unit/store/store_fixture.h"
 
 TestSuite(store_rows, .init = fixture_init, .fini = fixture_fini);

@@ -1,9 +1,9 @@
 /* test_store_spool.c - the table of messages that came faster than they run */
 #include <errno.h>
 
-#include "common/letter/letters.h"
-#include "common/store/store_spool.h"
-#include "common/waiting/waiting.h"
+#include "common/store/letters.h"
+#include "common/store/spool.h"
+#include "common/store/waiting.h"
 #include "tests/unit/store/store_fixture.h"
 
 TestSuite(store_spool, .init = fixture_init, .fini = fixture_fini);

@@ -10,7 +10,7 @@
 #include "common/base/container.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "worker/config/settings.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/dirty.h"

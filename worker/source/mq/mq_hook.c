@@ -1,6 +1,6 @@
 /* mq_hook.c - deaths that --on-dead is told of (see source_mq.h)
  *
- * The durable part is common/letter/letters_hook.c.
+ * The durable part is common/store/letters_hook.c.
  */
 #include "worker/source/mq/source_mq.h"
 
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/letter/letter_json.h"
-#include "common/letter/letters.h"
+#include "common/store/letter_json.h"
+#include "common/store/letters.h"
 
 /* letter_copy - visit: what of it is in the environment */
 static int letter_copy(const struct letter *l, void *arg)

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "common/base/clock.h"
-#include "common/waiting/waiting.h"
+#include "common/store/waiting.h"
 
 static const enum steered words[] = {
     [WAITING_STEERED] = STEERED,

@@ -12,7 +12,7 @@
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/log.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "worker/source/mq/dead_limit.h"
 #include "worker/source/mq/dead_queue.h"
 #include "worker/source/watch/group_hold_watch.h"

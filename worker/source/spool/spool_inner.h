@@ -13,7 +13,7 @@
 
 #include "common/base/container.h"
 #include "common/custody/ends.h"
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 #include "worker/config/slots.h"
 #include "worker/source/mq/source_mq.h"
 #include "worker/source/spool/spool.h"

@@ -15,7 +15,7 @@
 #include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
 #include "common/options/moment.h"
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"

@@ -8,7 +8,7 @@
 #ifndef SCRIPTS_MQCTL_SERVE_ASK_LETTERS_H
 #define SCRIPTS_MQCTL_SERVE_ASK_LETTERS_H
 
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 
 /* The store of a queue; NULL in *out: nothing has been kept for it yet. */

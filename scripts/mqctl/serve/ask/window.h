@@ -10,7 +10,7 @@
 #ifndef SCRIPTS_MQCTL_SERVE_ASK_WINDOW_H
 #define SCRIPTS_MQCTL_SERVE_ASK_WINDOW_H
 
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 
 #define LOOKED_AT 20000 /* letters, the newest first */
 

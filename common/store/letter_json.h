@@ -8,13 +8,13 @@
  * OWNS   Nothing.
  * FAILS  -ENOENT the letter is gone, -ENOMEM, or as store.h.
  */
-#ifndef COMMON_LETTER_LETTER_JSON_H
-#define COMMON_LETTER_LETTER_JSON_H
+#ifndef COMMON_STORE_LETTER_JSON_H
+#define COMMON_STORE_LETTER_JSON_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 
 /* A letter of a broker, which has no number there. */
 struct letter_elsewhere {

@@ -2,9 +2,9 @@
  * order, and that they go on behind any row */
 #include <errno.h>
 
-#include "common/letter/letters.h"
-#include "common/store/store_spool.h"
-#include "common/waiting/waiting.h"
+#include "common/store/letters.h"
+#include "common/store/spool.h"
+#include "common/store/waiting.h"
 #include "tests/unit/store/store_fixture.h"
 
 TestSuite(waiting, .init = fixture_init, .fini = fixture_fini);
@@ -247,13 +247,13 @@ Test(waiting, one_row)
 
 enum {
 #define STATEMENT(id, text) id,
-#include "common/store/store_statements.h"
+#include "common/store/statements.h"
 #undef STATEMENT
     STATEMENTS
 };
 static const char *const texts[] = {
 #define STATEMENT(id, text) [id] = (text),
-#include "common/store/store_statements.h"
+#include "common/store/statements.h"
 #undef STATEMENT
 };
 

@@ -1,4 +1,4 @@
-/* store_spool.h - the table of messages that came faster than they run
+/* spool.h - the table of messages that came faster than they run
  *
  * WHAT   One row a message, whose key is the order in which the kernel would
  *        have given them: highest priority first, then oldest first. No
@@ -9,8 +9,8 @@
  * OWNS   Nothing of its own; the store's two connections.
  * FAILS  As store.h.
  */
-#ifndef COMMON_STORE_STORE_SPOOL_H
-#define COMMON_STORE_STORE_SPOOL_H
+#ifndef COMMON_STORE_SPOOL_H
+#define COMMON_STORE_SPOOL_H
 
 #include "common/store/store.h"
 

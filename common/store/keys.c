@@ -1,4 +1,4 @@
-/* store_key.c - keys that make messages unique for a while; see store.h
+/* keys.c - keys that make messages unique for a while; see store.h
  *
  * A message claims its key before it runs, or waits in the store, for the first
  * time. Crash before the commit: it is in its slot, and claims the key at the
@@ -16,7 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 /* A key that is over stays that long, for a message that comes again or had to
  * wait for the disk, and for a clock that is set back a little. */

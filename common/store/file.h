@@ -1,4 +1,4 @@
-/* store_file.h - telling a store from other files
+/* file.h - telling a store from other files
  *
  * WHAT   Says whether a file is a store of this version without touching it,
  *        and why one cannot be used.
@@ -6,8 +6,8 @@
  * OWNS   Nothing after it returns.
  * FAILS  A problem: 73 cannot be used, 78 of another version.
  */
-#ifndef COMMON_STORE_STORE_FILE_H
-#define COMMON_STORE_STORE_FILE_H
+#ifndef COMMON_STORE_FILE_H
+#define COMMON_STORE_FILE_H
 
 #include <sqlite3.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* letter_json.c - see letter_json.h */
-#include "common/letter/letter_json.h"
+#include "common/store/letter_json.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "common/base/fault_point.h"
-#include "common/letter/letters.h"
-#include "common/store/store_sql.h"
+#include "common/store/letters.h"
+#include "common/store/sql.h"
 
 #define SHRINK_LEAST 256 /* unused pages of 4 KiB that are left alone */
 

@@ -1,7 +1,7 @@
 /* test_letters_write.c - dead letters: history, marks, removal, import */
 #include <errno.h>
 
-#include "tests/unit/letter/letter_fixture.h"
+#include "tests/unit/store/letter_fixture.h"
 
 TestSuite(letters_write, .init = fixture_init, .fini = fixture_fini);
 

@@ -1,11 +1,11 @@
-/* store_sql.c - statements and settings of a connection; see store_sql.h */
+/* sql.c - statements and settings of a connection; see sql.h */
 #include <errno.h>
 #include <string.h>
 
 #include "common/base/boot_id.h"
 #include "common/base/disk_trouble.h"
 #include "common/message/error_text.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 #define BUSY_MS 5000
 
@@ -28,7 +28,7 @@
 
 static const char *const sql_texts[SQL_IDS] = {
 #define STATEMENT(id, text) [id] = (text),
-#include "common/store/store_statements.h"
+#include "common/store/statements.h"
 #undef STATEMENT
 };
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "common/base/answer.h"
-#include "common/letter/letters.h"
-#include "common/store/store_sql.h"
+#include "common/store/letters.h"
+#include "common/store/sql.h"
 
 #define PAGE_LETTERS 64
 #define PAGE_BYTES   (1u << 20)

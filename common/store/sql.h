@@ -1,4 +1,4 @@
-/* store_sql.h - one SQLite connection of the store, and its statements
+/* sql.h - one SQLite connection of the store, and its statements
  *
  * WHAT   Opens a connection with the settings that durability rests on, keeps
  *        every statement prepared, turns SQLite's results into -errno.
@@ -9,8 +9,8 @@
  *        (receive_seq, or a key of the spool, is taken), -ENOENT (an attempt of
  *        a row that is gone).
  */
-#ifndef COMMON_STORE_STORE_SQL_H
-#define COMMON_STORE_STORE_SQL_H
+#ifndef COMMON_STORE_SQL_H
+#define COMMON_STORE_SQL_H
 
 #include <sqlite3.h>
 
@@ -19,7 +19,7 @@
 
 enum sql_id {
 #define STATEMENT(id, text) id,
-#include "common/store/store_statements.h"
+#include "common/store/statements.h"
 #undef STATEMENT
     SQL_IDS
 };

@@ -1,6 +1,6 @@
-/* store_statements.h - all SQL on rows, as STATEMENT(name, text)
+/* statements.h - all SQL on rows, as STATEMENT(name, text)
  *
- * WHAT   store_sql.h makes the names of it, store_sql.c the texts. "state >= 3"
+ * WHAT   sql.h makes the names of it, sql.c the texts. "state >= 3"
  *        lets SQLite use the index of letters; the body is looked at last, as
  *        the other conditions spare reading it.
  * WHO    These two; each defines STATEMENT before it includes this.

@@ -6,8 +6,8 @@
  * OWNS   Nothing; strings in a visited letter are valid during the visit.
  * FAILS  As store.h.
  */
-#ifndef COMMON_LETTER_LETTERS_H
-#define COMMON_LETTER_LETTERS_H
+#ifndef COMMON_STORE_LETTERS_H
+#define COMMON_STORE_LETTERS_H
 
 #include "common/store/store.h"
 

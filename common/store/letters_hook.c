@@ -10,8 +10,8 @@
 #include <errno.h>
 
 #include "common/base/fault_point.h"
-#include "common/letter/letters.h"
-#include "common/store/store_sql.h"
+#include "common/store/letters.h"
+#include "common/store/sql.h"
 
 int letters_hook(struct store *s, int64_t after, struct letter_hook *out)
 {

@@ -4,13 +4,13 @@
  * transaction ended before the first visit. Rows of a group are read one
  * priority after the other, which is how messages_parked has them.
  */
-#include "common/waiting/waiting.h"
+#include "common/store/waiting.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 #define PAGE_ROWS  64
 #define PAGE_BYTES (1u << 20)

@@ -6,8 +6,8 @@
  * OWNS   Nothing; visited rows are valid during the visit.
  * FAILS  As store.h.
  */
-#ifndef COMMON_WAITING_WAITING_H
-#define COMMON_WAITING_WAITING_H
+#ifndef COMMON_STORE_WAITING_H
+#define COMMON_STORE_WAITING_H
 
 #include "common/base/answer.h"
 #include "common/store/store.h"

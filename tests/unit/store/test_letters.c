@@ -4,7 +4,7 @@
 #include <malloc.h>
 
 #include "common/base/answer.h"
-#include "tests/unit/letter/letter_fixture.h"
+#include "tests/unit/store/letter_fixture.h"
 
 TestSuite(letters, .init = fixture_init, .fini = fixture_fini);
 

@@ -1,5 +1,5 @@
-/* store_file.c - telling a store from other files; see store_file.h */
-#include "common/store/store_file.h"
+/* file.c - telling a store from other files; see file.h */
+#include "common/store/file.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/file/folder.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 int store_memory_problem(const char *path, struct problem *p)
 {

@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_LETTER_LETTER_FIXTURE_H
 #define TESTS_UNIT_LETTER_LETTER_FIXTURE_H
 
-#include "common/letter/letters.h"
+#include "common/store/letters.h"
 #include "tests/unit/store/store_fixture.h"
 
 static inline struct store_row letter(uint64_t died_ns, enum dead_reason reason,

@@ -3,9 +3,9 @@
 #include <errno.h>
 
 #include "common/base/fault_point.h"
-#include "common/store/store_spool.h"
-#include "common/store/store_sql.h"
-#include "common/waiting/waiting.h"
+#include "common/store/spool.h"
+#include "common/store/sql.h"
+#include "common/store/waiting.h"
 
 struct steering {
     const struct waiting_steer *order;

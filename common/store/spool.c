@@ -1,4 +1,4 @@
-/* store_spool.c - messages that came faster than they run (see store_spool.h)
+/* spool.c - messages that came faster than they run (see spool.h)
  *
  * The number of rows is in a table, in the same commit as the rows: to count a
  * million rows takes as long as to read them. For the same reason the highest
@@ -7,14 +7,14 @@
  * would have deleted is noted where the worker notes ends. After it: the rows
  * are there, or gone, and both places are looked at again by their keys.
  */
-#include "common/store/store_spool.h"
+#include "common/store/spool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/fault_point.h"
-#include "common/store/store_sql.h"
+#include "common/store/sql.h"
 
 /* The columns of SQL_SPOOL_READ. */
 enum { KEY, RECEIVED, ID, CRASHES, FLAGS, LETTER, DATA };
