@@ -40,7 +40,7 @@
 #include "common/store/commit.h"
 #include "common/base/disk_trouble.h"
 #include "common/base/fault_point.h"
-#include "common/store/store_wal.h"
+#include "common/store/file.h"
 
 #define PATIENCE_MS 5000
 #define HURRY_MS    2000

@@ -1,21 +1,30 @@
-/* file.c - telling a store from other files; see file.h */
-#include "common/store/file.h"
-
+/* file.c - the file of a store, and its -wal, as files; see file.h */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
+#include "common/base/fault_point.h"
+#include "common/file/file.h"
 #include "common/file/folder.h"
+#include "common/file/mount_point.h"
+#include "common/store/file.h"
 #include "common/store/sql.h"
 
-int store_memory_problem(const char *path, struct problem *p)
+static int memory_problem(const char *path, struct problem *p)
 {
     return problem_set(p, EX_OSERR, ENOMEM,
                        "%s cannot be opened: out of memory", path);
@@ -111,7 +120,7 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
         return problem_set(p, EX_OSERR, EMFILE, "%s cannot be opened: %s", path,
                            errno_text(EMFILE));
     if (err == ENOMEM)
-        return store_memory_problem(path, p);
+        return memory_problem(path, p);
     switch (rc & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -165,4 +174,415 @@ int store_file_modes(const char *path, struct problem *p)
                            folder_user(st.st_uid, user));
     }
     return 0;
+}
+
+/* ---- making a store, or a copy of one ---- */
+
+/* The schema. Change it: raise STORE_VERSION. tests/golden has a store with
+ * it.
+ *
+ * messages   one row a message. `data` is the last column, so that the others
+ *            are read without walking through a large body. receive_seq is NULL
+ *            where there is none. boot: where a replayed letter was sent.
+ * attempts   its failed deliveries, n from 1. said: the error is the handler's
+ *            own words.
+ * replays    how often it was sent again as a letter, from 1.
+ * hooks      the letters that --on-dead is due for, in the order of n.
+ * keys       unique keys, and when a message has one.
+ * identity   one row: a random number of this file.
+ * spool      messages that came faster than they run, in their order. letter:
+ *            the replay that its header speaks of.
+ * spool_state  one row: how many those are; while a worker takes from them, the
+ *            run of the machine and the number of its file of ends; and up to
+ *            which receive sequence some may have run before.
+ * clock      one row: how far the wall clock was ahead of CLOCK_BOOTTIME, in
+ *            which run of the machine (rows.c).
+ * Indexes are partial: each state pays for its own only. They name the state
+ * all the same, or SQLite looks at the table to check it. messages_waiting is
+ * by kind, too: a delayed one among a million retries is found at once, and the
+ * other way round (waiting.c). messages_letter_ids finds a letter by its
+ * message's id, however many there are. By the two of cancelled messages
+ * `mqctl status` counts them without a worker, without a look at the others.
+ */
+
+#define RANDOM "XXXXXX" /* of mkostemp(3) */
+#define RANDOM_SET \
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+/* Nothing needs to be durable step by step while a file has no name yet. */
+#define UNNAMED "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
+
+/* auto_vacuum is a property of the file that cannot be given to it later;
+ * INCREMENTAL lets a large discard hand its room back to the disk. */
+static const char schema[] = UNNAMED
+    "PRAGMA page_size = 4096;"
+    "PRAGMA auto_vacuum = INCREMENTAL;"
+    "PRAGMA application_id = 0x4d515753;"
+    "PRAGMA user_version = 1;"
+    "BEGIN;"
+    "CREATE TABLE messages ("
+    " row INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " state INTEGER NOT NULL CHECK (state BETWEEN 1 AND 4),"
+    " receive_seq INTEGER,"
+    " id BLOB NOT NULL,"
+    " priority INTEGER NOT NULL,"
+    " attempts INTEGER NOT NULL,"
+    " crashes INTEGER NOT NULL,"
+    " flags INTEGER NOT NULL,"
+    " group_key TEXT,"
+    " due_ns INTEGER NOT NULL,"
+    " delay_ns INTEGER NOT NULL DEFAULT 0,"
+    " first_received_ns INTEGER NOT NULL,"
+    " died_ns INTEGER NOT NULL,"
+    " reason INTEGER NOT NULL,"
+    " error TEXT,"
+    " boot TEXT,"
+    " header_size INTEGER NOT NULL,"
+    " data BLOB NOT NULL);"
+    "CREATE UNIQUE INDEX messages_seq ON messages (receive_seq)"
+    " WHERE receive_seq IS NOT NULL;"
+    "CREATE INDEX messages_due ON messages (state, due_ns) WHERE state = 1;"
+    "CREATE INDEX messages_order ON messages"
+    " (state, priority DESC, due_ns, receive_seq) WHERE state = 1;"
+    "CREATE INDEX messages_parked ON messages"
+    " (state, group_key, priority, receive_seq) WHERE state = 2;"
+    "CREATE INDEX messages_groups ON messages (group_key, state, attempts)"
+    " WHERE group_key IS NOT NULL;"
+    "CREATE INDEX messages_letters ON messages (state, died_ns)"
+    " WHERE state >= 3;"
+    "CREATE TABLE attempts ("
+    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE,"
+    " n INTEGER NOT NULL,"
+    " started_ns INTEGER NOT NULL,"
+    " duration_ns INTEGER NOT NULL,"
+    " error TEXT,"
+    " stderr BLOB NOT NULL,"
+    " said INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;"
+    "CREATE TABLE replays ("
+    " row INTEGER NOT NULL REFERENCES messages (row) ON DELETE CASCADE,"
+    " n INTEGER NOT NULL,"
+    " token BLOB NOT NULL,"
+    " died_ns INTEGER NOT NULL,"
+    " marked_ns INTEGER NOT NULL,"
+    " sent INTEGER NOT NULL,"
+    " PRIMARY KEY (row, n)) WITHOUT ROWID;"
+    "CREATE TABLE identity (id BLOB NOT NULL);"
+    "INSERT INTO identity SELECT randomblob(8);"
+    "CREATE TABLE hooks ("
+    " n INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " row INTEGER NOT NULL UNIQUE REFERENCES messages (row)"
+    " ON DELETE CASCADE);"
+    "CREATE TABLE spool ("
+    " key INTEGER PRIMARY KEY,"
+    " received_ns INTEGER NOT NULL,"
+    " id BLOB,"
+    " crashes INTEGER NOT NULL,"
+    " flags INTEGER NOT NULL,"
+    " letter INTEGER,"
+    " data BLOB NOT NULL);"
+    "CREATE TABLE keys ("
+    " key TEXT PRIMARY KEY,"
+    " seq INTEGER NOT NULL,"
+    " id BLOB NOT NULL,"
+    " from_ns INTEGER NOT NULL,"
+    " until_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE INDEX keys_until ON keys (until_ns);"
+    "CREATE INDEX keys_seq ON keys (seq);"
+    "CREATE INDEX spool_letters ON spool (letter) WHERE letter IS NOT NULL;"
+    "CREATE TABLE spool_state (count INTEGER NOT NULL,"
+    " boot TEXT, run INTEGER NOT NULL, doubt INTEGER NOT NULL);"
+    "INSERT INTO spool_state VALUES (0, NULL, 0, 0);"
+    "CREATE INDEX messages_waiting ON messages"
+    " (state, attempts > 0, due_ns) WHERE state = 1;"
+    "CREATE INDEX messages_letter_ids ON messages (id) WHERE state >= 3;"
+    "CREATE INDEX messages_cancelled ON messages (state) WHERE flags & 8;"
+    "CREATE INDEX spool_cancelled ON spool (key) WHERE flags & 8;"
+    "CREATE TABLE clock (ahead_ns INTEGER NOT NULL, boot TEXT);"
+    "INSERT INTO clock VALUES (0, NULL);"
+    "COMMIT;"
+    "PRAGMA journal_mode = WAL;";
+_Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 1,
+               "the schema writes these numbers");
+
+/* A file that is to become a store. Its maker holds a lock on it (flock(2)), by
+ * which store_make_tidy tells it from one whose maker was killed. */
+struct draft {
+    char folder[PATH_MAX];
+    char name[PATH_MAX];
+    int fd;
+};
+
+/* draft_lock - false: store_make_tidy was quicker, and has removed it */
+static bool draft_lock(int fd)
+{
+    struct stat st;
+
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno != EWOULDBLOCK; /* no locks there: nobody tidies, too */
+    return fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
+/* draft_open - an empty file beside `path`, for the folder's owner
+ * SQLite gives the -wal and -shm files the mode and owner of the main file. */
+static int draft_open(struct draft *d, const char *path)
+{
+    struct stat st;
+    int err = 0;
+
+    strlcpy(d->folder, path, sizeof d->folder);
+    (void)file_parent(d->folder);
+    do {
+        if (snprintf(d->name, PATH_MAX, "%s." RANDOM, path) >= PATH_MAX)
+            return -ENAMETOOLONG;
+        d->fd = mkostemp(d->name, O_CLOEXEC);
+        if (d->fd < 0)
+            return -errno;
+    } while (!draft_lock(d->fd) && close(d->fd) == 0);
+    if (stat(d->folder, &st) < 0 ||
+        (geteuid() == 0 && fchown(d->fd, st.st_uid, st.st_gid) < 0))
+        err = -errno;
+    return err;
+}
+
+/* name_remove - a temporary name, and what SQLite left of it */
+static void name_remove(const char *name)
+{
+    static const char *const tails[] = {"", "-wal", "-shm"};
+    char file[PATH_MAX + 8];
+
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
+        snprintf(file, sizeof file, "%s%s", name, tails[i]);
+        unlink(file);
+    }
+}
+
+/* draft_close - what was made of it has another name by now */
+static void draft_close(struct draft *d)
+{
+    if (d->fd < 0)
+        return;
+    name_remove(d->name);
+    close(d->fd);
+}
+
+/* draft_fill - with an empty store, or with all that `from` holds (its -wal
+ * included, whatever became of the names of both); on the disk */
+static int draft_fill(const struct draft *d, sqlite3 *from)
+{
+    sqlite3 *db = NULL;
+    sqlite3_backup *copy;
+    int rc = sqlite3_open_v2(d->name, &db, SQLITE_OPEN_READWRITE, NULL);
+    int end, err;
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, from ? UNNAMED : schema, NULL, NULL, NULL);
+    if (rc == SQLITE_OK && from) {
+        copy = sqlite3_backup_init(db, "main", from, "main");
+        rc = copy ? sqlite3_backup_step(copy, -1) : sqlite3_errcode(db);
+        end = copy ? sqlite3_backup_finish(copy) : rc;
+        rc = rc == SQLITE_DONE ? end : rc;
+    }
+    err = sql_error(db, rc);
+    sqlite3_close(db);
+    return err || fsync(d->fd) == 0 ? err : -errno;
+}
+
+/* store_new - an empty store
+ * Crash before link: a draft is left, the store is still missing. Crash after
+ * link: the store is there, complete and on the disk. link(2), not rename(2),
+ * so that of two programs that make it at once the first wins. */
+static int store_new(const char *path)
+{
+    struct draft d;
+    int err = draft_open(&d, path);
+
+    if (!err)
+        err = draft_fill(&d, NULL);
+    FAULT_POINT("store_make_before_link");
+    if (!err && link(d.name, path) < 0 && errno != EEXIST)
+        err = -errno;
+    FAULT_POINT("store_make_after_link");
+    draft_close(&d);
+    return err ? err : folder_sync(d.folder);
+}
+
+/* replaceable - whether `path` names one of two files */
+static bool replaceable(const char *path, const struct stat replace[2])
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 &&
+           (file_same(&st, &replace[0]) || file_same(&st, &replace[1]));
+}
+
+/* name_give - the draft gets the store's name
+ * A file that has that name by now is looked at once it has lost the name to
+ * the draft, so that nobody else's file is lost between a look and a
+ * rename(2). */
+static int name_give(const char *draft, const char *path,
+                     const struct stat replace[2])
+{
+    if (link(draft, path) == 0)
+        return 0;
+    if (errno != EEXIST || !replace)
+        return -errno;
+    if (renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        if (replaceable(draft, replace))
+            return 0;
+        (void)renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE);
+        return -EEXIST;
+    }
+    if (errno != EINVAL) /* a file system that cannot do that */
+        return -errno;
+    if (!replaceable(path, replace))
+        return -EEXIST;
+    return rename(draft, path) < 0 ? -errno : 0;
+}
+
+/* store_make_copy - the copy appears complete or not at all
+ * Crash before it has its name: a draft is left, and `path` is as somebody left
+ * it. Crash after that: the copy is there. Beside it may be the -wal of `db`:
+ * each frame of that is in the copy, so a start that takes them over once more
+ * changes nothing. */
+int store_make_copy(sqlite3 *db, const char *path, const struct stat replace[2])
+{
+    char tail[PATH_MAX + 8];
+    struct draft d;
+    int err = draft_open(&d, path);
+
+    if (!err)
+        err = draft_fill(&d, db);
+    FAULT_POINT("store_copy_before_name");
+    if (!err)
+        err = name_give(d.name, path, replace);
+    FAULT_POINT("store_copy_after_name");
+    draft_close(&d);
+    for (int i = 0; i < 2 && !err; i++) {
+        snprintf(tail, sizeof tail, "%s%s", path, i ? "-shm" : "-wal");
+        if (unlink(tail) < 0 && errno != ENOENT)
+            err = -errno;
+    }
+    return err ? err : folder_sync(d.folder);
+}
+
+int store_make(const char *path, struct problem *p)
+{
+    char user[FOLDER_USER], folder[PATH_MAX], mount[PATH_MAX];
+    int err = store_new(path);
+
+    if (!err)
+        return 0;
+    if (err == -ENOMEM)
+        return memory_problem(path, p);
+    strlcpy(folder, path, sizeof folder);
+    (void)file_parent(folder);
+    if (err == -ENOSPC || err == -EDQUOT)
+        return problem_set(
+            p, EX_CANTCREAT, -err,
+            "%s cannot be created: %s; %s on %s, or give another --state-dir",
+            path, errno_text(-err), folder_room(path),
+            mount_point(folder, mount));
+    return problem_set(p, EX_CANTCREAT, -err,
+                       "%s cannot be created: %s; give the folder to %s, or "
+                       "use another --state-dir",
+                       path, errno_text(-err), folder_user(geteuid(), user));
+}
+
+/* draft_name - whether that is the name of a draft for the store `base` */
+static bool draft_name(const char *name, const char *base)
+{
+    size_t size = strlen(base);
+
+    return strncmp(name, base, size) == 0 && name[size] == '.' &&
+           strspn(name + size + 1, RANDOM_SET) == strlen(RANDOM) &&
+           name[size + 1 + strlen(RANDOM)] == '\0';
+}
+
+void store_make_tidy(const char *path)
+{
+    char folder[PATH_MAX], name[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const struct dirent *entry;
+    DIR *dir;
+    int fd;
+
+    strlcpy(folder, path, sizeof folder);
+    (void)file_parent(folder);
+    dir = opendir(folder);
+    while (dir && (entry = readdir(dir))) {
+        if (!draft_name(entry->d_name, slash ? slash + 1 : path) ||
+            !folder_join(name, folder, "/", entry->d_name))
+            continue;
+        fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            name_remove(name);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* ---- what SQLite leaves to us of a -wal ---- */
+
+/* shared - whether somebody has the store open: the first user of the -shm
+ * empties it, and recovery fills it; walformat.html of SQLite, section 2 */
+static bool shared(sqlite3_file *f)
+{
+    enum { REGION = 32768, READY = 12 };
+    const sqlite3_io_methods *m = f->pMethods;
+    volatile void *index = NULL;
+    bool is = false;
+
+    if (m->iVersion < 2 || m->xLock(f, SQLITE_LOCK_SHARED) != SQLITE_OK)
+        return false; /* SQLite will say so, too */
+    if (m->xShmMap(f, 0, REGION, 0, &index) == SQLITE_OK)
+        is = index && ((const volatile unsigned char *)index)[READY];
+    m->xShmUnmap(f, 0);
+    m->xUnlock(f, SQLITE_LOCK_NONE);
+    return is;
+}
+
+/* store_wal_whole - a process that has the store open goes on with a -wal that
+ * no other process can open */
+int store_wal_whole(sqlite3 *db, const char *path, struct problem *p)
+{
+    char wal[PATH_MAX + 8], shm[PATH_MAX + 8];
+    struct stat st;
+    sqlite3_file *f = NULL;
+
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    snprintf(shm, sizeof shm, "%s-shm", path);
+    if (stat(wal, &st) == 0 || stat(shm, &st) < 0)
+        return 0;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
+    if (!f || !f->pMethods || !shared(f) || stat(wal, &st) == 0)
+        return 0;
+    return problem_set(p, EX_CANTCREAT, ENOENT,
+                       "%s was removed while another program has the store "
+                       "open: a second one would damage it; a worker writes it "
+                       "again within seconds, try again then (its log: "
+                       "event=file_gone)",
+                       wal);
+}
+
+/* store_wal_bury - a commit behind the last one in the index is gone, or broken
+ * SQLite writes a commit to the end of the -wal, syncs, then enters it into its
+ * index. A commit that was cut off between is in the file but not in the index:
+ * processes that have the store open do not see it, but after the last of them
+ * is gone, the next one takes it over, although its messages may have been
+ * settled otherwise meanwhile. So the file is emptied; if a reader or the disk
+ * prevents that, a commit that changes nothing is written over its first frame,
+ * and SQLite never takes over anything behind a frame that does not match. That
+ * works also if it cannot be synced: a kill keeps written pages. */
+int store_wal_bury(sqlite3 *db)
+{
+    int rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE,
+                                       NULL, NULL);
+
+    _Static_assert(STORE_VERSION == 1, "it stays what it is");
+    if (rc != SQLITE_OK)
+        rc = sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL);
+    return rc;
 }

@@ -1,8 +1,15 @@
 /* sql.c - statements and settings of a connection; see sql.h */
 #include <errno.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common/base/boot_id.h"
+#include "common/base/clock.h"
 #include "common/base/disk_trouble.h"
 #include "common/message/error_text.h"
 #include "common/store/sql.h"
@@ -324,4 +331,252 @@ int sql_change(struct sql *sql, enum sql_id id, const struct sql_value *values)
     int err = sql_run(sql, id, values);
 
     return !err && sqlite3_changes(sql->db) == 0 ? -ENOENT : err;
+}
+
+/* ---- the -shm has its disk before it is touched ---- */
+
+/* SQLite lengthens the -shm by regions of 32 KiB and writes one byte into each
+ * 4 KiB of a new one, so that the disk is there when it stores into the mapping
+ * (unixShmMap in its os_unix.c). That allocates one block each. Where blocks
+ * are smaller than that (mkfs.ext4 takes 1 KiB below 512 MB) the others are
+ * holes, and a store into a hole on a full disk is a SIGBUS.
+ *
+ * So each page is written to here, before SQLite has the address, by a call of
+ * the kernel: where a store would end the process, the call says EFAULT. The
+ * page fault is the same one; it allocates or reserves all blocks of the page,
+ * and they stay. (Not on a file system that copies on write, such as btrfs;
+ * such a one has no blocks of 1 KiB, but may say later that it is full.)
+ *
+ *   Why not by posix_fallocate: that needs a descriptor, and closing any
+ *   descriptor of the -shm drops all locks that this process has on it
+ *   (fcntl(2)). Before SQLite opens the file is too early, as its first user
+ *   empties it.
+ *   Why FUTEX_WAKE_OP, adding 0: the write changes nothing and is atomic, so
+ *   that other processes may use the page meanwhile; and each kernel has it,
+ *   but MADV_POPULATE_WRITE only those from 5.14 on.
+ *   Growth: SQLite maps every region by xShmMap, once for each connection,
+ *   whichever process lengthened the file. So each process has each page
+ *   allocated before its own first touch.
+ */
+
+_Static_assert(offsetof(struct store_shm, methods) == 0,
+               "a file's methods are the guard that has them");
+
+/* page_write - write to a page and change nothing; nobody waits for it */
+static int page_write(void *page)
+{
+    const unsigned add_0 = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0);
+    uint32_t mine = 0;
+
+    if (syscall(SYS_futex, &mine, FUTEX_WAKE_OP_PRIVATE, 0, 0, page, add_0) < 0)
+        return -errno;
+    return 0;
+}
+
+/* pages_write - all that the bytes are on */
+static int pages_write(void *bytes, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *at = (char *)((uintptr_t)bytes / page * page);
+    int err = 0;
+
+    for (; !err && at < (char *)bytes + size; at += page)
+        err = page_write(at);
+    return err;
+}
+
+/* shm_map - as SQLite's own, or no address
+ * Without an address SQLite asks again at the next use: it keeps one only where
+ * it was given one. */
+static int shm_map(sqlite3_file *f, int region, int size, int extend,
+                   void volatile **at)
+{
+    const struct store_shm *shm = (const void *)f->pMethods;
+    int rc = shm->real->xShmMap(f, region, size, extend, at), err;
+
+    if (rc != SQLITE_OK || !*at)
+        return rc;
+    err = pages_write((void *)*at, (size_t)size);
+    if (!err)
+        return SQLITE_OK;
+    *at = NULL;
+    return err == -ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_IOERR_SHMSIZE;
+}
+
+void store_shm_guard(struct store_shm *shm, sqlite3 *db)
+{
+    sqlite3_file *f = NULL;
+
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
+    if (!f || !f->pMethods || f->pMethods->iVersion < 3)
+        return; /* a SQLite that has no -shm, or is older than ours can be */
+    shm->real = f->pMethods;
+    shm->methods = *shm->real;
+    shm->methods.xShmMap = shm_map;
+    f->pMethods = &shm->methods;
+}
+
+void store_shm_moved(struct store_shm *shm, sqlite3 *db)
+{
+    sqlite3_file *f = NULL;
+
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
+    if (shm->real && f)
+        f->pMethods = &shm->methods;
+}
+
+/* ---- rows and attempts as values of statements ---- */
+
+#define STDERR_MAX 4096 /* kept of an attempt: its end */
+
+bool sql_row_valid(const struct store_row *m)
+{
+    return m->state >= STORE_WAITING && m->state <= STORE_REPLAYED &&
+           m->group_size <= STORE_GROUP_MAX && m->header_size <= m->size;
+}
+
+/* Convert the due time of a delay to the clock that the table is kept by, into
+ * *due_ns: the clock may have been set since the worker looked last. While that
+ * is not so, the time stays as it is to the ns, so that equal times stay equal.
+ * 0 or -errno. */
+static int delay_due(struct sql *sql, const struct store_row *m,
+                     uint64_t *due_ns)
+{
+    int64_t apart = -clock_ahead_ns();
+    sqlite3_stmt *st;
+    int err = sql_bind(sql, SQL_CLOCK, &st, NULL);
+
+    *due_ns = m->due_ns;
+    if (err)
+        return err;
+    err = sql_step(st);
+    if (err == STEP_ROW)
+        apart += sqlite3_column_int64(st, 0);
+    sql_done(st);
+    if (err == STEP_ROW && llabs(apart) >= SQL_CLOCK_SMALL_NS)
+        *due_ns += (uint64_t)apart;
+    return err < 0 ? err : 0;
+}
+
+/* row_write - insert or update: they share their first 16 values */
+static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
+                     const char *boot)
+{
+    uint64_t due_ns = m->due_ns;
+    int err = m->delay_ns && !m->due_boot_ns ? delay_due(sql, m, &due_ns) : 0;
+    struct sql_value values[] = {
+        value_int(m->state),
+        value_u64(m->receive_seq),
+        value_blob(m->id.bytes, sizeof m->id.bytes),
+        value_int(m->priority),
+        value_int(m->attempts),
+        value_int(m->crashes),
+        value_int(m->flags),
+        value_text(m->group, m->group_size),
+        value_u64(due_ns),
+        value_u64(m->due_boot_ns),
+        value_u64(m->delay_ns),
+        value_u64(m->first_received_ns),
+        value_u64(m->died_ns),
+        value_int(m->reason),
+        value_string(m->error),
+        value_string(m->state == STORE_REPLAYED ? boot : NULL),
+        value_u64(m->header_size),
+        value_blob(m->data, m->size),
+        VALUE_NONE,
+    };
+
+    if (id == SQL_UPDATE) {
+        values[16] = value_int(m->row);
+        values[17] = VALUE_NONE;
+    }
+    return err ? err : sql_change(sql, id, values);
+}
+
+int sql_insert_row(struct sql *sql, const struct store_row *m, const char *boot,
+                   int64_t *row)
+{
+    int err = row_write(sql, SQL_INSERT, m, boot);
+
+    if (!err)
+        *row = sqlite3_last_insert_rowid(sql->db);
+    return err;
+}
+
+int sql_update_row(struct sql *sql, const struct store_row *m, const char *boot)
+{
+    return row_write(sql, SQL_UPDATE, m, boot);
+}
+
+int sql_row_state(struct sql *sql, int64_t row)
+{
+    sqlite3_stmt *st;
+    int err = sql_bind(sql, SQL_STATE, &st, SQL_VALUES(value_int(row)));
+
+    if (err)
+        return err;
+    err = sql_step(st);
+    if (err == STEP_ROW)
+        err = sqlite3_column_int(st, 0);
+    sql_done(st);
+    return err;
+}
+
+int sql_insert_attempt(struct sql *sql, int64_t row,
+                       const struct store_attempt *a)
+{
+    size_t cut = a->stderr_size > STDERR_MAX ? a->stderr_size - STDERR_MAX : 0;
+    const char *tail = a->stderr_size ? a->stderr_tail + cut : NULL;
+
+    return sql_run(sql, SQL_ADD_ATTEMPT,
+                   SQL_VALUES(value_int(row), value_u64(a->started_ns),
+                              value_u64(a->duration_ns), value_string(a->error),
+                              value_blob(tail, a->stderr_size - cut),
+                              value_int(a->said)));
+}
+
+uint64_t sql_column_u64(sqlite3_stmt *st, int column)
+{
+    return (uint64_t)sqlite3_column_int64(st, column);
+}
+
+int sql_read_row(sqlite3_stmt *st, struct store_row *out)
+{
+    const void *id = sqlite3_column_blob(st, COL_ID);
+
+    if (!id || sqlite3_column_bytes(st, COL_ID) != sizeof out->id.bytes)
+        return -EUCLEAN;
+    *out = (struct store_row){
+        .row = sqlite3_column_int64(st, COL_ROW),
+        .state = (enum store_state)sqlite3_column_int(st, COL_STATE),
+        .receive_seq = sql_column_u64(st, COL_SEQ),
+        .priority = (uint32_t)sql_column_u64(st, COL_PRIORITY),
+        .attempts = (uint32_t)sql_column_u64(st, COL_ATTEMPTS),
+        .crashes = (uint32_t)sql_column_u64(st, COL_CRASHES),
+        .flags = (uint32_t)sql_column_u64(st, COL_FLAGS),
+        .group = (const char *)sqlite3_column_text(st, COL_GROUP),
+        .group_size = (size_t)sqlite3_column_bytes(st, COL_GROUP),
+        .due_ns = sql_column_u64(st, COL_DUE),
+        .delay_ns = sql_column_u64(st, COL_DELAY),
+        .first_received_ns = sql_column_u64(st, COL_RECEIVED),
+        .died_ns = sql_column_u64(st, COL_DIED),
+        .reason = (enum dead_reason)sqlite3_column_int(st, COL_REASON),
+        .error = (const char *)sqlite3_column_text(st, COL_ERROR),
+        .size = sql_column_u64(st, COL_SIZE),
+        .header_size = sql_column_u64(st, COL_HEADER_SIZE),
+    };
+    memcpy(out->id.bytes, id, sizeof out->id.bytes);
+    return out->header_size <= out->size ? 0 : -EUCLEAN;
+}
+
+const char *sql_copy(char **at, const void *bytes, size_t size)
+{
+    char *start = *at;
+
+    if (!bytes)
+        return NULL;
+    memcpy(start, bytes, size);
+    start[size] = '\0';
+    *at += size + 1;
+    return start;
 }

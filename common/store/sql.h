@@ -15,7 +15,6 @@
 #include <sqlite3.h>
 
 #include "common/store/store.h"
-#include "common/store/store_shm.h"
 
 enum sql_id {
 #define STATEMENT(id, text) id,
@@ -24,13 +23,26 @@ enum sql_id {
     SQL_IDS
 };
 
+/* Stands before xShmMap of one connection: a region of the -shm is allocated,
+ * all of it, before SQLite gets its address, so that a full disk is
+ * SQLITE_IOERR_SHMSIZE and never a SIGBUS. SQLite uses it until the connection
+ * is closed: it stays where it is until then. */
+struct store_shm {
+    sqlite3_io_methods methods; /* the real ones but for xShmMap; stays first */
+    const sqlite3_io_methods *real;
+};
+/* From now on, for the file of `db`, of whose -shm nothing was mapped yet. */
+void store_shm_guard(struct store_shm *shm, sqlite3 *db);
+/* The guard was copied to `shm`, and its first place goes; nobody uses `db`. */
+void store_shm_moved(struct store_shm *shm, sqlite3 *db);
+
 struct sql {
     sqlite3 *db;
     struct store_shm shm;         /* used by db's file until sql_close */
     sqlite3_stmt *stmts[SQL_IDS]; /* prepared at their first use */
 };
 
-/* A step of the clock below this is not worth a commit (store_clock.c), ns. */
+/* A step of the clock below this is not worth a commit (rows.c), ns. */
 #define SQL_CLOCK_SMALL_NS INT64_C(10000000)
 
 enum sql_role { SQL_READER, SQL_WRITER };

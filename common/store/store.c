@@ -16,15 +16,17 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/boot_id.h"
+#include "common/base/clock.h"
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
+#include "common/file/file.h"
 #include "common/store/commit.h"
 #include "common/store/file.h"
-#include "common/store/store_make.h"
 #include "common/store/spool.h"
-#include "common/store/store_wal.h"
+#include "common/store/sql.h"
 
 #define BOOT_MAX 128
 #define WAL_HEAD 32   /* bytes; a -wal of this size or less is empty */
@@ -528,4 +530,185 @@ void store_hooks_note(struct store *s)
 bool store_hooks_noted(const struct store *s)
 {
     return atomic_load(&s->hooks);
+}
+
+/* ---- checking the whole store ---- */
+
+/* Without this check, damage shows only in a query that reads the damaged page, or not at all: a
+ * flipped bit in an index hides the rows behind it, and the query succeeds.
+ */
+
+#define STEPS \
+    10000 /* steps of SQLite's virtual machine between two checks of
+                       *stop */
+
+static int check_is_stopped(void *arg)
+{
+    const atomic_bool *stop = arg;
+
+    return atomic_load(stop);
+}
+
+/* Copy the path of the store's file. */
+static void path_copy(struct store *s, char path[PATH_MAX])
+{
+    struct sql *sql = store_read_begin(s);
+
+    strlcpy(path, sqlite3_db_filename(sql->db, "main"), PATH_MAX);
+    store_read_end(s);
+}
+
+/* Return the error of a check that could not read a page, or SQLITE_CORRUPT if
+ * it found damage. SQLite reports both as a line of text: "unable to get the
+ * page. error code=7" is a lack of memory, and "failed to get page 9", of a
+ * page in a list, has no code. */
+static int error_of(const char *text)
+{
+    const char *code = strstr(text, "error code=");
+
+    if (code)
+        return (int)strtol(code + strlen("error code="), NULL, 10);
+    return strstr(text, "failed to get page") ? SQLITE_IOERR : SQLITE_CORRUPT;
+}
+
+/* Run the check over one connection; SQLITE_OK, or the result code and a
+ * description. */
+static int check_run(sqlite3 *db, char found[STORE_FOUND])
+{
+    sqlite3_stmt *st = NULL;
+    const char *text, *line;
+    int rc = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL);
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW) {
+        text = (const char *)sqlite3_column_text(st, 0);
+        if (text && strcmp(text, "ok") == 0)
+            rc = SQLITE_OK;
+        else
+            rc = text ? error_of(text) : SQLITE_NOMEM;
+        if ((rc & 0xff) == SQLITE_CORRUPT) {
+            /* A first line of "*** in database main ***" says nothing. */
+            line = strncmp(text, "***", 3) == 0 ? strchr(text, '\n') : NULL;
+            strlcpy(found, line ? line + 1 : text, STORE_FOUND);
+        }
+    } else if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB) {
+        strlcpy(found, sqlite3_errstr(rc), STORE_FOUND);
+    }
+    sqlite3_finalize(st);
+    /* quick_check prints several lines per page; the first is enough for a
+     * log. */
+    found[strcspn(found, "\n")] = '\0';
+    return rc;
+}
+
+int store_check(struct store *s, const atomic_bool *stop,
+                char found[STORE_FOUND])
+{
+    char path[PATH_MAX];
+    struct sql sql;
+    int rc, err;
+
+    found[0] = '\0';
+    path_copy(s, path);
+    rc = sql_open(&sql, path);
+    if (rc == SQLITE_OK)
+        rc = sql_setup(&sql, SQL_READER);
+    if (sql.db)
+        sqlite3_db_config(sql.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (rc == SQLITE_OK && stop)
+        sqlite3_progress_handler(sql.db, STEPS, check_is_stopped, (void *)stop);
+    if (rc == SQLITE_OK)
+        rc = check_run(sql.db, found);
+    err = (rc & 0xff) == SQLITE_INTERRUPT ? -ECANCELED : sql_error(sql.db, rc);
+    sql_close(&sql);
+    return err;
+}
+
+uint64_t store_bytes(struct store *s)
+{
+    char path[PATH_MAX], wal[PATH_MAX + 8];
+    uint64_t bytes = 0;
+    struct stat st;
+
+    path_copy(s, path);
+    if (stat(path, &st) == 0)
+        bytes += (uint64_t)st.st_size;
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    if (stat(wal, &st) == 0)
+        bytes += (uint64_t)st.st_size;
+    return bytes;
+}
+
+/* ---- whether the store has lost commits ---- */
+
+/* SQLite takes over what a -wal holds up to the first frame that does not match
+ * its checksum, and drops the rest without a word. So each commit of a worker
+ * has a number (commit.c), and the number of the last one that was durable is
+ * kept where a damaged disk, or a store that was replaced, cannot change it.
+ */
+
+/* store_commits - the number is a row of a table that each insert writes */
+uint64_t store_commits(struct store *s)
+{
+    int64_t n = 0;
+    int err = store_number(s, &n, SQL_COMMITS, NULL);
+
+    return err && err != -ENOENT ? UINT64_MAX : (uint64_t)n;
+}
+
+/* file_copy - through SQLite's own descriptor: closing one of ours would drop
+ * the locks that this process has on the file (fcntl(2)) */
+static int file_copy(sqlite3_file *from, const char *to)
+{
+    char data[65536];
+    sqlite3_int64 size = 0, at = 0;
+    int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), err = 0;
+
+    if (fd < 0)
+        return -errno;
+    if (from->pMethods->xFileSize(from, &size) != SQLITE_OK)
+        err = -EIO;
+    while (!err && at < size) {
+        int n =
+            size - at < (int)sizeof data ? (int)(size - at) : (int)sizeof data;
+
+        if (from->pMethods->xRead(from, data, n, at) != SQLITE_OK)
+            err = -EIO;
+        else
+            err = file_write(fd, data, (size_t)n, at);
+        at += n;
+    }
+    if (!err && fsync(fd) < 0)
+        err = -errno;
+    close(fd);
+    return err;
+}
+
+/* store_set_aside - sqlite3(1) opens the copy with its -wal */
+int store_set_aside(struct store *s, char copy[PATH_MAX])
+{
+    static const struct {
+        int pointer;
+        const char *tail;
+    } files[] = {{SQLITE_FCNTL_FILE_POINTER, ""},
+                 {SQLITE_FCNTL_JOURNAL_POINTER, "-wal"}};
+    struct sql *sql = store_read_begin(s);
+    char path[PATH_MAX + 8];
+    int err = 0;
+
+    if (snprintf(copy, PATH_MAX, "%s.behind.%llu",
+                 sqlite3_db_filename(sql->db, "main"),
+                 (unsigned long long)clock_wall_ns()) >= PATH_MAX)
+        err = -ENAMETOOLONG;
+    for (size_t i = 0; i < 2 && !err; i++) {
+        sqlite3_file *file = NULL;
+
+        sqlite3_file_control(sql->db, "main", files[i].pointer, &file);
+        snprintf(path, sizeof path, "%s%s", copy, files[i].tail);
+        if (file && file->pMethods)
+            err = file_copy(file, path);
+    }
+    store_read_end(s);
+    return err;
 }

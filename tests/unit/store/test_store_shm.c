@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "common/store/store_shm.h"
+#include "common/store/sql.h"
 #include "tests/harness/disk.h"
 
 #define REGION 32768

@@ -1,6 +1,6 @@
 /* mq_hook.c - deaths that --on-dead is told of (see source_mq.h)
  *
- * The durable part is common/store/letters_hook.c.
+ * The durable part is common/store/letters.c.
  */
 #include "worker/source/mq/source_mq.h"
 
