@@ -48,7 +48,7 @@ static void settings_bounds(const struct settings *s)
     fuzz_must(s->log_format <= LOG_AUTO);
     for (size_t i = 0; i < 256; i++)
         fuzz_must(s->on_exit[i] <= MQW_DISCARD ||
-                  s->on_exit[i] == EXIT_UNMAPPED);
+                  s->on_exit[i] == VERDICT_UNMAPPED);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -20,27 +20,12 @@
 #include "worker/config/in_hand_limit.h"
 #include "worker/config/settings_operands.h"
 #include "worker/config/rate_text.h"
+#include "worker/rules/verdict.h"
 
 #define PERCENT_MAX 1000
 #define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
 #define SIZE_MAX_Q  (16u << 20) /* HARD_MSGSIZEMAX */
 #define TEXT_MAX    1024
-
-/* verdict_parse - "retry" to MQW_RETRY; -1: none */
-static int verdict_parse(const char *text)
-{
-    static const char *const names[] = {
-        [MQW_DONE] = "done",
-        [MQW_RETRY] = "retry",
-        [MQW_DEAD] = "dead",
-        [MQW_DISCARD] = "discard",
-    };
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(text, names[i]) == 0)
-            return (int)i;
-    return -1;
-}
 
 /* read_on_exit - "3=discard,70=dead" */
 static int read_on_exit(const char *text, void *into, struct problem *p)
@@ -60,7 +45,7 @@ static int read_on_exit(const char *text, void *into, struct problem *p)
         if (word) {
             *word++ = '\0';
             code = strtonum(entry, 0, 255, &wrong);
-            verdict = verdict_parse(word);
+            verdict = verdict_named(word);
         }
         if (!word || wrong || verdict < 0)
             return problem_set(p, EX_USAGE, EINVAL,
@@ -346,7 +331,7 @@ void settings_init(struct settings *s)
     struct problem p = {0};
 
     *s = (struct settings){.take_signals = true};
-    memset(s->on_exit, EXIT_UNMAPPED, sizeof s->on_exit);
+    memset(s->on_exit, VERDICT_UNMAPPED, sizeof s->on_exit);
     for (size_t i = 0; i < settings_table.count; i++)
         if (rows[i].preset && !rows[i].optional &&
             strcmp(rows[i].name, "mode") != 0 &&

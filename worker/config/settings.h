@@ -28,8 +28,7 @@
 #define WINDOW_MAX      256
 /* Work items in use: the cap, and one for each pool thread that has counted
  * itself out and not yet put its own away. */
-#define ITEMS_MAX     (2 * CONCURRENCY_MAX + 16)
-#define EXIT_UNMAPPED 0xff
+#define ITEMS_MAX (2 * CONCURRENCY_MAX + 16)
 
 /* What becomes of a group whose head died: words of --on-group-dead. */
 enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };
@@ -65,7 +64,8 @@ struct settings {
     struct backoff backoff; /* settings_backoff */
     _Atomic uint64_t jitter_percent;
     uint64_t max_crashes;
-    uint8_t on_exit[256]; /* enum mqw_verdict by exit code, or EXIT_UNMAPPED */
+    uint8_t
+        on_exit[256]; /* enum mqw_verdict by exit code, or VERDICT_UNMAPPED */
     _Atomic uint64_t timeout_ns; /* of a handler; UINT64_MAX: none */
     /* What a message may ask for; UINT64_MAX: anything. */
     _Atomic uint64_t max_timeout_ns, max_delay_ns;

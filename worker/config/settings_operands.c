@@ -1,5 +1,6 @@
 /* settings_operands.c - see settings_operands.h */
 #include "worker/config/settings_operands.h"
+#include "worker/rules/verdict.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -62,7 +63,7 @@ static bool for_children(const struct settings *s, char flag[FLAG_TEXT])
 static bool exits_mapped(const struct settings *s)
 {
     for (size_t i = 0; i < sizeof s->on_exit; i++)
-        if (s->on_exit[i] != EXIT_UNMAPPED)
+        if (s->on_exit[i] != VERDICT_UNMAPPED)
             return true;
     return false;
 }

@@ -1,6 +1,7 @@
 /* settings_print.c - see settings_print.h */
 #include "worker/config/settings_print.h"
 #include "worker/config/rate_text.h"
+#include "worker/rules/verdict.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -28,16 +29,13 @@ static bool backoff_told(const struct settings *s, const struct settings *def,
 static bool on_exit_told(const struct settings *s, const struct settings *def,
                          char out[SETTING_TEXT])
 {
-    static const char *const words[] = {[MQW_DONE] = "done",
-                                        [MQW_RETRY] = "retry",
-                                        [MQW_DEAD] = "dead",
-                                        [MQW_DISCARD] = "discard"};
     size_t used = 0;
 
     for (int i = 0; i < 256; i++)
         if (s->on_exit[i] != def->on_exit[i] && used < SETTING_TEXT - 1) {
-            int n = snprintf(out + used, SETTING_TEXT - used, "%s%d=%s",
-                             used ? "," : "", i, words[s->on_exit[i]]);
+            int n =
+                snprintf(out + used, SETTING_TEXT - used, "%s%d=%s",
+                         used ? "," : "", i, verdict_rules[s->on_exit[i]].name);
 
             used += (size_t)n;
         }

@@ -13,14 +13,15 @@
 #define BURST_NS (10 * NS_PER_S) /* one line for all that go stale in it */
 
 void decision_init(struct decision *dec, const struct delivery *d,
-                   enum settle_kind kind)
+                   enum mqw_verdict verdict)
 {
     *dec = (struct decision){
         .s = {.m = d->message,
-              .kind = kind,
+              .kind = verdict_rules[verdict].kind,
               .lane = d->place,
               .group = d->group,
               .header_size = d->header.bytes},
+        .verdict = verdict,
         .lease = d->lease,
         .count = d->count,
         .stored = (d->message->flags & MESSAGE_STORED) != 0,
@@ -29,15 +30,31 @@ void decision_init(struct decision *dec, const struct delivery *d,
     (void)message_name(d->message);
 }
 
-/* attempts - that failed, with this one */
-static uint32_t attempts(const struct decision *dec)
+/* Return the verdict as it became durable. The source makes a RETRY a DISCARD
+ * if an operator discarded the message meanwhile. */
+static enum mqw_verdict verdict_made(const struct decision *dec)
+{
+    bool discarded = dec->s.kind == SETTLE_DISCARD &&
+                     verdict_rules[dec->verdict].kind != SETTLE_DISCARD;
+
+    return discarded ? MQW_DISCARD : dec->verdict;
+}
+
+static const struct verdict_rule *rule_of(const struct decision *dec)
+{
+    return &verdict_rules[verdict_made(dec)];
+}
+
+/* Count the attempts of the message that failed, with this one. */
+static uint32_t attempts_failed(const struct decision *dec)
 {
     return dec->s.m->failures + (dec->s.attempt != NULL);
 }
 
-/* text_of - what a person would say beside the error; NULL: nothing that is
- * not said by it */
-static const char *text_of(const struct settle *s, char text[ERROR_TEXT])
+/* Return the line of stderr that explains the error; NULL: there is none, or
+ * the error is the handler's own words already. */
+static const char *stderr_explains(const struct settle *s,
+                                   char text[ERROR_TEXT])
 {
     const struct attempt *a = s->attempt;
 
@@ -47,136 +64,133 @@ static const char *text_of(const struct settle *s, char text[ERROR_TEXT])
     return text[0] ? text : NULL;
 }
 
-/* tell_waiting - a message that comes again */
-static void tell_waiting(const struct flow *f, const struct decision *dec,
-                         const char *id)
+/* Return true if the message only waits for its time: no handler had it. */
+static bool is_put_off(const struct decision *dec)
 {
+    return dec->s.kind >= SETTLE_RETRY && dec->s.kind != SETTLE_DEAD &&
+           !dec->s.attempt;
+}
+
+/* Log a message that waits, for its first run or for a retry. */
+static void log_waiting(const struct flow *f, const struct decision *dec,
+                        const char *id)
+{
+    const struct verdict_rule *rule = rule_of(dec);
     char text[ERROR_TEXT];
     uint64_t wait = (dec->wait_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
     char until[TIME_TEXT];
 
-    if (attempts(dec) == 0) {
+    if (attempts_failed(dec) == 0) {
         log_debug("delayed", F_STR("msg", id),
                   F_STR("until", time_print(dec->s.due_ns, until)));
         return;
     }
-    log_warn("retry", F_STR("msg", id), F_STR("error", dec->s.error),
-             F_STR("error_text", text_of(&dec->s, text)),
-             F_UINT("attempt", attempts(dec)),
-             F_UINT("of", dec->max_attempts ? dec->max_attempts
-                                            : f->set->max_attempts),
-             F_DURATION("in", wait));
+    LOG_AT(rule->level, rule->event, F_STR("msg", id),
+           F_STR("error", dec->s.error),
+           F_STR("error_text", stderr_explains(&dec->s, text)),
+           F_UINT("attempt", attempts_failed(dec)),
+           F_UINT("of",
+                  dec->max_attempts ? dec->max_attempts : f->set->max_attempts),
+           F_DURATION("in", wait));
 }
 
-/* tell - log what is final now */
-static void tell(const struct flow *f, const struct decision *dec)
+/* Log a verdict, with the fields that its kind has. */
+static void log_verdict(const struct flow *f, const struct decision *dec)
 {
+    const struct verdict_rule *rule = rule_of(dec);
     const struct settle *s = &dec->s;
     char id[ULID_TEXT], text[ERROR_TEXT];
 
-    if (s->kind == SETTLE_DONE && !log_enabled(LOG_DEBUG))
+    if (!log_enabled(rule->level))
         return;
     ulid_print(*s->m->id, id);
     if (s->kind == SETTLE_DONE)
-        log_debug("done", F_STR("msg", id),
-                  F_DURATION("took", dec->took_ns / NS_PER_US * NS_PER_US));
+        LOG_AT(rule->level, rule->event, F_STR("msg", id),
+               F_DURATION("took", dec->took_ns / NS_PER_US * NS_PER_US));
     else if (s->kind == SETTLE_DISCARD)
-        log_info("discarded", F_STR("msg", id),
-                 F_STR("reason", dec->duplicate ? "duplicate" : NULL),
-                 F_STR("error", s->error));
+        LOG_AT(rule->level, rule->event, F_STR("msg", id),
+               F_STR("reason", dec->discarded == DISCARDED_AS_DUPLICATE
+                                   ? "duplicate"
+                                   : NULL),
+               F_STR("error", s->error));
     else if (s->kind == SETTLE_DEAD)
-        log_warn("dead", F_STR("msg", id), F_INT("letter", s->letter),
-                 F_STR("reason", dead_reason_text(s->reason)),
-                 F_STR("error", s->error),
-                 F_STR("error_text", text_of(s, text)),
-                 F_UINT("attempts", attempts(dec)));
+        LOG_AT(rule->level, rule->event, F_STR("msg", id),
+               F_INT("letter", s->letter),
+               F_STR("reason", dead_reason_text(s->reason)),
+               F_STR("error", s->error),
+               F_STR("error_text", stderr_explains(s, text)),
+               F_UINT("attempts", attempts_failed(dec)));
     else
-        tell_waiting(f, dec, id);
+        log_waiting(f, dec, id);
 }
 
-/* discarded_by - the end that the journal is to have */
-static enum counters_end discarded_by(const struct decision *dec)
+/* Return how the message ended, for the journal. A second copy of a letter has
+ * no end of its own: its id belongs to a message with another verdict. */
+static enum counters_end journal_end(const struct decision *dec)
 {
-    return dec->duplicate   ? COUNTERS_DUPLICATE
-           : dec->cancelled ? COUNTERS_CANCELLED
-                            : COUNTERS_DISCARDED;
-}
-
-/* add - to the numbers of one block */
-static void add(struct counters *c, struct counters_block *b,
-                const struct decision *dec)
-{
-    const struct settle *s = &dec->s;
-    const struct ulid *id = s->m->id;
-
-    switch (s->kind) {
-    case SETTLE_DONE:
-        counters_add(&b->done, 1);
-        counters_settled(c, COUNTERS_DONE, id, dec->end_ns);
-        break;
-    case SETTLE_DISCARD:
-        counters_add(&b->discarded, 1);
-        if (dec->repeat)
-            break;
-        if (dec->duplicate)
-            counters_add(&b->duplicates, 1);
-        counters_settled(c, discarded_by(dec), id, dec->end_ns);
-        break;
-    case SETTLE_DEAD:
-        counters_add(&b->dead, 1);
-        if (s->reason == REASON_EXPIRED)
-            counters_add(&b->expired, 1);
-        counters_settled(c, COUNTERS_DEAD, id, s->died_ns);
-        break;
-    case SETTLE_RETRY:
-    case SETTLE_PARK:
-    case SETTLE_RETURN:
+    switch (dec->s.kind == SETTLE_DISCARD ? dec->discarded
+                                          : DISCARDED_BY_HANDLER) {
+    case DISCARDED_AS_REPEAT:
+        return COUNTERS_NO_END;
+    case DISCARDED_AS_DUPLICATE:
+        return COUNTERS_DUPLICATE;
+    case DISCARDED_BY_OPERATOR:
+        return COUNTERS_CANCELLED;
+    case DISCARDED_BY_HANDLER:
     default:
-        if (s->attempt)
-            counters_add(&b->retried, 1);
+        return rule_of(dec)->end;
     }
 }
 
-/* last_error - for those who look */
+/* Keep the last error for mqctl status. */
 static void last_error(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
     char text[ERROR_TEXT], both[ERROR_JOINED], cut[COUNTERS_TEXT];
 
-    error_text_join(both, sizeof both, s->error, text_of(s, text));
+    error_text_join(both, sizeof both, s->error, stderr_explains(s, text));
     safe_text_copy(cut, sizeof cut, both, strlen(both));
     counters_say(f->counters, COUNTERS_LAST_ERROR, cut,
                  dec->end_ns ? dec->end_ns : clock_wall_ns());
 }
 
-/* count - where the work item counts, or in the rest */
+/* Count a verdict where the work item counts, or in the rest, and keep how the
+ * message ended in the journal. */
 static void count(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
+    struct counters_block *b =
+        dec->count ? dec->count : counters_rest(f->counters);
+    enum counters_end end = journal_end(dec);
 
-    if (dec->count) {
-        add(f->counters, dec->count, dec);
-    } else {
-        add(f->counters, counters_rest(f->counters), dec);
+    if (!is_put_off(dec))
+        counters_add((_Atomic uint64_t *)((char *)b + rule_of(dec)->counter),
+                     1);
+    if (s->kind == SETTLE_DEAD && s->reason == REASON_EXPIRED)
+        counters_add(&b->expired, 1);
+    if (end == COUNTERS_DUPLICATE)
+        counters_add(&b->duplicates, 1);
+    if (end != COUNTERS_NO_END)
+        counters_settled(f->counters, end, s->m->id,
+                         s->kind == SETTLE_DEAD ? s->died_ns : dec->end_ns);
+    if (!dec->count)
         counters_rest_done(f->counters);
-    }
     if (s->kind >= SETTLE_RETRY && s->error)
         last_error(f, dec);
 }
 
-/* group_after - the end of the lease
- * A letter of a group that nobody had the lease of: a start that makes the
- * groups finds it in the source; only what that could not write, and so comes
- * later, is told. A message that a closed group has refused is none of its own:
- * a group that it held would refuse it again.
- */
-static void group_after(struct flow *f, const struct decision *dec)
+/* End the lease of the message's group as the verdict says. Without a lease, a
+ * dead letter may still hold its group; but not before the worker has started,
+ * as dispatch_restore reads such letters from the source, and not if a closed
+ * group refused the message, as a group that it held would refuse it again. */
+static void group_settle(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
-    enum group_end end = s->kind == SETTLE_DEAD ? GROUP_DIED : GROUP_GOES_ON;
+    enum group_end end = rule_of(dec)->group;
 
-    if (s->kind == SETTLE_RETRY && attempts(dec) > 0)
-        end = GROUP_WAITS;
+    if (end == GROUP_WAITS &&
+        (s->kind != SETTLE_RETRY || attempts_failed(dec) == 0))
+        end = GROUP_GOES_ON;
     if (dec->lease)
         dispatch_settled(f, dec->lease, end, s->m->seq, dec->stored);
     else if (end == GROUP_DIED && f->started && s->group.at &&
@@ -184,42 +198,29 @@ static void group_after(struct flow *f, const struct decision *dec)
         dispatch_died(f, s->group, s->m->seq);
 }
 
-/* verdict_of - as the handler's side sees it; false: it only waits for its
- * time */
-static bool verdict_of(const struct settle *s, enum mqw_verdict *verdict)
-{
-    static const enum mqw_verdict verdicts[] = {[SETTLE_DONE] = MQW_DONE,
-                                                [SETTLE_DISCARD] = MQW_DISCARD,
-                                                [SETTLE_RETRY] = MQW_RETRY,
-                                                [SETTLE_DEAD] = MQW_DEAD};
-
-    if (s->kind > SETTLE_DEAD)
-        return false;
-    *verdict = verdicts[s->kind];
-    return s->kind != SETTLE_RETRY || s->attempt;
-}
-
-/* decision_done - the handler's side hears of it last: only this thread waits
- * for that */
+/* The handler's side comes last, so that only this thread waits for it. */
 void decision_done(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
-    struct settlement told = {
-        .message = s->m, .group = s->group, .took_ns = dec->took_ns};
+    struct settlement told = {.message = s->m,
+                              .group = s->group,
+                              .verdict = verdict_made(dec),
+                              .took_ns = dec->took_ns};
+    bool repeat =
+        s->kind == SETTLE_DISCARD && dec->discarded == DISCARDED_AS_REPEAT;
 
     count(f, dec);
-    if (!dec->repeat)
-        tell(f, dec);
-    group_after(f, dec);
+    if (!repeat)
+        log_verdict(f, dec);
+    group_settle(f, dec);
     suspects_done(&f->gate.suspects, s->m->seq);
     if (s->kind >= SETTLE_RETRY || dec->stored)
         backlog_look(f);
-    if (f->hears && f->started && !dec->repeat && verdict_of(s, &told.verdict))
+    if (f->hears && f->started && !repeat && !is_put_off(dec))
         f->ops->settled(f->handler, &told);
 }
 
-/* decision_stale - its group goes on: the message has a new place in it when it
- * comes again */
+/* The group goes on: the message gets a new place in it when it comes again. */
 void decision_stale(struct flow *f, const struct decision *dec)
 {
     uint64_t now = clock_mono_ns(), told = atomic_load(&f->stale_told_ns);

@@ -15,8 +15,9 @@
 
 #include <stdbool.h>
 
-#include "worker/rules/delivery.h"
 #include "worker/groups/groups.h"
+#include "worker/rules/delivery.h"
+#include "worker/rules/verdict.h"
 
 struct flow;
 struct dispatch; /* opaque; body in group_dispatch_inner.h */
@@ -27,13 +28,6 @@ enum taken {
     HANDED_OVER, /* its group has it */
     PUT_BY,      /* the source has it again, parked or as before */
     TAKEN_NONE,  /* it was settled without a handler */
-};
-
-/* How a delivery ended, for its group. */
-enum group_end {
-    GROUP_GOES_ON, /* its head is gone */
-    GROUP_WAITS,   /* for the same message, which is due later */
-    GROUP_DIED,    /* its head is a letter */
 };
 
 /* `most`: all messages that are ever lent have an index below. */

@@ -53,7 +53,7 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
 {
     struct decision dec;
 
-    decision_init(&dec, d, SETTLE_DEAD);
+    decision_init(&dec, d, MQW_DEAD);
     dec.s.died_ns = clock_wall_ns();
     dec.s.reason = reason;
     dec.s.error = error;
@@ -68,8 +68,8 @@ static void duplicate(struct flow *f, struct delivery *d)
     char id[ULID_TEXT], error[64];
     struct decision dec;
 
-    decision_init(&dec, d, SETTLE_DISCARD);
-    dec.duplicate = true;
+    decision_init(&dec, d, MQW_DISCARD);
+    dec.discarded = DISCARDED_AS_DUPLICATE;
     dec.end_ns = clock_wall_ns();
     snprintf(error, sizeof error, "the key of %s", ulid_print(d->first, id));
     dec.s.error = error;
@@ -86,8 +86,8 @@ static void repeat(struct flow *f, struct delivery *d)
 
     log_warn("duplicate_letter", F_STR("msg", delivery_id(d)),
              F_UINT("letter", d->header.letter));
-    decision_init(&dec, d, SETTLE_DISCARD);
-    dec.repeat = true;
+    decision_init(&dec, d, MQW_DISCARD);
+    dec.discarded = DISCARDED_AS_REPEAT;
     give(f, &dec);
 }
 
@@ -108,7 +108,7 @@ void settle_put_by(struct flow *f, struct message *m)
     struct decision dec;
 
     delivery_read(&d, m, f->set->group_separator);
-    decision_init(&dec, &d, SETTLE_RETRY);
+    decision_init(&dec, &d, MQW_RETRY);
     dec.s.due_ns = d.header.not_before_ns;
     decision_done(f, &dec);
 }
@@ -124,8 +124,8 @@ void settle_repeat(struct flow *f, struct delivery *d)
 /* cancelled - no handler hears of it but by `settled` */
 static void cancelled(struct decision *dec, const struct delivery *d)
 {
-    decision_init(dec, d, SETTLE_DISCARD);
-    dec->cancelled = true;
+    decision_init(dec, d, MQW_DISCARD);
+    dec->discarded = DISCARDED_BY_OPERATOR;
     dec->s.unkey = (d->header.fields & HEADER_UNIQUE) != 0;
     dec->end_ns = clock_wall_ns();
     dec->s.error = "cancelled";
@@ -216,7 +216,8 @@ void settle_stale(struct flow *f, struct delivery *d)
 {
     struct decision dec;
 
-    decision_init(&dec, d, SETTLE_RETURN);
+    decision_init(&dec, d, MQW_RETRY);
+    dec.s.kind = SETTLE_RETURN;
     give(f, &dec);
 }
 
@@ -233,7 +234,7 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
         d[i].place = LANE_NONE;
         d[i].count = NULL;
         delivery_read(&d[i], list[i], f->set->group_separator);
-        decision_init(&dec[i], &d[i], SETTLE_RETRY);
+        decision_init(&dec[i], &d[i], MQW_RETRY);
         dec[i].s.due_ns =
             delivery_due(&d[i], &dec[i].s.due_boot_ns, &dec[i].s.delay_ns);
         all[i] = dec[i].s;
@@ -284,14 +285,13 @@ static uint64_t wait_of(struct flow *f, const struct delivery *d,
                          (unsigned)f->set->jitter_percent);
 }
 
-/* failed - one more failure: again later, or dead; not inline, as the usual way
- * has a small frame, here and in finished
- * A source that settles late may keep a retry in hand, and only once nobody
- * reads it any more: that is now, and not when this lane has its next message.
- */
-__attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
-                                             struct outcome *out,
-                                             enum dead_reason reason)
+/* Settle a failure: the message waits for its retry, or is dead for `reason`.
+ * A source that settles late may keep a retry in hand, and may do so only once
+ * nobody reads the message any more: that is now (LANE_NONE), and not when this
+ * lane has its next message. Not inline, as settle_other has a small frame. */
+__attribute__((noinline)) static void
+failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
+               enum mqw_verdict verdict, enum dead_reason reason)
 {
     const struct attempt attempt = {
         .started_ns = d->started_ns,
@@ -304,13 +304,13 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
     uint64_t now = clock_wall_ns();
     struct decision dec;
 
-    decision_init(&dec, d, reason != REASON_NONE ? SETTLE_DEAD : SETTLE_RETRY);
+    decision_init(&dec, d, verdict);
     dec.took_ns = out->duration_ns;
     dec.end_ns = settle_ended_at(d, out);
     dec.s.attempt = &attempt;
     dec.s.error = out->error;
-    dec.s.reason = reason;
-    if (reason != REASON_NONE) {
+    if (dec.s.kind == SETTLE_DEAD) {
+        dec.s.reason = reason;
         dec.s.died_ns = now;
     } else {
         dec.wait_ns = delivery_wait_cut(now, wait_of(f, d, out));
@@ -321,20 +321,23 @@ __attribute__((noinline)) static void failed(struct flow *f, struct delivery *d,
     give(f, &dec);
 }
 
-/* finished - done or discarded: no trace is kept */
-__attribute__((noinline)) static void finished(struct flow *f,
-                                               struct delivery *d, bool discard,
-                                               const struct outcome *out)
+/* Settle a message of which no trace is kept: done or discarded. */
+__attribute__((noinline)) static void
+end_settle(struct flow *f, struct delivery *d, const struct outcome *out)
 {
     struct decision dec;
 
-    decision_init(&dec, d, discard ? SETTLE_DISCARD : SETTLE_DONE);
+    decision_init(&dec, d, out->verdict);
     dec.took_ns = out->duration_ns;
     dec.end_ns = settle_ended_at(d, out);
-    dec.cancelled = discard && verdict_is_cancelled(out);
-    dec.s.unkey = dec.cancelled && (d->header.fields & HEADER_UNIQUE) != 0;
-    if (discard && out->error[0])
-        dec.s.error = out->error;
+    if (dec.s.kind == SETTLE_DISCARD) {
+        if (verdict_is_cancelled(out)) {
+            dec.discarded = DISCARDED_BY_OPERATOR;
+            dec.s.unkey = (d->header.fields & HEADER_UNIQUE) != 0;
+        }
+        if (out->error[0])
+            dec.s.error = out->error;
+    }
     give(f, &dec);
 }
 
@@ -355,7 +358,7 @@ void settle_not(struct flow *f, const struct delivery *d,
         decision_stale(f, &dec);
         return;
     }
-    decision_init(&dec, d, SETTLE_DONE);
+    decision_init(&dec, d, MQW_DONE);
     dec.took_ns = out->duration_ns;
     dec.end_ns = settle_ended_at(d, out);
     unsettled_keep(&f->unsettled, &dec, err);
@@ -390,27 +393,20 @@ static bool exhausted(const struct flow *f, const struct delivery *d)
            ns_add(d->message->received_ns, limit) <= clock_wall_ns();
 }
 
-/* by_verdict - the handler ran to its end */
-static void by_verdict(struct flow *f, struct delivery *d, struct outcome *out)
+/* Do what the table says of the verdict of a handler that ran to its end. */
+static void verdict_apply(struct flow *f, struct delivery *d,
+                          struct outcome *out)
 {
-    switch (out->verdict) {
-    case MQW_DONE:
-        gate_breaker(&f->gate, BREAKER_GOOD, NULL);
-        finished(f, d, false, out);
-        return;
-    case MQW_DISCARD:
-        gate_breaker(&f->gate, BREAKER_GOOD, NULL);
-        finished(f, d, true, out);
-        return;
-    case MQW_DEAD:
-        gate_breaker(&f->gate, BREAKER_GOOD, NULL);
-        failed(f, d, out, REASON_REJECTED);
-        return;
-    case MQW_RETRY:
-    default:
-        gate_breaker(&f->gate, BREAKER_BAD, out->error);
-        failed(f, d, out, exhausted(f, d) ? REASON_EXHAUSTED : REASON_NONE);
-    }
+    const struct verdict_rule *rule = &verdict_rules[out->verdict];
+
+    gate_breaker(&f->gate, rule->breaker,
+                 rule->breaker == BREAKER_GOOD ? NULL : out->error);
+    if (rule->kind < SETTLE_RETRY)
+        end_settle(f, d, out);
+    else if (rule->kind == SETTLE_RETRY && exhausted(f, d))
+        failure_settle(f, d, out, MQW_DEAD, rule->reason);
+    else
+        failure_settle(f, d, out, out->verdict, rule->reason);
 }
 
 /* settle_other - each end but the usual one */
@@ -433,6 +429,6 @@ void settle_other(struct flow *f, struct delivery *d, struct outcome *out)
         break;
     case OUTCOME_VERDICT:
     default:
-        by_verdict(f, d, out);
+        verdict_apply(f, d, out);
     }
 }

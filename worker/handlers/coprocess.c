@@ -216,13 +216,9 @@ static void decide(struct coprocess *l, const struct stream_answer *a,
     out->delayed = a->delayed;
     out->delay_ns = a->delay_ns;
     out->tail_size = 0;
-    out->error[0] = '\0';
-    out->said = false;
-    if (a->verdict == MQW_DONE)
-        return;
     stream_answer_error(a, out->error);
     out->said = a->reason.size > 0;
-    if (a->verdict == MQW_DISCARD)
+    if (!verdict_rules[a->verdict].explains)
         return;
     /* What it wrote before the answer is in the pipe. */
     if (l->child.err >= 0)

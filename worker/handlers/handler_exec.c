@@ -357,7 +357,7 @@ static void end_signalled(struct running *r, uint64_t seq,
         verdict_timeout(out, r->limit_ns);
     } else {
         info = wait_for(pid, WNOWAIT);
-        verdict_exit(out, h->set, &info, true);
+        verdict_exit(out, h->set->on_exit, &info, true);
         if (for_what->cancelled_ns || out->kind == OUTCOME_STOPPED ||
             for_what->stop == SIGKILL)
             leftovers_end(h->leftovers, &left);
@@ -397,7 +397,7 @@ static void supervise(struct running *r, struct delivery *d,
     out->ran = true;
     if (leave(r, &for_what)) {
         info = wait_for(r->process.pid, 0);
-        verdict_exit(out, r->handler->set, &info, false);
+        verdict_exit(out, r->handler->set->on_exit, &info, false);
         if (out->kind == OUTCOME_NOT_STARTED &&
             command_fault(&r->handler->command, why))
             verdict_not_started(out, "exit %d: %s", info.si_status, why);

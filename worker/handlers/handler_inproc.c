@@ -230,20 +230,19 @@ static void judge_late(const struct call *c, int returned, struct outcome *out)
 __attribute__((noinline)) static void judge(const struct call *c, int returned,
                                             struct outcome *out)
 {
-    static const char *const said[] = {
-        [MQW_RETRY] = "returned retry", [MQW_DEAD] = "returned dead"};
     struct handler *h = c->context.handler;
 
     out->verdict = (enum mqw_verdict)returned;
     if (returned == MQW_DONE)
         return;
-    if (returned < MQW_DONE || returned > MQW_DISCARD) {
+    if (returned < MQW_DONE || returned >= VERDICT_COUNT) {
         snprintf(out->error, sizeof out->error, "returned %d, no verdict",
                  returned);
         out->said = false;
         out->verdict = MQW_RETRY;
-    } else if (!out->error[0] && (size_t)returned < 3 && said[returned]) {
-        strlcpy(out->error, said[returned], sizeof out->error);
+    } else if (!out->error[0] && verdict_rules[returned].explains) {
+        snprintf(out->error, sizeof out->error, "returned %s",
+                 verdict_rules[returned].name);
     }
     if (out->verdict == MQW_RETRY && atomic_load(&h->signal))
         out->kind = OUTCOME_STOPPED;

@@ -6,11 +6,12 @@
 #include "worker/handlers/stream_line.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
-#include <bsd/string.h>
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "worker/rules/verdict.h"
 
 /* Each byte of a header may become three; the rest is what stands around it. */
 _Static_assert(STREAM_HEAD >= 3 * (HEADER_MAX + HEADER_VALUE_MAX) + 200,
@@ -112,19 +113,12 @@ static bool word_next(struct header_text *rest, struct header_text *word)
     return word->size > 0;
 }
 
-/* verdict_read - which of the four words */
+/* Find the verdict that a word of an answer stands for. */
 static bool verdict_read(const struct header_text *word, enum mqw_verdict *out)
 {
-    static const char *const words[] = {
-        [MQW_DONE] = "OK",
-        [MQW_RETRY] = "RETRY",
-        [MQW_DEAD] = "DEAD",
-        [MQW_DISCARD] = "DISCARD",
-    };
-
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strlen(words[i]) == word->size &&
-            memcmp(words[i], word->at, word->size) == 0) {
+    for (int i = 0; i < VERDICT_COUNT; i++)
+        if (strlen(verdict_rules[i].word) == word->size &&
+            memcmp(verdict_rules[i].word, word->at, word->size) == 0) {
             *out = (enum mqw_verdict)i;
             return true;
         }
@@ -179,26 +173,20 @@ int stream_answer_parse(const char *line, size_t size,
     if (out->verdict == MQW_RETRY && delay_read(&rest, out) < 0)
         return -EBADMSG;
     trim(&rest);
-    if (out->verdict == MQW_RETRY || out->verdict == MQW_DEAD)
+    if (verdict_rules[out->verdict].explains)
         out->reason = rest;
     else if (rest.size)
         return -EBADMSG; /* nothing may follow */
     return 0;
 }
 
-/* stream_answer_error - the reason, made safe to keep and to show */
 void stream_answer_error(const struct stream_answer *a,
                          char error[OUTCOME_ERROR])
 {
-    static const char *const said[] = {
-        [MQW_DONE] = "",
-        [MQW_RETRY] = "answered RETRY",
-        [MQW_DEAD] = "answered DEAD",
-        [MQW_DISCARD] = "",
-    };
-
+    error[0] = '\0';
     if (a->reason.size)
         safe_text_copy(error, OUTCOME_ERROR, a->reason.at, a->reason.size);
-    else
-        strlcpy(error, said[a->verdict], OUTCOME_ERROR);
+    else if (verdict_rules[a->verdict].explains)
+        snprintf(error, OUTCOME_ERROR, "answered %s",
+                 verdict_rules[a->verdict].word);
 }

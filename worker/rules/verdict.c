@@ -1,9 +1,11 @@
-/* verdict.c - how a handler process ended (see verdict.h) */
+/* verdict.c - the table of verdicts, and how a handler process ended (see
+ * verdict.h) */
 #include "worker/rules/verdict.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 #include <sys/wait.h>
 #include <bsd/string.h>
@@ -13,6 +15,58 @@
 
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND      127
+
+#define COUNTER(name) offsetof(struct counters_block, name)
+
+const struct verdict_rule verdict_rules[VERDICT_COUNT] = {
+    [MQW_DONE] = {.name = "done",
+                  .word = "OK",
+                  .event = "done",
+                  .level = LOG_DEBUG,
+                  .kind = SETTLE_DONE,
+                  .group = GROUP_GOES_ON,
+                  .breaker = BREAKER_GOOD,
+                  .counter = COUNTER(done),
+                  .end = COUNTERS_DONE},
+    [MQW_RETRY] = {.name = "retry",
+                   .word = "RETRY",
+                   .event = "retry",
+                   .level = LOG_WARN,
+                   .explains = true,
+                   .kind = SETTLE_RETRY,
+                   .group = GROUP_WAITS,
+                   .breaker = BREAKER_BAD,
+                   .counter = COUNTER(retried),
+                   .reason = REASON_EXHAUSTED},
+    [MQW_DEAD] = {.name = "dead",
+                  .word = "DEAD",
+                  .event = "dead",
+                  .level = LOG_WARN,
+                  .explains = true,
+                  .kind = SETTLE_DEAD,
+                  .group = GROUP_DIED,
+                  .breaker = BREAKER_GOOD,
+                  .counter = COUNTER(dead),
+                  .end = COUNTERS_DEAD,
+                  .reason = REASON_REJECTED},
+    [MQW_DISCARD] = {.name = "discard",
+                     .word = "DISCARD",
+                     .event = "discarded",
+                     .level = LOG_INFO,
+                     .kind = SETTLE_DISCARD,
+                     .group = GROUP_GOES_ON,
+                     .breaker = BREAKER_GOOD,
+                     .counter = COUNTER(discarded),
+                     .end = COUNTERS_DISCARDED},
+};
+
+int verdict_named(const char *name)
+{
+    for (int i = 0; i < VERDICT_COUNT; i++)
+        if (strcmp(name, verdict_rules[i].name) == 0)
+            return i;
+    return -1;
+}
 
 void verdict_not_started(struct outcome *out, const char *fmt, ...)
 {
@@ -24,7 +78,7 @@ void verdict_not_started(struct outcome *out, const char *fmt, ...)
     va_end(args);
 }
 
-/* verdict_no_command - 126 and 127, as a shell says it */
+/* A shell uses exit codes 126 and 127 for this. */
 bool verdict_no_command(struct outcome *out, int code)
 {
     if (code != EXIT_NOT_EXECUTABLE && code != EXIT_NOT_FOUND)
@@ -35,15 +89,16 @@ bool verdict_no_command(struct outcome *out, int code)
     return true;
 }
 
-/* by_code - the verdict of an exit code */
-static void by_code(struct outcome *out, const struct settings *set, int code)
+/* Set the verdict of an exit code. */
+static void verdict_set_by_code(struct outcome *out, const uint8_t *map,
+                                int code)
 {
-    bool mapped = set->on_exit[code & 0xff] != EXIT_UNMAPPED;
+    bool mapped = map[code & 0xff] != VERDICT_UNMAPPED;
 
     if (code != 0 || mapped)
         snprintf(out->error, sizeof out->error, "exit %d", code);
     if (mapped)
-        out->verdict = (enum mqw_verdict)set->on_exit[code & 0xff];
+        out->verdict = (enum mqw_verdict)map[code & 0xff];
     else if (code == 0)
         out->verdict = MQW_DONE;
     else if (code == EX_DATAERR)
@@ -52,14 +107,13 @@ static void by_code(struct outcome *out, const struct settings *set, int code)
         (void)verdict_no_command(out, code);
 }
 
-/* verdict_exit - exit status to verdict */
-void verdict_exit(struct outcome *out, const struct settings *set,
+void verdict_exit(struct outcome *out, const uint8_t *map,
                   const siginfo_t *info, bool stopped)
 {
     out->kind = OUTCOME_VERDICT;
     out->verdict = MQW_RETRY;
     if (info->si_code == CLD_EXITED)
-        by_code(out, set, info->si_status);
+        verdict_set_by_code(out, map, info->si_status);
     else if (info->si_code == 0)
         snprintf(out->error, sizeof out->error, "exit unknown: waitid: %s",
                  errno_text(info->si_errno));
@@ -69,7 +123,6 @@ void verdict_exit(struct outcome *out, const struct settings *set,
         out->kind = OUTCOME_STOPPED;
 }
 
-/* verdict_timeout - whatever its exit status is */
 void verdict_timeout(struct outcome *out, uint64_t limit_ns)
 {
     char limit[DURATION_TEXT];
@@ -80,7 +133,8 @@ void verdict_timeout(struct outcome *out, uint64_t limit_ns)
              duration_print(limit_ns, limit));
 }
 
-/* verdict_cancelled - the word is that of a message that waited */
+/* The error is the same as for a message that was cancelled while it waited.
+ */
 void verdict_cancelled(struct outcome *out)
 {
     out->kind = OUTCOME_VERDICT;

@@ -33,10 +33,10 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
-#include "common/message/dead_reason.h"
 #include "common/message/header.h"
 #include "worker/rules/attention.h"
 #include "worker/rules/message.h"
+#include "worker/rules/verdict.h"
 
 /* A lane is the number of a work item, below source.lanes. A source keeps by
  * this number whatever it has ready for the next message of that item. All
@@ -54,17 +54,6 @@ struct attempt {
     const char *stderr_tail; /* any bytes */
     size_t stderr_size;
     bool said; /* the error is the handler's own words */
-};
-
-enum settle_kind {
-    SETTLE_DONE,    /* no trace is kept */
-    SETTLE_DISCARD, /* nor here; also out: an operator discarded it meanwhile */
-    SETTLE_RETRY,   /* comes again by take_due at due_ns */
-    SETTLE_DEAD,    /* a dead letter, with its reason and history */
-    SETTLE_PARK,    /* kept behind its group's head until unpark */
-    SETTLE_RETURN,  /* it was not delivered, and nothing is counted: it is where
-                     * it was before it was taken; from take_due or take: due
-                     * again at due_ns */
 };
 
 /* A verdict. Of DONE and DISCARD nothing is read but m, kind and lane. Pointers

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "common/base/clock.h"
+#include "worker/config/settings.h"
 #include "worker/rules/verdict.h"
 
 static struct settings set;
@@ -23,7 +24,7 @@ static enum mqw_verdict of(int code, bool stopped)
 
     info.si_status = code;
     out = (struct outcome){0};
-    verdict_exit(&out, &set, &info, stopped);
+    verdict_exit(&out, set.on_exit, &info, stopped);
     return out.verdict;
 }
 
@@ -58,7 +59,7 @@ Test(verdict, a_signal_is_a_failure)
     siginfo_t info = {.si_code = CLD_KILLED};
 
     info.si_status = SIGSEGV;
-    verdict_exit(&out, &set, &info, false);
+    verdict_exit(&out, set.on_exit, &info, false);
     cr_assert_eq(out.verdict, MQW_RETRY);
     cr_assert_str_eq(out.error, "signal 11");
 }
@@ -101,8 +102,28 @@ Test(verdict, an_end_that_cannot_be_told_is_named_and_no_signal)
 {
     const siginfo_t info = {.si_errno = ECHILD};
 
-    verdict_exit(&out, &set, &info, false);
+    verdict_exit(&out, set.on_exit, &info, false);
     cr_assert_eq(out.kind, OUTCOME_VERDICT);
     cr_assert_eq(out.verdict, MQW_RETRY);
     cr_assert_str_eq(out.error, "exit unknown: waitid: No child processes");
+}
+
+Test(verdict, each_has_its_names_and_is_found_by_them)
+{
+    for (int i = 0; i < VERDICT_COUNT; i++) {
+        cr_assert(verdict_rules[i].word && verdict_rules[i].event);
+        cr_assert_eq(verdict_named(verdict_rules[i].name), i);
+    }
+    cr_assert_eq(verdict_named("OK"), -1);
+}
+
+Test(verdict, a_failure_that_is_a_letter_has_a_reason)
+{
+    for (int i = 0; i < VERDICT_COUNT; i++) {
+        const struct verdict_rule *rule = &verdict_rules[i];
+        bool fails = rule->kind >= SETTLE_RETRY;
+
+        cr_assert_eq(rule->reason != REASON_NONE, fails);
+        cr_assert_eq(rule->end == COUNTERS_NO_END, rule->kind == SETTLE_RETRY);
+    }
 }
