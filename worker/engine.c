@@ -10,27 +10,245 @@
 #include "common/base/alive.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/state/counters.h"
 #include "common/base/log.h"
-#include "worker/engine_source.h"
-#include "worker/operate/control.h"
-#include "worker/operate/cap.h"
+#include "common/broker/broker_password.h"
+#include "common/state/counters.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/inherit.h"
+#include "worker/files/pid_file.h"
+#include "worker/files/totals.h"
+#include "worker/flow/decision.h"
+#include "worker/flow/group_dispatch.h"
+#include "worker/flow/schedule.h"
+#include "worker/flow/settle.h"
+#include "worker/flow/unsettled.h"
+#include "worker/hooks/on_dead.h"
+#include "worker/loop/loop.h"
+#include "worker/loop/peeker.h"
+#include "worker/operate/cap.h"
+#include "worker/operate/control.h"
 #include "worker/process/process.h"
 #include "worker/restart/keep.h"
-#include "worker/files/pid_file.h"
-#include "worker/hooks/on_dead.h"
-#include "worker/source/spool/spool.h"
-#include "worker/loop/loop.h"
-#include "worker/flow/group_dispatch.h"
-#include "worker/loop/peeker.h"
-#include "worker/flow/schedule.h"
-#include "worker/files/totals.h"
 #include "worker/restart/recover.h"
-#include "worker/flow/unsettled.h"
+#include "worker/source/spool/spool.h"
+#ifdef MQW_AMQP
+#include "worker/source/amqp/source_amqp.h"
+#endif
 
-/* on_gate - the gate says that something has changed */
+#define CONFIRM_NS (10 * NS_PER_S) /* for the last verdicts of a broker */
+
+/* ---- events of the source ---- */
+
+/* Release the held groups whose dead letters have been dealt with. */
+static int on_letters_gone(void *arg)
+{
+    struct engine *e = arg;
+    int released = dispatch_release(&e->flow);
+
+    if (released != 0)
+        gate_changed(&e->flow.gate);
+    return released;
+}
+
+/* Run the --on-dead command for a new dead letter. */
+static void on_hooks(void *arg)
+{
+    const struct engine *e = arg;
+
+    on_dead_wake(e->on_dead);
+}
+
+/* Count the letters that --keep-dead or --max-dead removed. */
+static void on_removed(void *arg, uint64_t letters)
+{
+    struct engine *e = arg;
+    struct counters_block *b = counters_rest(e->flow.counters);
+
+    counters_add(&b->removed, letters);
+    counters_rest_done(e->flow.counters);
+}
+
+static size_t on_held(void *arg)
+{
+    const struct engine *e = arg;
+
+    return dispatch_held(&e->flow);
+}
+
+/* Start work items: a row is due, or the queue's name was removed and the
+ * messages left in it have to be taken. */
+static void on_changed(void *arg)
+{
+    struct engine *e = arg;
+
+    schedule_wake(&e->flow);
+}
+
+static void on_moved(void *arg)
+{
+    struct engine *e = arg;
+
+    peeker_queue_changed(e->flow.peeker);
+}
+
+static void on_settled(void *arg, struct settle *s)
+{
+    struct engine *e = arg;
+
+    unsettled_settled(&e->flow.unsettled, s);
+}
+
+static void on_died(void *arg, const struct source_death *death)
+{
+    struct engine *e = arg;
+
+    decision_died(&e->flow, death);
+}
+
+static void on_duplicate(void *arg, struct message *m, const struct ulid *first)
+{
+    struct engine *e = arg;
+
+    settle_duplicate(&e->flow, m, first);
+}
+
+static void on_put_by(void *arg, struct message *m)
+{
+    struct engine *e = arg;
+
+    settle_put_by(&e->flow, m);
+}
+
+/* Return true if the worker will take more messages: it is ready or busy, or
+ * it waits for --rate. */
+static bool on_wants(void *arg)
+{
+    struct engine *e = arg;
+    enum gate_why why = gate_why(&e->flow.gate);
+
+    return why == WHY_NOT_SO || why == WHY_RATE || why >= WHY_ALONE;
+}
+
+static void on_ended(void *arg, const char *why, int status)
+{
+    struct engine *e = arg;
+
+    gate_finish(&e->flow.gate, why, status);
+}
+
+/* Take nothing for a while: see `trouble` in source.h. `arg` is the engine. */
+static void on_trouble(void *arg, const char *what, int err)
+{
+    struct engine *e = arg;
+
+    gate_trouble(&e->flow.gate, what, err);
+}
+
+/* ---- the source ---- */
+
+/* Log in to the broker and declare its queues. */
+static int broker_open(struct engine *e, const struct source_events *events,
+                       struct problem *p)
+{
+#ifdef MQW_AMQP
+    const struct settings *set = e->flow.set;
+    char password[BROKER_PASSWORD];
+    int err = broker_password_find(password, &set->broker,
+                                   set->access.password_file, p);
+
+    if (!err)
+        err = source_amqp_open(
+            &e->broker,
+            &(struct source_amqp_setup){.set = set,
+                                        .operand = &set->broker,
+                                        .password = password,
+                                        .runs = e->runs,
+                                        .attention = &e->flow.gate.attention,
+                                        .events = *events},
+            p);
+    explicit_bzero(password, sizeof password);
+    if (!err)
+        e->flow.source = source_amqp_source(e->broker);
+    return err;
+#else /* settings.c has refused the operand already */
+    (void)e, (void)events;
+    return problem_set(p, EX_USAGE, ENOTSUP, "no librabbitmq");
+#endif
+}
+
+/* Wait until the broker has confirmed the last verdicts, and let it send
+ * nothing else. Does nothing for a POSIX queue. */
+static void broker_stop(struct engine *e)
+{
+#ifdef MQW_AMQP
+    if (e->broker)
+        source_amqp_stop(e->broker, CONFIRM_NS);
+#else
+    (void)e;
+#endif
+}
+
+static void broker_close(struct engine *e)
+{
+#ifdef MQW_AMQP
+    source_amqp_close(&e->broker);
+#else
+    (void)e;
+#endif
+}
+
+/* Let no work item take a message between the two calls. */
+static void hold_take(void *arg, bool begins)
+{
+    struct engine *e = arg;
+
+    if (begins)
+        solo_stop(&e->flow.solo);
+    else
+        solo_go_on(&e->flow.solo);
+}
+
+/* Open the POSIX queue or the queue on a broker that the settings name, with
+ * its watches and its spool. */
+static int source_open(struct engine *e, struct problem *p)
+{
+    int err;
+
+    e->mq.events = (struct source_events){.arg = e,
+                                          .changed = on_changed,
+                                          .moved = on_moved,
+                                          .settled = on_settled,
+                                          .died = on_died,
+                                          .duplicate = on_duplicate,
+                                          .put_by = on_put_by,
+                                          .letters_gone = on_letters_gone,
+                                          .held = on_held,
+                                          .hooks = on_hooks,
+                                          .removed = on_removed,
+                                          .trouble = on_trouble,
+                                          .wants = on_wants,
+                                          .ended = on_ended};
+    if (settings_on_broker(e->flow.set))
+        return broker_open(e, &e->mq.events, p);
+    e->mq.set = e->flow.set;
+    e->mq.folder = e->dir.folder;
+    e->mq.timers = e->flow.timers;
+    e->mq.loop = e->flow.loop;
+    e->mq.pool = &e->flow.pool;
+    e->mq.dirty = &e->flow.dirty;
+    e->mq.hold_take = hold_take;
+    e->mq.hold_arg = e;
+    e->flow.source = &e->mq.source;
+    e->mq.source.attention = &e->flow.gate.attention;
+    err = source_mq_open(&e->mq, p);
+    if (!err)
+        err = source_mq_watch(&e->mq, p);
+    return err ? err : spool_open(&e->spool, &e->mq, p);
+}
+
+/* ---- events of other parts ---- */
+
+/* Handle a change of the reasons to take nothing, or of the cap. */
 static void on_gate(void *arg, enum gate_event event)
 {
     struct engine *e = arg;
@@ -44,7 +262,7 @@ static void on_gate(void *arg, enum gate_event event)
         items_wake_all(&e->flow.items, e->flow.ops->coprocesses->wake);
 }
 
-/* queue_poll_fd - for the peeker */
+/* Return the descriptor that the peeker waits for. */
 static int queue_poll_fd(void *arg)
 {
     const struct engine *e = arg;
@@ -52,7 +270,7 @@ static int queue_poll_fd(void *arg)
     return e->flow.source->ops->poll_fd(e->flow.source);
 }
 
-/* on_message - the queue has one, and peek mode is off */
+/* Start a work item: the queue has a message, and peek mode is off. */
 static void on_message(void *arg)
 {
     struct engine *e = arg;
@@ -60,17 +278,17 @@ static void on_message(void *arg)
     (void)schedule_start(&e->flow);
 }
 
-/* on_last - handlers that are threads of ours end with the process
- * Custody stays mapped, as they read there; the lock of the state directory,
- * and so any other worker, waits for the end of the process.
- */
+/* End the process, because its handlers are threads that do not return. Keep
+ * custody mapped, since they read messages there. The kernel drops the lock of
+ * the state directory when the process has ended, so no other worker starts
+ * before that. */
 static void on_last(void *arg)
 {
     struct engine *e = arg;
 
     on_dead_close(&e->on_dead);
     if (keep_quiet(&e->flow)) {
-        engine_broker_stop(e);
+        broker_stop(e);
         if (e->file_watch)
             file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
@@ -85,7 +303,7 @@ static void on_last(void *arg)
     _exit(EX_OK);
 }
 
-/* borrow - what parts that cannot fail to open work on */
+/* Lend timers, loop and counters to the parts that own none. */
 static void borrow(struct engine *e)
 {
     e->flow.dirty.timers = e->flow.timers;
@@ -99,8 +317,8 @@ static void borrow(struct engine *e)
     e->pause.chore.timers = e->flow.timers;
 }
 
-/* on_there - create the socket and the note of a pause, because the folder
- * exists again; on a pool thread */
+/* Create the socket and the note of a pause again after the folder was
+ * replaced. On a pool thread. */
 static void on_there(void *arg)
 {
     struct engine *e = arg;
@@ -109,7 +327,7 @@ static void on_there(void *arg)
     pause_put_back(&e->pause);
 }
 
-/* watch_ready - files that a POSIX queue needs are looked after */
+/* Watch the files that a POSIX queue needs. */
 static int watch_ready(struct engine *e, struct problem *p)
 {
     const struct file_watch_setup setup = {.flow = &e->flow,
@@ -125,14 +343,14 @@ static int watch_ready(struct engine *e, struct problem *p)
                : file_watch_open(&e->file_watch, &setup, p);
 }
 
-/* lent_most - messages that are lent at once, whatever is set */
+/* Return the largest number of messages that can be lent at once, whatever the
+ * settings are. */
 static unsigned lent_most(const struct engine *e)
 {
     return e->mq.custody ? custody_slots_most(e->mq.custody) : BROKER_LENT;
 }
 
-/* on_clock_set - handle a change of the wall clock or a resume of the
- * machine */
+/* Handle a change of the wall clock or a resume of the machine. */
 static void on_clock_set(void *arg)
 {
     struct engine *e = arg;
@@ -158,7 +376,7 @@ static void clock_watch_start(struct engine *e)
                 "suspended, or waiting messages run too early or too late"));
 }
 
-/* parts_ready - threads and descriptors */
+/* Start the threads and open the descriptors. */
 static int parts_ready(struct engine *e, struct problem *p)
 {
     int err;
@@ -182,13 +400,13 @@ static int parts_ready(struct engine *e, struct problem *p)
                                                  .timers = e->flow.timers,
                                                  .fd = queue_poll_fd,
                                                  .ready = on_message,
-                                                 .trouble = engine_trouble,
+                                                 .trouble = on_trouble,
                                                  .arg = e});
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));
     borrow(e);
-    err = engine_source_open(e, p);
+    err = source_open(e, p);
     if (err)
         return err;
     stderr_limit_init(&e->stderr_limit, e->flow.set, e->flow.timers);
@@ -232,8 +450,8 @@ static bool path_absolute(char path[PATH_MAX])
     return true;
 }
 
-/* what_runs - where the command or the plugin is, for those who look */
-static void what_runs(struct engine *e, const struct settings *set)
+/* Find the path of the command or the plugin, for mqctl status. */
+static void path_find(struct engine *e, const struct settings *set)
 {
     if (set->inproc)
         return;
@@ -245,7 +463,7 @@ static void what_runs(struct engine *e, const struct settings *set)
         e->path[0] = '\0';
 }
 
-/* engine_init - what cannot fail */
+/* Initialize the parts that cannot fail. */
 static void engine_init(struct engine *e, struct settings *set,
                         const struct handler_ops *ops)
 {
@@ -268,7 +486,7 @@ static void engine_init(struct engine *e, struct settings *set,
                                 .cap = &e->cap,
                                 .pause = &e->pause,
                                 .store_look = &e->store_look};
-    what_runs(e, set);
+    path_find(e, set);
     cap_init(&e->cap, &e->flow, set);
     pause_init(&e->pause, &e->flow);
     unsettled_init(&e->flow.unsettled, &e->flow);
@@ -277,7 +495,7 @@ static void engine_init(struct engine *e, struct settings *set,
     status_init(&e->status, &e->flow);
 }
 
-/* files_ready - locked, with what the last worker left */
+/* Take the lock and open what the last worker left. */
 static int files_ready(struct engine *e, struct problem *p)
 {
     const struct inherit inherit = {.flow = &e->flow,
@@ -292,7 +510,8 @@ static int files_ready(struct engine *e, struct problem *p)
                : inherit_open(&inherit, p);
 }
 
-/* on_failing - as --on-dead says; for those who look */
+/* Count a failed run of the --on-dead command, and show how many letters wait
+ * for it. */
 static void on_failing(void *arg, uint64_t letters, bool failed)
 {
     struct engine *e = arg;
@@ -304,8 +523,6 @@ static void on_failing(void *arg, uint64_t letters, bool failed)
     status_untold(&e->status, letters);
 }
 
-/* engine_open - everything ready, the last worker's leavings on the held
- * list */
 int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p)
 {
@@ -345,8 +562,8 @@ int engine_open(struct engine **out, struct settings *set,
     return 0;
 }
 
-/* hello - what runs, where, and what could go wrong with it */
-static void hello(struct engine *e)
+/* Log what was started, and warn of doubtful places for its files. */
+static void started_log(struct engine *e)
 {
     bool doubtful = false;
     const char *disk =
@@ -441,9 +658,9 @@ static void show(void *arg)
 static const struct loop_hooks rounds = {
     .finished = finished, .wait_ms = wait_ms, .quiet = quiet, .round = show};
 
-/* engine_run - the calling thread becomes the peeker */
 int engine_run(struct engine *e)
 {
+    /* The calling thread becomes the peeker. */
     e->flow.started = true;
     e->flow.hears =
         e->flow.ops->settled &&
@@ -451,7 +668,7 @@ int engine_run(struct engine *e)
     if (e->flow.source->ops->can & SOURCE_ASYNC)
         attention_on(&e->flow.gate.attention, ATTEND_LATE);
     pause_recall(&e->pause);
-    hello(e);
+    started_log(e);
     backlog_look(&e->flow);
     (void)quick_clock_look(&e->flow.items.clock, 0); /* the start took long */
     e->flow.source->ops->start(e->flow.source);
@@ -472,8 +689,8 @@ int engine_run(struct engine *e)
     return e->flow.gate.status;
 }
 
-/* Close the files and the queue, and then the lock: the next worker may start.
- * */
+/* Close the files and the queue, then release the lock, so that the next worker
+ * may start. */
 static void files_close(struct engine *e)
 {
     bool empty = e->mq.custody && custody_empty(e->mq.custody);
@@ -492,7 +709,7 @@ static void files_close(struct engine *e)
         (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
 }
 
-/* engine_close - in the order that lets each part finish what it began */
+/* Close the parts in the order that lets each finish what it began. */
 void engine_close(struct engine **engine)
 {
     struct engine *e = *engine;
@@ -503,7 +720,7 @@ void engine_close(struct engine **engine)
     *engine = NULL;
     if (e->flow.started)
         summary_collect(e, &end);
-    engine_broker_stop(e);
+    broker_stop(e);
     if (e->flow.peeker)
         peeker_release(e->flow.peeker);
     store_look_stop(&e->store_look);
@@ -529,7 +746,7 @@ void engine_close(struct engine **engine)
         keep_all(&e->flow);
     spool_close(&e->spool);
     source_mq_close(&e->mq);
-    engine_broker_close(e);
+    broker_close(e);
     control_close(&e->control);
     peeker_close(&e->flow.peeker);
     signals_close(&e->signals);

@@ -4,7 +4,7 @@
  *        to do after that: count it, tell it, end the lease of its group, say
  *        so to the handler's side.
  * WHO    settle.c and unsettled.c, on any thread; died: the thread that took
- *        the row (on_died in worker/engine_source.c).
+ *        the row (on_died in worker/engine.c).
  * OWNS   Nothing; a decision borrows what it points to.
  * FAILS  Never.
  */
