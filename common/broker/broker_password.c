@@ -12,8 +12,8 @@
 #include <bsd/string.h>
 
 #include "common/base/errno_text.h"
+#include "common/base/folder.h"
 #include "common/broker/broker_operand.h"
-#include "common/file/folder.h"
 
 #define CREDENTIAL "/amqp-password"
 #define VARIABLE   "AMQP_PASSWORD"

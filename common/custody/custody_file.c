@@ -39,10 +39,10 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
+#include "common/base/fs_type.h"
 #include "common/custody/custody.h"
-#include "common/file/file.h"
-#include "common/file/folder.h"
-#include "common/file/fs_type.h"
 
 #define MAGIC      "MQWCUSTO"
 #define SLOT_ALIGN 64

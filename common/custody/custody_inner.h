@@ -11,9 +11,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/base/fs_type.h"
 #include "common/custody/custody.h"
 #include "common/custody/custody_file.h"
-#include "common/file/fs_type.h"
 
 /* So many bytes at a time of what the kernel does with its locks held; whole
  * pages. */

@@ -5,9 +5,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/custody/custody_inner.h"
 #include "common/base/fault_point.h"
-#include "common/file/file.h"
+#include "common/base/file.h"
+#include "common/custody/custody_inner.h"
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24

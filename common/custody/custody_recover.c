@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/custody/custody_inner.h"
 #include "common/base/fault_point.h"
-#include "common/file/file.h"
+#include "common/base/file.h"
+#include "common/custody/custody_inner.h"
 
 /* copy_aside - the whole file beside itself, before a record is given up */
 static int copy_aside(struct custody *c, struct problem *p)

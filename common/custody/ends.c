@@ -29,8 +29,8 @@
 
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
+#include "common/base/file.h"
 #include "common/custody/slot.h"
-#include "common/file/file.h"
 
 #define MAGIC "MQWENDS1"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/errno_text.h"
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "common/mq/mqlimit.h"
 
 /* sizeof(struct msg_msg) and of posix_msg_tree_node, on 64-bit kernels. */

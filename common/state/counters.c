@@ -15,10 +15,10 @@
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/state/counters_inner.h"
-#include "common/file/file.h"
+#include "common/base/file.h"
 #include "common/base/panic.h"
 #include "common/base/process_stat.h"
+#include "common/state/counters_inner.h"
 
 /* lost - from here on the numbers are in memory only; the first reason
  * counts */

@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/file/file.h"
-#include "common/file/folder.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
 
 #define NOTE "/pause"
 #define TEXT 256

@@ -25,8 +25,8 @@
 
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
-#include "common/file/file.h"
-#include "common/file/folder.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
 #include "common/state/runtimedir_inner.h"
 #include "common/state/runtimedir_note.h"
 

@@ -15,8 +15,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/file/file.h"
-#include "common/file/folder.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
 #include "common/state/worker_lock.h"
 
 #define FOLDERS 100 /* NAME, NAME.2, ... NAME.100 */

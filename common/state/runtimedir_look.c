@@ -10,7 +10,7 @@
 #include <bsd/string.h>
 
 #include "common/base/errno_text.h"
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "common/state/runtimedir_inner.h"
 
 /* owned - a folder of the same owner as the state folder, which nobody else may

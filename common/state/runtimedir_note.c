@@ -17,8 +17,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
-#include "common/file/file.h"
-#include "common/file/folder.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
 
 #define TEXT (PATH_MAX + 512)
 

@@ -20,9 +20,9 @@
 #include <bsd/string.h>
 
 #include "common/base/errno_text.h"
-#include "common/file/file.h"
-#include "common/file/folder.h"
-#include "common/file/fs_type.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
+#include "common/base/fs_type.h"
 
 #define DOCKER "docker run --tmpfs /run/mqworker"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <bsd/string.h>
 
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "common/state/runtimedir_note.h"
 
 /* stray - whether the state folder that `owner` names is gone or was replaced;

@@ -15,8 +15,8 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
-#include "common/file/file.h"
-#include "common/file/folder.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 

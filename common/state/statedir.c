@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/errno_text.h"
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "common/base/queue_name.h"
 #include "common/state/statedir.h"
 

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "common/base/answer.h"
+#include "common/base/file.h"
 #include "common/base/process_stat.h"
-#include "common/file/file.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 

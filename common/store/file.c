@@ -18,9 +18,9 @@
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
-#include "common/file/file.h"
-#include "common/file/folder.h"
-#include "common/file/mount_point.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
+#include "common/base/mount_point.h"
 #include "common/store/file.h"
 #include "common/store/sql.h"
 

@@ -22,7 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
-#include "common/file/file.h"
+#include "common/base/file.h"
 #include "common/store/commit.h"
 #include "common/store/file.h"
 #include "common/store/spool.h"

@@ -16,7 +16,7 @@
 #include "common/base/errno_text.h"
 #include "common/base/process_stat.h"
 #include "common/base/shell_word.h"
-#include "common/file/unix_socket.h"
+#include "common/base/unix_socket.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqctl/proc.h"
 

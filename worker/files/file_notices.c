@@ -7,7 +7,7 @@
 #include <bsd/string.h>
 
 #include "common/base/log.h"
-#include "common/file/mount_point.h"
+#include "common/base/mount_point.h"
 #include "worker/flow/flow.h"
 
 #define HELD "nothing is taken; "

@@ -18,10 +18,10 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "common/file/file.h"
+#include "common/base/file.h"
+#include "worker/files/file_watch.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
-#include "worker/files/file_watch.h"
 
 /* The store first: its -wal and -shm are worth nothing without it. */
 enum part {

@@ -18,12 +18,12 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
-#include "common/file/file.h"
 #include "common/base/clock.h"
+#include "common/base/errno_text.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/shell_word.h"
-#include "common/file/folder.h"
 #include "common/state/worker_lock.h"
 
 #define DEAD_NS    (30 * NS_PER_S) /* for what it was starting, a slow disk */

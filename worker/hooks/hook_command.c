@@ -13,7 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
-#include "common/file/file.h"
+#include "common/base/file.h"
 #include "worker/config/settings.h"
 #include "worker/process/process.h"
 #include "worker/source/source.h"

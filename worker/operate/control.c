@@ -14,20 +14,20 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
-#include "common/file/file.h"
 #include "common/base/clock.h"
-#include "common/file/unix_socket.h"
-#include "common/base/log.h"
 #include "common/base/container.h"
+#include "common/base/errno_text.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/unix_socket.h"
+#include "common/state/statedir.h"
+#include "worker/flow/flow.h"
+#include "worker/loop/loop.h"
 #include "worker/operate/cap.h"
 #include "worker/operate/control_verbs.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/pause.h"
 #include "worker/operate/steering.h"
-#include "common/state/statedir.h"
-#include "worker/flow/flow.h"
-#include "worker/loop/loop.h"
 
 #define CLIENTS 16
 #define FULL_NS (100 * NS_PER_MS) /* until the door is tried again */

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "common/state/pause_note.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/timers.h"

@@ -15,10 +15,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/folder.h"
+#include "common/base/mount_point.h"
 #include "common/base/shell_word.h"
 #include "common/custody/custody_look.h"
-#include "common/file/folder.h"
-#include "common/file/mount_point.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"

@@ -13,16 +13,16 @@
 
 #include "common/base/disk_trouble.h"
 #include "common/base/errno_text.h"
+#include "common/base/folder.h"
+#include "common/base/fs_type.h"
+#include "common/base/mount_point.h"
 #include "common/base/shell_word.h"
-#include "common/text/json_line.h"
 #include "common/custody/custody_file.h"
 #include "common/custody/custody_look.h"
-#include "common/file/fs_type.h"
-#include "common/file/mount_point.h"
-#include "common/file/folder.h"
 #include "common/state/runtimedir.h"
-#include "scripts/mqctl/look/doctor.h"
+#include "common/text/json_line.h"
 #include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/proc.h"
 
 /* start_command - what starts a worker of the queue; as the one whose state it

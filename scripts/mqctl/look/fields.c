@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"
 

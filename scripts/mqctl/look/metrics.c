@@ -19,13 +19,13 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/folder.h"
 #include "common/base/queue_name.h"
 #include "common/base/safe_text.h"
-#include "common/file/folder.h"
-#include "scripts/mqctl/queue_list.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/queue_list.h"
 
 static double seconds(uint64_t ns)
 {

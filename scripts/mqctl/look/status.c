@@ -8,19 +8,19 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "common/base/safe_text.h"
 #include "common/base/shell_word.h"
 #include "common/state/queue_guess.h"
+#include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 #include "common/text/term_table.h"
+#include "common/text/term_time.h"
 #include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/proc.h"
 #include "scripts/mqctl/queue_list.h"
-#include "common/text/complain.h"
-#include "scripts/mqctl/look/snapshot.h"
 
 /* ---- a table of several ---- */
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "common/base/errno_text.h"
-#include "common/file/file.h"
+#include "common/base/file.h"
 
 #define HEX_SIZE (SERVE_TOKEN - 1)
 

@@ -17,7 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
-#include "common/file/file.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

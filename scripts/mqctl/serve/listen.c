@@ -15,7 +15,7 @@
 #include <bsd/string.h>
 
 #include "common/base/errno_text.h"
-#include "common/file/unix_socket.h"
+#include "common/base/unix_socket.h"
 
 #define BACKLOG  128
 #define FIRST_FD 3 /* sd_listen_fds(3) */

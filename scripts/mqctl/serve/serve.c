@@ -20,8 +20,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/errno_text.h"
+#include "common/base/folder.h"
 #include "common/base/log.h"
-#include "common/file/folder.h"
 #include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl.h"

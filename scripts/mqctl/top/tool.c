@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "common/base/errno_text.h"
-#include "common/file/file.h"
+#include "common/base/file.h"
 
 #define OUT_MOST (1 << 20)
 #define WAIT     "1s" /* for room in the queue: the screen stands still */

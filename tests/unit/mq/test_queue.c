@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "common/base/queue_name.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"

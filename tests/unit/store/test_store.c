@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <sysexits.h>
 
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 #include "tests/unit/store/store_fixture.h"
 
 TestSuite(store, .init = fixture_init, .fini = fixture_fini);

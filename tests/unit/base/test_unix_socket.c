@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file/unix_socket.h"
+#include "common/base/unix_socket.h"
 
 static char dir[64], path[PATH_MAX];
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 
 /* Few systems have a user of this number, and none of those that we know. */
 #define NOBODY 4294967290u

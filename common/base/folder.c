@@ -16,7 +16,7 @@
  *                                 the next start (custody_missing).
  * The store has no such rule: its content outlives everybody.
  */
-#include "common/file/folder.h"
+#include "common/base/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,9 +32,9 @@
 #include <bsd/string.h>
 
 #include "common/base/errno_text.h"
-#include "common/file/file.h"
-#include "common/file/fs_type.h"
-#include "common/file/mount_point.h"
+#include "common/base/file.h"
+#include "common/base/fs_type.h"
+#include "common/base/mount_point.h"
 
 const struct folder_kind folder_state = {.flag = "--state-dir"};
 const struct folder_kind folder_runtime = {.flag = "--runtime-dir",

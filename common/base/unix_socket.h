@@ -7,8 +7,8 @@
  * OWNS   Nothing; the caller closes what it gets.
  * FAILS  -errno.
  */
-#ifndef COMMON_FILE_UNIX_SOCKET_H
-#define COMMON_FILE_UNIX_SOCKET_H
+#ifndef COMMON_BASE_UNIX_SOCKET_H
+#define COMMON_BASE_UNIX_SOCKET_H
 
 /* A stream socket that listens at `path`, mode 0600 from its first moment on;
  * what was there is removed. Non-blocking, close-on-exec. The descriptor. */

@@ -1,5 +1,5 @@
 /* unix_socket.c - UNIX sockets by path (see unix_socket.h) */
-#include "common/file/unix_socket.h"
+#include "common/base/unix_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,8 +7,8 @@
  * OWNS   Nothing.
  * FAILS  A problem with status 73 that names the flag to give.
  */
-#ifndef COMMON_FILE_FOLDER_H
-#define COMMON_FILE_FOLDER_H
+#ifndef COMMON_BASE_FOLDER_H
+#define COMMON_BASE_FOLDER_H
 
 #include <limits.h>
 #include <stdbool.h>

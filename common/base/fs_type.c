@@ -1,5 +1,5 @@
 /* fs_type.c - kinds of file systems (see fs_type.h) */
-#include "common/file/fs_type.h"
+#include "common/base/fs_type.h"
 
 #include <stdint.h>
 #include <stdio.h>

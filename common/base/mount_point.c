@@ -1,5 +1,5 @@
 /* mount_point.c - see mount_point.h */
-#include "common/file/mount_point.h"
+#include "common/base/mount_point.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "common/file/file.h"
+#include "common/base/file.h"
 
 /* mount_point_is - its parent on another device says so on kernels before 5.8,
  * which miss bind mounts by it */

@@ -5,8 +5,8 @@
  * OWNS   Nothing.
  * FAILS  -errno.
  */
-#ifndef COMMON_FILE_FILE_H
-#define COMMON_FILE_FILE_H
+#ifndef COMMON_BASE_FILE_H
+#define COMMON_BASE_FILE_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* file.c - see file.h */
-#include "common/file/file.h"
+#include "common/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

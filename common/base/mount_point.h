@@ -6,8 +6,8 @@
  * OWNS   Nothing.
  * FAILS  By giving the path back as it is.
  */
-#ifndef COMMON_FILE_MOUNT_POINT_H
-#define COMMON_FILE_MOUNT_POINT_H
+#ifndef COMMON_BASE_MOUNT_POINT_H
+#define COMMON_BASE_MOUNT_POINT_H
 
 #include <limits.h>
 #include <stdbool.h>

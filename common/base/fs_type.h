@@ -5,8 +5,8 @@
  * OWNS   Nothing.
  * FAILS  Never.
  */
-#ifndef COMMON_FILE_FS_TYPE_H
-#define COMMON_FILE_FS_TYPE_H
+#ifndef COMMON_BASE_FS_TYPE_H
+#define COMMON_BASE_FS_TYPE_H
 
 #include <stdbool.h>
 
