@@ -7,10 +7,10 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/alive.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
+#include "common/base/process_stat.h"
 #include "common/broker/broker_password.h"
 #include "common/state/counters.h"
 #include "worker/files/file_watch.h"

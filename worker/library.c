@@ -20,16 +20,16 @@
 #include <bsd/string.h>
 #include <bsd/sys/queue.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/basics.h"
 #include "common/base/log.h"
-#include "common/base/container.h"
+#include "common/base/problem.h"
 #include "worker/engine.h"
+#include "worker/flow/group_dispatch.h"
 #include "worker/handlers/handler_inproc.h"
 #include "worker/library.h"
-#include "worker/flow/group_dispatch.h"
-#include "worker/operate/stop.h"
 #include "worker/loop/loop.h"
 #include "worker/operate/live_settings.h"
+#include "worker/operate/stop.h"
 
 enum { ORDER_NONE, ORDER_PAUSE, ORDER_RESUME };
 

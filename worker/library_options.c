@@ -9,8 +9,8 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
-#include "common/base/panic.h"
-#include "common/base/queue_name.h"
+#include "common/base/log.h"
+#include "common/base/safe_text.h"
 
 #define FIELD_TEXT 64
 

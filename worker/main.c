@@ -6,14 +6,14 @@
 #include <unistd.h>
 #include <bsd/unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/time_zone.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
+#include "worker/config/settings.h"
 #include "worker/engine.h"
 #include "worker/handlers/handler_inproc.h"
 #include "worker/notify.h"
-#include "worker/config/settings.h"
 
 /* descriptors_ready - only 0, 1, 2 and the passed ones stay open: handlers must
  * not inherit a descriptor that our parent forgot to close */

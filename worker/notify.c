@@ -20,12 +20,12 @@
 #include <unistd.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/mq/queue.h"
-#include "common/base/container.h"
 #include "worker/engine.h"
 
 #define FIRST_FD   3

@@ -12,8 +12,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/answer.h"
-#include "common/base/errno_text.h"
+#include "common/base/basics.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 
 #define CONNECT_S 5

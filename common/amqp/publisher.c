@@ -16,7 +16,7 @@
 #include <bsd/stdlib.h>
 #include <bsd/sys/queue.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 
 #define WINDOW     256 /* not confirmed, at most */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sysexits.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 
 #define DEAD_KEY "dead" /* of the exchange: to NAME.dead */
 /* Arguments of queue_spec_init that begin with the exchange of the net. */

@@ -59,4 +59,8 @@ const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT]);
  * meaning that long before `now_ns`. */
 int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);
 
+/* Return $TZ if tzset(3) silently treats it as UTC because the C library does
+ * not know it, else NULL. Nobody may change the environment meanwhile. */
+const char *time_zone_unknown(void);
+
 #endif

@@ -1,6 +1,6 @@
-/* file.h - bytes to a file, which file it is, and paths
+/* file.h - bytes to a file, which file it is, paths and file systems
  *
- * WHAT   What pwrite(2), link(2) and stat(2) leave to their caller.
+ * WHAT   What pwrite(2), link(2), stat(2) and statfs(2) leave to their caller.
  * WHO    Any thread.
  * OWNS   Nothing.
  * FAILS  -errno.
@@ -36,5 +36,25 @@ int file_of_program(char path[PATH_MAX], const char *name);
 /* Cut the last component off: "/a/b" to "/a", "/a" to "/", "a" to ".". False:
  * there is nothing above ("/", "."). */
 bool file_parent(char *path);
+
+/* ---- file systems ----
+ *
+ * `magic` is f_type of statfs(2).
+ */
+
+#define FS_TYPE_TEXT 32
+
+/* tmpfs or ramfs: pages of a file are never written back. */
+bool fs_type_memory(long magic);
+/* Its pages may be moved when they are written, or are on another machine. */
+bool fs_type_doubtful(long magic);
+/* "ext4"; "type 0x1234" of one that we do not know. Returns `out`. */
+const char *fs_type_text(long magic, char out[FS_TYPE_TEXT]);
+
+/* Return, in `out`, where the file system is mounted that an existing path lies
+ * on, for advice such as `df -h /srv`; the path itself if that fails. */
+const char *mount_point(const char *path, char out[PATH_MAX]);
+/* Whether something is mounted at a folder itself. */
+bool mount_point_is(const char *path);
 
 #endif

@@ -31,10 +31,8 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
-#include "common/base/fs_type.h"
-#include "common/base/mount_point.h"
+#include "common/base/problem.h"
 
 const struct folder_kind folder_state = {.flag = "--state-dir"};
 const struct folder_kind folder_runtime = {.flag = "--runtime-dir",

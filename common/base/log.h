@@ -2,7 +2,7 @@
  *
  * WHAT   log_warn("handler_exit", F_STR("msg", id), F_INT("status", 75)) gives
  *        `time=… level=warn event=handler_exit msg=01JD… status=75`, or the
- *        same as a JSON object, or a short line for people (log_human.h).
+ *        same as a JSON object, or a short line for people (below).
  *        Values with spaces, quotes, '=' or control bytes are quoted and
  *        escaped, invalid UTF-8 becomes \xNN (text) or U+FFFD (JSON): a line
  *        is always one line and always valid UTF-8.
@@ -26,7 +26,7 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 enum log_format {
     LOG_TEXT,    /* key=value */
     LOG_JSON,    /* durations are numbers, in seconds */
-    LOG_HUMAN,   /* log_human.h */
+    LOG_HUMAN,   /* log_human */
     LOG_AUTO,    /* whichever fits what stderr is */
     LOG_JOURNAL, /* key=value, sd-daemon(3)'s level in front, no time */
 };
@@ -86,5 +86,41 @@ void log_flush(void);
 #define log_info(event, ...)  LOG_AT(LOG_INFO, event, __VA_ARGS__)
 #define log_warn(event, ...)  LOG_AT(LOG_WARN, event, __VA_ARGS__)
 #define log_error(event, ...) LOG_AT(LOG_ERROR, event, __VA_ARGS__)
+
+/* ---- a line for a person ----
+ *
+ * `14:22:01 retry  01JD…  exit 1: no answer  1 of 3, again in 1.2s`: local
+ * time, the event, the message, what happened; colour on a terminal. A text
+ * that does not fit is cut.
+ */
+
+struct log_event {
+    enum log_level level;
+    const char *name;
+    const struct log_field *fields;
+    size_t n;
+    uint64_t wall_ns;
+};
+
+/* What stderr is: LOG_JOURNAL where $JOURNAL_STREAM names it, LOG_HUMAN on a
+ * terminal, else LOG_TEXT. */
+enum log_format log_format_of_stderr(void);
+/* Whether stderr is a terminal that takes colour, and nobody objects. */
+bool log_human_colour(void);
+/* One line without its newline; returns its bytes. Where the line would be
+ * wider than `columns` an id is shortened, then what a handler said of an
+ * error, and `started` and `stopped` go without some numbers; 0: never. */
+size_t log_human(char *buf, size_t room, const struct log_event *event,
+                 bool colour, unsigned columns);
+/* "1.2s", "340ms", "2h 5m": what a person wants to know of it. */
+const char *log_human_duration(uint64_t ns, char *buf, size_t room);
+
+/* Log event=panic what=... and abort, after a bug of ours. Nothing durable is
+ * touched: what was in flight stays in custody, as after a kill. May be called
+ * by any thread, with any lock held but those of the log; uses no memory but
+ * the stack. (The only other abort(3) is --timeout-abort's, which is no bug and
+ * logs event=handler_abort.) */
+_Noreturn void panic(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
 
 #endif

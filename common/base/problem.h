@@ -2,7 +2,9 @@
  *
  * WHAT   Carries an exit status (sysexits.h) and one line of text that says
  *        what went wrong, with which value, what is allowed, what to do next.
- * WHO    The caller owns the struct, usually on its stack. No locks.
+ *        Has the words for an errno, and the advice for errors on files of the
+ *        state directory.
+ * WHO    Any thread. The caller owns the struct, usually on its stack.
  * OWNS   Nothing; the text is inside.
  * FAILS  Never. Text that does not fit is cut.
  */
@@ -12,6 +14,8 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 struct problem {
     int status;     /* exit status for a program that stops because of it */
@@ -49,5 +53,52 @@ static inline int problem_code(int err)
         problem_limit(p, problem_err_);                               \
         problem_code(problem_err_);                                   \
     })
+
+/* ---- what an errno says ---- */
+
+/* Return the text for `err` > 0, as strerror(3), but always in English and never
+ * NULL; "Unknown error NUMBER", which is valid until the thread's next call, for
+ * a number that has no text. */
+const char *errno_text(int err);
+
+/* Return the error text for a call that opens files or starts processes or
+ * threads. If a limit was reached, the text has its name, its value and how to
+ * raise it. */
+#define ERRNO_LIMIT_TEXT 128
+const char *errno_limit_text(int err, char buf[ERRNO_LIMIT_TEXT]);
+
+/* ---- advice for errors on files of the state directory ----
+ *
+ * The store (common/store/) reports -ENOSPC, -EDQUOT or -EFBIG if there is no
+ * room, -EBUSY if another program has it locked, and -EUCLEAN if it is damaged.
+ */
+
+/* Return true if the error, 0 or below, means that the disk, the quota or the
+ * file size limit is full. */
+bool disk_is_full(int err);
+/* Return advice for an error, 0 or below, starting in lower case: "free some
+ * space on the disk of --state-dir". */
+const char *disk_advice(int err);
+/* Advice for a damaged store; the runbook has the details. */
+#define DISK_DAMAGED_ADVICE                                                \
+    "stop the worker, copy the folder, then put back a backup "            \
+    "(docs/backup.md), save what can be read with sqlite3's .recover, or " \
+    "start with another --state-dir (\"A damaged store\" in docs/runbook.md)"
+
+struct stat;
+struct lock_look {
+    const char *kind; /* "FLOCK" or "POSIX", as in /proc/locks */
+    const char *mode; /* "WRITE": no shared lock; NULL: any lock */
+    uint64_t at;      /* a byte in the locked range */
+    pid_t but;        /* exclude this process; 0: none */
+};
+/* Return a process that holds such a lock on a file; 0 if none is visible. */
+pid_t lock_find(const struct stat *file, const struct lock_look *look);
+
+#define LOCK_HOLDER 64
+/* Return "sqlite3 (pid 4711)" for a process other than `but` that blocks all
+ * writers of the SQLite database `path`; NULL if none is visible. Does not open
+ * the database's files, because closing one would drop this process's locks. */
+const char *lock_holder(const char *path, pid_t but, char out[LOCK_HOLDER]);
 
 #endif

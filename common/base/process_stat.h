@@ -1,9 +1,11 @@
-/* process_stat.h - look a process up
+/* process_stat.h - look processes up
  *
- * WHAT   What proc_pid_stat(5) tells of a process.
+ * WHAT   What proc_pid_stat(5) tells of a process; and a count of the living
+ *        handlers of a queue, from any PID namespace.
  * WHO    Any thread.
- * OWNS   Nothing.
- * FAILS  By saying so: there is no such process.
+ * OWNS   The semaphore that counts, from the first handler to alive_remove.
+ * FAILS  By saying that there is no such process; without semaphores the count
+ *        stays 0.
  */
 #ifndef COMMON_BASE_PROCESS_STAT_H
 #define COMMON_BASE_PROCESS_STAT_H
@@ -22,5 +24,28 @@ struct process_stat {
 bool process_stat(pid_t pid, struct process_stat *out);
 /* Its start; 0 if there is no such process. */
 uint64_t process_start_time(pid_t pid);
+
+/* ---- living handlers ----
+ *
+ * A System V semaphore counts the handler processes of a queue. The kernel
+ * decrements the count when a process exits for any reason (SEM_UNDO). The
+ * semaphore belongs to the IPC namespace, as the queue does, so it is visible
+ * to every process that can open the queue, including one in a container that
+ * shares the queue but not /proc. Its key comes from the random number that
+ * marks the handlers of the queue. alive_enter is called by the new process
+ * before its exec, alive_unseen by a starting worker, alive_remove by the
+ * process that holds the lock of the state directory.
+ */
+
+/* Return the key of the semaphore; never IPC_PRIVATE. */
+int alive_key(uint64_t nonce);
+/* Count the calling process until it exits, also across execve(2). Makes system
+ * calls only, so a vforked child can call it. */
+void alive_enter(int key);
+/* Return the number of living handlers if this PID namespace does not show
+ * them, else 0. */
+int alive_unseen(int key);
+/* Remove the semaphore if its count is 0. */
+void alive_remove(int key);
 
 #endif

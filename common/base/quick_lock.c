@@ -7,9 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/cpu_pause.h"
-#include "common/base/far_barrier.h"
-
 #define TRIES 20 /* before it is slept for: as long as it is held mostly */
 
 /* What a wake-up that is missed costs, where there is no barrier. */

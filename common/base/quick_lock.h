@@ -4,7 +4,7 @@
  * WHAT   0 free, 1 taken; and how many wait. A thread that gives it back stores
  *        0, then looks whether somebody waits, with no barrier between the two:
  *        a thread that waits has all threads pass one before it sleeps
- *        (far_barrier.h).
+ *        (far_barrier).
  *        For locks of the hot path that are held for some 20 ns; any other is a
  *        pthread_mutex_t.
  * WHO    Any thread of one process. Not recursive, not fair.
@@ -14,8 +14,11 @@
 #ifndef COMMON_BASE_QUICK_LOCK_H
 #define COMMON_BASE_QUICK_LOCK_H
 
+#include <linux/membarrier.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* a = atomic */
 struct quick_lock {
@@ -46,6 +49,49 @@ static inline void quick_unlock(struct quick_lock *l)
     atomic_signal_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&l->waiters, memory_order_relaxed))
         quick_lock_wake(l);
+}
+
+/* ---- a full barrier in all threads of the process at once ----
+ *
+ * membarrier(2), private and expedited: between the call and its return each
+ * thread that runs has passed a full barrier, wherever it was. Of two sides
+ * that each store and then look whether the other one has, so that at least
+ * one must see it, the side that comes often needs no barrier then: it keeps
+ * the compiler from changing the order, and the side that comes seldom pays
+ * for both. False: the kernel has none, or a filter refuses it.
+ */
+
+/* Register the process; once before the first barrier, more often does no
+ * harm. */
+static inline bool far_barrier_open(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0,
+                   0) == 0;
+}
+
+static inline bool far_barrier_once(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+/* A process that was restored from a checkpoint has to open it again. */
+static inline bool far_barrier(void)
+{
+    return far_barrier_once() || (far_barrier_open() && far_barrier_once());
+}
+
+/* Spend one turn of a loop that waits for another processor: some 10 to 100 ns,
+ * and no system call. No sched_yield: a thread that yields is preempted by
+ * whomever it wakes next, which is a sender at each message of a full queue. */
+static inline void cpu_pause(void)
+{
+#if defined __x86_64__ || defined __i386__
+    __builtin_ia32_pause();
+#elif defined __aarch64__ || (defined __arm__ && __ARM_ARCH >= 7)
+    __asm__ volatile("yield" ::: "memory");
+#else
+    atomic_signal_fence(memory_order_seq_cst); /* the loop stays a loop */
+#endif
 }
 
 #endif

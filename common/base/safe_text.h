@@ -1,24 +1,68 @@
-/* safe_text.h - untrusted bytes made printable
+/* safe_text.h - text that somebody else wrote
  *
- * WHAT   What would hide something, move the cursor or is no UTF-8 becomes an
- *        escape that can be read.
+ * WHAT   Decodes UTF-8; escapes what would hide something, move the cursor or
+ *        is no UTF-8; quotes a word for a shell; checks the name of a queue.
  * WHO    Any thread.
  * OWNS   Nothing.
- * FAILS  Never.
+ * FAILS  utf8_read: 0, the bytes are no UTF-8. queue_name: a problem with
+ *        status 64.
  */
 #ifndef COMMON_BASE_SAFE_TEXT_H
 #define COMMON_BASE_SAFE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
-/* Untrusted bytes as printable UTF-8: what utf8.h calls hidden and invalid
+#include "common/base/problem.h"
+
+/* Untrusted bytes as printable UTF-8: what utf8_hidden names and invalid
  * UTF-8 become \n \t \xNN \u{NNNN}. With `one_line`, newlines are escaped too;
  * otherwise \n and \t stay. Writes to `out`. */
 void safe_text(FILE *out, const void *data, size_t size, bool one_line);
 /* The same on one line into a buffer, cut at `room` - 1 bytes with "..." at the
  * end, never inside a character; returns the number of bytes. */
 size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size);
+
+/* ---- UTF-8 ----
+ *
+ * One table says which characters may not reach a person or an operator's file
+ * as they are. Headers with such a character are refused, the log and terminals
+ * show it escaped: so no group or x- value can hold what those would escape.
+ */
+
+/* Bytes of the character that `size` (1 and up) bytes at `text` start with, its
+ * code point to *point. 0: it is not well-formed as in RFC 3629: cut short,
+ * overlong, a surrogate, or past U+10FFFF. */
+size_t utf8_read(const void *text, size_t size, uint32_t *point);
+
+/* Whether a code point draws nothing, or changes its surroundings: controls,
+ * line ends, direction marks, zero width, tags, noncharacters. U+0020 is a
+ * space, and not hidden. */
+bool utf8_hidden(uint32_t point);
+
+/* ---- the name of a queue ---- */
+
+#define QUEUE_NAME_MAX  256 /* "/", up to 254 bytes, NUL */
+#define QUEUE_NAME_SAFE 100 /* of one in a sentence, so that the rest fits */
+
+/* "/orders" or "orders" to "/orders" in `out`. Refuses an empty name, "." and
+ * "..", a second slash, control bytes, over 254 bytes. */
+int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p);
+
+/* ---- a word of a command that a person can copy ---- */
+
+/* Room for a text of `bytes` in quotes: a quote in it takes four bytes. */
+#define SHELL_WORD_ROOM(bytes) (4 * (bytes) + 3)
+
+/* Return `buf` with the text in quotes, or `text` itself if it is plain or does
+ * not fit. */
+const char *shell_word(const char *text, char *buf, size_t room);
+
+/* Return a queue's name as a word, valid until the caller's block ends. */
+#define SHELL_QUEUE(name)                                        \
+    shell_word(name, (char[SHELL_WORD_ROOM(QUEUE_NAME_MAX)]){0}, \
+               SHELL_WORD_ROOM(QUEUE_NAME_MAX))
 
 #endif

@@ -11,7 +11,6 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/safe_text.h"
-#include "common/base/utf8.h"
 
 #define SCHEME     "amqp://"
 #define SCHEME_TLS "amqps://"

@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #include "common/base/problem.h"
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 
 #define BROKER_HOSTS      8
 #define BROKER_PARTITIONS 64  /* of one queue, at most */

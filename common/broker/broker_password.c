@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/folder.h"
+#include "common/base/problem.h"
 #include "common/broker/broker_operand.h"
 
 #define CREDENTIAL "/amqp-password"

@@ -37,11 +37,10 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/base/fs_type.h"
+#include "common/base/problem.h"
 #include "common/custody/custody.h"
 
 #define MAGIC      "MQWCUSTO"

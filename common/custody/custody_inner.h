@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "common/base/fs_type.h"
+#include "common/base/file.h"
 #include "common/custody/custody.h"
 #include "common/custody/custody_file.h"
 

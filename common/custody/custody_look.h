@@ -10,10 +10,10 @@
 #ifndef COMMON_CUSTODY_CUSTODY_LOOK_H
 #define COMMON_CUSTODY_CUSTODY_LOOK_H
 
-#include "common/message/header.h"
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/problem.h"
 #include "common/custody/slot.h"
+#include "common/message/header.h"
 
 struct custody_seen {
     struct slot_word w; /* HELD or RUNNING; RECEIVING ones are left out */

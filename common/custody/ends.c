@@ -27,9 +27,9 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
+#include "common/base/problem.h"
 #include "common/custody/slot.h"
 
 #define MAGIC "MQWENDS1"

@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/message/header.h"
 #include "common/base/safe_text.h"
-#include "common/base/utf8.h"
+#include "common/message/header.h"
 
 #define SAFE_TEXT 44 /* of an untrusted value, so that `why` is never cut */
 

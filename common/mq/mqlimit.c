@@ -9,8 +9,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/folder.h"
+#include "common/base/problem.h"
 #include "common/mq/mqlimit.h"
 
 /* sizeof(struct msg_msg) and of posix_msg_tree_node, on 64-bit kernels. */

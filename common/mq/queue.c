@@ -16,13 +16,10 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/base/queue_name.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/base/shell_word.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 

@@ -14,9 +14,9 @@
 
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
-#include "common/base/panic.h"
+#include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/base/process_stat.h"
 #include "common/state/counters_inner.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/options/options.h"
 #include "common/state/statedir.h"
 

@@ -23,10 +23,10 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
+#include "common/base/problem.h"
 #include "common/state/runtimedir_inner.h"
 #include "common/state/runtimedir_note.h"
 

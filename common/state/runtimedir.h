@@ -17,7 +17,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/problem.h"
 #include "common/state/statedir.h"
 

@@ -14,9 +14,9 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
+#include "common/base/problem.h"
 #include "common/state/worker_lock.h"
 
 #define FOLDERS 100 /* NAME, NAME.2, ... NAME.100 */

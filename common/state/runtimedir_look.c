@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/folder.h"
+#include "common/base/problem.h"
 #include "common/state/runtimedir_inner.h"
 
 /* owned - a folder of the same owner as the state folder, which nobody else may

@@ -19,10 +19,9 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/base/fs_type.h"
+#include "common/base/problem.h"
 
 #define DOCKER "docker run --tmpfs /run/mqworker"
 

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
+#include "common/base/problem.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 

@@ -13,7 +13,7 @@
 #ifndef COMMON_STATE_STATE_FORGET_H
 #define COMMON_STATE_STATE_FORGET_H
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/problem.h"
 #include "common/state/statedir.h"
 

@@ -8,9 +8,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/folder.h"
-#include "common/base/queue_name.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/state/statedir.h"
 
 #define STORE_PATH 497 /* bytes, the longest that SQLite can make */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/file.h"
 #include "common/base/process_stat.h"
 #include "common/state/counters.h"

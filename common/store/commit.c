@@ -37,9 +37,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "common/store/commit.h"
-#include "common/base/disk_trouble.h"
 #include "common/base/fault_point.h"
+#include "common/base/problem.h"
+#include "common/store/commit.h"
 #include "common/store/file.h"
 
 #define PATIENCE_MS 5000

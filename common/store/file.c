@@ -15,12 +15,10 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/base/mount_point.h"
+#include "common/base/problem.h"
 #include "common/store/file.h"
 #include "common/store/sql.h"
 

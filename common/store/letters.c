@@ -9,7 +9,7 @@
 #include <string.h>
 #include <bsd/sys/queue.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/fault_point.h"
 #include "common/store/letters.h"
 #include "common/store/sql.h"

@@ -10,7 +10,7 @@
 
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
+#include "common/base/problem.h"
 #include "common/message/error_text.h"
 #include "common/store/sql.h"
 

@@ -20,9 +20,8 @@
 
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
+#include "common/base/problem.h"
 #include "common/store/commit.h"
 #include "common/store/file.h"
 #include "common/store/spool.h"

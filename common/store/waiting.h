@@ -9,7 +9,7 @@
 #ifndef COMMON_STORE_WAITING_H
 #define COMMON_STORE_WAITING_H
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/store/store.h"
 
 /* Where a message is that has not come to its end. RUNNING and what is READY in

@@ -1,14 +1,19 @@
 /* complain.c - see complain.h */
 #include "common/text/complain.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/clock.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/text/term.h"
 
@@ -76,4 +81,108 @@ void complain_reads(const char *what)
                  "reads %s from this terminal; Ctrl-D at the start of a line "
                  "ends it, Ctrl-C gives up",
                  what);
+}
+
+/* ---- interrupted ---- */
+
+static volatile sig_atomic_t seen;
+
+/* signal_note - remember the signal
+ * A blocking call would sleep over a signal that comes between a look at `seen`
+ * and the call: the alarm interrupts that call, and each later one, a second
+ * on. */
+static void signal_note(int number)
+{
+    if (number != SIGALRM)
+        seen = number;
+    alarm(1);
+}
+
+/* cli_interrupt_catch - set the handlers, without SA_RESTART */
+void cli_interrupt_catch(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction act = {.sa_handler = signal_note};
+
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGALRM, &act, NULL);
+    act.sa_flags = (int)SA_RESETHAND;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction before;
+
+        sigaction(numbers[i], NULL, &before);
+        if (before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &act, NULL);
+    }
+}
+
+int cli_interrupt_seen(void)
+{
+    return (int)seen;
+}
+
+void cli_interrupt_die(void)
+{
+    int number = cli_interrupt_seen();
+
+    if (number == 0)
+        return;
+    fflush(NULL);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* ---- a rate, without drift ---- */
+
+void rate_limit_start(struct rate_limit *p, uint64_t rate, uint64_t now_ns)
+{
+    *p = (struct rate_limit){.rate = rate, .start_ns = now_ns};
+}
+
+/* step_due - start + steps / rate; split, so that nothing overflows */
+static uint64_t step_due(const struct rate_limit *p)
+{
+    uint64_t seconds = p->steps / p->rate;
+    uint64_t rest = p->steps % p->rate;
+    uint64_t part = p->rate < NS_PER_S
+                        ? rest * NS_PER_S / p->rate
+                        : (uint64_t)((double)rest * 1e9 / (double)p->rate);
+
+    return p->start_ns + seconds * NS_PER_S + part;
+}
+
+uint64_t rate_limit_next(struct rate_limit *p, uint64_t now_ns)
+{
+    uint64_t due;
+
+    if (p->rate == 0)
+        return now_ns;
+    due = step_due(p);
+    if (now_ns > due && now_ns - due > NS_PER_S) {
+        rate_limit_start(p, p->rate, now_ns - NS_PER_S);
+        due = p->start_ns;
+    }
+    p->steps++;
+    return due;
+}
+
+int rate_limit_wait(struct rate_limit *p)
+{
+    struct rate_limit before = *p;
+    struct timespec until;
+    uint64_t now, due;
+    int err;
+
+    if (p->rate == 0)
+        return 0;
+    now = clock_mono_ns();
+    due = rate_limit_next(p, now);
+    if (due <= now)
+        return 0;
+    until = (struct timespec){.tv_sec = (time_t)(due / NS_PER_S),
+                              .tv_nsec = (long)(due % NS_PER_S)};
+    err = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    if (err == EINTR)
+        *p = before;
+    return -err;
 }

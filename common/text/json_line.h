@@ -11,6 +11,7 @@
 #define COMMON_TEXT_JSON_LINE_H
 
 #include <jansson.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -39,5 +40,12 @@ int json_put_bytes(json_t *object, const char *name, const void *data,
 /* A time for people as NAME, and exact as NAME_ns; 0, which is not known: null
  * and 0. 0 or -ENOMEM. */
 int json_put_time(json_t *object, const char *name, uint64_t wall_ns);
+
+/* Encode bytes in base64 (RFC 4648, section 4, with padding). The caller frees
+ * the text. NULL: no memory. */
+char *base64_encode(const void *data, size_t size);
+/* Decode base64. The caller frees the bytes; a NUL follows them. NULL: errno is
+ * ENOMEM, or EINVAL if the text is not base64. */
+void *base64_decode(const char *text, size_t size, size_t *out_size);
 
 #endif

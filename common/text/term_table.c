@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/array.h"
+#include "common/base/basics.h"
 #include "common/base/safe_text.h"
 #include "common/text/term.h"
 

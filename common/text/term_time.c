@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/base/time_zone.h"
+#include "common/base/clock.h"
 #include "common/text/complain.h"
 
 #define MINUTE_NS (60 * NS_PER_S)

@@ -1,8 +1,8 @@
 /* wheel.c - a hierarchical timing wheel (see wheel.h) */
 #include "common/wheel/wheel.h"
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 #include "common/wheel/wheel_bank.h"
 
 #include <errno.h>

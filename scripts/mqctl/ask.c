@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/base/process_stat.h"
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/base/unix_socket.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqctl/proc.h"

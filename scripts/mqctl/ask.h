@@ -14,8 +14,7 @@
 #include <sys/types.h>
 
 #include "common/base/problem.h"
-#include "common/base/queue_name.h"
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/state/statedir.h"
 
 /* Send a request to the worker; the caller frees the answer. A starting worker

@@ -6,7 +6,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"

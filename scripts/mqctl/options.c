@@ -6,7 +6,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"

@@ -15,7 +15,7 @@
 #include <bsd/stdlib.h>
 #include <bsd/string.h>
 
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
 #include "common/state/statedir.h"
 #include "scripts/mqctl/proc.h"

@@ -3,7 +3,6 @@
 
 #include <signal.h>
 
-#include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"

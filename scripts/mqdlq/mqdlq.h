@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_access.h"
 #include "common/options/subcommand.h"
 #include "common/store/letters.h"

@@ -9,11 +9,10 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/text/complain.h"
-#include "common/text/cli_interrupt.h"
-#include "common/store/letters.h"
 #include "common/mq/patience.h"
 #include "common/state/worker_lock.h"
+#include "common/store/letters.h"
+#include "common/text/complain.h"
 
 #define LOOK_EVERY_NS (50 * NS_PER_MS)
 

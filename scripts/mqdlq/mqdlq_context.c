@@ -8,19 +8,17 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
-#include "common/base/queue_name.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
-#include "common/state/counters.h"
 #include "common/mq/queue.h"
+#include "common/state/counters.h"
 #include "common/state/queue_guess.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
+#include "common/state/worker_lock.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
-#include "common/state/worker_lock.h"
 #include "scripts/mqdlq/mqdlq_broker.h"
 
 /* store_failed - say it, with the exit status */

@@ -11,7 +11,7 @@
 #include "common/base/safe_text.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
-#include "common/text/base64.h"
+#include "common/text/json_line.h"
 
 /* Memory of a decoding, to be freed with it. */
 struct decoding_block {

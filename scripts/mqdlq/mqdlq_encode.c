@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/message/header.h"
 
 #define X_LEAST 7 /* bytes of the shortest x- line, "x-a: b\n" */

@@ -9,12 +9,10 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
-#include "common/base/errno_text.h"
-#include "common/text/json_line.h"
+#include "common/base/problem.h"
 #include "common/text/complain.h"
-#include "common/text/cli_interrupt.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/text/term_progress.h"
 #include "scripts/mqdlq/mqdlq_broker.h"
 #include "scripts/mqdlq/mqdlq_json.h"
 

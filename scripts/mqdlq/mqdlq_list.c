@@ -9,10 +9,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/base/shell_word.h"
 #include "common/message/error_text.h"
 #include "common/store/letter_json.h"
-#include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term_table.h"

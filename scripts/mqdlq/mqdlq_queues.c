@@ -11,10 +11,10 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/array.h"
-#include "common/base/errno_text.h"
-#include "common/store/letters.h"
+#include "common/base/basics.h"
+#include "common/base/problem.h"
 #include "common/state/statedir.h"
+#include "common/store/letters.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term_table.h"

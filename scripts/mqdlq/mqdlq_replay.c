@@ -8,23 +8,19 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
-#include "common/base/queue_name.h"
-#include "common/base/shell_word.h"
-#include "common/text/complain.h"
-#include "common/text/cli_interrupt.h"
-#include "common/store/letters.h"
-#include "common/text/json_line.h"
-#include "common/text/rate_limit.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/mq/patience.h"
-#include "common/text/term.h"
-#include "common/text/term_progress.h"
 #include "common/state/worker_lock.h"
+#include "common/store/letters.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "common/text/term.h"
 #include "common/text/term_time.h"
 #include "scripts/mqdlq/mqdlq_broker.h"
-#include "scripts/mqdlq/mqdlq_selection.h"
 #include "scripts/mqdlq/mqdlq_encode.h"
+#include "scripts/mqdlq/mqdlq_selection.h"
 
 struct replay {
     struct context *context;

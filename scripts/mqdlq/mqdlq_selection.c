@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/base/array.h"
-#include "common/base/errno_text.h"
+#include "common/base/basics.h"
+#include "common/base/problem.h"
 #include "common/store/letters.h"
 #include "common/text/complain.h"
 

@@ -5,19 +5,18 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/queue_name.h"
-#include "common/text/cli_interrupt.h"
+#include "common/base/safe_text.h"
+#include "common/broker/broker_access.h"
+#include "common/broker/broker_operand.h"
+#include "common/mq/queue.h"
 #include "common/options/options.h"
 #include "common/state/queue_guess.h"
-#include "common/mq/queue.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 #include "scripts/mqsend/mqsend_envelope.h"
 #include "scripts/mqsend/mqsend_flags.h"
 #include "scripts/mqsend/mqsend_input.h"
 #include "scripts/mqsend/mqsend_post.h"
-#include "common/broker/broker_access.h"
-#include "common/broker/broker_operand.h"
 #ifdef MQW_AMQP
 #include "scripts/mqsend/mqsend_broker.h"
 #endif

@@ -9,7 +9,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 
 #define CHUNK_BYTES (64u << 10)
 

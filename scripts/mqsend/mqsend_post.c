@@ -8,15 +8,12 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
-#include "common/base/shell_word.h"
-#include "common/text/cli_interrupt.h"
-#include "common/text/rate_limit.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/mq/patience.h"
+#include "common/state/worker_lock.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
-#include "common/text/term_progress.h"
-#include "common/state/worker_lock.h"
 
 #define SENTENCE 512
 

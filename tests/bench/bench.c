@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"

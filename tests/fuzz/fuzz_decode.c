@@ -2,7 +2,7 @@
  * or a letter that the store and the worker can live with */
 #include "common/message/header.h"
 #include "common/mq/queue.h"
-#include "common/text/base64.h"
+#include "common/text/json_line.h"
 #include "scripts/mqdlq/mqdlq_json.h"
 #include "tests/fuzz/fuzz.h"
 

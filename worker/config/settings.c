@@ -13,13 +13,13 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/panic.h"
-#include "common/base/queue_name.h"
+#include "common/base/log.h"
+#include "common/base/safe_text.h"
 #include "common/message/header.h"
 #include "common/options/option_value.h"
 #include "worker/config/in_hand_limit.h"
-#include "worker/config/settings_operands.h"
 #include "worker/config/rate_text.h"
+#include "worker/config/settings_operands.h"
 #include "worker/rules/verdict.h"
 
 #define PERCENT_MAX 1000

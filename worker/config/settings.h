@@ -13,15 +13,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/log.h"
-#include "common/base/queue_name.h"
-#include "common/options/options.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
-#include "common/mq/queue.h"
 #include "common/message/backoff.h"
+#include "common/mq/queue.h"
+#include "common/options/options.h"
 #include "worker/mqworker.h"
 
 #define CONCURRENCY_MAX 1024

@@ -11,8 +11,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/queue_name.h"
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 
 /* All that a source on a broker can lend: what it has in hand of all partitions
  * (partition.h), and what lost its claim with a connection and still waits for

@@ -13,7 +13,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 

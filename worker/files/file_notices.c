@@ -6,8 +6,8 @@
 #include <string.h>
 #include <bsd/string.h>
 
+#include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/mount_point.h"
 #include "worker/flow/flow.h"
 
 #define HELD "nothing is taken; "

@@ -14,13 +14,13 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
-#include "worker/flow/flow.h"
 #include "worker/files/pid_file.h"
+#include "worker/flow/flow.h"
 #include "worker/source/mq/source_mq.h"
 
 bool files_may_restore(const struct file_watch *w)

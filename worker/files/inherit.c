@@ -7,10 +7,9 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/custody/custody_look.h"
 #include "common/custody/ends.h"
 #include "common/state/counters.h"

@@ -19,11 +19,11 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/state/worker_lock.h"
 
 #define DEAD_NS    (30 * NS_PER_S) /* for what it was starting, a slow disk */

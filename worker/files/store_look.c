@@ -4,11 +4,10 @@
 #include <errno.h>
 #include <sysexits.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "worker/flow/flow.h"
 
 #define SMALL (UINT64_C(16) << 20) /* bytes; checked in about 20 ms */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/container.h"
+#include "common/base/basics.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch_inner.h"
 

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "worker/flow/flow.h"

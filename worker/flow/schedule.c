@@ -3,11 +3,11 @@
 
 #include <errno.h>
 
-#include "common/base/container.h"
-#include "worker/loop/loop.h"
+#include "common/base/basics.h"
 #include "worker/flow/group_dispatch.h"
-#include "worker/loop/peeker.h"
 #include "worker/flow/receive_inner.h"
+#include "worker/loop/loop.h"
+#include "worker/loop/peeker.h"
 
 /* somebody_would - take a message: one more work item, or one that runs and has
  * room in its window */

@@ -8,12 +8,11 @@
 
 #include <errno.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
-#include "common/state/counters.h"
 #include "common/base/log.h"
-#include "common/base/container.h"
+#include "common/base/problem.h"
+#include "common/state/counters.h"
 #include "worker/loop/dirty.h"
 
 #define TROUBLE_FIRST NS_PER_S

@@ -1,8 +1,8 @@
 /* rate.c - see rate.h */
 #include "worker/gate/rate.h"
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 #include "common/base/log.h"
 #include "worker/config/rate_text.h"
 #include "worker/gate/gate.h"

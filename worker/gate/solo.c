@@ -19,9 +19,9 @@
 #include <sched.h>
 #include <string.h>
 
-#include "common/base/errno_text.h"
-#include "common/base/far_barrier.h"
-#include "common/base/panic.h"
+#include "common/base/log.h"
+#include "common/base/problem.h"
+#include "common/base/quick_lock.h"
 #include "worker/gate/spin.h"
 
 #define TRIES     40 /* of a mutex that another one has: some 10 us */

@@ -1,7 +1,7 @@
 /* spin.c - whether an empty queue is tried again at once (see spin.h) */
 #include "worker/gate/spin.h"
 
-#include "common/base/cpu_pause.h"
+#include "common/base/quick_lock.h"
 
 #define PAUSES 16 /* between two tries: 0.2 to 0.5 us */
 

@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <bsd/sys/tree.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 
 struct attention; /* attention.h */
 struct groups;    /* opaque; body in groups.c */

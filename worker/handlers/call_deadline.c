@@ -25,11 +25,11 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
-#include "common/base/errno_text.h"
-#include "common/base/far_barrier.h"
-#include "common/base/panic.h"
+#include "common/base/log.h"
+#include "common/base/problem.h"
+#include "common/base/quick_lock.h"
 
 void call_deadline_timer(struct call_deadline *p, uint64_t when)
 {

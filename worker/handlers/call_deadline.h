@@ -6,7 +6,7 @@
  *        lock: the timer of the place stays started from one call to the next,
  *        and when it fires it looks at the deadline of the call that is there
  *        then. The thread that decides something about a call that runs (its
- *        limit has passed, it is seized) pays for both (far_barrier.h).
+ *        limit has passed, it is seized) pays for both (quick_lock.h).
  * WHO    enter, leave: the thread of the work item. Callbacks, seize: the
  *        peeker.
  * OWNS   Its timer. The call is the caller's, and stays until leave returned.
@@ -32,7 +32,7 @@ struct call_deadline {
     _Atomic uint64_t pending; /* a  when the timer fires, or later; 0: not */
     atomic_bool asked;  /* a  leave has to look at what is under the lock */
     atomic_bool seized; /* a  set under mtx: that call does not leave */
-    bool barrier;       /* c  far_barrier.h; else each leave has to */
+    bool barrier;       /* c  quick_lock.h; else each leave has to */
     bool passed;        /* m  the limit of the call that runs */
     struct timers *timers;
     struct timer timer;

@@ -10,7 +10,7 @@
 #include <signal.h>
 
 #include "common/base/clock.h"
-#include "common/base/panic.h"
+#include "common/base/log.h"
 
 /* How long a child that closed a pipe may take to end. One that is just ending
  * closes all it has, and its exit status is yet to come. */

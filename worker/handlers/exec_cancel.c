@@ -14,8 +14,8 @@
 #include <signal.h>
 #include <string.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 #include "common/base/log.h"
 
 /* exec_kill_due - and again for those whose time is not over yet */

@@ -24,11 +24,10 @@
 #include <bsd/sys/queue.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/panic.h"
+#include "common/base/problem.h"
 #include "worker/config/in_hand_limit.h"
 #include "worker/handlers/exec_inner.h"
 #include "worker/process/command.h"

@@ -16,9 +16,9 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/container.h"
 #include "worker/handlers/call_deadline.h"
 #include "worker/loop/timers.h"
 #include "worker/rules/verdict.h"

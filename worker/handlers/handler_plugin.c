@@ -13,7 +13,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "worker/handlers/handler_inproc.h"
 
 /* function - a symbol of the object itself or of what it needs; NULL: none.

@@ -16,13 +16,13 @@
 #include <bsd/string.h>
 #include <bsd/sys/queue.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
-#include "common/base/errno_text.h"
-#include "worker/process/denied.h"
-#include "worker/handlers/handler.h"
+#include "common/base/problem.h"
 #include "worker/handlers/coprocess_inner.h"
+#include "worker/handlers/handler.h"
 #include "worker/loop/loop.h"
+#include "worker/process/denied.h"
 #include "worker/process/leftovers.h"
 
 /* Of a coprocess; it lives until close, so that an event of a coprocess that

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
+#include "common/base/problem.h"
 #include "worker/config/settings.h"
 #include "worker/process/process.h"
 #include "worker/source/source.h"

@@ -13,13 +13,13 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/message/error_text.h"
 #include "worker/config/settings.h"
-#include "worker/process/leftovers.h"
 #include "worker/hooks/hook_command.h"
 #include "worker/hooks/untold.h"
+#include "worker/process/leftovers.h"
 #include "worker/source/source.h"
 
 #define WAIT_FIRST_NS UNTOLD_FIRST_NS

@@ -3,8 +3,8 @@
 
 #include <time.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 
 /* note - the result of a run */
 static void note(struct chore *c, int err)

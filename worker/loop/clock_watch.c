@@ -7,8 +7,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 
 /* Handle a cancelled timer. The read fails with ECANCELED and the timer stays
  * armed, so the next clock step cancels it again. */

@@ -1,8 +1,8 @@
 /* dirty.c - the state that others see is out of date (see dirty.h) */
 #include "worker/loop/dirty.h"
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 #include "worker/loop/loop.h"
 
 /* count_due - it is time */

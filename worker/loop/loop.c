@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "common/base/container.h"
+#include "common/base/basics.h"
 
 #define EVENTS 16
 

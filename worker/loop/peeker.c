@@ -21,8 +21,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 
 /* The same after such a wait. To start the timer is a system call before the
  * handler's first instruction, and it wakes the peeker, which then is in the

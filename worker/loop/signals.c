@@ -9,7 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "common/base/container.h"
+#include "common/base/basics.h"
 #include "common/base/log.h"
 
 static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP,

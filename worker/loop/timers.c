@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
-#include "common/base/panic.h"
+#include "common/base/log.h"
+#include "common/base/problem.h"
 
 #define NOT_ARMED UINT64_MAX
 #define BUDGET    4096 /* timers moved in one hold of the lock */

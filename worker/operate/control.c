@@ -14,11 +14,11 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/base/unix_socket.h"
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"

@@ -6,8 +6,7 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/message/hex.h"
 #include "worker/operate/control_verbs.h"
 #include "worker/operate/steering.h"

@@ -13,26 +13,25 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
-#include "common/base/queue_name.h"
+#include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"
-#include "common/base/log.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_state.h"
 #include "worker/config/settings_print.h"
-#include "worker/flow/flow.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/store_look.h"
+#include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/schedule.h"
 #include "worker/operate/control_groups.h"
 #include "worker/operate/control_running.h"
 #include "worker/operate/control_steer.h"
-#include "worker/operate/stop.h"
+#include "worker/operate/live_settings.h"
 #include "worker/operate/orders.h"
 #include "worker/operate/pause.h"
-#include "worker/operate/live_settings.h"
+#include "worker/operate/stop.h"
 
 #define WORDS_MAX STEER_MOST
 

@@ -6,10 +6,10 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "worker/flow/flow.h"
 
 #define SAVE_FIRST_NS NS_PER_S

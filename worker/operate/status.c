@@ -12,13 +12,13 @@
 #include <bsd/string.h>
 #include <bsd/unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/state/counters.h"
-#include "common/base/container.h"
 #include "common/state/worker_state.h"
-#include "worker/flow/flow.h"
 #include "worker/files/file_watch.h"
+#include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"
 
 #define COUNT_NS    NS_PER_S

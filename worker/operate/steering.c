@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/container.h"
+#include "common/base/basics.h"
 #include "worker/flow/settle.h"
 
 /* c = constant after begin   j = the job's until it is over   a = atomic */

@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <string.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/state/counters.h"
 #include "common/base/log.h"
-#include "common/base/container.h"
+#include "common/state/counters.h"
 #include "worker/flow/flow.h"
 
 /* handlers_end - the grace is over, or the next step after it */

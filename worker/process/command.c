@@ -8,9 +8,9 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/alive.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
+#include "common/base/process_stat.h"
 #include "worker/process/process.h"
 
 #define SCRIPT_LINE \

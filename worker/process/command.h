@@ -18,7 +18,7 @@
 /* m = under mtx   c = constant after open */
 struct command {
     char *const *argv; /* c */
-    int alive;         /* c  key of what counts what it starts (alive.h) */
+    int alive; /* c  key of what counts what it starts (process_stat.h) */
     pthread_mutex_t mtx;
     char path[PATH_MAX]; /* m  "": not found */
 };

@@ -14,7 +14,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 
 #define NEEDED "waitid, pidfd_open and memfd_create"
 

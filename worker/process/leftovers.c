@@ -32,10 +32,10 @@
 #include <bsd/stdlib.h>
 #include <bsd/sys/queue.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/timers.h"
 #include "worker/process/process.h"

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/alive.h"
 #include "common/base/clock.h"
+#include "common/base/process_stat.h"
 #include "worker/loop/signals.h"
 
 /* The thread sanitizer's clone takes every child for that of a fork, and shared

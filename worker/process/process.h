@@ -27,7 +27,7 @@ struct process {
 int process_find(const char *name, char out[PATH_MAX]);
 
 /* Descriptors for the child's 0, 1 and 2; -1: the worker's own. `alive`: the
- * key of the count of living handlers (alive.h); 0: not counted. */
+ * key of the count of living handlers (process_stat.h); 0: not counted. */
 int process_start(struct process *out, const char *path, char *const argv[],
                   char *const env[], const int fds[3], int alive);
 

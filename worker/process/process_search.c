@@ -22,9 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/array.h"
-#include "common/base/errno_text.h"
+#include "common/base/basics.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "worker/process/environment.h"
 #include "worker/process/process.h"
 

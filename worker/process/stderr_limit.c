@@ -1,9 +1,9 @@
 /* stderr_limit.c - see stderr_limit.h */
 #include "worker/process/stderr_limit.h"
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/container.h"
 
 #define BURST_NS (10 * NS_PER_S) /* of the rate, at once */
 #define TELL_NS  NS_PER_S

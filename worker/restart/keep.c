@@ -7,13 +7,12 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
-#include "worker/handlers/handler.h"
+#include "common/base/problem.h"
 #include "worker/flow/known.h"
 #include "worker/flow/settle.h"
 #include "worker/flow/unsettled.h"
+#include "worker/handlers/handler.h"
 
 #define TICK_NS NS_PER_MS
 

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#include "common/base/alive.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
+#include "common/base/process_stat.h"
 #include "common/state/counters.h"
 #include "worker/config/slots.h"
 #include "worker/flow/group_dispatch.h"

@@ -29,7 +29,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/ulid.h"

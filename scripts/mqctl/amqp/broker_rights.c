@@ -10,7 +10,7 @@
 #include <poll.h>
 #include <string.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/ulid.h"
 

@@ -12,7 +12,7 @@
 
 #include "common/amqp/topology.h"
 #include "common/base/clock.h"
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_password.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/amqp/broker_rights.h"

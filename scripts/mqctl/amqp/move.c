@@ -9,17 +9,16 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/folder.h"
-#include "common/base/shell_word.h"
-#include "common/base/visit.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/state_forget.h"
 #include "common/state/worker_lock.h"
 #include "common/store/waiting.h"
-#include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"

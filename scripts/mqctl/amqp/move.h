@@ -23,9 +23,9 @@
 #include "common/amqp/publisher.h"
 #include "common/broker/broker_password.h"
 #include "common/store/store.h"
-#include "common/text/term_progress.h"
-#include "scripts/mqctl/mqctl.h"
+#include "common/text/term.h"
 #include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/mqctl.h"
 
 #define MOVE_BATCH 64
 

@@ -17,10 +17,10 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/folder.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/custody/custody.h"
 #include "common/custody/custody_look.h"
 #include "common/mq/queue.h"

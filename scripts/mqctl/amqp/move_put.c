@@ -5,7 +5,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/store/letters.h"
 #include "scripts/mqctl/amqp/move.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/store/letters.h"
 #include "scripts/mqctl/look/doctor.h"
 

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/base/mount_point.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/custody/custody_look.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"

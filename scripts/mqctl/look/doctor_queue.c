@@ -11,12 +11,10 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
+#include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/base/fs_type.h"
-#include "common/base/mount_point.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/custody/custody_file.h"
 #include "common/custody/custody_look.h"
 #include "common/state/runtimedir.h"

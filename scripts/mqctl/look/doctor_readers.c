@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/process_stat.h"
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/mq/queue.h"
 #include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/proc.h"

@@ -15,17 +15,16 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/base/shell_word.h"
 #include "common/message/error_text.h"
-#include "common/text/json_line.h"
-#include "common/store/letters.h"
 #include "common/state/runtimedir.h"
-#include "common/text/term.h"
+#include "common/store/letters.h"
 #include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "common/text/term.h"
 #include "common/text/term_time.h"
 #include "scripts/mqctl/ask.h"
-#include "scripts/mqctl/queue_list.h"
 #include "scripts/mqctl/look/search.h"
+#include "scripts/mqctl/queue_list.h"
 
 /* ---- custody ---- */
 

@@ -10,16 +10,15 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/store/store.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term_table.h"
 #include "common/text/term_time.h"
-#include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/mqctl.h"
 
 static const struct term_column columns[] = {
     {"KEY", TERM_LEFT, TERM_END},

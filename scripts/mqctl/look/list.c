@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
-#include "common/base/visit.h"
+#include "common/base/problem.h"
 #include "common/message/error_text.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

@@ -12,16 +12,16 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
-#include "common/base/array.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/message/error_text.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
-#include "scripts/mqctl/look/cursor.h"
 #include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/cursor.h"
 #include "scripts/mqctl/look/snapshot.h"
 
 /* ---- the slots ---- */

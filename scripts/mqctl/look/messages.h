@@ -13,7 +13,7 @@
 #ifndef SCRIPTS_MQCTL_LOOK_MESSAGES_H
 #define SCRIPTS_MQCTL_LOOK_MESSAGES_H
 
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/custody/custody_look.h"
 #include "common/state/statedir.h"
 #include "common/store/waiting.h"

@@ -18,9 +18,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/folder.h"
-#include "common/base/queue_name.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

@@ -9,8 +9,8 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/state/runtimedir.h"
 #include "common/text/term_time.h"
 

@@ -11,10 +11,8 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
-#include "common/base/queue_name.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
 #include "common/custody/custody_look.h"
 #include "common/mq/queue.h"

@@ -15,10 +15,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/base/queue_name.h"
-#include "common/state/counters.h"
 #include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/mq/queue.h"
+#include "common/state/counters.h"
 #include "common/state/pause_note.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"

@@ -10,7 +10,6 @@
 #include "common/base/clock.h"
 #include "common/base/folder.h"
 #include "common/base/safe_text.h"
-#include "common/base/shell_word.h"
 #include "common/state/queue_guess.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

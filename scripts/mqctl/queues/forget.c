@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sysexits.h>
 
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/state/state_forget.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

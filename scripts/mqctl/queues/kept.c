@@ -7,7 +7,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/alive.h"
+#include "common/base/process_stat.h"
 #include "common/custody/custody_look.h"
 #include "common/state/runtimedir.h"
 

@@ -21,7 +21,7 @@ int64_t kept_sum(const struct kept *k);
 /* "3 waiting, 2 dead letters"; "": none. */
 #define KEPT_TEXT 256
 const char *kept_text(const struct kept *k, char buf[KEPT_TEXT]);
-/* Remove the count of living handlers (alive.h) of a queue without a worker.
+/* Remove the count of living handlers (process_stat.h) of a queue without a worker.
  * Call this before removing custody, which has the key of the count. */
 void kept_alive_remove(const struct statedir *dir);
 

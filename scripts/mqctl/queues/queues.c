@@ -9,20 +9,20 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/base/errno_text.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/custody/custody_look.h"
-#include "common/text/json_line.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_table.h"
+#include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/orphans.h"
 #include "scripts/mqctl/proc.h"
 #include "scripts/mqctl/queue_list.h"
-#include "common/text/complain.h"
-#include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/queues/kept.h"
 
 #define MEMORY_TEXT (PATH_MAX + 128)

@@ -15,8 +15,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
+#include "common/base/problem.h"
 
 #define HEX_SIZE (SERVE_TOKEN - 1)
 

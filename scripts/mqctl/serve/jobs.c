@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/serve/events.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/base/unix_socket.h"
 
 #define BACKLOG  128

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "scripts/mqctl/serve/ask/answer.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 #include "scripts/mqctl/serve/events.h"

@@ -19,9 +19,9 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/mqctl.h"

@@ -9,18 +9,17 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
+#include "common/message/header.h"
 #include "common/message/hex.h"
 #include "common/store/letters.h"
-#include "common/message/header.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
-#include "scripts/mqctl/look/groups_spooled.h"
-#include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/groups_spooled.h"
 #include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/mqctl.h"
 
 struct group_order {
     const struct options *o;

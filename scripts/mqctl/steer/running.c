@@ -13,7 +13,7 @@
 #include <sysexits.h>
 #include <time.h>
 
-#include "common/base/array.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"

@@ -8,15 +8,14 @@
 #include <sysexits.h>
 #include <time.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
-#include "common/base/visit.h"
+#include "common/base/problem.h"
 #include "common/state/runtimedir.h"
 #include "common/store/spool.h"
 #include "common/text/complain.h"
-#include "scripts/mqctl/steer/order.h"
 #include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/steer/order.h"
 
 #define PAUSE    (20 * NS_PER_MS) /* between two looks */
 #define PATIENCE (3 * NS_PER_S)   /* for a commit that has it on its way */

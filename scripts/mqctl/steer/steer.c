@@ -8,17 +8,16 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
-#include "common/base/queue_name.h"
-#include "common/base/shell_word.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/state/pause_note.h"
 #include "common/state/state_forget.h"
 #include "common/state/statedir.h"
+#include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/ask.h"
-#include "scripts/mqctl/queue_list.h"
-#include "common/text/complain.h"
 #include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/queue_list.h"
 
 #define SILENT_NS NS_PER_S /* a wait that is longer says what it is for */
 

@@ -27,10 +27,9 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
-#include "common/base/visit.h"
+#include "common/base/problem.h"
 #include "common/store/spool.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/ask.h"

@@ -8,7 +8,7 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "scripts/mqctl/queue_list.h"
 
 /* row_get - the row of a queue, a new one if need be; NULL: no memory */

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <bsd/string.h>
 
+#include "common/base/basics.h"
 #include "common/base/safe_text.h"
-#include "common/base/visit.h"
 #include "common/custody/custody_look.h"
-#include "common/store/letters.h"
 #include "common/state/runtimedir.h"
+#include "common/store/letters.h"
 
 void model_queue(struct view_queue *q, const struct top_row *r)
 {

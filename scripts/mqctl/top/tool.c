@@ -15,8 +15,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
 #include "common/base/file.h"
+#include "common/base/problem.h"
 
 #define OUT_MOST (1 << 20)
 #define WAIT     "1s" /* for room in the queue: the screen stands still */

@@ -14,11 +14,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/cli_interrupt.h"
+#include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
-#include "common/text/complain.h"
 
 #define HEAD_EVERY 20 /* lines between two titles */
 #define NAME_LEAST 20 /* columns */

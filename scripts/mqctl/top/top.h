@@ -9,9 +9,9 @@
 #ifndef SCRIPTS_MQCTL_TOP_TOP_H
 #define SCRIPTS_MQCTL_TOP_TOP_H
 
-#include "common/base/queue_name.h"
-#include "scripts/mqctl/mqctl.h"
+#include "common/base/safe_text.h"
 #include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/top/draw/history.h"
 
 struct top_row {

@@ -17,11 +17,10 @@
 #include <bsd/string.h>
 
 #include "common/amqp/letter_envelope.h"
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
-#include "common/text/cli_interrupt.h"
+#include "common/base/problem.h"
 #include "common/text/complain.h"
 
 #define MOST    50000 /* letters that are looked at: memory, and prefetch */

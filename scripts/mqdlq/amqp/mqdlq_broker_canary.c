@@ -18,7 +18,6 @@
 
 #include "common/amqp/envelope.h"
 #include "common/base/clock.h"
-#include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 

@@ -19,7 +19,7 @@
 
 #include "common/amqp/envelope_made.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/text/complain.h"
 
 #define WAIT_NS (60 * NS_PER_S) /* for a confirm */

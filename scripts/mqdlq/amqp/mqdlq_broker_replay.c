@@ -21,13 +21,11 @@
 #include "common/amqp/letter_envelope.h"
 #include "common/amqp/partition.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
+#include "common/base/problem.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
-#include "common/text/rate_limit.h"
 #include "common/text/term.h"
-#include "common/text/term_progress.h"
 #include "scripts/mqdlq/mqdlq_selection.h"
 
 #define WAIT_NS (60 * NS_PER_S) /* for a confirm, unless told otherwise */

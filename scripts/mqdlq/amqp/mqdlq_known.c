@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/array.h"
+#include "common/base/basics.h"
 
 #define SPOTS_FIRST 1024 /* a power of two */
 

@@ -9,12 +9,10 @@
 #include <sysexits.h>
 
 #include "common/amqp/letter_envelope.h"
-#include "common/base/answer.h"
-#include "common/base/array.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/store/sql.h"
-#include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 

@@ -16,12 +16,10 @@
 #include "common/amqp/partition.h"
 #include "common/amqp/publisher.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/broker/broker_password.h"
-#include "common/text/cli_interrupt.h"
 #include "common/text/complain.h"
-#include "common/text/rate_limit.h"
-#include "common/text/term_progress.h"
+#include "common/text/term.h"
 
 #define ENTRIES (HEADER_X_MAX + 8)
 

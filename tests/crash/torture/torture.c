@@ -13,7 +13,6 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/text/cli_interrupt.h"
 #include "common/options/options.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"

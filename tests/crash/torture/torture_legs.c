@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/text/cli_interrupt.h"
-#include "common/text/term_progress.h"
+#include "common/text/complain.h"
+#include "common/text/term.h"
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_feed.h"
 

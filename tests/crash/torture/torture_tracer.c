@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/text/cli_interrupt.h"
+#include "common/text/complain.h"
 #include "tests/crash/torture/torture.h"
 
 #define LIMIT_S 60 /* on a quiet machine */

@@ -1,6 +1,6 @@
 /* test_serve_confined.c - mqctl serve may ask little of the kernel: see
  * confine.h */
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "tests/e2e/serve/serve_fixture.h"
 #include "tests/harness/preload.h"
 

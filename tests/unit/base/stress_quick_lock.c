@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/base/cpu_pause.h"
-
 enum { THREADS = 4 };
 
 static struct quick_lock lock;

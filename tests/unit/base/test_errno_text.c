@@ -1,10 +1,10 @@
-/* test_errno_text.c - errno_text.h */
+/* test_errno_text.c - errno_text: words for an errno */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 
 /* A limit is named with its value. */
 Test(errno_text, a_limit_that_was_reached_is_named)

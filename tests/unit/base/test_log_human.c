@@ -1,5 +1,5 @@
 /* test_log_human.c - log_human: the line that a person reads */
-#include "common/base/log_human.h"
+#include "common/base/log.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/mount_point.h"
+#include "common/base/file.h"
 
 Test(mount_point, it_is_above_the_file_or_the_path_itself)
 {

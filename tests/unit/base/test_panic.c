@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/base/panic.h"
 
 /* last_words - what a process writes to stderr that panics; "" without */
 static const char *last_words(enum log_format format, int *status)

@@ -1,7 +1,7 @@
-/* test_shell_word.c - common/base/shell_word: what a shell reads is the text */
+/* test_shell_word.c - shell_word: what a shell reads is the text */
 #include <criterion/criterion.h>
 
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 
 Test(shell_word, quotes_stand_only_where_a_shell_needs_them)
 {

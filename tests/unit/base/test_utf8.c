@@ -1,7 +1,7 @@
-/* test_utf8.c - common/utf8: what is a character, and which are hidden */
+/* test_utf8.c - utf8_read: what is a character, and which are hidden */
 #include <criterion/criterion.h>
 
-#include "common/base/utf8.h"
+#include "common/base/safe_text.h"
 #include "tests/unit/text/hidden_fixture.h"
 
 Test(utf8, every_scalar_value_is_read_as_itself)

@@ -21,8 +21,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 #include "worker/source/source.h"
 
 enum { FAKE_MOST = 512, FAKE_LENT = 16, FAKE_LANES = 64 };

@@ -9,7 +9,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
-#include "common/base/panic.h"
+#include "common/base/log.h"
 #include "worker/handlers/coprocess_inner.h"
 
 #define KILL_AFTER (5 * NS_PER_S)

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <bsd/stdlib.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 #include "worker/loop/pool.h"
 
 #define SUBMITTERS 3

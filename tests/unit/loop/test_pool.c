@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "common/base/container.h"
+#include "common/base/basics.h"
 #include "worker/loop/pool.h"
 
 #define MAX 4

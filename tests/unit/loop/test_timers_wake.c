@@ -12,8 +12,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
 #include "worker/loop/timers.h"
 
 #define HOUR (3600 * NS_PER_S)

@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/folder.h"
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 

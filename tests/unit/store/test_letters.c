@@ -3,7 +3,7 @@
 #include <fnmatch.h>
 #include <malloc.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "tests/unit/store/letter_fixture.h"
 
 TestSuite(letters, .init = fixture_init, .fini = fixture_fini);

@@ -1,8 +1,8 @@
-/* test_rate_limit.c - common/pace */
+/* test_rate_limit.c - rate_limit: so many a second */
 #include <criterion/criterion.h>
 
 #include "common/base/clock.h"
-#include "common/text/rate_limit.h"
+#include "common/text/complain.h"
 
 #define START (1000 * NS_PER_S)
 

@@ -13,7 +13,6 @@
 #include "common/base/safe_text.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
-#include "common/text/term_progress.h"
 #include "common/text/term_table.h"
 #include "tests/unit/text/hidden_fixture.h"
 

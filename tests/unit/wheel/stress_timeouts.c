@@ -8,7 +8,7 @@
  */
 #include "tests/unit/wheel/stress_fixture.h"
 
-#include "common/base/container.h"
+#include "common/base/basics.h"
 
 struct item {
     struct timer timer;

@@ -18,7 +18,7 @@
 #include "common/amqp/link.h"
 #include "common/amqp/partition.h"
 #include "common/amqp/topology.h"
-#include "common/base/container.h"
+#include "common/base/basics.h"
 #include "worker/rules/poison_suspects.h"
 #include "worker/source/amqp/ack_window.h"
 #include "worker/source/amqp/run_file.h"

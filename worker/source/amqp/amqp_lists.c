@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <bsd/stdlib.h>
 
-#include "common/base/array.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 
 void amqp_free(struct amqp_message *m)

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 
 #define SUMMED        4096 /* bytes of a body that tell it from others */
 #define INCOMING_MOST 32   /* that wait to be placed, while more come */

@@ -8,9 +8,9 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 
 /* ---- a message, frame by frame ---- */
 

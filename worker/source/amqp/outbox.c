@@ -13,11 +13,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 
 #define WINDOW     256             /* published and not confirmed, at most */
 #define CONFIRM_NS (30 * NS_PER_S) /* longer, and the node is not trusted */

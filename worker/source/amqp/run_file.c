@@ -17,7 +17,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 
 /* "rqmwrun1". Change a row: another last digit. Notes of another version are
  * not thrown away, as its handlers may run. */

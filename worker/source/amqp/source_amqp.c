@@ -11,8 +11,8 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "worker/config/slots.h"
 #include "worker/source/amqp/amqp_inner.h"
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/container.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/store/letters.h"
 #include "worker/config/settings.h"
 #include "worker/loop/chore.h"

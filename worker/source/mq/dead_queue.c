@@ -7,19 +7,19 @@
 #include <sys/epoll.h>
 #include <sysexits.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/mq/queue.h"
 #include "common/store/store.h"
-#include "common/base/container.h"
-#include "worker/loop/dirty.h"
-#include "worker/source/watch/mq_name_watch.h"
+#include "worker/config/settings.h"
 #include "worker/loop/chore.h"
+#include "worker/loop/dirty.h"
 #include "worker/loop/loop.h"
 #include "worker/source/mq/due_rows.h"
-#include "worker/config/settings.h"
+#include "worker/source/watch/mq_name_watch.h"
 
 /* c = constant after open   j = the chore's */
 struct dead_queue {

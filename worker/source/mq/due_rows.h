@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/store/store.h"
 #include "worker/loop/timers.h"
 #include "worker/source/source.h"

@@ -9,7 +9,7 @@
 #ifndef WORKER_SOURCE_MQ_LENT_H
 #define WORKER_SOURCE_MQ_LENT_H
 
-#include "common/base/container.h"
+#include "common/base/basics.h"
 #include "common/custody/slot.h"
 #include "worker/rules/message.h"
 

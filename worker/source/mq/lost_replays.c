@@ -3,11 +3,11 @@
 
 #include <errno.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/store/store.h"
-#include "common/base/container.h"
 #include "worker/loop/dirty.h"
 #include "worker/source/mq/due_rows.h"
 

@@ -8,9 +8,9 @@
 #include <errno.h>
 
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "worker/source/watch/mq_reopen.h"
 
 #define SOON_NS NS_PER_MS /* until a row that could not be read is due again */

@@ -9,15 +9,14 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/store/letters.h"
 #include "worker/source/mq/dead_limit.h"
 #include "worker/source/mq/dead_queue.h"
+#include "worker/source/mq/replay.h"
 #include "worker/source/watch/group_hold_watch.h"
 #include "worker/source/watch/mq_reopen.h"
-#include "worker/source/mq/replay.h"
 
 #define WAL_NS \
     (5 * NS_PER_S) /* time from noticing a large -wal to emptying

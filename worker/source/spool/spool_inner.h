@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "common/base/container.h"
+#include "common/base/basics.h"
 #include "common/custody/ends.h"
 #include "common/store/spool.h"
 #include "worker/config/slots.h"

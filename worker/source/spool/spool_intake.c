@@ -14,9 +14,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 
 /* How long the queue is left to work items, and how many messages they have to
  * take meanwhile to be left it: then they are as quick as the disk. */

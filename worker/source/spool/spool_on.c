@@ -15,8 +15,7 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 
 /* ends_ready - the file that the last worker noted ends in, or a new one
  * The store has the number of the first already, so that a start after a kill

@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/disk_trouble.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "worker/source/spool/spool_inner.h"
 
 #define LAST_NS (5 * NS_PER_S) /* a sender that goes on must not keep a stop */

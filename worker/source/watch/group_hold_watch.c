@@ -11,11 +11,11 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/state/statedir.h"
-#include "common/base/container.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
 

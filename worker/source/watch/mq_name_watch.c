@@ -9,9 +9,9 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/mq/queue.h"
-#include "common/base/container.h"
 #include "worker/loop/loop.h"
 
 #define LOOK_NS (30 * NS_PER_S)

@@ -2,7 +2,7 @@
  * ask.h) */
 #include <errno.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/serve/ask/letters.h"
 #include "scripts/mqctl/serve/ask/window.h"

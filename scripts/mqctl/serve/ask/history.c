@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 #include "common/text/json_line.h"
 
 enum series {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/safe_text.h"
-#include "common/base/shell_word.h"
 
 void html_attribute(FILE *out, const char *text)
 {

@@ -7,11 +7,10 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/base/visit.h"
 #include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
 #include "common/options/moment.h"

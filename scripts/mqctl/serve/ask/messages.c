@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <sysexits.h>
 
-#include "common/base/shell_word.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
-#include "scripts/mqctl/serve/ask/ask.h"
 #include "common/text/json_line.h"
+#include "scripts/mqctl/serve/ask/ask.h"
 #include "scripts/mqctl/serve/ask/verb.h"
 
 #define PAGE_MOST 100

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/queue_name.h"
+#include "common/base/safe_text.h"
 
 enum serve_what {
     SERVE_QUEUES,

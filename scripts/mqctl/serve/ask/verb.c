@@ -8,7 +8,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/base/errno_text.h"
+#include "common/base/problem.h"
 #include "common/text/complain.h"
 
 /* Add the objects of a file, one a line, to a list. Returns false if memory ran

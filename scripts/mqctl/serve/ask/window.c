@@ -1,7 +1,7 @@
 /* window.c - see window.h */
 #include "scripts/mqctl/serve/ask/window.h"
 
-#include "common/base/answer.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 
 #define STEP    2000 /* letters between two looks at the clock */

@@ -1,0 +1,48 @@
+/* basics.h - four things that C lacks
+ *
+ * WHAT   Answers, visits that end early, the struct around a member, and arrays
+ *        that grow.
+ * WHO    Any thread.
+ * OWNS   Nothing.
+ * FAILS  array_grow: NULL.
+ */
+#ifndef COMMON_BASE_BASICS_H
+#define COMMON_BASE_BASICS_H
+
+#include <stddef.h>
+#include <stdlib.h>
+
+/* The answer to a question. A function whose question can fail returns -errno
+ * instead of an answer. */
+enum answer { NO, YES };
+
+/* What a callback that is called for each of many returns: 0 to go on,
+ * VISIT_ENOUGH to end the visit without an error, or -errno, which the caller
+ * of the visit gets. */
+enum { VISIT_ENOUGH = 1 };
+
+/* Return the struct of `type` whose `member` is at `ptr`. */
+#define CONTAINER_OF(ptr, type, member) \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+#define ARRAY_FIRST 16 /* elements at first */
+
+/* Make room for one more element. `array` has `count` elements of `size` bytes
+ * and room for `*room`. Returns the array, which may have moved, with twice the
+ * room if there was none left; NULL without memory, and the array is unchanged.
+ * The caller frees it with free(3). */
+static inline void *array_grow(void *array, size_t count, size_t *room,
+                               size_t size)
+{
+    size_t more = *room ? 2 * *room : ARRAY_FIRST;
+    void *bigger;
+
+    if (count < *room)
+        return array;
+    bigger = reallocarray(array, more, size);
+    if (bigger)
+        *room = more;
+    return bigger;
+}
+
+#endif
