@@ -12,6 +12,7 @@
  * which its message has it, too.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -130,90 +131,76 @@ int sql_key_free(struct sql *sql, uint64_t seq)
     return seq ? sql_run(sql, SQL_KEY_FREE, SQL_VALUES(value_u64(seq))) : 0;
 }
 
-static int free_apply(struct sql *sql, void *arg)
-{
-    return sql_key_free(sql, *(const uint64_t *)arg);
-}
-
 int store_key_free(struct store *s, uint64_t seq)
 {
-    return store_write(s, free_apply, NULL, &seq);
-}
+    int64_t n =
+        seq ? store_run(s, SQL_KEY_FREE, SQL_VALUES(value_u64(seq))) : 0;
 
-static int drop_apply(struct sql *sql, void *arg)
-{
-    const struct store_key *key = arg;
-
-    return sql_change(sql, SQL_KEY_DROP,
-                      SQL_VALUES(value_text(key->text, key->size)));
+    return n < 0 ? (int)n : 0;
 }
 
 int store_key_drop(struct store *s, const char *text, size_t size)
 {
-    struct store_key key = {.text = text, .size = size};
+    int64_t n = store_run(s, SQL_KEY_DROP, SQL_VALUES(value_text(text, size)));
 
-    return store_write(s, drop_apply, NULL, &key);
+    return n < 0 ? (int)n : n == 0 ? -ENOENT : 0;
 }
 
 int64_t store_keys_count(struct store *s, uint64_t now_ns)
 {
-    int64_t n = 0;
-    int err =
-        store_number(s, &n, SQL_KEYS_COUNT, SQL_VALUES(value_u64(now_ns)));
-
-    return err ? err : n;
+    return store_tally(s, SQL_KEYS_COUNT, SQL_VALUES(value_u64(now_ns)));
 }
 
-/* Copy the key of a row of SQL_KEYS. */
-static int key_read(sqlite3_stmt *st, char text[STORE_GROUP_MAX],
-                    struct store_key *out)
+/* Copy a row of SQL_KEYS. */
+static int key_copy(sqlite3_stmt *st, const void *arg, void **row,
+                    size_t *bytes)
 {
-    int size = sqlite3_column_bytes(st, 0);
-    const void *bytes = sqlite3_column_text(st, 0);
-    const void *id = sqlite3_column_blob(st, 1);
+    static const int columns[] = {0, 1};
+    struct sql_bytes part[2];
+    struct store_key *key = sql_copy(st, sizeof *key, columns, 2, part);
 
-    if (size < 0 || size > STORE_GROUP_MAX || !bytes ||
-        sqlite3_column_bytes(st, 1) != (int)sizeof out->id)
-        return -EUCLEAN;
-    memcpy(text, bytes, (size_t)size);
-    *out = (struct store_key){.text = text,
-                              .size = (size_t)size,
+    (void)arg;
+    if (!key)
+        return -ENOMEM;
+    *row = key;
+    *bytes = sizeof *key + part[0].size;
+    *key = (struct store_key){.text = part[0].at,
+                              .size = part[0].size,
                               .received_ns = sql_column_u64(st, 2),
                               .until_ns = sql_column_u64(st, 3)};
-    memcpy(out->id.bytes, id, sizeof out->id.bytes);
-    return 0;
+    if (part[0].at && part[0].size <= STORE_GROUP_MAX &&
+        part[1].size == sizeof key->id) {
+        memcpy(key->id.bytes, part[1].at, sizeof key->id.bytes);
+        return 0;
+    }
+    free(key);
+    return -EUCLEAN;
 }
 
 int store_keys_each(struct store *s, uint64_t now_ns,
                     int (*visit)(const struct store_key *key, void *arg),
                     void *arg)
 {
-    enum { PAGE = 64 };
-    char texts[PAGE][STORE_GROUP_MAX], last[STORE_GROUP_MAX];
-    struct store_key page[PAGE];
+    char last[STORE_GROUP_MAX] = "";
+    struct store_page page;
     size_t size = 0;
-    int n = PAGE, err = 0;
+    int more, err;
 
-    while (!err && n == PAGE) {
-        sqlite3_stmt *st;
-        int found = store_ask(
-            s, &st, SQL_KEYS,
-            SQL_VALUES(value_text(size ? last : "", size), value_u64(now_ns)));
+    do {
+        more = store_page_read(
+            s, &page, key_copy, NULL, SQL_KEYS,
+            SQL_VALUES(value_text(last, size), value_u64(now_ns)));
+        err = more < 0 ? more : 0;
+        for (size_t i = 0; i < page.count; i++) {
+            const struct store_key *key = page.rows[i];
 
-        for (n = 0; found == STEP_ROW && n < PAGE && !err; n++) {
-            err = key_read(st, texts[n], &page[n]);
-            found = sql_step(st);
+            size = key->size;
+            memcpy(last, key->text, size);
+            if (!err)
+                err = visit(key, arg);
+            free(page.rows[i]);
         }
-        (void)store_answered(s, st, found);
-        if (!err && found < 0)
-            err = found;
-        for (int i = 0; i < n && !err; i++)
-            err = visit(&page[i], arg);
-        if (n > 0 && !err) {
-            size = page[n - 1].size;
-            memcpy(last, texts[n - 1], size);
-        }
-    }
+    } while (!err && more == STEP_ROW);
     return err;
 }
 

@@ -4,29 +4,19 @@
  * ended before the first visit, because an open one keeps the -wal of a running
  * worker from being used again. A page ends at 64 letters or 1 MiB.
  */
+#include <bsd/sys/queue.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <bsd/sys/queue.h>
 
 #include "common/base/basics.h"
 #include "common/base/fault_point.h"
 #include "common/store/letters.h"
 #include "common/store/sql.h"
 
-#define PAGE_LETTERS 64
-#define PAGE_BYTES   (1u << 20)
-
 /* Letters strictly between two places in the order of death. */
 struct range {
     struct store_cursor low, high;
-};
-
-struct page {
-    struct letter *letters[PAGE_LETTERS]; /* one block of memory each */
-    size_t count;
-    size_t bytes;
-    struct store_cursor last;
 };
 
 /* replay_copy - how it was sent last; where the boot is not known, it may have
@@ -47,104 +37,48 @@ static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
     return r;
 }
 
-/* letter_copy - the letter a statement stands on, in one block of its own */
-static int letter_copy(sqlite3_stmt *st, const char *boot, struct letter **out,
+/* Copy the letter that a statement stands on. `boot` is that of now. */
+static int letter_copy(sqlite3_stmt *st, const void *boot, void **out,
                        size_t *bytes)
 {
-    const char *text;
-    const void *tail, *data;
-    size_t tail_size, error_size, text_size;
+    static const int columns[] = {COL_DATA, COL_GROUP, COL_ERROR, COL_STDERR,
+                                  COL_ERROR_TEXT};
+    struct sql_bytes part[5];
     struct store_row m;
     struct letter *l;
-    char *at;
     int err = sql_read_row(st, &m);
 
     if (err)
         return err;
-    tail = sqlite3_column_blob(st, COL_STDERR);
-    tail_size = (size_t)sqlite3_column_bytes(st, COL_STDERR);
-    text = (const char *)sqlite3_column_text(st, COL_ERROR_TEXT);
-    text_size = (size_t)sqlite3_column_bytes(st, COL_ERROR_TEXT);
-    data = m.size ? sqlite3_column_blob(st, COL_DATA) : "";
-    error_size = m.error ? strlen(m.error) : 0;
-    *bytes = sizeof **out + m.size + m.group_size + error_size + tail_size +
-             text_size + 5;
-    l = data ? malloc(*bytes) : NULL;
+    l = sql_copy(st, sizeof *l, columns, 5, part);
     if (!l)
         return -ENOMEM;
-    at = (char *)(l + 1);
-    m.data = sql_copy(&at, data, m.size);
-    m.group = sql_copy(&at, m.group, m.group_size);
-    m.error = sql_copy(&at, m.error, error_size);
+    m.data = part[0].at;
+    m.group = part[1].at;
+    m.error = part[2].at;
     *l = (struct letter){
         .m = m,
         .replay = replay_copy(st, boot),
-        .body = (const char *)m.data + m.header_size,
+        .body = part[0].at + m.header_size,
         .body_size = m.size - m.header_size,
-        .stderr_tail = sql_copy(&at, tail, tail_size),
-        .stderr_size = tail_size,
-        .error_text = sql_copy(&at, text, text_size),
+        .stderr_tail = part[3].at,
+        .stderr_size = part[3].size,
+        .error_text = part[4].at,
     };
+    *bytes = sizeof *l + m.size + part[3].size;
     *out = l;
     return 0;
 }
 
-/* letters_ask - a statement over the letters of a filter; `room` and `by` are
- * its values 10 and 11 */
-static int letters_ask(struct store *s, sqlite3_stmt **st, enum sql_id id,
-                       const struct letter_filter *f, const struct range *range,
-                       uint64_t room, struct sql_value by)
-{
-    return store_ask(
-        s, st, id,
-        SQL_VALUES(value_u64(range->low.ns), value_int(range->low.row),
-                   value_u64(range->high.ns), value_int(range->high.row),
-                   value_int(f->reason), value_string(f->group),
-                   value_string(f->error_like), value_string(f->match),
-                   value_int(f->replayed ? STORE_REPLAYED : STORE_DEAD),
-                   value_u64(room), by));
-}
-
-/* page_read - the next page of at most `room` letters; empty at the end */
-static int page_read(struct store *s, enum sql_id list,
-                     const struct letter_filter *f, const struct range *range,
-                     uint64_t room, struct page *page)
-{
-    uint64_t most = room < PAGE_LETTERS ? room : PAGE_LETTERS;
-    sqlite3_stmt *st;
-    int err = letters_ask(s, &st, list, f, range, most, VALUE_NONE);
-
-    page->count = page->bytes = 0;
-    while (err == STEP_ROW) {
-        struct letter *l;
-        size_t bytes;
-
-        err = letter_copy(st, store_boot(s), &l, &bytes);
-        if (err)
-            break;
-        page->letters[page->count++] = l;
-        page->bytes += bytes;
-        page->last = (struct store_cursor){l->m.died_ns, l->m.row};
-        if (page->count < most && page->bytes < PAGE_BYTES)
-            err = sql_step(st);
-    }
-    (void)store_answered(s, st, err);
-    return err;
-}
-
-/* page_visit - visit the letters and free them, also when a visit or reading
- * the page (`err`) went wrong */
-static int page_visit(struct page *page, int err,
-                      int (*visit)(const struct letter *l, void *arg),
-                      void *arg)
-{
-    for (size_t i = 0; i < page->count; i++) {
-        if (!err)
-            err = visit(page->letters[i], arg);
-        free(page->letters[i]);
-    }
-    return err;
-}
+/* The values of a statement over the letters of a filter; `room` and `by` are
+ * those numbered 10 and 11. */
+#define LETTER_VALUES(f, range, room, by)                                 \
+    SQL_VALUES(value_u64((range)->low.ns), value_int((range)->low.row),   \
+               value_u64((range)->high.ns), value_int((range)->high.row), \
+               value_int((f)->reason), value_string((f)->group),          \
+               value_string((f)->error_like), value_string((f)->match),   \
+               value_int((f)->replayed ? STORE_REPLAYED : STORE_DEAD),    \
+               value_u64(room), by)
 
 /* edge_find - the matching letter that is `nth` from the newest; -ENOENT */
 static int edge_find(struct store *s, const struct letter_filter *f,
@@ -152,7 +86,8 @@ static int edge_find(struct store *s, const struct letter_filter *f,
                      struct store_cursor *place)
 {
     sqlite3_stmt *st;
-    int found = letters_ask(s, &st, SQL_EDGE, f, range, nth, VALUE_NONE);
+    int found =
+        store_ask(s, &st, SQL_EDGE, LETTER_VALUES(f, range, nth, VALUE_NONE));
 
     if (found > 0)
         *place = (struct store_cursor){sql_column_u64(st, 0),
@@ -218,20 +153,29 @@ int letters_each(struct store *s, const struct letter_filter *f,
                  bool oldest_first,
                  int (*visit)(const struct letter *l, void *arg), void *arg)
 {
-    struct range range = range_of(f);
-    struct page page;
     enum sql_id list = oldest_first ? SQL_LIST_OLDEST : SQL_LIST_NEWEST;
+    struct range range = range_of(f);
+    struct store_cursor *end = oldest_first ? &range.low : &range.high;
     uint64_t left = f->limit ? f->limit : UINT64_MAX;
-    int err = oldest_first ? range_freeze(s, f, &range) : 0;
+    struct store_page page;
+    int more, err = oldest_first ? range_freeze(s, f, &range) : 0;
 
     if (err)
         return err == -ENOENT ? 0 : err;
     do {
-        err = page_read(s, list, f, &range, left, &page);
-        err = page_visit(&page, err, visit, arg);
-        *(oldest_first ? &range.low : &range.high) = page.last;
+        more = store_page_read(s, &page, letter_copy, store_boot(s), list,
+                               LETTER_VALUES(f, &range, left, VALUE_NONE));
+        err = more < 0 ? more : 0;
+        for (size_t i = 0; i < page.count; i++) {
+            const struct letter *l = page.rows[i];
+
+            *end = (struct store_cursor){l->m.died_ns, l->m.row};
+            if (!err)
+                err = visit(l, arg);
+            free(page.rows[i]);
+        }
         left -= page.count;
-    } while (!err && page.count > 0 && left > 0);
+    } while (!err && more == STEP_ROW);
     return err;
 }
 
@@ -240,7 +184,7 @@ int letters_deaths(struct store *s, const struct letter_death *after,
 {
     const struct store_cursor from = {after->died_ns, after->row};
     struct store_cursor page[STORE_PAGE];
-    int n = store_page(s, SQL_OLDEST_DEAD, &from, VALUE_NONE, page);
+    int n = store_cursors(s, SQL_OLDEST_DEAD, &from, VALUE_NONE, page);
 
     _Static_assert(STORE_PAGE == LETTERS_DEATHS, "one page is one list");
     for (int i = 0; i < n; i++)
@@ -251,19 +195,15 @@ int letters_deaths(struct store *s, const struct letter_death *after,
 int letters_get(struct store *s, int64_t row,
                 int (*visit)(const struct letter *l, void *arg), void *arg)
 {
-    struct letter *l = NULL;
-    size_t bytes;
-    sqlite3_stmt *st;
-    int err = store_ask(s, &st, SQL_LETTER, SQL_VALUES(value_int(row)));
+    struct store_page page;
+    int err = store_page_read(s, &page, letter_copy, store_boot(s), SQL_LETTER,
+                              SQL_VALUES(value_int(row)));
 
-    if (err == STEP_ROW) {
-        err = letter_copy(st, store_boot(s), &l, &bytes);
-        err = err ? err : STEP_ROW;
-    }
-    err = store_answered(s, st, err);
+    if (page.count == 0)
+        return err < 0 ? err : -ENOENT;
     if (!err)
-        err = visit(l, arg);
-    free(l);
+        err = visit(page.rows[0], arg);
+    free(page.rows[0]);
     return err;
 }
 
@@ -271,33 +211,28 @@ int letters_get(struct store *s, int64_t row,
 
 struct tally {
     STAILQ_ENTRY(tally) link;
-    struct letter_tally is; /* value and text: NULL, or point to bytes */
-    char bytes[];
+    struct letter_tally is;
 };
 STAILQ_HEAD(tallies, tally);
 
 /* tally_copy - the line of the summary a statement stands on */
 static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
 {
-    const char *value = (const char *)sqlite3_column_text(st, 0);
-    size_t size = (size_t)sqlite3_column_bytes(st, 0);
-    const char *text = (const char *)sqlite3_column_text(st, 3);
-    size_t text_size = (size_t)sqlite3_column_bytes(st, 3);
-    struct tally *t;
-    char *at;
+    static const int columns[] = {0, 3};
+    struct sql_bytes part[2];
+    struct tally *t = sql_copy(st, sizeof *t, columns, 2, part);
 
-    if (by == LETTER_BY_REASON) {
-        value = dead_reason_text((enum dead_reason)sqlite3_column_int(st, 0));
-        size = strlen(value);
-    }
-    t = malloc(sizeof *t + size + text_size + 2);
     if (!t)
         return NULL;
-    at = t->bytes;
+    if (by == LETTER_BY_REASON) {
+        part[0].at =
+            dead_reason_text((enum dead_reason)sqlite3_column_int(st, 0));
+        part[0].size = strlen(part[0].at);
+    }
     t->is = (struct letter_tally){
-        .value = sql_copy(&at, value, size),
-        .size = size,
-        .text = sql_copy(&at, text, text_size),
+        .value = part[0].at,
+        .size = part[0].size,
+        .text = part[1].at,
         .count = sql_column_u64(st, 1),
         .newest_ns = sql_column_u64(st, 2),
     };
@@ -310,8 +245,10 @@ static int tallies_read(struct store *s, enum letter_by by,
 {
     struct range range = range_of(f);
     sqlite3_stmt *st;
-    int err = letters_ask(s, &st, SQL_SUMMARY, f, &range,
-                          f->limit ? f->limit : UINT64_MAX, value_int(by));
+    int err =
+        store_ask(s, &st, SQL_SUMMARY,
+                  LETTER_VALUES(f, &range, f->limit ? f->limit : UINT64_MAX,
+                                value_int(by)));
 
     for (; err == STEP_ROW; err = sql_step(st)) {
         struct tally *t = tally_copy(st, by);
@@ -347,35 +284,13 @@ int letters_summary(struct store *s, enum letter_by by,
 
 /* ---- history ---- */
 
-/* attempt_copy - the attempt a statement stands on, in one block */
-static struct store_attempt *attempt_copy(sqlite3_stmt *st)
-{
-    const char *error = (const char *)sqlite3_column_text(st, 3);
-    size_t error_size = (size_t)sqlite3_column_bytes(st, 3);
-    const void *tail = sqlite3_column_blob(st, 4);
-    size_t tail_size = (size_t)sqlite3_column_bytes(st, 4);
-    struct store_attempt *a = malloc(sizeof *a + error_size + tail_size + 2);
-    char *at;
-
-    if (!a)
-        return NULL;
-    at = (char *)(a + 1);
-    *a = (struct store_attempt){
-        .started_ns = sql_column_u64(st, 1),
-        .duration_ns = sql_column_u64(st, 2),
-        .error = sql_copy(&at, error, error_size),
-        .stderr_tail = sql_copy(&at, tail, tail_size),
-        .stderr_size = tail_size,
-        .said = sqlite3_column_int(st, 5) != 0,
-    };
-    return a;
-}
-
-/* attempt_next - the attempt after number *n, its own number to *n; NULL at
- * the end */
+/* Read the attempt after number *n, in one block of memory, and its number to
+ * *n; *out is NULL at the end. */
 static int attempt_next(struct store *s, int64_t row, unsigned *n,
                         struct store_attempt **out)
 {
+    static const int columns[] = {3, 4};
+    struct sql_bytes part[2];
     sqlite3_stmt *st;
     int found = store_ask(s, &st, SQL_HISTORY,
                           SQL_VALUES(value_int(row), value_int(*n)));
@@ -383,10 +298,20 @@ static int attempt_next(struct store *s, int64_t row, unsigned *n,
     *out = NULL;
     if (found > 0) {
         *n = (unsigned)sqlite3_column_int64(st, 0);
-        *out = attempt_copy(st);
+        *out = sql_copy(st, sizeof **out, columns, 2, part);
+        found = *out ? STEP_ROW : -ENOMEM;
     }
+    if (*out)
+        **out = (struct store_attempt){
+            .started_ns = sql_column_u64(st, 1),
+            .duration_ns = sql_column_u64(st, 2),
+            .error = part[0].at,
+            .stderr_tail = part[1].at,
+            .stderr_size = part[1].size,
+            .said = sqlite3_column_int(st, 5) != 0,
+        };
     (void)store_answered(s, st, found);
-    return found > 0 && !*out ? -ENOMEM : found < 0 ? found : 0;
+    return found < 0 ? found : 0;
 }
 
 int letters_history(struct store *s, int64_t row,
@@ -425,61 +350,33 @@ static struct sql_value token_of(const struct letter_mark *mark)
     return value_blob(&mark->token, sizeof mark->token);
 }
 
-/* sent_note - the send of a letter has returned */
-static int sent_note(struct sql *sql, const struct letter_mark *mark)
-{
-    return sql_run(sql, SQL_REPLAY_SENT,
-                   SQL_VALUES(value_int(mark->row), token_of(mark)));
-}
-
-/* replay_add - the replay begins; again: unless there is another one */
-static int replay_add(struct sql *sql, const struct letter_mark *mark)
-{
-    return sql_change(sql, SQL_REPLAY_ADD,
-                      SQL_VALUES(value_int(mark->row), token_of(mark),
-                                 value_u64(mark->died_ns),
-                                 value_u64(mark->marked_ns),
-                                 value_int(mark->again)));
-}
-
-/* Record that the message of a replayed letter is sent once more. */
-static int replay_again(struct sql *sql, const struct letter_mark *mark)
-{
-    return sql_change(sql, SQL_REPLAY_AGAIN,
-                      SQL_VALUES(value_int(mark->row), token_of(mark),
-                                 value_u64(mark->marked_ns)));
-}
-
-/* marked_already - why a letter that was to be dead is not marked */
-static int marked_already(struct sql *sql, const struct letter_mark *mark)
-{
-    sqlite3_stmt *st;
-    int err =
-        sql_bind(sql, SQL_MARKED, &st,
-                 SQL_VALUES(value_int(mark->row), value_u64(mark->died_ns)));
-
-    if (err)
-        return err;
-    err = sql_step(st);
-    sql_done(st);
-    return err < 0 ? err : err == STEP_ROW ? -EALREADY : -ENOENT;
-}
-
-/* mark_apply - a letter is on its way */
+/* Mark a letter as on its way, and record the replay: a new one, or that the
+ * message of the last one is sent once more. */
 static int mark_apply(struct sql *sql, void *arg)
 {
     const struct mark *m = arg;
     const struct letter_mark *mark = m->mark;
-    int err =
-        sql_change(sql, mark->again ? SQL_MARK_AGAIN : SQL_MARK,
-                   SQL_VALUES(value_int(mark->row), value_u64(mark->died_ns),
-                              value_string(m->boot)));
+    const struct sql_value row = value_int(mark->row);
+    const struct sql_value died = value_u64(mark->died_ns);
+    const struct sql_value marked = value_u64(mark->marked_ns);
+    int64_t is;
+    int err = sql_change(sql, mark->again ? SQL_MARK_AGAIN : SQL_MARK,
+                         SQL_VALUES(row, died, value_string(m->boot)));
 
-    if (err == -ENOENT && !mark->again)
-        return marked_already(sql, mark);
+    if (err == -ENOENT && !mark->again) {
+        err = sql_number(sql, &is, SQL_MARKED, SQL_VALUES(row, died));
+        return err < 0 ? err : err == STEP_ROW ? -EALREADY : -ENOENT;
+    }
     if (!err)
-        err = mark->again ? replay_again(sql, mark) : replay_add(sql, mark);
-    return !err && m->sent ? sent_note(sql, m->sent) : err;
+        err = mark->again
+                  ? sql_change(sql, SQL_REPLAY_AGAIN,
+                               SQL_VALUES(row, token_of(mark), marked))
+                  : sql_change(sql, SQL_REPLAY_ADD,
+                               SQL_VALUES(row, token_of(mark), died, marked));
+    if (err || !m->sent)
+        return err;
+    return sql_run(sql, SQL_REPLAY_SENT,
+                   SQL_VALUES(value_int(m->sent->row), token_of(m->sent)));
 }
 
 /* letters_mark_replayed - before the letter is sent
@@ -499,20 +396,15 @@ int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
     return err;
 }
 
-/* sent_apply - as sent_note */
-static int sent_apply(struct sql *sql, void *arg)
-{
-    return sent_note(sql, ((const struct mark *)arg)->mark);
-}
-
 /* letters_mark_sent - after the letter is sent
  * Crash before this: the letter was sent and looks as if it might not have
  * been. If an operator sends it again, the worker drops one of the two. */
 int letters_mark_sent(struct store *s, const struct letter_mark *mark)
 {
-    struct mark m = {.mark = mark};
+    int64_t n = store_run(s, SQL_REPLAY_SENT,
+                          SQL_VALUES(value_int(mark->row), token_of(mark)));
 
-    return store_write(s, sent_apply, NULL, &m);
+    return n < 0 ? (int)n : 0;
 }
 
 /* unmark_apply - a letter is dead again, and that replay never was */
@@ -534,65 +426,27 @@ int letters_unmark(struct store *s, const struct letter_mark *mark)
     return store_write(s, unmark_apply, NULL, &m);
 }
 
-struct discard {
-    const int64_t *rows;
-    size_t n;
-    int64_t gone;
-};
-
-/* discard_apply - remove those of the rows that are letters */
-static int discard_apply(struct sql *sql, void *arg)
-{
-    struct discard *d = arg;
-    int err = 0;
-
-    d->gone = 0;
-    for (size_t i = 0; !err && i < d->n; i++) {
-        err = sql_run(sql, SQL_DISCARD, SQL_VALUES(value_int(d->rows[i])));
-        d->gone += sqlite3_changes(sql->db);
-    }
-    return err;
-}
-
 int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)
 {
-    struct discard d = {.rows = rows, .n = n};
-    int err;
+    int64_t gone;
 
     FAULT_POINT("letters_discard_before");
-    err = store_write(s, discard_apply, NULL, &d);
+    gone = store_run_rows(s, SQL_DISCARD, rows, n, VALUE_NONE);
     FAULT_POINT("letters_discard_after");
-    return err ? err : d.gone;
-}
-
-struct let_go {
-    const char *group;
-    size_t size;
-    int64_t letters;
-};
-
-/* let_go_apply - all of the group, or none */
-static int let_go_apply(struct sql *sql, void *arg)
-{
-    struct let_go *l = arg;
-    int err = sql_run(sql, SQL_GROUP_LET_GO,
-                      SQL_VALUES(value_text(l->group, l->size)));
-
-    l->letters = err ? 0 : sqlite3_changes(sql->db);
-    return err;
+    return gone;
 }
 
 /* letters_let_go - Crash before the commit: the group is held. After it: it
  * goes on, under this worker, which sees the write, or the next one. */
 int64_t letters_let_go(struct store *s, const char *group, size_t size)
 {
-    struct let_go l = {.group = group, .size = size};
-    int err;
+    int64_t letters;
 
     FAULT_POINT("letters_let_go_before");
-    err = store_write(s, let_go_apply, NULL, &l);
+    letters =
+        store_run(s, SQL_GROUP_LET_GO, SQL_VALUES(value_text(group, size)));
     FAULT_POINT("letters_let_go_after");
-    return err ? err : l.letters;
+    return letters;
 }
 
 struct drop {
@@ -666,9 +520,7 @@ int letters_shrink(struct store *s)
 struct import {
     const struct letter_import *letters;
     size_t n;
-    bool only_new;    /* leave out letters that the store has */
-    int64_t last_row; /* as letters_import_new has it */
-    uint64_t present; /* left out */
+    struct letter_known *known; /* NULL: import all */
 };
 
 /* Return STEP_ROW if the store has that letter, STEP_END if not, or -errno. */
@@ -677,25 +529,19 @@ static int letter_find(struct sql *sql, const struct letter_import *l,
 {
     const struct store_row *m = &l->m;
     const struct sql_value data = value_blob(m->data, m->size);
-    sqlite3_stmt *st;
-    int err;
+    const struct sql_value priority = value_int(m->priority);
+    const struct sql_value died = value_u64(m->died_ns);
+    int64_t is;
 
-    if (!l->named && !l->dated)
-        return STEP_END;
-    err = l->named
-              ? sql_bind(sql, SQL_LETTER_HAS_ID, &st,
-                         SQL_VALUES(
-                             value_blob(&m->id, sizeof m->id),
-                             value_int(m->priority), data, value_int(last_row),
-                             l->dated ? value_u64(m->died_ns) : VALUE_NULL))
-              : sql_bind(sql, SQL_LETTER_HAS_DEATH, &st,
-                         SQL_VALUES(value_u64(m->died_ns),
-                                    value_int(m->priority), data));
-    if (err)
-        return err;
-    err = sql_step(st);
-    sql_done(st);
-    return err;
+    if (l->named)
+        return sql_number(sql, &is, SQL_LETTER_HAS_ID,
+                          SQL_VALUES(value_blob(&m->id, sizeof m->id), priority,
+                                     data, value_int(last_row),
+                                     l->dated ? died : VALUE_NULL));
+    if (l->dated)
+        return sql_number(sql, &is, SQL_LETTER_HAS_DEATH,
+                          SQL_VALUES(died, priority, data));
+    return STEP_END;
 }
 
 /* import_one - a dead row that no slot of ours ever held, with its history */
@@ -705,11 +551,12 @@ static int import_one(struct sql *sql, const struct letter_import *l)
     int64_t row;
     int err;
 
+    m.row = 0;
     m.state = STORE_DEAD;
     m.receive_seq = 0;
     if (!sql_row_valid(&m))
         return -EINVAL;
-    err = sql_insert_row(sql, &m, NULL, &row);
+    err = sql_put_row(sql, &m, NULL, &row);
     for (size_t i = 0; !err && i < l->history_count; i++)
         err = sql_insert_attempt(sql, row, &l->history[i]);
     return err;
@@ -720,38 +567,29 @@ static int import_one(struct sql *sql, const struct letter_import *l)
 static int import_apply(struct sql *sql, void *arg)
 {
     struct import *import = arg;
+    struct letter_known *known = import->known;
     int err = 0;
 
-    import->present = 0;
+    if (known)
+        known->present = 0;
     for (size_t i = 0; !err && i < import->n; i++) {
         const struct letter_import *l = &import->letters[i];
-        int found =
-            import->only_new ? letter_find(sql, l, import->last_row) : STEP_END;
+        int found = known ? letter_find(sql, l, known->last_row) : STEP_END;
 
         if (found == STEP_ROW)
-            import->present++;
+            known->present++;
         else
             err = found < 0 ? found : import_one(sql, l);
     }
     return err;
 }
 
-int letters_import(struct store *s, const struct letter_import *l, size_t n)
+int letters_import(struct store *s, const struct letter_import *l, size_t n,
+                   struct letter_known *known)
 {
-    struct import import = {.letters = l, .n = n};
+    struct import import = {.letters = l, .n = n, .known = known};
 
     return store_write(s, import_apply, NULL, &import);
-}
-
-int letters_import_new(struct store *s, const struct letter_import *l, size_t n,
-                       int64_t last_row, uint64_t *present)
-{
-    struct import import = {
-        .letters = l, .n = n, .only_new = true, .last_row = last_row};
-    int err = store_write(s, import_apply, NULL, &import);
-
-    *present = err ? 0 : import.present;
-    return err;
 }
 
 int letters_last_row(struct store *s, int64_t *row)
@@ -817,18 +655,11 @@ int letters_hook_end(struct store *s, int64_t n, bool told, int64_t *next)
     return err;
 }
 
-static int forget_apply(struct sql *sql, void *arg)
-{
-    (void)arg;
-    return sql_run(sql, SQL_HOOKS_FORGET, NULL);
-}
-
 int letters_hooks_forget(struct store *s)
 {
     struct letter_hook any;
     int err = letters_hook(s, 0, &any);
+    int64_t n = err ? 0 : store_run(s, SQL_HOOKS_FORGET, NULL);
 
-    if (err)
-        return err == -ENOENT ? 0 : err;
-    return store_write(s, forget_apply, NULL, NULL);
+    return err == -ENOENT ? 0 : err ? err : n < 0 ? (int)n : 0;
 }

@@ -149,16 +149,19 @@ struct letter_import {
     size_t history_count;
     bool named, dated; /* the imported letter has m.id, m.died_ns */
 };
-int letters_import(struct store *s, const struct letter_import *l, size_t n);
-/* Import only letters that the store does not have yet, dead or being replayed.
- * A letter is the same if the bytes, the priority and, if given, the id are
- * equal. Later rows than `last_row` (from letters_last_row at the start of the
- * import) and letters without an id must also have the same time of death,
- * because a file may hold two equal messages. Earlier rows need not, because
- * the letter may have died again since. *present is the number of letters left
- * out. */
-int letters_import_new(struct store *s, const struct letter_import *l, size_t n,
-                       int64_t last_row, uint64_t *present);
+/* With it, an import leaves out letters that the store has already, dead or
+ * being replayed. A letter is the same if the bytes, the priority and, if
+ * given, the id are equal. Later rows than `last_row` (from letters_last_row at
+ * the start of the import) and letters without an id must also have the same
+ * time of death, because a file may hold two equal messages. Earlier rows need
+ * not, because the letter may have died again since. */
+struct letter_known {
+    int64_t last_row;
+    uint64_t present; /* out: letters that were left out; not after a failure */
+};
+/* `known`: NULL to import all. */
+int letters_import(struct store *s, const struct letter_import *l, size_t n,
+                   struct letter_known *known);
 /* Return the highest row number in use; 0 if there is none. */
 int letters_last_row(struct store *s, int64_t *row);
 

@@ -43,28 +43,22 @@ struct put {
     int64_t spooled; /* the same of the spool */
 };
 
-/* row_put - insert or update a row, and add to its history */
+/* Write a row and add to its history. */
 static int row_put(struct sql *sql, struct put *put, const struct store_row *m)
 {
-    const char *boot = store_boot(put->store);
     int was = m->row ? sql_row_state(sql, m->row) : 0;
-    int err;
+    int err =
+        was < 0 ? was : sql_put_row(sql, m, store_boot(put->store), &put->row);
 
-    if (was < 0)
-        return was;
-    put->row = m->row;
-    if (put->row)
-        err = sql_update_row(sql, m, boot);
-    else
-        err = sql_insert_row(sql, m, boot, &put->row);
     if (!err && put->attempt)
         err = sql_insert_attempt(sql, put->row, put->attempt);
-    if (!err && m->state == STORE_DEAD && was != STORE_DEAD &&
-        store_hooks_noted(put->store))
-        err = sql_run(sql, SQL_HOOK_ADD, SQL_VALUES(value_int(put->row)));
-    /* From here on another message with the same unique key may run. */
-    if (!err && m->state == STORE_DEAD && was != STORE_DEAD)
-        err = sql_key_free(sql, m->receive_seq);
+    if (!err && m->state == STORE_DEAD && was != STORE_DEAD) {
+        if (store_hooks_noted(put->store))
+            err = sql_run(sql, SQL_HOOK_ADD, SQL_VALUES(value_int(put->row)));
+        /* From here on another message with the same unique key may run. */
+        if (!err)
+            err = sql_key_free(sql, m->receive_seq);
+    }
     if (!err)
         waits_moved(&put->more, was, (int)m->state);
     return err;
@@ -139,11 +133,10 @@ struct delete
     struct store *store;
     const int64_t *rows;
     size_t n;
-    int64_t gone; /* store_delete_cancelled: so many */
     struct store_more more;
 };
 
-/* delete_apply - remove rows; their histories go with them */
+/* Remove rows; their histories go with them. */
 static int delete_apply(struct sql *sql, void *arg)
 {
     struct delete *d = arg;
@@ -183,93 +176,49 @@ int store_delete_all(struct store *s, const int64_t *rows, size_t n)
     return err;
 }
 
-/* cancelled_apply - all of them are PARKED */
-static int cancelled_apply(struct sql *sql, void *arg)
-{
-    struct delete *d = arg;
-    int err = sql_run(sql, SQL_DELETE_CANCELLED, NULL);
-
-    d->gone = err ? 0 : sqlite3_changes(sql->db);
-    d->more = (struct store_more){.waits = -d->gone, .parked = -d->gone};
-    return err;
-}
-
 int64_t store_delete_cancelled(struct store *s)
 {
-    struct delete d = {.store = s};
-    int err = store_write(s, cancelled_apply, delete_durable, &d);
+    int64_t gone = store_run(s, SQL_DELETE_CANCELLED, NULL);
 
-    return err ? err : d.gone;
+    if (gone > 0) /* all of them were PARKED */
+        store_waits_add(s, &(struct store_more){-gone, -gone});
+    return gone;
 }
 
 /* ---- what a machine that went down leaves in doubt ---- */
 
-struct recall {
-    const char *boot;
-    int64_t rows[STORE_PAGE];
-    int n, recalled;
-};
-
-/* recall_apply - they are dead again, unless somebody has sent them
- * meanwhile */
-static int recall_apply(struct sql *sql, void *arg)
-{
-    struct recall *recall = arg;
-    int err = 0;
-
-    recall->recalled = 0;
-    for (int i = 0; !err && i < recall->n; i++) {
-        err = sql_run(
-            sql, SQL_RECALL,
-            SQL_VALUES(value_int(recall->rows[i]), value_string(recall->boot)));
-        recall->recalled += sqlite3_changes(sql->db);
-    }
-    return err;
-}
-
-/* recall_page - one commit for those that `skip` does not hold; how many */
-static int recall_page(struct store *s, const struct store_cursor *page, int n,
-                       bool (*skip)(int64_t row, void *arg), void *arg)
-{
-    struct recall recall = {.boot = store_boot(s)};
-    int err;
-
-    for (int i = 0; i < n; i++)
-        if (!skip || !skip(page[i].row, arg))
-            recall.rows[recall.n++] = page[i].row;
-    if (recall.n == 0)
-        return 0;
-    FAULT_POINT("store_recall_before");
-    err = store_write(s, recall_apply, NULL, &recall);
-    FAULT_POINT("store_recall_after");
-    return err ? err : recall.recalled;
-}
-
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg)
 {
+    const struct sql_value boot = value_string(store_boot(s));
     struct store_cursor page[STORE_PAGE], after = {0};
-    int n, done, recalled = 0;
+    int64_t rows[STORE_PAGE], recalled = 0, done;
+    int n;
 
     if (!*store_boot(s))
         return -ENOENT;
     do {
-        n = store_page(s, SQL_STRAYS, &after, value_string(store_boot(s)),
-                       page);
-        done = n > 0 ? recall_page(s, page, n, skip, arg) : n;
-        if (done < 0)
-            return done;
-        recalled += done;
-        if (n > 0)
-            after = page[n - 1];
-    } while (n == STORE_PAGE);
-    return recalled;
-}
+        size_t count = 0;
 
-static int doubt_apply(struct sql *sql, void *arg)
-{
-    (void)arg;
-    return sql_run(sql, SQL_DOUBT, NULL);
+        n = store_cursors(s, SQL_STRAYS, &after, boot, page);
+        if (n < 0)
+            return n;
+        for (int i = 0; i < n; i++) {
+            after = page[i];
+            if (!skip || !skip(after.row, arg))
+                rows[count++] = after.row;
+        }
+        if (count == 0)
+            continue;
+        /* The statement leaves out a letter that somebody sent meanwhile. */
+        FAULT_POINT("store_recall_before");
+        done = store_run_rows(s, SQL_RECALL, rows, count, boot);
+        FAULT_POINT("store_recall_after");
+        if (done < 0)
+            return (int)done;
+        recalled += done;
+    } while (n == STORE_PAGE);
+    return (int)recalled;
 }
 
 /* store_doubt - one commit, all or nothing
@@ -279,34 +228,19 @@ static int doubt_apply(struct sql *sql, void *arg)
  */
 int store_doubt(struct store *s)
 {
-    int err;
+    int64_t n;
 
     FAULT_POINT("store_doubt_before");
-    err = store_write(s, doubt_apply, NULL, NULL);
+    n = store_run(s, SQL_DOUBT, NULL);
     FAULT_POINT("store_doubt_after");
-    return err;
-}
-
-struct doubt {
-    const int64_t *rows;
-    size_t n;
-};
-
-static int rows_apply(struct sql *sql, void *arg)
-{
-    const struct doubt *d = arg;
-    int err = 0;
-
-    for (size_t i = 0; i < d->n && !err; i++)
-        err = sql_run(sql, SQL_DOUBT_ROW, SQL_VALUES(value_int(d->rows[i])));
-    return err;
+    return n < 0 ? (int)n : 0;
 }
 
 int store_doubt_rows(struct store *s, const int64_t *rows, size_t n)
 {
-    struct doubt d = {rows, n};
+    int64_t done = store_run_rows(s, SQL_DOUBT_ROW, rows, n, VALUE_NONE);
 
-    return store_write(s, rows_apply, NULL, &d);
+    return done < 0 ? (int)done : 0;
 }
 
 /* ---- the clock ---- */
@@ -320,32 +254,13 @@ int store_doubt_rows(struct store *s, const int64_t *rows, size_t n)
  * commit, the next start finds nothing to move.
  */
 
-#define BOOT_MAX 128
-
 struct follow {
-    char boot[BOOT_MAX]; /* of now; "" if unknown */
-    int64_t ahead_ns;    /* the same */
-    int64_t step_ns;     /* shift of the end of each delay */
-    bool other;          /* another boot: the due times are from an earlier run
+    char boot[STORE_BOOT]; /* of now; "" if unknown */
+    int64_t ahead_ns;      /* the same */
+    int64_t step_ns;       /* shift of the end of each delay */
+    bool other; /* another boot: the due times are from an earlier run
                             of the machine */
 };
-
-/* boot_read - read the run of the machine and the time namespace of
- * CLOCK_BOOTTIME */
-static void boot_read(char boot[BOOT_MAX])
-{
-    char text[BOOT_TEXT], space[40] = "";
-    struct boot now;
-    ssize_t size;
-
-    boot[0] = '\0';
-    boot_now(&now);
-    if (!now.id[0])
-        return;
-    size = readlink("/proc/self/ns/time", space, sizeof space - 1);
-    space[size > 0 ? size : 0] = '\0';
-    snprintf(boot, BOOT_MAX, "%s/%s", boot_print(&now, text), space);
-}
 
 /* Read the stored distance and the current one; 0 or -errno. */
 static int clock_compare(struct store *s, struct follow *f)
@@ -383,7 +298,7 @@ int store_clock_follow(struct store *s)
     struct follow f = {.ahead_ns = clock_ahead_ns()};
     int err;
 
-    boot_read(f.boot);
+    store_boot_read("time", f.boot); /* CLOCK_BOOTTIME is of it */
     err = clock_compare(s, &f);
     if (err || (!f.other && llabs(f.step_ns) < SQL_CLOCK_SMALL_NS))
         return err;
@@ -399,9 +314,9 @@ int store_clock_follow(struct store *s)
  * callback runs inside it.
  */
 
-int store_page(struct store *s, enum sql_id id,
-               const struct store_cursor *after, struct sql_value last,
-               struct store_cursor page[STORE_PAGE])
+int store_cursors(struct store *s, enum sql_id id,
+                  const struct store_cursor *after, struct sql_value last,
+                  struct store_cursor page[STORE_PAGE])
 {
     sqlite3_stmt *st;
     int n = 0;
@@ -414,6 +329,30 @@ int store_page(struct store *s, enum sql_id id,
                                           sqlite3_column_int64(st, 1)};
     (void)store_answered(s, st, more);
     return more < 0 ? more : n;
+}
+
+int store_page_read(struct store *s, struct store_page *page,
+                    int (*copy)(sqlite3_stmt *st, const void *arg, void **row,
+                                size_t *bytes),
+                    const void *arg, enum sql_id id,
+                    const struct sql_value *values)
+{
+    const size_t most = 1u << 20;
+    size_t bytes = 0, more_bytes;
+    sqlite3_stmt *st;
+    int more = store_ask(s, &st, id, values);
+
+    page->count = 0;
+    while (more == STEP_ROW && page->count < STORE_PAGE && bytes < most) {
+        more = copy(st, arg, &page->rows[page->count], &more_bytes);
+        if (more)
+            break;
+        page->count++;
+        bytes += more_bytes;
+        more = sql_step(st);
+    }
+    (void)store_answered(s, st, more);
+    return more;
 }
 
 /* A waiting row, which is also a position in the order of a priority. */

@@ -44,7 +44,7 @@ static int later_in(struct sql *sql, const struct store_row *m,
                     struct change *change)
 {
     int64_t row;
-    int err = sql_insert_row(sql, m, store_boot(change->store), &row);
+    int err = sql_put_row(sql, m, store_boot(change->store), &row);
 
     change->waits += !err;
     return err == -EEXIST ? 0 : err;
@@ -158,20 +158,6 @@ int store_spool_note(struct store *s, const struct store_spooled *m)
 
 /* ---- from one worker to the next ---- */
 
-struct begin {
-    const char *boot;
-    uint64_t run, doubt;
-};
-
-static int begin_apply(struct sql *sql, void *arg)
-{
-    const struct begin *b = arg;
-
-    return sql_run(sql, SQL_SPOOL_STATE_SET,
-                   SQL_VALUES(value_string(b->boot), value_u64(b->run),
-                              value_u64(b->doubt)));
-}
-
 /* seq_highest - the last key of each priority has the highest of that one */
 static int seq_highest(struct store *s, uint64_t *seq)
 {
@@ -210,31 +196,28 @@ int store_spool_left(struct store *s, struct store_spool_left *out)
 
 int store_spool_begin(struct store *s, uint64_t run, uint64_t doubt)
 {
-    struct begin b = {store_boot(s), run, doubt};
+    int64_t n = store_run(s, SQL_SPOOL_STATE_SET,
+                          SQL_VALUES(value_string(store_boot(s)),
+                                     value_u64(run), value_u64(doubt)));
 
-    return store_write(s, begin_apply, NULL, &b);
+    return n < 0 ? (int)n : 0;
 }
 
-/* end_apply - the doubt stays: rows that are there since have not run again */
-static int end_apply(struct sql *sql, void *arg)
-{
-    (void)arg;
-    return sql_run(sql, SQL_SPOOL_STATE_END, NULL);
-}
-
+/* The doubt stays: rows that are there since have not run again. */
 int store_spool_end(struct store *s)
 {
-    return store_write(s, end_apply, NULL, NULL);
+    int64_t n = store_run(s, SQL_SPOOL_STATE_END, NULL);
+
+    return n < 0 ? (int)n : 0;
 }
 
 /* ---- reading ---- */
 
-/* row_read - its body goes to `data`; its size, or -EMSGSIZE */
-static int64_t row_read(sqlite3_stmt *st, struct store_spooled *m, char *data,
-                        size_t room)
+/* Read a row: its body stays where `body` says. */
+static void row_read(sqlite3_stmt *st, struct sql_bytes body,
+                     struct store_spooled *m)
 {
     const void *id = sqlite3_column_blob(st, ID);
-    const void *bytes = sqlite3_column_blob(st, DATA);
 
     *m = (struct store_spooled){
         .key = sqlite3_column_int64(st, KEY),
@@ -242,59 +225,60 @@ static int64_t row_read(sqlite3_stmt *st, struct store_spooled *m, char *data,
         .crashes = (uint32_t)sql_column_u64(st, CRASHES),
         .flags = (uint32_t)sql_column_u64(st, FLAGS),
         .letter = sqlite3_column_int64(st, LETTER),
-        .data = data,
-        .size = (size_t)sqlite3_column_bytes(st, DATA),
+        .data = body.at,
+        .size = body.size,
     };
-    if (m->size > room)
-        return -EMSGSIZE;
     if (id && sqlite3_column_bytes(st, ID) == sizeof m->id.bytes)
         memcpy(m->id.bytes, id, sizeof m->id.bytes);
-    if (m->size > 0 && !bytes)
-        return -ENOMEM;
-    if (m->size > 0)
-        memcpy(data, bytes, m->size);
-    return (int64_t)m->size;
 }
 
 int store_spool_read(struct store *s, int64_t after, struct store_spooled *rows,
                      size_t most, void *data, size_t room)
 {
+    char *at = data;
     sqlite3_stmt *st;
-    size_t used = 0;
-    int64_t size = 0;
-    int n = 0, end;
+    int n = 0, err = 0;
     int more = store_ask(s, &st, SQL_SPOOL_READ,
                          SQL_VALUES(value_int(after), value_u64(most)));
 
     for (; more > 0 && (size_t)n < most; more = sql_step(st)) {
-        size = row_read(st, &rows[n], (char *)data + used, room - used);
-        if (size < 0)
+        const void *bytes = sqlite3_column_blob(st, DATA);
+        struct sql_bytes body = {at, (size_t)sqlite3_column_bytes(st, DATA)};
+
+        row_read(st, body, &rows[n]);
+        if (body.size > room) {
+            err = n > 0 ? 0 : -EMSGSIZE;
             break;
-        used += (size_t)size;
+        }
+        if (body.size > 0 && !bytes) {
+            err = -ENOMEM;
+            break;
+        }
+        if (body.size > 0)
+            memcpy(at, bytes, body.size);
+        at += body.size;
+        room -= body.size;
         n++;
     }
-    end = size < 0 && size != -EMSGSIZE ? (int)size : more;
-    (void)store_answered(s, st, end);
-    if (end < 0)
-        return end;
-    return n == 0 && size < 0 ? (int)size : n;
+    err = more < 0 ? more : err;
+    (void)store_answered(s, st, err ? err : more);
+    return err ? err : n;
 }
 
-#define PAGE_ROWS  64
-#define PAGE_BYTES (256u << 10)
-
-/* page_room - for a body of that size, which has none yet */
-static int page_room(char **data, size_t *room, size_t size)
+/* Copy the row that SQL_SPOOL_READ stands on. */
+static int row_copy(sqlite3_stmt *st, const void *arg, void **row,
+                    size_t *bytes)
 {
-    char *more;
+    static const int columns[] = {DATA};
+    struct store_spooled *m;
+    struct sql_bytes body;
 
-    if (size <= *room)
-        return -EUCLEAN;
-    more = realloc(*data, size);
-    if (!more)
+    (void)arg;
+    *row = m = sql_copy(st, sizeof *m, columns, 1, &body);
+    if (!m)
         return -ENOMEM;
-    *data = more;
-    *room = size;
+    row_read(st, body, m);
+    *bytes = sizeof *m + body.size;
     return 0;
 }
 
@@ -302,23 +286,23 @@ int store_spool_each(struct store *s, int64_t after,
                      int (*visit)(const struct store_spooled *m, void *arg),
                      void *arg)
 {
-    struct store_spooled rows[PAGE_ROWS] = {{0}};
-    size_t room = 0;
-    char *data = NULL;
-    int err = page_room(&data, &room, PAGE_BYTES), n = 0;
+    struct store_page page;
+    int more, err;
 
-    while (!err) {
-        n = store_spool_read(s, after, rows, PAGE_ROWS, data, room);
-        if (n == 0)
-            break;
-        if (n < 0)
-            err = n == -EMSGSIZE ? page_room(&data, &room, rows[0].size) : n;
-        for (int i = 0; i < n && !err; i++) {
-            after = rows[i].key;
-            err = visit(&rows[i], arg);
+    do {
+        more = store_page_read(
+            s, &page, row_copy, NULL, SQL_SPOOL_READ,
+            SQL_VALUES(value_int(after), value_int(STORE_PAGE + 1)));
+        err = more < 0 ? more : 0;
+        for (size_t i = 0; i < page.count; i++) {
+            const struct store_spooled *m = page.rows[i];
+
+            after = m->key;
+            if (!err)
+                err = visit(m, arg);
+            free(page.rows[i]);
         }
-    }
-    free(data);
+    } while (!err && more == STEP_ROW);
     return err;
 }
 
@@ -335,16 +319,10 @@ int store_spool_find(struct store *s, int64_t key, bool *cancelled)
 
 int64_t store_spool_count(struct store *s)
 {
-    int64_t count = 0;
-    int err = store_number(s, &count, SQL_SPOOL_STATE, NULL);
-
-    return err ? err : count;
+    return store_tally(s, SQL_SPOOL_STATE, NULL);
 }
 
 int64_t store_spool_count_cancelled(struct store *s)
 {
-    int64_t count = 0;
-    int err = store_number(s, &count, SQL_SPOOL_COUNT_CANCELLED, NULL);
-
-    return err ? err : count;
+    return store_tally(s, SQL_SPOOL_COUNT_CANCELLED, NULL);
 }

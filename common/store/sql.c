@@ -333,6 +333,21 @@ int sql_change(struct sql *sql, enum sql_id id, const struct sql_value *values)
     return !err && sqlite3_changes(sql->db) == 0 ? -ENOENT : err;
 }
 
+int sql_number(struct sql *sql, int64_t *number, enum sql_id id,
+               const struct sql_value *values)
+{
+    sqlite3_stmt *st;
+    int found = sql_bind(sql, id, &st, values);
+
+    if (found)
+        return found;
+    found = sql_step(st);
+    if (found == STEP_ROW)
+        *number = sqlite3_column_int64(st, 0);
+    sql_done(st);
+    return found;
+}
+
 /* ---- the -shm has its disk before it is touched ---- */
 
 /* SQLite lengthens the -shm by regions of 32 KiB and writes one byte into each
@@ -442,28 +457,22 @@ bool sql_row_valid(const struct store_row *m)
 static int delay_due(struct sql *sql, const struct store_row *m,
                      uint64_t *due_ns)
 {
-    int64_t apart = -clock_ahead_ns();
-    sqlite3_stmt *st;
-    int err = sql_bind(sql, SQL_CLOCK, &st, NULL);
+    int64_t apart = -clock_ahead_ns(), ahead = 0;
+    int err = sql_number(sql, &ahead, SQL_CLOCK, NULL);
 
     *due_ns = m->due_ns;
-    if (err)
-        return err;
-    err = sql_step(st);
-    if (err == STEP_ROW)
-        apart += sqlite3_column_int64(st, 0);
-    sql_done(st);
+    apart += ahead;
     if (err == STEP_ROW && llabs(apart) >= SQL_CLOCK_SMALL_NS)
         *due_ns += (uint64_t)apart;
     return err < 0 ? err : 0;
 }
 
-/* row_write - insert or update: they share their first 16 values */
-static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
-                     const char *boot)
+int sql_put_row(struct sql *sql, const struct store_row *m, const char *boot,
+                int64_t *row)
 {
     uint64_t due_ns = m->due_ns;
     int err = m->delay_ns && !m->due_boot_ns ? delay_due(sql, m, &due_ns) : 0;
+    /* An insert and an update share their first 16 values. */
     struct sql_value values[] = {
         value_int(m->state),
         value_u64(m->receive_seq),
@@ -486,40 +495,23 @@ static int row_write(struct sql *sql, enum sql_id id, const struct store_row *m,
         VALUE_NONE,
     };
 
-    if (id == SQL_UPDATE) {
+    if (m->row) {
         values[16] = value_int(m->row);
         values[17] = VALUE_NONE;
     }
-    return err ? err : sql_change(sql, id, values);
-}
-
-int sql_insert_row(struct sql *sql, const struct store_row *m, const char *boot,
-                   int64_t *row)
-{
-    int err = row_write(sql, SQL_INSERT, m, boot);
-
     if (!err)
-        *row = sqlite3_last_insert_rowid(sql->db);
+        err = sql_change(sql, m->row ? SQL_UPDATE : SQL_INSERT, values);
+    if (!err)
+        *row = m->row ? m->row : sqlite3_last_insert_rowid(sql->db);
     return err;
-}
-
-int sql_update_row(struct sql *sql, const struct store_row *m, const char *boot)
-{
-    return row_write(sql, SQL_UPDATE, m, boot);
 }
 
 int sql_row_state(struct sql *sql, int64_t row)
 {
-    sqlite3_stmt *st;
-    int err = sql_bind(sql, SQL_STATE, &st, SQL_VALUES(value_int(row)));
+    int64_t state = 0;
+    int err = sql_number(sql, &state, SQL_STATE, SQL_VALUES(value_int(row)));
 
-    if (err)
-        return err;
-    err = sql_step(st);
-    if (err == STEP_ROW)
-        err = sqlite3_column_int(st, 0);
-    sql_done(st);
-    return err;
+    return err < 0 ? err : (int)state;
 }
 
 int sql_insert_attempt(struct sql *sql, int64_t row,
@@ -569,14 +561,32 @@ int sql_read_row(sqlite3_stmt *st, struct store_row *out)
     return out->header_size <= out->size ? 0 : -EUCLEAN;
 }
 
-const char *sql_copy(char **at, const void *bytes, size_t size)
+void *sql_copy(sqlite3_stmt *st, size_t head, const int *columns, size_t count,
+               struct sql_bytes *out)
 {
-    char *start = *at;
+    size_t size = head;
+    char *block, *at;
 
-    if (!bytes)
-        return NULL;
-    memcpy(start, bytes, size);
-    start[size] = '\0';
-    *at += size + 1;
-    return start;
+    for (size_t i = 0; i < count; i++) {
+        bool null = sqlite3_column_type(st, columns[i]) == SQLITE_NULL;
+
+        out[i].at = null ? NULL : sqlite3_column_blob(st, columns[i]);
+        out[i].size = (size_t)sqlite3_column_bytes(st, columns[i]);
+        if (!null && !out[i].at && out[i].size > 0)
+            return NULL; /* SQLite had no memory to put the blob together */
+        if (!null && !out[i].at)
+            out[i].at = ""; /* an empty blob */
+        size += out[i].size + 1;
+    }
+    block = malloc(size);
+    at = block ? block + head : NULL;
+    for (size_t i = 0; block && i < count; i++) {
+        if (!out[i].at)
+            continue;
+        memcpy(at, out[i].at, out[i].size);
+        at[out[i].size] = '\0';
+        out[i].at = at;
+        at += out[i].size + 1;
+    }
+    return block;
 }

@@ -111,6 +111,10 @@ void sql_done(sqlite3_stmt *st);
 int sql_run(struct sql *sql, enum sql_id id, const struct sql_value *values);
 /* The same; -ENOENT when it found no row to change. */
 int sql_change(struct sql *sql, enum sql_id id, const struct sql_value *values);
+/* Read the first column of the first row: STEP_ROW, STEP_END and *number as it
+ * was if there is none, or -errno. */
+int sql_number(struct sql *sql, int64_t *number, enum sql_id id,
+               const struct sql_value *values);
 
 /* Columns of a row, as SQL_GET, SQL_LETTER and the lists give them. */
 enum sql_column {
@@ -142,22 +146,27 @@ enum sql_column {
 /* All fields but `data`; group and error point into the statement. -EUCLEAN if
  * the store cannot have written such a row. */
 int sql_read_row(sqlite3_stmt *st, struct store_row *out);
-/* Append bytes that a statement lent, and a NUL, at *at, which moves on; NULL
- * stays NULL. */
-const char *sql_copy(char **at, const void *bytes, size_t size);
+/* Bytes with a NUL behind them; NULL is NULL. */
+struct sql_bytes {
+    const char *at;
+    size_t size;
+};
+/* Copy columns of the row that a statement stands on into one block of memory,
+ * behind `head` bytes for a struct of the caller's: out[i] is columns[i]. NULL:
+ * out of memory. */
+void *sql_copy(sqlite3_stmt *st, size_t head, const int *columns, size_t count,
+               struct sql_bytes *out);
 /* A number that was never negative. */
 uint64_t sql_column_u64(sqlite3_stmt *st, int column);
 
 #define STORE_GROUP_MAX 256 /* bytes, as a header's value */
 /* Whether the row can be stored and read back as it is. */
 bool sql_row_valid(const struct store_row *m);
-/* A new row in m->state, whatever m->row says; its number to *row. `boot` is
- * kept with a replayed one. */
-int sql_insert_row(struct sql *sql, const struct store_row *m, const char *boot,
-                   int64_t *row);
-/* All of row m->row but its body; -ENOENT when it is gone. */
-int sql_update_row(struct sql *sql, const struct store_row *m,
-                   const char *boot);
+/* Insert a row, or if m->row is not 0 update that one but for its body (-ENOENT
+ * when it is gone); its number goes to *row. `boot` is kept with a replayed
+ * one. */
+int sql_put_row(struct sql *sql, const struct store_row *m, const char *boot,
+                int64_t *row);
 /* The state of a row; 0: there is none; -errno. */
 int sql_row_state(struct sql *sql, int64_t row);
 /* One more failed delivery of a row. */
@@ -198,9 +207,33 @@ struct store_cursor {
 #define STORE_PAGE 64
 /* The next rows after *after, of a statement whose values are its two, the
  * number of rows and `last`, and which gives time and row. How many. */
-int store_page(struct store *s, enum sql_id id,
-               const struct store_cursor *after, struct sql_value last,
-               struct store_cursor page[STORE_PAGE]);
+int store_cursors(struct store *s, enum sql_id id,
+                  const struct store_cursor *after, struct sql_value last,
+                  struct store_cursor page[STORE_PAGE]);
+/* Rows that a statement gave, each in one block of memory. */
+struct store_page {
+    void *rows[STORE_PAGE];
+    size_t count;
+};
+/* Fill an empty page by `copy`, which makes the block of the row that the
+ * statement stands on, up to STORE_PAGE rows or 1 MiB. The read transaction is
+ * over then, as an open one keeps the -wal of a running worker from being used
+ * again. STEP_ROW: there may be more; STEP_END, or -errno. In any case the
+ * caller frees the rows that are in the page. */
+int store_page_read(struct store *s, struct store_page *page,
+                    int (*copy)(sqlite3_stmt *st, const void *arg, void **row,
+                                size_t *bytes),
+                    const void *arg, enum sql_id id,
+                    const struct sql_value *values);
+/* Count by a statement: its first column, 0 where it has no row; or -errno. */
+int64_t store_tally(struct store *s, enum sql_id id,
+                    const struct sql_value *values);
+/* Run one statement as a shared commit: how many rows it changed, or -errno. */
+int64_t store_run(struct store *s, enum sql_id id,
+                  const struct sql_value *values);
+/* The same for each of `rows`, whose values are the row and `also`. */
+int64_t store_run_rows(struct store *s, enum sql_id id, const int64_t *rows,
+                       size_t n, struct sql_value also);
 /* Run `apply` inside a shared commit; see commit_run. */
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg);
@@ -214,6 +247,9 @@ struct store_more {
 void store_waits_add(struct store *s, const struct store_more *more);
 /* Add to those that store_spooled counts. */
 void store_spooled_add(struct store *s, int64_t more);
+#define STORE_BOOT 128
+/* Name this boot, and in it the namespace of that name: "" if not known. */
+void store_boot_read(const char *space, char boot[STORE_BOOT]);
 /* Names this boot, and the kernel's set of queues in it. "" if not known. */
 const char *store_boot(const struct store *s);
 /* Whether what was sent then is in other queues than those of now. */

@@ -162,7 +162,7 @@ STATEMENT(SQL_KEY_FREE, "DELETE FROM keys WHERE seq = ?1")
 STATEMENT(SQL_KEY_DROP, "DELETE FROM keys WHERE key = ?1")
 STATEMENT(SQL_KEYS,
     "SELECT key, id, from_ns, until_ns FROM keys WHERE key > ?1"
-    " AND until_ns > ?2 ORDER BY key LIMIT 64")
+    " AND until_ns > ?2 ORDER BY key LIMIT 65")
 STATEMENT(SQL_KEYS_COUNT, "SELECT count(*) FROM keys WHERE until_ns > ?1")
 STATEMENT(SQL_ROW_SEQ,
     "SELECT ifnull(receive_seq, 0) FROM messages WHERE row = ?1")
@@ -288,9 +288,8 @@ STATEMENT(SQL_UNMARK,
     "UPDATE messages SET state = 3, boot = NULL WHERE row = ?1 AND state = 4")
 STATEMENT(SQL_REPLAY_ADD,
     "INSERT INTO replays (row, n, token, died_ns, marked_ns, sent)"
-    " SELECT ?1, 1 + ifnull(last, 0), ?2, ?3, ?4, 0"
-    " FROM (SELECT max(n) AS last FROM replays WHERE row = ?1)"
-    " WHERE NOT ?5 OR last IS NULL")
+    " SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, 0"
+    " FROM replays WHERE row = ?1")
 STATEMENT(SQL_REPLAY_AGAIN,
     "UPDATE replays SET marked_ns = ?3, sent = 0 WHERE row = ?1"
     " AND n = (SELECT max(n) FROM replays WHERE row = ?1) AND token = ?2")

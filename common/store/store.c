@@ -27,13 +27,12 @@
 #include "common/store/spool.h"
 #include "common/store/sql.h"
 
-#define BOOT_MAX 128
 #define WAL_HEAD 32   /* bytes; a -wal of this size or less is empty */
 #define WAL_COPY 1000 /* frames after which a commit checkpoints the -wal */
 #define WAL_MOST 2048 /* frames; a longer -wal is emptied */
-#define SHRINK_MS \
-    100 /* longest time that emptying the -wal waits for readers, and writers
-           wait for emptying */
+/* Longest time that emptying the -wal waits for readers, and writers wait for
+ * emptying, ms. */
+#define SHRINK_MS 100
 
 /* c = constant after open   r = under read_mtx   l = the commit's leader
  * only   a = atomic */
@@ -49,27 +48,26 @@ struct store {
     atomic_int wal_frames;        /* a  of the -wal at the last commit */
     void (*wal_large)(void *arg); /* c  NULL: nobody empties the -wal */
     void *wal_arg;                /* c */
-    char boot[BOOT_MAX];          /* c  "" if not known */
+    char boot[STORE_BOOT];        /* c  "" if not known */
     uint8_t identity[8];          /* c  random; of this file */
 };
 
 /* ---- opening ---- */
 
-/* boot_read - what the queues of now die with: the run of the machine, and the
- * IPC namespace, since a container that is started again has empty queues
- * too */
-static void boot_read(char boot[BOOT_MAX])
+void store_boot_read(const char *space, char boot[STORE_BOOT])
 {
-    char text[BOOT_TEXT], ipc[40] = "";
+    char text[BOOT_TEXT], link[40], is[40] = "";
     struct boot now;
     ssize_t size;
 
+    boot[0] = '\0';
     boot_now(&now);
     if (!now.id[0])
         return;
-    size = readlink("/proc/self/ns/ipc", ipc, sizeof ipc - 1);
-    ipc[size > 0 ? size : 0] = '\0';
-    snprintf(boot, BOOT_MAX, "%s/%s", boot_print(&now, text), ipc);
+    snprintf(link, sizeof link, "/proc/self/ns/%s", space);
+    size = readlink(link, is, sizeof is - 1);
+    is[size > 0 ? size : 0] = '\0';
+    snprintf(boot, STORE_BOOT, "%s/%s", boot_print(&now, text), is);
 }
 
 /* connection_open - connect in one of the two roles; nothing of a file that is
@@ -187,7 +185,9 @@ int store_open(struct store **out, const char *path, bool create,
     if (!s)
         return problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
     pthread_mutex_init(&s->read_mtx, NULL);
-    boot_read(s->boot);
+    /* Queues die with the IPC namespace, too: a container that is started again
+     * has empty ones. */
+    store_boot_read("ipc", s->boot);
     err = store_fill(s, path, p);
     if (err)
         store_close(&s);
@@ -236,6 +236,15 @@ int store_number(struct store *s, int64_t *number, enum sql_id id,
     return store_answered(s, st, found);
 }
 
+int64_t store_tally(struct store *s, enum sql_id id,
+                    const struct sql_value *values)
+{
+    int64_t number = 0;
+    int err = store_number(s, &number, id, values);
+
+    return err && err != -ENOENT ? err : number;
+}
+
 int64_t store_count(struct store *s, enum store_state state)
 {
     static const enum sql_id counts[] = {
@@ -244,10 +253,16 @@ int64_t store_count(struct store *s, enum store_state state)
         [STORE_DEAD] = SQL_COUNT_DEAD,
         [STORE_REPLAYED] = SQL_COUNT_REPLAYED,
     };
-    int64_t number = 0;
-    int err = store_number(s, &number, counts[state], NULL);
 
-    return err ? err : number;
+    return store_tally(s, counts[state], NULL);
+}
+
+int64_t store_count_cancelled(struct store *s, enum store_state state)
+{
+    return store_tally(s,
+                       state == STORE_PARKED ? SQL_COUNT_PARKED_CANCELLED
+                                             : SQL_COUNT_WAITING_CANCELLED,
+                       NULL);
 }
 
 void store_ages(struct store *s, struct store_ages *out)
@@ -261,23 +276,10 @@ void store_ages(struct store *s, struct store_ages *out)
                {SQL_NEWEST, &out->newest}};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        int64_t ns = 0;
+        int64_t ns = store_tally(s, all[i].id, NULL);
 
-        *all[i].at = store_number(s, &ns, all[i].id, NULL) == 0 && ns > 0
-                         ? (uint64_t)ns
-                         : 0;
+        *all[i].at = ns > 0 ? (uint64_t)ns : 0;
     }
-}
-
-int64_t store_count_cancelled(struct store *s, enum store_state state)
-{
-    int64_t number = 0;
-    int err = store_number(s, &number,
-                           state == STORE_PARKED ? SQL_COUNT_PARKED_CANCELLED
-                                                 : SQL_COUNT_WAITING_CANCELLED,
-                           NULL);
-
-    return err ? err : number;
 }
 
 /* waits_count - the rows that are there before our first write
@@ -495,6 +497,50 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
     return err;
 }
 
+/* One statement for each of `rows`, or one alone. */
+struct statement {
+    enum sql_id id;
+    const struct sql_value *values; /* NULL: of the rows */
+    const int64_t *rows;
+    size_t n;
+    struct sql_value also;
+    int64_t changed;
+};
+
+static int statement_apply(struct sql *sql, void *arg)
+{
+    struct statement *st = arg;
+    int err = 0;
+
+    st->changed = 0;
+    for (size_t i = 0; i < st->n && !err; i++) {
+        err = sql_run(sql, st->id,
+                      st->rows ? SQL_VALUES(value_int(st->rows[i]), st->also)
+                               : st->values);
+        if (!err)
+            st->changed += sqlite3_changes(sql->db);
+    }
+    return err;
+}
+
+int64_t store_run(struct store *s, enum sql_id id,
+                  const struct sql_value *values)
+{
+    struct statement st = {.id = id, .values = values, .n = 1};
+    int err = store_write(s, statement_apply, NULL, &st);
+
+    return err ? err : st.changed;
+}
+
+int64_t store_run_rows(struct store *s, enum sql_id id, const int64_t *rows,
+                       size_t n, struct sql_value also)
+{
+    struct statement st = {.id = id, .rows = rows, .n = n, .also = also};
+    int err = store_write(s, statement_apply, NULL, &st);
+
+    return err ? err : st.changed;
+}
+
 void store_waits_add(struct store *s, const struct store_more *more)
 {
     atomic_fetch_add(&s->waits, more->waits);
@@ -533,13 +579,13 @@ bool store_hooks_noted(const struct store *s)
 
 /* ---- checking the whole store ---- */
 
-/* Without this check, damage shows only in a query that reads the damaged page, or not at all: a
- * flipped bit in an index hides the rows behind it, and the query succeeds.
+/* Without this check, damage shows only in a query that reads the damaged page,
+ * or not at all: a flipped bit in an index hides the rows behind it, and the
+ * query succeeds.
  */
 
-#define STEPS \
-    10000 /* steps of SQLite's virtual machine between two checks of
-                       *stop */
+/* Steps of SQLite's virtual machine between two looks at *stop. */
+#define STEPS 10000
 
 static int check_is_stopped(void *arg)
 {
@@ -650,10 +696,9 @@ uint64_t store_bytes(struct store *s)
 /* store_commits - the number is a row of a table that each insert writes */
 uint64_t store_commits(struct store *s)
 {
-    int64_t n = 0;
-    int err = store_number(s, &n, SQL_COMMITS, NULL);
+    int64_t n = store_tally(s, SQL_COMMITS, NULL);
 
-    return err && err != -ENOENT ? UINT64_MAX : (uint64_t)n;
+    return n < 0 ? UINT64_MAX : (uint64_t)n;
 }
 
 /* file_copy - through SQLite's own descriptor: closing one of ours would drop

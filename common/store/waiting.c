@@ -13,9 +13,7 @@
 #include "common/store/sql.h"
 #include "common/store/waiting.h"
 
-#define PAGE_ROWS  64
-#define PAGE_BYTES (1u << 20)
-#define COL_SAID   (COL_DATA + 1) /* error_text */
+#define COL_SAID (COL_DATA + 1) /* error_text */
 
 static const char *const texts[WAITING_STATES] = {
     [WAITING_RUNNING] = "running", [WAITING_READY] = "ready",
@@ -39,11 +37,6 @@ enum waiting_state waiting_state_parse(const char *text, size_t size)
     return (enum waiting_state)i;
 }
 
-struct page {
-    struct waiting_row *rows[PAGE_ROWS]; /* one block of memory each */
-    size_t count, bytes;
-};
-
 /* One walk over the rows. */
 struct walk {
     struct store *s;
@@ -66,74 +59,58 @@ static enum waiting_state state_of(const struct store_row *m, uint64_t now_ns,
     return m->attempts > 0 ? WAITING_RETRY : WAITING_DELAYED;
 }
 
-/* row_copy - the row that a statement stands on, in one block of its own */
-static int row_copy(sqlite3_stmt *st, const struct waiting_filter *f, bool held,
-                    struct waiting_row **out, size_t *bytes)
+/* How the rows of a page are seen. */
+struct view {
+    const struct waiting_filter *f;
+    bool held;
+};
+
+/* Copy the row that a statement stands on. */
+static int row_copy(sqlite3_stmt *st, const void *view, void **out,
+                    size_t *bytes)
 {
+    const struct view *v = view;
+    static const int columns[] = {COL_GROUP, COL_ERROR, COL_DATA, COL_SAID};
+    struct sql_bytes part[4];
     struct store_row m;
     struct waiting_row *w;
-    size_t error_size, body_size, said_size;
-    const void *body, *said;
-    char *at;
     int err = sql_read_row(st, &m);
 
     if (err)
         return err;
-    body = sqlite3_column_blob(st, COL_DATA);
-    body_size = (size_t)sqlite3_column_bytes(st, COL_DATA);
-    said = sqlite3_column_text(st, COL_SAID);
-    said_size = (size_t)sqlite3_column_bytes(st, COL_SAID);
-    error_size = m.error ? strlen(m.error) : 0;
-    *bytes = sizeof *w + m.group_size + error_size + body_size + said_size + 4;
-    w = malloc(*bytes);
+    w = sql_copy(st, sizeof *w, columns, 4, part);
     if (!w)
         return -ENOMEM;
-    at = (char *)(w + 1);
-    m.group = sql_copy(&at, m.group, m.group_size);
-    m.error = sql_copy(&at, m.error, error_size);
-    *w =
-        (struct waiting_row){.m = m,
-                             .state = state_of(&m, f->now_ns, held),
-                             .body = sql_copy(&at, body ? body : "", body_size),
-                             .body_size = body_size,
-                             .error_text = sql_copy(&at, said, said_size)};
+    m.group = part[0].at;
+    m.error = part[1].at;
+    *w = (struct waiting_row){.m = m,
+                              .state = state_of(&m, v->f->now_ns, v->held),
+                              .body = part[2].at ? part[2].at : "",
+                              .body_size = part[2].size,
+                              .error_text = part[3].at};
+    *bytes = sizeof *w + part[0].size + part[1].size + part[2].size;
     *out = w;
     return 0;
 }
 
-/* page_read - what a statement gives, up to a page; `values` begin with the
- * place. More than 0: there may be more. */
-static int page_read(struct walk *k, enum sql_id id, bool held,
-                     const struct sql_value *values, struct page *page)
+/* Visit a page of the rows that a statement gives, and note the place behind
+ * the last one. *more: there may be others. 0, -errno, or the value with which
+ * a visit ended all. */
+static int page_visit(struct walk *k, enum sql_id id, bool held,
+                      const struct sql_value *values, bool *more)
 {
-    sqlite3_stmt *st;
-    int more = store_ask(k->s, &st, id, values);
+    const struct view view = {k->f, held};
+    struct store_page page;
+    int err = store_page_read(k->s, &page, row_copy, &view, id, values);
 
-    page->count = page->bytes = 0;
-    while (more == STEP_ROW && page->count < PAGE_ROWS &&
-           page->bytes < PAGE_BYTES) {
-        size_t bytes = 0;
-
-        more = row_copy(st, k->f, held, &page->rows[page->count], &bytes);
-        if (more)
-            break;
-        page->count++;
-        page->bytes += bytes;
-        more = sql_step(st);
-    }
-    (void)store_answered(k->s, st, more);
-    return more;
-}
-
-/* page_visit - visit the rows and free them, also after an error */
-static int page_visit(struct walk *k, struct page *page, int err)
-{
-    for (size_t i = 0; i < page->count; i++) {
+    *more = err == STEP_ROW;
+    err = err < 0 ? err : 0;
+    for (size_t i = 0; i < page.count; i++) {
         if (!err) {
-            err = k->visit(page->rows[i], k->arg);
-            waiting_place_of(page->rows[i], &k->at);
+            err = k->visit(page.rows[i], k->arg);
+            waiting_place_of(page.rows[i], &k->at);
         }
-        free(page->rows[i]);
+        free(page.rows[i]);
     }
     return err;
 }
@@ -158,23 +135,22 @@ static int due_part(struct walk *k, enum sql_id id, uint64_t last_ns)
     bool delayed = f->states & WAITING_BIT(WAITING_DELAYED);
     bool retry = f->states & WAITING_BIT(WAITING_RETRY);
     int kinds = delayed && retry ? -1 : retry;
-    struct page page;
-    int more, err;
+    bool more;
+    int err;
 
     do {
-        more = page_read(
+        err = page_visit(
             k, id, false,
             SQL_VALUES(value_u64(k->at.at), value_int(k->at.row),
                        value_u64(last_ns), value_string(f->group),
                        value_string(f->error_like), value_string(f->match),
                        value_u64(f->since_ns),
                        value_u64(f->until_ns ? f->until_ns : UINT64_MAX),
-                       value_u64(f->body_most), value_int(PAGE_ROWS + 1),
+                       value_u64(f->body_most), value_int(STORE_PAGE + 1),
                        value_int(id == SQL_WAITING ? -1 : kinds),
                        value_u64(f->now_ns)),
-            &page);
-        err = page_visit(k, &page, more < 0 ? more : 0);
-    } while (!err && more > 0);
+            &more);
+    } while (!err && more);
     return err;
 }
 
@@ -230,21 +206,20 @@ static int group_next(struct walk *k)
 static int run_each(struct walk *k, bool held)
 {
     const struct waiting_filter *f = k->f;
-    struct page page;
-    int more, err;
+    bool more;
+    int err;
 
     do {
-        more = page_read(
+        err = page_visit(
             k, SQL_WAITING_PARKED, held,
             SQL_VALUES(value_u64(k->at.at), value_int(k->at.priority),
                        VALUE_NULL, value_text(k->at.group, k->at.group_size),
                        value_string(f->error_like), value_string(f->match),
                        value_u64(f->since_ns),
                        value_u64(f->until_ns ? f->until_ns : UINT64_MAX),
-                       value_u64(f->body_most), value_int(PAGE_ROWS + 1)),
-            &page);
-        err = page_visit(k, &page, more < 0 ? more : 0);
-    } while (!err && more > 0);
+                       value_u64(f->body_most), value_int(STORE_PAGE + 1)),
+            &more);
+    } while (!err && more);
     return err;
 }
 
@@ -351,23 +326,26 @@ int waiting_group_blocked(struct store *s, const char *group, size_t size)
 int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
                 int (*visit)(const struct waiting_row *w, void *arg), void *arg)
 {
-    struct walk k = {.s = s, .f = f, .visit = visit, .arg = arg};
-    struct page page = {.count = 0};
+    struct walk k = {.s = s, .f = f};
+    const struct view view = {f, false};
+    struct store_page page;
+    struct waiting_row *w;
     int err =
-        page_read(&k, SQL_WAITING_ROW, false,
-                  SQL_VALUES(value_int(row), value_u64(f->body_most)), &page);
-    struct waiting_row *w = page.count ? page.rows[0] : NULL;
-    int held = 0;
+        store_page_read(s, &page, row_copy, &view, SQL_WAITING_ROW,
+                        SQL_VALUES(value_int(row), value_u64(f->body_most)));
 
-    if (!w)
+    if (page.count == 0)
         return err < 0 ? err : -ENOENT;
-    if (w->m.state == STORE_PARKED) {
+    w = page.rows[0];
+    if (!err && w->m.state == STORE_PARKED) {
         waiting_place_of(w, &k.at);
-        held = group_held(&k);
-        if (held == YES)
+        err = group_held(&k);
+        if (err == YES)
             w->state = WAITING_HELD;
     }
-    return page_visit(&k, &page, err < 0 ? err : held < 0 ? held : 0);
+    err = err < 0 ? err : visit(w, arg);
+    free(w);
+    return err;
 }
 
 /* ---- steering ---- */
@@ -380,21 +358,15 @@ struct steering {
 /* spooled_left - one that got no mark: enum waiting_steered, or -errno */
 static int spooled_left(struct sql *sql, int64_t key, bool cancel)
 {
-    sqlite3_stmt *st;
-    int err =
-        sql_bind(sql, SQL_SPOOL_CANCELLED, &st, SQL_VALUES(value_int(key)));
-    int is;
+    int64_t is = 0;
+    int found =
+        sql_number(sql, &is, SQL_SPOOL_CANCELLED, SQL_VALUES(value_int(key)));
 
-    if (err)
-        return err;
-    is = sql_step(st);
-    if (is == STEP_ROW)
-        is = sqlite3_column_int(st, 0) || !cancel ? WAITING_NOT_SO
-                                                  : WAITING_IN_FLIGHT;
-    else if (is == STEP_END)
-        is = WAITING_GONE;
-    sql_done(st);
-    return is;
+    if (found < 0)
+        return found;
+    if (found == STEP_END)
+        return WAITING_GONE;
+    return is || !cancel ? WAITING_NOT_SO : WAITING_IN_FLIGHT;
 }
 
 /* spooled_one - the same as steer_one of a row of the spool */
@@ -416,17 +388,10 @@ static int spooled_one(struct sql *sql, const struct waiting_steer *order,
 /* Free the unique key, if any, of a row that will not run. */
 static int row_key_free(struct sql *sql, int64_t row)
 {
-    sqlite3_stmt *st;
-    uint64_t seq = 0;
-    int err = sql_bind(sql, SQL_ROW_SEQ, &st, SQL_VALUES(value_int(row)));
+    int64_t seq = 0;
+    int err = sql_number(sql, &seq, SQL_ROW_SEQ, SQL_VALUES(value_int(row)));
 
-    if (err)
-        return err;
-    err = sql_step(st);
-    if (err == STEP_ROW)
-        seq = sql_column_u64(st, 0);
-    sql_done(st);
-    return err < 0 ? err : sql_key_free(sql, seq);
+    return err < 0 ? err : sql_key_free(sql, (uint64_t)seq);
 }
 
 /* steer_one - a row: enum waiting_steered, or -errno */
@@ -504,9 +469,10 @@ static int left_apply(struct sql *sql, void *arg)
 
     if (!l->may(l->arg))
         return -EAGAIN;
+    m->row = 0;
     m->state = STORE_WAITING;
     m->flags |= STORE_CANCELLED;
-    err = sql_insert_row(sql, m, "", &row);
+    err = sql_put_row(sql, m, "", &row);
     return err ? err : sql_key_free(sql, m->receive_seq);
 }
 

@@ -65,15 +65,13 @@ static int batch_send(struct import *i)
 static int batch_store(struct import *i)
 {
     struct store *store = i->context->store;
-    uint64_t present = 0;
-    int err = i->context->o->again
-                  ? letters_import(store, i->letters, i->count)
-                  : letters_import_new(store, i->letters, i->count, i->last_row,
-                                       &present);
+    struct letter_known known = {.last_row = i->last_row};
+    int err = letters_import(store, i->letters, i->count,
+                             i->context->o->again ? NULL : &known);
 
     if (!err) {
-        i->in += i->count - present;
-        i->present += present;
+        i->in += i->count - known.present;
+        i->present += known.present;
         return 0;
     }
     term_progress_end(&i->bar);

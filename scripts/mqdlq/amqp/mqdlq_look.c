@@ -111,7 +111,7 @@ static void row_fill(struct letter_import *row, struct arriving *a,
 /* batch_store - the letters that are whole; their copies need no sync */
 static int batch_store(struct look *k)
 {
-    int err = k->n > 0 ? letters_import(k->store, k->rows, k->n) : 0;
+    int err = k->n > 0 ? letters_import(k->store, k->rows, k->n, NULL) : 0;
 
     for (size_t i = 0; i < k->n; i++)
         free(k->all[i].bytes);

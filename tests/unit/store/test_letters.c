@@ -208,7 +208,7 @@ Test(letters, long_lists_are_as_a_dumb_model_says)
         snprintf(groups[i], 16, "g%d", k->group);
         letters[i].m = letter(k->died, k->reason, errors[i], groups[i], "x");
     }
-    cr_assert(letters_import(s, letters, N) == 0);
+    cr_assert(letters_import(s, letters, N, NULL) == 0);
     for (int round = 0; round < 60; round++) {
         struct letter_filter f = {.limit = (uint64_t)rand_r(&seed) % 200};
         int64_t rows[N] = {0};
@@ -291,7 +291,7 @@ Test(letters, a_visitor_may_remove_what_it_sees)
     struct store *s = fixture_open();
     for (int i = 0; i < 300; i++)
         letters[i].m = letter((uint64_t)i / 2, REASON_EXPIRED, NULL, NULL, "x");
-    cr_assert(letters_import(s, letters, 300) == 0);
+    cr_assert(letters_import(s, letters, 300, NULL) == 0);
     cr_assert(letters_each(s, &(struct letter_filter){.limit = 100}, false,
                            discard_it, &s) == 0);
     cr_assert(store_count(s, STORE_DEAD) == 200);

@@ -193,7 +193,7 @@ Test(letters_write, a_large_discard_gives_its_room_back)
         letters[i].m.size = sizeof body;
         rows[i] = i + 1;
     }
-    cr_assert(letters_import(s, letters, N) == 0);
+    cr_assert(letters_import(s, letters, N, NULL) == 0);
     fixture_sql("PRAGMA wal_checkpoint");
     stat(fixture_db, &before);
     cr_assert(letters_discard(s, rows, N - 1) == N - 1);
@@ -225,7 +225,7 @@ Test(letters_write, an_import_makes_new_letters_with_their_history)
     l[0].m.state = STORE_REPLAYED;
     l[0].m.receive_seq = l[1].m.receive_seq = 4;
     l[1].m.state = (enum store_state)0;
-    cr_assert(letters_import(s, l, 2) == 0);
+    cr_assert(letters_import(s, l, 2, NULL) == 0);
     cr_assert(store_count(s, STORE_DEAD) == 7);
     cr_assert(letters_history(s, 9, check_attempt, &seen) == 0 && seen == 2);
     store_close(&s);
@@ -242,7 +242,7 @@ Test(letters_write, an_import_is_all_or_nothing)
     };
     struct store *s = fixture_open();
     l[1].m.header_size = 99;
-    cr_assert(letters_import(s, l, 2) == -EINVAL);
+    cr_assert(letters_import(s, l, 2, NULL) == -EINVAL);
     cr_assert(store_count(s, STORE_DEAD) == 0);
     cr_assert(fixture_sql("SELECT count(*) FROM attempts") == 0);
     store_close(&s);
