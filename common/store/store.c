@@ -647,15 +647,14 @@ static int check_run(sqlite3 *db, char found[STORE_FOUND])
     return rc;
 }
 
-int store_check(struct store *s, const atomic_bool *stop,
-                char found[STORE_FOUND])
+/* Check the store at `path` once; 0 or -errno. */
+static int check_file(const char *path, const atomic_bool *stop,
+                      char found[STORE_FOUND])
 {
-    char path[PATH_MAX];
     struct sql sql;
     int rc, err;
 
     found[0] = '\0';
-    path_copy(s, path);
     rc = sql_open(&sql, path);
     if (rc == SQLITE_OK)
         rc = sql_setup(&sql, SQL_READER);
@@ -667,6 +666,21 @@ int store_check(struct store *s, const atomic_bool *stop,
         rc = check_run(sql.db, found);
     err = (rc & 0xff) == SQLITE_INTERRUPT ? -ECANCELED : sql_error(sql.db, rc);
     sql_close(&sql);
+    return err;
+}
+
+int store_check(struct store *s, const atomic_bool *stop,
+                char found[STORE_FOUND])
+{
+    char path[PATH_MAX];
+    int err;
+
+    path_copy(s, path);
+    err = check_file(path, stop, found);
+    /* A lack of memory can end the count of an index early, and SQLite 3.46
+     * then reports a wrong number of entries. Damage is found again. */
+    if (found[0])
+        err = check_file(path, stop, found);
     return err;
 }
 
