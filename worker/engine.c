@@ -453,7 +453,7 @@ static bool path_absolute(char path[PATH_MAX])
 /* Find the path of the command or the plugin, for mqctl status. */
 static void path_find(struct engine *e, const struct settings *set)
 {
-    if (set->inproc)
+    if (set->inproc || set->forward)
         return;
     e->orders.path = e->path;
     if (set->command &&

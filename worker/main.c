@@ -30,7 +30,8 @@ static void descriptors_ready(int passed)
 /* kind_of - the handler that was asked for */
 static const struct handler_ops *kind_of(const struct settings *s)
 {
-    return s->plugin   ? &handler_plugin
+    return s->forward  ? &handler_forward
+           : s->plugin ? &handler_plugin
            : s->stream ? &handler_stream
                        : &handler_exec;
 }

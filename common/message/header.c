@@ -52,6 +52,10 @@ static const struct field fields[] = {
      0, 0},
     {NAME("unique-for"), HEADER_UNIQUE_FOR, FIELD_NUMBER,
      offsetof(struct header, unique_for_ms), 1, HEADER_MS_MAX},
+    {NAME("forwarded"), HEADER_FORWARDED, FIELD_NUMBER,
+     offsetof(struct header, forwarded), 1, UINT32_MAX},
+    {NAME("resent"), HEADER_RESENT, FIELD_NUMBER,
+     offsetof(struct header, resent), 1, 1},
 };
 #define FIELDS (sizeof fields / sizeof fields[0])
 

@@ -49,6 +49,8 @@ enum {
     HEADER_UNIQUE = 1 << 11,
     HEADER_UNIQUE_FOR = 1 << 12,
     HEADER_DELAY = 1 << 13,
+    HEADER_FORWARDED = 1 << 14,
+    HEADER_RESENT = 1 << 15,
 };
 
 struct header_text {
@@ -76,6 +78,8 @@ struct header {
     uint64_t unique_for_ms;     /* 1 and up */
     uint64_t delay_ms; /* 1 or more; not_before_ns is this long after the
                           message was sent */
+    uint64_t forwarded; /* queues that it was forwarded from; 1 and up */
+    uint64_t resent;    /* 1: its sender may have sent it before */
 };
 
 /* Whether a message begins with the magic line: one compare. */

@@ -89,7 +89,8 @@ static int read_any(const char *text, void *into, struct problem *p)
 static const struct option_row rows[] = {
     {"max-concurrency", 'c', OPT_NUMBER, .value = "N", .min = 1,
      .max = CONCURRENCY_MAX, .preset = "processors", AT(concurrency),
-     .under = "Deliveries", .help = "handlers at once, all kinds together"},
+     SEEN(concurrency_given), .under = "Deliveries",
+     .help = "handlers at once, all kinds together"},
     {"batch-time-limit", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .preset = "1s", AT(batch_limit_ns),
      .help = "how long a work item keeps its thread; 0: for one message, none: "
@@ -114,8 +115,8 @@ static const struct option_row rows[] = {
      .preset = "none", AT(retry_for_ns),
      .help = "a message that fails and was received DUR ago or earlier is not "
              "tried again"},
-    {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 10000,
-     .preset = "3", AT(max_crashes),
+    {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = CRASHES_MOST,
+     .preset = "3", AT(max_crashes), SEEN(max_crashes_given),
      .help = "times the worker may die while a message runs before the message "
              "is dead"},
     {"on-exit", 0, OPT_CALL, .value = "MAP", AT(on_exit), .call = read_on_exit,
@@ -125,7 +126,7 @@ static const struct option_row rows[] = {
      .preset = "0", AT(breaker_failures),
      .help = "handler failures in a row that open the breaker; 0 is off"},
     {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
-     .preset = "10s", AT(breaker_pause_ns),
+     .preset = "10s", AT(breaker_pause_ns), SEEN(breaker_pause_given),
      .help = "how long nothing is taken once the breaker is open; then one "
              "message runs as a probe"},
     {"timeout", 't', OPT_DURATION, .value = "DUR", .words = "none",
@@ -231,6 +232,10 @@ static const struct option_row rows[] = {
     {"max-rss", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = INT64_MAX,
      AT(max_rss),
      .help = "replace a child of --stream whose resident memory is over SIZE"},
+    {"forward", 0, OPT_STRING, .value = "DEST", AT(forward),
+     .under = "Forwarding",
+     .help = "send each message to the POSIX queue DEST instead of running a "
+             "command"},
     {"no-create", 0, OPT_FLAG, AT(no_create), .under = "The queue",
      .help = "do not create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
@@ -276,7 +281,8 @@ static const struct option_row rows[] = {
 const struct option_table settings_table = {
     .program = "mqworker",
     .usage = "[options] QUEUE -- COMMAND [ARG...]\n"
-             "[options] --plugin FILE.so QUEUE",
+             "[options] --plugin FILE.so QUEUE\n"
+             "[options] --forward DEST QUEUE",
     .about = "Run COMMAND for each message of a POSIX message queue, or of a "
              "RabbitMQ quorum queue (amqp://USER@HOST/VHOST/QUEUE), and lose "
              "none.",

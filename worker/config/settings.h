@@ -26,6 +26,7 @@
 
 #define CONCURRENCY_MAX 1024
 #define WINDOW_MAX      256
+#define CRASHES_MOST    10000 /* of --max-crashes */
 /* Work items in use: the cap, and one for each pool thread that has counted
  * itself out and not yet put its own away. */
 #define ITEMS_MAX (2 * CONCURRENCY_MAX + 16)
@@ -40,9 +41,13 @@ struct inproc; /* handler_inproc.h */
 
 struct settings {
     char queue[QUEUE_NAME_MAX];
-    char **command;                  /* NULL-terminated; NULL: a plugin */
-    const char *plugin, *plugin_arg; /* NULL: none */
-    const struct inproc *inproc;     /* the function of a program that embeds
+    char **command; /* NULL-terminated; NULL: a plugin, or it forwards */
+    const char *plugin, *plugin_arg;    /* NULL: none */
+    const char *forward;                /* DEST; NULL: none */
+    char forward_queue[QUEUE_NAME_MAX]; /* DEST as it is shown */
+    struct broker_operand forward_to;   /* no host: a POSIX queue */
+    unsigned forward_partitions;        /* of DEST on a broker; 0: none */
+    const struct inproc *inproc;        /* the function of a program that embeds
                                         us; NULL: we are the program */
     int passed_fd; /* of the queue, which was opened for us; 0: none was */
     bool take_signals;
@@ -80,6 +85,7 @@ struct settings {
     uint64_t exit_when_idle_ns;
     uint64_t max_deliveries; /* 0: no bound */
     bool lookahead_given, group_quantum_given, max_parked_given;
+    bool concurrency_given, max_crashes_given, breaker_pause_given;
     bool max_waiting_given;
     uint64_t lookahead;
     _Atomic uint64_t group_quantum, max_parked;

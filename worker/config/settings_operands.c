@@ -95,6 +95,93 @@ static int plugin_check(const struct settings *s, char *const *command,
     return 0;
 }
 
+/* Return the flag that cannot be combined with --forward, or NULL. */
+static const char *not_with_forward(const struct settings *s,
+                                    char *const *command, char flag[FLAG_TEXT])
+{
+    return command && command[0]                       ? "a command"
+           : s->plugin                                 ? "--plugin"
+           : s->plugin_arg                             ? "--plugin-arg"
+           : s->timeout_abort                          ? "--timeout-abort"
+           : s->stream                                 ? "--stream"
+           : for_children(s, flag)                     ? flag
+           : exits_mapped(s)                           ? "--on-exit"
+           : atomic_load(&s->timeout_ns) != UINT64_MAX ? "--timeout"
+           : s->max_crashes_given                      ? "--max-crashes"
+                                                       : NULL;
+}
+
+static int forward_check(const struct settings *s, char *const *command,
+                         struct problem *p)
+{
+    char flag[FLAG_TEXT];
+    const char *not = not_with_forward(s, command, flag);
+
+    return not ? problem_set(
+                     p, EX_USAGE, EINVAL,
+                     "--forward %s and %s: messages are sent to %s, and "
+                     "nothing runs for them; give one of the two",
+                     s->forward, not, s->forward)
+               : 0;
+}
+
+/* Read the destination of --forward. Without flags that say otherwise, one
+ * thread sends, which keeps the order, and a destination that is full is tried
+ * again after a second. A crash of the worker is never blamed on a message. */
+static int forward_take(struct settings *s, struct problem *p)
+{
+    int err;
+
+    if (broker_operand_is(s->forward)) {
+        err = broker_operand_parse(&s->forward_to, s->forward, p);
+        snprintf(s->forward_queue, sizeof s->forward_queue, "%s",
+                 s->forward_to.shown);
+#ifndef MQW_AMQP
+        if (!err)
+            err = problem_set(p, EX_USAGE, ENOTSUP,
+                              "--forward %s: amqp:// needs a build with "
+                              "librabbitmq: scripts/deps, then make",
+                              s->forward_queue);
+#endif
+    } else {
+        err = queue_name(s->forward, s->forward_queue, p);
+    }
+    s->max_crashes = CRASHES_MOST;
+    if (!s->concurrency_given)
+        s->concurrency = 1;
+    if (!s->breaker_pause_given)
+        s->breaker_pause_ns = NS_PER_S;
+    return err;
+}
+
+/* Return true if two operands name the same queue on the same broker. */
+static bool brokers_same(const struct broker_operand *a,
+                         const struct broker_operand *b)
+{
+    if (strcmp(a->vhost, b->vhost) != 0 || strcmp(a->queue, b->queue) != 0)
+        return false;
+    for (unsigned i = 0; i < a->host_count; i++)
+        for (unsigned k = 0; k < b->host_count; k++)
+            if (strcmp(a->hosts[i].name, b->hosts[k].name) == 0 &&
+                a->hosts[i].port == b->hosts[k].port)
+                return true;
+    return false;
+}
+
+/* Check, after the queue was read, that its messages are not sent back to
+ * it. */
+static int forward_other_check(const struct settings *s, struct problem *p)
+{
+    bool same = settings_on_broker(s) ? brokers_same(&s->broker, &s->forward_to)
+                                      : strcmp(s->queue, s->forward_queue) == 0;
+
+    return same ? problem_set(p, EX_USAGE, EINVAL,
+                              "--forward %s: that is the queue that is "
+                              "consumed; give another one",
+                              s->forward)
+                : 0;
+}
+
 /* Complain that no command was given, and name the place for it. Our systemd
  * unit reads the command from a file and passes on that file's name. */
 static int no_command(const char *queue, struct problem *p)
@@ -177,10 +264,10 @@ static const char *not_on_broker(const struct settings *s, const char **why)
          "a broker holds what waits already"},
         {s->allow_disk_custody, "--allow-disk-custody",
          "messages in flight are the broker's"},
-        {s->access.tls.ca && !s->broker.tls, "--tls-ca",
+        {s->access.tls.ca && !s->broker.tls && !s->forward_to.tls, "--tls-ca",
          "the operand is amqp://, and amqps:// has TLS"},
-        {s->access.tls.cert && !s->broker.tls, "--tls-cert",
-         "the operand is amqp://, and amqps:// has TLS"},
+        {s->access.tls.cert && !s->broker.tls && !s->forward_to.tls,
+         "--tls-cert", "the operand is amqp://, and amqps:// has TLS"},
     };
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -235,7 +322,22 @@ static int broker_take(struct settings *s, const char *operand,
     if (err)
         return err;
     snprintf(s->queue, sizeof s->queue, "%s", s->broker.shown);
+    if (s->forward_to.host_count)
+        s->forward_partitions = (unsigned)s->access.partitions;
     return s->access.partitions ? partitions_take(s, p) : 0;
+}
+
+/* Check the flags of a broker that is only the destination, and leave none of
+ * them for the queue itself. */
+static int forward_access_take(struct settings *s, struct problem *p)
+{
+    int err = broker_access_check(&s->access, true, p);
+
+    if (!err)
+        err = broker_access_tls_check(&s->access, s->forward, p);
+    s->forward_partitions = (unsigned)s->access.partitions;
+    s->access.partitions = 0;
+    return err;
 }
 
 /* queue_take - a POSIX queue, or one on a broker */
@@ -246,6 +348,9 @@ static int queue_take(struct settings *s, const char *operand,
 
     if (broker_operand_is(operand))
         return broker_take(s, operand, p);
+    if (s->forward_to.host_count)
+        return forward_access_take(s, p) < 0 ? -EINVAL
+                                             : queue_name(operand, s->queue, p);
     flag = broker_access_given(&s->access);
     if (!flag && s->allow_unreplicated)
         flag = "--allow-unreplicated";
@@ -265,10 +370,14 @@ int settings_operands_take(struct settings *s, int count, char **command,
     int err = queue_check(count, command, before, p);
 
     if (!err)
-        err = s->plugin ? plugin_check(s, command, p)
-                        : command_check(s, command, before[0], p);
+        err = s->forward  ? forward_check(s, command, p)
+              : s->plugin ? plugin_check(s, command, p)
+                          : command_check(s, command, before[0], p);
+    if (!err && s->forward)
+        err = forward_take(s, p);
     if (err)
         return err;
-    s->command = s->plugin ? NULL : command;
-    return queue_take(s, before[0], p);
+    s->command = s->plugin || s->forward ? NULL : command;
+    err = queue_take(s, before[0], p);
+    return !err && s->forward ? forward_other_check(s, p) : err;
 }

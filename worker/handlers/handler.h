@@ -108,5 +108,6 @@ struct handler_ops {
 
 extern const struct handler_ops handler_exec;
 extern const struct handler_ops handler_stream;
+extern const struct handler_ops handler_forward;
 
 #endif

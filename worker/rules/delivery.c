@@ -22,6 +22,8 @@ void delivery_parse(struct delivery *d, struct message *m, char separator)
     d->id_text[0] = '\0';
     d->body = m->data + d->header.bytes;
     d->body_size = m->size - d->header.bytes;
+    if (d->header.fields & HEADER_RESENT)
+        m->flags |= MESSAGE_REDELIVERED;
     if (m->group.at)
         return;
     if (d->header.fields & HEADER_GROUP)

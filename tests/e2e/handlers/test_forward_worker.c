@@ -1,0 +1,226 @@
+/* test_forward_worker.c - mqworker --forward: from one POSIX queue to another,
+ * whatever is killed */
+#include "tests/harness/harness.h"
+#include "tests/harness/letters.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(forward_worker, .init = harness_init, .fini = harness_fini);
+
+#define SOON_MS 20000
+#define FORWARD(from, to, ...) \
+    harness_worker(from, "--forward", to, __VA_ARGS__)
+
+static void consume(const char *q)
+{
+    struct harness_process *w = harness_worker(q, "-c", "1", "--exit-when-idle",
+                                               "--", harness_handler("record"));
+
+    cr_assert_eq(harness_wait(w, 60000), 0, "%s", harness_stderr(w, NULL));
+}
+
+Test(forward_worker, keeps_id_priority_group_and_order)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(10, 512);
+    struct harness_process *w;
+
+    harness_send(from, "MQW/1\nid: 01JD3Z6Q9V0X8N5T2K7B4M1C3F\ngroup: g\n\none",
+                 strlen("MQW/1\nid: 01JD3Z6Q9V0X8N5T2K7B4M1C3F\ngroup: g\n\n"
+                        "one"),
+                 7);
+    harness_send_text(from, "two");
+    harness_send_text(from, "three");
+    w = FORWARD(from, to, "--exit-when-idle");
+    cr_assert_eq(harness_wait(w, SOON_MS), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_queue_length(from), 0);
+    consume(to);
+    cr_assert_eq(harness_lines_with("runs", "01JD3Z6Q9V0X8N5T2K7B4M1C3F 1 0 7 "
+                                            "g one"),
+                 1);
+    cr_assert_lt(strstr(harness_read("runs", NULL), " 1 0 0 - two"),
+                 strstr(harness_read("runs", NULL), " 1 0 0 - three"));
+}
+
+Test(forward_worker, a_full_destination_is_waited_for_and_nothing_fails)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);
+    struct harness_process *w;
+    size_t letters;
+
+    for (int i = 0; i < 5; i++)
+        harness_send_text(from, "body");
+    w = FORWARD(from, to, "--max-attempts", "1");
+    harness_wait_log(w, "event=breaker_open", SOON_MS);
+    harness_wait_log(w, "the destination is full (1 messages)", SOON_MS);
+    while (harness_lines("runs") < 5) {
+        harness_until(harness_queue_length(to) == 1, SOON_MS);
+        consume(to);
+    }
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - body"), 5);
+    harness_letters(from, &letters);
+    cr_assert_eq(letters, 0);
+}
+
+Test(forward_worker, queues_that_forward_in_a_circle_make_dead_letters)
+{
+    const char *a = harness_queue(4, 256), *b = harness_queue(4, 256);
+    struct harness_process *there = FORWARD(a, b, "-q"),
+                           *back = FORWARD(b, a, "-q");
+    const struct harness_letter *l;
+
+    harness_send_text(a, "round");
+    l = harness_wait_letters(a, 1, SOON_MS);
+    cr_assert_str_eq(l->reason, "rejected");
+    cr_assert_not_null(strstr(l->error, "circle"), "%s", l->error);
+    cr_assert_eq(harness_stop(there, SOON_MS), 0);
+    cr_assert_eq(harness_stop(back, SOON_MS), 0);
+    cr_assert_eq(harness_queue_length(a) + harness_queue_length(b), 0);
+}
+
+static void refused(struct harness_result r, int status, const char *text)
+{
+    cr_assert_eq(r.status, status, "status %d: %s", r.status, r.err);
+    cr_assert_not_null(strstr(r.err, text), "\"%s\" is not in: %s", text,
+                       r.err);
+}
+
+#define REFUSED(status, text, ...)                                      \
+    refused(harness_run("mqworker", "--state-dir", harness_state_dir(), \
+                        __VA_ARGS__),                                   \
+            status, text)
+
+Test(forward_worker, what_cannot_work_is_refused_at_the_start)
+{
+    const char *q = harness_queue(4, 256);
+
+    REFUSED(64, "is consumed", "--forward", q, q);
+    REFUSED(64, "is consumed", "--forward", q + 1, q);
+    REFUSED(64, "--forward /b and a command", "--forward", "/b", q, "--",
+            "cat");
+    REFUSED(64, "and --stream", "--forward", "/b", "--stream", q);
+    REFUSED(64, "and --plugin", "--forward", "/b", "--plugin", "x.so", q);
+    REFUSED(64, "and --timeout", "--forward", "/b", "--timeout", "1s", q);
+    REFUSED(64, "and --max-crashes", "--forward", "/b", "--max-crashes", "2",
+            q);
+    REFUSED(64, "--tls-ca", "--forward", "/b", "--tls-ca", "x", q);
+    REFUSED(64, "a/b", "--forward", "/a/b", q);
+}
+
+/* ---- kills ---- */
+
+enum { MESSAGES = 400, COPIES = 4 * MESSAGES };
+static char (*copies)[32]; /* ids that came, in the order of their coming */
+static size_t copy_count;
+
+/* Receive all that there is; each copy of an id but the first is marked. */
+static void drain(const char *q, bool *came, size_t count)
+{
+    char got[512];
+    ssize_t n;
+
+    while ((n = harness_receive(q, got, sizeof got - 1, NULL)) > 0) {
+        const char *id, *body;
+        bool again = false;
+        long number;
+
+        got[n] = '\0';
+        id = strstr(got, "id: ");
+        body = strstr(got, "\n\n");
+        cr_assert(id && body, "%s", got);
+        cr_assert_lt(copy_count, (size_t)COPIES);
+        for (size_t i = 0; i < copy_count && !again; i++)
+            again = strncmp(copies[i], id + 4, 26) == 0;
+        cr_assert(!again || strstr(got, "\nresent: 1\n"), "%s", got);
+        number = strtol(body + 2, NULL, 10);
+        cr_assert_lt((size_t)number, count);
+        came[number] = true;
+        snprintf(copies[copy_count++], 27, "%s", id + 4);
+    }
+}
+
+Test(forward_worker, a_kill_at_any_moment_loses_nothing_and_marks_repeats,
+     .timeout = 300)
+{
+    const char *from = harness_queue(10, 128), *to = harness_queue(4, 256);
+    bool came[MESSAGES] = {false};
+    struct harness_process *w;
+    int sent = 0, kills = 0;
+    size_t before;
+
+    copies = calloc(COPIES, sizeof *copies);
+    cr_assert_not_null(copies);
+    for (unsigned seed = 1; sent < MESSAGES; kills++) {
+        uint64_t end;
+
+        for (int i = 0; i < 8 && sent < MESSAGES; i++) {
+            char body[16];
+
+            snprintf(body, sizeof body, "%d", sent);
+            if (harness_try_send(from, body, strlen(body), 0))
+                sent++;
+        }
+        w = FORWARD(from, to, "-q");
+        seed = seed * 1103515245 + 12345;
+        end = harness_now_ms() + 10 + (seed >> 16) % 60;
+        while (harness_now_ms() < end)
+            drain(to, came, MESSAGES);
+        harness_kill(w);
+    }
+    w = FORWARD(from, to, "-q", "--exit-when-idle=1s");
+    while (harness_running(w))
+        drain(to, came, MESSAGES);
+    drain(to, came, MESSAGES);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0, "%s", harness_stderr(w, NULL));
+    for (before = 0; before < MESSAGES && came[before]; before++)
+        ;
+    cr_assert_eq(before, MESSAGES, "message %zu is lost", before);
+    harness_letters(from, &before);
+    cr_assert_eq(before, 0, "no crash is blamed on a message");
+    printf("forward: %d messages, %d kills, %zu copies\n", MESSAGES, kills,
+           copy_count);
+    free(copies);
+}
+
+/* Kill a worker at a step, and let the next one finish its message. */
+static void killed_at(const char *from, const char *to, const char *point)
+{
+    struct harness_process *w;
+    struct harness_result r;
+    char at[64];
+
+    snprintf(at, sizeof at, "MQW_KILL_AT=%s:1", point);
+    harness_send_text(from, "body");
+    r = harness_run_spec(&(struct harness_spec){
+        .argv = HARNESS_LIST(harness_handler("../../points/bin/mqworker"),
+                             "--state-dir", harness_state_dir(), "--forward",
+                             to, from),
+        .env = HARNESS_LIST(at)});
+    cr_assert_eq(r.status, -SIGKILL, "%s", r.err);
+    w = FORWARD(from, to, "--exit-when-idle");
+    cr_assert_eq(harness_wait(w, SOON_MS), 0, "%s", harness_stderr(w, NULL));
+    consume(to);
+}
+
+Test(forward_worker, a_message_that_may_have_been_sent_is_sent_with_a_mark)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(10, 512);
+    const char *runs;
+
+    killed_at(from, to, "forward_before_send");
+    cr_assert_eq(harness_lines("runs"), 1);
+    cr_assert_eq(harness_lines_with("runs", " 1 1 0 - body"), 1);
+    killed_at(from, to, "forward_sent");
+    cr_assert_eq(harness_lines("runs"), 3);
+    cr_assert_eq(harness_lines_with("runs", " 1 0 0 - body"), 1);
+    cr_assert_eq(harness_lines_with("runs", " 1 1 0 - body"), 2);
+    runs = strchr(harness_read("runs", NULL), '\n') + 1;
+    cr_assert_eq(strncmp(runs, strchr(runs, '\n') + 1, 26), 0,
+                 "both copies have one id");
+}

@@ -1,0 +1,307 @@
+/* forward.c - send each message to another POSIX queue (see handler.h,
+ * forward.h)
+ *
+ * The message is done when mq_send has returned, as the kernel has it then.
+ * Crash before mq_send: the slot reads RUNNING, and the next start sends the
+ * message, marked as resent. Crash between mq_send and the verdict: the same,
+ * and the second copy has the id of the first and the mark. The mark comes from
+ * the slot, so it does not depend on what this file remembers.
+ *
+ * A queue whose name was removed still takes messages, and nobody receives
+ * them. So the name is looked for after each send, too: it was there during the
+ * send if it is there afterwards.
+ */
+#include "worker/handlers/forward.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/mq/queue.h"
+#include "worker/handlers/handler.h"
+#include "worker/rules/verdict.h"
+
+/* How long a delivery waits for room before it is given back: short enough for
+ * a stop, long enough for a consumer that is at work. */
+#define ROOM_NS NS_PER_S
+
+/* m = under mtx   c = constant after open */
+struct handler {
+    const struct settings *set; /* c */
+    pthread_mutex_t mtx;        /* held while one message is sent */
+    struct queue *queue;        /* m  NULL: to be opened */
+    char *bytes;                /* m  one message, of the queue's size */
+};
+
+/* ---- what the message says ---- */
+
+void forward_begin(struct outcome *out)
+{
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = MQW_DONE;
+    out->ran = true;
+    out->said = out->delayed = false;
+    out->error[0] = '\0';
+    out->tail_size = 0;
+}
+
+void forward_refuse(struct outcome *out, const char *fmt, ...)
+{
+    va_list args;
+
+    out->verdict = MQW_DEAD;
+    out->said = true;
+    va_start(args, fmt);
+    vsnprintf(out->error, sizeof out->error, fmt, args);
+    va_end(args);
+}
+
+int forward_count(const struct delivery *d, uint64_t *count,
+                  struct outcome *out)
+{
+    *count = d->header.fields & HEADER_FORWARDED ? d->header.forwarded + 1 : 1;
+    if (*count <= FORWARD_MOST)
+        return 0;
+    forward_refuse(out,
+                   "not forwarded: it came through %d queues, so they are a "
+                   "circle; give one of them a worker without --forward, then "
+                   "mqdlq replay",
+                   FORWARD_MOST);
+    return -ELOOP;
+}
+
+bool forward_resent(const struct delivery *d)
+{
+    return (d->message->flags & MESSAGE_REDELIVERED) != 0;
+}
+
+/* A header in the making; `used` may pass HEADER_MAX, then it does not fit. */
+struct head {
+    char *at;
+    size_t used;
+};
+
+__attribute__((format(printf, 2, 3))) static void
+head_print(struct head *h, const char *fmt, ...)
+{
+    size_t room = h->used < HEADER_MAX ? HEADER_MAX - h->used : 0;
+    va_list args;
+
+    va_start(args, fmt);
+    h->used +=
+        (size_t)vsnprintf(room ? h->at + h->used : NULL, room, fmt, args);
+    va_end(args);
+}
+
+/* Return true if a line of the header is not copied: it is written anew, or it
+ * is about a letter of this queue's store. */
+static bool line_is_ours(struct header_text name)
+{
+    static const char *const ours[] = {"id",           "group",     "letter",
+                                       "letter-token", "forwarded", "resent"};
+
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        if (name.size == strlen(ours[i]) &&
+            memcmp(name.at, ours[i], name.size) == 0)
+            return true;
+    return false;
+}
+
+/* The lines that are copied include those that nobody here knows. */
+int forward_header(char head[HEADER_MAX], const struct delivery *d,
+                   struct outcome *out)
+{
+    struct header_text name, value;
+    struct head h = {head, 0};
+    char id[ULID_TEXT];
+    size_t cursor = 0;
+    uint64_t count;
+    int err = forward_count(d, &count, out);
+
+    if (err)
+        return err;
+    head_print(&h, HEADER_MAGIC "id: %s\n",
+               ulid_print(*message_name(d->message), id));
+    while (d->header.bytes &&
+           header_next(d->message->data, &d->header, &cursor, &name, &value))
+        if (!line_is_ours(name))
+            head_print(&h, "%.*s: %.*s\n", (int)name.size, name.at,
+                       (int)value.size, value.at);
+    if (d->group.at)
+        head_print(&h, "group: %.*s\n", (int)d->group.size, d->group.at);
+    if (forward_resent(d))
+        head_print(&h, "resent: 1\n");
+    head_print(&h, "forwarded: %" PRIu64 "\n\n", count);
+    if (h.used < HEADER_MAX) /* vsnprintf needs room for a NUL */
+        return (int)h.used;
+    forward_refuse(out,
+                   "not forwarded: its header would have %zu bytes, %d are "
+                   "allowed; send it without lines that nobody reads",
+                   h.used, HEADER_MAX - 1);
+    return -EMSGSIZE;
+}
+
+/* ---- the queue ---- */
+
+static void queue_forget(struct handler *h)
+{
+    queue_close(&h->queue);
+    free(h->bytes);
+    h->bytes = NULL;
+}
+
+/* Open the destination unless it is open, and again after its name was
+ * removed. */
+static int queue_ready(struct handler *h, struct problem *p)
+{
+    int err;
+
+    if (h->queue && !queue_gone(h->queue))
+        return 0;
+    queue_forget(h);
+    err =
+        queue_open(&h->queue, h->set->forward_queue, QUEUE_SEND, NULL, NULL, p);
+    if (err)
+        return err;
+    h->bytes = malloc(queue_message_size(h->queue));
+    if (h->bytes)
+        return 0;
+    queue_forget(h);
+    return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+}
+
+/* Handle a send that failed. The message stays here in each case. */
+static void send_failed(const struct handler *h, int err, struct outcome *out)
+{
+    out->ran = false;
+    if (err == -EAGAIN || err == -EINTR)
+        verdict_not_started(out,
+                            "the destination is full (%zu messages): start its "
+                            "worker, or see what keeps that one: %s",
+                            queue_depth(h->queue), h->set->forward_queue);
+    else
+        verdict_not_started(out, "cannot send to the destination: %s: %s",
+                            errno_text(-err), h->set->forward_queue);
+}
+
+/* Send a message whose header is written. */
+static void message_send(struct handler *h, const struct delivery *d,
+                         const char *head, size_t head_size,
+                         struct outcome *out)
+{
+    size_t room = queue_message_size(h->queue);
+    size_t size = head_size + d->body_size;
+    int err;
+
+    if (size > room) {
+        forward_refuse(out,
+                       "not forwarded: %zu bytes with its header, the "
+                       "destination allows %zu; create that with "
+                       "--message-size %zu, then mqdlq replay",
+                       size, room, size);
+        return;
+    }
+    memcpy(h->bytes, head, head_size);
+    memcpy(h->bytes + head_size, d->body, d->body_size);
+    FAULT_POINT("forward_before_send");
+    err = queue_send_wait(h->queue, h->bytes, size, d->message->priority,
+                          ns_add(clock_mono_ns(), ROOM_NS));
+    FAULT_POINT("forward_sent");
+    if (err && err != -EIDRM) {
+        send_failed(h, err, out);
+    } else if (err || queue_gone(h->queue)) {
+        out->ran = !err; /* somebody who still had it open may have it */
+        verdict_not_started(out, "the destination was removed: create it: %s",
+                            h->set->forward_queue);
+    }
+}
+
+/* ---- the operations ---- */
+
+static void forward_run(struct handler *h, struct delivery *d,
+                        struct outcome *out)
+{
+    char head[HEADER_MAX];
+    struct problem p;
+    int size;
+
+    forward_begin(out);
+    size = forward_header(head, d, out);
+    if (size < 0)
+        return;
+    pthread_mutex_lock(&h->mtx);
+    if (queue_ready(h, &p) < 0) {
+        out->ran = false;
+        verdict_not_started(out, "%s", p.text);
+    } else {
+        message_send(h, d, head, (size_t)size, out);
+    }
+    pthread_mutex_unlock(&h->mtx);
+}
+
+/* A delivery ends by itself after ROOM_NS, so a stop has nothing to end. */
+static void forward_stop(struct handler *h, int signal)
+{
+    (void)h;
+    (void)signal;
+}
+
+static void forward_close(struct handler **handler)
+{
+    struct handler *h = *handler;
+
+    if (!h)
+        return;
+    *handler = NULL;
+    queue_forget(h);
+    pthread_mutex_destroy(&h->mtx);
+    free(h);
+}
+
+static int forward_open(struct handler **out, const struct handler_setup *setup,
+                        struct problem *p)
+{
+    struct handler *h = calloc(1, sizeof *h);
+
+    *out = h;
+    if (!h)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    h->set = setup->settings;
+    pthread_mutex_init(&h->mtx, NULL);
+    return 0;
+}
+
+/* Check the destination before anything is created. One that is missing may
+ * come later: its worker creates it. */
+static int forward_check(const struct settings *set, struct problem *p)
+{
+    struct queue *queue = NULL;
+    int err;
+
+    if (set->forward_to.host_count)
+        return problem_set(p, EX_USAGE, ENOTSUP,
+                           "--forward %s: give a POSIX queue",
+                           set->forward_queue);
+    err = queue_open(&queue, set->forward_queue, QUEUE_SEND, NULL, NULL, p);
+
+    queue_close(&queue);
+    return err == -ENOENT ? 0 : err;
+}
+
+const struct handler_ops handler_forward = {
+    .name = "forward",
+    .within = true,
+    .guess_ns = NS_PER_US,
+    .check = forward_check,
+    .open = forward_open,
+    .run = forward_run,
+    .stop = forward_stop,
+    .close = forward_close,
+};
