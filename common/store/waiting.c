@@ -352,10 +352,10 @@ int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
 
 struct steering {
     const struct waiting_steer *order;
-    enum waiting_steered *out;
+    enum steered *out;
 };
 
-/* spooled_left - one that got no mark: enum waiting_steered, or -errno */
+/* spooled_left - one that got no mark: enum steered, or -errno */
 static int spooled_left(struct sql *sql, int64_t key, bool cancel)
 {
     int64_t is = 0;
@@ -365,8 +365,8 @@ static int spooled_left(struct sql *sql, int64_t key, bool cancel)
     if (found < 0)
         return found;
     if (found == STEP_END)
-        return WAITING_GONE;
-    return is || !cancel ? WAITING_NOT_SO : WAITING_IN_FLIGHT;
+        return STEERED_GONE;
+    return is || !cancel ? STEERED_BEFORE : STEERED_IN_FLIGHT;
 }
 
 /* spooled_one - the same as steer_one of a row of the spool */
@@ -381,7 +381,7 @@ static int spooled_one(struct sql *sql, const struct waiting_steer *order,
     if (!err)
         err = sql_key_free(sql, store_spool_seq(key));
     if (err != -ENOENT)
-        return err ? err : WAITING_STEERED;
+        return err ? err : STEERED;
     return spooled_left(sql, key, order->cancel);
 }
 
@@ -394,7 +394,7 @@ static int row_key_free(struct sql *sql, int64_t row)
     return err < 0 ? err : sql_key_free(sql, (uint64_t)seq);
 }
 
-/* steer_one - a row: enum waiting_steered, or -errno */
+/* steer_one - a row: enum steered, or -errno */
 static int steer_one(struct sql *sql, const struct waiting_steer *order,
                      int64_t row)
 {
@@ -406,12 +406,12 @@ static int steer_one(struct sql *sql, const struct waiting_steer *order,
     if (!err && order->cancel)
         err = row_key_free(sql, row);
     if (err != -ENOENT)
-        return err ? err : WAITING_STEERED;
+        return err ? err : STEERED;
     state = sql_row_state(sql, row);
     if (state < 0)
         return state;
-    return state == STORE_WAITING || state == STORE_PARKED ? WAITING_NOT_SO
-                                                           : WAITING_GONE;
+    return state == STORE_WAITING || state == STORE_PARKED ? STEERED_BEFORE
+                                                           : STEERED_GONE;
 }
 
 /* steer_apply - all of them, or none */
@@ -423,14 +423,14 @@ static int steer_apply(struct sql *sql, void *arg)
     if (order->may && !order->may(order->arg))
         return -EAGAIN;
     for (size_t i = 0; i < order->count; i++) {
-        int is = WAITING_IN_FLIGHT;
+        int is = STEERED_IN_FLIGHT;
 
         if (!order->skip || !order->skip[i])
             is = order->rows[i] < 0 ? spooled_one(sql, order, -order->rows[i])
                                     : steer_one(sql, order, order->rows[i]);
         if (is < 0)
             return is;
-        s->out[i] = (enum waiting_steered)is;
+        s->out[i] = (enum steered)is;
     }
     return 0;
 }
@@ -442,7 +442,7 @@ static int steer_apply(struct sql *sql, void *arg)
  * spool_take).
  */
 int waiting_steer(struct store *s, const struct waiting_steer *order,
-                  enum waiting_steered *out)
+                  enum steered *out)
 {
     struct steering all = {.order = order, .out = out};
     int err;
@@ -450,46 +450,5 @@ int waiting_steer(struct store *s, const struct waiting_steer *order,
     FAULT_POINT("waiting_steer_before");
     err = store_write(s, steer_apply, NULL, &all);
     FAULT_POINT("waiting_steer_after");
-    return err;
-}
-
-struct leaving {
-    struct store_row *m;
-    bool (*may)(void *arg);
-    void *arg;
-};
-
-/* left_apply - without its body and its group: no handler gets it */
-static int left_apply(struct sql *sql, void *arg)
-{
-    const struct leaving *l = arg;
-    struct store_row *m = l->m;
-    int64_t row;
-    int err;
-
-    if (!l->may(l->arg))
-        return -EAGAIN;
-    m->row = 0;
-    m->state = STORE_WAITING;
-    m->flags |= STORE_CANCELLED;
-    err = sql_put_row(sql, m, "", &row);
-    return err ? err : sql_key_free(sql, m->receive_seq);
-}
-
-/* waiting_cancel_left - one commit
- * Crash before it: the message is in its slot, and nobody was told anything.
- * After it: a start finds the row by the receive sequence of the slot, takes
- * that for settled and frees it (mq_recover.c), and the row comes with its mark
- * as any that was cancelled. So there is one message whatever happens.
- */
-int waiting_cancel_left(struct store *s, struct store_row *m,
-                        bool (*may)(void *arg), void *arg)
-{
-    struct leaving l = {m, may, arg};
-    int err;
-
-    FAULT_POINT("waiting_left_before");
-    err = store_write(s, left_apply, NULL, &l);
-    FAULT_POINT("waiting_left_after");
     return err;
 }

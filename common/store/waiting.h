@@ -10,6 +10,7 @@
 #define COMMON_STORE_WAITING_H
 
 #include "common/base/basics.h"
+#include "common/message/steered.h"
 #include "common/store/store.h"
 
 /* Where a message is that has not come to its end. RUNNING and what is READY in
@@ -78,14 +79,6 @@ int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
                 int (*visit)(const struct waiting_row *w, void *arg),
                 void *arg);
 
-/* What became of a row that was to be steered. */
-enum waiting_steered {
-    WAITING_STEERED, /* it is so, on the disk */
-    WAITING_NOT_SO,  /* it waits, but there was nothing to do: to run now: it is
-                          due, or parked; to cancel: it is cancelled */
-    WAITING_GONE,    /* it does not wait, or is not there */
-    WAITING_IN_FLIGHT, /* a slot has it, or is about to */
-};
 struct waiting_steer {
     bool cancel;         /* it ends as discarded; else: it is due now */
     const int64_t *rows; /* below 0: less the key of a row of the spool */
@@ -106,15 +99,7 @@ struct waiting_steer {
  * or one that is parked or of the spool in its turn; it is not listed. One of
  * the spool is due already. */
 int waiting_steer(struct store *s, const struct waiting_steer *order,
-                  enum waiting_steered *out);
-
-/* A message that a killed worker has left in a slot, and that has no row, not
- * in the spool either, is to be cancelled: `m` becomes its row, by which the
- * next start frees the slot. `may` as above, and it fills in *m: its receive
- * sequence, id and numbers are looked at. One commit; -EEXIST: its end, or
- * where it waits, is in the store already. */
-int waiting_cancel_left(struct store *s, struct store_row *m,
-                        bool (*may)(void *arg), void *arg);
+                  enum steered *out);
 
 /* Whether the group has a row that failed and waits for its retry: YES, NO or
  * -errno. */

@@ -29,12 +29,6 @@ static bool numbers_read(char *const *words, size_t count,
 /* steered_json - a word for each number; or why nothing has happened */
 static json_t *steered_json(const struct steering *s)
 {
-    static const char *const words[] = {
-        [STEERED] = "done",
-        [STEERED_BEFORE] = "already",
-        [STEERED_GONE] = "gone",
-        [STEERED_IN_FLIGHT] = "in flight",
-    };
     const enum steered *results;
     char text[512];
     size_t n;
@@ -51,7 +45,7 @@ static json_t *steered_json(const struct steering *s)
     }
     all = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(all, json_string(words[results[i]]));
+        json_array_append_new(all, json_string(steered_text(results[i])));
     return json_pack("{s:b, s:o}", "ok", 1, "results", all);
 }
 

@@ -34,6 +34,7 @@
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
 #include "common/message/header.h"
+#include "common/message/steered.h"
 #include "worker/rules/attention.h"
 #include "worker/rules/message.h"
 #include "worker/rules/verdict.h"
@@ -144,16 +145,8 @@ enum source_place {
     PLACE_SETTLED, /* it was settled meanwhile: there is nothing to keep */
 };
 
-/* What an operator wants of messages that wait in the source, and what became
- * of it. */
+/* What an operator wants of messages that wait in the source. */
 enum steer { STEER_RUN_NOW, STEER_CANCEL };
-enum steered {
-    STEERED,           /* it is so */
-    STEERED_BEFORE,    /* it was so already; or it waits for its group's head,
-                        * and cannot run now */
-    STEERED_GONE,      /* it does not wait here */
-    STEERED_IN_FLIGHT, /* it is lent, or is about to be */
-};
 #define STEER_MOST 64 /* in one call */
 
 /* Of what count gives the number. */

@@ -85,13 +85,14 @@ int messages_spooled_each(struct messages *m, int64_t after,
                                        void *arg),
                           void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
-/* While no worker has the lock and nobody can write: of which rows, or keys of
- * the spool with a minus, a handler of the killed worker was at work. 0;
- * -ENOENT: there is no file to say so; -errno. */
-int messages_begun(struct messages *m, const int64_t *rows, size_t count,
-                   bool *begun);
-/* The same, of those of the spool that it was done with; other rows are left as
- * they are. False: that is not known. */
+/* Find the rows, or keys of the spool with a minus, that have a slot of the
+ * killed worker now: one may have started and been killed since messages_open.
+ * Called while no worker has the lock and nobody can write. 0; -ENOENT: there
+ * is no file of slots; -errno. */
+int messages_in_slots(struct messages *m, const int64_t *rows, size_t count,
+                      bool *in_slot);
+/* Find the keys of the spool whose messages the killed worker had ended; other
+ * rows are left as they are. False: that is not known. */
 bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
                           bool *ran);
 

@@ -122,11 +122,9 @@ static void row_mark(const struct rows *r, int64_t row)
             r->had[i] = true;
 }
 
-/* ran_mark - visit: a handler had it, by its row or from the spool */
-static int ran_mark(const struct custody_seen *c, void *arg)
+/* Mark the row of a slot, and the key that its message has in the spool. */
+static int seen_mark(const struct custody_seen *c, void *arg)
 {
-    if (c->w.state != SLOT_RUNNING)
-        return 0;
     if (c->row > 0)
         row_mark(arg, c->row);
     if (c->seq < STORE_SPOOL_SEQ_MAX)
@@ -134,17 +132,15 @@ static int ran_mark(const struct custody_seen *c, void *arg)
     return 0;
 }
 
-/* messages_begun - the slots that were read when the store was opened are those
- * of then: a worker may have begun since, and been killed */
-int messages_begun(struct messages *m, const int64_t *rows, size_t count,
-                   bool *begun)
+int messages_in_slots(struct messages *m, const int64_t *rows, size_t count,
+                      bool *in_slot)
 {
-    struct rows r = {rows, count, begun};
+    struct rows r = {rows, count, in_slot};
     char path[PATH_MAX];
     struct problem p;
     int err = runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p);
 
-    return err ? err : custody_look(path, ran_mark, &r, &p);
+    return err ? err : custody_look(path, seen_mark, &r, &p);
 }
 
 /* messages_spooled_ran - by the file in which the next worker looks

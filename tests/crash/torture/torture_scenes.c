@@ -204,8 +204,8 @@ static void ask_lent(struct torture *t)
         (void)steer_cancel(t, NULL);
 }
 
-/* cancel_there - the worker that is asked for it is killed; mqctl finds that it
- * is gone, and goes on alone */
+/* cancel_there - the worker that is asked for it is killed; of a row, mqctl
+ * finds that the worker is gone, and goes on alone */
 static bool cancel_there(struct torture *t, const char *point,
                          const char *const *more,
                          void (*ask)(struct torture *t))
@@ -267,12 +267,6 @@ static bool rows_play(struct torture *t, const char *point)
     return now && there && here;
 }
 
-/* left_play - of what a killed worker has left in a slot */
-static bool left_play(struct torture *t, const char *point)
-{
-    return cancel_here(t, point, lines, steer_held);
-}
-
 /* lent_play - of what waits in a slot, by the worker. After that its slot is
  * free, and nobody was told; we may have killed it for being late just then. */
 static bool lent_play(struct torture *t, const char *point)
@@ -325,7 +319,6 @@ static const struct scene scenes[] = {
     {"on_dead_", .more = hook},
     {"letters_hook_", .more = hook},
     {"waiting_steer_", .play = rows_play},
-    {"waiting_left_", .play = left_play},
     {"cancel_lent_", .play = lent_play},
     {"letters_let_go_", .play = let_go_play},
     {"letters_", .play = letters_play},

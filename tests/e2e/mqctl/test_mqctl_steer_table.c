@@ -162,17 +162,30 @@ Test(mqctl_steer_table, cancel_after_a_stop)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* Two wait in slots, behind the heads of their groups, and one runs: the next
+ * worker has to be started before they are cancelled. */
 Test(mqctl_steer_table, cancel_after_a_kill)
 {
-    static const struct answer cancel[STATES] = {
-        [RUNNING] = {75, "killed worker may still be at work"}};
+    const struct answer slot = {75, "start the worker first: mqworker "};
+    const struct answer cancel[STATES] = {
+        [PARKED] = slot, [HELD] = slot, [RUNNING] = slot};
     const char *q = harness_queue(0, 0);
     struct harness_process *w = scene(q);
 
     harness_kill(w);
-    cancel_each(q, cancel);
+    for (enum at i = 0; i < STATES; i++)
+        tried(ctl("cancel", q, ids[i]), i, "cancel", cancel[i].status,
+              cancel[i].says);
+    tried(ctl("cancel", "--running", q, ids[RUNNING]), RUNNING,
+          "cancel --running", slot.status, slot.says);
+    harness_write("open", "", 0);
     w = goes_on(q);
-    each_ended(q, STATES);
+    harness_until(where_is(q, ids[RUNNING], "done"), SOON_MS);
+    harness_until(where_is(q, ids[HELD], "done"), SOON_MS);
+    cr_assert_eq(ctl("cancel", q, ids[PARKED]).status, 0);
+    for (enum at i = 0; i <= PARKED; i++)
+        harness_until(where_is(q, ids[i], "discarded"), SOON_MS);
+    cr_assert_eq(harness_lines_with("ran", "block"), 2);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

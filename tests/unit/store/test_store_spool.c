@@ -266,10 +266,10 @@ Test(store_spool, a_row_comes_in_with_its_key_or_not_at_all)
 }
 
 /* cancel - one row; what became of it */
-static enum waiting_steered cancel(struct store *s, int64_t key, size_t most)
+static enum steered cancel(struct store *s, int64_t key, size_t most)
 {
     const int64_t row = -key;
-    enum waiting_steered out = WAITING_IN_FLIGHT;
+    enum steered out = STEERED_IN_FLIGHT;
 
     cr_assert(waiting_steer(
                   s,
@@ -294,9 +294,9 @@ Test(store_spool, a_cancelled_row_keeps_its_mark)
 
     begin(s);
     cr_assert(put_in(s, &a, 1) == 0);
-    cr_assert_eq(cancel(s, a.key, 1), WAITING_STEERED);
-    cr_assert_eq(cancel(s, a.key, 1), WAITING_NOT_SO);
-    cr_assert_eq(cancel(s, a.key + 1, 1), WAITING_GONE);
+    cr_assert_eq(cancel(s, a.key, 1), STEERED);
+    cr_assert_eq(cancel(s, a.key, 1), STEERED_BEFORE);
+    cr_assert_eq(cancel(s, a.key + 1, 1), STEERED_GONE);
     a.flags = STORE_REDELIVERED;
     cr_assert(store_spool_note(s, &a) == 0);
     cr_assert(store_spool_each(s, 0, flags_seen, &flags) == 0);
@@ -312,13 +312,13 @@ Test(store_spool, what_no_worker_can_lend_or_a_killed_one_had_is_not_cancelled)
 
     begin(s);
     cr_assert(put_in(s, &a, 1) == 0);
-    cr_assert_eq(cancel(s, a.key, 3), WAITING_IN_FLIGHT, "it is too large");
+    cr_assert_eq(cancel(s, a.key, 3), STEERED_IN_FLIGHT, "it is too large");
     cr_assert(store_spool_begin(s, 7, 0) == 0);
-    cr_assert_eq(cancel(s, a.key, 0), WAITING_IN_FLIGHT, "it may have run");
+    cr_assert_eq(cancel(s, a.key, 0), STEERED_IN_FLIGHT, "it may have run");
     cr_assert(store_spool_each(s, 0, flags_seen, &flags) == 0);
     cr_assert_eq(flags, 0);
     cr_assert(store_spool_end(s) == 0);
-    cr_assert_eq(cancel(s, a.key, 0), WAITING_STEERED);
+    cr_assert_eq(cancel(s, a.key, 0), STEERED);
     store_close(&s);
 }
 

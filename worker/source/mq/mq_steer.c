@@ -6,13 +6,6 @@
 #include "common/base/clock.h"
 #include "common/store/waiting.h"
 
-static const enum steered words[] = {
-    [WAITING_STEERED] = STEERED,
-    [WAITING_NOT_SO] = STEERED_BEFORE,
-    [WAITING_GONE] = STEERED_GONE,
-    [WAITING_IN_FLIGHT] = STEERED_IN_FLIGHT,
-};
-
 /* seize - nobody takes them before they have their mark; skip: somebody has */
 static void seize(struct source_mq *q, struct mq_spool *sp,
                   const struct waiting_steer *order, bool *skip)
@@ -50,7 +43,6 @@ int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
 {
     struct source_mq *q = source_mq_of(s);
     struct mq_spool *sp = q->spool;
-    enum waiting_steered steered[STEER_MOST];
     bool skip[STEER_MOST] = {false}, done[STEER_MOST] = {false};
     struct waiting_steer order = {.cancel = what == STEER_CANCEL,
                                   .rows = numbers,
@@ -63,11 +55,9 @@ int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
     if (order.cancel)
         seize(q, sp, &order, skip);
     if (!err)
-        err = waiting_steer(q->store, &order, steered);
-    for (size_t i = 0; i < n && !err; i++) {
-        out[i] = words[steered[i]];
-        done[i] = steered[i] == WAITING_STEERED;
-    }
+        err = waiting_steer(q->store, &order, out);
+    for (size_t i = 0; i < n && !err; i++)
+        done[i] = out[i] == STEERED;
     if (order.cancel)
         release(q, sp, &order, done);
     for (size_t i = 0; i < n && !order.cancel; i++)

@@ -1,27 +1,20 @@
-/* steer_messages.c - run-now, cancel (see mqctl.h)
+/* messages.c - run-now, cancel (see mqctl.h)
  *
- * A worker that runs does it: it knows what it has in flight. Without one the
- * store is written here, and no worker can come between: whether one runs is
- * asked inside the transaction, and a worker that starts takes its lock first
- * and waits for the store then (store_claim).
- * A row of the spool is named by its key, with a minus. Those that a killed
- * worker was done with are left alone, and counted; all of them are, where that
- * is not known. All of the spool are due, so run-now has nothing to do with
- * them.
- * A message in a slot that does not run is cancelled there: slots.h. One
- * that runs is left alone, or, with --running, ended with its handler, once all
- * that wait are dealt with: running.h. A handler of a killed worker may
- * be at work still; --running cancels its message, which the next start notices
- * when it has ended what is left of that handler.
+ * A worker that runs carries out the order: it knows what it has in flight.
+ * Without a worker the store is written here, and no worker can come between:
+ * whether one runs is asked inside the transaction, and a worker that starts
+ * takes its lock first and then waits for the store (store_claim).
+ * A row of the spool is named by its key, with a minus. All rows of the spool
+ * are due, so run-now has nothing to do with them. Those that a killed worker
+ * had ended are left alone, and counted; all of them are if that is not known.
+ * A message in a slot is cancelled by its worker. In the slot of a killed worker
+ * it is left alone: the next start decides about it, and ends the handler that
+ * may still be at work. A message that runs is left alone, or, with --running,
+ * ended with its handler after all that wait have been dealt with: running.h.
  */
-#include "scripts/mqctl/look/messages.h"
-#include "scripts/mqctl/steer/order.h"
-#include "scripts/mqctl/steer/running.h"
-#include "scripts/mqctl/steer/slots.h"
-#include "scripts/mqctl/steer/steer_tell.h"
-
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -30,13 +23,34 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
+#include "common/base/safe_text.h"
+#include "common/message/hex.h"
+#include "common/message/steered.h"
+#include "common/state/statedir.h"
 #include "common/store/spool.h"
 #include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "common/text/term.h"
 #include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/messages.h"
+#include "scripts/mqctl/steer/running.h"
 
-#define BATCH ORDER_MOST /* rows of one commit */
+#define BATCH 64 /* rows of one commit, and of one request */
 
 #define SPOOLED "spool-" /* before a key of the spool, as in a cursor */
+
+struct steered_sums {
+    uint64_t chosen, result[STEERED_RESULTS];
+    uint64_t spooled; /* left alone: nobody knows whether they have run */
+    uint64_t slots;   /* left alone: in a slot of a killed worker */
+    uint64_t runs;    /* left alone: a handler has them */
+    uint64_t letters; /* left alone: letters that were sent again */
+    /* To run now: those for which there was nothing to do, by their state. */
+    uint64_t waits[WAITING_STATES];
+    uint64_t unended;   /* --running: messages that have not ended */
+    uint64_t told_gone; /* gone messages already reported by name */
+    bool blind;         /* nobody knows which rows are in a slot */
+};
 
 struct order {
     const struct options *o;
@@ -53,15 +67,80 @@ struct order {
     int status; /* the first trouble */
 };
 
+/* ---- orders to the worker that runs ---- */
+
+/* Read the result of each message; false if this is no such answer. */
+static bool results_read(const json_t *answer, size_t count, enum steered *out)
+{
+    const json_t *all = json_object_get(answer, "results");
+
+    if (json_array_size(all) != count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        out[i] = steered_parse(json_string_value(json_array_get(all, i)));
+        if (out[i] == STEERED_RESULTS)
+            return false;
+    }
+    return true;
+}
+
+/* Send one request. -EAGAIN: no worker runs any more. -EIO: the reason is out on
+ * stderr, and *status is the exit status. */
+static int order_send(const struct messages *m, const char *line, size_t count,
+                      enum steered *out, int *status)
+{
+    struct problem p = {0};
+    json_t *answer;
+    const char *why;
+    int err = 0;
+
+    if (ask(&m->dir, m->queue, line, &answer, &p) < 0) {
+        if (ask_runs(&m->dir) == 0)
+            return -EAGAIN;
+        *status = complain_of(&p);
+        return -EIO;
+    }
+    if (!json_is_true(json_object_get(answer, "ok")) ||
+        !results_read(answer, count, out)) {
+        why = json_string_value(json_object_get(answer, "error"));
+        *status = complain(EX_TEMPFAIL, "%s", why ? why : "no answer");
+        err = -EIO;
+    }
+    json_decref(answer);
+    return err;
+}
+
+/* Order the worker to run or to cancel rows. */
+static int order_rows(const struct messages *m, const char *verb,
+                      const int64_t *rows, size_t count, enum steered *out,
+                      int *status)
+{
+    char line[STATEDIR_REQUEST];
+    int n = snprintf(line, sizeof line, "%s", verb);
+
+    for (size_t i = 0; i < count; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, " %" PRId64, rows[i]);
+    return order_send(m, line, count, out, status);
+}
+
+/* Order the worker to cancel the message of a slot. */
+static int order_slot(const struct messages *m, const struct custody_seen *c,
+                      enum steered *out, int *status)
+{
+    char line[STATEDIR_REQUEST], hex[2 * HEADER_VALUE_MAX + 1];
+
+    snprintf(line, sizeof line, "cancel-lent %" PRIu64 " %s", c->seq,
+             hex_print(c->group, strlen(c->group), hex));
+    return order_send(m, line, 1, out, status);
+}
+
 /* ---- a batch ---- */
 
-/* had_look - what a handler of a killed worker was at is left alone, unless its
- * end was asked for, and so is what has come to its end; all of the spool, if
- * nobody knows what has */
-static void had_look(struct order *x)
+/* Mark the rows that are to be left alone: a slot of the killed worker has them,
+ * or they are in the spool and have come to their end. */
+static void skips_mark(struct order *x)
 {
-    int err =
-        x->o->running ? 0 : messages_begun(&x->m, x->rows, x->count, x->skip);
+    int err = messages_in_slots(&x->m, x->rows, x->count, x->skip);
 
     x->sums.blind = err == -ENOENT;
     if (messages_spooled_ran(&x->m, x->rows, x->count, x->ran))
@@ -79,7 +158,7 @@ static bool no_worker(void *arg)
     if (ask_runs(&x->m.dir) != 0)
         return false;
     if (x->cancel)
-        had_look(x);
+        skips_mark(x);
     return true;
 }
 
@@ -92,12 +171,12 @@ static void gone_tell(struct order *x, const char *name)
 }
 
 /* Count the result of a row, and print a line if a named message is gone. */
-static void row_result(struct order *x, int64_t row, enum waiting_steered is)
+static void row_result(struct order *x, int64_t row, enum steered is)
 {
     char name[32];
 
     x->sums.result[is]++;
-    if (is != WAITING_GONE || x->o->line.operand_count == 1)
+    if (is != STEERED_GONE || x->o->line.operand_count == 1)
         return;
     snprintf(name, sizeof name, "%s%" PRId64, row < 0 ? SPOOLED : "",
              row < 0 ? -row : row);
@@ -105,23 +184,23 @@ static void row_result(struct order *x, int64_t row, enum waiting_steered is)
 }
 
 /* result_add - what became of a row without a worker */
-static void result_add(struct order *x, size_t i, enum waiting_steered is)
+static void result_add(struct order *x, size_t i, enum steered is)
 {
-    bool spool = x->rows[i] < 0 && is == WAITING_IN_FLIGHT;
+    bool spool = x->rows[i] < 0 && is == STEERED_IN_FLIGHT;
 
     if (spool && x->ran[i])
-        row_result(x, x->rows[i], WAITING_GONE);
+        row_result(x, x->rows[i], STEERED_GONE);
     else if (spool && !x->skip[i])
         x->sums.spooled++;
     else
         row_result(x, x->rows[i], is);
-    x->sums.runs += is == WAITING_IN_FLIGHT && x->skip[i] && !x->ran[i];
+    x->sums.slots += is == STEERED_IN_FLIGHT && x->skip[i] && !x->ran[i];
 }
 
 /* write_here - without a worker; -EAGAIN: one runs now */
 static int write_here(struct order *x)
 {
-    enum waiting_steered out[BATCH];
+    enum steered out[BATCH];
     int err;
 
     memset(x->skip, 0, sizeof x->skip);
@@ -150,7 +229,7 @@ static int write_here(struct order *x)
 /* ask_worker - the one that runs; -EAGAIN: none does any more */
 static int ask_worker(struct order *x)
 {
-    enum waiting_steered out[BATCH];
+    enum steered out[BATCH];
     int err = order_rows(&x->m, x->cancel ? "cancel" : "run-now", x->rows,
                          x->count, out, &x->status);
 
@@ -195,8 +274,8 @@ static int row_take(struct order *x, int64_t row)
 /* state_take - run-now has nothing to do with one in that state */
 static int state_take(struct order *x, enum waiting_state state)
 {
-    x->sums.result[state == WAITING_RUNNING ? WAITING_IN_FLIGHT
-                                            : WAITING_NOT_SO]++;
+    x->sums.result[state == WAITING_RUNNING ? STEERED_IN_FLIGHT
+                                            : STEERED_BEFORE]++;
     x->sums.waits[state]++;
     return 0;
 }
@@ -222,7 +301,7 @@ static int named_take(struct order *x, int64_t row)
     if (err && err != -ENOENT)
         return err;
     if (x->o->dry_run && (err || (row < 0 && !spooled))) {
-        row_result(x, row, WAITING_GONE);
+        row_result(x, row, STEERED_GONE);
         return 0;
     }
     if (x->cancel || err)
@@ -243,63 +322,53 @@ static int run_take(struct order *x, const struct custody_seen *c)
 
     if (x->cancel && x->o->running && memcmp(&c->id, &none, sizeof none) != 0)
         return running_add(&x->running, &c->id, c->started_ns);
-    x->sums.result[WAITING_IN_FLIGHT]++;
+    x->sums.result[STEERED_IN_FLIGHT]++;
     x->sums.runs++;
     return 0;
 }
 
-/* slot_ask - of the worker that runs */
-static int slot_ask(struct order *x, const struct custody_seen *c)
+/* Return true if the message is a letter of this store that was sent again, or a
+ * copy of one: mqdlq ends it. */
+static bool slot_is_letter(const struct messages *m,
+                           const struct custody_seen *c)
 {
-    enum waiting_steered is;
-    bool runs;
-    int err = slot_cancel(&x->m, c, &is, &runs, &x->status);
+    const unsigned needed = HEADER_ID | HEADER_LETTER | HEADER_LETTER_TOKEN;
+    const struct header *h = &c->header;
+    enum store_replay is = REPLAY_NONE;
 
-    if (err)
-        return err;
-    if (runs)
-        return run_take(x, c);
-    x->sums.result[is]++;
-    x->sums.letters += is == WAITING_IN_FLIGHT && slot_letter(&x->m, c);
-    return 0;
+    if ((h->fields & needed) != needed || !m->store)
+        return false;
+    return store_replay_find(m->store, (int64_t)h->letter, &h->id,
+                             &h->letter_token, &is) < 0 ||
+           is != REPLAY_NONE;
 }
 
-/* slot_write - of a worker that was killed */
-static int slot_write(struct order *x, const struct custody_seen *c)
-{
-    enum waiting_steered is;
-    int64_t row;
-    int err = slot_row(&x->m, c, &row);
-
-    if (!err && row)
-        return row_take(x, row);
-    if (!err)
-        err = slot_cancel_left(&x->m, c, x->o->running, &is, &x->status);
-    if (err)
-        return err;
-    x->sums.result[is]++;
-    if (is == WAITING_IN_FLIGHT && slot_letter(&x->m, c))
-        x->sums.letters++;
-    else
-        x->sums.runs += is == WAITING_IN_FLIGHT;
-    return 0;
-}
-
-/* slot_take - one that was in a slot */
+/* Deal with a message that was in a slot. */
 static int slot_take(struct order *x, const struct slot_seen *s)
 {
+    enum steered is = STEERED_IN_FLIGHT;
     int err;
 
     if (!x->cancel)
         return state_take(x, s->state);
     if (s->state == WAITING_RUNNING)
         return run_take(x, &s->c);
+    if (!x->m.runs) {
+        x->sums.result[STEERED_IN_FLIGHT]++;
+        x->sums.slots++;
+        return 0;
+    }
     if (x->o->dry_run)
         return 0;
-    err = x->m.runs ? slot_ask(x, &s->c) : slot_write(x, &s->c);
-    if (err == -EAGAIN)
-        err = x->m.runs ? slot_write(x, &s->c) : slot_ask(x, &s->c);
-    return err == -EAGAIN ? turns(x) : err;
+    err = order_slot(&x->m, &s->c, &is, &x->status);
+    if (err)
+        return err == -EAGAIN ? turns(x) : err;
+    if (is == STEERED_IN_FLIGHT && slot_is_letter(&x->m, &s->c))
+        x->sums.letters++;
+    else if (is == STEERED_IN_FLIGHT && x->o->running)
+        return run_take(x, &s->c); /* it was about to run */
+    x->sums.result[is]++;
+    return 0;
 }
 
 /* message_take - visit: a message of the filter */
@@ -382,7 +451,7 @@ static int absent_find(const struct message_seen *seen, void *arg)
         if (memcmp(&x->absent[i], &seen->id, sizeof seen->id) != 0)
             continue;
         x->absent[i] = x->absent[--x->absent_count];
-        x->sums.result[WAITING_GONE]--;
+        x->sums.result[STEERED_GONE]--;
         if (named_take(x, -messages_spooled_key(seen)) < 0)
             return -EIO;
         break;
@@ -418,7 +487,7 @@ static int ids_take(struct order *x)
         }
         x->sums.chosen++;
         if (err == -ENOENT) {
-            x->sums.result[WAITING_GONE]++;
+            x->sums.result[STEERED_GONE]++;
             if (x->absent_count == before)
                 gone_tell(x, text);
             err = 0;
@@ -435,6 +504,145 @@ static int ids_take(struct order *x)
     return err;
 }
 
+/* ---- what is printed ---- */
+
+/* of - "2 are", "1 is" */
+#define IS(n) (n), (n) == 1 ? "is" : "are"
+#define S(n)  (n), (n) == 1 ? "s" : ""
+
+/* waits_tell - of run-now: those that cannot be due sooner; `due`: rows that
+ * were, by the clock that counts */
+static void waits_tell(const struct steered_sums *n, const struct messages *m,
+                       uint64_t due)
+{
+    const uint64_t *at = n->waits;
+    uint64_t ready = at[WAITING_READY] + due;
+
+    if (at[WAITING_RUNNING])
+        complain(0, "%" PRIu64 " run%s already, in flight",
+                 S(at[WAITING_RUNNING]));
+    if (ready)
+        complain(0, "%" PRIu64 " %s due already; %s", IS(ready),
+                 m->runs ? "mqctl status says why nothing is taken, if it "
+                           "does not run soon"
+                         : "start a worker");
+    if (at[WAITING_SPOOLED])
+        complain(0,
+                 "%" PRIu64 " in the spool: each runs when those before it "
+                 "have; a delayed one of a group waits for its time after "
+                 "that: run-now once list has it as delayed",
+                 at[WAITING_SPOOLED]);
+    if (at[WAITING_PARKED])
+        complain(0,
+                 "%" PRIu64 " wait%s behind the head of a group; mqctl groups "
+                 "%s names it: run-now or cancel that",
+                 S(at[WAITING_PARKED]), SHELL_QUEUE(m->queue));
+    if (at[WAITING_HELD])
+        complain(0,
+                 "%" PRIu64 " wait%s for a dead letter of a group; mqctl group "
+                 "%s KEY release lets the group go on without it",
+                 S(at[WAITING_HELD]), SHELL_QUEUE(m->queue));
+}
+
+/* Print why messages in flight were not cancelled, and what to do. */
+static void flight_tell(const struct steered_sums *n, const struct messages *m,
+                        const struct options *o)
+{
+    uint64_t moving =
+        n->result[STEERED_IN_FLIGHT] - n->runs - n->slots - n->letters;
+    char start[START_TEXT];
+
+    if (n->runs && o->running)
+        complain(0, "%" PRIu64 " in flight, left alone; give the order again",
+                 n->runs);
+    else if (n->runs)
+        complain(0,
+                 "%" PRIu64 " in flight, left alone, as a handler has %s; end "
+                 "it with --running",
+                 n->runs, n->runs == 1 ? "it" : "them");
+    if (n->slots)
+        complain(0,
+                 "%" PRIu64 " in flight when the worker was killed, left "
+                 "alone; start the worker first: %s; then cancel again",
+                 n->slots, worker_start_text(m->queue, start));
+    if (n->letters)
+        complain(0,
+                 "%" PRIu64 " in flight %s a letter that was sent again; mqdlq "
+                 "list --replayed %s has its number, mqdlq discard ends it",
+                 IS(n->letters), SHELL_QUEUE(m->queue));
+    if (moving)
+        complain(0,
+                 "%" PRIu64 " in flight to a handler or to the store just now, "
+                 "left alone; give the order again",
+                 moving);
+}
+
+/* others_tell - those that were not steered, and what to do */
+static void others_tell(const struct steered_sums *n, const struct messages *m,
+                        const struct options *o)
+{
+    bool cancel = o->line.verb == VERB_CANCEL;
+    uint64_t before = n->result[STEERED_BEFORE];
+
+    for (int i = 0; !cancel && i < WAITING_STATES; i++)
+        before -= i == WAITING_RUNNING ? 0 : n->waits[i];
+    if (!cancel)
+        waits_tell(n, m, before);
+    else if (before)
+        complain(0, "%" PRIu64 " cancelled already", before);
+    if (n->result[STEERED_GONE] > n->told_gone)
+        complain(0, "%" PRIu64 " finished in the meantime",
+                 n->result[STEERED_GONE] - n->told_gone);
+    if (cancel)
+        flight_tell(n, m, o);
+    if (n->unended && !o->dry_run)
+        complain(0,
+                 "%" PRIu64 " run%s still, or failed meanwhile; see mqctl "
+                 "list, and cancel again",
+                 S(n->unended));
+    if (n->spooled)
+        complain(0,
+                 "%" PRIu64 " in the spool, left alone: the killed worker has "
+                 "run them, or may have; start the next one, and cancel again "
+                 "what is listed then",
+                 n->spooled);
+    if (n->blind && n->result[STEERED])
+        complain(0, "the file of the messages in flight is gone: unless the "
+                    "machine was restarted since, a handler of the last worker "
+                    "may be at work on a message that was cancelled");
+}
+
+/* Print the numbers, and for those that were left alone why, and what to do. */
+static void steered_tell(const struct steered_sums *n, const struct messages *m,
+                         const struct options *o)
+{
+    bool cancel = o->line.verb == VERB_CANCEL;
+    uint64_t done = n->result[STEERED];
+
+    if (o->dry_run)
+        done = n->chosen - n->result[STEERED_IN_FLIGHT] -
+               n->result[STEERED_BEFORE] - n->result[STEERED_GONE];
+    if (o->json) {
+        if (json_print_line(
+                json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
+                          json_printable(m->queue), "chosen",
+                          (json_int_t)n->chosen, "done",
+                          (json_int_t)n->result[STEERED], "already",
+                          (json_int_t)n->result[STEERED_BEFORE], "gone",
+                          (json_int_t)n->result[STEERED_GONE], "in_flight",
+                          (json_int_t)n->result[STEERED_IN_FLIGHT], "spooled",
+                          (json_int_t)n->spooled, "dry_run", o->dry_run),
+                stdout) < 0)
+            complain_memory();
+        return;
+    }
+    if (!o->quiet)
+        printf("%s: %" PRIu64 " of %" PRIu64 " message%s %s%s\n", m->queue,
+               done, n->chosen, term_plural(n->chosen),
+               o->dry_run ? "would be " : "", cancel ? "cancelled" : "due now");
+    others_tell(n, m, o);
+}
+
 /* ---- the verbs ---- */
 
 /* numbers_status - an id that was named and not steered is a failure */
@@ -444,9 +652,9 @@ static int numbers_status(const struct order *x)
 
     if (x->status || x->o->line.operand_count == 1)
         return x->status;
-    if (n->result[WAITING_GONE])
+    if (n->result[STEERED_GONE])
         return EX_NOINPUT;
-    return n->result[WAITING_IN_FLIGHT] || n->spooled ||
+    return n->result[STEERED_IN_FLIGHT] || n->spooled ||
                    n->waits[WAITING_PARKED] || n->waits[WAITING_HELD] ||
                    (n->unended && !x->o->dry_run)
                ? EX_TEMPFAIL
@@ -477,8 +685,8 @@ static void running_end(struct order *x)
     status = running_cancel(&x->running, &x->m);
     if (status && !x->status)
         x->status = status;
-    x->sums.result[WAITING_STEERED] += x->running.cancelled;
-    x->sums.result[WAITING_GONE] += x->running.ended;
+    x->sums.result[STEERED] += x->running.cancelled;
+    x->sums.result[STEERED_GONE] += x->running.ended;
 }
 
 int steer_messages_run(const struct options *o)
