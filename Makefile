@@ -239,8 +239,8 @@ $(BUILD)/lib/libmqworker.so.$(SOVERSION): $(BUILD)/obj/mqworker.o
 beside = $(if $(filter $(patsubst test_%,%,$(notdir $(1))).o,$(notdir $(COMMON))),$(LIB),$(ENGINE))
 # What top draws is tested without a terminal.
 drawn = $(if $(filter unit/top/%,$(1)),$(call obj,$(wildcard scripts/mqctl/top/draw/*.c)))
-# The test of a noun of mqdlq links with that.
-mqdlq_noun = $(filter %/$(patsubst test_%,%,$(notdir $(1))).o,$(call tool,mqdlq))
+# The test of mqdlq/amqp/known.c links with that.
+mqdlq_noun = $(if $(filter test_mqdlq_known,$(notdir $(1))),$(filter %/mqdlq/amqp/known.o,$(call tool,mqdlq)))
 $(UNITS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(HARNESS) $$(call drawn,$$*) $$(call mqdlq_noun,$$*) $$(call beside,$$*)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS) -lcriterion
@@ -251,8 +251,8 @@ $(STRESSES): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(ENGINE)
 $(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a $(ENGINE)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(LINK) -o $@ $^ $(LIBS) -lm
-# The target of a noun of mqdlq links with the parts of that.
-parts = $(if $(filter mqdlq_$(1).o,$(notdir $(call tool,mqdlq))),$(filter-out %/mqdlq.o,$(call tool,mqdlq))) \
+# The target of a part of a program links with that.
+parts = $(if $(filter decode,$(1)),$(filter %/mqdlq/decode.o,$(call tool,mqdlq))) \
     $(if $(filter serve_path,$(1)),$(filter %/serve/ask/path.o %/serve/guard.o,$(call tool,mqctl)))
 $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $$(call parts,$$*) $(ENGINE)
 	@mkdir -p $(@D)

@@ -3,7 +3,7 @@
 #include "common/message/header.h"
 #include "common/mq/queue.h"
 #include "common/text/json_line.h"
-#include "scripts/mqdlq/mqdlq_json.h"
+#include "scripts/mqdlq/decode.h"
 #include "tests/fuzz/fuzz.h"
 
 /* letter_check - what a letter that was accepted must be */

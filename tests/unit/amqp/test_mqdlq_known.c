@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "scripts/mqdlq/amqp/mqdlq_known.h"
+#include "scripts/mqdlq/amqp/known.h"
 
 TestSuite(mqdlq_known);
 

@@ -1,4 +1,4 @@
-/* mqdlq_held.h - letters that are held, and what is kept of them beside the
+/* held.h - letters that are held, and what is kept of them beside the
  * store
  *
  * WHAT   The connection that holds them; for each row its delivery tag and its
@@ -7,8 +7,8 @@
  * OWNS   All of it.
  * FAILS  As said.
  */
-#ifndef SCRIPTS_MQDLQ_AMQP_MQDLQ_HELD_H
-#define SCRIPTS_MQDLQ_AMQP_MQDLQ_HELD_H
+#ifndef SCRIPTS_MQDLQ_AMQP_HELD_H
+#define SCRIPTS_MQDLQ_AMQP_HELD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,8 +19,8 @@
 #include "common/amqp/publisher.h"
 #include "common/amqp/topology.h"
 #include "common/broker/broker_password.h"
-#include "scripts/mqdlq/amqp/mqdlq_known.h"
-#include "scripts/mqdlq/mqdlq_broker.h"
+#include "scripts/mqdlq/amqp/known.h"
+#include "scripts/mqdlq/broker.h"
 
 /* One letter; row 1 is the first. */
 struct held {

@@ -1,6 +1,6 @@
-/* mqdlq_look.c - letters of a broker, taken and put in a store (see
- * mqdlq_held.h) */
-#include "scripts/mqdlq/amqp/mqdlq_held.h"
+/* look.c - letters of a broker, taken and put in a store (see
+ * held.h) */
+#include "scripts/mqdlq/amqp/held.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-/* mqdlq_list.c - see mqdlq.h */
+/* list.c - see mqdlq.h */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "common/text/json_line.h"
 #include "common/text/term_table.h"
 #include "common/text/term_time.h"
-#include "scripts/mqdlq/mqdlq_broker.h"
-#include "scripts/mqdlq/mqdlq_selection.h"
+#include "scripts/mqdlq/broker.h"
+#include "scripts/mqdlq/selection.h"
 
 /* ---- the table ---- */
 

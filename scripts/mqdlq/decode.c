@@ -1,5 +1,5 @@
-/* mqdlq_decode.c - see mqdlq_json.h; letter_json.c writes what this reads */
-#include "scripts/mqdlq/mqdlq_json.h"
+/* decode.c - see decode.h; letter_json.c writes what this reads */
+#include "scripts/mqdlq/decode.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* mqdlq_import.c - see mqdlq.h */
+/* import.c - see mqdlq.h */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "scripts/mqdlq/mqdlq_broker.h"
-#include "scripts/mqdlq/mqdlq_json.h"
+#include "scripts/mqdlq/broker.h"
+#include "scripts/mqdlq/decode.h"
 
 #define BATCH_LETTERS 256
 #define BATCH_BYTES   (4u << 20)

@@ -1,6 +1,6 @@
-/* mqdlq_no_broker.c - in the place of amqp/, where librabbitmq was not there
- * when this was built (see mqdlq_broker.h) */
-#include "scripts/mqdlq/mqdlq_broker.h"
+/* no_broker.c - in the place of amqp/, where librabbitmq was not there
+ * when this was built (see broker.h) */
+#include "scripts/mqdlq/broker.h"
 
 #include <errno.h>
 #include <sysexits.h>

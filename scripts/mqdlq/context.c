@@ -1,4 +1,4 @@
-/* mqdlq_context.c - see mqdlq.h */
+/* context.c - see mqdlq.h */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
-#include "scripts/mqdlq/mqdlq_broker.h"
+#include "scripts/mqdlq/broker.h"
 
 /* store_failed - say it, with the exit status */
 int store_failed(const char *what, int err)

@@ -1,5 +1,5 @@
-/* mqdlq_encode.c - see mqdlq_encode.h */
-#include "scripts/mqdlq/mqdlq_encode.h"
+/* encode.c - see encode.h */
+#include "scripts/mqdlq/encode.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* mqdlq_replay.c - see mqdlq.h */
+/* replay.c - see mqdlq.h */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -18,9 +18,9 @@
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
-#include "scripts/mqdlq/mqdlq_broker.h"
-#include "scripts/mqdlq/mqdlq_encode.h"
-#include "scripts/mqdlq/mqdlq_selection.h"
+#include "scripts/mqdlq/broker.h"
+#include "scripts/mqdlq/encode.h"
+#include "scripts/mqdlq/selection.h"
 
 struct replay {
     struct context *context;

@@ -1,10 +1,10 @@
-/* mqdlq_known.c - see mqdlq_known.h
+/* known.c - see known.h
  *
  * A letter has a spot for each of its keys, unless one before it has an equal
  * key. So any number of letters of equal messages, which have one id, are found
  * in one step.
  */
-#include "scripts/mqdlq/amqp/mqdlq_known.h"
+#include "scripts/mqdlq/amqp/known.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* mqdlq_known.h - which letters are there already
+/* known.h - which letters are there already
  *
  * WHAT   A set of letters, by their id, and by when and why they died and what
  *        their body is: two messages may have one id. Finds copies of one
@@ -8,8 +8,8 @@
  * OWNS   Its memory; nothing of the letters.
  * FAILS  -ENOMEM.
  */
-#ifndef SCRIPTS_MQDLQ_AMQP_MQDLQ_KNOWN_H
-#define SCRIPTS_MQDLQ_AMQP_MQDLQ_KNOWN_H
+#ifndef SCRIPTS_MQDLQ_AMQP_KNOWN_H
+#define SCRIPTS_MQDLQ_AMQP_KNOWN_H
 
 #include <stdbool.h>
 #include <stdint.h>

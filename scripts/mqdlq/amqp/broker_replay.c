@@ -1,4 +1,4 @@
-/* mqdlq_broker_replay.c - letters of a broker, sent again (see mqdlq_broker.h)
+/* broker_replay.c - letters of a broker, sent again (see broker.h)
  *
  * One after the other: the message is published, the broker confirms that it is
  * on its replicas, and the letter is acknowledged.
@@ -9,7 +9,7 @@
  * machine, and they have the same id wherever they come to.
  * So a crash here can repeat one letter, and lose none.
  */
-#include "scripts/mqdlq/amqp/mqdlq_held.h"
+#include "scripts/mqdlq/amqp/held.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "scripts/mqdlq/mqdlq_selection.h"
+#include "scripts/mqdlq/selection.h"
 
 #define WAIT_NS (60 * NS_PER_S) /* for a confirm, unless told otherwise */
 

@@ -1,4 +1,4 @@
-/* mqdlq_show.c - see mqdlq.h */
+/* show.c - see mqdlq.h */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "common/text/complain.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
-#include "scripts/mqdlq/mqdlq_broker.h"
-#include "scripts/mqdlq/mqdlq_selection.h"
+#include "scripts/mqdlq/broker.h"
+#include "scripts/mqdlq/selection.h"
 
 #define BODY_SHOWN (16u << 10)
 

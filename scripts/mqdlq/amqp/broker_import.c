@@ -1,4 +1,4 @@
-/* mqdlq_broker_import.c - letters of a file, to NAME.dead (see mqdlq_broker.h)
+/* broker_import.c - letters of a file, to NAME.dead (see broker.h)
  *
  * A letter that is there already is left out, so an import that was killed can
  * be run again. The letters that are there are held meanwhile; of a queue that
@@ -7,7 +7,7 @@
  * Crash before a confirm: the letter is there, or it is not; the next run of
  * the same file sees which. So a crash here can lose none and repeat none.
  */
-#include "scripts/mqdlq/amqp/mqdlq_held.h"
+#include "scripts/mqdlq/amqp/held.h"
 
 #include <errno.h>
 #include <inttypes.h>

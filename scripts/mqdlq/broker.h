@@ -1,4 +1,4 @@
-/* mqdlq_broker.h - dead letters of a queue on a broker
+/* broker.h - dead letters of a queue on a broker
  *
  * WHAT   Takes all letters of NAME.dead, unacknowledged, and puts copies in a
  *        store of its own that has no name: what lists, chooses and shows is
@@ -9,12 +9,12 @@
  * OWNS   The connections and the store, until broker_close.
  * FAILS  Exit statuses; the reason is out on stderr.
  */
-#ifndef SCRIPTS_MQDLQ_MQDLQ_BROKER_H
-#define SCRIPTS_MQDLQ_MQDLQ_BROKER_H
+#ifndef SCRIPTS_MQDLQ_BROKER_H
+#define SCRIPTS_MQDLQ_BROKER_H
 
 #include "common/base/problem.h"
 #include "scripts/mqdlq/mqdlq.h"
-#include "scripts/mqdlq/mqdlq_json.h"
+#include "scripts/mqdlq/decode.h"
 
 #define BROKER_MACHINE 80
 

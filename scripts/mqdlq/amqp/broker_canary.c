@@ -1,5 +1,5 @@
-/* mqdlq_broker_canary.c - how the message that was sent first has ended (see
- * mqdlq_held.h)
+/* broker_canary.c - how the message that was sent first has ended (see
+ * held.h)
  *
  * A broker tells two things of it: that it came back as a letter, and that its
  * queue was empty, so that a worker took it, on this machine or another one. It
@@ -7,7 +7,7 @@
  * is no letter some time after it was taken; the operator, who knows the
  * handlers, gives that time.
  */
-#include "scripts/mqdlq/amqp/mqdlq_held.h"
+#include "scripts/mqdlq/amqp/held.h"
 
 #include <errno.h>
 #include <inttypes.h>

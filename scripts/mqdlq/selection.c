@@ -1,5 +1,5 @@
-/* mqdlq_selection.c - see mqdlq_selection.h */
-#include "scripts/mqdlq/mqdlq_selection.h"
+/* selection.c - see selection.h */
+#include "scripts/mqdlq/selection.h"
 
 #include <bsd/stdlib.h>
 #include <errno.h>

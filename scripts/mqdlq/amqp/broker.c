@@ -1,11 +1,11 @@
-/* mqdlq_broker.c - dead letters of a queue on a broker (see mqdlq_broker.h)
+/* broker.c - dead letters of a queue on a broker (see broker.h)
  *
  * To look at a letter is to be given it: the broker counts that as a delivery,
  * and where a queue has a limit of them, drops what was looked at too often. So
  * a letter that was given REFRESH times is published again, with all that it
  * says, and counts from 0 again.
  */
-#include "scripts/mqdlq/amqp/mqdlq_held.h"
+#include "scripts/mqdlq/amqp/held.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* mqdlq_encode.h - a dead letter made ready for a queue
+/* encode.h - a dead letter made ready for a queue
  *
  * WHAT   The same body and priority behind a header that lets the worker match
  *        the message with its letter; or the bytes as they were received.
@@ -7,8 +7,8 @@
  * FAILS  open: -ENOMEM. pack: -EKEYEXPIRED, -EMSGSIZE, -EBADMSG, or that of
  *        getrandom(2), and a sentence in `why`.
  */
-#ifndef SCRIPTS_MQDLQ_MQDLQ_ENCODE_H
-#define SCRIPTS_MQDLQ_MQDLQ_ENCODE_H
+#ifndef SCRIPTS_MQDLQ_ENCODE_H
+#define SCRIPTS_MQDLQ_ENCODE_H
 
 #include <stdbool.h>
 #include <stddef.h>

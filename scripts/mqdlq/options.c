@@ -1,4 +1,4 @@
-/* mqdlq_options.c - the command line of mqdlq (see mqdlq.h) */
+/* options.c - the command line of mqdlq (see mqdlq.h) */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* mqdlq_canary.c - see mqdlq.h */
+/* canary.c - see mqdlq.h */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* mqdlq_selection.h - the letters a verb is to work on
+/* selection.h - the letters a verb is to work on
  *
  * WHAT   From ids (operands, or stdin for "-") or from the filter: row numbers,
  *        oldest letter first, each once.
@@ -8,8 +8,8 @@
  *        that no letter has is named, the others are chosen, and `missing` is
  *        set.
  */
-#ifndef SCRIPTS_MQDLQ_MQDLQ_SELECTION_H
-#define SCRIPTS_MQDLQ_MQDLQ_SELECTION_H
+#ifndef SCRIPTS_MQDLQ_SELECTION_H
+#define SCRIPTS_MQDLQ_SELECTION_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* mqdlq_queues.c - count the dead letters of all queues of this machine */
+/* queues.c - count the dead letters of all queues of this machine */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* mqdlq_json.h - a dead letter from a JSON object
+/* decode.h - a dead letter from a JSON object
  *
  * WHAT   Reads what letter_json.h writes: the letter is the same, byte for
  *        byte. REASON_NONE is that of a message without one, which only a
@@ -7,8 +7,8 @@
  * OWNS   A decoding owns what its letter points to.
  * FAILS  -EINVAL and a sentence in `why`, -ENOMEM.
  */
-#ifndef SCRIPTS_MQDLQ_MQDLQ_JSON_H
-#define SCRIPTS_MQDLQ_MQDLQ_JSON_H
+#ifndef SCRIPTS_MQDLQ_DECODE_H
+#define SCRIPTS_MQDLQ_DECODE_H
 
 #include <stdbool.h>
 #include <stdint.h>

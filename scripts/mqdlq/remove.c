@@ -1,4 +1,4 @@
-/* mqdlq_remove.c - see mqdlq.h */
+/* remove.c - see mqdlq.h */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
-#include "scripts/mqdlq/mqdlq_broker.h"
-#include "scripts/mqdlq/mqdlq_selection.h"
+#include "scripts/mqdlq/broker.h"
+#include "scripts/mqdlq/selection.h"
 
 #define BATCH     256  /* letters of one transaction */
 #define MANY_GONE 1000 /* from here on the file may be worth shrinking */
