@@ -179,17 +179,33 @@ int letters_each(struct store *s, const struct letter_filter *f,
     return err;
 }
 
-int letters_deaths(struct store *s, const struct letter_death *after,
-                   struct letter_death out[LETTERS_DEATHS])
+/* Read a page of deaths by a statement, whose last value is `last`. */
+static int deaths_read(struct store *s, enum sql_id id, struct sql_value last,
+                       const struct letter_death *after,
+                       struct letter_death out[LETTERS_DEATHS])
 {
     const struct store_cursor from = {after->died_ns, after->row};
     struct store_cursor page[STORE_PAGE];
-    int n = store_cursors(s, SQL_OLDEST_DEAD, &from, VALUE_NONE, page);
+    int n = store_cursors(s, id, &from, last, page);
 
     _Static_assert(STORE_PAGE == LETTERS_DEATHS, "one page is one list");
     for (int i = 0; i < n; i++)
         out[i] = (struct letter_death){page[i].ns, page[i].row};
     return n;
+}
+
+int letters_deaths(struct store *s, const struct letter_death *after,
+                   struct letter_death out[LETTERS_DEATHS])
+{
+    return deaths_read(s, SQL_OLDEST_DEAD, VALUE_NONE, after, out);
+}
+
+int letters_of_id(struct store *s, const struct ulid *id,
+                  const struct letter_death *after,
+                  struct letter_death out[LETTERS_DEATHS])
+{
+    return deaths_read(s, SQL_LETTERS_OF_ID, value_blob(id, sizeof *id), after,
+                       out);
 }
 
 int letters_get(struct store *s, int64_t row,

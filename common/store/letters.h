@@ -92,6 +92,10 @@ struct letter_death {
  * at most LETTERS_DEATHS. How many, or -errno. */
 int letters_deaths(struct store *s, const struct letter_death *after,
                    struct letter_death out[LETTERS_DEATHS]);
+/* The same of the letters, dead or replayed, that have a message id, by row. */
+int letters_of_id(struct store *s, const struct ulid *id,
+                  const struct letter_death *after,
+                  struct letter_death out[LETTERS_DEATHS]);
 /* Remove those that are still as they were, in one commit; returns how many
  * there were, or -errno. */
 int64_t letters_drop(struct store *s, const struct letter_death *list,

@@ -197,6 +197,9 @@ STATEMENT(SQL_NEXT_DEAD,
 STATEMENT(SQL_OLDEST_DEAD,
     "SELECT died_ns, row FROM messages WHERE state >= 3 AND state = 3"
     " AND (died_ns, row) > (?1, ?2)" HOOK_OVER OLDEST_FIRST " LIMIT ?3")
+STATEMENT(SQL_LETTERS_OF_ID,
+    "SELECT died_ns, row FROM messages WHERE state >= 3 AND id = ?4"
+    " AND row > ?2 ORDER BY row LIMIT ?3")
 STATEMENT(SQL_HOOK_ADD, "INSERT OR REPLACE INTO hooks (row) VALUES (?1)")
 STATEMENT(SQL_HOOK_NEXT, "SELECT n, row FROM hooks WHERE n > ?1"
                          " ORDER BY n LIMIT 1")

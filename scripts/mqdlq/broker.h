@@ -13,10 +13,11 @@
 #define SCRIPTS_MQDLQ_BROKER_H
 
 #include "common/base/problem.h"
-#include "scripts/mqdlq/mqdlq.h"
 #include "scripts/mqdlq/decode.h"
+#include "scripts/mqdlq/mqdlq.h"
 
 #define BROKER_MACHINE 80
+#define BROKER_WHY     120
 
 /* The letters of ctx->o's operand; no store: there is no such queue. */
 int broker_open(struct context *ctx);
@@ -26,7 +27,23 @@ int broker_close(struct context *ctx);
 int64_t broker_discard(struct context *ctx, const int64_t *rows, size_t n);
 /* letter_json.h: where attempt `n` was. `arg` is the broker. */
 const char *broker_machine(void *arg, int64_t row, unsigned n);
-int broker_replay_run(struct context *ctx);
+
+/* Before the first letter is sent again; the name of the queue to `*to`. */
+int broker_replay_begin(struct context *ctx, const char **to);
+/* What became of a letter that was to be sent. */
+struct broker_sent {
+    bool sent;            /* it was, or would be (--dry-run) */
+    int refused;          /* an exit status, if the letter is at fault; 0: no */
+    char why[BROKER_WHY]; /* then */
+};
+/* Send a letter again, or with --dry-run tell of it. `first`: it may be the
+ * canary. Anything but 0 ends it all. */
+int broker_replay(struct context *ctx, const struct letter *l, bool first,
+                  struct broker_sent *out);
+/* Wait until the letter that was sent last is a letter again, or was none for as
+ * long as told. */
+int broker_canary_wait(struct context *ctx);
+
 /* Letters that an import has dealt with. */
 struct broker_imported {
     uint64_t in;      /* confirmed */

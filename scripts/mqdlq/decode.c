@@ -13,17 +13,12 @@
 #include "common/mq/queue.h"
 #include "common/text/json_line.h"
 
-/* Memory of a decoding, to be freed with it. */
-struct decoding_block {
-    struct decoding_block *next;
-    _Alignas(16) char bytes[];
-};
-
 /* What is being read. The first error stays; values read after it are not
  * used. */
 struct reading {
     struct decoding *decoding;
-    const json_t *object; /* the letter, or one attempt of it */
+    json_t
+        *object; /* the letter, or one attempt of it; owned by the decoding */
     char *why;
     int err;
 };
@@ -42,29 +37,24 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct reading *r,
     r->err = -EINVAL;
 }
 
-/* block_new - zeroed memory that lives as long as the decoding */
-static void *block_new(struct reading *r, size_t size)
+/* Keep bytes, with a NUL behind them, as long as the decoding: as a member of
+ * the object that is being read. */
+static struct header_text text_keep(struct reading *r, const char *name,
+                                    const void *data, size_t size)
 {
-    struct decoding_block *b = calloc(1, sizeof *b + size);
+    json_t *copy = json_stringn_nocheck(data, size);
 
-    if (!b) {
-        r->err = r->err ? r->err : -ENOMEM;
-        return NULL;
-    }
-    b->next = r->decoding->blocks;
-    r->decoding->blocks = b;
-    return b->bytes;
+    if (json_object_set_new_nocheck(r->object, name, copy) == 0)
+        return (struct header_text){json_string_value(copy), size};
+    r->err = r->err ? r->err : -ENOMEM;
+    return (struct header_text){0};
 }
 
-/* decoding_free - give everything back */
 void decoding_free(struct decoding *d)
 {
-    while (d->blocks) {
-        struct decoding_block *b = d->blocks;
-
-        d->blocks = b->next;
-        free(b);
-    }
+    json_decref(d->object);
+    free(d->history);
+    free(d->machines);
     *d = (struct decoding){0};
 }
 
@@ -105,11 +95,11 @@ static bool member_is(const char *name, const char *member)
  * otherwise be imported without a group. */
 static void members_check(struct reading *r, const char *const *known)
 {
-    json_t *object = (json_t *)(uintptr_t)r->object;
+    const char *name;
+    json_t *value;
 
-    for (void *at = json_object_iter(object); at;
-         at = json_object_iter_next(object, at)) {
-        const char *name = json_object_iter_key(at);
+    json_object_foreach(r->object, name, value)
+    {
         size_t i = 0;
 
         while (known[i] && !member_is(name, known[i]))
@@ -118,17 +108,6 @@ static void members_check(struct reading *r, const char *const *known)
             refuse(r, "%.64s is not a member of %s", name,
                    known == letter_members ? "a letter" : "an attempt");
     }
-}
-
-/* text_keep - a copy with a NUL behind it */
-static struct header_text text_keep(struct reading *r, const void *data,
-                                    size_t size)
-{
-    char *copy = block_new(r, size + 1);
-
-    if (copy)
-        memcpy(copy, data, size);
-    return (struct header_text){copy, copy ? size : 0};
 }
 
 /* read_base64 - the field NAME_base64 */
@@ -146,7 +125,7 @@ static struct header_text read_base64(struct reading *r, const char *name,
     bytes = base64_decode(json_string_value(value), json_string_length(value),
                           &size);
     if (bytes)
-        text = text_keep(r, bytes, size);
+        text = text_keep(r, name, bytes, size);
     else if (errno == ENOMEM)
         r->err = r->err ? r->err : -ENOMEM;
     else
@@ -168,8 +147,8 @@ static struct header_text read_bytes(struct reading *r, const char *name)
     else if (value64)
         return read_base64(r, name, value64);
     else if (json_is_string(value))
-        return text_keep(r, json_string_value(value),
-                         json_string_length(value));
+        return (struct header_text){json_string_value(value),
+                                    json_string_length(value)};
     else if (value && !json_is_null(value))
         refuse(r, "%s is not a string", name);
     return (struct header_text){0};
@@ -303,6 +282,7 @@ static void read_message(struct reading *r, struct store_row *m)
     struct header_text header = read_bytes(r, "header");
     struct header_text body = read_bytes(r, "body");
     char resized[HEADER_MAX + 32], *data;
+    struct header_text whole;
 
     if (!body.at)
         refuse(r, "neither body nor body_base64 is there");
@@ -312,15 +292,19 @@ static void read_message(struct reading *r, struct store_row *m)
         return;
     if (header.size > 0 && m->reason != REASON_BAD_HEADER)
         header = header_resize(header, body.size, resized);
-    data = block_new(r, header.size + body.size + 1);
-    if (!data)
+    data = malloc(header.size + body.size + 1);
+    if (!data) {
+        r->err = -ENOMEM;
         return;
+    }
     if (header.size > 0)
         memcpy(data, header.at, header.size);
     memcpy(data + header.size, body.at, body.size);
-    m->data = data;
-    m->size = header.size + body.size;
-    m->header_size = header.size;
+    whole = text_keep(r, "data", data, header.size + body.size);
+    free(data);
+    m->data = whole.at;
+    m->size = whole.size;
+    m->header_size = whole.at ? header.size : 0;
     header_check(r, m);
 }
 
@@ -344,25 +328,27 @@ static void read_attempt(struct reading *r, struct store_attempt *a)
 /* read_history - all of them; may be left out */
 static void read_history(struct reading *r, struct letter_import *l)
 {
-    const json_t *letter = r->object, *array = field(r, "history");
+    json_t *letter = r->object, *array = json_object_get(letter, "history");
     size_t n = json_array_size(array);
-    struct store_attempt *history;
-    const char **machines;
+    struct decoding *d = r->decoding;
 
-    if (!array)
+    if (!array || json_is_null(array))
         return;
     if (!json_is_array(array))
         refuse(r, "history is not an array");
-    history = block_new(r, (n + 1) * sizeof *history);
-    machines = block_new(r, (n + 1) * sizeof *machines);
+    d->history = calloc(n + 1, sizeof *d->history);
+    d->machines = calloc(n + 1, sizeof *d->machines);
+    if (!d->history || !d->machines) {
+        r->err = -ENOMEM;
+        return;
+    }
     for (size_t i = 0; i < n && !r->err; i++) {
         r->object = json_array_get(array, i);
-        read_attempt(r, &history[i]);
-        machines[i] = read_bytes(r, "machine").at;
+        read_attempt(r, &d->history[i]);
+        d->machines[i] = read_bytes(r, "machine").at;
     }
-    r->decoding->machines = machines;
     r->object = letter;
-    l->history = history;
+    l->history = d->history;
     l->history_count = n;
 }
 
@@ -374,11 +360,11 @@ static void read_letter(struct reading *r)
 
     members_check(r, letter_members);
     m->state = STORE_DEAD;
-    r->decoding->named = field(r, "message_id") != NULL;
+    l->named = field(r, "message_id") != NULL;
     read_id(r, m);
     read_reason(r, m);
     m->died_ns = read_time(r, "died_at");
-    r->decoding->dated = m->died_ns != 0;
+    l->dated = m->died_ns != 0;
     if (m->died_ns == 0)
         m->died_ns = clock_wall_ns();
     m->error = read_bytes(r, "error").at;
@@ -396,26 +382,23 @@ static void read_letter(struct reading *r)
     read_history(r, l);
 }
 
-/* decoding_read - one line of JSON */
 int decoding_read(struct decoding *d, const char *text, size_t size,
                   char why[JSON_WHY])
 {
     struct reading r = {.decoding = d, .why = why};
     json_error_t error;
-    json_t *object =
-        json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
 
     *d = (struct decoding){0};
-    r.object = object;
-    if (json_is_object(object))
+    d->object = r.object =
+        json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (json_is_object(d->object))
         read_letter(&r);
-    else if (object)
+    else if (d->object)
         refuse(&r, "not a JSON object");
     else if (error.text[0] == 0)
         r.err = -ENOMEM; /* it had nothing to refuse */
     else
         refuse(&r, "not JSON: %s (column %d)", error.text, error.column);
-    json_decref(object);
     if (r.err)
         decoding_free(d);
     return r.err;

@@ -10,7 +10,7 @@
 #ifndef SCRIPTS_MQDLQ_DECODE_H
 #define SCRIPTS_MQDLQ_DECODE_H
 
-#include <stdbool.h>
+#include <jansson.h>
 #include <stdint.h>
 
 #include "common/store/letters.h"
@@ -19,11 +19,11 @@
 
 /* A letter that was read. */
 struct decoding {
-    struct letter_import letter;
-    const char **machines; /* where each attempt was; NULL: not known */
-    bool named, dated;     /* its id, its time of death, is the file's */
-    uint64_t line;         /* of the file; the caller's */
-    struct decoding_block *blocks; /* what `letter` points to */
+    struct letter_import letter; /* named, dated: by the file */
+    const char **machines;       /* of each attempt; NULL: not known */
+    uint64_t line;               /* of the file; the caller's */
+    json_t *object;              /* what `letter` points to, as the next */
+    struct store_attempt *history;
 };
 int decoding_read(struct decoding *d, const char *text, size_t size,
                   char why[JSON_WHY]);

@@ -1,4 +1,4 @@
-/* import.c - see mqdlq.h */
+/* import.c - import (see mqdlq.h) */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -10,11 +10,10 @@
 #include <sysexits.h>
 
 #include "common/base/problem.h"
-#include "common/text/complain.h"
 #include "common/text/json_line.h"
+#include "common/text/complain.h"
 #include "common/text/term.h"
 #include "scripts/mqdlq/broker.h"
-#include "scripts/mqdlq/decode.h"
 
 #define BATCH_LETTERS 256
 #define BATCH_BYTES   (4u << 20)
@@ -34,7 +33,7 @@ struct import {
     struct letter_import letters[BATCH_LETTERS];
 };
 
-/* batch_free - forget what is in the batch */
+/* Forget what is in the batch. */
 static void batch_free(struct import *i)
 {
     while (i->count > 0)
@@ -42,7 +41,7 @@ static void batch_free(struct import *i)
     i->bytes = 0;
 }
 
-/* batch_send - to the broker; it has some of a batch that fails */
+/* Send the batch to the broker; it has some of a batch that fails. */
 static int batch_send(struct import *i)
 {
     struct broker_imported sum = {0};
@@ -78,7 +77,7 @@ static int batch_store(struct import *i)
     return store_failed("import", err);
 }
 
-/* batch_put - where the letters go; 0, or an exit status, and why is said */
+/* Put the batch where the letters go; 0, or an exit status, and why is said. */
 static int batch_put(struct import *i)
 {
     int status = i->count == 0        ? 0
@@ -90,7 +89,7 @@ static int batch_put(struct import *i)
     return status;
 }
 
-/* import_stop - put in what is good so far; say why it stops and where */
+/* Put in what is good so far; say why it stops and where. */
 static int import_stop(struct import *i, int status, uint64_t from,
                        const char *why)
 {
@@ -104,14 +103,14 @@ static int import_stop(struct import *i, int status, uint64_t from,
                     failed ? " nor of some before it" : "");
 }
 
-/* batch_failed - a batch was not taken; its exit status */
+/* Say how far it got when a batch was not taken; its exit status. */
 static int batch_failed(struct import *i, int status)
 {
     return complain(status, "%" PRIu64 " letter%s imported", i->in,
                     term_plural(i->in));
 }
 
-/* line_import - one line into the batch; 0 or an exit status */
+/* Take one line into the batch; 0 or an exit status. */
 static int line_import(struct import *i, const char *text, size_t size)
 {
     char why[JSON_WHY] = "", sentence[JSON_WHY + 64];
@@ -139,8 +138,6 @@ static int line_import(struct import *i, const char *text, size_t size)
     }
     i->decodings[i->count].line = i->line;
     i->letters[i->count] = i->decodings[i->count].letter;
-    i->letters[i->count].named = i->decodings[i->count].named;
-    i->letters[i->count].dated = i->decodings[i->count].dated;
     i->count++;
     i->bytes += size;
     if (i->count < BATCH_LETTERS && i->bytes < BATCH_BYTES)
@@ -149,7 +146,7 @@ static int line_import(struct import *i, const char *text, size_t size)
     return status ? batch_failed(i, status) : 0;
 }
 
-/* lines_import - all of them; 0 or an exit status */
+/* Import all lines; 0 or an exit status. */
 static int lines_import(struct import *i)
 {
     char *text = NULL;
@@ -182,7 +179,7 @@ static int lines_import(struct import *i)
     return status;
 }
 
-/* file_open - FILE, or stdin for none and for "-"; its size is the bar's end */
+/* Open FILE, or stdin for none and for "-"; its size is the bar's end. */
 static int file_open(struct import *i)
 {
     const struct options *o = i->context->o;
@@ -222,7 +219,6 @@ static void summary(const struct import *i)
     putchar('\n');
 }
 
-/* import_run - import */
 int import_run(struct context *ctx)
 {
     struct import *i = calloc(1, sizeof *i);

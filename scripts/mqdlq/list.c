@@ -1,24 +1,30 @@
-/* list.c - see mqdlq.h */
+/* list.c - list, export (see mqdlq.h) */
 #include "scripts/mqdlq/mqdlq.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/message/error_text.h"
+#include "common/state/statedir.h"
 #include "common/store/letter_json.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term_table.h"
 #include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
-#include "scripts/mqdlq/selection.h"
 
-/* ---- the table ---- */
+/* ---- list: the table ---- */
 
 struct listing {
     struct term_table *table;
@@ -26,7 +32,7 @@ struct listing {
     uint64_t rows;
 };
 
-/* letter_row - visit: one line of the table */
+/* Visit: print one line of the table. */
 static int letter_row(const struct letter *l, void *arg)
 {
     struct listing *listing = arg;
@@ -53,24 +59,25 @@ static int letter_row(const struct letter *l, void *arg)
     return cli_interrupt_seen() ? -EINTR : 0;
 }
 
-/* none_tell - an empty list; context_open has told where there is no store */
+/* Say that the list is empty; context_open has told where there is no store. */
 static void none_tell(const struct context *ctx)
 {
     const struct selection all = {0};
     uint64_t on_way = 0;
 
-    if (ctx->store && selection_on_way(&all, ctx, &on_way) == 0 && on_way > 0)
+    if (!ctx->store)
+        return;
+    if (selection_on_way(&all, ctx, &on_way) == 0 && on_way > 0)
         complain(0, "%s has no dead letters; " ON_WAY_CLAUSE, ctx->queue,
-                 on_way, on_way == 1 ? "is" : "are",
-                 on_way == 1 ? "its" : "their", SHELL_QUEUE(ctx->queue));
-    else if (ctx->store)
+                 ON_WAY_ARGS(on_way, ctx->queue));
+    else
         complain(0,
                  filter_given(ctx->o) ? "%s has no letter that was asked for"
                                       : "%s has no dead letters",
                  ctx->queue);
 }
 
-/* list_table - newest first */
+/* Print the table, newest first. */
 static int list_table(struct context *ctx)
 {
     static const struct term_column columns[] = {
@@ -99,41 +106,57 @@ static int list_table(struct context *ctx)
     return err && err != -EINTR ? store_failed("read the letters", err) : 0;
 }
 
-/* ---- --count, --by ---- */
+/* ---- list: --count, --by ---- */
 
+/* How many letters there are, and when the newest died. */
+struct sum {
+    uint64_t count, newest_ns;
+};
+
+/* Visit: add up. */
+static int tally_add(const struct letter_tally *t, void *arg)
+{
+    struct sum *sum = arg;
+
+    sum->count += t->count;
+    if (t->newest_ns > sum->newest_ns)
+        sum->newest_ns = t->newest_ns;
+    return 0;
+}
+
+/* Count the letters that match the filter; an exit status. */
+static int letters_count(struct context *ctx, struct sum *sum)
+{
+    int err = ctx->store ? letters_summary(ctx->store, LETTER_BY_REASON,
+                                           &ctx->o->filter, tally_add, sum)
+                         : 0;
+
+    return err ? store_failed("count the letters", err) : 0;
+}
+
+/* Print a number. */
+static int list_count(struct context *ctx)
+{
+    struct sum sum = {0};
+    int status = letters_count(ctx, &sum);
+
+    if (!status &&
+        !summary_told(ctx, json_pack("{s:o, s:I}", "queue",
+                                     json_printable(ctx->queue), "count",
+                                     (json_int_t)sum.count)))
+        printf("%" PRIu64 "\n", sum.count);
+    return status;
+}
+
+/* What --by prints. */
 struct summary {
     struct term_table *table; /* NULL: JSON */
     const char *by;
     bool by_error;
-    uint64_t total, rows;
+    uint64_t rows;
 };
 
-/* tally_count - visit: add up */
-static int tally_count(const struct letter_tally *t, void *arg)
-{
-    ((struct summary *)arg)->total += t->count;
-    return 0;
-}
-
-/* list_count - a number */
-static int list_count(struct context *ctx)
-{
-    struct summary summary = {0};
-    int err = 0;
-
-    if (ctx->store)
-        err = letters_summary(ctx->store, LETTER_BY_REASON, &ctx->o->filter,
-                              tally_count, &summary);
-    if (err)
-        return store_failed("count the letters", err);
-    if (!summary_told(ctx, json_pack("{s:o, s:I}", "queue",
-                                     json_printable(ctx->queue), "count",
-                                     (json_int_t)summary.total)))
-        printf("%" PRIu64 "\n", summary.total);
-    return 0;
-}
-
-/* tally_json - visit: {"reason":"rejected","count":3,"newest":"..."} */
+/* Print {"reason":"rejected","count":3,"newest":"..."}. */
 static int tally_json(const struct letter_tally *t, const struct summary *s)
 {
     char time[TIME_TEXT], safe[1024];
@@ -153,7 +176,7 @@ static int tally_json(const struct letter_tally *t, const struct summary *s)
     return json_print_line(object, stdout);
 }
 
-/* tally_row - visit: one line of the table */
+/* Visit: print one value and how often it is. */
 static int tally_row(const struct letter_tally *t, void *arg)
 {
     struct summary *summary = arg;
@@ -174,25 +197,20 @@ static int tally_row(const struct letter_tally *t, void *arg)
     return 0;
 }
 
-/* list_by - the most frequent value first */
+/* Print the most frequent value first. */
 static int list_by(struct context *ctx)
 {
-    static const char *const names[] = {
-        [LETTER_BY_REASON] = "reason",
-        [LETTER_BY_ERROR] = "error",
-        [LETTER_BY_GROUP] = "group",
-    };
-    static const char *const titles[] = {
-        [LETTER_BY_REASON] = "REASON",
-        [LETTER_BY_ERROR] = "ERROR",
-        [LETTER_BY_GROUP] = "GROUP",
+    static const char *const names[][2] = {
+        [LETTER_BY_REASON] = {"reason", "REASON"},
+        [LETTER_BY_ERROR] = {"error", "ERROR"},
+        [LETTER_BY_GROUP] = {"group", "GROUP"},
     };
     const struct term_column columns[] = {
         {"COUNT", TERM_RIGHT, TERM_WHOLE},
-        {titles[ctx->o->by], TERM_LEFT, TERM_END},
+        {names[ctx->o->by][1], TERM_LEFT, TERM_END},
         {"NEWEST", TERM_LEFT, TERM_WHOLE},
     };
-    struct summary summary = {.by = names[ctx->o->by],
+    struct summary summary = {.by = names[ctx->o->by][0],
                               .by_error = ctx->o->by == LETTER_BY_ERROR};
     int err = 0;
     int out;
@@ -215,37 +233,30 @@ static int list_by(struct context *ctx)
 
 /* ---- JSON ---- */
 
-/* json_lines - the chosen letters; one that is gone by now is left out */
-static int json_lines(struct context *ctx, const struct selection *c,
-                      bool backwards)
-{
-    const struct letter_elsewhere elsewhere = {broker_machine, ctx->broker};
-
-    for (size_t i = 0; i < c->count && !cli_interrupt_seen(); i++) {
-        size_t at = backwards ? c->count - 1 - i : i;
-        int err = letter_json_print(ctx->store, ctx->queue, c->picks[at].row,
-                                    ctx->broker ? &elsewhere : NULL, stdout);
-
-        if (err && err != -ENOENT)
-            return store_failed("print a letter", err);
-    }
-    return c->missing ? EX_NOINPUT : 0;
-}
-
-/* list_json - choose, then print */
 int list_json(struct context *ctx, bool backwards)
 {
+    const struct letter_elsewhere elsewhere = {broker_machine, ctx->broker};
     struct selection c;
-    int status = selection_make(&c, ctx);
+    int err = 0, status = selection_make(&c, ctx);
 
     if (status)
         return status;
-    status = json_lines(ctx, &c, backwards);
+    for (size_t i = 0; i < c.count && !cli_interrupt_seen(); i++) {
+        size_t at = backwards ? c.count - 1 - i : i;
+
+        err = letter_json_print(ctx->store, ctx->queue, c.picks[at].row,
+                                ctx->broker ? &elsewhere : NULL, stdout);
+        if (err && err != -ENOENT)
+            break;
+        err = 0;
+    }
+    status = err         ? store_failed("print a letter", err)
+             : c.missing ? EX_NOINPUT
+                         : 0;
     selection_free(&c);
     return status;
 }
 
-/* list_run - list */
 int list_run(struct context *ctx)
 {
     if (ctx->o->count)
@@ -255,8 +266,104 @@ int list_run(struct context *ctx)
     return ctx->o->json ? list_json(ctx, true) : list_table(ctx);
 }
 
-/* export_run - export: oldest first, so that import keeps the order */
+/* Oldest first, so that import keeps the order. */
 int export_run(struct context *ctx)
 {
     return list_json(ctx, false);
+}
+
+/* ---- list without a queue ---- */
+
+/* Count the letters of one queue that match the filter. */
+static int queue_count(const struct options *o, char *queue, struct sum *out)
+{
+    struct options one = *o;
+    struct context ctx;
+    int status;
+
+    one.line.operands = &queue;
+    one.line.operand_count = 1;
+    status = context_open(&ctx, &one, false);
+    if (!status)
+        status = letters_count(&ctx, out);
+    return status_worse(status, context_close(&ctx));
+}
+
+/* Print one queue; 0 or -ENOMEM. */
+static int queue_print(struct term_table *table, const char *queue,
+                       const struct sum *is)
+{
+    char time[TIME_TEXT];
+
+    if (!table)
+        return json_print_line(json_pack("{s:o, s:I, s:o}", "queue",
+                                         json_printable(queue), "count",
+                                         (json_int_t)is->count, "newest",
+                                         json_time(is->newest_ns)),
+                               stdout);
+    term_cell(table, queue, strlen(queue));
+    term_cellf(table, "%" PRIu64, is->count);
+    term_cellf(table, "%s", term_time_ago(is->newest_ns, time));
+    return 0;
+}
+
+/* Choose the folders of queues for scandir(3). */
+static int name_choose(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+int queues_run(const struct options *o)
+{
+    static const struct term_column columns[] = {
+        {"QUEUE", TERM_LEFT, TERM_MIDDLE},
+        {"DEAD", TERM_RIGHT, TERM_WHOLE},
+        {"NEWEST", TERM_LEFT, TERM_WHOLE},
+    };
+    struct dirent **names = NULL;
+    struct term_table *table = NULL;
+    struct sum all = {0};
+    char root[PATH_MAX], path[PATH_MAX], queue[NAME_MAX + 2];
+    struct problem p = {0};
+    int n, status = 0;
+
+    if (statedir_root(root, o->state_dir, &p) < 0)
+        return complain_of(&p);
+    if (!o->json && !o->count && !(table = term_table_open(columns, 3)))
+        return complain_memory();
+    /* alphasort(3) is strcmp(3), as no locale was set. */
+    n = scandir(root, &names, name_choose, alphasort);
+    if (n < 0 && errno != ENOENT)
+        status = complain(errno == EACCES   ? EX_NOPERM
+                          : errno == ENOMEM ? EX_OSERR
+                                            : EX_CANTCREAT,
+                          "cannot read the state directory %s: %s", root,
+                          errno_text(errno));
+    for (int i = 0; i < n; i++) {
+        struct sum is = {0};
+
+        snprintf(queue, sizeof queue, "/%s", names[i]->d_name);
+        free(names[i]);
+        if (snprintf(path, sizeof path, "%s%s/" STATEDIR_STORE, root, queue) >=
+                (int)sizeof path ||
+            access(path, F_OK) < 0)
+            continue;
+        status = status_worse(status, queue_count(o, queue, &is));
+        if (is.count > 0 && !o->count && queue_print(table, queue, &is) < 0)
+            status = status_worse(status, complain_memory());
+        all.count += is.count;
+    }
+    free(names);
+    if (o->count && o->json)
+        json_print_line(json_pack("{s:I}", "count", (json_int_t)all.count),
+                        stdout);
+    else if (o->count)
+        printf("%" PRIu64 "\n", all.count);
+    else if (all.count == 0 && !status)
+        complain(0, "no queue with state directory %s has dead letters%s", root,
+                 filter_given(o) ? " of that kind" : "");
+    else if (table && term_table_print(table, stdout) < 0)
+        status = status_worse(status, complain_memory());
+    term_table_close(&table);
+    return status;
 }

@@ -1,14 +1,499 @@
-/* mqdlq.c - inspect, replay and discard dead letters (docs/mqdlq.1) */
+/* mqdlq.c - inspect, replay and discard dead letters (docs/mqdlq.1): the command
+ * line, and the store or the broker that the letters are of */
 #include "scripts/mqdlq/mqdlq.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sysexits.h>
 
+#include "common/base/clock.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
+#include "common/broker/broker_operand.h"
+#include "common/message/header.h"
+#include "common/mq/queue.h"
+#include "common/options/moment.h"
+#include "common/state/counters.h"
+#include "common/state/queue_guess.h"
+#include "common/state/runtimedir.h"
+#include "common/state/statedir.h"
+#include "common/state/worker_lock.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
+#include "scripts/mqdlq/broker.h"
 
-/* main - mqdlq */
+/* ---- the command line ---- */
+
+#define DURATION_MAX ((uint64_t)INT64_MAX)
+
+static const struct subcommand_row verbs[] = {
+    [VERB_LIST] = {"list", "[options] [QUEUE]",
+                   "List dead letters; without QUEUE, count them per queue.",
+                   .most = SUBCOMMAND_ANY},
+    [VERB_SHOW] = {"show", "[options] QUEUE ID...",
+                   "Show letters with the history of their attempts.",
+                   .least = 1, .most = SUBCOMMAND_ANY},
+    [VERB_REPLAY] = {"replay", "[options] QUEUE ID...|-|--all|filter",
+                     "Send letters to the queue again, oldest first.",
+                     .least = 1, .most = SUBCOMMAND_ANY},
+    [VERB_DISCARD] = {"discard", "[options] QUEUE ID...|-|--all|filter",
+                      "Remove letters for good.", .least = 1,
+                      .most = SUBCOMMAND_ANY},
+    [VERB_PURGE] = {"purge", "[options] QUEUE --older-than DUR|--all|filter",
+                    "Remove letters that died long ago for good.", .least = 1,
+                    .most = SUBCOMMAND_ANY},
+    [VERB_EXPORT] = {"export", "[options] QUEUE [ID...|-]",
+                     "Print letters as JSON, one on each line, oldest first.",
+                     .least = 1, .most = SUBCOMMAND_ANY},
+    [VERB_IMPORT] = {"import", "[options] QUEUE [FILE]",
+                     "Add letters that export printed, from FILE or stdin.",
+                     .least = 1, .most = 2},
+};
+
+/* Read --reason. */
+static int read_reason(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+
+    o->filter.reason = dead_reason_parse(text);
+    if (o->filter.reason != REASON_NONE && o->filter.reason != REASON_COUNT)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--reason: \"%s\" is not a reason; give exhausted, "
+                       "rejected, expired, crashed, bad-header or group-closed",
+                       text);
+}
+
+/* Read a point in time for one of the flags. */
+static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
+                     struct problem *p)
+{
+    if (moment_past_parse(text, clock_wall_ns(), wall_ns) == 0)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s: \"%s\" is not a time; give " MOMENT_PAST_FORMS,
+                       flag, text);
+}
+
+static int read_since(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+
+    return time_read("--since", text, &o->filter.since_ns, p);
+}
+
+/* Read --until. The epoch itself would read as "no limit". */
+static int read_until(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    int err = time_read("--until", text, &o->filter.until_ns, p);
+
+    if (!err && o->filter.until_ns == 0)
+        o->filter.until_ns = 1;
+    return err;
+}
+
+#define AT(member)   .offset = offsetof(struct options, member)
+#define SEEN(member) .seen = offsetof(struct options, member) + 1
+#define V(verb)      (1u << VERB_##verb)
+#define REMOVE       (V(REPLAY) | V(DISCARD) | V(PURGE))
+#define FILTER       (V(LIST) | V(SHOW) | REMOVE | V(EXPORT))
+#define EVERY        ((1u << VERB_COUNT) - 1)
+
+/* Each flag and the verbs that take it. */
+static const struct subcommand_flag flags[] = {
+    {FILTER,
+     {"reason", 0, OPT_CALL, .value = "REASON", .call = read_reason,
+      .words = "exhausted|rejected|expired|crashed|bad-header|group-closed",
+      .help = "only letters with this reason: exhausted, rejected, expired, "
+              "crashed, bad-header or group-closed"}},
+    {FILTER,
+     {"error", 0, OPT_STRING, .value = "TEXT", AT(filter.error_like),
+      .help = "only letters whose error contains TEXT or matches it as a "
+              "pattern, like 'timeout*'"}},
+    {FILTER,
+     {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
+      .help = "only letters of that group"}},
+    {FILTER,
+     {"match", 0, OPT_STRING, .value = "TEXT", AT(filter.match),
+      .help = "only letters with TEXT in the body"}},
+    {FILTER,
+     {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
+      .help = "only letters that died at TIME or later: 14:30, 2026-11-20, "
+              "2026-11-20T19:22 in local time or with a zone, or how long "
+              "ago, like 2h"}},
+    {FILTER,
+     {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
+      .help = "only letters that died before TIME"}},
+    {FILTER,
+     {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
+      AT(filter.limit), .help = "only the N newest of them"}},
+    {FILTER,
+     {"replayed", 0, OPT_FLAG, AT(filter.replayed),
+      .help = "choose letters on their way through the queue instead of dead "
+              "ones"}},
+    {REMOVE, {"all", 'a', OPT_FLAG, AT(all), .help = "all letters"}},
+    {V(PURGE),
+     {"older-than", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
+      AT(older_than_ns), SEEN(has_older_than),
+      .help = "only letters that died longer ago than DUR"}},
+    {EVERY & ~V(EXPORT),
+     {"json", 'j', OPT_FLAG, AT(json),
+      .help = "print JSON, one object on each line: letters with their "
+              "history, or counts"}},
+    {REMOVE | V(IMPORT),
+     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only errors"}},
+    {V(LIST),
+     {"count", 0, OPT_FLAG, AT(count),
+      .help = "print only how many there are"}},
+    {V(LIST),
+     {"by", 0, OPT_CHOICE, .value = "reason|error|group",
+      .words = "reason|error|group", AT(by), SEEN(has_by),
+      .help = "count them by reason, error or group"}},
+    {V(SHOW),
+     {"body", 0, OPT_FLAG, AT(body),
+      .help = "print the body alone, byte for byte"}},
+    {V(REPLAY),
+     {"to", 0, OPT_STRING, .value = "QUEUE", AT(to),
+      .help = "send to another queue; the letter is then removed"}},
+    {V(REPLAY),
+     {"raw", 0, OPT_FLAG, AT(raw),
+      .help = "send the bytes as they were received; the letter is "
+              "then removed"}},
+    {V(REPLAY),
+     {"reset-expiry", 0, OPT_FLAG, AT(reset_expiry),
+      .help = "drop the time at which a letter expires; without this, an "
+              "expired letter is refused"}},
+    {V(REPLAY) | V(IMPORT),
+     {"again", 0, OPT_FLAG, AT(again),
+      .help = "replay: send letters that are already being replayed once more "
+              "(give their ids, or --replayed); import: add letters a second "
+              "time that exist already"}},
+    {V(REPLAY),
+     {"canary", 0, OPT_FLAG, AT(canary),
+      .help = "send one first, and the others only if that one is done"}},
+    {V(REPLAY),
+     {"canary-time", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
+      .max = DURATION_MAX, AT(canary_ns), SEEN(has_canary),
+      .help = "of --canary on a broker: it is taken for done if it is no "
+              "letter again DUR after a worker took it"}},
+    {V(REPLAY),
+     {"rate", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000000,
+      AT(rate), .help = "send N a second"}},
+    {V(REPLAY),
+     {"wait", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX, AT(wait_ns),
+      SEEN(has_wait),
+      .help = "wait at most DUR for room in the queue, for each letter, and "
+              "for the canary; without this, as long as it takes"}},
+    {REMOVE,
+     {"dry-run", 'n', OPT_FLAG, AT(dry_run),
+      .help = "print what would be done and do nothing"}},
+    {EVERY & ~(V(EXPORT) | V(IMPORT)),
+     {"utc", 0, OPT_FLAG, AT(utc),
+      .help = "print times in UTC (RFC 3339) on a terminal, too"}},
+    {EVERY & ~(V(EXPORT) | V(IMPORT)),
+     {"local", 0, OPT_FLAG, AT(local),
+      .help = "print times as on a terminal even if there is none"}},
+    {EVERY, BROKER_PASSWORD_FILE(AT(access.password_file))},
+    {EVERY, BROKER_TLS_CA(AT(access.tls.ca))},
+    {EVERY, BROKER_TLS_CERT(AT(access.tls.cert))},
+    {EVERY, BROKER_TLS_KEY(AT(access.tls.key))},
+    {V(REPLAY), BROKER_PARTITIONS_ROW(AT(access.partitions))},
+    {EVERY,
+     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
+      .help = "state directory of the worker; without this, found as by the "
+              "worker"}},
+    {EVERY,
+     {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
+};
+/* What each verb may end with, but 0. */
+static const struct subcommand_exit exits[] = {
+    {EVERY, EX_USAGE, "usage"},
+    {V(REPLAY), EX_DATAERR, "refused (on its way, expired, too large)"},
+    {V(IMPORT), EX_DATAERR, "a line is wrong"},
+    {EVERY & ~V(IMPORT), EX_NOINPUT, "no such letter or queue"},
+    {V(IMPORT), EX_NOINPUT, "no such file"},
+    {EVERY, EX_UNAVAILABLE, "no broker"},
+    {EVERY, EX_OSERR, "system limit"},
+    {EVERY, EX_CANTCREAT, "state directory"},
+    {EVERY, EX_IOERR, "input or output"},
+    {EVERY, EX_TEMPFAIL, "the store is locked"},
+    {V(REPLAY), EX_TEMPFAIL, "the queue stayed full, the canary died"},
+    {EVERY, EX_NOPERM, "no permission"},
+    {EVERY, EX_CONFIG, "store of another version"},
+};
+
+bool filter_given(const struct options *o)
+{
+    const struct letter_filter *f = &o->filter;
+
+    return f->reason != REASON_NONE || f->error_like || f->group || f->match ||
+           f->since_ns || f->until_ns || f->limit || f->replayed;
+}
+
+/* Check that a verb that removes is told of what, and not twice. */
+static int choice_check(const struct options *o, struct problem *p)
+{
+    const char *verb = verbs[o->line.verb].name;
+    bool ids = o->line.operand_count > 1;
+    bool narrowed = filter_given(o);
+    struct options other;
+    bool must;
+
+    if (ids && o->line.verb == VERB_PURGE)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "purge takes no ids; use discard for them");
+    other = *o;
+    other.filter.replayed = false;
+    if (ids && (o->all || filter_given(&other)))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: ids and %s are both given; give one", verb,
+                           o->all ? "--all" : "a filter");
+    must = o->line.verb == VERB_SHOW || o->line.verb == VERB_REPLAY ||
+           o->line.verb == VERB_DISCARD || o->line.verb == VERB_PURGE;
+    if (!must || ids || narrowed || o->all)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL, "%s: nothing chosen; give %s", verb,
+                       o->line.verb == VERB_SHOW ? "ids or a filter"
+                       : o->line.verb == VERB_PURGE
+                           ? "--older-than, another filter, or --all"
+                           : "ids, - for ids on stdin, a filter, or --all");
+}
+
+/* Check what letters on a broker cannot have, and what only they have. */
+static int broker_check(const struct options *o, struct problem *p)
+{
+    bool broker =
+        o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]);
+    const char *text =
+        o->canary && !o->has_canary
+            ? "--canary needs --canary-time DUR here: a broker does not tell "
+              "that a message is done, so the canary is taken for done if it "
+              "is no letter again DUR after a worker took it; give more than "
+              "a handler takes"
+        : (o->again && o->line.verb == VERB_REPLAY) || o->filter.replayed
+            ? "--again and --replayed cannot be used here: a letter that was "
+              "sent again is not a letter any more"
+        : o->raw ? "--raw cannot be: on a broker a message has properties, "
+                   "which it keeps"
+        : o->state_dir ? "--state-dir cannot be: letters are on the broker"
+        : o->to && o->access.partitions
+            ? "--to sends to one queue, and --partitions is about another "
+              "one; leave out one of them"
+        : o->to && (o->to[0] == '/' || broker_operand_is(o->to))
+            ? "--to takes the name of a queue in the same virtual host"
+            : NULL;
+
+    if (!broker && o->has_canary)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--canary-time is for a queue on a broker; here "
+                           "the worker tells how the canary ended, and --wait "
+                           "limits how long that may take");
+    if (broker && text)
+        return problem_set(p, EX_USAGE, EINVAL, "%s", text);
+    if (broker_access_check(&o->access, broker, p) < 0)
+        return -EINVAL;
+    return broker ? broker_access_tls_check(&o->access, o->line.operands[0], p)
+                  : 0;
+}
+
+/* Check what the flags cannot mean together. */
+static int options_check(void *options, struct problem *p)
+{
+    struct options *o = options;
+    const char *text = NULL;
+
+    if (o->has_older_than) { /* another way to say --until */
+        uint64_t now = clock_wall_ns();
+        uint64_t until = o->older_than_ns < now ? now - o->older_than_ns : 1;
+
+        if (o->filter.until_ns == 0 || until < o->filter.until_ns)
+            o->filter.until_ns = until;
+    }
+    if (o->line.verb == VERB_LIST && o->has_by && o->line.operand_count == 0)
+        text = "--by counts the letters of one queue; give QUEUE";
+    else if (o->line.verb == VERB_LIST && o->line.operand_count > 1)
+        text = "list takes no ids; use show for them";
+    else if (o->count + o->has_by > 1 || (o->json && o->body))
+        text = "--count and --by do not go together, nor do --json and --body";
+    else if (o->raw && o->reset_expiry)
+        text = "--raw sends the old expiry with the old header; leave out "
+               "--raw or --reset-expiry";
+    else if (o->canary && (o->raw || o->to))
+        text = "--canary must see how the letter ends, which it cannot with "
+               "--raw or --to";
+    else if (o->has_canary && !o->canary)
+        text = "--canary-time is about --canary; give both";
+    else if (o->again && (o->raw || o->to))
+        text = "--again sends a copy that the worker must know for one, which "
+               "it cannot with --raw or --to";
+    else if (o->again && o->line.verb == VERB_REPLAY &&
+             o->line.operand_count == 1 && !o->filter.replayed)
+        text = "--again is about letters that are on their way; give their "
+               "ids, or --replayed";
+    if (text)
+        return problem_set(p, EX_USAGE, EINVAL, "%s", text);
+    return broker_check(o, p) < 0 ? -EINVAL : choice_check(o, p);
+}
+
+const struct subcommand_table mqdlq_table = {
+    .program = "mqdlq",
+    .usage = "VERB [options] QUEUE ...",
+    .about =
+        "Inspect, replay and discard the dead letters of a queue (/NAME or\n"
+        "amqp://USER@HOST/VHOST/QUEUE).",
+    .exits = exits,
+    .exit_count = sizeof exits / sizeof *exits,
+    .notes = "See mqdlq(1).",
+    .verbs = verbs,
+    .verb_count = VERB_COUNT,
+    .flags = flags,
+    .flag_count = sizeof flags / sizeof *flags,
+    .check = options_check,
+};
+
+/* ---- the store or the broker ---- */
+
+int store_failed(const char *what, int err)
+{
+    if (err == -EBUSY)
+        return complain(EX_TEMPFAIL,
+                        "cannot %s: another program has kept the store locked "
+                        "for too long; try again",
+                        what);
+    return complain(err == -ENOMEM                         ? EX_OSERR
+                    : disk_is_full(err) || err == -EUCLEAN ? EX_CANTCREAT
+                                                           : EX_IOERR,
+                    "cannot %s: %s; %s", what, errno_text(-err),
+                    disk_advice(err));
+}
+
+bool summary_told(const struct context *ctx, json_t *object)
+{
+    if (!ctx->o->json)
+        json_decref(object);
+    else if (json_print_line(object, stdout) < 0)
+        complain_memory();
+    return ctx->o->json || ctx->o->quiet;
+}
+
+/* Refuse the store if a worker runs whose own store was moved or removed: do not
+ * make a new one in its place, and do not open another file. */
+static int kept_from(const struct statedir *dir, const char *path,
+                     struct problem *p)
+{
+    char file[PATH_MAX];
+    struct counters *c = NULL;
+    struct counters_header h = {0};
+    enum worker_phase phase;
+    struct worker_wait wait = {0};
+    struct stat st;
+    bool gone;
+
+    do {
+        phase = worker_phase(dir);
+        gone = stat(path, &st) < 0 && errno == ENOENT;
+    } while (phase != WORKER_PHASE_NONE && gone &&
+             worker_phase_wait(dir, &wait));
+    if (phase != WORKER_PHASE_SERVING)
+        return 0;
+    if (gone)
+        return problem_set(p, EX_TEMPFAIL, ENOENT,
+                           "%s was moved or removed under a worker that runs: "
+                           "move it back, or if it was removed the worker "
+                           "writes it again within seconds; mqctl doctor %s "
+                           "says which",
+                           path, SHELL_QUEUE(dir->folder + strlen(dir->root)));
+    if (runtimedir_file(dir, RUNTIMEDIR_COUNTERS, file, NULL) == 0 &&
+        counters_attach(&c, file, NULL) == 0)
+        counters_header(c, &h);
+    counters_close(&c);
+    if (!(h.gauges[COUNTERS_HOLDS] & COUNTERS_STORE_GONE))
+        return 0;
+    return problem_set(p, EX_TEMPFAIL, ESTALE,
+                       "%s is not the file that worker pid %d has open, which "
+                       "was moved or removed; see mqctl doctor %s, and try "
+                       "again when that is settled",
+                       path, (int)h.pid,
+                       SHELL_QUEUE(dir->folder + strlen(dir->root)));
+}
+
+/* Open the store in the queue's folder. -ENOENT: there is none, and `p` says
+ * where it was looked for. */
+static int store_find(struct context *ctx, bool create, struct problem *p)
+{
+    static struct statedir dir;
+    char path[PATH_MAX];
+    int err = statedir_open(&dir, ctx->o->state_dir, ctx->queue, create, p);
+
+    if (err)
+        return dir.folder[0] ? err : -EINVAL;
+    err = statedir_path(&dir, STATEDIR_STORE, path, p);
+    if (err)
+        return err == -ENOENT ? -EINVAL : err;
+    err = kept_from(&dir, path, p);
+    if (err)
+        return -EINVAL;
+    err = store_open(&ctx->store, path, create, p);
+    if (err == -ENOENT)
+        return problem_set(p, EX_CANTCREAT, ENOENT,
+                           "%s does not exist: nothing has been kept for this "
+                           "queue yet",
+                           path);
+    return err;
+}
+
+/* Report a missing store. An existing queue without a store has no dead
+ * letters: print that on stderr and return 0. A queue that does not exist is
+ * the user's mistake: 66. */
+static int store_absent(const struct context *ctx, const char *why)
+{
+    struct problem p = {0};
+    struct statedir dir;
+    struct queue *q = NULL;
+    bool known =
+        statedir_open(&dir, ctx->o->state_dir, ctx->queue, false, NULL) == 0 ||
+        queue_open(&q, ctx->queue, 0, NULL, NULL, &p) == 0 ||
+        p.status != EX_NOINPUT;
+
+    queue_close(&q);
+    if (known)
+        return complain(0, "no dead letters of %s: %s", ctx->queue, why);
+    queue_absent(ctx->o->state_dir, ctx->queue, &p);
+    return complain_of(&p);
+}
+
+/* Open the store of the queue named by the operands. */
+int context_open(struct context *ctx, const struct options *o, bool create)
+{
+    struct problem p = {0};
+    int err;
+
+    *ctx = (struct context){.o = o};
+    if (broker_operand_is(o->line.operands[0]))
+        return broker_open(ctx);
+    err = queue_name(o->line.operands[0], ctx->queue, &p);
+    if (!err)
+        err = store_find(ctx, create, &p);
+    if (err == -ENOENT && !create)
+        return store_absent(ctx, p.text);
+    return err ? complain(p.status, "%s", p.text) : 0;
+}
+
+int context_close(struct context *ctx)
+{
+    int status = broker_close(ctx);
+
+    store_close(&ctx->store);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     static int (*const runs[VERB_COUNT])(struct context *) = {

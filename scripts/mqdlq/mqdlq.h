@@ -1,12 +1,13 @@
 /* mqdlq.h - the verbs of mqdlq, what they are told and what they have
  *
  * WHAT   One row per flag with the verbs that take it
- *        (common/options/subcommand.h); the open store of the queue; one
- *        function per verb.
+ *        (common/options/subcommand.h); the open store of the queue; the
+ *        letters a verb is to work on; one function per verb.
  * WHO    One thread.
- * OWNS   A context owns its store. Strings point into argv.
- * FAILS  Each verb, and context_open, returns its exit status; the reason is
- *        out on stderr.
+ * OWNS   A context owns its store, a selection its array. Strings point into
+ *        argv.
+ * FAILS  Each verb, context_open and selection_make return an exit status; the
+ *        reason is out on stderr.
  */
 #ifndef SCRIPTS_MQDLQ_MQDLQ_H
 #define SCRIPTS_MQDLQ_MQDLQ_H
@@ -74,6 +75,39 @@ static inline int status_worse(int status, int other)
     return status ? status : other;
 }
 
+/* ---- the letters a verb is to work on (selection.c) ---- */
+
+struct pick {
+    uint64_t died_ns;
+    int64_t row;
+};
+
+/* Oldest letter first, each once. */
+struct selection {
+    struct pick *picks;
+    size_t count, room;
+    bool by_id;
+    bool missing; /* an id was not found: exit status 66 at the end */
+};
+
+/* Choose by ids (operands, or stdin for "-"), or by the filter. An id that no
+ * letter has is named, the others are chosen, and `missing` is set. */
+int selection_make(struct selection *c, const struct context *ctx);
+void selection_free(struct selection *c);
+/* Count the letters being replayed that match the filter, so that a user who
+ * acts on all letters knows that these are left out. 0 with ids or
+ * --replayed. */
+int selection_on_way(const struct selection *c, const struct context *ctx,
+                     uint64_t *count);
+/* That so many letters of a queue are on their way. */
+#define ON_WAY_CLAUSE \
+    "%" PRIu64 " %s on %s way already: see mqdlq list --replayed %s"
+#define ON_WAY_ARGS(count, queue)                                         \
+    (count), (count) == 1 ? "is" : "are", (count) == 1 ? "its" : "their", \
+        SHELL_QUEUE(queue)
+
+/* ---- the verbs ---- */
+
 int list_run(struct context *ctx);
 /* Count the letters of each queue of the state directory, for list without a
  * queue. A queue with an unreadable store is reported, and the others are
@@ -83,17 +117,13 @@ int show_run(struct context *ctx);
 /* Send letters into the queue again, oldest first. A letter that cannot be sent
  * is named and the others go on; 75 and 71 end it. */
 int replay_run(struct context *ctx);
-/* What became of the one letter that was sent first: 0 done, or discarded; 75
- * it died again, was not settled in time, or a signal came. `died_ns`: the
- * death it was replayed from. `limit_ns`: UINT64_MAX for none. */
-int canary_wait(struct context *ctx, int64_t row, uint64_t died_ns,
-                uint64_t limit_ns);
 /* discard, purge: remove letters, in batches of one transaction each. */
 int remove_run(struct context *ctx);
 int export_run(struct context *ctx);
+/* Print the chosen letters as JSON lines, oldest first unless `backwards`. A
+ * letter that is gone by now is left out. */
+int list_json(struct context *ctx, bool backwards);
 /* All or nothing of each batch; stderr names the line at fault. */
 int import_run(struct context *ctx);
-/* The chosen letters as JSON lines, oldest first unless `backwards`. */
-int list_json(struct context *ctx, bool backwards);
 
 #endif

@@ -1,4 +1,4 @@
-/* remove.c - see mqdlq.h */
+/* remove.c - discard, purge (see mqdlq.h) */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -9,18 +9,16 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/store/letters.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
-#include "scripts/mqdlq/selection.h"
 
 #define BATCH     256  /* letters of one transaction */
 #define MANY_GONE 1000 /* from here on the file may be worth shrinking */
 
-/* letter_foretell - visit: what would be removed */
+/* Visit: tell what would be removed. */
 static int letter_foretell(const struct letter *l, void *arg)
 {
     const struct context *ctx = arg;
@@ -70,13 +68,12 @@ static int removed_tell(const struct context *ctx, const struct selection *c,
         printf("%" PRIu64 " of %zu letter%s removed", gone, c->count,
                term_plural(c->count));
     if (on_way > 0)
-        printf("; " ON_WAY_CLAUSE, on_way, on_way == 1 ? "is" : "are",
-               on_way == 1 ? "its" : "their", SHELL_QUEUE(ctx->queue));
+        printf("; " ON_WAY_CLAUSE, ON_WAY_ARGS(on_way, ctx->queue));
     putchar('\n');
     return 0;
 }
 
-/* selection_foretell - --dry-run */
+/* Tell what would be removed. */
 static int selection_foretell(struct context *ctx, const struct selection *c)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -89,37 +86,26 @@ static int selection_foretell(struct context *ctx, const struct selection *c)
     return removed_tell(ctx, c, 0);
 }
 
-/* batch_remove - up to BATCH letters from `at` on; how many went, or -errno */
-static int64_t batch_remove(struct context *ctx, const struct selection *c,
-                            size_t at)
-{
-    int64_t rows[BATCH];
-    size_t n = 0;
-
-    while (n < BATCH && at + n < c->count) {
-        rows[n] = c->picks[at + n].row;
-        n++;
-    }
-    return ctx->broker ? broker_discard(ctx, rows, n)
-                       : letters_discard(ctx->store, rows, n);
-}
-
-/* selection_remove - all of them; 0 or an exit status */
+/* Remove all of them; 0 or an exit status. */
 static int selection_remove(struct context *ctx, const struct selection *c)
 {
     struct term_progress bar = {0};
-    uint64_t gone = 0;
-    int64_t n = 0;
+    int64_t rows[BATCH], gone = 0, n = 0;
     int status;
 
     if (c->count > 1 && !ctx->o->quiet)
         term_progress_start(&bar, "removing", c->count);
-    for (size_t at = 0; at < c->count && !cli_interrupt_seen(); at += BATCH) {
-        n = batch_remove(ctx, c, at);
+    for (size_t at = 0; at < c->count && !cli_interrupt_seen();) {
+        size_t count = 0;
+
+        for (; count < BATCH && at < c->count; at++)
+            rows[count++] = c->picks[at].row;
+        n = ctx->broker ? broker_discard(ctx, rows, count)
+                        : letters_discard(ctx->store, rows, count);
         if (n < 0)
             break;
-        gone += (uint64_t)n;
-        term_progress_step(&bar, at + BATCH);
+        gone += n;
+        term_progress_step(&bar, at);
     }
     term_progress_end(&bar);
     status = n < 0 ? store_failed("remove letters", (int)n) : 0;
@@ -128,10 +114,9 @@ static int selection_remove(struct context *ctx, const struct selection *c)
     /* The letters are gone whether the file shrinks or not. */
     if (!status && gone >= MANY_GONE && !ctx->broker)
         letters_shrink(ctx->store);
-    return status_worse(status, removed_tell(ctx, c, gone));
+    return status_worse(status, removed_tell(ctx, c, (uint64_t)gone));
 }
 
-/* remove_run - discard, purge */
 int remove_run(struct context *ctx)
 {
     struct selection c;

@@ -1,31 +1,55 @@
-/* replay.c - see mqdlq.h */
+/* replay.c - replay (see mqdlq.h) */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 
 #include "common/base/clock.h"
-#include "common/base/fault_point.h"
 #include "common/base/problem.h"
+#include "common/base/fault_point.h"
 #include "common/base/safe_text.h"
+#include "common/message/header.h"
 #include "common/mq/patience.h"
 #include "common/state/worker_lock.h"
-#include "common/store/letters.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
-#include "scripts/mqdlq/encode.h"
-#include "scripts/mqdlq/selection.h"
+
+#define LOOK_EVERY_NS (50 * NS_PER_MS) /* at the canary */
+#define X_LEAST       7 /* bytes of the shortest x- line, "x-a: b\n" */
+#define WHY           256
+
+enum encoding_kind {
+    ENCODING_TRACKED,   /* names its letter: the worker settles that */
+    ENCODING_UNTRACKED, /* has a header; nothing tells the letter of its end */
+    ENCODING_RAW,       /* bytes as received; the same */
+};
+
+/* A dead letter made ready for the queue: the same body and priority behind a
+ * header that lets the worker match the message with its letter, or the bytes as
+ * they were received. */
+struct encoding {
+    bool elsewhere; /* another queue than the letter's own */
+    size_t room;    /* bytes that the queue takes, and of `bytes` */
+    char *bytes;
+    enum encoding_kind kind;
+    size_t size;
+    uint32_t priority;
+    struct letter_mark mark; /* it is sent with this, if it is tracked */
+};
 
 struct replay {
     struct context *context;
     struct selection selection;
-    struct queue *queue;
+    struct queue *queue; /* NULL: letters of a broker, or none was chosen */
+    const char *to;      /* name of what they are sent to; NULL: not known */
     struct encoding encoding;
     struct rate_limit rate;
     struct term_progress bar;
@@ -33,21 +57,162 @@ struct replay {
     struct letter_mark last; /* was sent, which is not noted yet */
     bool unnoted;            /* there is one */
     uint64_t sent, refused, on_way;
-    int status;  /* of letters that were passed over */
-    bool packed; /* the message is to be sent */
+    int status; /* of letters that were passed over */
+    int end;    /* why no more are sent: an exit status; 0: go on */
 };
 
-/* letter_refuse - name a letter that is not sent; the others go on */
-static void letter_refuse(struct replay *r, int64_t row, int status,
+/* ---- the message for a letter ---- */
+
+/* Return the header that the letter came with; all 0 if it had none, or a broken
+ * one, whose bytes are part of the body then. */
+static struct header header_of(const struct letter *l)
+{
+    struct header h;
+
+    if (l->m.header_size == 0 ||
+        header_parse(l->m.data, l->m.size, &h, (char[HEADER_WHY]){0}) != 0)
+        h = (struct header){0};
+    return h;
+}
+
+/* Write the header to send the letter with; its bytes or -errno. not-before is
+ * left out: that time has been waited for. */
+static int header_make(struct replay *r, const struct letter *l,
+                       const struct header *old, uint64_t now_ns)
+{
+    struct encoding *p = &r->encoding;
+    struct header_x x[HEADER_MAX / X_LEAST];
+    struct header h = *old;
+    size_t cursor = 0, n = 0;
+
+    h.fields &= HEADER_EXPIRES | HEADER_TIMEOUT | HEADER_MAX_ATTEMPTS |
+                HEADER_BACKOFF | HEADER_UNIQUE | HEADER_UNIQUE_FOR;
+    h.fields |= HEADER_ID | HEADER_SENT | HEADER_SIZE;
+    if (r->context->o->reset_expiry)
+        h.fields &= ~(unsigned)HEADER_EXPIRES;
+    if (!(old->fields & HEADER_SENT))
+        h.sent_ns = now_ns;
+    h.id = l->m.id;
+    h.size = l->body_size;
+    if (l->m.group) {
+        h.fields |= HEADER_GROUP;
+        h.group = (struct header_text){l->m.group, l->m.group_size};
+    }
+    if (!p->elsewhere) {
+        h.fields |= HEADER_LETTER | HEADER_LETTER_TOKEN;
+        h.letter = (uint64_t)l->m.row;
+        h.letter_token = p->mark.token;
+    }
+    while (old->bytes > 0 &&
+           header_next_x(l->m.data, old, &cursor, &x[n].name, &x[n].value))
+        n++;
+    return header_write(p->bytes, p->room, &h, x, n);
+}
+
+/* Take the bytes as they were received. 0, or an exit status and why not. */
+static int raw_make(struct replay *r, const struct letter *l,
+                    const struct header *old, char why[WHY])
+{
+    struct encoding *p = &r->encoding;
+
+    if (old->fields & HEADER_LETTER_TOKEN) {
+        snprintf(why, WHY,
+                 "it came with a letter-token in its header, by which a worker "
+                 "could take it for a repeat; it needs a new header, and a "
+                 "queue with room for one");
+        return EX_DATAERR;
+    }
+    if (old->fields & HEADER_UNIQUE && !p->elsewhere) {
+        snprintf(why, WHY,
+                 "it came with a unique key in its header, by which the worker "
+                 "could take it for a duplicate of itself; it needs a new "
+                 "header, and a queue with room for one");
+        return EX_DATAERR;
+    }
+    if (l->m.size > p->room) {
+        snprintf(why, WHY, "%zu bytes, and the queue takes %zu", l->m.size,
+                 p->room);
+        return EX_DATAERR;
+    }
+    if (r->context->o->reset_expiry && (old->fields & HEADER_EXPIRES)) {
+        snprintf(why, WHY,
+                 "its expiry cannot be reset: behind a new header it would be "
+                 "larger than the %zu bytes that the queue takes",
+                 p->room);
+        return EX_DATAERR;
+    }
+    p->kind = ENCODING_RAW;
+    p->size = l->m.size;
+    if (p->size > 0)
+        memcpy(p->bytes, l->m.data, p->size);
+    return 0;
+}
+
+/* Make the message for a letter. 0, or an exit status and why not: it is the
+ * fault of the letter, or of the machine, which has no random number for it. A
+ * dead letter gets a new token; one that is on its way keeps its token, by which
+ * the worker recognizes the second copy. */
+static int message_make(struct replay *r, const struct letter *l, char why[WHY])
+{
+    const struct options *o = r->context->o;
+    struct encoding *p = &r->encoding;
+    uint64_t now_ns = clock_wall_ns();
+    struct header old = header_of(l);
+    char time[TIME_TEXT];
+    int header = -EMSGSIZE, err = 0;
+
+    p->mark = (struct letter_mark){
+        .row = l->m.row,
+        .died_ns = l->m.died_ns,
+        .marked_ns = now_ns,
+        .token = l->replay.token,
+        .again = l->m.state == STORE_REPLAYED,
+    };
+    if (!p->mark.again || !l->replay.known)
+        err = store_token_make(r->context->store, &p->mark.token);
+    if (err) {
+        snprintf(why, WHY, "no random number for it: %s", errno_text(-err));
+        return EX_OSERR;
+    }
+    if ((old.fields & HEADER_EXPIRES) && old.expires_ns <= now_ns &&
+        !o->reset_expiry) {
+        snprintf(why, WHY,
+                 "it expired %s; --reset-expiry sends it all the same",
+                 time_print(old.expires_ns, time));
+        return EX_DATAERR;
+    }
+    p->priority = l->m.priority;
+    if (!o->raw)
+        header = header_make(r, l, &old, now_ns);
+    if (header < 0 || l->body_size > p->room - (size_t)header)
+        return raw_make(r, l, &old, why);
+    p->kind = p->elsewhere ? ENCODING_UNTRACKED : ENCODING_TRACKED;
+    p->size = (size_t)header + l->body_size;
+    if (l->body_size > 0)
+        memcpy(p->bytes + header, l->body, l->body_size);
+    return 0;
+}
+
+/* ---- letters that are passed over ---- */
+
+/* Print the number of a letter. */
+static const char *row_text(int64_t row, char text[ULID_TEXT])
+{
+    snprintf(text, ULID_TEXT, "%" PRId64, row);
+    return text;
+}
+
+/* Name a letter that is not sent; the others go on. */
+static void letter_refuse(struct replay *r, const char *name, int status,
                           const char *why)
 {
     r->refused++;
     r->status = status_worse(r->status, status);
-    complain(0, "letter %" PRId64 " is not sent: %s", row, why);
+    complain(0, "letter %s is not sent: %s", name, why);
 }
 
-/* letter_pass - a letter that is on its way: only counted, unless it was named.
- * A command about all letters does not fail because of such letters; one that
+/* Pass over a letter that is on its way: only counted, unless it was named. A
+ * command about all letters does not fail because of such letters; one that
  * asked for them does. */
 static void letter_pass(struct replay *r, int64_t row, const char *why)
 {
@@ -58,7 +223,7 @@ static void letter_pass(struct replay *r, int64_t row, const char *why)
         r->status = status_worse(r->status, EX_DATAERR);
 }
 
-/* on_way_tell - since when, and how to send it once more */
+/* Tell since when a letter is on its way, and how to send it once more. */
 static void on_way_tell(struct replay *r, const struct letter *l)
 {
     const struct letter_replay *how = &l->replay;
@@ -76,76 +241,37 @@ static void on_way_tell(struct replay *r, const struct letter *l)
     letter_pass(r, l->m.row, why);
 }
 
-/* refusal_status - for a letter that cannot be packed: it is the fault of the
- * letter, or of the machine, which has no random number for it */
-static int refusal_status(int err)
-{
-    bool letters = err == -EKEYEXPIRED || err == -EMSGSIZE || err == -EBADMSG;
+/* ---- sending ---- */
 
-    return letters ? EX_DATAERR : EX_OSERR;
-}
-
-/* letter_pack - visit: make the message, or refuse the letter. A letter sent in
- * another boot, or to queues of another container, is on its way no more. */
-static int letter_pack(const struct letter *l, void *arg)
-{
-    struct replay *r = arg;
-    const struct options *o = r->context->o;
-    char why[ENCODING_WHY] = "";
-    bool on_way = l->m.state == STORE_REPLAYED && l->replay.here;
-    int err;
-
-    r->packed = false;
-    if (on_way && !o->again) {
-        on_way_tell(r, l);
-        return 0;
-    }
-    err = encoding_pack(&r->encoding, l, clock_wall_ns(), why);
-    if (err)
-        letter_refuse(r, l->m.row, refusal_status(err), why);
-    else if (on_way && r->encoding.kind != ENCODING_TRACKED)
-        letter_refuse(r, l->m.row, EX_DATAERR,
-                      "behind a header it would be too large for the queue, "
-                      "and without one the worker cannot know it for a copy");
-    else if (o->canary && r->sent == 0 && r->encoding.kind != ENCODING_TRACKED)
-        letter_refuse(r, l->m.row, EX_DATAERR,
-                      "behind a header it would be too large for the queue, "
-                      "and without one it cannot be the canary");
-    else
-        r->packed = true;
-    return 0;
-}
-
-/* message_foretell - --dry-run */
+/* Tell what would be sent. */
 static void message_foretell(const struct replay *r)
 {
     const struct encoding *p = &r->encoding;
     bool moves = p->kind != ENCODING_TRACKED;
 
     if (r->context->o->json) {
-        (void)json_print_line(json_pack("{s:I, s:o, s:I, s:I, s:b}", "id",
-                                        (json_int_t)p->mark.row, "to",
-                                        json_printable(queue_label(r->queue)),
-                                        "size", (json_int_t)p->size, "priority",
-                                        (json_int_t)p->priority, "removed",
-                                        moves),
-                              stdout);
+        (void)json_print_line(
+            json_pack("{s:I, s:o, s:I, s:I, s:b}", "id",
+                      (json_int_t)p->mark.row, "to", json_printable(r->to),
+                      "size", (json_int_t)p->size, "priority",
+                      (json_int_t)p->priority, "removed", moves),
+            stdout);
         return;
     }
     printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32
            "%s%s\n",
-           p->mark.row, queue_label(r->queue), p->size, p->priority,
+           p->mark.row, r->to, p->size, p->priority,
            p->kind == ENCODING_RAW ? ", as received" : "",
            moves ? ", and remove it" : "");
 }
 
-/* room_say - the queue has been full for a second: tell whether a worker runs,
- * and how to end the wait */
+/* Tell, when the queue has been full for a second, whether a worker runs, and how
+ * to end the wait. */
 static void room_say(bool first, void *arg)
 {
     struct replay *r = arg;
     const struct options *o = r->context->o;
-    const char *name = queue_label(r->queue);
+    const char *name = r->to;
     char worker[WORKER_CLAUSE];
 
     if (o->quiet)
@@ -188,10 +314,10 @@ static int message_post(struct replay *r)
     return !err && queue_gone(r->queue) ? -ESTALE : err;
 }
 
-/* post_failed - say why the sending stops; the exit status */
+/* Say why the sending stops; the exit status. */
 static int post_failed(const struct replay *r, int err)
 {
-    const char *name = queue_label(r->queue);
+    const char *name = r->to;
 
     if (err == -EINTR)
         return complain(EX_TEMPFAIL, "interrupted");
@@ -214,10 +340,9 @@ static int post_failed(const struct replay *r, int err)
     return complain(EX_OSERR, "cannot send to %s: %s", name, errno_text(-err));
 }
 
-/* sent_note - note that the last letter is in the queue. Usually the next mark
- * notes it, in one commit; this is for where none follows soon. A letter that
- * is not noted looks as if it might not have been sent, so an error here does
- * no harm. */
+/* Note that the last letter is in the queue. Usually the next mark notes it, in
+ * one commit; this is for where none follows soon. A letter that is not noted
+ * looks as if it might not have been sent, so an error here does no harm. */
 static void sent_note(struct replay *r)
 {
     if (r->unnoted)
@@ -225,21 +350,7 @@ static void sent_note(struct replay *r)
     r->unnoted = false;
 }
 
-/* mark_failed - somebody else was quicker, or the store cannot be written */
-static int mark_failed(struct replay *r, int err)
-{
-    int64_t row = r->encoding.mark.row;
-
-    if (err == -EALREADY)
-        letter_pass(r, row, "was just sent by somebody else");
-    else if (err == -ENOENT)
-        letter_refuse(r, row, 0, "it was settled or died again meanwhile");
-    else
-        return store_failed("mark a letter", err);
-    return 0;
-}
-
-/* mark_undo - a letter that was not sent is dead again
+/* Take back the mark of a letter that was not sent: it is dead again.
  * Not one that was on its way already: that message may yet come. Nor one that
  * went into a queue which has just lost its name: so may that. */
 static void mark_undo(struct replay *r, int failed)
@@ -259,7 +370,7 @@ static void mark_undo(struct replay *r, int failed)
              mark->row, SHELL_QUEUE(r->context->queue), mark->row);
 }
 
-/* send_tracked - mark the letter, send it, take the mark back if that failed
+/* Mark the letter, send it, take the mark back if that failed.
  *
  * The mark comes first: the worker may settle the message before mq_send has
  * returned here, and must find the token in the store.
@@ -277,10 +388,20 @@ static int send_tracked(struct replay *r)
     const struct letter_mark *mark = &r->encoding.mark;
     int err = letters_mark_replayed(r->context->store, mark,
                                     r->unnoted ? &r->last : NULL);
+    char name[ULID_TEXT];
     int failed;
 
+    if (err == -EALREADY) {
+        letter_pass(r, mark->row, "was just sent by somebody else");
+        return 0;
+    }
+    if (err == -ENOENT) {
+        letter_refuse(r, row_text(mark->row, name), 0,
+                      "it was settled or died again meanwhile");
+        return 0;
+    }
     if (err)
-        return mark_failed(r, err);
+        return store_failed("mark a letter", err);
     r->unnoted = false;
     FAULT_POINT("replay_before_send");
     failed = message_post(r);
@@ -295,8 +416,8 @@ static int send_tracked(struct replay *r)
     return 0;
 }
 
-/* send_untracked - send the letter, then remove it, as nothing will tell of its
- * end: it has moved into the queue
+/* Send the letter, then remove it, as nothing will tell of its end: it has moved
+ * into the queue.
  * Crash before the removal: it is in both, and can be sent a second time. So it
  * is when the queue has lost its name, as nobody may be there to take it.
  * So this can repeat a message and never lose one.
@@ -318,60 +439,173 @@ static int send_untracked(struct replay *r)
     return store_failed("remove a letter", (int)n);
 }
 
-/* letter_replay - one letter; 0 to go on, or an exit status */
-static int letter_replay(struct replay *r, const struct pick *pick)
+/* ---- the canary ---- */
+
+/* Visit: tell the reason of its new death. */
+static int death_say(const struct letter *l, void *arg)
 {
-    struct context *ctx = r->context;
-    int err = letters_get(ctx->store, pick->row, letter_pack, r);
-    uint64_t sent;
+    (void)arg;
+    return complain(EX_TEMPFAIL,
+                    "the canary, letter %" PRId64
+                    ", died again: %s%s%s; nothing else was sent",
+                    l->m.row, dead_reason_text(l->m.reason),
+                    l->m.error ? ": " : "", l->m.error ? l->m.error : "");
+}
+
+/* Look at the canary: -EAGAIN while it is on its way, else an exit status. Any
+ * row that is neither gone nor dead of another death is on its way: in the queue,
+ * in a handler, or waiting for its next attempt. */
+static int canary_look(struct context *ctx, int64_t row, uint64_t died_ns)
+{
+    struct store_row m;
+    int err = store_get(ctx->store, row, &m, NULL, 0, NULL);
     int status;
 
-    if (err == -ENOENT) {
-        letter_refuse(r, pick->row, r->selection.by_id ? EX_NOINPUT : 0,
-                      "it is gone");
+    if (err == -ENOENT)
+        return 0;
+    if (err)
+        return store_failed("watch the canary", err);
+    if (m.state != STORE_DEAD)
+        return -EAGAIN;
+    if (m.died_ns == died_ns)
+        return complain(EX_TEMPFAIL,
+                        "the canary, letter %" PRId64
+                        ", was taken back; nothing else was sent",
+                        row);
+    status = letters_get(ctx->store, row, death_say, NULL);
+    return status == -ENOENT ? 0
+           : status < 0      ? store_failed("watch the canary", status)
+                             : status;
+}
+
+/* Wait until the letter that was sent first is settled: 0 if it is done or
+ * discarded; 75 if it died again, was not settled in time, or a signal came. */
+static int canary_wait(struct replay *r)
+{
+    const struct timespec nap = {.tv_nsec = (long)LOOK_EVERY_NS};
+    const struct options *o = r->context->o;
+    const struct letter_mark *mark = &r->encoding.mark;
+    uint64_t deadline =
+        o->has_wait ? ns_add(clock_mono_ns(), o->wait_ns) : UINT64_MAX;
+    struct patience patience = {0};
+    char worker[WORKER_CLAUSE];
+
+    patience_start(&patience);
+    for (;;) {
+        int status = canary_look(r->context, mark->row, mark->died_ns);
+
+        if (status != -EAGAIN)
+            return status;
+        if (cli_interrupt_seen() || clock_mono_ns() >= deadline)
+            return complain(EX_TEMPFAIL,
+                            "the canary, letter %" PRId64
+                            ", is not settled%s; nothing else was sent",
+                            mark->row, cli_interrupt_seen() ? "" : " in time");
+        if (patience_over(&patience) && !o->quiet)
+            complain(
+                0,
+                "letter %" PRId64 " was sent, %s; waiting until a worker "
+                "has settled it%s",
+                mark->row,
+                worker_lock_clause(o->state_dir, r->context->queue, worker),
+                o->has_wait ? "" : ", Ctrl-C ends that (or --wait DUR)");
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* ---- all letters ---- */
+
+/* Send a letter of this machine, or pass over it; 0 to go on, or an exit status.
+ * A letter sent in another boot, or to queues of another container, is on its
+ * way no more. */
+static int letter_send(struct replay *r, const struct letter *l)
+{
+    const struct options *o = r->context->o;
+    bool on_way = l->m.state == STORE_REPLAYED && l->replay.here;
+    bool canary = o->canary && r->sent == 0;
+    char why[WHY] = "", name[ULID_TEXT];
+    int status;
+
+    if (on_way && !o->again) {
+        on_way_tell(r, l);
         return 0;
     }
-    if (err)
-        return store_failed("read a letter", err);
-    if (!r->packed)
+    status = message_make(r, l, why);
+    if (!status && (on_way || canary) && r->encoding.kind != ENCODING_TRACKED) {
+        status = EX_DATAERR;
+        snprintf(why, sizeof why,
+                 "behind a header it would be too large for the queue, and "
+                 "without one %s",
+                 on_way ? "the worker cannot know it for a copy"
+                        : "it cannot be the canary");
+    }
+    if (status) {
+        letter_refuse(r, row_text(l->m.row, name), status, why);
         return 0;
-    if (ctx->o->dry_run) {
+    }
+    if (o->dry_run) {
         message_foretell(r);
         r->sent++;
         return 0;
     }
     if (rate_limit_wait(&r->rate) != 0)
         return post_failed(r, -EINTR);
-    sent = r->sent;
     status = r->encoding.kind == ENCODING_TRACKED ? send_tracked(r)
                                                   : send_untracked(r);
-    if (!status && ctx->o->canary && sent == 0 && r->sent == 1) {
+    if (!status && canary && r->sent == 1) {
         sent_note(r);
-        status =
-            canary_wait(ctx, r->encoding.mark.row, r->encoding.mark.died_ns,
-                        ctx->o->has_wait ? ctx->o->wait_ns : UINT64_MAX);
+        status = canary_wait(r);
     }
     return status;
+}
+
+/* The same of a letter of a broker. */
+static int letter_publish(struct replay *r, const struct letter *l)
+{
+    const struct options *o = r->context->o;
+    bool canary = o->canary && r->sent == 0;
+    struct broker_sent sent = {0};
+    char name[ULID_TEXT];
+    int status;
+
+    if (!o->dry_run && rate_limit_wait(&r->rate) != 0)
+        return complain(EX_TEMPFAIL, "interrupted");
+    status = broker_replay(r->context, l, canary, &sent);
+    if (sent.refused)
+        letter_refuse(r, ulid_print(l->m.id, name), sent.refused, sent.why);
+    r->sent += sent.sent;
+    if (status || !canary || o->dry_run || !sent.sent)
+        return status;
+    term_progress_clear(&r->bar);
+    return broker_canary_wait(r->context);
+}
+
+/* Visit: send one letter. */
+static int letter_replay(const struct letter *l, void *arg)
+{
+    struct replay *r = arg;
+
+    r->end = r->context->broker ? letter_publish(r, l) : letter_send(r, l);
+    return 0;
 }
 
 /* Complain that the sent messages wait until a worker is started. */
 static void worker_note(const struct replay *r)
 {
     const struct options *o = r->context->o;
-    const char *name = queue_label(r->queue);
     enum worker_lock lock;
 
-    if (r->sent == 0 || o->dry_run || o->quiet)
+    if (r->context->broker || r->sent == 0 || o->dry_run || o->quiet)
         return;
-    lock = worker_lock_find(o->state_dir, name, NULL, NULL);
+    lock = worker_lock_find(o->state_dir, r->to, NULL, NULL);
     if (lock == WORKER_NONE || lock == WORKER_GONE)
         complain(0,
                  "no worker is running on %s with this state directory; the "
                  "sent messages wait in the queue until you start one",
-                 name);
+                 r->to);
 }
 
-/* summary - how it went */
+/* Say how it went. */
 static void summary(const struct replay *r)
 {
     const struct options *o = r->context->o;
@@ -380,8 +614,7 @@ static void summary(const struct replay *r)
     if (summary_told(r->context,
                      json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "queue",
                                json_printable(r->context->queue), "to",
-                               r->queue ? json_printable(queue_label(r->queue))
-                                        : json_null(),
+                               r->to ? json_printable(r->to) : json_null(),
                                "chosen", (json_int_t)total, "sent",
                                (json_int_t)r->sent, "refused",
                                (json_int_t)r->refused, "on_way",
@@ -392,80 +625,80 @@ static void summary(const struct replay *r)
     else
         printf("%" PRIu64 " of %zu letter%s %s to %s", r->sent, total,
                term_plural(total), o->dry_run ? "would be sent" : "sent",
-               queue_label(r->queue));
+               r->to);
     if (r->refused > 0)
         printf(", %" PRIu64 " not", r->refused);
     if (r->on_way > 0)
-        printf("; " ON_WAY_CLAUSE, r->on_way, r->on_way == 1 ? "is" : "are",
-               r->on_way == 1 ? "its" : "their",
-               SHELL_QUEUE(r->context->queue));
+        printf("; " ON_WAY_CLAUSE, ON_WAY_ARGS(r->on_way, r->context->queue));
     putchar('\n');
 }
 
-/* selection_replay - all of them, and say how it went; the exit status */
+/* Replay the chosen letters, and say how it went; the exit status. */
 static int selection_replay(struct replay *r)
 {
     const struct options *o = r->context->o;
     size_t total = r->selection.count;
-    int status = 0;
+    char name[ULID_TEXT];
 
     if (total > 1 && !o->dry_run && !o->quiet)
         term_progress_start(&r->bar, "replaying", total);
     rate_limit_start(&r->rate, o->rate, clock_mono_ns());
-    for (size_t i = 0; i < total && !status; i++) {
-        status = letter_replay(r, &r->selection.picks[i]);
+    for (size_t i = 0; i < total && !r->end; i++) {
+        int64_t row = r->selection.picks[i].row;
+        int err = letters_get(r->context->store, row, letter_replay, r);
+
+        if (err == -ENOENT) {
+            letter_refuse(r, row_text(row, name),
+                          r->selection.by_id ? EX_NOINPUT : 0, "it is gone");
+        } else if (err) {
+            r->end = store_failed("read a letter", err);
+        }
         term_progress_step(&r->bar, r->sent);
     }
     sent_note(r);
     term_progress_end(&r->bar);
     summary(r);
     worker_note(r);
-    status = status_worse(status, r->status);
-    return status_worse(status, r->selection.missing ? EX_NOINPUT : 0);
+    return status_worse(r->end, r->status);
 }
 
-/* target_open - the queue to send to, and a message as large as it takes */
+/* Open the queue to send to, and make room for a message as large as it
+ * takes. */
 static int target_open(struct replay *r)
 {
     const struct options *o = r->context->o;
     struct problem p = {0};
     char name[QUEUE_NAME_MAX];
 
+    if (r->context->broker)
+        return broker_replay_begin(r->context, &r->to);
+    if (r->selection.count == 0)
+        return 0;
     if (queue_name(o->to ? o->to : r->context->queue, name, &p) ||
         queue_open(&r->queue, name, QUEUE_SEND, NULL, NULL, &p))
         return complain(p.status, "%s", p.text);
-    r->encoding = (struct encoding){
-        .raw = o->raw,
-        .elsewhere = strcmp(name, r->context->queue) != 0,
-        .reset_expiry = o->reset_expiry,
-        .store = r->context->store,
-        .room = queue_message_size(r->queue),
-    };
-    if (encoding_open(&r->encoding) != 0)
-        return store_failed("replay", -ENOMEM);
-    return 0;
+    r->to = queue_label(r->queue);
+    r->encoding.elsewhere = strcmp(name, r->context->queue) != 0;
+    r->encoding.room = queue_message_size(r->queue);
+    r->encoding.bytes = malloc(r->encoding.room);
+    return r->encoding.bytes ? 0 : store_failed("replay", -ENOMEM);
 }
 
-/* replay_run - replay */
 int replay_run(struct context *ctx)
 {
     struct replay r = {.context = ctx};
-    int status;
+    int status = selection_make(&r.selection, ctx);
 
-    if (ctx->broker)
-        return broker_replay_run(ctx);
-    status = selection_make(&r.selection, ctx);
     if (!status)
         status = selection_on_way(&r.selection, ctx, &r.on_way);
-    if (!status && r.selection.count == 0) {
-        status = r.selection.missing ? EX_NOINPUT : 0;
-        summary(&r);
-    } else if (!status) {
+    if (!status)
         status = target_open(&r);
-        if (!status)
-            status = selection_replay(&r);
-    }
-    encoding_close(&r.encoding);
+    if (!status && r.selection.count > 0)
+        status = selection_replay(&r);
+    else if (!status)
+        summary(&r);
+    status = status_worse(status, r.selection.missing ? EX_NOINPUT : 0);
+    free(r.encoding.bytes);
     queue_close(&r.queue);
     selection_free(&r.selection);
     return status;

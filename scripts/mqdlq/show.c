@@ -1,4 +1,4 @@
-/* show.c - see mqdlq.h */
+/* show.c - show (see mqdlq.h) */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -10,16 +10,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/store/letters.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 #include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
-#include "scripts/mqdlq/selection.h"
 
 #define BODY_SHOWN (16u << 10)
 
-/* field - "name            value" with a value that is trusted */
+/* Print "name            value" with a value that is trusted. */
 __attribute__((format(printf, 2, 3))) static void field(const char *name,
                                                         const char *fmt, ...)
 {
@@ -31,7 +29,7 @@ __attribute__((format(printf, 2, 3))) static void field(const char *name,
     putchar('\n');
 }
 
-/* field_safe - the same with bytes from elsewhere */
+/* The same with bytes from elsewhere. */
 static void field_safe(const char *name, const void *data, size_t size)
 {
     printf("%-16s", name);
@@ -39,7 +37,14 @@ static void field_safe(const char *name, const void *data, size_t size)
     putchar('\n');
 }
 
-/* block_print - many lines from elsewhere, indented, a newline at the end */
+/* Print a heading. */
+static void title_print(const char *title)
+{
+    printf("%s%s%s\n", term_colour(stdout, TERM_BOLD), title,
+           term_colour(stdout, TERM_PLAIN));
+}
+
+/* Print many lines from elsewhere, indented, a newline at the end. */
 static void block_print(const char *data, size_t size, const char *indent)
 {
     while (size > 0) {
@@ -54,8 +59,8 @@ static void block_print(const char *data, size_t size, const char *indent)
     }
 }
 
-/* header_time - a line of the header that is a moment, in ns since the epoch,
- * as a time; false: it is another one */
+/* Print a line of the header that is a moment, in ns since the epoch, as a time;
+ * false: it is another line. */
 static bool header_time(const char *line, size_t size)
 {
     static const char *const names[] = {"sent: ", "expires: ", "not-before: "};
@@ -78,7 +83,7 @@ static bool header_time(const char *line, size_t size)
     return false;
 }
 
-/* header_print - the header's lines but the first and the empty one */
+/* Print the header's lines but the first and the empty one. */
 static void header_print(const struct store_row *m)
 {
     const char *data = m->data, *end = data + m->header_size;
@@ -86,8 +91,7 @@ static void header_print(const struct store_row *m)
 
     if (!line)
         return;
-    printf("%sHeader%s\n", term_colour(stdout, TERM_BOLD),
-           term_colour(stdout, TERM_PLAIN));
+    title_print("Header");
     for (line++; line < end && *line != '\n'; line = next + 1) {
         next = memchr(line, '\n', (size_t)(end - line));
         next = next ? next : end;
@@ -96,7 +100,7 @@ static void header_print(const struct store_row *m)
     }
 }
 
-/* state_print - dead, or since when it is on its way */
+/* Print that a letter is dead, or since when it is on its way. */
 static void state_print(const struct letter *l)
 {
     const struct letter_replay *how = &l->replay;
@@ -114,7 +118,7 @@ static void state_print(const struct letter *l)
               term_time_both(how->marked_ns, time));
 }
 
-/* fields_print - visit: everything but history and body */
+/* Visit: print everything but history and body. */
 static int fields_print(const struct letter *l, void *arg)
 {
     const struct context *ctx = arg;
@@ -187,7 +191,7 @@ static int tail_print(struct shown *v, unsigned n, const char *tail,
     return 0;
 }
 
-/* attempt_print - visit: one failed delivery */
+/* Visit: print one failed delivery. */
 static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
 {
     struct shown *v = arg;
@@ -198,8 +202,7 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
     if (whole >= NS_PER_MS)
         whole -= whole % NS_PER_MS; /* for people; --json has all digits */
     if (n == 1)
-        printf("%sAttempts%s\n", term_colour(stdout, TERM_BOLD),
-               term_colour(stdout, TERM_PLAIN));
+        title_print("Attempts");
     printf("  %u  %s  took %s  ", n, term_time(a->started_ns, time),
            duration_print(whole, took));
     if (a->error)
@@ -213,14 +216,13 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
     return tail_print(v, n, a->stderr_tail, a->stderr_size);
 }
 
-/* body_print - visit: the body, made safe, as far as a person may read it */
+/* Visit: print the body, made safe, as far as a person may read it. */
 static int body_print(const struct letter *l, void *arg)
 {
     size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
 
     (void)arg;
-    printf("%sBody%s\n", term_colour(stdout, TERM_BOLD),
-           term_colour(stdout, TERM_PLAIN));
+    title_print("Body");
     block_print(l->body, shown, "  ");
     if (shown < l->body_size)
         printf("  (%zu more byte%s; --body prints all)\n", l->body_size - shown,
@@ -228,7 +230,7 @@ static int body_print(const struct letter *l, void *arg)
     return 0;
 }
 
-/* body_write - visit: the body, byte for byte */
+/* Visit: write the body, byte for byte. */
 static int body_write(const struct letter *l, void *arg)
 {
     (void)arg;
@@ -236,7 +238,7 @@ static int body_write(const struct letter *l, void *arg)
     return 0;
 }
 
-/* letter_show - one letter; 0 or -errno */
+/* Show one letter; 0 or -errno. */
 static int letter_show(struct context *ctx, int64_t row)
 {
     struct shown shown = {.ctx = ctx, .row = row};
@@ -253,7 +255,7 @@ static int letter_show(struct context *ctx, int64_t row)
     return err;
 }
 
-/* selection_show - the chosen letters, newest first */
+/* Show the chosen letters, newest first. */
 static int selection_show(struct context *ctx, const struct selection *c)
 {
     int status = c->missing ? EX_NOINPUT : 0;
@@ -277,7 +279,6 @@ static int selection_show(struct context *ctx, const struct selection *c)
     return status;
 }
 
-/* show_run - show */
 int show_run(struct context *ctx)
 {
     struct selection c;

@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         fuzz_must(strnlen(why, JSON_WHY) > 0 &&
                   strnlen(why, JSON_WHY) < JSON_WHY);
-        fuzz_must(!d.blocks);
+        fuzz_must(!d.object);
     }
     free(text);
     return 0;

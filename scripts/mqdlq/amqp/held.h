@@ -38,6 +38,13 @@ struct held_copy {
     bool gone;
 };
 
+/* The message that was sent last. */
+struct canary {
+    char queue[TOPOLOGY_NAME]; /* that it went to */
+    struct ulid id;
+    uint64_t replay; /* number of times that it was sent again */
+};
+
 struct broker {
     struct broker_operand operand, to; /* `to`: where replay sends */
     char password[BROKER_PASSWORD];
@@ -58,18 +65,12 @@ struct broker {
     bool claimed;       /* held_claim */
     uint64_t imported;  /* letters that are confirmed */
     struct known known; /* the letters that are held, and those of import */
+    struct canary canary;
     char machine[BROKER_MACHINE];
 };
 
 /* Take up to `count` letters, and their copies to the store. */
 int held_look(struct broker *b, struct store *store, uint32_t count);
-/* Where there is no letter to hold, the queue is held all the same, so that
- * nobody else looks at it: as a consumer, which has one letter at most. 0, or
- * an exit status, said. held_unclaim gives that letter back: 0 or -errno. */
-int held_claim(struct broker *b);
-int held_unclaim(struct broker *b);
-/* Another program has the letters: an exit status, said. */
-int held_busy(const struct broker *b);
 /* The letter of a row; NULL: it is gone, or there is none. */
 struct held *held_at(struct broker *b, int64_t row);
 /* Its properties, the caller's to free; NULL: they cannot be read. */
@@ -86,15 +87,6 @@ int held_publish(struct broker *b, const char *queue,
 /* The broker has heard of each acknowledgement so far: it does not confirm one,
  * and what is still in a socket goes with a program that is killed. */
 int held_heard(struct broker *b);
-/* The message that was sent first. */
-struct canary {
-    char queue[TOPOLOGY_NAME]; /* that it went to */
-    struct ulid id;
-    uint64_t replay; /* number of times that it was sent again */
-};
-/* Until it is a letter again, or was none for as long as told: 0, or an exit
- * status, said. */
-int held_canary_wait(struct context *ctx, const struct canary *canary);
 /* What the broker sent meanwhile is read, and it hears that we live. */
 int held_tend(struct broker *b);
 

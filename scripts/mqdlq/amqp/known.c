@@ -1,18 +1,16 @@
 /* known.c - see known.h
  *
- * A letter has a spot for each of its keys, unless one before it has an equal
- * key. So any number of letters of equal messages, which have one id, are found
- * in one step.
+ * A letter has a spot for each of its keys, unless a letter before it has an
+ * equal key. So any number of letters of equal messages, which have one id, are
+ * found in a few steps.
  */
 #include "scripts/mqdlq/amqp/known.h"
 
 #include <errno.h>
+#include <search.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/base/basics.h"
-
-#define SPOTS_FIRST 1024 /* a power of two */
 
 /* What is equal beside id and body. */
 enum key {
@@ -23,178 +21,114 @@ enum key {
     KEYS
 };
 
-struct known_letter {
+/* Compared with memcmp(3): no padding. */
+struct spot {
     struct ulid id;
-    uint64_t died_ns;
-    uint64_t sum; /* of the body */
-    size_t size;
-    enum dead_reason reason;
-    uint64_t replay, line, sent_ns; /* as its envelope has them */
-    int64_t row;
+    uint64_t key;
+    uint64_t sum, size;   /* of the body */
+    uint64_t kind, value; /* what the key adds to these */
+    int64_t row;          /* not compared; stays last */
 };
+_Static_assert(sizeof(struct spot) ==
+                   sizeof(struct ulid) + 6 * sizeof(uint64_t),
+               "a spot has no padding");
 
-static uint64_t mix(const void *data, size_t size)
+/* Compute the FNV-1a hash of a body. */
+static uint64_t body_sum(const char *body, size_t size)
 {
-    const unsigned char *at = data;
     uint64_t sum = 0xcbf29ce484222325U;
 
     for (size_t i = 0; i < size; i++)
-        sum = (sum ^ at[i]) * 0x100000001b3U;
+        sum = (sum ^ (unsigned char)body[i]) * 0x100000001b3U;
     return sum;
 }
 
-static struct known_letter letter_of(const struct store_row *m,
-                                     const struct envelope *e)
+/* Fill the spots of a letter, one for each key. The value of a line or of a time
+ * of sending is 0 if the letter has none, and then its spot is not used. */
+static void spots_fill(struct spot spots[KEYS], const struct store_row *m,
+                       const struct envelope *e)
 {
+    const uint64_t values[KEYS] = {[BY_LINE] = e ? e->line : 0,
+                                   [BY_SENT] = e ? e->sent_ns : 0,
+                                   [BY_DEATH] = m->died_ns};
     size_t size = m->size - m->header_size;
+    uint64_t sum = body_sum((const char *)m->data + m->header_size, size);
 
-    return (struct known_letter){
-        .replay = e ? e->replay : 0,
-        .line = e ? e->line : 0,
-        .sent_ns = e ? e->sent_ns : 0,
-        .id = m->id,
-        .died_ns = m->died_ns,
-        .sum = mix((const char *)m->data + m->header_size, size),
-        .size = size,
-        .reason = m->reason};
-}
-
-/* ---- keys ---- */
-
-/* value - what the key adds to id and body; 0 of a line or a time: none */
-static uint64_t value(const struct known_letter *l, enum key key)
-{
-    return key == BY_LINE    ? l->line
-           : key == BY_SENT  ? l->sent_ns
-           : key == BY_DEATH ? l->died_ns
-                             : 0;
-}
-
-static uint64_t kind(const struct known_letter *l, enum key key)
-{
-    return key <= BY_SENT ? l->replay : (uint64_t)l->reason;
-}
-
-static bool has(const struct known_letter *l, enum key key)
-{
-    return key > BY_SENT || value(l, key) != 0;
-}
-
-static bool equal(const struct known_letter *a, const struct known_letter *b,
-                  enum key key)
-{
-    return memcmp(&a->id, &b->id, sizeof a->id) == 0 && a->sum == b->sum &&
-           a->size == b->size && kind(a, key) == kind(b, key) &&
-           value(a, key) == value(b, key);
-}
-
-/* ---- spots: 0, or a letter's place in `all` and one of its keys ---- */
-
-static size_t spot_make(size_t at, enum key key)
-{
-    return at * KEYS + (size_t)key + 1;
-}
-
-/* find - the letter that has an equal key; else NULL, and *spot is where it
- * would be */
-static const struct known_letter *find(const struct known *k,
-                                       const struct known_letter *l,
-                                       enum key key, size_t *spot)
-{
-    const uint64_t all[] = {mix(&l->id, sizeof l->id), l->sum, (uint64_t)key,
-                            kind(l, key), value(l, key)};
-    size_t i = (size_t)mix(all, sizeof all) & (k->spot_room - 1);
-
-    for (; k->spots[i]; i = (i + 1) & (k->spot_room - 1)) {
-        size_t at = (k->spots[i] - 1) / KEYS;
-
-        if (k->spots[i] == spot_make(at, key) && equal(&k->all[at], l, key))
-            return &k->all[at];
-    }
-    *spot = i;
-    return NULL;
-}
-
-static const struct known_letter *
-known(const struct known *k, const struct known_letter *l, enum key key)
-{
-    size_t ignored;
-
-    return k->spot_room && has(l, key) ? find(k, l, key, &ignored) : NULL;
-}
-
-static void put(struct known *k, size_t at)
-{
     for (enum key key = 0; key < KEYS; key++) {
-        size_t spot;
+        uint64_t kind = key > BY_SENT ? (uint64_t)m->reason : e ? e->replay : 0;
 
-        if (!has(&k->all[at], key) || find(k, &k->all[at], key, &spot))
-            continue;
-        k->spots[spot] = spot_make(at, key);
-        k->spot_count++;
+        spots[key] = (struct spot){.id = m->id,
+                                   .key = key,
+                                   .sum = sum,
+                                   .size = size,
+                                   .kind = kind,
+                                   .value = values[key]};
     }
 }
 
-/* grow - the spots to twice the room */
-static int grow(struct known *k)
+/* Order spots for tsearch(3), by all members but the row. */
+static int spot_order(const void *a, const void *b)
 {
-    size_t room = k->spot_room ? 2 * k->spot_room : SPOTS_FIRST;
-    size_t *spots = calloc(room, sizeof *spots);
-
-    if (!spots)
-        return -ENOMEM;
-    free(k->spots);
-    k->spots = spots;
-    k->spot_room = room;
-    k->spot_count = 0;
-    for (size_t i = 0; i < k->count; i++)
-        put(k, i);
-    return 0;
+    return memcmp(a, b, offsetof(struct spot, row));
 }
 
-/* ---- the set ---- */
+/* Return the row of the letter that has an equal key, or -1. */
+static int64_t spot_find(const struct known *k, const struct spot *wanted)
+{
+    struct spot *const *at = tfind(wanted, &k->spots, spot_order);
+
+    return at ? (*at)->row : -1;
+}
 
 bool known_has(const struct known *k, const struct store_row *m, bool dated)
 {
-    const struct known_letter wanted = letter_of(m, NULL);
+    struct spot spots[KEYS];
 
-    return known(k, &wanted, dated ? BY_DEATH : BY_REASON) != NULL;
+    spots_fill(spots, m, NULL);
+    return spot_find(k, &spots[dated ? BY_DEATH : BY_REASON]) >= 0;
 }
 
 int64_t known_first(const struct known *k, const struct store_row *m,
                     const struct envelope *e)
 {
-    const struct known_letter wanted = letter_of(m, e);
-    const struct known_letter *first = known(k, &wanted, BY_LINE);
+    struct spot spots[KEYS];
+    int64_t row = -1;
 
-    if (!first)
-        first = known(k, &wanted, BY_SENT);
-    return first ? first->row : 0;
+    spots_fill(spots, m, e);
+    for (enum key key = BY_LINE; key <= BY_SENT && row < 0; key++)
+        if (spots[key].value)
+            row = spot_find(k, &spots[key]);
+    return row > 0 ? row : 0;
 }
 
 int known_add(struct known *k, const struct store_row *m,
               const struct envelope *e, int64_t row)
 {
-    struct known_letter *all =
-        array_grow(k->all, k->count, &k->room, sizeof *all);
-    int err = 0;
+    struct spot spots[KEYS];
 
-    if (!all)
-        return -ENOMEM;
-    k->all = all;
-    if (2 * (k->spot_count + KEYS) > k->spot_room)
-        err = grow(k);
-    if (err)
-        return err;
-    all[k->count] = letter_of(m, e);
-    all[k->count].row = row;
-    put(k, k->count++);
+    spots_fill(spots, m, e);
+    for (enum key key = 0; key < KEYS; key++) {
+        struct spot *copy, **at;
+
+        if ((key <= BY_SENT && !spots[key].value) ||
+            spot_find(k, &spots[key]) >= 0)
+            continue;
+        copy = malloc(sizeof *copy);
+        if (!copy)
+            return -ENOMEM;
+        *copy = spots[key];
+        copy->row = row;
+        at = tsearch(copy, &k->spots, spot_order);
+        if (!at) {
+            free(copy);
+            return -ENOMEM;
+        }
+    }
     return 0;
 }
 
 void known_free(struct known *k)
 {
-    free(k->all);
-    free(k->spots);
-    *k = (struct known){0};
+    tdestroy(k->spots, free);
+    k->spots = NULL;
 }

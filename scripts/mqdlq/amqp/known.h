@@ -17,11 +17,9 @@
 #include "common/amqp/envelope.h"
 #include "common/store/store.h"
 
+/* All 0: empty. */
 struct known {
-    struct known_letter *all; /* NULL: none */
-    size_t room, count;
-    size_t *spots; /* of a hash table */
-    size_t spot_room, spot_count;
+    void *spots; /* tsearch(3) */
 };
 
 /* `dated`: m.died_ns is its own; else each letter that is like it in all else

@@ -1,0 +1,844 @@
+/* held.c - the letters of a broker: taken, put in a store, given back (see held.h
+ * and broker.h)
+ *
+ * To look at a letter is to be given it: the broker counts that as a delivery,
+ * and where a queue has a limit of them, drops what was looked at too often. So
+ * a letter that was given REFRESH times is published again, with all that it
+ * says, and counts from 0 again.
+ */
+#include "scripts/mqdlq/amqp/held.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+#include <bsd/string.h>
+
+#include "common/amqp/letter_envelope.h"
+#include "common/base/basics.h"
+#include "common/base/clock.h"
+#include "common/base/problem.h"
+#include "common/base/fault_point.h"
+#include "common/store/sql.h"
+#include "common/text/complain.h"
+#include "common/text/term.h"
+
+#define MOST     50000 /* letters that are looked at: memory, and prefetch */
+#define REFRESH  8     /* below the 20 of RabbitMQ 4 */
+#define WAIT_NS  (30 * NS_PER_S) /* for a confirm */
+#define FREE_NS  (10 * NS_PER_S) /* for one who just looked to be gone */
+#define NAP_NS   (20 * NS_PER_MS)
+#define CONSUMER "mqdlq"
+#define CLAIM    "mqdlq-claim" /* the consumer of held_claim */
+#define BATCH    64            /* letters of one transaction */
+#define SLICE_MS 200
+#define LATE_NS  (20 * NS_PER_S) /* without a letter that is there */
+#define MACHINE  64
+#define STORED   (ENVELOPE_ERROR + MACHINE + 8)
+
+/* ---- held letters ---- */
+
+struct held *held_at(struct broker *b, int64_t row)
+{
+    if (row < 1 || (uint64_t)row > b->count || b->held[row - 1].gone)
+        return NULL;
+    return &b->held[row - 1];
+}
+
+void *held_properties(struct broker *b, const struct held *h)
+{
+    void *raw = malloc(h->size + 1);
+
+    if (!raw || fseek(b->properties, h->at, SEEK_SET) != 0 ||
+        fread(raw, 1, h->size, b->properties) != h->size) {
+        free(raw);
+        return NULL;
+    }
+    return raw;
+}
+
+/* Acknowledge one delivery, and no other; `gone` where that was sent. */
+static int ack(struct broker *b, uint64_t tag, bool *gone)
+{
+    int err =
+        link_status(b->link, amqp_basic_ack(b->link->c, LINK_CHANNEL, tag, 0));
+
+    *gone = !err;
+    return err;
+}
+
+/* held_ack - its copies first: should we be killed in between, the letter is
+ * there, and what was sent of it has its number */
+int held_ack(struct broker *b, struct held *h)
+{
+    size_t at = (size_t)(h - b->held);
+    int err = 0;
+
+    for (size_t i = 0; i < b->copy_count && !err; i++)
+        if (b->copies[i].of == at && !b->copies[i].gone)
+            err = ack(b, b->copies[i].tag, &b->copies[i].gone);
+    return err ? err : ack(b, h->tag, &h->gone);
+}
+
+int held_heard(struct broker *b)
+{
+    uint32_t messages, consumers;
+
+    return topology_count(b->link, b->dead, &messages, &consumers);
+}
+
+int held_tend(struct broker *b)
+{
+    amqp_frame_t f;
+    int n;
+
+    while ((n = link_frame(b->link, &f)) == YES)
+        if (f.frame_type == AMQP_FRAME_METHOD && f.channel == LINK_CHANNEL &&
+            link_closed_by(b->link, &f.payload.method))
+            return -ECONNRESET;
+    link_tidy(b->link);
+    return n;
+}
+
+static bool is_interrupted(void)
+{
+    return cli_interrupt_seen() != 0;
+}
+
+static bool never(void)
+{
+    return false;
+}
+
+int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p)
+{
+    const struct publisher_setup setup = {
+        .link = b->setup,
+        .topology = b->topology,
+        .wait_ns = wait_ns,
+        .stop = cli_interrupt_seen() ? never : is_interrupted};
+
+    return b->publisher ? 0 : publisher_open(&b->publisher, &setup, p);
+}
+
+int held_publish(struct broker *b, const char *queue,
+                 const amqp_basic_properties_t *properties, const void *body,
+                 size_t size, uint64_t wait_ns, struct problem *p)
+{
+    int err = held_publisher(b, wait_ns, p);
+
+    if (err)
+        return err;
+    err = publisher_put(b->publisher,
+                        &(struct publication){.queue = queue,
+                                              .id = "",
+                                              .properties = properties,
+                                              .body = body,
+                                              .size = size},
+                        p);
+    if (!err)
+        err = publisher_flush(b->publisher, p);
+    if (err) /* it is not sent again behind our back */
+        publisher_close(&b->publisher);
+    return err;
+}
+
+const char *broker_machine(void *arg, int64_t row, unsigned n)
+{
+    struct broker *b = arg;
+    struct letter_envelope l;
+    struct held *h = held_at(b, row);
+    void *raw = h ? held_properties(b, h) : NULL;
+
+    b->machine[0] = '\0';
+    if (raw && letter_envelope_read(&l, (amqp_bytes_t){h->size, raw}) == 0) {
+        if (n >= 1 && n <= l.attempt_count) {
+            amqp_bytes_t from = l.attempts[n - 1].machine;
+
+            if (from.len < sizeof b->machine && from.len > 0) {
+                memcpy(b->machine, from.bytes, from.len);
+                b->machine[from.len] = '\0';
+            }
+        }
+        letter_envelope_free(&l);
+    }
+    free(raw);
+    return b->machine[0] ? b->machine : NULL;
+}
+
+int64_t broker_discard(struct context *ctx, const int64_t *rows, size_t n)
+{
+    struct broker *b = ctx->broker;
+    int64_t gone = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct held *h = held_at(b, rows[i]);
+        int err = h ? held_ack(b, h) : 0;
+
+        if (err)
+            return err;
+        gone += h != NULL;
+    }
+    return gone;
+}
+
+/* ---- looking ---- */
+
+/* A letter on its way to the store, with what its row points to. */
+struct arriving {
+    char *bytes; /* header, then body */
+    size_t filled, body_size, head;
+    struct store_attempt history[ENVELOPE_HISTORY];
+    char errors[ENVELOPE_HISTORY][STORED];
+    char error[STORED], tail[ENVELOPE_STDERR], group[STORE_GROUP_MAX + 1];
+};
+
+struct look {
+    struct broker *b;
+    struct store *store;
+    struct arriving *all; /* BATCH of them */
+    struct letter_import rows[BATCH];
+    size_t n;
+    uint32_t wanted;   /* letters that are to come */
+    char consumer[24]; /* its name; one that has letters still takes no more */
+    uint64_t tag;      /* of the delivery whose parts come; 0: none */
+    amqp_bytes_t raw;
+};
+
+static amqp_bytes_t word(const char *text)
+{
+    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
+}
+
+static const char *text_to(char *out, size_t room, amqp_bytes_t from)
+{
+    size_t n = from.len < room ? from.len : room - 1;
+
+    if (n > 0)
+        memcpy(out, from.bytes, n);
+    out[n] = '\0';
+    return from.len > 0 ? out : NULL;
+}
+
+/* ---- a letter to its row ---- */
+
+/* Fill the history: the last attempt's words are those of the letter; the others
+ * say where they were, too. */
+static size_t history_fill(struct arriving *a, const struct letter_envelope *l)
+{
+    for (size_t i = 0; i < l->attempt_count; i++) {
+        const struct letter_attempt *from = &l->attempts[i];
+
+        a->history[i] = (struct store_attempt){
+            .started_ns = from->at_ns,
+            .duration_ns = from->ms * NS_PER_MS,
+            .error = text_to(a->errors[i], STORED, from->error)};
+    }
+    if (l->attempt_count > 0) {
+        a->history[l->attempt_count - 1].stderr_tail = a->tail;
+        a->history[l->attempt_count - 1].stderr_size =
+            l->tail.len < sizeof a->tail ? l->tail.len : sizeof a->tail;
+    }
+    return l->attempt_count;
+}
+
+static void row_fill(struct letter_import *row, struct arriving *a,
+                     const struct envelope *e, const struct letter_envelope *l)
+{
+    size_t tail = l->tail.len < sizeof a->tail ? l->tail.len : sizeof a->tail;
+
+    if (tail > 0)
+        memcpy(a->tail, l->tail.bytes, tail);
+    *row = (struct letter_import){
+        .m = {.id = e->id,
+              .priority = e->priority,
+              .attempts = (uint32_t)e->attempt,
+              .first_received_ns = e->first_ns,
+              .died_ns = l->died_ns,
+              .reason = l->reason,
+              .error = text_to(a->error, sizeof a->error, l->error),
+              .data = a->bytes + HEADER_MAX - e->head,
+              .size = e->head + a->body_size,
+              .header_size = e->head},
+        .history = a->history,
+        .history_count = history_fill(a, l)};
+    if (l->group.len > 0 && l->group.len <= STORE_GROUP_MAX) {
+        row->m.group = text_to(a->group, sizeof a->group, l->group);
+        row->m.group_size = l->group.len;
+    }
+}
+
+/* Store the letters that are whole; their copies need no sync. */
+static int batch_store(struct look *k)
+{
+    int err = k->n > 0 ? letters_import(k->store, k->rows, k->n, NULL) : 0;
+
+    for (size_t i = 0; i < k->n; i++)
+        free(k->all[i].bytes);
+    k->n = 0;
+    return err;
+}
+
+/* Note a letter beside the row that it is going to have. */
+static int held_add(struct look *k, uint64_t deliveries)
+{
+    struct broker *b = k->b;
+    struct held *held = array_grow(b->held, b->count, &b->room, sizeof *held);
+
+    if (!held)
+        return -ENOMEM;
+    b->held = held;
+    b->held[b->count++] = (struct held){.tag = k->tag,
+                                        .at = ftell(b->properties),
+                                        .size = k->raw.len,
+                                        .deliveries = deliveries};
+    return fwrite(k->raw.bytes, 1, k->raw.len, b->properties) == k->raw.len
+               ? 0
+               : -EIO;
+}
+
+/* Note one more copy of a letter. Each of the two was looked at as often as the
+ * one that was more so: then both are renewed. */
+static int copy_add(struct look *k, int64_t first, uint64_t deliveries)
+{
+    struct broker *b = k->b;
+    struct held_copy *copies =
+        array_grow(b->copies, b->copy_count, &b->copy_room, sizeof *copies);
+    struct held *h = &b->held[first - 1];
+
+    if (!copies)
+        return -ENOMEM;
+    b->copies = copies;
+    copies[b->copy_count++] =
+        (struct held_copy){.of = (size_t)first - 1, .tag = k->tag};
+    if (h->deliveries < deliveries)
+        h->deliveries = deliveries;
+    return 0;
+}
+
+/* Take the letter in row `n`, which goes on to the store; or a copy of a letter
+ * that is there, which does not. */
+static int letter_add(struct look *k, const struct envelope *e,
+                      uint64_t deliveries)
+{
+    const struct store_row *m = &k->rows[k->n].m;
+    int64_t first = known_first(&k->b->known, m, e);
+    int err;
+
+    if (first) {
+        err = copy_add(k, first, deliveries);
+        if (!err) /* import knows it by its own time and reason */
+            err = known_add(&k->b->known, m, e, first);
+        free(k->all[k->n].bytes);
+        return err;
+    }
+    err = held_add(k, deliveries);
+    if (!err)
+        err = known_add(&k->b->known, m, e, (int64_t)k->b->count);
+    k->n++;
+    return err;
+}
+
+/* Take a letter all of whose bytes are here. */
+static int letter_whole(struct look *k)
+{
+    struct arriving *a = &k->all[k->n];
+    struct letter_envelope l;
+    char head[HEADER_MAX];
+    struct envelope e;
+    int err =
+        envelope_read(&e, k->raw, a->bytes + HEADER_MAX, a->body_size, head);
+
+    if (!err)
+        err = letter_envelope_read(&l, k->raw);
+    if (err)
+        return err;
+    memcpy(a->bytes + HEADER_MAX - e.head, head, e.head);
+    row_fill(&k->rows[k->n], a, &e, &l);
+    err = letter_add(k, &e, l.deliveries);
+    letter_envelope_free(&l);
+    free(k->raw.bytes);
+    k->raw = (amqp_bytes_t){0, NULL};
+    k->tag = 0;
+    k->wanted--;
+    return err || k->n < BATCH ? err : batch_store(k);
+}
+
+/* ---- frames ---- */
+
+static int header_take(struct look *k, const amqp_frame_t *f)
+{
+    amqp_bytes_t raw = f->payload.properties.raw;
+    uint64_t size = f->payload.properties.body_size;
+    struct arriving *a = &k->all[k->n];
+
+    if (k->tag == 0 || k->raw.bytes || size > SIZE_MAX / 2)
+        return -EPROTO;
+    *a = (struct arriving){.body_size = (size_t)size};
+    a->bytes = malloc(HEADER_MAX + (size_t)size);
+    k->raw.bytes = malloc(raw.len + 1);
+    if (!a->bytes || !k->raw.bytes) {
+        free(a->bytes);
+        return -ENOMEM;
+    }
+    memcpy(k->raw.bytes, raw.bytes, raw.len);
+    k->raw.len = raw.len;
+    return size == 0 ? letter_whole(k) : 0;
+}
+
+static int body_take(struct look *k, const amqp_frame_t *f)
+{
+    amqp_bytes_t more = f->payload.body_fragment;
+    struct arriving *a = &k->all[k->n];
+
+    if (!k->raw.bytes || more.len > a->body_size - a->filled)
+        return -EPROTO;
+    memcpy(a->bytes + HEADER_MAX + a->filled, more.bytes, more.len);
+    a->filled += more.len;
+    return a->filled == a->body_size ? letter_whole(k) : 0;
+}
+
+static int method_take(struct look *k, const amqp_method_t *m)
+{
+    if (m->id == AMQP_BASIC_DELIVER_METHOD) {
+        k->tag = ((const amqp_basic_deliver_t *)m->decoded)->delivery_tag;
+        return 0;
+    }
+    if (m->id == AMQP_BASIC_CANCEL_METHOD)
+        return -ENOENT;
+    return link_closed_by(k->b->link, m) ? -ECONNRESET : 0;
+}
+
+/* Take all frames that are there, up to the last letter that is wanted. */
+static int frames_take(struct look *k)
+{
+    struct link *l = k->b->link;
+    amqp_frame_t f;
+    int n, err = 0;
+
+    while (!err && k->wanted > 0 && (n = link_frame(l, &f)) != NO) {
+        if (n < 0)
+            err = n;
+        else if (f.channel != LINK_CHANNEL)
+            continue;
+        else if (f.frame_type == AMQP_FRAME_METHOD)
+            err = method_take(k, &f.payload.method);
+        else if (f.frame_type == AMQP_FRAME_HEADER)
+            err = header_take(k, &f);
+        else if (f.frame_type == AMQP_FRAME_BODY)
+            err = body_take(k, &f);
+        link_tidy(l);
+    }
+    return err;
+}
+
+/* Wait until all letters are here; -ETIMEDOUT: the broker gives no more. */
+static int letters_take(struct look *k)
+{
+    uint64_t last = clock_mono_ns();
+    int err = 0;
+
+    while (!err && k->wanted > 0) {
+        struct pollfd fd = {.fd = k->b->link->fd, .events = POLLIN};
+        uint32_t before = k->wanted;
+
+        err = frames_take(k);
+        if (k->wanted < before)
+            last = clock_mono_ns();
+        else if (!err && cli_interrupt_seen())
+            err = -EINTR;
+        else if (!err && clock_mono_ns() - last > LATE_NS)
+            err = -ETIMEDOUT;
+        if (!err && k->wanted > 0)
+            (void)poll(&fd, 1, SLICE_MS);
+    }
+    return err;
+}
+
+/* Consume exactly as many as are wanted: more would only go back. */
+static int consume(struct look *k)
+{
+    struct link *l = k->b->link;
+    int err;
+
+    (void)amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)k->wanted, 0);
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
+    if (err)
+        return err;
+    (void)amqp_basic_consume(l->c, LINK_CHANNEL, word(k->b->dead),
+                             word(k->consumer), 0, 0, 0,
+                             (amqp_table_t){0, NULL});
+    return link_reply(l, amqp_get_rpc_reply(l->c));
+}
+
+static int look_over(struct look *k, int err)
+{
+    const struct broker *b = k->b;
+
+    if (err == -EINTR)
+        return complain(EX_TEMPFAIL, "interrupted");
+    if (err == -ETIMEDOUT)
+        return complain(EX_TEMPFAIL,
+                        "%s gave %zu letter%s, and then nothing for 20 s, with "
+                        "%u to come: another program has them, or the cluster "
+                        "has no majority; try again",
+                        b->dead, b->count, term_plural(b->count),
+                        (unsigned)k->wanted);
+    if (err == -ENOMEM)
+        return complain_memory();
+    return complain(EX_UNAVAILABLE,
+                    "cannot read the letters of %s: %s; nothing is lost, try "
+                    "again",
+                    b->dead, b->link->why[0] ? b->link->why : errno_text(-err));
+}
+
+int held_look(struct broker *b, struct store *store, uint32_t count)
+{
+    struct look k = {.b = b, .store = store, .wanted = count};
+    int err = 0;
+
+    if (count == 0)
+        return 0;
+    k.all = calloc(BATCH, sizeof *k.all);
+    if (!k.all)
+        return complain_memory();
+    snprintf(k.consumer, sizeof k.consumer, CONSUMER "-%u", b->looks++);
+    err = consume(&k);
+    if (!err)
+        err = letters_take(&k);
+    if (k.raw.bytes) {
+        free(k.all[k.n].bytes);
+        free(k.raw.bytes);
+    }
+    if (!err) { /* what is acknowledged from here on brings no other one */
+        (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL, word(k.consumer));
+        err = link_reply(b->link, amqp_get_rpc_reply(b->link->c));
+    }
+    if (!err)
+        err = batch_store(&k);
+    else
+        (void)batch_store(&k);
+    free(k.all);
+    return err ? look_over(&k, err) : 0;
+}
+
+/* Say that another program has the letters; an exit status. */
+static int held_busy(const struct broker *b)
+{
+    return complain(EX_TEMPFAIL,
+                    "another program consumes %s, and only one can at a "
+                    "time: end it, or try again later",
+                    b->dead);
+}
+
+/* Hold a queue without letters, so that nobody else looks at it: as a consumer,
+ * which has one letter at most. Of two who claim at once both see the other, or
+ * one does. An exit status. */
+static int held_claim(struct broker *b)
+{
+    struct look k = {.b = b, .wanted = 1, .consumer = CLAIM};
+    uint32_t messages, consumers = 0;
+    int err = consume(&k);
+
+    b->claimed = !err;
+    if (!err)
+        err = topology_count(b->link, b->dead, &messages, &consumers);
+    if (err)
+        return look_over(&k, err);
+    return consumers > 1 ? held_busy(b) : 0;
+}
+
+/* Give back the letter that came meanwhile; 0 or -errno. */
+static int held_unclaim(struct broker *b)
+{
+    struct link *l = b->link;
+    int err;
+
+    (void)amqp_basic_cancel(l->c, LINK_CHANNEL, word(CLAIM));
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
+    return err ? err
+               : link_status(l, amqp_basic_nack(l->c, LINK_CHANNEL, 0, 1, 1));
+}
+
+/* ---- opening ---- */
+
+/* Make a store without a name: nothing of a letter stays here. */
+static int copies_open(struct context *ctx)
+{
+    const char *tmp = getenv("TMPDIR");
+    static const char *const files[] = {"/s", "/s-wal", "/s-shm"};
+    char dir[200], path[220];
+    struct problem p = {0};
+    int err;
+
+    snprintf(dir, sizeof dir, "%.150s/mqdlq-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(dir))
+        return complain(EX_CANTCREAT, "no folder for copies, %s: %s", dir,
+                        errno_text(errno));
+    snprintf(path, sizeof path, "%s/s", dir);
+    err = store_open(&ctx->store, path, true, &p);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(path, sizeof path, "%s%s", dir, files[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(dir);
+    return err ? complain_of(&p) : 0;
+}
+
+/* Count what is in NAME.dead, as soon as nobody else has it; -ENOENT: there is no
+ * such queue. */
+static int letters_count(struct broker *b, uint32_t *count)
+{
+    const struct timespec nap = {.tv_nsec = (long)NAP_NS};
+    uint64_t end = clock_mono_ns() + FREE_NS;
+    uint32_t consumers;
+    int err;
+
+    for (;;) {
+        err = topology_count(b->link, b->dead, count, &consumers);
+        if (err == -EPROTO && b->link->code == AMQP_NOT_FOUND)
+            return -ENOENT;
+        if (err || consumers == 0)
+            return err;
+        if (clock_mono_ns() >= end || cli_interrupt_seen())
+            return -EBUSY;
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* Say why the letters cannot be counted; an exit status. */
+static int count_failed(struct context *ctx, int err)
+{
+    const struct broker *b = ctx->broker;
+
+    if (err == -ENOENT && ctx->o->line.verb == VERB_IMPORT)
+        return complain(EX_NOINPUT,
+                        "virtual host %s has no queue %s yet: start a worker "
+                        "of %s, which makes it, and import then",
+                        b->operand.vhost, b->dead, ctx->queue);
+    if (err == -ENOENT)
+        return complain(0,
+                        "no dead letters of %s: virtual host %s has no queue "
+                        "%s yet, which its worker makes",
+                        ctx->queue, b->operand.vhost, b->dead);
+    if (err == -EBUSY)
+        return held_busy(b);
+    if (b->link->code == AMQP_ACCESS_REFUSED)
+        return complain(EX_NOPERM,
+                        "user %s may not read %s: %s; rabbitmqctl "
+                        "set_permissions",
+                        b->operand.user, b->dead, b->link->why);
+    return complain(EX_UNAVAILABLE, "cannot look at %s: %s", b->dead,
+                    b->link->why);
+}
+
+static int connect_to(struct context *ctx, struct problem *p)
+{
+    const struct options *o = ctx->o;
+    struct broker *b = ctx->broker;
+    int err = broker_operand_parse(&b->operand, o->line.operands[0], p);
+
+    if (!err)
+        err = broker_password_find(b->password, &b->operand,
+                                   o->access.password_file, p);
+    if (err)
+        return err;
+    (void)strlcpy(ctx->queue, b->operand.shown, sizeof ctx->queue);
+    b->topology =
+        (struct topology){.operand = &b->operand,
+                          .no_create = true,
+                          .partitions = (unsigned)o->access.partitions};
+    topology_dead(&b->topology, b->dead);
+    b->to = b->operand;
+    b->setup = (struct link_setup){.operand = &b->to,
+                                   .password = b->password,
+                                   .tls = o->access.tls,
+                                   .name = "mqdlq"};
+    return link_open(&b->link, &b->setup, 0, p);
+}
+
+int broker_open(struct context *ctx)
+{
+    struct problem p = {0};
+    uint32_t count = 0;
+    struct broker *b;
+    int err, status;
+
+    ctx->broker = b = calloc(1, sizeof *b);
+    if (!b)
+        return complain_memory();
+    b->properties = tmpfile();
+    if (!b->properties)
+        return complain(EX_CANTCREAT, "no file for copies: %s",
+                        errno_text(errno));
+    cli_interrupt_catch();
+    if (connect_to(ctx, &p) < 0)
+        return complain_of(&p);
+    err = letters_count(b, &count);
+    if (err)
+        return count_failed(ctx, err);
+    if (count > MOST && !ctx->o->quiet)
+        complain(0,
+                 "%s has %" PRIu32 " letters: these are the first %d of them",
+                 b->dead, count, MOST);
+    b->beyond = count > MOST ? count - MOST : 0;
+    status = copies_open(ctx);
+    if (status)
+        return status;
+    return count == 0 && ctx->o->line.verb == VERB_IMPORT
+               ? held_claim(b)
+               : held_look(b, ctx->store, count < MOST ? count : MOST);
+}
+
+/* ---- closing ---- */
+
+static int body_copy(const struct letter *l, void *arg)
+{
+    amqp_bytes_t *out = arg;
+
+    out->bytes = malloc(l->body_size + 1);
+    if (!out->bytes)
+        return -ENOMEM;
+    memcpy(out->bytes, l->body, l->body_size);
+    out->len = l->body_size;
+    return 0;
+}
+
+/* Publish a letter again that was looked at often.
+ * Crash before the acknowledgement: it is there twice, and has a line or a time
+ * by which both are taken for one (known_first), or else is listed twice. So
+ * this can repeat one, never lose one.
+ */
+static int refresh(struct context *ctx, int64_t row, struct problem *p)
+{
+    struct broker *b = ctx->broker;
+    struct held *h = held_at(b, row);
+    struct envelope_copy copy;
+    amqp_bytes_t body = {0, NULL};
+    void *raw = h ? held_properties(b, h) : NULL;
+    int err = raw ? letters_get(ctx->store, row, body_copy, &body) : -EIO;
+
+    if (!err)
+        err = letter_envelope_same(&copy, (amqp_bytes_t){h->size, raw});
+    if (!err) {
+        err = held_publish(b, b->dead, &copy.properties, body.bytes, body.len,
+                           WAIT_NS, p);
+        envelope_copy_free(&copy);
+        FAULT_POINT("letter_refreshed");
+        if (!err)
+            err = held_ack(b, h);
+    }
+    free(body.bytes);
+    free(raw);
+    return err;
+}
+
+/* Refresh the letters that need it, while that works: to fail does no harm yet,
+ * and the next look tries again. How many there were. */
+static size_t refresh_some(struct context *ctx)
+{
+    struct broker *b = ctx->broker;
+    struct problem p = {0};
+    size_t n = 0;
+    int err = 0;
+
+    for (size_t i = 0; i < b->count && !err; i++) {
+        if (b->held[i].gone || b->held[i].deliveries < REFRESH)
+            continue;
+        err = refresh(ctx, (int64_t)i + 1, &p);
+        n += !err;
+        if (!err && held_tend(b) < 0)
+            break;
+    }
+    if (err)
+        complain(0,
+                 "letters of %s that were looked at often could not be "
+                 "published again: %s; a delivery-limit of that queue would "
+                 "move them to %s.kept",
+                 b->dead, p.text[0] ? p.text : errno_text(-err), b->dead);
+    return n;
+}
+
+/* Give back the letters that are left, and wait until the broker shows them, so
+ * that the next look finds them. */
+static int letters_return(struct broker *b, uint32_t left)
+{
+    const struct timespec nap = {.tv_nsec = (long)NAP_NS};
+    uint64_t end = clock_mono_ns() + FREE_NS;
+    uint32_t count = 0, consumers;
+    uint64_t tag = 0;
+    int err = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        tag = b->held[i].gone ? tag : b->held[i].tag;
+    for (size_t i = 0; i < b->copy_count; i++)
+        if (!b->copies[i].gone && b->copies[i].tag > tag)
+            tag = b->copies[i].tag;
+    if (b->claimed)
+        err = held_unclaim(b);
+    else if (tag)
+        err = link_status(b->link,
+                          amqp_basic_nack(b->link->c, LINK_CHANNEL, tag, 1, 1));
+    while (!err) {
+        err = topology_count(b->link, b->dead, &count, &consumers);
+        if (err || count >= left || clock_mono_ns() >= end)
+            break;
+        nanosleep(&nap, NULL);
+    }
+    return err;
+}
+
+/* Say what the broker took out of NAME.dead by a rule of its own. */
+static void kept_say(struct broker *b)
+{
+    char kept[TOPOLOGY_NAME + 8];
+    uint32_t count = 0, consumers;
+
+    snprintf(kept, sizeof kept, "%s.kept", b->dead);
+    if (topology_count(b->link, kept, &count, &consumers) == 0 && count > 0)
+        complain(0,
+                 "%" PRIu32 " letters are in %s: the broker took them out of "
+                 "%s, as a policy has a delivery-limit, a length or a time "
+                 "to live; rabbitmqctl list_policies -p %s shows it",
+                 count, kept, b->dead, b->operand.vhost);
+}
+
+int broker_close(struct context *ctx)
+{
+    struct broker *b = ctx->broker;
+    size_t left = 0;
+    int status = 0;
+
+    if (!b)
+        return 0;
+    if (b->link && ctx->store) {
+        left = refresh_some(ctx);
+        for (size_t i = 0; i < b->count; i++)
+            left += !b->held[i].gone;
+        for (size_t i = 0; i < b->copy_count; i++)
+            left += !b->copies[i].gone;
+        left += b->imported + b->beyond; /* never held, so they show at once */
+        if (letters_return(b, (uint32_t)left) < 0)
+            status = complain(EX_UNAVAILABLE,
+                              "lost the connection at the end: %s; letters "
+                              "that were removed or sent may be in %s still",
+                              b->link->why, b->dead);
+        else
+            kept_say(b);
+    }
+    publisher_close(&b->publisher);
+    link_close(&b->link);
+    if (b->properties)
+        fclose(b->properties);
+    explicit_bzero(b->password, sizeof b->password);
+    known_free(&b->known);
+    free(b->held);
+    free(b->copies);
+    free(b);
+    ctx->broker = NULL;
+    return status;
+}

@@ -1,0 +1,498 @@
+/* send.c - letters sent to a broker: replay, its canary, import (see broker.h)
+ *
+ * Replay, one letter after the other: the message is published, the broker confirms that it is
+ * on its replicas, and the letter is acknowledged.
+ * Crash before the confirm: the letter is there, and the message may be.
+ * Crash between the confirm and the acknowledgement: both are there. Each
+ * replay of a letter has a number of its own, by which a worker knows the
+ * second message of the same replay: it runs one of the two if both come to its
+ * machine, and they have the same id wherever they come to.
+ * So a crash here can repeat one letter, and lose none.
+ */
+#include "scripts/mqdlq/amqp/held.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <time.h>
+#include <bsd/stdlib.h>
+#include <bsd/string.h>
+
+#include "common/amqp/envelope.h"
+#include "common/amqp/envelope_made.h"
+#include "common/amqp/letter_envelope.h"
+#include "common/amqp/partition.h"
+#include "common/base/clock.h"
+#include "common/base/problem.h"
+#include "common/base/fault_point.h"
+#include "common/text/complain.h"
+#include "common/text/json_line.h"
+#include "common/text/term.h"
+
+#define WAIT_NS       (60 * NS_PER_S) /* for a confirm, unless told otherwise */
+#define LOOK_EVERY_NS (100 * NS_PER_MS)
+#define PATIENCE_NS   NS_PER_S
+
+/* ---- replay ---- */
+
+/* Name the queue for a letter: where its group belongs, if it has one; the others
+ * are spread. */
+static const char *queue_of(const struct context *ctx, amqp_bytes_t group,
+                            char name[TOPOLOGY_NAME])
+{
+    struct broker *b = ctx->broker;
+    unsigned parts = b->topology.partitions;
+
+    if (ctx->o->to || !parts)
+        return b->to.queue;
+    return topology_queue(&b->topology,
+                          group.len
+                              ? partition_of(group.bytes, group.len, parts)
+                              : b->next++ % parts,
+                          name);
+}
+
+/* Tell what would be sent. */
+static void foretell(const struct context *ctx, const struct letter *l,
+                     const char *to)
+{
+    char id[ULID_TEXT];
+
+    ulid_print(l->m.id, id);
+    if (ctx->o->json)
+        (void)json_print_line(json_pack("{s:s, s:s, s:I}", "message_id", id,
+                                        "to", to, "size",
+                                        (json_int_t)l->body_size),
+                              stdout);
+    else
+        printf("would send %s to %s: %zu bytes\n", id, to, l->body_size);
+}
+
+/* Publish the message of a letter; 0, or an exit status.
+ * A retry of the canary would be seen by nobody: its attempts go on from where
+ * they were, so that one which had used them up is a letter after one more.
+ */
+static int publish(struct context *ctx, const struct letter *l, const char *to,
+                   amqp_bytes_t raw, uint64_t replays, bool canary)
+{
+    const struct options *o = ctx->o;
+    struct broker *b = ctx->broker;
+    const struct envelope_change change = {.id = &l->m.id,
+                                           .attempt =
+                                               canary ? l->m.attempts : 0,
+                                           .replay = replays + 1,
+                                           .no_expiry = o->reset_expiry};
+    struct envelope_copy copy;
+    struct problem p = {0};
+    int err = envelope_copy(&copy, raw, &change, false);
+
+    if (err)
+        return complain(EX_OSERR, "cannot send a letter: %s", errno_text(-err));
+    err = held_publish(b, to, &copy.properties, l->body, l->body_size,
+                       o->has_wait ? o->wait_ns : WAIT_NS, &p);
+    envelope_copy_free(&copy);
+    if (err)
+        return complain_of(&p);
+    FAULT_POINT("amqp_replay_confirmed");
+    b->canary = (struct canary){.id = l->m.id, .replay = replays + 1};
+    (void)strlcpy(b->canary.queue, to, TOPOLOGY_NAME);
+    return 0;
+}
+
+int broker_replay_begin(struct context *ctx, const char **to)
+{
+    struct broker *b = ctx->broker;
+
+    if (ctx->o->to &&
+        strlcpy(b->to.queue, ctx->o->to, BROKER_QUEUE) >= BROKER_QUEUE)
+        return complain(EX_USAGE, "--to: the name is too long");
+    if (ctx->o->canary && b->beyond)
+        return complain(EX_TEMPFAIL,
+                        "--canary: %s has more letters than are looked at, so "
+                        "one that comes back would not be seen; replay or "
+                        "discard some first",
+                        b->dead);
+    *to = b->to.queue;
+    return 0;
+}
+
+int broker_replay(struct context *ctx, const struct letter *l, bool first,
+                  struct broker_sent *out)
+{
+    struct broker *b = ctx->broker;
+    struct held *h = held_at(b, l->m.row);
+    amqp_bytes_t raw = {h ? h->size : 0, h ? held_properties(b, h) : NULL};
+    char time[TIME_TEXT], head[HEADER_MAX], name[TOPOLOGY_NAME];
+    struct letter_envelope died;
+    struct envelope e;
+    const char *to;
+    int status = 0;
+
+    if (!h)
+        return 0;
+    if (!raw.bytes || letter_envelope_read(&died, raw) < 0) {
+        out->refused = EX_IOERR;
+    } else if (envelope_read(&e, raw, l->body, l->body_size, head) < 0) {
+        letter_envelope_free(&died);
+        out->refused = EX_IOERR;
+    }
+    if (out->refused) {
+        free(raw.bytes);
+        (void)strlcpy(out->why, "its properties cannot be read", BROKER_WHY);
+        return 0;
+    }
+    to = queue_of(ctx, died.group, name);
+    if (died.expires_ns && died.expires_ns <= clock_wall_ns() &&
+        !ctx->o->reset_expiry) {
+        out->refused = EX_DATAERR;
+        snprintf(out->why, BROKER_WHY,
+                 "it expired %s; --reset-expiry sends it all the same",
+                 time_print(died.expires_ns, time));
+    } else if (ctx->o->dry_run) {
+        foretell(ctx, l, to);
+        out->sent = true;
+    } else {
+        status = publish(ctx, l, to, raw, e.replay, first && ctx->o->canary);
+        out->sent = !status;
+    }
+    letter_envelope_free(&died);
+    free(raw.bytes);
+    if (out->sent && !ctx->o->dry_run &&
+        (held_ack(b, h) < 0 || held_heard(b) < 0))
+        return complain(EX_UNAVAILABLE,
+                        "lost the connection just as a letter was sent: %s; it "
+                        "is in %s still, and sent again it is known as a "
+                        "repeat",
+                        b->link->why, b->dead);
+    return status;
+}
+
+/* ---- the canary ---- */
+
+/* A broker tells two things of the message that was sent first: that it came back
+ * as a letter, and that its queue was empty, so that a worker took it, on this
+ * machine or another one. It does not tell that the message is done. So the
+ * canary is taken for done if it is no letter some time after it was taken; the
+ * operator, who knows the handlers, gives that time. */
+struct watch {
+    struct context *ctx;
+    char id[ULID_TEXT];
+    uint64_t start_ns;
+    uint64_t taken_ns;         /* 0: as far as is known nobody has it */
+    uint32_t ready, consumers; /* of its queue */
+    bool told;                 /* what it waits for */
+};
+
+/* Visit: 75 if the letter is the canary, of this replay. */
+static int death_find(const struct letter *l, void *arg)
+{
+    struct watch *w = arg;
+    struct held *h = held_at(w->ctx->broker, l->m.row);
+    amqp_bytes_t raw = {h->size, held_properties(w->ctx->broker, h)};
+    char head[HEADER_MAX];
+    struct envelope e;
+    bool same = raw.bytes &&
+                envelope_read(&e, raw, l->body, l->body_size, head) == 0 &&
+                memcmp(&e.id, &w->ctx->broker->canary.id, sizeof e.id) == 0 &&
+                e.replay == w->ctx->broker->canary.replay;
+
+    free(raw.bytes);
+    if (!same)
+        return 0;
+    return complain(EX_TEMPFAIL,
+                    "the canary, letter %s, died again: %s%s%s; nothing else "
+                    "was sent",
+                    w->id, dead_reason_text(l->m.reason),
+                    l->m.error ? ": " : "", l->m.error ? l->m.error : "");
+}
+
+/* Look at one letter; 0, or an exit status. */
+static int death_look(struct watch *w, size_t at)
+{
+    int status;
+
+    if (w->ctx->broker->held[at].gone)
+        return 0;
+    status = letters_get(w->ctx->store, (int64_t)at + 1, death_find, w);
+    return status < 0 ? store_failed("read a letter", status) : status;
+}
+
+/* Look at the letters that came since the last look, which are held like the
+ * others; 0, or an exit status. A copy was there already: a replay that was
+ * killed had sent the canary before. */
+static int deaths_look(struct watch *w, uint32_t count)
+{
+    struct broker *b = w->ctx->broker;
+    size_t from = b->count, copies = b->copy_count;
+    int status = held_look(b, w->ctx->store, count);
+
+    for (size_t i = from; i < b->count && !status; i++)
+        status = death_look(w, i);
+    for (size_t i = copies; i < b->copy_count && !status; i++)
+        status = death_look(w, b->copies[i].of);
+    return status;
+}
+
+/* Look at both queues; 0, or an exit status. */
+static int queues_look(struct watch *w)
+{
+    struct broker *b = w->ctx->broker;
+    uint32_t letters, consumers;
+    int err = topology_count(b->link, b->dead, &letters, &consumers);
+    int status = !err && letters > 0 ? deaths_look(w, letters) : 0;
+
+    if (status)
+        return status;
+    if (!err)
+        err = topology_count(b->link, w->ctx->broker->canary.queue, &w->ready,
+                             &w->consumers);
+    if (err)
+        return complain(EX_UNAVAILABLE,
+                        "the canary, letter %s, was sent, and how it ends is "
+                        "not known: %s; nothing else was sent",
+                        w->id, b->link->why);
+    /* Without a consumer, the broker gives the canary to the next one. */
+    if (w->consumers == 0)
+        w->taken_ns = 0;
+    else if (!w->taken_ns && w->ready == 0)
+        w->taken_ns = clock_mono_ns();
+    return 0;
+}
+
+/* Tell once why it takes so long that nobody has it. */
+static void wait_tell(struct watch *w)
+{
+    const struct options *o = w->ctx->o;
+
+    if (w->told || w->taken_ns || o->quiet ||
+        clock_mono_ns() - w->start_ns < PATIENCE_NS)
+        return;
+    w->told = true;
+    complain(0,
+             "letter %s was sent to %s (%" PRIu32 " message%s there, %s); "
+             "waiting until a worker takes it%s",
+             w->id, w->ctx->broker->canary.queue, w->ready,
+             term_plural(w->ready),
+             w->consumers ? "workers consume" : "nobody consumes",
+             o->has_wait ? "" : ", Ctrl-C ends that (or --wait DUR)");
+}
+
+/* Return whether the time of the canary is over. */
+static bool canary_survived(const struct watch *w)
+{
+    return w->taken_ns && clock_mono_ns() - w->taken_ns >= w->ctx->o->canary_ns;
+}
+
+int broker_canary_wait(struct context *ctx)
+{
+    char time[DURATION_TEXT];
+    const struct timespec nap = {.tv_nsec = (long)LOOK_EVERY_NS};
+    struct watch w = {.ctx = ctx, .start_ns = clock_mono_ns()};
+    uint64_t end =
+        ctx->o->has_wait ? ns_add(w.start_ns, ctx->o->wait_ns) : UINT64_MAX;
+
+    ulid_print(ctx->broker->canary.id, w.id);
+    /* It would have to be tended meanwhile, and is opened again. */
+    publisher_close(&ctx->broker->publisher);
+    for (;;) {
+        /* Its time is over before the look, so that the look is the last. */
+        bool last = canary_survived(&w);
+        int status = queues_look(&w);
+
+        if (status)
+            return status;
+        if (last && canary_survived(&w)) {
+            if (!ctx->o->quiet)
+                complain(0,
+                         "the canary, letter %s, is no letter again %s after "
+                         "it was taken: the others follow",
+                         w.id, duration_print(ctx->o->canary_ns, time));
+            return 0;
+        }
+        if (cli_interrupt_seen() || clock_mono_ns() >= end)
+            return complain(EX_TEMPFAIL,
+                            "the canary, letter %s, is not settled%s; nothing "
+                            "else was sent",
+                            w.id, cli_interrupt_seen() ? "" : " in time");
+        wait_tell(&w);
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* ---- import ---- */
+
+/* A letter that is there already is left out, so an import that was killed can be
+ * run again. The letters that are there are held meanwhile; of a queue that has
+ * none, the import is a consumer. So nobody replays or discards a letter, or
+ * imports beside us.
+ * Crash before a confirm: the letter is there, or it is not; the next run of the
+ * same file sees which. So a crash here can lose none and repeat none. */
+
+/* Say once that not all letters are held, so not all are known. */
+static void beyond_say(struct broker *b)
+{
+    if (b->beyond && !b->beyond_told)
+        complain(0,
+                 "%s has more letters than are looked at: what is in the file "
+                 "and among the others is there twice afterwards",
+                 b->dead);
+    b->beyond_told = true;
+}
+
+/* Make the id of a letter that was given none: from what it is and where it is in
+ * the file, so that it has the same in the next run. */
+static void id_make(struct store_row *m, uint64_t line)
+{
+    const unsigned char *at = m->data;
+    uint64_t sum[2] = {0xcbf29ce484222325U, line + 1};
+
+    for (size_t i = 0; i < m->size; i++) {
+        sum[0] = (sum[0] ^ at[i]) * 0x100000001b3U;
+        sum[1] = (sum[1] ^ (at[i] + 1U) ^ sum[0] >> 29) * 0x100000001b3U;
+    }
+    memcpy(m->id.bytes, sum, sizeof m->id.bytes);
+    m->id.bytes[0] |= 1; /* all 0 would be no id */
+}
+
+/* Write each attempt that failed, with where it was, if that is known. */
+static int attempts_write(struct envelope_made *e, const struct decoding *d,
+                          const struct ulid *id)
+{
+    int err = 0;
+
+    for (size_t i = 0; i < d->letter.history_count && !err; i++) {
+        const struct store_attempt *a = &d->letter.history[i];
+        const struct envelope_attempt failed = {
+            .at_ns = a->started_ns,
+            .duration_ns = a->duration_ns,
+            .number = i + 1,
+            .error = a->error ? a->error : "",
+            .machine = d->machines[i] ? d->machines[i] : "",
+            .tail = a->stderr_tail,
+            .tail_size = a->stderr_size};
+
+        err = envelope_made_attempt(e, id, &failed);
+    }
+    return err;
+}
+
+/* Make the properties as a worker of the broker would have written them; the line
+ * is new, so that a replay is not taken for that of an earlier import. */
+static int properties_make(struct envelope_made *e, const struct decoding *d,
+                           const struct store_row *m)
+{
+    const struct envelope_change change = {
+        .id = &m->id,
+        .attempt = m->attempts,
+        .first_ns = m->first_received_ns,
+        .line = ((uint64_t)arc4random() << 31 ^ arc4random()) | 1,
+        .reason = m->reason == REASON_NONE ? NULL : dead_reason_text(m->reason),
+        .error = m->error,
+        .died_ns = m->died_ns};
+    struct header h = {0};
+    int err;
+
+    if (m->header_size > 0 && header_parse(m->data, m->size, &h, NULL) < 0)
+        h = (struct header){0};
+    if (m->group) {
+        h.group = (struct header_text){m->group, m->group_size};
+        h.fields |= HEADER_GROUP;
+    }
+    err = envelope_made_begin(e, &m->id, m->priority, m->data, &h);
+    if (!err)
+        err = attempts_write(e, d, &m->id);
+    return err ? err : envelope_made_end(e, &change);
+}
+
+/* Publish a letter, unless the broker already has it and `again` is false. */
+static int one_put(struct broker *b, const struct decoding *d, bool again,
+                   struct envelope_made *e, struct broker_imported *sum,
+                   struct problem *p)
+{
+    struct store_row m = d->letter.m;
+    int err;
+
+    if (!d->letter.named)
+        id_make(&m, d->line);
+    if (!again && known_has(&b->known, &m, d->letter.dated)) {
+        sum->present++;
+        return 0;
+    }
+    err = properties_make(e, d, &m);
+    if (!err)
+        err = known_add(&b->known, &m, NULL, 0);
+    if (err)
+        return problem_set(p, err == -EMSGSIZE ? EX_DATAERR : EX_OSERR, -err,
+                           "line %" PRIu64 ": cannot write its properties: %s",
+                           d->line, errno_text(-err));
+    return publisher_put(
+        b->publisher,
+        &(struct publication){.queue = b->dead,
+                              .id = "",
+                              .properties = &e->copy.properties,
+                              .body = (const char *)m.data + m.header_size,
+                              .size = m.size - m.header_size},
+        p);
+}
+
+/* Say once that a letter of a group, sent again to a queue without partitions,
+ * dies of that, and that why it died before is seen in its history only. */
+static void groups_say(struct context *ctx, const struct decoding *list,
+                       size_t n)
+{
+    struct broker *b = ctx->broker;
+    bool any = false;
+
+    for (size_t i = 0; i < n; i++)
+        any = any || list[i].letter.m.group;
+    if (!any || b->groups_told || b->topology.partitions || ctx->o->quiet)
+        return;
+    b->groups_told = true;
+    complain(
+        0, "some letters name a group, which only a queue with partitions "
+           "takes: replay them with --partitions N, as in a queue without any "
+           "they are dead again (bad-header)");
+}
+
+static int all_put(struct context *ctx, const struct decoding *list, size_t n,
+                   struct broker_imported *sum, struct problem *p)
+{
+    struct broker *b = ctx->broker;
+    struct envelope_made *made = calloc(n, sizeof *made);
+    uint64_t before = publisher_confirmed(b->publisher);
+    int err = made ? 0 : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+
+    for (size_t i = 0; i < n && !err; i++)
+        err = one_put(b, &list[i], ctx->o->again, &made[i], sum, p);
+    if (!err)
+        err = publisher_flush(b->publisher, p);
+    sum->in += publisher_confirmed(b->publisher) - before;
+    b->imported += publisher_confirmed(b->publisher) - before;
+    if (err) /* its properties go with `made` */
+        publisher_close(&b->publisher);
+    for (size_t i = 0; made && i < n; i++)
+        envelope_made_free(&made[i]);
+    free(made);
+    return err;
+}
+
+int broker_import(struct context *ctx, const struct decoding *list, size_t n,
+                  struct broker_imported *sum, struct problem *p)
+{
+    struct broker *b = ctx->broker;
+    int err;
+
+    beyond_say(b);
+    groups_say(ctx, list, n);
+    err = held_publisher(b, WAIT_NS, p);
+    if (!err)
+        err = all_put(ctx, list, n, sum, p);
+    if (!err && held_tend(b) < 0)
+        return problem_set(p, EX_UNAVAILABLE, ECONNRESET,
+                           "lost the connection to the broker: %s",
+                           b->link->why);
+    return err;
+}
