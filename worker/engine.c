@@ -490,6 +490,7 @@ static void engine_init(struct engine *e, struct settings *set,
     cap_init(&e->cap, &e->flow, set);
     pause_init(&e->pause, &e->flow);
     unsettled_init(&e->flow.unsettled, &e->flow);
+    crashes_init(&e->flow);
     ready_init(&e->flow.ready, &e->flow.gate.attention);
     run_limits_init(&e->flow);
     status_init(&e->status, &e->flow);
@@ -758,6 +759,7 @@ void engine_close(struct engine **engine)
         summary_log(e, &end);
     pause_fini(&e->pause);
     items_fini(&e->flow.items);
+    crashes_fini(&e->flow);
     gate_fini(&e->flow.gate);
     solo_fini(&e->flow.solo);
     ready_fini(&e->flow.ready);

@@ -213,7 +213,6 @@ void decision_done(struct flow *f, const struct decision *dec)
     if (!repeat)
         log_verdict(f, dec);
     group_settle(f, dec);
-    suspects_done(&f->gate.suspects, s->m->seq);
     if (s->kind >= SETTLE_RETRY || dec->stored)
         backlog_look(f);
     if (f->hears && f->started && !repeat && !is_put_off(dec))

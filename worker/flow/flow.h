@@ -19,6 +19,7 @@
 
 #include "worker/config/settings.h"
 #include "worker/flow/backlog.h"
+#include "worker/flow/crashes.h"
 #include "worker/flow/run_limits.h"
 #include "worker/gate/gate.h"
 #include "worker/gate/rate.h"
@@ -60,6 +61,7 @@ struct flow {
     struct ready ready;
     struct items items;
     struct backlog backlog;
+    struct crashes crashes;
     struct dispatch *dispatch; /* c  groups at work */
     struct unsettled unsettled;
     struct rate rate;

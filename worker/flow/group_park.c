@@ -122,10 +122,8 @@ static void parked(struct flow *f, size_t n)
 
     FAULT_POINT("park_after_put");
     groups_park_end(o->groups, o->items, n, true);
-    for (size_t i = 0; i < n; i++) {
-        suspects_done(&f->gate.suspects, o->parks[i].m->seq);
+    for (size_t i = 0; i < n; i++)
         f->source->ops->release(f->source, o->parks[i].m);
-    }
     backlog_look(f);
 }
 

@@ -62,6 +62,7 @@ static bool not_delivered(const struct outcome *out)
 static void ended(struct receive *item, struct delivery *d, uint64_t took)
 {
     struct flow *f = item->flow;
+    uint64_t seq = d->message->seq;
 
     item->out.duration_ns = took;
     if (not_delivered(&item->out)) {
@@ -74,6 +75,7 @@ static void ended(struct receive *item, struct delivery *d, uint64_t took)
     waited(item, d);
     items_pace(&f->items, took);
     settle(f, d, &item->out);
+    crashes_ended(f, seq);
     run_limits_busy(f);
 }
 
@@ -207,20 +209,6 @@ static void deliver(struct receive *item)
     receive_ends(item, item->d, before);
 }
 
-/* suspects_stuck - none of those that are left can run now: they wait behind a
- * group that is blocked or held, or were discarded. The one work item asks this
- * between two messages, so nobody runs one. What may take as long as an
- * operator must not keep all others from running beside each other; should one
- * of them crash the process then, all that ran are suspects again.
- */
-static void suspects_stuck(struct flow *f)
-{
-    if (gate_running(&f->gate) != 1 || !ready_empty(&f->ready) ||
-        source_due(f->source) || dispatch_ready(f))
-        return;
-    gate_forget_suspects(&f->gate);
-}
-
 /* receive_must_leave - an item with coprocesses is never contended: its
  * handlers are processes */
 bool receive_must_leave(struct receive *item, enum why *why)
@@ -228,8 +216,7 @@ bool receive_must_leave(struct receive *item, enum why *why)
     struct flow *f = item->flow;
 
     *why = LEFT_TOLD;
-    if (atomic_load_explicit(&f->gate.suspects.any, memory_order_relaxed))
-        suspects_stuck(f);
+    crashes_stuck(f);
     if (gate_leave_over(&f->gate, gate_room(&f->gate)))
         return true;
     *why = LEFT_CONTENDED;

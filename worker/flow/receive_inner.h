@@ -127,9 +127,10 @@ void take_flush(struct receive *item);
 /* One that is not plain; inside of receive_next. */
 __attribute__((noinline)) int receive_sort(struct receive *item,
                                            struct message *m);
-/* One that an operator cancelled: read, and not plain. Inside, too. */
-__attribute__((noinline)) int receive_cancelled(struct receive *item,
-                                                struct message *m);
+/* Sort a message that an operator cancelled, or under which the worker crashed:
+ * it is never plain. Inside of receive_next, too. */
+__attribute__((noinline)) int receive_marked(struct receive *item,
+                                             struct message *m);
 RECEIVE_INLINE int receive_one(struct receive *item)
 {
     struct flow *f = item->flow;
@@ -138,7 +139,7 @@ RECEIVE_INLINE int receive_one(struct receive *item)
     int err = s->ops->take(s, item->own.place, receive_wall(item), &m);
 
     if (err)
-        return err == -ECANCELED ? receive_cancelled(item, m) : err;
+        return err == -ECANCELED ? receive_marked(item, m) : err;
     if (item->spin.tries)
         receive_waited(item);
     FAULT_POINT("receive_before_sort");

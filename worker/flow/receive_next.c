@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "worker/config/in_hand_limit.h"
 #include "worker/flow/backlog.h"
+#include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/known.h"
 #include "worker/flow/run_limits.h"
@@ -59,7 +60,8 @@ static int take_due(struct receive *item)
  * letter */
 static bool is_plain(const struct delivery *d)
 {
-    return d->lease && !d->unfit && !(d->message->flags & MESSAGE_STORED) &&
+    return d->lease && !d->unfit && !d->message->crashes &&
+           !(d->message->flags & MESSAGE_STORED) &&
            !(d->header.fields & (HEADER_EXPIRES | HEADER_NOT_BEFORE));
 }
 
@@ -125,7 +127,7 @@ __attribute__((flatten)) int receive_sort(struct receive *item,
     struct delivery *d = item->d;
     int err;
 
-    if (m->flags & MESSAGE_CANCELLED || !delivery_grouped(d, m))
+    if (m->flags & MESSAGE_CANCELLED || m->crashes || !delivery_grouped(d, m))
         return sort_any(item, m);
     err = dispatch_enter(item->flow, d);
     if (err < 0)
@@ -134,7 +136,7 @@ __attribute__((flatten)) int receive_sort(struct receive *item,
     return err;
 }
 
-int receive_cancelled(struct receive *item, struct message *m)
+int receive_marked(struct receive *item, struct message *m)
 {
     item->plain = false;
     return receive_sort(item, m);
@@ -322,6 +324,23 @@ static bool timed(struct receive *item)
     return true;
 }
 
+/* Settle a message under which the worker crashed too often, or put it back if
+ * it is to run alone and others run. Returns false if it may run now. */
+static bool crashed(struct receive *item)
+{
+    struct flow *f = item->flow;
+    struct delivery *d = item->d;
+
+    if (crashes_too_many(f, d->message))
+        settle_dead(f, d, REASON_CRASHED, CRASHES_ERROR);
+    else if (crashes_is_suspect(f, d->message) &&
+             !crashes_run_alone(f, d->message, item->open > 0))
+        decision_give_back(f, d->message, d->lease);
+    else
+        return false;
+    return true;
+}
+
 /* needs_none - the message comes to its end, or waits, without a handler */
 static bool needs_none(struct receive *item)
 {
@@ -342,7 +361,7 @@ static bool needs_none(struct receive *item)
     else if (not_in_line(d))
         put_later(item);
     else
-        return false;
+        return d->message->crashes && crashed(item);
     return true;
 }
 

@@ -29,7 +29,7 @@ static unsigned attend_bits(struct gate *g)
         bits |= ATTEND_CAP;
     if (running > 1)
         bits |= ATTEND_OTHERS;
-    if (atomic_load(&g->suspects.any))
+    if (gate_alone(g))
         bits |= ATTEND_SUSPECT;
     if (breaker_state(&g->breaker) != BREAKER_CLOSED ||
         atomic_load(&g->breaker.limit))
@@ -66,17 +66,16 @@ static void counted(struct gate *g, unsigned n)
         attend(g);
 }
 
-int gate_suspect(struct gate *g, uint64_t seq)
+void gate_run_alone(struct gate *g, uint64_t seq)
 {
-    int err = suspects_add(&g->suspects, seq);
-
-    attend(g);
-    return err;
+    if (atomic_exchange(&g->alone, seq) == 0)
+        attend(g);
 }
 
-void gate_forget_suspects(struct gate *g)
+void gate_run_together(struct gate *g, uint64_t seq)
 {
-    suspects_forget(&g->suspects);
+    if (!atomic_compare_exchange_strong(&g->alone, &seq, 0))
+        return;
     attend(g);
     g->event(g->arg, GATE_WIDER);
 }
@@ -93,24 +92,6 @@ void gate_set_cap(struct gate *g, unsigned cap)
     attend(g);
 }
 
-/* After the last suspect is done, the peeker admits other messages. */
-bool gate_alone(struct gate *g)
-{
-    if (!atomic_load_explicit(&g->suspects.any, memory_order_relaxed))
-        return false;
-    if (suspects_left(&g->suspects))
-        return true;
-    attend(g);
-    g->event(g->arg, GATE_WIDER);
-    return false;
-}
-
-/* cap_now - one at a time while there are suspects */
-static unsigned cap_now(struct gate *g)
-{
-    return gate_alone(g) ? 1 : atomic_load(&g->cap);
-}
-
 /* gate_room - work items that may run now */
 unsigned gate_room(struct gate *g)
 {
@@ -118,7 +99,7 @@ unsigned gate_room(struct gate *g)
 
     if (atomic_load(&g->holds) & ~(unsigned)HOLD_WAITING)
         return 0;
-    cap = cap_now(g);
+    cap = gate_alone(g) ? 1 : atomic_load(&g->cap);
     switch (breaker_state(&g->breaker)) {
     case BREAKER_OPEN:
         return 0;
@@ -365,7 +346,6 @@ void gate_init(struct gate *g, const struct settings *set,
 void gate_fini(struct gate *g)
 {
     breaker_fini(&g->breaker);
-    suspects_fini(&g->suspects);
     pthread_mutex_destroy(&g->attend_mtx);
     pthread_mutex_destroy(&g->mtx);
 }

@@ -1,10 +1,10 @@
 /* gate.h - decide whether messages may be taken, and give the reason
  *
  * WHAT   Counts the running work items and limits their number by the cap, the
- *        holds, the breaker and the suspects. Holds, the breaker, delays after
- *        trouble and the end of a run are applied here.
+ *        holds, the breaker and a message that runs alone. Holds, the breaker,
+ *        delays after trouble and the end of a run are applied here.
  * WHO    init, fini: the engine. Any thread, unless marked otherwise.
- * OWNS   Its timers, the breaker, the suspects.
+ * OWNS   Its timers, the breaker.
  * FAILS  Never.
  *
  * The gate starts nothing. It calls `event`, without holding a lock, and the
@@ -20,7 +20,6 @@
 
 #include "worker/rules/breaker.h"
 #include "worker/config/settings.h"
-#include "worker/rules/poison_suspects.h"
 #include "worker/loop/timers.h"
 #include "worker/rules/attention.h"
 
@@ -86,7 +85,8 @@ struct gate {
     atomic_uint probe_room; /* a  work items while the breaker probes */
     atomic_uint holds;      /* a  HOLD_ bits */
     struct breaker breaker;
-    struct suspects suspects;
+    _Atomic uint64_t alone; /* a  sequence of the suspect that runs alone, or
+                             *    waits to (crashes.h); 0: there is none */
     struct timer breaker_timer, trouble_timer;
     pthread_mutex_t attend_mtx; /* the gate's bits of `attention`: worked out
                                    from the reasons, under it */
@@ -133,12 +133,15 @@ void gate_leave(struct gate *g);
 bool gate_leave_over(struct gate *g, unsigned most);
 /* So many work items at once, from now on. */
 void gate_set_cap(struct gate *g, unsigned cap);
-/* Return true if messages run one at a time because a suspect is left. */
-bool gate_alone(struct gate *g);
-/* At recovery: one more suspect, by its number; -ENOMEM. */
-int gate_suspect(struct gate *g, uint64_t seq);
-/* None of the suspects that are left can run now. */
-void gate_forget_suspects(struct gate *g);
+/* Return true if messages run one at a time, because of a suspect. */
+static inline bool gate_alone(const struct gate *g)
+{
+    return atomic_load(&g->alone) != 0;
+}
+/* Let one message run at a time until gate_run_together is called with the same
+ * sequence. */
+void gate_run_alone(struct gate *g, uint64_t seq);
+void gate_run_together(struct gate *g, uint64_t seq);
 /* The breaker's numbers, live. */
 void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns);
 

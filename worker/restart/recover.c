@@ -19,6 +19,7 @@
 #include "common/base/process_stat.h"
 #include "common/state/counters.h"
 #include "worker/config/slots.h"
+#include "worker/flow/crashes.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/known.h"
 #include "worker/flow/settle.h"
@@ -28,7 +29,6 @@
 #define UNSEEN_NS      (2 * NS_PER_S) /* time for dying handlers to disappear */
 #define UNSEEN_LOOK_MS 10
 
-#define CRASHED "the worker died while a handler had it"
 #define TORN \
     "the machine went down while it was in flight; the body may be damaged"
 
@@ -46,12 +46,6 @@ static void on_run(void *arg, const struct source_run *run)
 
     found->runs[found->run_count++] = (struct stale_handler){
         .mark = run->mark, .pgid = run->group, .start = run->start};
-}
-
-/* Return true if the message is to run alone. */
-static bool message_is_suspect(const struct flow *f, const struct message *m)
-{
-    return crashes_suspect(m->crashes, f->set->max_crashes);
 }
 
 /* seeing - a handler that may be left over would be found
@@ -170,26 +164,9 @@ static void tell_crash(const struct flow *f, struct message *m)
 
     log_warn("crashed", F_STR("msg", ulid_print(*message_name(m), id)),
              F_UINT("crashes", m->crashes), F_UINT("of", f->set->max_crashes),
-             F_STR("next", message_is_suspect(f, m)
+             F_STR("next", crashes_is_suspect(f, m)
                                ? "it runs again, with nothing beside it"
                                : "it runs again"));
-}
-
-/* give_back - it comes again from its place in the source, with the others of
- * its group
- * It is a suspect as long as this worker runs: the next start does not know of
- * those that have not run again by then, but nothing ran beside the one that
- * crashed.
- */
-static int give_back(struct flow *f, const struct source_left *left)
-{
-    struct message *m = left->m;
-    uint64_t seq = m->seq;
-    bool alone = message_is_suspect(f, m);
-
-    source_return(f->source, m, LANE_NONE, 0);
-    f->source->ops->release(f->source, m);
-    return alone ? gate_suspect(&f->gate, seq) : 0;
 }
 
 /* on_left - what needs no run of its own is settled, the others wait until the
@@ -204,12 +181,15 @@ static int on_left(void *arg, const struct source_left *left)
         count_crash(f);
     if (left->torn && !left->waits)
         return settle_crashed(f, left->m, TORN);
-    if (crashes_too_many(left->m->crashes, f->set->max_crashes, left->alone))
-        return settle_crashed(f, left->m, CRASHED);
+    if (crashes_too_many(f, left->m))
+        return settle_crashed(f, left->m, CRASHES_ERROR);
     if (left->ran)
         tell_crash(f, left->m);
-    if (left->waits)
-        return give_back(f, left);
+    if (left->waits) {
+        source_return(f->source, left->m, LANE_NONE, 0);
+        f->source->ops->release(f->source, left->m);
+        return 0;
+    }
     found->lent[found->count++] = left->m;
     return 0;
 }
@@ -229,8 +209,6 @@ static int revive(struct flow *f, struct message *m)
     err = d.group.at ? dispatch_add(f, &d) : TAKEN;
     if (err == TAKEN)
         ready_put(&f->ready, m, false);
-    if (err >= 0 && message_is_suspect(f, m))
-        err = gate_suspect(&f->gate, m->seq);
     return err < 0 ? err : 0;
 }
 

@@ -7,7 +7,7 @@
  *        it:
  *            ATTEND_HOLD     gate: a HOLD_ bit is set
  *            ATTEND_CAP      gate: more work items run than may
- *            ATTEND_SUSPECT  gate: suspects are left
+ *            ATTEND_SUSPECT  gate: a suspect runs alone, or waits to
  *            ATTEND_BREAKER  gate: not closed, or it counts failures
  *            ATTEND_OTHERS  gate: more than one work item runs
  *            ATTEND_READY    ready: a held message waits for a thread

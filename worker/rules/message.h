@@ -34,6 +34,7 @@ enum {                                   /* message.flags */
        MESSAGE_CANCELLED = 1 << 4,
        /* Its unique key, if it asks for one, was given to it by the source. */
        MESSAGE_KEYED = 1 << 5,
+       MESSAGE_CRASHED_ALONE = 1 << 6, /* no other one ran at its last crash */
 };
 
 struct message;

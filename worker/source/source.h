@@ -133,7 +133,6 @@ struct source_run {
 struct source_left {
     struct message *m;
     bool ran;   /* a handler had it: that is one of its crashes, and durable */
-    bool alone; /* no other message was running at its last crash */
     bool waits; /* it has its place here still, as before it was taken: it is
                  * settled DEAD or RETURN. Else it may run as it is lent */
     bool torn;  /* the machine went down: its bytes may be damaged */
@@ -256,7 +255,7 @@ struct source_ops {
 
     /* The next one of the origin itself, in its order, which is that of the
      * calls. `wall_ns`: what time it is, for received_ns. -ECANCELED: as 0,
-     * with MESSAGE_CANCELLED. */
+     * with MESSAGE_CANCELLED or with crashes. */
     int (*take)(struct source *s, unsigned lane, uint64_t wall_ns,
                 struct message **out);
     /* The next one whose time has come: a retry, a delayed message, one that an

@@ -246,6 +246,8 @@ static inline int fake_take(struct source *s, unsigned lane, uint64_t wall_ns,
                 fake.all[i].m.received_ns = wall_ns;
                 (void)!read(fake.fd, &one, sizeof one);
             }
+            if (!err && (*out)->crashes)
+                err = -ECANCELED;
             pthread_mutex_unlock(&fake.mtx);
             return err;
         }
@@ -639,10 +641,10 @@ fake_recover(struct source *s,
         cr_assert_eq(fake_lend(x, &m), 0);
         m->crashes += x->ran;
         m->flags |= (x->ran ? MESSAGE_REDELIVERED : 0) |
+                    (x->ran && ran == 1 ? MESSAGE_CRASHED_ALONE : 0) |
                     (x->waits ? MESSAGE_STORED : 0);
         err = visit(arg, &(struct source_left){.m = m,
                                                .ran = x->ran,
-                                               .alone = x->ran && ran == 1,
                                                .waits = x->waits,
                                                .torn = x->torn});
     }

@@ -115,6 +115,7 @@ static inline void flow_open(void)
     ready_init(&flow.ready, &flow.gate.attention);
     cr_assert_eq(dispatch_open(&flow.dispatch, &flow, FAKE_LENT), 0);
     unsettled_init(&flow.unsettled, &flow);
+    crashes_init(&flow);
     gate_init(&flow.gate, &set, flow_event, NULL);
     flow.gate.timers = flow.timers;
     flow.gate.dirty = &flow.dirty;
@@ -131,6 +132,7 @@ static inline void flow_close(void)
     pool_close(&flow.pool);
     unsettled_fini(&flow.unsettled);
     items_fini(&flow.items);
+    crashes_fini(&flow);
     gate_fini(&flow.gate);
     dispatch_close(&flow.dispatch);
     ready_fini(&flow.ready);

@@ -81,6 +81,7 @@ static inline void mq_parts(void)
     flow.dirty.timers = flow.timers;
     flow.dirty.loop = flow.loop;
     unsettled_init(&flow.unsettled, &flow);
+    crashes_init(&flow);
     gate_init(&flow.gate, &set, mq_no_event, NULL);
     flow.gate.timers = flow.timers;
     flow.gate.dirty = &flow.dirty;
@@ -90,6 +91,7 @@ static inline void mq_parts(void)
 /* mq_close_tried - after unsettled_fini */
 static inline void mq_close_tried(void)
 {
+    crashes_fini(&flow);
     gate_fini(&flow.gate);
     dispatch_close(&flow.dispatch);
     ready_fini(&flow.ready);

@@ -198,12 +198,12 @@ Test(gate, the_breaker_lets_one_probe_through_beside_what_runs)
 
 Test(gate, a_suspect_runs_alone_and_then_all_may)
 {
-    cr_assert_eq(suspects_add(&gate.suspects, 1), 0);
+    gate_run_alone(&gate, 1);
     cr_assert_eq(gate_room(&gate), 1);
     cr_assert(gate_enter(&gate));
     cr_assert_eq(gate_why(&gate), WHY_ALONE);
     cr_assert_eq(told[GATE_WIDER], 0);
-    suspects_done(&gate.suspects, 1);
+    gate_run_together(&gate, 1);
     cr_assert_eq(gate_room(&gate), CAP);
     cr_assert_eq(told[GATE_WIDER], 1);
 }

@@ -56,18 +56,17 @@ Test(attention, company_and_a_cap_that_fell_are_bits_until_one_leaves)
     cr_assert_eq(bits(), 0);
 }
 
-Test(attention, suspects_are_a_bit_until_the_last_is_settled)
+Test(attention, a_suspect_is_a_bit_until_it_has_ended)
 {
     none();
     gate_set_cap(&flow.gate, 2);
-    cr_assert_eq(gate_suspect(&flow.gate, 1), 0);
+    gate_run_alone(&flow.gate, 1);
     cr_assert_eq(bits(), ATTEND_SUSPECT);
     cr_assert_eq(gate_room(&flow.gate), 1);
-    suspects_done(&flow.gate.suspects, 1);
-    cr_assert_eq(gate_room(&flow.gate), 2, "which finds out that none is left");
-    cr_assert_eq(bits(), 0);
-    cr_assert_eq(gate_suspect(&flow.gate, 2), 0);
-    gate_forget_suspects(&flow.gate);
+    gate_run_together(&flow.gate, 2);
+    cr_assert_eq(bits(), ATTEND_SUSPECT, "it is another one");
+    gate_run_together(&flow.gate, 1);
+    cr_assert_eq(gate_room(&flow.gate), 2);
     cr_assert_eq(bits(), 0);
 }
 

@@ -19,12 +19,10 @@
 #include "common/amqp/partition.h"
 #include "common/amqp/topology.h"
 #include "common/base/basics.h"
-#include "worker/rules/poison_suspects.h"
 #include "worker/source/amqp/ack_window.h"
 #include "worker/source/amqp/run_file.h"
 #include "worker/source/amqp/source_amqp.h"
 
-#define AMQP_CRASHED "the worker died while a handler had it"
 #define AMQP_GROUPED \
     "it names a group, and a queue without partitions keeps no order"
 #define AMQP_NO_GROUP  "what it names in mqw-group cannot be a group"
@@ -70,8 +68,6 @@ struct amqp_message {
     uint64_t due_wall_ns;  /* c  as its header says; 0: now */
     uint64_t first_ns;     /* c  wall */
     enum amqp_at at;       /* q */
-    bool alone;            /* c no other message was running at its last
-                              crash */
     bool grouped;          /* c  it names a group */
     const char *refused;   /* c  why it must not run; NULL: it may */
     uint32_t group_crc;    /* c  of that group */
@@ -188,11 +184,6 @@ struct source_amqp {
     unsigned arrived_count, held_count, lent_count; /* q */
     unsigned late_count;            /* q  of those lent: no handler has them */
     bool ready_said;                /* q  ready_fd is readable */
-    struct amqp_message *alone;     /* q  a suspect that is lent; NULL: none */
-    unsigned suspects;              /* q  that have arrived */
-    struct ulid stuck;              /* q  the suspect that waits, */
-    uint64_t stuck_ns;              /* q  since when it does; 0: none waits */
-    bool stuck_said;                /* q  that it does */
     uint64_t epoch;                 /* q  of the inbox's connection; 0: none */
     uint64_t epochs;                /* q  that there were */
     uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */
@@ -243,28 +234,12 @@ void amqp_hop_locked(struct source_amqp *q, struct amqp_message *m);
 void amqp_die_locked(struct source_amqp *q, struct amqp_message *m,
                      enum dead_reason reason, const char *error);
 
-/* ---- amqp_turn.c: mtx is held ---- */
-
-/* Return true if the message is to run alone. */
-bool amqp_suspect(const struct source_amqp *q, const struct amqp_message *m);
-/* `m` may be lent; NULL: there is none. */
-bool amqp_may_lend(const struct source_amqp *q, const struct amqp_message *m);
-/* The next of those that have arrived, if it may be lent; NULL: none. */
-struct amqp_message *amqp_may_take(const struct source_amqp *q);
-/* It has arrived, if `more`; or it is lent, or gone. */
-void amqp_suspect_count(struct source_amqp *q, const struct amqp_message *m,
-                        bool more);
-/* Said, if the next one is a suspect that has waited for those that run for
- * some time. How long until it may have; UINT64_MAX: none waits, or it is said,
- * and amqp_ready_locked wakes the inbox where another one begins to wait. The
- * inbox; mtx is not held. */
-uint64_t amqp_suspect_look(struct source_amqp *q);
-/* Whether one may be taken may be another thing now; mtx is held. True:
- * take_due has something now, and events.changed is told once mtx is not held.
- */
-bool amqp_ready_locked(struct source_amqp *q);
-
 /* ---- amqp_take.c ---- */
+
+/* Make ready_fd readable exactly while a message may be taken; mtx is held.
+ * True: take_due has something now, and the caller reports events.changed once
+ * mtx is not held. */
+bool amqp_ready_locked(struct source_amqp *q);
 
 /* It is on that list no more; mtx is held. */
 void amqp_arrived_remove(struct source_amqp *q, struct amqp_message *m);
@@ -292,9 +267,6 @@ static inline bool amqp_parted(const struct source_amqp *q)
 /* It failed, and is to be put off. mtx is held. */
 void amqp_again(struct source_amqp *q, struct amqp_message *m,
                 const struct settle *s);
-/* The head of its group waits in hand, so that nobody runs it. mtx is held. */
-bool amqp_behind_head(const struct source_amqp *q,
-                      const struct amqp_message *m);
 /* It is due, or its claim is gone and its group is to go on; mtx is held. */
 void amqp_due_locked(struct source_amqp *q, struct amqp_message *m);
 /* The next that is due, off its list; NULL: none. mtx is held. */

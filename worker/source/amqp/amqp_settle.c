@@ -25,14 +25,6 @@ void amqp_release(struct source *s, struct message *message)
     amqp_let_go(source_amqp_of(s), amqp_message_of(message));
 }
 
-/* ran - no handler has it any more, so that others may run; mtx is held */
-static void ran(struct source_amqp *q, const struct amqp_message *m)
-{
-    if (q->alone == m)
-        q->alone = NULL;
-    (void)amqp_ready_locked(q); /* who settles looks at what is due itself */
-}
-
 /* unlend - it has no index any more; mtx is held */
 static void unlend(struct source_amqp *q, struct amqp_message *m)
 {
@@ -41,7 +33,7 @@ static void unlend(struct source_amqp *q, struct amqp_message *m)
     q->late_count -= m->at == AMQP_LATE;
     run_file_unrun(q->runs, m->m.index);
     q->free_index[q->free_count++] = m->m.index;
-    ran(q, m);
+    (void)amqp_ready_locked(q); /* who settles looks at what is due itself */
 }
 
 /* ---- jobs ---- */
@@ -184,7 +176,7 @@ static int late(struct source_amqp *q, struct amqp_message *m, struct settle *s)
                                  : s->due_ns;
     q->late_count++;
     run_file_unrun(q->runs, m->m.index);
-    ran(q, m);
+    (void)amqp_ready_locked(q); /* who settles looks at what is due itself */
     amqp_job_locked(q, m);
     return -EINPROGRESS;
 }

@@ -61,13 +61,32 @@ static const struct message_ops message_ops = {.run = run,
 
 /* ---- lists; mtx is held ---- */
 
+bool amqp_ready_locked(struct source_amqp *q)
+{
+    uint64_t n = 1;
+    bool is = !TAILQ_EMPTY(&q->arrived);
+    bool due = !TAILQ_EMPTY(&q->due);
+
+    if (is != q->ready_said && is)
+        (void)!write(q->ready_fd, &n, sizeof n);
+    else if (is != q->ready_said)
+        (void)!read(q->ready_fd, &n, sizeof n);
+    q->ready_said = is;
+    if (due == source_due(&q->source))
+        return false;
+    if (due)
+        source_due_set(&q->source, 1);
+    else
+        source_due_clear(&q->source, 1);
+    return due;
+}
+
 static void arrived_put(struct source_amqp *q, struct amqp_message *m)
 {
     m->at = AMQP_ARRIVED;
     m->arrived_ns = clock_mono_ns();
     TAILQ_INSERT_TAIL(&q->arrived, m, link);
     q->arrived_count++;
-    amqp_suspect_count(q, m, true);
     (void)amqp_ready_locked(q);
 }
 
@@ -75,7 +94,6 @@ void amqp_arrived_remove(struct source_amqp *q, struct amqp_message *m)
 {
     TAILQ_REMOVE(&q->arrived, m, link);
     q->arrived_count--;
-    amqp_suspect_count(q, m, false);
 }
 
 uint64_t amqp_due(struct source_amqp *q)
@@ -204,8 +222,6 @@ static void place(struct source_amqp *q, struct amqp_message *m)
 
     if (m->refused) {
         amqp_die_locked(q, m, REASON_BAD_HEADER, m->refused);
-    } else if (crashes_too_many(m->m.crashes, q->set->max_crashes, m->alone)) {
-        amqp_die_locked(q, m, REASON_CRASHED, AMQP_CRASHED);
     } else if (m->due_wall_ns > now &&
                topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {
         amqp_hop_locked(q, m);
@@ -322,7 +338,7 @@ void amqp_arrived(struct source_amqp *q, struct amqp_message *m,
 void amqp_place_all(struct source_amqp *q)
 {
     struct amqp_message *m;
-    bool searched = false;
+    bool searched = false, alone;
 
     if (q->incoming_count == 0)
         return;
@@ -336,7 +352,8 @@ void amqp_place_all(struct source_amqp *q)
         searched = asked_for(m) || waited(m);
         TAILQ_REMOVE(&q->incoming, m, link);
         q->given[m->part] = m->epoch;
-        m->m.crashes = run_file_crashes(q->runs, &m->key, &m->alone);
+        m->m.crashes = run_file_crashes(q->runs, &m->key, &alone);
+        m->m.flags |= alone ? MESSAGE_CRASHED_ALONE : 0;
         if (known(q, m)) {
             amqp_free(m);
             continue;
@@ -400,24 +417,6 @@ static void lend(struct source_amqp *q, struct amqp_message *m,
     m->m.received_ns = m->first_ns;
     TAILQ_INSERT_TAIL(&q->lent, m, link);
     q->lent_count++;
-    q->alone = amqp_suspect(q, m) ? m : NULL;
-}
-
-/* alone_say - nothing of this worker begins until a suspect has its verdict,
- * which is no silence to be wondered about. The thread that took it has it
- * still. */
-static void alone_say(const struct source_amqp *q, const struct amqp_message *m)
-{
-    char id[ULID_TEXT];
-
-    if (!amqp_suspect(q, m))
-        return;
-    log_warn("suspect_alone", F_STR("queue", q->operand->shown),
-             F_STR("msg", ulid_print(m->id, id)),
-             F_UINT("crashes", m->m.crashes),
-             F_STR("next", "a worker died while it ran, so nothing runs beside "
-                           "it, and the others of this worker wait; --timeout "
-                           "ends one that hangs"));
 }
 
 int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
@@ -429,7 +428,7 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
     amqp_lane_keep(q, lane, NULL);
     pthread_mutex_lock(&q->mtx);
     /* Two copies may have come before either of them ran. */
-    while (!m && q->free_count > 0 && (m = amqp_may_take(q)) != NULL) {
+    while (!m && q->free_count > 0 && (m = TAILQ_FIRST(&q->arrived)) != NULL) {
         amqp_arrived_remove(q, m);
         if (known(q, m)) {
             amqp_free(m);
@@ -443,9 +442,8 @@ int amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
     if (!m)
         return -EAGAIN;
     FAULT_POINT("amqp_taken");
-    alone_say(q, m);
     *out = &m->m;
-    return 0;
+    return m->m.crashes ? -ECANCELED : 0;
 }
 
 /* amqp_take_due - heads of groups that failed; all else that waited comes as
@@ -457,7 +455,7 @@ int amqp_take_due(struct source *s, unsigned lane, struct message **out)
 
     amqp_lane_keep(q, lane, NULL);
     pthread_mutex_lock(&q->mtx);
-    if (q->free_count > 0 && amqp_may_lend(q, TAILQ_FIRST(&q->due)))
+    if (q->free_count > 0 && !TAILQ_EMPTY(&q->due))
         m = amqp_due_take(q);
     if (m)
         lend(q, m, m->first_ns);
@@ -465,7 +463,6 @@ int amqp_take_due(struct source *s, unsigned lane, struct message **out)
     pthread_mutex_unlock(&q->mtx);
     if (!m)
         return -EAGAIN;
-    alone_say(q, m);
     *out = &m->m;
     return 0;
 }

@@ -47,24 +47,6 @@ void amqp_again(struct source_amqp *q, struct amqp_message *m,
         history_add(q, m, s->attempt);
 }
 
-/* heads - whether one of them is of that group */
-static bool heads(const struct amqp_list *list, const struct amqp_message *m)
-{
-    const struct amqp_message *head;
-
-    TAILQ_FOREACH (head, list, link)
-        if (head->again && head->group_crc == m->group_crc)
-            return true;
-    return false;
-}
-
-/* amqp_behind_head - two groups may have one CRC, so the other one may run */
-bool amqp_behind_head(const struct source_amqp *q, const struct amqp_message *m)
-{
-    return m->grouped && !atomic_load(&m->runs) &&
-           (heads(&q->held, m) || heads(&q->due, m) || heads(&q->put_off, m));
-}
-
 void amqp_due_locked(struct source_amqp *q, struct amqp_message *m)
 {
     m->at = AMQP_DUE;

@@ -211,7 +211,7 @@ static int host_check(struct source_amqp *q)
  * came meanwhile are with the library, and are to be looked at */
 static int serve(struct source_amqp *q)
 {
-    uint64_t due, look, wait = UINT64_MAX;
+    uint64_t due, wait = UINT64_MAX;
     int err;
 
     q->fetch.called = false;
@@ -225,9 +225,6 @@ static int serve(struct source_amqp *q)
         err = prefetch_look(q, &wait);
     if (!err)
         err = prefetch_apply(q);
-    look = amqp_suspect_look(q);
-    if (look < due)
-        due = look;
     if (!err && !q->fetch.called)
         side_wait(&q->inbox, due < wait ? due : wait);
     return err;

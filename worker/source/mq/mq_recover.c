@@ -144,9 +144,10 @@ static struct source_left lend(struct source_mq *q, struct slot *slot,
     left.ran = slot_word(slot).state == SLOT_RUNNING && (m || !left.torn);
     if (left.ran)
         slot_crashed(slot);
-    /* A row does not record whether others were running at its last crash. */
-    left.alone = (left.ran || !m) && !(slot_word(slot).flags & SLOT_BESIDE);
     lent_fill(l);
+    /* A row does not record whether others were running at its last crash. */
+    if ((left.ran || !m) && !(slot_word(slot).flags & SLOT_BESIDE))
+        l->m.flags |= MESSAGE_CRASHED_ALONE;
     if (m && m->group)
         lent_group(l, m->group, m->group_size);
     return left;
