@@ -30,7 +30,7 @@
 #include "worker/process/process.h"
 #include "worker/restart/keep.h"
 #include "worker/restart/recover.h"
-#include "worker/source/spool/spool.h"
+#include "worker/source/mq/spool.h"
 #ifdef MQW_AMQP
 #include "worker/source/amqp/source_amqp.h"
 #endif

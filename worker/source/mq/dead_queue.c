@@ -19,7 +19,7 @@
 #include "worker/loop/dirty.h"
 #include "worker/loop/loop.h"
 #include "worker/source/mq/due_rows.h"
-#include "worker/source/watch/mq_name_watch.h"
+#include "worker/source/mq/mq_name_watch.h"
 
 /* c = constant after open   j = the chore's */
 struct dead_queue {

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "worker/source/watch/group_hold_watch.h"
+#include "worker/source/mq/group_hold_watch.h"
 
 /* head_seq - of the row that a group waits for; 0: it is gone */
 static int head_seq(struct source_mq *q, int64_t row, uint64_t *seq)

@@ -11,7 +11,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "worker/source/watch/mq_reopen.h"
+#include "worker/source/mq/mq_reopen.h"
 
 #define SOON_NS NS_PER_MS /* until a row that could not be read is due again */
 

@@ -15,8 +15,8 @@
 #include "worker/source/mq/dead_limit.h"
 #include "worker/source/mq/dead_queue.h"
 #include "worker/source/mq/replay.h"
-#include "worker/source/watch/group_hold_watch.h"
-#include "worker/source/watch/mq_reopen.h"
+#include "worker/source/mq/group_hold_watch.h"
+#include "worker/source/mq/mq_reopen.h"
 
 #define WAL_NS \
     (5 * NS_PER_S) /* time from noticing a large -wal to emptying

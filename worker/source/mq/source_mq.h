@@ -39,7 +39,7 @@ struct mq_lane {
 };
 
 /* Keeps messages between the queue and the work item that takes them
- * (worker/source/spool/). A message that it lends has a key in lent.spooled if
+ * (spool.h). A message that it lends has a key in lent.spooled if
  * there is a row of it. */
 struct mq_spool {
     const struct mq_spool_ops *ops; /* c */

@@ -4,7 +4,7 @@
  * lent are left alone, and the others are not lent before it is known whether
  * they have their mark.
  */
-#include "worker/source/spool/spool_inner.h"
+#include "worker/source/mq/spool_inner.h"
 
 /* spool_seized_locked - whether an operator is about to cancel it */
 bool spool_seized_locked(const struct spool *sp, int64_t key)

@@ -6,8 +6,8 @@
  * OWNS   A watch on the name of the queue.
  * FAILS  open: a problem. now: -errno, the old queue stays.
  */
-#ifndef WORKER_SOURCE_WATCH_MQ_REOPEN_H
-#define WORKER_SOURCE_WATCH_MQ_REOPEN_H
+#ifndef WORKER_SOURCE_MQ_MQ_REOPEN_H
+#define WORKER_SOURCE_MQ_MQ_REOPEN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,8 +11,8 @@
  * OWNS   The inotify descriptor.
  * FAILS  open: a problem.
  */
-#ifndef WORKER_SOURCE_WATCH_GROUP_HOLD_WATCH_H
-#define WORKER_SOURCE_WATCH_GROUP_HOLD_WATCH_H
+#ifndef WORKER_SOURCE_MQ_GROUP_HOLD_WATCH_H
+#define WORKER_SOURCE_MQ_GROUP_HOLD_WATCH_H
 
 #include <stddef.h>
 

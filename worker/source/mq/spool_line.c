@@ -1,5 +1,5 @@
 /* spool_line.c - the lines of the spool (see spool_inner.h) */
-#include "worker/source/spool/spool_inner.h"
+#include "worker/source/mq/spool_inner.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* group_hold_watch.c - held groups go on when their letter is gone (see
  * group_hold_watch.h) */
-#include "worker/source/watch/group_hold_watch.h"
+#include "worker/source/mq/group_hold_watch.h"
 
 #include <errno.h>
 #include <stdatomic.h>

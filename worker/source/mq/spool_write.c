@@ -8,7 +8,7 @@
  * before a slot is FREE: recovery finds the row by the key, and frees the slot;
  * before an end is dropped: it is deleted once more.
  */
-#include "worker/source/spool/spool_inner.h"
+#include "worker/source/mq/spool_inner.h"
 
 #include <errno.h>
 #include <stdlib.h>

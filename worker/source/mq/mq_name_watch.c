@@ -1,6 +1,6 @@
 /* mq_name_watch.c - the name of an open queue is removed (see mq_name_watch.h)
  *  */
-#include "worker/source/watch/mq_name_watch.h"
+#include "worker/source/mq/mq_name_watch.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * count, too: so one is received, which is the first there, as the kernel keeps
  * the order; all that are left in the queue come after it.
  */
-#include "worker/source/spool/spool_inner.h"
+#include "worker/source/mq/spool_inner.h"
 
 #include <errno.h>
 #include <string.h>

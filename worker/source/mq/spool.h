@@ -11,8 +11,8 @@
  *        ends; that thread.
  * FAILS  open, recovered: a problem with status 71 or 73.
  */
-#ifndef WORKER_SOURCE_SPOOL_SPOOL_H
-#define WORKER_SOURCE_SPOOL_SPOOL_H
+#ifndef WORKER_SOURCE_MQ_SPOOL_H
+#define WORKER_SOURCE_MQ_SPOOL_H
 
 #include "common/base/problem.h"
 

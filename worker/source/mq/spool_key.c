@@ -4,7 +4,7 @@
  * that has a row has its key, and no other write is needed. Each commit takes
  * all that wait, in the order of their receipt.
  */
-#include "worker/source/spool/spool_inner.h"
+#include "worker/source/mq/spool_inner.h"
 
 #include "common/base/clock.h"
 

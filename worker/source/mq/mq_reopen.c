@@ -1,5 +1,5 @@
 /* mq_reopen.c - drain a deleted queue, open the name again (see mq_reopen.h) */
-#include "worker/source/watch/mq_reopen.h"
+#include "worker/source/mq/mq_reopen.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/mq/queue.h"
 #include "common/state/worker_lock.h"
-#include "worker/source/watch/mq_name_watch.h"
+#include "worker/source/mq/mq_name_watch.h"
 #include "worker/config/settings.h"
 
 /* c = constant after open   a = atomic */

@@ -1,5 +1,5 @@
 /* spool_start.c - from one worker to the next (see spool.h) */
-#include "worker/source/spool/spool.h"
+#include "worker/source/mq/spool.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "worker/source/spool/spool_inner.h"
+#include "worker/source/mq/spool_inner.h"
 
 #define LAST_NS (5 * NS_PER_S) /* a sender that goes on must not keep a stop */
 

@@ -5,8 +5,8 @@
  * OWNS   As spool.h.
  * FAILS  As each says.
  */
-#ifndef WORKER_SOURCE_SPOOL_INNER_H
-#define WORKER_SOURCE_SPOOL_INNER_H
+#ifndef WORKER_SOURCE_MQ_INNER_H
+#define WORKER_SOURCE_MQ_INNER_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 #include "common/store/spool.h"
 #include "worker/config/slots.h"
 #include "worker/source/mq/source_mq.h"
-#include "worker/source/spool/spool.h"
+#include "worker/source/mq/spool.h"
 
 #define SPOOL_AHEAD 64 /* rows that are read at once */
 

@@ -5,7 +5,7 @@
  * machine went down, or the file is not the one of that number, the ends are
  * not known: all rows that are there may have run, and say so when they run.
  */
-#include "worker/source/spool/spool_inner.h"
+#include "worker/source/mq/spool_inner.h"
 
 #include <errno.h>
 #include <limits.h>

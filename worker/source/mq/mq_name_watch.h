@@ -8,8 +8,8 @@
  * OWNS   The inotify descriptor. Borrows the queue.
  * FAILS  open: -ENOMEM.
  */
-#ifndef WORKER_SOURCE_WATCH_MQ_NAME_WATCH_H
-#define WORKER_SOURCE_WATCH_MQ_NAME_WATCH_H
+#ifndef WORKER_SOURCE_MQ_MQ_NAME_WATCH_H
+#define WORKER_SOURCE_MQ_MQ_NAME_WATCH_H
 
 struct mq_name_watch; /* opaque; body in mq_name_watch.c */
 struct loop;

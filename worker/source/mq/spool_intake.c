@@ -4,7 +4,7 @@
  * thread leaves the queue to them while they are quick, and takes what they
  * leave. Once something waits, all goes this way, as the order has to be kept.
  */
-#include "worker/source/spool/spool_inner.h"
+#include "worker/source/mq/spool_inner.h"
 
 #include <errno.h>
 #include <stdio.h>
