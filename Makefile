@@ -323,7 +323,7 @@ LONG      := amqp_groups amqp_letters amqp_main_job amqp_move amqp_share \
              damaged_state demo every_instruction faults_calls faults_look \
              groups_blocked groups_kill install kill latency mqctl_spool power \
              run_limits schedules serve_browser serve_limits torture_points \
-             worker_files
+             worker_files worker_restart
 beside_others = $(filter-out $(call named,$(LONELY),$(1)),$(1))
 UNDER_TEST ?= $(BUILD)
 define run

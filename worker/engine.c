@@ -278,6 +278,33 @@ static void on_message(void *arg)
     (void)schedule_start(&e->flow);
 }
 
+/* Return the exit status: -ESTALE if the worker has to start again, because a
+ * file was removed and nobody has asked for a stop since. */
+static int engine_status(const struct engine *e)
+{
+    int status = e->flow.gate.status;
+
+    return status == -ESTALE && e->stop.signals > 0 ? EX_OK : status;
+}
+
+/* Write everything in flight into the store. Custody without a name ends with
+ * this process, with the messages in it: then only a write that works is an
+ * end. The files are checked before each try, because the store may be gone,
+ * too. */
+static void engine_keep(struct engine *e)
+{
+    bool again = false;
+
+    while (keep_all(&e->flow, again) < 0 && e->file_watch &&
+           custody_is_unnamed(e->mq.custody)) {
+        again = true;
+        sleep(1);
+        file_watch_last(e->file_watch);
+    }
+    if (e->file_watch) /* a file may have been removed meanwhile */
+        file_watch_last(e->file_watch);
+}
+
 /* End the process, because its handlers are threads that do not return. Keep
  * custody mapped, since they read messages there. The kernel drops the lock of
  * the state directory when the process has ended, so no other worker starts
@@ -285,21 +312,27 @@ static void on_message(void *arg)
 static void on_last(void *arg)
 {
     struct engine *e = arg;
+    bool quiet;
 
     on_dead_close(&e->on_dead);
-    if (keep_quiet(&e->flow)) {
+    do
+        quiet = keep_quiet(&e->flow);
+    while (!quiet && e->file_watch && custody_is_unnamed(e->mq.custody));
+    if (quiet) {
         broker_stop(e);
         if (e->file_watch)
             file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
         spool_stop(e->spool);
-        keep_all(&e->flow);
+        engine_keep(e);
         alive_remove(alive_key(e->flow.source->nonce));
         totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
         runtimedir_close(&e->runtime, &e->dir,
                          e->mq.custody && custody_empty(e->mq.custody));
     }
     log_flush();
+    if (engine_status(e) == -ESTALE)
+        e->restart(e->restart_arg);
     _exit(EX_OK);
 }
 
@@ -317,14 +350,22 @@ static void borrow(struct engine *e)
     e->pause.chore.timers = e->flow.timers;
 }
 
-/* Create the socket and the note of a pause again after the folder was
- * replaced. On a pool thread. */
+/* Create the note of a pause again after the folder was replaced. On a pool
+ * thread. */
 static void on_there(void *arg)
 {
     struct engine *e = arg;
 
-    control_put_back(e->control);
     pause_put_back(&e->pause);
+}
+
+/* Stop in order to start again, because a file was removed; on a pool thread.
+ * The loop does it. */
+static void on_again(void *arg)
+{
+    struct engine *e = arg;
+
+    timers_start(e->flow.timers, &e->stop.again, clock_mono_ns());
 }
 
 /* Watch the files that a POSIX queue needs. */
@@ -334,8 +375,9 @@ static int watch_ready(struct engine *e, struct problem *p)
                                            .mq = &e->mq,
                                            .dir = &e->dir,
                                            .runtime = &e->runtime,
-                                           .lock = e->lock,
+                                           .lock = &e->lock,
                                            .there = on_there,
+                                           .again = on_again,
                                            .arg = e};
 
     return settings_on_broker(e->flow.set)
@@ -419,9 +461,9 @@ static int parts_ready(struct engine *e, struct problem *p)
                                 .stderr_limit = &e->stderr_limit},
         p);
     if (!err)
-        err = watch_ready(e, p);
-    if (!err)
         e->control = control_open(&e->orders);
+    if (!err)
+        err = watch_ready(e, p);
     e->orders.file_watch = e->status.file_watch = e->file_watch;
     return err;
 }
@@ -687,7 +729,7 @@ int engine_run(struct engine *e)
     counters_gauge(e->flow.counters, COUNTERS_HOLDS,
                    atomic_load(&e->flow.gate.holds) | COUNTERS_STOPPING);
     stderr_limit_tell(&e->stderr_limit);
-    return e->flow.gate.status;
+    return engine_status(e);
 }
 
 /* Close the files and the queue, then release the lock, so that the next worker
@@ -730,7 +772,6 @@ void engine_close(struct engine **engine)
     pool_close(&e->flow.pool);
     if (e->file_watch && e->flow.started)
         file_watch_last(e->file_watch);
-    file_watch_close(&e->file_watch);
     if (e->mq.store || e->broker)
         unsettled_fini(&e->flow.unsettled);
     on_dead_close(&e->on_dead);
@@ -744,7 +785,8 @@ void engine_close(struct engine **engine)
         alive_remove(alive_key(e->flow.source->nonce));
     stderr_limit_fini(&e->stderr_limit);
     if (e->flow.started)
-        keep_all(&e->flow);
+        engine_keep(e);
+    file_watch_close(&e->file_watch);
     spool_close(&e->spool);
     source_mq_close(&e->mq);
     broker_close(e);

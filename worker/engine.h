@@ -56,12 +56,17 @@ struct engine {
     char path[PATH_MAX];     /* of the command or plugin; "": not found */
     struct control *control; /* NULL: it cannot be had */
     struct stderr_limit stderr_limit;
+    /* Execute the program again, if handlers that are threads of it are left
+     * when the worker has to start again. Set before engine_run. */
+    void (*restart)(void *arg);
+    void *restart_arg;
 };
 
 /* `set` is kept. */
 int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p);
-/* Until stopped; the exit status. */
+/* Run until stopped; return the exit status. -ESTALE: a file of the worker was
+ * removed, and it has to be opened again. */
 int engine_run(struct engine *e);
 void engine_close(struct engine **engine); /* NULL-safe; sets NULL */
 

@@ -1,12 +1,16 @@
 /* main.c - the mqworker program (docs/mqworker.8) */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
@@ -36,17 +40,67 @@ static const struct handler_ops *kind_of(const struct settings *s)
                        : &handler_exec;
 }
 
+/* What a restart of the program needs. */
+struct program {
+    char **argv;
+    struct notify notify;
+    struct engine *engine; /* NULL: closed */
+    int queue;             /* a descriptor to hand over; -1: none */
+};
+
+/* Keep the queue that was handed over by the service manager: perhaps only the
+ * manager may open it. A queue without a name is of no use to the next start.
+ */
+static void queue_keep(struct program *g)
+{
+    const struct queue *queue = g->engine->mq.queue;
+
+    if (g->engine->flow.set->passed_fd && !queue_gone(queue))
+        g->queue = fcntl(queue_fd(queue), F_DUPFD_CLOEXEC, 0);
+}
+
+/* Execute this very program in this process, with the arguments of its start,
+ * after a file was removed. Everything in flight is in the store, or in custody
+ * as after a kill. Signals stay blocked: one that came since the end of the
+ * loop is seen by the next start. The locks end with their descriptors, and
+ * are taken again like at any start. */
+static void program_restart(void *arg)
+{
+    struct program *g = arg;
+
+    if (g->engine)
+        queue_keep(g);
+    notify_pass(&g->notify, g->queue);
+    FAULT_POINT("restart_before_exec");
+    /* Not by its name: another version may have been installed there. */
+    execv("/proc/self/exe", g->argv);
+    log_error("not_restarted", F_STR("error", errno_text(errno)),
+              F_STR("next", "start the worker again; its messages are in the "
+                            "store"));
+    log_flush();
+    _exit(EX_OSERR);
+}
+
 int main(int argc, char **argv, char **envp)
 {
     struct settings settings;
-    struct engine *engine;
-    struct notify notify;
+    static struct program g = {.queue = -1};
+    char *name = strdup(argv[0]);
     struct problem p;
     int status;
 
+    g.argv = calloc((size_t)argc + 1, sizeof *g.argv);
     setproctitle_init(argc, argv, envp);
-    notify_init(&notify);
-    descriptors_ready(notify.inherited);
+    if (!name || !g.argv)
+        return EX_OSERR;
+    /* settings_parse sorts the arguments, and setproctitle(3) overwrites the
+     * first one. */
+    memcpy(g.argv, argv, (size_t)argc * sizeof *argv);
+    g.argv[0] = argv[0] = name;
+    /* The kernel calls a program "exe" that was executed by way of /proc. */
+    prctl(PR_SET_NAME, program_invocation_short_name);
+    notify_init(&g.notify);
+    descriptors_ready(g.notify.inherited);
     status = options_dump(&settings_table, argc, argv);
     if (status >= 0)
         return status;
@@ -61,7 +115,7 @@ int main(int argc, char **argv, char **envp)
         printf("mqworker %s\n", MQW_VERSION);
         return complain_output(EX_OK);
     }
-    if (notify_queue(&notify, &settings, &p) < 0)
+    if (notify_queue(&g.notify, &settings, &p) < 0)
         return complain_of(&p);
     log_setup(settings.quiet     ? LOG_WARN
               : settings.verbose ? LOG_DEBUG
@@ -73,11 +127,17 @@ int main(int argc, char **argv, char **envp)
                  F_STR("next",
                        "local times are shown in UTC; /usr/share/zoneinfo "
                        "lists the names (Debian: tzdata)"));
-    if (engine_open(&engine, &settings, kind_of(&settings), &p) < 0)
+    if (engine_open(&g.engine, &settings, kind_of(&settings), &p) < 0)
         return complain_of(&p);
-    notify_begin(&notify, engine);
-    status = engine_run(engine);
-    notify_end(&notify);
-    engine_close(&engine);
+    g.engine->restart = program_restart;
+    g.engine->restart_arg = &g;
+    notify_begin(&g.notify, g.engine);
+    status = engine_run(g.engine);
+    if (status == -ESTALE)
+        queue_keep(&g);
+    notify_end(&g.notify, status == -ESTALE);
+    engine_close(&g.engine);
+    if (status == -ESTALE)
+        program_restart(&g);
     return status;
 }

@@ -204,7 +204,9 @@ MQW_PUBLIC int mqw_open(struct mqw_worker **out,
                         void *user);
 /* Consume until stopped; once, in the thread that called mqw_open. Returns when
  * the last handler has returned: 0 if all went well, else the exit status
- * (sysexits.h) with which mqworker would have ended. NULL: -EINVAL. */
+ * (sysexits.h) with which mqworker would have ended; -ESTALE: a file of the
+ * worker was removed, and mqw_close keeps what is left, after which the worker
+ * can be opened again. NULL: -EINVAL. */
 MQW_PUBLIC int mqw_work(struct mqw_worker *worker);
 /* `worker` and *worker may be NULL; sets *worker = NULL. No other call may be
  * under way. */

@@ -77,6 +77,7 @@ static void address_take(struct notify *n)
     size_t size = text ? strlen(text) : 0;
 
     n->asked = size > 0;
+    n->socket = text ? strdup(text) : NULL;
     n->to.sun_family = AF_UNIX;
     if (size > 1 && size < sizeof n->to.sun_path &&
         (text[0] == '/' || text[0] == '@')) {
@@ -200,7 +201,9 @@ static void title_read(struct status_reader *reader, const char *title)
     struct notify *n = CONTAINER_OF(reader, struct notify, reader);
     char text[512];
 
-    if (atomic_load(&n->engine->flow.gate.holds) & HOLD_STOP)
+    /* The manager would end a worker that says it stops, and is there still. */
+    if (gate_held(&n->engine->flow.gate, HOLD_STOP) &&
+        n->engine->flow.gate.status != -ESTALE)
         stopping_say(n, MSG_DONTWAIT);
     memcpy(text, status, sizeof status);
     safe_text_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),
@@ -230,12 +233,44 @@ void notify_begin(struct notify *n, struct engine *e)
         feed(&n->watchdog);
 }
 
-void notify_end(struct notify *n)
+void notify_end(struct notify *n, bool restarts)
 {
     (void)timers_cancel(n->engine->flow.timers, &n->watchdog);
     n->engine->status.reader = NULL;
     if (n->fd < 0)
         return;
-    stopping_say(n, 0);
+    if (!restarts)
+        stopping_say(n, 0);
+    else if (n->feed_ns)
+        (void)say(n, "WATCHDOG=1", 0);
     close(n->fd);
+}
+
+/* Set a variable to a number, and its companion to our pid. */
+static void number_pass(const char *name, const char *pid, uint64_t number)
+{
+    char text[24];
+
+    /* NOLINTBEGIN(concurrency-mt-unsafe): the program ends */
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    setenv(name, text, 1);
+    snprintf(text, sizeof text, "%d", (int)getpid());
+    setenv(pid, text, 1);
+    /* NOLINTEND(concurrency-mt-unsafe) */
+}
+
+void notify_pass(const struct notify *n, int queue)
+{
+    if (n->socket)
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): the program ends */
+        setenv("NOTIFY_SOCKET", n->socket, 1);
+    if (n->feed_ns)
+        number_pass("WATCHDOG_USEC", "WATCHDOG_PID",
+                    n->feed_ns * FEED_PART / NS_PER_US);
+    if (queue < 0)
+        return;
+    /* dup2(2) clears the close-on-exec flag of a descriptor that it makes. */
+    if (queue == FIRST_FD ? fcntl(queue, F_SETFD, 0) == 0
+                          : dup2(queue, FIRST_FD) >= 0)
+        number_pass("LISTEN_FDS", "LISTEN_PID", 1);
 }

@@ -32,6 +32,7 @@ struct notify {
     int fd;                /* of our end; -1: none */
     int inherited;         /* descriptors that were handed over, from 3 on */
     uint64_t feed_ns;      /* from one WATCHDOG=1 to the next; 0: none wanted */
+    const char *socket;    /* $NOTIFY_SOCKET */
     bool asked;            /* there is a manager that wants to be told */
     bool stopping;         /* it was said */
 };
@@ -46,7 +47,11 @@ int notify_queue(const struct notify *n, struct settings *set,
 
 /* It is ready. Before engine_run, which tells the rest. */
 void notify_begin(struct notify *n, struct engine *e);
-/* It takes no more. After engine_run. */
-void notify_end(struct notify *n);
+/* It takes no more. After engine_run. `restarts`: it will be ready again. */
+void notify_end(struct notify *n, bool restarts);
+/* Put into the environment what notify_init took out, with `queue` (-1: none)
+ * as the only descriptor that is handed over, for a program that this process
+ * is about to execute. */
+void notify_pass(const struct notify *n, int queue);
 
 #endif

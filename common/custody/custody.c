@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -272,6 +273,13 @@ const char *custody_path(const struct custody *c)
 size_t custody_bytes(const struct custody *c)
 {
     return c->mapped;
+}
+
+bool custody_is_unnamed(const struct custody *c)
+{
+    struct stat now;
+
+    return fstat(c->fd, &now) == 0 && now.st_nlink == 0;
 }
 
 bool custody_empty(const struct custody *c)

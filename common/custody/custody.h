@@ -4,8 +4,8 @@
  *        a slot, so a message is either in the queue or in this file, whatever
  *        kills the process. docs/formats/custody.md has the bytes.
  * WHO    Open, carry, recover, close: the engine and mqctl move, with the lock
- *        of the state directory. Grow, put_back, acquire and release: any
- *        thread; the first two take as long as slots are large, and take turns.
+ *        of the state directory. Grow, acquire and release: any thread;
+ *        grow takes as long as slots are large.
  * OWNS   The file, its mapping, the list of free slots.
  * FAILS  A problem: 73 cannot be used or no space, 78 of another version or
  *        damaged (left untouched).
@@ -84,11 +84,8 @@ const struct slot_fill *custody_fill(const struct custody *c);
  * number. */
 int custody_grow(struct custody *c, unsigned slots, struct problem *p);
 
-/* The file was removed: a new one with all slots as they are takes its place,
- * and slots keep their addresses. Nobody writes to a slot meanwhile; who would
- * grow it waits. A problem: nothing has changed; -EEXIST: there is another
- * file. */
-int custody_put_back(struct custody *c, struct problem *p);
+/* Return true if the file was removed: its messages end with this process. */
+bool custody_is_unnamed(const struct custody *c);
 
 /* A FREE slot, or NULL if all are taken. */
 struct slot *custody_acquire(struct custody *c);

@@ -1,7 +1,7 @@
 /* custody_inner.h - the body of struct custody
  *
- * WHAT   What custody.c, custody_map.c, custody_put_back.c, custody_rebuild.c
- *        and custody_recover.c share.
+ * WHAT   What custody.c, custody_map.c, custody_rebuild.c and
+ *        custody_recover.c share.
  * WHO    These only.
  */
 #ifndef COMMON_CUSTODY_CUSTODY_INNER_H
@@ -29,7 +29,7 @@ struct custody {
     unsigned char *base;       /* c  reserved address space, file mapped at 0 */
     size_t reserved;           /* c  bytes */
     unsigned slots_most;       /* c  there is room for in them */
-    pthread_mutex_t size_mtx;  /* the file grows, or takes another's place */
+    pthread_mutex_t size_mtx;  /* the file grows */
     size_t mapped;             /* s  bytes */
     struct custody_head *head; /* c  in the mapping */
     struct slot_fill fill;     /* c */

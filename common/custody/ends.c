@@ -160,36 +160,6 @@ void ends_close(struct ends **ends, bool remove)
     free(e);
 }
 
-/* ends_put_back - Crash before the link: the name is missing, as somebody left
- * it; the next start cannot know what ended, and marks what it runs. After it:
- * the file has all that was noted. Nobody notes anything between the copy and
- * the mapping, so the copy is the file; mmap(2) with MAP_FIXED replaces the
- * pages in one step, or if it fails leaves them. */
-int ends_put_back(struct ends *e)
-{
-    char temp[PATH_MAX];
-    int fd, err = 0;
-
-    pthread_mutex_lock(&e->mtx);
-    fd = file_create_beside(temp, e->path, e->file, sizeof *e->file);
-    FAULT_POINT("ends_put_back_copied");
-    if (fd < 0 || link(temp, e->path) < 0)
-        err = fd < 0 ? fd : -errno;
-    FAULT_POINT("ends_put_back_linked");
-    if (!err &&
-        mmap(e->file, sizeof *e->file, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) == MAP_FAILED) {
-        err = -errno;
-        (void)unlink(e->path); /* it would fall behind */
-    }
-    pthread_mutex_unlock(&e->mtx);
-    if (fd >= 0) {
-        (void)unlink(temp);
-        close(fd);
-    }
-    return err;
-}
-
 uint64_t ends_run(const struct ends *e)
 {
     return atomic_load(&e->file->run);

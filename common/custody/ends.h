@@ -9,7 +9,7 @@
  * OWNS   The file, its mapping.
  * FAILS  open: a problem, 73, or 78 where another version wrote the file. One
  *        that is none of ours is replaced.
- *        put_back, look: -errno.
+ *        look: -errno.
  */
 #ifndef COMMON_CUSTODY_ENDS_H
 #define COMMON_CUSTODY_ENDS_H
@@ -40,9 +40,6 @@ void ends_reset(struct ends *e, uint64_t run);
  * or the slot would be all that is left of it. How many are noted then; 0:
  * there is no room, and nothing has happened. */
 size_t ends_put(struct ends *e, int64_t key, struct slot *slot);
-/* The file was removed: another one with the same content gets its name, and
- * nothing is noted meanwhile. 0, or -errno: it is as before. Any thread. */
-int ends_put_back(struct ends *e);
 
 /* The first of those that are noted; how many. */
 size_t ends_peek(struct ends *e, int64_t *keys, size_t room);

@@ -324,53 +324,15 @@ bool counters_give_back(struct counters *c)
     return true;
 }
 
-/* move_to - the numbers, and their addresses, to another file
- * Block 0 and the texts are written under their locks. */
-static int move_to(struct counters *c, int fd, size_t size)
+int counters_save(struct counters *c, const char *path)
 {
-    void *at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    _Atomic uint64_t *to = at, *from = (_Atomic uint64_t *)(void *)c->map;
-    int err = 0;
-
-    if (at == MAP_FAILED)
-        return -errno;
-    pthread_mutex_lock(&c->rest_mtx);
-    pthread_mutex_lock(&c->mtx);
-    for (size_t i = 0; i < size / sizeof *to; i++)
-        counters_put(&to[i], counters_get(&from[i]));
-    if (mremap(at, c->bytes, c->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, c->map) ==
-        MAP_FAILED)
-        err = -errno;
-    pthread_mutex_unlock(&c->mtx);
-    pthread_mutex_unlock(&c->rest_mtx);
-    if (err)
-        munmap(at, c->bytes);
-    return err;
-}
-
-/* counters_put_back - what takes long is done with no lock; where a file has
- * come to `path` meanwhile, ours is one without a name, as before */
-int counters_put_back(struct counters *c, const char *path)
-{
-    size_t size = counters_bytes(atomic_load(&counters_head(c)->blocks));
     char temp[PATH_MAX];
-    int fd, err;
+    size_t size = counters_bytes(atomic_load(&counters_head(c)->blocks));
+    int fd = file_create_beside(temp, path, c->map, size);
+    int err = fd < 0 ? fd : 0;
 
-    if (c->fd < 0)
-        return -EBADF; /* there was no file */
-    fd = file_create_beside(temp, path, "", 0);
-    if (fd < 0)
-        return fd;
-    err = -posix_fallocate(fd, 0, (off_t)size);
-    if (!err)
-        err = move_to(c, fd, size);
-    if (!err) {
-        close(c->fd);
-        c->fd = fd;
-        fd = -1;
-        err = link(temp, path) < 0 ? -errno : 0;
-    }
-    unlink(temp);
+    if (!err && rename(temp, path) < 0)
+        err = -errno;
     if (fd >= 0)
         close(fd);
     return err;

@@ -197,11 +197,9 @@ bool counters_give_back(struct counters *c);
  * until counters_rest_done. */
 struct counters_block *counters_rest(struct counters *c);
 void counters_rest_done(struct counters *c);
-/* The file was removed: another one at `path` with what this one has takes its
- * place. -errno, -EEXIST: there is none. No block but 0 is written to
- * meanwhile, and none is claimed; a gauge that is set may be lost, and is to be
- * set again. */
-int counters_put_back(struct counters *c, const char *path);
+/* Write a copy of the counters to `path`, on the disk; 0 or -errno. Other
+ * threads are at rest. */
+int counters_save(struct counters *c, const char *path);
 /* A block that nobody has; never NULL up to blocks_max - 1 calls (after that,
  * our bug: panic). Any thread. */
 struct counters_block *counters_claim(struct counters *c);

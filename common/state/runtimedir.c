@@ -215,51 +215,6 @@ int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
     return 0;
 }
 
-/* lock_again - the folder of that name now, which may be another one */
-static int lock_again(struct runtimedir *r, struct problem *p)
-{
-    int lock, err;
-
-    if (file_named(r->lock, r->folder))
-        return 0;
-    err = folder_queue(r->folder, true, &folder_runtime, p);
-    if (err)
-        return err;
-    err = runtimedir_lock(&lock, r->folder);
-    if (err == -EWOULDBLOCK)
-        return problem_set(p, EX_UNAVAILABLE, EEXIST,
-                           "another worker has %s; stop that one", r->folder);
-    if (err)
-        return runtimedir_unusable(-err, r->folder, p);
-    close(r->lock);
-    r->lock = lock;
-    return 0;
-}
-
-/* runtimedir_put_back - the lock, then the owner file, then the note
- * Crash before the note: if the note was lost, too, the next start finds the
- * folder by its owner file; otherwise by the note, which has not changed. */
-int runtimedir_put_back(struct runtimedir *r, const struct statedir *dir,
-                        struct problem *p)
-{
-    char path[PATH_MAX];
-    int err = 0;
-
-    if (r->lock >= 0) {
-        strlcpy(path, r->folder, sizeof path);
-        err = folder_make(path);
-        if (err)
-            return runtimedir_unusable(-err, r->folder, p);
-        err = lock_again(r, p);
-        if (!err)
-            err = runtimedir_owner_write(r, dir->folder, p);
-    }
-    if (err)
-        return err;
-    err = note_put(r, dir->folder, true);
-    return err ? runtimedir_unusable(-err, dir->folder, p) : 0;
-}
-
 /* note_ours - the note is ours, or there is none
  * If somebody removed the state folder under us and started another worker, the
  * note that is there now names the folder of that worker. */

@@ -75,11 +75,6 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
  * To be called before the first message is received in any case. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p);
-/* The folder of a worker that runs, or a file that ties it to `dir`, was
- * removed: both are as they were, but for what is in them. -EEXIST: somebody
- * else has the folder. */
-int runtimedir_put_back(struct runtimedir *r, const struct statedir *dir,
-                        struct problem *p);
 /* `orderly`: custody holds nothing. A folder that open made, and that has no
  * custody, is removed. */
 void runtimedir_close(struct runtimedir *r, const struct statedir *dir,

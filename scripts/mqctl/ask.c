@@ -94,8 +94,8 @@ static int refused(const struct statedir *dir, const char *queue,
     if (is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
         return answer_missing(
             dir, queue,
-            "its socket, control, was removed. The worker recreates it within "
-            "seconds: try again, or use signals (mqworker(8))",
+            "its socket, control, was removed. The worker starts again when its "
+            "handlers have ended: then try again, or use signals (mqworker(8))",
             err, p);
     if (is_absent(err))
         problem_fill(p, EX_UNAVAILABLE,

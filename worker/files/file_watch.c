@@ -1,18 +1,23 @@
-/* file_watch.c - when the files of a worker are looked at, and what follows
+/* file_watch.c - files of a running worker that are removed, moved or replaced
  * (see file_watch.h)
  *
- * A look is a chore of the pool: a file system may take long to answer, and
- * what is gone is written again by the same run, while the loop goes on. That
- * waits a second before, so that it does not race with an `rm -r` that is still
- * at it.
+ * A descriptor keeps a file alive whatever becomes of its name: a worker whose
+ * files were removed would go on as before, and lose everything at its end. So
+ * each file is checked by its name and by its link count. The check is a chore
+ * of the pool, because a file system may take long to answer.
  */
-#include "worker/files/file_watch_inner.h"
+#include "worker/files/file_watch.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
@@ -21,19 +26,309 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
+#include "common/base/file.h"
+#include "common/base/folder.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
+#include "worker/files/pid_file.h"
 #include "worker/flow/flow.h"
+#include "worker/loop/chore.h"
+#include "worker/loop/loop.h"
 #include "worker/source/mq/source_mq.h"
 
-#define AGAIN_NS NS_PER_S        /* from one look to the next in trouble */
-#define SLOW_NS  (60 * NS_PER_S) /* without inotify, when nothing is taken */
+#define AGAIN_NS NS_PER_S        /* from one check to the next in trouble */
+#define SLOW_NS  (60 * NS_PER_S) /* the same without inotify and without work */
 
 /* No ordinary write to a file is among them. */
 #define FOLDER_EVENTS                                                  \
     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | \
      IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 #define ABOVE_EVENTS (IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
+
+/* The files in the order of their importance: the first that is gone is
+ * reported. A worker cannot take messages without those before PIDFILE. */
+enum part {
+    STORE,
+    STORE_WAL,
+    STORE_SHM,
+    CUSTODY,
+    PIDFILE,
+    COUNTERS,
+    NOTE,    /* in the state folder: where the runtime folder is */
+    OWNER,   /* in the runtime folder: whose it is */
+    CONTROL, /* the socket; there may be none */
+    ENDS,    /* of messages of the spool; there is one since the spool is on */
+    PARTS
+};
+
+enum state {
+    THERE,
+    AWAY,    /* it has another name, or one that we cannot reach */
+    TAKEN,   /* the same, and another file has its name */
+    REMOVED, /* no name leads to it: its content ends with this process */
+};
+
+struct file {
+    char path[PATH_MAX]; /* constant after open */
+    int fd;              /* O_PATH; -1: there is no such file to watch */
+    struct stat id;      /* of fd */
+    struct stat name;    /* of the file that has the name, if state is TAKEN */
+    enum state state;
+};
+
+/* c = constant after open   m = under mtx   Everything else belongs to the
+ * chore; at the start and the end of the worker to the engine's thread. */
+struct file_watch {
+    struct file_watch_setup with; /* c */
+    struct loop_source source;    /* c  inotify; fd -1: none */
+    struct chore chore;           /* a check */
+    struct file files[PARTS];
+    const struct file *read_only; /* its file system takes no more writes */
+    struct stat copy; /* a copy of the store that could not be opened */
+    unsigned lost;    /* files that were not THERE at the last check */
+    uint64_t calm_ns; /* no file was lost for AGAIN_NS at this time */
+    const struct file *logged_gone; /* by event=file_gone; NULL: none */
+    enum state logged_state;        /* of that file, then */
+    bool logged_ro;
+    bool stopped;            /* the chore does not run any more */
+    bool saved;              /* by store_save */
+    bool logged_error;       /* event=file_not_written, until it works */
+    char ro_next[FILE_NEXT]; /* what to do about `read_only` */
+    pthread_mutex_t mtx;
+    struct file_trouble trouble; /* m */
+};
+
+/* ---- checking ---- */
+
+/* Return true if no name leads to the file. */
+static bool file_is_unnamed(const struct file *f)
+{
+    struct stat now;
+
+    return f->fd >= 0 && fstat(f->fd, &now) == 0 && now.st_nlink == 0;
+}
+
+static void file_check(struct file *f)
+{
+    bool named = stat(f->path, &f->name) == 0;
+
+    if (f->fd < 0 || (named && file_same(&f->name, &f->id)))
+        f->state = THERE;
+    else if (named)
+        f->state = TAKEN;
+    else
+        f->state = file_is_unnamed(f) ? REMOVED : AWAY;
+}
+
+/* Watch the file that has the name now. The descriptor is O_PATH: closing it
+ * drops no lock that SQLite has on the file (fcntl(2)), and it does not keep
+ * the content alive on its own. */
+static void file_adopt(struct file *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = open(f->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (f->fd >= 0)
+        (void)fstat(f->fd, &f->id);
+    f->state = THERE;
+}
+
+/* Return the first file from `first` to `last` that is not THERE, or NULL. */
+static const struct file *file_find_gone(const struct file_watch *w,
+                                         enum part first, enum part last)
+{
+    for (enum part i = first; i <= last; i++)
+        if (w->files[i].state != THERE)
+            return &w->files[i];
+    return NULL;
+}
+
+/* Return true if the file takes no more writes. statvfs(3) does not report the
+ * read-only state after an error (ext4 since Linux 6.15, xfs), but an open for
+ * writing fails in that state, and changes nothing otherwise. The path in /proc
+ * leads to this very file, whatever has its name. */
+static bool file_is_read_only(const struct file *f)
+{
+    char path[64];
+    int fd;
+
+    if (f->fd < 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", f->fd);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EROFS || errno == EIO;
+    close(fd);
+    return false;
+}
+
+/* Check each file; return how many are not THERE. The pidfile is opened for the
+ * store: closing a descriptor of the store would drop SQLite's locks
+ * (fcntl(2)). */
+static unsigned files_check(struct file_watch *w)
+{
+    unsigned lost = 0;
+
+    for (enum part i = 0; i < PARTS; i++) {
+        if (i == ENDS && w->files[i].fd < 0)
+            file_adopt(&w->files[i]);
+        file_check(&w->files[i]);
+        lost += w->files[i].state != THERE;
+    }
+    w->read_only = file_is_read_only(&w->files[PIDFILE])   ? &w->files[STORE]
+                   : file_is_read_only(&w->files[CUSTODY]) ? &w->files[CUSTODY]
+                                                           : NULL;
+    return lost;
+}
+
+static int files_open(struct file_watch *w, struct problem *p)
+{
+    static const struct {
+        const char *name;
+        bool runtime; /* in the runtime folder, not in the state folder */
+    } places[PARTS] = {
+        [STORE] = {STATEDIR_STORE, false},
+        [STORE_WAL] = {STATEDIR_STORE "-wal", false},
+        [STORE_SHM] = {STATEDIR_STORE "-shm", false},
+        [CUSTODY] = {RUNTIMEDIR_CUSTODY, true},
+        [PIDFILE] = {STATEDIR_PIDFILE, false},
+        [COUNTERS] = {RUNTIMEDIR_COUNTERS, true},
+        [NOTE] = {RUNTIMEDIR_NOTE, false},
+        [OWNER] = {RUNTIMEDIR_OWNER, true},
+        [CONTROL] = {STATEDIR_CONTROL, false},
+        [ENDS] = {RUNTIMEDIR_ENDS, true},
+    };
+    int err = 0;
+
+    for (enum part i = 0; i < PARTS; i++)
+        w->files[i].fd = -1;
+    for (enum part i = 0; i < PARTS && !err; i++) {
+        struct file *f = &w->files[i];
+        const char *folder =
+            places[i].runtime ? w->with.runtime->folder : w->with.dir->folder;
+
+        if (!folder_join(f->path, folder, "/", places[i].name))
+            err = problem_set(p, EX_CANTCREAT, ENAMETOOLONG, "%s/%s: %s",
+                              folder, places[i].name, errno_text(ENAMETOOLONG));
+        if (!err)
+            file_adopt(f);
+        if (!err && f->fd < 0 && i < COUNTERS)
+            err = problem_set(p, EX_CANTCREAT, errno, "%s: %s", f->path,
+                              errno_text(errno));
+    }
+    return err;
+}
+
+/* ---- what is logged and shown ---- */
+
+#define HELD "nothing is taken; "
+
+static const char *const states[] = {
+    [AWAY] = "was moved away",
+    [TAKEN] = "was replaced by another file",
+    [REMOVED] = "was removed",
+};
+
+/* Return what happens next to a file that is gone, and what to do. */
+static const char *advice_for(const struct file_watch *w, const struct file *f)
+{
+    if (f >= &w->files[PIDFILE])
+        return "the worker starts again by itself, which makes the file";
+    switch (f->state) {
+    case REMOVED:
+        return HELD "wait: the worker starts again by itself when its handlers "
+                    "have ended, or after --grace, and writes what it has in "
+                    "hand into the store; do not kill it before event=started";
+    case TAKEN:
+        return HELD "move the other file away, then put the worker's own back; "
+                    "if that was removed the worker starts again by itself; do "
+                    "not kill it before event=file_back or event=started";
+    default:
+        return HELD "put it back there (mv, mount), and the worker goes on by "
+                    "itself; do not kill it before event=file_back";
+    }
+}
+
+/* Set what file_watch_trouble returns. The name of the file is enough beside
+ * its path. */
+static void trouble_set(struct file_trouble *t, const struct file *f,
+                        const char *wrong, const char *next)
+{
+    const char *slash = strrchr(f->path, '/');
+
+    snprintf(t->text, sizeof t->text, "%.40s %s", slash ? slash + 1 : f->path,
+             wrong);
+    strlcpy(t->path, f->path, sizeof t->path);
+    strlcpy(t->next, next + strlen(HELD), sizeof t->next);
+}
+
+static void trouble_publish(struct file_watch *w)
+{
+    const struct file *f = file_find_gone(w, STORE, CUSTODY);
+    const struct file *ro = w->read_only;
+    char mount[PATH_MAX];
+
+    if (ro && !w->logged_ro)
+        snprintf(w->ro_next, sizeof w->ro_next,
+                 HELD "look for its error in dmesg, then mount -o remount,rw "
+                      "%s and the worker goes on by itself; after an error of "
+                      "the disk stop it, umount, fsck, mount and start it",
+                 mount_point(ro->path, mount));
+    pthread_mutex_lock(&w->mtx);
+    if (f)
+        trouble_set(&w->trouble, f, states[f->state], advice_for(w, f));
+    else if (ro)
+        trouble_set(&w->trouble, ro, "is on a read-only file system",
+                    w->ro_next);
+    else
+        w->trouble.text[0] = w->trouble.path[0] = w->trouble.next[0] = '\0';
+    pthread_mutex_unlock(&w->mtx);
+}
+
+void file_watch_trouble(struct file_watch *w, struct file_trouble *out)
+{
+    pthread_mutex_lock(&w->mtx);
+    *out = w->trouble;
+    pthread_mutex_unlock(&w->mtx);
+}
+
+/* Log each change once. */
+static void changes_log(struct file_watch *w)
+{
+    const struct log_field queue = F_STR("queue", w->with.flow->set->queue);
+    const struct file *f = file_find_gone(w, STORE, ENDS), *ro = w->read_only;
+
+    if (ro && !w->logged_ro)
+        log_error("read_only", queue, F_STR("file", ro->path),
+                  F_STR("next", w->ro_next));
+    else if (!ro && w->logged_ro)
+        log_info("writable_again", queue);
+    w->logged_ro = ro != NULL;
+    if (f && (f != w->logged_gone || f->state != w->logged_state)) {
+        LOG_AT(f < &w->files[PIDFILE] ? LOG_ERROR : LOG_WARN, "file_gone",
+               queue, F_STR("file", f->path), F_STR("what", states[f->state]),
+               F_STR("next", advice_for(w, f)));
+        w->logged_state = f->state;
+    } else if (!f && w->logged_gone) {
+        w->logged_error = false;
+        log_info("file_back", queue, F_STR("file", w->logged_gone->path));
+    }
+    w->logged_gone = f;
+}
+
+/* Log once that a file or folder cannot be made. */
+static void error_log(struct file_watch *w, const char *path, const char *error)
+{
+    if (!w->logged_error)
+        log_error("file_not_written", F_STR("queue", w->with.flow->set->queue),
+                  F_STR("file", path), F_STR("error", error),
+                  F_STR("next",
+                        "do what the error says: it is tried again each "
+                        "second, and then the worker starts again. Do "
+                        "not kill it; what it has open is all there "
+                        "is"));
+    w->logged_error = true;
+}
 
 /* Hold the gate while a file is gone or cannot be written (`on`), or let it go
  * where that is over. */
@@ -43,8 +338,8 @@ static void holds_set(struct file_watch *w, bool on)
         unsigned bit;
         bool held;
     } holds[] = {
-        {HOLD_STORE_GONE, files_gone(w, STORE, STORE_SHM) != NULL},
-        {HOLD_CUSTODY_GONE, files_gone(w, CUSTODY, CUSTODY) != NULL},
+        {HOLD_STORE_GONE, file_find_gone(w, STORE, STORE_SHM) != NULL},
+        {HOLD_CUSTODY_GONE, file_find_gone(w, CUSTODY, CUSTODY) != NULL},
         {HOLD_READ_ONLY, w->read_only != NULL},
     };
     struct gate *g = &w->with.flow->gate;
@@ -59,24 +354,131 @@ static void holds_set(struct file_watch *w, bool on)
     }
 }
 
-/* look - each file; nothing is taken between a loss and the log line about it,
- * nor before the line that says that it is over */
-static bool look(struct file_watch *w)
+/* Check all files, and let the log, the gate and the source know. Return true
+ * if all is well. No message is taken between a loss and the log line about it,
+ * nor before the line that says that it is over. */
+static bool files_look(struct file_watch *w)
 {
-    unsigned lost = files_look(w);
+    unsigned lost = files_check(w);
 
     if (lost > w->lost) /* and maybe more soon */
         w->calm_ns = clock_mono_ns() + AGAIN_NS;
     w->lost = lost;
-    file_notices_publish(w);
-    source_mq_store_gone(w->with.mq, files_gone(w, STORE, STORE_SHM) != NULL);
+    trouble_publish(w);
+    source_mq_store_gone(w->with.mq,
+                         file_find_gone(w, STORE, STORE_SHM) != NULL);
     holds_set(w, true);
-    file_notices_tell(w);
+    changes_log(w);
     holds_set(w, false);
     return lost == 0 && !w->read_only;
 }
 
-/* folder_watch - a folder, and each above it; it may be watched already */
+/* ---- after a removal ---- */
+
+/* Return true if the worker can start again: a file was removed, none that may
+ * come back by itself is away, and the store takes writes. */
+static bool may_restart(const struct file_watch *w)
+{
+    for (enum part i = STORE; i < PIDFILE; i++) {
+        const struct file *f = &w->files[i];
+
+        if (f->state == AWAY ||
+            (f->state == TAKEN && !file_same(&w->copy, &f->name)))
+            return false;
+    }
+    return w->lost > 0 && !w->read_only;
+}
+
+/* Make the folders again that were removed. A new state folder is locked like
+ * at any start before anything is written there: another worker may have been
+ * started on it. The lock of the removed folder is given up after that. */
+static int folders_make(struct file_watch *w, struct problem *p)
+{
+    const struct settings *set = w->with.flow->set;
+    struct pid_file *lock;
+    struct statedir dir;
+    char runtime[PATH_MAX];
+    int err;
+
+    if (!pid_file_has_folder(*w->with.lock)) {
+        err = statedir_open(&dir, set->state_dir, set->queue, true, p);
+        if (!err)
+            err = pid_file_open(&lock, w->files[PIDFILE].path, set->queue, p);
+        if (err)
+            return err;
+        pid_file_close(w->with.lock);
+        *w->with.lock = lock;
+        file_adopt(&w->files[PIDFILE]);
+    }
+    strlcpy(runtime, w->with.runtime->folder, sizeof runtime);
+    err = folder_make(runtime);
+    return err ? problem_set(p, EX_CANTCREAT, -err, "%s: %s",
+                             w->with.runtime->folder, errno_text(-err))
+               : 0;
+}
+
+/* Write the whole store to its name again. The new file may replace the store
+ * itself, if only its -wal or -shm is gone, or a copy that could not be
+ * opened. */
+static int store_write_again(struct file_watch *w, struct problem *p)
+{
+    struct file *f = w->files;
+    const struct stat replace[2] = {f[STORE].id, w->copy};
+    int err = store_put_back(w->with.mq->store, f[STORE].path, replace, p);
+
+    if (err) {
+        if (err == -EEXIST || stat(f[STORE].path, &w->copy) < 0)
+            w->copy = (struct stat){0};
+        return err;
+    }
+    for (enum part i = STORE; i <= STORE_SHM; i++)
+        file_adopt(&f[i]);
+    return 0;
+}
+
+/* Make the folders and the store again, so that the stop can write what is in
+ * flight into the store. If that fails, the worker keeps running without taking
+ * messages, and it is tried again: what it has open is all there is. */
+static int files_restore(struct file_watch *w)
+{
+    struct problem p = {0};
+
+    if (folders_make(w, &p) < 0) {
+        error_log(w, w->with.dir->folder, p.text);
+        return -ENOENT;
+    }
+    if (file_find_gone(w, STORE, STORE_SHM) && store_write_again(w, &p) < 0) {
+        error_log(w, w->files[STORE].path, p.text);
+        return -ENOENT;
+    }
+    return 0;
+}
+
+/* Write the store beside its name, as the process ends and the name cannot be
+ * had. */
+static void store_save(struct file_watch *w)
+{
+    const char *path = w->files[STORE].path, *queue = w->with.flow->set->queue;
+    char saved[PATH_MAX];
+    int err;
+
+    snprintf(saved, sizeof saved, "%.4000s.saved-%d", path, (int)getpid());
+    err = store_copy(w->with.mq->store, saved);
+    if (err)
+        log_error("store_lost", F_STR("queue", queue), F_STR("file", path),
+                  F_STR("error", errno_text(-err)),
+                  F_STR("next", "retries and dead letters are lost; those of "
+                                "which a verdict was waiting are in custody"));
+    else
+        log_error("store_saved", F_STR("queue", queue), F_STR("file", saved),
+                  F_STR("next", "it has all retries and dead letters: move it "
+                                "to store.db before the next start"));
+}
+
+/* ---- when ---- */
+
+/* Watch a folder and each one above it. A folder that is watched already stays
+ * so. */
 static void folder_watch(struct file_watch *w, const char *folder)
 {
     char path[PATH_MAX];
@@ -92,22 +494,27 @@ static void folder_watch(struct file_watch *w, const char *folder)
     }
 }
 
-/* folders_watch - they may be other ones than before */
+/* Watch both folders; they may be other ones than before. */
 static void folders_watch(struct file_watch *w)
 {
     folder_watch(w, w->with.dir->folder);
     folder_watch(w, w->with.runtime->folder);
 }
 
-/* look_run - and again while something is wrong */
-static int look_run(struct chore *chore)
+/* Check the files, and restart the worker if one was removed. A restart waits
+ * until no file was lost for a second, so that it does not race with an `rm -r`
+ * that is still at it. */
+static int watch_run(struct chore *chore)
 {
     struct file_watch *w = CONTAINER_OF(chore, struct file_watch, chore);
-    bool fine = look(w);
+    bool fine = files_look(w);
 
-    if (!fine && clock_mono_ns() >= w->calm_ns && files_may_restore(w)) {
-        files_restore(w);
-        fine = look(w);
+    if (!fine && clock_mono_ns() >= w->calm_ns && may_restart(w) &&
+        files_restore(w) == 0) {
+        (void)files_look(w); /* verdicts can be written again */
+        w->with.there(w->with.arg);
+        w->with.again(w->with.arg);
+        return 0;
     }
     if (!fine) {
         folders_watch(w);
@@ -119,8 +526,8 @@ static int look_run(struct chore *chore)
     return 0;
 }
 
-/* changed - a name in a folder of ours, or of one above */
-static void changed(struct loop_source *source)
+/* Handle a change of a name in one of the folders, or of one above. */
+static void folder_changed(struct loop_source *source)
 {
     struct file_watch *w = CONTAINER_OF(source, struct file_watch, source);
     char events[4096];
@@ -136,8 +543,8 @@ void file_watch_soon(struct file_watch *w)
         chore_soon(&w->chore);
 }
 
-/* The gate is held until the first look is over, which another thread may have
- * begun already: somebody may have asked for it. */
+/* The gate is held until the first check is over, which another thread may have
+ * begun already. */
 void file_watch_start(struct file_watch *w)
 {
     gate_hold(&w->with.flow->gate, HOLD_READ_ONLY);
@@ -155,14 +562,14 @@ int file_watch_open(struct file_watch **out,
     if (!w)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     w->with = *setup;
-    w->chore = (struct chore){.run = look_run,
+    w->chore = (struct chore){.run = watch_run,
                               .first_ns = AGAIN_NS,
                               .most_ns = AGAIN_NS,
                               .timers = flow->timers,
                               .pool = &flow->pool};
     chore_init(&w->chore);
     pthread_mutex_init(&w->mtx, NULL);
-    w->source.ready = changed;
+    w->source.ready = folder_changed;
     w->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     err = files_open(w, p);
     folders_watch(w);
@@ -185,16 +592,21 @@ int file_watch_open(struct file_watch **out,
     return err;
 }
 
-/* file_watch_last - a look that writes the store is waited for: what this
- * process has open is all there is of it */
 void file_watch_last(struct file_watch *w)
 {
-    chore_stop(&w->chore);
-    w->told_error = false;
-    if (look(w))
+    if (!w->stopped) {
+        chore_stop(&w->chore);
+        w->stopped = true;
+        w->logged_error = false;
+    }
+    if (files_look(w))
         return;
-    files_restore_last(w);
-    (void)look(w);
+    if ((!may_restart(w) || files_restore(w) < 0) && !w->saved &&
+        file_is_unnamed(&w->files[STORE])) {
+        store_save(w);
+        w->saved = true;
+    }
+    (void)files_look(w);
 }
 
 void file_watch_close(struct file_watch **watch)

@@ -1,16 +1,17 @@
-/* file_watch.h - the files of a worker that runs stay where they are
+/* file_watch.h - files of a running worker that are removed, moved or replaced
  *
- * WHAT   Notices that the store, custody, the pidfile or the counters, or a
- *        folder above them, was removed, moved or replaced, or that their file
- *        system became read-only, and stops the taking of messages (HOLD_
- *        bits). A file that was only moved is waited for; one that has no name
- *        any more is written again from the one that the worker has open.
- *        inotify on the folders tells at once; a mount or unmount, which that
- *        does not see, is looked for each second while messages are taken, less
- *        often where millions of rows wait. Costs an idle worker nothing, or
- *        where inotify cannot be had one look a minute.
+ * WHAT   Notices that a file of the worker, or a folder above it, was removed,
+ *        moved or replaced, or that a file system became read-only. While the
+ *        store or custody is concerned, no message is taken (HOLD_ bits). A
+ *        file that was moved or replaced is waited for. After a removal the
+ *        worker starts again: first the store gets its name back, if it lost
+ *        it, then `again` is called.
+ *        inotify reports changes in the folders at once. It does not report a
+ *        mount or unmount: while messages are taken, the files are checked
+ *        every second (less often if millions of rows wait). An idle worker has
+ *        no wake-ups from this; without inotify, one a minute.
  * WHO    open, start, last, close: the engine. soon, trouble: any thread.
- * OWNS   A descriptor of each file (O_PATH), and that of inotify.
+ * OWNS   An O_PATH descriptor of each file, and the one of inotify.
  * FAILS  open: a problem.
  */
 #ifndef WORKER_FILES_FILE_WATCH_H
@@ -25,38 +26,44 @@
 struct flow;
 struct pid_file;
 struct runtimedir;
+struct source_mq;
 struct statedir;
 struct file_watch; /* opaque; body in file_watch.c */
 
-/* What it watches, and puts back; all of it outlives it. */
+/* The parts that file_watch works on; all of them outlive it. */
 struct file_watch_setup {
     struct flow *flow;
     struct source_mq *mq;
     const struct statedir *dir;
-    struct runtimedir *runtime;
-    struct pid_file *lock;
-    void (*there)(void *arg); /* a look found all of it; on a pool thread */
+    const struct runtimedir *runtime;
+    struct pid_file **lock; /* replaced if the state folder is made again */
+    /* All files are in place, or will be after `again`. Called on a pool
+     * thread. */
+    void (*there)(void *arg);
+    /* The worker has to stop and start again, because a file was removed. May
+     * be called several times, on a pool thread. */
+    void (*again)(void *arg);
     void *arg;
 };
 
-/* Why nothing is taken. */
+/* The reason why nothing is taken. */
 struct file_trouble {
     char text[100];      /* "store.db was removed"; "": no file is the reason */
-    char path[PATH_MAX]; /* of it */
+    char path[PATH_MAX]; /* of that file */
     char next[FILE_NEXT]; /* what to do */
 };
 
-/* After all files are open. */
+/* Call this after all files were opened. */
 int file_watch_open(struct file_watch **out,
                     const struct file_watch_setup *setup, struct problem *p);
-/* The first look, before anything is taken. */
+/* Check all files before the first message is taken. */
 void file_watch_start(struct file_watch *w);
-/* Work goes on: look again. NULL-safe. */
+/* Check all files soon, because messages are being processed. NULL-safe. */
 void file_watch_soon(struct file_watch *w);
-/* Which file keeps messages from being taken, as of the last look. */
+/* Return the file that kept messages from being taken at the last check. */
 void file_watch_trouble(struct file_watch *w, struct file_trouble *out);
-/* At the end, with no thread left but this one: write again what is removed, or
- * the store beside its name. */
+/* Check again at the end of the worker, and give the store its name back, or
+ * another name. No other thread is left. May be called again. */
 void file_watch_last(struct file_watch *w);
 void file_watch_close(struct file_watch **watch); /* NULL-safe; sets NULL */
 

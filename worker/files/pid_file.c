@@ -390,45 +390,13 @@ int pid_file_open(struct pid_file **out, const char *path, const char *queue,
     return err;
 }
 
-/* folder_again - the lock of the folder that has the name now */
-static int folder_again(struct pid_file *l)
+bool pid_file_has_folder(const struct pid_file *l)
 {
-    char path[PATH_MAX];
-    int fd;
+    char folder[PATH_MAX];
 
-    strlcpy(path, l->path, sizeof path);
-    if (strrchr(path, '/'))
-        *strrchr(path, '/') = '\0';
-    if (file_named(l->folder, path))
-        return 0;
-    fd = folder_lock(l->path);
-    if (fd < 0)
-        return errno == EWOULDBLOCK ? -EEXIST : -errno;
-    close(l->folder);
-    l->folder = fd;
-    return 0;
-}
-
-/* pid_file_put_back - the folder's lock is held all the time, or taken first,
- * so that no other worker gets beyond its own try
- */
-int pid_file_put_back(struct pid_file *l)
-{
-    int again, err = folder_again(l);
-
-    if (err || file_named(l->pidfile, l->path))
-        return err;
-    again = pidfile_lock(l->path);
-    if (again < 0)
-        return -errno;
-    err = pid_write(again, getpid());
-    if (err) {
-        pidfile_end(l->path, &again);
-        return err;
-    }
-    close(l->pidfile);
-    l->pidfile = again;
-    return 0;
+    strlcpy(folder, l->path, sizeof folder);
+    (void)file_parent(folder);
+    return file_named(l->folder, folder);
 }
 
 /* pid_file_give_back - a kill in here leaves a pidfile that nobody holds, too

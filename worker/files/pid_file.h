@@ -3,7 +3,7 @@
  * WHAT   The pidfile is the lock (flock(2), as pidfile(3) of libbsd has it),
  *        and so is the folder it is in: a pidfile that somebody removes lets no
  *        second worker in.
- * WHO    The engine, at start and end; put_back: one thread at a time.
+ * WHO    The engine, at start and end; has_folder: one thread at a time.
  * OWNS   The open pidfile and folder; the kernel drops the locks when their
  *        last owner dies, which includes a handler that has not reached its
  *        exec yet.
@@ -12,6 +12,8 @@
  */
 #ifndef WORKER_FILES_PID_FILE_H
 #define WORKER_FILES_PID_FILE_H
+
+#include <stdbool.h>
 
 #include "common/base/problem.h"
 
@@ -22,9 +24,9 @@ struct pid_file; /* opaque; body in pid_file.c */
  * owner. */
 int pid_file_open(struct pid_file **out, const char *path, const char *queue,
                   struct problem *p);
-/* The pidfile was removed, maybe with its folder, which is there again: make
- * and lock another one. -EEXIST: somebody else has it. */
-int pid_file_put_back(struct pid_file *lock);
+/* Return true if the locked folder still has its name, so that no other worker
+ * can start. */
+bool pid_file_has_folder(const struct pid_file *lock);
 /* This start came to nothing: the pidfile of a worker that was killed is left
  * as it was. pid_file_close is to follow. NULL-safe. */
 void pid_file_give_back(struct pid_file *lock);

@@ -35,12 +35,11 @@ static void bring(const char *path, const struct runtimedir *runtime,
 static void copy(struct counters *c, const struct runtimedir *runtime,
                  const struct statedir *dir)
 {
-    char path[PATH_MAX], other[PATH_MAX];
+    char path[PATH_MAX];
 
     if (!counters_private(c) && runtime->lock >= 0 &&
-        runtimedir_path(runtime, RUNTIMEDIR_COUNTERS, path, NULL) == 0 &&
-        statedir_path(dir, RUNTIMEDIR_COUNTERS, other, NULL) == 0)
-        (void)counters_copy(other, path);
+        statedir_path(dir, RUNTIMEDIR_COUNTERS, path, NULL) == 0)
+        (void)counters_save(c, path);
 }
 
 void totals_ended(struct counters *c, bool ran,

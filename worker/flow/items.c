@@ -54,18 +54,14 @@ static struct receive *item_new(struct items *it, struct flow *f)
 
 int items_get(struct items *it, struct flow *f, struct receive **out)
 {
-    int err = 0;
-
     pthread_mutex_lock(&it->mtx);
-    *out = it->stopped ? NULL : LIST_FIRST(&it->spare);
+    *out = LIST_FIRST(&it->spare);
     if (*out)
         LIST_REMOVE(*out, spare);
-    else if (it->stopped)
-        err = -EBUSY;
-    else if (!(*out = item_new(it, f)))
-        err = -ENOMEM;
+    else
+        *out = item_new(it, f);
     pthread_mutex_unlock(&it->mtx);
-    return err;
+    return *out ? 0 : -ENOMEM;
 }
 
 void items_count(struct items *it, struct receive *item)
@@ -89,62 +85,12 @@ void items_put(struct items *it, struct receive *item)
     pthread_mutex_unlock(&it->mtx);
 }
 
-/* items_block - it has nothing better to do now than to have ready what its
- * next message needs, and writes to nothing after that */
-void items_block(struct items *it, struct receive *item)
-{
-    item->flow->source->ops->warm(item->flow->source, item->own.place);
-    pthread_mutex_lock(&it->mtx);
-    it->blocking++;
-    pthread_mutex_unlock(&it->mtx);
-}
-
-bool items_block_end(struct items *it)
-{
-    bool stopped;
-
-    pthread_mutex_lock(&it->mtx);
-    it->blocking--;
-    stopped = it->stopped;
-    pthread_mutex_unlock(&it->mtx);
-    return !stopped;
-}
-
-/* items_stop - no message changes until items_go_on
- * An item that is not spare may write to messages, or to what is warm for it.
- * While they are stopped none gets off the list of the spare ones, and one that
- * ends its wait is told to take nothing: it only gives back what was warm, as
- * it is. Stores of the others before they came on the list, under the lock, are
- * visible.
- */
-bool items_stop(struct items *it)
-{
-    struct receive *item;
-    unsigned still;
-    bool stopped;
-
-    pthread_mutex_lock(&it->mtx);
-    still = it->blocking;
-    LIST_FOREACH (item, &it->spare, spare)
-        still++;
-    stopped = it->stopped = still == it->made && it->others == 0;
-    pthread_mutex_unlock(&it->mtx);
-    return stopped;
-}
-
-void items_go_on(struct items *it)
-{
-    pthread_mutex_lock(&it->mtx);
-    it->stopped = false;
-    pthread_mutex_unlock(&it->mtx);
-}
-
 bool items_other_begin(struct items *it)
 {
     bool may;
 
     pthread_mutex_lock(&it->mtx);
-    may = !it->stopped && !it->over;
+    may = !it->over;
     it->others += may;
     pthread_mutex_unlock(&it->mtx);
     return may;

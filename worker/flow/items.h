@@ -5,7 +5,7 @@
  *        more message, what they did so far.
  * WHO    init, fini: the engine. Any thread.
  * OWNS   The items.
- * FAILS  get: -ENOMEM, or -EBUSY while all are stopped.
+ * FAILS  get: -ENOMEM.
  */
 #ifndef WORKER_FLOW_ITEMS_H
 #define WORKER_FLOW_ITEMS_H
@@ -33,9 +33,7 @@ struct items {
     pthread_mutex_t mtx;
     LIST_HEAD(, receive) all;     /* m  all that were ever made */
     unsigned made;                /* m  never over ITEMS_MAX */
-    unsigned blocking;            /* m  of them, waiting for the queue */
     unsigned others;              /* m  jobs that write to messages, too */
-    bool stopped;                 /* m  from items_stop to items_go_on */
     bool over;                    /* m  no job begins any more */
     LIST_HEAD(, receive) spare;   /* m  those without work */
     LIST_HEAD(, receive) wanting; /* m  those that wait and would take more */
@@ -53,18 +51,8 @@ void items_count(struct items *it, struct receive *item);
 /* It has no work; before it is counted out, so that a thread that counts itself
  * in finds it. */
 void items_put(struct items *it, struct receive *item);
-/* It waits for the queue, and keeps still until the end of that. False: all are
- * stopped, it must take nothing. */
-void items_block(struct items *it, struct receive *item);
-bool items_block_end(struct items *it);
-
-/* If no work item, and no job, writes to a message or to its counters: true,
- * and none does before items_go_on. Nobody is kept waiting: an item that would
- * start is refused, and tries again when told that the gate has changed. */
-bool items_stop(struct items *it);
-void items_go_on(struct items *it);
-/* Around what a job does to a message, which no work item has; false: all are
- * stopped. */
+/* Around what a job does to a message, which no work item has; false: the
+ * worker ends. */
 bool items_other_begin(struct items *it);
 void items_other_end(struct items *it);
 /* The worker's last step: none of these begins any more. True: and none is at

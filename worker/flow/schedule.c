@@ -68,15 +68,11 @@ static struct receive *item_enter(struct flow *f)
     if (!err)
         return item;
     gate_leave(&f->gate);
-    if (err == -EBUSY)
-        counted_out(f);
-    else
-        gate_trouble(&f->gate, "starting a work item", -err);
+    gate_trouble(&f->gate, "starting a work item", -err);
     return NULL;
 }
 
-/* block_begin - an item, with all that its next message needs; counted as one
- * that keeps still */
+/* block_begin - an item, with all that its next message needs */
 static int block_begin(struct flow *f, struct receive **item)
 {
     int err = items_get(&f->items, f, item);
@@ -84,7 +80,7 @@ static int block_begin(struct flow *f, struct receive **item)
     if (err)
         return err;
     items_count(&f->items, *item);
-    items_block(&f->items, *item);
+    f->source->ops->warm(f->source, (*item)->own.place);
     return 0;
 }
 
@@ -95,7 +91,7 @@ static int block_begin(struct flow *f, struct receive **item)
 static struct receive *block(struct flow *f)
 {
     struct receive *item;
-    bool came, may;
+    bool came;
     int err;
 
     if (!peeker_enter(f->peeker)) {
@@ -104,8 +100,7 @@ static struct receive *block(struct flow *f)
     }
     err = block_begin(f, &item);
     came = peeker_wait(f->peeker);
-    may = !err && items_block_end(&f->items);
-    if (came && may && gate_enter(&f->gate)) {
+    if (came && !err && gate_enter(&f->gate)) {
         /* Counted in before: the look sees that something runs. */
         if (gate_cap(&f->gate) > 1)
             peeker_look_later(f->peeker);

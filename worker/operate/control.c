@@ -44,8 +44,7 @@ struct client {
     char line[STATEDIR_BEFORE_SIZE + STATEDIR_REQUEST];
 };
 
-/* c = constant after open   a = atomic   p = the thread that puts it back, one
- * at a time   the rest is the loop's */
+/* c = constant after open   the rest is the loop's */
 struct control {
     struct orders *orders; /* c */
     struct flow *flow;     /* c */
@@ -56,8 +55,7 @@ struct control {
     struct steering_end steered; /* c  starts it */
     uint64_t heard;              /* things said so far */
     char path[PATH_MAX];         /* c */
-    atomic_int next;  /* a  a door to take the place of this one; -1: none */
-    struct stat node; /* p  what our last door made there */
+    struct stat node;            /* c  what our door made there */
 };
 
 /* ---- clients ---- */
@@ -217,18 +215,11 @@ static bool known(int fd, uid_t *uid)
     return false;
 }
 
-/* door_open - for the next; maybe another door */
+/* door_open - for the next */
 static void door_open(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, door_timer);
-    int next = atomic_exchange(&k->next, -1);
 
-    if (next >= 0) {
-        if (k->door.fd >= 0)
-            close(k->door.fd);
-        k->door.fd = next;
-        k->door.added = false; /* epoll forgot the one that is closed */
-    }
     (void)loop_watch(k->flow->loop, &k->door, EPOLLIN);
 }
 
@@ -273,16 +264,6 @@ static struct control *deaf(struct control *k, const struct flow *f, int err)
     return NULL;
 }
 
-/* listen_at - the next door, or -errno; it is not watched yet */
-static int listen_at(struct control *k)
-{
-    int fd = unix_socket_listen(k->path, CLIENTS);
-
-    if (fd >= 0 && lstat(k->path, &k->node) < 0)
-        k->node = (struct stat){0};
-    return fd;
-}
-
 struct control *control_open(struct orders *orders)
 {
     struct flow *f = orders->flow;
@@ -298,7 +279,6 @@ struct control *control_open(struct orders *orders)
     orders->pause->saved = steered;
     orders->pause->arg = k;
     k->door.fd = -1;
-    atomic_store(&k->next, -1);
     k->door.ready = door_ready;
     timer_init(&k->door_timer, door_open);
     timer_init(&k->steer_timer, steer_over);
@@ -308,28 +288,11 @@ struct control *control_open(struct orders *orders)
     if (snprintf(k->path, sizeof k->path, "%s/%s", f->folder,
                  STATEDIR_CONTROL) >= (int)sizeof k->path)
         return deaf(k, f, ENAMETOOLONG);
-    k->door.fd = listen_at(k);
+    k->door.fd = unix_socket_listen(k->path, CLIENTS);
+    if (k->door.fd >= 0 && lstat(k->path, &k->node) < 0)
+        k->node = (struct stat){0};
     err = k->door.fd < 0 ? k->door.fd : loop_watch(f->loop, &k->door, EPOLLIN);
     return err ? deaf(k, f, -err) : k;
-}
-
-/* control_put_back - the loop opens the new door: it may be at the old one just
- * now. A door that cannot be had is tried at the next look. */
-void control_put_back(struct control *k)
-{
-    struct stat name;
-    int fd;
-
-    if (!k || lstat(k->path, &name) == 0 || errno != ENOENT)
-        return;
-    fd = listen_at(k);
-    if (fd < 0)
-        return;
-    log_info("control_back", F_STR("queue", k->flow->set->queue));
-    fd = atomic_exchange(&k->next, fd);
-    if (fd >= 0) /* the loop has not seen it */
-        close(fd);
-    timers_start(k->flow->timers, &k->door_timer, clock_mono_ns());
 }
 
 /* ours - another worker may have the name, where the folder was replaced */
@@ -351,8 +314,6 @@ void control_close(struct control **control)
     k->orders->pause->saved = NULL;
     timers_cancel(k->flow->timers, &k->door_timer);
     timers_cancel(k->flow->timers, &k->steer_timer);
-    if (atomic_load(&k->next) >= 0)
-        close(atomic_load(&k->next));
     for (size_t i = 0; i < CLIENTS; i++)
         client_drop(&k->clients[i]);
     if (k->door.fd >= 0) {

@@ -18,9 +18,6 @@ struct orders;
 
 /* NULL if it cannot be had. */
 struct control *control_open(struct orders *orders);
-/* NULL-safe. Listen again where somebody removed the socket. Any thread, one at
- * a time. */
-void control_put_back(struct control *k);
 void control_close(struct control **control); /* NULL-safe; sets NULL */
 
 #endif

@@ -1,6 +1,7 @@
 /* stop.c - the way a worker is stopped (see stop.h) */
 #include "worker/operate/stop.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 
@@ -57,6 +58,22 @@ void stop_worker(struct stop *s, int signal)
     timers_start(f->timers, &s->timer, now);
 }
 
+/* Stop as after SIGTERM, because a file was removed, unless a stop has begun. */
+static void stop_again(struct timer *timer)
+{
+    struct stop *s = CONTAINER_OF(timer, struct stop, again);
+    struct flow *f = s->flow;
+
+    if (gate_held(&f->gate, HOLD_STOP))
+        return;
+    log_info("stopping", F_STR("queue", f->set->queue),
+             F_STR("why", "file_gone"),
+             F_UINT("running", gate_running(&f->gate)));
+    gate_finish(&f->gate, "file_gone", -ESTALE);
+    timers_start(f->timers, &s->timer,
+                 ns_add(clock_mono_ns(), f->set->grace_ns));
+}
+
 void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
                void *arg)
 {
@@ -64,4 +81,5 @@ void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
     s->last = last;
     s->arg = arg;
     timer_init(&s->timer, handlers_end);
+    timer_init(&s->again, stop_again);
 }

@@ -2,7 +2,8 @@
  *
  * WHAT   The first signal lets what runs end within --grace, then handlers are
  *        ended: by SIGTERM, and after --kill-after by SIGKILL. A second signal
- *        skips the rest of the grace.
+ *        skips the rest of the grace. A removed file stops the worker like a
+ *        first signal.
  * WHO    The loop.
  * OWNS   Its timer.
  * FAILS  Never.
@@ -20,8 +21,9 @@ struct flow;
 struct stop {
     struct flow *flow;
     struct timer timer;
-    int signals; /* to stop, so far */
-    bool ending; /* handlers were told to end */
+    struct timer again; /* starting it stops the worker for a restart */
+    int signals;        /* to stop, so far */
+    bool ending;        /* handlers were told to end */
     void (*last)(void *arg);
     void *arg;
 };

@@ -110,16 +110,19 @@ static void tell(const struct keep *k, int err)
 }
 
 /* keep_all - without memory for their names they are kept all the same */
-void keep_all(struct flow *f)
+int keep_all(struct flow *f, bool again)
 {
     struct keep k = {.flow = f};
     int err;
 
     k.all = calloc(f->source->ops->lent(f->source), sizeof *k.all);
     err = f->source->ops->keep(f->source, place, &k);
-    tell_each(&k, err == 0);
-    tell(&k, err);
+    if (!again || !err) {
+        tell_each(&k, err == 0);
+        tell(&k, err);
+    }
     free(k.all);
+    return err;
 }
 
 /* busy - a thread may settle something still: each work item that runs is in a

@@ -14,7 +14,8 @@
 
 #include "worker/flow/flow.h"
 
-void keep_all(struct flow *f);
+/* `again`: an earlier call has logged which messages there are. */
+int keep_all(struct flow *f, bool again);
 /* Where the handlers are threads of ours: nothing that they do counts any more.
  * True: no thread settles anything from here on; false: one is busy still, and
  * what is lent must stay so. */

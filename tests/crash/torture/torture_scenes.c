@@ -302,6 +302,7 @@ static const struct scene scenes[] = {
     {"slot_crashed_", .before = "slot_run_after_word:3", .once = true},
     {"slot_unrun_", .ask = ask_quit, .once = true},
     {"keep_", .ask = ask_quit, .once = true},
+    {"restart_", .more = little, .ask = ask_ends, .once = true},
     {"slot_disarm_", .ask = ask_nothing, .once = true},
     {"spool_", .more = spool},
     {"store_spool_", .more = spool},
@@ -313,7 +314,6 @@ static const struct scene scenes[] = {
     {"store_recall_", .prepare = strand_one, .once = true},
     {"store_clock_", .prepare = set_clock, .once = true},
     {"store_doubt_", .prepare = lose_memory, .once = true},
-    {"ends_put_back_", .more = little, .ask = ask_ends, .once = true},
     {"slot_link_", .prepare = replay_one, .once = true},
     {"dead_queue_", .more = moves, .ask = letters_receive},
     {"on_dead_", .more = hook},
@@ -343,8 +343,8 @@ static const struct scene *scene_of(const char *point)
 bool scene_possible(const struct torture *t, const char *point)
 {
     static const char *const never[] = {
-        "custody_put_back_", "store_copy_",      "letters_drop_", "amqp_",
-        "forward_",          "letter_refreshed", "state_forget_"};
+        "store_copy_", "letters_drop_",    "amqp_",
+        "forward_",    "letter_refreshed", "state_forget_"};
 
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (strncmp(point, never[i], strlen(never[i])) == 0)

@@ -491,15 +491,17 @@ Test(mqctl, a_pause_is_written_once_and_again_only_if_it_is_gone)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(q, "--", "true");
-    char control[4096];
+    const char *store = harness_path("%s%s/store.db", harness_state_dir(), q);
+    const char *away = harness_path("%s%s/away", harness_state_dir(), q);
     struct stat before, after;
 
-    snprintf(control, sizeof control, "%s%s/control", harness_state_dir(), q);
     ctl_out("pause", q);
     cr_assert_eq(stat(pause_file(q), &before), 0);
     for (unsigned i = 0; i < 2; i++) {
-        cr_assert_eq(unlink(control), 0);
-        harness_until(harness_log_count(w, "event=control_back") > i, SOON_MS);
+        cr_assert_eq(rename(store, away), 0);
+        harness_until(harness_log_count(w, "event=file_gone") > i, SOON_MS);
+        cr_assert_eq(rename(away, store), 0);
+        harness_until(harness_log_count(w, "event=file_back queue=") > i, SOON_MS);
     }
     cr_assert_eq(stat(pause_file(q), &after), 0);
     cr_assert(before.st_ino == after.st_ino &&

@@ -439,67 +439,17 @@ Test(custody, nonce_is_of_the_file)
 
 /* ---- a file that is removed under its worker ---- */
 
-Test(custody, a_removed_file_is_put_back_with_what_is_in_its_slots)
+Test(custody, a_file_without_a_name_is_known)
 {
     struct custody *c = fixture_open(2);
-    struct problem p = {0};
-    struct fixture_found f;
-    struct slot *slot;
-    char copy[160];
+    char away[160];
 
-    snprintf(copy, sizeof copy, "%s/copy", fixture_dir);
-    fixture_recover(c);
-    cr_assert_eq(custody_grow(c, 5, &p), 0);
-    slot = fixture_take(c, "taken before");
-    cr_assert_eq(unlink(fixture_file), 0);
-    cr_assert_eq(custody_put_back(c, &p), 0, "%s", p.text);
-    fixture_text_is(slot, "taken before");
-    fixture_take(c, "taken after"); /* what is written now is in the file */
-    cr_assert_eq(custody_grow(c, 9, &p), 0, "and so is what it grows by");
-    fixture_copy(fixture_file, copy); /* as a kill leaves it */
-    custody_close(&c);
-    c = fixture_open_at(copy, FIXTURE_ROOM, 2);
-    cr_assert_eq(custody_slots(c), 9);
-    f = fixture_recover(c);
-    cr_assert_eq(f.count, 2);
-    fixture_text_is(f.slot[0], "taken before");
-    fixture_text_is(f.slot[1], "taken after");
-    custody_close(&c);
-}
-
-Test(custody, another_file_of_that_name_is_not_replaced)
-{
-    struct custody *c = fixture_open(2);
-    struct problem p = {0};
-    struct slot *slot;
-    struct stat st;
-
-    fixture_recover(c);
-    slot = fixture_take(c, "kept");
-    cr_assert_eq(unlink(fixture_file), 0);
-    cr_assert_eq(close(open(fixture_file, O_WRONLY | O_CREAT, 0600)), 0);
-    cr_assert_eq(custody_put_back(c, &p), -EEXIST);
-    cr_assert(strstr(p.text, fixture_file), "%s", p.text);
-    cr_assert(stat(fixture_file, &st) == 0 && st.st_size == 0);
-    fixture_text_is(slot, "kept");
-    cr_assert_eq(unlink(fixture_file), 0);
-    cr_assert_eq(custody_put_back(c, &p), 0, "%s", p.text);
-    custody_close(&c);
-}
-
-Test(custody, without_its_folder_nothing_changes)
-{
-    struct custody *c = fixture_open(2);
-    struct problem p = {0};
-    struct slot *slot;
-
-    fixture_recover(c);
-    slot = fixture_take(c, "kept");
-    cr_assert(unlink(fixture_file) == 0 && rmdir(fixture_dir) == 0);
-    cr_assert_eq(custody_put_back(c, &p), -ENOENT);
-    fixture_text_is(slot, "kept");
-    cr_assert_eq(mkdir(fixture_dir, 0700), 0);
-    cr_assert_eq(custody_put_back(c, &p), 0, "%s", p.text);
+    snprintf(away, sizeof away, "%s/away", fixture_dir);
+    cr_assert(!custody_is_unnamed(c));
+    cr_assert_eq(rename(fixture_file, away), 0);
+    cr_assert(!custody_is_unnamed(c), "it was moved");
+    cr_assert_eq(unlink(away), 0);
+    cr_assert(custody_is_unnamed(c));
     custody_close(&c);
 }
 

@@ -126,19 +126,6 @@ Test(ends, it_goes_where_nothing_is_noted)
     reopen();
 }
 
-Test(ends, a_file_that_was_removed_comes_back_with_all_that_is_noted)
-{
-    ends_reset(e, 77);
-    put(10);
-    unlink(path);
-    cr_assert(ends_put_back(e) == 0);
-    cr_assert(ends_put_back(e) == -EEXIST, "no other file is replaced");
-    put(20); /* it goes to the file that has the name */
-    ends_drop(e, 1);
-    reopen();
-    cr_assert(ends_run(e) == 77 && ends_has(e, 20) && !ends_has(e, 10));
-}
-
 /* The last process may have been killed with each place in use. */
 Test(ends, a_full_file_is_found_whole_and_can_be_emptied)
 {

@@ -481,68 +481,21 @@ Test(lock, a_removed_pidfile_lets_nobody_in)
     pid_file_close(&lock);
 }
 
-Test(lock, a_removed_pidfile_is_put_back)
+Test(lock, a_locked_folder_that_has_lost_its_name_is_known)
 {
-    struct pid_file *lock = taken();
-    char text[32] = "";
-    struct stat st;
-    FILE *f;
+    struct pid_file *lock = taken(), *again;
+    struct problem p = {0};
 
     cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(pid_file_put_back(lock), 0);
-    f = fopen(path, "r");
-    cr_assert(f && fgets(text, sizeof text, f));
-    fclose(f);
-    cr_assert_eq(atoi(text), (int)getpid());
-    cr_assert_eq(pid_file_put_back(lock), 0, "nothing to do");
-    pid_file_close(&lock);
-    cr_assert_lt(stat(path, &st), 0);
-}
-
-Test(lock, a_removed_folder_is_locked_again)
-{
-    struct pid_file *lock = taken();
-    struct problem p = {0};
-    pid_t pid;
-    int status;
-
-    cr_assert(unlink(path) == 0 && rmdir(dir) == 0);
-    cr_assert_eq(pid_file_put_back(lock), -ENOENT, "it makes no folder");
+    cr_assert(pid_file_has_folder(lock));
+    cr_assert_eq(rmdir(dir), 0);
+    cr_assert(!pid_file_has_folder(lock));
     cr_assert_eq(mkdir(dir, 0700), 0);
-    cr_assert_eq(pid_file_put_back(lock), 0);
-    pid = fork();
-    if (pid == 0) {
-        struct pid_file *second;
-
-        unlink(path);
-        clock_passes = a_second;
-        _exit(pid_file_open(&second, path, "/orders", &p) < 0 ? 0 : 1);
-    }
-    waitpid(pid, &status, 0);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert(!pid_file_has_folder(lock), "it is another folder");
+    cr_assert_eq(pid_file_open(&again, path, "/orders", &p), 0, "%s", p.text);
     pid_file_close(&lock);
-}
-
-/* A worker whose folder was moved away, and another began in the place. */
-Test(lock, what_somebody_else_has_is_not_taken)
-{
-    struct pid_file *lock = taken();
-    char away[80];
-    struct owner o;
-    struct stat before, after;
-
-    snprintf(away, sizeof away, "%s.away", dir);
-    cr_assert(rename(dir, away) == 0 && mkdir(dir, 0700) == 0);
-    o = owner_start(NULL);
-    cr_assert_eq(stat(path, &before), 0);
-    cr_assert_eq(pid_file_put_back(lock), -EEXIST);
-    pid_file_close(&lock);
-    cr_assert(stat(path, &after) == 0 && before.st_ino == after.st_ino);
-    owner_kill(&o);
-    snprintf(away, sizeof away, "%s.away/worker.pid", dir);
-    cr_assert_eq(unlink(away), 0);
-    *strrchr(away, '/') = '\0';
-    cr_assert_eq(rmdir(away), 0);
+    cr_assert_eq(access(path, F_OK), 0, "the pidfile is not ours any more");
+    pid_file_close(&again);
 }
 
 /* Many at once, as a supervisor gone wild would start them. */

@@ -1,5 +1,4 @@
-/* test_items.c - work items: spare ones, those that would take more, and when
- * nothing touches a slot */
+/* test_items.c - work items: spare ones, and those that would take more */
 #include "tests/unit/flow/virtual_clock.h"
 
 #include <criterion/criterion.h>
@@ -13,17 +12,6 @@ static struct flow flow;
 static struct items items;
 static const void *woken;
 static char coprocesses[2];
-
-static unsigned warmed = LANE_NONE;
-
-static void warm(struct source *source, unsigned lane)
-{
-    cr_assert_eq(source, flow.source);
-    warmed = lane;
-}
-
-static const struct source_ops source_ops = {.warm = warm};
-static struct source source = {.ops = &source_ops};
 
 static void wake(struct coprocess *coprocess)
 {
@@ -47,7 +35,6 @@ static struct receive *item_get(void)
 static void setup(void)
 {
     items_init(&items, 0);
-    flow.source = &source;
     cr_assert_eq(counters_open(&items.counters, "/nowhere/counters", 8), 0);
 }
 
@@ -70,38 +57,6 @@ Test(items, a_spare_one_is_used_again_and_no_two_have_one_number)
     cr_assert_eq(items.made, 2);
 }
 
-Test(items, they_are_still_when_all_are_spare_or_wait_for_the_queue)
-{
-    struct receive *a, *b;
-
-    cr_assert(items_stop(&items), "there is none");
-    items_go_on(&items);
-    a = item_get();
-    b = item_get();
-    cr_assert(!items_stop(&items));
-    items_put(&items, a);
-    cr_assert(!items_stop(&items));
-    items_block(&items, b);
-    cr_assert_eq(warmed, b->own.place);
-    cr_assert(items_stop(&items));
-    items_go_on(&items);
-    cr_assert(items_block_end(&items));
-    cr_assert(!items_stop(&items));
-}
-
-/* Nobody is kept waiting: the loop asks for items, too. */
-Test(items, a_job_that_writes_to_a_message_is_waited_for)
-{
-    cr_assert(items_other_begin(&items));
-    cr_assert(!items_stop(&items), "the job may write to it");
-    items_other_end(&items);
-    cr_assert(items_stop(&items));
-    cr_assert(!items_other_begin(&items), "nobody writes");
-    items_go_on(&items);
-    cr_assert(items_other_begin(&items));
-    items_other_end(&items);
-}
-
 /* The last step of a plugin's worker: it keeps what is in slots. */
 Test(items, when_it_is_over_no_job_begins_and_those_at_work_are_waited_for)
 {
@@ -110,23 +65,6 @@ Test(items, when_it_is_over_no_job_begins_and_those_at_work_are_waited_for)
     cr_assert(!items_other_begin(&items), "it came too late");
     items_other_end(&items);
     cr_assert(items_others_over(&items));
-    items_go_on(&items);
-    cr_assert(!items_other_begin(&items), "also when files are put back");
-}
-
-Test(items, while_they_are_stopped_none_is_had_and_who_blocks_takes_nothing)
-{
-    struct receive *a = item_get(), *none;
-
-    items_block(&items, a);
-    cr_assert(items_stop(&items));
-    cr_assert_eq(items_get(&items, &flow, &none), -EBUSY);
-    cr_assert(!items_block_end(&items));
-    items_put(&items, a);
-    cr_assert_eq(items_get(&items, &flow, &none), -EBUSY);
-    cr_assert_eq(items.made, 1);
-    items_go_on(&items);
-    cr_assert_eq(item_get(), a);
 }
 
 Test(items, of_those_that_would_take_more_the_last_is_woken_once)

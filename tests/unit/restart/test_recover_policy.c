@@ -289,7 +289,7 @@ Test(keep, it_is_due_at_once_and_no_attempt_is_counted)
     struct fake_message *x = lent("a");
 
     x->m.ops->run(&x->m, 1);
-    keep_all(&flow);
+    keep_all(&flow, false);
     cr_assert_eq(x->at, FAKE_WAITS);
     cr_assert_leq(x->due_ns, clock_boot_ns());
     cr_assert_eq(x->m.failures, 0);
@@ -300,7 +300,7 @@ Test(keep, one_of_a_group_keeps_its_place_in_line)
 {
     const struct fake_message *x = lent("k:a");
 
-    keep_all(&flow);
+    keep_all(&flow, false);
     cr_assert_eq(x->at, FAKE_PARKED);
     cr_assert_str_eq(x->group, "k");
 }
@@ -314,7 +314,7 @@ Test(keep, one_that_is_delayed_waits_for_its_time)
     snprintf(text, sizeof text,
              "MQW/1\ngroup: k\nnot-before: %" PRIu64 "\n\nbody", when);
     x = lent(text);
-    keep_all(&flow);
+    keep_all(&flow, false);
     cr_assert_eq(x->at, FAKE_WAITS);
     cr_assert_eq(x->due_ns, clock_boot_ns() + NS_PER_S);
 }
@@ -326,7 +326,7 @@ Test(keep, a_letter_that_was_sent_again_is_before_what_its_group_has)
              "group: k\n\nbody");
 
     fake.link = LINK_LETTER;
-    keep_all(&flow);
+    keep_all(&flow, false);
     cr_assert_eq(x->at, FAKE_WAITS);
     cr_assert_leq(x->due_ns, clock_boot_ns());
 }
@@ -336,7 +336,7 @@ Test(keep, a_second_copy_of_it_is_not_kept)
     const struct fake_message *x = lent(LETTER);
 
     fake.link = LINK_REPEAT;
-    keep_all(&flow);
+    keep_all(&flow, false);
     cr_assert_eq(x->at, FAKE_GONE);
 }
 
@@ -345,7 +345,7 @@ Test(keep, all_or_nothing)
     const struct fake_message *a = lent("a"), *b = lent(LETTER);
 
     fake.link = -EIO;
-    keep_all(&flow);
+    keep_all(&flow, false);
     cr_assert_eq(a->at, FAKE_IS_LENT);
     cr_assert_eq(b->at, FAKE_IS_LENT);
 }

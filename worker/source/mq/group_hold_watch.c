@@ -153,18 +153,6 @@ void group_hold_watch_watch(struct group_hold_watch *r)
         group_hold_watch_again(r);
 }
 
-/* group_hold_watch_store_changed - a look besides: somebody may have written to
- * the file between its first moment and the watch */
-void group_hold_watch_store_changed(struct group_hold_watch *r)
-{
-    char path[PATH_MAX];
-
-    wal_path(r, path);
-    (void)inotify_add_watch(r->source.fd, path, EVENTS);
-    if (r->with.held(r->with.arg) > 0)
-        group_hold_watch_again(r);
-}
-
 void group_hold_watch_close(struct group_hold_watch **release)
 {
     struct group_hold_watch *r = *release;

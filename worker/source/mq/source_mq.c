@@ -457,16 +457,3 @@ void source_mq_store_gone(struct source_mq *q, bool gone)
 {
     atomic_store(&q->store_gone, gone);
 }
-
-void source_mq_store_changed(struct source_mq *q)
-{
-    if (q->hold_watch)
-        group_hold_watch_store_changed(q->hold_watch);
-}
-
-int source_mq_ends_put_back(struct source_mq *q)
-{
-    struct mq_spool *sp = atomic_load(&q->spool);
-
-    return sp ? sp->ops->put_back(sp) : -ENOENT;
-}

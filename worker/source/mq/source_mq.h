@@ -79,8 +79,6 @@ struct mq_spool_ops {
     int64_t (*key)(const struct slot *slot);
     /* The row takes what the slot says, with the crash of one that ran. */
     int (*note)(struct mq_spool *sp, const struct slot *slot);
-    /* Its file was removed: 0, it is there again. Any thread. */
-    int (*put_back)(struct mq_spool *sp);
     /* An operator is about to cancel the rows whose keys, with a minus, are in
      * `numbers`: until release none of them is lent. skip: those that were.
      * release has of each number whether it is done. Both by one thread. */
@@ -139,12 +137,6 @@ void source_mq_close(struct source_mq *q); /* also one that was not opened */
 /* The file of the store is gone, or back: nothing is written while it is. Any
  * thread. */
 void source_mq_store_gone(struct source_mq *q, bool gone);
-/* The file that tells what of the spool ended was removed: 0, it is there
- * again. */
-int source_mq_ends_put_back(struct source_mq *q);
-/* Adapt to a store file that was put back under the same name. Called on the
- * pool thread that put it back. */
-void source_mq_store_changed(struct source_mq *q);
 static inline struct source_mq *source_mq_of(const struct source *s)
 {
     return CONTAINER_OF((struct source *)s, struct source_mq, source);

@@ -89,11 +89,6 @@ static void moved(struct mq_spool *hook)
     spool_wake(spool_of(hook));
 }
 
-static int put_back(struct mq_spool *hook)
-{
-    return ends_put_back(spool_of(hook)->ends);
-}
-
 static const struct mq_spool_ops spool_ops = {
     .take = spool_take,
     .end = spool_end,
@@ -107,7 +102,6 @@ static const struct mq_spool_ops spool_ops = {
     .key = spool_key_of,
     .note = note,
     .adopt = spool_adopt,
-    .put_back = put_back,
     .seize = spool_seize,
     .release = spool_release,
 };
