@@ -40,7 +40,6 @@ struct put {
     bool lenient; /* rows that are there already, or gone, stay so */
     int64_t row;  /* the last one written */
     struct store_more more;
-    int64_t spooled; /* the same of the spool */
 };
 
 /* Write a row and add to its history. */
@@ -71,15 +70,14 @@ static int put_apply(struct sql *sql, void *arg)
     int err = 0;
 
     put->more = (struct store_more){0};
-    put->spooled = 0;
     for (size_t i = 0; i < put->n && !err; i++) {
         err = row_put(sql, put, &put->rows[i]);
         if (put->lenient && (err == -EEXIST || err == -ENOENT))
             err = 0;
         if (!err && put->rows[i].spool)
-            err = sql_spool_out(sql, put->rows[i].spool, &put->spooled);
+            err = sql_spool_out(sql, put->rows[i].spool, &put->more.spooled);
     }
-    return err ? err : sql_spool_counted(sql, put->spooled);
+    return err ? err : sql_spool_counted(sql, put->more.spooled);
 }
 
 /* put_durable - the slots that the messages came from are FREE */
@@ -88,7 +86,6 @@ static void put_durable(void *arg)
     const struct put *put = arg;
 
     store_waits_add(put->store, &put->more);
-    store_spooled_add(put->store, put->spooled);
     for (size_t i = 0; i < put->n; i++)
         if (put->rows[i].slot)
             put->rows[i].retire(put->rows[i].slot);
@@ -181,7 +178,8 @@ int64_t store_delete_cancelled(struct store *s)
     int64_t gone = store_run(s, SQL_DELETE_CANCELLED, NULL);
 
     if (gone > 0) /* all of them were PARKED */
-        store_waits_add(s, &(struct store_more){-gone, -gone});
+        store_waits_add(s,
+                        &(struct store_more){.waits = -gone, .parked = -gone});
     return gone;
 }
 

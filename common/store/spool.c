@@ -24,8 +24,7 @@ enum { KEY, RECEIVED, ID, CRASHES, FLAGS, LETTER, DATA };
 struct change {
     struct store *store;
     const struct store_spool_change *c;
-    int64_t more;  /* rows; -1: one less */
-    int64_t waits; /* the same of those that are WAITING */
+    struct store_more more;
 };
 
 /* id_value - NULL as long as there is none */
@@ -46,7 +45,7 @@ static int later_in(struct sql *sql, const struct store_row *m,
     int64_t row;
     int err = sql_put_row(sql, m, store_boot(change->store), &row);
 
-    change->waits += !err;
+    change->more.waits += !err;
     return err == -EEXIST ? 0 : err;
 }
 
@@ -61,7 +60,7 @@ static int row_in(struct sql *sql, struct store_spooled *m,
         return m->taken ? 0 : err;
     if (m->later)
         return later_in(sql, m->later, change);
-    change->more++;
+    change->more.spooled++;
     return sql_run(
         sql, SQL_SPOOL_IN,
         SQL_VALUES(value_int(m->key), value_u64(m->received_ns),
@@ -91,12 +90,12 @@ static int change_apply(struct sql *sql, void *arg)
     const struct store_spool_change *c = change->c;
     int err = 0;
 
-    change->more = change->waits = 0;
+    change->more = (struct store_more){0};
     for (size_t i = 0; i < c->out_count && !err; i++)
-        err = sql_spool_out(sql, c->out[i], &change->more);
+        err = sql_spool_out(sql, c->out[i], &change->more.spooled);
     for (size_t i = 0; i < c->in_count && !err; i++)
         err = row_in(sql, &c->in[i], change);
-    return err ? err : sql_spool_counted(sql, change->more);
+    return err ? err : sql_spool_counted(sql, change->more.spooled);
 }
 
 /* change_durable - the slots that the messages came from are FREE */
@@ -104,9 +103,7 @@ static void change_durable(void *arg)
 {
     const struct change *change = arg;
 
-    store_spooled_add(change->store, change->more);
-    store_waits_add(change->store,
-                    &(struct store_more){.waits = change->waits});
+    store_waits_add(change->store, &change->more);
     if (change->c->durable)
         change->c->durable(change->c->arg);
 }
@@ -190,7 +187,8 @@ int store_spool_left(struct store *s, struct store_spool_left *out)
         out->cut = boot && sql_elsewhere(boot, store_boot(s));
     }
     err = store_answered(s, st, found);
-    store_spooled_add(s, count - store_spooled(s));
+    store_waits_add(s,
+                    &(struct store_more){.spooled = count - store_spooled(s)});
     return err ? err : seq_highest(s, &out->seq);
 }
 

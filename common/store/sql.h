@@ -239,14 +239,12 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg);
 /* As store_hooks_note says. */
 bool store_hooks_noted(const struct store *s);
-/* Add to the rows that store_waits and store_parked count; below 0: there are
- * fewer. */
+/* Add to the rows that store_waits, store_parked and store_spooled count; below
+ * 0: there are fewer. */
 struct store_more {
-    int64_t waits, parked;
+    int64_t waits, parked, spooled;
 };
 void store_waits_add(struct store *s, const struct store_more *more);
-/* Add to those that store_spooled counts. */
-void store_spooled_add(struct store *s, int64_t more);
 #define STORE_BOOT 128
 /* Name this boot, and in it the namespace of that name: "" if not known. */
 void store_boot_read(const char *space, char boot[STORE_BOOT]);

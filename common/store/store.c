@@ -97,16 +97,33 @@ static int connection_open(struct sql *sql, const char *path,
     return 0;
 }
 
-/* orphan - a -wal whose store is gone: SQLite would take it for that of a new
- * one, and lay its pages over it */
-static int orphan(const char *path, struct problem *p)
+/* Return whether the -wal of the store at `path` has something in it; its name
+ * goes to `wal`. */
+static bool wal_is_used(const char *path, char wal[PATH_MAX + 8])
+{
+    struct stat st;
+
+    snprintf(wal, PATH_MAX + 8, "%s-wal", path);
+    return stat(wal, &st) == 0 && st.st_size > WAL_HEAD;
+}
+
+/* Make sure that there is a file at `path`, or make one. Not beside a -wal whose
+ * store is gone: SQLite would take it for that of the new one, and lay its pages
+ * over it. */
+static int file_wanted(const char *path, bool create, struct problem *p)
 {
     char wal[PATH_MAX + 8];
     struct stat st;
+    int err;
 
-    snprintf(wal, sizeof wal, "%s-wal", path);
-    if (stat(wal, &st) < 0 || st.st_size <= WAL_HEAD)
+    if (stat(path, &st) == 0)
         return 0;
+    err = errno;
+    if (err != ENOENT || !create)
+        return problem_set(p, EX_CANTCREAT, err, "%s: %s", path,
+                           errno_text(err));
+    if (!wal_is_used(path, wal))
+        return store_make(path, p);
     return problem_set(p, EX_CANTCREAT, ENOENT,
                        "%s is missing, but its -wal is there: somebody removed "
                        "it; put it back, or move %s away to begin with an "
@@ -114,40 +131,20 @@ static int orphan(const char *path, struct problem *p)
                        path, wal);
 }
 
-/* file_wanted - there is a file at `path`, or one is made */
-static int file_wanted(const char *path, bool create, struct problem *p)
-{
-    struct stat st;
-    int err;
-
-    if (stat(path, &st) == 0)
-        return 0;
-    err = errno;
-    if (err == ENOENT && create) {
-        err = orphan(path, p);
-        return err ? err : store_make(path, p);
-    }
-    return problem_set(p, EX_CANTCREAT, err, "%s: %s", path, errno_text(err));
-}
-
-/* identity_read - what the tokens of this store begin with */
+/* Read what the tokens of this store begin with. */
 static int identity_read(struct store *s, const char *path, struct problem *p)
 {
-    sqlite3 *db = s->reader.db;
     sqlite3_stmt *st;
-    const void *id;
-    int rc = sqlite3_prepare_v2(db, "SELECT id FROM identity", -1, &st, NULL);
+    int found = store_ask(s, &st, SQL_IDENTITY, NULL);
+    int rc =
+        found < 0 ? sqlite3_extended_errcode(s->reader.db) : SQLITE_CORRUPT;
+    const void *id = found > 0 ? sqlite3_column_blob(st, 0) : NULL;
+    bool whole = id && sqlite3_column_bytes(st, 0) == sizeof s->identity;
 
-    if (rc != SQLITE_OK)
-        return store_file_refuse(db, rc, path, p);
-    rc = sqlite3_step(st);
-    id = rc == SQLITE_ROW ? sqlite3_column_blob(st, 0) : NULL;
-    if (id && sqlite3_column_bytes(st, 0) == sizeof s->identity)
+    if (whole)
         memcpy(s->identity, id, sizeof s->identity);
-    else
-        rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
-    sqlite3_finalize(st);
-    return rc == SQLITE_ROW ? 0 : store_file_refuse(db, rc, path, p);
+    (void)store_answered(s, st, found);
+    return whole ? 0 : store_file_refuse(s->reader.db, rc, path, p);
 }
 
 /* connections_open - the writer first; undone by sql_close of both */
@@ -159,18 +156,6 @@ static int connections_open(struct sql *writer, struct sql *reader,
     if (!err)
         err = connection_open(reader, path, SQL_READER, p);
     return err ? err : store_file_modes(path, p);
-}
-
-/* store_fill - open what a store is made of; undone by store_close */
-static int store_fill(struct store *s, const char *path, struct problem *p)
-{
-    int err = connections_open(&s->writer, &s->reader, path, p);
-
-    if (!err)
-        err = identity_read(s, path, p);
-    if (!err && commit_open(&s->commit, &s->writer) < 0)
-        err = problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
-    return err;
 }
 
 int store_open(struct store **out, const char *path, bool create,
@@ -188,7 +173,11 @@ int store_open(struct store **out, const char *path, bool create,
     /* Queues die with the IPC namespace, too: a container that is started again
      * has empty ones. */
     store_boot_read("ipc", s->boot);
-    err = store_fill(s, path, p);
+    err = connections_open(&s->writer, &s->reader, path, p);
+    if (!err)
+        err = identity_read(s, path, p);
+    if (!err && commit_open(&s->commit, &s->writer) < 0)
+        err = problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
     if (err)
         store_close(&s);
     *out = s;
@@ -438,7 +427,7 @@ void store_stats(struct store *s, struct store_stats *out)
     commit_stats(s->commit, out);
 }
 
-/* wal_leave - commits of somebody else are in the -wal: they stay there
+/* Leave commits of somebody else in the -wal.
  * The last one to close a store copies them to it and syncs, under a lock that
  * keeps others from opening it, for as long as the disk takes. So a program
  * that only looks, between the kill of a worker and its next start, would have
@@ -449,10 +438,8 @@ static void wal_leave(struct store *s)
     const char *path =
         s->writer.db ? sqlite3_db_filename(s->writer.db, "main") : NULL;
     char wal[PATH_MAX + 8];
-    struct stat st;
 
-    snprintf(wal, sizeof wal, "%s-wal", path ? path : "");
-    if (!path || stat(wal, &st) < 0 || st.st_size <= WAL_HEAD)
+    if (!path || !wal_is_used(path, wal))
         return;
     sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (s->reader.db)
@@ -545,16 +532,12 @@ void store_waits_add(struct store *s, const struct store_more *more)
 {
     atomic_fetch_add(&s->waits, more->waits);
     atomic_fetch_add(&s->parked, more->parked);
+    atomic_fetch_add(&s->spooled, more->spooled);
 }
 
 int64_t store_spooled(const struct store *s)
 {
     return atomic_load(&s->spooled);
-}
-
-void store_spooled_add(struct store *s, int64_t more)
-{
-    atomic_fetch_add(&s->spooled, more);
 }
 
 const char *store_boot(const struct store *s)
