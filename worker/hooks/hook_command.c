@@ -61,7 +61,7 @@ void hook_command_stop(struct hook_command *c)
     (void)!write(c->stop, &one, sizeof one);
 }
 
-/* stops - whether hook_command_stop was called */
+/* Return whether hook_command_stop was called. */
 static bool stops(const struct hook_command *c)
 {
     struct pollfd fd = {.fd = c->stop, .events = POLLIN};
@@ -69,9 +69,9 @@ static bool stops(const struct hook_command *c)
     return poll(&fd, 1, 0) > 0;
 }
 
-/* environment_of - of the letter, as its handler had it */
-static int environment_of(struct hook_command *c,
-                          const struct source_hook *hook)
+/* Make the environment of the letter, as its handler had it. */
+static int environment_make(struct hook_command *c,
+                            const struct source_hook *hook)
 {
     struct ulid id = hook->id;
     struct message m = {
@@ -97,12 +97,12 @@ static int environment_of(struct hook_command *c,
     return err;
 }
 
-/* start - the command with the letter as a file on stdin */
+/* Start the command with the letter as a file on stdin. */
 static int start(struct hook_command *c, struct run *r)
 {
     static char shell[] = "sh", command[] = "-c";
     char *argv[] = {shell, command, (char *)c->set->on_dead, NULL};
-    int fds[2], err = environment_of(c, r->hook);
+    int fds[2], err = environment_make(c, r->hook);
 
     if (err)
         return err;
@@ -124,8 +124,8 @@ static int start(struct hook_command *c, struct run *r)
     return err;
 }
 
-/* watch - read its stderr until it has ended, false: until `due_ns`, or, with
- * `wake`, until the worker stops */
+/* Read its stderr until it has ended. False: `due_ns` came first, or, with `wake`,
+ * the stop of the worker. */
 static bool watch(struct hook_command *c, struct run *r, uint64_t due_ns,
                   int wake)
 {
@@ -147,17 +147,9 @@ static bool watch(struct hook_command *c, struct run *r, uint64_t due_ns,
     }
 }
 
-/* end - of a command that is over its limit, or of one whose worker stops;
- * whatever is left of its process group after that is killed */
-static void end(struct hook_command *c, struct run *r)
-{
-    process_group_signal(r->process.pid, SIGTERM);
-    (void)watch(c, r, ns_add(clock_mono_ns(), c->set->kill_after_ns), -1);
-    process_group_signal(r->process.pid, SIGKILL);
-    (void)watch(c, r, UINT64_MAX, -1);
-}
-
-/* supervise - until it has ended; false: it was ended */
+/* Supervise the command until it has ended; false: it was ended, being over its
+ * limit, or because the worker stops. What is left of its process group after
+ * that is killed. */
 static bool supervise(struct hook_command *c, struct run *r)
 {
     uint64_t due_ns = ns_add(r->started_ns, r->limit_ns);
@@ -170,15 +162,19 @@ static bool supervise(struct hook_command *c, struct run *r)
 
         ended = watch(c, r, grace_ns < due_ns ? grace_ns : due_ns, -1);
     }
-    if (!ended)
-        end(c, r);
+    if (!ended) {
+        process_group_signal(r->process.pid, SIGTERM);
+        (void)watch(c, r, ns_add(clock_mono_ns(), c->set->kill_after_ns), -1);
+        process_group_signal(r->process.pid, SIGKILL);
+        (void)watch(c, r, UINT64_MAX, -1);
+    }
     fcntl(r->err_out, F_SETFL, O_NONBLOCK);
     stderr_tail_drain(&c->tail, r->err_out);
     stderr_tail_end(&c->tail, &c->out);
     return ended;
 }
 
-/* judge - whether it told; else c->out.error says why not */
+/* Return whether it told; else c->out.error says why not. */
 static bool judge(struct hook_command *c, const struct run *r, bool ended)
 {
     char limit[DURATION_TEXT];

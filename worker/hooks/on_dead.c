@@ -18,12 +18,83 @@
 #include "common/message/error_text.h"
 #include "worker/config/settings.h"
 #include "worker/hooks/hook_command.h"
-#include "worker/hooks/untold.h"
 #include "worker/process/leftovers.h"
 #include "worker/source/source.h"
 
-#define WAIT_FIRST_NS UNTOLD_FIRST_NS
-#define WAIT_MOST_NS  UNTOLD_LAST_NS
+/* ---- when a command that failed runs again ---- */
+
+/* Double a wait. */
+static uint64_t wait_double(uint64_t wait_ns)
+{
+    uint64_t next = wait_ns ? 2 * wait_ns : UNTOLD_FIRST_NS;
+
+    return next < UNTOLD_LAST_NS ? next : UNTOLD_LAST_NS;
+}
+
+/* Return the place of a death; count: it has none. */
+static size_t untold_find(const struct untold *u, int64_t n)
+{
+    size_t i = 0;
+
+    while (i < u->count && u->all[i].n != n)
+        i++;
+    return i;
+}
+
+bool untold_has(const struct untold *u, int64_t n)
+{
+    return untold_find(u, n) < u->count;
+}
+
+uint64_t untold_failed(struct untold *u, int64_t n, uint64_t now_ns)
+{
+    size_t i = untold_find(u, n);
+    struct untold_one *one = &u->all[i];
+
+    if (i == UNTOLD_MOST)
+        return 0;
+    if (i == u->count) {
+        u->count++;
+        *one = (struct untold_one){.n = n};
+    } else {
+        u->pause_ns = wait_double(u->pause_ns);
+        u->paused_until_ns = ns_add(now_ns, u->pause_ns);
+    }
+    one->wait_ns = wait_double(one->wait_ns);
+    one->due_ns = ns_add(now_ns, one->wait_ns);
+    return one->wait_ns;
+}
+
+void untold_moved(struct untold *u, int64_t n, int64_t next)
+{
+    size_t i = untold_find(u, n);
+
+    if (i == u->count)
+        return;
+    if (next)
+        u->all[i].n = next;
+    else
+        u->all[i] = u->all[--u->count];
+}
+
+void untold_told(struct untold *u, int64_t n)
+{
+    untold_moved(u, n, 0);
+    u->pause_ns = u->paused_until_ns = 0;
+}
+
+int64_t untold_first(const struct untold *u, uint64_t *due_ns)
+{
+    const struct untold_one *first = NULL;
+
+    for (size_t i = 0; i < u->count; i++)
+        if (!first || u->all[i].due_ns < first->due_ns)
+            first = &u->all[i];
+    *due_ns = !first                               ? UINT64_MAX
+              : first->due_ns > u->paused_until_ns ? first->due_ns
+                                                   : u->paused_until_ns;
+    return first ? first->n : 0;
+}
 
 /* m = under mtx   c = constant after open   t = the thread's */
 struct on_dead {
@@ -33,13 +104,14 @@ struct on_dead {
     pthread_cond_t more;  /* m  asked, or stops; on the monotonic clock */
     bool asked;           /* m */
     bool stops;           /* m */
-    uint64_t wait_ns;     /* t  before anything is tried; 0: no trouble */
+    uint64_t wait_ns;     /* t  before anything is tried; 0: untold has room */
     int64_t fresh_after;  /* t  up to this n each was told, or is in untold */
     bool again_last;      /* t  the last one that ran had run before */
     struct untold untold; /* t */
     struct hook_command command; /* t */
 };
 
+/* Return whether on_dead_close was called. */
 static bool stops(struct on_dead *h)
 {
     bool is;
@@ -52,47 +124,7 @@ static bool stops(struct on_dead *h)
 
 /* ---- one after the other ---- */
 
-/* longer - how long nothing is tried after one more failure */
-static uint64_t longer(struct on_dead *h)
-{
-    h->wait_ns = h->wait_ns ? 2 * h->wait_ns : WAIT_FIRST_NS;
-    if (h->wait_ns > WAIT_MOST_NS)
-        h->wait_ns = WAIT_MOST_NS;
-    return h->wait_ns;
-}
-
-/* failed - it waits, by itself; a letter that cannot be noted, as so many
- * others failed, makes all wait */
-static void failed(struct on_dead *h, const struct source_hook *hook)
-{
-    uint64_t in = untold_failed(&h->untold, hook->n, clock_mono_ns());
-    char id[ULID_TEXT], text[ERROR_TEXT];
-
-    error_text(text, NULL, false, h->command.out.tail,
-               h->command.out.tail_size);
-    log_warn("on_dead_failed", F_STR("msg", ulid_print(hook->id, id)),
-             F_INT("letter", hook->letter),
-             F_STR("error", h->command.out.error),
-             F_STR("error_text", text[0] ? text : NULL),
-             F_DURATION("in", in ? in : longer(h)),
-             F_STR("next", "it is run again, and for other letters meanwhile; "
-                           "mqdlq discard ends that"));
-}
-
-/* store_trouble - the source cannot be read or written */
-static void store_trouble(struct on_dead *h, int err)
-{
-    bool first = h->wait_ns == 0;
-    uint64_t in = longer(h);
-
-    if (first)
-        log_error("on_dead_store", F_STR("queue", h->with.set->queue),
-                  F_STR("error", errno_text(-err)), F_DURATION("in", in),
-                  F_STR("next", "look at the disk of the store; it is tried "
-                                "again, and no letter is left out"));
-}
-
-/* wait_locked - until that monotonic time, or until somebody signals `more` */
+/* Wait until that monotonic time, or until somebody signals `more`. */
 static void wait_locked(struct on_dead *h, uint64_t end_ns)
 {
     const struct timespec end = {.tv_sec = (time_t)(end_ns / NS_PER_S),
@@ -104,10 +136,10 @@ static void wait_locked(struct on_dead *h, uint64_t end_ns)
         pthread_cond_timedwait(&h->more, &h->mtx, &end);
 }
 
-/* nap - until the wait is over, or the worker stops */
-static void nap(struct on_dead *h)
+/* Wait that long, or until the worker stops. */
+static void nap(struct on_dead *h, uint64_t wait_ns)
 {
-    uint64_t end_ns = ns_add(clock_mono_ns(), h->wait_ns);
+    uint64_t end_ns = ns_add(clock_mono_ns(), wait_ns);
 
     pthread_mutex_lock(&h->mtx);
     while (!h->stops && clock_mono_ns() < end_ns)
@@ -115,29 +147,60 @@ static void nap(struct on_dead *h)
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* settle - the end of a run is durable before anything else is run; what the
- * stop of the worker cut off stays as it is */
+/* Wait, longer each time, before the source is tried again, which could not be
+ * read or written. */
+static void store_trouble(struct on_dead *h, int err, uint64_t *wait_ns)
+{
+    bool first = *wait_ns == 0;
+
+    *wait_ns = wait_double(*wait_ns);
+    if (first)
+        log_error("on_dead_store", F_STR("queue", h->with.set->queue),
+                  F_STR("error", errno_text(-err)), F_DURATION("in", *wait_ns),
+                  F_STR("next", "look at the disk of the store; it is tried "
+                                "again, and no letter is left out"));
+    nap(h, *wait_ns);
+}
+
+/* Note that the command failed for a death, which waits by itself. A death that
+ * cannot be noted, as so many others failed, makes all wait. */
+static void failed(struct on_dead *h, const struct source_hook *hook)
+{
+    uint64_t in = untold_failed(&h->untold, hook->n, clock_mono_ns());
+    char id[ULID_TEXT], text[ERROR_TEXT];
+
+    if (in == 0)
+        in = h->wait_ns = wait_double(h->wait_ns);
+    error_text(text, NULL, false, h->command.out.tail,
+               h->command.out.tail_size);
+    log_warn("on_dead_failed", F_STR("msg", ulid_print(hook->id, id)),
+             F_INT("letter", hook->letter),
+             F_STR("error", h->command.out.error),
+             F_STR("error_text", text[0] ? text : NULL), F_DURATION("in", in),
+             F_STR("next", "it is run again, and for other letters meanwhile; "
+                           "mqdlq discard ends that"));
+}
+
+/* Settle a run: its end is durable before anything else is run. A run that the
+ * stop of the worker cut off stays as it is. */
 static void settle(struct on_dead *h, const struct source_hook *hook, bool told)
 {
+    uint64_t wait_ns = 0;
     int64_t next = 0;
-    uint64_t was;
     int err;
 
-    if (!told && stops(h))
+    if (told)
+        h->wait_ns = 0;
+    else if (stops(h))
         return;
-    h->wait_ns = told ? 0 : h->wait_ns;
-    if (!told)
+    else
         failed(h, hook);
-    was = h->wait_ns;
-    h->wait_ns = 0;
     while ((err = h->with.source->ops->hook_end(h->with.source, hook->n, told,
                                                 &next)) != 0) {
         if (stops(h))
             return;
-        store_trouble(h, err);
-        nap(h);
+        store_trouble(h, err, &wait_ns);
     }
-    h->wait_ns = was;
     if (told)
         untold_told(&h->untold, hook->n);
     else
@@ -151,7 +214,7 @@ static void hook_free(struct source_hook *hook)
     free(hook->data);
 }
 
-/* fresh_next - the first that has not been tried: -ENOENT, or trouble */
+/* Find the first death that has not been tried: -ENOENT, or trouble. */
 static int fresh_next(struct on_dead *h, struct source_hook *hook)
 {
     const struct source_ops *ops = h->with.source->ops;
@@ -167,8 +230,8 @@ static int fresh_next(struct on_dead *h, struct source_hook *hook)
     return err;
 }
 
-/* again_next - the first whose wait is over; one whose letter is gone meanwhile
- * is none */
+/* Find the first death whose wait is over. A death whose letter is gone meanwhile
+ * is forgotten. */
 static int again_next(struct on_dead *h, struct source_hook *hook)
 {
     const struct source_ops *ops = h->with.source->ops;
@@ -192,9 +255,9 @@ static int again_next(struct on_dead *h, struct source_hook *hook)
     return -ENOENT;
 }
 
-/* next - a fresh one, and one that runs again, in turn: neither keeps the other
- * waiting */
-static int next(struct on_dead *h, struct source_hook *hook)
+/* Find what to run: a fresh death, and one that runs again, in turn, so that
+ * neither keeps the other waiting. */
+static int hook_next(struct on_dead *h, struct source_hook *hook)
 {
     bool again = !h->again_last;
     int err = again ? again_next(h, hook) : fresh_next(h, hook);
@@ -204,39 +267,32 @@ static int next(struct on_dead *h, struct source_hook *hook)
     return err;
 }
 
-/* next_sure - the same, once the source can be read; what failures of the
- * command make all wait is as it was before that trouble */
-static int next_sure(struct on_dead *h, struct source_hook *hook)
-{
-    uint64_t was = h->wait_ns;
-    int err;
-
-    h->wait_ns = 0;
-    while ((err = next(h, hook)) != 0 && err != -ENOENT && !stops(h)) {
-        store_trouble(h, err);
-        nap(h);
-    }
-    h->wait_ns = was;
-    return err;
-}
-
-/* work - all that can be run now */
+/* Run the command for all that can be told now. */
 static void work(struct on_dead *h)
 {
     struct source_hook hook;
+    uint64_t wait_ns = 0;
 
-    while (!stops(h) && next_sure(h, &hook) == 0) {
+    while (!stops(h)) {
+        int err = hook_next(h, &hook);
+
+        if (err == -ENOENT)
+            return;
+        if (err) {
+            store_trouble(h, err, &wait_ns);
+            continue;
+        }
+        wait_ns = 0;
         settle(h, &hook, hook_command_run(&h->command, &hook));
         if (!h->again_last)
             h->fresh_after = hook.n;
         hook_free(&hook);
         if (h->wait_ns)
-            nap(h);
+            nap(h, h->wait_ns);
     }
 }
 
-/* leftovers_kill - what a killed worker's command goes on with ends before
- * another is run */
+/* End what is left of a killed worker's command before another is run. */
 static void leftovers_kill(struct on_dead *h)
 {
     const struct stale_handler stale = {.mark = HOOK_MARK};
@@ -288,8 +344,8 @@ void on_dead_wake(struct on_dead *h)
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* thread_start - with all signals blocked: they are the loop's, and none may
- * run in a child before it execs (process.h) */
+/* Start the thread with all signals blocked: they are the loop's, and none may
+ * run in a child before it execs (process.h). */
 static int thread_start(struct on_dead *h)
 {
     sigset_t all, was;

@@ -3,8 +3,8 @@
  * WHAT   Runs the command for one death after the other, the oldest first, with
  *        the letter as JSON on stdin. A command that ends with 0 was told of
  *        it. Anything else is told again, after a wait of its own that doubles
- *        (untold.h); what a kill cuts off, by the next worker. Where it is
- *        durable: source.h, hook.
+ *        (struct untold); what a kill cuts off, by the next worker. Where it
+ *        is durable: source.h, hook.
  * WHO    open, close: the engine. wake: any thread.
  * OWNS   A thread, which waits where there is nothing to do, and the process.
  *        No thread of the pool and no lock of the worker's waits for it.
@@ -14,8 +14,10 @@
 #define WORKER_HOOKS_ON_DEAD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/clock.h"
 #include "common/base/problem.h"
 
 struct settings;
@@ -41,5 +43,38 @@ void on_dead_wake(struct on_dead *h);
 /* A command that runs may finish within --kill-after, gets SIGTERM, and, that
  * much later, SIGKILL; no other is started. NULL-safe; waits; sets NULL. */
 void on_dead_close(struct on_dead **on_dead);
+
+/* ---- when a command that failed runs again ---- */
+
+#define UNTOLD_MOST     1024
+#define UNTOLD_FIRST_NS NS_PER_S /* the first wait, and the longest */
+#define UNTOLD_LAST_NS  (300 * NS_PER_S)
+
+struct untold_one {
+    int64_t n; /* of the death (source.h) */
+    uint64_t wait_ns, due_ns;
+};
+
+/* Deaths whose command failed. Each has a wait of its own, which doubles with
+ * each failure, whatever becomes of others. While none succeeds, there is a pause
+ * between two that run again, which doubles, too: a command that is broken is
+ * tried for one letter, not for all. In memory: after a restart each is tried
+ * once, at once. All 0: there are none. For one thread. */
+struct untold {
+    struct untold_one all[UNTOLD_MOST];
+    size_t count;
+    uint64_t pause_ns, paused_until_ns; /* between those that run again */
+};
+
+bool untold_has(const struct untold *u, int64_t n);
+/* It failed at `now_ns` (monotonic): how long it waits; 0: there is no room to
+ * note it. */
+uint64_t untold_failed(struct untold *u, int64_t n, uint64_t now_ns);
+/* It has another number from here on; 0: it is gone. */
+void untold_moved(struct untold *u, int64_t n, int64_t next);
+/* One was told: this one is gone, if it was noted, and there is no pause. */
+void untold_told(struct untold *u, int64_t n);
+/* Which runs again first, and when; 0 and UINT64_MAX: there are none. */
+int64_t untold_first(const struct untold *u, uint64_t *due_ns);
 
 #endif

@@ -1,7 +1,7 @@
 /* test_untold.c - when a command that failed runs again, in virtual time */
 #include <criterion/criterion.h>
 
-#include "worker/hooks/untold.h"
+#include "worker/hooks/on_dead.h"
 
 static struct untold u;
 static uint64_t now, due;
