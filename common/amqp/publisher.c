@@ -1,9 +1,10 @@
-/* publisher.c - sends messages to a broker and knows which it has (see
- * publisher.h)
+/* publisher.c - publishing to a broker, with confirms (see publisher.h)
  *
- * A nack is no end: RabbitMQ before 3.12.5 may nack all that comes on a channel
- * that began while a leader was elected, so another connection is tried. A
- * queue that is full nacks on that, too: it goes on until the time is over.
+ * A nack is never the end of a message: RabbitMQ before 3.12.5 may nack all
+ * that comes on a channel whose first message fell between the death of a
+ * leader and the election of the next. So a nack ends the connection, and what
+ * was not confirmed is published on another one. A full queue nacks for as long
+ * as it is full.
  */
 #include "common/amqp/publisher.h"
 
@@ -14,184 +15,263 @@
 #include <string.h>
 #include <sysexits.h>
 #include <bsd/stdlib.h>
-#include <bsd/sys/queue.h>
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
-#define WINDOW     256 /* not confirmed, at most */
-#define WAIT_FIRST (100 * NS_PER_MS)
-#define WAIT_MOST  (5 * NS_PER_S)
-#define SLICE_NS   (200 * NS_PER_MS) /* until it asks again whether to stop */
-#define HEADERS    80
-#define LATE_NS    (30 * NS_PER_S)
-#define REST_NS    (5 * NS_PER_S) /* for what else was sent, once it is over */
+#define WINDOW          256 /* not confirmed, at most */
+#define LATE_NS         (30 * NS_PER_S)
+#define WAIT_FIRST      (100 * NS_PER_MS)
+#define WAIT_MOST       (5 * NS_PER_S)
+#define SLICE_NS        (200 * NS_PER_MS) /* between two calls of stop() */
+#define REST_NS         (5 * NS_PER_S)    /* for the confirms after a return */
+#define PROPERTIES_MOST 131072            /* no frame is longer (link.c) */
+#define POOL_PAGE       4096
 
-/* One that is not confirmed, with copies of all its text. */
-struct unconfirmed {
-    STAILQ_ENTRY(unconfirmed) link;
-    uint64_t number; /* on this connection; 0: it is to be sent */
-    uint64_t sent_ns;
-    bool resent;
-    char queue[TOPOLOGY_NAME], id[32];
-    uint8_t priority;
-    amqp_table_entry_t headers[HEADERS];
-    int header_count;
-    const amqp_basic_properties_t *properties; /* NULL: id and headers */
-    size_t size;
-    char *body; /* in bytes, behind the headers' text */
+/* ---- the confirms of one connection ---- */
+
+int confirms_begin(struct confirms *c, struct link *l)
+{
+    c->numbers = 0;
+    (void)amqp_confirm_select(l->c, LINK_CHANNEL);
+    return link_reply(l, amqp_get_rpc_reply(l->c));
+}
+
+int confirms_publish(struct confirms *c, struct link *l, struct unconfirmed *u,
+                     const struct topology *t, const char *queue,
+                     amqp_basic_properties_t *properties, amqp_bytes_t body)
+{
+    int err;
+
+    topology_time_to_live(t, queue, properties);
+    u->sent_ns = clock_mono_ns();
+    err = link_status(
+        l, amqp_basic_publish(
+               l->c, LINK_CHANNEL, (amqp_bytes_t){0, NULL},
+               (amqp_bytes_t){strlen(queue), (void *)(uintptr_t)queue}, 1, 0,
+               properties, body));
+    if (err)
+        return err;
+    u->number = ++c->numbers;
+    TAILQ_INSERT_TAIL(&c->sent, u, link);
+    return 0;
+}
+
+bool confirms_full(const struct confirms *c)
+{
+    const struct unconfirmed *first = TAILQ_FIRST(&c->sent);
+
+    return first && c->numbers - first->number >= WINDOW;
+}
+
+/* Take the messages that this acknowledgement names off the list, even after an
+ * error: the connection ends, but these messages are confirmed. */
+static int acknowledged(struct confirms *c, const amqp_basic_ack_t *ack)
+{
+    struct unconfirmed *u, *next;
+    int err = 0;
+
+    for (u = TAILQ_FIRST(&c->sent); u && u->number <= ack->delivery_tag;
+         u = next) {
+        next = TAILQ_NEXT(u, link);
+        if (ack->multiple || u->number == ack->delivery_tag) {
+            int failed;
+
+            TAILQ_REMOVE(&c->sent, u, link);
+            failed = c->confirmed(c->arg, u);
+            err = err ? err : failed;
+        }
+    }
+    return err;
+}
+
+static int frame_use(struct confirms *c, struct link *l, const amqp_frame_t *f)
+{
+    const amqp_method_t *m = &f->payload.method;
+
+    if (f->channel != LINK_CHANNEL)
+        return 0;
+    /* Only a returned message has properties here: nothing is consumed. */
+    if (f->frame_type == AMQP_FRAME_HEADER)
+        c->returned(c->arg, f->payload.properties.raw);
+    if (f->frame_type != AMQP_FRAME_METHOD)
+        return 0;
+    if (m->id == AMQP_BASIC_ACK_METHOD)
+        return acknowledged(c, m->decoded);
+    if (m->id == AMQP_BASIC_NACK_METHOD) {
+        snprintf(l->why, LINK_WHY, "the broker did not take a message (nack)");
+        return -EAGAIN;
+    }
+    return link_closed_by(l, m) ? -ECONNRESET : 0;
+}
+
+int confirms_read(struct confirms *c, struct link *l)
+{
+    amqp_frame_t f;
+    int n, err = 0;
+
+    while (!err && (n = link_frame(l, &f)) != NO)
+        err = n < 0 ? n : frame_use(c, l, &f);
+    link_tidy(l);
+    return err;
+}
+
+bool confirms_late(const struct confirms *c, struct link *l)
+{
+    const struct unconfirmed *first = TAILQ_FIRST(&c->sent);
+
+    if (!first || l->blocked || clock_mono_ns() - first->sent_ns < LATE_NS)
+        return false;
+    snprintf(l->why, LINK_WHY,
+             "no confirm for 30 s: has the cluster a majority? net_ticktime "
+             "of 10 to 15 s finds a lost node sooner");
+    return true;
+}
+
+void confirms_lost(struct confirms *c, struct unconfirmed_list *to)
+{
+    struct unconfirmed *u;
+
+    while ((u = TAILQ_LAST(&c->sent, unconfirmed_list)) != NULL) {
+        TAILQ_REMOVE(&c->sent, u, link);
+        u->resent = true;
+        TAILQ_INSERT_HEAD(to, u, link);
+    }
+}
+
+/* ---- a publisher ---- */
+
+/* A message that is not confirmed. */
+struct copy {
+    struct unconfirmed u;
+    char queue[TOPOLOGY_NAME];
+    amqp_bytes_t properties, body; /* both in `bytes`; properties encoded */
     char bytes[];
 };
-STAILQ_HEAD(unconfirmed_list, unconfirmed);
 
 struct publisher {
     struct publisher_setup setup;
     struct link *link; /* NULL: there is none just now */
     unsigned host;
-    uint64_t numbers; /* given on this connection */
-    uint64_t wait_ns; /* before the next try */
+    uint64_t wait_ns; /* before the next try to connect */
     uint64_t confirmed;
     uint64_t returned; /* on this connection: no queue took them */
     uint64_t acked;    /* since the first return, those returned included */
     bool twice;        /* some were sent on another connection before */
-    struct unconfirmed_list list; /* in order */
-    unsigned count;
+    struct confirms confirms;
+    struct unconfirmed_list waiting; /* to be published, before later ones */
+    unsigned count;                  /* of both lists */
+    char scratch[PROPERTIES_MOST];
 };
 
-static amqp_bytes_t word(const char *text)
+static struct copy *copy_of(struct unconfirmed *u)
 {
-    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
+    return CONTAINER_OF(u, struct copy, u);
 }
 
-/* ---- copies ---- */
-
-static size_t text_of(const amqp_table_entry_t *e)
+static int too_long(const struct publisher *b, amqp_bytes_t id,
+                    struct problem *p)
 {
-    return e->key.len + (e->value.kind == AMQP_FIELD_KIND_UTF8
-                             ? e->value.value.bytes.len
-                             : 0);
+    return problem_set(p, EX_DATAERR, EMSGSIZE,
+                       "the properties of message %.*s are longer than "
+                       "frame_max of the broker, %d bytes: raise that",
+                       (int)id.len, id.bytes ? (const char *)id.bytes : "",
+                       b->link ? amqp_get_frame_max(b->link->c)
+                               : PROPERTIES_MOST);
 }
 
-static amqp_bytes_t copied(char **at, amqp_bytes_t from)
+static int copy_make(struct publisher *b, const struct publication *m,
+                     struct copy **out, struct problem *p)
 {
-    amqp_bytes_t to = {from.len, *at};
+    amqp_basic_properties_t properties = *m->properties;
+    int n =
+        amqp_encode_properties(AMQP_BASIC_CLASS, &properties,
+                               (amqp_bytes_t){sizeof b->scratch, b->scratch});
+    struct copy *c;
 
-    memcpy(*at, from.bytes, from.len);
-    *at += from.len;
-    return to;
-}
-
-static struct unconfirmed *copy(const struct publication *m)
-{
-    struct unconfirmed *u;
-    size_t bytes = m->size;
-    char *at;
-
-    for (int i = 0; i < m->header_count; i++)
-        bytes += text_of(&m->headers[i]);
-    u = m->header_count <= HEADERS - 1 ? calloc(1, sizeof *u + bytes) : NULL;
-    if (!u)
-        return NULL;
-    snprintf(u->queue, sizeof u->queue, "%s", m->queue);
-    snprintf(u->id, sizeof u->id, "%s", m->id);
-    at = u->bytes;
-    for (int i = 0; i < m->header_count; i++) {
-        u->headers[i] = m->headers[i];
-        u->headers[i].key = copied(&at, m->headers[i].key);
-        if (m->headers[i].value.kind == AMQP_FIELD_KIND_UTF8)
-            u->headers[i].value.value.bytes =
-                copied(&at, m->headers[i].value.value.bytes);
-    }
-    u->header_count = m->header_count;
-    u->priority = m->priority;
-    u->properties = m->properties;
-    u->body = at;
-    u->size = m->size;
-    memcpy(at, m->body, m->size);
-    return u;
+    if (n < 0)
+        return too_long(b, properties.message_id, p);
+    c = calloc(1, sizeof *c + (size_t)n + m->size);
+    if (!c)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    snprintf(c->queue, sizeof c->queue, "%s", m->queue);
+    c->properties = (amqp_bytes_t){(size_t)n, c->bytes};
+    c->body = (amqp_bytes_t){m->size, c->bytes + n};
+    memcpy(c->properties.bytes, b->scratch, (size_t)n);
+    if (m->size > 0)
+        memcpy(c->body.bytes, m->body, m->size);
+    *out = c;
+    return 0;
 }
 
 /* ---- sending ---- */
 
-static amqp_table_entry_t resent_header(void)
+/* Mark the properties as those of a message that was sent before. */
+static int resent_add(amqp_basic_properties_t *p, amqp_pool_t *pool)
 {
-    return (amqp_table_entry_t){
-        .key = word("mqw-resent"),
-        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1}};
-}
+    size_t n = p->_flags & AMQP_BASIC_HEADERS_FLAG
+                   ? (size_t)p->headers.num_entries
+                   : 0;
+    amqp_table_entry_t *all = amqp_pool_alloc(pool, (n + 1) * sizeof *all);
 
-/* publish - with these properties, and marked if it was sent before; `all` has
- * room for one header more */
-static int publish(struct publisher *b, struct unconfirmed *u,
-                   amqp_basic_properties_t p, amqp_table_entry_t *all)
-{
-    int err;
-
-    p.headers.entries = all;
-    if (u->resent) {
-        all[p.headers.num_entries++] = resent_header();
-        p._flags |= AMQP_BASIC_HEADERS_FLAG;
-    }
-    topology_time_to_live(&b->setup.topology, u->queue, &p);
-    u->sent_ns = clock_mono_ns();
-    err = link_status(
-        b->link, amqp_basic_publish(b->link->c, LINK_CHANNEL,
-                                    (amqp_bytes_t){0, NULL}, word(u->queue), 1,
-                                    0, &p, (amqp_bytes_t){u->size, u->body}));
-    if (!err)
-        u->number = ++b->numbers;
-    return err;
-}
-
-static int send_one(struct publisher *b, struct unconfirmed *u)
-{
-    amqp_basic_properties_t p = {
-        ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG |
-                  (u->id[0] ? AMQP_BASIC_MESSAGE_ID_FLAG : 0U) |
-                  (u->priority ? AMQP_BASIC_PRIORITY_FLAG : 0U),
-        .headers = {u->header_count, u->headers},
-        .delivery_mode = 2,
-        .priority = u->priority,
-        .message_id = word(u->id)};
-    const amqp_table_t *given;
-    amqp_table_entry_t *all;
-    int err;
-
-    if (!u->properties)
-        return publish(b, u, p, u->headers);
-    given = &u->properties->headers;
-    all = calloc((size_t)given->num_entries + 1, sizeof *all);
     if (!all)
         return -ENOMEM;
-    if (given->num_entries > 0)
-        memcpy(all, given->entries, (size_t)given->num_entries * sizeof *all);
-    err = publish(b, u, *u->properties, all);
-    free(all);
+    if (n > 0)
+        memcpy(all, p->headers.entries, n * sizeof *all);
+    all[n] = (amqp_table_entry_t){
+        .key = {10, (void *)(uintptr_t) "mqw-resent"},
+        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1}};
+    p->headers = (amqp_table_t){(int)n + 1, all};
+    p->_flags |= AMQP_BASIC_HEADERS_FLAG;
+    return 0;
+}
+
+static int copy_send(struct publisher *b, struct copy *c)
+{
+    amqp_basic_properties_t properties;
+    amqp_pool_t pool;
+    void *decoded;
+    int err = -ENOMEM;
+
+    init_amqp_pool(&pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &pool, c->properties,
+                               &decoded) == AMQP_STATUS_OK) {
+        properties = *(amqp_basic_properties_t *)decoded;
+        err = c->u.resent ? resent_add(&properties, &pool) : 0;
+        if (!err)
+            err = confirms_publish(&b->confirms, b->link, &c->u,
+                                   &b->setup.topology, c->queue, &properties,
+                                   c->body);
+    }
+    empty_amqp_pool(&pool);
     return err;
 }
 
-/* send_all - those that are to be sent, in order */
+/* Publish what waits, in order. */
 static int send_all(struct publisher *b)
 {
     struct unconfirmed *u;
     int err = 0;
 
-    STAILQ_FOREACH (u, &b->list, link)
-        if (!err && u->number == 0 && !b->link->blocked)
-            err = send_one(b, u);
+    while (!err && !b->link->blocked &&
+           (u = TAILQ_FIRST(&b->waiting)) != NULL) {
+        TAILQ_REMOVE(&b->waiting, u, link);
+        err = copy_send(b, copy_of(u));
+        if (err)
+            TAILQ_INSERT_HEAD(&b->waiting, u, link);
+    }
     return err;
 }
 
-/* ---- what the broker says ---- */
-
-/* ended - the broker has it, or has returned it before: then the queue of one
- * is missing. Which one is not looked for, as that ends the sending: of those
- * that are acknowledged from here on, as many as were returned are in no queue.
+/* Count a message that the broker acknowledged. The first return ends the
+ * sending (-ENOENT), so it is not looked for which messages were returned: of
+ * those acknowledged from there on, as many as were returned are in no queue.
  */
-static int ended(struct publisher *b, struct unconfirmed *u)
+static int on_confirmed(void *arg, struct unconfirmed *u)
 {
-    STAILQ_REMOVE(&b->list, u, unconfirmed, link);
-    free(u);
+    struct publisher *b = arg;
+
+    free(copy_of(u));
     b->count--;
     if (b->returned == 0) {
         b->confirmed++;
@@ -201,43 +281,12 @@ static int ended(struct publisher *b, struct unconfirmed *u)
     return -ENOENT;
 }
 
-static int confirmed(struct publisher *b, const amqp_basic_ack_t *ack)
+static void on_returned(void *arg, amqp_bytes_t properties)
 {
-    struct unconfirmed *u, *next;
-    int err = 0;
+    struct publisher *b = arg;
 
-    for (u = STAILQ_FIRST(&b->list); u; u = next) {
-        next = STAILQ_NEXT(u, link);
-        if (u->number && (u->number == ack->delivery_tag ||
-                          (ack->multiple && u->number < ack->delivery_tag)))
-            err = ended(b, u);
-    }
-    return err;
-}
-
-static int frames_read(struct publisher *b)
-{
-    amqp_frame_t f;
-    int n, err = 0;
-
-    while (!err && (n = link_frame(b->link, &f)) != NO) {
-        const amqp_method_t *m = &f.payload.method;
-
-        if (n < 0)
-            err = n;
-        else if (f.channel != LINK_CHANNEL || f.frame_type != AMQP_FRAME_METHOD)
-            continue;
-        else if (m->id == AMQP_BASIC_ACK_METHOD)
-            err = confirmed(b, m->decoded);
-        else if (m->id == AMQP_BASIC_RETURN_METHOD)
-            b->returned++;
-        else if (m->id == AMQP_BASIC_NACK_METHOD)
-            err = -EAGAIN;
-        else if (link_closed_by(b->link, m))
-            err = -ECONNRESET;
-    }
-    link_tidy(b->link);
-    return err;
+    (void)properties;
+    b->returned++;
 }
 
 /* ---- the connection ---- */
@@ -246,22 +295,17 @@ static int connect_to(struct publisher *b, struct problem *p)
 {
     int err = link_open(&b->link, &b->setup.link, b->host, p);
 
-    if (!err && b->link)
+    if (!err)
         b->host = b->link->host;
     return err;
 }
 
-/* confirms - from here on; a channel that is opened again has none, as that of
- * a look for a queue that is not there */
-static int confirms(struct publisher *b, struct problem *p)
+/* Have the channel confirm. A channel that was opened again, like that of a
+ * look for a missing queue, does not. */
+static int confirms_set(struct publisher *b, struct problem *p)
 {
-    int err;
+    int err = confirms_begin(&b->confirms, b->link);
 
-    if (!b->link)
-        return 0;
-    b->numbers = 0;
-    (void)amqp_confirm_select(b->link->c, LINK_CHANNEL);
-    err = link_reply(b->link, amqp_get_rpc_reply(b->link->c));
     return err ? problem_set(p, EX_UNAVAILABLE, -err,
                              "lost the connection to %s before it was used: "
                              "%s; run it again",
@@ -270,30 +314,29 @@ static int confirms(struct publisher *b, struct problem *p)
                : 0;
 }
 
-static int begin(struct publisher *b, struct problem *p)
+static int reconnect(struct publisher *b, struct problem *p)
 {
     int err = connect_to(b, p);
 
-    return err ? err : confirms(b, p);
+    return err ? err : confirms_set(b, p);
 }
 
-/* lost - all that is not confirmed is to be sent again */
-static void lost(struct publisher *b)
+static void connection_drop(struct publisher *b)
 {
-    struct unconfirmed *u;
-
     b->host++;
     b->returned = 0;
+    b->twice = b->twice || !TAILQ_EMPTY(&b->confirms.sent);
     link_close(&b->link);
-    STAILQ_FOREACH (u, &b->list, link)
-        if (u->number) {
-            u->number = 0;
-            u->resent = b->twice = true;
-        }
+    confirms_lost(&b->confirms, &b->waiting);
 }
 
-/* rest - until the broker has something, or `ns` are over */
-static void rest(const struct publisher *b, uint64_t ns)
+static bool told_to_stop(const struct publisher *b)
+{
+    return b->setup.stop(b->setup.arg);
+}
+
+/* Wait until the broker has sent something or `ns` have passed. */
+static void frames_wait(const struct publisher *b, uint64_t ns)
 {
     struct pollfd fd = {.fd = b->link ? b->link->fd : -1, .events = POLLIN};
     struct timespec limit = {.tv_nsec = (long)(ns < SLICE_NS ? ns : SLICE_NS)};
@@ -301,39 +344,30 @@ static void rest(const struct publisher *b, uint64_t ns)
     (void)ppoll(&fd, 1, &limit, NULL);
 }
 
-/* again - a new connection, after a pause that grows */
-static void again(struct publisher *b)
+/* Try another connection, after a pause that grows. */
+static void reconnect_later(struct publisher *b)
 {
-    uint64_t end = clock_mono_ns() + b->wait_ns;
+    uint64_t end = clock_mono_ns() + b->wait_ns, now;
     struct problem ignored;
 
-    while (clock_mono_ns() < end && !b->setup.stop())
-        rest(b, end - clock_mono_ns());
+    while ((now = clock_mono_ns()) < end && !told_to_stop(b))
+        frames_wait(b, end - now);
     b->wait_ns = 2 * b->wait_ns < WAIT_MOST ? 2 * b->wait_ns : WAIT_MOST;
-    if (!b->setup.stop() && begin(b, &ignored) < 0)
+    if (!told_to_stop(b) && reconnect(b, &ignored) < 0)
         link_close(&b->link);
 }
 
-/* late - nothing was heard of the oldest for too long: another node may know
- * more */
-static bool late(const struct publisher *b)
-{
-    const struct unconfirmed *u = STAILQ_FIRST(&b->list);
-
-    return u && u->number && !b->link->blocked &&
-           clock_mono_ns() - u->sent_ns > LATE_NS;
-}
-
-/* once - send, listen, and wait for more where that is wanted; -EINTR: told to
- * stop; -ENOENT; -EMSGSIZE: the first that is to be sent never can be */
-static int once(struct publisher *b, bool wait)
+/* Publish, read confirms, and with `wait` wait for more. -EINTR: told to stop;
+ * -ENOENT: a message was returned; -EMSGSIZE: the first message to be sent
+ * never can be. */
+static int round_run(struct publisher *b, bool wait)
 {
     uint64_t before = b->confirmed;
     int err;
 
     if (!b->link)
-        again(b);
-    if (b->setup.stop())
+        reconnect_later(b);
+    if (told_to_stop(b))
         return -EINTR;
     if (!b->link)
         return 0;
@@ -341,37 +375,40 @@ static int once(struct publisher *b, bool wait)
     if (err == -EMSGSIZE)
         return err;
     if (!err)
-        err = frames_read(b);
+        err = confirms_read(&b->confirms, b->link);
     if (b->confirmed > before)
         b->wait_ns = WAIT_FIRST;
     if (err == -ENOENT)
         return err;
-    if (err || late(b))
-        lost(b);
+    if (err || confirms_late(&b->confirms, b->link))
+        connection_drop(b);
     else if (wait && b->count > 0)
-        rest(b, SLICE_NS);
+        frames_wait(b, SLICE_NS);
     return 0;
 }
 
-/* waits - more than `count` are not confirmed, or there is no connection */
-static bool waits(const struct publisher *b, unsigned count)
+/* ---- what is waited for ---- */
+
+/* Return true if more than `count` messages are not confirmed, or some cannot
+ * be, as there is no connection. */
+static bool must_wait(const struct publisher *b, unsigned count)
 {
     return b->count > count || (b->count > 0 && !b->link);
 }
 
-/* missing - no queue took one: until it is known of all that were sent whether
- * they are in a queue */
-static int missing(struct publisher *b, struct problem *p)
+/* Report that no queue took a message, after it is known of all messages that
+ * were sent whether they are in a queue. */
+static int queue_missing(struct publisher *b, struct problem *p)
 {
     const struct broker_operand *o = b->setup.link.operand;
     uint64_t end = clock_mono_ns() + REST_NS;
     int err = -ENOENT;
 
-    while (b->count > 0 && (!err || err == -ENOENT) && !b->setup.stop() &&
+    while (b->count > 0 && (!err || err == -ENOENT) && !told_to_stop(b) &&
            clock_mono_ns() < end) {
-        err = frames_read(b);
+        err = confirms_read(&b->confirms, b->link);
         if (!err)
-            rest(b, SLICE_NS);
+            frames_wait(b, SLICE_NS);
     }
     if (b->acked > b->returned)
         b->confirmed += b->acked - b->returned;
@@ -384,42 +421,45 @@ static int missing(struct publisher *b, struct problem *p)
                           "mqsend --create");
 }
 
-static int too_long(const struct publisher *b, struct problem *p)
+/* Report the message that waits first as too long. */
+static int first_too_long(struct publisher *b, struct problem *p)
 {
-    const struct unconfirmed *u = STAILQ_FIRST(&b->list);
-    amqp_bytes_t id;
+    struct copy *c = copy_of(TAILQ_FIRST(&b->waiting));
+    amqp_bytes_t id = {0, NULL};
+    amqp_pool_t pool;
+    void *decoded;
+    int err;
 
-    while (u->number)
-        u = STAILQ_NEXT(u, link);
-    id = u->properties ? u->properties->message_id : word(u->id);
-    return problem_set(p, EX_DATAERR, EMSGSIZE,
-                       "the properties of message %.*s are longer than "
-                       "frame_max of the broker, %d bytes: raise that",
-                       (int)id.len, (const char *)id.bytes,
-                       amqp_get_frame_max(b->link->c));
+    init_amqp_pool(&pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &pool, c->properties,
+                               &decoded) == AMQP_STATUS_OK)
+        id = ((amqp_basic_properties_t *)decoded)->message_id;
+    err = too_long(b, id, p);
+    empty_amqp_pool(&pool);
+    return err;
 }
 
-/* until - at most `count` are not confirmed; each confirm begins the time
- * again */
-static int until(struct publisher *b, unsigned count, struct problem *p)
+/* Wait until at most `count` messages are not confirmed. Each confirm begins
+ * the time again. */
+static int wait_until(struct publisher *b, unsigned count, struct problem *p)
 {
     uint64_t seen = b->confirmed;
     uint64_t end = ns_add(clock_mono_ns(), b->setup.wait_ns);
-    int err = b->count > 0 ? once(b, false) : 0;
+    int err = b->count > 0 ? round_run(b, false) : 0;
 
-    while (!err && waits(b, count)) {
-        err = once(b, true);
+    while (!err && must_wait(b, count)) {
+        err = round_run(b, true);
         if (b->confirmed > seen) {
             seen = b->confirmed;
             end = ns_add(clock_mono_ns(), b->setup.wait_ns);
         }
-        if (!err && waits(b, count) && clock_mono_ns() >= end)
+        if (!err && must_wait(b, count) && clock_mono_ns() >= end)
             err = -ETIMEDOUT;
     }
     if (err == -ENOENT)
-        return missing(b, p);
+        return queue_missing(b, p);
     if (err == -EMSGSIZE)
-        return too_long(b, p);
+        return first_too_long(b, p);
     if (err == -ETIMEDOUT)
         return problem_set(p, EX_TEMPFAIL, ETIMEDOUT,
                            "%s does not confirm: it is full, or the broker has "
@@ -431,18 +471,19 @@ static int until(struct publisher *b, unsigned count, struct problem *p)
 int publisher_put(struct publisher *b, const struct publication *m,
                   struct problem *p)
 {
-    struct unconfirmed *u = copy(m);
+    struct copy *c;
+    int err = copy_make(b, m, &c, p);
 
-    if (!u)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    STAILQ_INSERT_TAIL(&b->list, u, link);
+    if (err)
+        return err;
+    TAILQ_INSERT_TAIL(&b->waiting, &c->u, link);
     b->count++;
-    return until(b, WINDOW, p);
+    return wait_until(b, WINDOW, p);
 }
 
 int publisher_flush(struct publisher *b, struct problem *p)
 {
-    return until(b, 0, p);
+    return wait_until(b, 0, p);
 }
 
 uint64_t publisher_confirmed(const struct publisher *b)
@@ -458,15 +499,17 @@ uint64_t publisher_refused(const struct publisher *b)
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
                          struct problem *p)
 {
-    /* It may have been lost with the last confirm. */
-    int err = b->link ? 0 : begin(b, p);
+    /* The connection may have been lost with the last confirm. */
+    int err = b->link ? 0 : reconnect(b, p);
 
     if (!err && !b->setup.create)
         err = topology_there(b->link, &b->setup.topology, part, p);
     return err ? err : topology_wait(b->link, &b->setup.topology, part, ms, p);
 }
 
-/* priorities_check - of a replicated queue */
+/* ---- open and close ---- */
+
+/* Refuse priorities on a server whose replicated queues have none. */
 static int priorities_check(const struct publisher *b, struct problem *p)
 {
     if (!b->setup.priorities || b->link->server >= SERVER_4)
@@ -490,7 +533,11 @@ int publisher_open(struct publisher **out, const struct publisher_setup *setup,
     b->setup = *setup;
     b->wait_ns = WAIT_FIRST;
     b->host = arc4random();
-    STAILQ_INIT(&b->list);
+    b->confirms.confirmed = on_confirmed;
+    b->confirms.returned = on_returned;
+    b->confirms.arg = b;
+    TAILQ_INIT(&b->confirms.sent);
+    TAILQ_INIT(&b->waiting);
     err = connect_to(b, p);
     if (!err)
         err = priorities_check(b, p);
@@ -501,7 +548,7 @@ int publisher_open(struct publisher **out, const struct publisher_setup *setup,
     else if (!err)
         err = topology_number(b->link, &b->setup.topology, p);
     if (!err)
-        err = confirms(b, p);
+        err = confirms_set(b, p);
     if (err)
         publisher_close(out);
     return err;
@@ -515,9 +562,10 @@ void publisher_close(struct publisher **publisher)
     if (!b)
         return;
     *publisher = NULL;
-    while ((u = STAILQ_FIRST(&b->list)) != NULL) {
-        STAILQ_REMOVE_HEAD(&b->list, link);
-        free(u);
+    confirms_lost(&b->confirms, &b->waiting);
+    while ((u = TAILQ_FIRST(&b->waiting)) != NULL) {
+        TAILQ_REMOVE(&b->waiting, u, link);
+        free(copy_of(u));
     }
     link_close(&b->link);
     free(b);

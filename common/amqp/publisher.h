@@ -1,35 +1,76 @@
-/* publisher.h - sends messages to a broker and knows which it has
+/* publisher.h - publishing to a broker, with confirms
  *
- * WHAT   Keeps each message until the broker has confirmed it. After a nack, or
- *        when the connection is gone, what was not confirmed is sent again by
- *        another connection, with the same id and marked as resent.
- * WHO    One thread.
- * OWNS   The connection, and copies of what is not confirmed.
- * FAILS  open: a problem. put, flush: a problem; -ETIMEDOUT: not confirmed
- *        within the time; -ENOENT: there is no such queue, and the publisher is
- *        of no use any more.
+ * WHAT   Two layers. `confirms` knows which messages of one connection the
+ *        broker has not confirmed yet; its owner decides what follows. A
+ *        `publisher` is for programs that wait: it keeps a copy of each message
+ *        until the broker has confirmed it. After a nack, or when the
+ *        connection is lost, a publisher connects again and publishes what was
+ *        not confirmed, marked as resent.
+ * WHO    One thread at a time.
+ * OWNS   confirms: nothing, the messages are their owner's. A publisher: its
+ *        connection, and its copies.
+ * FAILS  confirms: -errno, and the connection is of no more use. A publisher: a
+ *        problem; -ETIMEDOUT: not confirmed within the time; -ENOENT: the queue
+ *        does not exist, and the publisher is of no more use; -EMSGSIZE: the
+ *        properties are too long, and the message was not published.
  */
 #ifndef COMMON_AMQP_PUBLISHER_H
 #define COMMON_AMQP_PUBLISHER_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <bsd/sys/queue.h>
 
 #include "common/amqp/link.h"
 #include "common/amqp/topology.h"
 
+/* ---- the confirms of one connection ---- */
+
+/* A message to publish, inside a struct of its owner. */
+struct unconfirmed {
+    TAILQ_ENTRY(unconfirmed) link;
+    uint64_t number;  /* of the publishing on its connection, 1 and up */
+    uint64_t sent_ns; /* clock_mono_ns of the publishing */
+    bool resent;      /* published on an earlier connection, too */
+};
+TAILQ_HEAD(unconfirmed_list, unconfirmed);
+
+struct confirms {
+    struct unconfirmed_list sent; /* published and not confirmed, by number */
+    uint64_t numbers;             /* given on this connection */
+    /* The broker has the message, or has returned it before; it is on no list
+     * now. 0, or -errno to end the connection. */
+    int (*confirmed)(void *arg, struct unconfirmed *u);
+    /* No queue took the message with these properties. Its confirm follows. */
+    void (*returned)(void *arg, amqp_bytes_t properties);
+    void *arg;
+};
+
+/* Have the broker confirm what is published on this new connection. */
+int confirms_begin(struct confirms *c, struct link *l);
+/* Publish persistently and put the message on the list. -EMSGSIZE: the
+ * properties are too long; nothing was sent, and the connection is good. */
+int confirms_publish(struct confirms *c, struct link *l, struct unconfirmed *u,
+                     const struct topology *t, const char *queue,
+                     amqp_basic_properties_t *properties, amqp_bytes_t body);
+/* Return true if no more should be published before some are confirmed. */
+bool confirms_full(const struct confirms *c);
+/* Read all frames that have come. -EAGAIN: the broker refused a message
+ * (nack). */
+int confirms_read(struct confirms *c, struct link *l);
+/* Return true if the oldest message has waited too long for its confirm, and
+ * say so in the link. */
+bool confirms_late(const struct confirms *c, struct link *l);
+/* Move all messages of a lost connection, in order, to the front of `to`. */
+void confirms_lost(struct confirms *c, struct unconfirmed_list *to);
+
+/* ---- a publisher ---- */
+
 struct publisher; /* opaque; body in publisher.c */
 
-/* A message; all of it is copied, but for `properties`. Headers are numbers and
- * text. */
+/* A message; all of it is copied. */
 struct publication {
     const char *queue;
-    const char *id; /* a ULID */
-    uint8_t priority;
-    const amqp_table_entry_t *headers;
-    int header_count;
-    /* All that there is to say of it, instead of id and headers. They stay as
-     * they are until it is confirmed. NULL: none. */
     const amqp_basic_properties_t *properties;
     const void *body;
     size_t size;
@@ -38,24 +79,26 @@ struct publication {
 struct publisher_setup {
     struct link_setup link;
     struct topology topology;
-    bool create;        /* the queues are made */
-    bool priorities;    /* of the messages; refused before SERVER_4 */
-    uint64_t wait_ns;   /* for a confirm; UINT64_MAX: as long as it takes */
-    bool (*stop)(void); /* asked while it waits */
+    bool create;      /* create missing queues */
+    bool priorities;  /* messages have some; refused before SERVER_4 */
+    uint64_t wait_ns; /* for a confirm; UINT64_MAX: as long as it takes */
+    bool (*stop)(void *arg); /* asked while it waits: true ends it (-EINTR) */
+    void *arg;
 };
 
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,
                    struct problem *p);
-/* May wait until others are confirmed. */
+/* Publish a message. May wait until earlier ones are confirmed. */
 int publisher_put(struct publisher *b, const struct publication *m,
                   struct problem *p);
-/* Until all are confirmed. */
+/* Wait until all messages are confirmed. */
 int publisher_flush(struct publisher *b, struct problem *p);
+/* Count the confirmed messages. */
 uint64_t publisher_confirmed(const struct publisher *b);
-/* After -ENOENT: those that are in no queue for sure; 0 where some were sent
- * twice, as the first time may have been enough. */
+/* Count the messages that are certainly in no queue, after -ENOENT. 0 if some
+ * were published twice, as the first time may have been enough. */
 uint64_t publisher_refused(const struct publisher *b);
-/* A queue for messages that wait, made if it is missing. */
+/* Create the queue for messages that wait for `ms`, if it is missing. */
 int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
                          struct problem *p);
 void publisher_close(struct publisher **publisher); /* NULL-safe; sets NULL */

@@ -151,8 +151,9 @@ static int ended_check(struct move *m, struct problem *p)
     return head.gauges[COUNTERS_ENDED_NS] ? 0 : killed(m, p);
 }
 
-static bool stop(void)
+static bool stop(void *arg)
 {
+    (void)arg;
     return cli_interrupt_seen() != 0;
 }
 

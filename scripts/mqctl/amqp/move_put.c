@@ -179,7 +179,6 @@ int move_put(struct move *m, const struct move_message *msg, struct problem *p)
     return publisher_put(
         m->publisher,
         &(struct publication){.queue = s.queue,
-                              .id = "",
                               .properties = &e->copy.properties,
                               .body = (const char *)msg->data + head,
                               .size = msg->size - head},

@@ -104,13 +104,15 @@ int held_tend(struct broker *b)
     return n;
 }
 
-static bool is_interrupted(void)
+static bool is_interrupted(void *arg)
 {
+    (void)arg;
     return cli_interrupt_seen() != 0;
 }
 
-static bool never(void)
+static bool never(void *arg)
 {
+    (void)arg;
     return false;
 }
 
@@ -135,7 +137,6 @@ int held_publish(struct broker *b, const char *queue,
         return err;
     err = publisher_put(b->publisher,
                         &(struct publication){.queue = queue,
-                                              .id = "",
                                               .properties = properties,
                                               .body = body,
                                               .size = size},

@@ -431,7 +431,6 @@ static int one_put(struct broker *b, const struct decoding *d, bool again,
     return publisher_put(
         b->publisher,
         &(struct publication){.queue = b->dead,
-                              .id = "",
                               .properties = &e->copy.properties,
                               .body = (const char *)m.data + m.header_size,
                               .size = m.size - m.header_size},

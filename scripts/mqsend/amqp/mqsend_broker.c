@@ -37,20 +37,17 @@ struct run {
     char password[BROKER_PASSWORD];
 };
 
+static amqp_bytes_t word(const char *text)
+{
+    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
+}
+
 static amqp_table_entry_t number(const char *name, uint64_t n)
 {
     return (amqp_table_entry_t){
-        .key = {strlen(name), (void *)(uintptr_t)name},
+        .key = word(name),
         .value = {.kind = AMQP_FIELD_KIND_I64,
                   .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
-}
-
-static amqp_table_entry_t group_entry(const char *group)
-{
-    return (amqp_table_entry_t){
-        .key = {9, (void *)(uintptr_t) "mqw-group"},
-        .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                  .value.bytes = {strlen(group), (void *)(uintptr_t)group}}};
 }
 
 /* headers_fill - what the text header says of a POSIX queue's message */
@@ -67,7 +64,10 @@ static int headers_fill(const struct envelope *e, uint64_t now,
     if (e->timeout_ms)
         all[n++] = number("mqw-timeout", e->timeout_ms);
     if (e->group)
-        all[n++] = group_entry(e->group);
+        all[n++] =
+            (amqp_table_entry_t){.key = word("mqw-group"),
+                                 .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                                           .value.bytes = word(e->group)}};
     for (size_t i = 0; i < e->x_count; i++)
         all[n++] = (amqp_table_entry_t){
             .key = {e->x[i].name.size, (void *)(uintptr_t)e->x[i].name.at},
@@ -117,7 +117,11 @@ static int message_put(struct run *r, const char *body, size_t size,
 {
     struct envelope *e = r->post->envelope;
     amqp_table_entry_t headers[ENTRIES];
-    char name[TOPOLOGY_NAME], id[ULID_TEXT] = "";
+    amqp_basic_properties_t properties = {
+        ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG,
+        .headers = {0, headers},
+        .delivery_mode = 2};
+    char name[TOPOLOGY_NAME], id[ULID_TEXT];
     uint64_t now = clock_wall_ns();
     int err = target(r, now, name, p);
 
@@ -125,20 +129,22 @@ static int message_put(struct run *r, const char *body, size_t size,
         return err;
     if (!e->has_id && !e->raw)
         e->id = ulid_make(now);
-    if (!e->raw)
-        ulid_print(e->id, id);
+    if (!e->raw) {
+        properties._flags |= AMQP_BASIC_MESSAGE_ID_FLAG;
+        properties.message_id = word(ulid_print(e->id, id));
+        properties.headers.num_entries = headers_fill(e, now, headers);
+    }
+    if (r->post->priority) {
+        properties._flags |= AMQP_BASIC_PRIORITY_FLAG;
+        properties.priority = r->post->priority;
+    }
     r->given++;
-    err = publisher_put(
-        r->publisher,
-        &(struct publication){.queue = name,
-                              .id = id,
-                              .priority = r->post->priority,
-                              .headers = headers,
-                              .header_count =
-                                  e->raw ? 0 : headers_fill(e, now, headers),
-                              .body = body,
-                              .size = size},
-        p);
+    err = publisher_put(r->publisher,
+                        &(struct publication){.queue = name,
+                                              .properties = &properties,
+                                              .body = body,
+                                              .size = size},
+                        p);
     if (err == -ENOMEM || err == -EMSGSIZE)
         r->given--; /* it never was */
     if (err)
@@ -212,8 +218,9 @@ static int failed(struct run *r, const struct problem *p)
     return p->status;
 }
 
-static bool stop(void)
+static bool stop(void *arg)
 {
+    (void)arg;
     return cli_interrupt_seen() != 0;
 }
 

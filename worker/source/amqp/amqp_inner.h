@@ -17,6 +17,7 @@
 #include "common/amqp/envelope.h"
 #include "common/amqp/link.h"
 #include "common/amqp/partition.h"
+#include "common/amqp/publisher.h"
 #include "common/amqp/topology.h"
 #include "common/base/basics.h"
 #include "worker/source/amqp/ack_window.h"
@@ -43,16 +44,12 @@ enum amqp_at {
 
 /* What the outbox does for a message, and how far it is. */
 struct amqp_job {
+    struct unconfirmed u;
     struct settle *settle; /* NULL: a hop, or a burial of our own */
     struct settle own;     /* of a burial */
-    TAILQ_ENTRY(amqp_job) link;
-    uint64_t due_wall_ns; /* of a retry or hop; 0: now */
-    uint64_t number;      /* of the publishing, on its connection */
-    uint64_t sent_ns;     /* clock_mono_ns of it */
-    bool resent;          /* it was published before, and not confirmed */
-    bool returned;        /* no queue took it */
+    uint64_t due_wall_ns;  /* of a retry or hop; 0: now */
+    bool returned;         /* no queue took it */
 };
-TAILQ_HEAD(amqp_jobs, amqp_job);
 
 /* c = constant once it has arrived   q = under the source's mtx
  * t = of the thread that runs it */
@@ -158,14 +155,13 @@ struct source_amqp {
     struct prefetch fetch;     /* the inbox's */
     struct amqp_list incoming; /* the inbox's: not placed yet */
     unsigned incoming_count;   /* the inbox's */
-    struct amqp_jobs sent;     /* the outbox's, in order of their number */
+    struct confirms confirms;  /* the outbox's */
     /* The outbox's: of each part, bits of the wait queues. */
     unsigned declared[PARTITIONS_MAX];
     char (*parts)[TOPOLOGY_NAME]; /* c  NAME, or NAME.0 and up */
     unsigned part_count;          /* c */
     bool missing;                 /* the outbox's: a queue of ours is gone */
     uint64_t refused_ns;    /* the outbox's: the pause after the next refusal */
-    uint64_t published;     /* the outbox's, on this connection */
     atomic_bool stopping;   /* a */
     atomic_uint prefetch;   /* a  messages lent at once */
     atomic_long ready;      /* a  in the queue, when last asked */
@@ -193,7 +189,7 @@ struct source_amqp {
     unsigned free_count;            /* q */
     uint64_t *acks;                 /* q  tags of this epoch */
     size_t ack_count, ack_room;     /* q */
-    struct amqp_jobs jobs;          /* q  to be published */
+    struct unconfirmed_list jobs;   /* q  to be published */
     unsigned job_count;             /* q  those, and those not confirmed */
     unsigned fetched;               /* q  what may be in hand; 0: it rests */
     struct amqp_count count;        /* q */
@@ -206,6 +202,10 @@ static inline struct source_amqp *source_amqp_of(const struct source *s)
 static inline struct amqp_message *amqp_message_of(struct message *m)
 {
     return CONTAINER_OF(m, struct amqp_message, m);
+}
+static inline struct amqp_job *amqp_job_of(struct unconfirmed *u)
+{
+    return CONTAINER_OF(u, struct amqp_job, u);
 }
 static inline struct amqp_message *amqp_job_message(struct amqp_job *j)
 {

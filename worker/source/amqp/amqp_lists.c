@@ -97,7 +97,7 @@ void amqp_job_locked(struct source_amqp *q, struct amqp_message *m)
 
     while (m->line == 0) /* a header's number has a sign: 63 bits */
         m->line = (uint64_t)arc4random() << 31 ^ arc4random();
-    TAILQ_INSERT_TAIL(&q->jobs, &m->job, link);
+    TAILQ_INSERT_TAIL(&q->jobs, &m->job.u, link);
     q->job_count++;
     if (TAILQ_EMPTY(&q->arrived) && running + q->job_count >= q->fetched)
         side_wake(&q->inbox);

@@ -52,9 +52,9 @@ void amqp_change(const struct source_amqp *q, const struct amqp_job *j,
                                     .due_ns = j->due_wall_ns,
                                     .hop = m->key.hop,
                                     .line = m->line,
-                                    .number = j->number};
+                                    .number = j->u.number};
     /* What there may be two of has two copies, maybe. */
-    out->resent = j->resent || m->m.stale || m->m.flags & MESSAGE_REDELIVERED;
+    out->resent = j->u.resent || m->m.stale || m->m.flags & MESSAGE_REDELIVERED;
     if (!a)
         out->hop++;
     if (s && s->kind == SETTLE_DEAD) {

@@ -1,10 +1,7 @@
 /* outbox.c - publishes what follows from verdicts (see amqp_inner.h)
  *
- * A nack is never the end of a message: RabbitMQ up to 3.12.4 nacks all that
- * comes on a channel whose first message fell between the death of a leader and
- * the election of the next. So after a nack the connection is opened anew, and
- * what was not confirmed is published again, marked as resent. The original is
- * unacknowledged meanwhile.
+ * The original of a message is unacknowledged until its copy is confirmed. So a
+ * copy whose connection is lost is published again, marked as resent.
  */
 #include "worker/source/amqp/amqp_inner.h"
 
@@ -19,12 +16,11 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 
-#define WINDOW     256             /* published and not confirmed, at most */
-#define CONFIRM_NS (30 * NS_PER_S) /* longer, and the node is not trusted */
-#define ASK_S      5
-#define SLACK_PART 100 /* how much later a message may come than it is due */
-#define SLACK_MS   5
-#define NACK_MOST  (10 * NS_PER_S)
+#define LATE_LOOK_NS (7 * NS_PER_S) /* between two looks for late confirms */
+#define ASK_S        5
+#define SLACK_PART   100 /* how much later a message may come than it is due */
+#define SLACK_MS     5
+#define NACK_MOST    (10 * NS_PER_S)
 
 /* ---- publishing ---- */
 
@@ -62,7 +58,7 @@ static int target(struct source_amqp *q, struct amqp_job *j,
     return 0;
 }
 
-/* publish_as - once; `plain`: without the history, which was too large */
+/* Publish a copy. `plain`: without the history, which was too large. */
 static int publish_as(struct source_amqp *q, struct amqp_job *j,
                       const char *name, bool plain)
 {
@@ -76,19 +72,15 @@ static int publish_as(struct source_amqp *q, struct amqp_job *j,
     err = envelope_copy(&copy, m->raw, &change, plain);
     if (err)
         return err;
-    topology_time_to_live(&q->topology, name, &copy.properties);
-    err = link_status(
-        q->outbox.link,
-        amqp_basic_publish(
-            q->outbox.link->c, LINK_CHANNEL, (amqp_bytes_t){0, NULL},
-            (amqp_bytes_t){strlen(name), (void *)(uintptr_t)name}, 1, 0,
-            &copy.properties,
-            (amqp_bytes_t){m->body_size, (void *)(uintptr_t)m->body}));
+    err = confirms_publish(
+        &q->confirms, q->outbox.link, &j->u, &q->topology, name,
+        &copy.properties,
+        (amqp_bytes_t){m->body_size, (void *)(uintptr_t)m->body});
     envelope_copy_free(&copy);
     return err;
 }
 
-/* publish - and it is on the list of what is to be confirmed, or as it was */
+/* Publish what follows from a verdict, or leave the job as it was. */
 static int publish(struct source_amqp *q, struct amqp_job *j)
 {
     char name[TOPOLOGY_NAME];
@@ -96,14 +88,11 @@ static int publish(struct source_amqp *q, struct amqp_job *j)
 
     if (err)
         return err;
-    j->number = q->published + 1;
+    j->u.number = q->confirms.numbers + 1; /* for `returned` */
     j->returned = false;
-    j->sent_ns = clock_mono_ns();
     err = publish_as(q, j, name, false);
     if (err == -EMSGSIZE)
         err = publish_as(q, j, name, true);
-    if (!err)
-        q->published++;
     FAULT_POINT("amqp_published");
     return err;
 }
@@ -111,27 +100,22 @@ static int publish(struct source_amqp *q, struct amqp_job *j)
 /* publish_some - while there is room for what is not confirmed */
 static int publish_some(struct source_amqp *q)
 {
-    struct amqp_job *last, *j;
+    struct unconfirmed *u;
     int err = 0;
 
-    while (!err && !q->outbox.link->blocked) {
-        last = TAILQ_LAST(&q->sent, amqp_jobs);
-        if (last && last->number - TAILQ_FIRST(&q->sent)->number >= WINDOW)
-            break;
+    while (!err && !q->outbox.link->blocked && !confirms_full(&q->confirms)) {
         pthread_mutex_lock(&q->mtx);
-        j = TAILQ_FIRST(&q->jobs);
-        if (j)
-            TAILQ_REMOVE(&q->jobs, j, link);
+        u = TAILQ_FIRST(&q->jobs);
+        if (u)
+            TAILQ_REMOVE(&q->jobs, u, link);
         pthread_mutex_unlock(&q->mtx);
-        if (!j)
+        if (!u)
             break;
-        err = publish(q, j);
-        if (!err) {
-            TAILQ_INSERT_TAIL(&q->sent, j, link);
+        err = publish(q, amqp_job_of(u));
+        if (!err)
             continue;
-        }
         pthread_mutex_lock(&q->mtx);
-        TAILQ_INSERT_HEAD(&q->jobs, j, link);
+        TAILQ_INSERT_HEAD(&q->jobs, u, link);
         pthread_mutex_unlock(&q->mtx);
     }
     return err;
@@ -139,87 +123,49 @@ static int publish_some(struct source_amqp *q)
 
 /* ---- what the broker says ---- */
 
-/* one_confirmed - unless no queue took it: then its queue is gone, and is made
- * again before it is published once more */
-static int one_confirmed(struct source_amqp *q, struct amqp_job *j)
+/* Finish a confirmed job, unless no queue took its copy: then its queue is gone
+ * and is created again before the copy is published once more. */
+static int on_confirmed(void *arg, struct unconfirmed *u)
 {
-    TAILQ_REMOVE(&q->sent, j, link);
+    struct source_amqp *q = arg;
+    struct amqp_job *j = amqp_job_of(u);
+
     if (!j->returned) {
         q->refused_ns = 0;
         amqp_confirmed(q, j);
         return 0;
     }
     pthread_mutex_lock(&q->mtx);
-    TAILQ_INSERT_HEAD(&q->jobs, j, link);
+    TAILQ_INSERT_HEAD(&q->jobs, u, link);
     pthread_mutex_unlock(&q->mtx);
     q->missing = true;
+    snprintf(q->outbox.link->why, LINK_WHY,
+             "a queue of ours is gone, and is made again");
     return -ENOENT;
 }
 
-static int confirmed(struct source_amqp *q, const amqp_basic_ack_t *ack)
+/* Mark the job whose copy no queue took. */
+static void on_returned(void *arg, amqp_bytes_t properties)
 {
-    struct amqp_job *j, *next;
-    int err = 0;
+    struct source_amqp *q = arg;
+    uint64_t number = envelope_number(properties);
+    struct unconfirmed *u;
 
-    for (j = TAILQ_FIRST(&q->sent); j && j->number <= ack->delivery_tag;
-         j = next) {
-        next = TAILQ_NEXT(j, link);
-        if (ack->multiple || j->number == ack->delivery_tag) {
-            int failed = one_confirmed(q, j);
-
-            err = err ? err : failed;
-        }
-    }
-    return err;
-}
-
-/* returned - no queue took one of them; its properties, which come next, say
- * which one. Its confirm comes after it. */
-static void returned(struct source_amqp *q, const amqp_frame_t *f)
-{
-    uint64_t number = envelope_number(f->payload.properties.raw);
-    struct amqp_job *j;
-
-    TAILQ_FOREACH (j, &q->sent, link)
-        if (j->number == number) {
-            j->returned = true;
+    TAILQ_FOREACH (u, &q->confirms.sent, link)
+        if (u->number == number) {
+            amqp_job_of(u)->returned = true;
             log_error("returned", F_STR("queue", q->operand->shown),
                       F_STR("next", "a queue of ours was deleted: it is made "
                                     "again, and the message published again"));
         }
 }
 
-/* frame_use - 0, or why this connection is no good any more */
-static int frame_use(struct source_amqp *q, const amqp_frame_t *f)
-{
-    const amqp_method_t *m = &f->payload.method;
-
-    if (f->channel != LINK_CHANNEL)
-        return 0;
-    if (f->frame_type == AMQP_FRAME_HEADER)
-        returned(q, f);
-    if (f->frame_type != AMQP_FRAME_METHOD)
-        return 0;
-    if (m->id == AMQP_BASIC_ACK_METHOD)
-        return confirmed(q, m->decoded);
-    if (m->id == AMQP_BASIC_NACK_METHOD) {
-        snprintf(q->outbox.link->why, LINK_WHY,
-                 "the broker did not take a message (nack)");
-        return -EAGAIN;
-    }
-    return link_closed_by(q->outbox.link, m) ? -ECONNRESET : 0;
-}
-
 /* read_frames - all that have come */
 static int read_frames(struct source_amqp *q)
 {
     bool was = q->outbox.link->blocked;
-    amqp_frame_t f;
-    int n, err = 0;
+    int err = confirms_read(&q->confirms, q->outbox.link);
 
-    while (!err && (n = link_frame(q->outbox.link, &f)) != NO)
-        err = n < 0 ? n : frame_use(q, &f);
-    link_tidy(q->outbox.link);
     if (was != q->outbox.link->blocked)
         log_warn(was ? "unblocked" : "blocked",
                  F_STR("queue", q->operand->shown),
@@ -247,38 +193,16 @@ static int queues_again(struct source_amqp *q)
 /* ready - a new one: it confirms what it takes */
 static int ready(struct source_amqp *q)
 {
-    struct link *l = q->outbox.link;
     int err = q->missing ? queues_again(q) : 0;
 
     memset(q->declared, 0, sizeof q->declared);
-    q->published = 0;
-    if (err)
-        return err;
-    (void)amqp_confirm_select(l->c, LINK_CHANNEL);
-    return link_reply(l, amqp_get_rpc_reply(l->c));
-}
-
-/* nothing_confirmed - what was published is published again, in order */
-static void nothing_confirmed(struct source_amqp *q)
-{
-    struct amqp_job *j;
-
-    pthread_mutex_lock(&q->mtx);
-    while ((j = TAILQ_LAST(&q->sent, amqp_jobs)) != NULL) {
-        TAILQ_REMOVE(&q->sent, j, link);
-        j->resent = true;
-        TAILQ_INSERT_HEAD(&q->jobs, j, link);
-    }
-    pthread_mutex_unlock(&q->mtx);
+    return err ? err : confirms_begin(&q->confirms, q->outbox.link);
 }
 
 static void lost(struct source_amqp *q, int err)
 {
     uint64_t wait = q->outbox.wait_ns;
 
-    if (err == -ENOENT)
-        snprintf(q->outbox.link->why, LINK_WHY,
-                 "a queue of ours is gone, and is made again");
     atomic_store(&q->doubted, q->outbox.link->host + 1);
     side_wake(&q->inbox);
     side_lost(&q->outbox,
@@ -291,21 +215,9 @@ static void lost(struct source_amqp *q, int err)
                             ? 2 * q->outbox.wait_ns
                             : NACK_MOST;
     }
-    nothing_confirmed(q);
-}
-
-/* late - the oldest is not confirmed for too long */
-static bool late(struct source_amqp *q)
-{
-    const struct amqp_job *first = TAILQ_FIRST(&q->sent);
-
-    if (!first || q->outbox.link->blocked ||
-        clock_mono_ns() - first->sent_ns < CONFIRM_NS)
-        return false;
-    snprintf(q->outbox.link->why, LINK_WHY,
-             "no confirm for 30 s: has the cluster a majority? net_ticktime "
-             "of 10 to 15 s finds a lost node sooner");
-    return true;
+    pthread_mutex_lock(&q->mtx);
+    confirms_lost(&q->confirms, &q->jobs);
+    pthread_mutex_unlock(&q->mtx);
 }
 
 /* answer - of somebody who waits in outbox_count */
@@ -341,20 +253,14 @@ static int serve(struct source_amqp *q)
         err = answer(q);
     if (!err)
         err = publish_some(q);
-    if (!err && late(q))
+    if (!err && confirms_late(&q->confirms, q->outbox.link))
         err = -ETIMEDOUT;
     if (!err)
         err = read_frames(q); /* what a call has kept back */
     if (!err)
         side_wait(&q->outbox,
-                  TAILQ_EMPTY(&q->sent) ? UINT64_MAX : CONFIRM_NS / 4);
+                  TAILQ_EMPTY(&q->confirms.sent) ? UINT64_MAX : LATE_LOOK_NS);
     return err;
-}
-
-/* over - it may end: nothing is on its way, or nobody waits for it any more */
-static bool over(struct source_amqp *q)
-{
-    return atomic_load(&q->stopping);
 }
 
 void *outbox_main(void *side)
@@ -362,7 +268,7 @@ void *outbox_main(void *side)
     struct source_amqp *q = ((struct amqp_side *)side)->q;
     int err = 0;
 
-    while (!over(q)) {
+    while (!atomic_load(&q->stopping)) {
         if (!q->outbox.link &&
             (!side_reconnect(&q->outbox) || (err = ready(q)) < 0)) {
             if (q->outbox.link)
@@ -380,9 +286,12 @@ int outbox_open(struct source_amqp *q, struct problem *p)
 {
     int err = link_open(&q->outbox.link, &q->setup, q->inbox.link->host, p);
 
-    TAILQ_INIT(&q->sent);
     if (err)
         return err;
+    TAILQ_INIT(&q->confirms.sent);
+    q->confirms.confirmed = on_confirmed;
+    q->confirms.returned = on_returned;
+    q->confirms.arg = q;
     err = ready(q);
     return err ? problem_set(p, 69, -err, "the broker does not confirm: %s",
                              q->outbox.link->why)

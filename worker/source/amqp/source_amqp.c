@@ -291,7 +291,6 @@ static int lists_open(struct source_amqp *q)
     TAILQ_INIT(&q->put_off);
     TAILQ_INIT(&q->lent);
     TAILQ_INIT(&q->jobs);
-    TAILQ_INIT(&q->sent);
     q->source.ops = &amqp_ops;
     q->source.lanes = ITEMS_MAX;
     q->source.lent_most = RUN_SLOTS;
