@@ -7,44 +7,40 @@
 #include <string.h>
 #include <sysexits.h>
 
-const char *broker_access_given(const struct broker_access *a)
+int broker_only(const char *flag, const char *operand, struct problem *p)
 {
-    return a->password_file ? "--password-file"
-           : a->tls.ca      ? "--tls-ca"
-           : a->tls.cert    ? "--tls-cert"
-           : a->tls.key     ? "--tls-key"
-           : a->partitions  ? "--partitions"
-                            : NULL;
+    return operand[0]
+               ? problem_set(p, EX_USAGE, EINVAL,
+                             "%s is for a queue on a broker (amqp://), and %s "
+                             "is not one: leave it out",
+                             flag, operand)
+               : problem_set(p, EX_USAGE, EINVAL,
+                             "%s is for a queue on a broker (amqp://): leave "
+                             "it out",
+                             flag);
 }
 
-int broker_access_check(const struct broker_access *a, bool on_broker,
+int broker_access_check(const struct broker_access *a, const char *operand,
                         struct problem *p)
 {
-    const char *given = broker_access_given(a);
+    const char *tls = a->tls.ca     ? "--tls-ca"
+                      : a->tls.cert ? "--tls-cert"
+                      : a->tls.key  ? "--tls-key"
+                                    : NULL;
+    const char *given = a->password_file ? "--password-file"
+                        : tls            ? tls
+                        : a->partitions  ? "--partitions"
+                                         : NULL;
 
-    if (given && !on_broker)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s is for a queue on a broker (amqp://): leave it "
-                           "out",
-                           given);
+    if (given && !broker_operand_is(operand))
+        return broker_only(given, operand, p);
     if (!a->tls.cert != !a->tls.key)
         return problem_set(p, EX_USAGE, EINVAL,
                            "--tls-cert and --tls-key go together: give both");
-    return 0;
-}
-
-int broker_access_tls_check(const struct broker_access *a, const char *operand,
-                            struct problem *p)
-{
-    const char *given = a->tls.ca     ? "--tls-ca"
-                        : a->tls.cert ? "--tls-cert"
-                        : a->tls.key  ? "--tls-key"
-                                      : NULL;
-
-    if (!given || strncmp(operand, "amqps://", 8) == 0)
+    if (!tls || strncmp(operand, "amqps://", 8) == 0)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,
                        "%s cannot be used with amqp://, which has no TLS: give "
                        "amqps://, or leave it out",
-                       given);
+                       tls);
 }

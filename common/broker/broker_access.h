@@ -61,14 +61,12 @@ struct broker_access {
                     "senders give the same N"                              \
     }
 
-/* The first that was given, "--tls-ca"; NULL: none. */
-const char *broker_access_given(const struct broker_access *a);
-/* Nothing is given for a queue that is on no broker, and no certificate
- * without its key: 0, or a problem. */
-int broker_access_check(const struct broker_access *a, bool on_broker,
+/* Refuse flags that do not fit to `operand` ("": none was given): all of them
+ * if it is no queue on a broker, those of TLS if it has none, and a certificate
+ * without its key. */
+int broker_access_check(const struct broker_access *a, const char *operand,
                         struct problem *p);
-/* For a tool, after that: flags for TLS need an operand that has it. */
-int broker_access_tls_check(const struct broker_access *a, const char *operand,
-                            struct problem *p);
+/* Refuse a flag, as `operand` is no queue on a broker. */
+int broker_only(const char *flag, const char *operand, struct problem *p);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "common/broker/broker_refused.h"
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
@@ -199,15 +200,12 @@ static int read_word(const char *text, void *into, struct problem *p)
     return 0;
 }
 
-#define AT(member) .offset = offsetof(struct options, member)
-#define V(verb)    (1u << VERB_##verb)
-#define EVERY      ((1u << VERB_COUNT) - 1)
-#define ENDS       (V(DRAIN) | V(STOP) | V(QUIT))
-#define STEER      (V(RUN_NOW) | V(CANCEL))
-#define FILTER     (V(LIST) | STEER)
-#define NO_BROKER                                                       \
-    (FILTER | V(GROUPS) | V(GROUP) | V(KEYS) | V(EXPLAIN) | V(CREATE) | \
-     V(REMOVE) | V(MOVE))
+#define AT(member)   .offset = offsetof(struct options, member)
+#define V(verb)      (1u << VERB_##verb)
+#define EVERY        ((1u << VERB_COUNT) - 1)
+#define ENDS         (V(DRAIN) | V(STOP) | V(QUIT))
+#define STEER        (V(RUN_NOW) | V(CANCEL))
+#define FILTER       (V(LIST) | STEER)
 #define BROKER       (V(DOCTOR) | V(MOVE))
 #define EVERY_WORKER (V(PAUSE) | V(RESUME) | V(DRAIN) | V(STOP))
 #define ORDERS       (V(PAUSE) | V(RESUME) | V(SET) | ENDS)
@@ -383,18 +381,6 @@ static const struct subcommand_flag flags[] = {
      {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
 
-/* broker_flags_check - what only a queue on a broker can have */
-static int broker_flags_check(const struct options *o, struct problem *p)
-{
-    int n = o->line.operand_count;
-    const char *last = n > 0 ? o->line.operands[n - 1] : "";
-    bool broker = broker_operand_is(last);
-
-    if (broker_access_check(&o->access, broker, p) < 0)
-        return -EINVAL;
-    return broker ? broker_access_tls_check(&o->access, last, p) : 0;
-}
-
 /* group_check - who can look must not be able to change anything */
 static int group_check(const struct serve_options *s, struct problem *p)
 {
@@ -419,54 +405,19 @@ bool filter_given(const struct options *o)
            f->since_ns || f->until_ns || o->limit;
 }
 
-/* broker_instead - of a verb that a queue on a broker does not have */
-static const char *broker_instead(size_t verb)
-{
-    switch (verb) {
-    case VERB_LIST:
-        return "of which AMQP tells only how many messages it has: mqctl "
-               "doctor, rabbitmqctl "
-               "list_queues; mqdlq list has the dead letters";
-    case VERB_GROUPS:
-    case VERB_GROUP:
-        return "which does not know groups; mqctl status has the partitions "
-               "of its worker here and how many groups wait, mqctl doctor "
-               "--partitions N the messages and consumers of each, "
-               "rabbitmqctl list_consumers queue_name active channel_pid who "
-               "is the active one";
-    case VERB_KEYS:
-        return "which has no unique keys: its messages run as if they had none";
-    case VERB_EXPLAIN:
-        return "which cannot be asked for one message; mqdlq show looks for "
-               "it among the dead letters, and the logs of the workers have "
-               "its id after msg=";
-    case VERB_CANCEL:
-        return "which removes no single message that waits; mqctl pause keeps "
-               "a worker from taking more, mqdlq discard removes dead letters";
-    case VERB_RUN_NOW:
-        return "which lets a message go on when its time has come; mqdlq "
-               "replay sends dead letters again";
-    case VERB_CREATE:
-        return "which its worker makes, and so does mqsend --create";
-    case VERB_REMOVE:
-        return "which rabbitmqctl delete_queue removes; its wait queues and "
-               "dead letters are queues of their own (rabbitmqctl list_queues)";
-    default:
-        return "as it moves messages from a POSIX queue: mqctl move /NAME "
-               "amqp://...";
-    }
-}
-
-/* broker_check - what a queue on a broker does not have */
+/* Refuse what a queue on a broker does not have, and flags of a broker for
+ * another queue. */
 static int broker_check(const struct options *o, struct problem *p)
 {
-    const char *op = o->line.operand_count > 0 ? o->line.operands[0] : "";
+    int n = o->line.operand_count;
+    const char *first = n > 0 ? o->line.operands[0] : "";
+    const char *last = n > 0 ? o->line.operands[n - 1] : "";
 
-    if (!broker_operand_is(op) || !(1u << o->line.verb & NO_BROKER))
-        return 0;
-    return problem_set(
-        p, EX_USAGE, EINVAL, "%s cannot be used with a queue on a broker, %s",
-        mqctl_table.verbs[o->line.verb].name, broker_instead(o->line.verb));
+    if (broker_operand_is(first) &&
+        broker_verb_check("mqctl", mqctl_table.verbs[o->line.verb].name, first,
+                          p) < 0)
+        return -EINVAL;
+    return broker_access_check(&o->access, last, p);
 }
 
 /* Check that remove got either names or --orphans. */
@@ -572,7 +523,7 @@ static int options_check(void *options, struct problem *p)
                            "move: %s is not a queue on a broker; give "
                            "amqp://USER@HOST/VHOST/QUEUE",
                            o->line.operands[1]);
-    if (broker_flags_check(o, p) < 0 || group_check(&o->serve, p) < 0)
+    if (group_check(&o->serve, p) < 0)
         return -EINVAL;
     if (o->line.verb == VERB_PAUSE && pause_read(o, p) < 0)
         return -EINVAL;

@@ -14,6 +14,7 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
+#include "common/broker/broker_refused.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
 #include "common/options/moment.h"
@@ -266,41 +267,38 @@ static int choice_check(const struct options *o, struct problem *p)
                            : "ids, - for ids on stdin, a filter, or --all");
 }
 
-/* Check what letters on a broker cannot have, and what only they have. */
+/* Refuse flags that letters on a broker cannot have, and flags of a broker for
+ * other letters. */
 static int broker_check(const struct options *o, struct problem *p)
 {
-    bool broker =
-        o->line.operand_count > 0 && broker_operand_is(o->line.operands[0]);
-    const char *text =
-        o->canary && !o->has_canary
-            ? "--canary needs --canary-time DUR here: a broker does not tell "
-              "that a message is done, so the canary is taken for done if it "
-              "is no letter again DUR after a worker took it; give more than "
-              "a handler takes"
-        : (o->again && o->line.verb == VERB_REPLAY) || o->filter.replayed
-            ? "--again and --replayed cannot be used here: a letter that was "
-              "sent again is not a letter any more"
-        : o->raw ? "--raw cannot be: on a broker a message has properties, "
-                   "which it keeps"
-        : o->state_dir ? "--state-dir cannot be: letters are on the broker"
-        : o->to && o->access.partitions
-            ? "--to sends to one queue, and --partitions is about another "
-              "one; leave out one of them"
-        : o->to && (o->to[0] == '/' || broker_operand_is(o->to))
-            ? "--to takes the name of a queue in the same virtual host"
-            : NULL;
+    const char *operand = o->line.operand_count ? o->line.operands[0] : "";
+    const char *program =
+        o->line.verb == VERB_REPLAY ? "mqdlq replay" : "mqdlq";
+    const char *text = NULL;
 
-    if (!broker && o->has_canary)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--canary-time is for a queue on a broker; here "
-                           "the worker tells how the canary ended, and --wait "
-                           "limits how long that may take");
-    if (broker && text)
-        return problem_set(p, EX_USAGE, EINVAL, "%s", text);
-    if (broker_access_check(&o->access, broker, p) < 0)
-        return -EINVAL;
-    return broker ? broker_access_tls_check(&o->access, o->line.operands[0], p)
-                  : 0;
+    if (!broker_operand_is(operand))
+        return o->has_canary
+                   ? problem_set(p, EX_USAGE, EINVAL,
+                                 "--canary-time is for a queue on a broker; "
+                                 "here the worker tells how the canary ended, "
+                                 "and --wait limits how long that may take")
+                   : broker_access_check(&o->access, operand, p);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (broker_option_check("mqdlq", &flags[i].row, o, operand, 0, p) < 0 ||
+            broker_option_check(program, &flags[i].row, o, operand, 0, p) < 0)
+            return -EINVAL;
+    if (o->canary && !o->has_canary)
+        text = "--canary needs --canary-time DUR here: a broker does not tell "
+               "that a message is done, so the canary is taken for done if it "
+               "is no letter again DUR after a worker took it; give more than "
+               "a handler takes";
+    else if (o->to && o->access.partitions)
+        text = "--to sends to one queue, and --partitions is about another "
+               "one; leave out one of them";
+    else if (o->to && (o->to[0] == '/' || broker_operand_is(o->to)))
+        text = "--to takes the name of a queue in the same virtual host";
+    return text ? problem_set(p, EX_USAGE, EINVAL, "%s", text)
+                : broker_access_check(&o->access, operand, p);
 }
 
 /* Check what the flags cannot mean together. */

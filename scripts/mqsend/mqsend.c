@@ -8,6 +8,7 @@
 #include "common/base/safe_text.h"
 #include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
+#include "common/broker/broker_refused.h"
 #include "common/mq/queue.h"
 #include "common/options/options.h"
 #include "common/state/queue_guess.h"
@@ -35,6 +36,7 @@ struct options {
     bool lines, null, raw, create, no_wait, print_id, json, quiet, help,
         version;
     bool has_delay, has_depth, has_size, has_mode, has_wait;
+    bool has_group, has_backoff, has_unique;
 };
 
 #define AT(member)   .offset = offsetof(struct options, member)
@@ -45,7 +47,7 @@ static const struct option_row rows[] = {
      .preset = "0", AT(priority), .under = "The message",
      .help = "priority of the message; higher ones are received first"},
     {"group", 0, OPT_CALL, .value = "KEY", AT(envelope), .call = flag_group,
-     .help = "ordered group the message belongs to"},
+     SEEN(has_group), .help = "ordered group the message belongs to"},
     {"id", 0, OPT_CALL, .value = "ID", AT(envelope), .call = flag_id,
      .help = "id of the message, a ULID; only for one message"},
     {"delay", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX,
@@ -64,12 +66,12 @@ static const struct option_row rows[] = {
      .max = HEADER_ATTEMPTS, AT(envelope.max_attempts),
      .help = "failed deliveries after which it is dead, instead of the "
              "worker's number"},
-    {"backoff", 0, OPT_CALL, .value = "SPEC", AT(envelope),
+    {"backoff", 0, OPT_CALL, .value = "SPEC", AT(envelope), SEEN(has_backoff),
      .call = flag_backoff,
      .help = "how long it waits before each retry, like exp:1s,5m or "
              "1s,5s,30s, instead of the worker's"},
     {"unique", 0, OPT_CALL, .value = "KEY[,DUR]", AT(envelope),
-     .call = flag_unique,
+     SEEN(has_unique), .call = flag_unique,
      .help = "the worker discards it if it has received another message with "
              "that key within DUR (1h)"},
     {"header", 0, OPT_CALL, .value = "x-NAME=VALUE", AT(envelope),
@@ -322,61 +324,16 @@ static int run(struct options *o, const char *name, const char *body)
     return status;
 }
 
-/* not_on_broker - a flag that means nothing there, and why; NULL: none was
- * given */
-static const char *not_on_broker(const struct options *o, const char **why)
-{
-    const struct {
-        bool given;
-        const char *flag, *why;
-    } all[] = {
-        {o->priority > UINT8_MAX, "--priority above 255",
-         "a broker has no higher one"},
-        {o->envelope.unique.at != NULL, "--unique",
-         "a broker does not know which keys there were"},
-        {o->envelope.max_attempts != 0, "--max-attempts",
-         "there it is up to the worker"},
-        {o->envelope.backoff != NULL, "--backoff",
-         "there it is up to the worker"},
-        {o->has_depth, "--queue-depth",
-         "set x-max-length by a policy of the broker"},
-        {o->has_size, "--message-size",
-         "the broker has a limit of its own (max_message_size)"},
-        {o->has_mode, "--mode", "the broker has users and permissions"},
-        {o->no_wait, "--no-wait",
-         "each message is waited for until it is confirmed; --wait DUR bounds "
-         "that"},
-    };
-
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i].given) {
-            *why = all[i].why;
-            return all[i].flag;
-        }
-    return NULL;
-}
-
-/* broker_check - what a queue on a broker cannot have, and any other */
+/* Refuse what a queue on a broker cannot have, and flags of a broker for
+ * another queue. */
 static int broker_check(const struct options *o, const char *operand,
                         struct problem *p)
 {
-    bool broker = broker_operand_is(operand);
-    const char *why, *never = not_on_broker(o, &why);
-
-    if (broker && never)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s cannot be used with a queue on a broker: %s; "
-                           "leave it out",
-                           never, why);
-    if (broker && o->envelope.group && !o->access.partitions)
-        return problem_set(
-            p, EX_USAGE, EINVAL,
-            "--group cannot be used with a queue on a broker that "
-            "has no partitions: its workers would run a group "
-            "in any order; give --partitions N here and there");
-    if (broker_access_check(&o->access, broker, p) < 0)
-        return -EINVAL;
-    return broker ? broker_access_tls_check(&o->access, operand, p) : 0;
+    for (size_t i = 0; broker_operand_is(operand) && i < table.count; i++)
+        if (broker_option_check("mqsend", &rows[i], o, operand,
+                                o->access.partitions, p) < 0)
+            return -EINVAL;
+    return broker_access_check(&o->access, operand, p);
 }
 
 #ifdef MQW_AMQP

@@ -3,7 +3,6 @@
 #include "worker/rules/verdict.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/broker/broker_refused.h"
 
 /* All that a source on a broker can lend: what it has in hand of all partitions
  * (partition.h), and what lost its claim with a connection and still waits for
@@ -225,69 +225,6 @@ static int command_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-/* not_on_broker - a flag that cannot be kept there, and why; NULL: none was
- * given */
-static const char *not_on_broker(const struct settings *s, const char **why)
-{
-    const struct {
-        bool given;
-        const char *flag, *why;
-    } all[] = {
-        {s->dead_letter_queue[0], "--dead-letter-queue",
-         "dead letters are in the queue NAME.dead of the broker"},
-        {s->on_dead != NULL, "--on-dead",
-         "letters are at the broker: consume NAME.dead"},
-        {s->keep_dead_ns != UINT64_MAX, "--keep-dead",
-         "letters are at the broker, and stay there"},
-        {s->max_dead != 0, "--max-dead",
-         "letters are at the broker, and stay there"},
-        {s->on_group_dead == GROUP_DEAD_HOLD, "--on-group-dead hold",
-         "the broker cannot be asked for the letters of a group"},
-        {atomic_load(&s->spool) != 0, "--spool",
-         "a broker holds what waits already"},
-        {s->group_separator != 0, "--group-separator",
-         "the group of a message is in its header mqw-group"},
-        {s->queue_depth != 0, "--queue-depth",
-         "set x-max-length by a policy of the broker"},
-        {s->message_size != 0, "--message-size",
-         "the broker has a limit of its own (max_message_size)"},
-        {s->mode != 0, "--mode", "the broker has users and permissions"},
-        {s->max_waiting_given, "--max-waiting",
-         "what waits is in queues of the broker, and holds back nothing"},
-        {s->max_parked_given, "--max-parked",
-         "nothing is parked: what is behind the head of a group is in hand"},
-        {s->lookahead_given && !s->access.partitions, "--lookahead",
-         "without --partitions it has no ordered groups"},
-        {s->group_quantum_given && !s->access.partitions, "--group-quantum",
-         "without --partitions it has no ordered groups"},
-        {s->spool_sync != SPOOL_SYNC_WAITING, "--spool-sync",
-         "a broker holds what waits already"},
-        {s->allow_disk_custody, "--allow-disk-custody",
-         "messages in flight are the broker's"},
-        {s->access.tls.ca && !s->broker.tls && !s->forward_to.tls, "--tls-ca",
-         "the operand is amqp://, and amqps:// has TLS"},
-        {s->access.tls.cert && !s->broker.tls && !s->forward_to.tls,
-         "--tls-cert", "the operand is amqp://, and amqps:// has TLS"},
-    };
-
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i].given) {
-            *why = all[i].why;
-            return all[i].flag;
-        }
-    return NULL;
-}
-
-int settings_broker_check(const struct settings *s, const char *shown,
-                          struct problem *p)
-{
-    const char *why, *flag = not_on_broker(s, &why);
-
-    return flag ? problem_set(p, EX_USAGE, EINVAL,
-                              "%s cannot be used with %s: %s", flag, shown, why)
-                : 0;
-}
-
 /* partitions_take - a head that failed waits in hand, and what is behind it: as
  * much as the broker gives */
 static int partitions_take(struct settings *s, struct problem *p)
@@ -309,7 +246,8 @@ static int broker_take(struct settings *s, const char *operand,
     int err = broker_operand_parse(&s->broker, operand, p);
 
     if (!err)
-        err = broker_access_check(&s->access, true, p);
+        err = broker_access_check(&s->access,
+                                  s->forward_to.tls ? s->forward : operand, p);
     if (err)
         return err;
 #ifndef MQW_AMQP
@@ -318,9 +256,10 @@ static int broker_take(struct settings *s, const char *operand,
                        "scripts/deps, then make",
                        s->broker.shown);
 #endif
-    err = settings_broker_check(s, s->broker.shown, p);
-    if (err)
-        return err;
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (broker_option_check("mqworker", &settings_table.rows[i], s,
+                                s->broker.shown, s->access.partitions, p) < 0)
+            return -EINVAL;
     snprintf(s->queue, sizeof s->queue, "%s", s->broker.shown);
     if (s->forward_to.host_count)
         s->forward_partitions = (unsigned)s->access.partitions;
@@ -331,10 +270,8 @@ static int broker_take(struct settings *s, const char *operand,
  * them for the queue itself. */
 static int forward_access_take(struct settings *s, struct problem *p)
 {
-    int err = broker_access_check(&s->access, true, p);
+    int err = broker_access_check(&s->access, s->forward, p);
 
-    if (!err)
-        err = broker_access_tls_check(&s->access, s->forward, p);
     s->forward_partitions = (unsigned)s->access.partitions;
     s->access.partitions = 0;
     return err;
@@ -344,21 +281,15 @@ static int forward_access_take(struct settings *s, struct problem *p)
 static int queue_take(struct settings *s, const char *operand,
                       struct problem *p)
 {
-    const char *flag;
-
     if (broker_operand_is(operand))
         return broker_take(s, operand, p);
     if (s->forward_to.host_count)
         return forward_access_take(s, p) < 0 ? -EINVAL
                                              : queue_name(operand, s->queue, p);
-    flag = broker_access_given(&s->access);
-    if (!flag && s->allow_unreplicated)
-        flag = "--allow-unreplicated";
-    if (flag)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s is for a queue on a broker (amqp://), and %s is "
-                           "not one: leave it out",
-                           flag, operand);
+    if (s->allow_unreplicated)
+        return broker_only("--allow-unreplicated", operand, p);
+    if (broker_access_check(&s->access, operand, p) < 0)
+        return -EINVAL;
     return queue_name(operand, s->queue, p);
 }
 

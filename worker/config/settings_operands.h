@@ -18,9 +18,5 @@
  * it, NULL-terminated; NULL: there is no "--". */
 int settings_operands_take(struct settings *s, int count, char **command,
                            char **before, struct problem *p);
-/* A flag was given that means nothing for a queue on a broker, which is
- * `shown`: a problem that names the flag, and says why. */
-int settings_broker_check(const struct settings *s, const char *shown,
-                          struct problem *p);
 
 #endif

@@ -14,6 +14,7 @@
 #include "common/options/option_value.h"
 #include "worker/config/in_hand_limit.h"
 #include "worker/config/rate_text.h"
+#include "common/broker/broker_refused.h"
 #include "worker/config/settings_operands.h"
 #include "worker/operate/cap.h"
 #include "worker/flow/flow.h"
@@ -223,8 +224,8 @@ static int broker_check(struct orders *o, const char *name,
         return 0;
     if (row->seen)
         *((bool *)((char *)next + row->seen - 1)) = true;
-    next->access.partitions = o->flow->set->access.partitions;
-    err = settings_broker_check(next, o->flow->set->queue, p);
+    err = broker_option_check("mqworker", row, next, o->flow->set->queue,
+                              o->flow->set->access.partitions, p);
     if (err)
         flag_strip(p);
     return err;

@@ -32,7 +32,7 @@ static const struct option_table table = {
 };
 
 /* check - two flags, either may be NULL: what is said, "" if nothing */
-static const char *check(char *one, char *two, bool on_broker)
+static const char *check(char *one, char *two, const char *operand)
 {
     static struct problem p;
     char name[] = "test", *argv[] = {name, one, two};
@@ -43,7 +43,7 @@ static const char *check(char *one, char *two, bool on_broker)
     cr_assert_eq(options_parse(&table, 1 + (one != NULL) + (two != NULL), argv,
                                &o, &operands, &rest, &p),
                  0, "%s", p.text);
-    if (broker_access_check(&o.access, on_broker, &p) == 0)
+    if (broker_access_check(&o.access, operand, &p) == 0)
         return "";
     cr_assert_eq(p.status, EX_USAGE);
     return p.text;
@@ -57,9 +57,9 @@ Test(broker_access, without_a_broker_each_of_them_is_named)
 {
     char *const flags[] = {password, ca, cert, key, partitions};
 
-    cr_assert_str_empty(check(NULL, NULL, false));
+    cr_assert_str_empty(check(NULL, NULL, "/q"));
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        cr_assert_eq(strncmp(check(flags[i], NULL, false), flags[i],
+        cr_assert_eq(strncmp(check(flags[i], NULL, "/q"), flags[i],
                              strcspn(flags[i], "=")),
                      0, "%s", flags[i]);
 }
@@ -71,12 +71,10 @@ Test(broker_access, flags_for_tls_need_an_operand_that_has_it)
                                           {.tls.cert = "f", .tls.key = "f"}};
     struct problem p;
 
-    cr_assert_eq(broker_access_tls_check(&none, "amqp://h/%2F/q", &p), 0);
+    cr_assert_eq(broker_access_check(&none, "amqp://h/%2F/q", &p), 0);
     for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
-        cr_assert_eq(broker_access_tls_check(&given[i], "amqps://h/%2F/q", &p),
-                     0);
-        cr_assert_neq(broker_access_tls_check(&given[i], "amqp://h/%2F/q", &p),
-                      0);
+        cr_assert_eq(broker_access_check(&given[i], "amqps://h/%2F/q", &p), 0);
+        cr_assert_neq(broker_access_check(&given[i], "amqp://h/%2F/q", &p), 0);
         cr_assert_eq(p.status, EX_USAGE);
         cr_assert_not_null(strstr(p.text, "amqps://"), "%s", p.text);
     }
@@ -84,9 +82,10 @@ Test(broker_access, flags_for_tls_need_an_operand_that_has_it)
 
 Test(broker_access, a_certificate_goes_with_its_key)
 {
-    cr_assert_str_empty(check(NULL, NULL, true));
-    cr_assert_str_empty(check(password, ca, true));
-    cr_assert_str_empty(check(cert, key, true));
-    cr_assert_not_null(strstr(check(cert, ca, true), "go together"));
-    cr_assert_not_null(strstr(check(password, key, true), "go together"));
+    cr_assert_str_empty(check(NULL, NULL, "amqps://h/v/q"));
+    cr_assert_str_empty(check(password, ca, "amqps://h/v/q"));
+    cr_assert_str_empty(check(cert, key, "amqps://h/v/q"));
+    cr_assert_not_null(strstr(check(cert, ca, "amqps://h/v/q"), "go together"));
+    cr_assert_not_null(
+        strstr(check(password, key, "amqps://h/v/q"), "go together"));
 }
