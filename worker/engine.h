@@ -23,7 +23,7 @@
 #include "worker/operate/orders.h"
 #include "worker/operate/pause.h"
 #include "worker/operate/stop.h"
-#include "worker/process/stderr_limit.h"
+#include "worker/process/stderr_tail.h"
 #include "worker/source/mq/source_mq.h"
 
 struct control;     /* control.c */

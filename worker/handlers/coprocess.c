@@ -1,22 +1,183 @@
 /* coprocess.c - a long-lived child and the messages that it has open (see
- * coprocess.h) */
-#include "worker/config/in_hand_limit.h"
-#include "worker/handlers/coprocess_inner.h"
+ * coprocess.h)
+ *
+ * One epoll set has all that a coprocess waits for. Room in the child's input
+ * is waited for only while there is something that the pipe had no room for;
+ * reading goes on meanwhile, so that a child which answers before it has read
+ * everything is no deadlock. That nobody can read its input any more is told at
+ * all times, without being asked for. With one message at a time, that is a
+ * write, a wait and a read.
+ *
+ * A message that was sent comes back from coprocess_next once: answered, or
+ * lost with its child. One that was lost comes back only when nothing is left
+ * of the child and of what it started, so that nothing of it can be in the way
+ * of the next attempt. One of which no byte reached the child comes back at
+ * once, as if it had never been sent.
+ *
+ * A crash of the worker at any point of this: the slot of a message that was
+ * sent reads RUNNING and names the child, by its mark since before its first
+ * byte went into the pipe. So the next worker ends that child before the
+ * message runs again.
+ *
+ * A message that is cancelled and its child end together, as at a time limit.
+ * Orders are looked at when all answers that were read have been dealt with: a
+ * message that was answered in time is not cancelled any more. Crash before the
+ * verdict is durable: the message runs again, and nobody was told that it was
+ * cancelled.
+ */
+#include "worker/handlers/coprocess.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "worker/config/in_hand_limit.h"
+#include "worker/process/leftovers.h"
 #include "worker/rules/verdict.h"
 
-#define RSS_PAUSE (100 * NS_PER_MS) /* between two looks at its memory */
+#define RSS_PAUSE     (100 * NS_PER_MS) /* between two looks at its memory */
+#define BACKOFF_FIRST (100 * NS_PER_MS)
+#define BACKOFF_MOST  (10 * NS_PER_S)
+#define QUOTED        256 /* of a line, for the log */
+#define EVENTS        8
+
+/* What an event of the epoll set is of. */
+enum {
+    COPROCESS_OF_OUT,
+    COPROCESS_OF_ERR,
+    COPROCESS_OF_IN,
+    COPROCESS_OF_END,
+    COPROCESS_OF_WAKER
+};
+
+/* ---- its descriptors, and what goes into it ---- */
+
+/* control - epoll_ctl, for events of one descriptor */
+static int control(struct coprocess *l, int op, int fd, uint32_t of,
+                   uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.u32 = of};
+
+    return epoll_ctl(l->epoll, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+/* watch - one more descriptor; its end is always told */
+static int watch(struct coprocess *l, int fd, uint32_t of, uint32_t events)
+{
+    return control(l, EPOLL_CTL_ADD, fd, of, events);
+}
+
+static int coprocess_watch_waker(struct coprocess *l)
+{
+    return watch(l, l->waker, COPROCESS_OF_WAKER, EPOLLIN);
+}
+
+static int coprocess_watch(struct coprocess *l)
+{
+    int err = watch(l, l->child.in, COPROCESS_OF_IN, 0);
+
+    if (!err)
+        err = watch(l, l->child.out, COPROCESS_OF_OUT, EPOLLIN);
+    if (!err)
+        err = watch(l, l->child.err, COPROCESS_OF_ERR, EPOLLIN);
+    return err ? err : watch(l, l->child.end, COPROCESS_OF_END, EPOLLIN);
+}
+
+/* coprocess_unwatch - before a descriptor is closed
+ * To close it is not enough: a process that is being started on another thread
+ * has copies of all descriptors until its exec, and while it has one, the epoll
+ * set keeps the entry and tells of it, as if it were the next child's.
+ */
+void coprocess_unwatch(struct coprocess *l, int fd)
+{
+    if (fd >= 0)
+        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+static void coprocess_unwatch_all(struct coprocess *l)
+{
+    coprocess_unwatch(l, l->child.in);
+    coprocess_unwatch(l, l->child.out);
+    coprocess_unwatch(l, l->child.err);
+    coprocess_unwatch(l, l->child.end);
+}
+
+/* coprocess_watch_input - as long as the pipe has no room
+ * Trouble is not to be expected, as the descriptor is in the set already; then
+ * what is pending goes with the next event.
+ */
+static void coprocess_watch_input(struct coprocess *l, bool on)
+{
+    if (l->output.watched == on)
+        return;
+    l->output.watched = on;
+    if (l->child.in >= 0)
+        (void)control(l, EPOLL_CTL_MOD, l->child.in, COPROCESS_OF_IN,
+                      on ? EPOLLOUT : 0);
+}
+
+/* make_room - for as many bytes at the end of the output */
+static int make_room(struct coprocess_output *o, size_t bytes)
+{
+    size_t used = o->end - o->begin, room = o->room ? o->room : 1024;
+    char *grown;
+
+    if (bytes <= o->room - o->end)
+        return 0;
+    if (o->begin) {
+        memmove(o->bytes, o->bytes + o->begin, used);
+        o->begin = 0;
+        o->end = used;
+    }
+    while (room - used < bytes)
+        room *= 2;
+    if (room == o->room)
+        return 0;
+    grown = realloc(o->bytes, room);
+    if (!grown)
+        return -ENOMEM;
+    o->bytes = grown;
+    o->room = room;
+    return 0;
+}
+
+void coprocess_unfeed(struct coprocess *l)
+{
+    coprocess_watch_input(l, false);
+    l->output.begin = l->output.end = 0;
+}
+
+/* Append head, body and newline of a message to the output. */
+static int coprocess_append(struct coprocess *l, struct delivery *d)
+{
+    struct coprocess_output *o = &l->output;
+
+    if (make_room(o, STREAM_HEAD + d->body_size + 1) < 0)
+        return -ENOMEM;
+    o->end += stream_head(o->bytes + o->end, d);
+    memcpy(o->bytes + o->end, d->body, d->body_size);
+    o->end += d->body_size;
+    o->bytes[o->end++] = '\n';
+    return 0;
+}
+
+/* Return the buffer of its stderr; a line names the message if only one can be
+ * meant. */
+static struct stderr_tail *coprocess_tail(struct coprocess *l)
+{
+    l->tail.id = l->count == 1 ? delivery_id(TAILQ_FIRST(&l->open)->d) : NULL;
+    return &l->tail;
+}
 
 int coprocess_open(struct coprocess **out, struct stream *stream)
 {
@@ -62,6 +223,485 @@ void coprocess_close(struct coprocess **coprocess)
     free(l->output.bytes);
     free(l->messages);
     free(l);
+}
+
+/* End a child that broke the rules: log what it wrote, and read no more of
+ * it. */
+static void coprocess_fault(struct coprocess *l, const char *what,
+                            const struct header_text *line)
+{
+    size_t size = line && line->size < QUOTED ? line->size : QUOTED;
+
+    if (line)
+        log_warn("stream_protocol", F_INT("pid", l->child.pid),
+                 F_STR("what", what), F_BYTES("line", line->at, size),
+                 F_UINT("open", l->count),
+                 F_STR("next", "the child is ended, and what it has open "
+                               "counts as failed"));
+    else
+        log_warn("stream_protocol", F_INT("pid", l->child.pid),
+                 F_STR("what", what), F_UINT("open", l->count),
+                 F_STR("next", "the child is ended, and what it has open "
+                               "counts as failed"));
+    if (!l->cause[0])
+        strlcpy(l->cause, what, sizeof l->cause);
+    l->why = what;
+    coprocess_unwatch(l, l->child.out);
+    child_close(&l->child.out);
+    l->input.begin = l->input.end = 0;
+    coprocess_step(l, COPROCESS_END);
+}
+
+/* Close a message, and return it. */
+static struct delivery *coprocess_take_out(struct coprocess *l,
+                                           struct open_message *m)
+{
+    TAILQ_REMOVE(&l->open, m, link);
+    TAILQ_INSERT_HEAD(&l->spare, m, link);
+    l->count--;
+    if (m->deadline_ns != UINT64_MAX)
+        l->limited--;
+    return m->d;
+}
+
+/* ---- the end of a child ---- */
+
+/* sweep - nothing of it is left
+ * Where we ended it, or it left messages behind: those may run again soon. What
+ * a child that ended well by itself leaves in the background goes on.
+ */
+static void sweep(struct coprocess *l)
+{
+    struct child *c = &l->child;
+
+    if (!l->kill_at_ns)
+        coprocess_term(l);
+
+    struct leftovers_of of = {.group = c->pid,
+                              .end = -1,
+                              .seq = c->mark,
+                              .kill_at_ns = l->kill_at_ns,
+                              .stderr_fd = c->err,
+                              .tail = &l->tail,
+                              .known = l->stream->ended,
+                              .known_count = l->stream->ended_count};
+
+    leftovers_end(l->stream->leftovers, &of);
+}
+
+/* how_it_ended - as an error of a message */
+static void how_it_ended(const siginfo_t *how, bool known,
+                         char text[OUTCOME_ERROR])
+{
+    if (!known)
+        strlcpy(text, "exit unknown", OUTCOME_ERROR);
+    else
+        snprintf(text, OUTCOME_ERROR, "%s %d",
+                 how->si_code == CLD_EXITED ? "exit" : "signal",
+                 how->si_status);
+}
+
+/* judge - what becomes of what it had open */
+static void judge(struct coprocess *l, const siginfo_t *how, bool known)
+{
+    struct outcome none = {0};
+    char why[COMMAND_WHY];
+
+    l->kind = coprocess_stops(l) ? OUTCOME_STOPPED : OUTCOME_VERDICT;
+    if (!l->cause[0])
+        how_it_ended(how, known, l->cause);
+    if (l->kind == OUTCOME_STOPPED || l->why || l->answered || !known ||
+        how->si_code != CLD_EXITED ||
+        !verdict_no_command(&none, how->si_status))
+        return;
+    l->kind = OUTCOME_NOT_STARTED;
+    strlcpy(l->cause, none.error, sizeof l->cause);
+    if (command_fault(&l->stream->command, why))
+        snprintf(l->cause, sizeof l->cause, "exit %d: %s", how->si_status, why);
+}
+
+/* backoff - how long until the next one may be started */
+static uint64_t backoff(struct coprocess *l, bool well)
+{
+    uint64_t wait = BACKOFF_FIRST;
+
+    if (l->recycled || (well && l->answered && l->count == 0 && !l->why))
+        return 0;
+    for (unsigned i = 0; i < l->failures && wait < BACKOFF_MOST; i++)
+        wait *= 2;
+    l->failures++;
+    return wait < BACKOFF_MOST ? wait : BACKOFF_MOST;
+}
+
+/* level_of - the level of the log line: a planned replacement is debug, however
+ * often it happens */
+static enum log_level level_of(const struct coprocess *l, bool well,
+                               uint64_t wait)
+{
+    if (l->recycled && well)
+        return LOG_DEBUG;
+    return coprocess_stops(l) || (wait == 0 && l->count == 0) ? LOG_INFO
+                                                              : LOG_WARN;
+}
+
+/* tell - the end of a child, in one line */
+static void tell(const struct coprocess *l, pid_t pid, const char *how,
+                 enum log_level level, uint64_t wait)
+{
+    size_t unread = l->input.end - l->input.begin;
+    const char *rest = l->input.bytes + l->input.begin;
+
+    LOG_AT(level, "stream_child_ended", F_INT("pid", pid), F_STR("how", how),
+           F_STR("why", l->why), F_UINT("answered", l->answered),
+           F_UINT("open", l->count),
+           F_BYTES("unfinished", unread ? rest : NULL,
+                   unread < QUOTED ? unread : QUOTED),
+           F_DURATION("again_in", wait));
+}
+
+/* Take the status of a child whose last words were read: leave nothing of it,
+ * and decide about what it had open. */
+static void coprocess_reap(struct coprocess *l)
+{
+    struct child *c = &l->child;
+    pid_t pid = c->pid;
+    char text[OUTCOME_ERROR];
+    bool known, well;
+    uint64_t wait;
+    siginfo_t how;
+
+    if (c->err >= 0)
+        stderr_tail_drain(coprocess_tail(l), c->err);
+    if (l->why || l->count || coprocess_stops(l))
+        sweep(l);
+    stderr_tail_finish(&l->tail);
+    coprocess_unwatch_all(l);
+    known = child_reap(c, &how);
+    well = known && how.si_code == CLD_EXITED && how.si_status == 0;
+    how_it_ended(&how, known, text);
+    judge(l, &how, known);
+    wait = backoff(l, well);
+    tell(l, pid, text, level_of(l, well, wait), wait);
+    l->input.begin = l->input.end = 0;
+    coprocess_step(l, COPROCESS_REAPED);
+    l->until_ns = ns_add(clock_mono_ns(), wait);
+}
+
+/* ---- what it had open ---- */
+
+/* unsent - nothing of it reached the child; the newest first, as each goes back
+ * to the front */
+static struct delivery *unsent(struct coprocess *l, struct outcome *out)
+{
+    struct open_message *m = TAILQ_LAST(&l->open, open_list);
+
+    if (m->at != OPEN_NEVER &&
+        (coprocess_feeds(l) || m->at < l->output.written))
+        return NULL;
+    out->kind = OUTCOME_UNSENT;
+    out->ran = m->cancelled;
+    out->said = false;
+    out->error[0] = '\0';
+    out->tail_size = 0;
+    if (m->cancelled)
+        verdict_cancelled(out);
+    return coprocess_take_out(l, m);
+}
+
+/* failed - the oldest of those that it had when it ended; the newest, if they
+ * go back to the front */
+static struct delivery *failed(struct coprocess *l, struct outcome *out)
+{
+    struct open_message *m = l->kind == OUTCOME_NOT_STARTED
+                                 ? TAILQ_LAST(&l->open, open_list)
+                                 : TAILQ_FIRST(&l->open);
+
+    out->kind = l->kind;
+    out->verdict = MQW_RETRY;
+    out->ran = true;
+    out->delayed = false;
+    strlcpy(out->error, l->cause, sizeof out->error);
+    stderr_tail_copy(&l->tail, out);
+    if (m->late)
+        verdict_timeout(out, m->limit_ns);
+    if (m->cancelled)
+        verdict_cancelled(out);
+    return coprocess_take_out(l, m);
+}
+
+/* Return the next message that ended without an answer; NULL: there is
+ * none. */
+static struct delivery *coprocess_lost(struct coprocess *l, struct outcome *out)
+{
+    struct delivery *d;
+
+    if (l->count == 0)
+        return NULL;
+    d = unsent(l, out);
+    if (!d && (l->state == COPROCESS_BACKOFF || l->state == COPROCESS_EMPTY))
+        d = failed(l, out);
+    return d;
+}
+
+/* ---- orders to cancel ---- */
+
+/* cancel - one order; true: its message is open here */
+static bool cancel(struct coprocess *l, const char *id)
+{
+    struct open_message *m;
+
+    TAILQ_FOREACH (m, &l->open, link)
+        if (!m->cancelled && !m->heard && strcmp(delivery_id(m->d), id) == 0)
+            break;
+    if (!m)
+        return false;
+    m->cancelled = true;
+    log_info("handler_cancelled", F_STR("msg", id), F_INT("pid", l->child.pid),
+             F_UINT("open", l->count),
+             F_DURATION("kill_after", l->stream->set->kill_after_ns));
+    return true;
+}
+
+void coprocess_cancels_forget(struct coprocess *l)
+{
+    struct stream_cancels *c = &l->stream->cancels;
+
+    pthread_mutex_lock(&c->mtx);
+    l->cancel_seen = c->count;
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* Look at the orders since the last look: what is open here and cancelled by
+ * them ends with its child. */
+static void coprocess_cancels(struct coprocess *l)
+{
+    struct stream_cancels *c = &l->stream->cancels;
+    char ids[STREAM_CANCELS][ULID_TEXT];
+    bool found = false;
+    size_t n = 0;
+
+    l->ordered = false;
+    pthread_mutex_lock(&c->mtx);
+    if (c->count - l->cancel_seen > STREAM_CANCELS)
+        l->cancel_seen = c->count - STREAM_CANCELS;
+    for (; l->cancel_seen < c->count; l->cancel_seen++)
+        memcpy(ids[n++], c->ids[l->cancel_seen % STREAM_CANCELS], ULID_TEXT);
+    pthread_mutex_unlock(&c->mtx);
+    for (size_t i = 0; i < n; i++)
+        found |= cancel(l, ids[i]);
+    if (!found || !coprocess_works(l))
+        return;
+    l->why = "cancelled";
+    strlcpy(l->cause, "ended for another message that was cancelled",
+            sizeof l->cause);
+    coprocess_step(l, COPROCESS_END);
+}
+
+/* ---- output ---- */
+
+/* shuts - it closed one of its ends */
+static void shuts(struct coprocess *l, const char *what)
+{
+    if (!l->shut[0])
+        strlcpy(l->shut, what, sizeof l->shut);
+    coprocess_step(l, COPROCESS_SHUTS);
+}
+
+/* input_shut - nobody can read it; it would be told again and again */
+static void input_shut(struct coprocess *l)
+{
+    coprocess_unwatch(l, l->child.in);
+    child_close(&l->child.in);
+    shuts(l, "closed its input");
+}
+
+/* flush - what there is, as far as the pipe has room */
+static void flush(struct coprocess *l)
+{
+    struct coprocess_output *o = &l->output;
+    ssize_t n;
+
+    if (o->begin == o->end || !coprocess_feeds(l))
+        return;
+    n = write(l->child.in, o->bytes + o->begin, o->end - o->begin);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        input_shut(l);
+        return;
+    }
+    if (n > 0) {
+        o->begin += (size_t)n;
+        o->written += (uint64_t)n;
+    }
+    if (o->begin == o->end)
+        o->begin = o->end = 0;
+    coprocess_watch_input(l, o->end > 0);
+}
+
+/* ---- input ---- */
+
+/* Read more of what the child wrote; false: there is none now. */
+static bool coprocess_read(struct coprocess *l)
+{
+    struct coprocess_input *in = &l->input;
+    ssize_t n;
+
+    if (l->child.out < 0)
+        return false;
+    if (in->begin == in->end || (l->count == 0 && !coprocess_feeds(l)))
+        in->begin = in->end = 0; /* nobody asks one that is on its way out */
+    if (in->end == sizeof in->bytes) {
+        memmove(in->bytes, in->bytes + in->begin, in->end - in->begin);
+        in->end -= in->begin;
+        in->begin = 0;
+    }
+    n = read(l->child.out, in->bytes + in->end, sizeof in->bytes - in->end);
+    if (n > 0) {
+        in->end += (size_t)n;
+        return true;
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    coprocess_unwatch(l, l->child.out);
+    child_close(&l->child.out);
+    shuts(l, "closed its output");
+    return false;
+}
+
+/* Find the next line, without its newline; false: none is complete. */
+static bool coprocess_line(struct coprocess *l, struct header_text *line)
+{
+    struct coprocess_input *in = &l->input;
+    size_t size = in->end - in->begin;
+    const char *at = in->bytes + in->begin, *end;
+
+    if (size == 0)
+        return false;
+    end = memchr(at, '\n', size);
+    *line = (struct header_text){at, end ? (size_t)(end - at) : size};
+    if (line->size >= STREAM_ANSWER) {
+        coprocess_fault(l, "wrote an over-long line", line);
+        return false;
+    }
+    if (end)
+        in->begin += line->size + 1;
+    return end != NULL;
+}
+
+/* ---- waiting ---- */
+
+/* limits_count - whether a time limit ends the child now; one that is ended for
+ * another reason, or by the worker's stop, is not late any more */
+static bool limits_count(const struct coprocess *l)
+{
+    return l->limited > 0 && coprocess_works(l) && !coprocess_stops(l);
+}
+
+/* until - when to look again without an event */
+static uint64_t until(const struct coprocess *l)
+{
+    uint64_t first = l->until_ns;
+    struct open_message *m;
+
+    if (!limits_count(l))
+        return first;
+    TAILQ_FOREACH (m, &l->open, link)
+        if (m->deadline_ns < first)
+            first = m->deadline_ns;
+    return first;
+}
+
+/* expire - those whose limit had passed when all that was there had been
+ * read */
+static void expire(struct coprocess *l)
+{
+    struct open_message *m;
+
+    if (!limits_count(l))
+        return;
+    TAILQ_FOREACH (m, &l->open, link) {
+        if (m->deadline_ns > l->seen_ns)
+            continue;
+        m->late = true;
+        log_info("handler_timeout", F_STR("msg", delivery_id(m->d)),
+                 F_INT("pid", l->child.pid), F_DURATION("limit", m->limit_ns),
+                 F_DURATION("kill_after", l->stream->set->kill_after_ns));
+        l->why = "timeout";
+        strlcpy(l->cause, "ended for another message's timeout",
+                sizeof l->cause);
+    }
+    if (l->cause[0])
+        coprocess_step(l, COPROCESS_END);
+}
+
+/* due - the time of the state is over */
+static void due(struct coprocess *l)
+{
+    if (l->state == COPROCESS_CLOSED)
+        coprocess_fault(l, l->shut, NULL);
+    else
+        coprocess_step(l, COPROCESS_DUE);
+}
+
+/* on_event - by what it is of */
+static void on_event(struct coprocess *l, const struct epoll_event *ev)
+{
+    uint64_t ignored;
+
+    switch (ev->data.u32) {
+    case COPROCESS_OF_OUT:
+        (void)coprocess_read(l);
+        break;
+    case COPROCESS_OF_ERR:
+        if (l->child.err >= 0 &&
+            !stderr_tail_read(coprocess_tail(l), l->child.err)) {
+            coprocess_unwatch(l, l->child.err);
+            child_close(&l->child.err);
+        }
+        break;
+    case COPROCESS_OF_IN:
+        if (ev->events & (EPOLLERR | EPOLLHUP))
+            input_shut(l);
+        else
+            flush(l);
+        break;
+    case COPROCESS_OF_END:
+        if (coprocess_lives(l))
+            coprocess_step(l, COPROCESS_EXIT);
+        break;
+    default:
+        (void)!read(l->waker, &ignored, sizeof ignored);
+        l->woken = l->ordered = true;
+    }
+}
+
+/* Wait for one event at most, until the state's time or a deadline is over, and
+ * deal with it. All answers that are in `input` must have been read. An answer that was there before the look at the clock
+ * has been read when its message's limit is looked at the next time: what is in
+ * the pipe in time is in time */
+static void coprocess_poll_once(struct coprocess *l, bool wait)
+{
+    struct epoll_event events[EVENTS];
+    uint64_t next, now = 0;
+    int n;
+
+    if (l->ordered)
+        coprocess_cancels(l);
+    expire(l);
+    flush(l);
+    next = until(l);
+    n = epoll_wait(l->epoll, events, EVENTS, wait ? clock_ms_until(next) : 0);
+    if (next != UINT64_MAX)
+        now = clock_mono_ns();
+    for (int i = 0; i < n; i++)
+        on_event(l, &events[i]);
+    if (l->input.end < sizeof l->input.bytes)
+        l->seen_ns = now; /* else there is more */
+    if (coprocess_stops(l) && coprocess_lives(l)) {
+        l->why = "stopping";
+        coprocess_step(l, COPROCESS_END);
+    }
+    if (l->until_ns <= now)
+        due(l);
 }
 
 /* ---- starting ---- */

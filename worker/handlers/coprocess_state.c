@@ -5,7 +5,7 @@
  * epoll anyway: a timer of the timer service would cost a lock at each message,
  * and two threads would have to agree on what it decides.
  */
-#include "worker/handlers/coprocess_inner.h"
+#include "worker/handlers/coprocess.h"
 
 #include <signal.h>
 

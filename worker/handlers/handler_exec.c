@@ -8,6 +8,12 @@
  * one thread decides which came first: the end, and the exit status is the
  * verdict; or the limit, and the verdict is the timeout whatever the process
  * says. Then the thread ends all that is left of it (leftovers.h).
+ *
+ * A run that an operator cancels is signalled by the peeker, as at the worker's
+ * stop: the end of the process wakes the thread that waits for it. Which came
+ * first, the end or the order, is decided under the lock, by the descriptor of
+ * the process. Crash before the verdict is durable: the message runs again, and
+ * nobody was told that it was cancelled.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,24 +23,25 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/sys/queue.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "worker/config/in_hand_limit.h"
-#include "worker/handlers/exec_inner.h"
-#include "worker/process/command.h"
-#include "worker/process/denied.h"
+#include "worker/handlers/handler.h"
+#include "worker/loop/timers.h"
+#include "worker/process/process.h"
 #include "worker/process/environment.h"
 #include "worker/process/leftovers.h"
-#include "worker/process/process.h"
 #include "worker/process/stderr_tail.h"
 #include "worker/rules/verdict.h"
 
@@ -48,6 +55,35 @@ struct scratch {
     struct environment env;
     struct stderr_tail tail;
 };
+/* One that runs; on the stack of its pool thread.
+ * m = under mtx   c = constant after its start */
+struct running {
+    LIST_ENTRY(running) link; /* m */
+    struct process process;   /* c  not reaped while it is on the list: the
+                               * number is ours */
+    struct handler *handler;  /* c */
+    const char *id;           /* c  of the message */
+    uint64_t limit_ns;        /* c  UINT64_MAX: none */
+    int body, out, err;       /* c  stdin; stderr, the end that is read and the
+                               * one that is written; -1: closed */
+    uint64_t cancelled_ns;    /* m  an operator had it ended; 0: no */
+};
+
+/* m = under mtx   c = constant after open   a = atomic */
+struct handler {
+    const struct settings *set;   /* c */
+    struct environment_base base; /* c */
+    struct command command;
+    struct leftovers *leftovers;       /* c */
+    struct stderr_limit *stderr_limit; /* c */
+    pthread_mutex_t mtx;
+    LIST_HEAD(, running) running; /* m */
+    int signal;                   /* m  sent by stop; 0: none yet */
+    uint64_t signal_ns;           /* m  when the first was */
+    struct timers *timers;        /* c */
+    struct timer kill;            /* of runs that were cancelled */
+};
+
 static pthread_key_t scratch_key;
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
 
@@ -80,6 +116,29 @@ static struct scratch *scratch_get(void)
         }
     }
     return s;
+}
+
+/* exec_kill_due - and again for those whose time is not over yet */
+static void exec_kill_due(struct timer *timer)
+{
+    struct handler *h = CONTAINER_OF(timer, struct handler, kill);
+    uint64_t now = clock_mono_ns(), next = UINT64_MAX;
+    struct running *r;
+
+    pthread_mutex_lock(&h->mtx);
+    LIST_FOREACH (r, &h->running, link) {
+        uint64_t at = ns_add(r->cancelled_ns, h->set->kill_after_ns);
+
+        if (!r->cancelled_ns)
+            continue;
+        if (at <= now)
+            process_group_signal(r->process.pid, SIGKILL);
+        else if (at < next)
+            next = at;
+    }
+    pthread_mutex_unlock(&h->mtx);
+    if (next != UINT64_MAX)
+        timers_start_earlier(h->timers, &h->kill, next);
 }
 
 static void exec_close(struct handler **handler)
@@ -459,6 +518,44 @@ static void exec_stop(struct handler *h, int sig)
     pthread_mutex_unlock(&h->mtx);
     if (sig == SIGKILL)
         leftovers_hurry(h->leftovers);
+}
+
+/* ---- a run that an operator has ended ---- */
+
+/* has_ended - before it is asked for; nobody has reaped it */
+static bool has_ended(const struct running *r)
+{
+    struct pollfd end = {.fd = r->process.end, .events = POLLIN};
+
+    return poll(&end, 1, 0) > 0;
+}
+
+/* exec_cancel - once for each run */
+static bool exec_cancel(struct handler *h, const char *id)
+{
+    uint64_t now = clock_mono_ns();
+    struct running *r;
+    pid_t pid = 0;
+
+    pthread_mutex_lock(&h->mtx);
+    LIST_FOREACH (r, &h->running, link)
+        if (strcmp(r->id, id) == 0)
+            break;
+    if (r && !r->cancelled_ns && has_ended(r))
+        r = NULL;
+    if (r && !r->cancelled_ns) {
+        r->cancelled_ns = now;
+        pid = r->process.pid;
+        process_group_signal(pid, SIGTERM);
+    }
+    pthread_mutex_unlock(&h->mtx);
+    if (pid) {
+        log_info("handler_cancelled", F_STR("msg", id), F_INT("pid", pid),
+                 F_DURATION("kill_after", h->set->kill_after_ns));
+        timers_start_earlier(h->timers, &h->kill,
+                             ns_add(now, h->set->kill_after_ns));
+    }
+    return r != NULL;
 }
 
 const struct handler_ops handler_exec = {

@@ -19,10 +19,10 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
-#include "worker/handlers/coprocess_inner.h"
+#include "worker/handlers/coprocess.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/loop.h"
-#include "worker/process/denied.h"
+#include "worker/process/process.h"
 #include "worker/process/leftovers.h"
 
 /* Of a coprocess; it lives until close, so that an event of a coprocess that

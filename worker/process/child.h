@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "worker/process/command.h"
+#include "worker/process/process.h"
 #include "worker/process/environment.h"
 
 /* m = written under mtx by the child's thread, read by others under it */

@@ -1,20 +1,27 @@
-/* process.c - start a child, look a process up (see process.h) */
+/* process.c - start the processes of handlers (see process.h) */
 #include "worker/process/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/problem.h"
 #include "common/base/process_stat.h"
 #include "worker/loop/signals.h"
 
@@ -198,4 +205,220 @@ void process_group_signal(pid_t leader, int sig)
         kill(leader, sig);
     if (sig == SIGTERM && kill(-leader, SIGCONT) < 0)
         kill(leader, SIGCONT);
+}
+
+/* ---- the command that is run for messages ---- */
+
+#define SCRIPT_LINE \
+    256 /* bytes of a first line that the kernel reads (BINPRM_BUF_SIZE) */
+
+/* Return true if the file is a script whose first line does not name an
+ * executable program; `buf` gets the reason. */
+static bool script_fault(const char *path, char buf[COMMAND_WHY])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char line[SCRIPT_LINE + 1];
+    ssize_t n = fd < 0 ? -1 : read(fd, line, SCRIPT_LINE);
+    char *program, *end;
+
+    if (fd >= 0)
+        close(fd);
+    if (n < 2 || memcmp(line, "#!", 2) != 0)
+        return false;
+    line[n] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    if (strchr(line, '\r')) {
+        snprintf(buf, COMMAND_WHY,
+                 "its first line ends in CR LF; convert it: sed -i 's/\\r$//' "
+                 "%s",
+                 path);
+        return true;
+    }
+    program = line + 2 + strspn(line + 2, " \t");
+    end = program + strcspn(program, " \t");
+    *end = '\0';
+    if (access(program, X_OK) == 0)
+        return false;
+    snprintf(buf, COMMAND_WHY, "its interpreter %s: %s", program,
+             errno_text(errno));
+    return true;
+}
+
+/* Copy the path where the command was last found; "" if it was not found. */
+static void path_copy(struct command *c, char path[PATH_MAX])
+{
+    pthread_mutex_lock(&c->mtx);
+    strlcpy(path, c->path, PATH_MAX);
+    pthread_mutex_unlock(&c->mtx);
+}
+
+bool command_fault(struct command *c, char buf[COMMAND_WHY])
+{
+    char path[PATH_MAX];
+
+    path_copy(c, path);
+    return path[0] && script_fault(path, buf);
+}
+
+/* Explain why a command was not found: a name without a slash is searched for
+ * in $PATH, a name with a slash starts from the working directory. */
+static void missing_text(const char *name, char buf[COMMAND_WHY])
+{
+    static const char deleted[] = " (deleted)";
+    char here[PATH_MAX];
+    ssize_t n = readlink("/proc/self/cwd", here, sizeof here - 1);
+    const char *end;
+
+    here[n > 0 ? n : 0] = '\0';
+    end = here + strlen(here) -
+          (n > (ssize_t)strlen(deleted) ? strlen(deleted) : 0);
+    if (strpbrk(name, " \t|&;<>$"))
+        snprintf(buf, COMMAND_WHY,
+                 "No such file or directory; to run a shell command line, use "
+                 "-- sh -c 'LINE'");
+    else if (!strchr(name, '/'))
+        snprintf(buf, COMMAND_WHY, "not found in $PATH");
+    else if (name[0] != '/' && strcmp(end, deleted) == 0)
+        snprintf(buf, COMMAND_WHY,
+                 "its working directory %.*s was removed; start the worker in "
+                 "another directory",
+                 (int)(end - here), here);
+    else if (name[0] != '/')
+        snprintf(buf, COMMAND_WHY, "No such file or directory, from %.90s",
+                 here);
+    else
+        snprintf(buf, COMMAND_WHY, "%s", errno_text(ENOENT));
+}
+
+const char *command_why(struct command *c, int err, char buf[COMMAND_WHY])
+{
+    char path[PATH_MAX];
+
+    path_copy(c, path);
+    if (err == -ENOENT && !path[0])
+        missing_text(c->argv[0], buf);
+    else if (err == -ENOENT && !script_fault(path, buf))
+        snprintf(buf, COMMAND_WHY,
+                 "its dynamic loader is missing, so it was probably built for "
+                 "another system");
+    else if (err == -ENOEXEC)
+        snprintf(buf, COMMAND_WHY,
+                 "neither a program nor a script: its first line does not "
+                 "start with #!");
+    else if (err != -ENOENT)
+        return errno_limit_text(-err, buf);
+    return buf;
+}
+
+/* command_init - look it up, say so if it is not there */
+void command_init(struct command *c, char *const *argv, uint64_t nonce)
+{
+    int err = process_find(argv[0], c->path);
+    char why[COMMAND_WHY];
+
+    c->argv = argv;
+    c->alive = alive_key(nonce);
+    pthread_mutex_init(&c->mtx, NULL);
+    if (!err && !script_fault(c->path, why))
+        return;
+    if (err) {
+        c->path[0] = '\0';
+        command_why(c, err, why);
+    }
+    log_error("handler_not_found", F_STR("command", argv[0]),
+              F_STR("error", why),
+              F_STR("next", "messages are kept; put the command in place "
+                            "and they run"));
+}
+
+void command_fini(struct command *c)
+{
+    pthread_mutex_destroy(&c->mtx);
+}
+
+/* find - where it is now; kept for the next start */
+static int find(struct command *c, char path[PATH_MAX])
+{
+    int err = process_find(c->argv[0], path);
+
+    pthread_mutex_lock(&c->mtx);
+    if (err)
+        c->path[0] = '\0';
+    else
+        strlcpy(c->path, path, sizeof c->path);
+    pthread_mutex_unlock(&c->mtx);
+    return err;
+}
+
+/* command_start - where it was found, else look again; no lock is held */
+int command_start(struct command *c, struct process *out, char *const env[],
+                  const int fds[3])
+{
+    char path[PATH_MAX];
+    int err = -ENOENT;
+
+    path_copy(c, path);
+    if (path[0])
+        err = process_start(out, path, c->argv, env, fds, c->alive);
+    if (err == -ENOENT || err == -EACCES) {
+        err = find(c, path);
+        if (!err)
+            err = process_start(out, path, c->argv, env, fds, c->alive);
+    }
+    return err;
+}
+
+/* ---- calls of the kernel that a filter may deny ---- */
+
+/* A filter (seccomp(2)) answers with whatever errno it was told to, most often
+ * EPERM, or ENOSYS, which an old kernel says as well. Each row here has the
+ * errors that the call gives by itself; any other is a denial. */
+#define NEEDED "waitid, pidfd_open and memfd_create"
+
+/* waitid_ask - for ourselves, who are no child of ours: ECHILD is its answer;
+ * no child is reaped, and nothing is waited for */
+static int waitid_ask(void)
+{
+    siginfo_t info;
+    int rc;
+
+    do
+        rc = waitid(P_PID, (id_t)getpid(), &info, WEXITED | WNOHANG | WNOWAIT);
+    while (rc < 0 && errno == EINTR);
+    return rc < 0 && errno != ECHILD ? -errno : 0;
+}
+
+/* made - a descriptor that was asked for; that there is no room for another one
+ * is no denial, and may have passed when it is needed */
+static int made(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || errno == EMFILE || errno == ENFILE || errno == ENOMEM
+               ? 0
+               : -errno;
+}
+
+static int refuse(const char *call, int err, struct problem *p)
+{
+    return problem_set(
+        p, EX_OSERR, -err,
+        "handlers cannot be run: %s(2): %s; a filter of system calls (seccomp) "
+        "denies it%s: allow " NEEDED ", systemd `SystemCallFilter=`, in a "
+        "container its seccomp profile",
+        call, errno_text(-err),
+        err == -ENOSYS ? ", or the kernel is older than 5.3" : "");
+}
+
+int denied_check(bool bodies, struct problem *p)
+{
+    int err = waitid_ask();
+
+    if (err)
+        return refuse("waitid", err, p);
+    err = made(pidfd_open(getpid(), 0));
+    if (err)
+        return refuse("pidfd_open", err, p);
+    err = bodies ? made(memfd_create("mqworker-probe", MFD_CLOEXEC)) : 0;
+    return err ? refuse("memfd_create", err, p) : 0;
 }

@@ -1,18 +1,29 @@
-/* process.h - start a process for handlers; find and signal one
+/* process.h - start the processes of handlers, and signal them
  *
  * WHAT   A start with what every handler needs: own session and process group,
- *        default signals, no descriptors but 0, 1, 2.
- * WHO    Any thread; start: one that blocks all signals (pool.c).
- * OWNS   Nothing; the caller reaps, and closes the descriptor.
- * FAILS  -errno.
+ *        default signals, no descriptors but 0, 1, 2. A command is looked up in
+ *        $PATH once, and again when it is no longer there. denied_check asks,
+ *        before the first message, for the calls that tell how a handler
+ *        process ended: without one of them a handler that did its work would
+ *        count as failed, or never be seen to end.
+ * WHO    Any thread, several at once. process_start, command_start: one that
+ *        blocks all signals (pool.c). command_init, fini: the engine.
+ * OWNS   A command: a copy of its path. The caller reaps what was started, and
+ *        closes the descriptor.
+ * FAILS  -errno. A command that cannot be found or run at init is logged; it
+ *        may be put in place later. denied_check: a problem, 71: which call is
+ *        denied, by what, and which to allow.
  */
 #ifndef WORKER_PROCESS_PROCESS_H
 #define WORKER_PROCESS_PROCESS_H
 
 #include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/base/problem.h"
 #include "common/base/process_stat.h"
 
 /* One that was started. */
@@ -34,5 +45,34 @@ int process_start(struct process *out, const char *path, char *const argv[],
 /* To all of its group, the leader at least (it may have moved). A SIGTERM
  * reaches stopped processes, too. The leader must not be reaped yet. */
 void process_group_signal(pid_t leader, int sig);
+
+/* ---- the command that is run for messages ---- */
+
+/* m = under mtx   c = constant after open */
+struct command {
+    char *const *argv; /* c */
+    int alive; /* c  key of what counts what it starts (process_stat.h) */
+    pthread_mutex_t mtx;
+    char path[PATH_MAX]; /* m  "": not found */
+};
+
+/* `nonce` is the source's, and marks the started processes. */
+void command_init(struct command *c, char *const *argv, uint64_t nonce);
+void command_fini(struct command *c);
+/* `env` and `fds` as process_start. */
+int command_start(struct command *c, struct process *out, char *const env[],
+                  const int fds[3]);
+
+/* Explain why the start failed with `err` (-errno), and give advice. */
+#define COMMAND_WHY 128
+const char *command_why(struct command *c, int err, char buf[COMMAND_WHY]);
+/* Explain why the first line of the command, a script, keeps it from running.
+ * Returns false if no fault is known. */
+bool command_fault(struct command *c, char buf[COMMAND_WHY]);
+
+/* ---- calls of the kernel that a filter may deny ---- */
+
+/* waitid and pidfd_open, and memfd_create for bodies that are files. */
+int denied_check(bool bodies, struct problem *p);
 
 #endif

@@ -24,7 +24,6 @@
 #include "worker/flow/known.h"
 #include "worker/flow/settle.h"
 #include "worker/process/leftovers.h"
-#include "worker/process/process_search.h"
 
 #define UNSEEN_NS      (2 * NS_PER_S) /* time for dying handlers to disappear */
 #define UNSEEN_LOOK_MS 10

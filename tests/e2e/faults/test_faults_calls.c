@@ -125,7 +125,7 @@ static void state_away(struct run *r)
 }
 
 /* is_asked - whether the first such call only asks if it is allowed
- * (worker/process/denied.h); that there is no descriptor does not matter to
+ * (worker/process/process.h); that there is no descriptor does not matter to
  * it */
 static bool is_asked(const char *call)
 {

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "worker/handlers/coprocess_inner.h"
+#include "worker/handlers/coprocess.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/loop.h"
 #include "worker/source/mq/lent.h"

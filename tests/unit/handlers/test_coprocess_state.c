@@ -10,7 +10,7 @@
 #include <signal.h>
 
 #include "common/base/log.h"
-#include "worker/handlers/coprocess_inner.h"
+#include "worker/handlers/coprocess.h"
 
 #define KILL_AFTER (5 * NS_PER_S)
 
@@ -21,7 +21,7 @@ static int sent[4];
 static unsigned signals, closed, unfed;
 static jmp_buf on_panic;
 
-/* ---- in place of child.c, coprocess_pipe.c and panic.c ---- */
+/* ---- in place of child.c, coprocess.c and panic.c ---- */
 
 void child_signal(struct child *c, int sig)
 {

@@ -15,9 +15,8 @@
 #include "worker/loop/loop.h"
 #include "worker/loop/timers.h"
 #include "worker/process/environment.h"
-#include "worker/process/process_search.h"
-#include "worker/process/process.h"
 #include "worker/process/leftovers.h"
+#include "worker/process/process.h"
 #include "worker/process/stderr_tail.h"
 
 #define HANDLERS 12

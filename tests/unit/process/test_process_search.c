@@ -14,7 +14,7 @@
 
 #include "common/base/clock.h"
 #include "worker/process/environment.h"
-#include "worker/process/process_search.h"
+#include "worker/process/leftovers.h"
 #include "worker/process/process.h"
 
 #define CHILDREN 16

@@ -11,7 +11,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "worker/process/stderr_limit.h"
 #include "worker/process/stderr_tail.h"
 
 #define RATE  50
