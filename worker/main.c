@@ -34,6 +34,10 @@ static void descriptors_ready(int passed)
 /* kind_of - the handler that was asked for */
 static const struct handler_ops *kind_of(const struct settings *s)
 {
+#ifdef MQW_AMQP
+    if (s->forward_to.host_count)
+        return &handler_forward_amqp;
+#endif
     return s->forward  ? &handler_forward
            : s->plugin ? &handler_plugin
            : s->stream ? &handler_stream

@@ -129,6 +129,10 @@ static void header(struct reading *r, const amqp_table_entry_t *t)
         e->due_ns = n;
     } else if (field_named(t->key, "mqw-resent")) {
         e->resent = n != 0;
+    } else if (field_named(t->key, "mqw-forwarded") && n > 0 &&
+               n <= UINT32_MAX) {
+        r->h.forwarded = n;
+        r->h.fields |= HEADER_FORWARDED;
     }
 }
 

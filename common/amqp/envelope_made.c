@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define ROOM    65536              /* history and stderr have 8 KiB */
-#define ENTRIES (HEADER_X_MAX + 4) /* and sent, expires, timeout, group */
+#define ENTRIES (HEADER_X_MAX + 5) /* and sent, expires, timeout, ... */
 
 static amqp_bytes_t word(const char *text)
 {
@@ -78,6 +78,8 @@ int envelope_made_begin(struct envelope_made *e, const struct ulid *id,
         all[n++] = number("mqw-expires", h->expires_ns);
     if (h->fields & HEADER_TIMEOUT)
         all[n++] = number("mqw-timeout", h->timeout_ms);
+    if (h->fields & HEADER_FORWARDED)
+        all[n++] = number("mqw-forwarded", h->forwarded);
     if (h->fields & HEADER_GROUP)
         all[n++] =
             (amqp_table_entry_t){.key = word("mqw-group"),

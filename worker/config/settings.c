@@ -234,8 +234,8 @@ static const struct option_row rows[] = {
      .help = "replace a child of --stream whose resident memory is over SIZE"},
     {"forward", 0, OPT_STRING, .value = "DEST", AT(forward),
      .under = "Forwarding",
-     .help = "send each message to the POSIX queue DEST instead of running a "
-             "command"},
+     .help = "send each message to the queue DEST instead of running a "
+             "command: a POSIX queue, or a queue on a broker (amqp://)"},
     {"no-create", 0, OPT_FLAG, AT(no_create), .under = "The queue",
      .help = "do not create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,

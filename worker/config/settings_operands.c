@@ -16,8 +16,9 @@
 /* All that a source on a broker can lend: what it has in hand of all partitions
  * (partition.h), and what lost its claim with a connection and still waits for
  * its turn. So a message of any group may be taken. */
-#define IN_HAND   8192
-#define FLAG_TEXT 64 /* "--max-requests 9223372036854775807" */
+#define IN_HAND        8192
+#define FORWARD_WINDOW 64 /* published to a broker and not confirmed */
+#define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
 
 /* queue_check - one operand, and it stands where a queue does */
 static int queue_check(int count, char **command, char **before,
@@ -134,6 +135,7 @@ static int forward_take(struct settings *s, struct problem *p)
 
     if (broker_operand_is(s->forward)) {
         err = broker_operand_parse(&s->forward_to, s->forward, p);
+        s->window = FORWARD_WINDOW;
         snprintf(s->forward_queue, sizeof s->forward_queue, "%s",
                  s->forward_to.shown);
 #ifndef MQW_AMQP

@@ -283,13 +283,7 @@ static int forward_open(struct handler **out, const struct handler_setup *setup,
 static int forward_check(const struct settings *set, struct problem *p)
 {
     struct queue *queue = NULL;
-    int err;
-
-    if (set->forward_to.host_count)
-        return problem_set(p, EX_USAGE, ENOTSUP,
-                           "--forward %s: give a POSIX queue",
-                           set->forward_queue);
-    err = queue_open(&queue, set->forward_queue, QUEUE_SEND, NULL, NULL, p);
+    int err = queue_open(&queue, set->forward_queue, QUEUE_SEND, NULL, NULL, p);
 
     queue_close(&queue);
     return err == -ENOENT ? 0 : err;

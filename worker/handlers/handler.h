@@ -108,6 +108,7 @@ struct handler_ops {
 
 extern const struct handler_ops handler_exec;
 extern const struct handler_ops handler_stream;
-extern const struct handler_ops handler_forward;
+/* To a POSIX queue; to a broker, where librabbitmq was there for the build. */
+extern const struct handler_ops handler_forward, handler_forward_amqp;
 
 #endif
