@@ -28,14 +28,14 @@ static int memory_problem(const char *path, struct problem *p)
                        "%s cannot be opened: out of memory", path);
 }
 
-/* number_at - big-endian 32 bits of SQLite's file header */
+/* Read big-endian 32 bits of SQLite's file header. */
 static uint32_t number_at(const unsigned char *header, size_t at)
 {
     return (uint32_t)header[at] << 24 | (uint32_t)header[at + 1] << 16 |
            (uint32_t)header[at + 2] << 8 | header[at + 3];
 }
 
-/* version_problem - refuse a store of another version */
+/* Refuse a store of another version. */
 static int version_problem(const char *path, int64_t version, struct problem *p)
 {
     return problem_set(p, EX_CONFIG, ENOTSUP,
@@ -45,7 +45,7 @@ static int version_problem(const char *path, int64_t version, struct problem *p)
                        path, (long long)version, STORE_VERSION);
 }
 
-/* magic_problem - refuse a file that is no store at all */
+/* Refuse a file that is no store at all. */
 static int magic_problem(const char *path, const char *what, struct problem *p)
 {
     return problem_set(p, EX_CANTCREAT, EBADMSG,
@@ -54,7 +54,7 @@ static int magic_problem(const char *path, const char *what, struct problem *p)
                        path, what);
 }
 
-/* store_file_check - judge the first 100 bytes, read past SQLite's cache
+/* Judge the first 100 bytes, read past SQLite's cache.
  * Read through SQLite's own descriptor: closing one of ours would drop the
  * locks that this process may have on the file (fcntl(2)). A store is in WAL
  * mode, with both numbers written, before it gets its name. */
@@ -97,9 +97,9 @@ int store_file_verify(sqlite3 *db, const char *path, struct problem *p)
     return version == STORE_VERSION ? 0 : version_problem(path, version, p);
 }
 
-/* read_only - whether its file system is mounted so, or is so after an error,
+/* Return whether its file system is mounted read-only, or is so after an error,
  * which statvfs(3) does not tell of (see file_watch.c) */
-static bool read_only(sqlite3 *db, const char *path)
+static bool is_read_only(sqlite3 *db, const char *path)
 {
     struct statvfs s;
 
@@ -135,7 +135,7 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-        if (read_only(db, path))
+        if (is_read_only(db, path))
             return folder_read_only(path, p);
         return problem_set(p, EX_CANTCREAT, EACCES,
                            "%s and its folder cannot be written by %s on "
@@ -311,7 +311,7 @@ struct draft {
     int fd;
 };
 
-/* draft_lock - false: store_make_tidy was quicker, and has removed it */
+/* Lock a draft; false: store_make_tidy was quicker, and has removed it. */
 static bool draft_lock(int fd)
 {
     struct stat st;
@@ -321,7 +321,7 @@ static bool draft_lock(int fd)
     return fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
-/* draft_open - an empty file beside `path`, for the folder's owner
+/* Make an empty file beside `path`, for the folder's owner.
  * SQLite gives the -wal and -shm files the mode and owner of the main file. */
 static int draft_open(struct draft *d, const char *path)
 {
@@ -343,7 +343,7 @@ static int draft_open(struct draft *d, const char *path)
     return err;
 }
 
-/* name_remove - a temporary name, and what SQLite left of it */
+/* Remove a temporary name, and what SQLite left of it. */
 static void name_remove(const char *name)
 {
     static const char *const tails[] = {"", "-wal", "-shm"};
@@ -355,7 +355,7 @@ static void name_remove(const char *name)
     }
 }
 
-/* draft_close - what was made of it has another name by now */
+/* Close a draft; what was made of it has another name by now. */
 static void draft_close(struct draft *d)
 {
     if (d->fd < 0)
@@ -364,8 +364,8 @@ static void draft_close(struct draft *d)
     close(d->fd);
 }
 
-/* draft_fill - with an empty store, or with all that `from` holds (its -wal
- * included, whatever became of the names of both); on the disk */
+/* Fill a draft with an empty store, or with all that `from` holds (its -wal
+ * included, whatever became of the names of both), and sync it. */
 static int draft_fill(const struct draft *d, sqlite3 *from)
 {
     sqlite3 *db = NULL;
@@ -386,27 +386,8 @@ static int draft_fill(const struct draft *d, sqlite3 *from)
     return err || fsync(d->fd) == 0 ? err : -errno;
 }
 
-/* store_new - an empty store
- * Crash before link: a draft is left, the store is still missing. Crash after
- * link: the store is there, complete and on the disk. link(2), not rename(2),
- * so that of two programs that make it at once the first wins. */
-static int store_new(const char *path)
-{
-    struct draft d;
-    int err = draft_open(&d, path);
-
-    if (!err)
-        err = draft_fill(&d, NULL);
-    FAULT_POINT("store_make_before_link");
-    if (!err && link(d.name, path) < 0 && errno != EEXIST)
-        err = -errno;
-    FAULT_POINT("store_make_after_link");
-    draft_close(&d);
-    return err ? err : folder_sync(d.folder);
-}
-
-/* replaceable - whether `path` names one of two files */
-static bool replaceable(const char *path, const struct stat replace[2])
+/* Return whether `path` names one of two files. */
+static bool is_replaceable(const char *path, const struct stat replace[2])
 {
     struct stat st;
 
@@ -414,7 +395,7 @@ static bool replaceable(const char *path, const struct stat replace[2])
            (file_same(&st, &replace[0]) || file_same(&st, &replace[1]));
 }
 
-/* name_give - the draft gets the store's name
+/* Give the draft the store's name.
  * A file that has that name by now is looked at once it has lost the name to
  * the draft, so that nobody else's file is lost between a look and a
  * rename(2). */
@@ -426,37 +407,48 @@ static int name_give(const char *draft, const char *path,
     if (errno != EEXIST || !replace)
         return -errno;
     if (renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
-        if (replaceable(draft, replace))
+        if (is_replaceable(draft, replace))
             return 0;
         (void)renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE);
         return -EEXIST;
     }
     if (errno != EINVAL) /* a file system that cannot do that */
         return -errno;
-    if (!replaceable(path, replace))
+    if (!is_replaceable(path, replace))
         return -EEXIST;
     return rename(draft, path) < 0 ? -errno : 0;
 }
 
-/* store_make_copy - the copy appears complete or not at all
+/* Write an empty store, or all that `from` holds, to `path`: it appears complete
+ * or not at all. link(2), not rename(2), so that of two programs that make an
+ * empty one at once the first wins.
  * Crash before it has its name: a draft is left, and `path` is as somebody left
- * it. Crash after that: the copy is there. Beside it may be the -wal of `db`:
- * each frame of that is in the copy, so a start that takes them over once more
- * changes nothing. */
-int store_make_copy(sqlite3 *db, const char *path, const struct stat replace[2])
+ * it. Crash after that: it is there, and on the disk. Beside a copy may be the
+ * -wal of `from`: each frame of that is in the copy, so a start that takes them
+ * over once more changes nothing. */
+static int file_make(const char *path, sqlite3 *from,
+                     const struct stat replace[2])
 {
     char tail[PATH_MAX + 8];
-    struct draft d;
+    struct draft d = {.fd = -1};
     int err = draft_open(&d, path);
 
     if (!err)
-        err = draft_fill(&d, db);
-    FAULT_POINT("store_copy_before_name");
+        err = draft_fill(&d, from);
+    if (from)
+        FAULT_POINT("store_copy_before_name");
+    else
+        FAULT_POINT("store_make_before_link");
     if (!err)
         err = name_give(d.name, path, replace);
-    FAULT_POINT("store_copy_after_name");
+    if (from)
+        FAULT_POINT("store_copy_after_name");
+    else
+        FAULT_POINT("store_make_after_link");
     draft_close(&d);
-    for (int i = 0; i < 2 && !err; i++) {
+    if (err == -EEXIST && !from)
+        err = 0; /* another program was first */
+    for (int i = 0; i < 2 && !err && from; i++) {
         snprintf(tail, sizeof tail, "%s%s", path, i ? "-shm" : "-wal");
         if (unlink(tail) < 0 && errno != ENOENT)
             err = -errno;
@@ -464,10 +456,15 @@ int store_make_copy(sqlite3 *db, const char *path, const struct stat replace[2])
     return err ? err : folder_sync(d.folder);
 }
 
+int store_make_copy(sqlite3 *db, const char *path, const struct stat replace[2])
+{
+    return file_make(path, db, replace);
+}
+
 int store_make(const char *path, struct problem *p)
 {
     char user[FOLDER_USER], folder[PATH_MAX], mount[PATH_MAX];
-    int err = store_new(path);
+    int err = file_make(path, NULL, NULL);
 
     if (!err)
         return 0;
@@ -487,8 +484,8 @@ int store_make(const char *path, struct problem *p)
                        path, errno_text(-err), folder_user(geteuid(), user));
 }
 
-/* draft_name - whether that is the name of a draft for the store `base` */
-static bool draft_name(const char *name, const char *base)
+/* Return whether that is the name of a draft for the store `base`. */
+static bool is_draft(const char *name, const char *base)
 {
     size_t size = strlen(base);
 
@@ -509,7 +506,7 @@ void store_make_tidy(const char *path)
     (void)file_parent(folder);
     dir = opendir(folder);
     while (dir && (entry = readdir(dir))) {
-        if (!draft_name(entry->d_name, slash ? slash + 1 : path) ||
+        if (!is_draft(entry->d_name, slash ? slash + 1 : path) ||
             !folder_join(name, folder, "/", entry->d_name))
             continue;
         fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -524,9 +521,9 @@ void store_make_tidy(const char *path)
 
 /* ---- what SQLite leaves to us of a -wal ---- */
 
-/* shared - whether somebody has the store open: the first user of the -shm
- * empties it, and recovery fills it; walformat.html of SQLite, section 2 */
-static bool shared(sqlite3_file *f)
+/* Return whether somebody has the store open: the first user of the -shm empties
+ * it, and recovery fills it; walformat.html of SQLite, section 2. */
+static bool is_shared(sqlite3_file *f)
 {
     enum { REGION = 32768, READY = 12 };
     const sqlite3_io_methods *m = f->pMethods;
@@ -542,8 +539,8 @@ static bool shared(sqlite3_file *f)
     return is;
 }
 
-/* store_wal_whole - a process that has the store open goes on with a -wal that
- * no other process can open */
+/* A process that has the store open goes on with a -wal that no other process can
+ * open. */
 int store_wal_whole(sqlite3 *db, const char *path, struct problem *p)
 {
     char wal[PATH_MAX + 8], shm[PATH_MAX + 8];
@@ -555,7 +552,7 @@ int store_wal_whole(sqlite3 *db, const char *path, struct problem *p)
     if (stat(wal, &st) == 0 || stat(shm, &st) < 0)
         return 0;
     sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
-    if (!f || !f->pMethods || !shared(f) || stat(wal, &st) == 0)
+    if (!f || !f->pMethods || !is_shared(f) || stat(wal, &st) == 0)
         return 0;
     return problem_set(p, EX_CANTCREAT, ENOENT,
                        "%s was removed while another program has the store "
@@ -565,7 +562,7 @@ int store_wal_whole(sqlite3 *db, const char *path, struct problem *p)
                        wal);
 }
 
-/* store_wal_bury - a commit behind the last one in the index is gone, or broken
+/* Make a commit behind the last one in the index worthless.
  * SQLite writes a commit to the end of the -wal, syncs, then enters it into its
  * index. A commit that was cut off between is in the file but not in the index:
  * processes that have the store open do not see it, but after the last of them

@@ -179,33 +179,18 @@ int letters_each(struct store *s, const struct letter_filter *f,
     return err;
 }
 
-/* Read a page of deaths by a statement, whose last value is `last`. */
-static int deaths_read(struct store *s, enum sql_id id, struct sql_value last,
-                       const struct letter_death *after,
-                       struct letter_death out[LETTERS_DEATHS])
+int letters_deaths(struct store *s, const struct store_cursor *after,
+                   struct store_cursor out[STORE_PAGE])
 {
-    const struct store_cursor from = {after->died_ns, after->row};
-    struct store_cursor page[STORE_PAGE];
-    int n = store_cursors(s, id, &from, last, page);
-
-    _Static_assert(STORE_PAGE == LETTERS_DEATHS, "one page is one list");
-    for (int i = 0; i < n; i++)
-        out[i] = (struct letter_death){page[i].ns, page[i].row};
-    return n;
-}
-
-int letters_deaths(struct store *s, const struct letter_death *after,
-                   struct letter_death out[LETTERS_DEATHS])
-{
-    return deaths_read(s, SQL_OLDEST_DEAD, VALUE_NONE, after, out);
+    return store_cursors(s, SQL_OLDEST_DEAD, after, VALUE_NONE, out);
 }
 
 int letters_of_id(struct store *s, const struct ulid *id,
-                  const struct letter_death *after,
-                  struct letter_death out[LETTERS_DEATHS])
+                  const struct store_cursor *after,
+                  struct store_cursor out[STORE_PAGE])
 {
-    return deaths_read(s, SQL_LETTERS_OF_ID, value_blob(id, sizeof *id), after,
-                       out);
+    return store_cursors(s, SQL_LETTERS_OF_ID, after,
+                         value_blob(id, sizeof *id), out);
 }
 
 int letters_get(struct store *s, int64_t row,
@@ -352,8 +337,6 @@ int letters_history(struct store *s, int64_t row,
 
 /* ---- changing ---- */
 
-#define SHRINK_LEAST 256 /* unused pages of 4 KiB that are left alone */
-
 struct mark {
     const struct letter_mark *mark;
     const struct letter_mark *sent; /* NULL: none */
@@ -466,7 +449,7 @@ int64_t letters_let_go(struct store *s, const char *group, size_t size)
 }
 
 struct drop {
-    const struct letter_death *list;
+    const struct store_cursor *list;
     size_t n;
     int64_t gone;
 };
@@ -479,9 +462,9 @@ static int drop_apply(struct sql *sql, void *arg)
 
     d->gone = 0;
     for (size_t i = 0; !err && i < d->n; i++) {
-        err = sql_run(sql, SQL_DROP,
-                      SQL_VALUES(value_int(d->list[i].row),
-                                 value_u64(d->list[i].died_ns)));
+        err = sql_run(
+            sql, SQL_DROP,
+            SQL_VALUES(value_int(d->list[i].row), value_u64(d->list[i].ns)));
         d->gone += sqlite3_changes(sql->db);
     }
     return err;
@@ -489,7 +472,7 @@ static int drop_apply(struct sql *sql, void *arg)
 
 /* letters_drop - Crash before the commit: all are there, and the next worker
  * drops them. After it: none is. */
-int64_t letters_drop(struct store *s, const struct letter_death *list, size_t n)
+int64_t letters_drop(struct store *s, const struct store_cursor *list, size_t n)
 {
     struct drop d = {.list = list, .n = n};
     int err;
@@ -500,26 +483,16 @@ int64_t letters_drop(struct store *s, const struct letter_death *list, size_t n)
     return err ? err : d.gone;
 }
 
-/* shrink_apply - take up to 1024 unused pages off the file; *arg: come again */
+/* Take up to 1024 unused pages off the file; *arg: come again. */
 static int shrink_apply(struct sql *sql, void *arg)
 {
-    bool *more = arg;
-    int64_t unused = 0, pages = 0;
-    sqlite3_stmt *st;
-    int err = sql_bind(sql, SQL_FREE_PAGES, &st, NULL);
+    int64_t worth = 0;
+    int err = sql_number(sql, &worth, SQL_SHRINK_WORTH, NULL);
 
-    if (err)
-        return err;
-    err = sql_step(st);
-    if (err == STEP_ROW) {
-        unused = sqlite3_column_int64(st, 0);
-        pages = sqlite3_column_int64(st, 1);
-    }
-    sql_done(st);
-    *more = err == STEP_ROW && unused > SHRINK_LEAST && unused > pages / 4;
+    *(bool *)arg = worth != 0;
     if (err < 0)
         return err;
-    return *more ? sql_run(sql, SQL_SHRINK, NULL) : 0;
+    return worth ? sql_run(sql, SQL_SHRINK, NULL) : 0;
 }
 
 int letters_shrink(struct store *s)

@@ -82,23 +82,17 @@ int letters_history(struct store *s, int64_t row,
                                  void *arg),
                     void *arg);
 
-/* A death: the letter may have died again since it was looked at. */
-struct letter_death {
-    uint64_t died_ns;
-    int64_t row;
-};
-#define LETTERS_DEATHS 64
-/* The next dead letters after *after (all 0: from the oldest on), oldest first;
- * at most LETTERS_DEATHS. How many, or -errno. */
-int letters_deaths(struct store *s, const struct letter_death *after,
-                   struct letter_death out[LETTERS_DEATHS]);
+/* The deaths of the next dead letters after *after (all 0: from the oldest on),
+ * oldest first: how many, or -errno. A letter may have died again since. */
+int letters_deaths(struct store *s, const struct store_cursor *after,
+                   struct store_cursor out[STORE_PAGE]);
 /* The same of the letters, dead or replayed, that have a message id, by row. */
 int letters_of_id(struct store *s, const struct ulid *id,
-                  const struct letter_death *after,
-                  struct letter_death out[LETTERS_DEATHS]);
-/* Remove those that are still as they were, in one commit; returns how many
- * there were, or -errno. */
-int64_t letters_drop(struct store *s, const struct letter_death *list,
+                  const struct store_cursor *after,
+                  struct store_cursor out[STORE_PAGE]);
+/* Remove letters that are still dead of that death, in one commit; returns how
+ * many there were, or -errno. */
+int64_t letters_drop(struct store *s, const struct store_cursor *list,
                      size_t n);
 
 /* A letter that died, and that nobody has been told of yet. */

@@ -199,12 +199,6 @@ int store_answered(struct store *s, sqlite3_stmt *st, int found);
 /* The first column of the first row; -ENOENT where there is none. */
 int store_number(struct store *s, int64_t *number, enum sql_id id,
                  const struct sql_value *values);
-/* Rows in order of a time. */
-struct store_cursor {
-    uint64_t ns;
-    int64_t row;
-};
-#define STORE_PAGE 64
 /* The next rows after *after, of a statement whose values are its two, the
  * number of rows and `last`, and which gives time and row. How many. */
 int store_cursors(struct store *s, enum sql_id id,

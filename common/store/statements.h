@@ -318,8 +318,8 @@ STATEMENT(SQL_LETTER_HAS_DEATH,
     "SELECT 1 FROM messages WHERE state >= 3 AND state IN (3, 4)"
     " AND died_ns = ?1 AND priority = ?2 AND data = ?3 LIMIT 1")
 STATEMENT(SQL_DISCARD, "DELETE FROM messages WHERE row = ?1 AND state >= 3")
-STATEMENT(SQL_FREE_PAGES,
-    "SELECT freelist_count, page_count FROM"
+STATEMENT(SQL_SHRINK_WORTH, /* 1 MiB that is unused, and a quarter of all */
+    "SELECT freelist_count > 256 AND freelist_count > page_count / 4 FROM"
     " pragma_freelist_count, pragma_page_count")
 STATEMENT(SQL_SHRINK, "PRAGMA incremental_vacuum(1024)")
 STATEMENT(SQL_SPOOL_IN,

@@ -88,6 +88,13 @@ struct store_row {
     void (*retire)(struct slot *slot);
 };
 
+/* A row in the order of a time, such as that of its death. */
+struct store_cursor {
+    uint64_t ns;
+    int64_t row;
+};
+#define STORE_PAGE 64 /* rows that are read at a time */
+
 /* A token names one replay of a letter: from the moment at which an operator
  * marks it until it is settled. Its first half is the store's own, as the
  * number of a letter means nothing to another store; the other half is

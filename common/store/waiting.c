@@ -48,7 +48,7 @@ struct walk {
 
 /* ---- a page ---- */
 
-/* state_of - of a row, as of now */
+/* Return the state of a row, as of now. */
 static enum waiting_state state_of(const struct store_row *m, uint64_t now_ns,
                                    bool held)
 {
@@ -93,98 +93,73 @@ static int row_copy(sqlite3_stmt *st, const void *view, void **out,
     return 0;
 }
 
-/* Visit a page of the rows that a statement gives, and note the place behind
- * the last one. *more: there may be others. 0, -errno, or the value with which
- * a visit ended all. */
-static int page_visit(struct walk *k, enum sql_id id, bool held,
-                      const struct sql_value *values, bool *more)
+/* Visit the rows that a statement gives, page by page, from k->at on; of those
+ * that wait for their time, up to `last_ns`. k->at is then the place behind the
+ * last one. */
+static int rows_each(struct walk *k, enum sql_id id, bool held,
+                     uint64_t last_ns)
 {
-    const struct view view = {k->f, held};
+    const struct waiting_filter *f = k->f;
+    const struct view view = {f, held};
+    bool parked = id == SQL_WAITING_PARKED;
+    bool delayed = f->states & WAITING_BIT(WAITING_DELAYED);
+    bool retry = f->states & WAITING_BIT(WAITING_RETRY);
+    int kind = id == SQL_WAITING || (delayed && retry) ? -1 : retry;
     struct store_page page;
-    int err = store_page_read(k->s, &page, row_copy, &view, id, values);
+    int more, err;
 
-    *more = err == STEP_ROW;
-    err = err < 0 ? err : 0;
-    for (size_t i = 0; i < page.count; i++) {
-        if (!err) {
-            err = k->visit(page.rows[i], k->arg);
-            waiting_place_of(page.rows[i], &k->at);
+    do {
+        more = store_page_read(
+            k->s, &page, row_copy, &view, id,
+            SQL_VALUES(value_u64(k->at.at),
+                       value_int(parked ? k->at.priority : k->at.row),
+                       value_u64(last_ns),
+                       parked ? value_text(k->at.group, k->at.group_size)
+                              : value_string(f->group),
+                       value_string(f->error_like), value_string(f->match),
+                       value_u64(f->since_ns),
+                       value_u64(f->until_ns ? f->until_ns : UINT64_MAX),
+                       value_u64(f->body_most), value_int(STORE_PAGE + 1),
+                       value_int(kind), value_u64(f->now_ns)));
+        err = more < 0 ? more : 0;
+        for (size_t i = 0; i < page.count; i++) {
+            if (!err) {
+                err = k->visit(page.rows[i], k->arg);
+                waiting_place_of(page.rows[i], &k->at);
+            }
+            free(page.rows[i]);
         }
-        free(page.rows[i]);
-    }
+    } while (!err && more == STEP_ROW);
     return err;
 }
 
 /* ---- rows that wait for their time ---- */
 
-/* due_ask - which statement finds them: by group, by kind, or all */
-static enum sql_id due_ask(const struct waiting_filter *f)
-{
-    bool delayed = f->states & WAITING_BIT(WAITING_DELAYED);
-    bool retry = f->states & WAITING_BIT(WAITING_RETRY);
-
-    if (f->group)
-        return SQL_WAITING_GROUP;
-    return delayed && retry ? SQL_WAITING : SQL_WAITING_KIND;
-}
-
-/* due_part - those of one kind of due time, up to `last_ns` */
-static int due_part(struct walk *k, enum sql_id id, uint64_t last_ns)
-{
-    const struct waiting_filter *f = k->f;
-    bool delayed = f->states & WAITING_BIT(WAITING_DELAYED);
-    bool retry = f->states & WAITING_BIT(WAITING_RETRY);
-    int kinds = delayed && retry ? -1 : retry;
-    bool more;
-    int err;
-
-    do {
-        err = page_visit(
-            k, id, false,
-            SQL_VALUES(value_u64(k->at.at), value_int(k->at.row),
-                       value_u64(last_ns), value_string(f->group),
-                       value_string(f->error_like), value_string(f->match),
-                       value_u64(f->since_ns),
-                       value_u64(f->until_ns ? f->until_ns : UINT64_MAX),
-                       value_u64(f->body_most), value_int(STORE_PAGE + 1),
-                       value_int(id == SQL_WAITING ? -1 : kinds),
-                       value_u64(f->now_ns)),
-            &more);
-    } while (!err && more);
-    return err;
-}
-
-/* due_each - those that are due, then the others */
+/* Visit the rows that are due, then the others: by group, by kind, or all. */
 static int due_each(struct walk *k)
 {
     const struct waiting_filter *f = k->f;
     const unsigned later =
         WAITING_BIT(WAITING_DELAYED) | WAITING_BIT(WAITING_RETRY);
+    enum sql_id all = f->group ? SQL_WAITING_GROUP : SQL_WAITING;
     int err = 0;
 
     if (f->states & WAITING_BIT(WAITING_READY))
-        err =
-            due_part(k, f->group ? SQL_WAITING_GROUP : SQL_WAITING, f->now_ns);
+        err = rows_each(k, all, false, f->now_ns);
     if (k->at.at < f->now_ns) {
         k->at.at = f->now_ns; /* due then is due now */
         k->at.row = INT64_MAX;
     }
-    if (!err && f->states & later)
-        err = due_part(k, due_ask(f), UINT64_MAX);
-    return err;
+    if (err || !(f->states & later))
+        return err;
+    return rows_each(
+        k, f->group || (f->states & later) == later ? all : SQL_WAITING_KIND,
+        false, UINT64_MAX);
 }
 
 /* ---- parked rows ---- */
 
-/* priority_next - the next lower one that is parked in the group; -ENOENT */
-static int priority_next(struct walk *k, int64_t below, int64_t *priority)
-{
-    return store_number(k->s, priority, SQL_PARKED_PRIORITY,
-                        SQL_VALUES(value_text(k->at.group, k->at.group_size),
-                                   value_int(below)));
-}
-
-/* group_next - the first group after k->at.group with a parked row; -ENOENT */
+/* Find the first group after k->at.group with a parked row; -ENOENT. */
 static int group_next(struct walk *k)
 {
     sqlite3_stmt *st;
@@ -202,28 +177,7 @@ static int group_next(struct walk *k)
     return store_answered(k->s, st, found);
 }
 
-/* run_each - the rows of one group and priority after k->at.at */
-static int run_each(struct walk *k, bool held)
-{
-    const struct waiting_filter *f = k->f;
-    bool more;
-    int err;
-
-    do {
-        err = page_visit(
-            k, SQL_WAITING_PARKED, held,
-            SQL_VALUES(value_u64(k->at.at), value_int(k->at.priority),
-                       VALUE_NULL, value_text(k->at.group, k->at.group_size),
-                       value_string(f->error_like), value_string(f->match),
-                       value_u64(f->since_ns),
-                       value_u64(f->until_ns ? f->until_ns : UINT64_MAX),
-                       value_u64(f->body_most), value_int(STORE_PAGE + 1)),
-            &more);
-    } while (!err && more);
-    return err;
-}
-
-/* group_held - whether its rows wait for a letter; -errno */
+/* Return whether the rows of k->at.group wait for a letter: YES, NO or -errno. */
 static int group_held(struct walk *k)
 {
     int64_t row;
@@ -234,10 +188,11 @@ static int group_held(struct walk *k)
     return err == -ENOENT ? NO : err ? err : YES;
 }
 
-/* group_each - the rows of k->at.group; `resumed`: after k->at only */
+/* Visit the rows of k->at.group, one priority after the other; `resumed`: after
+ * k->at only. */
 static int group_each(struct walk *k, bool resumed)
 {
-    int64_t priority = INT64_MAX;
+    int64_t priority = resumed ? k->at.priority : INT64_MAX;
     int held = group_held(k), err;
 
     if (held < 0)
@@ -245,21 +200,21 @@ static int group_each(struct walk *k, bool resumed)
     if (!(k->f->states &
           WAITING_BIT(held == YES ? WAITING_HELD : WAITING_PARKED)))
         return 0;
-    err = resumed ? run_each(k, held == YES) : 0;
-    if (resumed)
-        priority = k->at.priority;
+    err = resumed ? rows_each(k, SQL_WAITING_PARKED, held == YES, 0) : 0;
     while (!err) {
-        err = priority_next(k, priority, &priority);
+        err = store_number(k->s, &priority, SQL_PARKED_PRIORITY,
+                           SQL_VALUES(value_text(k->at.group, k->at.group_size),
+                                      value_int(priority)));
         if (err)
             break;
         k->at.priority = (uint32_t)priority;
         k->at.at = 0;
-        err = run_each(k, held == YES);
+        err = rows_each(k, SQL_WAITING_PARKED, held == YES, 0);
     }
     return err == -ENOENT ? 0 : err;
 }
 
-/* parked_each - group after group */
+/* Visit parked rows, group after group. */
 static int parked_each(struct walk *k)
 {
     const char *only = k->f->group;
@@ -355,24 +310,11 @@ struct steering {
     enum steered *out;
 };
 
-/* spooled_left - one that got no mark: enum steered, or -errno */
-static int spooled_left(struct sql *sql, int64_t key, bool cancel)
+/* Steer a row of the spool: enum steered, or -errno. */
+static int spooled_steer(struct sql *sql, const struct waiting_steer *order,
+                         int64_t key)
 {
-    int64_t is = 0;
-    int found =
-        sql_number(sql, &is, SQL_SPOOL_CANCELLED, SQL_VALUES(value_int(key)));
-
-    if (found < 0)
-        return found;
-    if (found == STEP_END)
-        return STEERED_GONE;
-    return is || !cancel ? STEERED_BEFORE : STEERED_IN_FLIGHT;
-}
-
-/* spooled_one - the same as steer_one of a row of the spool */
-static int spooled_one(struct sql *sql, const struct waiting_steer *order,
-                       int64_t key)
-{
+    int64_t cancelled = 0;
     int err = -ENOENT;
 
     if (order->cancel)
@@ -382,29 +324,28 @@ static int spooled_one(struct sql *sql, const struct waiting_steer *order,
         err = sql_key_free(sql, store_spool_seq(key));
     if (err != -ENOENT)
         return err ? err : STEERED;
-    return spooled_left(sql, key, order->cancel);
+    /* It got no mark: why? */
+    err = sql_number(sql, &cancelled, SQL_SPOOL_CANCELLED,
+                     SQL_VALUES(value_int(key)));
+    if (err != STEP_ROW)
+        return err < 0 ? err : STEERED_GONE;
+    return cancelled || !order->cancel ? STEERED_BEFORE : STEERED_IN_FLIGHT;
 }
 
-/* Free the unique key, if any, of a row that will not run. */
-static int row_key_free(struct sql *sql, int64_t row)
-{
-    int64_t seq = 0;
-    int err = sql_number(sql, &seq, SQL_ROW_SEQ, SQL_VALUES(value_int(row)));
-
-    return err < 0 ? err : sql_key_free(sql, (uint64_t)seq);
-}
-
-/* steer_one - a row: enum steered, or -errno */
-static int steer_one(struct sql *sql, const struct waiting_steer *order,
+/* Steer a row: enum steered, or -errno. */
+static int row_steer(struct sql *sql, const struct waiting_steer *order,
                      int64_t row)
 {
     enum sql_id id = order->cancel ? SQL_CANCEL : SQL_RUN_NOW;
     int err = sql_change(sql, id,
                          SQL_VALUES(value_int(row), value_u64(order->now_ns)));
+    int64_t seq = 0;
     int state;
 
-    if (!err && order->cancel)
-        err = row_key_free(sql, row);
+    if (!err && order->cancel) { /* it will not run: its unique key is free */
+        err = sql_number(sql, &seq, SQL_ROW_SEQ, SQL_VALUES(value_int(row)));
+        err = err < 0 ? err : sql_key_free(sql, (uint64_t)seq);
+    }
     if (err != -ENOENT)
         return err ? err : STEERED;
     state = sql_row_state(sql, row);
@@ -414,7 +355,7 @@ static int steer_one(struct sql *sql, const struct waiting_steer *order,
                                                            : STEERED_GONE;
 }
 
-/* steer_apply - all of them, or none */
+/* Steer all of them, or none. */
 static int steer_apply(struct sql *sql, void *arg)
 {
     const struct steering *s = arg;
@@ -426,8 +367,8 @@ static int steer_apply(struct sql *sql, void *arg)
         int is = STEERED_IN_FLIGHT;
 
         if (!order->skip || !order->skip[i])
-            is = order->rows[i] < 0 ? spooled_one(sql, order, -order->rows[i])
-                                    : steer_one(sql, order, order->rows[i]);
+            is = order->rows[i] < 0 ? spooled_steer(sql, order, -order->rows[i])
+                                    : row_steer(sql, order, order->rows[i]);
         if (is < 0)
             return is;
         s->out[i] = (enum steered)is;
@@ -435,7 +376,7 @@ static int steer_apply(struct sql *sql, void *arg)
     return 0;
 }
 
-/* waiting_steer - one commit
+/* One commit.
  * Crash before it: each message waits as before. After it: one that is to run
  * now is due, and one that is cancelled has its mark, with which it is given to
  * no handler any more, whichever call takes it (mq_take_due, mq_unpark,

@@ -59,7 +59,7 @@ static void id_missing(struct selection *c, const struct context *ctx,
 static int message_pick(struct selection *c, const struct context *ctx,
                         const struct ulid *id, const char *text)
 {
-    struct letter_death found[LETTERS_DEATHS], after = {0};
+    struct store_cursor found[STORE_PAGE], after = {0};
     size_t before = c->count;
     int n, err = 0;
 
@@ -68,9 +68,9 @@ static int message_pick(struct selection *c, const struct context *ctx,
         err = n < 0 ? n : 0;
         for (int i = 0; i < n && !err; i++) {
             after = found[i];
-            err = pick_add(c, after.row, after.died_ns);
+            err = pick_add(c, after.row, after.ns);
         }
-    } while (!err && n == LETTERS_DEATHS);
+    } while (!err && n == STORE_PAGE);
     if (err)
         return store_failed("read the letters", err);
     if (c->count == before)

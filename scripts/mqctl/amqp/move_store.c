@@ -75,10 +75,10 @@ static int letters_settle(struct page *g)
 /* letters_remove - one that mqdlq has sent again just now stays */
 static int64_t letters_remove(struct page *g)
 {
-    struct letter_death died[MOVE_BATCH];
+    struct store_cursor died[MOVE_BATCH];
 
     for (size_t i = 0; i < g->count; i++)
-        died[i] = (struct letter_death){g->died_ns[i], g->rows[i]};
+        died[i] = (struct store_cursor){g->died_ns[i], g->rows[i]};
     return letters_drop(g->m->store, died, g->count);
 }
 

@@ -29,7 +29,7 @@ struct pass {
     uint64_t keep_ns, now_ns; /* wall */
     uint64_t over;            /* so many are too many */
     uint64_t next_ns;         /* wall; when the next one is too old */
-    struct letter_death old[LETTERS_DEATHS];
+    struct store_cursor old[STORE_PAGE];
     size_t count, aged; /* of these, those that are too old */
 };
 
@@ -59,11 +59,11 @@ static int begin(const struct dead_limit *l, struct pass *p)
 
 /* choose - of a page, oldest first; false: those that follow stay */
 static bool choose(const struct dead_limit *l, struct pass *p,
-                   const struct letter_death *page, int n)
+                   const struct store_cursor *page, int n)
 {
     p->count = p->aged = 0;
     for (int i = 0; i < n; i++) {
-        uint64_t end_ns = ns_add(page[i].died_ns, p->keep_ns);
+        uint64_t end_ns = ns_add(page[i].ns, p->keep_ns);
 
         if (due_rows_is_claimed(l->with.due_rows, page[i].row))
             continue;
@@ -101,7 +101,7 @@ static int drop(struct dead_limit *l, const struct pass *p)
 static int run(struct chore *chore)
 {
     struct dead_limit *l = CONTAINER_OF(chore, struct dead_limit, chore);
-    struct letter_death page[LETTERS_DEATHS], after = {0};
+    struct store_cursor page[STORE_PAGE], after = {0};
     struct pass p;
     bool more = !off(l->with.set);
     int err = more ? begin(l, &p) : 0;
