@@ -244,11 +244,30 @@ const char *duration_print(uint64_t ns, char buf[DURATION_TEXT])
 
 const char *duration_rough(uint64_t ns, char buf[DURATION_TEXT])
 {
-    uint64_t unit = 1;
+    size_t i = 0, last = COUNT(duration_units) - 1;
+    uint64_t whole, rest;
+    const char *unit;
 
-    while (unit < NS_PER_S && ns / unit >= 1000)
-        unit *= 10;
-    return duration_print(ns / unit * unit, buf);
+    if (ns == 0)
+        return strcpy(buf, "0s");
+    while (i < last && ns < duration_units[i].scale)
+        i++;
+    unit = duration_units[i].name;
+    whole = ns / duration_units[i].scale;
+    rest = ns % duration_units[i].scale;
+    if (i < last && duration_units[i].scale > NS_PER_S)
+        rest /= duration_units[i + 1].scale;
+    else
+        rest = rest * 10 / duration_units[i].scale;
+    if (whole >= 10 || rest == 0)
+        snprintf(buf, DURATION_TEXT, "%ju%s", (uintmax_t)whole, unit);
+    else if (duration_units[i].scale > NS_PER_S)
+        snprintf(buf, DURATION_TEXT, "%ju%s%ju%s", (uintmax_t)whole, unit,
+                 (uintmax_t)rest, duration_units[i + 1].name);
+    else
+        snprintf(buf, DURATION_TEXT, "%ju.%ju%s", (uintmax_t)whole,
+                 (uintmax_t)rest, unit);
+    return buf;
 }
 
 int size_parse(const char *text, uint64_t *bytes)

@@ -41,7 +41,8 @@ int duration_parse(const char *text, uint64_t *ns);
 #define DURATION_TEXT 32
 /* Shortest exact form that duration_parse reads back: "250ms" "1m30s" "0s". */
 const char *duration_print(uint64_t ns, char buf[DURATION_TEXT]);
-/* For people: its first three digits, from 100 s on whole seconds. */
+/* For people, in at most five characters up to 1000 d: "2.8ms" "553ms" "1m20s"
+ * "12m" "9h59m" "3d". What is left out is cut, not rounded. */
 const char *duration_rough(uint64_t ns, char buf[DURATION_TEXT]);
 
 /* "8192", "8KiB", "1MiB", "8k", "2M": KiB/MiB/GiB and k/K, M, G are powers of

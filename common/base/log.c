@@ -601,29 +601,6 @@ bool log_human_colour(void)
            !(term && strcmp(term, "dumb") == 0);
 }
 
-const char *log_human_duration(uint64_t ns, char *buf, size_t room)
-{
-    uint64_t ms = ns / NS_PER_MS, s = ns / NS_PER_S;
-
-    if (ns < NS_PER_MS)
-        snprintf(buf, room, "%juus", (uintmax_t)(ns / 1000));
-    else if (s == 0)
-        snprintf(buf, room, "%jums", (uintmax_t)ms);
-    else if (s < 60)
-        snprintf(buf, room, "%ju.%jus", (uintmax_t)s,
-                 (uintmax_t)(ms % 1000 / 100));
-    else if (s < 3600)
-        snprintf(buf, room, "%jum %jus", (uintmax_t)(s / 60),
-                 (uintmax_t)(s % 60));
-    else if (s < 86400)
-        snprintf(buf, room, "%juh %jum", (uintmax_t)(s / 3600),
-                 (uintmax_t)(s % 3600 / 60));
-    else
-        snprintf(buf, room, "%jud %juh", (uintmax_t)(s / 86400),
-                 (uintmax_t)(s % 86400 / 3600));
-    return buf;
-}
-
 /* text_put - append what fits as a whole */
 static void text_put(struct text *t, const char *text, bool shown)
 {
@@ -671,7 +648,7 @@ static void text_value(struct text *t, const struct log_field *f)
         safe_text_copy(buf, sizeof buf, f->str, f->size);
         break;
     case FIELD_DURATION:
-        log_human_duration(f->u, buf, sizeof buf);
+        duration_rough(f->u, buf);
         break;
     case FIELD_INT:
         snprintf(buf, sizeof buf, "%jd", (intmax_t)f->i);

@@ -112,8 +112,6 @@ bool log_human_colour(void);
  * error, and `started` and `stopped` go without some numbers; 0: never. */
 size_t log_human(char *buf, size_t room, const struct log_event *event,
                  bool colour, unsigned columns);
-/* "1.2s", "340ms", "2h 5m": what a person wants to know of it. */
-const char *log_human_duration(uint64_t ns, char *buf, size_t room);
 
 /* Log event=panic what=... and abort, after a bug of ours. Nothing durable is
  * touched: what was in flight stays in custody, as after a kill. May be called

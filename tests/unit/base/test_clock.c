@@ -173,20 +173,29 @@ Test(clock, durations_are_printed_short)
     }
 }
 
-Test(clock, people_read_the_first_three_digits_of_a_duration)
+Test(clock, people_read_a_duration_in_five_characters)
 {
     static const struct text_case cases[] = {
         {"0s", 0, 0},
         {"999ns", 999, 0},
         {"1us", 1001, 0},
+        {"1.1us", 1100, 0},
+        {"9.9us", 9999, 0},
         {"2.8ms", 2809 * NS_PER_MS / 1000, 0},
         {"553ms", 553648 * NS_PER_MS / 1000, 0},
-        {"1.44s", 1442840 * NS_PER_MS / 1000, 0},
-        {"59.9s", 59999 * NS_PER_MS, 0},
-        {"1m39.9s", 99999 * NS_PER_MS, 0},
-        {"1m40s", 100999 * NS_PER_MS, 0},
-        {"1d1h55m46s", DAY + HOUR + 55 * MINUTE + 46999 * NS_PER_MS, 0},
-        {"213503d23h34m33s", UINT64_MAX, 0},
+        {"999ms", NS_PER_S - 1, 0},
+        {"1.4s", 1442840 * NS_PER_MS / 1000, 0},
+        {"3s", 3000 * NS_PER_MS, 0},
+        {"59s", 59999 * NS_PER_MS, 0},
+        {"1m", MINUTE, 0},
+        {"1m39s", 99999 * NS_PER_MS, 0},
+        {"9m59s", 10 * MINUTE - 1, 0},
+        {"59m", HOUR - 1, 0},
+        {"1h1m", HOUR + MINUTE + 1, 0},
+        {"23h", DAY - 1, 0},
+        {"1d1h", DAY + HOUR + 55 * MINUTE + 46999 * NS_PER_MS, 0},
+        {"9d23h", 10 * DAY - 1, 0},
+        {"213503d", UINT64_MAX, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char buf[DURATION_TEXT];

@@ -377,7 +377,7 @@ Test(top_view, the_letter_that_is_chosen_is_always_shown)
         char row[32];
 
         draw(&v, 80, 24);
-        snprintf(row, sizeof row, "%8zu     3.0s ago", 100 - v.letter);
+        snprintf(row, sizeof row, "%8zu       3s ago", 100 - v.letter);
         says(row);
         cr_assert(line_of(row)->chosen, "%s", row);
     }

@@ -29,27 +29,6 @@ uint64_t history_most(const struct history *h, const uint64_t *ring, int width)
     return most;
 }
 
-/* top_duration - three digits and a unit */
-const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
-{
-    static const struct {
-        const char *unit;
-        double ns;
-    } units[] = {{"h", 3600e9}, {"m", 60e9}, {"s", 1e9},
-                 {"ms", 1e6},   {"us", 1e3}, {"ns", 1}};
-    size_t i = 0;
-    double value;
-
-    if (ns == 0)
-        return "-";
-    while (i < 5 && (double)ns < units[i].ns)
-        i++;
-    value = (double)ns / units[i].ns;
-    snprintf(buf, TOP_SHORT, value < 10 ? "%.1f%s" : "%.0f%s", value,
-             units[i].unit);
-    return buf;
-}
-
 /* top_count - a number, "-" if it is not known */
 const char *top_count(int64_t n, char buf[TOP_COUNT])
 {

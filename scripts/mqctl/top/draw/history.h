@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/clock.h"
+
 #define TOP_HISTORY 256
 
 struct history {
@@ -26,9 +28,12 @@ int history_width(const struct history *h, int most);
 /* The largest value of the last `width` looks. */
 uint64_t history_most(const struct history *h, const uint64_t *ring, int width);
 
-/* "12.3s", "820us", in at most 8 columns; "-" for 0. */
-#define TOP_SHORT 16
-const char *top_duration(uint64_t ns, char buf[TOP_SHORT]);
+/* As duration_rough; "-" for 0, which is not known. */
+#define TOP_SHORT DURATION_TEXT
+static inline const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
+{
+    return ns ? duration_rough(ns, buf) : "-";
+}
 /* A number; "-" for one below 0, which is not known. */
 #define TOP_COUNT 24
 const char *top_count(int64_t n, char buf[TOP_COUNT]);
