@@ -3,7 +3,7 @@
  * WHAT   A MAP_SHARED file of slots. The kernel writes a message straight into
  *        a slot, so a message is either in the queue or in this file, whatever
  *        kills the process. docs/formats/custody.md has the bytes.
- * WHO    Open, carry, recover, close: the engine and mqctl move, with the lock
+ * WHO    Open, recover, close: the engine and mqctl move, with the lock
  *        of the state directory. Grow, acquire and release: any thread;
  *        grow takes as long as slots are large.
  * OWNS   The file, its mapping, the list of free slots.
@@ -41,12 +41,6 @@ struct custody_spec {
  * its messages, and renamed over. */
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p);
-/* Bring the messages of `from` to the file at `path`, which is built complete
- * and renamed there. `from` is not changed; the caller removes it when nothing
- * refers to it any more. A copy of `from` that already exists at `path` was
- * left by an interrupted carry. */
-int custody_carry(const char *path, const char *from,
-                  const struct custody_spec *spec, struct problem *p);
 /* Everything on disk, marked clean. NULL-safe; sets NULL. */
 void custody_close(struct custody **custody);
 

@@ -70,9 +70,8 @@ static int copy_made(const char *temp, const struct custody_head *h,
 /* custody_rebuild - copy the messages to a file with another geometry or place.
  * The file is completed and synced beside `path`, then renamed: a crash before
  * the rename leaves the old file at `path`, a crash after it the new one, and
- * never a mixture. The new file keeps the number of `old`, empty or not, so
- * that a copy left by an interrupted carry is still recognised
- * (custody_carry). */
+ * never a mixture. The new file keeps the number of `old`, which marks the
+ * handlers that may still run. */
 int custody_rebuild(struct custody *old, const char *path,
                     const struct custody_spec *spec, uint64_t next_seq,
                     struct problem *p)
@@ -100,80 +99,4 @@ int custody_rebuild(struct custody *old, const char *path,
     }
     custody_dir_sync(path);
     return 0;
-}
-
-/* ---- from another place ---- */
-
-/* loaded - an existing file with all it holds resolved; `*out` NULL: there is
- * none */
-static int loaded(struct custody **out, const char *path,
-                  const struct custody_spec *spec, struct problem *p)
-{
-    struct custody *c = custody_new(path);
-    int err;
-
-    *out = NULL;
-    if (!c)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = custody_file_open(c, spec, p);
-    if (err) {
-        custody_free(c);
-        return err == -ENOENT ? 0 : err;
-    }
-    slot_fill_init(&c->fill, c->head->nonce);
-    if (custody_busy(c))
-        custody_resolve(c);
-    *out = c;
-    return 0;
-}
-
-/* two_places - nothing tells which ones are still to run */
-static int two_places(const char *path, const char *from, struct problem *p)
-{
-    return problem_set(p, EX_CONFIG, EEXIST,
-                       "messages in flight are in two places, %s and %s, and "
-                       "nothing tells which ones are still to run; nothing was "
-                       "touched: move one of them away",
-                       path, from);
-}
-
-/* carry - see custody_carry; either may be NULL */
-static int carry(struct custody *here, struct custody *from, const char *path,
-                 const struct custody_spec *spec, struct problem *p)
-{
-    struct custody_spec room = *spec;
-    bool busy = here && custody_busy(here);
-    bool copy = here && from && here->head->nonce == from->head->nonce;
-
-    if (!from)
-        return 0;
-    if (!custody_busy(from))
-        return copy && busy && unlink(path) < 0
-                   ? custody_problem(p, errno, "remove", path)
-                   : 0;
-    if (busy && !copy)
-        return two_places(path, from->path, p);
-    if (room.body_bytes < from->body_bytes)
-        room.body_bytes = from->body_bytes;
-    return custody_rebuild(from, path, &room, from->head->next_seq, p);
-}
-
-/* custody_carry - copy the messages of `from` to `path`. A copy has the number
- * of its original, so the next start recognises an interrupted carry and makes
- * the copy again. */
-int custody_carry(const char *path, const char *from,
-                  const struct custody_spec *spec, struct problem *p)
-{
-    struct custody *there = NULL, *here = NULL;
-    int err = loaded(&there, from, spec, p);
-
-    if (!err)
-        err = loaded(&here, path, spec, p);
-    if (!err)
-        err = carry(here, there, path, spec, p);
-    if (here)
-        custody_free(here);
-    if (there)
-        custody_free(there);
-    return err;
 }

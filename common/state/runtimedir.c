@@ -1,37 +1,360 @@
 /* runtimedir.c - where the messages in flight of a queue are (see runtimedir.h)
  *
- * The note in the state folder is the truth: custody is where it says. A start
- * by another rule carries custody over in this order, and a crash between any
- * two steps leaves what the next start understands:
- *   1. custody is built complete in the new folder (custody_carry);
- *      crash: the note still names the old one, which is whole; the copy in the
- *      new one is built again.
- *   2. the note names the new one (runtimedir_settle);
- *      crash: the old one has a copy that nothing names.
- *   3. the old one is removed.
- * All of this under the lock of the state folder. The lock of the runtime
- * folder keeps out a worker of another state folder, also one in a container
- * that sees the same memory and not the same disk.
+ * Why memory: a page of a file on a disk is write-protected again each time it
+ * is written back. The kernel's copy in mq_receive(3) then takes a fault, and
+ * gives up if that has to wait while a SIGKILL is pending; the message has left
+ * the queue by then. Pages of tmpfs and ramfs are never written back.
+ *
+ * The note in the state folder is the truth: custody is where it says. It is on
+ * the disk before the first message is received, and a start never leaves a
+ * folder that holds messages: so no messages are in flight in a folder that the
+ * note does not name. All of this happens under the lock of the state folder.
+ * The lock of the runtime folder keeps out a worker in another container that
+ * sees the same memory, and another state directory at the same path.
  */
 #include "common/state/runtimedir.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/boot_id.h"
+#include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/base/problem.h"
-#include "common/state/runtimedir_inner.h"
-#include "common/state/runtimedir_note.h"
+#include "common/base/safe_text.h"
+#include "common/state/worker_lock.h"
 
-/* there - whether a folder has a custody file */
-static bool there(const char *folder)
+#define FLAG      "--runtime-dir"
+#define DOCKER    "docker run --tmpfs /run/mqworker"
+#define NAME_MOST 200 /* bytes of a queue's name in that of its folder */
+/* Waiting for the lock of a worker that is just dying: its lock of the state
+ * folder, which we have by now, was given back in the same moment. */
+#define LOCK_WAIT_NS (2 * NS_PER_S)
+#define NOTE_TEXT    (2 * PATH_MAX + 512)
+
+int (*runtimedir_statfs)(const char *path, struct statfs *out) = statfs;
+
+/* ---- the runtime directory ---- */
+
+/* The directories that were looked at and cannot be used, for the refusal. */
+struct looked {
+    char text[512];
+};
+
+__attribute__((format(printf, 2, 3))) static void
+looked_add(struct looked *l, const char *fmt, ...)
+{
+    size_t used = strlen(l->text);
+    va_list args;
+
+    if (used)
+        strlcat(l->text, ", ", sizeof l->text);
+    used = strlen(l->text);
+    va_start(args, fmt);
+    vsnprintf(l->text + used, sizeof l->text - used, fmt, args);
+    va_end(args);
+}
+
+/* Find the type of the file system that a path is on, or will be on once it is
+ * made. 0 or -errno. */
+static int type_find(const char *path, long *type)
+{
+    char at[PATH_MAX];
+    struct statfs s;
+
+    strlcpy(at, path, sizeof at);
+    while (runtimedir_statfs(at, &s) < 0)
+        if ((errno != ENOENT && errno != ENOTDIR) || !file_parent(at))
+            return -errno;
+    *type = (long)s.f_type;
+    return 0;
+}
+
+/* Return true if a path lies in memory; else add the reason to `l`. A symbolic
+ * link is named with its target, as another user may have put it there. */
+static bool in_memory(const char *path, struct looked *l)
+{
+    char text[FS_TYPE_TEXT], to[PATH_MAX];
+    ssize_t n = readlink(path, to, sizeof to - 1);
+    long type = 0;
+    int err = type_find(path, &type);
+
+    to[n > 0 ? n : 0] = '\0';
+    if (err)
+        looked_add(l, "%s (%s)", path, errno_text(-err));
+    else if (!fs_type_memory(type))
+        looked_add(l, "%s (%s%.100s%s%s)", path,
+                   n > 0 ? "a symbolic link to " : "", to, n > 0 ? ", on " : "",
+                   fs_type_text(type, text));
+    else
+        return true;
+    return false;
+}
+
+/* Return true if $XDG_RUNTIME_DIR is ours. A change of user leaves that of
+ * another user in the environment, and it may outlive its session (XDG Base
+ * Directory Specification). */
+static bool session_ours(const char *dir, struct looked *l)
+{
+    struct stat st;
+
+    if (!dir)
+        looked_add(l, "$XDG_RUNTIME_DIR (not set)");
+    else if (stat(dir, &st) < 0)
+        looked_add(l, "$XDG_RUNTIME_DIR %s (%s)", dir, errno_text(errno));
+    else if (st.st_uid != geteuid())
+        looked_add(l, "$XDG_RUNTIME_DIR %s (of another user)", dir);
+    else
+        return true;
+    return false;
+}
+
+/* Find the first preset directory that lies in memory; false: there is none. */
+static bool preset_find(char out[PATH_MAX], struct looked *l)
+{
+    const char *service = folder_variable("RUNTIME_DIRECTORY");
+    const char *session = folder_variable("XDG_RUNTIME_DIR");
+
+    if (service && strcspn(service, ":") < PATH_MAX) {
+        snprintf(out, PATH_MAX, "%.*s", (int)strcspn(service, ":"), service);
+        if (in_memory(out, l))
+            return true;
+    }
+    if (geteuid() == 0) {
+        strlcpy(out, "/run/mqworker", PATH_MAX);
+        if (in_memory(out, l))
+            return true;
+    }
+    if (session_ours(session, l) &&
+        folder_join(out, session, "/mqworker", "") && in_memory(out, l))
+        return true;
+    snprintf(out, PATH_MAX, "/dev/shm/mqworker-%u", (unsigned)geteuid());
+    return in_memory(out, l);
+}
+
+/* Check the directory of --runtime-dir and copy it to `out`. */
+static int given_check(char out[PATH_MAX], const struct runtimedir_wish *wish,
+                       struct problem *p)
+{
+    struct looked l = {""};
+
+    if (wish->dir[0] == '\0' || strlen(wish->dir) >= PATH_MAX - 1)
+        return problem_set(p, EX_CANTCREAT, EINVAL,
+                           FLAG " is %s: give the path of a directory on a "
+                                "tmpfs",
+                           wish->dir[0] ? "too long" : "empty");
+    strlcpy(out, wish->dir, PATH_MAX);
+    if (!in_memory(out, &l) && !wish->allow_disk)
+        return problem_set(
+            p, EX_CANTCREAT, EXDEV,
+            FLAG ": %s is not a tmpfs, and on a disk a kill during "
+                 "writeback loses the message in hand; give a directory on a "
+                 "tmpfs (mount -t tmpfs tmpfs DIR; " DOCKER
+                 "), or take the risk with --allow-disk-custody",
+            l.text);
+    return 0;
+}
+
+int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
+                    struct problem *p)
+{
+    struct looked l = {""};
+    int err = 0;
+
+    if (wish->dir) {
+        err = given_check(out, wish, p);
+    } else if (!preset_find(out, &l)) {
+        out[0] = '\0';
+        if (!wish->allow_disk)
+            err = problem_set(
+                p, EX_CANTCREAT, EXDEV,
+                "no directory in memory for messages in flight, as on a disk a "
+                "kill during writeback loses the one in hand; looked at: %s. "
+                "Give " FLAG " DIR on a tmpfs (mount -t tmpfs tmpfs "
+                "DIR; " DOCKER
+                "; Kubernetes: emptyDir with medium: Memory), or take "
+                "the risk with --allow-disk-custody",
+                l.text);
+    }
+    for (size_t n = strlen(out); !err && n > 1 && out[n - 1] == '/'; n--)
+        out[n - 1] = '\0';
+    if (!err && strchr(out, '\n'))
+        err = problem_set(p, EX_CANTCREAT, EINVAL,
+                          "the path of the runtime directory has a newline; "
+                          "give another " FLAG);
+    return err;
+}
+
+bool runtimedir_folder(char out[PATH_MAX], const char *root, const char *home)
+{
+    const char *name = strrchr(home, '/') + 1;
+    uint32_t hash = UINT32_C(0x811c9dc5); /* FNV-1a */
+
+    for (const char *c = home; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT32_C(0x01000193);
+    return snprintf(out, PATH_MAX, "%s/%.*s.%08" PRIx32, root, NAME_MOST, name,
+                    hash) < PATH_MAX;
+}
+
+/* ---- the note ---- */
+
+/* Lines of text, "NAME VALUE". The state is the last one, so that a text that
+ * was cut is told from a whole one. No path has a newline. */
+struct note {
+    char folder[PATH_MAX]; /* the runtime folder */
+    char home[PATH_MAX];   /* the state folder that the note was written in */
+    struct boot boot;      /* run of the machine that it was written in */
+    bool open;             /* a worker runs, or was killed */
+};
+
+/* Read a whole small file. Returns its size or -errno. */
+static int text_read(const char *path, char text[NOTE_TEXT])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    size_t size = 0;
+    ssize_t n = 1;
+
+    if (fd < 0)
+        return -errno;
+    while (size < NOTE_TEXT - 1 && n != 0) {
+        n = read(fd, text + size, NOTE_TEXT - 1 - size);
+        if (n < 0 && errno != EINTR) {
+            n = -errno;
+            close(fd);
+            return (int)n;
+        }
+        size += n > 0 ? (size_t)n : 0;
+    }
+    text[size] = '\0';
+    close(fd);
+    return (int)size;
+}
+
+/* Copy the value of line `name` and step over it; false: the line is missing,
+ * or its value too long. */
+static bool line_take(char **text, const char *name, char *out, size_t room)
+{
+    size_t size = strlen(name), value;
+    char *at = *text;
+
+    if (strncmp(at, name, size) != 0 || at[size] != ' ')
+        return false;
+    at += size + 1;
+    value = strcspn(at, "\n");
+    if (at[value] != '\n' || value >= room)
+        return false;
+    memcpy(out, at, value);
+    out[value] = '\0';
+    *text = at + value + 1;
+    return true;
+}
+
+/* Read the note of the state folder `home`. -ENOENT: there is none; -EBADMSG:
+ * it cannot be understood. */
+static int note_read(struct note *out, const char *home)
+{
+    char path[PATH_MAX], text[NOTE_TEXT] = "", boot[BOOT_TEXT], state[8];
+    char *at = text;
+    int n;
+
+    memset(out, 0, sizeof *out);
+    if (!folder_join(path, home, "/", RUNTIMEDIR_NOTE))
+        return -ENAMETOOLONG;
+    n = text_read(path, text);
+    if (n < 0)
+        return n;
+    if (!line_take(&at, "folder", out->folder, sizeof out->folder) ||
+        !line_take(&at, "home", out->home, sizeof out->home) ||
+        !line_take(&at, "boot", boot, sizeof boot) ||
+        !line_take(&at, "state", state, sizeof state) ||
+        out->folder[0] != '/' || out->home[0] != '/')
+        return -EBADMSG;
+    boot_parse(&out->boot, boot, strlen(boot));
+    out->open = strcmp(state, "closed") != 0;
+    return 0;
+}
+
+/* Write the note of a state folder, unless it reads like that already.
+ * Crash before the rename: the old note, and a temporary file that the next
+ * write replaces. After it: the new note. */
+static int note_write(const char *folder, const char *home, bool open)
+{
+    char path[PATH_MAX], temp[PATH_MAX], text[NOTE_TEXT], boot[BOOT_TEXT];
+    struct note old;
+    struct boot now;
+    int n, err;
+
+    boot_now(&now);
+    if (note_read(&old, home) == 0 && strcmp(old.folder, folder) == 0 &&
+        strcmp(old.home, home) == 0 && old.open == open &&
+        boot_same(&old.boot, &now))
+        return 0;
+    n = snprintf(text, sizeof text, "folder %s\nhome %s\nboot %s\nstate %s\n",
+                 folder, home, boot_print(&now, boot),
+                 open ? "open" : "closed");
+    if (!folder_join(path, home, "/", RUNTIMEDIR_NOTE))
+        return -ENAMETOOLONG;
+    err = file_create_beside(temp, path, text, (size_t)n);
+    if (err < 0)
+        return err;
+    close(err);
+    FAULT_POINT("runtimedir_note_before_rename");
+    err = rename(temp, path) < 0 ? -errno : 0;
+    FAULT_POINT("runtimedir_note_after_rename");
+    if (!err)
+        return folder_sync(home);
+    unlink(temp);
+    return err;
+}
+
+/* Return true if two paths name the same directory. */
+static bool folder_same(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && file_same(&x, &y);
+}
+
+/* Return true if the state folder `home` is a copy: the folder that the note
+ * was written in is another one, and still has a note that names the same
+ * runtime folder, or cannot be looked at. A copy has nothing in flight. */
+static bool note_copied(const struct note *note, const char *home)
+{
+    struct note other;
+    int err;
+
+    if (folder_same(note->home, home))
+        return false;
+    err = note_read(&other, note->home);
+    return err ? err != -ENOENT && err != -ENOTDIR
+               : strcmp(other.folder, note->folder) == 0;
+}
+
+/* ---- the folder of a queue ---- */
+
+static int unusable(int err, const char *path, struct problem *p)
+{
+    return problem_set(p, EX_CANTCREAT, err, "%s: %s; %s%sgive another " FLAG,
+                       path, errno_text(err),
+                       err == ENOSPC ? folder_room(path) : "",
+                       err == ENOSPC ? ", or " : "");
+}
+
+/* Return true if a folder has a custody file. */
+static bool custody_there(const char *folder)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -40,9 +363,73 @@ static bool there(const char *folder)
            lstat(path, &st) == 0;
 }
 
-/* memory_open - root and folder in it */
+/* Remove the files of a folder in which nothing is in flight, and the folder;
+ * of the state folder only custody. 0 or -errno. */
+static int folder_remove(const char *folder, const char *home)
+{
+    static const char *const files[] = {RUNTIMEDIR_CUSTODY, RUNTIMEDIR_RUNS,
+                                        RUNTIMEDIR_COUNTERS, RUNTIMEDIR_ENDS};
+    bool state = folder_same(folder, home);
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < (state ? 1 : sizeof files / sizeof files[0]); i++)
+        if (folder_join(path, folder, "/", files[i]))
+            (void)unlink(path);
+    return state || rmdir(folder) == 0 ? 0 : -errno;
+}
+
+/* Lock the folder at `path`: 0, -EWOULDBLOCK, -ESTALE if another folder has the
+ * name by now, or another -errno. */
+static int folder_lock(int *lock, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int err = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+
+    if (!err && !file_named(fd, path))
+        err = -ESTALE;
+    if (!err)
+        *lock = fd;
+    else if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+/* Make, check and lock r->folder. Waits for the lock of a worker that is just
+ * dying; the folder of one that runs is refused. */
+static int folder_take(struct runtimedir *r, struct problem *p)
+{
+    uint64_t end = clock_mono_ns() + LOCK_WAIT_NS;
+    int err;
+
+    r->made = mkdir(r->folder, 0700) == 0;
+    if (!r->made && errno != EEXIST)
+        return unusable(errno, r->folder, p);
+    err = folder_queue(r->folder, true, &folder_runtime, p);
+    if (err)
+        return err;
+    for (;;) {
+        err = folder_lock(&r->lock, r->folder);
+        if (err == -ESTALE && mkdir(r->folder, 0700) < 0 && errno != EEXIST)
+            return unusable(errno, r->folder, p);
+        if (err == -ESTALE)
+            continue;
+        if (err != -EWOULDBLOCK)
+            return err ? unusable(-err, r->folder, p) : 0;
+        if (clock_mono_ns() >= end)
+            return problem_set(
+                p, EX_UNAVAILABLE, EWOULDBLOCK,
+                "another process has %s: a worker in another container with "
+                "the same path of its state directory, or one that fuser(1) "
+                "shows; stop that one, or give another " FLAG,
+                r->folder);
+        poll(NULL, 0, WORKER_LOCK_LOOK_MS);
+    }
+}
+
+/* Make and check the runtime directory, then take r->folder, which is below it
+ * by the path that was given. */
 static int memory_open(struct runtimedir *r, const char *root, bool link,
-                       const char *name, const char *state, struct problem *p)
+                       const char *home, struct problem *p)
 {
     char path[PATH_MAX], full[PATH_MAX], user[FOLDER_USER];
     int err = folder_root(root, true, link, &folder_runtime, p);
@@ -56,185 +443,176 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
     if (err)
         return problem_set(
             p, EX_CANTCREAT, -err,
-            "cannot make %s: %s; this runs as %s: give another " RUNTIMEDIR_FLAG
-            " DIR",
+            "cannot make %s: %s; this runs as %s: give another " FLAG " DIR",
             root, errno_text(-err), folder_user(geteuid(), user));
     /* Another process may have made it. */
     err = folder_root(root, true, link, &folder_runtime, p);
-    if (!err)
-        err = runtimedir_take(r, full, name, state, p);
-    return err ? err : runtimedir_owner_write(r, state, p);
+    if (err)
+        return err;
+    if (!r->folder[0] && !runtimedir_folder(r->folder, full, home))
+        return unusable(ENAMETOOLONG, root, p);
+    return folder_take(r, p);
 }
 
-/* note_find - what the last worker wrote; `*known` false: there is none */
-static int note_find(struct runtimedir_note *note, const char *state,
-                     bool *known, struct problem *p)
+/* Find the folder of the last worker by the note of `home`: r->was, and what
+ * became of it. Without a note, custody in the state folder counts. */
+static int last_find(struct runtimedir *r, const char *home, struct problem *p)
 {
-    int err = runtimedir_note_read(note, state, RUNTIMEDIR_NOTE);
+    struct note note;
+    struct boot now;
+    int err = note_read(&note, home);
 
-    *known = err == 0;
-    if (err == 0 || err == -ENOENT)
-        return 0;
     if (err == -EBADMSG)
         return problem_set(p, EX_CONFIG, EBADMSG,
                            "%s/" RUNTIMEDIR_NOTE " is damaged; it was left "
                            "untouched: move it away, and messages in flight "
                            "are looked for where this start has its own",
-                           state);
-    return problem_set(p, EX_CANTCREAT, -err, "%s/" RUNTIMEDIR_NOTE ": %s",
-                       state, errno_text(-err));
-}
-
-/* last_find - what became of the custody that the note names
- * If the folder belongs to another state folder, ours is a copy of that one and
- * has nothing in flight of its own. */
-static void last_find(struct runtimedir *r, const struct runtimedir_note *note,
-                      const char *state)
-{
-    struct runtimedir_note owner;
-    struct boot now;
-    bool ours = runtimedir_same(note->folder, state);
-
-    strlcpy(r->was, note->folder, sizeof r->was);
-    r->here = strcmp(note->folder, r->folder) == 0;
-    if (!r->here && !ours &&
-        runtimedir_note_read(&owner, note->folder, RUNTIMEDIR_OWNER) == 0) {
-        if (strcmp(owner.id, r->id) != 0 ||
-            (!runtimedir_same(owner.folder, state) &&
-             runtimedir_claimed(&owner, note->folder)))
-            return;
-        ours = true;
-    }
-    if (there(note->folder) && (r->here || ours)) {
-        if (!r->here)
-            strlcpy(r->from, note->folder, sizeof r->from);
-        return;
-    }
+                           home);
+    if (err && err != -ENOENT)
+        return problem_set(p, EX_CANTCREAT, -err, "%s/" RUNTIMEDIR_NOTE ": %s",
+                           home, errno_text(-err));
+    if (err && custody_there(home))
+        strlcpy(r->was, home, sizeof r->was);
+    if (err || note_copied(&note, home))
+        return 0;
+    strlcpy(r->was, note.folder, sizeof r->was);
     boot_now(&now);
-    if (note->open)
+    if (note.open && !custody_there(note.folder))
         r->past =
-            boot_same(&now, &note->boot) ? RUNTIMEDIR_GONE : RUNTIMEDIR_REBOOT;
+            boot_same(&now, &note.boot) ? RUNTIMEDIR_GONE : RUNTIMEDIR_REBOOT;
+    return 0;
 }
 
-/* runtimedir_open - where both directories are one, the state folder does: its
- * lock and its name are taken */
+/* Return true if the folder of the last worker has messages in flight, or may
+ * have some. */
+static bool last_holds(const struct runtimedir *r,
+                       const struct runtimedir_wish *wish)
+{
+    char path[PATH_MAX];
+
+    return r->was[0] && custody_there(r->was) &&
+           folder_join(path, r->was, "/", RUNTIMEDIR_CUSTODY) &&
+           wish->holds(path) != NO;
+}
+
+/* Refuse to leave the folder of the last worker, r->was, for `root`. */
+static int change_refuse(const struct runtimedir *r, const char *root,
+                         const char *home, struct problem *p)
+{
+    const char *name = strrchr(home, '/');
+
+    return problem_set(
+        p, EX_CONFIG, EBUSY,
+        "messages in flight are in %s, and " FLAG " is %s; nothing was "
+        "touched: start the worker without " FLAG " once, empty the folder "
+        "with `mqctl drain %s`, then start with the other directory",
+        r->was, root, SHELL_QUEUE(name));
+}
+
+/* Use the folder of the last worker again, as it holds messages. */
+static int last_open(struct runtimedir *r, const struct runtimedir_wish *wish,
+                     const char *home, struct problem *p)
+{
+    struct looked l = {""};
+    char root[PATH_MAX];
+
+    if (!in_memory(r->was, &l) && !wish->allow_disk)
+        return problem_set(
+            p, EX_CONFIG, EXDEV,
+            "messages in flight are on a disk, in %s; nothing was touched: "
+            "start the worker with --allow-disk-custody once, empty the folder "
+            "with `mqctl drain %s`, then start without",
+            l.text, SHELL_QUEUE(strrchr(home, '/')));
+    strlcpy(r->folder, r->was, sizeof r->folder);
+    if (folder_same(r->folder, home))
+        return 0;
+    strlcpy(root, r->was, sizeof root);
+    (void)file_parent(root);
+    return memory_open(r, root, false, home, p);
+}
+
 int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
                     const struct statedir *dir, struct problem *p)
 {
-    char root[PATH_MAX], state[PATH_MAX];
-    struct runtimedir_note note;
-    bool known, disk;
+    char root[PATH_MAX], home[PATH_MAX], above[PATH_MAX];
+    bool holds;
     int err;
 
     memset(out, 0, sizeof *out);
     out->lock = -1;
-    out->holds = wish->holds;
-    if (!realpath(dir->folder, state))
-        return runtimedir_unusable(errno, dir->folder, p);
-    err = note_find(&note, state, &known, p);
-    if (!err)
-        err = runtimedir_root(root, wish, &disk, p);
+    if (!realpath(dir->folder, home))
+        return unusable(errno, dir->folder, p);
+    err = last_find(out, home, p);
     if (err)
         return err;
-    if (known)
-        strlcpy(out->id, note.id, sizeof out->id);
-    else
-        runtimedir_note_id(out->id);
-    if (root[0] && !runtimedir_same(root, dir->root))
+    holds = last_holds(out, wish);
+    if (holds && !wish->dir)
+        return last_open(out, wish, home, p);
+    err = runtimedir_root(root, wish, p);
+    if (err)
+        return err;
+    strlcpy(above, out->was, sizeof above);
+    if (!root[0] || folder_same(root, dir->root))
+        strlcpy(out->folder, home, sizeof out->folder);
+    else if (holds && file_parent(above) && folder_same(root, above))
+        return last_open(out, wish, home, p); /* the state folder was moved */
+    if (holds && !folder_same(out->folder, out->was))
+        return change_refuse(out, root, home, p);
+    if (!out->folder[0])
         err = memory_open(out, root,
                           !wish->dir && folder_variable("RUNTIME_DIRECTORY"),
-                          strrchr(state, '/'), state, p);
-    else
-        strlcpy(out->folder, state, sizeof out->folder);
-    if (!err && known)
-        last_find(out, &note, state);
-    else if (!err && there(state) && strcmp(out->folder, state) != 0)
-        strlcpy(out->from, state, sizeof out->from); /* the note was lost */
+                          home, p);
     return err;
 }
 
-/* ---- from then on ---- */
-
-/* from_remove - what was carried; the note names another place by now */
-static void from_remove(const char *folder, const char *state)
-{
-    char path[PATH_MAX];
-
-    if (!folder[0])
-        return;
-    if (!runtimedir_same(folder, state)) {
-        runtimedir_clear(folder);
-        (void)rmdir(folder);
-    } else if (folder_join(path, folder, "/", RUNTIMEDIR_CUSTODY)) {
-        (void)unlink(path);
-    }
-}
-
-/* note_put - open or closed; nothing is written that stands there already */
-static int note_put(struct runtimedir *r, const char *state, bool open)
-{
-    struct runtimedir_note note, old;
-    int err;
-
-    memset(&note, 0, sizeof note);
-    strlcpy(note.folder, r->folder, sizeof note.folder);
-    strlcpy(note.id, r->id, sizeof note.id);
-    boot_now(&note.boot);
-    note.open = open;
-    if (runtimedir_note_read(&old, state, RUNTIMEDIR_NOTE) == 0 &&
-        strcmp(old.folder, note.folder) == 0 && strcmp(old.id, note.id) == 0 &&
-        old.open == open && boot_same(&old.boot, &note.boot))
-        return 0;
-    err = runtimedir_note_write(&note, state, RUNTIMEDIR_NOTE);
-    r->here = r->here || !err;
-    return err;
-}
-
-/* runtimedir_settle - see the head of the file
- * Custody in the state folder is a copy that nothing names, once the note names
- * another folder: a kill before step 3 left it.
- * If the note already names the folder, a full disk prevents nothing except
- * noting that a worker is running. */
+/* Crash before the note: it names the folder of the last worker, which holds no
+ * messages. Crash after it: that folder is left over, without messages. If the
+ * note already names the folder, a full disk prevents nothing except noting
+ * that a worker is running. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p)
 {
-    int err = note_put(r, dir->folder, true);
+    bool here = folder_same(r->was, r->folder);
+    char home[PATH_MAX];
+    int lock, err;
 
-    if (err && !r->here)
+    if (!realpath(dir->folder, home))
+        return unusable(errno, dir->folder, p);
+    err = note_write(r->folder, home, true);
+    if (err && !here)
         return problem_set(p, EX_CANTCREAT, -err,
                            "cannot write %s/" RUNTIMEDIR_NOTE ": %s; %s, or "
                            "give another --state-dir",
                            dir->folder, errno_text(-err),
                            folder_room(dir->folder));
     FAULT_POINT("runtimedir_settle_before_remove");
-    from_remove(r->from, dir->folder);
-    if (!runtimedir_same(r->folder, dir->folder))
-        from_remove(dir->folder, dir->folder);
-    r->from[0] = '\0';
+    if (r->was[0] && !here && folder_lock(&lock, r->was) == 0) {
+        (void)folder_remove(r->was, home);
+        close(lock);
+    }
     r->noted = true;
     return 0;
 }
 
-/* note_ours - the note is ours, or there is none
- * If somebody removed the state folder under us and started another worker, the
- * note that is there now names the folder of that worker. */
-static bool note_ours(const struct runtimedir *r, const char *state)
+/* Note an orderly end, unless the note names another folder: then the state
+ * folder was removed or moved, and another worker has one of that name. */
+static void note_close(const struct runtimedir *r, const char *folder)
 {
-    struct runtimedir_note note;
+    char home[PATH_MAX];
+    struct note note;
 
-    return runtimedir_note_read(&note, state, RUNTIMEDIR_NOTE) < 0 ||
-           strcmp(note.id, r->id) == 0;
+    if (realpath(folder, home) && note_read(&note, home) == 0 &&
+        strcmp(note.folder, r->folder) == 0)
+        (void)note_write(r->folder, home, false);
 }
 
 void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
                       bool orderly)
 {
-    if (r->noted && orderly && note_ours(r, dir->folder))
-        (void)note_put(r, dir->folder, false);
-    if (!r->noted && r->made && !there(r->folder)) {
-        runtimedir_clear(r->folder);
-        (void)rmdir(r->folder);
-    }
+    if (r->noted && orderly)
+        note_close(r, dir->folder);
+    if (!r->noted && r->made && !custody_there(r->folder))
+        (void)folder_remove(r->folder, dir->folder);
     if (r->lock >= 0)
         close(r->lock);
     r->lock = -1;
@@ -243,9 +621,93 @@ void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
 int runtimedir_path(const struct runtimedir *r, const char *file,
                     char out[PATH_MAX], struct problem *p)
 {
-    struct statedir at;
+    struct statedir at = {.root = ""};
 
-    at.root[0] = '\0';
     strlcpy(at.folder, r->folder, sizeof at.folder);
     return statedir_path(&at, file, out, p);
+}
+
+/* ---- for others ---- */
+
+/* Return true if a runtime folder has the owner of the state folder, and nobody
+ * else may write to it; the note is only as good as that. */
+static bool folder_owned(const char *folder, const struct statedir *dir)
+{
+    struct stat ours, st;
+
+    return stat(dir->folder, &ours) == 0 && lstat(folder, &st) == 0 &&
+           S_ISDIR(st.st_mode) && st.st_uid == ours.st_uid &&
+           !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* Search also where an orderly stop leaves the file, in case the note is
+ * damaged or names another place. */
+int runtimedir_file(const struct statedir *dir, const char *file,
+                    char out[PATH_MAX], struct problem *p)
+{
+    struct note note;
+    struct statedir at = {.root = ""};
+    struct stat st;
+    bool bad;
+    int err = note_read(&note, dir->folder);
+
+    if (err && err != -ENOENT && err != -EBADMSG)
+        return problem_set(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT, -err,
+                           "%s/%s cannot be read: %s%s", dir->folder,
+                           RUNTIMEDIR_NOTE, errno_text(-err),
+                           err == -EACCES ? "; run as its owner" : "");
+    if (!err && folder_owned(note.folder, dir) &&
+        !note_copied(&note, dir->folder)) {
+        strlcpy(at.folder, note.folder, sizeof at.folder);
+        err = statedir_path(&at, file, out, p);
+        if (err || lstat(out, &st) == 0)
+            return err;
+    }
+    bad = err == -EBADMSG;
+    err = statedir_path(dir, file, out, p);
+    if (!err && bad && lstat(out, &st) < 0)
+        return problem_set(
+            p, EX_CONFIG, EBADMSG,
+            "%s/%s is damaged: it does not say where %s is; keep a "
+            "copy, move it away, and start the worker",
+            dir->folder, RUNTIMEDIR_NOTE, file);
+    return err;
+}
+
+/* The note is closed first, as a folder that is missing under an open note
+ * means lost messages. Crash after that: the next start finds an empty folder,
+ * and uses it. A worker that starts meanwhile waits for the lock, then makes
+ * the folder again (folder_take). */
+int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
+                      char out[PATH_MAX])
+{
+    char path[PATH_MAX], home[PATH_MAX];
+    struct note note;
+    struct stat st;
+    int lock, err = note_read(&note, dir->folder);
+
+    out[0] = '\0';
+    if (err)
+        return err;
+    strlcpy(out, note.folder, PATH_MAX);
+    if (!realpath(dir->folder, home) || folder_same(note.folder, home) ||
+        !folder_owned(note.folder, dir) || note_copied(&note, home))
+        return -ENOENT;
+    /* A note that root writes its owner could not use. */
+    if (stat(home, &st) < 0 || st.st_uid != geteuid())
+        return -EPERM;
+    err = folder_lock(&lock, note.folder);
+    if (err)
+        return err == -EWOULDBLOCK ? -EBUSY : err;
+    err = folder_join(path, note.folder, "/", RUNTIMEDIR_CUSTODY)
+              ? has(path)
+              : -ENAMETOOLONG;
+    if (err == YES)
+        err = -ENOTEMPTY;
+    if (!err)
+        err = note_write(note.folder, home, false);
+    if (!err)
+        err = folder_remove(note.folder, home);
+    close(lock);
+    return err;
 }

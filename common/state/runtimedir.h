@@ -1,15 +1,16 @@
 /* runtimedir.h - where the messages in flight of a queue are
  *
  * WHAT   Finds the runtime directory, which lies in memory, and the folder of a
- *        queue in it: custody and counters. A note in the queue's folder of the
- *        state directory says where that is, so a program that only looks needs
- *        the state directory alone, and a start by another rule finds what the
- *        last one left. docs/formats/custody.md has the two small files.
+ *        queue in it: custody and counters. The folder is called NAME.HASH; the
+ *        hash is of the path of the queue's folder in the state directory, so
+ *        two state directories never share one. A note in that state folder
+ *        says where the folder is, so a program that only looks needs the state
+ *        directory alone. docs/formats/custody.md has the note.
  * WHO    open, settle, close: the engine, which holds the lock of the state
  *        folder. runtimedir_file: any program, any thread.
  * OWNS   The lock of its folder, from open to close.
  * FAILS  A problem: 73 no such place, not to be trusted, or not writable; 78
- *        the note cannot be read.
+ *        the note cannot be read, or messages in flight are elsewhere.
  */
 #ifndef COMMON_STATE_RUNTIMEDIR_H
 #define COMMON_STATE_RUNTIMEDIR_H
@@ -26,30 +27,21 @@
 #define RUNTIMEDIR_ENDS     "ends"    /* of a spool */
 #define RUNTIMEDIR_RUNS     "runs"    /* of a queue on a broker */
 #define RUNTIMEDIR_NOTE     "runtime" /* in the state folder */
-#define RUNTIMEDIR_OWNER    "owner"   /* in the runtime folder */
-#define RUNTIMEDIR_ID       17        /* 16 hex digits and NUL */
 
 /* What became of custody since the last worker. */
 enum runtimedir_past {
     RUNTIMEDIR_KEPT,   /* it is there, or nothing was in it */
     RUNTIMEDIR_REBOOT, /* the machine was restarted under a worker */
-    RUNTIMEDIR_GONE,   /* somebody took it away in this run of the machine */
+    RUNTIMEDIR_GONE,   /* it was removed in this run of the machine */
 };
 
 struct runtimedir {
     char folder[PATH_MAX]; /* custody and counters are here; an absolute path */
-    char from[PATH_MAX];   /* its custody is to be carried over; "" none */
-    char was[PATH_MAX];    /* where the last worker had them; "" not known */
-    char strange[PATH_MAX]; /* a folder of that name with the messages of
-                             * another state folder; "" none */
+    char was[PATH_MAX];    /* folder of the last worker; "" not known */
     enum runtimedir_past past;
-    bool here;              /* the note names `folder` already */
-    bool noted;             /* runtimedir_settle was there */
-    bool on_disk;           /* allowed, and so it is */
-    char id[RUNTIMEDIR_ID]; /* of the state folder, for ever */
-    int lock;               /* of `folder`; -1: it is the state folder */
-    bool made;              /* `folder` was not there */
-    int (*holds)(const char *path); /* runtimedir_wish */
+    bool noted; /* runtimedir_settle has written the note */
+    bool made;  /* `folder` was not there */
+    int lock;   /* of `folder`; -1: it is the state folder */
 };
 
 struct runtimedir_wish {
@@ -59,27 +51,31 @@ struct runtimedir_wish {
     int (*holds)(const char *path);
 };
 
-/* `dir`, or else the first of these that lies in memory: $RUNTIME_DIRECTORY
- * (its first entry), /run/mqworker for root, $XDG_RUNTIME_DIR/mqworker,
- * /dev/shm/mqworker-UID. `*disk`: none does, and that is allowed; `out` is then
- * `dir`, or empty: the state folder. */
+/* Find the runtime directory: `dir`, or else the first of these that lies in
+ * memory: $RUNTIME_DIRECTORY (its first entry), /run/mqworker for root,
+ * $XDG_RUNTIME_DIR/mqworker, /dev/shm/mqworker-UID. If none does and a disk is
+ * allowed, `out` is empty: the state folder. */
 int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
-                    bool *disk, struct problem *p);
+                    struct problem *p);
 
-/* The folder of the queue of `dir`, made, checked and locked. A folder that
- * another state folder uses, or has left messages in, is passed over: NAME.2,
- * NAME.3, ... */
+/* Join root/NAME.HASH, the folder for the state folder `home`, an absolute path
+ * without symbolic links. False: it does not fit. */
+bool runtimedir_folder(char out[PATH_MAX], const char *root, const char *home);
+
+/* Find, make, check and lock the folder of the queue of `dir`. While the folder
+ * that the last worker had holds messages, a start without --runtime-dir uses
+ * that folder, and one with another --runtime-dir is refused. */
 int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
                     const struct statedir *dir, struct problem *p);
-/* The custody of `from` is complete in `folder`: note it, then remove `from`.
- * To be called before the first message is received in any case. */
+/* Note the folder, then remove the one that the last worker had, if that was
+ * another. Must be called before the first message is received. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p);
-/* `orderly`: custody holds nothing. A folder that open made, and that has no
- * custody, is removed. */
+/* `orderly`: custody holds nothing. A folder that open made and that has no
+ * custody is removed. */
 void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
                       bool orderly);
-/* folder/file to `out`, checked if it exists, as statedir_path does. */
+/* Join folder/file, checked if it exists, as statedir_path does. */
 int runtimedir_path(const struct runtimedir *r, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
@@ -89,21 +85,13 @@ int runtimedir_path(const struct runtimedir *r, const char *file,
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p);
 
-/* The queue is not wanted any more, and no worker runs: remove its folder,
- * which `out` names, if that is not the state folder. 0 it is gone; -ENOTEMPTY
- * it holds messages, and stays; -ENOENT there is none; -EBUSY somebody has it;
- * -EPERM it is the owner's to remove, or another -errno. `has`: as holds of
- * runtimedir_wish. */
+/* Remove the folder of a queue that is not wanted any more and has no worker,
+ * unless it is the state folder; `out` names it. 0 it is gone; -ENOTEMPTY it
+ * holds messages, and stays; -ENOENT there is none; -EBUSY another process has
+ * it; -EPERM only its owner may remove it; or another -errno. `has`: as holds
+ * of runtimedir_wish. */
 int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
                       char out[PATH_MAX]);
-
-/* Folders in a runtime directory with messages in flight of a state folder,
- * `state`, that is gone; or with a custody file that cannot be read. `holds`:
- * runtimedir_wish. */
-typedef void (*runtimedir_stray_visit)(const char *custody, const char *state,
-                                       void *arg);
-void runtimedir_strays(const char *root, int (*holds)(const char *path),
-                       runtimedir_stray_visit visit, void *arg);
 
 /* statfs(2), for tests to replace. */
 struct statfs;

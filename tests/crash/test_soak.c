@@ -378,8 +378,7 @@ static void samples_take(void)
     series_add(
         &soak.files,
         soak_entries(harness_path("%s%s", harness_state_dir(), soak.queue)) +
-            soak_entries(
-                harness_path("%s%s", harness_runtime_dir(), soak.queue)));
+            soak_entries(harness_runtime_folder(soak.queue)));
     series_add(&soak.groups, ctl_number(soak.queue, "groups"));
     series_add(&soak.page_memory, soak_memory(p));
     series_add(&soak.page_descriptors, soak_descriptors(p));

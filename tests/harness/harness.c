@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,9 +134,30 @@ const char *harness_runtime_dir(void)
     return rig.runtime;
 }
 
+const char *harness_folder_in(const char *runtime, const char *state,
+                              const char *queue)
+{
+    char dir[PATH_MAX], above[PATH_MAX], home[PATH_MAX + 300];
+    const char *name = strrchr(state, '/');
+    uint32_t hash = 2166136261u; /* FNV-1a */
+
+    /* The state directory may not be there yet. */
+    snprintf(dir, sizeof dir, "%.*s", (int)(name - state), state);
+    cr_assert(realpath(dir, above) != NULL, "%s", dir);
+    snprintf(home, sizeof home, "%s%s%s", above, name, queue);
+    for (const char *c = home; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    return harness_path("%s%.201s.%08x", runtime, queue, hash);
+}
+
+const char *harness_runtime_folder(const char *queue)
+{
+    return harness_folder_in(rig.runtime, rig.state, queue);
+}
+
 const char *harness_custody(const char *queue)
 {
-    return harness_path("%s%s/custody", rig.runtime, queue);
+    return harness_path("%s/custody", harness_runtime_folder(queue));
 }
 
 const char *harness_path(const char *fmt, ...)

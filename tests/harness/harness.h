@@ -34,7 +34,11 @@ const char *harness_dir(void);
 const char *harness_state_dir(void);
 /* What the programs get as $RUNTIME_DIRECTORY, in memory; not created here. */
 const char *harness_runtime_dir(void);
-/* The custody file of a queue there. */
+/* The folder of a queue there, by the rule of docs/formats/custody.md; that of
+ * another directory or state directory; and the custody file. */
+const char *harness_runtime_folder(const char *queue);
+const char *harness_folder_in(const char *runtime, const char *state,
+                              const char *queue);
 const char *harness_custody(const char *queue);
 /* Absolute path of a file in the scratch directory. */
 const char *harness_path(const char *fmt, ...)

@@ -55,7 +55,6 @@ enum part {
     PIDFILE,
     COUNTERS,
     NOTE,    /* in the state folder: where the runtime folder is */
-    OWNER,   /* in the runtime folder: whose it is */
     CONTROL, /* the socket; there may be none */
     ENDS,    /* of messages of the spool; there is one since the spool is on */
     PARTS
@@ -194,7 +193,6 @@ static int files_open(struct file_watch *w, struct problem *p)
         [PIDFILE] = {STATEDIR_PIDFILE, false},
         [COUNTERS] = {RUNTIMEDIR_COUNTERS, true},
         [NOTE] = {RUNTIMEDIR_NOTE, false},
-        [OWNER] = {RUNTIMEDIR_OWNER, true},
         [CONTROL] = {STATEDIR_CONTROL, false},
         [ENDS] = {RUNTIMEDIR_ENDS, true},
     };

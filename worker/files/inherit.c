@@ -56,12 +56,6 @@ static void past_tell(const struct inherit *i)
 {
     const struct runtimedir *r = i->runtime;
 
-    if (r->strange[0])
-        log_warn("custody_stranger", F_STR("queue", i->flow->set->queue),
-                 F_STR("folder", r->strange),
-                 F_STR("next", "messages in flight of another state directory, "
-                               "which is gone; they stay there. How to run "
-                               "them is in docs/runbook.md"));
     if (r->past == RUNTIMEDIR_GONE)
         log_warn("custody_missing", F_STR("queue", i->flow->set->queue),
                  F_STR("folder", r->was),
@@ -77,40 +71,23 @@ static void past_tell(const struct inherit *i)
                                "and letters are in the store"));
 }
 
-/* Bring over the messages in the custody of another folder. */
-static int carry(const char *path, const char *folder,
-                 const struct custody_spec *spec, struct problem *p)
-{
-    char other[PATH_MAX];
-
-    if (!folder[0] || !folder_join(other, folder, "/" RUNTIMEDIR_CUSTODY, ""))
-        return 0; /* it was looked at by that name, so it fits */
-    return custody_carry(path, other, spec, p);
-}
-
-/* Check that custody, in any place, and the ends of a spool can be read. Do so
- * before creating a queue or a store, so that a refused start leaves neither
- * behind. */
+/* Check that custody and the ends of a spool can be read. Do so before creating
+ * a queue or a store, so that a refused start leaves neither behind. */
 static int flight_check(const struct inherit *i, struct problem *p)
 {
-    const struct runtimedir *r = i->runtime;
-    const char *const folders[] = {r->folder, r->from, i->dir->folder};
+    const char *folder = i->runtime->folder;
     char path[PATH_MAX];
     int err = 0;
 
-    for (size_t n = 0; !err && n < sizeof folders / sizeof *folders; n++)
-        if (folders[n][0] &&
-            folder_join(path, folders[n], "/" RUNTIMEDIR_CUSTODY, ""))
-            err = custody_known(path, p);
-    if (!err && folder_join(path, r->folder, "/" RUNTIMEDIR_ENDS, ""))
+    if (folder_join(path, folder, "/" RUNTIMEDIR_CUSTODY, ""))
+        err = custody_known(path, p);
+    if (!err && folder_join(path, folder, "/" RUNTIMEDIR_ENDS, ""))
         err = ends_known(path, p);
     return err;
 }
 
-/* custody_ready - in memory, with what the last worker left wherever it was
- * A file that is carried over counts where it was until the note names the new
- * place; the head of runtimedir.c has the steps.
- */
+/* Open custody, with the messages that the last worker left in it, and note
+ * where it is before the first message is received. */
 static int custody_ready(const struct inherit *i, struct custody_spec *spec,
                          struct problem *p)
 {
@@ -120,8 +97,6 @@ static int custody_ready(const struct inherit *i, struct custody_spec *spec,
     int err = runtimedir_path(r, RUNTIMEDIR_CUSTODY, path, p);
 
     past_tell(i);
-    if (!err)
-        err = carry(path, r->from, spec, p);
     if (!err)
         err = custody_open(&i->mq->custody, path, spec, p);
     if (!err)

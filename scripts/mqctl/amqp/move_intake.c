@@ -270,19 +270,6 @@ static int past_check(const struct intake *in, struct problem *p)
     return 0;
 }
 
-/* carry - the custody that the last worker had elsewhere, also for the sake of
- * its numbers, which are never given twice */
-static int carry(const struct intake *in, const char *path,
-                 const struct custody_spec *spec, struct problem *p)
-{
-    const char *from = in->runtime.from;
-    char other[PATH_MAX];
-
-    if (!from[0] || !folder_join(other, from, "/" RUNTIMEDIR_CUSTODY, ""))
-        return 0; /* it was looked at by that name, so it fits */
-    return custody_carry(path, other, spec, p);
-}
-
 static int custody_ready(struct intake *in, struct problem *p)
 {
     struct custody_spec spec = {
@@ -296,8 +283,6 @@ static int custody_ready(struct intake *in, struct problem *p)
 
     spec.slots = (unsigned)(fit < 1 ? 1 : fit < MOVE_BATCH ? fit : MOVE_BATCH);
     spec.slots_max = spec.slots;
-    if (!err)
-        err = carry(in, path, &spec, p);
     if (!err)
         err = custody_open(&in->custody, path, &spec, p);
     if (!err)

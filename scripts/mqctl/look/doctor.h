@@ -60,8 +60,5 @@ void worker_state_check(struct findings *f, const struct snapshot *v);
 void hooks_check(struct findings *f, struct snapshot *v);
 /* Who else receives from it. */
 void readers_check(struct findings *f, const struct snapshot *v);
-/* Messages in flight whose state directory is gone, in the runtime directory
- * that a queue of ours uses. */
-void strays_beside(struct findings *f, const struct statedir *dir);
 
 #endif

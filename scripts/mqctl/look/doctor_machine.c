@@ -399,57 +399,6 @@ static void folder_check(struct findings *f, const struct options *o)
     space_check(f, root);
 }
 
-/* ---- messages in flight of a state directory that is gone ---- */
-
-/* stray_found - one file of them */
-static void stray_found(const char *custody, const char *state, void *arg)
-{
-    struct custody_count count;
-    struct findings *f = arg;
-    struct problem p;
-    int err = custody_count(&count, custody, NULL, &p);
-
-    if (err && err != -ENOENT)
-        FOUND(f, WARN, "custody", NULL, "%s", p.text);
-    if (err || count.total == 0)
-        return;
-    FOUND(f, WARN, "custody",
-          "docs/runbook.md: \"Messages in flight of a state directory that is "
-          "gone\"",
-          "%" PRId64 " message%s in flight of a worker that was killed wait in "
-          "%s; its state directory, with %s, is gone",
-          count.total, count.total == 1 ? "" : "s", custody, state);
-}
-
-/* strays_check - where workers of ours have messages in flight by default */
-static void strays_check(struct findings *f)
-{
-    const struct runtimedir_wish wish = {.allow_disk = true};
-    char root[PATH_MAX];
-    bool disk;
-
-    if (runtimedir_root(root, &wish, &disk, NULL) == 0 && root[0])
-        runtimedir_strays(root, custody_holds, stray_found, f);
-}
-
-/* strays_beside - where those of one queue are, if that is another place */
-void strays_beside(struct findings *f, const struct statedir *dir)
-{
-    const struct runtimedir_wish wish = {.allow_disk = true};
-    char path[PATH_MAX], root[PATH_MAX];
-    bool disk;
-
-    if (runtimedir_file(dir, RUNTIMEDIR_OWNER, path, NULL) < 0)
-        return;
-    for (int i = 0; i < 2; i++) /* the file, and the folder of the queue */
-        if (strrchr(path, '/'))
-            *strrchr(path, '/') = '\0';
-    if (path[0] && strcmp(path, dir->root) != 0 &&
-        (runtimedir_root(root, &wish, &disk, NULL) < 0 ||
-         strcmp(path, root) != 0))
-        runtimedir_strays(path, custody_holds, stray_found, f);
-}
-
 void machine_check(struct findings *f, const struct options *o,
                    const struct queue_list *queues)
 {
@@ -458,5 +407,4 @@ void machine_check(struct findings *f, const struct options *o,
         orphans_check(f, o, queues);
     namespace_check(f);
     folder_check(f, o);
-    strays_check(f);
 }

@@ -585,7 +585,6 @@ void queue_check(struct findings *f, struct snapshot *v)
     hooks_check(f, v);
     slots_fit(f, v);
     locked_check(f, v);
-    strays_beside(f, &v->dir);
     differs_check(f, v);
     namespace_check(f, v);
     letters_check(f, v);

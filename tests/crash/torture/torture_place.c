@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/state/runtimedir.h"
 #include "tests/crash/torture/torture.h"
 #include "tests/harness/custody_seal.h"
 
@@ -58,10 +59,16 @@ static const char *state_path(const struct torture *t, const char *file)
 
 const char *place_runtime(const struct torture *t, const char *file)
 {
-    static char path[192];
+    static char path[PATH_MAX + 32];
+    char root[80], above[PATH_MAX], home[PATH_MAX + 80], folder[PATH_MAX];
 
-    snprintf(path, sizeof path, "%s/%c%s/%s", t->runtime, t->moved ? 'b' : 'a',
-             t->queue, file);
+    snprintf(root, sizeof root, "%s/%c", t->runtime, t->moved ? 'b' : 'a');
+    if (!realpath(t->dir, above))
+        torture_die("%s: %s", t->dir, strerror(errno));
+    snprintf(home, sizeof home, "%s/state%s", above, t->queue);
+    if (!runtimedir_folder(folder, root, home))
+        torture_die("%s is too long", root);
+    snprintf(path, sizeof path, "%s/%s", folder, file);
     return path;
 }
 

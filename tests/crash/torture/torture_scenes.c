@@ -61,6 +61,14 @@ static void stop_clean(struct torture *t)
         worker_stop(t);
 }
 
+/* move_memory - the next worker has another runtime directory, which it may
+ * have because the last one left nothing in flight */
+static void move_memory(struct torture *t)
+{
+    stop_clean(t);
+    place_move(t);
+}
+
 /* replay_one - a letter is sent as soon as the worker makes room in the
  * queue */
 static void replay_one(struct torture *t)
@@ -286,8 +294,7 @@ static const struct scene scenes[] = {
     {"custody_rebuild_", .prepare = grow_queue, .once = true},
     {"custody_in_use_", .prepare = stop_clean, .once = true},
     {"custody_claim_", .prepare = stop_clean, .once = true},
-    {"runtimedir_", .before = "slot_run_after_word:3", .prepare = place_move,
-     .once = true},
+    {"runtimedir_", .prepare = move_memory, .once = true},
     {"custody_close_", .ask = ask_stop, .once = true},
     {"custody_grow_", .ask = ask_more},
     {"custody_fix_", .before = "slot_run_after_word:3", .prepare = power_cut,

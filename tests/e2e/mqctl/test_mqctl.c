@@ -226,7 +226,7 @@ Test(mqctl, counters_of_another_version_are_told_and_the_worker_is_seen)
 {
     const char *q = harness_queue(0, 0);
     struct harness_process *w = ctl_worker(q, "--", "true");
-    const char *path = harness_path("%s%s/counters", harness_runtime_dir(), q);
+    const char *path = harness_path("%s/counters", harness_runtime_folder(q));
     struct harness_result r;
     FILE *f = fopen(path, "r+");
 
@@ -250,8 +250,8 @@ Test(mqctl, empty_counters_are_not_called_somebody_else_s)
     struct harness_process *w = ctl_worker(q, "--", "true");
 
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    (void)mkdir(harness_path("%s%s", harness_runtime_dir(), q), 0700);
-    harness_write(harness_path("%s%s/counters", harness_runtime_dir(), q), "",
+    (void)mkdir(harness_runtime_folder(q), 0700);
+    harness_write(harness_path("%s/counters", harness_runtime_folder(q)), "",
                   0);
     struct harness_result r = ctl("doctor", q);
     cr_assert(strstr(r.out, "no worker has written it yet"), "%s", r.out);

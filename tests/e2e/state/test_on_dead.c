@@ -148,7 +148,7 @@ static uint64_t waiting(const char *q)
 
     cr_assert_eq(
         counters_attach(
-            &c, harness_path("%s%s/counters", harness_runtime_dir(), q), &p),
+            &c, harness_path("%s/counters", harness_runtime_folder(q)), &p),
         0);
     counters_header(c, &head);
     counters_close(&c);

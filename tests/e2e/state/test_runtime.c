@@ -65,7 +65,7 @@ static int node_remove(const char *path, const struct stat *st, int type,
 
 static const char *folder(const char *q)
 {
-    return harness_path("%s%s", harness_runtime_dir(), q);
+    return harness_runtime_folder(q);
 }
 
 static void folder_remove(const char *path)
@@ -122,11 +122,11 @@ Test(runtime, by_default_it_is_the_first_directory_in_memory)
     memory_at("/dev/shm", "mode=1777");
     struct harness_result r = plain(q, "-v");
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert(strstr(r.err, harness_path("/run/mqworker%s ", q)), "%s", r.err);
+    cr_assert(strstr(r.err, harness_path("/run/mqworker%s.", q)), "%s", r.err);
     disk_at("/run");
     r = plain(q, "-v");
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert(strstr(r.err, harness_path("/dev/shm/mqworker-0%s ", q)), "%s",
+    cr_assert(strstr(r.err, harness_path("/dev/shm/mqworker-0%s.", q)), "%s",
               r.err);
 }
 
@@ -178,7 +178,8 @@ Test(runtime, a_directory_on_a_disk_is_refused_without_the_flag)
     r = plain(q, "--runtime-dir", disk, "--allow-disk-custody");
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert(strstr(r.err, "event=custody_on_disk"), "%s", r.err);
-    cr_assert(harness_exists(harness_path("%s%s/custody", disk, q)));
+    cr_assert(harness_exists(harness_path(
+        "%s/custody", harness_folder_in(disk, harness_state_dir(), q))));
     cr_assert_eq(harness_lines_with("done", "kept"), 1);
 }
 
@@ -311,20 +312,25 @@ static const char *pod(const char *path, const char *options)
             "--message-size", "256", "--exit-when-idle", "-v", __VA_ARGS__, q, \
             "--", "cat")
 
+static const char *pod_folder(const char *runtime, const char *q)
+{
+    return harness_folder_in(runtime, "/run/state", q);
+}
+
 /* pod_runs - a message is run, and what is in flight is in `folder` */
-#define pod_runs(uid, q, folder, ...)                                      \
-    do {                                                                   \
-        struct harness_result pod_r_;                                      \
-        pod_r_ = pod_worker(uid, q, __VA_ARGS__);                          \
-        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                  \
-        pod_r_ = as_user(uid, harness_bin("mqsend"), q, "hello");          \
-        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                  \
-        pod_r_ = pod_worker(uid, q, __VA_ARGS__);                          \
-        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                  \
-        cr_assert_str_eq(pod_r_.out, "hello");                             \
-        cr_assert(                                                         \
-            strstr(pod_r_.err, harness_path("%s%s in_queue=", folder, q)), \
-            "%s", pod_r_.err);                                             \
+#define pod_runs(uid, q, folder, ...)                                          \
+    do {                                                                       \
+        struct harness_result pod_r_;                                          \
+        pod_r_ = pod_worker(uid, q, __VA_ARGS__);                              \
+        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                      \
+        pod_r_ = as_user(uid, harness_bin("mqsend"), q, "hello");              \
+        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                      \
+        pod_r_ = pod_worker(uid, q, __VA_ARGS__);                              \
+        cr_assert_eq(pod_r_.status, 0, "%s", pod_r_.err);                      \
+        cr_assert_str_eq(pod_r_.out, "hello");                                 \
+        cr_assert(strstr(pod_r_.err,                                           \
+                         harness_path("%s in_queue=", pod_folder(folder, q))), \
+                  "%s", pod_r_.err);                                           \
     } while (0)
 
 Test(runtime, an_empty_dir_of_a_pod_is_used)
@@ -362,7 +368,7 @@ Test(runtime, what_others_do_in_a_shared_volume_is_noticed)
     char folder_q[300], moved[320], line[400];
     struct harness_result r;
 
-    snprintf(folder_q, sizeof folder_q, "/run/mqworker%s", q);
+    snprintf(folder_q, sizeof folder_q, "%s", pod_folder("/run/mqworker", q));
     snprintf(moved, sizeof moved, "%s.moved", folder_q);
     /* A folder of one's own in the place of the worker's. */
     r = as_user("1001", "mkdir", folder_q);
@@ -415,24 +421,56 @@ Test(runtime, an_open_directory_that_is_no_volume_is_refused)
 
 /* ---- what the last one left ---- */
 
-Test(runtime, a_start_by_another_rule_takes_over_what_the_last_one_left)
+Test(runtime, another_directory_is_refused_until_the_messages_are_done)
 {
     const char *q = harness_queue(0, 0);
     const char *other = harness_path("%s/other", harness_runtime_dir());
+    char was[300], drain[100], env[300];
     struct harness_process *w;
+    struct harness_result r;
 
+    snprintf(was, sizeof was, "%s", folder(q));
+    snprintf(drain, sizeof drain, "`mqctl drain %s`", q);
+    snprintf(env, sizeof env, "RUNTIME_DIRECTORY=%s", other);
     killed_over(q, "moved");
+    r = harness_run("mqworker", "--state-dir", harness_state_dir(),
+                    "--runtime-dir", other, "--exit-when-idle", q, "--",
+                    harness_path("handler"));
+    cr_assert_eq(r.status, 78, "%s", r.err);
+    cr_assert(strstr(r.err, was) && strstr(r.err, drain), "%s", r.err);
+    cr_assert(!harness_exists(other));
+    cr_assert_eq(harness_lines("runs"), 1, "nothing was touched");
+    /* As the line says; what the environment says does not matter now. */
+    w = harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST("mqworker", "--state-dir", harness_state_dir(), q,
+                             "--", harness_path("handler")),
+        .env = HARNESS_LIST(env)});
+    in_runs("moved");
+    cr_assert_eq(ctl("drain", "--wait=20s", q).status, 0);
+    cr_assert_eq(harness_wait(w, SOON_MS), 0);
     w = harness_worker(q, "--runtime-dir", other, "--",
                        harness_path("handler"));
-    in_runs("moved");
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert(!harness_exists(folder(q)), "the old folder is gone");
-    cr_assert(harness_exists(harness_path("%s%s/custody", other, q)));
-    cr_assert_eq(harness_log_count(w, "event=custody_missing"), 0);
-    w = worker(q); /* and back */
     harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert(!harness_exists(was), "the old folder is gone");
+    cr_assert(harness_exists(harness_path(
+        "%s/custody", harness_folder_in(other, harness_state_dir(), q))));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "event=custody_missing"), 0);
     cr_assert_eq(harness_lines("runs"), 2, "nothing ran again");
+}
+
+Test(runtime, a_state_directory_that_was_moved_finds_what_was_in_flight)
+{
+    const char *q = harness_queue(0, 0), *moved = harness_path("moved-state");
+    struct harness_process *w;
+
+    killed_over(q, "found");
+    cr_assert_eq(rename(harness_state_dir(), moved), 0);
+    w = harness_program("mqworker", "--state-dir", moved, q, "--",
+                        harness_path("handler"));
+    in_runs("found");
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "event=custody_missing"), 0);
 }
 
 Test(runtime, custody_that_is_gone_is_told_with_its_path)
@@ -487,41 +525,16 @@ Test(runtime, remove_takes_what_is_in_memory_unless_it_holds_messages)
     cr_assert_eq(harness_log_count(w, "custody_missing"), 0, "none was lost");
 }
 
-/* The way of docs/runbook.md. */
-Test(runtime,
-     messages_of_a_state_directory_that_is_gone_are_told_and_can_be_run)
+Test(runtime, what_is_in_flight_outlives_its_state_directory)
 {
     const char *q = harness_queue(0, 0);
-    const char *dir = harness_path("new"), *name = q + 1;
     struct harness_process *w;
 
     killed_over(q, "orphan");
     folder_remove(harness_state_dir());
     w = worker(q);
-    const char *line =
-        harness_wait_log(w, "level=warn event=custody_stranger", SOON_MS);
-    cr_assert(strstr(line, folder(q)), "%s", line);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_eq(harness_lines("runs"), 1, "left alone");
-    struct harness_result r = ctl("doctor", q);
-    cr_assert_eq(r.status, 1);
-    cr_assert(strstr(r.out, "1 message in flight of a worker that was killed"),
-              "%s", r.out);
-    cr_assert(strstr(r.out, harness_path("%s/custody; its ", folder(q))) &&
-                  strstr(r.out, "docs/runbook.md"),
-              "%s", r.out);
-    r = harness_run(
-        "sh", "-c",
-        "umask 077; mkdir -m 700 $0 $0/$1\n"
-        "{ echo folder $2; grep -v '^folder ' $2/owner; } > $0/$1/runtime\n",
-        dir, name, folder(q));
-    cr_assert_eq(r.status, 0, "%s", r.err);
-    w = harness_program("mqworker", "--state-dir", dir, q, "--",
-                        harness_path("handler"));
     in_runs("orphan");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    r = ctl("doctor", q);
-    cr_assert_null(strstr(r.out, "in flight of a worker"), "%s", r.out);
 }
 
 Test(runtime, totals_outlive_the_memory_after_an_orderly_stop)

@@ -32,7 +32,7 @@ static const char *folder(const char *q)
 
 static const char *in_memory(const char *q)
 {
-    return harness_path("%s%s", harness_runtime_dir(), q);
+    return harness_runtime_folder(q);
 }
 
 /* The folders of the archive $1 become those of a queue, $2 and $3, in the run
@@ -42,12 +42,8 @@ static const char place[] =
     "mkdir golden; tar -xzf $1 -C golden\n"
     "mkdir -p ${2%/*} ${3%/*}; mv golden/state/q $2\n"
     "[ -z \"$4\" ] || mv golden/run/q $3\n"
-    "for f in $2/runtime $3/owner; do\n"
-    "    [ -e $f ] || continue\n"
-    "    to=$2; [ $f != $2/runtime ] || to=$3\n"
-    "    sed -i \"s|^folder .*|folder $to|\" $f\n"
-    "    [ -z \"$4\" ] || sed -i \"s/^boot .*/boot $4/\" $f\n"
-    "done\n";
+    "sed -i \"s|^folder .*|folder $3|; s|^home .*|home $2|\" $2/runtime\n"
+    "[ -z \"$4\" ] || sed -i \"s/^boot .*/boot $4/\" $2/runtime\n";
 
 /* Return this run of the machine, as a worker names it in `runtime`. */
 static const char *boot_now(void)
@@ -102,15 +98,13 @@ static void placed(const char *q, bool same_boot)
     free(golden);
 }
 
-/* sum - of all files, but for what SQLite makes anew and what says that this
- * worker has the folder */
+/* sum - of all files, but for what SQLite makes anew */
 static const char *sum(const char *q)
 {
-    return harness_run(
-               "sh", "-euc",
-               "find $1 $2 -type f ! -name '*-shm' ! -name owner | sort |"
-               " xargs sha256sum",
-               "sh", folder(q), in_memory(q))
+    return harness_run("sh", "-euc",
+                       "find $1 $2 -type f ! -name '*-shm' | sort |"
+                       " xargs sha256sum",
+                       "sh", folder(q), in_memory(q))
         .out;
 }
 

@@ -51,9 +51,9 @@ static void started(struct harness_process *w, size_t times)
  * its runtime folder */
 static void shell(const char *q, const char *command)
 {
-    char state[256], runtime[256];
+    char state[256], runtime[300];
     snprintf(state, sizeof state, "S=%s%s", harness_state_dir(), q);
-    snprintf(runtime, sizeof runtime, "R=%s%s", harness_runtime_dir(), q);
+    snprintf(runtime, sizeof runtime, "R=%s", harness_runtime_folder(q));
     struct harness_result r = harness_run_spec(
         &(struct harness_spec){.argv = HARNESS_LIST("sh", "-euc", command),
                                .env = HARNESS_LIST(state, runtime)});
@@ -279,8 +279,7 @@ static const char *custody_path(const char *q, const char *what)
 {
     static char text[PATH_MAX];
 
-    snprintf(text, sizeof text, "%s: %s%s/custody", what, harness_runtime_dir(),
-             q);
+    snprintf(text, sizeof text, "%s: %s", what, harness_custody(q));
     return text;
 }
 
@@ -390,7 +389,7 @@ Test(worker_files, a_removed_custody_is_made_again_when_nothing_runs)
     cr_assert_str_eq(harness_read("runs", NULL), "one 0\ntwo 0\ntwo 1\n");
 }
 
-/* The note and the owner file say where it is: they come back, too. */
+/* The note says where it is: it comes back, too. */
 Test(worker_files, a_removed_runtime_folder_is_made_again)
 {
     const char *q = harness_queue(0, 0);

@@ -419,7 +419,8 @@ Test(library, where_messages_in_flight_are_is_an_option)
 
     o.runtime_dir = other;
     cr_assert_eq(mqw_open(&w, &o, note, &here), 0);
-    cr_assert(harness_exists(harness_path("%s%s/custody", other, q)));
+    cr_assert(harness_exists(harness_path(
+        "%s/custody", harness_folder_in(other, harness_state_dir(), q))));
     mqw_close(&w);
     o.problem = why;
     o.problem_size = sizeof why;

@@ -1,4 +1,4 @@
-/* test_runtimedir.c - where the messages in flight are, and whose they are
+/* test_runtimedir.c - where the messages in flight are
  *
  * What a file system is, is told by the test (runtimedir_statfs): all that is
  * below a folder "mem" is tmpfs, all else a disk.
@@ -16,9 +16,10 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/boot_id.h"
 #include "common/custody/custody.h"
 #include "common/custody/custody_look.h"
-#include "common/state/runtimedir_note.h"
+#include "common/state/runtimedir.h"
 
 #define TMPFS  0x01021994
 #define EXT4   0xEF53
@@ -90,11 +91,9 @@ static void expect_root(const char *flag, const char *want)
     const struct runtimedir_wish wish = {.dir = flag, .holds = custody_holds};
     struct problem p = {0};
     char root[PATH_MAX];
-    bool disk;
 
-    cr_assert_eq(runtimedir_root(root, &wish, &disk, &p), 0, "%s", p.text);
+    cr_assert_eq(runtimedir_root(root, &wish, &p), 0, "%s", p.text);
     cr_assert_str_eq(root, want);
-    cr_assert(!disk);
 }
 
 static void refused_root(const char *flag, const char *say)
@@ -102,9 +101,8 @@ static void refused_root(const char *flag, const char *say)
     const struct runtimedir_wish wish = {.dir = flag, .holds = custody_holds};
     struct problem p = {0};
     char root[PATH_MAX];
-    bool disk;
 
-    cr_assert_lt(runtimedir_root(root, &wish, &disk, &p), 0);
+    cr_assert_lt(runtimedir_root(root, &wish, &p), 0);
     cr_assert_eq(p.status, EX_CANTCREAT);
     cr_assert(strstr(p.text, say) != NULL, "no \"%s\" in: %s", say, p.text);
 }
@@ -165,7 +163,6 @@ Test(runtimedir, without_memory_it_says_what_was_looked_at_and_the_ways_out)
     const struct runtimedir_wish given = {.dir = top, .allow_disk = true};
     struct problem p = {0};
     char root[PATH_MAX];
-    bool disk;
 
     setenv("RUNTIME_DIRECTORY", below("d"), 1);
     setenv("XDG_RUNTIME_DIR", top, 1);
@@ -178,13 +175,13 @@ Test(runtimedir, without_memory_it_says_what_was_looked_at_and_the_ways_out)
     refused_root(top, "--allow-disk-custody");
     refused_root("", "--runtime-dir is empty");
     refused_root(below("mem/a\nb"), "newline");
-    cr_assert_eq(runtimedir_root(root, &allow, &disk, &p), 0, "%s", p.text);
-    cr_assert(disk && root[0] == '\0', "the state folder");
-    cr_assert_eq(runtimedir_root(root, &given, &disk, &p), 0, "%s", p.text);
-    cr_assert(disk && strcmp(root, top) == 0);
+    cr_assert_eq(runtimedir_root(root, &allow, &p), 0, "%s", p.text);
+    cr_assert(root[0] == '\0', "the state folder");
+    cr_assert_eq(runtimedir_root(root, &given, &p), 0, "%s", p.text);
+    cr_assert_str_eq(root, top);
 }
 
-/* ---- whose a folder is ---- */
+/* ---- the folder of a queue ---- */
 
 /* state - the state folder of /orders below `name` */
 static struct statedir state(const char *name)
@@ -197,25 +194,58 @@ static struct statedir state(const char *name)
     return dir;
 }
 
-/* started_at - a worker with the state directory `name` that has gone as far as
- * custody; its folder is `want` in memory, or below `runtime` there */
-static struct runtimedir started_at(const char *name, const char *runtime,
-                                    const char *want)
+/* folder_in - the folder below `root` of the queue of the state directory
+ * `name` */
+static const char *folder_in(const char *root, const char *name)
 {
-    const struct runtimedir_wish wish = {.dir = runtime,
-                                         .holds = custody_holds};
+    static char paths[4][PATH_MAX];
+    static unsigned turn;
+    char *path = paths[turn++ % 4], home[PATH_MAX], at[64];
+
+    snprintf(at, sizeof at, "%s/orders", name);
+    cr_assert(realpath(below(at), home) != NULL);
+    cr_assert(runtimedir_folder(path, root, home));
+    return path;
+}
+
+/* opened - open the folder of a state directory; what that returns */
+static int opened(struct runtimedir *r, const char *name, const char *flag,
+                  struct problem *p)
+{
+    const struct runtimedir_wish wish = {.dir = flag, .holds = custody_holds};
     struct statedir dir = state(name);
+
+    return runtimedir_open(r, &wish, &dir, p);
+}
+
+/* started_at - a worker with the state directory `name` that has gone as far as
+ * custody */
+static struct runtimedir started_at(const char *name, const char *flag)
+{
     struct problem p = {0};
     struct runtimedir r;
 
-    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), 0, "%s", p.text);
-    cr_assert_str_eq(r.folder, below(want));
+    cr_assert_eq(opened(&r, name, flag, &p), 0, "%s", p.text);
     return r;
 }
 
-static struct runtimedir started(const char *name, const char *want)
+/* started - the same where it is to be */
+static struct runtimedir started(const char *name)
 {
-    return started_at(name, memory, want);
+    struct runtimedir r = started_at(name, memory);
+
+    cr_assert_str_eq(r.folder, folder_in(memory, name));
+    return r;
+}
+
+static void refused(const char *name, const char *flag, int err,
+                    const char *say)
+{
+    struct problem p = {0};
+    struct runtimedir r;
+
+    cr_assert_eq(opened(&r, name, flag, &p), err, "%s", p.text);
+    cr_assert(strstr(p.text, say) != NULL, "no \"%s\" in: %s", say, p.text);
 }
 
 static void settled(struct runtimedir *r, const char *name)
@@ -251,6 +281,7 @@ static void custody_put(const char *folder, bool busy)
     char path[PATH_MAX];
 
     snprintf(path, sizeof path, "%s/custody", folder);
+    (void)unlink(path);
     cr_assert_eq(custody_open(&c, path, &spec, &p), 0, "%s", p.text);
     cr_assert_eq(custody_recover(c, passed_by, NULL, &p), 0, "%s", p.text);
     if (busy) {
@@ -262,210 +293,207 @@ static void custody_put(const char *folder, bool busy)
     custody_close(&c);
 }
 
+/* run_at - a start and its stop, which leaves a message or not; what the start
+ * made of the past */
+static enum runtimedir_past run_at(const char *name, const char *flag,
+                                   bool busy)
+{
+    struct runtimedir r = started_at(name, flag);
+    enum runtimedir_past past = r.past;
+
+    custody_put(r.folder, busy);
+    settled(&r, name);
+    stopped(&r, name, !busy);
+    return past;
+}
+
+static enum runtimedir_past run(bool orderly)
+{
+    return run_at("a", memory, !orderly);
+}
+
+static void folder_gone(const char *path)
+{
+    cr_assert_eq(nftw(path, node_remove, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 Test(runtimedir, one_folder_for_a_queue_however_often_it_is_started)
 {
+    struct stat st;
+
     for (int i = 0; i < 3; i++) {
-        struct runtimedir r = started("a", "mem/orders");
+        struct runtimedir r = started("a");
 
         cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
-        cr_assert(r.from[0] == '\0');
         custody_put(r.folder, i == 1);
         settled(&r, "a");
-        stopped(&r, "a", i == 0);
+        stopped(&r, "a", i != 1);
     }
-    struct stat st;
-    cr_assert(stat(below("mem/orders"), &st) == 0);
+    cr_assert(stat(folder_in(memory, "a"), &st) == 0);
     cr_assert_eq(st.st_mode & 07777, 0700);
 }
 
 Test(runtimedir, two_state_directories_never_share_a_folder)
 {
-    struct runtimedir a = started("a", "mem/orders"), b, c;
+    struct runtimedir a = started("a"), b = started("b");
 
-    settled(&a, "a");
+    cr_assert_str_neq(a.folder, b.folder);
     custody_put(a.folder, true);
-    b = started("b", "mem/orders.2"); /* it is locked */
+    settled(&a, "a");
+    custody_put(b.folder, false);
     settled(&b, "b");
-    custody_put(b.folder, true);
+    cr_assert(access(folder_in(memory, "a"), F_OK) == 0);
     stopped(&a, "a", false);
-    stopped(&b, "b", false);
-    c = started("c", "mem/orders.3"); /* they are claimed */
-    a = started("a", "mem/orders");
-    b = started("b", "mem/orders.2");
-    stopped(&a, "a", false);
-    stopped(&b, "b", false);
-    stopped(&c, "c", false);
-}
-
-static void state_remove(const char *name)
-{
-    nftw(below(name), node_remove, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-Test(runtimedir, of_a_state_directory_that_is_gone_only_what_is_empty_is_used)
-{
-    struct runtimedir a = started("a", "mem/orders"), b;
-
-    custody_put(a.folder, true);
-    settled(&a, "a");
-    stopped(&a, "a", false);
-    state_remove("a");
-    b = started("b", "mem/orders.2");
-    cr_assert_str_eq(b.strange, below("mem/orders"));
-    stopped(&b, "b", true);
-    cr_assert_eq(unlink(below("mem/orders/custody")), 0);
-    custody_put(below("mem/orders"), false);
-    b = started("b", "mem/orders");
-    cr_assert(b.strange[0] == '\0');
-    cr_assert(access(below("mem/orders/custody"), F_OK) < 0, "nothing in it");
     stopped(&b, "b", true);
 }
 
-/* Another container may have another directory at that path. */
-Test(runtimedir, a_state_directory_made_again_is_another_one)
+Test(runtimedir, a_name_of_any_length_has_a_folder)
 {
-    struct runtimedir a = started("a", "mem/orders"), live;
-    struct runtimedir_note note;
+    char home[300], path[PATH_MAX];
 
-    custody_put(a.folder, true);
-    settled(&a, "a");
-    state_remove("a");
-    live = started("a", "mem/orders.2");
-    stopped(&live, "a", true);
-    stopped(&a, "a", false);
-    a = started("a", "mem/orders.2");
-    cr_assert_str_eq(a.strange, below("mem/orders"));
-    custody_put(a.folder, false);
-    settled(&a, "a");
-    stopped(&a, "a", true);
-    /* As docs/runbook.md has it. */
-    cr_assert_eq(runtimedir_note_read(&note, below("mem/orders"), "owner"), 0);
-    snprintf(note.folder, sizeof note.folder, "%s", below("mem/orders"));
-    cr_assert_eq(runtimedir_note_write(&note, below("a/orders"), "runtime"), 0);
-    a = started("a", "mem/orders");
-    cr_assert(access(below("mem/orders/custody"), F_OK) == 0);
-    cr_assert_eq(a.past, RUNTIMEDIR_KEPT);
-    stopped(&a, "a", false);
+    memset(home, 'n', sizeof home - 1);
+    home[0] = '/';
+    home[sizeof home - 1] = '\0';
+    (void)state("a");
+    cr_assert(runtimedir_folder(path, "/mem", home));
+    cr_assert_lt(strlen(strrchr(path, '/') + 1), 256);
+}
+
+/* Two containers may have different directories at one path, and one memory. */
+Test(runtimedir, a_folder_that_another_worker_has_is_refused)
+{
+    const char *folder;
+    int other;
+
+    (void)state("a");
+    folder = folder_in(memory, "a");
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    other = open(folder, O_RDONLY | O_DIRECTORY);
+    cr_assert_eq(flock(other, LOCK_EX | LOCK_NB), 0);
+    refused("a", memory, -EWOULDBLOCK, "another process has ");
+    close(other);
+    cr_assert_eq(run(true), RUNTIMEDIR_KEPT);
+}
+
+Test(runtimedir, what_a_removed_state_directory_had_is_run_by_the_next_there)
+{
+    struct runtimedir r;
+
+    cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
+    folder_gone(below("a"));
+    r = started("a");
+    cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
+    cr_assert(!r.made, "with what is in it");
+    stopped(&r, "a", false);
+    cr_assert(access(folder_in(memory, "a"), F_OK) == 0);
 }
 
 Test(runtimedir, the_end_of_a_worker_leaves_the_note_of_another_one)
 {
-    struct runtimedir a = started("a", "mem/orders"), b;
+    struct runtimedir a = started("a"), b;
+    const char *elsewhere = below("mem/other");
 
     settled(&a, "a");
-    state_remove("a"); /* under a worker that runs; another one is started */
-    b = started("a", "mem/orders.2");
+    folder_gone(below("a")); /* under a worker that runs; another starts */
+    b = started_at("a", elsewhere);
     custody_put(b.folder, true);
     settled(&b, "a");
     stopped(&a, "a", true);
     stopped(&b, "a", false);
-    b = started("a", "mem/orders");
-    cr_assert_str_eq(b.from, below("mem/orders.2"), "in flight of the killed");
-    stopped(&b, "a", false);
+    refused("a", memory, -EBUSY, b.folder);
 }
 
 /* Both in memory: the state folder does for both, and no other folder lies
  * beside it, where each is that of a queue. */
 Test(runtimedir, that_of_the_state_is_used_for_both)
 {
-    struct runtimedir r = started_at("mem", memory, "mem/orders");
-    struct stat st;
+    struct runtimedir r = started_at("mem", memory);
 
+    cr_assert_str_eq(r.folder, below("mem/orders"));
     cr_assert_eq(r.lock, -1, "that of the state folder is held already");
     custody_put(r.folder, true);
     settled(&r, "mem");
     stopped(&r, "mem", false);
-    r = started_at("mem", below("mem/../mem/"), "mem/orders");
+    r = started_at("mem", below("mem/../mem/"));
+    cr_assert_str_eq(r.folder, below("mem/orders"));
     cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
-    cr_assert(r.from[0] == '\0');
     settled(&r, "mem");
     stopped(&r, "mem", false);
-    cr_assert(stat(below("mem/orders.2"), &st) < 0);
+    cr_assert(access(below("mem/orders/custody"), F_OK) == 0);
 }
 
-Test(runtimedir, a_state_directory_that_was_moved_keeps_its_folder)
+Test(runtimedir, a_state_directory_that_was_moved_finds_its_messages)
 {
-    struct runtimedir a = started("a", "mem/orders");
-
-    custody_put(a.folder, true);
-    settled(&a, "a");
-    stopped(&a, "a", false);
-    cr_assert_eq(rename(below("a"), below("b")), 0);
-    a = started("b", "mem/orders");
-    cr_assert_eq(a.past, RUNTIMEDIR_KEPT);
-    stopped(&a, "b", false);
-}
-
-Test(runtimedir, the_copy_of_a_state_directory_gets_a_folder_of_its_own)
-{
-    struct runtimedir a = started("a", "mem/orders"), b;
-    struct runtimedir_note note;
-
-    custody_put(a.folder, true);
-    settled(&a, "a");
-    stopped(&a, "a", false);
-    (void)state("b");
-    cr_assert_eq(runtimedir_note_read(&note, below("a/orders"), "runtime"), 0);
-    cr_assert_eq(runtimedir_note_write(&note, below("b/orders"), "runtime"), 0);
-    b = started("b", "mem/orders.2");
-    cr_assert(b.from[0] == '\0', "nothing is taken from the original");
-    cr_assert_eq(b.past, RUNTIMEDIR_KEPT, "nor is it missing");
-    custody_put(b.folder, false);
-    settled(&b, "b");
-    a = started("a", "mem/orders");
-    stopped(&a, "a", false);
-    stopped(&b, "b", true);
-}
-
-static void planted(const struct statedir *dir, const char *say)
-{
-    const struct runtimedir_wish wish = {.dir = memory, .holds = custody_holds};
-    struct problem p = {0};
+    char old[PATH_MAX];
     struct runtimedir r;
 
-    cr_assert_eq(runtimedir_open(&r, &wish, dir, &p), -EPERM);
-    cr_assert(strstr(p.text, say) != NULL, "no \"%s\" in: %s", say, p.text);
+    cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
+    snprintf(old, sizeof old, "%s", folder_in(memory, "a"));
+    cr_assert_eq(rename(below("a"), below("b")), 0);
+    for (int i = 0; i < 2; i++) {
+        r = started_at("b", i ? memory : NULL);
+        cr_assert_str_eq(r.folder, old);
+        cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
+        settled(&r, "b");
+        stopped(&r, "b", false);
+    }
+    custody_put(old, false);
+    r = started("b"); /* from here on its own */
+    custody_put(r.folder, false);
+    settled(&r, "b");
+    cr_assert(access(old, F_OK) < 0, "it is removed");
+    stopped(&r, "b", true);
+}
+
+Test(runtimedir, the_copy_of_a_state_directory_takes_nothing_from_the_original)
+{
+    struct runtimedir r;
+
+    cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
+    (void)state("b");
+    cr_assert_eq(link(below("a/orders/runtime"), below("b/orders/runtime")), 0);
+    r = started("b");
+    cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
+    cr_assert_eq(r.was[0], '\0');
+    custody_put(r.folder, false);
+    settled(&r, "b");
+    stopped(&r, "b", true);
+    r = started("a");
+    cr_assert(!r.made);
+    stopped(&r, "a", false);
 }
 
 Test(runtimedir, a_planted_folder_is_refused)
 {
-    const struct runtimedir_wish wish = {.dir = memory, .holds = custody_holds};
-    struct statedir dir = state("a");
-    struct problem p = {0};
-    struct runtimedir r;
+    const char *folder;
 
-    cr_assert_eq(symlink(top, below("mem/orders")), 0);
-    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), -ELOOP, "%s", p.text);
-    cr_assert_eq(p.status, EX_CANTCREAT);
-    cr_assert(strstr(p.text, "symbolic link") &&
-                  strstr(p.text, "--runtime-dir"),
-              "%s", p.text);
-    cr_assert_eq(unlink(below("mem/orders")), 0);
-    cr_assert_eq(mkdir(below("mem/orders"), 0700), 0);
-    cr_assert_eq(chmod(below("mem/orders"), 0720), 0);
-    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), -EPERM);
-    cr_assert(strstr(p.text, "its group (mode 0720)"), "%s", p.text);
-    cr_assert_eq(chmod(below("mem/orders"), 0700), 0);
+    (void)state("a");
+    folder = folder_in(memory, "a");
+    cr_assert_eq(symlink(top, folder), 0);
+    refused("a", memory, -ELOOP, "symbolic link");
+    cr_assert_eq(unlink(folder), 0);
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    cr_assert_eq(chmod(folder, 0720), 0);
+    refused("a", memory, -EPERM, "its group (mode 0720)");
+    cr_assert_eq(chmod(folder, 0700), 0);
     cr_assert_eq(chmod(memory, 0707), 0);
-    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), -EPERM);
-    cr_assert(strstr(p.text, "others (mode 0707)"), "%s", p.text);
+    refused("a", memory, -EPERM, "others (mode 0707)");
     cr_assert_eq(chmod(memory, 0700), 0);
     if (geteuid() != 0)
         return;
-    cr_assert_eq(chown(below("mem/orders"), NOBODY, 0), 0);
-    planted(&dir, "mem/orders belongs to nobody, and this runs as root; find "
-                  "out who made it and move it away, or give another "
-                  "--runtime-dir DIR");
-    cr_assert_eq(chown(below("mem/orders"), 0, 0), 0);
+    cr_assert_eq(chown(folder, NOBODY, 0), 0);
+    refused("a", memory, -EPERM,
+            " belongs to nobody, and this runs as root; find out who made it "
+            "and move it away, or give another --runtime-dir DIR");
+    cr_assert_eq(chown(folder, 0, 0), 0);
     cr_assert_eq(chown(memory, NOBODY, 0), 0);
-    planted(&dir, "mem belongs to nobody, and this runs as root; find out who "
-                  "made it and move it away");
+    refused("a", memory, -EPERM,
+            "mem belongs to nobody, and this runs as root; find out who made "
+            "it and move it away");
 }
 
 Test(runtimedir, who_cannot_change_a_mode_is_told_who_can)
 {
-    struct statedir dir;
-
     if (geteuid() != 0)
         return;
     cr_assert_eq(chmod(top, 0755), 0);
@@ -473,9 +501,8 @@ Test(runtimedir, who_cannot_change_a_mode_is_told_who_can)
     cr_assert_eq(chown(below("state"), NOBODY, 0), 0);
     cr_assert_eq(chmod(memory, 0777), 0); /* it is not the root of a mount */
     cr_assert_eq(seteuid(NOBODY), 0);
-    dir = state("state");
-    planted(&dir, "mem is writable by others (mode 0777); have root do `chmod "
-                  "go-w ");
+    refused("state", memory, -EPERM,
+            "mem is writable by others (mode 0777); have root do `chmod go-w ");
     cr_assert_eq(seteuid(0), 0);
 }
 
@@ -491,142 +518,138 @@ Test(runtimedir, a_link_to_a_disk_is_called_a_link)
 
 Test(runtimedir, a_start_that_fails_leaves_no_folder)
 {
-    struct runtimedir r = started("a", "mem/orders");
+    struct runtimedir r = started("a");
 
     stopped(&r, "a", false);
-    cr_assert(access(below("mem/orders"), F_OK) < 0);
+    cr_assert(access(folder_in(memory, "a"), F_OK) < 0);
     cr_assert(access(below("a/orders/runtime"), F_OK) < 0);
 }
 
 /* ---- the note ---- */
 
-static void note_say(const char *name, bool other_boot, bool open)
+/* note_say - the note of `a` as another run of the machine or a worker that
+ * ended in another way would have written it */
+static void note_say(const char *boot, const char *how)
 {
-    struct runtimedir_note note;
+    char home[PATH_MAX];
+    FILE *f;
 
-    cr_assert_eq(runtimedir_note_read(&note, below(name), "runtime"), 0);
-    if (other_boot)
-        note.boot = (struct boot){.id = "00000000-dead-4eef-8000-000000000000"};
-    note.open = open;
-    cr_assert_eq(runtimedir_note_write(&note, below(name), "runtime"), 0);
+    cr_assert(realpath(below("a/orders"), home) != NULL);
+    f = fopen(below("a/orders/runtime"), "w");
+    cr_assert(f != NULL);
+    fprintf(f, "folder %s\nhome %s\nboot %s\nstate %s\n",
+            folder_in(memory, "a"), home, boot, how);
+    fclose(f);
 }
 
-/* run - a start and its stop; what it made of the past */
-static enum runtimedir_past run(bool orderly)
-{
-    struct runtimedir r = started("a", "mem/orders");
-    enum runtimedir_past past = r.past;
-
-    custody_put(r.folder, !orderly);
-    settled(&r, "a");
-    stopped(&r, "a", orderly);
-    return past;
-}
+#define OTHER_BOOT "00000000-dead-4eef-8000-000000000000@1"
 
 Test(runtimedir, custody_that_is_gone_is_told_once)
 {
+    char folder[PATH_MAX];
+
     cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
-    state_remove("mem/orders");
+    snprintf(folder, sizeof folder, "%s", folder_in(memory, "a"));
+    folder_gone(folder);
     cr_assert_eq(run(true), RUNTIMEDIR_GONE);
-    state_remove("mem/orders");
+    folder_gone(folder);
     cr_assert_eq(run(false), RUNTIMEDIR_KEPT, "nothing was in it");
-    state_remove("mem/orders");
-    note_say("a/orders", true, true);
+    folder_gone(folder);
+    note_say(OTHER_BOOT, "open");
     cr_assert_eq(run(true), RUNTIMEDIR_REBOOT);
-    state_remove("mem/orders");
-    note_say("a/orders", true, false);
+    folder_gone(folder);
+    note_say(OTHER_BOOT, "closed");
     cr_assert_eq(run(true), RUNTIMEDIR_KEPT, "in good order");
+    folder_gone(folder);
+    note_say(OTHER_BOOT, "open");
+    cr_assert_eq(run_at("a", below("mem/other"), false), RUNTIMEDIR_REBOOT,
+                 "also of a start with another directory");
 }
 
-Test(runtimedir, another_rule_finds_what_the_last_one_left)
+Test(runtimedir, another_directory_is_refused_while_messages_are_in_flight)
 {
     struct runtimedir r;
+    char other[320];
 
+    snprintf(other, sizeof other, "%s/other", memory);
     cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
-    r = started_at("a", below("mem/other"), "mem/other/orders");
+    refused("a", other, -EBUSY, folder_in(memory, "a"));
+    refused("a", other, -EBUSY, "mqctl drain /orders");
+    cr_assert(access(other, F_OK) < 0, "nothing was made there");
+    r = started_at("a", NULL); /* as the line says */
+    cr_assert_str_eq(r.folder, folder_in(memory, "a"));
+    custody_put(r.folder, false);
+    settled(&r, "a");
+    stopped(&r, "a", true);
+    r = started_at("a", other);
+    cr_assert_str_eq(r.folder, folder_in(other, "a"));
     cr_assert_eq(r.past, RUNTIMEDIR_KEPT);
-    cr_assert_str_eq(r.from, below("mem/orders"));
-    cr_assert_str_eq(r.was, below("mem/orders"));
     stopped(&r, "a", false); /* a crash here changes nothing */
-    r = started_at("a", below("mem/other"), "mem/other/orders");
-    cr_assert_str_eq(r.from, below("mem/orders"));
-    custody_put(r.folder, true);
-    settled(&r, "a");
-    cr_assert(access(below("mem/orders"), F_OK) < 0, "it is removed");
-    stopped(&r, "a", false);
-    r = started_at("a", below("mem/other"), "mem/other/orders");
-    cr_assert(r.from[0] == '\0' && r.here);
-    stopped(&r, "a", false);
+    cr_assert(access(folder_in(memory, "a"), F_OK) == 0);
+    cr_assert_eq(run_at("a", other, true), RUNTIMEDIR_KEPT);
+    cr_assert(access(folder_in(memory, "a"), F_OK) < 0, "it is removed");
+    refused("a", memory, -EBUSY, folder_in(other, "a"));
 }
 
-Test(runtimedir, custody_on_the_disk_without_a_note_is_carried)
+Test(runtimedir, custody_on_the_disk_is_not_left_behind)
 {
+    const struct runtimedir_wish wish = {
+        .dir = memory, .allow_disk = true, .holds = custody_holds};
+    struct statedir dir = state("a");
+    struct problem p = {0};
     struct runtimedir r;
 
-    (void)state("a");
-    custody_put(below("a/orders"), true);
-    r = started("a", "mem/orders");
-    cr_assert_str_eq(r.from, below("a/orders"));
-    custody_put(r.folder, true);
+    custody_put(below("a/orders"), true); /* and the note was lost */
+    refused("a", memory, -EBUSY, "messages in flight are in ");
+    refused("a", NULL, -EXDEV, "--allow-disk-custody once");
+    custody_put(below("a/orders"), false);
+    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), 0, "%s", p.text);
+    cr_assert_str_eq(r.folder, folder_in(memory, "a"));
     settled(&r, "a");
     cr_assert(access(below("a/orders/custody"), F_OK) < 0);
-    stopped(&r, "a", false);
-}
-
-Test(runtimedir, a_copy_on_the_disk_that_a_kill_left_is_removed)
-{
-    struct runtimedir r;
-
-    cr_assert_eq(run(true), RUNTIMEDIR_KEPT);
-    custody_put(below("a/orders"), true);
-    r = started("a", "mem/orders");
-    cr_assert(r.from[0] == '\0' && r.here);
-    settled(&r, "a");
-    cr_assert(access(below("a/orders/custody"), F_OK) < 0);
-    cr_assert(access(below("mem/orders/custody"), F_OK) == 0);
+    cr_assert(access(below("a/orders/runtime"), F_OK) == 0);
     stopped(&r, "a", false);
 }
 
 Test(runtimedir, a_damaged_note_is_refused_and_left_as_it_is)
 {
-    const struct runtimedir_wish wish = {.dir = memory, .holds = custody_holds};
-    struct statedir dir = state("a");
-    struct problem p = {0};
-    struct runtimedir r;
     FILE *f;
 
     cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
     f = fopen(below("a/orders/runtime"), "w");
     cr_assert(f != NULL);
-    fputs("folder /x\nboot y\nid 0123456789abcdef\nstate op", f);
+    fputs("folder /x\nhome /y\nboot z\nstate op", f);
     fclose(f);
-    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), -EBADMSG);
-    cr_assert_eq(p.status, EX_CONFIG);
-    cr_assert(strstr(p.text, "orders/runtime is damaged"), "%s", p.text);
+    refused("a", memory, -EBADMSG, "orders/runtime is damaged");
 }
 
 /* ---- who looks ---- */
 
-static void looks(const char *file, const char *want)
+static void looks(const char *file, const char *folder)
 {
     struct statedir dir = state("a");
     struct problem p = {0};
-    char path[PATH_MAX];
+    char path[PATH_MAX], want[PATH_MAX + 16];
 
+    snprintf(want, sizeof want, "%s/%s", folder, file);
     cr_assert_eq(runtimedir_file(&dir, file, path, &p), 0, "%s", p.text);
-    cr_assert_str_eq(path, below(want));
+    cr_assert_str_eq(path, want);
 }
 
 Test(runtimedir, who_looks_needs_the_state_directory_alone)
 {
-    looks("custody", "a/orders/custody");
+    char folder[PATH_MAX], disk[300];
+
+    snprintf(disk, sizeof disk, "%s/a/orders", top);
+    looks("custody", disk);
     cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
-    looks("custody", "mem/orders/custody");
-    looks("counters", "a/orders/counters"); /* of an orderly stop */
-    cr_assert_eq(chmod(below("mem/orders"), 0777), 0);
-    looks("custody", "a/orders/custody"); /* not to be trusted */
-    state_remove("mem/orders");
-    looks("custody", "a/orders/custody");
+    snprintf(folder, sizeof folder, "%s", folder_in(memory, "a"));
+    looks("custody", folder);
+    looks("counters", disk); /* of an orderly stop */
+    cr_assert_eq(chmod(folder, 0777), 0);
+    looks("custody", disk); /* not to be trusted */
+    folder_gone(folder);
+    looks("custody", disk);
 }
 
 Test(runtimedir, disk_if_it_is_allowed_is_the_state_folder)
@@ -637,17 +660,42 @@ Test(runtimedir, disk_if_it_is_allowed_is_the_state_folder)
     struct problem p = {0};
     struct runtimedir r;
 
-    cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), 0, "%s", p.text);
-    cr_assert_str_eq(r.folder, below("a/orders"));
-    custody_put(r.folder, true);
-    cr_assert_eq(runtimedir_settle(&r, &dir, &p), 0);
-    runtimedir_close(&r, &dir, false);
-    looks("custody", "a/orders/custody");
-    r = started("a", "mem/orders"); /* there is memory by now */
-    cr_assert_str_eq(r.from, below("a/orders"));
-    custody_put(r.folder, true);
-    settled(&r, "a");
-    cr_assert(access(below("a/orders/custody"), F_OK) < 0);
-    cr_assert(access(below("a/orders/runtime"), F_OK) == 0);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(runtimedir_open(&r, &wish, &dir, &p), 0, "%s", p.text);
+        cr_assert_str_eq(r.folder, below("a/orders"));
+        custody_put(r.folder, true);
+        cr_assert_eq(runtimedir_settle(&r, &dir, &p), 0);
+        runtimedir_close(&r, &dir, false);
+        looks("custody", below("a/orders"));
+        shm_memory = true; /* there is memory by now */
+    }
+}
+
+/* ---- removed ---- */
+
+static int removed(char out[PATH_MAX])
+{
+    struct statedir dir = state("a");
+
+    return runtimedir_remove(&dir, custody_holds, out);
+}
+
+Test(runtimedir, a_folder_is_removed_unless_it_holds_messages)
+{
+    char out[PATH_MAX], folder[PATH_MAX];
+    struct runtimedir r;
+
+    (void)state("a");
+    cr_assert_eq(removed(out), -ENOENT);
+    cr_assert_eq(run(false), RUNTIMEDIR_KEPT);
+    snprintf(folder, sizeof folder, "%s", folder_in(memory, "a"));
+    cr_assert_eq(removed(out), -ENOTEMPTY);
+    cr_assert_str_eq(out, folder);
+    custody_put(folder, false);
+    r = started("a");
+    cr_assert_eq(removed(out), -EBUSY);
     stopped(&r, "a", false);
+    cr_assert_eq(removed(out), 0);
+    cr_assert(access(folder, F_OK) < 0);
+    cr_assert_eq(run(true), RUNTIMEDIR_KEPT, "nothing was lost with it");
 }
