@@ -182,7 +182,7 @@ missing = lack=$$(command -v pkg-config >/dev/null || echo pkg-config; \
 $(WORKER) $(COMMON): private INNER = -fvisibility=hidden
 $(foreach r,flow gate groups handlers rules source/mq,$(filter $(BUILD)/obj/worker/$(r)/%,$(WORKER))) \
 $(foreach r,base custody message mq,$(filter $(BUILD)/obj/common/$(r)/%,$(COMMON))) \
-$(call obj,common/state/counters.c common/state/histogram.c): private INNER = -fvisibility=hidden $(NO_PLT) $(LTO)
+$(call obj,common/state/counters.c): private INNER = -fvisibility=hidden $(NO_PLT) $(LTO)
 # Tests take longer to compile than all that they test, and run once: what they
 # call is optimized, they are not much. Two warnings guess without -O2, so they
 # are shown and no error.

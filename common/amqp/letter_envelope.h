@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "common/amqp/envelope.h"
-#include "common/message/dead_reason.h"
+#include "common/message/error_text.h"
 
 struct letter_attempt {
     uint64_t at_ns, ms;

@@ -9,7 +9,7 @@
  * share it. Somebody among these may still move a queue's folder away; he can
  * neither read nor write in it (0700, ours). So
  *   another folder in its place   is refused by its owner (folder_queue), and a
- *                                 file in it by its own (custody_map.c,
+ *                                 file in it by its own (custody.c,
  *                                 counters.c), whatever came in between;
  *   a folder that was moved away  is noticed while a worker runs, which takes
  *                                 nothing from then on (file_watch.c), and at

@@ -65,4 +65,13 @@ const char *shell_word(const char *text, char *buf, size_t room);
     shell_word(name, (char[SHELL_WORD_ROOM(QUEUE_NAME_MAX)]){0}, \
                SHELL_WORD_ROOM(QUEUE_NAME_MAX))
 
+/* ---- bytes as hexadecimal digits ---- */
+
+/* Print bytes in lower case, such as the key of a group. `out` has room for
+ * 2 * size + 1. Returns `out`. */
+char *hex_print(const void *data, size_t size, char *out);
+/* How many bytes, at most `room`; -EINVAL: other characters, half a byte, or
+ * too many. */
+int hex_parse(const char *text, void *out, size_t room);
+
 #endif

@@ -1,11 +1,15 @@
 /* custody.c - the file of slots that hold messages in flight (see custody.h;
  * the bytes are in custody_file.c) */
-#include "common/custody/custody_inner.h"
-#include "common/base/fault_point.h"
+#include "common/custody/custody.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -13,11 +17,301 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/base/file.h"
+#include "common/custody/custody_file.h"
+
+/* So many bytes at a time of what the kernel does with its locks held; whole
+ * pages. */
+#define CUSTODY_PIECE ((size_t)4 << 20)
+
+/* c = constant after open   e = engine only   s = under size_mtx
+ * m = under mtx   a = atomic */
+struct custody {
+    char path[PATH_MAX];       /* c */
+    char aside[PATH_MAX];      /* c  folder for copies; "": that of path */
+    char copy[PATH_MAX];       /* e  damaged file, copied aside; "" none */
+    int fd;                    /* s */
+    unsigned char *base;       /* c  reserved address space, file mapped at 0 */
+    size_t reserved;           /* c  bytes */
+    unsigned slots_most;       /* c  there is room for in them */
+    pthread_mutex_t size_mtx;  /* the file grows */
+    size_t mapped;             /* s  bytes */
+    struct custody_head *head; /* c  in the mapping */
+    struct slot_fill fill;     /* c */
+    size_t stride;             /* c */
+    size_t body_bytes;         /* c */
+    bool torn;                 /* c */
+    atomic_bool locked;        /* a  read by others */
+    bool recovered;            /* e  free list is filled */
+    unsigned damaged;          /* e */
+    char disk[FS_TYPE_TEXT];   /* c  its file system; "": memory */
+    bool doubtful;             /* c */
+    pthread_mutex_t mtx;
+    struct slot **free;          /* m  stack */
+    _Atomic unsigned free_count; /* m  read without the lock as a hint */
+    unsigned free_room;          /* m */
+};
+
+/* ---- the mapped file ---- */
+
+/* custody_make - calloc(3) does not align as `fill` asks for */
+static struct custody *custody_make(const char *path)
+{
+    struct custody *c = aligned_alloc(_Alignof(struct custody), sizeof *c);
+
+    if (!c)
+        return NULL;
+    memset(c, 0, sizeof *c);
+    c->fd = -1;
+    strlcpy(c->path, path, sizeof c->path);
+    pthread_mutex_init(&c->size_mtx, NULL);
+    pthread_mutex_init(&c->mtx, NULL);
+    return c;
+}
+
+static void file_close(struct custody *c)
+{
+    if (c->base)
+        munmap(c->base, c->reserved);
+    if (c->fd >= 0)
+        close(c->fd);
+    c->base = NULL;
+    c->head = NULL;
+    c->fd = -1;
+}
+
+static void custody_unmake(struct custody *c)
+{
+    file_close(c);
+    pthread_mutex_destroy(&c->mtx);
+    pthread_mutex_destroy(&c->size_mtx);
+    free(c->free);
+    free(c);
+}
+
+static struct slot *slot_at(const struct custody *c, unsigned i)
+{
+    return (struct slot *)(void *)(c->base + FILE_HEAD + c->stride * i);
+}
+
+/* file_map - reserve room to grow to, map the `slots` that are there
+ * A file may have more than this run asks for, as the one before asked for
+ * more; and it may have to grow all the same. */
+static int file_map(struct custody *c, unsigned slots,
+                    const struct custody_spec *spec)
+{
+    size_t bytes = custody_file_bytes(c->stride, slots);
+    void *at;
+
+    c->slots_most = slots > spec->slots_max ? slots : spec->slots_max;
+    c->slots_most += spec->slots_more;
+    c->reserved = custody_file_bytes(c->stride, c->slots_most);
+    at = mmap(NULL, c->reserved, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return -errno;
+    c->base = at;
+    at = mmap(c->base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+              c->fd, 0);
+    if (at == MAP_FAILED)
+        return -errno;
+    c->mapped = bytes;
+    c->head = at;
+    c->head->slots = slots;
+    return 0;
+}
+
+/* pages_ready - take the write faults now, and keep the pages if we may
+ * A page that is not there when the kernel copies a message into it costs the
+ * message, if a SIGKILL comes while it is fetched. tmpfs never writes a page
+ * back; it may swap it, which mlock(2) prevents; and the collapse into a huge
+ * page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All three
+ * are best effort: custody_locked says what came of the second. Piece by piece,
+ * as each call keeps threads waiting that start another one or take memory. */
+static void pages_ready(struct custody *c, size_t from)
+{
+    size_t first = atomic_load(&c->locked) ? from : 0, size;
+    bool locked = true;
+
+    (void)madvise(c->base + from, c->mapped - from, MADV_NOHUGEPAGE);
+    for (size_t at = first; at < c->mapped; at += size) {
+        size = c->mapped - at < CUSTODY_PIECE ? c->mapped - at : CUSTODY_PIECE;
+        if (at + size > from)
+            (void)madvise(c->base + at, size, MADV_POPULATE_WRITE);
+        locked = locked && mlock(c->base + at, size) == 0;
+    }
+    if (!locked)
+        (void)munlock(c->base + first, c->mapped - first);
+    atomic_store(&c->locked, locked);
+}
+
+static bool slots_busy(const struct custody *c)
+{
+    for (unsigned i = 0; i < c->head->slots; i++)
+        if (!slot_free(slot_at(c, i)))
+            return true;
+    return false;
+}
+
+/* cut_short - a file with fewer bytes than its header says */
+static int cut_short(struct custody *c, unsigned slots, uint64_t size,
+                     struct problem *p)
+{
+    return problem_set(p, EX_CONFIG, EINVAL,
+                       "custody file %s is cut short: %llu bytes where its "
+                       "header says %zu; it was left untouched: move it away "
+                       "to start with a new one",
+                       c->path, (unsigned long long)size,
+                       custody_file_bytes(c->stride, slots));
+}
+
+static int file_open(struct custody *c, const struct custody_spec *spec,
+                     struct problem *p)
+{
+    struct custody_head h;
+    struct stat st;
+    unsigned slots;
+    int err;
+
+    c->fd = open(c->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (c->fd < 0)
+        return errno == ENOENT ? -ENOENT
+                               : custody_problem(p, errno, "open", c->path);
+    if (fstat(c->fd, &st) < 0)
+        return custody_problem(p, errno, "look at", c->path);
+    if (!S_ISREG(st.st_mode))
+        return custody_problem(p, EINVAL, "not a regular file", c->path);
+    if (st.st_uid != geteuid()) /* whatever the path led to by now: folder.c */
+        return custody_problem(p, EPERM, "of another user", c->path);
+    memset(&h, 0, sizeof h);
+    if (pread(c->fd, &h, sizeof h, 0) < 0)
+        return custody_problem(p, errno, "read", c->path);
+    err = custody_head_check(&h, c->path, p);
+    if (err)
+        return err;
+    c->stride = h.stride;
+    c->body_bytes = h.body_bytes;
+    if (h.slots > CUSTODY_SLOTS_MAX ||
+        (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots))
+        return cut_short(c, h.slots, (uint64_t)st.st_size, p);
+    slots = custody_slots_there(c->fd, &h, st.st_size);
+    err = file_map(c, slots, spec);
+    return err ? custody_problem(p, -err, "map", c->path) : 0;
+}
+
+static void slots_resolve(struct custody *c)
+{
+    for (unsigned i = 0; i < c->head->slots; i++) {
+        struct slot *slot = slot_at(c, i);
+
+        if (!slot_free(slot) && !slot_damage(slot, c->body_bytes))
+            slot_resolve(slot, &c->fill, c->body_bytes);
+    }
+}
+
+/* ---- the same messages in another file ---- */
+
+/* slot_move - copy a slot into a file that has another fill and larger bodies
+ * The bytes after the message are fill of the new file. A RECEIVING slot was
+ * resolved before. A damaged one may have any length; `room` is what it had. */
+static void slot_move(struct slot *to, const struct slot *from, size_t room)
+{
+    uint32_t length = atomic_load_explicit(&from->length, memory_order_relaxed);
+    size_t n = length < room ? length : room;
+
+    memcpy(to, from, SLOT_HEADER);
+    to->dirty = (uint32_t)n;
+    memcpy(to->body, from->body, n);
+}
+
+/* Copy all slots that are not FREE to the first slots of a mapped file. */
+static void slots_move(unsigned char *map, const struct custody_head *h,
+                       const struct custody *from)
+{
+    unsigned next = 0;
+
+    for (unsigned i = 0; i < from->head->slots; i++) {
+        struct slot *slot = slot_at(from, i);
+        struct slot *to =
+            (struct slot *)(void *)(map + FILE_HEAD + h->stride * next);
+
+        if (slot_free(slot))
+            continue;
+        slot_move(to, slot, from->body_bytes);
+        next++;
+    }
+}
+
+/* copy_made - a complete new file at `temp`, on the disk */
+static int copy_made(const char *temp, const struct custody_head *h,
+                     const struct custody *old, struct problem *p)
+{
+    size_t bytes = custody_file_bytes(h->stride, h->slots);
+    unsigned char *map;
+    int fd, err = custody_file_create(temp, h, &fd, p);
+
+    FAULT_POINT("custody_rebuild_created");
+    if (err || !old) {
+        if (!err)
+            close(fd);
+        return err;
+    }
+    map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    err = map == MAP_FAILED ? -errno : 0;
+    close(fd);
+    if (!err) {
+        slots_move(map, h, old);
+        FAULT_POINT("custody_rebuild_copied");
+        if (msync(map, bytes, MS_SYNC) < 0)
+            err = -errno;
+        munmap(map, bytes);
+    }
+    return err ? custody_problem(p, -err, "rebuild", temp) : 0;
+}
+
+/* file_rebuild - copy the messages to a file with another geometry or place.
+ * The file is completed and synced beside `path`, then renamed: a crash before
+ * the rename leaves the old file at `path`, a crash after it the new one, and
+ * never a mixture. The new file keeps the number of `old`, which marks the
+ * handlers that may still run. */
+static int file_rebuild(struct custody *old, const char *path,
+                        const struct custody_spec *spec, uint64_t next_seq,
+                        struct problem *p)
+{
+    char temp[PATH_MAX];
+    struct custody_head h;
+    unsigned slots = old && slots_busy(old) ? old->head->slots : 0;
+    int err;
+
+    if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
+        return custody_problem(p, ENAMETOOLONG, "name", path);
+    custody_head_make(&h, spec->body_bytes,
+                      slots > spec->slots ? slots : spec->slots, next_seq,
+                      old ? old->head->nonce : 0);
+    if (old) /* a torn file stays torn, a clean one clean */
+        custody_head_copy(&h, old->head);
+    err = copy_made(temp, &h, old, p);
+    FAULT_POINT("custody_rebuild_before_rename");
+    if (!err && rename(temp, path) < 0)
+        err = custody_problem(p, errno, "rebuild", path);
+    FAULT_POINT("custody_rebuild_after_rename");
+    if (err) {
+        unlink(temp);
+        return err;
+    }
+    custody_dir_sync(path);
+    return 0;
+}
+
+/* ---- open and close ---- */
+
 /* geometry_fit - make the file fit the spec; reopens a replaced file */
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
-    bool busy = custody_busy(c);
+    bool busy = slots_busy(c);
     bool small = c->body_bytes < spec->body_bytes;
     bool other =
         c->body_bytes != spec->body_bytes || c->head->slots > spec->slots_max;
@@ -30,13 +324,13 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
         room.body_bytes = c->body_bytes;
     if (busy) {
         slot_fill_init(&c->fill, c->head->nonce);
-        custody_resolve(c);
+        slots_resolve(c);
     }
-    err = custody_rebuild(c, c->path, &room, c->head->next_seq, p);
+    err = file_rebuild(c, c->path, &room, c->head->next_seq, p);
     if (err)
         return err;
-    custody_file_close(c);
-    return custody_file_open(c, spec, p);
+    file_close(c);
+    return file_open(c, spec, p);
 }
 
 /* in_use - mark the file as ours, on disk, before the first message. Otherwise
@@ -74,7 +368,7 @@ static void disk_look(struct custody *c)
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p)
 {
-    struct custody *c = custody_new(path);
+    struct custody *c = custody_make(path);
     int err;
 
     *out = NULL;
@@ -82,11 +376,11 @@ int custody_open(struct custody **out, const char *path,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     if (spec->aside)
         strlcpy(c->aside, spec->aside, sizeof c->aside);
-    err = custody_file_open(c, spec, p);
+    err = file_open(c, spec, p);
     if (err == -ENOENT) {
-        err = custody_rebuild(NULL, path, spec, 1, p);
+        err = file_rebuild(NULL, path, spec, 1, p);
         if (!err)
-            err = custody_file_open(c, spec, p);
+            err = file_open(c, spec, p);
     } else if (!err) {
         err = geometry_fit(c, spec, p);
     }
@@ -97,11 +391,11 @@ int custody_open(struct custody **out, const char *path,
             err = custody_grow(c, spec->slots, p);
     }
     if (err) {
-        custody_free(c);
+        custody_unmake(c);
         return err;
     }
     disk_look(c);
-    custody_pages_ready(c, 0);
+    pages_ready(c, 0);
     *out = c;
     return 0;
 }
@@ -122,10 +416,10 @@ void custody_close(struct custody **custody)
         FAULT_POINT("custody_close_before_sync");
         (void)msync(c->base, FILE_HEAD, MS_SYNC);
     }
-    custody_free(c);
+    custody_unmake(c);
 }
 
-int custody_free_room(struct custody *c, unsigned slots)
+static int free_room(struct custody *c, unsigned slots)
 {
     struct slot **more;
 
@@ -168,16 +462,16 @@ static int grow_locked(struct custody *c, unsigned slots, struct problem *p)
                  MAP_SHARED | MAP_FIXED, c->fd, (off_t)from) == MAP_FAILED)
             return custody_problem(p, errno, "map", c->path);
         c->mapped = bytes;
-        custody_pages_ready(c, from);
+        pages_ready(c, from);
     }
     pthread_mutex_lock(&c->mtx);
-    err = custody_free_room(c, slots);
+    err = free_room(c, slots);
     if (!err) {
         FAULT_POINT("custody_grow_before_number");
         c->head->slots = slots;
         FAULT_POINT("custody_grow_after_number");
         for (unsigned i = had; c->recovered && i < slots; i++)
-            c->free[c->free_count++] = custody_slot(c, i);
+            c->free[c->free_count++] = slot_at(c, i);
     }
     pthread_mutex_unlock(&c->mtx);
     return err ? problem_set(p, EX_OSERR, ENOMEM, "out of memory") : 0;
@@ -228,8 +522,8 @@ void custody_each(struct custody *c,
                   void (*visit)(struct slot *slot, void *arg), void *arg)
 {
     for (unsigned i = 0; i < c->head->slots; i++)
-        if (slot_word(custody_slot(c, i)).state != SLOT_FREE)
-            visit(custody_slot(c, i), arg);
+        if (slot_word(slot_at(c, i)).state != SLOT_FREE)
+            visit(slot_at(c, i), arg);
 }
 
 uint64_t custody_seq_next(const struct custody *c)
@@ -284,7 +578,7 @@ bool custody_is_unnamed(const struct custody *c)
 
 bool custody_empty(const struct custody *c)
 {
-    return !custody_busy(c);
+    return !slots_busy(c);
 }
 
 unsigned custody_slots(const struct custody *c)
@@ -305,4 +599,139 @@ size_t custody_body_bytes(const struct custody *c)
 const struct slot_fill *custody_fill(const struct custody *c)
 {
     return &c->fill;
+}
+
+/* ---- what a worker that died left in its slots ---- */
+
+/* copy_aside - the whole file beside itself, before a record is given up */
+static int copy_aside(struct custody *c, struct problem *p)
+{
+    int fd;
+
+    if (c->copy[0])
+        return 0;
+    if (snprintf(c->copy, sizeof c->copy, "%s%s.damaged.%llu",
+                 c->aside[0] ? c->aside : c->path,
+                 c->aside[0] ? "/custody" : "",
+                 (unsigned long long)clock_wall_ns()) >= (int)sizeof c->copy)
+        return custody_problem(p, ENAMETOOLONG, "name", c->path);
+    fd = file_create(c->copy, c->base, c->mapped);
+    if (fd < 0)
+        return custody_problem(p, -fd, "copy aside", c->copy);
+    close(fd);
+    return 0;
+}
+
+/* seq_check - a next sequence that cannot be is found again from the slots and
+ * the store */
+static int seq_check(struct custody *c, struct problem *p)
+{
+    int err;
+
+    if (c->head->next_seq <= SLOT_SEQ_MAX) {
+        custody_seq_raise(c, 1);
+        return 0;
+    }
+    err = copy_aside(c, p);
+    if (!err)
+        c->head->next_seq = 1; /* sort_out and the store raise it */
+    return err;
+}
+
+/* by_seq - receive order */
+static int by_seq(const void *a, const void *b)
+{
+    const struct slot *x = *(struct slot *const *)a;
+    const struct slot *y = *(struct slot *const *)b;
+
+    return (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+/* sort_out - free slots to the free list, others to `busy`; damaged set
+ * aside */
+static int sort_out(struct custody *c, struct slot **busy, size_t *n,
+                    struct problem *p)
+{
+    for (unsigned i = 0; i < c->head->slots; i++) {
+        struct slot *slot = slot_at(c, i);
+        int err = 0;
+
+        if (slot_damage(slot, c->body_bytes)) {
+            err = copy_aside(c, p);
+            if (err)
+                return err;
+            c->damaged++;
+            slot_retire(slot);
+        }
+        if (slot_word(slot).state == SLOT_FREE) {
+            slot_scrub(slot, &c->fill, c->body_bytes);
+            c->free[c->free_count++] = slot;
+        } else {
+            busy[(*n)++] = slot;
+            /* A header that lost its counter must not give numbers twice. */
+            custody_seq_raise(c, slot->seq + 1);
+        }
+    }
+    return 0;
+}
+
+int custody_recover(struct custody *c,
+                    void (*visit)(struct slot *slot, void *arg), void *arg,
+                    struct problem *p)
+{
+    struct slot **busy = calloc(c->head->slots, sizeof(struct slot *));
+    size_t n = 0;
+    int err;
+
+    if (!busy || free_room(c, c->head->slots) < 0) {
+        free(busy);
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    }
+    FAULT_POINT("custody_recover_before_resolve");
+    slots_resolve(c);
+    err = seq_check(c, p);
+    if (!err)
+        err = sort_out(c, busy, &n, p);
+    if (!err) {
+        qsort(busy, n, sizeof(struct slot *), by_seq);
+        for (size_t i = 0; i < n; i++) {
+            /* the record may be wrong about the bytes to fill */
+            busy[i]->dirty = (uint32_t)c->body_bytes;
+            visit(busy[i], arg);
+        }
+        c->recovered = true;
+    }
+    free(busy);
+    return err;
+}
+
+/* A process killed before "clean" is stored lets the next start handle the same
+ * slots again. After that, the slots are on disk as they are now, so the file
+ * counts as closed in order. If the slots cannot be written, the file stays
+ * torn. */
+void custody_fix(struct custody *c)
+{
+    struct boot now;
+
+    if (!c->torn || msync(c->base, c->mapped, MS_SYNC) < 0)
+        return;
+    c->torn = false;
+    FAULT_POINT("custody_fix_before_clean");
+    c->head->clean = 1;
+    boot_now(&now);
+    atomic_signal_fence(memory_order_seq_cst);
+    custody_head_claim(c->head, &now);
+    FAULT_POINT("custody_fix_before_sync");
+    (void)msync(c->base, FILE_HEAD, MS_SYNC);
+}
+
+unsigned custody_damaged(const struct custody *c, const char **copy)
+{
+    *copy = c->copy;
+    return c->damaged;
+}
+
+bool custody_torn(const struct custody *c)
+{
+    return c->torn;
 }

@@ -1,7 +1,8 @@
 /* error_text.h - what a person would say of a failure, beside "exit 1"
  *
  * WHAT   One line: the reason that the handler gave, else the last line of its
- *        stderr; and how it is shown beside the error.
+ *        stderr; and how it is shown beside the error. The reasons for which a
+ *        message is dead, and their names.
  * WHO    Any thread.
  * OWNS   Nothing.
  * FAILS  Never.
@@ -32,5 +33,23 @@ const char *error_text_join(char *buf, size_t room, const char *error,
  * as they are joined. A part does not cut a number in two: "exit 1" is no part
  * of "exit 12". "" is a part of none. NULL, of all: false. */
 bool error_text_like(const char *like, const char *error, const char *text);
+
+/* ---- why a message is a dead letter ---- */
+
+/* The store keeps the numbers: a new one goes before the last. */
+enum dead_reason {
+    REASON_NONE,
+    REASON_EXHAUSTED,
+    REASON_REJECTED,
+    REASON_EXPIRED,
+    REASON_CRASHED,
+    REASON_BAD_HEADER,
+    REASON_GROUP_CLOSED, /* it never held its group */
+    REASON_COUNT,
+};
+
+const char *dead_reason_text(enum dead_reason reason); /* "bad-header" */
+/* REASON_COUNT if it is none; "none" is no reason. */
+enum dead_reason dead_reason_parse(const char *text);
 
 #endif

@@ -1,8 +1,10 @@
 /* queue.c - one POSIX message queue; the only file that calls mq_* */
+#include "common/mq/queue.h"
+
 #include <errno.h>
-#include <limits.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <mqueue.h>
 #include <poll.h>
 #include <stdio.h>
@@ -21,7 +23,6 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"
-#include "common/mq/queue.h"
 
 /* A queue is closed with close(2), which is all that mq_close(3) does: so the
  * thread sanitizer knows that the number may be another descriptor's next. */
@@ -554,4 +555,40 @@ bool queue_differs(const struct queue *queue, const struct queue_attr *want,
     if (fstat(queue->fd, &st) == 0)
         differ(text, room, "mode", true, st.st_mode & 07777, want->mode);
     return text[0] != '\0';
+}
+
+/* ---- patience ---- */
+
+#define SILENCE_NS NS_PER_S
+
+void patience_start(struct patience *p)
+{
+    p->end_ns = ns_add(clock_mono_ns(), SILENCE_NS);
+}
+
+bool patience_over(struct patience *p)
+{
+    if (p->said || p->end_ns == 0 || clock_mono_ns() < p->end_ns)
+        return false;
+    p->said = true;
+    return true;
+}
+
+/* patience_send - the deadline of the sender decides, if it is first */
+int patience_send(const struct patient_send *s)
+{
+    int err = queue_send(s->queue, s->data, s->size, s->priority);
+
+    if (err != -EAGAIN)
+        return err;
+    patience_start(s->patience);
+    if (s->patience->end_ns < s->deadline_ns) {
+        err = queue_send_wait(s->queue, s->data, s->size, s->priority,
+                              s->patience->end_ns);
+        if (err != -EAGAIN)
+            return err;
+        s->say(patience_over(s->patience), s->arg);
+    }
+    return queue_send_wait(s->queue, s->data, s->size, s->priority,
+                           s->deadline_ns);
 }

@@ -109,4 +109,36 @@ int queue_send_wait(struct queue *queue, const void *data, size_t size,
 bool queue_differs(const struct queue *queue, const struct queue_attr *want,
                    char *text, size_t room);
 
+/* ---- patience ----
+ *
+ * After a second of waiting a program says what it waits for, and how to end
+ * that: once in a run, on a terminal and in a log alike, as nobody looks at a
+ * script of cron that hangs. Embedded in the caller; all zero is a good start.
+ */
+
+struct patience {
+    uint64_t end_ns; /* monotonic; 0: nothing is waited for */
+    bool said;
+};
+
+/* From here on something is waited for. */
+void patience_start(struct patience *p);
+/* Whether a second is over, and it was not said before; true once. */
+bool patience_over(struct patience *p);
+
+/* What waits for room, and says so. */
+struct patient_send {
+    struct patience *patience;
+    struct queue *queue;
+    const void *data;
+    size_t size;
+    uint32_t priority;
+    uint64_t deadline_ns; /* monotonic; UINT64_MAX: for ever */
+    /* Each time that a second is over; `first`: for the first time. */
+    void (*say)(bool first, void *arg);
+    void *arg;
+};
+/* As queue_send_wait. */
+int patience_send(const struct patient_send *send);
+
 #endif

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/text/term_time.h"
+#include "common/text/term.h"
 
 #define DAY_S  INT64_C(86400)
 #define DATE   (sizeof "2026-11-23" - 1)

@@ -1,14 +1,17 @@
-/* counters.c - the writer's side of the counters file (see counters.h) */
+/* counters.c - the counters file (see counters.h; the bytes are in
+ * counters_file.h) */
 #include "common/state/counters.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
@@ -18,7 +21,29 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/base/process_stat.h"
-#include "common/state/counters_inner.h"
+#include "common/state/counters_file.h"
+
+#define TRIES 100 /* at a text that is being written */
+
+/* The worker that had the file before. */
+struct counters_last {
+    uint64_t pid, pid_start; /* pid 0: there was none */
+    uint64_t started_ns, ended_ns;
+};
+
+/* c = constant after open   m = under mtx */
+struct counters {
+    pthread_mutex_t mtx;       /* of the writer: claims, texts */
+    pthread_mutex_t rest_mtx;  /* the writer of block 0 */
+    unsigned char *map;        /* c */
+    size_t bytes;              /* c  of the mapping */
+    int fd;                    /* c  -1: in memory only, or a reader */
+    struct counters_last last; /* c  of the writer */
+    unsigned claimed;          /* m  blocks of this worker */
+    char why[160];             /* m  it is not in the file; "": it is */
+};
+
+/* ---- the writer ---- */
 
 /* lost - from here on the numbers are in memory only; the first reason
  * counts */
@@ -168,9 +193,9 @@ static bool is_torn(const struct counters_head *h)
 static void past_put(struct counters *c, uint64_t when, uint64_t id0,
                      uint64_t id1)
 {
-    struct counters_past *at =
-        counters_past(c, atomic_fetch_add_explicit(&counters_head(c)->past_next,
-                                                   1, memory_order_relaxed));
+    struct counters_past *at = counters_past(
+        c->map, atomic_fetch_add_explicit(&counters_head(c->map)->past_next, 1,
+                                          memory_order_relaxed));
 
     counters_put(&at->when, 0);
     counters_publish(&at->id[0], id0);
@@ -215,18 +240,18 @@ static void block_add(struct counters_block *sum,
  * continues from there. Readers check `folds` as well. */
 static void runs_fold(struct counters *c, unsigned used)
 {
-    struct counters_head *h = counters_head(c);
-    struct counters_block *sum = counters_earlier(c, 1);
+    struct counters_head *h = counters_head(c->map);
+    struct counters_block *sum = counters_earlier(c->map, 1);
     uint64_t folds = counters_get(&h->folds);
-    uint64_t received = counters_get(&counters_earlier(c, 0)->received_ns);
+    uint64_t received = counters_get(&counters_earlier(c->map, 0)->received_ns);
 
     if (folds % 2 == 0) {
         memset((void *)sum, 0, sizeof *sum);
-        block_add(sum, counters_earlier(c, 0));
+        block_add(sum, counters_earlier(c->map, 0));
         for (unsigned i = 0; i < used; i++) {
-            uint64_t ns = counters_get(&counters_at(c, i)->received_ns);
+            uint64_t ns = counters_get(&counters_at(c->map, i)->received_ns);
 
-            block_add(sum, counters_at(c, i));
+            block_add(sum, counters_at(c->map, i));
             received = ns > received ? ns : received;
         }
         /* The ends of a killed worker's handlers were not counted. */
@@ -238,9 +263,10 @@ static void runs_fold(struct counters *c, unsigned used)
         atomic_thread_fence(memory_order_seq_cst);
     }
     for (unsigned i = 0; i < used; i++)
-        memset((void *)counters_at(c, i), 0, sizeof(struct counters_block));
-    memset((void *)counters_earlier(c, 0), 0, sizeof *sum);
-    block_add(counters_earlier(c, 0), sum);
+        memset((void *)counters_at(c->map, i), 0,
+               sizeof(struct counters_block));
+    memset((void *)counters_earlier(c->map, 0), 0, sizeof *sum);
+    block_add(counters_earlier(c->map, 0), sum);
     counters_publish(&h->folds, folds + 1);
 }
 
@@ -249,7 +275,7 @@ static void runs_fold(struct counters *c, unsigned used)
  * numbers may be torn. */
 static void head_write(struct counters *c, unsigned blocks_max)
 {
-    struct counters_head *h = counters_head(c);
+    struct counters_head *h = counters_head(c->map);
     uint32_t used = atomic_load(&h->blocks);
     struct boot now, then = {.time = h->boot_time};
     uint64_t commits;
@@ -268,7 +294,7 @@ static void head_write(struct counters *c, unsigned blocks_max)
     for (unsigned i = 0; i < used; i++)
         allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
     if (is_torn(h) && used > 0)
-        memset((void *)counters_past(c, 0), 0,
+        memset((void *)counters_past(c->map, 0), 0,
                COUNTERS_BLOCKS - COUNTERS_HEAD + used * COUNTERS_STRIDE);
     runs_fold(c, used);
     h->version = COUNTERS_VERSION;
@@ -313,7 +339,7 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
 
 bool counters_give_back(struct counters *c)
 {
-    struct counters_head *h = counters_head(c);
+    struct counters_head *h = counters_head(c->map);
 
     if (!c->last.pid)
         return false;
@@ -327,7 +353,7 @@ bool counters_give_back(struct counters *c)
 int counters_save(struct counters *c, const char *path)
 {
     char temp[PATH_MAX];
-    size_t size = counters_bytes(atomic_load(&counters_head(c)->blocks));
+    size_t size = counters_bytes(atomic_load(&counters_head(c->map)->blocks));
     int fd = file_create_beside(temp, path, c->map, size);
     int err = fd < 0 ? fd : 0;
 
@@ -357,7 +383,7 @@ void counters_close(struct counters **counters)
 struct counters_block *counters_rest(struct counters *c)
 {
     pthread_mutex_lock(&c->rest_mtx);
-    return counters_at(c, 0);
+    return counters_at(c->map, 0);
 }
 
 void counters_rest_done(struct counters *c)
@@ -368,7 +394,7 @@ void counters_rest_done(struct counters *c)
 /* counters_claim - the next block; one that an earlier worker used is clear */
 struct counters_block *counters_claim(struct counters *c)
 {
-    struct counters_head *h = counters_head(c);
+    struct counters_head *h = counters_head(c->map);
     unsigned i;
 
     pthread_mutex_lock(&c->mtx);
@@ -381,7 +407,7 @@ struct counters_block *counters_claim(struct counters *c)
         atomic_store_explicit(&h->blocks, i + 1, memory_order_release);
     }
     pthread_mutex_unlock(&c->mtx);
-    return counters_at(c, i);
+    return counters_at(c->map, i);
 }
 
 const char *counters_private(const struct counters *c)
@@ -392,19 +418,19 @@ const char *counters_private(const struct counters *c)
 void counters_gauge(struct counters *c, enum counters_gauge which,
                     uint64_t value)
 {
-    counters_put(&counters_head(c)->gauges[which], value);
+    counters_put(&counters_head(c->map)->gauges[which], value);
 }
 
 _Atomic uint64_t *counters_commits(struct counters *c)
 {
-    return &counters_head(c)->gauges[COUNTERS_COMMITS];
+    return &counters_head(c->map)->gauges[COUNTERS_COMMITS];
 }
 
 /* counters_say - odd while it is written, so that a reader tries again */
 void counters_say(struct counters *c, enum counters_text which,
                   const char *text, uint64_t wall_ns)
 {
-    struct counters_words *w = &counters_head(c)->texts[which];
+    struct counters_words *w = &counters_head(c->map)->texts[which];
     uint64_t words[COUNTERS_TEXT / 8] = {0}, seq;
 
     strlcpy((char *)words, text, sizeof words);
@@ -416,4 +442,333 @@ void counters_say(struct counters *c, enum counters_text which,
         counters_publish(&w->text[i], words[i]);
     counters_publish(&w->seq, seq + 1);
     pthread_mutex_unlock(&c->mtx);
+}
+
+/* ---- readers ---- */
+
+/* head_check - whether we can read it: 0 or a problem */
+static int head_check(const struct counters *c, const char *path,
+                      struct problem *p)
+{
+    const struct counters_head *h = counters_head(c->map);
+
+    if (atomic_load_explicit(&h->magic, memory_order_acquire) !=
+        counters_magic())
+        return problem_set(p, EX_CONFIG, EINVAL,
+                           "counters file %s: it is none, or is not complete; "
+                           "the worker makes a new one when it starts",
+                           path);
+    if (h->version != COUNTERS_VERSION || h->head_bytes != COUNTERS_HEAD ||
+        h->stride != COUNTERS_STRIDE)
+        return problem_set(p, EX_CONFIG, EPROTO,
+                           "counters file %s: version %u, this program reads "
+                           "version %d; use the mqctl of the worker's release, "
+                           "or start the worker of this one",
+                           path, h->version, COUNTERS_VERSION);
+    if (c->bytes < COUNTERS_BLOCKS)
+        return problem_set(p, EX_CONFIG, EINVAL,
+                           "counters file %s: cut short; the worker makes a "
+                           "new one when it starts",
+                           path);
+    return 0;
+}
+
+/* map_file - the whole of it, to read */
+static int map_file(struct counters *c, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), err = 0;
+    struct stat st;
+    void *at;
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0)
+        err = -errno;
+    else if (!S_ISREG(st.st_mode) || st.st_size < COUNTERS_HEAD)
+        err = -EINVAL;
+    if (!err) {
+        at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (at == MAP_FAILED) {
+            err = -errno;
+        } else {
+            c->map = at;
+            c->bytes = (size_t)st.st_size;
+        }
+    }
+    close(fd);
+    return err;
+}
+
+int counters_attach(struct counters **out, const char *path, struct problem *p)
+{
+    struct counters *c = calloc(1, sizeof *c);
+    int err;
+
+    *out = NULL;
+    if (!c)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    c->fd = -1;
+    pthread_mutex_init(&c->mtx, NULL);
+    pthread_mutex_init(&c->rest_mtx, NULL);
+    err = map_file(c, path);
+    if (err == -EINVAL)
+        problem_fill(p, EX_CANTCREAT,
+                     "counters file %s: no worker has written it yet, as "
+                     "none has begun to take messages",
+                     path);
+    else if (err)
+        problem_fill(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT,
+                     "counters file %s: %s; %s", path, errno_text(-err),
+                     err == -ENOENT ? "no worker of this release has run here"
+                                    : "run as the owner of the file");
+    else
+        err = head_check(c, path, p);
+    if (err) {
+        counters_close(&c);
+        return err;
+    }
+    *out = c;
+    return 0;
+}
+
+/* text_read - a whole one; "" where it changes all the time */
+static uint64_t text_read(const struct counters_words *w,
+                          char out[COUNTERS_TEXT])
+{
+    uint64_t words[COUNTERS_TEXT / 8], when, seq;
+
+    for (int i = 0; i < TRIES; i++) {
+        seq = counters_read(&w->seq);
+        when = counters_read(&w->when);
+        for (size_t k = 0; k < COUNTERS_TEXT / 8; k++)
+            words[k] = counters_read(&w->text[k]);
+        if (seq % 2 == 0 && counters_get(&w->seq) == seq) {
+            memcpy(out, words, COUNTERS_TEXT);
+            out[COUNTERS_TEXT - 1] = '\0';
+            return when;
+        }
+    }
+    out[0] = '\0';
+    return 0;
+}
+
+void counters_header(const struct counters *c, struct counters_header *out)
+{
+    const struct counters_head *h = counters_head(c->map);
+
+    out->pid = (pid_t)counters_get(&h->pid);
+    out->pid_start = counters_get(&h->pid_start);
+    out->started_ns = counters_get(&h->started_ns);
+    memcpy(out->boot_id, h->boot_id, sizeof out->boot_id);
+    out->boot_id[sizeof out->boot_id - 1] = '\0';
+    for (size_t i = 0; i < COUNTERS_GAUGES; i++)
+        out->gauges[i] = counters_get(&h->gauges[i]);
+    for (size_t i = 0; i < COUNTERS_TEXTS; i++)
+        out->text_ns[i] = text_read(&h->texts[i], out->texts[i]);
+}
+
+/* blocks - in use, and inside the file as it was when it was mapped */
+static unsigned blocks(const struct counters *c)
+{
+    const struct counters_head *h = counters_head(c->map);
+    unsigned n = atomic_load_explicit(&h->blocks, memory_order_acquire);
+    size_t room = (c->bytes - COUNTERS_BLOCKS) / COUNTERS_STRIDE;
+
+    return n < room ? n : (unsigned)room;
+}
+
+/* block_sum - one more; `ended` first: it never is over `deliveries` then */
+static void block_sum(struct counters_sum *s, const struct counters_block *b)
+{
+    uint64_t ended = counters_read(&b->ended);
+    uint64_t deliveries = counters_get(&b->deliveries);
+    uint64_t longest = counters_get(&b->longest_ns);
+
+    s->deliveries += deliveries;
+    s->ended += ended;
+    s->running += deliveries > ended ? deliveries - ended : 0;
+    s->items += counters_get(&b->since_ns) != COUNTERS_AWAY;
+    s->took_ns += counters_get(&b->took_ns);
+    if (s->longest_ns < longest)
+        s->longest_ns = longest;
+    if (s->received_ns < counters_get(&b->received_ns))
+        s->received_ns = counters_get(&b->received_ns);
+    s->done += counters_get(&b->done);
+    s->retried += counters_get(&b->retried);
+    s->discarded += counters_get(&b->discarded);
+    s->dead += counters_get(&b->dead);
+    s->expired += counters_get(&b->expired);
+    s->crashes += counters_get(&b->crashes);
+    s->removed += counters_get(&b->removed);
+    s->duplicates += counters_get(&b->duplicates);
+    s->hooks_failed += counters_get(&b->hooks_failed);
+}
+
+void counters_sum(const struct counters *c, struct counters_sum *out)
+{
+    *out = (struct counters_sum){.blocks = blocks(c)};
+    for (unsigned i = 0; i < out->blocks; i++)
+        block_sum(out, counters_at(c->map, i));
+}
+
+void counters_totals(const struct counters *c, struct counters_sum *out)
+{
+    const struct counters_head *h = counters_head(c->map);
+    uint64_t folds;
+
+    do { /* repeat if a start added up runs during the read */
+        folds = counters_read(&h->folds);
+        counters_sum(c, out);
+        if (folds % 2)
+            *out = (struct counters_sum){.blocks = out->blocks};
+        block_sum(out, counters_earlier(c->map, folds % 2));
+        atomic_thread_fence(memory_order_acquire);
+    } while (counters_read(&h->folds) != folds);
+}
+
+/* Add the histograms of one block. */
+static void histograms_add(const struct counters_block *b,
+                           struct histogram_sum *handler,
+                           struct histogram_sum *latency)
+{
+    if (handler)
+        histogram_sum(handler, &b->handler);
+    if (latency)
+        histogram_sum(latency, &b->latency);
+}
+
+static void histograms_clear(struct histogram_sum *handler,
+                             struct histogram_sum *latency)
+{
+    if (handler)
+        memset(handler, 0, sizeof *handler);
+    if (latency)
+        memset(latency, 0, sizeof *latency);
+}
+
+void counters_histograms(const struct counters *c,
+                         struct histogram_sum *handler,
+                         struct histogram_sum *latency)
+{
+    histograms_clear(handler, latency);
+    for (unsigned i = 0; i < blocks(c); i++)
+        histograms_add(counters_at(c->map, i), handler, latency);
+}
+
+void counters_histogram_totals(const struct counters *c,
+                               struct histogram_sum *handler,
+                               struct histogram_sum *latency)
+{
+    const struct counters_head *h = counters_head(c->map);
+    uint64_t folds;
+
+    do {
+        folds = counters_read(&h->folds);
+        if (folds % 2)
+            histograms_clear(handler, latency);
+        else
+            counters_histograms(c, handler, latency);
+        histograms_add(counters_earlier(c->map, folds % 2), handler, latency);
+        atomic_thread_fence(memory_order_acquire);
+    } while (counters_read(&h->folds) != folds);
+}
+
+/* past_read - one entry, whole; false: empty, or being written */
+static bool past_read(const struct counters_past *at, uint64_t id[2],
+                      uint64_t *when)
+{
+    *when = counters_read(&at->when);
+    id[0] = counters_read(&at->id[0]);
+    id[1] = counters_read(&at->id[1]);
+    return *when != 0 && counters_get(&at->when) == *when;
+}
+
+/* end_of - as when_of wrote it */
+static enum counters_end end_of(uint64_t when)
+{
+    return when == 0    ? COUNTERS_NO_END
+           : when & 3   ? (enum counters_end)(when & 3)
+           : (when & 4) ? COUNTERS_CANCELLED
+                        : COUNTERS_DUPLICATE;
+}
+
+bool counters_find(const struct counters *c, const struct ulid *id,
+                   enum counters_end *end, uint64_t *wall_ns)
+{
+    uint64_t want[2], half[2], when, newest = 0;
+
+    memcpy(want, id->bytes, sizeof want);
+    for (size_t k = 0; k < COUNTERS_JOURNAL; k++)
+        if (past_read(counters_past(c->map, k), half, &when) &&
+            half[0] == want[0] && half[1] == want[1] && when > newest)
+            newest = when;
+    *end = end_of(newest);
+    *wall_ns = newest & (newest & 3 ? ~UINT64_C(3) : ~UINT64_C(7));
+    return newest != 0;
+}
+
+/* ---- histograms ---- */
+
+uint64_t histogram_low(unsigned bucket)
+{
+    unsigned shift;
+
+    if (bucket < 2 * HISTOGRAM_PART)
+        return bucket;
+    shift = bucket / HISTOGRAM_PART - 1;
+    return (uint64_t)(bucket % HISTOGRAM_PART + HISTOGRAM_PART) << shift;
+}
+
+void histogram_sum(struct histogram_sum *into, const struct histogram *h)
+{
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        uint64_t n = atomic_load_explicit(&h->count[i], memory_order_relaxed);
+
+        into->count[i] += n;
+        into->total += n;
+    }
+}
+
+/* histogram_since - never below 0, as the worker may have restarted */
+void histogram_since(struct histogram_sum *out,
+                     const struct histogram_sum *later,
+                     const struct histogram_sum *earlier)
+{
+    uint64_t total = 0;
+
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        uint64_t a = earlier->count[i], b = later->count[i];
+
+        out->count[i] = b > a ? b - a : 0;
+        total += out->count[i];
+    }
+    out->total = total;
+}
+
+/* histogram_quantile - the end of the bucket in which the fraction is reached,
+ * which is certain to hold that many */
+uint64_t histogram_quantile(const struct histogram_sum *s, double q)
+{
+    double want = q * (double)s->total;
+    uint64_t seen = 0;
+
+    if (s->total == 0)
+        return 0;
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        seen += s->count[i];
+        if (s->count[i] && (double)seen >= want)
+            return histogram_low(i + 1) - 1;
+    }
+    return histogram_low(HISTOGRAM_BUCKETS);
+}
+
+/* histogram_upto - all buckets that end at or below `ns` */
+uint64_t histogram_upto(const struct histogram_sum *s, uint64_t ns)
+{
+    uint64_t n = 0;
+
+    for (unsigned i = 0;
+         i < HISTOGRAM_BUCKETS && histogram_low(i + 1) - 1 <= ns; i++)
+        n += s->count[i];
+    return n;
 }

@@ -1,17 +1,22 @@
 /* statedir.c - where a queue's files are */
+#include "common/state/statedir.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/folder.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/state/statedir.h"
+#include "common/options/options.h"
 
 #define STORE_PATH 497 /* bytes, the longest that SQLite can make */
 
@@ -164,4 +169,55 @@ int statedir_path(const struct statedir *dir, const char *file,
         return err == -ENOENT ? 0 : err;
     return folder_node(out, &st, S_IFREG, folder.st_uid, S_IWGRP | S_IWOTH,
                        &folder_state, p);
+}
+
+/* ---- the name of a queue that does not exist ---- */
+
+/* The nearest name so far. */
+struct guess {
+    char name[NAME_MAX + 1]; /* "": none */
+    size_t distance;
+};
+
+/* Compare each entry of a folder with the wanted name. */
+static void folder_search(const char *path, const char *wanted, struct guess *g)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.' &&
+            word_nearer(wanted, strlen(wanted), entry->d_name, &g->distance))
+            strlcpy(g->name, entry->d_name, sizeof g->name);
+    if (dir)
+        closedir(dir);
+}
+
+bool queue_guess(const char *state_dir, const char *queue,
+                 char out[NAME_MAX + 2])
+{
+    char root[PATH_MAX];
+    struct guess g = {.distance = SIZE_MAX};
+    struct problem ignored = {0};
+
+    if (statedir_root(root, state_dir, &ignored) == 0)
+        folder_search(root, queue + 1, &g);
+    folder_search("/dev/mqueue", queue + 1, &g);
+    snprintf(out, NAME_MAX + 2, "/%s", g.name);
+    return g.name[0] != '\0';
+}
+
+int queue_absent(const char *state_dir, const char *queue, struct problem *p)
+{
+    char name[NAME_MAX + 2];
+
+    if (queue_guess(state_dir, queue, name))
+        return problem_set(p, EX_NOINPUT, ENOENT,
+                           "there is no queue %s, and no worker has run on it; "
+                           "did you mean %s?",
+                           queue, name);
+    return problem_set(p, EX_NOINPUT, ENOENT,
+                       "there is no queue %s, and no worker has run on it; "
+                       "mqctl queues lists the existing ones",
+                       queue);
 }

@@ -58,4 +58,20 @@ int statedir_open_label(struct statedir *out, const char *flag,
 int statedir_path(const struct statedir *dir, const char *file,
                   char out[PATH_MAX], struct problem *p);
 
+/* ---- the name of a queue that does not exist ----
+ *
+ * The existing name nearest to a mistyped one is looked for among the folders
+ * of the state directory and the kernel's queues. An unreadable folder counts
+ * as empty.
+ */
+
+/* Find the existing queue whose name is nearest to `queue` ("/ordrs"); false if
+ * no name is near. `state_dir` as statedir_root takes it. */
+bool queue_guess(const char *state_dir, const char *queue,
+                 char out[NAME_MAX + 2]);
+
+/* Fill `p` with status 66 (EX_NOINPUT): there is no queue `queue` ("/orders");
+ * and name the nearest existing queue, if there is one. Returns -ENOENT. */
+int queue_absent(const char *state_dir, const char *queue, struct problem *p);
+
 #endif

@@ -24,7 +24,7 @@
 
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
-#include "common/message/dead_reason.h"
+#include "common/message/error_text.h"
 
 struct store; /* opaque; body in store.c */
 struct slot;  /* slot.h */

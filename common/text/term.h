@@ -1,7 +1,7 @@
-/* term.h - what a person sees: width, colour, progress
+/* term.h - what a person sees: width, colour, progress, times
  *
  * WHAT   Facts about a terminal, and colour only there and without NO_COLOR; a
- *        progress bar on stderr. Tables: term_table.h. Times: term_time.h.
+ *        progress bar on stderr; times for people. Tables: term_table.h.
  * WHO    One thread.
  * OWNS   Nothing.
  * FAILS  Never.
@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#include "common/base/clock.h"
 
 bool term_is_terminal(FILE *out);
 /* Columns: of the terminal, else $COLUMNS, else 80. Not a terminal: 0, which
@@ -74,5 +76,24 @@ void term_progress_end(struct term_progress *p); /* leaves a clean line */
 /* The bar as text, for `elapsed_ns` since the start; cut at `room`. */
 void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
                         char *buf, size_t room);
+
+/* ---- times ----
+ *
+ * Local time and "3 min ago" where a person reads; RFC 3339 in UTC, for
+ * scripts, until term_time_local says otherwise.
+ */
+
+/* Whether times are for a person from here on. */
+void term_time_local(bool local);
+/* Read the local time zone for localtime_r; complain once if the zone is
+ * unknown. */
+void term_time_zone(void);
+
+/* "2026-11-22 14:22:01+01:00": local, and time_parse reads it back. */
+const char *term_time(uint64_t wall_ns, char buf[TIME_TEXT]);
+/* "3 min ago", or "in 3 min". */
+const char *term_time_ago(uint64_t wall_ns, char buf[TIME_TEXT]);
+/* "2026-11-22 14:22:01+01:00, 3 min ago" */
+const char *term_time_both(uint64_t wall_ns, char buf[TIME_TEXT]);
 
 #endif

@@ -10,7 +10,6 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 
 /* Explain a verb of systemd that people may try. Returns an exit status, or -1
  * if the verb is none of these. */

@@ -20,8 +20,8 @@
 #include "common/store/letter_json.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
+#include "common/text/term.h"
 #include "common/text/term_table.h"
-#include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
 
 /* ---- list: the table ---- */

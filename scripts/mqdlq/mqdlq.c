@@ -19,14 +19,12 @@
 #include "common/mq/queue.h"
 #include "common/options/moment.h"
 #include "common/state/counters.h"
-#include "common/state/queue_guess.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
 
 /* ---- the command line ---- */

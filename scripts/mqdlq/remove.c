@@ -12,7 +12,6 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
 
 #define BATCH     256  /* letters of one transaction */

@@ -10,16 +10,15 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/base/problem.h"
 #include "common/base/fault_point.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/message/header.h"
-#include "common/mq/patience.h"
+#include "common/mq/queue.h"
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
 
 #define LOOK_EVERY_NS (50 * NS_PER_MS) /* at the canary */

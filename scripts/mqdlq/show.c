@@ -12,7 +12,6 @@
 #include "common/base/safe_text.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 #include "scripts/mqdlq/broker.h"
 
 #define BODY_SHOWN (16u << 10)

@@ -11,7 +11,7 @@
 #include "common/broker/broker_refused.h"
 #include "common/mq/queue.h"
 #include "common/options/options.h"
-#include "common/state/queue_guess.h"
+#include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 #include "scripts/mqsend/mqsend_envelope.h"

@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/mq/patience.h"
+#include "common/mq/queue.h"
 #include "common/state/worker_lock.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"

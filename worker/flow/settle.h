@@ -11,7 +11,7 @@
 #define WORKER_FLOW_SETTLE_H
 
 #include "common/base/log.h"
-#include "common/message/dead_reason.h"
+#include "common/message/error_text.h"
 #include "common/state/counters.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"

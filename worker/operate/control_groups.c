@@ -6,7 +6,7 @@
 #include <string.h>
 #include <bsd/stdlib.h>
 
-#include "common/message/hex.h"
+#include "common/base/safe_text.h"
 #include "worker/flow/group_dispatch.h"
 
 #define PAGE 64 /* keys of an answer */

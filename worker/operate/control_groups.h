@@ -1,6 +1,6 @@
 /* control_groups.h - what can be said of ordered groups over the control socket
  *
- * WHAT   Keys are written in hexadecimal (hex.h), as they may be any bytes.
+ * WHAT   Keys are written in hexadecimal (safe_text.h), as they may be any bytes.
  * WHO    The peeker, from control_verbs.c.
  * OWNS   Nothing.
  * FAILS  NULL: no memory; or *wrong says what is wrong with the words.

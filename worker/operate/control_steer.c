@@ -7,7 +7,7 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/problem.h"
-#include "common/message/hex.h"
+#include "common/base/safe_text.h"
 #include "worker/operate/control_verbs.h"
 #include "worker/operate/steering.h"
 

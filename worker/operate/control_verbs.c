@@ -18,7 +18,7 @@
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/state/statedir.h"
-#include "common/state/worker_state.h"
+#include "common/state/worker_lock.h"
 #include "worker/config/settings_print.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/store_look.h"

@@ -16,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/state/counters.h"
-#include "common/state/worker_state.h"
+#include "common/state/worker_lock.h"
 #include "worker/files/file_watch.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"

@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"
 #include "worker/mqworker.h"

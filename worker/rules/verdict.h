@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "common/base/log.h"
-#include "common/message/dead_reason.h"
+#include "common/message/error_text.h"
 #include "common/state/counters.h"
 #include "worker/mqworker.h"
 #include "worker/rules/breaker.h"

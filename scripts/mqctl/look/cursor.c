@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/message/hex.h"
+#include "common/base/safe_text.h"
 
 const char *messages_cursor(const struct message_seen *seen,
                             char text[CURSOR_TEXT])

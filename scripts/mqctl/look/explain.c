@@ -21,7 +21,6 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 #include "scripts/mqctl/ask.h"
 #include "scripts/mqctl/look/search.h"
 #include "scripts/mqctl/queue_list.h"

@@ -10,7 +10,7 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
-#include "common/message/hex.h"
+#include "common/base/safe_text.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term_table.h"

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/message/hex.h"
-#include "scripts/mqctl/look/groups.h"
+#include "common/base/safe_text.h"
 #include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/look/groups.h"
 
 #define KEY_MAX  HEADER_VALUE_MAX
 #define HEX_ROOM (2 * KEY_MAX + 1)

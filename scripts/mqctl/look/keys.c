@@ -15,8 +15,8 @@
 #include "common/store/store.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
+#include "common/text/term.h"
 #include "common/text/term_table.h"
-#include "common/text/term_time.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/mqctl.h"
 

@@ -12,7 +12,7 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/state/runtimedir.h"
-#include "common/text/term_time.h"
+#include "common/text/term.h"
 
 /* found - the answer */
 void found(struct search *s, const char *where, const char *fmt, ...)

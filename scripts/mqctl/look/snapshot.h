@@ -22,7 +22,6 @@
 #include "common/state/pause_note.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
-#include "common/state/worker_state.h"
 #include "common/store/store.h"
 #include "common/text/term.h"
 

@@ -12,7 +12,6 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/message/header.h"
-#include "common/message/hex.h"
 #include "common/store/letters.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"

@@ -24,7 +24,6 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/message/hex.h"
 #include "common/message/steered.h"
 #include "common/state/statedir.h"
 #include "common/store/spool.h"

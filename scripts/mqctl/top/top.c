@@ -17,7 +17,6 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 
 #define HEAD_EVERY 20 /* lines between two titles */
 #define NAME_LEAST 20 /* columns */

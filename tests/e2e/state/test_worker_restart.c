@@ -39,10 +39,10 @@ static unsigned random_below(unsigned most)
 
 static void removal_run(const char *q, const char *command)
 {
-    char state[256], runtime[256];
+    char state[256], runtime[300];
 
     snprintf(state, sizeof state, "S=%s%s", harness_state_dir(), q);
-    snprintf(runtime, sizeof runtime, "R=%s%s", harness_runtime_dir(), q);
+    snprintf(runtime, sizeof runtime, "R=%s", harness_runtime_folder(q));
 
     struct harness_result r = harness_run_spec(
         &(struct harness_spec){.argv = HARNESS_LIST("sh", "-c", command),

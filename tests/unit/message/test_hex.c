@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/message/hex.h"
+#include "common/base/safe_text.h"
 
 Test(hex, every_byte_comes_back)
 {

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,9 @@
 
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
-#include "common/state/counters_inner.h"
-#include "common/state/worker_state.h"
+#include "common/state/counters.h"
+#include "common/state/counters_file.h"
+#include "common/state/worker_lock.h"
 #include "tests/unit/wheel/stepper.h"
 
 #define BLOCKS 4
@@ -49,6 +51,13 @@ static void both(void)
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
     cr_assert_null(counters_private(w));
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
+}
+
+/* map - where a writer has its file */
+static unsigned char *map(struct counters *c)
+{
+    return (unsigned char *)counters_commits(c) -
+           offsetof(struct counters_head, gauges[COUNTERS_COMMITS]);
 }
 
 /* again - what was claimed meanwhile is seen */
@@ -92,7 +101,7 @@ Test(counters, a_reader_sees_the_sum_of_all_blocks)
     both();
     a = claim();
     b = claim();
-    cr_assert(a != b && a != counters_rest(w) && b != counters_at(w, 0));
+    cr_assert(a != b && a != counters_rest(w) && b != counters_at(map(w), 0));
     counters_rest_done(w);
     counters_started(a, 100);
     counters_ended(a, 30);
@@ -322,7 +331,7 @@ Test(counters, the_journal_of_another_run_of_the_machine_is_dropped)
 
     both();
     counters_settled(w, COUNTERS_DONE, &id_a, WALL);
-    counters_head(w)->boot_id[0] ^= 1;
+    counters_head(map(w))->boot_id[0] ^= 1;
     counters_close(&w);
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
     cr_assert_not(counters_find(r, &id_a, &end, &when));
@@ -347,7 +356,7 @@ Test(counters, the_journal_of_an_orderly_stop_outlives_the_machine)
     both();
     cr_assert(counters_find(r, &id_a, &end, &when), "it was not torn");
     counters_gauge(w, COUNTERS_ENDED_NS, WALL);
-    counters_head(w)->boot_id[0] ^= 1;
+    counters_head(map(w))->boot_id[0] ^= 1;
     counters_close(&w);
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
     cr_assert(counters_find(r, &id_a, &end, &when), "nor by the reboot");
@@ -371,7 +380,7 @@ Test(counters, a_file_of_another_version_is_refused_and_replaced_unchanged)
     struct stat before, after;
 
     both();
-    counters_head(w)->version = COUNTERS_VERSION + 1;
+    counters_head(map(w))->version = COUNTERS_VERSION + 1;
     counters_close(&r);
     cr_assert_lt(counters_attach(&r, path, &p), 0);
     cr_assert_eq(p.status, EX_CONFIG);
@@ -382,7 +391,7 @@ Test(counters, a_file_of_another_version_is_refused_and_replaced_unchanged)
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
     cr_assert_eq(stat(path, &after), 0);
     cr_assert_neq(before.st_ino, after.st_ino);
-    cr_assert_eq(counters_head(old)->version, COUNTERS_VERSION + 1);
+    cr_assert_eq(counters_head(map(old))->version, COUNTERS_VERSION + 1);
     counters_close(&old);
     cr_assert_eq(counters_attach(&r, path, &p), 0, "%s", p.text);
 }
@@ -470,15 +479,34 @@ Test(counters, without_room_for_the_file_the_numbers_are_kept_in_memory)
     cr_assert_eq(s.deliveries, 1);
 }
 
+/* descriptor - that of the writer; a reader keeps none */
+static int descriptor(void)
+{
+    char name[64], to[128];
+
+    for (int fd = 3; fd < 256; fd++) {
+        ssize_t n;
+
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        n = readlink(name, to, sizeof to - 1);
+        to[n > 0 ? n : 0] = '\0';
+        if (strcmp(to, path) == 0)
+            return fd;
+    }
+    cr_assert(false, "no descriptor of %s", path);
+    return -1;
+}
+
 Test(counters, without_room_for_a_block_it_counts_in_memory)
 {
     struct counters_block *b;
     struct counters_sum s;
-    int fd;
+    int fd, of;
 
     both();
+    of = descriptor();
     fd = open(path, O_RDONLY | O_CLOEXEC); /* cannot be allocated through */
-    cr_assert_eq(dup2(fd, w->fd), w->fd);
+    cr_assert_eq(dup2(fd, of), of);
     close(fd);
     b = claim();
     cr_assert_not_null(counters_private(w));
@@ -562,9 +590,10 @@ Test(counters, a_start_that_was_killed_while_it_added_up_counts_nothing_twice)
     both();
     b = claim();
     counters_add(&b->done, 5);
-    counters_add(&counters_earlier(w, 0)->done, 2);
-    counters_add(&counters_earlier(w, 1)->done, 7);
-    counters_put(&counters_head(w)->folds, counters_head(w)->folds + 1);
+    counters_add(&counters_earlier(map(w), 0)->done, 2);
+    counters_add(&counters_earlier(map(w), 1)->done, 7);
+    counters_put(&counters_head(map(w))->folds,
+                 counters_head(map(w))->folds + 1);
     cr_assert_eq(totals().done, 7);
     counters_close(&w);
     cr_assert_eq(counters_open(&w, path, BLOCKS), 0);
@@ -590,7 +619,7 @@ static void settle_two(void *arg)
 {
     (void)arg;
     counters_settled(w, COUNTERS_DEAD, &id_a, WALL);
-    counters_head(w)->past_next = 0; /* over the first one */
+    counters_head(map(w))->past_next = 0; /* over the first one */
     counters_settled(w, COUNTERS_DONE, &id_b, WALL + 4);
 }
 
@@ -617,7 +646,7 @@ Test(counters, a_kill_at_any_instruction_leaves_a_whole_entry_or_none)
     uint64_t when;
 
     both();
-    cr_assert_geq(step_through(settle_two, whole, NULL, counters_head(w),
+    cr_assert_geq(step_through(settle_two, whole, NULL, counters_head(map(w)),
                                COUNTERS_HEAD + 4096),
                   6);
     cr_assert(counters_find(r, &id_b, &end, &when));

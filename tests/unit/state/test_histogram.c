@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/state/histogram.h"
+#include "common/state/counters.h"
 
 #define VALUES 20000
 

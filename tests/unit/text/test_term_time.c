@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "common/text/term_time.h"
+#include "common/text/term.h"
 
 #define MOMENT UINT64_C(1795326121123000000) /* 2026-11-22T05:42:01.123Z */
 

@@ -130,7 +130,7 @@ __attribute__((noinline)) static int none(struct source_mq *q,
 /* receive - the next message of the queue to a slot
  * Crash anywhere in here: slot_arm and slot_taken say what is left. It leans on
  * the kernel's copy never being given up half-way: the pages are in memory that
- * nothing writes back, allocated and populated (custody_map.c, which locks them
+ * nothing writes back, allocated and populated (custody.c, which locks them
  * where it may). The syncer of `make torture` would notice.
  */
 static inline int receive(struct source_mq *q, struct lent *l, uint64_t wall_ns)

@@ -11,7 +11,6 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/message/dead_reason.h"
 #include "common/message/error_text.h"
 #include "common/options/moment.h"
 #include "common/store/letters.h"

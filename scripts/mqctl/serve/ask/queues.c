@@ -6,10 +6,10 @@
 #include <sysexits.h>
 
 #include "common/broker/broker_operand.h"
+#include "common/state/statedir.h"
 #include "common/text/json_line.h"
-#include "common/state/queue_guess.h"
-#include "scripts/mqctl/queue_list.h"
 #include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/queue_list.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 #include "scripts/mqctl/serve/ask/history.h"
 #include "scripts/mqctl/serve/ask/verb.h"

@@ -10,7 +10,6 @@
 
 #include "common/base/clock.h"
 #include "common/text/term.h"
-#include "common/text/term_time.h"
 #include "scripts/mqctl/top/draw/keys.h"
 
 #define CLOCK 8 /* columns */

@@ -16,7 +16,7 @@
 #include "common/base/ulid.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"
-#include "common/state/worker_state.h"
+#include "common/state/worker_lock.h"
 #include "scripts/mqctl/top/draw/canvas.h"
 #include "scripts/mqctl/top/draw/history.h"
 

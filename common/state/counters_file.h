@@ -1,7 +1,9 @@
-/* counters_inner.h - the bytes of the counters file, and struct counters
+/* counters_file.h - the bytes of the counters file
  *
- * WHAT   What counters.c and counters_read.c share.
- * WHO    These two only.
+ * WHAT   Its layout, and where each part of it is in a mapping, `map`.
+ * WHO    counters.c, and tests of the format.
+ * OWNS   Nothing.
+ * FAILS  Never.
  *
  * The file (host byte order; it never leaves the machine;
  * docs/formats/counters.md):
@@ -29,10 +31,8 @@
  *   438272        blocks, struct counters_block
  * Change a row: raise COUNTERS_VERSION. A file of another version is replaced.
  */
-#ifndef COMMON_STATE_COUNTERS_INNER_H
-#define COMMON_STATE_COUNTERS_INNER_H
-
-#include <pthread.h>
+#ifndef COMMON_STATE_COUNTERS_FILE_H
+#define COMMON_STATE_COUNTERS_FILE_H
 
 #include "common/state/counters.h"
 
@@ -91,49 +91,30 @@ _Static_assert(sizeof(struct counters_head) <= COUNTERS_HEAD,
                "counters format");
 _Static_assert(COUNTERS_GAUGES <= 16, "counters format");
 
-/* The worker that had the file before. */
-struct counters_last {
-    uint64_t pid, pid_start; /* pid 0: there was none */
-    uint64_t started_ns, ended_ns;
-};
-
-/* c = constant after open   m = under mtx */
-struct counters {
-    pthread_mutex_t mtx;       /* of the writer: claims, texts */
-    pthread_mutex_t rest_mtx;  /* the writer of block 0 */
-    unsigned char *map;        /* c */
-    size_t bytes;              /* c  of the mapping */
-    int fd;                    /* c  -1: in memory only, or a reader */
-    struct counters_last last; /* c  of the writer */
-    unsigned claimed;          /* m  blocks of this worker */
-    char why[160];             /* m  it is not in the file; "": it is */
-};
-
-static inline struct counters_head *counters_head(const struct counters *c)
+static inline struct counters_head *counters_head(unsigned char *map)
 {
-    return (struct counters_head *)(void *)c->map;
+    return (struct counters_head *)(void *)map;
 }
 
-static inline struct counters_block *counters_at(const struct counters *c,
-                                                 unsigned i)
+static inline struct counters_block *counters_at(unsigned char *map, unsigned i)
 {
-    return (struct counters_block *)(void *)(c->map + COUNTERS_BLOCKS +
+    return (struct counters_block *)(void *)(map + COUNTERS_BLOCKS +
                                              i * COUNTERS_STRIDE);
 }
 
 /* Return the sums of all earlier runs; i = 1: the place for the next sums. */
-static inline struct counters_block *counters_earlier(const struct counters *c,
+static inline struct counters_block *counters_earlier(unsigned char *map,
                                                       unsigned i)
 {
-    return (struct counters_block *)(void *)(c->map + COUNTERS_EARLIER +
+    return (struct counters_block *)(void *)(map + COUNTERS_EARLIER +
                                              i * COUNTERS_STRIDE);
 }
 
 /* Entry `n` of the journal, counted from its first. */
-static inline struct counters_past *counters_past(const struct counters *c,
+static inline struct counters_past *counters_past(unsigned char *map,
                                                   uint64_t n)
 {
-    struct counters_past *first = (void *)(c->map + COUNTERS_HEAD);
+    struct counters_past *first = (void *)(map + COUNTERS_HEAD);
 
     return first + n % COUNTERS_JOURNAL;
 }
