@@ -419,9 +419,9 @@ static int name_give(const char *draft, const char *path,
     return rename(draft, path) < 0 ? -errno : 0;
 }
 
-/* Write an empty store, or all that `from` holds, to `path`: it appears complete
- * or not at all. link(2), not rename(2), so that of two programs that make an
- * empty one at once the first wins.
+/* Write an empty store, or all that `from` holds, to `path`: it appears
+ * complete or not at all. link(2), not rename(2), so that of two programs that
+ * make an empty one at once the first wins.
  * Crash before it has its name: a draft is left, and `path` is as somebody left
  * it. Crash after that: it is there, and on the disk. Beside a copy may be the
  * -wal of `from`: each frame of that is in the copy, so a start that takes them
@@ -437,13 +437,13 @@ static int file_make(const char *path, sqlite3 *from,
         err = draft_fill(&d, from);
     if (from)
         FAULT_POINT("store_copy_before_name");
-    else
+    if (!from)
         FAULT_POINT("store_make_before_link");
     if (!err)
         err = name_give(d.name, path, replace);
     if (from)
         FAULT_POINT("store_copy_after_name");
-    else
+    if (!from)
         FAULT_POINT("store_make_after_link");
     draft_close(&d);
     if (err == -EEXIST && !from)
@@ -521,8 +521,8 @@ void store_make_tidy(const char *path)
 
 /* ---- what SQLite leaves to us of a -wal ---- */
 
-/* Return whether somebody has the store open: the first user of the -shm empties
- * it, and recovery fills it; walformat.html of SQLite, section 2. */
+/* Return whether somebody has the store open: the first user of the -shm
+ * empties it, and recovery fills it; walformat.html of SQLite, section 2. */
 static bool is_shared(sqlite3_file *f)
 {
     enum { REGION = 32768, READY = 12 };
@@ -539,8 +539,8 @@ static bool is_shared(sqlite3_file *f)
     return is;
 }
 
-/* A process that has the store open goes on with a -wal that no other process can
- * open. */
+/* A process that has the store open goes on with a -wal that no other process
+ * can open. */
 int store_wal_whole(sqlite3 *db, const char *path, struct problem *p)
 {
     char wal[PATH_MAX + 8], shm[PATH_MAX + 8];

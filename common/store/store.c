@@ -107,9 +107,9 @@ static bool wal_is_used(const char *path, char wal[PATH_MAX + 8])
     return stat(wal, &st) == 0 && st.st_size > WAL_HEAD;
 }
 
-/* Make sure that there is a file at `path`, or make one. Not beside a -wal whose
- * store is gone: SQLite would take it for that of the new one, and lay its pages
- * over it. */
+/* Make sure that there is a file at `path`, or make one. Not beside a -wal
+ * whose store is gone: SQLite would take it for that of the new one, and lay
+ * its pages over it. */
 static int file_wanted(const char *path, bool create, struct problem *p)
 {
     char wal[PATH_MAX + 8];

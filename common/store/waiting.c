@@ -177,7 +177,8 @@ static int group_next(struct walk *k)
     return store_answered(k->s, st, found);
 }
 
-/* Return whether the rows of k->at.group wait for a letter: YES, NO or -errno. */
+/* Return whether the rows of k->at.group wait for a letter: YES, NO or
+ * -errno. */
 static int group_held(struct walk *k)
 {
     int64_t row;

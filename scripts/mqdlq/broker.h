@@ -40,8 +40,8 @@ struct broker_sent {
  * canary. Anything but 0 ends it all. */
 int broker_replay(struct context *ctx, const struct letter *l, bool first,
                   struct broker_sent *out);
-/* Wait until the letter that was sent last is a letter again, or was none for as
- * long as told. */
+/* Wait until the letter that was sent last is a letter again, or was none for
+ * as long as told. */
 int broker_canary_wait(struct context *ctx);
 
 /* Letters that an import has dealt with. */

@@ -1,5 +1,5 @@
-/* mqdlq.c - inspect, replay and discard dead letters (docs/mqdlq.1): the command
- * line, and the store or the broker that the letters are of */
+/* mqdlq.c - inspect, replay and discard dead letters (docs/mqdlq.1): the
+ * command line, and the store or the broker that the letters are of */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -379,8 +379,8 @@ bool summary_told(const struct context *ctx, json_t *object)
     return ctx->o->json || ctx->o->quiet;
 }
 
-/* Refuse the store if a worker runs whose own store was moved or removed: do not
- * make a new one in its place, and do not open another file. */
+/* Refuse the store if a worker runs whose own store was moved or removed: do
+ * not make a new one in its place, and do not open another file. */
 static int kept_from(const struct statedir *dir, const char *path,
                      struct problem *p)
 {

@@ -1,5 +1,5 @@
-/* no_broker.c - in the place of amqp/, where librabbitmq was not there when this
- * was built (see broker.h) */
+/* no_broker.c - in the place of amqp/, where librabbitmq was not there when
+ * this was built (see broker.h) */
 #include "scripts/mqdlq/broker.h"
 
 #include <errno.h>

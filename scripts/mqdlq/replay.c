@@ -32,8 +32,8 @@ enum encoding_kind {
 };
 
 /* A dead letter made ready for the queue: the same body and priority behind a
- * header that lets the worker match the message with its letter, or the bytes as
- * they were received. */
+ * header that lets the worker match the message with its letter, or the bytes
+ * as they were received. */
 struct encoding {
     bool elsewhere; /* another queue than the letter's own */
     size_t room;    /* bytes that the queue takes, and of `bytes` */
@@ -62,8 +62,8 @@ struct replay {
 
 /* ---- the message for a letter ---- */
 
-/* Return the header that the letter came with; all 0 if it had none, or a broken
- * one, whose bytes are part of the body then. */
+/* Return the header that the letter came with; all 0 if it had none, or a
+ * broken one, whose bytes are part of the body then. */
 static struct header header_of(const struct letter *l)
 {
     struct header h;
@@ -149,8 +149,8 @@ static int raw_make(struct replay *r, const struct letter *l,
 
 /* Make the message for a letter. 0, or an exit status and why not: it is the
  * fault of the letter, or of the machine, which has no random number for it. A
- * dead letter gets a new token; one that is on its way keeps its token, by which
- * the worker recognizes the second copy. */
+ * dead letter gets a new token; one that is on its way keeps its token, by
+ * which the worker recognizes the second copy. */
 static int message_make(struct replay *r, const struct letter *l, char why[WHY])
 {
     const struct options *o = r->context->o;
@@ -264,8 +264,8 @@ static void message_foretell(const struct replay *r)
            moves ? ", and remove it" : "");
 }
 
-/* Tell, when the queue has been full for a second, whether a worker runs, and how
- * to end the wait. */
+/* Tell, when the queue has been full for a second, whether a worker runs, and
+ * how to end the wait. */
 static void room_say(bool first, void *arg)
 {
     struct replay *r = arg;
@@ -415,8 +415,8 @@ static int send_tracked(struct replay *r)
     return 0;
 }
 
-/* Send the letter, then remove it, as nothing will tell of its end: it has moved
- * into the queue.
+/* Send the letter, then remove it, as nothing will tell of its end: it has
+ * moved into the queue.
  * Crash before the removal: it is in both, and can be sent a second time. So it
  * is when the queue has lost its name, as nobody may be there to take it.
  * So this can repeat a message and never lose one.
@@ -452,8 +452,8 @@ static int death_say(const struct letter *l, void *arg)
 }
 
 /* Look at the canary: -EAGAIN while it is on its way, else an exit status. Any
- * row that is neither gone nor dead of another death is on its way: in the queue,
- * in a handler, or waiting for its next attempt. */
+ * row that is neither gone nor dead of another death is on its way: in the
+ * queue, in a handler, or waiting for its next attempt. */
 static int canary_look(struct context *ctx, int64_t row, uint64_t died_ns)
 {
     struct store_row m;
@@ -514,9 +514,9 @@ static int canary_wait(struct replay *r)
 
 /* ---- all letters ---- */
 
-/* Send a letter of this machine, or pass over it; 0 to go on, or an exit status.
- * A letter sent in another boot, or to queues of another container, is on its
- * way no more. */
+/* Send a letter of this machine, or pass over it; 0 to go on, or an exit
+ * status. A letter sent in another boot, or to queues of another container, is
+ * on its way no more. */
 static int letter_send(struct replay *r, const struct letter *l)
 {
     const struct options *o = r->context->o;

@@ -58,8 +58,8 @@ static void block_print(const char *data, size_t size, const char *indent)
     }
 }
 
-/* Print a line of the header that is a moment, in ns since the epoch, as a time;
- * false: it is another line. */
+/* Print a line of the header that is a moment, in ns since the epoch, as a
+ * time; false: it is another line. */
 static bool header_time(const char *line, size_t size)
 {
     static const char *const names[] = {"sent: ", "expires: ", "not-before: "};

@@ -124,8 +124,8 @@ static int start(struct hook_command *c, struct run *r)
     return err;
 }
 
-/* Read its stderr until it has ended. False: `due_ns` came first, or, with `wake`,
- * the stop of the worker. */
+/* Read its stderr until it has ended. False: `due_ns` came first, or, with
+ * `wake`, the stop of the worker. */
 static bool watch(struct hook_command *c, struct run *r, uint64_t due_ns,
                   int wake)
 {

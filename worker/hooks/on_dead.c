@@ -230,8 +230,8 @@ static int fresh_next(struct on_dead *h, struct source_hook *hook)
     return err;
 }
 
-/* Find the first death whose wait is over. A death whose letter is gone meanwhile
- * is forgotten. */
+/* Find the first death whose wait is over. A death whose letter is gone
+ * meanwhile is forgotten. */
 static int again_next(struct on_dead *h, struct source_hook *hook)
 {
     const struct source_ops *ops = h->with.source->ops;

@@ -56,10 +56,10 @@ struct untold_one {
 };
 
 /* Deaths whose command failed. Each has a wait of its own, which doubles with
- * each failure, whatever becomes of others. While none succeeds, there is a pause
- * between two that run again, which doubles, too: a command that is broken is
- * tried for one letter, not for all. In memory: after a restart each is tried
- * once, at once. All 0: there are none. For one thread. */
+ * each failure, whatever becomes of others. While none succeeds, there is a
+ * pause between two that run again, which doubles, too: a command that is
+ * broken is tried for one letter, not for all. In memory: after a restart each
+ * is tried once, at once. All 0: there are none. For one thread. */
 struct untold {
     struct untold_one all[UNTOLD_MOST];
     size_t count;

@@ -1,5 +1,5 @@
-/* held.c - the letters of a broker: taken, put in a store, given back (see held.h
- * and broker.h)
+/* held.c - the letters of a broker: taken, put in a store, given back (see
+ * held.h and broker.h)
  *
  * To look at a letter is to be given it: the broker counts that as a delivery,
  * and where a queue has a limit of them, drops what was looked at too often. So
@@ -227,8 +227,8 @@ static const char *text_to(char *out, size_t room, amqp_bytes_t from)
 
 /* ---- a letter to its row ---- */
 
-/* Fill the history: the last attempt's words are those of the letter; the others
- * say where they were, too. */
+/* Fill the history: the last attempt's words are those of the letter; the
+ * others say where they were, too. */
 static size_t history_fill(struct arriving *a, const struct letter_envelope *l)
 {
     for (size_t i = 0; i < l->attempt_count; i++) {
@@ -590,8 +590,8 @@ static int copies_open(struct context *ctx)
     return err ? complain_of(&p) : 0;
 }
 
-/* Count what is in NAME.dead, as soon as nobody else has it; -ENOENT: there is no
- * such queue. */
+/* Count what is in NAME.dead, as soon as nobody else has it; -ENOENT: there is
+ * no such queue. */
 static int letters_count(struct broker *b, uint32_t *count)
 {
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};

@@ -43,8 +43,9 @@ static uint64_t body_sum(const char *body, size_t size)
     return sum;
 }
 
-/* Fill the spots of a letter, one for each key. The value of a line or of a time
- * of sending is 0 if the letter has none, and then its spot is not used. */
+/* Fill the spots of a letter, one for each key. The value of a line or of a
+ * time of sending is 0 if the letter has none, and then its spot is not
+ * used. */
 static void spots_fill(struct spot spots[KEYS], const struct store_row *m,
                        const struct envelope *e)
 {

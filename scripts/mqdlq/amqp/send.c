@@ -1,7 +1,7 @@
 /* send.c - letters sent to a broker: replay, its canary, import (see broker.h)
  *
- * Replay, one letter after the other: the message is published, the broker confirms that it is
- * on its replicas, and the letter is acknowledged.
+ * Replay, one letter after the other: the message is published, the broker
+ * confirms that it is on its replicas, and the letter is acknowledged.
  * Crash before the confirm: the letter is there, and the message may be.
  * Crash between the confirm and the acknowledgement: both are there. Each
  * replay of a letter has a number of its own, by which a worker knows the
@@ -38,8 +38,8 @@
 
 /* ---- replay ---- */
 
-/* Name the queue for a letter: where its group belongs, if it has one; the others
- * are spread. */
+/* Name the queue for a letter: where its group belongs, if it has one; the
+ * others are spread. */
 static const char *queue_of(const struct context *ctx, amqp_bytes_t group,
                             char name[TOPOLOGY_NAME])
 {
@@ -172,11 +172,11 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
 
 /* ---- the canary ---- */
 
-/* A broker tells two things of the message that was sent first: that it came back
- * as a letter, and that its queue was empty, so that a worker took it, on this
- * machine or another one. It does not tell that the message is done. So the
- * canary is taken for done if it is no letter some time after it was taken; the
- * operator, who knows the handlers, gives that time. */
+/* A broker tells two things of the message that was sent first: that it came
+ * back as a letter, and that its queue was empty, so that a worker took it, on
+ * this machine or another one. It does not tell that the message is done. So
+ * the canary is taken for done if it is no letter some time after it was taken;
+ * the operator, who knows the handlers, gives that time. */
 struct watch {
     struct context *ctx;
     char id[ULID_TEXT];
@@ -324,12 +324,12 @@ int broker_canary_wait(struct context *ctx)
 
 /* ---- import ---- */
 
-/* A letter that is there already is left out, so an import that was killed can be
- * run again. The letters that are there are held meanwhile; of a queue that has
- * none, the import is a consumer. So nobody replays or discards a letter, or
- * imports beside us.
- * Crash before a confirm: the letter is there, or it is not; the next run of the
- * same file sees which. So a crash here can lose none and repeat none. */
+/* A letter that is there already is left out, so an import that was killed can
+ * be run again. The letters that are there are held meanwhile; of a queue that
+ * has none, the import is a consumer. So nobody replays or discards a letter,
+ * or imports beside us.
+ * Crash before a confirm: the letter is there, or it is not; the next run of
+ * the same file sees which. So a crash here can lose none and repeat none. */
 
 /* Say once that not all letters are held, so not all are known. */
 static void beyond_say(struct broker *b)
@@ -342,8 +342,8 @@ static void beyond_say(struct broker *b)
     b->beyond_told = true;
 }
 
-/* Make the id of a letter that was given none: from what it is and where it is in
- * the file, so that it has the same in the next run. */
+/* Make the id of a letter that was given none: from what it is and where it is
+ * in the file, so that it has the same in the next run. */
 static void id_make(struct store_row *m, uint64_t line)
 {
     const unsigned char *at = m->data;
@@ -379,8 +379,8 @@ static int attempts_write(struct envelope_made *e, const struct decoding *d,
     return err;
 }
 
-/* Make the properties as a worker of the broker would have written them; the line
- * is new, so that a replay is not taken for that of an earlier import. */
+/* Make the properties as a worker of the broker would have written them; the
+ * line is new, so that a replay is not taken for that of an earlier import. */
 static int properties_make(struct envelope_made *e, const struct decoding *d,
                            const struct store_row *m)
 {
