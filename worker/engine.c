@@ -708,7 +708,7 @@ int engine_run(struct engine *e)
     e->flow.hears =
         e->flow.ops->settled &&
         (!e->flow.ops->hears || e->flow.ops->hears(e->flow.handler));
-    if (e->flow.source->ops->can & SOURCE_ASYNC)
+    if (!e->flow.source->local)
         attention_on(&e->flow.gate.attention, ATTEND_LATE);
     pause_recall(&e->pause);
     started_log(e);

@@ -16,14 +16,6 @@
 
 #define IN_HAND_LIMIT_NS (1200 * NS_PER_S)
 
-/* The longest time limit that a message may come with. Without --max-timeout
- * one that stays in hand gets no more than the worker's, as that is counted. */
-static inline uint64_t in_hand_limit_timeout(const struct settings *s)
-{
-    uint64_t most = s->max_timeout_ns;
-
-    return s->access.partitions && most == UINT64_MAX ? s->timeout_ns : most;
-}
 /* The longest wait that a handler may ask for after so many failures; `b` is
  * the worker's backoff, here and below. */
 uint64_t in_hand_limit_wait(const struct settings *s, const struct backoff *b,

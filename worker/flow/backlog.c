@@ -9,7 +9,7 @@
 
 static uint64_t waits(const struct flow *f)
 {
-    return f->source->ops->waits(f->source);
+    return f->source->local ? f->source->local->waits(f->source) : 0;
 }
 
 bool backlog_fills(const struct flow *f, size_t more)

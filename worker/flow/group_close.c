@@ -19,17 +19,13 @@
 /* queued - whether that message waits for its turn at the source; 0: any */
 static bool queued(const struct flow *f, int64_t number)
 {
-    const struct source_ops *ops = f->source->ops;
-
-    return ops->queued && ops->queued(f->source, number);
+    return f->source->local && f->source->local->queued(f->source, number);
 }
 
 /* next_seq - of the next message; 0: the source does not tell */
 static uint64_t next_seq(const struct flow *f)
 {
-    const struct source_ops *ops = f->source->ops;
-
-    return ops->next_seq ? ops->next_seq(f->source) : 0;
+    return f->source->local ? f->source->local->next_seq(f->source) : 0;
 }
 
 /* later - whether one that a close refuses may come when that is over: with a

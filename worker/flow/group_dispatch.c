@@ -61,7 +61,8 @@ static int restore(void *arg, const struct source_group *group)
 
 int dispatch_restore(struct flow *f)
 {
-    return f->source->ops->groups(f->source, restore, f);
+    return f->source->local ? f->source->local->groups(f->source, restore, f)
+                            : 0;
 }
 
 bool dispatch_ready(const struct flow *f)
@@ -204,8 +205,8 @@ static int take_parked(struct flow *f, struct group *lease,
     if (item && item->priority == GROUP_FRONT)
         return -EAGAIN;
     key.at = groups_key(lease, &key.size);
-    err = f->source->ops->unpark(f->source, lane, key, groups_low_turn(lease),
-                                 before, &m);
+    err = f->source->local->unpark(f->source, lane, key, groups_low_turn(lease),
+                                   before, &m);
     if (err == -ENOENT)
         groups_unpark(g, lease);
     if (!err || err == -EMSGSIZE)

@@ -39,7 +39,7 @@ struct dispatch {
 /* Whether the source has a place for what waits behind a head. */
 static inline bool dispatch_parks(const struct flow *f)
 {
-    return (f->source->ops->can & SOURCE_PARKS) != 0;
+    return f->source->local != NULL;
 }
 
 /* group_park.c: a due message to the source again, behind what its group has

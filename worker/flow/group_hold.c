@@ -18,7 +18,7 @@ static bool still_dead(struct flow *f, struct group *lease)
     struct header_text key;
 
     key.at = groups_key(lease, &key.size);
-    return f->source->ops->letters(f->source, key) != NO;
+    return f->source->local->letters(f->source, key) != NO;
 }
 
 /* let_go - a held group goes on if it has no letter: whether it does, or -errno
@@ -30,8 +30,8 @@ static int let_go(struct flow *f, const char *key, size_t size)
     int has;
 
     do {
-        has =
-            f->source->ops->letters(f->source, (struct header_text){key, size});
+        has = f->source->local->letters(f->source,
+                                        (struct header_text){key, size});
         if (has != NO)
             return has == YES ? NO : has;
     } while (!groups_unhold(f->dispatch->groups, key, size));
@@ -82,12 +82,12 @@ static void held(struct flow *f, const char *key, size_t size)
                            "mqdlq discard"));
     /* For those who look after this worker was killed. */
     counters_gauge(f->counters, COUNTERS_GROUPS_HELD, dispatch_held(f));
-    f->source->ops->watch(f->source, false);
+    f->source->local->watch(f->source, false);
     went = let_go(f, key, size);
     if (went == YES)
         gate_changed(&f->gate);
     else if (went < 0)
-        f->source->ops->watch(f->source, true);
+        f->source->local->watch(f->source, true);
 }
 
 /* hold - the lease ends; its key is not ours any more then */

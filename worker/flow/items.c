@@ -48,6 +48,7 @@ static struct receive *item_new(struct items *it, struct flow *f)
     item->clock = it->clock;
     item->clock.valid = 0; /* the wall clock is looked at as well */
     item->own.place = it->made++;
+    item->own.timeout_most = &f->source->timeout_most_ns;
     LIST_INSERT_HEAD(&it->all, item, all);
     return item;
 }

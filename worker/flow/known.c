@@ -12,7 +12,8 @@
  * second copy of one. */
 static int letter_look(struct flow *f, struct delivery *d, bool *letter)
 {
-    int is = f->source->ops->link(f->source, d->message, &d->header);
+    const struct source_local_ops *local = f->source->local;
+    int is = local ? local->link(f->source, d->message, &d->header) : LINK_NONE;
 
     d->repeat = is == LINK_REPEAT;
     *letter = is == LINK_LETTER;
@@ -44,10 +45,11 @@ static int key_claim(struct flow *f, struct delivery *d, bool letter)
 
     if (!letter && d->message->flags & (MESSAGE_STORED | MESSAGE_KEYED))
         return 0;
-    if (!f->source->ops->claim)
+    if (!f->source->local)
         return keys_ignored(f);
     (void)message_name(d->message); /* a duplicate of it names it */
-    err = f->source->ops->claim(f->source, d->message, d->header.unique,
+    err =
+        f->source->local->claim(f->source, d->message, d->header.unique,
                                 (ms < most ? ms : most) * NS_PER_MS, &d->first);
     if (err == -EOPNOTSUPP)
         return keys_ignored(f);

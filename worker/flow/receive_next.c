@@ -13,7 +13,6 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/config/in_hand_limit.h"
 #include "worker/flow/backlog.h"
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
@@ -77,15 +76,15 @@ __attribute__((noinline)) static int unsorted(struct receive *item,
  * there, and gets the worker's own limit: said once */
 static void timeout_look(struct flow *f, struct delivery *d)
 {
-    uint64_t asks = delivery_limit_ns(d, 0, UINT64_MAX);
+    uint64_t asks = delivery_limit_asked(d);
+    uint64_t most = atomic_load(&f->source->timeout_most_ns);
 
-    if (asks <= in_hand_limit_timeout(f->set) ||
-        f->set->max_timeout_ns != UINT64_MAX ||
+    if (asks <= most || most == atomic_load(&f->set->max_timeout_ns) ||
         atomic_exchange(&f->timeout_told, true))
         return;
     log_warn("timeout_cut", F_STR("queue", f->set->queue),
              F_STR("msg", delivery_id(d)), F_DURATION("asks", asks),
-             F_DURATION("gets", in_hand_limit_timeout(f->set)),
+             F_DURATION("gets", most),
              F_STR("next", "with --partitions no message has a longer time "
                            "limit than --timeout, as all attempts have to end "
                            "in 20m; --max-timeout allows more, and counts"));
@@ -100,7 +99,7 @@ __attribute__((noinline)) static int sort_any(struct receive *item,
     int err;
 
     delivery_sort(d, m, f->set->group_separator);
-    if (d->header.fields & HEADER_TIMEOUT && f->set->access.partitions)
+    if (d->header.fields & HEADER_TIMEOUT)
         timeout_look(f, d);
     err = known_look(f, d);
     if (!err && (d->repeat || d->duplicate || !d->group.at ||

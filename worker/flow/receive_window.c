@@ -36,6 +36,7 @@ static int window_open(struct receive *item)
     for (size_t i = 0; i < n; i++) {
         item->window[i].d.count = item->count;
         item->window[i].d.place = item->own.place;
+        item->window[i].d.timeout_most = item->own.timeout_most;
         item->window[i].next = item->free_open;
         item->free_open = &item->window[i];
     }

@@ -80,7 +80,8 @@ static int block_begin(struct flow *f, struct receive **item)
     if (err)
         return err;
     items_count(&f->items, *item);
-    f->source->ops->warm(f->source, (*item)->own.place);
+    if (f->source->local)
+        f->source->local->warm(f->source, (*item)->own.place);
     return 0;
 }
 

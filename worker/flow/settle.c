@@ -32,7 +32,7 @@ static void give(struct flow *f, struct decision *dec)
 {
     int err;
 
-    if (f->source->ops->can & SOURCE_ASYNC) {
+    if (f->source->ops->late) {
         unsettled_late(&f->unsettled, dec);
         return;
     }
@@ -239,7 +239,7 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
             delivery_due(&d[i], &dec[i].s.due_boot_ns, &dec[i].s.delay_ns);
         all[i] = dec[i].s;
     }
-    if (!(source->can & SOURCE_ASYNC))
+    if (!source->late)
         err = source->settle(f->source, all, n);
     for (size_t i = 0; i < n; i++) {
         if (err) {
@@ -261,7 +261,7 @@ static uint64_t asked_of(struct flow *f, const struct delivery *d,
     uint64_t most = f->set->max_delay_ns, fits;
     struct backoff b;
 
-    if (d->group.at && !(f->source->ops->can & SOURCE_PARKS)) {
+    if (d->group.at && !f->source->local) {
         settings_backoff(f->set, &b);
         fits = in_hand_limit_wait(f->set, &b, d->message->failures + 1);
         most = most < fits ? most : fits;
@@ -315,7 +315,7 @@ failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
     } else {
         dec.wait_ns = delivery_wait_cut(now, wait_of(f, d, out));
         settle_wait(&dec.s, dec.wait_ns);
-        if (f->source->ops->can & SOURCE_ASYNC)
+        if (f->source->ops->late)
             dec.s.lane = LANE_NONE;
     }
     give(f, &dec);
@@ -339,13 +339,6 @@ end_settle(struct flow *f, struct delivery *d, const struct outcome *out)
             dec.s.error = out->error;
     }
     give(f, &dec);
-}
-
-int settle_listed(struct flow *f, const struct delivery *d)
-{
-    struct settle s = {.m = d->message, .kind = SETTLE_DONE, .lane = d->place};
-
-    return f->source->ops->settle(f->source, &s, 1);
 }
 
 /* settle_not - the source did not take it */

@@ -37,7 +37,7 @@ void settle_cancelled(struct flow *f, struct delivery *d);
  * of its group (at NULL: no group); durable on 0. -EAGAIN if the message is
  * running or moving elsewhere; on a disk error the message waits as before. May
  * wait for a disk: called by a job of the pool (worker/operate/steering.c). Not
- * for a source with SOURCE_ASYNC. */
+ * for a source that settles late. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq);
 /* Its claim is gone: it comes again, and is not worth a run. */
 void settle_stale(struct flow *f, struct delivery *d);
@@ -70,10 +70,6 @@ __attribute__((noinline)) void settle_named(struct flow *f,
                                             const struct delivery *d,
                                             const struct outcome *out);
 
-/* Done, of a source that takes a list only. */
-__attribute__((noinline)) int settle_listed(struct flow *f,
-                                            const struct delivery *d);
-
 /* On the wall clock, without a look at it. */
 static inline uint64_t settle_ended_at(const struct delivery *d,
                                        const struct outcome *out)
@@ -84,10 +80,8 @@ static inline uint64_t settle_ended_at(const struct delivery *d,
 static inline void settle_plain(struct flow *f, struct delivery *d,
                                 const struct outcome *out)
 {
-    const struct source_ops *source = f->source->ops;
     struct message *m = d->message;
-    int err = source->done ? source->done(f->source, m, d->place)
-                           : settle_listed(f, d);
+    int err = f->source->local->done(f->source, m, d->place);
 
     if (err) {
         settle_not(f, d, out, err);

@@ -41,7 +41,6 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "worker/config/in_hand_limit.h"
 #include "worker/process/leftovers.h"
 #include "worker/rules/verdict.h"
 
@@ -811,8 +810,7 @@ void coprocess_send(struct coprocess *l, struct delivery *d)
     m->d = d;
     m->late = m->cancelled = m->heard = false;
     m->deadline_ns = UINT64_MAX;
-    m->limit_ns =
-        delivery_limit_ns(d, set->timeout_ns, in_hand_limit_timeout(set));
+    m->limit_ns = delivery_limit_ns(d, set->timeout_ns);
     m->at = l->output.written + (l->output.end - l->output.begin);
     name_child(l, d->message);
     if (coprocess_append(l, d) < 0)

@@ -36,7 +36,6 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "worker/config/in_hand_limit.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/timers.h"
 #include "worker/process/process.h"
@@ -471,9 +470,7 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     struct scratch *s = scratch_get();
     struct running r = {.handler = h,
                         .id = delivery_id(d),
-                        .limit_ns =
-                            delivery_limit_ns(d, h->set->timeout_ns,
-                                              in_hand_limit_timeout(h->set))};
+                        .limit_ns = delivery_limit_ns(d, h->set->timeout_ns)};
     char why[COMMAND_WHY];
     int err;
 

@@ -4,7 +4,6 @@
  * once, when the function has returned: in time, and what it returned is the
  * verdict; or too late, and the verdict is the timeout.
  */
-#include "worker/config/in_hand_limit.h"
 #include "worker/handlers/handler_inproc.h"
 
 #include <errno.h>
@@ -141,8 +140,8 @@ static inline unsigned says(const struct delivery *d)
 
 /* view_said - what its flags and its header's fields say, or those of the one
  * before said */
-__attribute__((noinline)) static void
-view_said(struct call *c, const struct handler *h, const struct delivery *d)
+__attribute__((noinline)) static void view_said(struct call *c,
+                                                const struct delivery *d)
 {
     struct mqw_message *to = &c->message;
     unsigned flags = d->message->flags;
@@ -151,8 +150,7 @@ view_said(struct call *c, const struct handler *h, const struct delivery *d)
     to->max_attempts = (uint32_t)delivery_max_attempts(d, to->max_attempts);
     to->redelivered = (flags & MESSAGE_REDELIVERED) != 0;
     to->length_inferred = (flags & MESSAGE_LENGTH_INFERRED) != 0;
-    c->limit_ns =
-        delivery_limit_ns(d, c->limit_ns, in_hand_limit_timeout(h->set));
+    c->limit_ns = delivery_limit_ns(d, c->limit_ns);
     c->said = says(d);
 }
 
@@ -175,7 +173,7 @@ static inline void view(struct call *c, const struct handler *h,
     to->priority = m->priority;
     to->attempt = m->failures + 1;
     if (says(d) | c->said)
-        view_said(c, h, d);
+        view_said(c, d);
     c->d = d;
     c->id[0] = '\0';
 }

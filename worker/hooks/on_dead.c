@@ -195,8 +195,8 @@ static void settle(struct on_dead *h, const struct source_hook *hook, bool told)
         return;
     else
         failed(h, hook);
-    while ((err = h->with.source->ops->hook_end(h->with.source, hook->n, told,
-                                                &next)) != 0) {
+    while ((err = h->with.source->local->hook_end(h->with.source, hook->n, told,
+                                                  &next)) != 0) {
         if (stops(h))
             return;
         store_trouble(h, err, &wait_ns);
@@ -217,7 +217,7 @@ static void hook_free(struct source_hook *hook)
 /* Find the first death that has not been tried: -ENOENT, or trouble. */
 static int fresh_next(struct on_dead *h, struct source_hook *hook)
 {
-    const struct source_ops *ops = h->with.source->ops;
+    const struct source_local_ops *ops = h->with.source->local;
     int err;
 
     while ((err = ops->hook(h->with.source, h->fresh_after, hook)) == 0 &&
@@ -234,7 +234,7 @@ static int fresh_next(struct on_dead *h, struct source_hook *hook)
  * meanwhile is forgotten. */
 static int again_next(struct on_dead *h, struct source_hook *hook)
 {
-    const struct source_ops *ops = h->with.source->ops;
+    const struct source_local_ops *ops = h->with.source->local;
     uint64_t due_ns;
     int64_t n;
 
@@ -297,7 +297,7 @@ static void leftovers_kill(struct on_dead *h)
 {
     const struct stale_handler stale = {.mark = HOOK_MARK};
     struct source_hook hook;
-    int err = h->with.source->ops->hook(h->with.source, 0, &hook), killed;
+    int err = h->with.source->local->hook(h->with.source, 0, &hook), killed;
 
     if (err == -ENOENT)
         return; /* nothing was cut off */

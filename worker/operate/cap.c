@@ -71,8 +71,7 @@ static void apply(struct cap *c, unsigned cap)
     pool_resize(f->pool, cap + SPARE_THREADS);
     c->live->concurrency = cap;
     gate_set_cap(&f->gate, cap);
-    if (f->source->ops->tuned) /* how much it fetches depends on it */
-        f->source->ops->tuned(f->source);
+    f->source->ops->tuned(f->source); /* how much it fetches depends on it */
     if (f->ops->coprocesses &&
         cap < old) /* an item that waits for its child keeps a place */
         items_wake_all(&f->items, f->ops->coprocesses->wake);

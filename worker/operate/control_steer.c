@@ -72,7 +72,7 @@ static json_t *begun(int err, bool *later)
 /* can_steer - NULL, or why not */
 static json_t *can_steer(const struct flow *f)
 {
-    return f->source->ops->steer
+    return f->source->local
                ? NULL
                : control_refusal(EX_UNAVAILABLE,
                                  "messages of this source cannot be steered");

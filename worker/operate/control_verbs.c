@@ -119,8 +119,9 @@ static json_t *differs_json(const struct flow *f)
     const struct source *s = f->source;
     char text[256];
 
-    return s->ops->differs(s, text, sizeof text) ? json_string(text)
-                                                 : json_null();
+    return s->local && s->local->differs(s, text, sizeof text)
+               ? json_string(text)
+               : json_null();
 }
 
 /* files_put - which file keeps messages from being taken; a path that is no
@@ -267,7 +268,7 @@ static json_t *status(struct request *r)
     if (out && takes != WHY_NOT_SO)
         json_object_set_new(out, "why", json_string(gate_why_text(takes)));
     /* A job that makes room is just about to lock it. */
-    unlocked = f->source->ops->unlocked(f->source);
+    unlocked = f->source->local ? f->source->local->unlocked(f->source) : 0;
     if (out && !atomic_load(&f->growing) && unlocked > 0)
         json_object_set_new(out, "unlocked_kib",
                             json_integer((json_int_t)(unlocked + 1023) / 1024));

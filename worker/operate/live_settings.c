@@ -254,8 +254,7 @@ static int number_set(struct orders *o, size_t at, uint64_t value,
     atomic_store(number_at(o->live, row), value);
     backlog_look(o->flow);
     gate_changed(&o->flow->gate); /* more may be parked now */
-    if (o->flow->source->ops->tuned)
-        o->flow->source->ops->tuned(o->flow->source);
+    o->flow->source->ops->tuned(o->flow->source);
     return 0;
 }
 

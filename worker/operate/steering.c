@@ -51,8 +51,8 @@ static void steer_job(struct pool_job *job)
     struct source *source = s->flow->source;
 
     s->err = s->lent ? steer_lent(s)
-                     : source->ops->steer(source, s->what, s->numbers, s->count,
-                                          s->results);
+                     : source->local->steer(source, s->what, s->numbers,
+                                            s->count, s->results);
     atomic_store(&s->over, true);
     s->end.over(s->end.arg);
     unuse(s);

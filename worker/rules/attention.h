@@ -14,7 +14,7 @@
  *            ATTEND_GROUP    groups: one waits, is parked, or may run
  *            ATTEND_DUE      source: take_due may have something
  *            ATTEND_LIMIT    run_limits: the run ends by itself
- *            ATTEND_LATE     engine: the source settles late
+ *            ATTEND_LATE     engine: the source has no short way to settle
  *            ATTEND_RATE     rate: a delivery costs a token
  *            ATTEND_LOCK     solo: nobody is to take without the lock
  * OWNS   Nothing; it is in the gate.

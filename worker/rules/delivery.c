@@ -55,17 +55,22 @@ const char *delivery_id(struct delivery *d)
                          : ulid_print(*message_name(d->message), d->id_text);
 }
 
-/* delivery_limit_ns - the message's own, else the worker's */
-uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
-                           uint64_t most)
+uint64_t delivery_limit_asked(const struct delivery *d)
 {
-    uint64_t ms = d->header.timeout_ms, limit = UINT64_MAX;
+    uint64_t ms = d->header.timeout_ms;
+
+    return ms < UINT64_MAX / NS_PER_MS ? ms * NS_PER_MS : UINT64_MAX;
+}
+
+uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise)
+{
+    uint64_t asks, most;
 
     if (!(d->header.fields & HEADER_TIMEOUT))
         return otherwise;
-    if (ms < UINT64_MAX / NS_PER_MS)
-        limit = ms * NS_PER_MS;
-    return limit < most ? limit : most;
+    asks = delivery_limit_asked(d);
+    most = d->timeout_most ? atomic_load(d->timeout_most) : UINT64_MAX;
+    return asks < most ? asks : most;
 }
 
 uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise)

@@ -29,7 +29,10 @@ struct delivery {
     /* Where its end is counted: that of the work item. NULL: it has none. Set
      * once by the maker of the delivery; nothing here changes it. */
     struct counters_block *count;
-    unsigned place;      /* of the work item; no two that run have the same */
+    unsigned place; /* of the work item; no two that run have the same */
+    /* The longest time limit that the message may have by its header, as its
+     * source says; set once by the maker, too. NULL: there is no bound. */
+    const _Atomic uint64_t *timeout_most;
     uint64_t started_ns; /* wall; when a handler was about to have it */
     uint64_t begun_ns;   /* monotonic: the same, or a few us before */
     struct header header;
@@ -92,10 +95,11 @@ static inline bool delivery_grouped(struct delivery *d, struct message *m)
 }
 /* The same, but without a name. */
 void delivery_parse(struct delivery *d, struct message *m, char separator);
-/* Its time limit: the message's own, up to `most`, else `otherwise`, which is
- * the worker's and not bounded; UINT64_MAX: none. */
-uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise,
-                           uint64_t most);
+/* Return the time limit: the message's own, up to what its source allows, else
+ * `otherwise`, which is the worker's and not bounded; UINT64_MAX: none. */
+uint64_t delivery_limit_ns(const struct delivery *d, uint64_t otherwise);
+/* Return the time limit that the header asks for, in ns. */
+uint64_t delivery_limit_asked(const struct delivery *d);
 /* After how many failures it is dead: the message's own number, else
  * `otherwise`, which is the worker's. */
 uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise);

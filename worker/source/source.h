@@ -83,7 +83,7 @@ struct settle {
     int64_t letter; /* out, of DEAD: its number; 0: it has none, or not known */
     /* out: 0          it is durable, and the message is not lent any more.
      *      -EINPROGRESS  the event `settled` comes, with another of these; the
-     *                 message belongs to the source until then (SOURCE_ASYNC).
+     *                 message belongs to the source until then (if ops->late).
      *      -ESTALE    the claim is gone: nothing was written, the message is
      *                 not lent any more, and comes again by itself.
      *      others     the disk: nothing has happened, the message is lent still
@@ -91,18 +91,12 @@ struct settle {
     int err;
 };
 
-enum {                        /* source_ops.can */
-       SOURCE_PARKS = 1 << 0, /* SETTLE_PARK and unpark; PARK is never late */
-       SOURCE_HOLDS = 1 << 1, /* letters: --on-group-dead hold */
-       SOURCE_ASYNC = 1 << 2, /* settle may say -EINPROGRESS */
-};
-
 /* What link says of a message whose header names a letter. */
 enum source_link {
     LINK_NONE,   /* not one of ours: a message as any other */
     LINK_LETTER, /* it is that letter from here on (MESSAGE_FRONT is set) */
     /* It is a second copy of one that was taken, to be dropped: its DISCARD is
-     * settled before the call returns, also by a source with SOURCE_ASYNC. */
+     * settled before the call returns, also by a source that settles late. */
     LINK_REPEAT,
 };
 
@@ -231,11 +225,14 @@ struct source_events {
 /* The head of each source's own struct.
  * c = constant after open   a = atomic, written by the source */
 struct source {
-    const struct source_ops *ops; /* c */
-    unsigned lanes;               /* c */
+    const struct source_ops *ops;         /* c */
+    const struct source_local_ops *local; /* c  NULL: it is no local store */
+    unsigned lanes;                       /* c */
     unsigned lent_most; /* c  message.index is below this, after any resize */
     uint64_t nonce; /* c  marks the handlers of its messages for all its owners,
                      *    one after the other */
+    _Atomic uint64_t timeout_most_ns; /* a  longest time limit that a message
+                                       *    may have by its header */
     /* a  0: take_due has nothing; else it is worth a call. By the two calls
      * below. */
     atomic_int due;
@@ -246,9 +243,10 @@ struct source {
     atomic_bool rests;
 };
 
+/* What every source can do. */
 struct source_ops {
     const char *name; /* "mq" */
-    unsigned can;     /* SOURCE_ bits */
+    bool late;        /* settle may say -EINPROGRESS */
 
     /* ---- taking: 0 and *out, which is lent; or -EAGAIN: none now; or trouble
      * of another kind. A lane gives up what it had settled last. ---- */
@@ -261,28 +259,6 @@ struct source_ops {
     /* The next one whose time has come: a retry, a delayed message, one that an
      * earlier worker kept. May wait for a disk. */
     int (*take_due)(struct source *s, unsigned lane, struct message **out);
-    /* The next parked one of a group: of the highest priority, or with `low` of
-     * the lowest, in the order of seq. `before` (NULL: any): only one that
-     * comes before that message, by the same order. -EAGAIN: `before` comes
-     * first. -ENOENT: nothing of that group is parked. -EINPROGRESS: it is, but
-     * can be had only soon. -EMSGSIZE: it was too large, and died. May wait for
-     * a disk. */
-    int (*unpark)(struct source *s, unsigned lane, struct header_text key,
-                  bool low, const struct message *before, struct message **out);
-    /* A message just taken, or recovered, whose header has HEADER_LETTER:
-     * enum source_link, or -errno: not known now, ask again. May be called
-     * between take and the next take, under the same lock. May wait for a
-     * disk. */
-    int (*link)(struct source *s, struct message *m, const struct header *h);
-
-    /* The same of one whose header has HEADER_UNIQUE, before it is delivered or
-     * stored for the first time; MESSAGE_STORED has been. 0: it has the key
-     * for `ns` from its receipt on, durably, and finds itself when it comes
-     * again. -EEXIST: it came while another message, *first, has it.
-     * -EOPNOTSUPP: there are no keys here, just now or ever; it runs. Others:
-     * not known now, ask again. May be NULL. May wait for a disk. */
-    int (*claim)(struct source *s, const struct message *m,
-                 struct header_text key, uint64_t ns, struct ulid *first);
 
     /* ---- giving back ---- */
 
@@ -291,46 +267,11 @@ struct source_ops {
      * one commit, all or none of them: their errors are the same, and neither
      * -ESTALE nor -EINPROGRESS. Up to SETTLE_MOST. */
     int (*settle)(struct source *s, struct settle *list, size_t n);
-    /* The usual end, without a list: one message, DONE, that is not
-     * MESSAGE_STORED, with a lane. NULL: settle it is. */
-    int (*done)(struct source *s, struct message *m, unsigned lane);
     /* Settled with LANE_NONE, and nobody reads it any more. */
     void (*release)(struct source *s, struct message *m);
-    /* The lane will take again soon, but waits: have ready what that needs. */
-    void (*warm)(struct source *s, unsigned lane);
     /* The lane has no work: nothing is kept for it, nor can what it settled
      * last be read. */
     void (*rest)(struct source *s, unsigned lane);
-
-    /* Make waiting messages, named by their public numbers, due now or
-     * cancelled. A cancelled message comes from take_due immediately, or from
-     * unpark or take in its turn, with MESSAGE_CANCELLED. On 0 the result of
-     * each is durable; on -errno nothing has changed. NULL: it cannot be done.
-     * Up to STEER_MOST. May wait for a disk: called by a job of the pool
-     * (worker/operate/steering.c). */
-    int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
-                 size_t n, enum steered *out);
-
-    /* The seq that the next message gets. NULL: that is not known. Any thread;
-     * never waits. */
-    uint64_t (*next_seq)(const struct source *s);
-    /* Whether the message of that number waits for its turn in take, where
-     * others may come before it that are later; 0: whether any does. NULL: none
-     * ever does. Any thread; never waits. */
-    bool (*queued)(const struct source *s, int64_t number);
-
-    /* ---- groups ---- */
-
-    /* At start: each group that has something here. May wait for a disk; stops
-     * at the first error of `visit`. */
-    int (*groups)(struct source *s,
-                  int (*visit)(void *arg, const struct source_group *group),
-                  void *arg);
-    /* Whether a group has a letter: YES, NO or -errno. May wait for a disk. */
-    int (*letters)(struct source *s, struct header_text key);
-    /* A group is held from here on: letters_gone when one may be gone. `soon`:
-     * letters failed for a group that is held, ask again in any case. */
-    void (*watch)(struct source *s, bool soon);
 
     /* ---- looking ---- */
 
@@ -343,26 +284,17 @@ struct source_ops {
     unsigned (*room)(const struct source *s);
     /* Messages at the origin; -1: not known. */
     long (*fresh)(const struct source *s);
-    /* Messages that --max-waiting bounds: those that this machine keeps until
-     * their time, or behind their group's head. A settle that returned is
-     * counted. 0 where something else keeps them, as a broker does. Never
-     * waits. */
-    uint64_t (*waits)(const struct source *s);
     /* Whether something is due: YES, NO or -errno. May wait for a disk, or for
      * a broker. */
     int (*is_due)(struct source *s);
     /* How many there are; -errno. May wait for a disk, and for long; or for a
      * broker. */
     int64_t (*count)(struct source *s, enum source_count what);
-    /* Whether the origin is unlike what the settings would make; in words. */
-    bool (*differs)(const struct source *s, char *text, size_t room);
-    /* Each part, by number; NULL, or none: it is one whole. Any thread; never
-     * waits. */
+    /* Each part, by number; NULL, or none: the origin is one whole. Any thread;
+     * never waits. */
     void (*parts)(struct source *s,
                   void (*visit)(void *arg, const struct source_part *part),
                   void *arg);
-    /* Bytes of messages in flight that may be swapped out. */
-    size_t (*unlocked)(const struct source *s);
 
     /* ---- how many may be lent at once ---- */
 
@@ -371,21 +303,12 @@ struct source_ops {
      * is as before. */
     int (*resize)(struct source *s, unsigned lent, struct problem *p);
 
+    /* ---- what has changed ---- */
+
     /* It rests, and a message may be taken again. Any thread; never waits; may
      * be NULL. */
     void (*wanted)(struct source *s);
-
-    /* ---- --on-dead; one thread ---- */
-
-    /* The first death whose n is greater than `after`; those that come later
-     * have greater ones. It stays until hook_end. -ENOENT: none. May wait for a
-     * disk. */
-    int (*hook)(struct source *s, int64_t after, struct source_hook *out);
-    /* It was told, durably on 0; or not, and it comes after the others: *next
-     * is its n from now on; 0: it is gone. */
-    int (*hook_end)(struct source *s, int64_t n, bool told, int64_t *next);
-
-    /* A setting was changed. Any thread; never waits; may be NULL. */
+    /* A setting was changed. Any thread; never waits. */
     void (*tuned)(struct source *s);
     /* Find due messages again after the wall clock was set or the machine was
      * suspended. In the loop; never waits. */
@@ -408,12 +331,98 @@ struct source_ops {
                    void *arg);
     /* What the last owner left is dealt with, and others take from now on. */
     void (*start)(struct source *s);
+};
+
+/* What only a store of this machine can do: letters, steering, hooks, groups
+ * that wait on the disk, and a short way to the end of a message. */
+struct source_local_ops {
+    /* ---- the short way ---- */
+
+    /* The usual end, without a list: one message, DONE, that is not
+     * MESSAGE_STORED, with a lane. */
+    int (*done)(struct source *s, struct message *m, unsigned lane);
+    /* The lane will take again soon, but waits: have ready what that needs. */
+    void (*warm)(struct source *s, unsigned lane);
+
+    /* ---- messages that were here before ---- */
+
+    /* A message just taken, or recovered, whose header has HEADER_LETTER:
+     * enum source_link, or -errno: not known now, ask again. May be called
+     * between take and the next take, under the same lock. May wait for a
+     * disk. */
+    int (*link)(struct source *s, struct message *m, const struct header *h);
+    /* The same of one whose header has HEADER_UNIQUE, before it is delivered or
+     * stored for the first time; MESSAGE_STORED has been. 0: it has the key
+     * for `ns` from its receipt on, durably, and finds itself when it comes
+     * again. -EEXIST: it came while another message, *first, has it.
+     * -EOPNOTSUPP: there are no keys here, just now or ever; it runs. Others:
+     * not known now, ask again. May wait for a disk. */
+    int (*claim)(struct source *s, const struct message *m,
+                 struct header_text key, uint64_t ns, struct ulid *first);
+
+    /* ---- groups ---- */
+
+    /* The next parked one of a group: of the highest priority, or with `low` of
+     * the lowest, in the order of seq. `before` (NULL: any): only one that
+     * comes before that message, by the same order. -EAGAIN: `before` comes
+     * first. -ENOENT: nothing of that group is parked. -EINPROGRESS: it is, but
+     * can be had only soon. -EMSGSIZE: it was too large, and died. May wait for
+     * a disk. */
+    int (*unpark)(struct source *s, unsigned lane, struct header_text key,
+                  bool low, const struct message *before, struct message **out);
+    /* At start: each group that has something here. May wait for a disk; stops
+     * at the first error of `visit`. */
+    int (*groups)(struct source *s,
+                  int (*visit)(void *arg, const struct source_group *group),
+                  void *arg);
+    /* Whether a group has a letter: YES, NO or -errno. May wait for a disk. */
+    int (*letters)(struct source *s, struct header_text key);
+    /* A group is held from here on: letters_gone when one may be gone. `soon`:
+     * letters failed for a group that is held, ask again in any case. */
+    void (*watch)(struct source *s, bool soon);
+    /* The seq that the next message gets. Any thread; never waits. */
+    uint64_t (*next_seq)(const struct source *s);
+    /* Whether the message of that number waits for its turn in take, where
+     * others may come before it that are later; 0: whether any does. Any
+     * thread; never waits. */
+    bool (*queued)(const struct source *s, int64_t number);
+
+    /* ---- operators ---- */
+
+    /* Make waiting messages, named by their public numbers, due now or
+     * cancelled. A cancelled message comes from take_due immediately, or from
+     * unpark or take in its turn, with MESSAGE_CANCELLED. On 0 the result of
+     * each is durable; on -errno nothing has changed. Up to STEER_MOST. May
+     * wait for a disk: called by a job of the pool
+     * (worker/operate/steering.c). */
+    int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
+                 size_t n, enum steered *out);
+    /* Messages that --max-waiting bounds: those that this machine keeps until
+     * their time, or behind their group's head. A settle that returned is
+     * counted. Never waits. */
+    uint64_t (*waits)(const struct source *s);
+    /* Whether the origin is unlike what the settings would make; in words. */
+    bool (*differs)(const struct source *s, char *text, size_t room);
+    /* Bytes of messages in flight that may be swapped out. */
+    size_t (*unlocked)(const struct source *s);
+
+    /* ---- --on-dead; one thread ---- */
+
+    /* The first death whose n is greater than `after`; those that come later
+     * have greater ones. It stays until hook_end. -ENOENT: none. May wait for a
+     * disk. */
+    int (*hook)(struct source *s, int64_t after, struct source_hook *out);
+    /* It was told, durably on 0; or not, and it comes after the others: *next
+     * is its n from now on; 0: it is gone. */
+    int (*hook_end)(struct source *s, int64_t n, bool told, int64_t *next);
+
+    /* ---- the end ---- */
+
     /* At an orderly end, when nobody takes or settles any more: asks `place`
      * (enum source_place, or -errno) where each message that is lent is to
      * wait, in the order of seq, and makes that durable: all of it, or, after
      * any error, none. *out is of kind RETRY or PARK, with its times and group.
-     * `half`: only half of the message was received. A source whose messages
-     * come again by themselves asks for none. */
+     * `half`: only half of the message was received. */
     int (*keep)(struct source *s,
                 int (*place)(void *arg, struct message *m, bool half,
                              struct settle *out),

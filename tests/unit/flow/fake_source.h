@@ -677,30 +677,70 @@ static inline int fake_keep(struct source *s,
     return err;
 }
 
+static inline int fake_done(struct source *s, struct message *m, unsigned lane)
+{
+    struct settle one = {.m = m, .kind = SETTLE_DONE, .lane = lane};
+
+    return fake_settle(s, &one, 1);
+}
+
+/* fake_claim - it has no keys */
+static inline int fake_claim(struct source *s, const struct message *m,
+                             struct header_text key, uint64_t ns,
+                             struct ulid *first)
+{
+    (void)s, (void)m, (void)key, (void)ns, (void)first;
+    return -EOPNOTSUPP;
+}
+
+static inline uint64_t fake_next_seq(const struct source *s)
+{
+    (void)s;
+    return 0;
+}
+
+static inline bool fake_queued(const struct source *s, int64_t number)
+{
+    (void)s, (void)number;
+    return false;
+}
+
+static inline void fake_tuned(struct source *s)
+{
+    (void)s;
+}
+
 static const struct source_ops fake_ops = {
     .name = "fake",
-    .can = SOURCE_PARKS | SOURCE_HOLDS,
     .take = fake_take,
     .take_due = fake_take_due,
-    .unpark = fake_unpark,
-    .link = fake_link,
     .settle = fake_settle,
     .release = fake_release,
-    .warm = fake_lane,
     .rest = fake_lane,
-    .groups = fake_groups,
-    .letters = fake_letters,
-    .watch = fake_watch,
     .poll_fd = fake_poll_fd,
     .pending = fake_pending,
     .room = fake_room,
     .fresh = fake_fresh,
-    .waits = fake_waits,
     .is_due = fake_is_due,
     .lent = fake_lent,
     .resize = fake_resize,
+    .tuned = fake_tuned,
     .runs = fake_runs,
     .recover = fake_recover,
+};
+
+static const struct source_local_ops fake_local_ops = {
+    .done = fake_done,
+    .warm = fake_lane,
+    .link = fake_link,
+    .claim = fake_claim,
+    .unpark = fake_unpark,
+    .groups = fake_groups,
+    .letters = fake_letters,
+    .watch = fake_watch,
+    .next_seq = fake_next_seq,
+    .queued = fake_queued,
+    .waits = fake_waits,
     .keep = fake_keep,
 };
 
@@ -709,6 +749,8 @@ static inline struct source *fake_open(void)
     memset(&fake, 0, sizeof fake);
     fake.ops = fake_ops;
     fake.source.ops = &fake.ops;
+    fake.source.local = &fake_local_ops;
+    atomic_store(&fake.source.timeout_most_ns, UINT64_MAX);
     fake.source.lanes = FAKE_LANES;
     fake.source.lent_most = fake.allowed = FAKE_LENT;
     pthread_mutex_init(&fake.mtx, NULL);

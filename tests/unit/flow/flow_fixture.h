@@ -143,10 +143,17 @@ static inline void flow_close(void)
     fake_close();
 }
 
-/* late_source - from here on, as a source with SOURCE_ASYNC does */
+/* remote_source - from here on, as a source that is no local store */
+static inline void remote_source(void)
+{
+    fake.source.local = NULL;
+    attention_on(&flow.gate.attention, ATTEND_LATE);
+}
+
+/* late_source - from here on, as a source that settles late does */
 static inline void late_source(void)
 {
-    fake.ops.can |= SOURCE_ASYNC;
+    fake.ops.late = true;
     attention_on(&flow.gate.attention, ATTEND_LATE);
 }
 

@@ -431,7 +431,7 @@ static struct fake_message *blocked(struct fake_message *next[7])
 {
     struct fake_message *head = fake_give("g:head");
 
-    fake.ops.can &= ~(unsigned)SOURCE_PARKS;
+    remote_source();
     cr_assert_eq(taken(), head);
     flow_end(item, MQW_RETRY, "exit 1");
     for (unsigned i = 0; i < 7; i++)
@@ -471,7 +471,7 @@ Test(receive_next, where_nothing_can_be_parked_a_priority_keeps_its_place)
 {
     struct receive *other = flow_item();
 
-    fake.ops.can &= ~(unsigned)SOURCE_PARKS;
+    remote_source();
     fake_give("g:running");
     cr_assert_eq(take(other), TAKEN);
     fake_give("g:first");

@@ -123,7 +123,8 @@ Test(settle_source, in_hand_runs_and_delays_end_within_20_minutes)
 
     set.max_delay_ns = UINT64_MAX;
     set.timeout_ns = 100 * NS_PER_S;
-    fake.ops.can = SOURCE_ASYNC;
+    fake.ops.late = true;
+    remote_source();
     sum = 3 * set.timeout_ns + asks_for_an_hour("g:1", 0) +
           asks_for_an_hour("h:1", 1);
     cr_assert_leq(sum, all);

@@ -25,9 +25,9 @@ static bool is_queued(const struct source *s, int64_t number)
     return spooled && (number == 0 || number > lent_to);
 }
 
-static const struct source_ops ops = {.next_seq = next_seq,
-                                      .queued = is_queued};
-static struct source source = {.ops = &ops};
+static const struct source_local_ops local = {.next_seq = next_seq,
+                                              .queued = is_queued};
+static struct source source = {.local = &local};
 static struct settings set = {
     .queue = "/q", .group_quantum = 10, .spool = 1000};
 static struct flow flow = {.set = &set, .source = &source};

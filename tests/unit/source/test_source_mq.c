@@ -207,12 +207,12 @@ Test(source_mq, parked_ones_come_by_priority_and_after_what_is_before_them)
 
     put(STORE_PARKED, 2, 0);
     put(STORE_PARKED, 3, 5);
-    cr_assert_eq(s->ops->unpark(s, 0, none, false, NULL, &m), -ENOENT);
-    cr_assert_eq(s->ops->unpark(s, 0, key, false, &first, &m), -EAGAIN);
-    cr_assert_eq(s->ops->unpark(s, 0, key, false, &last, &m), 0);
+    cr_assert_eq(s->local->unpark(s, 0, none, false, NULL, &m), -ENOENT);
+    cr_assert_eq(s->local->unpark(s, 0, key, false, &first, &m), -EAGAIN);
+    cr_assert_eq(s->local->unpark(s, 0, key, false, &last, &m), 0);
     cr_assert_eq(m->seq, 3);
     cr_assert_eq(settle(m, SETTLE_DONE, 0), 0);
-    cr_assert_eq(s->ops->unpark(s, 0, key, true, NULL, &m), 0);
+    cr_assert_eq(s->local->unpark(s, 0, key, true, NULL, &m), 0);
     cr_assert_eq(m->seq, 2);
 }
 
@@ -277,7 +277,7 @@ static enum steered steer(enum steer what, int64_t row)
 {
     enum steered out = STEERED_IN_FLIGHT;
 
-    cr_assert_eq(s->ops->steer(s, what, &row, 1, &out), 0);
+    cr_assert_eq(s->local->steer(s, what, &row, 1, &out), 0);
     return out;
 }
 
@@ -325,7 +325,7 @@ Test(source_mq, what_is_cancelled_comes_with_its_mark_and_keeps_it)
     cr_assert(m->flags & MESSAGE_CANCELLED);
     cr_assert_eq(settle(m, SETTLE_RETRY, 0), 0, "what should not be");
     cr_assert(row_of(1).flags & STORE_CANCELLED, "no write takes it back");
-    cr_assert_eq(s->ops->unpark(s, 0, key, false, NULL, &m), 0);
+    cr_assert_eq(s->local->unpark(s, 0, key, false, NULL, &m), 0);
     cr_assert(m->flags & MESSAGE_CANCELLED);
     cr_assert_eq(settle(m, SETTLE_DISCARD, 0), 0);
     cr_assert_eq(steer(STEER_CANCEL, parked), STEERED_GONE);
@@ -350,7 +350,7 @@ Test(source_mq, a_store_that_is_gone_steers_nothing)
     enum steered out;
 
     source_mq_store_gone(&mq, true);
-    cr_assert_eq(s->ops->steer(s, STEER_CANCEL, &row, 1, &out), -EBADFD);
+    cr_assert_eq(s->local->steer(s, STEER_CANCEL, &row, 1, &out), -EBADFD);
     source_mq_store_gone(&mq, false);
     cr_assert_not(row_of(1).flags & STORE_CANCELLED);
     cr_assert_eq(steer(STEER_CANCEL, row), STEERED, "nor is it claimed");

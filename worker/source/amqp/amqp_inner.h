@@ -276,7 +276,6 @@ struct amqp_message *amqp_due_take(struct source_amqp *q);
 
 unsigned amqp_room(const struct source *s);
 long amqp_fresh(const struct source *s);
-uint64_t amqp_bounded(const struct source *s);
 int amqp_is_due(struct source *s);
 int64_t amqp_count(struct source *s, enum source_count what);
 

@@ -26,14 +26,6 @@ long amqp_fresh(const struct source *s)
     return n + atomic_load(&q->ready);
 }
 
-/* amqp_bounded - nothing that --max-waiting is to hold back: those that wait
- * are at the broker, or in hand, of which there is only so much */
-uint64_t amqp_bounded(const struct source *s)
-{
-    (void)s;
-    return 0;
-}
-
 static uint64_t waits(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);

@@ -31,75 +31,11 @@ static bool pending(const struct source *s)
     return false;
 }
 
-static bool differs(const struct source *s, char *text, size_t size)
-{
-    (void)s, (void)text, (void)size;
-    return false;
-}
-
-static size_t unlocked(const struct source *s)
-{
-    (void)s;
-    return 0;
-}
-
-/* ---- lanes; what it cannot ---- */
-
-static void warm(struct source *s, unsigned lane)
-{
-    (void)s, (void)lane;
-}
+/* ---- lanes ---- */
 
 static void rest(struct source *s, unsigned lane)
 {
     amqp_lane_keep(source_amqp_of(s), lane, NULL);
-}
-
-static int unpark(struct source *s, unsigned lane, struct header_text key,
-                  bool low, const struct message *before, struct message **out)
-{
-    (void)s, (void)lane, (void)key, (void)low, (void)before, (void)out;
-    return -ENOENT;
-}
-
-/* link_letter - a letter that was sent again is a message as any other */
-static int link_letter(struct source *s, struct message *m,
-                       const struct header *h)
-{
-    (void)s, (void)m, (void)h;
-    return LINK_NONE;
-}
-
-static int groups(struct source *s,
-                  int (*visit)(void *arg, const struct source_group *group),
-                  void *arg)
-{
-    (void)s, (void)visit, (void)arg;
-    return 0;
-}
-
-static int letters(struct source *s, struct header_text key)
-{
-    (void)s, (void)key;
-    return 0;
-}
-
-static void watch(struct source *s, bool soon)
-{
-    (void)s, (void)soon;
-}
-
-/* hook, hook_end - --on-dead is refused for a broker */
-static int hook(struct source *s, int64_t after, struct source_hook *out)
-{
-    (void)s, (void)after, (void)out;
-    return -ENOENT;
-}
-
-static int hook_end(struct source *s, int64_t n, bool told, int64_t *next)
-{
-    (void)s, (void)n, (void)told, (void)next;
-    return 0;
 }
 
 /* ---- how many ---- */
@@ -113,9 +49,22 @@ static unsigned lent(const struct source *s)
                                          : RUN_SLOTS;
 }
 
-/* tuned - the inbox fetches as much as max-concurrency asks for */
+/* Set the longest time limit of a message. One that stays in hand gets no more
+ * than the worker's unless --max-timeout says so, as all of its attempts end
+ * before the broker takes it back (in_hand_limit.h). */
+static void limit_set(struct source_amqp *q)
+{
+    uint64_t most = atomic_load(&q->set->max_timeout_ns);
+
+    if (q->set->access.partitions && most == UINT64_MAX)
+        most = atomic_load(&q->set->timeout_ns);
+    atomic_store(&q->source.timeout_most_ns, most);
+}
+
+/* Wake the inbox: it fetches as much as max-concurrency asks for. */
 static void tuned(struct source *s)
 {
+    limit_set(source_amqp_of(s));
     side_wake(&source_amqp_of(s)->inbox);
 }
 
@@ -187,16 +136,6 @@ static int recover(struct source *s,
     return 0;
 }
 
-/* keep - the broker has them */
-static int keep(struct source *s,
-                int (*place)(void *arg, struct message *m, bool half,
-                             struct settle *out),
-                void *arg)
-{
-    (void)s, (void)place, (void)arg;
-    return 0;
-}
-
 static void start(struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -212,39 +151,27 @@ static void start(struct source *s)
 
 static const struct source_ops amqp_ops = {
     .name = "amqp",
-    .can = SOURCE_ASYNC,
+    .late = true,
     .take = amqp_take,
     .take_due = amqp_take_due,
-    .unpark = unpark,
-    .link = link_letter,
     .settle = amqp_settle,
     .release = amqp_release,
-    .warm = warm,
     .rest = rest,
-    .groups = groups,
-    .letters = letters,
-    .watch = watch,
     .poll_fd = poll_fd,
     .pending = pending,
     .room = amqp_room,
     .fresh = amqp_fresh,
-    .waits = amqp_bounded,
     .is_due = amqp_is_due,
     .count = amqp_count,
-    .differs = differs,
     .parts = amqp_parts,
-    .unlocked = unlocked,
     .lent = lent,
     .resize = resize,
     .wanted = prefetch_wanted,
-    .hook = hook,
-    .hook_end = hook_end,
     .tuned = tuned,
     .clock_set = clock_set,
     .runs = runs,
     .recover = recover,
     .start = start,
-    .keep = keep,
 };
 
 /* ---- open and close ---- */
@@ -292,6 +219,7 @@ static int lists_open(struct source_amqp *q)
     TAILQ_INIT(&q->lent);
     TAILQ_INIT(&q->jobs);
     q->source.ops = &amqp_ops;
+    limit_set(q);
     q->source.lanes = ITEMS_MAX;
     q->source.lent_most = RUN_SLOTS;
     q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);

@@ -183,6 +183,7 @@ static void mq_tuned(struct source *s)
 {
     struct source_mq *q = source_mq_of(s);
 
+    atomic_store(&s->timeout_most_ns, atomic_load(&q->set->max_timeout_ns));
     if (atomic_load(&q->started))
         dead_limit_wake(q->dead_limit);
     if (q->spool_there)
@@ -249,41 +250,43 @@ static void mq_start(struct source *s)
 
 static const struct source_ops mq_ops = {
     .name = "mq",
-    .can = SOURCE_PARKS | SOURCE_HOLDS,
     .take = mq_take,
     .take_due = mq_take_due,
-    .unpark = mq_unpark,
-    .link = mq_link,
-    .claim = mq_claim,
     .settle = mq_settle,
-    .done = mq_done,
-    .steer = mq_steer,
-    .next_seq = mq_next_seq,
-    .queued = mq_queued,
     .release = mq_release,
-    .warm = mq_warm,
     .rest = mq_rest,
-    .groups = mq_groups,
-    .letters = mq_letters,
-    .watch = mq_watch,
     .poll_fd = mq_poll_fd,
     .pending = mq_pending,
     .room = mq_room,
     .fresh = mq_fresh,
-    .waits = mq_waits,
     .is_due = mq_is_due,
     .count = mq_count,
-    .differs = mq_differs,
-    .unlocked = mq_unlocked,
     .lent = mq_lent,
     .resize = mq_resize,
-    .hook = mq_hook,
-    .hook_end = mq_hook_end,
     .tuned = mq_tuned,
     .clock_set = mq_clock_set,
     .runs = mq_runs,
     .recover = mq_recover,
     .start = mq_start,
+};
+
+static const struct source_local_ops mq_local_ops = {
+    .done = mq_done,
+    .warm = mq_warm,
+    .link = mq_link,
+    .claim = mq_claim,
+    .unpark = mq_unpark,
+    .groups = mq_groups,
+    .letters = mq_letters,
+    .watch = mq_watch,
+    .next_seq = mq_next_seq,
+    .queued = mq_queued,
+    .steer = mq_steer,
+    .waits = mq_waits,
+    .differs = mq_differs,
+    .unlocked = mq_unlocked,
+    .hook = mq_hook,
+    .hook_end = mq_hook_end,
     .keep = mq_keep,
 };
 
@@ -400,6 +403,8 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     else
         err = hooks_open(q, p);
     q->source.ops = &mq_ops;
+    q->source.local = &mq_local_ops;
+    atomic_store(&q->source.timeout_most_ns, q->set->max_timeout_ns);
     q->clock = (struct chore){.run = clock_follow,
                               .first_ns = NS_PER_S,
                               .most_ns = 30 * NS_PER_S,
