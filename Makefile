@@ -107,8 +107,7 @@ tool     = $(call obj,$(filter-out $(LEFT_OUT),$(call in,scripts/$(1),*.c)))
 # mqctl serve speaks HTTP by libmicrohttpd; without it mqctl says what to install.
 HTTP_PKGS := libmicrohttpd libmd
 HTTP_LIBS := $(shell pkg-config --libs $(HTTP_PKGS) 2>/dev/null)
-LEFT_OUT := $(if $(HTTP_LIBS),%/no_serve.c,scripts/mqctl/serve/%) \
-            $(if $(AMQP),%no_broker.c)
+LEFT_OUT := $(if $(HTTP_LIBS),%/no_serve.c,scripts/mqctl/serve/%)
 WEB      := $(sort $(wildcard scripts/mqctl/serve/web/*))
 WEB_FILES := $(if $(HTTP_LIBS),$(BUILD)/obj/scripts/mqctl/serve/web_files.o)
 BIN     := $(patsubst %,$(BUILD)/bin/%,mqworker $(TOOLS))

@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/base/process_stat.h"
-#include "common/broker/broker_password.h"
+#include "common/broker/broker_engine.h"
 #include "common/state/counters.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/inherit.h"
@@ -30,10 +30,8 @@
 #include "worker/process/process.h"
 #include "worker/restart/keep.h"
 #include "worker/restart/recover.h"
-#include "worker/source/mq/spool.h"
-#ifdef MQW_AMQP
 #include "worker/source/amqp/source_amqp.h"
-#endif
+#include "worker/source/mq/spool.h"
 
 #define CONFIRM_NS (10 * NS_PER_S) /* for the last verdicts of a broker */
 
@@ -146,55 +144,12 @@ static void on_trouble(void *arg, const char *what, int err)
 
 /* ---- the source ---- */
 
-/* Log in to the broker and declare its queues. */
-static int broker_open(struct engine *e, const struct source_events *events,
-                       struct problem *p)
-{
-#ifdef MQW_AMQP
-    const struct settings *set = e->flow.set;
-    char password[BROKER_PASSWORD];
-    int err = broker_password_find(password, &set->broker,
-                                   set->access.password_file, p);
-
-    if (!err)
-        err = source_amqp_open(
-            &e->broker,
-            &(struct source_amqp_setup){.set = set,
-                                        .operand = &set->broker,
-                                        .password = password,
-                                        .runs = e->runs,
-                                        .attention = &e->flow.gate.attention,
-                                        .events = *events},
-            p);
-    explicit_bzero(password, sizeof password);
-    if (!err)
-        e->flow.source = source_amqp_source(e->broker);
-    return err;
-#else /* settings.c has refused the operand already */
-    (void)e, (void)events;
-    return problem_set(p, EX_USAGE, ENOTSUP, "no librabbitmq");
-#endif
-}
-
 /* Wait until the broker has confirmed the last verdicts, and let it send
  * nothing else. Does nothing for a POSIX queue. */
 static void broker_stop(struct engine *e)
 {
-#ifdef MQW_AMQP
-    if (e->broker)
-        source_amqp_stop(e->broker, CONFIRM_NS);
-#else
-    (void)e;
-#endif
-}
-
-static void broker_close(struct engine *e)
-{
-#ifdef MQW_AMQP
-    source_amqp_close(&e->broker);
-#else
-    (void)e;
-#endif
+    if (e->broker && e->flow.source)
+        e->broker->source_stop(e->flow.source, CONFIRM_NS);
 }
 
 /* Let no work item take a message between the two calls. */
@@ -228,8 +183,14 @@ static int source_open(struct engine *e, struct problem *p)
                                           .trouble = on_trouble,
                                           .wants = on_wants,
                                           .ended = on_ended};
-    if (settings_on_broker(e->flow.set))
-        return broker_open(e, &e->mq.events, p);
+    if (e->broker)
+        return e->broker->source_open(
+            &e->flow.source,
+            &(struct broker_source_setup){.set = e->flow.set,
+                                          .runs = e->runs,
+                                          .attention = &e->flow.gate.attention,
+                                          .events = e->mq.events},
+            p);
     e->mq.set = e->flow.set;
     e->mq.folder = e->dir.folder;
     e->mq.timers = e->flow.timers;
@@ -380,9 +341,7 @@ static int watch_ready(struct engine *e, struct problem *p)
                                            .again = on_again,
                                            .arg = e};
 
-    return settings_on_broker(e->flow.set)
-               ? 0
-               : file_watch_open(&e->file_watch, &setup, p);
+    return e->broker ? 0 : file_watch_open(&e->file_watch, &setup, p);
 }
 
 /* Return the largest number of messages that can be lent at once, whatever the
@@ -548,9 +507,8 @@ static int files_ready(struct engine *e, struct problem *p)
                                     .lock = &e->lock,
                                     .look = &e->store_look};
 
-    return settings_on_broker(e->flow.set)
-               ? inherit_broker_open(&inherit, e->runs, p)
-               : inherit_open(&inherit, p);
+    return e->broker ? inherit_broker_open(&inherit, e->runs, p)
+                     : inherit_open(&inherit, p);
 }
 
 /* Count a failed run of the --on-dead command, and show how many letters wait
@@ -577,6 +535,10 @@ int engine_open(struct engine **out, struct settings *set,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     engine_init(e, set, ops);
     err = ops->check ? ops->check(set, p) : 0;
+    if (!err && settings_on_broker(set)) {
+        e->broker = broker_engine_of(set->queue, p);
+        err = e->broker ? 0 : -ENOTSUP;
+    }
     if (!err)
         err = files_ready(e, p);
     if (!err)
@@ -772,7 +734,7 @@ void engine_close(struct engine **engine)
     pool_close(&e->flow.pool);
     if (e->file_watch && e->flow.started)
         file_watch_last(e->file_watch);
-    if (e->mq.store || e->broker)
+    if (e->mq.store || (e->broker && e->flow.source))
         unsettled_fini(&e->flow.unsettled);
     on_dead_close(&e->on_dead);
     if (e->flow.started)
@@ -789,7 +751,8 @@ void engine_close(struct engine **engine)
     file_watch_close(&e->file_watch);
     spool_close(&e->spool);
     source_mq_close(&e->mq);
-    broker_close(e);
+    if (e->broker && e->flow.source)
+        e->broker->source_close(e->flow.source);
     control_close(&e->control);
     peeker_close(&e->flow.peeker);
     signals_close(&e->signals);

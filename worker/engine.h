@@ -26,11 +26,11 @@
 #include "worker/process/stderr_tail.h"
 #include "worker/source/mq/source_mq.h"
 
-struct control;     /* control.c */
-struct file_watch;  /* file_watch.c */
-struct on_dead;     /* on_dead.c */
-struct pid_file;    /* pid_file.c */
-struct source_amqp; /* source_amqp.h */
+struct control;       /* control.c */
+struct file_watch;    /* file_watch.c */
+struct on_dead;       /* on_dead.c */
+struct pid_file;      /* pid_file.c */
+struct broker_engine; /* broker_engine.h */
 
 /* All of it constant after open, but for the parts' own state. */
 struct engine {
@@ -38,10 +38,11 @@ struct engine {
     struct runtimedir runtime; /* custody and counters are there */
     struct pid_file *lock;     /* one worker a directory */
     struct flow flow;
-    struct source_mq mq;        /* flow.source, unless there is a broker */
-    struct source_amqp *broker; /* flow.source; NULL: a POSIX queue */
-    char runs[PATH_MAX];        /* of that: its run file */
-    struct spool *spool;        /* NULL: none */
+    struct source_mq mq; /* flow.source, unless there is a broker */
+    const struct broker_engine
+        *broker;         /* of flow.source; NULL: a POSIX queue */
+    char runs[PATH_MAX]; /* of that: its run file */
+    struct spool *spool; /* NULL: none */
     struct file_watch *file_watch;
     struct store_look store_look;
     struct on_dead *on_dead; /* NULL: nobody is told of a death */

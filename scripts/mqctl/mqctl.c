@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/broker/broker_engine.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
@@ -33,6 +34,16 @@ static int systemd_tell(int argc, char **argv)
                         "mqworker /%s -- COMMAND",
                         verb, verb, queue, SHELL_QUEUE(queue));
     return -1;
+}
+
+/* Move all messages of a POSIX queue to a queue on a broker. */
+static int move_run(const struct options *o)
+{
+    struct problem p;
+    const struct broker_engine *engine =
+        broker_engine_of(o->line.operands[1], &p);
+
+    return engine ? engine->move(o) : complain_of(&p);
 }
 
 /* main - mqctl */

@@ -114,9 +114,6 @@ int groups_run(const struct options *o);
 int group_run(const struct options *o);
 /* List unique keys, or free one with --free. */
 int keys_run(const struct options *o);
-/* All messages of a POSIX queue go to a queue on a broker
- * (scripts/mqctl/amqp/). */
-int move_run(const struct options *o);
 /* What workers do; EX_UNAVAILABLE if none runs on a queue that was named. */
 int status_run(const struct options *o);
 /* A screen on a terminal, else a line for each queue and look. */
@@ -127,8 +124,6 @@ int steer_run(const struct options *o);
 int explain_run(const struct options *o);
 /* Look for trouble, with the command that fixes it; 1: some was found. */
 int doctor_run(const struct options *o);
-/* The same of a queue on a broker (scripts/mqctl/amqp/). */
-int doctor_broker_run(const struct options *o);
 /* Numbers of all workers for Prometheus, to stdout or to a file that is
  * replaced whole. */
 int metrics_run(const struct options *o);

@@ -46,7 +46,8 @@ static int batch_send(struct import *i)
 {
     struct broker_imported sum = {0};
     struct problem p;
-    int err = broker_import(i->context, i->decodings, i->count, &sum, &p);
+    int err = i->context->letters->import(i->context, i->decodings, i->count,
+                                          &sum, &p);
 
     i->in += sum.in;
     i->present += sum.present;

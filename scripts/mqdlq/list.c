@@ -235,7 +235,8 @@ static int list_by(struct context *ctx)
 
 int list_json(struct context *ctx, bool backwards)
 {
-    const struct letter_elsewhere elsewhere = {broker_machine, ctx->broker};
+    const struct letter_elsewhere elsewhere = {
+        ctx->letters ? ctx->letters->machine : NULL, ctx->broker};
     struct selection c;
     int err = 0, status = selection_make(&c, ctx);
 

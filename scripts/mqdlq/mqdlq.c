@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
 #include "common/broker/broker_refused.h"
 #include "common/message/header.h"
@@ -472,8 +473,15 @@ int context_open(struct context *ctx, const struct options *o, bool create)
     int err;
 
     *ctx = (struct context){.o = o};
-    if (broker_operand_is(o->line.operands[0]))
-        return broker_open(ctx);
+    if (broker_operand_is(o->line.operands[0])) {
+        const struct broker_engine *engine =
+            broker_engine_of(o->line.operands[0], &p);
+
+        if (!engine)
+            return complain_of(&p);
+        ctx->letters = engine->letters;
+        return ctx->letters->open(ctx);
+    }
     err = queue_name(o->line.operands[0], ctx->queue, &p);
     if (!err)
         err = store_find(ctx, create, &p);
@@ -484,7 +492,7 @@ int context_open(struct context *ctx, const struct options *o, bool create)
 
 int context_close(struct context *ctx)
 {
-    int status = broker_close(ctx);
+    int status = ctx->letters ? ctx->letters->close(ctx) : 0;
 
     store_close(&ctx->store);
     return status;

@@ -54,7 +54,9 @@ bool filter_given(const struct options *o);
 struct context {
     const struct options *o;
     char queue[QUEUE_NAME_MAX];
-    struct store *store;   /* NULL: there is none */
+    struct store *store; /* NULL: there is none */
+    /* How letters on a broker are dealt with; NULL: they are of this machine. */
+    const struct broker_letters *letters;
     struct broker *broker; /* that the letters are of; NULL: of this machine */
 };
 

@@ -99,7 +99,7 @@ static int selection_remove(struct context *ctx, const struct selection *c)
 
         for (; count < BATCH && at < c->count; at++)
             rows[count++] = c->picks[at].row;
-        n = ctx->broker ? broker_discard(ctx, rows, count)
+        n = ctx->broker ? ctx->letters->discard(ctx, rows, count)
                         : letters_discard(ctx->store, rows, count);
         if (n < 0)
             break;

@@ -569,14 +569,14 @@ static int letter_publish(struct replay *r, const struct letter *l)
 
     if (!o->dry_run && rate_limit_wait(&r->rate) != 0)
         return complain(EX_TEMPFAIL, "interrupted");
-    status = broker_replay(r->context, l, canary, &sent);
+    status = r->context->letters->replay(r->context, l, canary, &sent);
     if (sent.refused)
         letter_refuse(r, ulid_print(l->m.id, name), sent.refused, sent.why);
     r->sent += sent.sent;
     if (status || !canary || o->dry_run || !sent.sent)
         return status;
     term_progress_clear(&r->bar);
-    return broker_canary_wait(r->context);
+    return r->context->letters->canary_wait(r->context);
 }
 
 /* Visit: send one letter. */
@@ -670,7 +670,7 @@ static int target_open(struct replay *r)
     char name[QUEUE_NAME_MAX];
 
     if (r->context->broker)
-        return broker_replay_begin(r->context, &r->to);
+        return r->context->letters->replay_begin(r->context, &r->to);
     if (r->selection.count == 0)
         return 0;
     if (queue_name(o->to ? o->to : r->context->queue, name, &p) ||

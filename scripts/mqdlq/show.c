@@ -206,7 +206,9 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
            duration_print(whole, took));
     if (a->error)
         safe_text(stdout, a->error, strlen(a->error), true);
-    machine = v->ctx->broker ? broker_machine(v->ctx->broker, v->row, n) : NULL;
+    machine = v->ctx->broker
+                  ? v->ctx->letters->machine(v->ctx->broker, v->row, n)
+                  : NULL;
     if (machine) {
         fputs("  on ", stdout);
         safe_text(stdout, machine, strlen(machine), true);

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_access.h"
+#include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
 #include "common/broker/broker_refused.h"
 #include "common/mq/queue.h"
@@ -18,9 +19,7 @@
 #include "scripts/mqsend/mqsend_flags.h"
 #include "scripts/mqsend/mqsend_input.h"
 #include "scripts/mqsend/mqsend_post.h"
-#ifdef MQW_AMQP
 #include "scripts/mqsend/mqsend_broker.h"
-#endif
 
 #define BROKER_BODY (128u << 20) /* more no broker takes unless told to */
 
@@ -336,17 +335,28 @@ static int broker_check(const struct options *o, const char *operand,
     return broker_access_check(&o->access, operand, p);
 }
 
-#ifdef MQW_AMQP
-/* broker_send - open, send, close; the exit status */
-static int broker_send(struct options *o, const struct broker_operand *operand,
-                       const char *body, struct input *input)
+/* Open a queue on a broker, send, close; return the exit status. */
+static int broker_run(struct options *o, const char *name, const char *body)
 {
+    const struct broker_engine *engine;
+    struct broker_operand operand;
+    struct input *input = NULL;
+    struct problem p = {0};
+    int status;
+
+    o->envelope.raw = o->raw;
+    o->envelope.timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
+    if (broker_operand_parse(&operand, name, &p) < 0 ||
+        (engine = broker_engine_of(operand.shown, &p)) == NULL ||
+        envelope_check(&o->envelope, &p) < 0 ||
+        input_get(o, body, BROKER_BODY, &input, &p) < 0)
+        return complain_of(&p);
     if (!body && !o->file && !o->quiet)
         complain_reads(o->lines  ? "messages, one a line,"
                        : o->null ? "messages, each up to a NUL,"
                                  : "the body");
-    return broker_post(&(struct broker_post){
-        .operand = operand,
+    status = engine->send(&(struct broker_post){
+        .operand = &operand,
         .access = &o->access,
         .input = input,
         .envelope = &o->envelope,
@@ -361,34 +371,6 @@ static int broker_send(struct options *o, const struct broker_operand *operand,
         .tell = tell_of(o),
         .quiet = o->quiet,
     });
-}
-#else
-static int broker_send(struct options *o, const struct broker_operand *operand,
-                       const char *body, struct input *input)
-{
-    (void)o, (void)body, (void)input;
-    return complain(EX_USAGE,
-                    "%s: amqp:// needs a build with librabbitmq: scripts/deps, "
-                    "then make",
-                    operand->shown);
-}
-#endif
-
-/* broker_run - the same as run, for a queue on a broker */
-static int broker_run(struct options *o, const char *name, const char *body)
-{
-    struct broker_operand operand;
-    struct input *input = NULL;
-    struct problem p = {0};
-    int status;
-
-    o->envelope.raw = o->raw;
-    o->envelope.timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
-    if (broker_operand_parse(&operand, name, &p) < 0 ||
-        envelope_check(&o->envelope, &p) < 0 ||
-        input_get(o, body, BROKER_BODY, &input, &p) < 0)
-        return complain_of(&p);
-    status = broker_send(o, &operand, body, input);
     input_close(&input);
     return status;
 }

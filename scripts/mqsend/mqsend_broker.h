@@ -3,7 +3,7 @@
  * WHAT   Takes records from the input, publishes each, and counts those that
  *        the broker has confirmed.
  * WHO    One thread.
- * OWNS   The connection, during broker_post.
+ * OWNS   The connection, during the call of broker_engine.send.
  * FAILS  Says what happened, and how many were confirmed, on stderr; returns
  *        the exit status.
  */
@@ -30,7 +30,5 @@ struct broker_post {
     unsigned partitions;     /* 0: none */
     enum envelope_tell tell; /* of each message that was handed over */
 };
-
-int broker_post(const struct broker_post *post);
 
 #endif

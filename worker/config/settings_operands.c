@@ -252,12 +252,6 @@ static int broker_take(struct settings *s, const char *operand,
                                   s->forward_to.tls ? s->forward : operand, p);
     if (err)
         return err;
-#ifndef MQW_AMQP
-    return problem_set(p, EX_USAGE, ENOTSUP,
-                       "%s: amqp:// needs a build with librabbitmq: "
-                       "scripts/deps, then make",
-                       s->broker.shown);
-#endif
     for (size_t i = 0; i < settings_table.count; i++)
         if (broker_option_check("mqworker", &settings_table.rows[i], s,
                                 s->broker.shown, s->access.partitions, p) < 0)

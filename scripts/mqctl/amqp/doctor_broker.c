@@ -13,9 +13,11 @@
 #include "common/amqp/topology.h"
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/broker/broker_engine.h"
 #include "common/broker/broker_password.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/amqp/broker_rights.h"
+#include "scripts/mqctl/amqp/move.h"
 #include "scripts/mqctl/look/doctor.h"
 
 #define SAFE_SERVER    0x030c05          /* 3.12.5 */
@@ -447,7 +449,7 @@ static void broker_check(struct visit *t)
     link_close(&t->link);
 }
 
-int doctor_broker_run(const struct options *o)
+static int doctor_broker_run(const struct options *o)
 {
     struct findings f = {.json = o->json, .quiet = o->quiet};
     struct visit t = {.f = &f, .o = o};
@@ -473,3 +475,6 @@ int doctor_broker_run(const struct options *o)
     explicit_bzero(t.password, sizeof t.password);
     return findings_end(&f) ? 1 : 0;
 }
+
+const struct broker_engine broker_engine_amqp = {.doctor = doctor_broker_run,
+                                                 .move = move_broker_run};

@@ -361,7 +361,7 @@ static void told(const struct move *m, bool whole)
             m->v.dead, m->v.dead == 1 ? " stays" : "s stay");
 }
 
-int move_run(const struct options *o)
+int move_broker_run(const struct options *o)
 {
     static struct move m;
     struct problem p = {0};

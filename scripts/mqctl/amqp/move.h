@@ -97,6 +97,9 @@ int move_put(struct move *m, const struct move_message *msg, struct problem *p);
 /* All of the batch is on the broker. */
 int move_flush(struct move *m, enum move_from from, struct problem *p);
 
+/* mqctl move: the exit status. */
+int move_broker_run(const struct options *o);
+
 /* The way from the kernel's queue to the spool. */
 struct intake; /* opaque; body in move_intake.c */
 /* With the folder locked; m->store is opened, too. Messages that an earlier

@@ -1,6 +1,7 @@
 /* doctor.c - see doctor.h */
 #include "scripts/mqctl/look/doctor.h"
 
+#include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
 #include "common/text/complain.h"
 
@@ -29,9 +30,14 @@ int doctor_run(const struct options *o)
 {
     struct findings f = {.json = o->json, .quiet = o->quiet};
     struct queue_list queues = {0}, workers = {0};
+    struct problem p;
 
-    if (o->line.operand_count && broker_operand_is(o->line.operands[0]))
-        return doctor_broker_run(o);
+    if (o->line.operand_count && broker_operand_is(o->line.operands[0])) {
+        const struct broker_engine *engine =
+            broker_engine_of(o->line.operands[0], &p);
+
+        return engine ? engine->doctor(o) : complain_of(&p);
+    }
     if (queue_list_of_queues(&queues, o->state_dir) < 0 ||
         queue_list_of_workers(&workers, o->state_dir) < 0) {
         queue_list_free(&queues);

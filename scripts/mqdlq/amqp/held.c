@@ -24,6 +24,7 @@
 #include "common/base/problem.h"
 #include "common/base/fault_point.h"
 #include "common/store/sql.h"
+#include "common/broker/broker_engine.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 
@@ -148,7 +149,7 @@ int held_publish(struct broker *b, const char *queue,
     return err;
 }
 
-const char *broker_machine(void *arg, int64_t row, unsigned n)
+static const char *broker_machine(void *arg, int64_t row, unsigned n)
 {
     struct broker *b = arg;
     struct letter_envelope l;
@@ -171,7 +172,8 @@ const char *broker_machine(void *arg, int64_t row, unsigned n)
     return b->machine[0] ? b->machine : NULL;
 }
 
-int64_t broker_discard(struct context *ctx, const int64_t *rows, size_t n)
+static int64_t broker_discard(struct context *ctx, const int64_t *rows,
+                              size_t n)
 {
     struct broker *b = ctx->broker;
     int64_t gone = 0;
@@ -662,7 +664,7 @@ static int connect_to(struct context *ctx, struct problem *p)
     return link_open(&b->link, &b->setup, 0, p);
 }
 
-int broker_open(struct context *ctx)
+static int broker_open(struct context *ctx)
 {
     struct problem p = {0};
     uint32_t count = 0;
@@ -808,7 +810,7 @@ static void kept_say(struct broker *b)
                  count, kept, b->dead, b->operand.vhost);
 }
 
-int broker_close(struct context *ctx)
+static int broker_close(struct context *ctx)
 {
     struct broker *b = ctx->broker;
     size_t left = 0;
@@ -843,3 +845,15 @@ int broker_close(struct context *ctx)
     ctx->broker = NULL;
     return status;
 }
+
+static const struct broker_letters letters = {.open = broker_open,
+                                              .close = broker_close,
+                                              .discard = broker_discard,
+                                              .machine = broker_machine,
+                                              .replay_begin =
+                                                  broker_replay_begin,
+                                              .replay = broker_replay,
+                                              .canary_wait = broker_canary_wait,
+                                              .import = broker_import};
+
+const struct broker_engine broker_engine_amqp = {.letters = &letters};

@@ -90,4 +90,12 @@ int held_heard(struct broker *b);
 /* What the broker sent meanwhile is read, and it hears that we live. */
 int held_tend(struct broker *b);
 
+/* Members of struct broker_letters. */
+int broker_replay_begin(struct context *ctx, const char **to);
+int broker_replay(struct context *ctx, const struct letter *l, bool first,
+                  struct broker_sent *out);
+int broker_canary_wait(struct context *ctx);
+int broker_import(struct context *ctx, const struct decoding *list, size_t n,
+                  struct broker_imported *sum, struct problem *p);
+
 #endif

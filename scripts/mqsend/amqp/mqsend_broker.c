@@ -17,6 +17,7 @@
 #include "common/amqp/publisher.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
+#include "common/broker/broker_engine.h"
 #include "common/broker/broker_password.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
@@ -245,7 +246,7 @@ static int connect_to(struct run *r, struct problem *p)
     return err ? err : publisher_open(&r->publisher, &setup, p);
 }
 
-int broker_post(const struct broker_post *post)
+static int post_all(const struct broker_post *post)
 {
     struct run r = {
         .post = post,
@@ -267,3 +268,5 @@ int broker_post(const struct broker_post *post)
     publisher_close(&r.publisher);
     return status;
 }
+
+const struct broker_engine broker_engine_amqp = {.send = post_all};

@@ -267,9 +267,6 @@ Test(settings, what_was_given_is_told_in_words_that_say_the_same)
 
 Test(settings, on_a_broker_nothing_bounds_what_waits)
 {
-#ifndef MQW_AMQP
-    cr_skip_test("without librabbitmq");
-#endif
     refused("mqworker amqp://h/v/q --max-waiting 1000000 -- cmd",
             "--max-waiting cannot be used with amqp://h/v/q");
     refused("mqworker amqp://h/v/q --max-parked 5 -- cmd",
@@ -280,9 +277,6 @@ Test(settings, on_a_broker_nothing_bounds_what_waits)
 
 Test(settings, on_a_broker_what_is_for_groups_needs_partitions)
 {
-#ifndef MQW_AMQP
-    cr_skip_test("without librabbitmq");
-#endif
     refused("mqworker amqp://h/v/q --lookahead 64 -- cmd",
             "--lookahead cannot be used with amqp://h/v/q");
     refused("mqworker amqp://h/v/q --group-quantum 10 -- cmd",
@@ -300,9 +294,6 @@ Test(settings, on_a_broker_what_is_for_groups_needs_partitions)
 
 Test(settings, with_partitions_all_attempts_fit_into_what_a_broker_waits)
 {
-#ifndef MQW_AMQP
-    cr_skip_test("without librabbitmq");
-#endif
     cr_assert_eq(parse(PARTED "--backoff 4m --jitter 0 -- cmd"), 0, "%s",
                  p.text);
     refused(PARTED "--backoff 5m --jitter 0 -- cmd", "less than 20m");

@@ -19,6 +19,7 @@
 #include "common/amqp/partition.h"
 #include "common/amqp/publisher.h"
 #include "common/amqp/topology.h"
+#include "common/broker/broker_password.h"
 #include "common/base/basics.h"
 #include "worker/source/amqp/ack_window.h"
 #include "worker/source/amqp/run_file.h"
@@ -139,7 +140,7 @@ struct source_amqp {
     struct source_events events;          /* c */
     const struct settings *set;           /* c */
     const struct broker_operand *operand; /* c */
-    char password[256];                   /* c */
+    char password[BROKER_PASSWORD];       /* c */
     char machine[65];                     /* c */
     char dead[TOPOLOGY_NAME];             /* c  NAME.dead */
     struct link_setup setup;              /* c */

@@ -13,6 +13,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
+#include "common/broker/broker_engine.h"
+#include "common/broker/broker_password.h"
 #include "worker/config/slots.h"
 #include "worker/source/amqp/amqp_inner.h"
 
@@ -176,11 +178,6 @@ static const struct source_ops amqp_ops = {
 
 /* ---- open and close ---- */
 
-struct source *source_amqp_source(struct source_amqp *q)
-{
-    return &q->source;
-}
-
 /* parts_name - the queues that it consumes */
 static int parts_name(struct source_amqp *q)
 {
@@ -236,15 +233,14 @@ static int lists_open(struct source_amqp *q)
 
 /* setup_fill - what both connections are made of */
 static void setup_fill(struct source_amqp *q,
-                       const struct source_amqp_setup *setup)
+                       const struct broker_source_setup *setup)
 {
     const struct settings *set = setup->set;
 
     q->set = set;
-    q->operand = setup->operand;
+    q->operand = &set->broker;
     q->events = setup->events;
     q->source.attention = setup->attention;
-    strlcpy(q->password, setup->password, sizeof q->password);
     if (gethostname(q->machine, sizeof q->machine - 1) < 0)
         strlcpy(q->machine, "?", sizeof q->machine);
     q->setup = (struct link_setup){.operand = q->operand,
@@ -260,13 +256,15 @@ static void setup_fill(struct source_amqp *q,
     topology_dead(&q->topology, q->dead);
 }
 
-int source_amqp_open(struct source_amqp **out,
-                     const struct source_amqp_setup *setup, struct problem *p)
+static void source_amqp_close(struct source *source);
+
+static int source_amqp_open(struct source **out,
+                            const struct broker_source_setup *setup,
+                            struct problem *p)
 {
     struct source_amqp *q = calloc(1, sizeof *q);
     int err;
 
-    *out = q;
     if (!q)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     setup_fill(q, setup);
@@ -280,17 +278,21 @@ int source_amqp_open(struct source_amqp **out,
         err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
                           errno_text(-err));
     if (!err)
+        err = broker_password_find(q->password, q->operand,
+                                   q->set->access.password_file, p);
+    if (!err)
         err = run_file_open(&q->runs, setup->runs, p);
     if (!err)
         err = inbox_open(q, p);
     if (!err)
         err = outbox_open(q, p);
     if (err) {
-        source_amqp_close(out);
+        source_amqp_close(&q->source);
         return err;
     }
     q->seq = run_file_first(q->runs);
     q->source.nonce = run_file_nonce(q->runs);
+    *out = &q->source;
     return 0;
 }
 
@@ -324,10 +326,12 @@ static void side_join(struct amqp_side *side)
     side->running = false;
 }
 
-/* source_amqp_stop - the outbox first: its confirmed messages are
- * acknowledged */
-void source_amqp_stop(struct source_amqp *q, uint64_t limit_ns)
+/* Stop the outbox first: the messages that it has confirmed are acknowledged by
+ * the inbox. */
+static void source_amqp_stop(struct source *source, uint64_t limit_ns)
 {
+    struct source_amqp *q = source_amqp_of(source);
+
     if (q->outbox.running)
         jobs_wait(q, limit_ns);
     atomic_store(&q->stopping, true);
@@ -348,14 +352,11 @@ static void list_free(struct amqp_list *list)
     }
 }
 
-void source_amqp_close(struct source_amqp **source)
+static void source_amqp_close(struct source *source)
 {
-    struct source_amqp *q = *source;
+    struct source_amqp *q = source_amqp_of(source);
 
-    if (!q)
-        return;
-    *source = NULL;
-    source_amqp_stop(q, 0);
+    source_amqp_stop(source, 0);
     list_free(&q->arrived);
     list_free(&q->held);
     list_free(&q->due);
@@ -379,3 +380,9 @@ void source_amqp_close(struct source_amqp **source)
     free(q->free_index);
     free(q);
 }
+
+const struct broker_engine broker_engine_amqp = {
+    .source_open = source_amqp_open,
+    .source_stop = source_amqp_stop,
+    .source_close = source_amqp_close,
+};
