@@ -16,7 +16,6 @@
 #include <stdint.h>
 
 #include "common/amqp/rabbit.h"
-#include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
 
 #define LINK_CHANNEL   1

@@ -1,16 +1,25 @@
-/* broker_operand.h - a queue on a broker, as it is named on a command line
+/* broker_operand.h - a queue on a broker, as a command line names and opens it
  *
  * WHAT   Reads amqp://USER@HOST[:PORT][,HOST2[:PORT]...]/VHOST/QUEUE, and
- *        amqps:// for TLS. Percent-encoded bytes are decoded.
- * WHO    Any thread. Pure functions.
- * OWNS   Nothing; all text is in the struct.
- * FAILS  A problem with status 64 that repeats no password.
+ *        amqps:// for TLS. Percent-encoded bytes are decoded. Rows of the flags
+ *        that open it, for a table of options (common/options/options.h). Finds
+ *        the password of the operand's user: --password-file FILE,
+ *        $CREDENTIALS_DIRECTORY/amqp-password, $AMQP_PASSWORD, or "guest" for
+ *        the user guest on loopback; in this order.
+ * WHO    Any thread, and pure functions; but broker_password_find: one thread,
+ *        before there are others. It takes AMQP_PASSWORD out of the
+ *        environment, so that no handler is given it.
+ * OWNS   Nothing; text is in the struct, or argv's. The caller wipes the
+ *        password.
+ * FAILS  A problem that repeats no password: status 64 (wrong, or no password
+ *        given), 66 (no such file) or 78 (the file is not to be trusted).
  */
 #ifndef COMMON_BROKER_BROKER_OPERAND_H
 #define COMMON_BROKER_BROKER_OPERAND_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
@@ -51,5 +60,66 @@ int broker_operand_parse(struct broker_operand *out, const char *text,
 /* The operand whose folder is "/amqp/VHOST@HOST/QUEUE": with one host, and no
  * user. False: it is none. */
 bool broker_operand_of(char out[QUEUE_NAME_MAX], const char *folder);
+
+struct broker_tls {
+    const char *ca, *cert, *key; /* NULL: the system's; none */
+};
+struct broker_access {
+    const char *password_file; /* NULL: one of the others */
+    struct broker_tls tls;
+    uint64_t partitions; /* of the queue; 0: it has none */
+};
+
+/* The rows; told of each is where it goes: BROKER_TLS_CA(AT(access.tls.ca)). */
+#define BROKER_PASSWORD_FILE(...)                                            \
+    {                                                                        \
+        "password-file", 0, OPT_STRING,                                      \
+            .value = "FILE", __VA_ARGS__,                                    \
+            .help = "file with the password for a broker; else "             \
+                    "$CREDENTIALS_DIRECTORY/amqp-password or $AMQP_PASSWORD" \
+    }
+#define BROKER_TLS_CA(...)                                                   \
+    {                                                                        \
+        "tls-ca", 0, OPT_STRING,                                             \
+            .value = "FILE", __VA_ARGS__,                                    \
+            .help =                                                          \
+                "authorities that may have signed the broker's certificate " \
+                "(amqps://); without this, those that the system trusts"     \
+    }
+#define BROKER_TLS_CERT(...)                                                   \
+    {                                                                          \
+        "tls-cert", 0, OPT_STRING, .value = "FILE", __VA_ARGS__,               \
+                                   .help = "certificate to show to the broker" \
+    }
+#define BROKER_TLS_KEY(...)                                     \
+    {                                                           \
+        "tls-key", 0, OPT_STRING, .value = "FILE", __VA_ARGS__, \
+                                  .help = "its private key"     \
+    }
+
+#define BROKER_PARTITIONS_ROW(...)                                         \
+    {                                                                      \
+        "partitions", 0, OPT_NUMBER,                                       \
+            .value = "N", .min = 1, .max = BROKER_PARTITIONS, __VA_ARGS__, \
+            .help = "the queue is N queues of a "                          \
+                    "broker, and each group is in one "                    \
+                    "of them: all its workers and "                        \
+                    "senders give the same N"                              \
+    }
+
+/* Refuse flags that do not fit to `operand` ("": none was given): all of them
+ * if it is no queue on a broker, those of TLS if it has none, and a certificate
+ * without its key. */
+int broker_access_check(const struct broker_access *a, const char *operand,
+                        struct problem *p);
+/* Refuse a flag, as `operand` is no queue on a broker. */
+int broker_only(const char *flag, const char *operand, struct problem *p);
+
+#define BROKER_PASSWORD 256
+
+/* Find the password. `file` is --password-file or NULL. A newline at its end is no part of it. */
+int broker_password_find(char out[BROKER_PASSWORD],
+                         const struct broker_operand *o, const char *file,
+                         struct problem *p);
 
 #endif

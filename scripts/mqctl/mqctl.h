@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/broker/broker_access.h"
+#include "common/broker/broker_operand.h"
 #include "common/options/subcommand.h"
 #include "common/store/waiting.h"
 

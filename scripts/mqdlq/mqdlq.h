@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "common/base/safe_text.h"
-#include "common/broker/broker_access.h"
+#include "common/broker/broker_operand.h"
 #include "common/options/subcommand.h"
 #include "common/store/letters.h"
 

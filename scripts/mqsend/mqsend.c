@@ -6,9 +6,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/broker/broker_access.h"
-#include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
+#include "common/broker/broker_engine.h"
 #include "common/broker/broker_refused.h"
 #include "common/mq/queue.h"
 #include "common/options/options.h"

@@ -10,7 +10,6 @@
 #ifndef SCRIPTS_MQSEND_MQSEND_BROKER_H
 #define SCRIPTS_MQSEND_MQSEND_BROKER_H
 
-#include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
 #include "scripts/mqsend/mqsend_envelope.h"
 #include "scripts/mqsend/mqsend_input.h"

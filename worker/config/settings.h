@@ -17,7 +17,6 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/broker/broker_access.h"
 #include "common/broker/broker_operand.h"
 #include "common/message/backoff.h"
 #include "common/mq/queue.h"

@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_engine.h"
-#include "common/broker/broker_password.h"
+#include "common/broker/broker_operand.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/amqp/broker_rights.h"
 #include "scripts/mqctl/amqp/move.h"

@@ -21,7 +21,7 @@
 #include "common/amqp/envelope_made.h"
 #include "common/amqp/partition.h"
 #include "common/amqp/publisher.h"
-#include "common/broker/broker_password.h"
+#include "common/broker/broker_operand.h"
 #include "common/store/store.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/look/snapshot.h"

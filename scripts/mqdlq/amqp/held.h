@@ -18,7 +18,7 @@
 #include "common/amqp/link.h"
 #include "common/amqp/publisher.h"
 #include "common/amqp/topology.h"
-#include "common/broker/broker_password.h"
+#include "common/broker/broker_operand.h"
 #include "scripts/mqdlq/amqp/known.h"
 #include "scripts/mqdlq/broker.h"
 

@@ -18,7 +18,7 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/broker/broker_engine.h"
-#include "common/broker/broker_password.h"
+#include "common/broker/broker_operand.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/broker/broker_access.h"
+#include "common/broker/broker_operand.h"
 #include "common/options/options.h"
 
 /* As a program has them. */

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "common/broker/broker_operand.h"
-#include "common/broker/broker_password.h"
 
 static char folder[] = "/tmp/mqw-password-XXXXXX";
 static char out[BROKER_PASSWORD];

@@ -14,7 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/broker/broker_engine.h"
-#include "common/broker/broker_password.h"
+#include "common/broker/broker_operand.h"
 #include "worker/config/slots.h"
 #include "worker/source/amqp/amqp_inner.h"
 
