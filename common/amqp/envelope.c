@@ -2,12 +2,70 @@
 #include "common/amqp/envelope.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/amqp/field.h"
-#include "common/amqp/partition.h"
+#include "common/amqp/topology.h"
 #include "common/base/clock.h"
+
+static bool field_named(amqp_bytes_t key, const char *name)
+{
+    return key.len == strlen(name) && memcmp(key.bytes, name, key.len) == 0;
+}
+
+static bool field_begins(amqp_bytes_t key, const char *with)
+{
+    return key.len >= strlen(with) &&
+           memcmp(key.bytes, with, strlen(with)) == 0;
+}
+
+/* field_number - of whatever width a producer's library chose; false: none, or
+ * below 0 */
+static bool field_number(const amqp_field_value_t *v, uint64_t *out)
+{
+    int64_t n;
+
+    switch (v->kind) {
+    case AMQP_FIELD_KIND_I8:
+        n = (int)v->value.i8 < 0 ? -1 : (uint8_t)v->value.i8;
+        break;
+    case AMQP_FIELD_KIND_U8:
+        n = v->value.u8;
+        break;
+    case AMQP_FIELD_KIND_I16:
+        n = v->value.i16;
+        break;
+    case AMQP_FIELD_KIND_U16:
+        n = v->value.u16;
+        break;
+    case AMQP_FIELD_KIND_I32:
+        n = v->value.i32;
+        break;
+    case AMQP_FIELD_KIND_U32:
+        n = v->value.u32;
+        break;
+    case AMQP_FIELD_KIND_I64:
+        n = v->value.i64;
+        break;
+    case AMQP_FIELD_KIND_U64:
+    case AMQP_FIELD_KIND_TIMESTAMP:
+        n = v->value.u64 > INT64_MAX ? -1 : (int64_t)v->value.u64;
+        break;
+    default:
+        return false;
+    }
+    *out = (uint64_t)n;
+    return n >= 0;
+}
+
+static bool field_text(const amqp_field_value_t *v, amqp_bytes_t *out)
+{
+    if (v->kind != AMQP_FIELD_KIND_UTF8 && v->kind != AMQP_FIELD_KIND_BYTES)
+        return false;
+    *out = v->value.bytes;
+    return true;
+}
 
 #define POOL_PAGE 4096
 #define OURS      "mqw-"
@@ -276,15 +334,10 @@ static amqp_bytes_t bytes(struct writing *w, const void *from, size_t size)
     return (amqp_bytes_t){at ? size : 0, at};
 }
 
-static amqp_bytes_t word(const char *text)
-{
-    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
-}
-
 static amqp_table_entry_t entry_number(const char *name, uint64_t n)
 {
     return (amqp_table_entry_t){
-        .key = word(name),
+        .key = amqp_cstring_bytes(name),
         .value = {.kind = AMQP_FIELD_KIND_I64,
                   .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
 }
@@ -293,7 +346,7 @@ static amqp_table_entry_t entry_text(struct writing *w, const char *name,
                                      const char *value, size_t size)
 {
     return (amqp_table_entry_t){
-        .key = word(name),
+        .key = amqp_cstring_bytes(name),
         .value = {.kind = AMQP_FIELD_KIND_UTF8,
                   .value.bytes = bytes(w, value, size)}};
 }
@@ -366,7 +419,7 @@ static void history(struct writing *w, const amqp_table_t *old,
         all[n++] = was->entries[from];
     if (more)
         all[n++] = attempt_entry(w, failed);
-    put(w, (amqp_table_entry_t){.key = word("mqw-history"),
+    put(w, (amqp_table_entry_t){.key = amqp_cstring_bytes("mqw-history"),
                                 .value = {.kind = AMQP_FIELD_KIND_ARRAY,
                                           .value.array = {n, all}}});
 }
@@ -464,4 +517,250 @@ int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
 void envelope_copy_free(struct envelope_copy *c)
 {
     empty_amqp_pool(&c->pool);
+}
+
+#define MADE_ROOM    65536              /* history and stderr have 8 KiB */
+#define MADE_ENTRIES (HEADER_X_MAX + 5) /* and sent, expires, timeout, ... */
+
+static amqp_bytes_t header_bytes(struct header_text t)
+{
+    return (amqp_bytes_t){t.size, (void *)(uintptr_t)t.at};
+}
+
+/* encode - anew to `raw`; the old bytes are given up when the new ones are
+ * there */
+static int made_encode(struct envelope_made *e, amqp_basic_properties_t *p)
+{
+    amqp_bytes_t to = {MADE_ROOM, malloc(MADE_ROOM)};
+    int n = -1;
+
+    if (!to.bytes)
+        return -ENOMEM;
+    n = amqp_encode_properties(AMQP_BASIC_CLASS, p, to);
+    if (n < 0) {
+        free(to.bytes);
+        return -EMSGSIZE;
+    }
+    to.len = (size_t)n;
+    free(e->raw.bytes);
+    e->raw = to;
+    return 0;
+}
+
+int envelope_made_begin(struct envelope_made *e, const struct ulid *id,
+                        uint32_t priority, const void *data,
+                        const struct header *h)
+{
+    amqp_table_entry_t all[MADE_ENTRIES];
+    amqp_basic_properties_t p = {._flags = AMQP_BASIC_HEADERS_FLAG |
+                                           AMQP_BASIC_DELIVERY_MODE_FLAG |
+                                           AMQP_BASIC_MESSAGE_ID_FLAG,
+                                 .delivery_mode = 2};
+    struct header_text name, value;
+    char id_text[ULID_TEXT];
+    size_t cursor = 0;
+    int n = 0;
+
+    *e = (struct envelope_made){0};
+    ulid_print(*id, id_text);
+    p.message_id = amqp_cstring_bytes(id_text);
+    if (priority) {
+        p.priority = priority < UINT8_MAX ? (uint8_t)priority : UINT8_MAX;
+        p._flags |= AMQP_BASIC_PRIORITY_FLAG;
+    }
+    if (h->fields & HEADER_SENT)
+        all[n++] = entry_number("mqw-sent", h->sent_ns);
+    if (h->fields & HEADER_EXPIRES)
+        all[n++] = entry_number("mqw-expires", h->expires_ns);
+    if (h->fields & HEADER_TIMEOUT)
+        all[n++] = entry_number("mqw-timeout", h->timeout_ms);
+    if (h->fields & HEADER_FORWARDED)
+        all[n++] = entry_number("mqw-forwarded", h->forwarded);
+    if (h->fields & HEADER_GROUP)
+        all[n++] = (amqp_table_entry_t){
+            .key = amqp_cstring_bytes("mqw-group"),
+            .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                      .value.bytes = header_bytes(h->group)}};
+    while (h->bytes && n < MADE_ENTRIES &&
+           header_next_x(data, h, &cursor, &name, &value))
+        all[n++] =
+            (amqp_table_entry_t){.key = header_bytes(name),
+                                 .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                                           .value.bytes = header_bytes(value)}};
+    p.headers = (amqp_table_t){n, all};
+    return made_encode(e, &p);
+}
+
+int envelope_made_attempt(struct envelope_made *e, const struct ulid *id,
+                          const struct envelope_attempt *failed)
+{
+    const struct envelope_change change = {
+        .id = id, .attempt = failed->number, .failed = failed};
+    int err = envelope_copy(&e->copy, e->raw, &change, false);
+
+    if (err)
+        return err;
+    err = made_encode(e, &e->copy.properties);
+    envelope_copy_free(&e->copy);
+    return err;
+}
+
+int envelope_made_end(struct envelope_made *e,
+                      const struct envelope_change *change)
+{
+    int err = envelope_copy(&e->copy, e->raw, change, false);
+
+    e->whole = !err;
+    return err;
+}
+
+void envelope_made_free(struct envelope_made *e)
+{
+    if (e->whole)
+        envelope_copy_free(&e->copy);
+    free(e->raw.bytes);
+    *e = (struct envelope_made){0};
+}
+
+static void attempt_read(struct letter_envelope *l, const amqp_table_t *t)
+{
+    struct letter_attempt *a = &l->attempts[l->attempt_count++];
+
+    *a = (struct letter_attempt){0};
+    for (int i = 0; i < t->num_entries; i++) {
+        const amqp_table_entry_t *e = &t->entries[i];
+
+        if (field_named(e->key, "at"))
+            (void)field_number(&e->value, &a->at_ns);
+        else if (field_named(e->key, "ms"))
+            (void)field_number(&e->value, &a->ms);
+        else if (field_named(e->key, "error"))
+            (void)field_text(&e->value, &a->error);
+        else if (field_named(e->key, "machine"))
+            (void)field_text(&e->value, &a->machine);
+    }
+}
+
+static void history_read(struct letter_envelope *l, const amqp_field_value_t *v)
+{
+    if (v->kind != AMQP_FIELD_KIND_ARRAY)
+        return;
+    for (int i = 0; i < v->value.array.num_entries; i++) {
+        const amqp_field_value_t *one = &v->value.array.entries[i];
+
+        if (one->kind == AMQP_FIELD_KIND_TABLE &&
+            l->attempt_count < ENVELOPE_HISTORY)
+            attempt_read(l, &one->value.table);
+    }
+}
+
+static enum dead_reason reason_of(amqp_bytes_t text)
+{
+    char word[24] = "";
+    enum dead_reason reason;
+
+    if (text.len < sizeof word)
+        memcpy(word, text.bytes, text.len);
+    reason = dead_reason_parse(word);
+    return reason == REASON_COUNT ? REASON_NONE : reason;
+}
+
+/* brokers_death - of a message that the broker dropped: expired, rejected,
+ * delivered too often. The newest death comes first. */
+static void brokers_death(struct letter_envelope *l,
+                          const amqp_field_value_t *v)
+{
+    const amqp_table_t *t;
+    uint64_t seconds;
+
+    if (v->kind != AMQP_FIELD_KIND_ARRAY || v->value.array.num_entries == 0 ||
+        v->value.array.entries[0].kind != AMQP_FIELD_KIND_TABLE)
+        return;
+    t = &v->value.array.entries[0].value.table;
+    for (int i = 0; i < t->num_entries; i++) {
+        const amqp_table_entry_t *e = &t->entries[i];
+
+        if (field_named(e->key, "reason") && field_text(&e->value, &l->error))
+            l->reason = field_named(l->error, "expired")    ? REASON_EXPIRED
+                        : field_named(l->error, "rejected") ? REASON_REJECTED
+                                                            : REASON_CRASHED;
+        else if (field_named(e->key, "time") &&
+                 field_number(&e->value, &seconds) &&
+                 seconds < UINT64_MAX / NS_PER_S)
+            l->died_ns = seconds * NS_PER_S;
+    }
+}
+
+static void header_read(struct letter_envelope *l, const amqp_table_entry_t *e)
+{
+    amqp_bytes_t text;
+
+    if (field_named(e->key, "mqw-reason") && field_text(&e->value, &text))
+        l->reason = reason_of(text);
+    else if (field_named(e->key, "mqw-error"))
+        (void)field_text(&e->value, &l->error);
+    else if (field_named(e->key, "mqw-died"))
+        (void)field_number(&e->value, &l->died_ns);
+    else if (field_named(e->key, "mqw-expires"))
+        (void)field_number(&e->value, &l->expires_ns);
+    else if (field_named(e->key, "mqw-group"))
+        (void)field_text(&e->value, &l->group);
+    else if (field_named(e->key, "mqw-stderr"))
+        (void)field_text(&e->value, &l->tail);
+    else if (field_named(e->key, "mqw-history"))
+        history_read(l, &e->value);
+    else if (field_named(e->key, "x-delivery-count"))
+        (void)field_number(&e->value, &l->deliveries);
+}
+
+int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw)
+{
+    const amqp_table_t *all;
+    void *decoded;
+
+    *out = (struct letter_envelope){0};
+    init_amqp_pool(&out->pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw, &decoded) !=
+        AMQP_STATUS_OK) {
+        letter_envelope_free(out);
+        return -EBADMSG;
+    }
+    all = &((amqp_basic_properties_t *)decoded)->headers;
+    for (int i = 0; i < all->num_entries; i++)
+        header_read(out, &all->entries[i]);
+    /* What a worker said of its death counts before what the broker says. */
+    for (int i = 0; i < all->num_entries && out->reason == REASON_NONE; i++)
+        if (field_named(all->entries[i].key, "x-death"))
+            brokers_death(out, &all->entries[i].value);
+    return 0;
+}
+
+void letter_envelope_free(struct letter_envelope *l)
+{
+    empty_amqp_pool(&l->pool);
+}
+
+int letter_envelope_same(struct envelope_copy *out, amqp_bytes_t raw)
+{
+    amqp_table_t *all;
+    void *decoded;
+    int kept = 0;
+
+    init_amqp_pool(&out->pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw, &decoded) !=
+        AMQP_STATUS_OK) {
+        envelope_copy_free(out);
+        return -EBADMSG;
+    }
+    out->properties = *(amqp_basic_properties_t *)decoded;
+    out->properties._flags &=
+        ~(amqp_flags_t)(AMQP_BASIC_USER_ID_FLAG | AMQP_BASIC_EXPIRATION_FLAG);
+    all = &out->properties.headers;
+    for (int i = 0; i < all->num_entries; i++)
+        if (!field_named(all->entries[i].key, "x-delivery-count") &&
+            !field_named(all->entries[i].key, "CC") &&
+            !field_named(all->entries[i].key, "BCC"))
+            all->entries[kept++] = all->entries[i];
+    all->num_entries = kept;
+    return 0;
 }

@@ -1,11 +1,17 @@
 /* envelope.h - the properties of a message on a broker
  *
  * WHAT   Reads what ours and other producers say of a message into the header
- *        of common/message, in front of its body; writes the properties of its
- *        copy: a retry, a message that waits, a dead letter.
+ *        of common/message, in front of its body. Writes the properties of its
+ *        copy: a retry, a message that waits, a dead letter; and those of a
+ *        message of a POSIX queue, as a worker of a broker would have written
+ *        them. Reads what a worker wrote to a dead letter: why it died, when,
+ *        each attempt with its machine, the end of the last stderr.
  * WHO    Any thread; pure but for memory.
- * OWNS   A pool of librabbitmq's, from envelope_copy to envelope_copy_free.
- * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded.
+ * OWNS   A pool of librabbitmq's, from envelope_copy to envelope_copy_free and
+ *        from letter_envelope_read to letter_envelope_free; text of a letter
+ *        points into it. What envelope_made makes, until envelope_made_free.
+ * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded; -EMSGSIZE: they
+ *        are too long.
  *
  * A copy keeps foreign properties, except those that would change its way: CC
  * and BCC (more copies), user-id (must be ours), expiration (would end before
@@ -20,6 +26,7 @@
 
 #include "common/amqp/rabbit.h"
 #include "common/base/ulid.h"
+#include "common/message/error_text.h"
 #include "common/message/header.h"
 
 /* What the properties of a message say. */
@@ -41,7 +48,7 @@ struct envelope {
                            mqw-timeout has no valid value; else NULL */
     bool has_group;     /* it names one */
     bool good_group;    /* and that is in the header which was written */
-    uint32_t group_crc; /* partition.h; of a good one */
+    uint32_t group_crc; /* partition_crc of a good one */
     size_t head;        /* bytes of the header that was written */
 };
 
@@ -87,5 +94,46 @@ int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
 void envelope_copy_free(struct envelope_copy *c);
 /* `number` of a copy that comes back (basic.return); 0: none. */
 uint64_t envelope_number(amqp_bytes_t raw);
+
+struct envelope_made {
+    struct envelope_copy copy; /* the properties, once it came to its end */
+    bool whole;                /* it did */
+    amqp_bytes_t raw;          /* what `copy` points into */
+};
+
+/* `h` as header_parse read it from `data`; without a header all 0. */
+int envelope_made_begin(struct envelope_made *e, const struct ulid *id,
+                        uint32_t priority, const void *data,
+                        const struct header *h);
+/* One more failed attempt; the oldest first. */
+int envelope_made_attempt(struct envelope_made *e, const struct ulid *id,
+                          const struct envelope_attempt *failed);
+/* The rest of what there is to say. */
+int envelope_made_end(struct envelope_made *e,
+                      const struct envelope_change *change);
+/* Whatever of it was made; it may be all 0. */
+void envelope_made_free(struct envelope_made *e);
+
+struct letter_attempt {
+    uint64_t at_ns, ms;
+    amqp_bytes_t error, machine;
+};
+
+struct letter_envelope {
+    enum dead_reason reason;
+    amqp_bytes_t error, group, tail;
+    uint64_t died_ns;    /* wall; 0: not known */
+    uint64_t expires_ns; /* wall; 0: never */
+    uint64_t deliveries; /* times that somebody has looked at it */
+    struct letter_attempt attempts[ENVELOPE_HISTORY]; /* the oldest first */
+    size_t attempt_count;
+    amqp_pool_t pool;
+};
+
+int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw);
+/* The properties of another copy of the same letter: only the broker's count of
+ * deliveries is not in it. On 0 envelope_copy_free is to follow. */
+int letter_envelope_same(struct envelope_copy *out, amqp_bytes_t raw);
+void letter_envelope_free(struct letter_envelope *l);
 
 #endif

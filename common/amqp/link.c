@@ -244,16 +244,16 @@ static int no_socket(const struct link_setup *setup, unsigned i, int status,
 static amqp_table_entry_t flag(const char *name)
 {
     return (amqp_table_entry_t){
-        .key = {strlen(name), (void *)(uintptr_t)name},
+        .key = amqp_cstring_bytes(name),
         .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
 }
 
 static amqp_table_entry_t text(const char *name, const char *value)
 {
     return (amqp_table_entry_t){
-        .key = {strlen(name), (void *)(uintptr_t)name},
+        .key = amqp_cstring_bytes(name),
         .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                  .value.bytes = {strlen(value), (void *)(uintptr_t)value}}};
+                  .value.bytes = amqp_cstring_bytes(value)}};
 }
 
 /* log_in - with what we can: without these the broker tells nothing of a
@@ -265,7 +265,7 @@ static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
                                 flag("authentication_failure_close"),
                                 flag("basic.nack"), flag("publisher_confirms")};
     amqp_table_entry_t all[] = {
-        {.key = {strlen("capabilities"), (void *)(uintptr_t) "capabilities"},
+        {.key = amqp_cstring_bytes("capabilities"),
          .value = {.kind = AMQP_FIELD_KIND_TABLE,
                    .value.table = {sizeof can / sizeof can[0], can}}},
         text("connection_name", setup->name),

@@ -45,11 +45,10 @@ int confirms_publish(struct confirms *c, struct link *l, struct unconfirmed *u,
 
     topology_time_to_live(t, queue, properties);
     u->sent_ns = clock_mono_ns();
-    err = link_status(
-        l, amqp_basic_publish(
-               l->c, LINK_CHANNEL, (amqp_bytes_t){0, NULL},
-               (amqp_bytes_t){strlen(queue), (void *)(uintptr_t)queue}, 1, 0,
-               properties, body));
+    err = link_status(l, amqp_basic_publish(l->c, LINK_CHANNEL,
+                                            (amqp_bytes_t){0, NULL},
+                                            amqp_cstring_bytes(queue), 1, 0,
+                                            properties, body));
     if (err)
         return err;
     u->number = ++c->numbers;
@@ -219,7 +218,7 @@ static int resent_add(amqp_basic_properties_t *p, amqp_pool_t *pool)
     if (n > 0)
         memcpy(all, p->headers.entries, n * sizeof *all);
     all[n] = (amqp_table_entry_t){
-        .key = {10, (void *)(uintptr_t) "mqw-resent"},
+        .key = amqp_cstring_bytes("mqw-resent"),
         .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1}};
     p->headers = (amqp_table_t){(int)n + 1, all};
     p->_flags |= AMQP_BASIC_HEADERS_FLAG;

@@ -1,17 +1,479 @@
 /* topology.c - the queues that a worker's queue needs on a broker (see
  * topology.h)
  *
- * No queue expires: that would delete what is in it.
+ * No queue expires: that would delete what is in it. x-dead-letter-strategy and
+ * x-overflow go together: without either of them the broker's own hop is
+ * at-most-once, and it does not say so. A time to live of each message would
+ * make a message wait behind one that waits longer, as the broker looks at the
+ * head of a queue only; so a queue lets all its messages wait for one length.
  */
 #include "common/amqp/topology.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/amqp/queue_spec.h"
-#include "common/amqp/topology_parts.h"
+#include "common/base/basics.h"
+
+#define QUEUE_SPEC_ARGUMENTS 8
+#define QUEUE_SPEC_PARTED    ".partitions."
+#define POLYNOMIAL           0xedb88320U
+#define IN_HAND_ALL          1024 /* messages in hand, of all parts */
+#define IN_HAND_LEAST        16
+#define IN_HAND_MOST         128
+
+uint32_t partition_crc(const void *key, size_t size)
+{
+    const unsigned char *at = key;
+    uint32_t crc = UINT32_MAX;
+
+    for (size_t i = 0; i < size; i++) {
+        crc ^= at[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (POLYNOMIAL & -(crc & 1));
+    }
+    return ~crc;
+}
+
+unsigned partition_in_hand(unsigned n)
+{
+    unsigned each = IN_HAND_ALL / n;
+
+    return each < IN_HAND_LEAST  ? IN_HAND_LEAST
+           : each > IN_HAND_MOST ? IN_HAND_MOST
+                                 : each;
+}
+
+/* ms; the longest is a day, and a longer wait is several of them. */
+static const uint64_t lengths[TOPOLOGY_LENGTHS] = {
+    1000, 4000, 16000, 60000, 240000, 960000, 3600000, 14400000, 86400000};
+
+const char *topology_dead(const struct topology *t, char out[TOPOLOGY_NAME])
+{
+    snprintf(out, TOPOLOGY_NAME, "%s.dead", t->operand->queue);
+    return out;
+}
+
+const char *topology_queue(const struct topology *t, unsigned part,
+                           char out[TOPOLOGY_NAME])
+{
+    if (t->partitions)
+        snprintf(out, TOPOLOGY_NAME, "%s.%u", t->operand->queue, part);
+    else
+        snprintf(out, TOPOLOGY_NAME, "%s", t->operand->queue);
+    return out;
+}
+
+const char *topology_waits(const struct topology *t, unsigned part, uint64_t ms,
+                           char out[TOPOLOGY_NAME])
+{
+    size_t n = strlen(topology_queue(t, part, out));
+
+    snprintf(out + n, TOPOLOGY_NAME - n, ".wait.%" PRIu64, ms);
+    return out;
+}
+
+const char *topology_exchange(const struct topology *t, char out[TOPOLOGY_NAME])
+{
+    snprintf(out, TOPOLOGY_NAME, "%s" QUEUE_SPEC_PARTED "%u", t->operand->queue,
+             t->partitions);
+    return out;
+}
+
+void topology_time_to_live(const struct topology *t, const char *name,
+                           amqp_basic_properties_t *p)
+{
+    size_t own = strlen(t->operand->queue);
+
+    if (strstr(name, t->operand->queue) != name)
+        return;
+    if (t->partitions && name[own] == '.')
+        own += 1 + strspn(name + own + 1, "0123456789");
+    if (strncmp(name + own, ".wait.", 6) != 0)
+        return;
+    p->_flags |= AMQP_BASIC_EXPIRATION_FLAG;
+    p->expiration = amqp_cstring_bytes(name + own + 6);
+}
+
+uint64_t topology_length(uint64_t ms)
+{
+    uint64_t longest = 0;
+
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        if (lengths[i] <= ms)
+            longest = lengths[i];
+    return longest;
+}
+
+unsigned topology_index(uint64_t ms)
+{
+    unsigned i = 0;
+
+    while (i < TOPOLOGY_LENGTHS - 1 && lengths[i] < ms)
+        i++;
+    return i;
+}
+
+uint64_t topology_length_at(unsigned i)
+{
+    return lengths[i];
+}
+
+#define LIMIT "x-delivery-limit"
+
+/* A queue's declaration in the making. Names and texts are borrowed. */
+struct queue_spec {
+    const char *name;
+    amqp_table_entry_t entries[QUEUE_SPEC_ARGUMENTS];
+    int count;
+};
+
+static void queue_spec_text(struct queue_spec *q, const char *name,
+                            const char *value)
+{
+    q->entries[q->count++] = (amqp_table_entry_t){
+        .key = amqp_cstring_bytes(name),
+        .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                  .value.bytes = amqp_cstring_bytes(value)}};
+}
+
+static void queue_spec_number(struct queue_spec *q, const char *name,
+                              int64_t value)
+{
+    q->entries[q->count++] = (amqp_table_entry_t){
+        .key = amqp_cstring_bytes(name),
+        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = value}};
+}
+
+static void queue_spec_single(struct queue_spec *q)
+{
+    q->entries[q->count++] = (amqp_table_entry_t){
+        .key = amqp_cstring_bytes("x-single-active-consumer"),
+        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
+}
+
+/* queue_spec_init - replicated, and what its broker drops goes to `net` (NULL:
+ * none)
+ * A limit of deliveries would count each look at a letter. Servers before 4.0
+ * have none unless asked; one of -1 deletes at once there.
+ */
+static void queue_spec_init(struct queue_spec *q, const struct link *l,
+                            const char *name, const char *net)
+{
+    *q = (struct queue_spec){.name = name};
+    queue_spec_text(q, "x-queue-type", "quorum");
+    if (l->server >= SERVER_4)
+        queue_spec_number(q, LIMIT, -1);
+    if (!net)
+        return;
+    queue_spec_text(q, "x-dead-letter-exchange", "");
+    queue_spec_text(q, "x-dead-letter-routing-key", net);
+    queue_spec_text(q, "x-dead-letter-strategy", "at-least-once");
+    queue_spec_text(q, "x-overflow", "reject-publish");
+}
+
+/* Declare the queue with all its arguments, or passively, without comparing
+ * any. */
+static int queue_declare(struct link *l, const struct queue_spec *q,
+                         bool passive)
+{
+    const amqp_table_t arguments = {
+        q->count, (amqp_table_entry_t *)(uintptr_t)q->entries};
+
+    (void)amqp_queue_declare(l->c, LINK_CHANNEL, amqp_cstring_bytes(q->name),
+                             passive, 1, 0, 0, arguments);
+    return link_reply(l, amqp_get_rpc_reply(l->c));
+}
+
+/* Remove the delivery limit from the arguments, if present. */
+static void limit_remove(struct queue_spec *q)
+{
+    int kept = 0;
+
+    for (int i = 0; i < q->count; i++)
+        if (q->entries[i].key.len != strlen(LIMIT) ||
+            memcmp(q->entries[i].key.bytes, LIMIT, strlen(LIMIT)) != 0)
+            q->entries[kept++] = q->entries[i];
+    q->count = kept;
+}
+
+/* A queue's delivery limit is fixed at creation, and requested only from a
+ * server of 4.0 or later. So the limit differs for a queue created before an
+ * upgrade, and, during a rolling upgrade, for a queue created on a new node and
+ * declared on an old one. Such a queue works as before and is used unchanged.
+ * Never request a limit of -1 from an old server, even if the queue has that
+ * limit: if the queue were deleted at this moment, the old server would create
+ * one that deletes its messages.
+ */
+static int queue_spec_declare(struct link *l, const struct queue_spec *q,
+                              bool passive)
+{
+    struct queue_spec bare = *q;
+    int err = queue_declare(l, q, passive);
+    bool unlimited;
+
+    if (err != -EPROTO || l->code != AMQP_PRECONDITION_FAILED ||
+        !strstr(l->why, LIMIT))
+        return err;
+    unlimited = strstr(l->why, "current is the value '-1'") != NULL;
+    err = link_channel(l);
+    if (err)
+        return err;
+    if (l->server < SERVER_4 && unlimited)
+        return queue_declare(l, q, true);
+    limit_remove(&bare);
+    err = queue_declare(l, &bare, false);
+    l->limited = l->limited || !err;
+    return err;
+}
+
+/* type_asked - the broker names one difference only; of all, whether it is a
+ * quorum queue matters most */
+static void type_asked(struct link *l, const char *name)
+{
+    struct link was = *l;
+    struct queue_spec q = {.name = name};
+
+    queue_spec_text(&q, "x-queue-type", "quorum");
+    if (link_channel(l) < 0 || queue_spec_declare(l, &q, false) != -EPROTO ||
+        !strstr(l->why, "x-queue-type"))
+        *l = was;
+}
+
+/* queue_spec_refused - why a queue cannot be used, with both values as the
+ * broker has them; the channel is closed */
+static int queue_spec_refused(struct link *l, const struct topology *t,
+                              const char *name, int err, struct problem *p)
+{
+    const struct broker_operand *o = t->operand;
+
+    if (err != -EPROTO)
+        return problem_set(p, EX_UNAVAILABLE, -err,
+                           "lost the connection to %s: %s",
+                           o->hosts[l->host].name, l->why);
+    if (l->code == AMQP_PRECONDITION_FAILED)
+        type_asked(l, name);
+    if (l->code == AMQP_NOT_FOUND)
+        (void)problem_set(p, EX_NOINPUT, ENOENT,
+                          "no queue %s in virtual host %s of %s: leave out "
+                          "--no-create, or declare it",
+                          name, o->vhost, o->hosts[l->host].name);
+    else if (l->code == AMQP_ACCESS_REFUSED)
+        (void)problem_set(p, EX_NOPERM, EACCES,
+                          "user %s may not declare or use queue %s: %s; grant "
+                          "the rights with rabbitmqctl set_permissions, or use "
+                          "mqworker --no-create if the queue exists",
+                          o->user, name, l->why);
+    else if (strstr(l->why, QUEUE_SPEC_PARTED))
+        (void)problem_set(p, EX_CONFIG, EINVAL,
+                          "queue %s has another number of partitions: %s; give "
+                          "--partitions as its other workers and senders do, "
+                          "or use another name: the number is fixed",
+                          o->queue, l->why);
+    else if (strstr(l->why, "x-queue-type"))
+        (void)problem_set(p, EX_CONFIG, EINVAL,
+                          "queue %s is not replicated (%s): a node that dies "
+                          "takes its messages along; declare a quorum queue, "
+                          "or give --allow-unreplicated",
+                          name, l->why);
+    else
+        (void)problem_set(
+            p, EX_CONFIG, EINVAL,
+            "queue %s exists and is of another kind: %s; use it unchanged with "
+            "mqworker --no-create, or empty and delete it",
+            name, l->why);
+    return -EPROTO;
+}
+
+/* queue_spec_ready - it is there, as asked; or as it is, where that is wanted
+ */
+static int queue_spec_ready(struct link *l, const struct topology *t,
+                            const struct queue_spec *q, bool as_it_is,
+                            struct problem *p)
+{
+    int err = queue_spec_declare(l, q, t->no_create);
+
+    if (err == -EPROTO && as_it_is && l->code == AMQP_PRECONDITION_FAILED) {
+        err = link_channel(l);
+        if (!err)
+            err = queue_spec_declare(l, q, true);
+    }
+    return err ? queue_spec_refused(l, t, q->name, err, p) : 0;
+}
+
+int topology_count(struct link *l, const char *queue, uint32_t *messages,
+                   uint32_t *consumers)
+{
+    const amqp_queue_declare_ok_t *ok =
+        amqp_queue_declare(l->c, LINK_CHANNEL, amqp_cstring_bytes(queue), 1, 1,
+                           0, 0, (amqp_table_t){0, NULL});
+    int err = link_reply(l, amqp_get_rpc_reply(l->c));
+
+    if (err || !ok)
+        return err ? err : -EIO;
+    *messages = ok->message_count;
+    *consumers = ok->consumer_count;
+    return 0;
+}
+
+#define DEAD_KEY "dead" /* of the exchange: to NAME.dead */
+/* Arguments of queue_spec_init that begin with the exchange of the net. */
+#define NET_ENTRIES 4
+
+/* topology_part_spec - one part of NAME: its net has the number of parts in its
+ * name, so that the broker refuses another number */
+static void topology_part_spec(struct queue_spec *q, const struct link *l,
+                               const char *name, const char *exchange)
+{
+    queue_spec_init(q, l, name, DEAD_KEY);
+    q->entries[q->count - NET_ENTRIES].value.value.bytes =
+        amqp_cstring_bytes(exchange);
+    queue_spec_single(q);
+}
+
+static int exchange_declare(struct link *l, const char *name, bool passive)
+{
+    (void)amqp_exchange_declare(l->c, LINK_CHANNEL, amqp_cstring_bytes(name),
+                                amqp_cstring_bytes("direct"), passive, 1, 0, 0,
+                                (amqp_table_t){0, NULL});
+    return link_reply(l, amqp_get_rpc_reply(l->c));
+}
+
+static int queue_bind(struct link *l, const char *exchange, const char *queue,
+                      const char *key)
+{
+    (void)amqp_queue_bind(l->c, LINK_CHANNEL, amqp_cstring_bytes(queue),
+                          amqp_cstring_bytes(exchange), amqp_cstring_bytes(key),
+                          (amqp_table_t){0, NULL});
+    return link_reply(l, amqp_get_rpc_reply(l->c));
+}
+
+/* exchange_open - each part by its number, and the dead letters */
+static int exchange_open(struct link *l, const struct topology *t,
+                         const char *dead, struct problem *p)
+{
+    char exchange[TOPOLOGY_NAME], queue[TOPOLOGY_NAME], key[12];
+    int err = exchange_declare(l, topology_exchange(t, exchange), t->no_create);
+
+    if (!err && !t->no_create)
+        err = queue_bind(l, exchange, dead, DEAD_KEY);
+    for (unsigned i = 0; i < t->partitions && !err && !t->no_create; i++) {
+        snprintf(key, sizeof key, "%u", i);
+        err = queue_bind(l, exchange, topology_queue(t, i, queue), key);
+    }
+    return err ? queue_spec_refused(l, t, exchange, err, p) : 0;
+}
+
+/* topology_parts_open - the queues first: the broker refuses another number of
+ * them before anything of that is made */
+static int topology_parts_open(struct link *l, const struct topology *t,
+                               const char *dead, struct problem *p)
+{
+    char exchange[TOPOLOGY_NAME], name[TOPOLOGY_NAME];
+    struct queue_spec q;
+    int err = 0;
+
+    topology_exchange(t, exchange);
+    for (unsigned i = 0; i < t->partitions && !err; i++) {
+        topology_part_spec(&q, l, topology_queue(t, i, name), exchange);
+        err = queue_spec_ready(l, t, &q, false, p);
+    }
+    return err ? err : exchange_open(l, t, dead, p);
+}
+
+/* is_there - whether there is a queue of that name, and what waits in it: YES,
+ * NO, or a problem. One that the user may not see is left to topology_open. */
+static int is_there(struct link *l, const struct topology *t, const char *name,
+                    uint32_t *messages, struct problem *p)
+{
+    uint32_t consumers;
+    int err = topology_count(l, name, messages, &consumers);
+
+    if (!err)
+        return YES;
+    if (err == -EPROTO &&
+        (l->code == AMQP_NOT_FOUND || l->code == AMQP_ACCESS_REFUSED))
+        err = link_channel(l);
+    return err ? queue_spec_refused(l, t, name, err, p) : NO;
+}
+
+/* part_is_there - NAME.0, whatever number of them there is */
+static int part_is_there(struct link *l, const struct topology *t,
+                         struct problem *p)
+{
+    const struct topology parted = {.operand = t->operand, .partitions = 1};
+    char name[TOPOLOGY_NAME];
+    uint32_t messages;
+
+    return is_there(l, t, topology_queue(&parted, 0, name), &messages, p);
+}
+
+/* plain_found - NAME itself, and maybe partitions beside it */
+static int plain_found(struct link *l, const struct topology *t,
+                       uint32_t messages, struct problem *p)
+{
+    const char *name = t->operand->queue;
+    int both = part_is_there(l, t, p);
+
+    if (both < 0)
+        return both;
+    if (both == YES)
+        return problem_set(p, EX_CONFIG, EEXIST,
+                           "queue %s is there without partitions, and so is "
+                           "%s.0, a partition of it or another queue of that "
+                           "name: leave out --partitions, or if it has them, "
+                           "empty %s, which holds %" PRIu32
+                           " messages, with a worker without --partitions, "
+                           "then delete it",
+                           name, name, name, messages);
+    return problem_set(p, EX_CONFIG, EEXIST,
+                       "queue %s is there without partitions, and holds "
+                       "%" PRIu32 " messages: leave out --partitions, or use "
+                       "another name for a queue that has them",
+                       name, messages);
+}
+
+/* topology_unlike - a queue without partitions would never be emptied by a
+ * worker with them. One that is made beside partitions would get nothing, and
+ * its worker would wait in silence: it is asked only where there is none yet.
+ */
+int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
+{
+    uint32_t messages = 0;
+    int there = is_there(l, t, t->operand->queue, &messages, p);
+
+    if (there < 0)
+        return there;
+    if (t->partitions)
+        return there == YES ? plain_found(l, t, messages, p) : 0;
+    there = there == YES ? NO : part_is_there(l, t, p);
+    if (there != YES)
+        return there;
+    return problem_set(p, EX_CONFIG, EEXIST,
+                       "queue %s has partitions, or another queue of that "
+                       "name is there (%s.0): give --partitions as its other "
+                       "workers and senders do, or use another name",
+                       t->operand->queue, t->operand->queue);
+}
+
+int topology_number(struct link *l, const struct topology *t, struct problem *p)
+{
+    char exchange[TOPOLOGY_NAME];
+    int err = t->partitions
+                  ? exchange_declare(l, topology_exchange(t, exchange), true)
+                  : 0;
+
+    if (err != -EPROTO || l->code != AMQP_NOT_FOUND)
+        return err ? queue_spec_refused(l, t, exchange, err, p) : 0;
+    return problem_set(p, EX_NOINPUT, ENOENT,
+                       "queue %s has no %u partitions in virtual host %s (no "
+                       "exchange %s): give the number that its worker has, or "
+                       "start that first",
+                       t->operand->queue, t->partitions, t->operand->vhost,
+                       exchange);
+}
 
 /* topology_open - the nets first: a queue whose net is missing would keep what
  * it drops where nobody sees it */

@@ -1,9 +1,11 @@
 /* topology.h - the queues that a worker's queue needs on a broker
  *
  * WHAT   NAME has the messages; NAME.wait.<ms> those that wait, one for each of
- *        a few lengths; with partitions NAME is NAME.0 and up, each with wait
- *        queues of its own, and the exchange NAME.partitions.<N> in front;
- *        NAME.dead the dead letters, and NAME.dead.kept what the broker would
+ *        a few lengths; with N partitions NAME is NAME.0 and up, each with wait
+ *        queues of its own, and the exchange NAME.partitions.<N> in front. All
+ *        messages of a group are in one of them, that of CRC-32 of the group
+ *        modulo N; senders and receivers compute it, each for itself.
+ *        NAME.dead has the dead letters, and NAME.dead.kept what the broker would
  *        drop of those. All are quorum queues with at-least-once
  *        dead lettering, so that each hop inside the broker is confirmed. What
  *        the broker itself would drop goes to the next net.
@@ -17,9 +19,11 @@
 #define COMMON_AMQP_TOPOLOGY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/amqp/link.h"
+#include "common/broker/broker_operand.h"
 
 #define TOPOLOGY_NAME 256
 
@@ -27,7 +31,7 @@ struct topology {
     const struct broker_operand *operand;
     bool no_create;          /* what is there is taken as it is */
     bool allow_unreplicated; /* a classic queue is taken as it is */
-    unsigned partitions;     /* partition.h; 0: it is one queue */
+    unsigned partitions;     /* 0: it is one queue */
 };
 
 /* NAME, NAME.dead and the net. */
@@ -97,5 +101,23 @@ const char *topology_waits(const struct topology *t, unsigned part, uint64_t ms,
 /* "NAME.partitions.8". */
 const char *topology_exchange(const struct topology *t,
                               char out[TOPOLOGY_NAME]);
+
+/* ---- partitions ---- */
+
+#define PARTITIONS_MAX BROKER_PARTITIONS
+
+/* CRC-32 as zlib, PNG and Ethernet have it: 0xcbf43926 for "123456789". */
+uint32_t partition_crc(const void *key, size_t size);
+static inline unsigned partition_of(const void *key, size_t size, unsigned n)
+{
+    return partition_crc(key, size) % n;
+}
+
+/* Messages of each part that a worker has in hand: the same for all workers of
+ * a queue, as the number of parts is. A broker puts what it takes back in front
+ * of what it has not given yet, but behind what it took back before. So a
+ * worker that is next must be given all of that at once, or the rest of it
+ * comes before what the last but one had. */
+unsigned partition_in_hand(unsigned n);
 
 #endif

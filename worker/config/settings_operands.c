@@ -14,7 +14,7 @@
 #include "common/broker/broker_refused.h"
 
 /* All that a source on a broker can lend: what it has in hand of all partitions
- * (partition.h), and what lost its claim with a connection and still waits for
+ * (partition_in_hand), and what lost its claim with a connection and still waits for
  * its turn. So a message of any group may be taken. */
 #define IN_HAND        8192
 #define FORWARD_WINDOW 64 /* published to a broker and not confirmed */

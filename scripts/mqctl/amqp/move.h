@@ -18,8 +18,8 @@
 #ifndef SCRIPTS_MQCTL_AMQP_MOVE_H
 #define SCRIPTS_MQCTL_AMQP_MOVE_H
 
-#include "common/amqp/envelope_made.h"
-#include "common/amqp/partition.h"
+#include "common/amqp/envelope.h"
+#include "common/amqp/topology.h"
 #include "common/amqp/publisher.h"
 #include "common/broker/broker_operand.h"
 #include "common/store/store.h"

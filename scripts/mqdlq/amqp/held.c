@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
-#include "common/amqp/letter_envelope.h"
+#include "common/amqp/envelope.h"
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"

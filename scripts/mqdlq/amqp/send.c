@@ -22,9 +22,7 @@
 #include <bsd/string.h>
 
 #include "common/amqp/envelope.h"
-#include "common/amqp/envelope_made.h"
-#include "common/amqp/letter_envelope.h"
-#include "common/amqp/partition.h"
+#include "common/amqp/topology.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/fault_point.h"

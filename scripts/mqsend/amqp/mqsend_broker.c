@@ -13,7 +13,7 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
-#include "common/amqp/partition.h"
+#include "common/amqp/topology.h"
 #include "common/amqp/publisher.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
@@ -38,15 +38,10 @@ struct run {
     char password[BROKER_PASSWORD];
 };
 
-static amqp_bytes_t word(const char *text)
-{
-    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
-}
-
 static amqp_table_entry_t number(const char *name, uint64_t n)
 {
     return (amqp_table_entry_t){
-        .key = word(name),
+        .key = amqp_cstring_bytes(name),
         .value = {.kind = AMQP_FIELD_KIND_I64,
                   .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
 }
@@ -65,10 +60,10 @@ static int headers_fill(const struct envelope *e, uint64_t now,
     if (e->timeout_ms)
         all[n++] = number("mqw-timeout", e->timeout_ms);
     if (e->group)
-        all[n++] =
-            (amqp_table_entry_t){.key = word("mqw-group"),
-                                 .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                                           .value.bytes = word(e->group)}};
+        all[n++] = (amqp_table_entry_t){
+            .key = amqp_cstring_bytes("mqw-group"),
+            .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                      .value.bytes = amqp_cstring_bytes(e->group)}};
     for (size_t i = 0; i < e->x_count; i++)
         all[n++] = (amqp_table_entry_t){
             .key = {e->x[i].name.size, (void *)(uintptr_t)e->x[i].name.at},
@@ -132,7 +127,7 @@ static int message_put(struct run *r, const char *body, size_t size,
         e->id = ulid_make(now);
     if (!e->raw) {
         properties._flags |= AMQP_BASIC_MESSAGE_ID_FLAG;
-        properties.message_id = word(ulid_print(e->id, id));
+        properties.message_id = amqp_cstring_bytes(ulid_print(e->id, id));
         properties.headers.num_entries = headers_fill(e, now, headers);
     }
     if (r->post->priority) {

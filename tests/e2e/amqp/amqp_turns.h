@@ -14,7 +14,7 @@
 
 #include <time.h>
 
-#include "common/amqp/partition.h"
+#include "common/amqp/topology.h"
 
 #define GROUPS 100
 #define EACH   12 /* messages of a group */

@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/amqp/envelope_made.h"
-#include "common/amqp/letter_envelope.h"
-#include "common/amqp/partition.h"
+#include "common/amqp/envelope.h"
+#include "common/amqp/topology.h"
 #include "common/base/clock.h"
 
 static struct envelope e;

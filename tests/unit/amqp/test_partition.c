@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "common/amqp/partition.h"
+#include "common/amqp/topology.h"
 
 TestSuite(partition);
 

@@ -19,14 +19,14 @@
 #include <bsd/string.h>
 #include <bsd/sys/queue.h>
 
-#include "common/amqp/envelope_made.h"
-#include "common/amqp/partition.h"
+#include "common/amqp/envelope.h"
+#include "common/amqp/topology.h"
 #include "common/amqp/publisher.h"
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "common/broker/broker_password.h"
+#include "common/broker/broker_operand.h"
 #include "worker/handlers/forward.h"
 #include "worker/handlers/handler.h"
 #include "worker/rules/verdict.h"

@@ -16,9 +16,8 @@
 
 #include "common/amqp/envelope.h"
 #include "common/amqp/link.h"
-#include "common/amqp/partition.h"
-#include "common/amqp/publisher.h"
 #include "common/amqp/topology.h"
+#include "common/amqp/publisher.h"
 #include "common/base/basics.h"
 #include "common/broker/broker_operand.h"
 #include "worker/source/amqp/ack_window.h"

@@ -8,11 +8,6 @@
 
 #define CONSUMER "mqworker" /* a dot and a number follow */
 
-static amqp_bytes_t word(const char *text)
-{
-    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
-}
-
 /* consumer_part - 0 of a queue that is whole */
 unsigned consumer_part(const struct source_amqp *q, amqp_bytes_t tag)
 {
@@ -40,8 +35,9 @@ static int consume_one(struct source_amqp *q, unsigned part, unsigned consumer)
     char tag[24];
 
     tag_print(q, part, consumer, tag);
-    (void)amqp_basic_consume(l->c, LINK_CHANNEL, word(q->parts[part]),
-                             word(tag), 0, 0, 0, (amqp_table_t){0, NULL});
+    (void)amqp_basic_consume(
+        l->c, LINK_CHANNEL, amqp_cstring_bytes(q->parts[part]),
+        amqp_cstring_bytes(tag), 0, 0, 0, (amqp_table_t){0, NULL});
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
@@ -68,7 +64,7 @@ int consumer_end(struct source_amqp *q, unsigned consumer)
     char tag[24];
 
     tag_print(q, 0, consumer, tag);
-    (void)amqp_basic_cancel(l->c, LINK_CHANNEL, word(tag));
+    (void)amqp_basic_cancel(l->c, LINK_CHANNEL, amqp_cstring_bytes(tag));
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/amqp/envelope_made.h"
+#include "common/amqp/envelope.h"
 #include "worker/source/amqp/amqp_inner.h"
 
 /* history_add - to its properties, for a letter that it may become; without
