@@ -16,9 +16,9 @@
 #include "common/base/problem.h"
 
 struct broker_letters;
-struct broker_post;
 struct broker_source_setup;
 struct options;
+struct post;
 struct source;
 
 struct broker_engine {
@@ -30,8 +30,8 @@ struct broker_engine {
                        struct problem *p);
     void (*source_stop)(struct source *s, uint64_t limit_ns);
     void (*source_close)(struct source *s);
-    /* mqsend (scripts/mqsend/mqsend_broker.h): the exit status */
-    int (*send)(const struct broker_post *post);
+    /* mqsend (scripts/mqsend/post.h): the exit status */
+    int (*send)(const struct post *post);
     /* mqdlq (scripts/mqdlq/mqdlq_broker.h) */
     const struct broker_letters *letters;
     /* mqctl (scripts/mqctl/mqctl.h): the exit status */

@@ -14,11 +14,9 @@
 #include "common/state/statedir.h"
 #include "common/text/complain.h"
 #include "common/text/term.h"
-#include "scripts/mqsend/mqsend_envelope.h"
-#include "scripts/mqsend/mqsend_flags.h"
-#include "scripts/mqsend/mqsend_input.h"
-#include "scripts/mqsend/mqsend_post.h"
-#include "scripts/mqsend/mqsend_broker.h"
+#include "scripts/mqsend/envelope.h"
+#include "scripts/mqsend/input.h"
+#include "scripts/mqsend/post.h"
 
 #define BROKER_BODY (128u << 20) /* more no broker takes unless told to */
 
@@ -253,14 +251,6 @@ static int input_get(const struct options *o, const char *body, size_t keep,
     return input_open(input, &spec, p);
 }
 
-/* tell_of - what is printed of a message that was sent */
-static enum envelope_tell tell_of(const struct options *o)
-{
-    return o->json       ? ENVELOPE_JSON
-           : o->print_id ? ENVELOPE_ID
-                         : ENVELOPE_NOTHING;
-}
-
 /* Complain that the queue could not be opened; if it does not exist, name the
  * nearest existing queue. */
 static int queue_failed(const struct problem *p, const char *operand,
@@ -280,48 +270,6 @@ static int queue_failed(const struct problem *p, const char *operand,
     return complain_of(p);
 }
 
-/* run - open, send, close; the exit status */
-static int run(struct options *o, const char *name, const char *body)
-{
-    struct problem p = {0};
-    struct queue *queue = NULL;
-    struct input *input = NULL;
-    struct envelope *e = &o->envelope;
-    int status;
-
-    e->raw = o->raw;
-    e->timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
-    if (envelope_check(e, &p))
-        return complain_of(&p);
-    if (queue_get(o, name, &queue, &p)) {
-        status = queue_failed(&p, name, body);
-    } else if (input_get(o, body, queue_message_size(queue), &input, &p)) {
-        status = complain_of(&p);
-    } else {
-        if (!body && !o->file && !o->quiet)
-            complain_reads(o->lines  ? "messages, one a line,"
-                           : o->null ? "messages, each up to a NUL,"
-                                     : "the body");
-        status = post_run(&(struct post){
-            .queue = queue,
-            .input = input,
-            .envelope = e,
-            .priority = (uint32_t)o->priority,
-            .wait_ns = o->no_wait    ? 0
-                       : o->has_wait ? o->wait_ns
-                                     : UINT64_MAX,
-            .repeat = o->repeat,
-            .rate = o->rate,
-            .many = o->lines || o->null,
-            .tell = tell_of(o),
-            .quiet = o->quiet,
-        });
-    }
-    input_close(&input);
-    queue_close(&queue);
-    return status;
-}
-
 /* Refuse what a queue on a broker cannot have, and flags of a broker for
  * another queue. */
 static int broker_check(const struct options *o, const char *operand,
@@ -334,43 +282,59 @@ static int broker_check(const struct options *o, const char *operand,
     return broker_access_check(&o->access, operand, p);
 }
 
-/* Open a queue on a broker, send, close; return the exit status. */
-static int broker_run(struct options *o, const char *name, const char *body)
+/* Open the queue or the broker, send, close; return the exit status. */
+static int run(struct options *o, const char *name, const char *body)
 {
-    const struct broker_engine *engine;
+    const struct broker_engine *engine = NULL;
     struct broker_operand operand;
+    struct queue *queue = NULL;
     struct input *input = NULL;
     struct problem p = {0};
+    struct post post = {
+        .operand = &operand,
+        .access = &o->access,
+        .create = o->create,
+        .most = BROKER_BODY,
+        .envelope = &o->envelope,
+        .priority = (uint32_t)o->priority,
+        .wait_ns = o->no_wait    ? 0
+                   : o->has_wait ? o->wait_ns
+                                 : UINT64_MAX,
+        .repeat = o->repeat,
+        .rate = o->rate,
+        .many = o->lines || o->null,
+        .tell = o->json       ? ENVELOPE_JSON
+                : o->print_id ? ENVELOPE_ID
+                              : ENVELOPE_NOTHING,
+        .quiet = o->quiet,
+    };
     int status;
 
     o->envelope.raw = o->raw;
     o->envelope.timeout_ms = (o->timeout_ns + NS_PER_MS - 1) / NS_PER_MS;
-    if (broker_operand_parse(&operand, name, &p) < 0 ||
-        (engine = broker_engine_of(operand.shown, &p)) == NULL ||
-        envelope_check(&o->envelope, &p) < 0 ||
-        input_get(o, body, BROKER_BODY, &input, &p) < 0)
+    if (envelope_check(&o->envelope, &p) < 0)
         return complain_of(&p);
-    if (!body && !o->file && !o->quiet)
-        complain_reads(o->lines  ? "messages, one a line,"
-                       : o->null ? "messages, each up to a NUL,"
-                                 : "the body");
-    status = engine->send(&(struct broker_post){
-        .operand = &operand,
-        .access = &o->access,
-        .input = input,
-        .envelope = &o->envelope,
-        .most = BROKER_BODY,
-        .wait_ns = o->has_wait ? o->wait_ns : UINT64_MAX,
-        .repeat = o->repeat,
-        .rate = o->rate,
-        .priority = (uint8_t)o->priority,
-        .many = o->lines || o->null,
-        .create = o->create,
-        .partitions = (unsigned)o->access.partitions,
-        .tell = tell_of(o),
-        .quiet = o->quiet,
-    });
+    if (broker_operand_is(name)) {
+        if (broker_operand_parse(&operand, name, &p) < 0 ||
+            (engine = broker_engine_of(operand.shown, &p)) == NULL)
+            return complain_of(&p);
+    } else if (queue_get(o, name, &queue, &p) < 0) {
+        return queue_failed(&p, name, body);
+    }
+    if (input_get(o, body, queue ? queue_message_size(queue) : BROKER_BODY,
+                  &input, &p) < 0) {
+        status = complain_of(&p);
+    } else {
+        if (!body && !o->file && !o->quiet)
+            complain_reads(o->lines  ? "messages, one a line,"
+                           : o->null ? "messages, each up to a NUL,"
+                                     : "the body");
+        post.queue = queue;
+        post.input = input;
+        status = queue ? post_run(&post) : engine->send(&post);
+    }
     input_close(&input);
+    queue_close(&queue);
     return status;
 }
 
@@ -408,6 +372,5 @@ int main(int argc, char **argv)
         flag_far_note(&o.envelope);
     }
     cli_interrupt_catch();
-    return broker_operand_is(argv[0]) ? broker_run(&o, argv[0], body)
-                                      : run(&o, argv[0], body);
+    return run(&o, argv[0], body);
 }

@@ -1,5 +1,5 @@
-/* mqsend_post.c - see mqsend_post.h */
-#include "scripts/mqsend/mqsend_post.h"
+/* post.c - see post.h */
+#include "scripts/mqsend/post.h"
 
 #include <errno.h>
 #include <inttypes.h>

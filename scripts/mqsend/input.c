@@ -1,5 +1,5 @@
-/* mqsend_input.c - see mqsend_input.h */
-#include "scripts/mqsend/mqsend_input.h"
+/* input.c - see input.h */
+#include "scripts/mqsend/input.h"
 
 #include <errno.h>
 #include <fcntl.h>

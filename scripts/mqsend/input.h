@@ -1,4 +1,4 @@
-/* mqsend_input.h - where the bodies come from: an argument, stdin, a file
+/* input.h - where the bodies come from: an argument, stdin, a file
  *
  * WHAT   The whole as one record, or one record for each line or each run that
  *        NUL ends. Streams: nothing but the current record is held.
@@ -8,8 +8,8 @@
  *        read(2), -EINTR included; the part of a record that was read is lost
  *        then.
  */
-#ifndef SCRIPTS_MQSEND_MQSEND_INPUT_H
-#define SCRIPTS_MQSEND_MQSEND_INPUT_H
+#ifndef SCRIPTS_MQSEND_INPUT_H
+#define SCRIPTS_MQSEND_INPUT_H
 
 #include <stddef.h>
 
@@ -17,7 +17,7 @@
 
 #define INPUT_WHOLE (-1)
 
-struct input; /* opaque; body in mqsend_input.c */
+struct input; /* opaque; body in input.c */
 
 struct input_spec {
     const char *text; /* the argument; NULL: none */

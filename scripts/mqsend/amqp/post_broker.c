@@ -1,10 +1,10 @@
-/* mqsend_broker.c - the sending of a run's messages to a queue on a broker (see
- * mqsend_broker.h)
+/* post_broker.c - the sending of a run's messages to a queue on a broker (see
+ * post.h)
  *
  * The id of a message is fixed before it is sent for the first time: what is
  * sent twice, as its confirm was lost, has one id, and the second says so.
  */
-#include "scripts/mqsend/mqsend_broker.h"
+#include "scripts/mqsend/post.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@
 
 /* One run. */
 struct run {
-    const struct broker_post *post;
+    const struct post *post;
     struct publisher *publisher;
     struct topology topology;
     struct rate_limit rate;
@@ -77,11 +77,12 @@ static int headers_fill(const struct envelope *e, uint64_t now,
 static unsigned part_of(struct run *r)
 {
     const char *group = r->post->envelope->group;
+    unsigned parts = r->topology.partitions;
 
-    if (!r->post->partitions)
+    if (!parts)
         return 0;
-    return group ? partition_of(group, strlen(group), r->post->partitions)
-                 : r->next++ % r->post->partitions;
+    return group ? partition_of(group, strlen(group), parts)
+                 : r->next++ % parts;
 }
 
 /* target - where it waits for its delay, or the queue itself */
@@ -132,7 +133,7 @@ static int message_put(struct run *r, const char *body, size_t size,
     }
     if (r->post->priority) {
         properties._flags |= AMQP_BASIC_PRIORITY_FLAG;
-        properties.priority = r->post->priority;
+        properties.priority = (uint8_t)r->post->priority;
     }
     r->given++;
     err = publisher_put(r->publisher,
@@ -223,7 +224,7 @@ static bool stop(void *arg)
 /* connect_to - to any of the hosts */
 static int connect_to(struct run *r, struct problem *p)
 {
-    const struct broker_post *post = r->post;
+    const struct post *post = r->post;
     struct publisher_setup setup = {
         .link = {.operand = post->operand,
                  .password = r->password,
@@ -241,11 +242,12 @@ static int connect_to(struct run *r, struct problem *p)
     return err ? err : publisher_open(&r->publisher, &setup, p);
 }
 
-static int post_all(const struct broker_post *post)
+static int post_all(const struct post *post)
 {
     struct run r = {
         .post = post,
-        .topology = {.operand = post->operand, .partitions = post->partitions},
+        .topology = {.operand = post->operand,
+                     .partitions = (unsigned)post->access->partitions},
         .next = arc4random()};
     struct problem p = {0};
     int status = 0;

@@ -1,21 +1,22 @@
-/* mqsend_envelope.h - a body and the header that goes in front of it
+/* envelope.h - a body and the header that goes in front of it
  *
- * WHAT   Holds what all messages of one run share; makes the bytes of each.
+ * WHAT   Holds what all messages of one run share, read from flags; makes the
+ *        bytes of each message.
  * WHO    One thread.
  * OWNS   Nothing; strings point into argv.
- * FAILS  check: a problem with status 64. fill: -EMSGSIZE.
+ * FAILS  flag_*, check: a problem with status 64. fill: -EMSGSIZE.
  */
-#ifndef SCRIPTS_MQSEND_MQSEND_ENVELOPE_H
-#define SCRIPTS_MQSEND_MQSEND_ENVELOPE_H
+#ifndef SCRIPTS_MQSEND_ENVELOPE_H
+#define SCRIPTS_MQSEND_ENVELOPE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/message/header.h"
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
+#include "common/message/header.h"
 #include "common/options/moment.h"
 
 /* What is printed of a message that was sent. */
@@ -47,8 +48,6 @@ struct envelope {
 
 /* When a message that is sent now may run; 0: at once. */
 uint64_t envelope_not_before(const struct envelope *e, uint64_t now_ns);
-/* Take "x-name=value". */
-int envelope_add_x(struct envelope *e, const char *text, struct problem *p);
 /* Whether headers made from this are within HEADER_MAX. */
 int envelope_check(const struct envelope *e, struct problem *p);
 /* The message for a body, to `buf`: its bytes, or -EMSGSIZE when header_bytes
@@ -58,5 +57,21 @@ ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
 /* Print what is wanted of the message made last, to stdout; 0 or -ENOMEM. */
 int envelope_told(const struct envelope *e, enum envelope_tell tell,
                   const char *queue);
+
+/* Read the value of a flag into a struct envelope. */
+int flag_id(const char *text, void *into, struct problem *p);
+/* --at: a time that the local clock shows twice or skips, or one that is past,
+ * is told by flag_at_note */
+int flag_at(const char *text, void *into, struct problem *p);
+int flag_group(const char *text, void *into, struct problem *p);
+int flag_backoff(const char *text, void *into, struct problem *p);
+int flag_unique(const char *text, void *into, struct problem *p);
+/* Add "x-name=value"; --header is given any number of times. */
+int flag_header(const char *text, void *into, struct problem *p);
+
+/* Say what --at means where that is not what it says. */
+void flag_at_note(const struct envelope *e);
+/* Say so if it is to wait for longer than a worker lets it. */
+void flag_far_note(const struct envelope *e);
 
 #endif
