@@ -192,7 +192,7 @@ int timers_fd(const struct timers *t)
  */
 void timers_run(struct timers *t)
 {
-    uint64_t ignored, missed, now;
+    uint64_t ignored, now;
     bool more = true;
 
     if (read(t->fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
@@ -201,8 +201,7 @@ void timers_run(struct timers *t)
     t->armed_ns = NOT_ARMED;
     now = clock_mono_ns();
     while (more) {
-        struct wheel_timer *w =
-            wheel_pop(t->wheel, now, BUDGET, &missed, &more);
+        struct wheel_timer *w = wheel_pop(t->wheel, now, BUDGET, &more);
 
         if (w) {
             t->firing = (struct timer *)(void *)w;

@@ -33,10 +33,9 @@ static size_t expired;
 static struct wheel *wheel;
 static struct wheel_timer *timer;
 
-static void count_fire(struct wheel_timer *t, uint64_t missed)
+static void count_fire(struct wheel_timer *t)
 {
     (void)t;
-    (void)missed;
     expired++;
 }
 

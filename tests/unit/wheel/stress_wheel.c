@@ -78,12 +78,11 @@ static void *change(void *arg)
 static void drain(uint64_t now)
 {
     struct wheel_timer *t;
-    uint64_t missed;
     bool more = true;
 
     while (more) {
         pthread_mutex_lock(&mtx);
-        t = wheel_pop(wheel, now, 16, &missed, &more);
+        t = wheel_pop(wheel, now, 16, &more);
         fires += t != NULL;
         if (t && t->when_ns > now)
             fail("fired early");

@@ -19,18 +19,15 @@
 enum kind { IDLE, AHEAD, LATE, DUE };
 
 struct item {
-    union {
-        struct wheel_timer timer;
-        struct wheel_periodic periodic;
-    };
+    struct wheel_timer timer;
     enum kind kind;
-    uint64_t when, period, order;
+    uint64_t when, order;
 };
 
 static struct item item[ITEMS];
 static struct wheel *wheel;
 static uint64_t now, until, order, seed, fired, left;
-static bool popping, stopped;
+static bool popping;
 static unsigned long op;
 
 /* random64 - xorshift64* */
@@ -106,11 +103,10 @@ static bool is_due_now(const struct item *i)
 }
 
 /* model_start - what starting means */
-static void model_start(struct item *i, uint64_t when, uint64_t period)
+static void model_start(struct item *i, uint64_t when)
 {
     i->kind = when > now ? AHEAD : LATE;
     i->when = when;
-    i->period = period;
     i->order = ++order;
 }
 
@@ -118,8 +114,6 @@ static void model_start(struct item *i, uint64_t when, uint64_t period)
 static void model_begin(uint64_t to)
 {
     now = to;
-    if (stopped)
-        return;
     until = to;
     if (item_first(is_due_kind))
         return;
@@ -129,19 +123,14 @@ static void model_begin(uint64_t to)
 }
 
 /* model_fired - `t` came out of the wheel: was it its turn? */
-static void model_fired(struct wheel_timer *t, uint64_t missed)
+static void model_fired(struct wheel_timer *t)
 {
     struct item *i = (struct item *)t, *first = item_first(is_due_now);
-    uint64_t k;
 
     expect(i == first, i - item);
     fired++;
     i->kind = IDLE;
-    k = i->period ? (now - i->when) / i->period : 0;
-    expect(missed == k, missed);
-    if (i->period && i->period <= UINT64_MAX - (i->when + k * i->period))
-        model_start(i, i->when + (k + 1) * i->period, i->period);
-    expect(wheel_pending(t) == (i->kind != IDLE), i - item);
+    expect(!wheel_pending(t), i - item);
 }
 
 /* random_when - around now, far ahead, past, or as another item's */
@@ -165,46 +154,21 @@ static uint64_t random_when(void)
 static void start_one(struct item *i)
 {
     uint64_t when = random_when();
-    uint64_t period = random_below(4) ? 0 : random_span() + 1;
 
-    if (period)
-        expect(wheel_start_periodic(wheel, &i->periodic, when, period), now);
-    else
-        expect(wheel_start(wheel, &i->timer, when), now);
-    model_start(i, when, period);
+    wheel_start(wheel, &i->timer, when);
+    model_start(i, when);
 }
 
-/* move_one - shift an item's deadline */
-static void move_one(struct item *i)
-{
-    int64_t by = (int64_t)random_span();
-    bool was = i->kind != IDLE;
-    uint64_t size = by < 0 ? -(uint64_t)by : (uint64_t)by;
-
-    if (random_below(2) && by != INT64_MIN)
-        by = -by;
-    expect(wheel_move(wheel, &i->timer, by) == was, now);
-    if (!was)
-        return;
-    if (by < 0)
-        model_start(i, i->when > size ? i->when - size : 0, i->period);
-    else
-        model_start(i, ns_add(i->when, size), i->period);
-}
-
-/* change_one - start, cancel or move one item */
+/* change_one - start or cancel one item */
 static void change_one(void)
 {
     struct item *i = &item[random_below(ITEMS)];
-    uint64_t choice = random_below(10);
 
-    if (choice < 6) {
+    if (random_below(4)) {
         start_one(i);
-    } else if (choice < 8) {
+    } else {
         expect(wheel_cancel(wheel, &i->timer) == (i->kind != IDLE), now);
         i->kind = IDLE;
-    } else {
-        move_one(i);
     }
 }
 
@@ -220,10 +184,10 @@ static void cancel_first(void)
 }
 
 /* on_fire - callback: check, then change something now and then */
-static void on_fire(struct wheel_timer *t, uint64_t missed)
+static void on_fire(struct wheel_timer *t)
 {
     expect(left-- > 0, fired);
-    model_fired(t, missed);
+    model_fired(t);
     while (random_below(3) == 0)
         change_one();
 }
@@ -262,30 +226,30 @@ static void advance(void)
         left = 0;
     }
     more = wheel_advance(wheel, to, budget);
-    expect(!more || (budget && !stopped && to >= now), now);
-    if (to >= now && !stopped && !more)
+    expect(!more || (budget && to >= now), now);
+    if (to >= now && !more)
         expect(!item_first(is_due_now), to);
 }
 
 /* pop - one wheel_pop, checked */
 static void pop(void)
 {
-    uint64_t to = random_now(), missed;
+    uint64_t to = random_now();
     size_t budget = random_below(2) ? random_below(8) : 0;
     struct wheel_timer *t;
     bool more;
 
     if (to >= now && (!popping || to > until))
         model_begin(to);
-    t = wheel_pop(wheel, to, budget, &missed, &more);
+    t = wheel_pop(wheel, to, budget, &more);
     if (to < now) {
         expect(!t && !more, now);
         return;
     }
     popping = t || more;
     if (t)
-        model_fired(t, missed);
-    if (!more && !stopped)
+        model_fired(t);
+    if (!more)
         expect(!item_first(is_due_now), to);
 }
 
@@ -299,17 +263,6 @@ static void reset(void)
         expect(!wheel_pending(&i->timer), i - item);
         i->kind = IDLE;
     }
-}
-
-/* stop_or_resume - turn the wheel's switch */
-static void stop_or_resume(void)
-{
-    stopped = !stopped && random_below(4) == 0;
-    if (stopped)
-        wheel_stop(wheel);
-    else
-        wheel_resume(wheel);
-    expect(wheel_stopped(wheel) == stopped, now);
 }
 
 /* compare - all that can be asked of a wheel */
@@ -328,8 +281,8 @@ static void compare(void)
     expect(wheel_now(wheel) == now, now);
     if (random_below(2)) /* asking repairs a minimum: not always */
         return;
-    expect(wheel_next(wheel, &next) == (first && !stopped), now);
-    if (first && !stopped)
+    expect(wheel_next(wheel, &next) == !!first, now);
+    if (first)
         expect(next == first->when, next);
     expect_sound();
 }
@@ -341,8 +294,6 @@ static void step(void)
 
     if (choice < 2 || now > UINT64_MAX - 1000)
         reset();
-    else if (choice < 20)
-        stop_or_resume();
     else if (choice < 70)
         cancel_first();
     else if (choice < 300)
