@@ -12,6 +12,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 #include "common/base/problem.h"
 
@@ -32,5 +34,39 @@ int queue_list_of_all_workers(struct queue_list *n, const char *state_dir);
 /* All that can be found. */
 int queue_list_of_queues(struct queue_list *n, const char *state_dir);
 void queue_list_free(struct queue_list *n);
+
+/* A queue that no process has open. Such queues use up their owner's limits,
+ * and nothing else lists them. A queue is no orphan if its worker holds the
+ * lock, or if the lock cannot be checked. */
+struct orphan {
+    const char *queue;
+    uid_t owner;
+    uint64_t charged; /* bytes charged to its owner's limit */
+    long depth;       /* messages in it */
+    uint64_t idle_ns; /* time since the last use or the creation */
+    bool has_folder;  /* a worker has run on the queue, with that state
+                         directory */
+    dev_t dev;
+    ino_t ino;
+    bool open; /* used during the search */
+};
+
+/* `hidden`: processes that cannot be inspected; with any of these, a queue may
+ * be open after all. Processes of another PID namespace are not even counted.
+ */
+struct orphans {
+    struct orphan *at;
+    size_t count;
+    size_t hidden;
+};
+
+/* -ENOMEM. Names point into the list of queues. */
+int orphans_find(struct orphans *out, const struct queue_list *queues,
+                 const char *state_dir);
+void orphans_free(struct orphans *o);
+
+#define ORPHAN_TEXT 256
+/* "owner root, 82880 bytes charged, 3 messages, unused for 2h". */
+const char *orphan_text(const struct orphan *o, char buf[ORPHAN_TEXT]);
 
 #endif

@@ -50,14 +50,9 @@ const char *fix(struct findings *f, const char *fmt, ...)
     finding((f), &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
             __VA_ARGS__)
 
-/* Limits, name spaces, state directory. */
-void machine_check(struct findings *f, const struct options *o,
-                   const struct queue_list *queues);
 void queue_check(struct findings *f, struct snapshot *v);
 /* A worker that runs: does it work? */
 void worker_state_check(struct findings *f, const struct snapshot *v);
-/* Letters that the command of --on-dead failed for. */
-void hooks_check(struct findings *f, struct snapshot *v);
 /* Who else receives from it. */
 void readers_check(struct findings *f, const struct snapshot *v);
 

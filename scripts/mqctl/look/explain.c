@@ -3,10 +3,9 @@
  * The order of the looks matters, as a message may move meanwhile: custody goes
  * first, as a message that leaves it is in the store or in the journal by then.
  */
-#include "scripts/mqctl/mqctl.h"
-
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +13,222 @@
 #include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/custody/custody_look.h"
 #include "common/message/error_text.h"
+#include "common/message/header.h"
 #include "common/state/runtimedir.h"
 #include "common/store/letters.h"
+#include "common/store/spool.h"
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "common/text/term.h"
 #include "scripts/mqctl/ask.h"
-#include "scripts/mqctl/look/search.h"
+#include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/queue_list.h"
+
+struct search {
+    struct snapshot v;
+    struct store *store; /* NULL: none */
+    struct ulid id;
+    bool named;  /* false: only the row is known */
+    int64_t row; /* that was asked for; 0: an id was */
+    char text_id[ULID_TEXT];
+    struct custody_seen slot; /* of the message */
+    bool in_slot;
+    struct problem unseen; /* a place that could not be looked into, or status
+                            * 0 */
+    const char *where;     /* in_flight, held, waiting, ..., unknown, unseen */
+    char text[1024];       /* the sentence */
+    json_t *more;          /* fields of the object */
+};
+
+/* "2026-... (in 3s)", or "now". */
+#define SEARCH_UNTIL 96
+
+/* found - the answer */
+__attribute__((format(printf, 3, 4))) static void
+found(struct search *s, const char *where, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(s->text, sizeof s->text, fmt, args);
+    va_end(args);
+    s->where = where;
+}
+
+/* add - to the sentence */
+__attribute__((format(printf, 2, 3))) static void add(struct search *s,
+                                                      const char *fmt, ...)
+{
+    size_t used = strlen(s->text);
+
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(s->text + used, sizeof s->text - used, fmt, args);
+    va_end(args);
+}
+
+/* The store cannot be read: -errno. */
+static void store_unseen(struct search *s, int err)
+{
+    problem_set(&s->unseen, EX_IOERR, -err,
+                "%s/%s cannot be read: %s; see mqctl doctor %s",
+                s->v.dir.folder, STATEDIR_STORE, errno_text(-err),
+                SHELL_QUEUE(s->v.queue));
+}
+
+/* A field of the object. */
+static void put(struct search *s, const char *name, json_t *value)
+{
+    (void)json_object_set_new(s->more, name, value);
+}
+
+/* until - "2026-… (in 3s)", or "now" */
+static const char *until(uint64_t wall_ns, char buf[SEARCH_UNTIL])
+{
+    uint64_t now = clock_wall_ns();
+    char time[TIME_TEXT], left[DURATION_TEXT];
+
+    if (wall_ns <= now)
+        strlcpy(buf, "now", SEARCH_UNTIL);
+    else
+        snprintf(buf, SEARCH_UNTIL, "%s (in %s)", term_time(wall_ns, time),
+                 duration_rough(wall_ns - now, left));
+    return buf;
+}
+
+struct head {
+    const char *group;
+    const struct custody_seen *self; /* NULL: it is not in a slot */
+    struct custody_seen first;
+    bool seen;
+};
+
+/* head_slot - the message of a group that runs, else the first in its order */
+static int head_slot(const struct custody_seen *seen, void *arg)
+{
+    struct head *h = arg;
+    bool before;
+
+    if (strcmp(seen->group, h->group) != 0 ||
+        (h->self && seen->seq == h->self->seq))
+        return 0;
+    before = seen->w.state == SLOT_RUNNING ||
+             (h->first.w.state != SLOT_RUNNING && seen->seq < h->first.seq);
+    if (!h->seen || before)
+        h->first = *seen;
+    h->seen = true;
+    return 0;
+}
+
+/* How long since a wall time, to the millisecond. */
+static const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
+{
+    uint64_t now = clock_wall_ns();
+
+    return duration_rough(now > wall_ns ? now - wall_ns : 0, buf);
+}
+
+/* behind - name the head of the group that a message waits in */
+static void behind(struct search *s, const char *group)
+{
+    struct head h = {.group = group, .self = s->in_slot ? &s->slot : NULL};
+    char path[PATH_MAX], id[ULID_TEXT], when[SEARCH_UNTIL];
+    struct store_group g = {0};
+    struct store_row m;
+    struct problem p;
+
+    if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
+        (void)custody_look(path, head_slot, &h, &p);
+    if (s->store) /* one that it does not have has no head there */
+        (void)store_get_group(s->store, group, strlen(group), &g);
+    put(s, "group_parked", json_integer((json_int_t)g.parked));
+    if (h.seen && h.first.w.state == SLOT_RUNNING) {
+        put(s, "head", json_string(ulid_print(h.first.id, id)));
+        add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
+    } else if (g.head && store_get(s->store, g.head, &m, NULL, 0, NULL) == 0) {
+        put(s, "head", json_string(ulid_print(m.id, id)));
+        add(s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
+            m.attempts, m.attempts == 1 ? "" : "s", until(m.due_ns, when));
+    } else if (g.letters) {
+        add(s, "; the group has a dead letter, and with --on-group-dead hold "
+               "waits until mqdlq replays or discards it");
+    }
+}
+
+/* ---- the spool ---- */
+
+/* A message that is looked for there. */
+struct spooled {
+    const struct ulid *id;
+    uint64_t before; /* rows that come before it */
+    uint64_t received_ns;
+    uint32_t crashes;
+    bool cancelled;
+};
+
+/* spooled_match - visit: whether it is this one; one that has not run has its
+ * id in its header, or none */
+static int spooled_match(const struct store_spooled *row, void *arg)
+{
+    struct spooled *x = arg;
+    char why[HEADER_WHY];
+    struct header h;
+
+    if (memcmp(&row->id, x->id, sizeof *x->id) != 0 &&
+        (header_parse(row->data, row->size, &h, why) < 0 ||
+         !(h.fields & HEADER_ID) || memcmp(&h.id, x->id, sizeof h.id) != 0)) {
+        x->before++;
+        return NO;
+    }
+    x->received_ns = row->received_ns;
+    x->crashes = row->crashes;
+    x->cancelled = row->flags & STORE_CANCELLED;
+    return YES;
+}
+
+/* Look in the spool, after the journal: a row may be there some 200 ms longer
+ * than its message. True: it is there. */
+static bool spool_search(struct search *s)
+{
+    struct spooled x = {.id = &s->id};
+    char start[START_TEXT], time[DURATION_TEXT];
+    int err = s->store && s->named
+                  ? store_spool_each(s->store, 0, spooled_match, &x)
+                  : NO;
+
+    if (err < 0)
+        store_unseen(s, err);
+    if (err != YES)
+        return false;
+    put(s, "before", json_integer((json_int_t)x.before));
+    put(s, "crashes", json_integer(x.crashes));
+    if (x.cancelled) {
+        found(s, "cancelled",
+              "cancelled: it does not run, and ends as discarded when its turn "
+              "in the spool comes");
+        return true;
+    }
+    found(s, "spooled",
+          "received %s ago and in the spool: it came faster than it runs; "
+          "%" PRIu64 " message%s of the spool come%s before it",
+          ago(x.received_ns, time), x.before, term_plural(x.before),
+          x.before == 1 ? "s" : "");
+    if (x.crashes)
+        add(s, "; a worker died under it, %" PRIu32 " time%s", x.crashes,
+            term_plural(x.crashes));
+    if (s->v.worker != SNAPSHOT_RUNS)
+        add(s, "; no worker is running, start one: %s",
+            worker_start_text(s->v.queue, start));
+    else if (snapshot_why(&s->v))
+        add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+    return true;
+}
 
 /* ---- custody ---- */
 

@@ -7,6 +7,9 @@
 #include "scripts/mqctl/look/messages.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -15,28 +18,299 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
+#include "common/custody/ends.h"
 #include "common/message/error_text.h"
+#include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/worker_lock.h"
+#include "common/store/spool.h"
 #include "common/text/complain.h"
 #include "scripts/mqctl/ask.h"
-#include "scripts/mqctl/look/cursor.h"
 #include "scripts/mqctl/look/snapshot.h"
 
-/* ---- the slots ---- */
+/* ---- cursors ---- */
 
-/* slot_wanted - what is known of it before it has a state; its error is looked
- * up later */
-static bool slot_wanted(const struct waiting_filter *f,
-                        const struct custody_seen *c, const char *body,
-                        size_t size)
+/* The place behind a message of a list is a text: slot-STATE-SEQ, due-DUE-ROW,
+ * spool-KEY, time-DUE-ROW or park-PRIORITY-SEQ-GROUP. */
+struct cursor {
+    bool slots, due, spool; /* there may be more of them */
+    int64_t spooled;        /* the key of the last one */
+    enum waiting_state state;
+    uint64_t seq;
+    struct waiting_place place;
+};
+
+const char *messages_cursor(const struct message_seen *seen,
+                            char text[CURSOR_TEXT])
 {
-    return (!f->group || strcmp(f->group, c->group) == 0) &&
-           c->received_ns >= f->since_ns &&
-           (!f->until_ns || c->received_ns < f->until_ns) &&
+    bool parked = seen->state == WAITING_PARKED || seen->state == WAITING_HELD;
+    int n;
+
+    if (seen->in_slot) {
+        snprintf(text, CURSOR_TEXT, "slot-%d-%" PRIu64, (int)seen->state,
+                 seen->seq);
+        return text;
+    }
+    if (seen->state == WAITING_SPOOLED) {
+        snprintf(text, CURSOR_TEXT, "spool-%" PRId64,
+                 messages_spooled_key(seen));
+        return text;
+    }
+    if (!parked) {
+        snprintf(text, CURSOR_TEXT, "%s-%" PRIu64 "-%" PRId64,
+                 seen->state == WAITING_READY ? "due" : "time", seen->due_ns,
+                 seen->row);
+        return text;
+    }
+    n = snprintf(text, CURSOR_TEXT, "park-%" PRIu32 "-%" PRIu64 "-",
+                 seen->priority, seen->seq);
+    hex_print(seen->group, seen->group_size, text + n);
+    return text;
+}
+
+/* group_parse - what messages_cursor made of it */
+static bool group_parse(struct waiting_place *at, const char *hex)
+{
+    int size = hex_parse(hex, at->group, sizeof at->group);
+
+    at->group_size = size < 0 ? 0 : (size_t)size;
+    return size >= 0;
+}
+
+/* number_cut - the digits at *text, and the dash after them; false: there are
+ * none */
+static bool number_cut(const char **text, uint64_t *out)
+{
+    char *end;
+
+    if (!*text || **text < '0' || **text > '9')
+        return false;
+    *out = strtoull(*text, &end, 10);
+    *text = *end == '-' ? end + 1 : end;
+    return true;
+}
+
+/* after_word - what follows "WORD-"; NULL: it is another one */
+static const char *after_word(const char *text, const char *word)
+{
+    size_t size = strlen(word);
+
+    return strncmp(text, word, size) == 0 ? text + size : NULL;
+}
+
+/* row_cut - the due time of a row, and its number */
+static bool row_cut(const char *text, struct waiting_place *at)
+{
+    uint64_t row;
+
+    if (!number_cut(&text, &at->at) || !number_cut(&text, &row) || *text)
+        return false;
+    at->row = (int64_t)row;
+    return true;
+}
+
+/* cursor_parse - "" is the place before all */
+static int cursor_parse(struct cursor *c, const char *text)
+{
+    const char *slot = after_word(text, "slot-");
+    const char *due = after_word(text, "due-");
+    const char *spool = after_word(text, "spool-");
+    const char *time = after_word(text, "time-");
+    const char *park = after_word(text, "park-");
+    struct waiting_place *at = &c->place;
+    uint64_t state, key, priority;
+
+    *c = (struct cursor){.slots = true, .due = true, .spool = true};
+    if (!*text)
+        return 0;
+    if (number_cut(&slot, &state) && number_cut(&slot, &c->seq) && !*slot &&
+        state < WAITING_STATES) {
+        c->state = (enum waiting_state)state;
+        return 0;
+    }
+    c->slots = false;
+    if (row_cut(due, at))
+        return 0;
+    c->due = false;
+    if (number_cut(&spool, &key) && !*spool && key <= INT64_MAX) {
+        c->spooled = (int64_t)key;
+        return 0;
+    }
+    c->spool = false;
+    if (row_cut(time, at))
+        return 0;
+    if (!number_cut(&park, &priority) || !number_cut(&park, &at->at) ||
+        !group_parse(at, park))
+        return -EINVAL;
+    at->priority = (uint32_t)priority;
+    at->parked = true;
+    return 0;
+}
+
+/* ---- the spool ---- */
+
+/* Nothing of a header is in a column there, so that a commit of many messages
+ * is short: a filter is parsed here. */
+
+/* Return true if a filter chooses a message, whose error is not looked at. */
+static bool message_wanted(const struct waiting_filter *f, const char *group,
+                           size_t group_size, uint64_t received_ns,
+                           const char *body, size_t size)
+{
+    return (!f->group || (group && strlen(f->group) == group_size &&
+                          memcmp(f->group, group, group_size) == 0)) &&
+           received_ns >= f->since_ns &&
+           (!f->until_ns || received_ns < f->until_ns) &&
            (!f->match || memmem(body, size, f->match, strlen(f->match)));
 }
+
+/* Return the size of the group's key in front of a body; 0: it has none. */
+static size_t group_prefix(const char *body, size_t size, char separator)
+{
+    size_t most =
+        size <= HEADER_VALUE_MAX ? size : (size_t)HEADER_VALUE_MAX + 1;
+    const char *end = separator ? memchr(body, separator, most) : NULL;
+
+    return end ? (size_t)(end - body) : 0;
+}
+
+/* seen_of - a row with what its header says; a broken header is a part of the
+ * body, as for a slot */
+static void seen_of(struct message_seen *out, const struct store_spooled *row,
+                    char separator)
+{
+    static const struct ulid none;
+    char why[HEADER_WHY];
+    struct header h;
+
+    if (header_parse(row->data, row->size, &h, why) < 0)
+        h = (struct header){.bytes = 0};
+    *out = (struct message_seen){
+        .state = WAITING_SPOOLED,
+        .id = row->id,
+        .seq = store_spool_seq(row->key),
+        .received_ns = row->received_ns,
+        .priority = store_spool_priority(row->key),
+        .crashes = row->crashes,
+        .body = (const char *)row->data + h.bytes,
+        .size = row->size - h.bytes,
+    };
+    if (h.fields & HEADER_ID && memcmp(&row->id, &none, sizeof none) == 0)
+        out->id = h.id;
+    if (h.fields & HEADER_GROUP) {
+        out->group = h.group.at;
+        out->group_size = h.group.size;
+    } else if (!h.bytes) {
+        out->group_size = group_prefix(out->body, out->size, separator);
+        out->group = out->group_size ? out->body : NULL;
+    }
+}
+
+/* A visit on its way. */
+struct passing {
+    struct messages *m;
+    int (*visit)(const struct message_seen *seen, void *arg);
+    void *arg;
+};
+
+/* Visit a row of the spool, if the filter chooses it. */
+static int spooled_visit(const struct store_spooled *row, void *arg)
+{
+    const struct passing *p = arg;
+    size_t most = p->m->filter.body_most;
+    struct message_seen seen;
+
+    if (row->flags & STORE_CANCELLED)
+        return 0;
+    seen_of(&seen, row, p->m->separator);
+    if (!message_wanted(&p->m->filter, seen.group, seen.group_size,
+                        seen.received_ns, seen.body, seen.size))
+        return 0;
+    seen.body_size = seen.size < most ? seen.size : most;
+    return p->visit(&seen, p->arg);
+}
+
+int messages_spooled_each(struct messages *m, int64_t after,
+                          int (*visit)(const struct message_seen *seen,
+                                       void *arg),
+                          void *arg)
+{
+    struct passing p = {m, visit, arg};
+
+    if (!m->store || m->filter.error_like ||
+        !(m->filter.states & WAITING_BIT(WAITING_SPOOLED)))
+        return 0;
+    return store_spool_each(m->store, after, spooled_visit, &p);
+}
+
+int64_t messages_spooled_key(const struct message_seen *seen)
+{
+    return store_spool_key(seen->priority, seen->seq);
+}
+
+/* ---- what a killed worker had of it ---- */
+
+struct rows {
+    const int64_t *at;
+    size_t count;
+    bool *had;
+};
+
+static void row_mark(const struct rows *r, int64_t row)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->at[i] == row)
+            r->had[i] = true;
+}
+
+/* Mark the row of a slot, and the key that its message has in the spool. */
+static int seen_mark(const struct custody_seen *c, void *arg)
+{
+    if (c->row > 0)
+        row_mark(arg, c->row);
+    if (c->seq < STORE_SPOOL_SEQ_MAX)
+        row_mark(arg, -store_spool_key(c->priority, c->seq));
+    return 0;
+}
+
+int messages_in_slots(struct messages *m, const int64_t *rows, size_t count,
+                      bool *in_slot)
+{
+    struct rows r = {rows, count, in_slot};
+    char path[PATH_MAX];
+    struct problem p;
+    int err = runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p);
+
+    return err ? err : custody_look(path, seen_mark, &r, &p);
+}
+
+/* messages_spooled_ran - by the file in which the next worker looks
+ * If the machine went down, or the file is gone, all that is in the spool may
+ * have run (spool_on.c). */
+bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
+                          bool *ran)
+{
+    struct rows r = {rows, count, ran};
+    struct store_spool_left left;
+    int64_t ended[ENDS_MOST];
+    char path[PATH_MAX];
+    struct problem p;
+    int n;
+
+    if (store_spool_left(m->store, &left) < 0 || left.cut)
+        return false;
+    if (left.run == 0)
+        return true; /* it came to an orderly end */
+    if (runtimedir_file(&m->dir, RUNTIMEDIR_ENDS, path, &p) < 0)
+        return false;
+    n = ends_look(path, left.run, ended);
+    for (int i = 0; i < n; i++)
+        row_mark(&r, -ended[i]);
+    return n >= 0;
+}
+
+/* ---- the slots ---- */
 
 /* seq_add - of any slot */
 static int seq_add(struct messages *m, uint64_t seq)
@@ -51,19 +325,6 @@ static int seq_add(struct messages *m, uint64_t seq)
     }
     m->seqs[m->seq_count++] = seq;
     return 0;
-}
-
-/* group_cut - the key of a group that is in front of the body */
-static void group_cut(struct custody_seen *c, const char *body, size_t size,
-                      char separator)
-{
-    size_t most = size < sizeof c->group ? size : sizeof c->group;
-    const char *end = separator ? memchr(body, separator, most) : NULL;
-
-    if (!end || c->group[0] || c->header.bytes)
-        return;
-    memcpy(c->group, body, (size_t)(end - body));
-    c->group[end - body] = '\0';
 }
 
 /* slot_add - visit: a copy, with no state but whether it runs */
@@ -87,8 +348,10 @@ static int slot_add(const struct custody_seen *c, void *arg)
     if (!s->body)
         return -ENOMEM;
     memcpy(s->body, body, s->body_size);
-    group_cut(&s->c, body, size, m->separator);
-    if (!slot_wanted(&m->filter, &s->c, body, size))
+    if (!c->group[0] && !c->header.bytes)
+        memcpy(s->c.group, body, group_prefix(body, size, m->separator));
+    if (!message_wanted(&m->filter, s->c.group, strlen(s->c.group),
+                        c->received_ns, body, size))
         s->state = WAITING_STATES; /* it counts in its group, no more */
     m->count++;
     return seq_add(m, c->seq);
@@ -265,13 +528,6 @@ void messages_close(struct messages *m)
 }
 
 /* ---- each ---- */
-
-/* A visit on its way. */
-struct passing {
-    struct messages *m;
-    int (*visit)(const struct message_seen *seen, void *arg);
-    void *arg;
-};
 
 /* row_pass - visit: a row, unless a slot has it */
 static int row_pass(const struct waiting_row *w, void *arg)

@@ -76,8 +76,6 @@ int messages_each(struct messages *m, const char *cursor,
 const char *messages_cursor(const struct message_seen *seen,
                             char text[CURSOR_TEXT]);
 
-/* ---- spooled.c ---- */
-
 /* Rows of the spool behind that key (0: all) that the filter chooses, also
  * those that are in a slot. */
 int messages_spooled_each(struct messages *m, int64_t after,

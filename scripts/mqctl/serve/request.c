@@ -14,7 +14,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "scripts/mqctl/serve/ask/answer.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 #include "scripts/mqctl/serve/events.h"
 #include "scripts/mqctl/serve/guests.h"

@@ -16,7 +16,7 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/ask.h"
-#include "scripts/mqctl/look/groups_spooled.h"
+#include "scripts/mqctl/look/messages.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/mqctl.h"
 
@@ -135,31 +135,34 @@ static bool is_moving(const struct messages *m)
     return false;
 }
 
-/* find - what there is of the group, of which the worker does not know all: it
- * learns of what is in the spool when its turn comes; or an exit status */
-static int find(const struct group_order *x, struct group_found *found)
+/* Keep the key of the last message that the spool has of the group. */
+static int spooled_last(const struct message_seen *seen, void *arg)
 {
-    struct groups_spooled spooled = {.count = 0};
+    struct group_found *found = arg;
+
+    found->last = messages_spooled_key(seen);
+    return 0;
+}
+
+/* Find what the worker does not know of the group: it learns of a message in
+ * the spool when its turn comes. Returns an exit status. */
+static int group_find(const struct group_order *x, struct group_found *found)
+{
     struct options all = *x->o;
-    const struct group_spooled *one;
     struct messages m;
     int status, err;
 
-    all.filter =
-        (struct waiting_filter){.states = WAITING_ALL, .group = x->key};
+    all.filter = (struct waiting_filter){.states = WAITING_BIT(WAITING_SPOOLED),
+                                         .group = x->key};
     status = messages_open(&m, &all);
     if (status)
         return status;
-    err = groups_spooled_read(&spooled, &m, "", 0, x->key);
+    err = messages_each(&m, "spool-0", spooled_last, found);
     if (err)
-        status = complain(EX_IOERR,
-                          "cannot read the spool: %s; nothing has "
-                          "changed",
-                          errno_text(-err));
-    one = groups_spooled_first(&spooled);
-    found->last = one ? one->last : 0;
+        status =
+            complain(EX_IOERR, "cannot read the spool: %s; nothing has changed",
+                     errno_text(-err));
     found->moving = is_moving(&m);
-    groups_spooled_free(&spooled);
     messages_close(&m);
     return status;
 }
@@ -170,7 +173,7 @@ static int order(const struct group_order *x)
     struct group_found found = {0};
     struct problem p = {0};
     json_t *answer;
-    int status = strcmp(x->word, "close") == 0 ? find(x, &found) : 0;
+    int status = strcmp(x->word, "close") == 0 ? group_find(x, &found) : 0;
     int n = snprintf(line, sizeof line, "group %s %s", x->word,
                      hex_print(x->key, x->size, hex));
 

@@ -3,14 +3,14 @@
  * A worker that runs carries out the order: it knows what it has in flight.
  * Without a worker the store is written here, and no worker can come between:
  * whether one runs is asked inside the transaction, and a worker that starts
- * takes its lock first and then waits for the store (store_claim).
- * A row of the spool is named by its key, with a minus. All rows of the spool
- * are due, so run-now has nothing to do with them. Those that a killed worker
- * had ended are left alone, and counted; all of them are if that is not known.
- * A message in a slot is cancelled by its worker. In the slot of a killed worker
- * it is left alone: the next start decides about it, and ends the handler that
- * may still be at work. A message that runs is left alone, or, with --running,
- * ended with its handler after all that wait have been dealt with: running.h.
+ * takes its lock first and then waits for the store (store_claim). A row of the
+ * spool is named by its key, with a minus. All rows of the spool are due, so
+ * run-now has nothing to do with them. Those that a killed worker had ended are
+ * left alone, and counted; all of them are if that is not known. A message in a
+ * slot is cancelled by its worker. In the slot of a killed worker it is left
+ * alone: the next start decides about it, and ends the handler that may still
+ * be at work. A message that runs is left alone, or, with --running, ended with
+ * its handler after all that wait have been dealt with: below.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 #include <bsd/stdlib.h>
 
 #include "common/base/basics.h"
@@ -25,6 +26,8 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/message/steered.h"
+#include "common/state/counters.h"
+#include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/store/spool.h"
 #include "common/text/complain.h"
@@ -32,7 +35,6 @@
 #include "common/text/term.h"
 #include "scripts/mqctl/ask.h"
 #include "scripts/mqctl/look/messages.h"
-#include "scripts/mqctl/steer/running.h"
 
 #define BATCH 64 /* rows of one commit, and of one request */
 
@@ -49,6 +51,19 @@ struct steered_sums {
     uint64_t unended;   /* --running: messages that have not ended */
     uint64_t told_gone; /* gone messages already reported by name */
     bool blind;         /* nobody knows which rows are in a slot */
+};
+
+struct run {
+    struct ulid id;
+    uint64_t started_ns; /* wall; of the run that was chosen */
+    bool runs;           /* at the last look */
+    unsigned looks;      /* since it has left its slot */
+};
+
+struct runs {
+    struct run *at; /* those of which it is not known yet how they ended */
+    size_t count, room;
+    uint64_t cancelled, ended; /* how many; the latter by themselves */
 };
 
 struct order {
@@ -83,8 +98,8 @@ static bool results_read(const json_t *answer, size_t count, enum steered *out)
     return true;
 }
 
-/* Send one request. -EAGAIN: no worker runs any more. -EIO: the reason is out on
- * stderr, and *status is the exit status. */
+/* Send one request. -EAGAIN: no worker runs any more. -EIO: the reason is out
+ * on stderr, and *status is the exit status. */
 static int order_send(const struct messages *m, const char *line, size_t count,
                       enum steered *out, int *status)
 {
@@ -133,10 +148,174 @@ static int order_slot(const struct messages *m, const struct custody_seen *c,
     return order_send(m, line, 1, out, status);
 }
 
+/* ---- messages that run, cancelled with their handlers ---- */
+
+/* The order is given again at each look, to whatever runs still: a process that
+ * was just about to be started was not there to be ended. So no answer of the
+ * worker says what became of a message; custody does, and the journal: a
+ * message counts as cancelled when the journal says that it was discarded,
+ * which the worker writes once that is durable. */
+
+#define PAUSE    (20 * NS_PER_MS) /* between two looks */
+#define PATIENCE (60 * NS_PER_S)  /* for --kill-after, and the disk */
+#define LOOKS    10               /* for the journal, once a slot is free */
+
+static int running_add(struct runs *r, const struct ulid *id,
+                       uint64_t started_ns)
+{
+    struct run *at = array_grow(r->at, r->count, &r->room, sizeof *at);
+
+    if (!at)
+        return -ENOMEM;
+    r->at = at;
+    r->at[r->count++] = (struct run){.id = *id, .started_ns = started_ns};
+    return 0;
+}
+
+static void running_free(struct runs *r)
+{
+    free(r->at);
+    r->at = NULL;
+    r->count = r->room = 0;
+}
+
+/* ---- one look ---- */
+
+/* run_seen - visit: a slot; one of those that are waited for runs still */
+static int run_seen(const struct custody_seen *c, void *arg)
+{
+    struct runs *r = arg;
+
+    for (size_t i = 0; i < r->count && c->w.state == SLOT_RUNNING; i++)
+        if (memcmp(&r->at[i].id, &c->id, sizeof c->id) == 0)
+            r->at[i].runs = true;
+    return 0;
+}
+
+/* slots_look - which of them run still; without custody none of them does */
+static void slots_look(struct runs *r, const struct messages *m)
+{
+    char path[PATH_MAX];
+    struct problem p;
+
+    for (size_t i = 0; i < r->count; i++)
+        r->at[i].runs = false;
+    if (runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
+        (void)custody_look(path, run_seen, r, &p);
+}
+
+/* journal_look - how the others ended, and count them; those of which nothing
+ * is written yet stay, for some more looks */
+static void journal_look(struct runs *r, const struct messages *m)
+{
+    struct counters *c = NULL;
+    char path[PATH_MAX];
+    struct problem p;
+    size_t n = 0;
+
+    if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0)
+        (void)counters_attach(&c, path, &p);
+    for (size_t i = 0; i < r->count; i++) {
+        struct run *run = &r->at[i];
+        enum counters_end end;
+        uint64_t wall_ns;
+
+        if (!run->runs && c && counters_find(c, &run->id, &end, &wall_ns) &&
+            wall_ns >= run->started_ns) {
+            r->cancelled += end == COUNTERS_CANCELLED;
+            r->ended += end != COUNTERS_CANCELLED;
+            continue;
+        }
+        run->looks += !run->runs;
+        r->at[n++] = *run;
+    }
+    r->count = n;
+    counters_close(&c);
+}
+
+/* waits - whether another look may tell more */
+static bool waits(const struct runs *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->at[i].runs || r->at[i].looks < LOOKS)
+            return true;
+    return false;
+}
+
+/* ---- the order ---- */
+
+/* refused - the worker's own words */
+static int refused(const json_t *answer)
+{
+    const char *why = json_string_value(json_object_get(answer, "error"));
+    json_int_t status = json_integer_value(json_object_get(answer, "status"));
+
+    return complain(status ? (int)status : EX_TEMPFAIL, "%s",
+                    why ? why : "no answer");
+}
+
+/* order - up to BATCH of them from `from` on; 0, or the exit status. Of a
+ * worker that ends, or has ended, the journal tells more. */
+static int running_order(const struct runs *r, size_t from,
+                         const struct messages *m)
+{
+    char line[STATEDIR_REQUEST], text[ULID_TEXT];
+    struct problem p;
+    json_t *answer;
+    int status = 0, err;
+    int n = snprintf(line, sizeof line, "cancel-running");
+
+    for (size_t i = from; i < r->count && i < from + BATCH; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, " %s",
+                      ulid_print(r->at[i].id, text));
+    err = ask(&m->dir, m->queue, line, &answer, &p);
+    if (err == -ENOENT || err == -ECONNREFUSED || ask_runs(&m->dir) == 0) {
+        json_decref(answer);
+        return 0;
+    }
+    if (err)
+        return complain_of(&p);
+    if (!json_is_true(json_object_get(answer, "ok")))
+        status = refused(answer);
+    json_decref(answer);
+    return status;
+}
+
+/* left - what a worker that has ended has left of them */
+static int left(const struct runs *r, const struct messages *m)
+{
+    return complain(EX_TEMPFAIL,
+                    "the worker of %s ended meanwhile; %zu of the messages %s "
+                    "kept for the next one; give the same order again",
+                    m->queue, r->count, r->count == 1 ? "is" : "are");
+}
+
+/* The rest that is in `at` after it runs still, or failed by itself. */
+static int running_cancel(struct runs *r, const struct messages *m)
+{
+    uint64_t until = ns_add(clock_mono_ns(), PATIENCE);
+    const struct timespec pause = {.tv_nsec = PAUSE};
+    bool runs = true;
+    int status = 0;
+
+    while (!status && runs && waits(r) && clock_mono_ns() < until) {
+        for (size_t i = 0; i < r->count && !status; i += BATCH)
+            status = running_order(r, i, m);
+        runs = ask_runs(&m->dir) != 0; /* what it wrote is seen after this */
+        slots_look(r, m);
+        journal_look(r, m);
+        if (!status && runs && waits(r))
+            nanosleep(&pause, NULL);
+    }
+    if (!status && !runs && r->count)
+        status = left(r, m);
+    return status;
+}
+
 /* ---- a batch ---- */
 
-/* Mark the rows that are to be left alone: a slot of the killed worker has them,
- * or they are in the spool and have come to their end. */
+/* Mark the rows that are to be left alone: a slot of the killed worker has
+ * them, or they are in the spool and have come to their end. */
 static void skips_mark(struct order *x)
 {
     int err = messages_in_slots(&x->m, x->rows, x->count, x->skip);
@@ -326,8 +505,8 @@ static int run_take(struct order *x, const struct custody_seen *c)
     return 0;
 }
 
-/* Return true if the message is a letter of this store that was sent again, or a
- * copy of one: mqdlq ends it. */
+/* Return true if the message is a letter of this store that was sent again, or
+ * a copy of one: mqdlq ends it. */
 static bool slot_is_letter(const struct messages *m,
                            const struct custody_seen *c)
 {

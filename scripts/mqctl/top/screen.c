@@ -1,6 +1,4 @@
-/* screen.c - see screen.h */
-#include "scripts/mqctl/top/screen.h"
-
+/* screen.c - top on a terminal (see top.h) */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>

@@ -2,18 +2,270 @@
 #include "scripts/mqctl/top/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
+#include "common/custody/custody_look.h"
+#include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
+#include "common/store/letters.h"
 #include "scripts/mqctl/ask.h"
-#include "scripts/mqctl/top/model.h"
-#include "scripts/mqctl/top/tool.h"
+#include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/top/draw/view.h"
+#include "scripts/mqctl/top/top.h"
+
+#define TOOL_WHY 512
+#define OUT_MOST (1 << 20)
+#define WAIT     "1s" /* for room in the queue: the screen stands still */
+
+/* ---- mqdlq, run for a person in front of top ---- */
+
+/* kept - the text of a file, and its last line; NULL: no memory */
+static char *kept(int fd, char why[TOOL_WHY])
+{
+    off_t size = lseek(fd, 0, SEEK_END);
+    size_t room = size > 0 && size < OUT_MOST ? (size_t)size : OUT_MOST;
+    char *text = size < 0 ? NULL : calloc(1, room + 1), *line;
+    ssize_t n = text ? pread(fd, text, room, 0) : -1;
+
+    if (n < 0) {
+        free(text);
+        return NULL;
+    }
+    while (n > 0 && text[n - 1] == '\n')
+        text[--n] = '\0';
+    line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    if (strncmp(line, "mqdlq: ", 7) == 0)
+        line += 7;
+    strlcpy(why, line, TOOL_WHY);
+    return text;
+}
+
+/* run - until it has ended; its exit status, below 0: -errno */
+static int run(const char *const argv[], int out)
+{
+    posix_spawn_file_actions_t files;
+    char path[PATH_MAX];
+    int status, err;
+    pid_t pid;
+
+    err = file_of_program(path, "mqdlq");
+    if (err)
+        return err;
+    err = posix_spawn_file_actions_init(&files);
+    if (err)
+        return -err;
+    err = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    err = err ? err : posix_spawn_file_actions_adddup2(&files, out, 1);
+    err = err ? err : posix_spawn_file_actions_adddup2(&files, out, 2);
+    err = err ? err
+              : posix_spawn(&pid, path, &files, NULL, (char *const *)argv,
+                            environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (err)
+        return -err;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
+}
+
+/* One letter of a queue: show, replay, discard. `why`: the last line of what it
+ * printed, which says how it went. */
+static int tool_letter(const struct options *o, const char *verb,
+                       const char *queue, int64_t row, char **out,
+                       char why[TOOL_WHY])
+{
+    const char *argv[11] = {"mqdlq", verb};
+    char number[32];
+    int fd = memfd_create("mqctl-mqdlq", MFD_CLOEXEC), status;
+    size_t n = 2;
+
+    snprintf(number, sizeof number, "%" PRId64, row);
+    if (strcmp(verb, "replay") == 0) {
+        argv[n++] = "--wait";
+        argv[n++] = WAIT;
+    }
+    if (!o->utc)
+        argv[n++] = "--local";
+    if (o->state_dir) {
+        argv[n++] = "--state-dir";
+        argv[n++] = o->state_dir;
+    }
+    argv[n++] = "--";
+    argv[n++] = queue;
+    argv[n++] = number;
+    status = fd < 0 ? -errno : run(argv, fd);
+    *out = status < 0 ? NULL : kept(fd, why);
+    if (fd >= 0)
+        close(fd);
+    if (status < 0)
+        snprintf(why, TOOL_WHY, "cannot run mqdlq: %s", errno_text(-status));
+    else if (!*out)
+        strlcpy(why, "what mqdlq said is lost: no memory", TOOL_WHY);
+    return status < 0 ? EX_OSERR : status;
+}
+
+/* ---- what the screen shows, looked up ---- */
+
+static void model_queue(struct view_queue *q, const struct top_row *r)
+{
+    const struct snapshot *v = &r->v;
+
+    *q = (struct view_queue){.name = r->queue, .past = &r->past};
+    if (!r->looked) {
+        q->problem = r->problem.text;
+        return;
+    }
+    q->state = snapshot_state(v);
+    q->depth = v->depth;
+    q->depth_max = v->depth_max;
+    q->rate = r->rate;
+    q->running = (int64_t)v->sum.running;
+    q->capacity = v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0;
+    q->waits = snapshot_waits(v);
+    q->dead = v->dead;
+    q->p50 = r->p50;
+    q->p99 = r->p99;
+    q->done = v->sum.done;
+    q->retried = v->sum.retried;
+    q->died = v->sum.dead;
+    q->last_error = v->head.texts[COUNTERS_LAST_ERROR];
+}
+
+/* body_text - the beginning of a body, on one line */
+static void body_text(char out[VIEW_BODY], const void *body, size_t size)
+{
+    safe_text_copy(out, VIEW_BODY, body, size < VIEW_BODY ? size : VIEW_BODY);
+}
+
+/* ---- what runs ---- */
+
+/* id_text - its id; a function that ends soon has nobody ask for one */
+static void id_text(const struct custody_seen *seen, char out[ULID_TEXT])
+{
+    static const struct ulid none;
+
+    if (memcmp(&seen->id, &none, sizeof none) == 0)
+        strlcpy(out, "-", ULID_TEXT);
+    else
+        ulid_print(seen->id, out);
+}
+
+/* flight_add - visit */
+static int flight_add(const struct custody_seen *seen, void *arg)
+{
+    struct view_detail *d = arg;
+    struct view_flight *f = &d->flights[d->flight_count];
+    size_t header = seen->header.bytes;
+
+    if (seen->received_ns &&
+        (!d->oldest_ns || seen->received_ns < d->oldest_ns))
+        d->oldest_ns = seen->received_ns;
+    if (seen->w.state != SLOT_RUNNING || d->flight_count == VIEW_FLIGHTS)
+        return 0;
+    d->flight_count++;
+    id_text(seen, f->id);
+    strlcpy(f->group, seen->group, sizeof f->group);
+    f->started_ns = seen->started_ns;
+    f->pid = seen->pgid;
+    f->attempt = seen->w.attempt;
+    f->body[0] = '\0';
+    if (header <= seen->data_size)
+        body_text(f->body, (const char *)seen->data + header,
+                  seen->data_size - header);
+    return 0;
+}
+
+/* longest_first - compare by start; break ties by id, so that rows do not
+ * jump */
+static int longest_first(const void *a, const void *b)
+{
+    const struct view_flight *x = a, *y = b;
+
+    if (x->started_ns != y->started_ns)
+        return x->started_ns < y->started_ns ? -1 : 1;
+    return strcmp(x->id, y->id);
+}
+
+static void flights_find(struct view_detail *d, const struct top_row *r)
+{
+    char path[PATH_MAX];
+    struct problem p;
+
+    if (!r->v.has_folder ||
+        runtimedir_file(&r->v.dir, RUNTIMEDIR_CUSTODY, path, &p) < 0)
+        return;
+    (void)custody_look(path, flight_add, d, &p);
+    qsort(d->flights, d->flight_count, sizeof *d->flights, longest_first);
+}
+
+/* ---- dead letters ---- */
+
+/* letter_add - visit */
+static int letter_add(const struct letter *l, void *arg)
+{
+    struct view_detail *d = arg;
+    struct view_letter *to = &d->letters[d->letter_count];
+
+    if (d->letter_count == VIEW_LETTERS)
+        return VISIT_ENOUGH;
+    d->letter_count++;
+    to->row = l->m.row;
+    to->died_ns = l->m.died_ns;
+    to->attempts = l->m.attempts;
+    to->reason = dead_reason_text(l->m.reason);
+    error_text_join(to->error, sizeof to->error, l->m.error, l->error_text);
+    body_text(to->body, l->body, l->body_size);
+    return 0;
+}
+
+static void letters_find(struct view_detail *d, struct top_row *r, size_t most)
+{
+    struct letter_filter f = {.limit = most};
+    struct store *store;
+
+    if (r->v.broker) {
+        d->no_letters = "they are on the broker: mqdlq list shows them";
+        return;
+    }
+    if (most == 0 || r->v.dead <= 0 || snapshot_store(&r->v, &store) < 0)
+        return;
+    (void)letters_each(store, &f, false, letter_add, d);
+    store_close(&store);
+}
+
+/* At most so many letters. */
+static void model_detail(struct view_detail *d, struct top_row *r,
+                         size_t letters)
+{
+    d->flight_count = d->letter_count = 0;
+    d->oldest_ns = 0;
+    d->no_letters = NULL;
+    if (!r->looked)
+        return;
+    flights_find(d, r);
+    letters_find(d, r, letters);
+}
+
+/* ---- the session ---- */
 
 void session_init(struct session *s, struct top *t, bool utf8)
 {

@@ -12,7 +12,7 @@
 #include "common/base/safe_text.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/mqctl.h"
-#include "scripts/mqctl/top/draw/history.h"
+#include "scripts/mqctl/top/draw/view.h"
 
 struct top_row {
     char queue[QUEUE_NAME_MAX];
@@ -46,5 +46,9 @@ int top_look(struct top *t);
 /* Look at them in between: rates and curves go on from the last look. */
 int top_refresh(struct top *t);
 void top_free(struct top *t);
+
+/* Show a screen on the terminal, and obey keys until q; returns an exit status.
+ * (screen.c) */
+int top_screen(struct top *t);
 
 #endif

@@ -41,6 +41,10 @@ struct ask_job {
  * restriction". The caller frees the result; NULL and a problem on an error. */
 json_t *ask_body_read(const struct serve_ask *a, struct problem *p);
 
+/* Print what a request asks for, as JSON or as a page; `ask` is a struct
+ * serve_ask. Returns an exit status. */
+int answer_print(void *ask);
+
 /* ---- looking ---- */
 
 json_t *ask_queues(const struct serve_ask *a, struct problem *p);

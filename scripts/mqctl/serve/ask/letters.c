@@ -1,4 +1,6 @@
 /* letters.c - dead letters as JSON (see ask.h) */
+#include "scripts/mqctl/serve/ask/letters.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -17,8 +19,6 @@
 #include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"
-#include "scripts/mqctl/serve/ask/letters.h"
-#include "scripts/mqctl/serve/ask/window.h"
 
 #define PAGE_LEAST 100
 #define PAGE_MOST  500
@@ -128,6 +128,65 @@ int ask_filter(const struct serve_ask *a, struct letter_filter *f,
         return wrong(p, "limit", limit, "1 to 500");
     f->limit = (uint64_t)n;
     return 0;
+}
+
+/* ---- which letters one answer looks at ---- */
+
+/* Of a million letters an answer looks at some thousand. A filter that matches
+ * old letters alone would find none among the newest: so the answer goes back
+ * first, for a time, to the newest letter that matches. */
+#define STEP    2000 /* letters between two looks at the clock */
+#define MOST_NS (50 * NS_PER_MS)
+
+enum search { NONE_MATCHES, FOUND, TIME_OVER };
+
+/* place_take - visit: begin at this letter */
+static int place_take(const struct letter *l, void *arg)
+{
+    struct letter_filter *f = arg;
+
+    f->before_ns = l->m.died_ns;
+    f->before_row = l->m.row + 1;
+    return FOUND;
+}
+
+/* go_back - to the newest letter that matches, where the filter begins then; or
+ * as far as there is time, and it has no letter then; enum search, -errno */
+static int go_back(struct store *s, struct letter_filter *f)
+{
+    uint64_t end = clock_mono_ns() + MOST_NS;
+
+    for (;;) {
+        struct letter_filter step = *f;
+        int older = letters_narrow(s, &step, STEP), got;
+
+        if (older < 0)
+            return older;
+        step.limit = 1;
+        got = letters_each(s, &step, false, place_take, f);
+        if (got || older == NO)
+            return got;
+        f->before_ns = step.since_ns;
+        f->before_row = 1;
+        if (clock_mono_ns() < end)
+            continue;
+        f->since_ns = step.since_ns;
+        return TIME_OVER;
+    }
+}
+
+/* Let the filter begin at the newest letter that it matches, and end LOOKED_AT
+ * letters from there. YES: there are older ones, from since_ns on; then it may
+ * match none, as the time was over before one was found. NO: it looks at all
+ * that is left. */
+static int window_find(struct store *s, struct letter_filter *f)
+{
+    bool asks = f->error_like || f->group || f->match || f->reason;
+    int got = asks ? go_back(s, f) : FOUND;
+
+    if (got < 0 || got == TIME_OVER)
+        return got < 0 ? got : YES;
+    return letters_narrow(s, f, LOOKED_AT);
 }
 
 /* ---- letters ---- */
@@ -411,4 +470,268 @@ int ask_body(const struct serve_ask *a)
     else if (err < 0)
         (void)ask_failed(&p, err);
     return err ? complain_of(&p) : 0;
+}
+
+/* ---- by error ---- */
+
+#define GROUPS_SHOWN 200 /* error texts */
+
+struct tallies {
+    json_t *list;
+    const char *queue;
+    uint64_t total; /* letters, also of texts that the list has no room for */
+};
+
+/* tally_add - visit; the list of a queue with a thousand texts is cut */
+static int tally_add(const struct letter_tally *t, void *arg)
+{
+    struct tallies *all = arg;
+
+    all->total += t->count;
+    if (json_array_size(all->list) < GROUPS_SHOWN)
+        json_array_append_new(
+            all->list,
+            json_pack("{s:o, s:o, s:o, s:I, s:o}", "queue",
+                      json_printable(all->queue), "error",
+                      ask_text(t->value, t->size, true), "error_line",
+                      ask_error_line(t->value, t->text), "count",
+                      (json_int_t)t->count, "newest", json_time(t->newest_ns)));
+    return 0;
+}
+
+/* queue_tally - the groups of one queue, of its newest `most` letters, added to
+ * a list; 0: of the letters that ask_letters looks at. *since: json, how far
+ * that reached */
+static int queue_tally(const struct serve_ask *a, uint64_t most,
+                       struct tallies *t, json_t **since, struct problem *p)
+{
+    struct letter_filter f;
+    struct store *s;
+    int err = ask_filter(a, &f, p), narrowed = NO;
+
+    if (err < 0 || ask_store(a, t->queue, &s, p) < 0)
+        return -EINVAL;
+    f.limit = 0;
+    if (s)
+        err = narrowed =
+            most ? letters_narrow(s, &f, most) : window_find(s, &f);
+    if (s && err >= 0)
+        err = letters_summary(s, LETTER_BY_ERROR, &f, tally_add, t);
+    store_close(&s);
+    if (err < 0)
+        (void)ask_failed(p, err);
+    else
+        *since = ask_since(narrowed, &f);
+    return err;
+}
+
+json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
+{
+    struct tallies t = {.list = json_array(), .queue = a->path.queue};
+    json_t *since;
+
+    if (queue_tally(a, 0, &t, &since, p) < 0) {
+        json_decref(t.list);
+        return NULL;
+    }
+    return json_pack("{s:o, s:o, s:I, s:o}", "queue", json_printable(t.queue),
+                     "groups", t.list, "total", (json_int_t)t.total, "since",
+                     since);
+}
+
+/* dead_of - the letters of a queue, by its line of a list */
+static json_int_t dead_of(const json_t *one)
+{
+    return json_integer_value(json_object_get(one, "dead"));
+}
+
+/* ask_all_dead - the queues share what one answer may look at */
+json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
+{
+    struct letter_filter unused;
+    json_t *queues, *list, *troubles, *cut, *one, *since;
+    size_t i, with = 0;
+
+    if (ask_filter(a, &unused, p) < 0)
+        return NULL;
+    queues = ask_queues(a, p);
+    list = json_array();
+    troubles = json_incref(json_object_get(queues, "troubles"));
+    cut = json_array();
+    json_array_foreach(json_object_get(queues, "queues"), i, one)
+    {
+        with += dead_of(one) > 0;
+    }
+    json_array_foreach(json_object_get(queues, "queues"), i, one)
+    {
+        struct tallies t = {
+            .list = list,
+            .queue = json_string_value(json_object_get(one, "queue"))};
+
+        if (dead_of(one) <= 0)
+            continue;
+        if (queue_tally(a, LOOKED_AT / with, &t, &since, p) < 0) {
+            json_array_append_new(troubles, json_string(p->text));
+            continue;
+        }
+        if (!json_is_null(since))
+            json_array_append_new(cut, json_pack("{s:o, s:I, s:I}", "queue",
+                                                 json_printable(t.queue),
+                                                 "total", (json_int_t)t.total,
+                                                 "dead", dead_of(one)));
+        json_decref(since);
+    }
+    json_decref(queues);
+    return json_pack("{s:o, s:o, s:o}", "groups", list, "cut", cut, "troubles",
+                     troubles);
+}
+
+/* ---- letters to replay or to discard ---- */
+
+#define ROWS_MOST 100000 /* of one request */
+
+struct choosing {
+    uint64_t count;
+};
+
+/* row_print - visit */
+static int row_print(const struct letter *l, void *arg)
+{
+    struct choosing *c = arg;
+
+    printf("%" PRId64 "\n", l->m.row);
+    return ++c->count > ROWS_MOST ? -E2BIG : 0;
+}
+
+/* filter_of_body - the same names as in a query, as members of an object */
+static int filter_of_body(const struct serve_ask *a, const json_t *filter,
+                          struct letter_filter *f, struct problem *p)
+{
+    struct serve_ask other = *a;
+
+    for (int i = 0; i < QUERY_COUNT; i++)
+        other.query[i] =
+            json_string_value(json_object_get(filter, serve_query_names[i]));
+    other.query[QUERY_LIMIT] = NULL;
+    other.query[QUERY_AFTER] = NULL;
+    return ask_filter(&other, f, p);
+}
+
+/* Print each named row once, because a letter named twice must not be sent
+ * twice. */
+static int named_print(const json_t *rows, struct choosing *c)
+{
+    json_t *had = json_object();
+    const json_t *one;
+    int64_t row;
+    size_t i;
+
+    json_array_foreach(rows, i, one)
+    {
+        if (!serve_number_read(json_string_value(one), &row))
+            return complain(EX_USAGE, "rows: a row is a string of digits, as "
+                                      "`row` of a letter is");
+        if (json_object_get(had, json_string_value(one)))
+            continue;
+        if (json_object_set_new(had, json_string_value(one), json_true()) < 0)
+            return complain_memory();
+        printf("%" PRId64 "\n", row);
+        c->count++;
+    }
+    json_decref(had);
+    return 0;
+}
+
+/* chosen_print - those that a filter matches, up to the letter that was the
+ * newest when somebody looked */
+static int chosen_print(const struct serve_ask *a, const json_t *body,
+                        struct choosing *c)
+{
+    const char *up_to = json_string_value(json_object_get(body, "up_to"));
+    struct letter_filter f;
+    struct problem p;
+    struct store *s;
+    int err;
+
+    if (filter_of_body(a, json_object_get(body, "filter"), &f, &p) < 0)
+        return complain_of(&p);
+    if (!up_to || !ask_cursor(up_to, &f.before_ns, &f.before_row))
+        return complain(EX_USAGE, "up_to is missing: give the cursor of the "
+                                  "newest letter that is meant");
+    f.before_row++;
+    f.limit = 0;
+    if (ask_store(a, a->path.queue, &s, &p) < 0)
+        return complain_of(&p);
+    err = s ? letters_each(s, &f, true, row_print, c) : 0;
+    if (err == -E2BIG)
+        return complain(EX_USAGE,
+                        "more than %d letters at once; narrow the "
+                        "filter, or use mqdlq",
+                        ROWS_MOST);
+    if (err < 0)
+        (void)ask_failed(&p, err);
+    return err < 0 ? complain_of(&p) : 0;
+}
+
+int ask_rows(const struct serve_ask *a)
+{
+    struct problem p;
+    json_t *body = ask_body_read(a, &p);
+    json_t *rows = json_object_get(body, "rows"),
+           *filter = json_object_get(body, "filter"),
+           *expected = json_object_get(body, "expect_count");
+    struct choosing c = {0};
+    int status;
+
+    if (!body || ask_kept_here(a->path.queue, &p) < 0)
+        return complain_of(&p);
+    if (rows && (filter || json_object_get(body, "up_to")))
+        return complain(EX_USAGE, "rows and filter exclude each other, and "
+                                  "up_to goes with filter");
+    if (!rows && !filter)
+        return complain(EX_USAGE,
+                        "nothing chosen; give {\"rows\": [\"1\", ...]}, or "
+                        "{\"filter\": {...}, \"up_to\": CURSOR, "
+                        "\"expect_count\": N}");
+    if (!rows && !expected)
+        return complain(EX_USAGE, "expect_count is missing: give the number "
+                                  "of letters that was shown");
+    if (!queue_is_known(a, &p))
+        return complain_of(&p);
+    status = rows ? named_print(rows, &c) : chosen_print(a, body, &c);
+    if (!status && c.count == 0)
+        return complain(EX_NOINPUT, "no letter is chosen");
+    if (!status && json_is_integer(expected) &&
+        json_integer_value(expected) != (json_int_t)c.count)
+        return complain(1,
+                        "%" PRIu64
+                        " letters are meant now, and %" JSON_INTEGER_FORMAT
+                        " were expected; look again",
+                        c.count, json_integer_value(expected));
+    return status;
+}
+
+json_t *ask_outcome(const struct serve_ask *a, struct problem *p)
+{
+    const struct ask_job *j = a->job;
+    json_int_t gone = 0, on_way = 0, died_again = 0, kept = 0;
+    struct store *s;
+    struct store_row m;
+
+    if (ask_store(a, j->queue, &s, p) < 0)
+        return NULL;
+    for (size_t i = 0; i < j->count; i++) {
+        int err = s ? store_get(s, j->rows[i], &m, NULL, 0, NULL) : -ENOENT;
+
+        if (err && err != -ENOENT)
+            return ask_failed(p, err);
+        gone += err == -ENOENT;
+        on_way += !err && m.state != STORE_DEAD;
+        died_again +=
+            !err && m.state == STORE_DEAD && m.died_ns >= j->started_ns;
+        kept += !err && m.state == STORE_DEAD && m.died_ns < j->started_ns;
+    }
+    return json_pack("{s:o, s:I, s:I, s:I, s:I}", "queue",
+                     json_printable(j->queue), "gone", gone, "on_way", on_way,
+                     "died_again", died_again, "kept", kept);
 }

@@ -11,6 +11,8 @@
 #include "common/store/letters.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 
+#define LOOKED_AT 20000 /* letters of one answer, the newest first */
+
 /* The store of a queue; NULL in *out: nothing has been kept for it yet. */
 int ask_store(const struct serve_ask *a, const char *queue, struct store **out,
               struct problem *p);

@@ -1,18 +1,70 @@
-/* queues.c - queues, messages and findings as JSON (see
- * ask.h) */
-#include <bsd/string.h>
+/* queues.c - queues, messages, findings and orders as JSON (see ask.h) */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
 
+#include "common/base/clock.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
 #include "common/state/statedir.h"
+#include "common/text/complain.h"
 #include "common/text/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/queue_list.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 #include "scripts/mqctl/serve/ask/history.h"
-#include "scripts/mqctl/serve/ask/verb.h"
+
+/* ---- what a verb prints ---- */
+
+/* Add the objects of a file, one a line, to a list. Returns false if memory ran
+ * out before the end of the file. */
+static bool lines_read(int fd, json_t *list)
+{
+    FILE *in = fdopen(fd, "r");
+    char *line = NULL;
+    size_t room = 0;
+    bool whole;
+
+    if (!in) {
+        close(fd);
+        return false;
+    }
+    rewind(in);
+    while (getline(&line, &room, in) > 0)
+        (void)json_array_append_new(list, json_loads(line, 0, NULL));
+    whole = feof(in);
+    free(line);
+    fclose(in);
+    return whole;
+}
+
+/* Add to `list` what the verb prints; its exit status. */
+static int verb_run(int (*verb)(const struct options *),
+                    const struct options *o, json_t *list)
+{
+    int out = dup(STDOUT_FILENO);
+    int fd = memfd_create("mqctl-verb", MFD_CLOEXEC);
+    int status;
+
+    fflush(stdout);
+    if (out < 0 || fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
+        return complain(EX_OSERR, "cannot keep what %s prints: %s",
+                        mqctl_table.verbs[o->line.verb].name,
+                        errno_text(errno));
+    status = verb(o);
+    fflush(stdout);
+    (void)dup2(out, STDOUT_FILENO);
+    close(out);
+    return lines_read(fd, list) ? status : complain_memory();
+}
+
+/* ---- state directories ---- */
 
 /* dir_at - the n-th state directory; none given: the usual one */
 static const char *dir_at(const struct serve_ask *a, size_t n)
@@ -237,4 +289,294 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     }
     return json_pack("{s:o, s:i, s:o, s:o}", "id", json_printable(id), "queues",
                      (int)json_array_size(all), "found", found, "all", all);
+}
+
+/* ---- messages and groups ---- */
+
+#define PAGE_MOST 100
+
+int ask_kept_here(const char *queue, struct problem *p)
+{
+    return broker_operand_is(queue)
+               ? problem_set(p, EX_USAGE, EINVAL,
+                             "what waits and what is dead of %s is on its "
+                             "broker; mqdlq list %s shows its dead letters",
+                             queue, SHELL_QUEUE(queue))
+               : 0;
+}
+
+/* page_cut - the line beyond the page tells that there is a next one, and is
+ * taken off; the cursor of the last that stays, or null */
+static json_t *page_cut(json_t *list)
+{
+    if (json_array_size(list) <= PAGE_MOST)
+        return json_null();
+    json_array_remove(list, PAGE_MOST);
+    return json_incref(
+        json_object_get(json_array_get(list, PAGE_MOST - 1), "cursor"));
+}
+
+/* page_of - a page of what a verb lists, from the cursor of the query on; the
+ * verb has said why there is none (NULL) */
+static json_t *page_of(const struct serve_ask *a, size_t verb,
+                       int (*run)(const struct options *), struct problem *p)
+{
+    char *operands[] = {(char *)a->path.queue};
+    const char *after = a->query[QUERY_AFTER];
+    struct options o = {.json = true,
+                        .limit = PAGE_MOST + 1,
+                        .filter.states = WAITING_ALL,
+                        .groups = (1u << GROUP_IS_COUNT) - 1,
+                        .after = after && *after ? after : NULL};
+    json_t *list;
+
+    if (ask_kept_here(a->path.queue, p) < 0)
+        return NULL;
+    o.state_dir = ask_state_dir(a, a->path.queue);
+    o.line.verb = verb;
+    o.line.operands = operands;
+    o.line.operand_count = 1;
+    list = json_array();
+    p->status = verb_run(run, &o, list);
+    p->text[0] = '\0';
+    if (!p->status)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+json_t *ask_messages(const struct serve_ask *a, struct problem *p)
+{
+    json_t *list = page_of(a, VERB_LIST, list_run, p), *one, *next;
+    size_t i;
+
+    if (!list)
+        return NULL;
+    json_array_foreach(list, i, one)
+    {
+        if (a->o->no_bodies)
+            json_object_del(one, "body");
+    }
+    next = page_cut(list);
+    return json_pack("{s:o, s:o, s:o, s:b}", "queue",
+                     json_printable(a->path.queue), "messages", list, "next",
+                     next, "bodies", !a->o->no_bodies);
+}
+
+json_t *ask_groups(const struct serve_ask *a, struct problem *p)
+{
+    json_t *list = page_of(a, VERB_GROUPS, groups_run, p), *next;
+
+    if (!list)
+        return NULL;
+    if (json_array_size(list) == 0 && !queue_is_known(a, p)) {
+        json_decref(list);
+        return NULL;
+    }
+    next = page_cut(list);
+    return json_pack("{s:o, s:o, s:o}", "queue", json_printable(a->path.queue),
+                     "groups", list, "next", next);
+}
+
+/* ---- orders ---- */
+
+#define WORDS_MAX 32
+#define WORD_SIZE 256
+
+/* Print the time from now until `until` as a duration for mqctl pause. */
+static int until_word(const char *until, char word[WORD_SIZE],
+                      struct problem *p)
+{
+    uint64_t now = clock_wall_ns(), end;
+
+    if (time_parse(until, now, &end) < 0 || end <= now)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "until: \"%.64s\" is not a time in the future; give "
+                           "one like 2026-12-24T18:00+01:00",
+                           until);
+    end = (end - now + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+    duration_print(end, word);
+    return 0;
+}
+
+/* Print one member of a body as a word of mqctl's command line: NAME=VALUE for
+ * a setting, only the time for a pause. */
+static int word_write(bool setting, const char *name, const json_t *value,
+                      char word[WORD_SIZE], struct problem *p)
+{
+    char number[JSON_TEXT];
+    int size;
+
+    if (!setting && strcmp(name, "until") == 0)
+        return until_word(json_string_value(value), word, p);
+    size = snprintf(word, WORD_SIZE, "%s%s%s", setting ? name : "",
+                    setting ? "=" : "", json_as_text(value, number));
+    return size < WORD_SIZE && !strpbrk(word, " \t\r\n")
+               ? 0
+               : problem_set(
+                     p, EX_USAGE, EINVAL,
+                     "%.64s: the value is too long or has a space in it", name);
+}
+
+/* Print the words after the queue on mqctl's command line. Returns the number
+ * of words, or -EINVAL. */
+static int steer_words(const struct serve_ask *a,
+                       char words[WORDS_MAX][WORD_SIZE], struct problem *p)
+{
+    bool set = a->path.route->what == SERVE_SETTINGS;
+    json_t *body = ask_body_read(a, p), *value;
+    const char *name;
+    int n = body ? 0 : -EINVAL;
+
+    json_object_foreach(body, name, value)
+    {
+        if (n == (set ? WORDS_MAX : 1))
+            n = problem_set(p, EX_USAGE, EINVAL,
+                            set ? "more than %d settings"
+                                : "for and until exclude each other",
+                            WORDS_MAX);
+        else if (word_write(set, name, value, words[n], p) < 0)
+            n = -EINVAL;
+        else
+            n++;
+        if (n < 0)
+            break;
+    }
+    json_decref(body);
+    return n;
+}
+
+/* answer_of - the object that a verb printed; it has said why there is none */
+static json_t *answer_of(json_t *list, int status, struct problem *p)
+{
+    json_t *answer = json_incref(json_array_get(list, 0));
+
+    json_decref(list);
+    if (!status)
+        return answer;
+    json_decref(answer);
+    p->status = status;
+    p->text[0] = '\0';
+    return NULL;
+}
+
+/* is_one_of - the words of a route that has several, or a problem */
+static bool is_one_of(const char *word, const char *const words[3],
+                      struct problem *p)
+{
+    for (int i = 0; i < 3; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    problem_fill(p, EX_NOINPUT, "%s, %s and %s are there", words[0], words[1],
+                 words[2]);
+    return false;
+}
+
+json_t *ask_steer(const struct serve_ask *a, struct problem *p)
+{
+    static const char *const orders[3] = {"pause", "resume", "drain"};
+    static char words[WORDS_MAX][WORD_SIZE];
+    char *operands[WORDS_MAX + 1] = {(char *)a->path.queue};
+    struct options o = {.json = true};
+    bool set = a->path.route->what == SERVE_SETTINGS;
+    json_t *list;
+    int n, status;
+
+    if (!set && !is_one_of(a->path.word, orders, p))
+        return NULL;
+    n = steer_words(a, words, p);
+    o.state_dir = ask_state_dir(a, a->path.queue);
+    o.line.verb = set ? VERB_SET : subcommand_find(&mqctl_table, a->path.word);
+    o.line.operands = operands;
+    if (n < 0)
+        return NULL;
+    if (set && n == 0) {
+        problem_fill(p, EX_USAGE, "nothing to set; give {\"NAME\": \"VALUE\"}");
+        return NULL;
+    }
+    for (int i = 0; set && i < n; i++)
+        operands[i + 1] = words[i];
+    o.line.operand_count = set ? n + 1 : 1;
+    o.pause_for = !set && n > 0 ? words[0] : NULL;
+    list = json_array();
+    status = verb_run(steer_run, &o, list);
+    return answer_of(list, status, p);
+}
+
+/* ---- messages that wait ---- */
+
+#define IDS_MAX 500
+
+/* accounted - whether the verb's numbers cover all that were named: then an id
+ * that is gone, or in flight, is an answer and no failure */
+static bool accounted(const json_t *answer, size_t named)
+{
+    static const char *const parts[] = {"done", "already", "gone", "in_flight",
+                                        "spooled"};
+    json_int_t sum = 0;
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        sum += json_integer_value(json_object_get(answer, parts[i]));
+    return sum == (json_int_t)named;
+}
+
+json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
+{
+    json_t *body = ask_body_read(a, p), *ids = json_object_get(body, "ids"),
+           *list = json_array(), *one;
+    char *operands[IDS_MAX + 1] = {(char *)a->path.queue};
+    struct options o = {.json = true, .line.operands = operands};
+    size_t n = json_array_size(ids), i;
+    int status;
+
+    if (!body || ask_kept_here(a->path.queue, p) < 0)
+        return NULL;
+    json_array_foreach(ids, i, one)
+    {
+        if (n <= IDS_MAX)
+            operands[++o.line.operand_count] = (char *)json_string_value(one);
+    }
+    if (n == 0 || n != (size_t)o.line.operand_count) {
+        problem_fill(p, EX_USAGE,
+                     "no message chosen; give {\"ids\": [\"ID\", ...]}, %d at "
+                     "most",
+                     IDS_MAX);
+        return NULL;
+    }
+    o.line.operand_count++;
+    o.line.verb =
+        a->path.route->what == SERVE_CANCEL ? VERB_CANCEL : VERB_RUN_NOW;
+    o.state_dir = ask_state_dir(a, a->path.queue);
+    status = verb_run(steer_messages_run, &o, list);
+    if (accounted(json_array_get(list, 0), n))
+        status = 0;
+    return answer_of(list, status, p);
+}
+
+/* ---- one group ---- */
+
+json_t *ask_steer_group(const struct serve_ask *a, struct problem *p)
+{
+    static const char *const orders[3] = {"close", "open", "release"};
+    json_t *body = ask_body_read(a, p);
+    const char *key = json_string_value(json_object_get(body, "group"));
+    char *operands[] = {(char *)a->path.queue, (char *)key,
+                        (char *)a->path.word};
+    struct options o = {
+        .json = true, .line.operands = operands, .line.operand_count = 3};
+    json_t *list;
+    int status;
+
+    if (!is_one_of(a->path.word, orders, p) || !body ||
+        ask_kept_here(a->path.queue, p) < 0)
+        return NULL;
+    if (!key) {
+        problem_fill(p, EX_USAGE, "no group named; give {\"group\": \"KEY\"}");
+        return NULL;
+    }
+    o.line.verb = VERB_GROUP;
+    o.state_dir = ask_state_dir(a, a->path.queue);
+    list = json_array();
+    status = verb_run(group_run, &o, list);
+    return answer_of(list, status, p);
 }

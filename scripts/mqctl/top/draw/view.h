@@ -13,12 +13,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/clock.h"
 #include "common/base/ulid.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"
 #include "common/state/worker_lock.h"
 #include "scripts/mqctl/top/draw/canvas.h"
-#include "scripts/mqctl/top/draw/history.h"
+
+/* Values of the last looks at a queue: rings of numbers. */
+#define TOP_HISTORY 256
+
+struct history {
+    uint64_t depth[TOP_HISTORY], waits[TOP_HISTORY], rates[TOP_HISTORY];
+    uint64_t looks; /* so far */
+};
 
 #define VIEW_BODY 256 /* bytes of a body that are shown, made printable */
 
@@ -100,20 +108,20 @@ const char *view_sort_title(size_t sort);
  * ones in the order of their names. */
 void view_sort(struct view_queue *queues, size_t count, size_t sort,
                bool reverse);
-
-/* ---- parts of it ---- */
-
-/* The table of queues, from the current line on. */
-void view_table(const struct view *v, struct canvas *c);
-/* The queue that is chosen: how it went, and what is in it. */
-void view_chosen(const struct view *v, struct canvas *c);
 /* Whether there is room for both lists. */
 bool view_tall(int rows);
-/* How that state is to be painted. */
+
+/* How the state of a queue is to be painted. */
 enum paint view_state_paint(const struct view_queue *q);
-/* One column for each of the last `width` looks, the newest at the right; empty
- * before the first. */
-void view_spark(const struct view *v, struct canvas *c, int x, int width,
-                const struct history *h, const uint64_t *ring);
+
+/* As duration_rough; "-" for 0, which is not known. */
+#define TOP_SHORT DURATION_TEXT
+static inline const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
+{
+    return ns ? duration_rough(ns, buf) : "-";
+}
+/* A number; "-" for one below 0, which is not known. */
+#define TOP_COUNT 24
+const char *top_count(int64_t n, char buf[TOP_COUNT]);
 
 #endif
