@@ -136,13 +136,15 @@ static int private_mount(void)
     return fd;
 }
 
-/* kernel_names - the whole list, if we may see it */
+/* Add the whole list of the kernel, if we may see it. What is mounted may list
+ * the queues of another IPC namespace, as in a container that shares folders, so
+ * a mount of our own comes first. */
 static int kernel_names(struct queue_list *n)
 {
-    int fd = mounted();
+    int fd = private_mount();
 
     if (fd < 0)
-        fd = private_mount();
+        fd = mounted();
     if (fd < 0)
         return 0;
     n->complete = true;

@@ -592,6 +592,22 @@ Test(mqctl_look, printed_commands_can_be_copied_into_a_shell)
                      "%s%s", r.out, r.err);
 }
 
+/* What is mounted lists the queues of the namespace before. */
+Test(mqctl_look, queues_of_another_ipc_namespace_are_not_listed)
+{
+    const char *q = harness_queue(1, 64);
+    struct harness_result r;
+
+    if (harness_run(OWN_QUEUES, "true").status != 0)
+        cr_skip_test("no permission for a name space");
+    r = harness_run("unshare", "-m", "sh", "-c",
+                    "mkdir m && mount -t mqueue none m && [ -e \"m$1\" ] &&"
+                    "exec unshare -i \"$2\" queues --state-dir \"$3\"",
+                    "sh", q, harness_bin("mqctl"), harness_state_dir());
+    cr_assert_eq(r.status, 0, "%d: %s%s", r.status, r.out, r.err);
+    cr_assert_null(strstr(r.out, q), "%s", r.out);
+}
+
 Test(mqctl_look, queues_that_no_process_has_open_are_named_and_removed)
 {
     const char *dir = harness_state_dir(), *script;
