@@ -301,6 +301,22 @@ static int lines(struct top *t)
     return 0;
 }
 
+/* Refuse a name that is no queue of this machine, as it may be mistyped. Returns
+ * an exit status. */
+static int names_check(const struct options *o)
+{
+    static struct statedir dir;
+    char name[QUEUE_NAME_MAX];
+    struct problem p = {0};
+
+    for (int i = 0; i < o->line.operand_count; i++)
+        if (snapshot_name(o->line.operands[i], name, &p) < 0 ||
+            (snapshot_named_folder(&dir, o->state_dir, name, &p) < 0 &&
+             p.status == EX_NOINPUT))
+            return complain_of(&p);
+    return 0;
+}
+
 /* top_run - on a terminal that can do more than print, a screen; not for
  * JSON */
 int top_run(const struct options *o)
@@ -310,8 +326,11 @@ int top_run(const struct options *o)
     bool screen = !o->json && term_is_terminal(stdout) &&
                   isatty(STDIN_FILENO) && term && *term &&
                   strcmp(term, "dumb") != 0;
-    int status = screen ? top_screen(&t) : lines(&t);
+    int status = names_check(o);
 
+    if (status)
+        return status;
+    status = screen ? top_screen(&t) : lines(&t);
     top_free(&t);
     cli_interrupt_die();
     return status;

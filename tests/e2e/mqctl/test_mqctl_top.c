@@ -38,6 +38,8 @@ Test(mqctl_top, lines_have_room_for_the_longest_name_and_say_what_a_queue_holds)
     char other[128];
 
     snprintf(other, sizeof other, "%s-whose-name-is-longer-than-its-column", q);
+    ctl_good(harness_run("mqctl", "create", "--queue-depth", "1",
+                         "--message-size", "64", other));
     out = ctl_out("top", "--rounds", "1", q, other);
     line = strstr(out, q);
     cr_assert_not_null(line, "%s", out);
@@ -50,6 +52,24 @@ Test(mqctl_top, lines_have_room_for_the_longest_name_and_say_what_a_queue_holds)
         line--;
     cr_assert_eq(column(out, "STATE"), column(line, "not running"), "%s", out);
     cr_assert_not_null(strstr(out, " 0/3 "), "%s", out);
+    ctl_out("remove", other);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_top, a_mistyped_queue_is_refused)
+{
+    const char *q = harness_queue(3, 64);
+    struct harness_process *w = ctl_worker(q, "--", "true");
+    struct harness_result r;
+    char typo[128];
+
+    snprintf(typo, sizeof typo, "%sx", q);
+    r = ctl("top", "--rounds", "1", q, typo);
+    cr_assert_eq(r.status, 66, "%d: %s%s", r.status, r.out, r.err);
+    cr_assert(strstr(r.err, "did you mean") && strstr(r.err, q), "%s", r.err);
+    cr_assert_str_eq(r.out, "");
+    r = ctl("top", "--rounds", "1", "/a/b");
+    cr_assert_eq(r.status, 64, "%d: %s%s", r.status, r.out, r.err);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
@@ -91,10 +111,10 @@ Test(mqctl_top, top_as_json_has_the_last_interval_too)
 
 Test(mqctl_top, top_shows_what_is_not_known_as_a_dash)
 {
-    const char *out = ctl_out("top", "--rounds", "1", "/mqwt-never-was");
+    const char *out = ctl_out("top", "--rounds", "1", harness_queue(0, 0));
 
     cr_assert_not_null(strstr(out, "not running"), "%s", out);
-    cr_assert_null(strstr(out, "-1"), "%s", out);
+    cr_assert_null(strstr(out, " -1"), "%s", out);
 }
 
 struct terminal {
