@@ -55,17 +55,19 @@ enum group_where {
 
 const char *group_where_text(enum group_where where);
 
-/* What serve is told (docs/web.md). */
-#define SERVE_WORDS 16
-struct serve_words {
-    const char *at[SERVE_WORDS];
+/* The values of a flag that may be given several times. */
+#define WORDS_MOST 16
+struct words {
+    const char *at[WORDS_MOST];
     size_t count;
 };
+
+/* What serve is told (docs/web.md). */
 struct serve_options {
     const char *listen, *token_file, *group, *tls_cert,
-        *tls_key;                  /* NULL: not given */
-    struct serve_words state_dirs; /* none: as the worker finds it */
-    struct serve_words hosts;      /* names that are ours, too */
+        *tls_key;            /* NULL: not given */
+    struct words state_dirs; /* NULL in it: as the worker finds it */
+    struct words hosts;      /* names that are ours, too */
     bool allow_write, no_bodies, metrics_open, behind_proxy;
 };
 

@@ -191,11 +191,11 @@ static int read_until(const char *text, void *into, struct problem *p)
 /* read_word - one more of a flag that may be given several times */
 static int read_word(const char *text, void *into, struct problem *p)
 {
-    struct serve_words *words = into;
+    struct words *words = into;
 
-    if (words->count == SERVE_WORDS)
+    if (words->count == WORDS_MOST)
         return problem_set(p, EX_USAGE, E2BIG, "at most %d can be given",
-                           SERVE_WORDS);
+                           WORDS_MOST);
     words->at[words->count++] = text;
     return 0;
 }

@@ -99,129 +99,9 @@ static uint64_t roughly(const struct histogram_sum *h)
     return (uint64_t)sum;
 }
 
-static const char *histogram_name(bool latency)
-{
-    return latency ? "mqworker_latency_seconds" : "mqworker_handler_seconds";
-}
-
-/* histograms - of handler times, or of latencies; of these no sum is kept */
-static void histograms(FILE *out, const struct snapshot *all, size_t n,
-                       bool latency)
-{
-    const char *name = histogram_name(latency);
-    static struct histogram_sum h;
-
-    family(out, name, "histogram",
-           latency ? "From sent, or received, to the start of the handler, at "
-                     "the first delivery."
-                   : "How long handlers ran.");
-    for (size_t i = 0; i < n; i++) {
-        if (!all[i].counters)
-            continue;
-        counters_histogram_totals(all[i].counters, latency ? NULL : &h,
-                                  latency ? &h : NULL);
-        histogram(out, name, &all[i], &h,
-                  latency ? roughly(&h) : all[i].totals.took_ns);
-    }
-}
-
-/* ---- the text ---- */
-
-static bool ends_in(const char *name, const char *end)
-{
-    size_t size = strlen(name), n = strlen(end);
-
-    return size >= n && strcmp(name + size - n, end) == 0;
-}
-
-/* Print one family, or its part with one label, if any queue has a value. Input
- * times are in ns. *family_is is the last family begun. */
-static void numbers(FILE *out, const struct snapshot_field *f,
-                    const struct snapshot *all, size_t n,
-                    const char **family_is)
-{
-    double unit = ends_in(f->metric, "_seconds") ? (double)NS_PER_S : 1;
-    bool named = *family_is && strcmp(*family_is, f->metric) == 0;
-
-    for (size_t i = 0; i < n; i++) {
-        double value = snapshot_metric(f, &all[i]);
-
-        if (value < 0)
-            continue;
-        if (!named)
-            family(out, f->metric,
-                   ends_in(f->metric, "_total") ? "counter" : "gauge", f->help);
-        named = true;
-        *family_is = f->metric;
-        fputs(f->metric, out);
-        labels(out, &all[i]);
-        if (f->label)
-            fprintf(out, ",state=\"%s\"", f->label);
-        fprintf(out, "} %.17g\n", value / unit);
-    }
-}
-
-static void print_all(FILE *out, const struct snapshot *all, size_t n)
-{
-    const char *family_is = NULL;
-
-    for (size_t i = 0; i < snapshot_field_count; i++)
-        if (snapshot_fields[i].metric)
-            numbers(out, &snapshot_fields[i], all, n, &family_is);
-    histograms(out, all, n, false);
-    histograms(out, all, n, true);
-}
-
-/* ---- the same as JSON, an object for each queue and name ---- */
-
-/* object_print - takes over `value`, under its name, and prints all; 0 or
- * -ENOMEM */
-static int object_print(const struct snapshot *v, const char *name,
-                        const char *state, const char *type,
-                        const char *value_name, json_t *value)
-{
-    json_t *o =
-        json_pack("{s:o,s:s,s:s,s:s}", "queue", json_printable(v->queue),
-                  "engine", snapshot_engine(v), "name", name, "type", type);
-
-    if (state)
-        (void)json_object_set_new(o, "state", json_string(state));
-    if (json_object_set_new(o, value_name, value) == 0)
-        return json_print_line(o, stdout);
-    json_decref(o);
-    return -ENOMEM;
-}
-
-/* json_of - a whole number without a point */
-static json_t *json_of(double value)
-{
-    json_int_t whole = (json_int_t)value;
-
-    return (double)whole == value ? json_integer(whole) : json_real(value);
-}
-
-/* json_numbers - one name of the queues */
-static int json_numbers(const struct snapshot_field *f,
-                        const struct snapshot *all, size_t n)
-{
-    double unit = ends_in(f->metric, "_seconds") ? (double)NS_PER_S : 1;
-    int err = 0;
-
-    for (size_t i = 0; i < n && !err; i++) {
-        double value = snapshot_metric(f, &all[i]);
-
-        if (value >= 0)
-            err =
-                object_print(&all[i], f->metric, f->label,
-                             ends_in(f->metric, "_total") ? "counter" : "gauge",
-                             "value", json_of(value / unit));
-    }
-    return err;
-}
-
-/* json_histogram - its count, its sum, and the count up to each bound; the
- * bounds are text as in the labels of the other format */
-static json_t *json_histogram(const struct histogram_sum *h, uint64_t sum_ns)
+/* Its count, its sum, and the count up to each bound; the bounds are text as in
+ * the labels of the other format. */
+static json_t *histogram_json(const struct histogram_sum *h, uint64_t sum_ns)
 {
     json_t *buckets = json_object();
     char le[32];
@@ -241,28 +121,113 @@ static json_t *json_histogram(const struct histogram_sum *h, uint64_t sum_ns)
     return NULL;
 }
 
-/* json_all - an exit status */
-static int json_all(const struct snapshot *all, size_t n)
+/* ---- both formats ---- */
+
+/* Print one sample as JSON; takes over `value`. 0 or -ENOMEM. */
+static int object_print(const struct snapshot *v, const char *name,
+                        const char *state, const char *type, json_t *value)
 {
+    json_t *o =
+        json_pack("{s:o,s:s,s:s,s:s}", "queue", json_printable(v->queue),
+                  "engine", snapshot_engine(v), "name", name, "type", type);
+
+    if (state)
+        (void)json_object_set_new(o, "state", json_string(state));
+    if (json_object_set_new(o, "value", value) == 0)
+        return json_print_line(o, stdout);
+    json_decref(o);
+    return -ENOMEM;
+}
+
+/* Print handler times, or latencies, of which no sum is kept. `out`: NULL for
+ * JSON. */
+static int histograms(FILE *out, const struct snapshot *all, size_t n,
+                      bool latency)
+{
+    const char *name =
+        latency ? "mqworker_latency_seconds" : "mqworker_handler_seconds";
     static struct histogram_sum h;
+    int err = 0;
+
+    if (out)
+        family(out, name, "histogram",
+               latency ? "From sent, or received, to the start of the handler, "
+                         "at the first delivery."
+                       : "How long handlers ran.");
+    for (size_t i = 0; i < n && !err; i++) {
+        uint64_t sum_ns;
+
+        if (!all[i].counters)
+            continue;
+        counters_histogram_totals(all[i].counters, latency ? NULL : &h,
+                                  latency ? &h : NULL);
+        sum_ns = latency ? roughly(&h) : all[i].totals.took_ns;
+        if (out)
+            histogram(out, name, &all[i], &h, sum_ns);
+        else
+            err = object_print(&all[i], name, NULL, "histogram",
+                               histogram_json(&h, sum_ns));
+    }
+    return err;
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+    size_t size = strlen(name), n = strlen(end);
+
+    return size >= n && strcmp(name + size - n, end) == 0;
+}
+
+/* Print one family, or its part with one label, if any queue has a value. Input
+ * times are in ns. *family_is is the last family begun. `out`: NULL for JSON,
+ * in which a whole number has no point. */
+static int numbers(FILE *out, const struct snapshot_field *f,
+                   const struct snapshot *all, size_t n, const char **family_is)
+{
+    double unit = ends_in(f->metric, "_seconds") ? (double)NS_PER_S : 1;
+    const char *type = ends_in(f->metric, "_total") ? "counter" : "gauge";
+    bool named = *family_is && strcmp(*family_is, f->metric) == 0;
+    int err = 0;
+
+    for (size_t i = 0; i < n && !err; i++) {
+        double value = snapshot_metric(f, &all[i]);
+
+        if (value < 0)
+            continue;
+        value /= unit;
+        if (!out) {
+            err = object_print(&all[i], f->metric, f->label, type,
+                               (double)(json_int_t)value == value
+                                   ? json_integer((json_int_t)value)
+                                   : json_real(value));
+            continue;
+        }
+        if (!named)
+            family(out, f->metric, type, f->help);
+        named = true;
+        *family_is = f->metric;
+        fputs(f->metric, out);
+        labels(out, &all[i]);
+        if (f->label)
+            fprintf(out, ",state=\"%s\"", f->label);
+        fprintf(out, "} %.17g\n", value);
+    }
+    return err;
+}
+
+/* Print all families as text, or with NULL as JSON: an object for each queue
+ * and name. 0 or -ENOMEM. */
+static int print_all(FILE *out, const struct snapshot *all, size_t n)
+{
+    const char *family_is = NULL;
     int err = 0;
 
     for (size_t i = 0; i < snapshot_field_count && !err; i++)
         if (snapshot_fields[i].metric)
-            err = json_numbers(&snapshot_fields[i], all, n);
-    for (size_t i = 0; i < 2 * n && !err; i++) {
-        const struct snapshot *v = &all[i % n];
-        bool latency = i >= n;
-
-        if (!v->counters)
-            continue;
-        counters_histogram_totals(v->counters, latency ? NULL : &h,
-                                  latency ? &h : NULL);
-        err = object_print(
-            v, histogram_name(latency), NULL, "histogram", "value",
-            json_histogram(&h, latency ? roughly(&h) : v->totals.took_ns));
-    }
-    return err ? complain_memory() : 0;
+            err = numbers(out, &snapshot_fields[i], all, n, &family_is);
+    if (!err)
+        err = histograms(out, all, n, false);
+    return err ? err : histograms(out, all, n, true);
 }
 
 /* to_file - beside it, then in its place */
@@ -285,7 +250,7 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
                         "cannot make %s: %s; this runs as %s: give a "
                         "--textfile in another folder",
                         beside, errno_text(err), folder_user(geteuid(), user));
-    print_all(out, all, n);
+    (void)print_all(out, all, n);
     ok = fflush(out) == 0 && !ferror(out) && fsync(fd) == 0;
     ok = fclose(out) == 0 && ok && rename(beside, path) == 0;
     if (ok)
@@ -296,104 +261,68 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
                     errno_text((int)n));
 }
 
-/* looked - whether an earlier directory has that queue, as pages show it */
-static bool looked(const struct snapshot *all, size_t count, const char *queue)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(all[i].queue, queue) == 0)
-            return true;
-    return false;
-}
-
-/* look_all - at the queues of a directory that have a folder; how many there
- * are with those that were there */
-static size_t look_all(const char *dir, const struct queue_list *n,
-                       struct snapshot *all, size_t count, int *status)
+/* Look at a queue. Returns true if there is a snapshot to print. */
+static bool look(struct snapshot *v, const char *dir, const char *queue,
+                 int *status)
 {
     struct problem p;
 
-    for (size_t i = 0; i < n->count; i++) {
-        struct snapshot *v = &all[count];
-
-        if (looked(all, count, n->at[i]))
-            continue;
-        if (snapshot_open(v, dir, n->at[i], true, &p) < 0) {
-            *status = complain_of(&p);
-        } else if (v->shut) {
-            *status = complain_of(&v->no_live);
-            snapshot_close(v);
-        } else {
-            v->in_all = true; /* a restart does not reset a counter */
-            count++;
-        }
+    if (snapshot_open(v, dir, queue, true, &p) < 0) {
+        *status = complain_of(&p);
+        return false;
     }
-    return count;
+    v->in_all = true; /* a restart does not reset a counter */
+    if (!v->shut)
+        return true;
+    *status = complain_of(&v->no_live);
+    snapshot_close(v);
+    return false;
 }
 
-/* dir_at - serve may be told of several state directories */
-static const char *dir_at(const struct options *o, size_t i)
-{
-    return o->serve.state_dirs.count ? o->serve.state_dirs.at[i] : o->state_dir;
-}
-
-/* lists_read - the queues of each directory; an exit status */
-static int lists_read(const struct options *o, struct queue_list *lists,
-                      size_t dirs, size_t *count)
-{
-    for (size_t i = 0; i < dirs; i++) {
-        if (queue_list_of_all_workers(&lists[i], dir_at(o, i)) < 0)
-            return complain_memory();
-        if (lists[i].folder_trouble[0])
-            return complain(EX_CANTCREAT, "%s", lists[i].folder_trouble);
-        *count += lists[i].count;
-    }
-    return 0;
-}
-
-/* metrics_tell - look at all, then the text */
-static int metrics_tell(const struct options *o, const struct queue_list *lists,
-                        size_t dirs, struct snapshot *all)
+/* Look at all queues, then print them; returns an exit status. */
+static int metrics_tell(const struct options *o, const struct words *dirs,
+                        const struct queue_list *n, struct snapshot *all)
 {
     size_t count = 0;
     int status = 0, written;
 
-    for (size_t i = 0; i < dirs; i++)
-        count = look_all(dir_at(o, i), &lists[i], all, count, &status);
-    if (o->textfile) {
+    for (size_t i = 0; i < n->count; i++)
+        count +=
+            look(&all[count], snapshot_dir(dirs->at, dirs->count, n->at[i]),
+                 n->at[i], &status);
+    if (o->textfile)
         written = to_file(o->textfile, all, count);
-        status = written ? written : status;
-    } else if (o->json) {
-        written = json_all(all, count);
-        status = written ? written : status;
-    } else {
-        print_all(stdout, all, count);
-    }
+    else
+        written = print_all(o->json ? NULL : stdout, all, count) < 0
+                      ? complain_memory()
+                      : 0;
     for (size_t i = 0; i < count; i++)
         snapshot_close(&all[i]);
-    return status;
+    return written ? written : status;
 }
 
 int metrics_run(const struct options *o)
 {
-    size_t dirs = o->serve.state_dirs.count ? o->serve.state_dirs.count : 1;
-    struct queue_list *lists = NULL;
-    struct snapshot *all = NULL;
-    size_t count = 0;
-    int status;
+    struct words dirs = o->serve.state_dirs; /* of serve, else our own */
+    struct queue_list n = {0};
+    struct snapshot *all;
+    int status = 0;
 
     if (o->json && o->textfile)
         return complain(EX_USAGE, "--json does not go with --textfile, whose "
                                   "reader takes the text format; give one");
-    lists = calloc(dirs, sizeof *lists);
-    status = lists ? lists_read(o, lists, dirs, &count) : complain_memory();
-
-    if (lists && !status) {
-        all = calloc(count + 1, sizeof *all);
-        status = all ? metrics_tell(o, lists, dirs, all) : complain_memory();
+    if (dirs.count == 0)
+        dirs.at[dirs.count++] = o->state_dir;
+    for (size_t i = 0; i < dirs.count && !status; i++) {
+        if (queue_list_of_all_workers(&n, dirs.at[i]) < 0)
+            status = complain_memory();
+        else if (n.folder_trouble[0])
+            status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
     }
-    for (size_t i = 0; lists && i < dirs; i++)
-        queue_list_free(&lists[i]);
-    free(lists);
+    all = status ? NULL : calloc(n.count + 1, sizeof *all);
+    if (!status)
+        status = all ? metrics_tell(o, &dirs, &n, all) : complain_memory();
     free(all);
+    queue_list_free(&n);
     return status;
 }

@@ -148,9 +148,8 @@ static int slot_count(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* slots_count - slot by slot */
-static int slots_count(struct custody_count *out, const char *path,
-                       struct store *s, bool idle, struct problem *p)
+int custody_count(struct custody_count *out, const char *path, struct store *s,
+                  bool idle, struct problem *p)
 {
     struct counting c = {.out = out,
                          .store = s,
@@ -159,12 +158,6 @@ static int slots_count(struct custody_count *out, const char *path,
 
     *out = (struct custody_count){0};
     return custody_look(path, slot_count, &c, p);
-}
-
-int custody_count(struct custody_count *out, const char *path, struct store *s,
-                  struct problem *p)
-{
-    return slots_count(out, path, s, false, p);
 }
 
 /* idle - what was cancelled stays until the next worker ends it; one that runs
@@ -186,7 +179,7 @@ static void custody_look_at(struct snapshot *v, struct custody_count *c,
         return;
     err = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &v->no_custody);
     if (!err)
-        err = slots_count(c, path, s, idle(v), &v->no_custody);
+        err = custody_count(c, path, s, idle(v), &v->no_custody);
     if (err == -ENOENT)
         v->no_custody.status = 0;
     if (err)
@@ -218,55 +211,6 @@ static void cancelled_leave(struct snapshot *v, struct store *s)
         v->parked = but(v->parked, store_count_cancelled(s, STORE_PARKED));
     if (v->spooled > 0)
         v->spooled = but(v->spooled, store_spool_count_cancelled(s));
-}
-
-/* Letters as they were counted last, by the folder of their queue. */
-struct letters_counted {
-    struct letters_counted *next;
-    char folder[PATH_MAX];
-    int64_t dead, replayed;
-    uint64_t until_ns; /* monotonic */
-};
-
-/* letters_of - the place of a folder; NULL: no memory */
-static struct letters_counted *letters_of(const char *folder)
-{
-    static struct letters_counted *all;
-    struct letters_counted *l = all;
-
-    while (l && strcmp(l->folder, folder) != 0)
-        l = l->next;
-    if (l)
-        return l;
-    l = calloc(1, sizeof *l);
-    if (!l)
-        return NULL;
-    strlcpy(l->folder, folder, sizeof l->folder);
-    l->next = all;
-    return all = l;
-}
-
-/* letters_count - one look counts the same letters twice, as for a list and for
- * what doctor says, and a million take 20 ms: so a number is good for as long
- * as it would take to count ten times more */
-static void letters_count(struct snapshot *v, struct store *s)
-{
-    struct letters_counted *l = letters_of(v->dir.folder);
-    uint64_t from = clock_mono_ns(), end;
-
-    if (l && from < l->until_ns) {
-        v->dead = l->dead;
-        v->replayed = l->replayed;
-        return;
-    }
-    v->dead = store_count(s, STORE_DEAD);
-    v->replayed = store_count(s, STORE_REPLAYED);
-    end = clock_mono_ns();
-    if (!l)
-        return;
-    l->dead = v->dead;
-    l->replayed = v->replayed;
-    l->until_ns = end - from < NS_PER_MS ? 0 : end + 10 * (end - from);
 }
 
 /* uncounted - a number that could not be had is -errno */
@@ -305,7 +249,8 @@ static void store_look(struct snapshot *v)
     v->spooled = without(store_spool_count(s), c.spooled);
     if (idle(v))
         cancelled_leave(v, s);
-    letters_count(v, s);
+    v->dead = store_count(s, STORE_DEAD);
+    v->replayed = store_count(s, STORE_REPLAYED);
     store_ages(s, &v->ages);
     if (v->totals.received_ns < v->ages.newest)
         v->totals.received_ns = v->ages.newest;
@@ -353,6 +298,18 @@ int snapshot_folder(struct statedir *out, const char *state_dir,
               st.st_uid != geteuid()))
         p->status = EX_NOPERM;
     return err;
+}
+
+const char *snapshot_dir(const char *const *dirs, size_t count,
+                         const char *queue)
+{
+    static struct statedir dir;
+    struct problem p;
+
+    for (size_t i = 0; i < count && count > 1; i++)
+        if (snapshot_folder(&dir, dirs[i], queue, &p) == 0)
+            return dirs[i];
+    return dirs[0];
 }
 
 int snapshot_named_folder(struct statedir *out, const char *state_dir,

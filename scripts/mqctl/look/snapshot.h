@@ -101,6 +101,11 @@ int snapshot_folder(struct statedir *out, const char *state_dir,
 int snapshot_named_folder(struct statedir *out, const char *state_dir,
                           const char *queue, struct problem *p);
 
+/* The first of several state directories in which a queue has a folder; the
+ * first of all if it has none. */
+const char *snapshot_dir(const char *const *dirs, size_t count,
+                         const char *queue);
+
 /* What it is a queue of: "mq" the kernel, "amqp" a broker. */
 const char *snapshot_engine(const struct snapshot *v);
 enum worker_state snapshot_state(const struct snapshot *v);
@@ -176,9 +181,10 @@ struct custody_count {
     int64_t waiting, parked, spooled;
 };
 
-/* `s`: NULL if there is no store. -errno and a problem, as custody_look; then
- * nothing is known. */
+/* `s`: NULL if there is no store. `idle`: no worker runs, and cancelled
+ * messages are not counted. -errno and a problem, as custody_look; then nothing
+ * is known. */
 int custody_count(struct custody_count *out, const char *path, struct store *s,
-                  struct problem *p);
+                  bool idle, struct problem *p);
 
 #endif

@@ -302,8 +302,7 @@ static int own_path(const struct serve_options *o, const char *name,
                     char path[PATH_MAX], struct problem *p)
 {
     char root[PATH_MAX];
-    int err = statedir_root(
-        root, o->state_dirs.count ? o->state_dirs.at[0] : NULL, p);
+    int err = statedir_root(root, o->state_dirs.at[0], p);
 
     if (err)
         return err;
@@ -553,10 +552,14 @@ static void server_stop(struct server *s)
 int serve_run(const struct options *o)
 {
     static struct server s = {.listener = -1, .signals = -1, .epoll = -1};
+    static struct serve_options told;
     struct problem p = {0};
     int err;
 
-    s.site.o = &o->serve;
+    told = o->serve;
+    if (told.state_dirs.count == 0)
+        told.state_dirs.count = 1;
+    s.site.o = &told;
     err = server_start(&s, &p);
     if (!err) {
         address_print(&s);

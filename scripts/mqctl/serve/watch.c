@@ -49,27 +49,13 @@ static void row_print(const struct top_row *r)
     (void)json_print_line(o, stdout);
 }
 
-/* shown - whether an earlier state directory has that queue */
-static bool shown(const struct top *tops, size_t n, const char *queue)
+/* Print one look at all queues; false if the server is gone. */
+static bool round_print(struct top *t)
 {
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < tops[i].count; k++)
-            if (strcmp(tops[i].rows[k]->queue, queue) == 0 &&
-                tops[i].rows[k]->v.has_folder)
-                return true;
-    return false;
-}
-
-/* round_print - one look at all of them */
-static bool round_print(struct top *tops, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (top_look(&tops[i]) < 0)
-            return false;
-        for (size_t k = 0; k < tops[i].count; k++)
-            if (!shown(tops, i, tops[i].rows[k]->queue))
-                row_print(tops[i].rows[k]);
-    }
+    if (top_look(t) < 0)
+        return false;
+    for (size_t i = 0; i < t->count; i++)
+        row_print(t->rows[i]);
     puts("{\"round\":true}");
     return fflush(stdout) == 0;
 }
@@ -99,16 +85,11 @@ static bool look_wait(int *pause_ms)
 /* look_on - until the server closes the pipe */
 static _Noreturn void look_on(const struct serve_options *o)
 {
-    size_t n = o->state_dirs.count ? o->state_dirs.count : 1;
-    struct options *told = calloc(n, sizeof *told);
-    struct top *tops = calloc(n, sizeof *tops);
+    static const struct options every;
+    struct top t = {.o = &every, .dirs = o->state_dirs, .files_only = true};
     int pause = SLOW_MS;
 
-    for (size_t i = 0; told && tops && i < n; i++) {
-        told[i].state_dir = o->state_dirs.count ? o->state_dirs.at[i] : NULL;
-        tops[i] = (struct top){.o = &told[i], .files_only = true};
-    }
-    while (told && tops && round_print(tops, n) && look_wait(&pause))
+    while (round_print(&t) && look_wait(&pause))
         ;
     _exit(0);
 }

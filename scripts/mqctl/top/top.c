@@ -84,8 +84,9 @@ static void row_refresh(struct top *t, struct top_row *r)
 {
     if (r->looked)
         snapshot_close(&r->v);
-    r->looked = snapshot_open(&r->v, t->o->state_dir, r->queue, !t->files_only,
-                              &r->problem) == 0;
+    r->looked =
+        snapshot_open(&r->v, snapshot_dir(t->dirs.at, t->dirs.count, r->queue),
+                      r->queue, !t->files_only, &r->problem) == 0;
 }
 
 /* row_look - once more, at the end of an interval */
@@ -125,8 +126,9 @@ static int rows_find(struct top *t)
             strlcpy(label, t->o->line.operands[i], sizeof label);
         err = row_get(t, label) ? 0 : -ENOMEM;
     }
-    if (t->o->line.operand_count == 0)
-        err = queue_list_of_all_workers(&n, t->o->state_dir);
+    for (size_t i = 0;
+         i < t->dirs.count && t->o->line.operand_count == 0 && !err; i++)
+        err = queue_list_of_all_workers(&n, t->dirs.at[i]);
     strlcpy(t->trouble, n.folder_trouble, sizeof t->trouble);
     for (size_t i = 0; i < n.count && !err; i++)
         err = row_get(t, n.at[i]) ? 0 : -ENOMEM;
@@ -321,7 +323,7 @@ static int names_check(const struct options *o)
  * JSON */
 int top_run(const struct options *o)
 {
-    struct top t = {.o = o};
+    struct top t = {.o = o, .dirs = {.at = {o->state_dir}, .count = 1}};
     const char *term = getenv("TERM");
     bool screen = !o->json && term_is_terminal(stdout) &&
                   isatty(STDIN_FILENO) && term && *term &&

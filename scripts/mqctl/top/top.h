@@ -35,6 +35,7 @@ struct top_row {
 
 struct top {
     const struct options *o;
+    struct words dirs;     /* state directories; NULL: as the worker finds it */
     bool files_only;       /* do not ask the workers: one may not answer */
     struct top_row **rows; /* in the order of their names */
     size_t count;

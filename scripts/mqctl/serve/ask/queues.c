@@ -64,28 +64,9 @@ static int verb_run(int (*verb)(const struct options *),
     return lines_read(fd, list) ? status : complain_memory();
 }
 
-/* ---- state directories ---- */
-
-/* dir_at - the n-th state directory; none given: the usual one */
-static const char *dir_at(const struct serve_ask *a, size_t n)
-{
-    return a->o->state_dirs.count ? a->o->state_dirs.at[n] : NULL;
-}
-
-static size_t dir_count(const struct serve_ask *a)
-{
-    return a->o->state_dirs.count ? a->o->state_dirs.count : 1;
-}
-
 const char *ask_state_dir(const struct serve_ask *a, const char *queue)
 {
-    static struct statedir dir;
-    struct problem p;
-
-    for (size_t i = 0; i < dir_count(a); i++)
-        if (snapshot_folder(&dir, dir_at(a, i), queue, &p) == 0)
-            return dir_at(a, i);
-    return dir_at(a, 0);
+    return snapshot_dir(a->o->state_dirs.at, a->o->state_dirs.count, queue);
 }
 
 /* ---- queues ---- */
@@ -102,50 +83,27 @@ static json_t *snapshot_tell(const struct snapshot *v)
     return o;
 }
 
-/* seen - whether the list has that queue already, of another directory */
-static bool seen(const json_t *list, const char *queue)
-{
-    const json_t *one;
-    size_t i;
-
-    json_array_foreach(list, i, one)
-    {
-        if (strcmp(json_string_value(json_object_get(one, "queue")), queue) ==
-            0)
-            return true;
-    }
-    return false;
-}
-
-/* dir_queues - those of one state directory; its worker is not asked, which may
- * not answer for seconds, but its files */
-static void dir_queues(json_t *list, json_t *troubles, const char *dir)
-{
-    struct queue_list n = {0};
-    struct snapshot v;
-    struct problem p;
-
-    if (queue_list_of_all_workers(&n, dir) < 0)
-        return;
-    if (n.folder_trouble[0])
-        json_array_append_new(troubles, json_string(n.folder_trouble));
-    for (size_t i = 0; i < n.count; i++) {
-        if (seen(list, n.at[i]) ||
-            snapshot_open(&v, dir, n.at[i], false, &p) < 0)
-            continue;
-        json_array_append_new(list, snapshot_tell(&v));
-        snapshot_close(&v);
-    }
-    queue_list_free(&n);
-}
-
+/* The workers are not asked, as one may not answer for seconds; their files
+ * are. */
 json_t *ask_queues(const struct serve_ask *a, struct problem *p)
 {
     json_t *list = json_array(), *troubles = json_array();
+    struct queue_list n = {0};
+    struct snapshot v;
 
-    (void)p;
-    for (size_t i = 0; i < dir_count(a); i++)
-        dir_queues(list, troubles, dir_at(a, i));
+    for (size_t i = 0; i < a->o->state_dirs.count; i++) {
+        n.folder_trouble[0] = '\0';
+        if (queue_list_of_all_workers(&n, a->o->state_dirs.at[i]) == 0 &&
+            n.folder_trouble[0])
+            json_array_append_new(troubles, json_string(n.folder_trouble));
+    }
+    for (size_t i = 0; i < n.count; i++)
+        if (snapshot_open(&v, ask_state_dir(a, n.at[i]), n.at[i], false, p) ==
+            0) {
+            json_array_append_new(list, snapshot_tell(&v));
+            snapshot_close(&v);
+        }
+    queue_list_free(&n);
     return json_pack("{s:o, s:o, s:b}", "queues", list, "troubles", troubles,
                      "write", a->o->allow_write);
 }
@@ -223,8 +181,8 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
      * broker. */
     if (queue && !broker_operand_is(queue))
         doctor_add(all, ask_state_dir(a, named.path.queue), named.path.queue);
-    for (size_t i = 0; !queue && i < dir_count(a); i++)
-        doctor_add(all, dir_at(a, i), NULL);
+    for (size_t i = 0; !queue && i < a->o->state_dirs.count; i++)
+        doctor_add(all, a->o->state_dirs.at[i], NULL);
     return json_pack("{s:o}", "findings", all);
 }
 
@@ -277,8 +235,8 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     }
     text_trim(a->query[QUERY_ID] ? a->query[QUERY_ID] : "", id, sizeof id);
     trimmed.query[QUERY_ID] = id;
-    for (i = 0; *id && i < dir_count(a); i++)
-        dir_explain(&trimmed, dir_at(a, i), all);
+    for (i = 0; *id && i < a->o->state_dirs.count; i++)
+        dir_explain(&trimmed, a->o->state_dirs.at[i], all);
     json_array_foreach(all, i, one)
     {
         const char *where = json_string_value(json_object_get(one, "where"));

@@ -50,7 +50,7 @@ static uint64_t history_most(const struct history *h, const uint64_t *ring,
 const char *top_count(int64_t n, char buf[TOP_COUNT])
 {
     if (n < 0)
-        return "-";
+        return strcpy(buf, "-");
     snprintf(buf, TOP_COUNT, "%" PRId64, n);
     return buf;
 }
@@ -75,114 +75,64 @@ enum paint view_state_paint(const struct view_queue *q)
                                      : PAINT_PLAIN;
 }
 
-/* full - senders wait */
-static bool full(const struct view_queue *q)
-{
-    return q->depth_max > 0 && q->depth >= q->depth_max;
-}
-
-static enum paint depth_paint(const struct view_queue *q)
-{
-    return full(q) ? PAINT_WARN : PAINT_PLAIN;
-}
-
-/* flight_paint - every handler is busy, and senders wait for one */
-static enum paint flight_paint(const struct view_queue *q)
-{
-    return full(q) && q->capacity > 0 && q->running >= q->capacity
-               ? PAINT_WARN
-               : PAINT_PLAIN;
-}
-
-static enum paint dead_paint(const struct view_queue *q)
-{
-    return q->dead > 0 ? PAINT_WARN : PAINT_PLAIN;
-}
-
 /* ---- the columns ---- */
 
-static void depth_text(const struct view_queue *q, char out[CELL])
-{
-    if (q->depth < 0)
-        snprintf(out, CELL, "-");
-    else
-        snprintf(out, CELL, "%ld/%ld", q->depth, q->depth_max);
-}
-
-static void rate_text(const struct view_queue *q, char out[CELL])
-{
-    snprintf(out, CELL, "%.1f", q->rate);
-}
-
-static void flight_text(const struct view_queue *q, char out[CELL])
-{
-    snprintf(out, CELL, "%" PRId64 "/%" PRId64, q->running, q->capacity);
-}
-
-static void count_text(int64_t n, char out[CELL])
-{
-    char text[TOP_COUNT];
-
-    snprintf(out, CELL, "%s", top_count(n, text));
-}
-
-static void waits_text(const struct view_queue *q, char out[CELL])
-{
-    count_text(q->waits, out);
-}
-
-static void dead_text(const struct view_queue *q, char out[CELL])
-{
-    count_text(q->dead, out);
-}
-
-static void duration_text(uint64_t ns, char out[CELL])
-{
-    char text[TOP_SHORT];
-
-    snprintf(out, CELL, "%s", top_duration(ns, text));
-}
-
-static void p50_text(const struct view_queue *q, char out[CELL])
-{
-    duration_text(q->p50, out);
-}
-
-static void p99_text(const struct view_queue *q, char out[CELL])
-{
-    duration_text(q->p99, out);
-}
-
-#define VALUE(member)                                        \
-    static double member##_value(const struct view_queue *q) \
-    {                                                        \
-        return (double)q->member;                            \
-    }
-VALUE(depth)
-VALUE(rate)
-VALUE(running)
-VALUE(waits)
-VALUE(dead)
-VALUE(p50)
-VALUE(p99)
-
+enum { DEPTH, RATE, FLIGHT, WAIT, DEAD, P50, P99, COLUMNS };
 static const struct column {
     const char *title;
     int width;
-    void (*text)(const struct view_queue *q, char out[CELL]);
-    double (*value)(const struct view_queue *q);
-    enum paint (*paint)(const struct view_queue *q); /* NULL: plain */
     bool total; /* of all queues makes sense */
-} columns[] = {
-    {"DEPTH", 9, depth_text, depth_value, depth_paint, false},
-    {"RATE/S", 9, rate_text, rate_value, NULL, true},
-    {"FLIGHT", 7, flight_text, running_value, flight_paint, true},
-    {"WAIT", 6, waits_text, waits_value, NULL, true},
-    {"DEAD", 5, dead_text, dead_value, dead_paint, true},
-    {"P50", 5, p50_text, p50_value, NULL, false},
-    {"P99", 5, p99_text, p99_value, NULL, false},
+} columns[COLUMNS] = {
+    [DEPTH] = {"DEPTH", 9, false},  [RATE] = {"RATE/S", 9, true},
+    [FLIGHT] = {"FLIGHT", 7, true}, [WAIT] = {"WAIT", 6, true},
+    [DEAD] = {"DEAD", 5, true},     [P50] = {"P50", 5, false},
+    [P99] = {"P99", 5, false},
 };
-#define COLUMNS (sizeof columns / sizeof *columns)
+
+/* Print what a column says of a queue. Returns the number that orders it. */
+static double column_print(const struct view_queue *q, size_t column,
+                           char out[CELL])
+{
+    switch (column) {
+    case DEPTH:
+        if (q->depth < 0)
+            snprintf(out, CELL, "-");
+        else
+            snprintf(out, CELL, "%ld/%ld", q->depth, q->depth_max);
+        return (double)q->depth;
+    case RATE:
+        snprintf(out, CELL, "%.1f", q->rate);
+        return q->rate;
+    case FLIGHT:
+        snprintf(out, CELL, "%" PRId64 "/%" PRId64, q->running, q->capacity);
+        return (double)q->running;
+    case WAIT:
+        top_count(q->waits, out);
+        return (double)q->waits;
+    case DEAD:
+        top_count(q->dead, out);
+        return (double)q->dead;
+    case P50:
+        top_duration(q->p50, out);
+        return (double)q->p50;
+    default:
+        top_duration(q->p99, out);
+        return (double)q->p99;
+    }
+}
+
+/* Return the paint of a column: senders wait, also because every handler is
+ * busy, or messages are dead. */
+static enum paint column_paint(const struct view_queue *q, size_t column)
+{
+    bool full = q->depth_max > 0 && q->depth >= q->depth_max;
+    bool busy = full && q->capacity > 0 && q->running >= q->capacity;
+
+    return (column == DEPTH && full) || (column == FLIGHT && busy) ||
+                   (column == DEAD && q->dead > 0)
+               ? PAINT_WARN
+               : PAINT_PLAIN;
+}
 
 /* ---- their order ---- */
 
@@ -202,11 +152,13 @@ const char *view_sort_title(size_t sort)
 /* rank - what orders them, the largest first */
 static double rank(const struct view_queue *q, size_t sort)
 {
+    char text[CELL];
+
     if (q->problem) /* nothing is known of it */
         return sort == SORT_STATE ? PAINT_BAD : -2;
     return sort == SORT_NAME    ? 0
            : sort == SORT_STATE ? (double)view_state_paint(q)
-                                : columns[sort - SORTS].value(q);
+                                : column_print(q, sort - SORTS, text);
 }
 
 struct order {
@@ -395,9 +347,9 @@ static void numbers(struct canvas *c, int x, const struct view_queue *q,
     for (size_t i = 0; i < COLUMNS; x += 1 + columns[i++].width) {
         if (total && !columns[i].total)
             continue;
-        columns[i].text(q, text);
+        column_print(q, i, text);
         canvas_cell(c, x + 1, columns[i].width, CANVAS_RIGHT,
-                    columns[i].paint ? columns[i].paint(q) : PAINT_PLAIN, text);
+                    column_paint(q, i), text);
     }
 }
 

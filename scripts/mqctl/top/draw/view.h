@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/ulid.h"
@@ -118,7 +119,7 @@ enum paint view_state_paint(const struct view_queue *q);
 #define TOP_SHORT DURATION_TEXT
 static inline const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
 {
-    return ns ? duration_rough(ns, buf) : "-";
+    return ns ? duration_rough(ns, buf) : strcpy(buf, "-");
 }
 /* A number; "-" for one below 0, which is not known. */
 #define TOP_COUNT 24
