@@ -28,18 +28,6 @@
 
 #define COMMAND_MOST 500
 
-/* command_of - as the worker was told; NULL: none answers, or it is not given
- * as it was typed: it is long, or has what is not printed */
-static const char *command_of(const struct snapshot *v)
-{
-    const json_t *runs = json_object_get(v->live, "runs");
-    const char *text = json_string_value(
-        json_object_get(json_object_get(runs, "flags"), "on-dead"));
-
-    return text && strlen(text) < COMMAND_MOST && !strstr(text, "\\x") ? text
-                                                                       : NULL;
-}
-
 /* letter_of - one that somebody is to be told of; 0: none is seen */
 static int64_t letter_of(struct snapshot *v)
 {
@@ -57,10 +45,15 @@ static int64_t letter_of(struct snapshot *v)
 static const char *tried_by(struct findings *f, const struct snapshot *v,
                             int64_t row)
 {
-    const char *command = command_of(v);
+    const json_t *runs = json_object_get(v->live, "runs");
+    const char *command = json_string_value(
+        json_object_get(json_object_get(runs, "flags"), "on-dead"));
     char word[SHELL_WORD_ROOM(COMMAND_MOST)];
 
-    if (!command || !row)
+    /* A long command, or one with bytes that are not printed, is not given as
+     * it was typed. */
+    if (!command || !row || strlen(command) >= COMMAND_MOST ||
+        strstr(command, "\\x"))
         return NULL;
     return fix(f,
                "mqdlq show --json %s %" PRId64 " | MQW_LETTER=%" PRId64

@@ -75,27 +75,6 @@ static bool child_of(pid_t pid, pid_t worker)
            process_stat(st.parent, &st) && st.parent == worker;
 }
 
-/* still_open - it has not ended, or closed it, since it was seen */
-static bool still_open(const struct readers *r, const struct fd_seen *seen)
-{
-    char path[64];
-    struct stat st;
-
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
-    return stat(path, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino;
-}
-
-/* outlasts - the same process has it a little later, too */
-static bool outlasts(const struct readers *r, const struct fd_seen *seen,
-                     uint64_t start)
-{
-    struct timespec nap = {.tv_nsec = AGAIN_NS};
-
-    while (nanosleep(&nap, &nap) < 0 && errno == EINTR)
-        ;
-    return still_open(r, seen) && process_start_time(seen->pid) == start;
-}
-
 /* Return true if the process has the queue open only for a moment and takes no
  * messages: another mqctl, or a starting handler. Until its exec a handler has
  * copies of all descriptors of the worker; the exec first changes the name of
@@ -105,13 +84,20 @@ static bool is_passing(const struct readers *r, const struct fd_seen *seen)
 {
     pid_t worker = r->v->worker == SNAPSHOT_RUNS ? r->v->pid : 0;
     uint64_t start = process_start_time(seen->pid);
+    struct timespec nap = {.tv_nsec = AGAIN_NS};
+    struct stat st;
+    char path[64];
 
     if (proc_same_program(seen->pid, getpid()))
         return true;
     if (worker && child_of(seen->pid, worker) &&
         proc_same_program(seen->pid, worker))
         return true;
-    return !outlasts(r, seen, start);
+    while (nanosleep(&nap, &nap) < 0 && errno == EINTR)
+        ;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)seen->pid, seen->fd);
+    return stat(path, &st) < 0 || st.st_dev != r->dev || st.st_ino != r->ino ||
+           process_start_time(seen->pid) != start;
 }
 
 /* worker_found - an mqworker: it may have the only copy of its messages, so the

@@ -502,17 +502,6 @@ static bool store_search(struct search *s)
 
 /* ---- gone ---- */
 
-/* discarded_why - by whom; a handler's reason is in the log alone */
-static void discarded_why(struct search *s, enum counters_end end)
-{
-    bool cancelled = end == COUNTERS_CANCELLED;
-
-    put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
-    add(s, cancelled ? ": an operator cancelled it"
-                     : ": a duplicate, as another message had its unique key; "
-                       "the log of the worker names that one");
-}
-
 static bool journal_search(struct search *s)
 {
     static const char *const ends[] = {
@@ -522,6 +511,7 @@ static bool journal_search(struct search *s)
     };
     char when[TIME_TEXT], time[DURATION_TEXT];
     enum counters_end end;
+    bool cancelled;
     uint64_t at;
 
     if (s->named && snapshot_unread(s->v.counters_err) && !s->unseen.status)
@@ -536,8 +526,14 @@ static bool journal_search(struct search *s)
               when);
     else
         found(s, ends[end], "%s at %s, %s ago", ends[end], when, ago(at, time));
-    if (end > COUNTERS_DEAD)
-        discarded_why(s, end);
+    if (end <= COUNTERS_DEAD)
+        return true;
+    /* A handler's reason is in the log alone. */
+    cancelled = end == COUNTERS_CANCELLED;
+    put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
+    add(s, cancelled ? ": an operator cancelled it"
+                     : ": a duplicate, as another message had its unique key; "
+                       "the log of the worker names that one");
     return true;
 }
 

@@ -692,13 +692,6 @@ static int cursor_read(const char *cursor, char key[HEADER_VALUE_MAX])
                : -EINVAL;
 }
 
-/* all_wanted - whether no flag left out a group */
-static bool all_wanted(const struct options *o)
-{
-    return o->groups == (1u << GROUP_IS_COUNT) - 1 && !o->filter.group &&
-           !o->after;
-}
-
 /* list_end - what became of the visit; an exit status */
 static int list_end(const struct groups_list *l, int err)
 {
@@ -711,7 +704,8 @@ static int list_end(const struct groups_list *l, int err)
         complain(0, "there are more: --after " CURSOR "%s", l->last);
     else if (l->rows == 0)
         complain(0,
-                 all_wanted(l->o)
+                 l->o->groups == (1u << GROUP_IS_COUNT) - 1 &&
+                         !l->o->filter.group && !l->o->after
                      ? "%s has no group with a message whose time has come"
                      : "%s has no group that was asked for",
                  l->m.queue);

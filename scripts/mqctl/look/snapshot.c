@@ -86,13 +86,6 @@ static void worker_look(struct snapshot *v)
                                                        : SNAPSHOT_NEVER;
 }
 
-/* Ask the worker itself. */
-static void live_look(struct snapshot *v)
-{
-    v->stopped =
-        ask(&v->dir, v->queue, "status", &v->live, &v->no_live) == -EHOSTDOWN;
-}
-
 /* snapshot_store - the file of a queue that was never used may be missing */
 int snapshot_store(struct snapshot *v, struct store **out)
 {
@@ -202,17 +195,6 @@ static int64_t but(int64_t n, int64_t some)
     return some > 0 ? without(n, some) : n;
 }
 
-/* cancelled_leave - they wait for nothing: mqctl list has none of them */
-static void cancelled_leave(struct snapshot *v, struct store *s)
-{
-    if (v->waiting > 0)
-        v->waiting = but(v->waiting, store_count_cancelled(s, STORE_WAITING));
-    if (v->parked > 0)
-        v->parked = but(v->parked, store_count_cancelled(s, STORE_PARKED));
-    if (v->spooled > 0)
-        v->spooled = but(v->spooled, store_spool_count_cancelled(s));
-}
-
 /* uncounted - a number that could not be had is -errno */
 static void uncounted(struct snapshot *v)
 {
@@ -247,8 +229,11 @@ static void store_look(struct snapshot *v)
     v->waiting = without(store_count(s, STORE_WAITING), c.waiting);
     v->parked = without(store_count(s, STORE_PARKED), c.parked);
     v->spooled = without(store_spool_count(s), c.spooled);
-    if (idle(v))
-        cancelled_leave(v, s);
+    if (idle(v)) { /* cancelled messages wait for nothing, and are not listed */
+        v->waiting = but(v->waiting, store_count_cancelled(s, STORE_WAITING));
+        v->parked = but(v->parked, store_count_cancelled(s, STORE_PARKED));
+        v->spooled = but(v->spooled, store_spool_count_cancelled(s));
+    }
     v->dead = store_count(s, STORE_DEAD);
     v->replayed = store_count(s, STORE_REPLAYED);
     store_ages(s, &v->ages);
@@ -346,7 +331,8 @@ static void look_once(struct snapshot *v, const char *state_dir,
         return;
     }
     if (ask_worker)
-        live_look(v);
+        v->stopped = ask(&v->dir, v->queue, "status", &v->live, &v->no_live) ==
+                     -EHOSTDOWN;
     counters_look(v);
     worker_look(v);
     if (v->live && v->worker == SNAPSHOT_UNSEEN)

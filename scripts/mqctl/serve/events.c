@@ -161,28 +161,24 @@ static void stream_close(void *cls)
     free(s);
 }
 
-/* hello - everything at once, so that a browser needs nothing from before */
-static struct event hello(const char *last_id, json_t *all)
-{
-    char run[16];
-    bool again;
-
-    snprintf(run, sizeof run, "%" PRIx32 "-", e.run);
-    again = last_id && *last_id && strncmp(last_id, run, strlen(run)) != 0;
-    return event_text(again ? "resync" : "hello", all);
-}
-
 struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
                                  json_t *all)
 {
     struct stream *s = e.count < STREAMS_MAX ? calloc(1, sizeof *s) : NULL;
     struct MHD_Response *r = NULL;
+    char run[16];
+    bool again;
 
     if (!e.run)
         e.run = arc4random() | 1;
     if (s) {
-        *s = (struct stream){
-            .c = c, .next = e.end, .first = hello(last_id, all)};
+        /* Everything at once, so that a browser needs nothing from before. */
+        snprintf(run, sizeof run, "%" PRIx32 "-", e.run);
+        again = last_id && *last_id && strncmp(last_id, run, strlen(run)) != 0;
+        *s = (struct stream){.c = c,
+                             .next = e.end,
+                             .first =
+                                 event_text(again ? "resync" : "hello", all)};
         r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK,
                                               stream_read, s, stream_close);
     } else {

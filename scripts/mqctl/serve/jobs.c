@@ -360,18 +360,6 @@ void jobs_open(const char *path)
         last_id = 0;
 }
 
-/* Take the next number and write it to the file before the job begins, so that
- * a kill in between skips a number and no number is used twice. */
-static int64_t id_take(void)
-{
-    char text[ID_TEXT + 1];
-
-    snprintf(text, sizeof text, "%0*" PRId64 "\n", ID_TEXT - 1, ++last_id);
-    if (id_fd >= 0)
-        (void)!pwrite(id_fd, text, ID_TEXT, 0);
-    return last_id;
-}
-
 /* ---- a new one ---- */
 
 /* rows_read - the lines of a file as numbers; how many, or -1 */
@@ -428,6 +416,7 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
 {
     struct job *j = calloc(1, sizeof *j);
     int64_t n = j ? rows_read(fd, size, &j->rows) : -1;
+    char text[ID_TEXT + 1];
 
     close(fd);
     if (j)
@@ -449,7 +438,12 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
         free(j);
         return -1;
     }
-    j->id = id_take();
+    j->id = ++last_id;
+    /* Write the number to the file before the job begins, so that a kill in
+     * between skips a number and no number is used twice. */
+    snprintf(text, sizeof text, "%0*" PRId64 "\n", ID_TEXT - 1, j->id);
+    if (id_fd >= 0)
+        (void)!pwrite(id_fd, text, ID_TEXT, 0);
     j->count = (size_t)n;
     j->state_dir = ask_state_dir(a, a->path.queue);
     strlcpy(j->queue, a->path.queue, sizeof j->queue);

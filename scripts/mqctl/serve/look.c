@@ -51,16 +51,6 @@ static _Noreturn void run(const struct look *l)
     _exit(status);
 }
 
-/* Find a slot for a look of a request or, without a limit, of a job; NULL if
- * all are in use. */
-static struct look *place_find(bool job)
-{
-    for (size_t i = job ? LOOKS_MAX : 0; i < (job ? PLACES : LOOKS_MAX); i++)
-        if (looks[i].pid == 0)
-            return &looks[i];
-    return NULL;
-}
-
 int look_possible(void)
 {
     int one = memfd_create("mqctl-serve", MFD_CLOEXEC);
@@ -76,11 +66,17 @@ int look_possible(void)
 
 pid_t look_start(const struct look_job *job)
 {
-    struct look *l = place_find(job->limit_s == 0);
+    /* A look of a request, or without a limit of a job. */
+    size_t at = job->limit_s ? 0 : LOOKS_MAX;
+    size_t end = job->limit_s ? LOOKS_MAX : PLACES;
+    struct look *l;
     pid_t pid;
 
-    if (!l)
+    while (at < end && looks[at].pid)
+        at++;
+    if (at == end)
         return -EAGAIN;
+    l = &looks[at];
     l->job = *job;
     l->out = memfd_create("mqctl-serve", MFD_CLOEXEC);
     l->err = memfd_create("mqctl-serve-stderr", MFD_CLOEXEC);

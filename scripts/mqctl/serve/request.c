@@ -253,15 +253,6 @@ static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
     return query_flaw[0] ? MHD_NO : MHD_YES;
 }
 
-/* Parse the query; returns NULL, or the reason for refusing it. */
-static const char *query_read(struct visit *v)
-{
-    query_flaw[0] = '\0';
-    (void)MHD_get_connection_values_n(v->c, MHD_GET_ARGUMENT_KIND, query_take,
-                                      v);
-    return query_flaw[0] ? query_flaw : NULL;
-}
-
 /* flaw_of - the status to refuse a request with, and why; 0: it is in order */
 static unsigned flaw_of(struct visit *v, const char *method, const char *url,
                         const char **why)
@@ -297,8 +288,11 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
     *why = "the body must be JSON: send Content-Type: application/json";
     if (route->write && !is_json(v))
         return 415;
-    *why = query_read(v);
-    return *why ? 400 : 0;
+    query_flaw[0] = '\0';
+    (void)MHD_get_connection_values_n(v->c, MHD_GET_ARGUMENT_KIND, query_take,
+                                      v);
+    *why = query_flaw;
+    return query_flaw[0] ? 400 : 0;
 }
 
 /* ---- logging in ---- */
@@ -552,26 +546,19 @@ static enum MHD_Result job_answer(struct visit *v)
     return ok;
 }
 
-/* Answer whether a look could start now. */
-static enum MHD_Result health_answer(const struct visit *v)
-{
-    int err = look_possible();
-
-    if (err)
-        return refuse(v, 503, errno_text(-err));
-    return reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
-}
-
 /* begin - the request is complete */
 static enum MHD_Result begin(struct visit *v)
 {
     const struct serve_path *path = &v->ask.path;
+    int err;
 
     if (v->large)
         return refuse(v, 413, "the body is over 64 KiB");
     switch (path->route->what) {
     case SERVE_HEALTH:
-        return health_answer(v);
+        err = look_possible();
+        return err ? refuse(v, 503, errno_text(-err))
+                   : reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
     case SERVE_FILE:
         return reply_file(v->c, path->word[0] ? path->word : "icon.svg");
     case SERVE_SESSION:

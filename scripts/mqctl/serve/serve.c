@@ -333,17 +333,6 @@ static int token_load(struct server *s, struct problem *p)
     return err ? err : serve_token_load(&s->site.guard, path, SERVE_NOBODY, p);
 }
 
-/* Only a server with --allow-write has jobs. */
-static int jobs_load(const struct serve_options *o, struct problem *p)
-{
-    char path[PATH_MAX];
-    int err = o->allow_write ? own_path(o, JOBS_NAME, path, p) : 0;
-
-    if (!err && o->allow_write)
-        jobs_open(path);
-    return err;
-}
-
 /* mhd_says - what libmicrohttpd has to tell: of connections that ended */
 static void mhd_says(void *cls, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
@@ -412,26 +401,20 @@ static int signals_open(struct server *s, struct problem *p)
                                          errno_text(errno));
 }
 
-/* confined - all is open; from here on come the bytes of others */
-static void confined(const struct server *s)
-{
-    int err = confine(s->site.o->allow_write);
-
-    if (err)
-        log_warn("web_unconfined", F_STR("error", errno_text(-err)),
-                 F_STR("next", "nothing stops; see docs/web.md"));
-}
-
 static int server_start(struct server *s, struct problem *p)
 {
+    char path[PATH_MAX];
     int err = tls_read(s, p);
 
     if (!err)
         err = signals_open(s, p);
     if (!err)
         err = token_load(s, p);
-    if (!err)
-        err = jobs_load(s->site.o, p);
+    if (!err && s->site.o->allow_write) {
+        err = own_path(s->site.o, JOBS_NAME, path, p);
+        if (!err)
+            jobs_open(path);
+    }
     if (err)
         return err;
     s->listener = listen_open(s->site.o, &s->site.guard, p);
@@ -440,7 +423,11 @@ static int server_start(struct server *s, struct problem *p)
     err = daemon_start(s, p);
     if (err)
         return err;
-    confined(s);
+    /* All is open; from here on come the bytes of others. */
+    err = confine(s->site.o->allow_write);
+    if (err)
+        log_warn("web_unconfined", F_STR("error", errno_text(-err)),
+                 F_STR("next", "nothing stops; see docs/web.md"));
     err = watch_start(s->site.o);
     return !err ? 0
                 : problem_set(p, EX_OSERR, -err,

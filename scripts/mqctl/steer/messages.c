@@ -172,13 +172,6 @@ static int running_add(struct runs *r, const struct ulid *id,
     return 0;
 }
 
-static void running_free(struct runs *r)
-{
-    free(r->at);
-    r->at = NULL;
-    r->count = r->room = 0;
-}
-
 /* ---- one look ---- */
 
 /* run_seen - visit: a slot; one of those that are waited for runs still */
@@ -244,16 +237,6 @@ static bool waits(const struct runs *r)
 
 /* ---- the order ---- */
 
-/* refused - the worker's own words */
-static int refused(const json_t *answer)
-{
-    const char *why = json_string_value(json_object_get(answer, "error"));
-    json_int_t status = json_integer_value(json_object_get(answer, "status"));
-
-    return complain(status ? (int)status : EX_TEMPFAIL, "%s",
-                    why ? why : "no answer");
-}
-
 /* order - up to BATCH of them from `from` on; 0, or the exit status. Of a
  * worker that ends, or has ended, the journal tells more. */
 static int running_order(const struct runs *r, size_t from,
@@ -261,6 +244,7 @@ static int running_order(const struct runs *r, size_t from,
 {
     char line[STATEDIR_REQUEST], text[ULID_TEXT];
     struct problem p;
+    const char *why;
     json_t *answer;
     int status = 0, err;
     int n = snprintf(line, sizeof line, "cancel-running");
@@ -275,19 +259,14 @@ static int running_order(const struct runs *r, size_t from,
     }
     if (err)
         return complain_of(&p);
-    if (!json_is_true(json_object_get(answer, "ok")))
-        status = refused(answer);
+    if (!json_is_true(json_object_get(answer, "ok"))) {
+        why = json_string_value(json_object_get(answer, "error"));
+        status = (int)json_integer_value(json_object_get(answer, "status"));
+        status = complain(status ? status : EX_TEMPFAIL, "%s",
+                          why ? why : "no answer");
+    }
     json_decref(answer);
     return status;
-}
-
-/* left - what a worker that has ended has left of them */
-static int left(const struct runs *r, const struct messages *m)
-{
-    return complain(EX_TEMPFAIL,
-                    "the worker of %s ended meanwhile; %zu of the messages %s "
-                    "kept for the next one; give the same order again",
-                    m->queue, r->count, r->count == 1 ? "is" : "are");
 }
 
 /* The rest that is in `at` after it runs still, or failed by itself. */
@@ -308,7 +287,11 @@ static int running_cancel(struct runs *r, const struct messages *m)
             nanosleep(&pause, NULL);
     }
     if (!status && !runs && r->count)
-        status = left(r, m);
+        status = complain(EX_TEMPFAIL,
+                          "the worker of %s ended meanwhile; %zu of the "
+                          "messages %s kept for the next one; give the same "
+                          "order again",
+                          m->queue, r->count, r->count == 1 ? "is" : "are");
     return status;
 }
 
@@ -579,18 +562,6 @@ static const struct slot_seen *slot_find(const struct order *x,
     return NULL;
 }
 
-/* spooled_find - a key of the spool, as list prints it; whether a slot has it
- * is for the worker, or the store, to say */
-static int spooled_find(const struct order *x, const char *key, int64_t *row)
-{
-    const char *trouble = NULL;
-
-    *row = -strtonum(key, 1, INT64_MAX, &trouble);
-    if (trouble)
-        return -EINVAL;
-    return x->m.store ? 0 : -ENOENT;
-}
-
 /* id_find - the row of an id that was given, or the slot that has it; -ENOENT
  */
 static int id_find(struct order *x, const char *text, int64_t *row,
@@ -602,8 +573,11 @@ static int id_find(struct order *x, const char *text, int64_t *row,
 
     *row = 0;
     *slot = NULL;
-    if (strncmp(text, SPOOLED, strlen(SPOOLED)) == 0)
-        return spooled_find(x, text + strlen(SPOOLED), row);
+    /* Whether a slot has it is for the worker, or the store, to say. */
+    if (strncmp(text, SPOOLED, strlen(SPOOLED)) == 0) {
+        *row = -strtonum(text + strlen(SPOOLED), 1, INT64_MAX, &trouble);
+        return trouble ? -EINVAL : x->m.store ? 0 : -ENOENT;
+    }
     if (named)
         *slot = slot_find(x, &id, 0);
     if (*slot)
@@ -891,7 +865,7 @@ int steer_messages_run(const struct options *o)
     x.sums.unended = x.running.count;
     steered_tell(&x.sums, &x.m, o);
     messages_close(&x.m);
-    running_free(&x.running);
+    free(x.running.at);
     free(x.absent);
     return numbers_status(&x);
 }

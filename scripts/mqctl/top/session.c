@@ -158,20 +158,10 @@ static void body_text(char out[VIEW_BODY], const void *body, size_t size)
 
 /* ---- what runs ---- */
 
-/* id_text - its id; a function that ends soon has nobody ask for one */
-static void id_text(const struct custody_seen *seen, char out[ULID_TEXT])
-{
-    static const struct ulid none;
-
-    if (memcmp(&seen->id, &none, sizeof none) == 0)
-        strlcpy(out, "-", ULID_TEXT);
-    else
-        ulid_print(seen->id, out);
-}
-
 /* flight_add - visit */
 static int flight_add(const struct custody_seen *seen, void *arg)
 {
+    static const struct ulid none;
     struct view_detail *d = arg;
     struct view_flight *f = &d->flights[d->flight_count];
     size_t header = seen->header.bytes;
@@ -182,7 +172,11 @@ static int flight_add(const struct custody_seen *seen, void *arg)
     if (seen->w.state != SLOT_RUNNING || d->flight_count == VIEW_FLIGHTS)
         return 0;
     d->flight_count++;
-    id_text(seen, f->id);
+    /* A function that ends soon has nobody ask for an id. */
+    if (memcmp(&seen->id, &none, sizeof none) == 0)
+        strlcpy(f->id, "-", ULID_TEXT);
+    else
+        ulid_print(seen->id, f->id);
     strlcpy(f->group, seen->group, sizeof f->group);
     f->started_ns = seen->started_ns;
     f->pid = seen->pgid;
@@ -423,16 +417,6 @@ static void question_text(struct question *q)
     }
 }
 
-/* letter_ask - of the letter that is chosen */
-static void letter_ask(struct session *s, const struct key *k)
-{
-    struct question *q = &s->question;
-
-    *q = (struct question){.key = k, .row = s->letter};
-    strlcpy(q->queue, s->chosen, sizeof q->queue);
-    question_text(q);
-}
-
 /* worker_ask - of the queue that is chosen */
 static void worker_ask(struct session *s, const struct key *k)
 {
@@ -625,16 +609,19 @@ enum session_next session_key(struct session *s, int key)
         return question_key(s, key);
     if ((s->page && page_key(s, k)) || !k)
         return SESSION_GOES_ON;
-    if (k->letters && (!s->view.letters || !s->letter))
+    if (k->letters && (!s->view.letters || !s->letter)) {
         strlcpy(s->note,
                 s->view.letters ? "there is no dead letter"
                                 : "d goes to the dead letters first",
                 sizeof s->note);
-    else if (!k->asks)
+    } else if (!k->asks) {
         return show(s, k->does);
-    else if (k->letters)
-        letter_ask(s, k);
-    else
+    } else if (k->letters) {
+        s->question = (struct question){.key = k, .row = s->letter};
+        strlcpy(s->question.queue, s->chosen, sizeof s->question.queue);
+        question_text(&s->question);
+    } else {
         worker_ask(s, k);
+    }
     return SESSION_GOES_ON;
 }

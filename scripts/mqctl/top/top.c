@@ -195,21 +195,12 @@ static int name_width(const struct top *t)
     return most;
 }
 
-/* depth_text - of how many it holds */
-static void depth_text(const struct snapshot *v, char out[DEPTH_TEXT])
-{
-    if (v->depth < 0)
-        strlcpy(out, "-", DEPTH_TEXT);
-    else
-        snprintf(out, DEPTH_TEXT, "%ld/%ld", v->depth, v->depth_max);
-}
-
 /* line_text - one queue, as plain text */
 static void line_text(const struct top_row *r, int width)
 {
     const struct snapshot *v = &r->v;
     char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[NAME_TEXT];
-    char depth[DEPTH_TEXT], waiting[TOP_COUNT], dead[TOP_COUNT];
+    char depth[DEPTH_TEXT] = "-", waiting[TOP_COUNT], dead[TOP_COUNT];
     char when[TIME_TEXT], rate[TOP_SHORT] = "-";
     int columns = name_text(r, name);
 
@@ -220,7 +211,8 @@ static void line_text(const struct top_row *r, int width)
         putchar('\n');
         return;
     }
-    depth_text(v, depth);
+    if (v->depth >= 0)
+        snprintf(depth, sizeof depth, "%ld/%ld", v->depth, v->depth_max);
     if (r->measured)
         snprintf(rate, sizeof rate, "%.1f", r->rate);
     printf("%-12s %9s %9s %4" PRIu64 "/%-4u %8s %6s %7s %7s %7s\n",
@@ -273,12 +265,6 @@ static int round_print(const struct top *t, uint64_t *printed)
     return 0;
 }
 
-/* nap - until the next look; false: it is to end */
-static bool nap(uint64_t ns)
-{
-    return poll(NULL, 0, (int)(ns / NS_PER_MS)) >= 0 && !cli_interrupt_seen();
-}
-
 /* lines - look after look, for pipes and files */
 static int lines(struct top *t)
 {
@@ -297,14 +283,14 @@ static int lines(struct top *t)
             return complain_memory();
         if (fflush(stdout) != 0 ||
             (t->o->rounds && round + 1 == t->o->rounds) ||
-            !nap(t->o->interval_ns))
+            poll(NULL, 0, (int)(t->o->interval_ns / NS_PER_MS)) < 0)
             break;
     }
     return 0;
 }
 
-/* Refuse a name that is no queue of this machine, as it may be mistyped. Returns
- * an exit status. */
+/* Refuse a name that is no queue of this machine, as it may be mistyped.
+ * Returns an exit status. */
 static int names_check(const struct options *o)
 {
     static struct statedir dir;

@@ -230,12 +230,6 @@ json_t *ask_error_line(const char *error, const char *text)
     return error_safe(line);
 }
 
-/* number_text - above 2^53 a browser rounds, so rows and times are strings */
-static json_t *number_text(int64_t n)
-{
-    return json_sprintf("%" PRId64, n);
-}
-
 /* letter_brief - a line of a list */
 static json_t *letter_brief(const struct letter *l, bool bodies)
 {
@@ -243,7 +237,7 @@ static json_t *letter_brief(const struct letter *l, bool bodies)
     char id[ULID_TEXT];
     json_t *o = json_object();
 
-    json_object_set_new(o, "row", number_text(l->m.row));
+    json_object_set_new(o, "row", json_sprintf("%" PRId64, l->m.row));
     json_object_set_new(
         o, "cursor",
         json_sprintf("%" PRIu64 ".%" PRId64, l->m.died_ns, l->m.row));
@@ -378,22 +372,12 @@ static json_t *json_text(const char *bytes, size_t size)
     return s ? s : json_null();
 }
 
-/* body_put - in the forms that a person reads */
-static void body_put(json_t *o, const struct letter *l)
-{
-    size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
-
-    json_object_set_new(o, "body", ask_text(l->body, shown, false));
-    json_object_set_new(o, "body_hex", hex_text(l->body, l->body_size));
-    json_object_set_new(o, "body_json", json_text(l->body, l->body_size));
-    json_object_set_new(o, "body_cut", json_boolean(shown < l->body_size));
-}
-
 /* letter_full - visit */
 static int letter_full(const struct letter *l, void *arg)
 {
     struct listing *g = arg;
     bool bodies = !g->ask->o->no_bodies;
+    size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
     json_t *o = letter_brief(l, false);
 
     json_object_set_new(o, "queue", json_printable(g->ask->path.queue));
@@ -408,8 +392,12 @@ static int letter_full(const struct letter *l, void *arg)
                                : json_null());
     json_object_set_new(o, "stderr",
                         ask_text(l->stderr_tail, l->stderr_size, false));
-    if (bodies)
-        body_put(o, l);
+    if (bodies) {
+        json_object_set_new(o, "body", ask_text(l->body, shown, false));
+        json_object_set_new(o, "body_hex", hex_text(l->body, l->body_size));
+        json_object_set_new(o, "body_json", json_text(l->body, l->body_size));
+        json_object_set_new(o, "body_cut", json_boolean(shown < l->body_size));
+    }
     json_object_set_new(o, "bodies", json_boolean(bodies));
     json_object_set_new(o, "write", json_boolean(g->ask->o->allow_write));
     g->list = o;

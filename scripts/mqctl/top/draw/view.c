@@ -543,27 +543,13 @@ static void flights(const struct view *v, struct canvas *c)
 
 /* ---- its dead letters ---- */
 
-/* error_width - columns for errors; what is left has bodies, if that is
- * enough to read any */
-static int error_width(const struct canvas *c)
-{
-    int room = c->columns - 41;
-
-    return room >= 2 * BODY_LEAST ? room / 2 : room;
-}
-
-/* first_letter - so that the one that is chosen is shown */
-static size_t first_letter(const struct view *v, const struct canvas *c)
-{
-    size_t room = c->end > c->y ? (size_t)(c->end - c->y) : 1;
-
-    return v->letters && v->letter >= room ? v->letter - room + 1 : 0;
-}
-
 static void letters(const struct view *v, struct canvas *c)
 {
     const struct view_detail *d = v->detail;
-    int error = error_width(c), body = 42 + error;
+    /* What is left of errors has bodies, if that is enough to read any. */
+    int wide = c->columns - 41;
+    int error = wide >= 2 * BODY_LEAST ? wide / 2 : wide, body = 42 + error;
+    size_t room = 1, i = 0;
     char time[TOP_SHORT];
 
     canvas_put(c, 0, PAINT_BOLD, "%8s %12s %6s  %-10s %s", "LETTER", "DIED",
@@ -573,8 +559,11 @@ static void letters(const struct view *v, struct canvas *c)
     if (d->letter_count == 0)
         canvas_put(c, 0, PAINT_PLAIN, "%s",
                    d->no_letters ? d->no_letters : "no dead letters");
-    for (size_t i = first_letter(v, c); i < d->letter_count && c->y < c->end;
-         i++, c->y++) {
+    if (c->end > c->y)
+        room = (size_t)(c->end - c->y);
+    if (v->letters && v->letter >= room) /* the chosen one is shown */
+        i = v->letter - room + 1;
+    for (; i < d->letter_count && c->y < c->end; i++, c->y++) {
         const struct view_letter *l = &d->letters[i];
 
         if (v->letters && i == v->letter)
