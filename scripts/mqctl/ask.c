@@ -94,7 +94,8 @@ static int refused(const struct statedir *dir, const char *queue,
     if (is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
         return answer_missing(
             dir, queue,
-            "its socket, control, was removed. The worker starts again when its "
+            "its socket, control, was removed. The worker starts again when "
+            "its "
             "handlers have ended: then try again, or use signals (mqworker(8))",
             err, p);
     if (is_absent(err))
@@ -163,53 +164,33 @@ static int talk(int fd, const char *line, json_t **out)
     return json_is_object(*out) ? 0 : -EPROTO;
 }
 
-/* Return the pid of the worker if a signal has stopped it (SIGSTOP, or ^Z in
- * its terminal), else 0. A worker of another PID namespace is not visible. */
-static pid_t stopped_pid(const struct statedir *dir, const char *queue)
-{
-    pid_t pid = ask_runs(dir);
-    struct process_stat st;
-    struct holder h;
-
-    return pid && process_stat(pid, &st) && st.state == 'T' &&
-                   holder_is(&h, pid, queue)
-               ? pid
-               : 0;
-}
-
-/* Connect to the socket of a worker; give a starting worker some time to
- * listen. */
-static int worker_connect(const struct statedir *dir, const char *path)
-{
-    struct worker_wait wait = {0};
-    int fd;
-
-    do
-        fd = unix_socket_connect(path);
-    while (is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
-           worker_phase_wait(dir, &wait));
-    return fd;
-}
-
 int ask(const struct statedir *dir, const char *queue, const char *line,
         json_t **out, struct problem *p)
 {
     char path[PATH_MAX], what[128];
-    pid_t stopped = stopped_pid(dir, queue);
+    struct worker_wait wait = {0};
+    pid_t pid = ask_runs(dir);
+    struct process_stat st;
+    struct holder h;
     int fd, err;
 
     *out = NULL;
-    if (stopped)
+    /* A signal has stopped it; that of another PID namespace is not visible. */
+    if (pid && process_stat(pid, &st) && st.state == 'T' &&
+        holder_is(&h, pid, queue))
         return problem_set(p, EX_TEMPFAIL, EHOSTDOWN,
                            "worker %d of %s is stopped by a signal (SIGSTOP, "
                            "or ^Z in its terminal); continue it with fg there, "
                            "or with kill -CONT %d",
-                           (int)stopped, queue, (int)stopped);
+                           (int)pid, queue, (int)pid);
     if (snprintf(path, sizeof path, "%s/%s", dir->folder, STATEDIR_CONTROL) >=
         (int)sizeof path)
         return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                            "the path of the control socket is too long");
-    fd = worker_connect(dir, path);
+    do /* a starting worker gets some time to listen */
+        fd = unix_socket_connect(path);
+    while (is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
+           worker_phase_wait(dir, &wait));
     if (fd < 0)
         return refused(dir, queue, path, fd, p);
     err = talk(fd, line, out);

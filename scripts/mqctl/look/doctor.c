@@ -193,30 +193,23 @@ static void payer_check(struct findings *f, const struct options *o,
           cost, how);
 }
 
-/* Check the limit of this process and the limits of workers, whose user or unit
- * may have other limits. */
-static void bytes_check(struct findings *f, const struct options *o,
-                        const struct mqlimit *l, const struct queue_list *n)
-{
-    struct payer all[PAYERS] = {{.uid = getuid(), .limit = l->bytes}};
-    size_t count = 1;
-
-    for (size_t i = 0; i < n->count && count < PAYERS; i++)
-        count = worker_add(all, count, o->state_dir, n->at[i]);
-    for (size_t i = 0; i < count; i++) {
-        charges_count(&all[i], n);
-        payer_check(f, o, l, &all[i]);
-    }
-}
-
 /* limits_check - the limits of the kernel, and what is used of them */
 static void limits_check(struct findings *f, const struct options *o,
                          const struct queue_list *n)
 {
+    struct payer all[PAYERS] = {{.uid = getuid()}};
+    size_t count = 1;
     struct mqlimit l;
 
     mqlimit_read(&l);
-    bytes_check(f, o, &l, n);
+    all[0].limit = l.bytes;
+    /* The user or the unit of a worker may have other limits than we. */
+    for (size_t i = 0; i < n->count && count < PAYERS; i++)
+        count = worker_add(all, count, o->state_dir, n->at[i]);
+    for (size_t i = 0; i < count; i++) {
+        charges_count(&all[i], n);
+        payer_check(f, o, &l, &all[i]);
+    }
     FOUND(f, n->count >= l.queues_max ? BAD : FINE, "limits",
           n->count >= l.queues_max ? "sysctl fs.mqueue.queues_max=1024" : NULL,
           "%zu of %" PRIu64 " queue%s%s", n->count, l.queues_max,
@@ -300,36 +293,25 @@ static void namespace_check(struct findings *f)
 
 /* ---- the state directory ---- */
 
-/* left_of - bytes that the owner may use; root may use the reserve, too */
-static uint64_t left_of(const char *root, const struct statvfs *s)
-{
-    struct stat st;
-    bool all = stat(root, &st) == 0 && st.st_uid == 0;
-
-    return (uint64_t)(all ? s->f_bfree : s->f_bavail) * s->f_frsize;
-}
-
-/* bytes_text - some digits and a unit, for people */
-static void bytes_text(uint64_t bytes, char text[SIZE_TEXT])
-{
-    if (bytes >= 1024 * MIB)
-        snprintf(text, SIZE_TEXT, "%.1f GiB", (double)bytes / (1024.0 * MIB));
-    else if (bytes >= MIB)
-        snprintf(text, SIZE_TEXT, "%" PRIu64 " MiB", bytes / MIB);
-    else
-        snprintf(text, SIZE_TEXT, "%" PRIu64 " KiB", bytes / 1024);
-}
-
 /* left_check - retries and dead letters need room. Removing a letter needs
  * some, too, so it does not help once the disk is full. */
 static void left_check(struct findings *f, const char *root,
                        const struct statvfs *s, const char *mount)
 {
-    uint64_t left = left_of(root, s) / 1024 * 1024;
+    struct stat st;
+    /* The owner of the folder uses it; root may use the reserve, too. */
+    bool all = stat(root, &st) == 0 && st.st_uid == 0;
+    uint64_t left =
+        (uint64_t)(all ? s->f_bfree : s->f_bavail) * s->f_frsize / 1024 * 1024;
     char text[SIZE_TEXT];
     const char *room;
 
-    bytes_text(left, text);
+    if (left >= 1024 * MIB)
+        snprintf(text, sizeof text, "%.1f GiB", (double)left / (1024.0 * MIB));
+    else if (left >= MIB)
+        snprintf(text, sizeof text, "%" PRIu64 " MiB", left / MIB);
+    else
+        snprintf(text, sizeof text, "%" PRIu64 " KiB", left / 1024);
     room =
         fix(f,
             "df -h %s; make room there by what is not mqworker's, or enlarge "

@@ -28,19 +28,6 @@
 
 #define COMMAND_MOST 500
 
-/* letter_of - one that somebody is to be told of; 0: none is seen */
-static int64_t letter_of(struct snapshot *v)
-{
-    struct letter_hook hook = {.row = 0};
-    struct store *store;
-
-    if (snapshot_store(v, &store) < 0)
-        return 0;
-    (void)letters_hook(store, 0, &hook);
-    store_close(&store);
-    return hook.row;
-}
-
 /* tried_by - what the worker does, by hand; NULL: the command is not known */
 static const char *tried_by(struct findings *f, const struct snapshot *v,
                             int64_t row)
@@ -66,11 +53,17 @@ static const char *tried_by(struct findings *f, const struct snapshot *v,
 static void hooks_check(struct findings *f, struct snapshot *v)
 {
     uint64_t n = v->counters ? v->head.gauges[COUNTERS_UNTOLD] : 0;
+    struct letter_hook hook = {.row = 0}; /* one of them */
+    struct store *store;
     int64_t row;
 
     if (n == 0)
         return;
-    row = letter_of(v);
+    if (snapshot_store(v, &store) == 0) {
+        (void)letters_hook(store, 0, &hook);
+        store_close(&store);
+    }
+    row = hook.row;
     FOUND(f, WARN, "on-dead", tried_by(f, v, row),
           "the command of --on-dead failed for %" PRIu64 " letter%s, %" PRIu64
           " time%s in all; %s; event=on_dead_failed in its log says how, and "
@@ -619,19 +612,13 @@ static void letters_check(struct findings *f, const struct snapshot *v)
         FOUND(f, NOTE, "store", NULL, "%s", v->no_store.text);
 }
 
-/* elsewhere - a worker with another state directory has the queue open:
- * readers_check tells of it, and nobody is told to start a second one */
-static bool elsewhere(const struct snapshot *v)
-{
-    struct holder h;
-
-    return v->worker != SNAPSHOT_RUNS && holder_find(&h, v->queue) &&
-           !holder_is_of(&h, v->dir.folder);
-}
-
 void queue_check(struct findings *f, struct snapshot *v)
 {
-    bool away = elsewhere(v);
+    struct holder h;
+    /* A worker with another state directory has the queue open: readers_check
+     * tells of it, and nobody is told to start a second one. */
+    bool away = v->worker != SNAPSHOT_RUNS && holder_find(&h, v->queue) &&
+                !holder_is_of(&h, v->dir.folder);
 
     kernel_check(f, v, away);
     if (!v->has_folder) {

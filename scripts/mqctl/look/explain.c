@@ -640,7 +640,7 @@ static bool look(struct search *s, int store_err)
 static int search_open(struct search *s, const struct options *o,
                        const char *queue, struct problem *p)
 {
-    int err = snapshot_open_uncounted(&s->v, o->state_dir, queue, p);
+    int err = snapshot_begin(&s->v, o->state_dir, queue, true, p);
 
     if (err)
         return err;

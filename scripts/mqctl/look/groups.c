@@ -215,19 +215,6 @@ static int slot_order(const void *a, const void *b)
                  : ((*x)->c.seq > (*y)->c.seq) - ((*x)->c.seq < (*y)->c.seq);
 }
 
-/* slots_sort - those that name a group */
-static int slots_sort(struct groups_seen *g)
-{
-    g->slots = calloc(g->m->count + 1, sizeof(struct slot_seen *));
-    if (!g->slots)
-        return -ENOMEM;
-    for (size_t i = 0; i < g->m->count; i++)
-        if (g->m->slots[i].c.group[0])
-            g->slots[g->count++] = &g->m->slots[i];
-    qsort(g->slots, g->count, sizeof(struct slot_seen *), slot_order);
-    return 0;
-}
-
 /* page_keep - the keys of an answer; whether there are more, and the last */
 static bool page_keep(struct groups_seen *g, const json_t *answer,
                       char last[HEX_ROOM])
@@ -263,13 +250,16 @@ static void closing_ask(struct groups_seen *g)
 /* `m` is open, without a filter. -ENOMEM. */
 static int groups_seen_open(struct groups_seen *g, struct messages *m)
 {
-    int err;
-
     *g = (struct groups_seen){.m = m, .closing = json_object()};
-    err = g->closing ? slots_sort(g) : -ENOMEM;
-    if (!err)
-        closing_ask(g);
-    return err;
+    g->slots = calloc(m->count + 1, sizeof(struct slot_seen *));
+    if (!g->closing || !g->slots)
+        return -ENOMEM;
+    for (size_t i = 0; i < m->count; i++)
+        if (m->slots[i].c.group[0])
+            g->slots[g->count++] = &m->slots[i];
+    qsort(g->slots, g->count, sizeof(struct slot_seen *), slot_order);
+    closing_ask(g);
+    return 0;
 }
 
 static void groups_seen_close(struct groups_seen *g)
@@ -303,12 +293,6 @@ static int head_row(const struct groups_seen *g, int64_t row,
     out->received_ns = r.first_received_ns;
     out->due_ns = r.state == STORE_WAITING ? r.due_ns : 0;
     return 0;
-}
-
-static void head_slot(const struct slot_seen *s, struct group_seen *out)
-{
-    out->head = s->c.id;
-    out->received_ns = s->c.received_ns;
 }
 
 /* counted - whether a slot is a run of a row that was counted as waiting */
@@ -385,8 +369,10 @@ static int group_look(const struct groups_seen *g, const struct parts *p,
         out->head = p->spooled->head;
         out->received_ns = p->spooled->received_ns;
     }
-    if (first)
-        head_slot(first, out);
+    if (first) {
+        out->head = first->c.id;
+        out->received_ns = first->c.received_ns;
+    }
     if (err || out->where == GROUP_IS_RUNNING)
         return err;
     if (p->stored.head && !head) {
@@ -680,18 +666,6 @@ static int group_show(const struct group_seen *s, void *arg)
 
 /* ---- the verb ---- */
 
-/* cursor_read - bytes of the key that a cursor stands for; -EINVAL */
-static int cursor_read(const char *cursor, char key[HEADER_VALUE_MAX])
-{
-    const size_t word = strlen(CURSOR);
-
-    if (!cursor)
-        return 0;
-    return strncmp(cursor, CURSOR, word) == 0
-               ? hex_parse(cursor + word, key, HEADER_VALUE_MAX)
-               : -EINVAL;
-}
-
 /* list_end - what became of the visit; an exit status */
 static int list_end(const struct groups_list *l, int err)
 {
@@ -747,8 +721,12 @@ int groups_run(const struct options *o)
 {
     struct groups_list l = {.o = o};
     char after[HEADER_VALUE_MAX];
-    int size = cursor_read(o->after, after), status, err;
+    int size = 0, status, err;
 
+    if (o->after)
+        size = strncmp(o->after, CURSOR, strlen(CURSOR)) == 0
+                   ? hex_parse(o->after + strlen(CURSOR), after, sizeof after)
+                   : -EINVAL;
     if (size < 0)
         return complain(EX_USAGE,
                         "--after: \"%.80s\" is not a cursor; give one that "

@@ -69,15 +69,6 @@ const char *messages_cursor(const struct message_seen *seen,
     return text;
 }
 
-/* group_parse - what messages_cursor made of it */
-static bool group_parse(struct waiting_place *at, const char *hex)
-{
-    int size = hex_parse(hex, at->group, sizeof at->group);
-
-    at->group_size = size < 0 ? 0 : (size_t)size;
-    return size >= 0;
-}
-
 /* number_cut - the digits at *text, and the dash after them; false: there are
  * none */
 static bool number_cut(const char **text, uint64_t *out)
@@ -120,6 +111,7 @@ static int cursor_parse(struct cursor *c, const char *text)
     const char *park = after_word(text, "park-");
     struct waiting_place *at = &c->place;
     uint64_t state, key, priority;
+    int size;
 
     *c = (struct cursor){.slots = true, .due = true, .spool = true};
     if (!*text)
@@ -141,8 +133,9 @@ static int cursor_parse(struct cursor *c, const char *text)
     if (row_cut(time, at))
         return 0;
     if (!number_cut(&park, &priority) || !number_cut(&park, &at->at) ||
-        !group_parse(at, park))
+        (size = hex_parse(park, at->group, sizeof at->group)) < 0)
         return -EINVAL;
+    at->group_size = (size_t)size;
     at->priority = (uint32_t)priority;
     at->parked = true;
     return 0;

@@ -106,22 +106,11 @@ struct counting {
     bool idle;  /* no worker runs: cancelled messages are not counted */
 };
 
-/* row_count - a stored message that has a slot is still in the store, too */
-static void row_count(struct counting *c, int64_t row)
-{
-    struct store_row m;
-
-    if (!row || !c->store || store_get(c->store, row, &m, NULL, 0, NULL) < 0 ||
-        (c->idle && m.flags & STORE_CANCELLED))
-        return;
-    c->out->waiting += m.state == STORE_WAITING;
-    c->out->parked += m.state == STORE_PARKED;
-}
-
 static int slot_count(const struct custody_seen *seen, void *arg)
 {
     struct counting *c = arg;
     bool cancelled = false;
+    struct store_row m;
 
     c->out->total++;
     if (c->out->newest_ns < seen->received_ns)
@@ -133,7 +122,13 @@ static int slot_count(const struct custody_seen *seen, void *arg)
         c->out->running++;
     else if (seen->group[0])
         c->out->grouped++;
-    row_count(c, seen->row);
+    /* A stored message that has a slot is still in the store, too. */
+    if (seen->row && c->store &&
+        store_get(c->store, seen->row, &m, NULL, 0, NULL) == 0 &&
+        !(c->idle && m.flags & STORE_CANCELLED)) {
+        c->out->waiting += m.state == STORE_WAITING;
+        c->out->parked += m.state == STORE_PARKED;
+    }
     if (c->spool &&
         store_spool_find(c->store, store_spool_key(seen->priority, seen->seq),
                          &cancelled) == 0)
@@ -243,19 +238,6 @@ static void store_look(struct snapshot *v)
     uncounted(v);
 }
 
-/* folder_find - below amqp/ for a queue on a broker */
-static int folder_find(struct statedir *out, const char *state_dir,
-                       const char *queue, struct problem *p)
-{
-    struct broker_operand o;
-    int err;
-
-    if (!broker_operand_is(queue))
-        return statedir_open(out, state_dir, queue, false, p);
-    err = broker_operand_parse(&o, queue, p);
-    return err ? err : statedir_open_label(out, state_dir, o.folder, false, p);
-}
-
 int snapshot_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
 {
     struct broker_operand o;
@@ -273,8 +255,17 @@ int snapshot_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
 int snapshot_folder(struct statedir *out, const char *state_dir,
                     const char *queue, struct problem *p)
 {
-    int err = folder_find(out, state_dir, queue, p);
+    struct broker_operand o;
     struct stat st;
+    int err;
+
+    if (!broker_operand_is(queue)) {
+        err = statedir_open(out, state_dir, queue, false, p);
+    } else {
+        err = broker_operand_parse(&o, queue, p);
+        if (!err)
+            err = statedir_open_label(out, state_dir, o.folder, false, p);
+    }
 
     if (err == -ENOENT)
         p->status = EX_UNAVAILABLE;
@@ -341,18 +332,9 @@ static void look_once(struct snapshot *v, const char *state_dir,
         v->phase = worker_phase(&v->dir);
 }
 
-/* Return true if the worker's lock and answer agree, as they do unless the
- * worker is starting, stopping or dying. */
-static bool worker_is_consistent(const struct snapshot *v)
-{
-    return v->stopped || v->live ? v->worker == SNAPSHOT_RUNS
-                                 : v->worker != SNAPSHOT_RUNS;
-}
-
-/* Read everything except the counted values. Give a starting or stopping worker
- * some time to answer or to exit. */
-static int snapshot_begin(struct snapshot *v, const char *state_dir,
-                          const char *queue, bool ask_worker, struct problem *p)
+/* Give a starting or stopping worker some time to answer or to exit. */
+int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
+                   bool ask_worker, struct problem *p)
 {
     char name[QUEUE_NAME_MAX];
     struct worker_wait wait = {0};
@@ -369,7 +351,9 @@ static int snapshot_begin(struct snapshot *v, const char *state_dir,
         v->custody = v->held = v->grouped = -1;
         memcpy(v->queue, name, sizeof name);
         look_once(v, state_dir, ask_worker);
-    } while (ask_worker && !worker_is_consistent(v) &&
+        /* Lock and answer agree, unless it is starting, stopping or dying. */
+    } while (ask_worker &&
+             (v->stopped || v->live) != (v->worker == SNAPSHOT_RUNS) &&
              worker_phase_wait(&v->dir, &wait));
     return 0;
 }
@@ -383,12 +367,6 @@ int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
     if (!err)
         store_look(v);
     return err;
-}
-
-int snapshot_open_uncounted(struct snapshot *v, const char *state_dir,
-                            const char *queue, struct problem *p)
-{
-    return snapshot_begin(v, state_dir, queue, true, p);
 }
 
 void snapshot_close(struct snapshot *v)

@@ -85,8 +85,8 @@ int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                   bool ask, struct problem *p);
 /* The same, with what is counted left out (-1): that takes long where there are
  * many. */
-int snapshot_open_uncounted(struct snapshot *v, const char *state_dir,
-                            const char *queue, struct problem *p);
+int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
+                   bool ask, struct problem *p);
 void snapshot_close(struct snapshot *v);
 
 /* What a queue is called: "/orders", or the operand of one on a broker without

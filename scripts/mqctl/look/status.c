@@ -145,28 +145,22 @@ static void totals(const struct snapshot *v)
               term_time_both(v->head.text_ns[COUNTERS_LAST_ERROR], when));
 }
 
-/* words_join - the words of a command, one after the other */
-static void words_join(const json_t *all, char *out, size_t room)
-{
-    size_t used = 0;
-
-    out[0] = '\0';
-    for (size_t i = 0; i < json_array_size(all) && used < room; i++)
-        used += (size_t)snprintf(out + used, room - used, "%s%s", i ? " " : "",
-                                 json_string_value(json_array_get(all, i)));
-}
-
 /* what_runs - command or plugin, whose, where, since when, told what */
 static void what_runs(const struct snapshot *v)
 {
     json_t *runs = json_object_get(v->live, "runs"), *flags, *value;
     const char *name, *path = json_string_value(json_object_get(runs, "path"));
     const json_t *uid = json_object_get(runs, "uid");
-    char words[1024], user[FOLDER_USER], when[TIME_TEXT];
+    const json_t *command = json_object_get(runs, "command");
+    size_t used = 0;
+    char words[1024] = "", user[FOLDER_USER], when[TIME_TEXT];
 
     if (!runs)
         return;
-    words_join(json_object_get(runs, "command"), words, sizeof words);
+    for (size_t i = 0; i < json_array_size(command) && used < sizeof words; i++)
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s",
+                                 i ? " " : "",
+                                 json_string_value(json_array_get(command, i)));
     if (words[0])
         line("command", words);
     if (path)
@@ -180,8 +174,8 @@ static void what_runs(const struct snapshot *v)
     json_object_foreach(flags, name, value)
     {
         const char *text = json_string_value(value);
-        size_t used = strlen(words);
 
+        used = strlen(words);
         snprintf(words + used, sizeof words - used, "%s--%s%s%s",
                  used ? " " : "", name, text && *text ? "=" : "",
                  text ? text : "");
@@ -531,15 +525,6 @@ static int absent(const struct snapshot *v)
     return complain_of(&v->no_live);
 }
 
-/* The queue's worker has another state directory. */
-static int elsewhere(const struct holder *h, const char *queue)
-{
-    return complain(EX_UNAVAILABLE,
-                    "no worker of this state directory is seen on %s, but an "
-                    "mqworker (pid %d) has it open; see mqctl doctor %s",
-                    queue, (int)h->pid, SHELL_QUEUE(queue));
-}
-
 /* show - one queue, in the form that was asked for */
 static int show(const struct options *o, const char *name,
                 struct term_table *table)
@@ -563,7 +548,11 @@ static int show(const struct options *o, const char *name,
         (o->line.operand_count || v.shut))
         status = v.worker != SNAPSHOT_UNSEEN && holder_find(&h, v.queue) &&
                          !holder_is_of(&h, v.dir.folder)
-                     ? elsewhere(&h, v.queue)
+                     ? complain(EX_UNAVAILABLE,
+                                "no worker of this state directory is seen on "
+                                "%s, but an mqworker (pid %d) has it open; see "
+                                "mqctl doctor %s",
+                                v.queue, (int)h.pid, SHELL_QUEUE(v.queue))
                      : absent(&v);
     else if (!status && v.worker == SNAPSHOT_RUNS && !v.live &&
              !snapshot_changing(&v))

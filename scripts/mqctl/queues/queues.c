@@ -383,22 +383,6 @@ static void removed_tell(const struct options *o, struct snapshot *v, long lost)
         putchar('\n');
 }
 
-/* unlink_counted - how many messages went with it: a program that has it open
- * may send until then; 0 or -errno */
-static int unlink_counted(const char *name, long *lost)
-{
-    struct queue *q = NULL;
-    int err;
-
-    *lost = -1;
-    (void)queue_open(&q, name, 0, NULL, NULL, NULL);
-    err = queue_unlink(name);
-    if (!err && q)
-        *lost = queue_length(q);
-    queue_close(&q);
-    return err;
-}
-
 /* Print what would be removed; `more` is not empty for an orphan. */
 static int removal_tell(const struct options *o, const struct snapshot *v,
                         const char *more)
@@ -435,8 +419,9 @@ static int remove_one(const struct options *o, const char *name,
 {
     struct problem p = {0};
     struct snapshot v;
+    struct queue *q = NULL;
     int status, err;
-    long lost;
+    long lost = -1; /* messages that went with it; not known */
 
     if (snapshot_open(&v, o->state_dir, name, true, &p) < 0)
         return complain_of(&p);
@@ -446,7 +431,12 @@ static int remove_one(const struct options *o, const char *name,
                      ? no_queue(&v)
                      : removal_tell(o, &v, more);
     } else if (!status) {
-        err = unlink_counted(v.queue, &lost);
+        /* A program that has the queue open may send until it is unlinked. */
+        (void)queue_open(&q, v.queue, 0, NULL, NULL, NULL);
+        err = queue_unlink(v.queue);
+        if (!err && q)
+            lost = queue_length(q);
+        queue_close(&q);
         if (err == -ENOENT)
             status = no_queue(&v);
         else if (err)

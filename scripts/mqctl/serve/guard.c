@@ -142,17 +142,6 @@ int serve_group_find(const char *name, gid_t *out, struct problem *p)
                              name);
 }
 
-/* token_fill - its text, for those who may read it; on the disk */
-static int token_fill(int fd, const char *text, gid_t readers)
-{
-    int err = file_write(fd, text, SERVE_TOKEN, 0);
-
-    if (!err && readers != SERVE_NOBODY &&
-        (fchown(fd, (uid_t)-1, readers) < 0 || fchmod(fd, 0640) < 0))
-        err = -errno;
-    return err || fsync(fd) == 0 ? err : -errno;
-}
-
 #define NEW_MARK ".new-"
 #define NEW_TAIL "XXXXXX" /* mkostemp(3) */
 
@@ -211,7 +200,12 @@ static int token_make(const char *path, gid_t readers)
     arc4random_buf(bytes, sizeof bytes);
     hex_print(bytes, sizeof bytes, text);
     memcpy(text + HEX_SIZE, "\n", 2);
-    err = token_fill(fd, text, readers);
+    err = file_write(fd, text, SERVE_TOKEN, 0);
+    if (!err && readers != SERVE_NOBODY &&
+        (fchown(fd, (uid_t)-1, readers) < 0 || fchmod(fd, 0640) < 0))
+        err = -errno;
+    if (!err && fsync(fd) < 0)
+        err = -errno;
     close(fd);
     if (!err && link(temp, path) < 0)
         err = errno == ENOENT ? -EAGAIN : -errno;

@@ -398,29 +398,23 @@ static unsigned running(bool canary)
     return n;
 }
 
-/* Read the members of the body other than the letters; a child has checked
- * them. */
-static void job_fill(struct job *j, const struct serve_ask *a)
-{
-    json_t *body = json_loadb(a->body, a->body_size, 0, NULL);
-
-    j->discard = a->path.route->what == SERVE_DISCARD;
-    j->rate = json_integer_value(json_object_get(body, "rate"));
-    j->canary = json_is_true(json_object_get(body, "canary"));
-    j->reset_expiry = json_is_true(json_object_get(body, "reset_expiry"));
-    json_decref(body);
-}
-
 int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
                    struct problem *p)
 {
     struct job *j = calloc(1, sizeof *j);
     int64_t n = j ? rows_read(fd, size, &j->rows) : -1;
     char text[ID_TEXT + 1];
+    json_t *body;
 
     close(fd);
-    if (j)
-        job_fill(j, a);
+    if (j) { /* a child has checked the members */
+        body = json_loadb(a->body, a->body_size, 0, NULL);
+        j->discard = a->path.route->what == SERVE_DISCARD;
+        j->rate = json_integer_value(json_object_get(body, "rate"));
+        j->canary = json_is_true(json_object_get(body, "canary"));
+        j->reset_expiry = json_is_true(json_object_get(body, "reset_expiry"));
+        json_decref(body);
+    }
     if (n < 0)
         problem_memory(p);
     else if (running(j->canary) >= (j->canary ? JOBS_CANARY : JOBS_RUNNING))

@@ -92,14 +92,6 @@ static int parse(const char *text, union address *out, struct problem *p)
                        text);
 }
 
-static bool loopback(const union address *a)
-{
-    if (a->any.sa_family == AF_INET)
-        return ntohl(a->four.sin_addr.s_addr) >> 24 == 127;
-    return a->any.sa_family == AF_INET6 &&
-           IN6_IS_ADDR_LOOPBACK(&a->six.sin6_addr);
-}
-
 /* name_own - what a browser would call this address */
 static void name_own(const union address *a, struct serve_guard *g)
 {
@@ -120,7 +112,12 @@ static void name_own(const union address *a, struct serve_guard *g)
 static int allowed(const struct serve_options *o, const union address *a,
                    struct problem *p)
 {
-    if (loopback(a) || o->tls_cert || o->behind_proxy)
+    bool loopback = a->any.sa_family == AF_INET
+                        ? ntohl(a->four.sin_addr.s_addr) >> 24 == 127
+                        : a->any.sa_family == AF_INET6 &&
+                              IN6_IS_ADDR_LOOPBACK(&a->six.sin6_addr);
+
+    if (loopback || o->tls_cert || o->behind_proxy)
         return 0;
     return problem_set(p, EX_USAGE, EACCES,
                        "only loopback is listened on without TLS: others on "
@@ -454,31 +451,6 @@ static void address_print(const struct server *s)
 
 /* ---- running ---- */
 
-static void signals_take(struct server *s)
-{
-    struct signalfd_siginfo info;
-
-    while (read(s->signals, &info, sizeof info) == sizeof info)
-        if (info.ssi_signo != SIGCHLD)
-            s->stop = true;
-    look_reap();
-}
-
-/* watcher_take - what differs goes to all browsers */
-static void watcher_take(void)
-{
-    json_t *changes = NULL;
-
-    if (!watch_read(&changes))
-        return;
-    if (json_array_size(changes))
-        event_send("queues", changes);
-    else
-        json_decref(changes);
-    if (streams_count() == 0)
-        watch_fast(false);
-}
-
 /* pause_ms - until the library, a job or the watcher has something to do */
 static int pause_ms(struct server *s, uint64_t now)
 {
@@ -496,6 +468,8 @@ static int pause_ms(struct server *s, uint64_t now)
 static void turn(struct server *s)
 {
     uint64_t now = clock_mono_ns();
+    struct signalfd_siginfo info;
+    json_t *changes = NULL;
     struct pollfd fds[] = {
         {.fd = s->epoll, .events = POLLIN},
         {.fd = s->signals, .events = POLLIN},
@@ -509,10 +483,19 @@ static void turn(struct server *s)
         return;
     if (fds[3].revents)
         guests_take(s->daemon, s->listener);
-    if (fds[1].revents)
-        signals_take(s);
-    if (fds[2].revents)
-        watcher_take();
+    if (fds[1].revents) {
+        while (read(s->signals, &info, sizeof info) == sizeof info)
+            s->stop |= info.ssi_signo != SIGCHLD;
+        look_reap();
+    }
+    if (!fds[2].revents || !watch_read(&changes))
+        return;
+    if (json_array_size(changes))
+        event_send("queues", changes); /* to all browsers */
+    else
+        json_decref(changes);
+    if (streams_count() == 0)
+        watch_fast(false);
 }
 
 /* server_stop - streams end, looks are given up; a letter on its way is sent */

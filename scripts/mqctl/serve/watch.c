@@ -254,21 +254,10 @@ static json_t *changes_take(void)
     return list;
 }
 
-/* line_take - true: it ends a round */
-static bool line_take(char *line)
-{
-    json_t *o = json_loads(line, 0, NULL);
-    bool round = json_object_get(o, "round") != NULL;
-
-    if (!round)
-        look_take(o, line);
-    json_decref(o);
-    return round;
-}
-
 bool watch_read(json_t **changes)
 {
     bool round = false;
+    json_t *look;
     ssize_t n = read(w.out, w.line + w.used, sizeof w.line - 1 - w.used);
     char *end;
 
@@ -281,7 +270,12 @@ bool watch_read(json_t **changes)
     w.line[w.used] = '\0';
     while ((end = memchr(w.line, '\n', w.used)) != NULL) {
         *end++ = '\0';
-        round |= line_take(w.line);
+        look = json_loads(w.line, 0, NULL);
+        if (json_object_get(look, "round"))
+            round = true;
+        else
+            look_take(look, w.line);
+        json_decref(look);
         w.used -= (size_t)(end - w.line);
         memmove(w.line, end, w.used);
         w.line[w.used] = '\0';

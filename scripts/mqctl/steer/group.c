@@ -86,21 +86,6 @@ struct group_found {
     bool moving;  /* a slot has one, which may be on its way there */
 };
 
-/* unknown - the worker has no message of it that runs or is in line */
-static int unknown(const struct group_order *x, bool moving)
-{
-    if (moving)
-        return complain(EX_TEMPFAIL,
-                        "a message of group %.80s of %s was on its way to the "
-                        "spool, or to its end; nothing has changed; close it "
-                        "again",
-                        x->key, x->queue);
-    return complain(EX_NOINPUT,
-                    "%s has no message of group %.80s, so there is nothing to "
-                    "close; mqctl groups %s has those that there are",
-                    x->queue, x->key, SHELL_QUEUE(x->queue));
-}
-
 /* answered - what the worker did */
 static int answered(const struct group_order *x, json_t *answer, bool moving)
 {
@@ -112,8 +97,17 @@ static int answered(const struct group_order *x, json_t *answer, bool moving)
     if (!json_is_true(json_object_get(answer, "ok")))
         return complain(status ? status : EX_TEMPFAIL, "%s",
                         error ? error : "it does not say why");
+    if (shut && !known && moving)
+        return complain(EX_TEMPFAIL,
+                        "a message of group %.80s of %s was on its way to the "
+                        "spool, or to its end; nothing has changed; close it "
+                        "again",
+                        x->key, x->queue);
     if (shut && !known)
-        return unknown(x, moving);
+        return complain(EX_NOINPUT,
+                        "%s has no message of group %.80s, so there is nothing "
+                        "to close; mqctl groups %s has those that there are",
+                        x->queue, x->key, SHELL_QUEUE(x->queue));
     return told(
         x, json_pack("{s:b}", "closing", shut),
         shut ? "refuses new messages (they become dead letters, group-closed) "

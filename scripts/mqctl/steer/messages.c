@@ -124,30 +124,6 @@ static int order_send(const struct messages *m, const char *line, size_t count,
     return err;
 }
 
-/* Order the worker to run or to cancel rows. */
-static int order_rows(const struct messages *m, const char *verb,
-                      const int64_t *rows, size_t count, enum steered *out,
-                      int *status)
-{
-    char line[STATEDIR_REQUEST];
-    int n = snprintf(line, sizeof line, "%s", verb);
-
-    for (size_t i = 0; i < count; i++)
-        n += snprintf(line + n, sizeof line - (size_t)n, " %" PRId64, rows[i]);
-    return order_send(m, line, count, out, status);
-}
-
-/* Order the worker to cancel the message of a slot. */
-static int order_slot(const struct messages *m, const struct custody_seen *c,
-                      enum steered *out, int *status)
-{
-    char line[STATEDIR_REQUEST], hex[2 * HEADER_VALUE_MAX + 1];
-
-    snprintf(line, sizeof line, "cancel-lent %" PRIu64 " %s", c->seq,
-             hex_print(c->group, strlen(c->group), hex));
-    return order_send(m, line, 1, out, status);
-}
-
 /* ---- messages that run, cancelled with their handlers ---- */
 
 /* The order is given again at each look, to whatever runs still: a process that
@@ -159,18 +135,6 @@ static int order_slot(const struct messages *m, const struct custody_seen *c,
 #define PAUSE    (20 * NS_PER_MS) /* between two looks */
 #define PATIENCE (60 * NS_PER_S)  /* for --kill-after, and the disk */
 #define LOOKS    10               /* for the journal, once a slot is free */
-
-static int running_add(struct runs *r, const struct ulid *id,
-                       uint64_t started_ns)
-{
-    struct run *at = array_grow(r->at, r->count, &r->room, sizeof *at);
-
-    if (!at)
-        return -ENOMEM;
-    r->at = at;
-    r->at[r->count++] = (struct run){.id = *id, .started_ns = started_ns};
-    return 0;
-}
 
 /* ---- one look ---- */
 
@@ -391,9 +355,13 @@ static int write_here(struct order *x)
 static int ask_worker(struct order *x)
 {
     enum steered out[BATCH];
-    int err = order_rows(&x->m, x->cancel ? "cancel" : "run-now", x->rows,
-                         x->count, out, &x->status);
+    char line[STATEDIR_REQUEST];
+    int n = snprintf(line, sizeof line, x->cancel ? "cancel" : "run-now"), err;
 
+    for (size_t i = 0; i < x->count; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, " %" PRId64,
+                      x->rows[i]);
+    err = order_send(&x->m, line, x->count, out, &x->status);
     for (size_t i = 0; i < x->count && !err; i++)
         row_result(x, x->rows[i], out[i]);
     return err;
@@ -480,9 +448,17 @@ static int named_take(struct order *x, int64_t row)
 static int run_take(struct order *x, const struct custody_seen *c)
 {
     static const struct ulid none;
+    struct runs *r = &x->running;
+    struct run *at;
 
-    if (x->cancel && x->o->running && memcmp(&c->id, &none, sizeof none) != 0)
-        return running_add(&x->running, &c->id, c->started_ns);
+    if (x->cancel && x->o->running && memcmp(&c->id, &none, sizeof none) != 0) {
+        at = array_grow(r->at, r->count, &r->room, sizeof *at);
+        if (!at)
+            return -ENOMEM;
+        r->at = at;
+        at[r->count++] = (struct run){.id = c->id, .started_ns = c->started_ns};
+        return 0;
+    }
     x->sums.result[STEERED_IN_FLIGHT]++;
     x->sums.runs++;
     return 0;
@@ -507,6 +483,7 @@ static bool slot_is_letter(const struct messages *m,
 /* Deal with a message that was in a slot. */
 static int slot_take(struct order *x, const struct slot_seen *s)
 {
+    char line[STATEDIR_REQUEST], hex[2 * HEADER_VALUE_MAX + 1];
     enum steered is = STEERED_IN_FLIGHT;
     int err;
 
@@ -521,7 +498,9 @@ static int slot_take(struct order *x, const struct slot_seen *s)
     }
     if (x->o->dry_run)
         return 0;
-    err = order_slot(&x->m, &s->c, &is, &x->status);
+    snprintf(line, sizeof line, "cancel-lent %" PRIu64 " %s", s->c.seq,
+             hex_print(s->c.group, strlen(s->c.group), hex));
+    err = order_send(&x->m, line, 1, &is, &x->status);
     if (err)
         return err == -EAGAIN ? turns(x) : err;
     if (is == STEERED_IN_FLIGHT && slot_is_letter(&x->m, &s->c))
@@ -826,27 +805,12 @@ static unsigned states_of(const struct options *o, bool cancel)
                               WAITING_BIT(WAITING_RETRY));
 }
 
-/* running_end - those that run, with their handlers; one that has ended by
- * itself is gone */
-static void running_end(struct order *x)
-{
-    int status;
-
-    if (!x->running.count || x->o->dry_run)
-        return;
-    status = running_cancel(&x->running, &x->m);
-    if (status && !x->status)
-        x->status = status;
-    x->sums.result[STEERED] += x->running.cancelled;
-    x->sums.result[STEERED_GONE] += x->running.ended;
-}
-
 int steer_messages_run(const struct options *o)
 {
     struct options all = *o;
     struct order x = {.o = o, .cancel = o->line.verb == VERB_CANCEL};
     bool by_id = o->line.operand_count > 1;
-    int err;
+    int err, status;
 
     if (by_id)
         all.filter = (struct waiting_filter){.states = WAITING_ALL};
@@ -857,8 +821,13 @@ int steer_messages_run(const struct options *o)
     err = by_id ? ids_take(&x) : messages_each(&x.m, "", message_take, &x);
     if (err >= 0)
         err = batch_end(&x);
-    if (err >= 0)
-        running_end(&x);
+    if (err >= 0 && x.running.count && !o->dry_run) {
+        status = running_cancel(&x.running, &x.m);
+        if (!x.status)
+            x.status = status;
+        x.sums.result[STEERED] += x.running.cancelled;
+        x.sums.result[STEERED_GONE] += x.running.ended; /* by itself */
+    }
     if (err < 0 && !x.status)
         x.status = complain(EX_IOERR, "cannot read the messages: %s",
                             errno_text(-err));

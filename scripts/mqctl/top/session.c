@@ -295,21 +295,6 @@ static struct top_row *row_named(const struct session *s, const char *queue)
     return NULL;
 }
 
-/* queues_room - for as many as there are */
-static int queues_room(struct session *s)
-{
-    struct view_queue *more;
-
-    if (s->top->count <= s->room)
-        return 0;
-    more = reallocarray(s->queues, s->top->count, sizeof *more);
-    if (!more)
-        return -ENOMEM;
-    s->queues = more;
-    s->room = s->top->count;
-    return 0;
-}
-
 /* letter_find - the one that was chosen, or what is in its place by now */
 static void letter_find(struct session *s)
 {
@@ -343,10 +328,16 @@ static void chosen_update(struct session *s, int rows)
 int session_update(struct session *s, int columns, int rows)
 {
     struct view *v = &s->view;
+    struct view_queue *more;
     size_t rest = s->page ? view_page_rest(s->page, columns, rows) : 0;
 
-    if (queues_room(s) < 0)
-        return -ENOMEM;
+    if (s->top->count > s->room) {
+        more = reallocarray(s->queues, s->top->count, sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        s->queues = more;
+        s->room = s->top->count;
+    }
     v->queues = s->queues;
     v->count = s->top->count;
     for (size_t i = 0; i < v->count; i++)

@@ -577,22 +577,11 @@ static void letters(const struct view *v, struct canvas *c)
     }
 }
 
-/* both - what runs above, at most half of the lines, and letters below */
-static void both(const struct view *v, struct canvas *c)
-{
-    int end = c->end, most = c->y + (c->end - c->y) / 2;
-
-    c->end = most;
-    flights(v, c);
-    c->end = end;
-    c->y++;
-    letters(v, c);
-}
-
 /* The queue that is chosen: how it went, and what is in it. */
 static void view_chosen(const struct view *v, struct canvas *c)
 {
     const struct view_queue *q = &v->queues[v->chosen];
+    int end = c->end;
 
     if (q->problem)
         return;
@@ -601,12 +590,17 @@ static void view_chosen(const struct view *v, struct canvas *c)
         sparks(v, c, q->past);
     else
         c->y++;
-    if (view_tall(c->rows))
-        both(v, c);
-    else if (v->letters)
-        letters(v, c);
-    else
+    if (view_tall(c->rows)) { /* both; what runs has at most half of it */
+        c->end = c->y + (c->end - c->y) / 2;
         flights(v, c);
+        c->end = end;
+        c->y++;
+        letters(v, c);
+    } else if (v->letters) {
+        letters(v, c);
+    } else {
+        flights(v, c);
+    }
 }
 
 /* ---- the screen ---- */
