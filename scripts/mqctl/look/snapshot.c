@@ -99,75 +99,70 @@ int snapshot_store(struct snapshot *v, struct store **out)
     return err ? err : store_open(out, path, false, &v->no_store);
 }
 
-struct counting {
-    struct custody_count *out;
-    struct store *store;
-    bool spool; /* it has rows of one */
-    bool idle;  /* no worker runs: cancelled messages are not counted */
+/* What a worker has received and not finished. */
+struct custody_count {
+    struct store *store; /* NULL: there is none */
+    bool spool;          /* it has rows of one */
+    bool idle; /* no worker runs: cancelled messages are not counted */
+    int64_t total;
+    int64_t running; /* of these: a handler has or had the message */
+    int64_t grouped; /* of the others: the message names a group */
+    uint64_t oldest_ns, newest_ns; /* wall time of receipt; for all */
+    /* Rows of the store that these are runs of. */
+    int64_t waiting, parked, spooled;
 };
 
 static int slot_count(const struct custody_seen *seen, void *arg)
 {
-    struct counting *c = arg;
+    struct custody_count *c = arg;
     bool cancelled = false;
     struct store_row m;
 
-    c->out->total++;
-    if (c->out->newest_ns < seen->received_ns)
-        c->out->newest_ns = seen->received_ns;
+    c->total++;
+    if (c->newest_ns < seen->received_ns)
+        c->newest_ns = seen->received_ns;
     if (seen->w.state != SLOT_RUNNING &&
-        (!c->out->oldest_ns || seen->received_ns < c->out->oldest_ns))
-        c->out->oldest_ns = seen->received_ns;
+        (!c->oldest_ns || seen->received_ns < c->oldest_ns))
+        c->oldest_ns = seen->received_ns;
     if (seen->w.state == SLOT_RUNNING)
-        c->out->running++;
+        c->running++;
     else if (seen->group[0])
-        c->out->grouped++;
+        c->grouped++;
     /* A stored message that has a slot is still in the store, too. */
     if (seen->row && c->store &&
         store_get(c->store, seen->row, &m, NULL, 0, NULL) == 0 &&
         !(c->idle && m.flags & STORE_CANCELLED)) {
-        c->out->waiting += m.state == STORE_WAITING;
-        c->out->parked += m.state == STORE_PARKED;
+        c->waiting += m.state == STORE_WAITING;
+        c->parked += m.state == STORE_PARKED;
     }
     if (c->spool &&
         store_spool_find(c->store, store_spool_key(seen->priority, seen->seq),
                          &cancelled) == 0)
-        c->out->spooled += !(c->idle && cancelled);
+        c->spooled += !(c->idle && cancelled);
     return 0;
 }
 
-int custody_count(struct custody_count *out, const char *path, struct store *s,
-                  bool idle, struct problem *p)
-{
-    struct counting c = {.out = out,
-                         .store = s,
-                         .spool = s && store_spool_count(s) > 0,
-                         .idle = idle};
-
-    *out = (struct custody_count){0};
-    return custody_look(path, slot_count, &c, p);
-}
-
-/* idle - what was cancelled stays until the next worker ends it; one that runs
- * does so at once */
-static bool idle(const struct snapshot *v)
+/* Return true if no worker runs. What was cancelled stays until the next worker
+ * ends it; a worker that runs does so at once. */
+static bool is_idle(const struct snapshot *v)
 {
     return v->worker != SNAPSHOT_RUNS && v->worker != SNAPSHOT_UNSEEN;
 }
 
-/* custody_look_at - count the slots; `s` may be NULL */
-static void custody_look_at(struct snapshot *v, struct custody_count *c,
-                            struct store *s)
+/* Count the slots; `s` may be NULL. */
+static void custody_count(struct snapshot *v, struct custody_count *c,
+                          struct store *s)
 {
     char path[PATH_MAX];
     int err;
 
-    *c = (struct custody_count){0};
+    *c = (struct custody_count){
+        .store = s, .spool = s && store_spool_count(s) > 0, .idle = is_idle(v)};
     if (!v->has_folder)
         return;
     err = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &v->no_custody);
     if (!err)
-        err = custody_count(c, path, s, idle(v), &v->no_custody);
+        err = custody_look(path, slot_count, c, &v->no_custody);
     if (err == -ENOENT)
         v->no_custody.status = 0;
     if (err)
@@ -216,7 +211,7 @@ static void store_look(struct snapshot *v)
     struct store *s;
 
     v->store_err = snapshot_store(v, &s);
-    custody_look_at(v, &c, s);
+    custody_count(v, &c, s);
     if (v->totals.received_ns < c.newest_ns)
         v->totals.received_ns = c.newest_ns;
     if (!s)
@@ -224,7 +219,7 @@ static void store_look(struct snapshot *v)
     v->waiting = without(store_count(s, STORE_WAITING), c.waiting);
     v->parked = without(store_count(s, STORE_PARKED), c.parked);
     v->spooled = without(store_spool_count(s), c.spooled);
-    if (idle(v)) { /* cancelled messages wait for nothing, and are not listed */
+    if (is_idle(v)) { /* a cancelled message waits for nothing */
         v->waiting = but(v->waiting, store_count_cancelled(s, STORE_WAITING));
         v->parked = but(v->parked, store_count_cancelled(s, STORE_PARKED));
         v->spooled = but(v->spooled, store_spool_count_cancelled(s));

@@ -168,23 +168,4 @@ double snapshot_metric(const struct snapshot_field *f,
 /* Open the store of a view to read; 0, or -errno with no_store set. */
 int snapshot_store(struct snapshot *v, struct store **out);
 
-/* What a worker has received and not finished, and which of it are runs of
- * messages that the store has as well. */
-struct custody_count {
-    int64_t total;
-    int64_t running;               /* of these: a handler has or had the
-                                      message */
-    int64_t grouped;               /* of the others: the message names a
-                                      group */
-    uint64_t oldest_ns, newest_ns; /* wall time of receipt; for all */
-    /* Rows of the store that these are runs of. */
-    int64_t waiting, parked, spooled;
-};
-
-/* `s`: NULL if there is no store. `idle`: no worker runs, and cancelled
- * messages are not counted. -errno and a problem, as custody_look; then nothing
- * is known. */
-int custody_count(struct custody_count *out, const char *path, struct store *s,
-                  bool idle, struct problem *p);
-
 #endif
