@@ -270,22 +270,3 @@ Test(docs, schema_in_the_page_is_that_of_the_file)
        "grep 1297176403",
        queue);
 }
-
-/* ---- pictures ---- */
-
-Test(docs, pictures_are_drawn_from_real_workers)
-{
-    /* Two handlers at two caps each; all of 200 messages in both histograms,
-     * whose bars are as high as their shares: 100 % together. */
-    sh("d=$PWD; unset STATE_DIRECTORY; cd \"$1\"/..;"
-       "MQW_BIN=${PATH%%:*} scripts/pictures --quick \"$d\" >\"$d\"/numbers;"
-       "cd \"$d\"; for f in latency throughput; do"
-       "  head -n 1 $f.svg | grep -q '^<svg ';"
-       "  [ \"$(tail -n 1 $f.svg)\" = '</svg>' ];"
-       "  if grep -E '(nan|inf|\"-)' $f.svg; then exit 1; fi; done;"
-       "[ \"$(grep -c '<circle' throughput.svg)\" = 4 ];"
-       "awk '/^(wait|compute) / { if (!($3 > 0)) exit 1; rates++ }"
-       "  /^latency/ { l += $4 } /^handler/ { h += $4 }"
-       "  END { if (rates != 4 || l != 200 || h != 200) exit 1 }' numbers",
-       page(""));
-}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""pictures-page - take pictures of mqctl serve from a real run
+"""pictures.py - take pictures of mqctl serve from a real run
 
-Usage: scripts/pictures-page [--all] [DIRECTORY]      (docs/pictures)
+Usage: tests/web/pictures.py [--all] [DIRECTORY]      (docs/pictures)
   page.png         the overview, as in the README
   page-queue.png   one queue
   page-dead.png    its dead letters
@@ -20,8 +20,9 @@ import tempfile
 import time
 import urllib.request
 
-HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(HERE, "tests", "web"))
+WEB = os.path.dirname(os.path.abspath(__file__))
+HERE = os.path.dirname(os.path.dirname(WEB))
+sys.path.insert(0, WEB)
 sys.dont_write_bytecode = True
 from webdriver import Browser, missing, until  # noqa: E402
 
@@ -160,12 +161,12 @@ def main():
         print(__doc__, end="")
         return
     if len(args) > 1 or args[:1] and args[0].startswith("-"):
-        sys.exit(f"pictures-page: unknown arguments {args}; --help lists what "
+        sys.exit(f"pictures.py: unknown arguments {args}; --help lists what "
                  "is allowed")
     out = os.path.abspath(args[0] if args else
                           os.path.join(HERE, "docs", "pictures"))
     if missing():
-        sys.exit(f"pictures-page: no {missing()}")
+        sys.exit(f"pictures.py: no {missing()}")
     os.makedirs(out, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(folder)
