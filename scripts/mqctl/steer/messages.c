@@ -354,7 +354,7 @@ static int write_here(struct order *x)
 /* ask_worker - the one that runs; -EAGAIN: none does any more */
 static int ask_worker(struct order *x)
 {
-    enum steered out[BATCH];
+    enum steered out[BATCH] = {0}; /* order_send fills it */
     char line[STATEDIR_REQUEST];
     int n = snprintf(line, sizeof line, x->cancel ? "cancel" : "run-now"), err;
 
