@@ -32,7 +32,6 @@ struct group_spooled {
     uint64_t count;
     struct ulid head; /* of the first one; all 0: it has no id yet */
     uint64_t received_ns;
-    int64_t last; /* the key of the last one */
     size_t size;
     char key[];
 };
@@ -141,7 +140,6 @@ static int add(struct groups_spooled *g, const struct message_seen *seen)
     *one = (struct group_spooled){.count = 1,
                                   .head = seen->id,
                                   .received_ns = seen->received_ns,
-                                  .last = messages_spooled_key(seen),
                                   .size = seen->group_size};
     memcpy(one->key, seen->group, seen->group_size);
     RB_INSERT(spooled_tree, &g->all, one);
@@ -175,7 +173,6 @@ static int row_count(const struct message_seen *seen, void *arg)
     if (!one)
         return add(r->g, seen);
     one->count++;
-    one->last = messages_spooled_key(seen);
     return 0;
 }
 

@@ -305,21 +305,6 @@ bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
 
 /* ---- the slots ---- */
 
-/* seq_add - of any slot */
-static int seq_add(struct messages *m, uint64_t seq)
-{
-    if ((m->seq_count & (m->seq_count - 1)) == 0) { /* 0 or a power of 2 */
-        size_t room = m->seq_count ? 2 * m->seq_count : 1;
-        uint64_t *seqs = reallocarray(m->seqs, room, sizeof *seqs);
-
-        if (!seqs)
-            return -ENOMEM;
-        m->seqs = seqs;
-    }
-    m->seqs[m->seq_count++] = seq;
-    return 0;
-}
-
 /* slot_add - visit: a copy, with no state but whether it runs */
 static int slot_add(const struct custody_seen *c, void *arg)
 {
@@ -347,7 +332,7 @@ static int slot_add(const struct custody_seen *c, void *arg)
                         c->received_ns, body, size))
         s->state = WAITING_STATES; /* it counts in its group, no more */
     m->count++;
-    return seq_add(m, c->seq);
+    return 0;
 }
 
 /* before_in_group - whether `a` keeps `b` of the same group waiting */
@@ -404,8 +389,8 @@ static int seq_order(const void *a, const void *b)
 /* slot_has - whether a message was in a slot when custody was read */
 static bool slot_has(const struct messages *m, uint64_t seq)
 {
-    return m->seq_count &&
-           bsearch(&seq, m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
+    return m->seqs &&
+           bsearch(&seq, m->seqs, m->count, sizeof *m->seqs, seq_order);
 }
 
 /* slots_read - all of custody; no problem where no worker has left any */
@@ -418,12 +403,16 @@ static int slots_read(struct messages *m, struct problem *p)
         err = custody_look(path, slot_add, m, p);
     if (err)
         return err == -ENOENT ? 0 : err;
+    m->seqs = calloc(m->count + 1, sizeof *m->seqs);
+    err = m->seqs ? 0 : -ENOMEM;
+    for (size_t i = 0; !err && i < m->count; i++)
+        m->seqs[i] = m->slots[i].c.seq;
     for (size_t i = 0; !err && i < m->count; i++)
         if (m->slots[i].state == WAITING_READY && m->slots[i].c.group[0])
             err = group_state(m, &m->slots[i]);
-    if (m->count) {
+    if (m->seqs && m->count) {
         qsort(m->slots, m->count, sizeof *m->slots, slot_order);
-        qsort(m->seqs, m->seq_count, sizeof *m->seqs, seq_order);
+        qsort(m->seqs, m->count, sizeof *m->seqs, seq_order);
     }
     if (err)
         problem_fill(p, EX_IOERR, "cannot read what is in flight: %s",
@@ -517,7 +506,7 @@ void messages_close(struct messages *m)
     store_close(&m->store);
     m->slots = NULL;
     m->seqs = NULL;
-    m->count = m->seq_count = 0;
+    m->count = 0;
 }
 
 /* ---- each ---- */

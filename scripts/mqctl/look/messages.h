@@ -37,8 +37,7 @@ struct messages {
     struct store *store;     /* NULL: there is none */
     struct slot_seen *slots; /* in order */
     size_t count, room;
-    uint64_t *seqs; /* of all slots, sorted */
-    size_t seq_count;
+    uint64_t *seqs; /* of the slots, sorted */
 };
 
 /* One of either place. Pointers are valid during the visit. */

@@ -211,17 +211,6 @@ static bool is_json(const struct visit *v)
            strchr("; \t", type[sizeof json - 1]);
 }
 
-/* may_look - whether it has the token, or needs none */
-static bool may_look(const struct visit *v)
-{
-    const struct serve_route *route = v->ask.path.route;
-
-    return (route && route->open) ||
-           (route && route->what == SERVE_METRICS &&
-            v->site->o->metrics_open) ||
-           known(v);
-}
-
 /* Take one name of the query. Refuse a name that is misspelt, given twice or
  * cut by a NUL byte, because ignoring it would drop a restriction. */
 static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
@@ -259,6 +248,7 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
 {
     int status = serve_path_read(&v->ask.path, method, url);
     const struct serve_route *route = v->ask.path.route;
+    bool open; /* no token is needed */
 
     if (!serve_host_ours(&v->site->guard, host_of(v))) {
         v->ask.path.route = NULL; /* no page for a name that is not ours */
@@ -275,7 +265,9 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
         return 400;
     *why = "no valid token came with the request; mqctl serve prints an "
            "address with one, or send Authorization: Bearer TOKEN";
-    if (!may_look(v))
+    open = route && (route->open || (route->what == SERVE_METRICS &&
+                                     v->site->o->metrics_open));
+    if (!open && !known(v))
         return header(v, "Authorization") && wrong_often() ? 429 : 401;
     guest_known(v->c, known(v));
     *why =
