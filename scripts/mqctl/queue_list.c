@@ -137,8 +137,8 @@ static int private_mount(void)
 }
 
 /* Add the whole list of the kernel, if we may see it. What is mounted may list
- * the queues of another IPC namespace, as in a container that shares folders, so
- * a mount of our own comes first. */
+ * the queues of another IPC namespace, as in a container that shares folders,
+ * so a mount of our own comes first. */
 static int kernel_names(struct queue_list *n)
 {
     int fd = private_mount();
