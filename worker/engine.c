@@ -204,7 +204,7 @@ static int source_open(struct engine *e, struct problem *p)
     err = source_mq_open(&e->mq, p);
     if (!err)
         err = source_mq_watch(&e->mq, p);
-    return err ? err : spool_open(&e->spool, &e->mq, p);
+    return err ? err : spool_open(&e->mq, p);
 }
 
 /* ---- events of other parts ---- */
@@ -284,7 +284,7 @@ static void on_last(void *arg)
         if (e->file_watch)
             file_watch_last(e->file_watch);
         unsettled_fini(&e->flow.unsettled);
-        spool_stop(e->spool);
+        spool_stop(e->mq.spool_there);
         engine_keep(e);
         alive_remove(alive_key(e->flow.source->nonce));
         totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
@@ -554,8 +554,8 @@ int engine_open(struct engine **out, struct settings *set,
                                     .failing = on_failing,
                                     .arg = e},
             p);
-    if (!err && e->spool)
-        err = spool_recovered(e->spool, p);
+    if (!err)
+        err = spool_recovered(e->mq.spool_there, p);
     /* What the last one kept at its end, and it had no more slots. */
     atomic_store(&e->flow.due_first,
                  err || e->broker ? 0 : custody_slots(e->mq.custody));
@@ -738,7 +738,7 @@ void engine_close(struct engine **engine)
         unsettled_fini(&e->flow.unsettled);
     on_dead_close(&e->on_dead);
     if (e->flow.started)
-        spool_stop(e->spool);
+        spool_stop(e->mq.spool_there);
     source_mq_stop(&e->mq);
     dispatch_close(&e->flow.dispatch);
     if (e->flow.handler)
@@ -749,7 +749,7 @@ void engine_close(struct engine **engine)
     if (e->flow.started)
         engine_keep(e);
     file_watch_close(&e->file_watch);
-    spool_close(&e->spool);
+    spool_close(&e->mq);
     source_mq_close(&e->mq);
     if (e->broker && e->flow.source)
         e->broker->source_close(e->flow.source);

@@ -42,7 +42,6 @@ struct engine {
     const struct broker_engine
         *broker;         /* of flow.source; NULL: a POSIX queue */
     char runs[PATH_MAX]; /* of that: its run file */
-    struct spool *spool; /* NULL: none */
     struct file_watch *file_watch;
     struct store_look store_look;
     struct on_dead *on_dead; /* NULL: nobody is told of a death */

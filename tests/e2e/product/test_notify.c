@@ -3,6 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -318,6 +319,35 @@ Test(notify, queue_that_was_passed_in_is_consumed)
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_eq(harness_lines("runs"), 1);
     cr_assert_eq(harness_queue_length(q), -1);
+}
+
+/* The worker executes itself after a removal: it is ready again, and has the
+ * queue from the manager, as descriptor 3, not by its name. */
+Test(notify, restart_in_place_is_no_stop_and_keeps_the_queue)
+{
+    struct manager *m = manager_open();
+    const char *q = harness_queue(0, 0);
+    char link[64], to[PATH_MAX] = "";
+    struct harness_process *w = harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST(harness_handler("listen"), q, "own",
+                             harness_bin("mqworker"), "--state-dir",
+                             harness_state_dir(), q, "--", RECORD),
+        .env = HARNESS_LIST(m->env, "WATCHDOG_USEC=200000")});
+
+    harness_until(heard(m, "READY=1\n"), 5000);
+    cr_assert_eq(unlink(harness_path("%s%s/store.db", harness_state_dir(), q)),
+                 0);
+    harness_until(count(m, "READY=1\n") == 2, 20000);
+    cr_assert_eq(count(m, "STOPPING=1"), 0, "%s", m->heard);
+    int fed = count(m, "WATCHDOG=1\n");
+    harness_until(count(m, "WATCHDOG=1\n") > fed + 1, 5000);
+    harness_send_text(q, "x");
+    harness_until_lines("runs", 1, 5000);
+    snprintf(link, sizeof link, "/proc/%d/fd/3", (int)harness_pid(w));
+    cr_assert_gt(readlink(link, to, sizeof to - 1), 0);
+    cr_assert_str_eq(to, q);
+    cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(count(m, "STOPPING=1\n"), 1, "%s", m->heard);
 }
 
 Test(notify, queue_that_was_passed_to_another_process_is_not_taken)

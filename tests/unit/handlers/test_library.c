@@ -517,6 +517,29 @@ Test(library, a_stop_ends_the_grace_and_then_handlers_are_cancelled)
     runner_end(&r);
 }
 
+/* What the program does then is up to it: it opens the worker again. */
+Test(library, a_removed_file_ends_it_with_ESTALE_and_loses_nothing)
+{
+    const char *q = harness_queue(0, 0);
+    struct runner r = {.o = options(q)};
+
+    answer = MQW_DEAD;
+    runner_start(&r, note, &here);
+    harness_send_text(q, "x");
+    harness_until(atomic_load(&told) == 1, 5000);
+    cr_assert_eq(unlink(harness_path("%s%s/store.db", harness_state_dir(), q)),
+                 0);
+    pthread_join(r.thread, NULL);
+    cr_assert_eq(r.status, -ESTALE);
+    cr_assert_eq(turns_rows(q, "state = 3"), 1, "it is in the new file");
+    answer = MQW_DONE;
+    atomic_store(&r.worker, NULL);
+    runner_start(&r, note, &here);
+    harness_send_text(q, "y");
+    harness_until(atomic_load(&told) == 2, 5000);
+    runner_end(&r);
+}
+
 static struct runner *to_stop;
 
 static void stop_it(int sig)

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "worker/source/mq/spool_inner.h"
+#include "worker/source/mq/spool.h"
 
 /* told - the reason, and what to do, have these words */
 static void told(struct spool_last last, const char *why, const char *next)

@@ -5,6 +5,7 @@
  * out of RUNNING, and what is written to a row before that comes from the slot.
  */
 #include "worker/source/mq/source_mq.h"
+#include "worker/source/mq/spool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -59,14 +60,14 @@ int mq_runs(struct source *s,
 /* spooled_of - the same of one that came from the queue, maybe by the spool */
 static int spooled_of(const struct source_mq *q, const struct slot *slot)
 {
-    struct mq_spool *sp = q->spool;
-    enum mq_spool_at at = MQ_SPOOL_NOT;
-    int err = sp ? sp->ops->find(sp, slot, &at) : 0;
+    struct spool *sp = q->spool;
+    enum spool_at at = SPOOL_AT_NOT;
+    int err = sp ? spool_find(sp, slot, &at) : 0;
 
     return err                        ? err
-           : at == MQ_SPOOL_ENDED     ? LEFT_SETTLED
-           : at == MQ_SPOOL_CANCELLED ? LEFT_CANCELLED
-           : at == MQ_SPOOL_ROW       ? LEFT_SPOOLED
+           : at == SPOOL_AT_ENDED     ? LEFT_SETTLED
+           : at == SPOOL_AT_CANCELLED ? LEFT_CANCELLED
+           : at == SPOOL_AT_ROW       ? LEFT_SPOOLED
                                       : LEFT_FRESH;
 }
 
@@ -164,7 +165,7 @@ static bool in_line(struct source_mq *q, struct slot *slot)
         w.flags & SLOT_REDELIVERED || custody_torn(q->custody))
         return false;
     lent_fill(l);
-    q->spool->ops->adopt(q->spool, l);
+    spool_adopt(q->spool, l);
     return true;
 }
 
@@ -185,7 +186,7 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     if (is == LEFT_FRESH && in_line(q, slot))
         return 0;
     err = is == LEFT_ROW       ? row_crashed(q, slot, &m)
-          : is == LEFT_SPOOLED ? q->spool->ops->note(q->spool, slot)
+          : is == LEFT_SPOOLED ? spool_note(q->spool, slot)
                                : 0;
     if (is == LEFT_SETTLED || is == LEFT_CANCELLED || err == -ENOENT)
         return let_go(q, slot);
@@ -195,7 +196,7 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     if (is == LEFT_SPOOLED) {
         struct lent *l = lent_of(left.m);
 
-        l->spooled = q->spool->ops->key(slot);
+        l->spooled = spool_key_of(slot);
         l->m.flags |= MESSAGE_KEYED;
     }
     if (left.waits)

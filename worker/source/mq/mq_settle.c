@@ -9,6 +9,7 @@
  * message, never lose one, and never give it two final states.
  */
 #include "worker/source/mq/source_mq.h"
+#include "worker/source/mq/spool.h"
 
 #include <errno.h>
 
@@ -105,7 +106,7 @@ static int settle_ended(struct source_mq *q, struct lent *l)
 {
     int err = store_delete(q->store, l->slot->row);
 
-    return err || !l->spooled ? err : q->spool->ops->end(q->spool, l);
+    return err || !l->spooled ? err : spool_end(q->spool, l);
 }
 
 /* settle_stored - what needs more than a store to its slot
@@ -173,10 +174,10 @@ __attribute__((noinline)) static int settle_all(struct source_mq *q,
 __attribute__((noinline)) static int settle_spooled(struct source_mq *q,
                                                     const struct settle *st)
 {
-    struct mq_spool *sp = q->spool;
+    struct spool *sp = q->spool;
     struct lent *l = lent_of(st->m);
     bool ran = slot_word(l->slot).state == SLOT_RUNNING;
-    int err = sp->ops->end(sp, l);
+    int err = spool_end(sp, l);
 
     if (err)
         lent_unrun(l, ran);

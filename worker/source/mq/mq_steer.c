@@ -1,5 +1,6 @@
 /* mq_steer.c - what an operator wants of rows that wait (see source_mq.h) */
 #include "worker/source/mq/source_mq.h"
+#include "worker/source/mq/spool.h"
 
 #include <errno.h>
 
@@ -7,25 +8,25 @@
 #include "common/store/waiting.h"
 
 /* seize - nobody takes them before they have their mark; skip: somebody has */
-static void seize(struct source_mq *q, struct mq_spool *sp,
+static void seize(struct source_mq *q, struct spool *sp,
                   const struct waiting_steer *order, bool *skip)
 {
     for (size_t i = 0; i < order->count; i++)
         skip[i] =
             order->rows[i] < 0 || !due_rows_seize(q->due_rows, order->rows[i]);
     if (sp)
-        sp->ops->seize(sp, order->rows, order->count, skip);
+        spool_seize(sp, order->rows, order->count, skip);
 }
 
 /* release - `done`: those that have it */
-static void release(struct source_mq *q, struct mq_spool *sp,
+static void release(struct source_mq *q, struct spool *sp,
                     const struct waiting_steer *order, const bool *done)
 {
     for (size_t i = 0; i < order->count; i++)
         if (order->rows[i] > 0 && !order->skip[i])
             due_rows_release(q->due_rows, order->rows[i]);
     if (sp)
-        sp->ops->release(sp, done);
+        spool_release(sp, done);
 }
 
 /* mq_steer - one commit
@@ -42,7 +43,7 @@ int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
              size_t n, enum steered *out)
 {
     struct source_mq *q = source_mq_of(s);
-    struct mq_spool *sp = q->spool;
+    struct spool *sp = q->spool;
     bool skip[STEER_MOST] = {false}, done[STEER_MOST] = {false};
     struct waiting_steer order = {.cancel = what == STEER_CANCEL,
                                   .rows = numbers,

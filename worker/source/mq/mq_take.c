@@ -4,6 +4,7 @@
  * first lines are in the processor's cache.
  */
 #include "worker/source/mq/source_mq.h"
+#include "worker/source/mq/spool.h"
 
 #include <errno.h>
 
@@ -103,11 +104,11 @@ static int half_received(struct source_mq *q, int err)
  * sleeps on the old queue */
 static int reopen(struct source_mq *q)
 {
-    struct mq_spool *sp = q->spool;
+    struct spool *sp = q->spool;
     int err = mq_reopen_now(q->mq_reopen);
 
     if (!err && sp)
-        sp->ops->moved(sp);
+        spool_moved(sp);
     return err;
 }
 
@@ -189,10 +190,10 @@ int mq_take(struct source *s, unsigned lane, uint64_t wall_ns,
             struct message **out)
 {
     struct source_mq *q = source_mq_of(s);
-    struct mq_spool *sp = atomic_load_explicit(&q->spool, memory_order_relaxed);
+    struct spool *sp = atomic_load_explicit(&q->spool, memory_order_relaxed);
 
     if (__builtin_expect(sp != NULL, 0))
-        return sp->ops->take(sp, lane, wall_ns, out);
+        return spool_take(sp, lane, wall_ns, out);
     return receive_lane(q, lane, wall_ns, out);
 }
 

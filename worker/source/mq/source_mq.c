@@ -1,6 +1,7 @@
 /* source_mq.c - a POSIX queue with its custody and store, as a source (see
  * source_mq.h) */
 #include "worker/source/mq/source_mq.h"
+#include "worker/source/mq/spool.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -64,9 +65,9 @@ static int mq_poll_fd(const struct source *s)
 static bool mq_pending(const struct source *s)
 {
     const struct source_mq *q = source_mq_of(s);
-    const struct mq_spool *sp = q->spool;
+    const struct spool *sp = q->spool;
 
-    return mq_reopen_gone(q->mq_reopen) || (sp && sp->ops->ready(sp));
+    return mq_reopen_gone(q->mq_reopen) || (sp && spool_ready(sp));
 }
 
 static unsigned mq_room(const struct source *s)
@@ -77,10 +78,10 @@ static unsigned mq_room(const struct source *s)
 static long mq_fresh(const struct source *s)
 {
     const struct source_mq *q = source_mq_of(s);
-    const struct mq_spool *sp = q->spool;
+    const struct spool *sp = q->spool;
     long fresh = queue_length(q->queue);
 
-    return sp && fresh >= 0 ? fresh + (long)sp->ops->waits(sp) : fresh;
+    return sp && fresh >= 0 ? fresh + (long)spool_waits(sp) : fresh;
 }
 
 static uint64_t mq_next_seq(const struct source *s)
@@ -90,9 +91,9 @@ static uint64_t mq_next_seq(const struct source *s)
 
 static bool mq_queued(const struct source *s, int64_t number)
 {
-    const struct mq_spool *sp = source_mq_of(s)->spool;
+    const struct spool *sp = source_mq_of(s)->spool;
 
-    return sp && sp->ops->queued(sp, number);
+    return sp && spool_queued(sp, number);
 }
 
 static uint64_t mq_waits(const struct source *s)
@@ -112,7 +113,7 @@ static int mq_is_due(struct source *s)
 static int64_t mq_count(struct source *s, enum source_count what)
 {
     struct source_mq *q = source_mq_of(s);
-    const struct mq_spool *sp = atomic_load(&q->spool);
+    const struct spool *sp = atomic_load(&q->spool);
 
     switch (what) {
     case COUNT_WAITING:
@@ -120,7 +121,7 @@ static int64_t mq_count(struct source *s, enum source_count what)
     case COUNT_PARKED:
         return store_parked(q->store);
     case COUNT_SPOOLED:
-        return sp ? (int64_t)sp->ops->waits(sp) : 0;
+        return sp ? (int64_t)spool_waits(sp) : 0;
     case COUNT_DEAD:
     default:
         return store_count(q->store, STORE_DEAD);
@@ -187,7 +188,7 @@ static void mq_tuned(struct source *s)
     if (atomic_load(&q->started))
         dead_limit_wake(q->dead_limit);
     if (q->spool_there)
-        q->spool_there->ops->tuned(q->spool_there);
+        spool_tuned(q->spool_there);
 }
 
 /* clock_follow - Update due times first, then find the due rows; a letter may
@@ -240,7 +241,7 @@ static void mq_start(struct source *s)
     tell_unlocked(q);
     lost_replays_start(&q->lost_replays);
     if (q->spool)
-        q->spool->ops->start(q->spool);
+        spool_start(q->spool);
     /* The clock may have been set between store_claim and the watch. */
     chore_soon(&q->clock);
     source_mq_died(q);

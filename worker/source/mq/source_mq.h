@@ -30,63 +30,13 @@ struct dirty;            /* dirty.c */
 struct group_hold_watch; /* group_hold_watch.c */
 struct loop;             /* loop.c */
 struct mq_reopen;        /* mq_reopen.c */
+struct spool;            /* spool.h */
 
 /* What is kept for one work item; its thread's.
  * Its slot is FREE: of the message that it settled last, still warm in the
  * cache, and for its next one. NULL: none. */
 struct mq_lane {
     struct lent *warm;
-};
-
-/* Keeps messages between the queue and the work item that takes them
- * (spool.h). A message that it lends has a key in lent.spooled if
- * there is a row of it. */
-struct mq_spool {
-    const struct mq_spool_ops *ops; /* c */
-};
-enum mq_spool_at {               /* where the message of a slot is */
-                   MQ_SPOOL_NOT, /* its slot is the only place */
-                   MQ_SPOOL_ROW, /* there is a row of it as well */
-                   /* The same, and the row is not to run: it is taken again,
-                    * and comes to its end then. */
-                   MQ_SPOOL_CANCELLED,
-                   /* It came to its end, of which the row tells nothing. */
-                   MQ_SPOOL_ENDED,
-};
-struct mq_spool_ops {
-    /* As source_ops. */
-    void (*tuned)(struct mq_spool *sp);
-    /* Another queue is behind the descriptor. Inside take. */
-    void (*moved)(struct mq_spool *sp);
-    int (*take)(struct mq_spool *sp, unsigned lane, uint64_t wall_ns,
-                struct message **out);
-    /* One of which there is a row is done or discarded: its slot is FREE on
-     * 0. */
-    int (*end)(struct mq_spool *sp, struct lent *l);
-    /* How many wait. Any thread. */
-    uint64_t (*waits)(const struct mq_spool *sp);
-    /* As source_ops. */
-    bool (*queued)(const struct mq_spool *sp, int64_t number);
-    /* Whether take is worth a call although the queue is empty. Any thread. */
-    bool (*ready)(const struct mq_spool *sp);
-    /* All is recovered: messages come from here on. */
-    void (*start)(struct mq_spool *sp);
-    /* At recovery, of a slot that is not FREE and no run of a row of the
-     * messages. */
-    int (*find)(struct mq_spool *sp, const struct slot *slot,
-                enum mq_spool_at *out);
-    /* lent.spooled of one that find says MQ_SPOOL_ROW of. */
-    int64_t (*key)(const struct slot *slot);
-    /* The row takes what the slot says, with the crash of one that ran. */
-    int (*note)(struct mq_spool *sp, const struct slot *slot);
-    /* An operator is about to cancel the rows whose keys, with a minus, are in
-     * `numbers`: until release none of them is lent. skip: those that were.
-     * release has of each number whether it is done. Both by one thread. */
-    void (*seize)(struct mq_spool *sp, const int64_t *numbers, size_t n,
-                  bool *skip);
-    void (*release)(struct mq_spool *sp, const bool *done);
-    /* HELD, and in its slot only: it gets in line. */
-    void (*adopt)(struct mq_spool *sp, struct lent *l);
 };
 
 /* c = constant after open   a = atomic   t = under the lock of take */
@@ -113,8 +63,8 @@ struct source_mq {
     struct dead_limit *dead_limit;       /* c */
     struct chore clock;                  /* after the clock was set */
     struct chore wal;                    /* while the store's -wal is large */
-    struct mq_spool *spool_there;        /* c  on or off; NULL: none */
-    struct mq_spool *_Atomic spool; /* t  once it is on, for good; NULL: off */
+    struct spool *spool_there;           /* c  on or off; NULL: none */
+    struct spool *_Atomic spool; /* t  once it is on, for good; NULL: off */
     /* c  from `begins` to its end nobody takes; by one thread at a time */
     void (*hold_take)(void *arg, bool begins);
     void *hold_arg; /* c */
