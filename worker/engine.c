@@ -16,7 +16,6 @@
 #include "worker/files/file_watch.h"
 #include "worker/files/inherit.h"
 #include "worker/files/pid_file.h"
-#include "worker/files/totals.h"
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/schedule.h"
@@ -287,7 +286,8 @@ static void on_last(void *arg)
         spool_stop(e->mq.spool_there);
         engine_keep(e);
         alive_remove(alive_key(e->flow.source->nonce));
-        totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
+        inherit_totals_keep(e->flow.counters, e->flow.started, &e->runtime,
+                            &e->dir);
         runtimedir_close(&e->runtime, &e->dir,
                          e->mq.custody && custody_empty(e->mq.custody));
     }
@@ -701,7 +701,8 @@ static void files_close(struct engine *e)
     bool empty = e->mq.custody && custody_empty(e->mq.custody);
 
     if (e->flow.counters)
-        totals_ended(e->flow.counters, e->flow.started, &e->runtime, &e->dir);
+        inherit_totals_keep(e->flow.counters, e->flow.started, &e->runtime,
+                            &e->dir);
     counters_close(&e->flow.counters);
     custody_close(&e->mq.custody);
     runtimedir_close(&e->runtime, &e->dir, empty);

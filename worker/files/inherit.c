@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/folder.h"
@@ -18,11 +19,62 @@
 #include "worker/config/slots.h"
 #include "worker/files/pid_file.h"
 #include "worker/files/store_look.h"
-#include "worker/files/totals.h"
 #include "worker/flow/flow.h"
 #include "worker/source/mq/source_mq.h"
 
 #define FOLDER_TRIES 100 /* attempts while the folder is removed each time */
+
+/* Take over the counters that the last worker left in another place. A
+ * copy in the state folder was made by an orderly stop; remove the copy, so
+ * that it never shows a run before the last one.
+ */
+static void totals_bring(const char *path, const struct runtimedir *runtime,
+                         const struct statedir *dir)
+{
+    char other[PATH_MAX];
+
+    if (runtime->lock < 0 ||
+        statedir_path(dir, RUNTIMEDIR_COUNTERS, other, NULL) < 0)
+        return;
+    if (access(path, F_OK) < 0)
+        (void)counters_copy(path, other);
+    (void)unlink(other);
+}
+
+void inherit_totals_keep(struct counters *c, bool ran,
+                         const struct runtimedir *runtime,
+                         const struct statedir *dir)
+{
+    char path[PATH_MAX];
+
+    if (!ran && counters_give_back(c))
+        return;
+    counters_gauge(c, COUNTERS_ENDED_NS, clock_wall_ns());
+    if (ran && !counters_private(c) && runtime->lock >= 0 &&
+        statedir_path(dir, RUNTIMEDIR_COUNTERS, path, NULL) == 0)
+        (void)counters_save(c, path);
+}
+
+/* Open the counters, with what the last worker left in another place. A worker
+ * that others cannot look at works as well. */
+static int totals_open(struct counters **out, const struct runtimedir *runtime,
+                       const struct statedir *dir, struct problem *p)
+{
+    char path[PATH_MAX];
+    int err = runtimedir_path(runtime, RUNTIMEDIR_COUNTERS, path, p);
+
+    if (err)
+        return err;
+    totals_bring(path, runtime, dir);
+    if (counters_open(out, path, 1 + ITEMS_MAX) < 0)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    if (counters_private(*out))
+        log_warn("counters_private", F_STR("path", path),
+                 F_STR("error", counters_private(*out)),
+                 F_STR("next", "the worker runs; mqctl cannot see its numbers "
+                               "until it is started with room for them"));
+    return 0;
+}
 
 /* queue_ready - open the queue, tell what differs from what was asked for */
 static int queue_ready(const struct inherit *i, struct problem *p)

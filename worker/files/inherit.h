@@ -10,9 +10,11 @@
 #define WORKER_FILES_INHERIT_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "common/base/problem.h"
 
+struct counters;
 struct flow;
 struct pid_file;
 struct runtimedir;
@@ -35,5 +37,12 @@ int inherit_open(const struct inherit *i, struct problem *p);
  * counters. `runs`: where its run file is to be. */
 int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p);
+/* Note an orderly end in the counters, for tools that look later. `ran`: keep a
+ * copy in the state folder, which outlives the machine. Else the start was
+ * refused, and the tools find the end of the last worker, which may have been
+ * killed. */
+void inherit_totals_keep(struct counters *c, bool ran,
+                         const struct runtimedir *runtime,
+                         const struct statedir *dir);
 
 #endif

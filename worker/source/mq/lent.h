@@ -1,17 +1,21 @@
-/* lent.h - the message in a slot, as it is lent
+/* lent.h - the message in a slot, as it is lent, and its row in the store
  *
  * WHAT   One struct message for each slot; carries out in the slot what is
- *        asked of the message's owner.
+ *        asked of the message's owner. Copies a message from its slot to a row
+ *        and back.
  * WHO    The thread that owns the slot.
  * OWNS   Nothing; the array is source_mq's.
- * FAILS  Never.
+ * FAILS  Rows: as each says.
  */
 #ifndef WORKER_SOURCE_MQ_LENT_H
 #define WORKER_SOURCE_MQ_LENT_H
 
 #include "common/base/basics.h"
 #include "common/custody/slot.h"
+#include "common/store/store.h"
 #include "worker/rules/message.h"
+
+struct source_mq;
 
 /* Of a slot, by its number. */
 struct lent {
@@ -52,5 +56,17 @@ void lent_link(struct lent *l, int64_t row);
 void lent_mark(struct lent *l);
 /* Not running any more. */
 void lent_unrun(struct lent *l, bool may_have_run);
+
+/* Fill a row with what the store keeps of a message; it borrows the slot's body
+ * and the group. */
+void row_make(struct store_row *row, const struct lent *l,
+              struct header_text group, size_t header_size);
+/* Make a dead letter of a message that is too large to run. */
+int row_too_large(struct source_mq *q, struct store_row *m);
+/* Load a stored message into a FREE slot, which is HELD after it. -ENOENT: the
+ * row is gone or in another state; -EMSGSIZE: it is larger than a slot, and a
+ * dead letter now; or the store's error. The slot is FREE then. */
+int row_restore(struct source_mq *q, int64_t row, enum store_state state,
+                struct lent *l);
 
 #endif

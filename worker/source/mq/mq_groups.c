@@ -1,9 +1,42 @@
-/* mq_groups.c - what the store knows of groups (see source_mq.h) */
+/* mq_groups.c - groups of a POSIX queue in the store (see source_mq.h)
+ *
+ * With --on-group-dead hold, a group whose head died waits until no dead or
+ * replayed letter of it is left. A letter that was sent again comes through the
+ * queue and is noticed there. A letter that was discarded leaves no trace but a
+ * write to the store, so that is watched (inotify on its write-ahead log),
+ * while any group is held. A commit can be read some time after it was written,
+ * so the end of the writer is watched, too.
+ */
 #include "worker/source/mq/source_mq.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sysexits.h>
+#include <unistd.h>
 
-#include "worker/source/mq/group_hold_watch.h"
+#include "common/base/basics.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/state/statedir.h"
+#include "worker/loop/loop.h"
+
+/* A commit is written, synced, and there to read after that, whenever the disk
+ * is done. A program that deals with letters closes the file after its last
+ * one. */
+#define EVENTS   (IN_MODIFY | IN_CLOSE_WRITE)
+#define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
+#define AGAIN_NS NS_PER_S          /* after a failure */
+
+/* c = constant after open   a = atomic */
+struct group_watch {
+    struct source_mq *q;       /* c */
+    struct loop_source source; /* c  inotify */
+    struct chore chore;        /* asks the store */
+    atomic_bool watching; /* a  the source is armed, or a look is to come */
+};
 
 /* head_seq - of the row that a group waits for; 0: it is gone */
 static int head_seq(struct source_mq *q, int64_t row, uint64_t *seq)
@@ -48,14 +81,133 @@ int mq_letters(struct source *s, struct header_text key)
     return err == -ENOENT ? NO : err ? err : YES;
 }
 
+/* ---- held groups ---- */
+
+void group_watch_again(struct group_watch *w)
+{
+    chore_after(&w->chore, AGAIN_NS);
+}
+
+/* Start to watch. One look comes first, as the letter may be gone already: of
+ * the events since the last read at least one is still in the descriptor, so a
+ * write between that look and the wait is not missed. */
+static void watch_start(struct group_watch *w)
+{
+    if (!atomic_exchange(&w->watching, true) &&
+        loop_watch(w->q->loop, &w->source, EPOLLIN) < 0)
+        group_watch_again(w);
+}
+
+static void watch_log(struct chore *chore, int err)
+{
+    const struct group_watch *w =
+        CONTAINER_OF(chore, struct group_watch, chore);
+
+    if (err)
+        log_error("groups_not_asked", F_STR("queue", w->q->set->queue),
+                  F_STR("error", errno_text(-err)),
+                  F_STR("next", "held groups stay held until the store can be "
+                                "read; it is tried again each second"));
+}
+
+/* Ask the store about each held group. If it cannot be read, nobody need ever
+ * write there again: the chore asks once more by itself, and watches when the
+ * store has answered. */
+static int watch_run(struct chore *chore)
+{
+    struct group_watch *w = CONTAINER_OF(chore, struct group_watch, chore);
+    const struct source_events *events = &w->q->events;
+    int released = events->letters_gone(events->arg);
+
+    if (released < 0)
+        return released;
+    atomic_store(&w->watching, false);
+    if (events->held(events->arg) > 0)
+        watch_start(w);
+    return 0;
+}
+
+/* Look soon, once for many writes. */
+static void store_written(struct loop_source *source)
+{
+    struct group_watch *w = CONTAINER_OF(source, struct group_watch, source);
+    char events[4096];
+
+    while (read(source->fd, events, sizeof events) > 0)
+        ;
+    chore_after(&w->chore, LOOK_NS);
+}
+
+/* not_watched - of the limits that an errno stands for, the one it was; a limit
+ * on open files problem_set knows by itself */
+static int not_watched(const char *path, int err, struct problem *p)
+{
+    const char *limit = err == EMFILE && !problem_descriptors_gone()
+                            ? "fs.inotify.max_user_instances"
+                        : err == ENOSPC ? "fs.inotify.max_user_watches"
+                                        : NULL;
+
+    if (!limit)
+        return problem_set(p, EX_OSERR, err,
+                           "--on-group-dead hold: cannot watch %s: %s", path,
+                           errno_text(err));
+    return problem_set(p, EX_OSERR, err,
+                       "--on-group-dead hold: cannot watch %s: user id %u is "
+                       "at the limit %s; raise it as root: `sysctl %s=N`, N "
+                       "over what `sysctl %s` says now",
+                       path, (unsigned)getuid(), limit, limit, limit);
+}
+
+int group_watch_open(struct source_mq *q, struct problem *p)
+{
+    struct group_watch *w = calloc(1, sizeof *w);
+    char path[PATH_MAX];
+
+    if (!w)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    w->q = q;
+    w->chore = (struct chore){.run = watch_run,
+                              .tell = watch_log,
+                              .first_ns = AGAIN_NS,
+                              .most_ns = AGAIN_NS,
+                              .timers = q->timers,
+                              .pool = q->pool};
+    chore_init(&w->chore);
+    w->source.ready = store_written;
+    w->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    /* Each change of the store writes this file, which is there as long as we
+     * have the store open. */
+    snprintf(path, sizeof path, "%.4000s/" STATEDIR_STORE "-wal", q->folder);
+    if (w->source.fd < 0 || inotify_add_watch(w->source.fd, path, EVENTS) < 0) {
+        int err = errno;
+
+        if (w->source.fd >= 0)
+            close(w->source.fd);
+        free(w);
+        return not_watched(path, err, p);
+    }
+    q->group_watch = w;
+    return 0;
+}
+
+void group_watch_close(struct source_mq *q)
+{
+    struct group_watch *w = q->group_watch;
+
+    if (!w)
+        return;
+    q->group_watch = NULL;
+    timers_cancel_sync(q->timers, &w->chore.timer);
+    close(w->source.fd);
+    free(w);
+}
+
 void mq_watch(struct source *s, bool soon)
 {
-    struct source_mq *q = source_mq_of(s);
+    struct group_watch *w = source_mq_of(s)->group_watch;
 
-    if (!q->hold_watch)
-        return;
-    if (soon)
-        group_hold_watch_again(q->hold_watch);
-    else
-        group_hold_watch_watch(q->hold_watch);
+    if (w && soon)
+        group_watch_again(w);
+    else if (w)
+        watch_start(w);
 }

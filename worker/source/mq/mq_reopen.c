@@ -1,4 +1,5 @@
-/* mq_reopen.c - drain a deleted queue, open the name again (see mq_reopen.h) */
+/* mq_reopen.c - a queue whose name is removed, and opened again (see
+ * mq_reopen.h) */
 #include "worker/source/mq/mq_reopen.h"
 
 #include <errno.h>
@@ -6,18 +7,125 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
+#include "common/base/basics.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/mq/queue.h"
 #include "common/state/worker_lock.h"
-#include "worker/source/mq/mq_name_watch.h"
-#include "worker/config/settings.h"
+#include "worker/loop/loop.h"
+#include "worker/source/mq/source_mq.h"
+
+/* ---- the name ---- */
+
+#define LOOK_NS (30 * NS_PER_S)
+
+/* c = constant after open   q = the thread that may replace the queue */
+struct mq_name_watch {
+    struct loop *loop;         /* c */
+    struct timers *timers;     /* c */
+    struct queue *queue;       /* c */
+    void (*gone)(void *arg);   /* c */
+    void *arg;                 /* c */
+    struct loop_source source; /* c  inotify; fd -1: none, `timer` instead */
+    struct timer timer;
+    int watch; /* q */
+};
+
+/* Check the link count, after an event or when it is time. */
+static void name_look(struct mq_name_watch *l)
+{
+    if (queue_gone(l->queue))
+        l->gone(l->arg);
+}
+
+static void event_ready(struct loop_source *source)
+{
+    struct mq_name_watch *l =
+        CONTAINER_OF(source, struct mq_name_watch, source);
+    char events[4096];
+
+    while (read(source->fd, events, sizeof events) > 0)
+        ;
+    name_look(l);
+    loop_watch(l->loop, source, EPOLLIN);
+}
+
+static void timer_start(struct mq_name_watch *l)
+{
+    timers_start(l->timers, &l->timer, clock_mono_ns() + LOOK_NS);
+}
+
+static void look_due(struct timer *timer)
+{
+    struct mq_name_watch *l = CONTAINER_OF(timer, struct mq_name_watch, timer);
+
+    name_look(l);
+    timer_start(l);
+}
+
+void mq_name_watch_again(struct mq_name_watch *l)
+{
+    char path[64];
+
+    if (l->source.fd < 0)
+        return;
+    if (l->watch >= 0)
+        inotify_rm_watch(l->source.fd, l->watch);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", queue_fd(l->queue));
+    l->watch = inotify_add_watch(l->source.fd, path, IN_ATTRIB);
+    if (l->watch < 0)
+        timer_start(l);
+}
+
+int mq_name_watch_open(struct mq_name_watch **out, struct loop *loop,
+                       struct timers *timers, struct queue *queue,
+                       void (*gone)(void *arg), void *arg)
+{
+    struct mq_name_watch *l = calloc(1, sizeof *l);
+
+    *out = NULL;
+    if (!l)
+        return -ENOMEM;
+    l->loop = loop;
+    l->timers = timers;
+    l->queue = queue;
+    l->gone = gone;
+    l->arg = arg;
+    l->watch = -1;
+    timer_init(&l->timer, look_due);
+    l->source.ready = event_ready;
+    l->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    mq_name_watch_again(l);
+    if (l->source.fd < 0 || loop_watch(loop, &l->source, EPOLLIN) < 0)
+        timer_start(l);
+    *out = l;
+    return 0;
+}
+
+void mq_name_watch_close(struct mq_name_watch **watch)
+{
+    struct mq_name_watch *l = *watch;
+
+    if (!l)
+        return;
+    *watch = NULL;
+    timers_cancel_sync(l->timers, &l->timer);
+    if (l->source.fd >= 0)
+        close(l->source.fd);
+    free(l);
+}
+
+/* ---- the worker's queue ---- */
 
 /* c = constant after open   a = atomic */
 struct mq_reopen {
-    struct mq_reopen_setup with;      /* c */
+    struct source_mq *q;              /* c */
     struct mq_name_watch *name_watch; /* c */
     atomic_bool gone;                 /* a */
     bool told; /* that the messages of the new one are too large;
@@ -31,10 +139,10 @@ static void gone_now(void *arg)
 
     if (atomic_exchange(&r->gone, true))
         return;
-    log_warn("queue_deleted", F_STR("queue", r->with.set->queue),
+    log_warn("queue_deleted", F_STR("queue", r->q->set->queue),
              F_STR("next", "what is left in it is taken, then the name is "
                            "opened again"));
-    r->with.gone(r->with.arg);
+    r->q->events.changed(r->q->events.arg);
 }
 
 /* Warn if another worker takes messages from the queue. That worker has another
@@ -44,11 +152,11 @@ static void other_worker_warn(const struct mq_reopen *r)
     char folder[PATH_MAX], text[16];
     pid_t pid;
 
-    if (queue_claim(r->with.queue, &pid))
+    if (queue_claim(r->q->queue, &pid))
         return;
     snprintf(text, sizeof text, "%d", (int)pid);
     log_warn(
-        "queue_shared", F_STR("queue", r->with.set->queue),
+        "queue_shared", F_STR("queue", r->q->set->queue),
         F_STR("pid", pid ? text : NULL),
         F_STR("state_dir",
               pid && worker_lock_folder(pid, folder) ? folder : NULL),
@@ -62,36 +170,31 @@ static void other_worker_warn(const struct mq_reopen *r)
                     "other worker's messages. Stop one of the two"));
 }
 
-int mq_reopen_open(struct mq_reopen **out, const struct mq_reopen_setup *setup,
-                   struct problem *p)
+int mq_reopen_open(struct source_mq *q, struct problem *p)
 {
     struct mq_reopen *r = calloc(1, sizeof *r);
 
-    *out = NULL;
     if (r)
-        r->with = *setup;
-    if (!r || mq_name_watch_open(&r->name_watch, setup->loop, setup->timers,
-                                 setup->queue, gone_now, r) < 0) {
+        r->q = q;
+    if (!r || mq_name_watch_open(&r->name_watch, q->loop, q->timers, q->queue,
+                                 gone_now, r) < 0) {
         free(r);
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     }
     other_worker_warn(r);
-    if (queue_gone(
-            setup->queue)) /* since it was opened, before it was watched */
+    if (queue_gone(q->queue)) /* since it was opened, before it was watched */
         atomic_store(&r->gone, true);
-    *out = r;
+    q->mq_reopen = r;
     return 0;
 }
 
-void mq_reopen_close(struct mq_reopen **reopen)
+void mq_reopen_close(struct source_mq *q)
 {
-    struct mq_reopen *r = *reopen;
-
-    if (!r)
+    if (!q->mq_reopen)
         return;
-    *reopen = NULL;
-    mq_name_watch_close(&r->name_watch);
-    free(r);
+    mq_name_watch_close(&q->mq_reopen->name_watch);
+    free(q->mq_reopen);
+    q->mq_reopen = NULL;
 }
 
 bool mq_reopen_gone(const struct mq_reopen *r)
@@ -104,12 +207,12 @@ static void as_it_was(const struct mq_reopen *r, struct queue_attr *attr)
 {
     struct stat st;
 
-    settings_attr(r->with.set, attr);
+    settings_attr(r->q->set, attr);
     if (attr->depth == 0)
-        attr->depth = queue_depth(r->with.queue);
+        attr->depth = queue_depth(r->q->queue);
     if (attr->message_size == 0)
-        attr->message_size = queue_message_size(r->with.queue);
-    if (attr->mode == 0 && fstat(queue_fd(r->with.queue), &st) == 0)
+        attr->message_size = queue_message_size(r->q->queue);
+    if (attr->mode == 0 && fstat(queue_fd(r->q->queue), &st) == 0)
         attr->mode = st.st_mode & 0777;
 }
 
@@ -118,12 +221,13 @@ static void as_it_was(const struct mq_reopen *r, struct queue_attr *attr)
 static int too_large(struct mq_reopen *r, size_t size)
 {
     if (!r->told)
-        log_error("queue_messages_larger", F_STR("queue", r->with.set->queue),
-                  F_UINT("message_size", size), F_UINT("room", r->with.room),
+        log_error("queue_messages_larger", F_STR("queue", r->q->set->queue),
+                  F_UINT("message_size", size),
+                  F_UINT("room", custody_body_bytes(r->q->custody)),
                   F_STR("next", "start the worker again: its slots are made "
                                 "for smaller messages"));
     r->told = true;
-    r->with.ended(r->with.arg, "queue-messages-larger", EX_OSERR);
+    r->q->events.ended(r->q->events.arg, "queue-messages-larger", EX_OSERR);
     return -EAGAIN;
 }
 
@@ -131,17 +235,17 @@ static int too_large(struct mq_reopen *r, size_t size)
  * has, or would have, messages that do not fit */
 static int open_name(struct mq_reopen *r, struct queue **out, struct problem *p)
 {
-    size_t room = r->with.room;
-    int flags = settings_queue_flags(r->with.set), err;
+    size_t room = custody_body_bytes(r->q->custody);
+    int flags = settings_queue_flags(r->q->set), err;
     struct queue_attr attr;
 
     as_it_was(r, &attr);
-    err = queue_open(out, r->with.set->queue, flags & ~QUEUE_CREATE, &attr,
-                     NULL, p);
+    err = queue_open(out, r->q->set->queue, flags & ~QUEUE_CREATE, &attr, NULL,
+                     p);
     if (err == -ENOENT && flags & QUEUE_CREATE) {
         if (attr.message_size > room)
             return too_large(r, attr.message_size);
-        err = queue_open(out, r->with.set->queue, flags, &attr, NULL, p);
+        err = queue_open(out, r->q->set->queue, flags, &attr, NULL, p);
     }
     if (err || queue_message_size(*out) <= room)
         return err;
@@ -163,21 +267,21 @@ int mq_reopen_now(struct mq_reopen *r)
     if (err == -EAGAIN)
         return err;
     if (!err)
-        err = queue_replace(r->with.queue, &fresh, &p);
+        err = queue_replace(r->q->queue, &fresh, &p);
     if (err) {
-        log_error("queue_not_opened", F_STR("queue", r->with.set->queue),
+        log_error("queue_not_opened", F_STR("queue", r->q->set->queue),
                   F_STR("error", p.text));
         return err;
     }
     mq_name_watch_again(r->name_watch);
     /* In this order: gone_now says nothing while it is said already. */
     atomic_store(&r->gone, false);
-    if (queue_gone(r->with.queue))
+    if (queue_gone(r->q->queue))
         atomic_store(&r->gone, true);
     other_worker_warn(r);
-    r->with.moved(r->with.arg);
-    log_info("queue_opened_again", F_STR("queue", r->with.set->queue),
-             F_UINT("depth", queue_depth(r->with.queue)),
-             F_UINT("message_size", queue_message_size(r->with.queue)));
+    r->q->events.moved(r->q->events.arg);
+    log_info("queue_opened_again", F_STR("queue", r->q->set->queue),
+             F_UINT("depth", queue_depth(r->q->queue)),
+             F_UINT("message_size", queue_message_size(r->q->queue)));
     return 0;
 }

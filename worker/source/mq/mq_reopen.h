@@ -1,47 +1,46 @@
-/* mq_reopen.h - the queue was deleted under us: drain it, open the name again
+/* mq_reopen.h - a queue whose name is removed under the worker
  *
  * WHAT   logind deletes an ordinary user's queues at logout, and administrators
- *        re-create queues, while the worker holds the old one.
+ *        re-create queues, while the worker holds the old one. The old queue is
+ *        drained, then the name is opened again. The removal is noticed by
+ *        inotify (IN_ATTRIB, as the link count falls), and where that cannot be
+ *        had by a look each 30 s.
  * WHO    open, close: the engine. gone: any thread. now: inside of flow.solo.
- * OWNS   A watch on the name of the queue.
- * FAILS  open: a problem. now: -errno, the old queue stays.
+ *        mq_name_watch_again: the thread that replaced the queue, one at a
+ *        time. `gone` is called in the peeker, maybe more than once.
+ * OWNS   The inotify descriptor. Borrows the queue.
+ * FAILS  open: a problem, or -ENOMEM. now: -errno, the old queue stays.
  */
 #ifndef WORKER_SOURCE_MQ_MQ_REOPEN_H
 #define WORKER_SOURCE_MQ_MQ_REOPEN_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "common/base/problem.h"
 
 struct loop;
+struct mq_name_watch; /* opaque; body in mq_reopen.c */
+struct mq_reopen;     /* opaque; body in mq_reopen.c */
 struct queue;
-struct settings;
+struct source_mq;
 struct timers;
-struct mq_reopen; /* opaque; body in mq_reopen.c */
 
-/* What it works on, and whom it tells; all of it outlives it. */
-struct mq_reopen_setup {
-    const struct settings *set;
-    struct queue *queue;
-    struct timers *timers;
-    struct loop *loop;
-    size_t room; /* of a slot's body */
-    /* The name is gone, or a look is due: somebody has to drain it. */
-    void (*gone)(void *arg);
-    /* The queue's descriptor stands for another queue now; inside now. */
-    void (*moved)(void *arg);
-    /* It cannot go on with this queue: the worker ends with `status`. */
-    void (*ended)(void *arg, const char *why, int status);
-    void *arg;
-};
-
-int mq_reopen_open(struct mq_reopen **out, const struct mq_reopen_setup *setup,
-                   struct problem *p);
-void mq_reopen_close(struct mq_reopen **r); /* NULL-safe; sets NULL */
-/* Whether the queue's name is gone. */
+/* Set q->mq_reopen. */
+int mq_reopen_open(struct source_mq *q, struct problem *p);
+void mq_reopen_close(struct source_mq *q);
+/* Return true if the queue's name is gone. */
 bool mq_reopen_gone(const struct mq_reopen *r);
 /* The old queue is empty: take the new one. */
 int mq_reopen_now(struct mq_reopen *r);
+
+/* Watch the name of any queue. Nothing is said of a queue that is gone already:
+ * check once after this. */
+int mq_name_watch_open(struct mq_name_watch **out, struct loop *loop,
+                       struct timers *timers, struct queue *queue,
+                       void (*gone)(void *arg), void *arg);
+/* The queue's descriptor stands for another queue now. */
+void mq_name_watch_again(struct mq_name_watch *l);
+/* NULL-safe; sets NULL. */
+void mq_name_watch_close(struct mq_name_watch **watch);
 
 #endif

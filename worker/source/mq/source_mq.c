@@ -13,10 +13,8 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/store/letters.h"
-#include "worker/source/mq/dead_limit.h"
-#include "worker/source/mq/dead_queue.h"
-#include "worker/source/mq/replay.h"
-#include "worker/source/mq/group_hold_watch.h"
+#include "common/store/letter_json.h"
+#include "common/store/waiting.h"
 #include "worker/source/mq/mq_reopen.h"
 
 #define WAL_NS \
@@ -25,9 +23,7 @@
 
 static int mq_link(struct source *s, struct message *m, const struct header *h)
 {
-    struct source_mq *q = source_mq_of(s);
-
-    return replay_link(q->store, q->due_rows, lent_of(m), h);
+    return dead_letters_link(source_mq_of(s), lent_of(m), h);
 }
 
 /* mq_claim - a spool gives keys itself, in the order of receipt; what comes
@@ -185,8 +181,7 @@ static void mq_tuned(struct source *s)
     struct source_mq *q = source_mq_of(s);
 
     atomic_store(&s->timeout_most_ns, atomic_load(&q->set->max_timeout_ns));
-    if (atomic_load(&q->started))
-        dead_limit_wake(q->dead_limit);
+    dead_letters_wake(q);
     if (q->spool_there)
         spool_tuned(q->spool_there);
 }
@@ -202,7 +197,7 @@ static int clock_follow(struct chore *chore)
 
     if (!err) {
         due_rows_look(q->due_rows);
-        dead_limit_wake(q->dead_limit);
+        dead_letters_wake(q);
     }
     return err;
 }
@@ -239,14 +234,166 @@ static void mq_start(struct source *s)
     custody_fix(q->custody);
     atomic_store(&q->started, true);
     tell_unlocked(q);
-    lost_replays_start(&q->lost_replays);
+    dead_letters_start(q);
     if (q->spool)
         spool_start(q->spool);
     /* The clock may have been set between store_claim and the watch. */
     chore_soon(&q->clock);
     source_mq_died(q);
-    if (q->hold_watch && q->events.held(q->events.arg) > 0)
-        group_hold_watch_watch(q->hold_watch);
+    if (q->group_watch && q->events.held(q->events.arg) > 0)
+        mq_watch(s, false);
+}
+
+/* ---- deaths that --on-dead is told of ---- */
+
+/* letter_copy - visit: what of it is in the environment */
+static int letter_copy(const struct letter *l, void *arg)
+{
+    struct source_hook *out = arg;
+    const struct store_row *m = &l->m;
+    char *at = malloc(m->size + m->group_size + 1);
+
+    if (!at)
+        return -ENOMEM;
+    memcpy(at, m->data, m->size);
+    if (m->group)
+        memcpy(at + m->size, m->group, m->group_size);
+    out->data = at;
+    out->size = m->size;
+    out->group =
+        (struct header_text){m->group ? at + m->size : NULL, m->group_size};
+    out->id = m->id;
+    out->received_ns = m->first_received_ns;
+    out->priority = m->priority;
+    out->failures = m->attempts;
+    out->crashes = m->crashes;
+    out->redelivered = (m->flags & STORE_REDELIVERED) != 0;
+    return 0;
+}
+
+/* json_make - as mqdlq show --json prints it */
+static int json_make(struct source_mq *q, struct source_hook *out)
+{
+    FILE *f = open_memstream(&out->json, &out->json_size);
+    int err;
+
+    if (!f)
+        return -ENOMEM;
+    err = letter_json_print(q->store, q->set->queue, out->letter, NULL, f);
+    return fclose(f) == 0 ? err : -ENOMEM;
+}
+
+/* read_one - all of a letter; -ENOENT: it is none any more */
+static int read_one(struct source_mq *q, struct source_hook *out)
+{
+    int err = letters_get(q->store, out->letter, letter_copy, out);
+
+    if (!err)
+        err = json_make(q, out);
+    if (err) {
+        free(out->data);
+        free(out->json);
+    }
+    return err;
+}
+
+/* mq_hook - one that was sent again, failed, and waits for its retry, is none:
+ * if it dies, that is another death */
+static int mq_hook(struct source *s, int64_t after, struct source_hook *out)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct letter_hook hook;
+    int err;
+
+    for (;;) {
+        err = letters_hook(q->store, after, &hook);
+        if (err)
+            return err;
+        *out = (struct source_hook){.n = hook.n, .letter = hook.row};
+        err = read_one(q, out);
+        if (err == -ENOENT)
+            err = letters_hook_end(q->store, hook.n, true, NULL);
+        else
+            return err;
+        if (err)
+            return err;
+    }
+}
+
+/* mq_hook_end - the letter may be moved or removed from here on */
+static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
+{
+    struct source_mq *q = source_mq_of(s);
+    int err = atomic_load(&q->store_gone) ? -EBADFD : 0;
+
+    if (!err)
+        err = letters_hook_end(q->store, n, told, next);
+    if (!err && told)
+        source_mq_died(q);
+    return err;
+}
+
+/* ---- what an operator wants of rows that wait ---- */
+
+/* rows_seize - nobody takes them before they have their mark; skip: somebody has */
+static void rows_seize(struct source_mq *q, struct spool *sp,
+                       const struct waiting_steer *order, bool *skip)
+{
+    for (size_t i = 0; i < order->count; i++)
+        skip[i] =
+            order->rows[i] < 0 || !due_rows_seize(q->due_rows, order->rows[i]);
+    if (sp)
+        spool_seize(sp, order->rows, order->count, skip);
+}
+
+/* rows_release - `done`: those that have it */
+static void rows_release(struct source_mq *q, struct spool *sp,
+                         const struct waiting_steer *order, const bool *done)
+{
+    for (size_t i = 0; i < order->count; i++)
+        if (order->rows[i] > 0 && !order->skip[i])
+            due_rows_release(q->due_rows, order->rows[i]);
+    if (sp)
+        spool_release(sp, done);
+}
+
+/* mq_steer - one commit
+ * A row that is to be cancelled is claimed first: nobody loads it into a slot
+ * before it has its mark, and one that a slot has already is left alone. Crash
+ * before the commit: all wait as before, the claims were in memory. After it:
+ * the next start takes what is due, or next in the spool, and what it takes has
+ * the mark.
+ * One that is to run now needs no claim: while it is in flight its due time is
+ * over. If it was settled as a retry meanwhile, it is that retry which is due,
+ * and it may still be noted as in flight: due_rows_sooner.
+ */
+static int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
+                    size_t n, enum steered *out)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct spool *sp = q->spool;
+    bool skip[STEER_MOST] = {false}, done[STEER_MOST] = {false};
+    struct waiting_steer order = {.cancel = what == STEER_CANCEL,
+                                  .rows = numbers,
+                                  .count = n,
+                                  .most = custody_body_bytes(q->custody),
+                                  .skip = skip,
+                                  .now_ns = clock_wall_ns()};
+    int err = atomic_load(&q->store_gone) ? -EBADFD : 0;
+
+    if (order.cancel)
+        rows_seize(q, sp, &order, skip);
+    if (!err)
+        err = waiting_steer(q->store, &order, out);
+    for (size_t i = 0; i < n && !err; i++)
+        done[i] = out[i] == STEERED;
+    if (order.cancel)
+        rows_release(q, sp, &order, done);
+    for (size_t i = 0; i < n && !order.cancel; i++)
+        if (done[i])
+            due_rows_sooner(q->due_rows, numbers[i]);
+    due_rows_look(q->due_rows);
+    return err;
 }
 
 static const struct source_ops mq_ops = {
@@ -293,12 +440,6 @@ static const struct source_local_ops mq_local_ops = {
 
 /* ---- open and close ---- */
 
-/* letters_more - some that were on their way are dead again */
-static void letters_more(void *arg)
-{
-    source_mq_died(arg);
-}
-
 /* lents_open - one for each slot that there will ever be */
 static int lents_open(struct source_mq *q)
 {
@@ -318,63 +459,13 @@ static int lents_open(struct source_mq *q)
                          &q->source, q->events.changed, q->events.arg);
 }
 
-/* letters_removed - we write the store's log ourselves: nobody closes it */
-static void letters_removed(void *arg, uint64_t letters)
-{
-    struct source_mq *q = arg;
-
-    q->events.removed(q->events.arg, letters);
-    if (q->hold_watch && q->events.held(q->events.arg) > 0)
-        group_hold_watch_again(q->hold_watch);
-}
-
 int source_mq_watch(struct source_mq *q, struct problem *p)
 {
-    size_t room = custody_body_bytes(q->custody);
-    const struct mq_reopen_setup reopen = {.set = q->set,
-                                           .queue = q->queue,
-                                           .timers = q->timers,
-                                           .loop = q->loop,
-                                           .room = room,
-                                           .gone = q->events.changed,
-                                           .moved = q->events.moved,
-                                           .ended = q->events.ended,
-                                           .arg = q->events.arg};
-    const struct group_hold_watch_setup hold = {.queue = q->set->queue,
-                                                .folder = q->folder,
-                                                .timers = q->timers,
-                                                .loop = q->loop,
-                                                .pool = *q->pool,
-                                                .ask = q->events.letters_gone,
-                                                .held = q->events.held,
-                                                .arg = q->events.arg};
-    const struct dead_queue_setup letters = {.set = q->set,
-                                             .store = q->store,
-                                             .due_rows = q->due_rows,
-                                             .timers = q->timers,
-                                             .loop = q->loop,
-                                             .pool = q->pool,
-                                             .dirty = q->dirty,
-                                             .message_size =
-                                                 queue_message_size(q->queue),
-                                             .room = room};
-    const struct dead_limit_setup limit = {.set = q->set,
-                                           .store = q->store,
-                                           .due_rows = q->due_rows,
-                                           .timers = q->timers,
-                                           .pool = q->pool,
-                                           .dirty = q->dirty,
-                                           .removed = letters_removed,
-                                           .arg = q};
-    int err = mq_reopen_open(&q->mq_reopen, &reopen, p);
+    int err = mq_reopen_open(q, p);
 
     if (!err && q->set->on_group_dead == GROUP_DEAD_HOLD)
-        err = group_hold_watch_open(&q->hold_watch, &hold, p);
-    if (!err && q->set->dead_letter_queue[0])
-        err = dead_queue_open(&q->dead_queue, &letters, p);
-    if (!err)
-        err = dead_limit_open(&q->dead_limit, &limit, p);
-    return err;
+        err = group_watch_open(q, p);
+    return err ? err : dead_letters_open(q, p);
 }
 
 /* hooks_open - without --on-dead nobody is told of the deaths that are noted */
@@ -419,25 +510,14 @@ int source_mq_open(struct source_mq *q, struct problem *p)
                             .pool = q->pool};
     chore_init(&q->wal);
     store_watch_wal(q->store, wal_large, q);
-    lost_replays_init(&q->lost_replays);
-    q->lost_replays.queue = q->set->queue;
-    q->lost_replays.folder = q->folder;
-    q->lost_replays.store = q->store;
-    q->lost_replays.due_rows = q->due_rows;
-    q->lost_replays.timers = q->timers;
-    q->lost_replays.pool = *q->pool;
-    q->lost_replays.dirty = q->dirty;
-    q->lost_replays.letters = letters_more;
-    q->lost_replays.arg = q;
     return err;
 }
 
 void source_mq_stop(struct source_mq *q)
 {
-    dead_queue_close(&q->dead_queue);
-    dead_limit_close(&q->dead_limit);
-    mq_reopen_close(&q->mq_reopen);
-    group_hold_watch_close(&q->hold_watch);
+    dead_letters_close(q);
+    mq_reopen_close(q);
+    group_watch_close(q);
 }
 
 void source_mq_close(struct source_mq *q)

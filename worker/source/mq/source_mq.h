@@ -19,18 +19,16 @@
 #include "common/store/store.h"
 #include "worker/config/settings.h"
 #include "worker/loop/chore.h"
-#include "worker/source/mq/dead_limit.h"
-#include "worker/source/mq/dead_queue.h"
+#include "worker/source/mq/dead_letters.h"
 #include "worker/source/mq/due_rows.h"
-#include "worker/source/mq/lost_replays.h"
-#include "worker/source/mq/row.h"
+#include "worker/source/mq/lent.h"
 #include "worker/source/source.h"
 
-struct dirty;            /* dirty.c */
-struct group_hold_watch; /* group_hold_watch.c */
-struct loop;             /* loop.c */
-struct mq_reopen;        /* mq_reopen.c */
-struct spool;            /* spool.h */
+struct dirty;       /* dirty.c */
+struct group_watch; /* mq_groups.c */
+struct loop;        /* loop.c */
+struct mq_reopen;   /* mq_reopen.c */
+struct spool;       /* spool.h */
 
 /* What is kept for one work item; its thread's.
  * Its slot is FREE: of the message that it settled last, still warm in the
@@ -54,21 +52,19 @@ struct source_mq {
     struct pool **pool;          /* c  NULL in there once the pool is gone */
     struct dirty *dirty;         /* c */
     struct lent *lents;          /* c  by the number of the slot */
-    const struct slot_fill *fill;        /* c  custody's */
-    struct mq_lane *lanes;               /* c */
-    struct due_rows *due_rows;           /* c */
-    struct mq_reopen *mq_reopen;         /* c */
-    struct group_hold_watch *hold_watch; /* c  NULL: no group is ever held */
-    struct dead_queue *dead_queue;       /* c  NULL: none wanted */
-    struct dead_limit *dead_limit;       /* c */
-    struct chore clock;                  /* after the clock was set */
-    struct chore wal;                    /* while the store's -wal is large */
-    struct spool *spool_there;           /* c  on or off; NULL: none */
+    const struct slot_fill *fill;      /* c  custody's */
+    struct mq_lane *lanes;             /* c */
+    struct due_rows *due_rows;         /* c */
+    struct mq_reopen *mq_reopen;       /* c */
+    struct group_watch *group_watch;   /* c  NULL: no group is ever held */
+    struct dead_letters *dead_letters; /* c */
+    struct chore clock;                /* after the clock was set */
+    struct chore wal;                  /* while the store's -wal is large */
+    struct spool *spool_there;         /* c  on or off; NULL: none */
     struct spool *_Atomic spool; /* t  once it is on, for good; NULL: off */
     /* c  from `begins` to its end nobody takes; by one thread at a time */
     void (*hold_take)(void *arg, bool begins);
-    void *hold_arg; /* c */
-    struct lost_replays lost_replays;
+    void *hold_arg;     /* c */
     struct slot **left; /* from runs to recover, in the order of seq */
     size_t left_count;
     atomic_bool store_gone; /* a  no file of ours has its name */
@@ -109,13 +105,15 @@ int mq_unpark(struct source *s, unsigned lane, struct header_text key, bool low,
               const struct message *before, struct message **out);
 int mq_settle(struct source *s, struct settle *list, size_t n);
 int mq_done(struct source *s, struct message *m, unsigned lane);
-int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
-             size_t n, enum steered *out);
 int mq_groups(struct source *s,
               int (*visit)(void *arg, const struct source_group *group),
               void *arg);
 int mq_letters(struct source *s, struct header_text key);
 void mq_watch(struct source *s, bool soon);
+int group_watch_open(struct source_mq *q, struct problem *p);
+/* A held group could not be asked about, or its letter removed: look soon. */
+void group_watch_again(struct group_watch *w);
+void group_watch_close(struct source_mq *q);
 int mq_runs(struct source *s,
             void (*visit)(void *arg, const struct source_run *run), void *arg,
             struct problem *p);
@@ -126,8 +124,6 @@ int mq_keep(struct source *s,
             int (*place)(void *arg, struct message *m, bool half,
                          struct settle *out),
             void *arg);
-int mq_hook(struct source *s, int64_t after, struct source_hook *out);
-int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next);
 void mq_warm(struct source *s, unsigned lane);
 void mq_rest(struct source *s, unsigned lane);
 /* The same without a way between. */
@@ -162,9 +158,7 @@ static inline void source_mq_died(struct source_mq *q)
 {
     if (!atomic_load(&q->started))
         return;
-    if (q->dead_queue)
-        dead_queue_wake(q->dead_queue);
-    dead_limit_wake(q->dead_limit);
+    dead_letters_wake(q);
     if (q->events.hooks)
         q->events.hooks(q->events.arg);
 }

@@ -57,7 +57,6 @@
 #include "common/store/spool.h"
 #include "worker/config/slots.h"
 #include "worker/rules/delivery.h"
-#include "worker/source/mq/row.h"
 #include "worker/source/mq/source_mq.h"
 
 #define SPOOL_AHEAD 64 /* rows that are read at once */

@@ -1,0 +1,519 @@
+/* dead_letters.c - dead letters of a POSIX queue (see dead_letters.h)
+ *
+ *   a replayed letter is     its message comes        another copy comes
+ *   marked, in no slot       it is linked             (it is linked: the first)
+ *   in a slot: runs, held    -                        dropped
+ *   waiting for its retry    -                        dropped
+ *   dead again, or gone      -                        dropped
+ *
+ * Dropping loses nothing: what the copy is a copy of is in its slot, in the
+ * store, or at its end. Any other message that says that it is a letter,
+ * without a token of ours, runs as the message that it is. It is marked, as
+ * there may be a letter with the same id that ran; and it touches no letter.
+ */
+#include "worker/source/mq/dead_letters.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sysexits.h>
+
+#include "common/base/basics.h"
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/base/log.h"
+#include "common/store/letters.h"
+#include "worker/loop/chore.h"
+#include "worker/loop/dirty.h"
+#include "worker/loop/loop.h"
+#include "worker/source/mq/mq_reopen.h"
+#include "worker/source/mq/source_mq.h"
+
+#define PAUSE_NS (100 * NS_PER_MS) /* letters that die together go together */
+
+/* c = constant after open   m = of the chore `move` */
+struct dead_letters {
+    struct source_mq *q;        /* c */
+    struct chore limit;         /* removes letters */
+    struct chore recall;        /* at the start, until it has worked */
+    struct chore move;          /* moves letters to `queue` */
+    struct queue *queue;        /* c  NULL: none wanted */
+    struct mq_name_watch *name; /* c  its name */
+    struct queue_attr attr;     /* c  if it must be made again */
+    struct loop_source source;  /* m  waits for room in it */
+    unsigned char *data;        /* m  one letter */
+    size_t room;                /* c  of `data` */
+    int64_t sent; /* m  is in the queue and still in the store; 0: none */
+    struct ulid sent_id; /* m */
+};
+
+/* ---- --keep-dead and --max-dead ---- */
+
+/* One run. */
+struct pass {
+    uint64_t keep_ns, now_ns; /* wall */
+    uint64_t over;            /* so many are too many */
+    uint64_t next_ns;         /* wall; when the next one is too old */
+    struct store_cursor old[STORE_PAGE];
+    size_t count, aged; /* of these, those that are too old */
+};
+
+static bool has_limit(const struct settings *set)
+{
+    return set->keep_dead_ns != UINT64_MAX || set->max_dead != 0;
+}
+
+/* Choose letters to remove from a page, oldest first. Returns false if those
+ * that follow stay. */
+static bool page_choose(const struct dead_letters *d, struct pass *p,
+                        const struct store_cursor *page, int n)
+{
+    p->count = p->aged = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t end_ns = ns_add(page[i].ns, p->keep_ns);
+
+        if (due_rows_is_claimed(d->q->due_rows, page[i].row))
+            continue;
+        if (end_ns > p->now_ns && p->over == 0) {
+            p->next_ns = end_ns;
+            return false;
+        }
+        p->aged += end_ns <= p->now_ns;
+        p->over -= p->over > 0;
+        p->old[p->count++] = page[i];
+    }
+    return true;
+}
+
+/* Remove the chosen letters. */
+static int page_drop(struct dead_letters *d, const struct pass *p)
+{
+    struct source_mq *q = d->q;
+    int64_t gone = p->count ? letters_drop(q->store, p->old, p->count) : 0;
+
+    if (gone <= 0)
+        return (int)gone;
+    q->events.removed(q->events.arg, (uint64_t)gone);
+    /* We write the store's log ourselves: nobody closes it. */
+    if (q->group_watch && q->events.held(q->events.arg) > 0)
+        group_watch_again(q->group_watch);
+    dirty_count(q->dirty);
+    log_info("letters_removed", F_STR("queue", q->set->queue),
+             F_INT("count", gone), F_UINT("too_old", p->aged),
+             F_INT("first", p->old[0].row),
+             F_INT("last", p->old[p->count - 1].row));
+    return 0;
+}
+
+/* Remove letters page by page, and look again when the next one is too old. */
+static int limit_run(struct chore *chore)
+{
+    struct dead_letters *d = CONTAINER_OF(chore, struct dead_letters, limit);
+    const struct settings *set = d->q->set;
+    struct store_cursor page[STORE_PAGE], after = {0};
+    struct pass p = {.keep_ns = set->keep_dead_ns,
+                     .now_ns = clock_wall_ns(),
+                     .next_ns = UINT64_MAX};
+    bool more = true;
+    int64_t there = 0;
+    int err;
+
+    if (!has_limit(set))
+        return 0;
+    /* Counting reads the index of all letters. */
+    if (set->max_dead)
+        there = store_count(d->q->store, STORE_DEAD);
+    err = there < 0 ? (int)there : 0;
+    if (there > 0 && (uint64_t)there > set->max_dead)
+        p.over = (uint64_t)there - set->max_dead;
+    while (more && !err) {
+        int n = letters_deaths(d->q->store, &after, page);
+
+        more = n > 0 && page_choose(d, &p, page, n);
+        err = n < 0 ? n : n > 0 ? page_drop(d, &p) : 0;
+        if (n > 0)
+            after = page[n - 1];
+    }
+    if (!err && p.next_ns != UINT64_MAX)
+        chore_after(chore, p.next_ns - p.now_ns);
+    return err;
+}
+
+static void limit_log(struct chore *chore, int err)
+{
+    const struct dead_letters *d =
+        CONTAINER_OF(chore, struct dead_letters, limit);
+
+    if (err)
+        log_error("letters_not_removed", F_STR("queue", d->q->set->queue),
+                  F_STR("error", errno_text(-err)),
+                  F_STR("next", "they stay in the store, and it is tried "
+                                "again; look at the disk of the store"));
+}
+
+/* ---- --dead-letter-queue ---- */
+
+/* Open the queue, which is made if it is missing, like the worker's own. */
+static int queue_ready(struct dead_letters *d, struct problem *p)
+{
+    const struct settings *set = d->q->set;
+    int flags = QUEUE_SEND | (set->no_create ? 0 : QUEUE_CREATE);
+
+    return d->queue ? queue_reopen(d->queue, flags, &d->attr, p)
+                    : queue_open(&d->queue, set->dead_letter_queue, flags,
+                                 &d->attr, NULL, p);
+}
+
+/* Open the queue again whose name was removed: nobody would ever find a letter
+ * in the old one. */
+static int queue_open_again(struct dead_letters *d)
+{
+    struct problem p;
+    int err = queue_ready(d, &p);
+
+    if (err && d->move.err != -ESTALE)
+        log_error("dead_letter_queue_gone", F_STR("to", queue_label(d->queue)),
+                  F_STR("error", p.text));
+    if (err)
+        return -ESTALE;
+    d->source.added = false; /* the old one's place in the peeker is gone */
+    mq_name_watch_again(d->name);
+    log_warn("dead_letter_queue_opened_again",
+             F_STR("to", queue_label(d->queue)));
+    return 0;
+}
+
+/* Send a letter to the queue that has the name now: 0, or -errno of queue_send.
+ * The name may be removed before the message is in the queue, so check it after
+ * that, too: a letter that went with the old queue is sent to the new one. A
+ * full queue has its name, and a later removal wakes the chore: nobody makes
+ * room in a queue that nobody finds. */
+static int letter_post(struct dead_letters *d, const struct store_row *m)
+{
+    int err = 0;
+
+    do {
+        if (queue_gone(d->queue))
+            err = queue_open_again(d);
+        if (!err)
+            err = queue_send(d->queue, d->data, m->size, m->priority);
+    } while ((!err || err == -EAGAIN) && queue_gone(d->queue));
+    return err;
+}
+
+/* Delete a letter from the store that is in the queue. Until that has worked
+ * nothing else is sent, so that no letter is sent twice but after a kill. */
+static int sent_forget(struct dead_letters *d)
+{
+    char id[ULID_TEXT];
+    int err = store_delete(d->q->store, d->sent);
+
+    if (err)
+        return err;
+    d->sent = 0;
+    dirty_count(d->q->dirty);
+    log_info("dead_letter_moved", F_STR("msg", ulid_print(d->sent_id, id)),
+             F_STR("to", queue_label(d->queue)));
+    return 0;
+}
+
+/* Send a letter, then delete it from the store.
+ * Crash before the send: it is in the store. Between send and delete: it is in
+ * both, and is sent again by the next worker. After: it is in the queue. */
+static int letter_send(struct dead_letters *d, const struct store_row *m,
+                       bool fits)
+{
+    char id[ULID_TEXT];
+    int err;
+
+    FAULT_POINT("dead_queue_before_send");
+    err = fits ? letter_post(d, m) : -EMSGSIZE;
+    FAULT_POINT("dead_queue_after_send");
+    if (err == -EMSGSIZE) {
+        log_warn("dead_letter_too_large", F_STR("msg", ulid_print(m->id, id)),
+                 F_UINT("size", m->size),
+                 F_UINT("allowed", queue_message_size(d->queue)),
+                 F_STR("next", "it stays in the store: see mqdlq list"));
+        return 0;
+    }
+    if (err)
+        return err;
+    d->sent = m->row;
+    d->sent_id = m->id;
+    return sent_forget(d);
+}
+
+/* Move a letter, unless it is in flight: sent again, recalled when the queue
+ * was gone, and found in a slot. It ends from there. */
+static int letter_move(struct dead_letters *d, int64_t row, uint64_t *died_ns)
+{
+    struct source_mq *q = d->q;
+    bool ours = due_rows_move(q->due_rows, row);
+    struct store_row m;
+    int err = store_get(q->store, row, &m, d->data, d->room, NULL);
+    bool fits = err != -EMSGSIZE;
+
+    if (!err || !fits) {
+        *died_ns = m.died_ns;
+        err = ours && m.state == STORE_DEAD ? letter_send(d, &m, fits) : 0;
+    }
+    if (ours && !d->sent)
+        due_rows_release(q->due_rows, row);
+    return err == -ENOENT ? 0 : err;
+}
+
+/* Move letters in order of death until the queue is full or none is left. */
+static int move_run(struct chore *chore)
+{
+    struct dead_letters *d = CONTAINER_OF(chore, struct dead_letters, move);
+    uint64_t died_ns = 0;
+    int64_t row = 0, sent = d->sent;
+    int err = sent ? sent_forget(d) : 0;
+
+    if (sent && !err)
+        due_rows_release(d->q->due_rows, sent);
+    while (!err) {
+        err = store_next_dead(d->q->store, died_ns, row, &row);
+        if (!err)
+            err = letter_move(d, row, &died_ns);
+    }
+    if (err == -EAGAIN)
+        err = loop_watch(d->q->loop, &d->source, EPOLLOUT);
+    return err == -ENOENT ? 0 : err; /* none is left */
+}
+
+static void move_log(struct chore *chore, int err)
+{
+    const struct dead_letters *d =
+        CONTAINER_OF(chore, struct dead_letters, move);
+
+    if (err)
+        log_error("dead_letter_not_moved", F_STR("to", queue_label(d->queue)),
+                  F_STR("error", errno_text(-err)),
+                  F_STR("next", "it stays in the store; it is tried again"));
+}
+
+static void queue_gone_now(void *arg)
+{
+    struct dead_letters *d = arg;
+
+    chore_soon(&d->move);
+}
+
+static void queue_has_room(struct loop_source *source)
+{
+    chore_soon(&CONTAINER_OF(source, struct dead_letters, source)->move);
+}
+
+static int move_open(struct dead_letters *d, struct problem *p)
+{
+    struct source_mq *q = d->q;
+    int err;
+
+    d->room = custody_body_bytes(q->custody);
+    d->data = malloc(d->room);
+    d->attr.message_size = queue_message_size(q->queue);
+    d->attr.mode = (mode_t)q->set->mode;
+    err = d->data ? queue_ready(d, p)
+                  : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    if (err)
+        return err;
+    d->attr.depth = queue_depth(d->queue);
+    d->attr.message_size = queue_message_size(d->queue);
+    d->source =
+        (struct loop_source){.fd = queue_fd(d->queue), .ready = queue_has_room};
+    return mq_name_watch_open(&d->name, q->loop, q->timers, d->queue,
+                              queue_gone_now, d) < 0
+               ? problem_set(p, EX_OSERR, ENOMEM, "out of memory")
+               : 0;
+}
+
+/* ---- replayed letters ---- */
+
+/* Ask the store what a message is that says it is a letter. */
+static int replay_find(struct store *store, const struct header *h,
+                       enum store_replay *is)
+{
+    const unsigned needed = HEADER_ID | HEADER_LETTER_TOKEN;
+
+    *is = REPLAY_NONE;
+    if ((h->fields & needed) != needed)
+        return 0;
+    return store_replay_find(store, (int64_t)h->letter, &h->id,
+                             &h->letter_token, is);
+}
+
+/* Make a message the letter, unless another copy of it is in a slot.
+ * The claim decides. The store is asked once more after it: the first copy may
+ * have been stored as a retry since, and have given up its claim. As long as we
+ * have it, nobody else takes the row or moves it. Crash before the row is in
+ * the slot: it is linked by the next start. */
+static int replay_take(struct source_mq *q, struct lent *l,
+                       const struct header *h, enum store_replay *is)
+{
+    int64_t row = (int64_t)h->letter;
+    int err = due_rows_claim(q->due_rows, row);
+
+    if (err == -EALREADY) { /* a slot has it, or it is a retry by now */
+        *is = REPLAY_OVER;
+        return 0;
+    }
+    if (err == -EXDEV) { /* dead before it was sent, it is half moved */
+        *is = REPLAY_NONE;
+        return 0;
+    }
+    if (err)
+        return err;
+    err = replay_find(q->store, h, is);
+    if (!err && *is == REPLAY_OPEN)
+        lent_link(l, row);
+    else
+        due_rows_release(q->due_rows, row);
+    return err;
+}
+
+/* Mark a message as a possible repeat of what it says it is. A message that has
+ * expired does not run, and the mark would let it. */
+static void replay_mark(struct lent *l, const struct header *h)
+{
+    char id[ULID_TEXT];
+
+    if (l->m.flags & MESSAGE_REDELIVERED ||
+        (h->fields & HEADER_EXPIRES && h->expires_ns <= clock_wall_ns()))
+        return;
+    log_warn("letter_unknown",
+             F_STR("msg", ulid_print(*message_name(&l->m), id)),
+             F_UINT("letter", h->letter),
+             F_STR("next", "it was not sent by a replay of this store: it runs "
+                           "as any message, marked as redelivered, and the "
+                           "letter is kept"));
+    lent_mark(l);
+}
+
+/* A slot that has a row when its message is sorted is linked already: messages
+ * loaded from the store are not sorted again. */
+int dead_letters_link(struct source_mq *q, struct lent *l,
+                      const struct header *h)
+{
+    enum store_replay is;
+    int err;
+
+    if (!l->slot->row) {
+        err = replay_find(q->store, h, &is);
+        if (!err && is == REPLAY_OPEN)
+            err = replay_take(q, l, h, &is);
+        if (err)
+            return err;
+        if (is == REPLAY_OVER)
+            return LINK_REPEAT;
+        if (is == REPLAY_NONE)
+            replay_mark(l, h);
+    }
+    if (!l->slot->row)
+        return LINK_NONE;
+    l->m.flags |= MESSAGE_FRONT;
+    return LINK_LETTER;
+}
+
+/* Return true if the message of the letter is in a slot: it ends from there. */
+static bool is_in_flight(int64_t row, void *arg)
+{
+    return due_rows_is_claimed(arg, row);
+}
+
+/* Make letters dead again whose queue is gone. Where /proc does not tell the
+ * boot id, nothing is known of where letters were sent, and they stay as they
+ * are. */
+static int recall_run(struct chore *chore)
+{
+    struct source_mq *q = CONTAINER_OF(chore, struct dead_letters, recall)->q;
+    int n = store_recall(q->store, is_in_flight, q->due_rows);
+
+    if (n == -ENOENT || n == 0)
+        return 0;
+    if (n < 0)
+        return n;
+    log_warn("letters_recalled", F_INT("letters", n),
+             F_STR("next", "they were on their way when the machine went down; "
+                           "replay them again"));
+    dirty_count(q->dirty);
+    source_mq_died(q);
+    return 0;
+}
+
+static void recall_log(struct chore *chore, int err)
+{
+    const struct source_mq *q =
+        CONTAINER_OF(chore, struct dead_letters, recall)->q;
+
+    if (err)
+        log_error("letters_not_recalled", F_STR("queue", q->set->queue),
+                  F_STR("error", errno_text(-err)), F_STR("store", q->folder),
+                  F_STR("next",
+                        "letters that were on their way when the machine "
+                        "went down stay marked replayed until the "
+                        "store can be written; it is tried again"));
+}
+
+/* ---- open and close ---- */
+
+void dead_letters_start(struct source_mq *q)
+{
+    chore_run(&q->dead_letters->recall);
+}
+
+void dead_letters_wake(struct source_mq *q)
+{
+    struct dead_letters *d = q->dead_letters;
+
+    if (!d || !atomic_load(&q->started))
+        return;
+    if (d->queue) /* without a pool the next worker moves it */
+        chore_soon(&d->move);
+    if (has_limit(q->set))
+        chore_after(&d->limit, PAUSE_NS);
+}
+
+static void chore_ready(struct chore *chore, int (*run)(struct chore *chore),
+                        void (*tell)(struct chore *chore, int err),
+                        uint64_t most_ns, struct source_mq *q)
+{
+    *chore = (struct chore){.run = run,
+                            .tell = tell,
+                            .first_ns = NS_PER_S,
+                            .most_ns = most_ns,
+                            .timers = q->timers,
+                            .pool = q->pool};
+    chore_init(chore);
+}
+
+int dead_letters_open(struct source_mq *q, struct problem *p)
+{
+    struct dead_letters *d = q->dead_letters = calloc(1, sizeof *d);
+
+    if (!d)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    d->q = q;
+    chore_ready(&d->limit, limit_run, limit_log, 30 * NS_PER_S, q);
+    chore_ready(&d->move, move_run, move_log, 30 * NS_PER_S, q);
+    chore_ready(&d->recall, recall_run, recall_log, 5 * NS_PER_S, q);
+    return q->set->dead_letter_queue[0] ? move_open(d, p) : 0;
+}
+
+void dead_letters_close(struct source_mq *q)
+{
+    struct dead_letters *d = q->dead_letters;
+
+    if (!d)
+        return;
+    q->dead_letters = NULL;
+    timers_cancel_sync(q->timers, &d->limit.timer);
+    timers_cancel_sync(q->timers, &d->move.timer);
+    timers_cancel_sync(q->timers, &d->recall.timer);
+    mq_name_watch_close(&d->name);
+    if (d->sent) /* one last try */
+        (void)sent_forget(d);
+    queue_close(&d->queue);
+    free(d->data);
+    free(d);
+}
