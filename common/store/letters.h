@@ -9,6 +9,8 @@
 #ifndef COMMON_STORE_LETTERS_H
 #define COMMON_STORE_LETTERS_H
 
+#include <stdio.h>
+
 #include "common/store/store.h"
 
 /* All given conditions must hold. NULL / 0 / REASON_NONE: not given. */
@@ -162,5 +164,21 @@ int letters_import(struct store *s, const struct letter_import *l, size_t n,
                    struct letter_known *known);
 /* Return the highest row number in use; 0 if there is none. */
 int letters_last_row(struct store *s, int64_t *row);
+
+/* ---- as JSON ---- */
+
+/* A letter of a broker, which has no number there. */
+struct letter_elsewhere {
+    /* The machine of attempt `n`, 1 and up; NULL: not known. */
+    const char *(*machine)(void *arg, int64_t row, unsigned n);
+    void *arg;
+};
+
+/* Print a letter as a JSON object, one line. It has everything of a letter but
+ * its receive sequence; a letter that is written and read again (mqdlq import)
+ * is the same, byte for byte. Bytes that are not UTF-8, or have a NUL, are
+ * base64 in NAME_base64. -ENOENT: the letter is gone. For one thread. */
+int letter_json_print(struct store *s, const char *queue, int64_t row,
+                      const struct letter_elsewhere *elsewhere, FILE *out);
 
 #endif

@@ -41,7 +41,7 @@ struct broker_letters {
     int (*close)(struct context *ctx);
     /* Remove letters by row: how many went, or -errno. */
     int64_t (*discard)(struct context *ctx, const int64_t *rows, size_t n);
-    /* letter_json.h: where attempt `n` was. `arg` is the broker. */
+    /* letters.h: where attempt `n` was. `arg` is the broker. */
     const char *(*machine)(void *arg, int64_t row, unsigned n);
     /* Prepare to send letters again; the name of the queue to `*to`. */
     int (*replay_begin)(struct context *ctx, const char **to);

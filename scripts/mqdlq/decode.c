@@ -1,4 +1,4 @@
-/* decode.c - see decode.h; letter_json.c writes what this reads */
+/* decode.c - see decode.h; letters.c writes what this reads */
 #include "scripts/mqdlq/decode.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static const json_t *field(const struct reading *r, const char *name)
     return json_is_null(value) ? NULL : value;
 }
 
-/* Members of a letter, and of one of its attempts, as written by letter_json.c.
+/* Members of a letter, and of one of its attempts, as written by letters.c.
  * A time also has a member NAME_ns, and bytes other than UTF-8 are in
  * NAME_base64. */
 static const char *const letter_members[] = {

@@ -1,6 +1,6 @@
 /* decode.h - a dead letter from a JSON object
  *
- * WHAT   Reads what letter_json.h writes: the letter is the same, byte for
+ * WHAT   Reads what letters.h writes: the letter is the same, byte for
  *        byte. REASON_NONE is that of a message without one, which only a
  *        broker has among its letters.
  * WHO    One thread.

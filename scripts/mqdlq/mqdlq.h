@@ -122,9 +122,6 @@ int replay_run(struct context *ctx);
 /* discard, purge: remove letters, in batches of one transaction each. */
 int remove_run(struct context *ctx);
 int export_run(struct context *ctx);
-/* Print the chosen letters as JSON lines, oldest first unless `backwards`. A
- * letter that is gone by now is left out. */
-int list_json(struct context *ctx, bool backwards);
 /* All or nothing of each batch; stderr names the line at fault. */
 int import_run(struct context *ctx);
 

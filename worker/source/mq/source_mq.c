@@ -13,7 +13,6 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/store/letters.h"
-#include "common/store/letter_json.h"
 #include "common/store/waiting.h"
 #include "worker/source/mq/mq_reopen.h"
 
