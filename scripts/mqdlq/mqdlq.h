@@ -55,7 +55,7 @@ struct context {
     const struct options *o;
     char queue[QUEUE_NAME_MAX];
     struct store *store; /* NULL: there is none */
-    /* How letters on a broker are dealt with; NULL: they are of this machine. */
+    /* How letters on a broker are dealt with; NULL: of this machine. */
     const struct broker_letters *letters;
     struct broker *broker; /* that the letters are of; NULL: of this machine */
 };

@@ -291,11 +291,10 @@ static void room_say(bool first, void *arg)
 static int message_post(struct replay *r)
 {
     const struct options *o = r->context->o;
-    uint64_t deadline = UINT64_MAX;
+    uint64_t deadline =
+        o->has_wait ? ns_add(clock_mono_ns(), o->wait_ns) : UINT64_MAX;
     int err;
 
-    if (o->has_wait)
-        deadline = ns_add(clock_mono_ns(), o->wait_ns);
     if (cli_interrupt_seen())
         return -EINTR;
     if (queue_gone(r->queue))

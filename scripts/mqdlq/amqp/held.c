@@ -699,43 +699,34 @@ static int broker_open(struct context *ctx)
 
 /* ---- closing ---- */
 
-static int body_copy(const struct letter *l, void *arg)
-{
-    amqp_bytes_t *out = arg;
+struct refresh {
+    struct broker *b;
+    struct problem p;
+};
 
-    out->bytes = malloc(l->body_size + 1);
-    if (!out->bytes)
-        return -ENOMEM;
-    memcpy(out->bytes, l->body, l->body_size);
-    out->len = l->body_size;
-    return 0;
-}
-
-/* Publish a letter again that was looked at often.
+/* Visit: publish a letter again that was looked at often.
  * Crash before the acknowledgement: it is there twice, and has a line or a time
  * by which both are taken for one (known_first), or else is listed twice. So
  * this can repeat one, never lose one.
  */
-static int refresh(struct context *ctx, int64_t row, struct problem *p)
+static int refresh(const struct letter *l, void *arg)
 {
-    struct broker *b = ctx->broker;
-    struct held *h = held_at(b, row);
+    struct refresh *r = arg;
+    struct broker *b = r->b;
+    struct held *h = held_at(b, l->m.row);
     struct envelope_copy copy;
-    amqp_bytes_t body = {0, NULL};
     void *raw = h ? held_properties(b, h) : NULL;
-    int err = raw ? letters_get(ctx->store, row, body_copy, &body) : -EIO;
+    int err =
+        raw ? letter_envelope_same(&copy, (amqp_bytes_t){h->size, raw}) : -EIO;
 
-    if (!err)
-        err = letter_envelope_same(&copy, (amqp_bytes_t){h->size, raw});
     if (!err) {
-        err = held_publish(b, b->dead, &copy.properties, body.bytes, body.len,
-                           WAIT_NS, p);
+        err = held_publish(b, b->dead, &copy.properties, l->body, l->body_size,
+                           WAIT_NS, &r->p);
         envelope_copy_free(&copy);
         FAULT_POINT("letter_refreshed");
         if (!err)
             err = held_ack(b, h);
     }
-    free(body.bytes);
     free(raw);
     return err;
 }
@@ -745,14 +736,14 @@ static int refresh(struct context *ctx, int64_t row, struct problem *p)
 static size_t refresh_some(struct context *ctx)
 {
     struct broker *b = ctx->broker;
-    struct problem p = {0};
+    struct refresh r = {.b = b};
     size_t n = 0;
     int err = 0;
 
     for (size_t i = 0; i < b->count && !err; i++) {
         if (b->held[i].gone || b->held[i].deliveries < REFRESH)
             continue;
-        err = refresh(ctx, (int64_t)i + 1, &p);
+        err = letters_get(ctx->store, (int64_t)i + 1, refresh, &r);
         n += !err;
         if (!err && held_tend(b) < 0)
             break;
@@ -762,7 +753,7 @@ static size_t refresh_some(struct context *ctx)
                  "letters of %s that were looked at often could not be "
                  "published again: %s; a delivery-limit of that queue would "
                  "move them to %s.kept",
-                 b->dead, p.text[0] ? p.text : errno_text(-err), b->dead);
+                 b->dead, r.p.text[0] ? r.p.text : errno_text(-err), b->dead);
     return n;
 }
 
