@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -15,11 +17,10 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/safe_text.h"
+#include "common/broker/broker_refused.h"
 #include "common/message/header.h"
 #include "common/options/option_value.h"
-#include "worker/config/in_hand_limit.h"
 #include "worker/config/rate_text.h"
-#include "worker/config/settings_operands.h"
 #include "worker/rules/verdict.h"
 
 #define PERCENT_MAX 1000
@@ -386,6 +387,376 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
     return wide;
 }
 
+/* ---- a broker takes back what stays in hand ---- */
+
+/* A list of waits is at its last one by then, and one of a ns that doubles at
+ * its maximum. */
+#define SETTLED_AFTER 64
+_Static_assert(BACKOFF_STEPS <= SETTLED_AFTER, "the last one repeats");
+
+/* run_ns - of one attempt; without a limit only the operator knows it */
+static uint64_t run_ns(const struct settings *s)
+{
+    uint64_t limit = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
+    uint64_t asked = s->max_timeout_ns == UINT64_MAX ? 0 : s->max_timeout_ns;
+
+    return limit > asked ? limit : asked;
+}
+
+/* wait_ns - the longest that the backoff makes it after so many failures */
+static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
+                        uint32_t failures)
+{
+    uint64_t wait = backoff_delay(b, failures, 0);
+
+    return ns_add(wait, wait / 100 * s->jitter_percent);
+}
+
+/* sum_ns - of all attempts. After SETTLED_AFTER failures each wait is as long
+ * as the one before, so that a million attempts cost no more than these. */
+static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
+{
+    uint64_t run = run_ns(s), sum = run, attempts = s->max_attempts, each;
+    uint32_t n = 1;
+
+    for (; n < attempts && n < SETTLED_AFTER; n++)
+        sum = ns_add(ns_add(sum, wait_ns(s, b, n)), run);
+    if (n >= attempts)
+        return sum;
+    each = ns_add(wait_ns(s, b, n), run);
+    attempts -= n;
+    return each > UINT64_MAX / attempts ? UINT64_MAX
+                                        : ns_add(sum, attempts * each);
+}
+
+/* in_hand_limit_wait - the backoff's, and for each an equal part of the rest */
+uint64_t in_hand_limit_wait(const struct settings *s, const struct backoff *b,
+                            uint32_t failures)
+{
+    uint64_t attempts = s->max_attempts, sum = sum_ns(s, b), spare = 0;
+
+    if (sum < IN_HAND_LIMIT_NS)
+        spare = (IN_HAND_LIMIT_NS - sum) / (attempts ? attempts : 1);
+    return ns_add(wait_ns(s, b, failures), spare);
+}
+
+int in_hand_limit_check(const struct settings *s, const struct backoff *b,
+                        struct problem *p)
+{
+    char text[DURATION_TEXT];
+
+    if (sum_ns(s, b) < IN_HAND_LIMIT_NS)
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--partitions: --max-attempts %" PRIu64 ", each up to "
+                       "--timeout or --max-timeout, with the waits of "
+                       "--backoff and --jitter between them, take %s or more "
+                       "in sum, and a broker gives to another worker what has "
+                       "no answer for 30m: make it less than 20m",
+                       (uint64_t)s->max_attempts,
+                       duration_print(IN_HAND_LIMIT_NS, text));
+}
+
+/* ---- operands, and the flags that go with them ---- */
+
+/* All that a source on a broker can lend: what it has in hand of all partitions
+ * (partition_in_hand), and what lost its claim with a connection and still waits for
+ * its turn. So a message of any group may be taken. */
+#define IN_HAND        8192
+#define FORWARD_WINDOW 64 /* published to a broker and not confirmed */
+#define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
+
+/* queue_check - one operand, and it stands where a queue does */
+static int queue_check(int count, char **command, char **before,
+                       struct problem *p)
+{
+    if (count == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no queue: mqworker QUEUE -- COMMAND, like mqworker "
+                           "/orders -- ./handle-order; see mqworker --help");
+    if (count > 1 && command)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "\"%s\" and \"%s\" before --: give one queue; a "
+                           "value that may be left out is joined with =, like "
+                           "--exit-when-idle=5s",
+                           before[0], before[1]);
+    if (count > 1)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "\"%s\" after the queue %s: the command comes after "
+                           "--, like mqworker %s -- %s",
+                           before[1], before[0], SHELL_QUEUE(before[0]),
+                           SHELL_QUEUE(before[1]));
+    return 0;
+}
+
+/* for_children - a flag that is for the children of --stream; false: none */
+static bool for_children(const struct settings *s, char flag[FLAG_TEXT])
+{
+    char size[SIZE_TEXT];
+
+    if (s->window > 1)
+        snprintf(flag, FLAG_TEXT, "--window %" PRIu64, s->window);
+    else if (s->max_requests)
+        snprintf(flag, FLAG_TEXT, "--max-requests %" PRIu64, s->max_requests);
+    else if (s->max_rss)
+        snprintf(flag, FLAG_TEXT, "--max-rss %s", size_print(s->max_rss, size));
+    else
+        return false;
+    return true;
+}
+
+/* exits_mapped - whether there was --on-exit */
+static bool exits_mapped(const struct settings *s)
+{
+    for (size_t i = 0; i < sizeof s->on_exit; i++)
+        if (s->on_exit[i] != VERDICT_UNMAPPED)
+            return true;
+    return false;
+}
+
+/* plugin_check - nothing that is about processes */
+static int plugin_check(const struct settings *s, char *const *command,
+                        struct problem *p)
+{
+    char flag[FLAG_TEXT];
+
+    if (s->stream)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and --stream: give one of them",
+                           s->plugin);
+    if (command && command[0]) /* our unit has -- and no COMMAND then */
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and a command: give one of them",
+                           s->plugin);
+    if (for_children(s, flag))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and %s, which is for the children of "
+                           "--stream: leave it out",
+                           s->plugin, flag);
+    if (exits_mapped(s))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--plugin %s and --on-exit: a plugin has no exit "
+                           "code, mqw_handle returns the verdict; leave out "
+                           "--on-exit",
+                           s->plugin);
+    return 0;
+}
+
+/* Return the flag that cannot be combined with --forward, or NULL. */
+static const char *not_with_forward(const struct settings *s,
+                                    char *const *command, char flag[FLAG_TEXT])
+{
+    return command && command[0]                       ? "a command"
+           : s->plugin                                 ? "--plugin"
+           : s->plugin_arg                             ? "--plugin-arg"
+           : s->timeout_abort                          ? "--timeout-abort"
+           : s->stream                                 ? "--stream"
+           : for_children(s, flag)                     ? flag
+           : exits_mapped(s)                           ? "--on-exit"
+           : atomic_load(&s->timeout_ns) != UINT64_MAX ? "--timeout"
+           : s->max_crashes_given                      ? "--max-crashes"
+                                                       : NULL;
+}
+
+static int forward_check(const struct settings *s, char *const *command,
+                         struct problem *p)
+{
+    char flag[FLAG_TEXT];
+    const char *not = not_with_forward(s, command, flag);
+
+    return not ? problem_set(
+                     p, EX_USAGE, EINVAL,
+                     "--forward %s and %s: messages are sent to %s, and "
+                     "nothing runs for them; give one of the two",
+                     s->forward, not, s->forward)
+               : 0;
+}
+
+/* Read the destination of --forward. Without flags that say otherwise, one
+ * thread sends, which keeps the order, and a destination that is full is tried
+ * again after a second. A crash of the worker is never blamed on a message. */
+static int forward_take(struct settings *s, struct problem *p)
+{
+    int err;
+
+    if (broker_operand_is(s->forward)) {
+        err = broker_operand_parse(&s->forward_to, s->forward, p);
+        s->window = FORWARD_WINDOW;
+        snprintf(s->forward_queue, sizeof s->forward_queue, "%s",
+                 s->forward_to.shown);
+#ifndef MQW_AMQP
+        if (!err)
+            err = problem_set(p, EX_USAGE, ENOTSUP,
+                              "--forward %s: amqp:// needs a build with "
+                              "librabbitmq: scripts/deps, then make",
+                              s->forward_queue);
+#endif
+    } else {
+        err = queue_name(s->forward, s->forward_queue, p);
+    }
+    s->max_crashes = CRASHES_MOST;
+    if (!s->concurrency_given)
+        s->concurrency = 1;
+    if (!s->breaker_pause_given)
+        s->breaker_pause_ns = NS_PER_S;
+    return err;
+}
+
+/* Return true if two operands name the same queue on the same broker. */
+static bool brokers_same(const struct broker_operand *a,
+                         const struct broker_operand *b)
+{
+    if (strcmp(a->vhost, b->vhost) != 0 || strcmp(a->queue, b->queue) != 0)
+        return false;
+    for (unsigned i = 0; i < a->host_count; i++)
+        for (unsigned k = 0; k < b->host_count; k++)
+            if (strcmp(a->hosts[i].name, b->hosts[k].name) == 0 &&
+                a->hosts[i].port == b->hosts[k].port)
+                return true;
+    return false;
+}
+
+/* Check, after the queue was read, that its messages are not sent back to
+ * it. */
+static int forward_other_check(const struct settings *s, struct problem *p)
+{
+    bool same = settings_on_broker(s) ? brokers_same(&s->broker, &s->forward_to)
+                                      : strcmp(s->queue, s->forward_queue) == 0;
+
+    return same ? problem_set(p, EX_USAGE, EINVAL,
+                              "--forward %s: that is the queue that is "
+                              "consumed; give another one",
+                              s->forward)
+                : 0;
+}
+
+/* Complain that no command was given, and name the place for it. Our systemd
+ * unit reads the command from a file and passes on that file's name. */
+static int no_command(const char *queue, struct problem *p)
+{
+    const char *file = getenv("MQW_CONFIG");
+
+    if (file)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "no command: put COMMAND=/path/of/your-handler into "
+                           "%s, which the unit reads; by hand: mqworker %s -- "
+                           "COMMAND",
+                           file, SHELL_QUEUE(queue));
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "no command: mqworker %s -- COMMAND, like mqworker %s "
+                       "-- ./handle-order",
+                       SHELL_QUEUE(queue), SHELL_QUEUE(queue));
+}
+
+/* command_check - there is one, and the flags are for its kind */
+static int command_check(const struct settings *s, char *const *command,
+                         const char *queue, struct problem *p)
+{
+    char flag[FLAG_TEXT];
+
+    if (s->plugin_arg || s->timeout_abort)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a plugin: give "
+                           "--plugin FILE.so, too",
+                           s->plugin_arg ? "--plugin-arg" : "--timeout-abort");
+    if (!command || !command[0] || command[0][0] == '\0')
+        return no_command(queue, p);
+    if (!s->stream && for_children(s, flag))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s is for a long-lived command: give --stream, too",
+                           flag);
+    if (s->stream && exits_mapped(s))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--stream and --on-exit: the exit code of a "
+                           "long-lived command is not a verdict; it answers "
+                           "OK, RETRY, DEAD or DISCARD; leave out --on-exit");
+    return 0;
+}
+
+/* partitions_take - a head that failed waits in hand, and what is behind it: as
+ * much as the broker gives */
+static int partitions_take(struct settings *s, struct problem *p)
+{
+    if (s->lookahead_given)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--lookahead %" PRIu64 " and --partitions %" PRIu64
+                           ": what a worker has in hand is the same for all "
+                           "workers of such a queue; leave out --lookahead",
+                           s->lookahead, s->access.partitions);
+    s->lookahead = IN_HAND;
+    return 0;
+}
+
+/* broker_take - the operand names a queue on a broker */
+static int broker_take(struct settings *s, const char *operand,
+                       struct problem *p)
+{
+    int err = broker_operand_parse(&s->broker, operand, p);
+
+    if (!err)
+        err = broker_access_check(&s->access,
+                                  s->forward_to.tls ? s->forward : operand, p);
+    if (err)
+        return err;
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (broker_option_check("mqworker", &settings_table.rows[i], s,
+                                s->broker.shown, s->access.partitions, p) < 0)
+            return -EINVAL;
+    snprintf(s->queue, sizeof s->queue, "%s", s->broker.shown);
+    if (s->forward_to.host_count)
+        s->forward_partitions = (unsigned)s->access.partitions;
+    return s->access.partitions ? partitions_take(s, p) : 0;
+}
+
+/* Check the flags of a broker that is only the destination, and leave none of
+ * them for the queue itself. */
+static int forward_access_take(struct settings *s, struct problem *p)
+{
+    int err = broker_access_check(&s->access, s->forward, p);
+
+    s->forward_partitions = (unsigned)s->access.partitions;
+    s->access.partitions = 0;
+    return err;
+}
+
+/* queue_take - a POSIX queue, or one on a broker */
+static int queue_take(struct settings *s, const char *operand,
+                      struct problem *p)
+{
+    if (broker_operand_is(operand))
+        return broker_take(s, operand, p);
+    if (s->forward_to.host_count)
+        return forward_access_take(s, p) < 0 ? -EINVAL
+                                             : queue_name(operand, s->queue, p);
+    if (s->allow_unreplicated)
+        return broker_only("--allow-unreplicated", operand, p);
+    if (broker_access_check(&s->access, operand, p) < 0)
+        return -EINVAL;
+    return queue_name(operand, s->queue, p);
+}
+
+/* Take the `count` operands `before` "--", which are exactly one queue, and the
+ * NULL-terminated `command` after it; NULL: there is no "--". */
+static int operands_take(struct settings *s, int count, char **command,
+                         char **before, struct problem *p)
+{
+    int err = queue_check(count, command, before, p);
+
+    if (!err)
+        err = s->forward  ? forward_check(s, command, p)
+              : s->plugin ? plugin_check(s, command, p)
+                          : command_check(s, command, before[0], p);
+    if (!err && s->forward)
+        err = forward_take(s, p);
+    if (err)
+        return err;
+    s->command = s->plugin || s->forward ? NULL : command;
+    err = queue_take(s, before[0], p);
+    return !err && s->forward ? forward_other_check(s, p) : err;
+}
+
+/* ---- all of them together ---- */
+
 /* run_for_check - at its very start something can be taken: run_limits_take
  * asks whether now and the margin are before the end */
 static int run_for_check(const struct settings *s, struct problem *p)
@@ -426,7 +797,179 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
 
     if (err || s->help || s->version)
         return err;
-    err = settings_operands_take(s, count, rest < 0 ? NULL : argv + rest, argv,
-                                 p);
+    err = operands_take(s, count, rest < 0 ? NULL : argv + rest, argv, p);
     return err ? err : settings_check(s, p);
+}
+
+/* ---- printing ---- */
+
+/* ---- flags that a function of their own reads ---- */
+
+static bool backoff_told(const struct settings *s, const struct settings *def,
+                         char out[SETTING_TEXT])
+{
+    char other[SETTING_TEXT];
+    struct backoff b;
+
+    settings_backoff(s, &b);
+    backoff_print(&b, out, SETTING_TEXT);
+    backoff_print(&def->backoff, other, SETTING_TEXT);
+    return strcmp(out, other) != 0;
+}
+
+static bool on_exit_told(const struct settings *s, const struct settings *def,
+                         char out[SETTING_TEXT])
+{
+    size_t used = 0;
+
+    for (int i = 0; i < 256; i++)
+        if (s->on_exit[i] != def->on_exit[i] && used < SETTING_TEXT - 1) {
+            int n =
+                snprintf(out + used, SETTING_TEXT - used, "%s%d=%s",
+                         used ? "," : "", i, verdict_rules[s->on_exit[i]].name);
+
+            used += (size_t)n;
+        }
+    return used > 0;
+}
+
+static bool separator_told(const struct settings *s, const struct settings *def,
+                           char out[SETTING_TEXT])
+{
+    snprintf(out, SETTING_TEXT, "%c", s->group_separator);
+    return s->group_separator != def->group_separator;
+}
+
+static bool dead_queue_told(const struct settings *s,
+                            const struct settings *def, char out[SETTING_TEXT])
+{
+    (void)def;
+    strlcpy(out, s->dead_letter_queue, SETTING_TEXT);
+    return *out != '\0';
+}
+
+static bool plugin_arg_told(const struct settings *s,
+                            const struct settings *def, char out[SETTING_TEXT])
+{
+    const char *text = s->plugin_arg ? s->plugin_arg : "";
+
+    (void)def;
+    safe_text_copy(out, SETTING_TEXT, text, strlen(text));
+    return s->plugin_arg != NULL;
+}
+
+static bool rate_told(const struct settings *s, const struct settings *def,
+                      char out[SETTING_TEXT])
+{
+    uint64_t rate = atomic_load(&s->rate);
+    char text[RATE_TEXT];
+
+    (void)def;
+    strlcpy(out, rate_print(rate, text), SETTING_TEXT);
+    return rate != RATE_OFF;
+}
+
+static const struct {
+    const char *flag;
+    bool (*told)(const struct settings *s, const struct settings *def,
+                 char out[SETTING_TEXT]);
+} special[] = {
+    {"backoff", backoff_told},           {"on-exit", on_exit_told},
+    {"group-separator", separator_told}, {"dead-letter-queue", dead_queue_told},
+    {"plugin-arg", plugin_arg_told},     {"rate", rate_told},
+};
+
+/* ---- the others, by their type ---- */
+
+/* number_at - a live one may change meanwhile */
+static uint64_t number_at(const struct settings *s,
+                          const struct option_row *row)
+{
+    const void *at = (const char *)s + row->offset;
+
+    return atomic_load((const _Atomic uint64_t *)at);
+}
+
+/* number_text - as its row would read it */
+static void number_text(const struct option_row *row, uint64_t n,
+                        char out[SETTING_TEXT])
+{
+    char text[DURATION_TEXT], size[SIZE_TEXT];
+
+    if (row->type == OPT_CHOICE) {
+        const char *word = row->words;
+
+        for (; n > 0; n--)
+            word = strchr(word, '|') + 1;
+        snprintf(out, SETTING_TEXT, "%.*s", (int)strcspn(word, "|"), word);
+    } else if (row->words && n == UINT64_MAX) {
+        strlcpy(out, row->words, SETTING_TEXT);
+    } else if (row->type == OPT_DURATION) {
+        strlcpy(out, duration_print(n, text), SETTING_TEXT);
+    } else if (row->type == OPT_SIZE) {
+        strlcpy(out, size_print(n, size), SETTING_TEXT);
+    } else {
+        snprintf(out, SETTING_TEXT,
+                 row->type == OPT_OCTAL ? "0%" PRIo64 : "%" PRIu64, n);
+    }
+}
+
+/* seen - of a flag whose value may be left out: whether it was given */
+static bool seen(const struct settings *s, const struct option_row *row)
+{
+    return row->seen && *((const bool *)s + row->seen - 1);
+}
+
+/* plain_told - a row that no function reads */
+static bool plain_told(const struct settings *s, const struct settings *def,
+                       const struct option_row *row, char out[SETTING_TEXT])
+{
+    const char *const *text;
+
+    out[0] = '\0';
+    switch (row->type) {
+    case OPT_FLAG:
+        return *((const bool *)s + row->offset);
+    case OPT_STRING:
+        text = (const void *)((const char *)s + row->offset);
+        if (*text)
+            safe_text_copy(out, SETTING_TEXT, *text, strlen(*text));
+        return *text != NULL;
+    case OPT_COUNT:
+    case OPT_NUMBER:
+    case OPT_OCTAL:
+    case OPT_DURATION:
+    case OPT_SIZE:
+    case OPT_CHOICE:
+        number_text(row, number_at(s, row), out);
+        return row->seen ? seen(s, row)
+                         : number_at(s, row) != number_at(def, row);
+    case OPT_CALL:
+    default:
+        return false;
+    }
+}
+
+/* told - whether it is not at its default; its value to `out` */
+static bool told(const struct settings *s, const struct settings *def,
+                 const struct option_row *row, char out[SETTING_TEXT])
+{
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        if (strcmp(special[i].flag, row->name) == 0)
+            return special[i].told(s, def, out);
+    return plain_told(s, def, row, out);
+}
+
+void settings_told(const struct settings *s,
+                   void (*visit)(const char *flag, const char *value,
+                                 void *arg),
+                   void *arg)
+{
+    struct settings def;
+    char text[SETTING_TEXT];
+
+    settings_init(&def);
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (told(s, &def, &settings_table.rows[i], text))
+            visit(settings_table.rows[i].name, text, arg);
 }

@@ -1,11 +1,13 @@
 /* settings.h - everything that a worker can be told
  *
- * WHAT   The flags of mqworker as values. One table (settings.c) names, checks
- *        and explains each of them.
+ * WHAT   The flags and operands of mqworker as values. One table (settings.c)
+ *        has a row for each flag: type, default, range, help, the library's
+ *        field, whether a running worker can change it, and why a queue on a
+ *        broker cannot have it.
  * WHO    Filled by main, read by all parts; constant after engine_open, except
  *        what live_settings.h may change: that is atomic, or under its lock.
  * OWNS   Nothing; strings are argv's.
- * FAILS  settings_parse: a problem with status 64.
+ * FAILS  settings_parse and the checks: a problem with status 64.
  */
 #ifndef WORKER_CONFIG_SETTINGS_H
 #define WORKER_CONFIG_SETTINGS_H
@@ -28,7 +30,11 @@
 #define CRASHES_MOST    10000 /* of --max-crashes */
 /* Work items in use: the cap, and one for each pool thread that has counted
  * itself out and not yet put its own away. */
-#define ITEMS_MAX (2 * CONCURRENCY_MAX + 16)
+#define ITEMS_MAX   (2 * CONCURRENCY_MAX + 16)
+#define SPARE_SLOTS 16 /* for verdicts that cannot be written yet */
+/* For messages on their way from the queue to the spool. */
+#define SPOOL_SLOTS  128
+#define SETTING_TEXT 512 /* a value as its flag takes it; a longer one is cut */
 
 /* What becomes of a group whose head died: words of --on-group-dead. */
 enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };
@@ -136,5 +142,47 @@ int settings_check(const struct settings *s, struct problem *p);
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */
 int settings_parse(struct settings *s, int argc, char **argv,
                    struct problem *p);
+/* Visit each flag that is not at its default, in the order of the table, with
+ * its value as the flag takes it; "" for a flag that takes none. Settings that
+ * can be changed are as they are now. */
+void settings_told(const struct settings *s,
+                   void (*visit)(const char *flag, const char *value,
+                                 void *arg),
+                   void *arg);
+
+/* ---- slots ---- */
+
+/* Return how many slots a worker with that cap needs: for each thread one to
+ * receive into and as many as it may deliver at once; the lookahead; the spool;
+ * spare ones. */
+static inline unsigned slots_for(const struct settings *s, unsigned cap)
+{
+    return cap * (1 + (unsigned)s->window) + (unsigned)s->lookahead +
+           SPARE_SLOTS + (s->spool > 0 ? SPOOL_SLOTS : 0);
+}
+
+/* Return how many slots a start adds that finds all of them in use: one for
+ * each handler that may run, so that none waits for a slot. */
+static inline unsigned slots_more(const struct settings *s)
+{
+    return (unsigned)s->concurrency;
+}
+
+/* ---- what stays in hand ----
+ *
+ * With --partitions a failed message of a group stays in hand, without an
+ * answer to the broker, which waits for 30 minutes and then gives it to another
+ * worker. So all attempts with the waits between them take less than 20. */
+#define IN_HAND_LIMIT_NS (1200 * NS_PER_S)
+
+/* Return the longest wait that a handler may ask for after so many failures;
+ * `b` is the worker's backoff. */
+uint64_t in_hand_limit_wait(const struct settings *s, const struct backoff *b,
+                            uint32_t failures);
+/* Refuse settings with which the attempts may take longer than the limit: the
+ * waits of `b` with all of --jitter, and for each attempt the longer one of
+ * --timeout and --max-timeout. */
+int in_hand_limit_check(const struct settings *s, const struct backoff *b,
+                        struct problem *p);
 
 #endif

@@ -16,7 +16,7 @@
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
-#include "worker/config/slots.h"
+#include "worker/config/settings.h"
 #include "worker/files/pid_file.h"
 #include "worker/files/store_look.h"
 #include "worker/flow/flow.h"

@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "worker/config/settings.h"
 #include "worker/flow/backlog.h"
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"

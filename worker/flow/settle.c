@@ -14,7 +14,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/state/counters.h"
-#include "worker/config/in_hand_limit.h"
+#include "worker/config/settings.h"
 #include "worker/flow/decision.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/known.h"

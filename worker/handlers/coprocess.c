@@ -41,6 +41,7 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "worker/config/settings.h"
 #include "worker/process/leftovers.h"
 #include "worker/rules/verdict.h"
 

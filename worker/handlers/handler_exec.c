@@ -36,6 +36,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
+#include "worker/config/settings.h"
 #include "worker/handlers/handler.h"
 #include "worker/loop/timers.h"
 #include "worker/process/process.h"

@@ -4,6 +4,7 @@
  * once, when the function has returned: in time, and what it returned is the
  * verdict; or too late, and the verdict is the timeout.
  */
+#include "worker/config/settings.h"
 #include "worker/handlers/handler_inproc.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "worker/config/slots.h"
+#include "worker/config/settings.h"
 #include "worker/flow/flow.h"
 
 /* grow_job - `growing` is cleared last: a thread that reads false sees all new

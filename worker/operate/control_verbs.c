@@ -19,7 +19,7 @@
 #include "common/state/counters.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
-#include "worker/config/settings_print.h"
+#include "worker/config/settings.h"
 #include "worker/files/file_watch.h"
 #include "worker/files/store_look.h"
 #include "worker/flow/flow.h"

@@ -18,7 +18,7 @@
 #include "common/base/problem.h"
 #include "common/base/process_stat.h"
 #include "common/state/counters.h"
-#include "worker/config/slots.h"
+#include "worker/config/settings.h"
 #include "worker/flow/crashes.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/flow/known.h"

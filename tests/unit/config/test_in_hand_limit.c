@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "worker/config/in_hand_limit.h"
+#include "worker/config/settings.h"
 
 TestSuite(in_hand_limit);
 

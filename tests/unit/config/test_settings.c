@@ -9,8 +9,6 @@
 
 #include "common/base/clock.h"
 #include "worker/config/settings.h"
-#include "worker/config/settings_print.h"
-#include "worker/config/slots.h"
 
 static struct settings s;
 static struct problem p;

@@ -14,7 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "worker/config/slots.h"
+#include "worker/config/settings.h"
 #include "worker/flow/flow.h"
 #include "worker/loop/loop.h"
 #include "worker/operate/cap.h"

@@ -15,7 +15,7 @@
 #include "common/base/problem.h"
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
-#include "worker/config/slots.h"
+#include "worker/config/settings.h"
 #include "worker/source/amqp/amqp_inner.h"
 
 #define TICK_NS (20 * NS_PER_MS)
@@ -53,7 +53,7 @@ static unsigned lent(const struct source *s)
 
 /* Set the longest time limit of a message. One that stays in hand gets no more
  * than the worker's unless --max-timeout says so, as all of its attempts end
- * before the broker takes it back (in_hand_limit.h). */
+ * before the broker takes it back (settings.h). */
 static void limit_set(struct source_amqp *q)
 {
     uint64_t most = atomic_load(&q->set->max_timeout_ns);

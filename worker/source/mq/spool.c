@@ -55,7 +55,7 @@
 #include "common/custody/ends.h"
 #include "common/message/header.h"
 #include "common/store/spool.h"
-#include "worker/config/slots.h"
+#include "worker/config/settings.h"
 #include "worker/rules/delivery.h"
 #include "worker/source/mq/source_mq.h"
 
