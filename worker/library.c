@@ -7,7 +7,9 @@
  */
 #include "worker/mqworker.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,10 +25,11 @@
 #include "common/base/basics.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
+#include "common/base/safe_text.h"
+#include "common/options/option_value.h"
 #include "worker/engine.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/handlers/handler_inproc.h"
-#include "worker/library.h"
 #include "worker/loop/loop.h"
 #include "worker/operate/live_settings.h"
 #include "worker/operate/stop.h"
@@ -163,6 +166,178 @@ int mqw_group_list(struct mqw_worker *w, const char *group, size_t group_size,
 int mqw_group_close(struct mqw_worker *w, const char *group, size_t group_size)
 {
     return !w ? -EINVAL : dispatch_shut(&w->engine->flow, group, group_size, 0);
+}
+
+/* ---- options ---- */
+
+/* Bytes of the struct's first version: no program has fewer. */
+#define LEAST_BYTES                               \
+    (offsetof(struct mqw_options, problem_size) + \
+     sizeof(((struct mqw_options *)0)->problem_size))
+
+/* Return true if the row's value is a number, in both structs. */
+static bool row_is_number(const struct option_row *row)
+{
+    return row->type != OPT_FLAG && row->type != OPT_STRING &&
+           row->type != OPT_CALL;
+}
+
+static uint64_t *number_at(void *base, size_t offset)
+{
+    return (uint64_t *)(void *)((char *)base + offset);
+}
+
+/* Fill in the defaults, which are those of the program. */
+static void options_default(struct mqw_options *o)
+{
+    struct settings set;
+
+    settings_init(&set);
+    *o = (struct mqw_options){.struct_size = sizeof *o,
+                              .exit_when_idle = MQW_NEVER,
+                              .log_level = MQW_LOG_INFO};
+    for (size_t i = 0; i < settings_table.count; i++) {
+        const struct option_row *row = &settings_table.rows[i];
+
+        if (row->library && row_is_number(row))
+            *number_at(o, row->library - 1) = *number_at(&set, row->offset);
+    }
+}
+
+int mqw_options_init(struct mqw_options *options, size_t size)
+{
+    struct mqw_options o;
+
+    if (!options || size < LEAST_BYTES || size > sizeof o)
+        return -EINVAL;
+    options_default(&o);
+    o.struct_size = size; /* only the fields that the program knows */
+    memcpy(options, &o, size);
+    return 0;
+}
+
+/* Copy the options of a program, which may know fewer fields, over the
+ * defaults. *into can be used even after a failure. */
+static int options_adopt(struct mqw_options *into,
+                         const struct mqw_options *given, struct problem *p)
+{
+    size_t size = given ? given->struct_size : 0;
+
+    options_default(into);
+    if (size < LEAST_BYTES || size > sizeof *into)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "the options have %zu bytes, this library knows "
+                           "%zu: call mqw_options_init first; it fails where "
+                           "the library is older than the program",
+                           size, sizeof *into);
+    memcpy(into, given, size);
+    if (into->retry_for == 0) /* how older programs say "no limit" */
+        into->retry_for = MQW_NEVER;
+    return 0;
+}
+
+/* Change each "--run-for" in the text of a problem to "run_for". */
+static void fields_name(struct problem *p)
+{
+    char *to = p->text;
+
+    for (const char *from = p->text; *from;) {
+        if (strncmp(from, "--", 2) != 0 || !islower((unsigned char)from[2])) {
+            *to++ = *from++;
+            continue;
+        }
+        for (from += 2; islower((unsigned char)*from) || *from == '-'; from++)
+            *to++ = *from == '-' ? '_' : *from;
+    }
+    *to = '\0';
+}
+
+/* Read one field as its flag is read. */
+static int field_read(struct settings *set, const struct option_row *row,
+                      const struct mqw_options *o, struct problem *p)
+{
+    const void *from = (const char *)o + row->library - 1;
+    void *into = (char *)set + row->offset;
+    const char *text = NULL;
+    int err = 0;
+
+    if (row_is_number(row)) {
+        uint64_t value = *(const uint64_t *)from;
+
+        /* A default needs no check: it may mean "none", which the flag cannot
+         * say. */
+        if (value != *(uint64_t *)into)
+            err = settings_check_number(row, value, p);
+        *(uint64_t *)into = value;
+    } else if (row->type == OPT_FLAG) {
+        *(bool *)into = *(const int *)from != 0;
+    } else {
+        text = *(const char *const *)from;
+    }
+    if (text && row->type == OPT_CALL)
+        err = option_read(row, text, set, p);
+    else if (text) {
+        *(const char **)into = strdup(text); /* options_free */
+        if (!*(const char **)into)
+            err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    }
+    return err;
+}
+
+/* Read the fields whose values differ from those of their flags. */
+static int fields_read(struct settings *set, const struct mqw_options *o,
+                       struct problem *p)
+{
+    const char separator[2] = {(char)o->group_separator, '\0'};
+
+    set->take_signals = o->take_signals != 0;
+    set->allow_disk_custody = o->allow_disk_custody != 0;
+    set->exit_when_idle = o->exit_when_idle != MQW_NEVER;
+    set->exit_when_idle_ns = set->exit_when_idle ? o->exit_when_idle : 0;
+    if (o->log_level < MQW_LOG_DEBUG || o->log_level > MQW_LOG_ERROR ||
+        o->log_format < LOG_TEXT || o->log_format > LOG_JSON)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "log_level is 0 to 3, log_format 0 or 1");
+    if (o->group_separator < 0 || o->group_separator > 127)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "group_separator: %d is not one ASCII character",
+                           o->group_separator);
+    return o->group_separator
+               ? option_read(settings_row("group-separator"), separator, set, p)
+               : 0;
+}
+
+/* Read all options, with the checks of the flags. A problem names the field. */
+static int options_read(struct settings *set, const struct mqw_options *o,
+                        struct problem *p)
+{
+    int err;
+
+    settings_init(set);
+    if (!o->queue)
+        return problem_set(p, EX_USAGE, EINVAL, "no queue: set options.queue");
+    err = queue_name(o->queue, set->queue, p);
+    for (size_t i = 0; i < settings_table.count && !err; i++)
+        if (settings_table.rows[i].library)
+            err = field_read(set, &settings_table.rows[i], o, p);
+    if (!err)
+        err = fields_read(set, o, p);
+    if (!err)
+        err = settings_check(set, p);
+    if (err)
+        fields_name(p);
+    return err;
+}
+
+/* Free the texts that options_read has copied. */
+static void options_free(struct settings *set)
+{
+    for (size_t i = 0; i < settings_table.count; i++) {
+        const struct option_row *row = &settings_table.rows[i];
+
+        if (row->library && row->type == OPT_STRING)
+            free(*(char **)(void *)((char *)set + row->offset));
+    }
 }
 
 /* ---- open and close ---- */

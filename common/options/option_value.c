@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
+#include <bsd/string.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
 
 #define FLAG_TEXT  96
 #define RANGE_TEXT 192
@@ -293,4 +296,44 @@ int option_read(const struct option_row *row, const char *text, void *into,
         return value_refuse(row, text, "is empty", option_value(row), p);
     *(const char **)target = text;
     return 0;
+}
+
+/* Print a number, or the word that stands for it. */
+static void number_print(const struct option_row *row, uint64_t n, char *out,
+                         size_t room)
+{
+    char text[DURATION_TEXT];
+    const char *word = row->words;
+
+    if (row->type == OPT_CHOICE) {
+        for (; n > 0; n--)
+            word = strchr(word, '|') + 1;
+        snprintf(out, room, "%.*s", (int)strcspn(word, "|"), word);
+    } else if (word && n == UINT64_MAX) {
+        strlcpy(out, word, room);
+    } else {
+        bound_print(row, n, text);
+        strlcpy(out, text, room);
+    }
+}
+
+bool option_print(const struct option_row *row, const void *from, char *out,
+                  size_t room)
+{
+    const void *at = (const char *)from + row->offset;
+    const char *text;
+
+    out[0] = '\0';
+    if (row->type == OPT_FLAG)
+        return *(const bool *)at;
+    if (row->type == OPT_CALL)
+        return row->print && row->print(at, out, room);
+    if (row->type == OPT_STRING) {
+        text = *(const char *const *)at;
+        if (text)
+            safe_text_copy(out, room, text, strlen(text));
+        return text != NULL;
+    }
+    number_print(row, atomic_load((const _Atomic uint64_t *)at), out, room);
+    return true;
 }

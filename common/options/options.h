@@ -47,11 +47,17 @@ struct option_row {
      * value; a row without `value` takes none. "--name: " is put in front of
      * the problem's text if it does not start with it. */
     int (*call)(const char *text, void *into, struct problem *p);
+    /* OPT_CALL: the opposite, for option_print. False: there is no value. NULL:
+     * the value is never printed. */
+    bool (*print)(const void *from, char *out, size_t room);
     const char *help;  /* one sentence, no full stop at the end */
     const char *under; /* heading in --help of this row and those behind it; the
                           first row's NULL is "Options" */
     char unit;         /* OPT_NUMBER: may follow the digits, like '%' */
     char old_letter;   /* read like `letter`, and listed nowhere */
+    /* Of an option of the worker: */
+    bool live;      /* a running worker can change it */
+    size_t library; /* offset + 1 in struct mqw_options; 0: not there */
 };
 
 struct option_table {

@@ -14,12 +14,11 @@
 #include "common/options/moment.h"
 
 /* What a running worker can change (worker/operate/live_settings.c). */
-#define SETTINGS                                                               \
-    "max-concurrency|timeout|max-timeout|max-delay|kill-after|grace|"          \
-    "max-attempts|backoff|jitter|retry-for|batch-time-limit|breaker-failures|" \
-    "breaker-pause|group-quantum|rate|max-parked|max-waiting|spool|stderr-"    \
-    "rate|"                                                                    \
-    "keep-dead|max-dead"
+#define SETTINGS                                                              \
+    "max-concurrency|batch-time-limit|rate|max-attempts|backoff|jitter|"      \
+    "retry-for|breaker-failures|breaker-pause|timeout|max-timeout|kill-after" \
+    "|grace|group-quantum|max-parked|max-waiting|max-delay|spool|keep-dead|"  \
+    "max-dead|stderr-rate"
 
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",

@@ -28,7 +28,7 @@
 #define SIZE_MAX_Q  (16u << 20) /* HARD_MSGSIZEMAX */
 #define TEXT_MAX    1024
 
-/* read_on_exit - "3=discard,70=dead" */
+/* Read a map of exit codes: "3=discard,70=dead". */
 static int read_on_exit(const char *text, void *into, struct problem *p)
 {
     uint8_t *map = into;
@@ -60,9 +60,37 @@ static int read_on_exit(const char *text, void *into, struct problem *p)
     return 0;
 }
 
+/* Print the codes that have a verdict, as read_on_exit takes them. */
+static bool print_on_exit(const void *from, char *out, size_t room)
+{
+    const uint8_t *map = from;
+    size_t used = 0;
+
+    for (int i = 0; i < 256; i++)
+        if (map[i] != VERDICT_UNMAPPED && used < room - 1)
+            used += (size_t)snprintf(out + used, room - used, "%s%d=%s",
+                                     used ? "," : "", i,
+                                     verdict_rules[map[i]].name);
+    return used > 0;
+}
+
 static int read_backoff(const char *text, void *into, struct problem *p)
 {
     return backoff_parse(text, into, p);
+}
+
+/* Guards the backoff of all settings; held for a copy, and innermost. */
+static pthread_mutex_t backoff_mtx = PTHREAD_MUTEX_INITIALIZER;
+
+static bool print_backoff(const void *from, char *out, size_t room)
+{
+    struct backoff b;
+
+    pthread_mutex_lock(&backoff_mtx);
+    b = *(const struct backoff *)from;
+    pthread_mutex_unlock(&backoff_mtx);
+    backoff_print(&b, out, room);
+    return true;
 }
 
 static int read_rate(const char *text, void *into, struct problem *p)
@@ -70,13 +98,32 @@ static int read_rate(const char *text, void *into, struct problem *p)
     return rate_parse(text, into, p);
 }
 
-/* read_queue_name - the name of a queue, checked before anything is opened */
+static bool print_rate(const void *from, char *out, size_t room)
+{
+    char text[RATE_TEXT];
+
+    strlcpy(out, rate_print(atomic_load((const _Atomic uint64_t *)from), text),
+            room);
+    return true;
+}
+
+/* Check the name of a queue before anything is opened. */
 static int read_queue_name(const char *text, void *into, struct problem *p)
 {
     return queue_name(text, into, p);
 }
 
-/* read_any - a text that may be empty: what it says is the plugin's affair */
+static bool print_queue_name(const void *from, char *out, size_t room)
+{
+    return strlcpy(out, from, room) > 0;
+}
+
+static bool print_character(const void *from, char *out, size_t room)
+{
+    return snprintf(out, room, "%c", *(const char *)from) > 0 && out[0];
+}
+
+/* Take any text, even an empty one: only the plugin can judge it. */
 static int read_any(const char *text, void *into, struct problem *p)
 {
     (void)p;
@@ -84,144 +131,169 @@ static int read_any(const char *text, void *into, struct problem *p)
     return 0;
 }
 
-#define AT(member)   .offset = offsetof(struct settings, member)
-#define SEEN(member) .seen = offsetof(struct settings, member) + 1
+static bool print_any(const void *from, char *out, size_t room)
+{
+    const char *text = *(const char *const *)from;
+
+    if (text)
+        safe_text_copy(out, room, text, strlen(text));
+    return text != NULL;
+}
+
+#define AT(member)      .offset = offsetof(struct settings, member)
+#define SEEN(member)    .seen = offsetof(struct settings, member) + 1
+#define LIVE            .live = true
+#define LIBRARY(member) .library = offsetof(struct mqw_options, member) + 1
 
 static const struct option_row rows[] = {
     {"max-concurrency", 'c', OPT_NUMBER, .value = "N", .min = 1,
      .max = CONCURRENCY_MAX, .preset = "processors", AT(concurrency),
-     SEEN(concurrency_given), .under = "Deliveries",
-     .help = "handlers at once, all kinds together"},
+     SEEN(concurrency_given), LIVE, LIBRARY(max_concurrency),
+     .under = "Deliveries", .help = "handlers at once, all kinds together"},
     {"batch-time-limit", 0, OPT_DURATION, .value = "DUR", .words = "none",
-     .preset = "1s", AT(batch_limit_ns),
+     .preset = "1s", AT(batch_limit_ns), LIVE, LIBRARY(batch_time_limit),
      .help = "how long a work item keeps its thread; 0: for one message, none: "
              "until the queue is empty"},
     {"rate", 0, OPT_CALL, .value = "N[/s|/m|/h][,BURST]", .preset = "off",
-     AT(rate), .call = read_rate,
+     AT(rate), .call = read_rate, .print = print_rate, LIVE, LIBRARY(rate),
      .help = "at most N deliveries in a second, minute or hour, retries "
              "included, and BURST of them at once; without BURST, as many as "
              "are allowed in a tenth of a second, but at least 1"},
     {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
-     .preset = "5", AT(max_attempts), .under = "Failures",
-     .help = "failed deliveries before a message is dead"},
+     .preset = "5", AT(max_attempts), LIVE, LIBRARY(max_attempts),
+     .under = "Failures", .help = "failed deliveries before a message is dead"},
     {"backoff", 0, OPT_CALL, .value = "SPEC", .preset = "exp:1s,5m",
-     AT(backoff), .call = read_backoff,
+     AT(backoff), .call = read_backoff, .print = print_backoff, LIVE,
+     LIBRARY(backoff),
      .help = "how long a failed message waits: exp:BASE,MAX, or a list like "
              "1s,5s,30s whose last entry repeats"},
     {"jitter", 0, OPT_NUMBER, .value = "PERCENT", .max = PERCENT_MAX,
-     .preset = "20", .unit = '%', AT(jitter_percent),
+     .preset = "20", .unit = '%', AT(jitter_percent), LIVE, LIBRARY(jitter),
      .help = "added to the backoff, at "
              "random; a retry never comes earlier than the backoff says"},
     {"retry-for", 0, OPT_DURATION, .value = "DUR", .words = "none", .min = 1,
-     .preset = "none", AT(retry_for_ns),
+     .preset = "none", AT(retry_for_ns), LIVE, LIBRARY(retry_for),
      .help = "a message that fails and was received DUR ago or earlier is not "
              "tried again"},
     {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = CRASHES_MOST,
      .preset = "3", AT(max_crashes), SEEN(max_crashes_given),
+     LIBRARY(max_crashes),
      .help = "times the worker may die while a message runs before the message "
              "is dead"},
     {"on-exit", 0, OPT_CALL, .value = "MAP", AT(on_exit), .call = read_on_exit,
+     .print = print_on_exit,
      .help = "verdicts for exit codes, like 3=discard,70=dead; verdicts: done, "
              "retry, dead, discard"},
     {"breaker-failures", 0, OPT_NUMBER, .value = "N", .max = 1000000,
-     .preset = "0", AT(breaker_failures),
+     .preset = "0", AT(breaker_failures), LIVE, LIBRARY(breaker_failures),
      .help = "handler failures in a row that open the breaker; 0 is off"},
     {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
-     .preset = "10s", AT(breaker_pause_ns), SEEN(breaker_pause_given),
+     .preset = "10s", AT(breaker_pause_ns), SEEN(breaker_pause_given), LIVE,
+     LIBRARY(breaker_pause),
      .help = "how long nothing is taken once the breaker is open; then one "
              "message runs as a probe"},
     {"timeout", 't', OPT_DURATION, .value = "DUR", .words = "none",
-     .min = NS_PER_MS, .preset = "none", AT(timeout_ns),
+     .min = NS_PER_MS, .preset = "none", AT(timeout_ns), LIVE, LIBRARY(timeout),
      .under = "Time limits of handlers",
      .help = "time limit of a handler: SIGTERM to its process group; a "
              "message's own timeout replaces it"},
     {"max-timeout", 0, OPT_DURATION, .value = "DUR", .words = "none",
-     .min = NS_PER_MS, .preset = "none", AT(max_timeout_ns),
+     .min = NS_PER_MS, .preset = "none", AT(max_timeout_ns), LIVE,
+     LIBRARY(max_timeout),
      .help = "the longest time limit that a message may ask for; a longer one "
              "counts as this"},
-    {"timeout-abort", 0, OPT_FLAG, AT(timeout_abort),
+    {"timeout-abort", 0, OPT_FLAG, AT(timeout_abort), LIBRARY(timeout_abort),
      .help = "a plugin's function that runs for its time limit and "
              "--kill-after ends the worker, which counts as a crash; the next "
              "start runs the message again"},
     {"kill-after", 0, OPT_DURATION, .value = "DUR", .preset = "5s",
-     AT(kill_after_ns),
+     AT(kill_after_ns), LIVE, LIBRARY(kill_after),
      .help = "how long after SIGTERM to send SIGKILL, to all that the handler "
              "started"},
     {"grace", 0, OPT_DURATION, .value = "DUR", .preset = "30s", AT(grace_ns),
+     LIVE, LIBRARY(grace),
      .help = "how long running handlers may take to finish after SIGTERM or "
              "SIGINT; a second signal skips the rest"},
     {"run-for", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
-     AT(run_for_ns), .under = "Runs that end by themselves",
+     AT(run_for_ns), LIBRARY(run_for), .under = "Runs that end by themselves",
      .help = "bounded run: take no message that might not be finished within "
              "DUR from the start, and exit 0"},
     {"estimated-duration", 0, OPT_DURATION, .value = "DUR", .preset = "2s",
-     AT(estimated_duration_ns),
+     AT(estimated_duration_ns), LIBRARY(estimated_duration),
      .help = "how long a handler takes, for a bounded run, until one has been "
              "measured"},
     {"tolerance-factor", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
-     .preset = "5", AT(tolerance_factor),
+     .preset = "5", AT(tolerance_factor), LIBRARY(tolerance_factor),
      .help = "a bounded run leaves N times the mean handler time at its end"},
     {"exit-when-idle", 0, OPT_DURATION, true, .value = "DUR", .preset = "0s",
      AT(exit_when_idle_ns), SEEN(exit_when_idle),
      .help = "exit once the queue has been empty and nothing has run for DUR; "
              "retries that wait do not count, the next run takes them"},
     {"max-deliveries", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
-     AT(max_deliveries), .help = "exit after N deliveries"},
+     AT(max_deliveries), LIBRARY(max_deliveries),
+     .help = "exit after N deliveries"},
     {"lookahead", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 65536,
-     .preset = "64", AT(lookahead), SEEN(lookahead_given),
+     .preset = "64", AT(lookahead), LIBRARY(lookahead), SEEN(lookahead_given),
      .under = "Ordered groups",
      .help = "messages that may be held for ordered groups"},
     {"group-quantum", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
-     .preset = "10", AT(group_quantum), SEEN(group_quantum_given),
+     .preset = "10", AT(group_quantum), LIVE, LIBRARY(group_quantum),
+     SEEN(group_quantum_given),
      .help = "messages of one group that run in a row before other groups get "
              "the thread"},
     {"max-parked", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
-     .preset = "100000", AT(max_parked), SEEN(max_parked_given),
+     .preset = "100000", AT(max_parked), LIVE, LIBRARY(max_parked),
+     SEEN(max_parked_given),
      .help = "messages of blocked groups that may be parked in the store; at "
              "this number nothing more is received"},
     {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
      .words = "continue|hold", .preset = "continue", AT(on_group_dead),
+     LIBRARY(on_group_dead),
      .help = "what a group does when its first message has died: go on with "
              "the next, or wait until mqdlq has replayed or discarded it"},
     {"group-separator", 0, OPT_CALL, .value = "CHAR", AT(group_separator),
-     .call = header_separator,
+     .call = header_separator, .print = print_character,
      .help = "the group of a message without a header is the text before the "
              "first CHAR of its body"},
     {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
-     .preset = "1000000", AT(max_waiting), SEEN(max_waiting_given),
-     .under = "Messages that wait",
+     .preset = "1000000", AT(max_waiting), LIVE, LIBRARY(max_waiting),
+     SEEN(max_waiting_given), .under = "Messages that wait",
      .help = "messages that may wait in the store, for any reason; at this "
              "number nothing more is taken from the queue"},
     {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
-     .preset = HEADER_MAX_DELAY, AT(max_delay_ns),
+     .preset = HEADER_MAX_DELAY, AT(max_delay_ns), LIVE, LIBRARY(max_delay),
      .help = "a message whose not-before lies further ahead is dead; a handler "
              "that asks for a longer delay gets this one"},
     {"spool", 0, OPT_NUMBER, true, .value = "N", .preset = "1000000", AT(spool),
+     LIVE, LIBRARY(spool),
      .help = "move messages from the queue to the store as they come, N at "
              "most, and run them from there in the same order: senders do not "
              "wait, and what waits survives a reboot; 0 is off"},
     {"spool-sync", 0, OPT_CHOICE, .value = "waiting|always",
      .words = "waiting|always", .preset = "waiting", AT(spool_sync),
+     LIBRARY(spool_sync),
      .help = "which messages a spool writes to the disk: those that wait, or "
              "each one before it runs"},
     {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
-     .call = read_queue_name, .under = "Dead letters",
+     .call = read_queue_name, .print = print_queue_name,
+     LIBRARY(dead_letter_queue), .under = "Dead letters",
      .help = "move dead letters to this POSIX queue when it has room"},
     {"keep-dead", 0, OPT_DURATION, .value = "DUR", .words = "none",
-     .min = NS_PER_MS, .preset = "none", AT(keep_dead_ns),
-     .help = "remove dead letters DUR after they died"},
+     .min = NS_PER_MS, .preset = "none", AT(keep_dead_ns), LIVE,
+     LIBRARY(keep_dead), .help = "remove dead letters DUR after they died"},
     {"max-dead", 0, OPT_NUMBER, .value = "N", .max = INT64_MAX, .preset = "0",
-     AT(max_dead),
+     AT(max_dead), LIVE, LIBRARY(max_dead),
      .help =
          "keep at most N dead letters: the oldest are removed; 0 keeps all"},
     {"on-dead", 0, OPT_STRING, .value = "COMMAND", AT(on_dead),
+     LIBRARY(on_dead),
      .help = "run by sh -c once for each message that becomes a dead letter, "
              "with the letter as JSON on stdin"},
     {"plugin", 0, OPT_STRING, .value = "FILE.so", AT(plugin),
      .under = "Plugins and long-lived handlers",
      .help = "call the C function of a shared object instead of a command"},
     {"plugin-arg", 0, OPT_CALL, .value = "S", AT(plugin_arg), .call = read_any,
-     .help = "argument of the plugin's mqw_init"},
+     .print = print_any, .help = "argument of the plugin's mqw_init"},
     {"stream", 0, OPT_FLAG, AT(stream),
      .help = "COMMAND is started once for each thread and kept; it reads "
              "messages from stdin and writes verdicts to stdout"},
@@ -237,14 +309,16 @@ static const struct option_row rows[] = {
      .under = "Forwarding",
      .help = "send each message to the queue DEST instead of running a "
              "command: a POSIX queue, or a queue on a broker (amqp://)"},
-    {"no-create", 0, OPT_FLAG, AT(no_create), .under = "The queue",
-     .help = "do not create the queue if it is missing"},
+    {"no-create", 0, OPT_FLAG, AT(no_create), LIBRARY(no_create),
+     .under = "The queue", .help = "do not create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
-     AT(queue_depth), .help = "messages that a created queue holds"},
+     AT(queue_depth), LIBRARY(queue_depth),
+     .help = "messages that a created queue holds"},
     {"message-size", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = SIZE_MAX_Q,
-     AT(message_size), .help = "largest message of a created queue"},
+     AT(message_size), LIBRARY(message_size),
+     .help = "largest message of a created queue"},
     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
-     AT(mode), .help = "access mode of a created queue"},
+     AT(mode), LIBRARY(mode), .help = "access mode of a created queue"},
     BROKER_PASSWORD_FILE(AT(access.password_file),
                          .under = "A queue on a broker"),
     BROKER_TLS_CA(AT(access.tls.ca)),
@@ -255,8 +329,10 @@ static const struct option_row rows[] = {
      .help = "accept a queue on a broker that is on one node only, and is lost "
              "with that node"},
     {"state-dir", 0, OPT_STRING, .value = "DIR", AT(state_dir),
-     .under = "State", .help = "where retries and dead letters are kept"},
+     LIBRARY(state_dir), .under = "State",
+     .help = "where retries and dead letters are kept"},
     {"runtime-dir", 0, OPT_STRING, .value = "DIR", AT(runtime_dir),
+     LIBRARY(runtime_dir),
      .help = "where messages in flight are kept, on a tmpfs"},
     {"allow-disk-custody", 0, OPT_FLAG, AT(allow_disk_custody),
      .help = "run even if there is no tmpfs: a kill while the disk is written "
@@ -268,7 +344,7 @@ static const struct option_row rows[] = {
              "auto is human on a terminal, else text; in the journal without "
              "the time"},
     {"stderr-rate", 0, OPT_NUMBER, .value = "N", .max = 1000000,
-     .preset = "200", AT(stderr_rate),
+     .preset = "200", AT(stderr_rate), LIVE,
      .help = "lines a second that are logged of what handlers write to stderr, "
              "ten seconds' worth at once; 0 logs all"},
     {"verbose", 'v', OPT_COUNT, AT(verbose),
@@ -278,6 +354,9 @@ static const struct option_row rows[] = {
      .help = "print this and exit"},
     {"version", 0, OPT_FLAG, AT(version), .help = "print the version and exit"},
 };
+
+_Static_assert(sizeof rows / sizeof rows[0] <= SETTINGS_MOST,
+               "orders.h has a time for each");
 
 const struct option_table settings_table = {
     .program = "mqworker",
@@ -314,17 +393,22 @@ const struct option_row *settings_row(const char *flag)
     return NULL;
 }
 
-/* settings_check_number - UINT64_MAX is the row's word, where it has one */
 int settings_check_number(const struct option_row *row, uint64_t value,
                           struct problem *p)
 {
     uint64_t most = row->max ? row->max : INT64_MAX;
 
-    if ((row->words && value == UINT64_MAX) ||
-        (value >= row->min && value <= most))
+    if (row->type == OPT_CHOICE) { /* the value is the index of a word */
+        most = 0;
+        for (const char *c = row->words; *c; c++)
+            most += *c == '|';
+    } else if (row->words && value == UINT64_MAX) {
+        return 0; /* the row's word */
+    }
+    if (value >= row->min && value <= most)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,
-                       "%s: %" PRIu64 " is out of range, allowed are "
+                       "--%s: %" PRIu64 " is out of range, allowed are "
                        "%" PRIu64 " to %" PRIu64,
                        row->name, value, row->min, most);
 }
@@ -347,9 +431,6 @@ void settings_init(struct settings *s)
             panic("settings: a default is none: %s", p.text);
     s->concurrency = processors > 0 ? (uint64_t)processors : 1;
 }
-
-/* Guards the backoff of all settings; held for a copy, and innermost. */
-static pthread_mutex_t backoff_mtx = PTHREAD_MUTEX_INITIALIZER;
 
 void settings_backoff(const struct settings *s, struct backoff *out)
 {
@@ -505,13 +586,12 @@ static bool for_children(const struct settings *s, char flag[FLAG_TEXT])
     return true;
 }
 
-/* exits_mapped - whether there was --on-exit */
+/* Return true if --on-exit was given. */
 static bool exits_mapped(const struct settings *s)
 {
-    for (size_t i = 0; i < sizeof s->on_exit; i++)
-        if (s->on_exit[i] != VERDICT_UNMAPPED)
-            return true;
-    return false;
+    char text[FLAG_TEXT];
+
+    return print_on_exit(s->on_exit, text, sizeof text);
 }
 
 /* plugin_check - nothing that is about processes */
@@ -673,6 +753,34 @@ static int command_check(const struct settings *s, char *const *command,
     return 0;
 }
 
+/* Print the value of a flag. Returns true if it is not at its default, or was
+ * given although it is. */
+static bool is_told(const struct settings *s, const struct settings *def,
+                    const struct option_row *row, char out[SETTING_TEXT])
+{
+    char other[SETTING_TEXT];
+    bool has = option_print(row, s, out, SETTING_TEXT);
+
+    if (row->seen)
+        return *((const bool *)s + row->seen - 1);
+    return has != option_print(row, def, other, sizeof other) ||
+           strcmp(out, other) != 0;
+}
+
+void settings_told(const struct settings *s,
+                   void (*visit)(const char *flag, const char *value,
+                                 void *arg),
+                   void *arg)
+{
+    struct settings def;
+    char text[SETTING_TEXT];
+
+    settings_init(&def);
+    for (size_t i = 0; i < settings_table.count; i++)
+        if (is_told(s, &def, &rows[i], text))
+            visit(rows[i].name, text, arg);
+}
+
 /* partitions_take - a head that failed waits in hand, and what is behind it: as
  * much as the broker gives */
 static int partitions_take(struct settings *s, struct problem *p)
@@ -799,177 +907,4 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
         return err;
     err = operands_take(s, count, rest < 0 ? NULL : argv + rest, argv, p);
     return err ? err : settings_check(s, p);
-}
-
-/* ---- printing ---- */
-
-/* ---- flags that a function of their own reads ---- */
-
-static bool backoff_told(const struct settings *s, const struct settings *def,
-                         char out[SETTING_TEXT])
-{
-    char other[SETTING_TEXT];
-    struct backoff b;
-
-    settings_backoff(s, &b);
-    backoff_print(&b, out, SETTING_TEXT);
-    backoff_print(&def->backoff, other, SETTING_TEXT);
-    return strcmp(out, other) != 0;
-}
-
-static bool on_exit_told(const struct settings *s, const struct settings *def,
-                         char out[SETTING_TEXT])
-{
-    size_t used = 0;
-
-    for (int i = 0; i < 256; i++)
-        if (s->on_exit[i] != def->on_exit[i] && used < SETTING_TEXT - 1) {
-            int n =
-                snprintf(out + used, SETTING_TEXT - used, "%s%d=%s",
-                         used ? "," : "", i, verdict_rules[s->on_exit[i]].name);
-
-            used += (size_t)n;
-        }
-    return used > 0;
-}
-
-static bool separator_told(const struct settings *s, const struct settings *def,
-                           char out[SETTING_TEXT])
-{
-    snprintf(out, SETTING_TEXT, "%c", s->group_separator);
-    return s->group_separator != def->group_separator;
-}
-
-static bool dead_queue_told(const struct settings *s,
-                            const struct settings *def, char out[SETTING_TEXT])
-{
-    (void)def;
-    strlcpy(out, s->dead_letter_queue, SETTING_TEXT);
-    return *out != '\0';
-}
-
-static bool plugin_arg_told(const struct settings *s,
-                            const struct settings *def, char out[SETTING_TEXT])
-{
-    const char *text = s->plugin_arg ? s->plugin_arg : "";
-
-    (void)def;
-    safe_text_copy(out, SETTING_TEXT, text, strlen(text));
-    return s->plugin_arg != NULL;
-}
-
-static bool rate_told(const struct settings *s, const struct settings *def,
-                      char out[SETTING_TEXT])
-{
-    uint64_t rate = atomic_load(&s->rate);
-    char text[RATE_TEXT];
-
-    (void)def;
-    strlcpy(out, rate_print(rate, text), SETTING_TEXT);
-    return rate != RATE_OFF;
-}
-
-static const struct {
-    const char *flag;
-    bool (*told)(const struct settings *s, const struct settings *def,
-                 char out[SETTING_TEXT]);
-} special[] = {
-    {"backoff", backoff_told},           {"on-exit", on_exit_told},
-    {"group-separator", separator_told}, {"dead-letter-queue", dead_queue_told},
-    {"plugin-arg", plugin_arg_told},     {"rate", rate_told},
-};
-
-/* ---- the others, by their type ---- */
-
-/* number_at - a live one may change meanwhile */
-static uint64_t number_at(const struct settings *s,
-                          const struct option_row *row)
-{
-    const void *at = (const char *)s + row->offset;
-
-    return atomic_load((const _Atomic uint64_t *)at);
-}
-
-/* number_text - as its row would read it */
-static void number_text(const struct option_row *row, uint64_t n,
-                        char out[SETTING_TEXT])
-{
-    char text[DURATION_TEXT], size[SIZE_TEXT];
-
-    if (row->type == OPT_CHOICE) {
-        const char *word = row->words;
-
-        for (; n > 0; n--)
-            word = strchr(word, '|') + 1;
-        snprintf(out, SETTING_TEXT, "%.*s", (int)strcspn(word, "|"), word);
-    } else if (row->words && n == UINT64_MAX) {
-        strlcpy(out, row->words, SETTING_TEXT);
-    } else if (row->type == OPT_DURATION) {
-        strlcpy(out, duration_print(n, text), SETTING_TEXT);
-    } else if (row->type == OPT_SIZE) {
-        strlcpy(out, size_print(n, size), SETTING_TEXT);
-    } else {
-        snprintf(out, SETTING_TEXT,
-                 row->type == OPT_OCTAL ? "0%" PRIo64 : "%" PRIu64, n);
-    }
-}
-
-/* seen - of a flag whose value may be left out: whether it was given */
-static bool seen(const struct settings *s, const struct option_row *row)
-{
-    return row->seen && *((const bool *)s + row->seen - 1);
-}
-
-/* plain_told - a row that no function reads */
-static bool plain_told(const struct settings *s, const struct settings *def,
-                       const struct option_row *row, char out[SETTING_TEXT])
-{
-    const char *const *text;
-
-    out[0] = '\0';
-    switch (row->type) {
-    case OPT_FLAG:
-        return *((const bool *)s + row->offset);
-    case OPT_STRING:
-        text = (const void *)((const char *)s + row->offset);
-        if (*text)
-            safe_text_copy(out, SETTING_TEXT, *text, strlen(*text));
-        return *text != NULL;
-    case OPT_COUNT:
-    case OPT_NUMBER:
-    case OPT_OCTAL:
-    case OPT_DURATION:
-    case OPT_SIZE:
-    case OPT_CHOICE:
-        number_text(row, number_at(s, row), out);
-        return row->seen ? seen(s, row)
-                         : number_at(s, row) != number_at(def, row);
-    case OPT_CALL:
-    default:
-        return false;
-    }
-}
-
-/* told - whether it is not at its default; its value to `out` */
-static bool told(const struct settings *s, const struct settings *def,
-                 const struct option_row *row, char out[SETTING_TEXT])
-{
-    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
-        if (strcmp(special[i].flag, row->name) == 0)
-            return special[i].told(s, def, out);
-    return plain_told(s, def, row, out);
-}
-
-void settings_told(const struct settings *s,
-                   void (*visit)(const char *flag, const char *value,
-                                 void *arg),
-                   void *arg)
-{
-    struct settings def;
-    char text[SETTING_TEXT];
-
-    settings_init(&def);
-    for (size_t i = 0; i < settings_table.count; i++)
-        if (told(s, &def, &settings_table.rows[i], text))
-            visit(settings_table.rows[i].name, text, arg);
 }

@@ -2,8 +2,7 @@
  *
  * WHAT   The flags and operands of mqworker as values. One table (settings.c)
  *        has a row for each flag: type, default, range, help, the library's
- *        field, whether a running worker can change it, and why a queue on a
- *        broker cannot have it.
+ *        field, and whether a running worker can change it.
  * WHO    Filled by main, read by all parts; constant after engine_open, except
  *        what live_settings.h may change: that is atomic, or under its lock.
  * OWNS   Nothing; strings are argv's.
@@ -28,6 +27,7 @@
 #define CONCURRENCY_MAX 1024
 #define WINDOW_MAX      256
 #define CRASHES_MOST    10000 /* of --max-crashes */
+#define SETTINGS_MOST   96    /* rows of the table */
 /* Work items in use: the cap, and one for each pool thread that has counted
  * itself out and not yet put its own away. */
 #define ITEMS_MAX   (2 * CONCURRENCY_MAX + 16)

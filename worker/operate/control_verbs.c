@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/options/option_value.h"
 #include "common/state/counters.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
@@ -62,54 +63,34 @@ static json_t *setting_json(const char *text)
     return trouble ? json_string(text) : json_integer(value);
 }
 
-/* settings_json - all that can be set, as it is now */
-static json_t *settings_json(struct orders *o)
+/* Add to `all` each setting that can be changed, as it is now, and to `changed`
+ * those that were changed, with the value at the start and the time; write to
+ * `keep` the flags that would start a worker with the changed ones. Each of the
+ * three may be NULL. */
+static void settings_put(struct orders *o, json_t *all, json_t *changed,
+                         char keep[STATEDIR_REQUEST])
 {
-    json_t *all = json_object();
-    char text[TUNE_TEXT];
-
-    for (size_t i = 0; live_settings_name(i); i++) {
-        live_settings_print(o, live_settings_name(i), text);
-        json_object_set_new(all, live_settings_name(i), setting_json(text));
-    }
-    return all;
-}
-
-/* Return the settings changed since the start, as an object by name with the
- * value at the start and the time of the change. */
-static json_t *changed_json(struct orders *o)
-{
-    char text[TUNE_TEXT], when[TIME_TEXT];
-    json_t *all = json_object();
+    char now[SETTING_TEXT], start[SETTING_TEXT], when[TIME_TEXT];
     uint64_t set_ns;
 
-    for (size_t i = 0; live_settings_name(i); i++)
-        if (live_settings_started(o, i, text, &set_ns))
-            json_object_set_new(all, live_settings_name(i),
-                                json_pack("{s:o, s:s}", "started",
-                                          setting_json(text), "set_at",
-                                          time_print(set_ns, when)));
-    return all;
-}
+    for (size_t i = 0; i < settings_table.count; i++) {
+        const struct option_row *row = &settings_table.rows[i];
+        size_t used = keep ? strlen(keep) : 0;
 
-/* Return the flags that would start a worker with the changed settings; NULL if
- * no setting was changed. */
-static json_t *keep_json(struct orders *o)
-{
-    char flags[STATEDIR_REQUEST] = "", text[TUNE_TEXT];
-    uint64_t set_ns;
-
-    for (size_t i = 0; live_settings_name(i); i++) {
-        const char *name = live_settings_name(i);
-        size_t used = strlen(flags);
-
-        if (!live_settings_started(o, i, text, &set_ns))
+        if (!row->live)
             continue;
-        live_settings_print(o, name, text);
-        snprintf(flags + used, sizeof flags - used, "%s--%s=%s",
-                 used ? " " : "", name, text);
+        option_print(row, o->live, now, sizeof now);
+        json_object_set_new(all, row->name, setting_json(now));
+        if (!live_settings_started(o, row, start, &set_ns))
+            continue;
+        json_object_set_new(changed, row->name,
+                            json_pack("{s:o, s:s}", "started",
+                                      setting_json(start), "set_at",
+                                      time_print(set_ns, when)));
+        if (keep)
+            snprintf(keep + used, STATEDIR_REQUEST - used, "%s--%s=%s",
+                     used ? " " : "", row->name, now);
     }
-    return flags[0] ? json_string(flags) : NULL;
 }
 
 /* differs_json - in what the queue differs from the settings; null: in
@@ -226,12 +207,13 @@ static json_t *status(struct request *r)
     struct flow *f = r->orders->flow;
     unsigned holds = atomic_load(&f->gate.holds);
     enum gate_why takes = schedule_why(f);
+    json_t *settings = json_object(), *changed = json_object(), *out;
     struct counters_sum s;
     size_t unlocked;
-    json_t *out;
     char why[160], queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
 
     safe_text_copy(queue, sizeof queue, f->set->queue, strlen(f->set->queue));
+    settings_put(r->orders, settings, changed, NULL);
     counters_sum(f->counters, &s);
     breaker_reason(&f->gate.breaker, why, sizeof why);
     out = json_pack(
@@ -242,8 +224,7 @@ static json_t *status(struct request *r)
         worker_state_text(worker_state_of_holds(holds)), "paused",
         (holds & HOLD_PAUSE) != 0, "breaker",
         breaker_state_text(breaker_state(&f->gate.breaker)), "breaker_reason",
-        why, "queue_differs", differs_json(f), "settings",
-        settings_json(r->orders));
+        why, "queue_differs", differs_json(f), "settings", settings);
     if (out)
         json_object_update_new(
             out,
@@ -252,8 +233,7 @@ static json_t *status(struct request *r)
                       (json_int_t)dispatch_held(f)));
     if (out)
         json_object_set_new(out, "runs", runs_json(r));
-    if (out)
-        json_object_set_new(out, "settings_changed", changed_json(r->orders));
+    json_object_set_new(out, "settings_changed", changed);
     if (out)
         json_object_set_new(out, "partitions", parts_json(f->source));
     if (out)
@@ -381,8 +361,9 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
 /* set - old and new of each */
 static json_t *set(struct request *r)
 {
-    char old[TUNE_TEXT], now[TUNE_TEXT], *values[WORDS_MAX] = {0};
-    json_t *out = set_check(r, values), *all, *keep;
+    char old[SETTING_TEXT], now[SETTING_TEXT], *values[WORDS_MAX] = {0};
+    json_t *out = set_check(r, values), *all;
+    char keep[STATEDIR_REQUEST] = "";
     const char *config = getenv("MQW_CONFIG"); /* of the unit */
     struct problem p;
 
@@ -402,9 +383,9 @@ static json_t *set(struct request *r)
     if (!out)
         out = yes();
     json_object_set_new(out, "settings", all);
-    keep = keep_json(r->orders);
-    if (keep) {
-        json_object_set_new(out, "keep", keep);
+    settings_put(r->orders, NULL, NULL, keep);
+    if (keep[0]) {
+        json_object_set_new(out, "keep", json_string(keep));
         json_object_set_new(out, "config",
                             config ? json_string(config) : json_null());
     }

@@ -10,15 +10,14 @@
 
 #include <stdint.h>
 
+#include "worker/config/settings.h"
+
 struct cap;
 struct file_watch; /* file_watch.h */
 struct flow;
 struct pause;      /* pause.h */
 struct store_look; /* store_look.h */
-struct settings;
 struct stop;
-
-#define LIVE_SETTINGS_MOST 32
 
 /* Constant once the worker runs, but for set_ns. */
 struct orders {
@@ -30,9 +29,9 @@ struct orders {
     const struct store_look *store_look;
     struct file_watch *file_watch;
     const struct settings *started; /* as they were at the start */
-    /* Wall time of the last change of each live setting, in their order; 0:
-     * unchanged since the start. Loop only. */
-    uint64_t set_ns[LIVE_SETTINGS_MOST];
+    /* Wall time of the last change of each setting, in the order of their rows;
+     * 0: unchanged since the start. Loop only. */
+    uint64_t set_ns[SETTINGS_MOST];
     const char *path; /* of the command or plugin, as it was at the start; "":
                          it was not there. NULL: a function of a program */
 };

@@ -60,7 +60,7 @@ Test(library_spool, what_is_out_of_range_is_named)
     o.problem_size = sizeof why;
     o.spool_sync = 2;
     cr_assert_eq(mqw_run(&o, wait_for_gate, NULL), -EINVAL);
-    cr_assert_str_eq(why, "spool_sync is 0 or 1");
+    cr_assert_str_eq(why, "spool_sync: 2 is out of range, allowed are 0 to 1");
     o.spool_sync = 1;
     o.keep_dead = 5;
     cr_assert_eq(mqw_run(&o, wait_for_gate, NULL), -EINVAL);
