@@ -476,13 +476,14 @@ demo: all
 COMPLETION := $(foreach b,$(notdir $(BIN)),$(addprefix $(BUILD)/completion/,$(b).bash _$(b) $(b).fish))
 define completion
 @mkdir -p $(@D)
-$(call say,GEN,$@)$< --options-dump | awk -v shell=$(1) -f scripts/completion.awk > $@
+$(call say,GEN,$@){ $< --options-dump; $(BUILD)/bin/mqworker --options-dump; } | \
+    awk -v shell=$(1) -f scripts/completion.awk > $@
 endef
-$(BUILD)/completion/%.bash: $(BUILD)/bin/% scripts/completion.awk
+$(BUILD)/completion/%.bash: $(BUILD)/bin/% $(BUILD)/bin/mqworker scripts/completion.awk
 	$(call completion,bash)
-$(BUILD)/completion/_%: $(BUILD)/bin/% scripts/completion.awk
+$(BUILD)/completion/_%: $(BUILD)/bin/% $(BUILD)/bin/mqworker scripts/completion.awk
 	$(call completion,zsh)
-$(BUILD)/completion/%.fish: $(BUILD)/bin/% scripts/completion.awk
+$(BUILD)/completion/%.fish: $(BUILD)/bin/% $(BUILD)/bin/mqworker scripts/completion.awk
 	$(call completion,fish)
 
 completion: $(COMPLETION)

@@ -1,15 +1,17 @@
 # completion.awk - the completion script of a program for a shell
 #
-# Usage: PROGRAM --options-dump | awk -v shell=bash|zsh|fish -f completion.awk
-# The dump (common/options/options_dump.c), fields between tabs:
+# Usage: { PROGRAM --options-dump; mqworker --options-dump; } |
+#     awk -v shell=bash|zsh|fish -f completion.awk
+# A dump (common/options/options_dump.c), fields between tabs:
 #   program NAME runs|-
-#   verb    NAME reads|ids|- ABOUT WORDS LAST
-#   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP
+#   verb    NAME reads|ids|- ABOUT settings|- LAST
+#   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP live|-
 # runs: what follows "--" is a command. reads: FILE is among the operands. ids:
 # what follows the queue are ids that the verb "list" has.
-# again: the flag may be given more than once. WORDS: what its value may be; of
-# a verb, what NAME may be of the NAME=VALUE that follow the queue. LAST: what
-# the operand behind the queue and another one may be.
+# settings: NAME=VALUE follow the queue, and NAME is a flag of mqworker that is
+# live: that is all that its dump is for here. again: the flag may be given more
+# than once. WORDS: what its value may be. LAST: what the operand behind the
+# queue and another one may be.
 BEGIN {
     FS = "\t"
     queues = "mqctl queues --json 2>/dev/null | " \
@@ -17,6 +19,15 @@ BEGIN {
     list = " list --limit 100 --json "
     ids = " 2>/dev/null | sed -n 's/^{\\(\"queue\":\"[^\"]*\",\\)\\{0,1\\}" \
         "\"id\":\"\\{0,1\\}\\([0-9A-Z]*\\)\"\\{0,1\\},.*/\\2/p'"
+}
+$1 == "program" && program {
+    worker = 1
+    next
+}
+worker {
+    if ($1 == "flag" && $10 == "live")
+        settings = settings (settings ? " " : "") $3 "="
+    next
 }
 $1 == "program" {
     program = $2
@@ -29,8 +40,7 @@ $1 == "verb" {
     lists[verbs] = $3 == "ids"
     listed = listed || lists[verbs]
     about[verbs] = $4
-    sets[verbs] = $5 == "" ? "" : $5 "="
-    gsub(/\|/, "= ", sets[verbs])
+    sets[verbs] = $5 == "settings"
     last[verbs] = $6
     gsub(/\|/, " ", last[verbs])
 }
@@ -51,9 +61,11 @@ $1 == "flag" {
 }
 END {
     if (!program || shell !~ /^(bash|zsh|fish)$/) {
-        print "completion.awk: give bash, zsh or fish, and a dump" >"/dev/stderr"
+        print "completion.awk: give bash, zsh or fish, and dumps" >"/dev/stderr"
         exit 64
     }
+    for (v in sets)
+        sets[v] = sets[v] ? settings : ""
     if (shell == "bash")
         bash()
     else if (shell == "zsh")

@@ -18,12 +18,12 @@ static void row_print(const struct option_row *row)
     const char letter[] = {row->letter, '\0'};
     bool again = row->type == OPT_COUNT || row->type == OPT_CALL;
 
-    printf("\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row->name, letter,
+    printf("\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row->name, letter,
            option_bare(row) ? "bare"
            : row->optional  ? "optional"
                             : "value",
            again ? "again" : "-", option_value(row),
-           row->words ? row->words : "", row->help);
+           row->words ? row->words : "", row->help, row->live ? "live" : "-");
 }
 
 int options_dump(const struct option_table *t, int argc, char **argv)
@@ -51,7 +51,7 @@ int verbs_dump(const struct subcommand_table *t, int argc, char **argv)
                strstr(t->verbs[v].usage, "FILE") ? "reads"
                : strstr(t->verbs[v].usage, "ID") ? "ids"
                                                  : "-",
-               t->verbs[v].about, t->verbs[v].words ? t->verbs[v].words : "",
+               t->verbs[v].about, t->verbs[v].settings ? "settings" : "-",
                t->verbs[v].last ? t->verbs[v].last : "");
     for (size_t i = 0; i < t->flag_count; i++) {
         const char *space = "\t";

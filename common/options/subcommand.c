@@ -15,7 +15,6 @@
 #include "common/text/term.h"
 
 #define NAME_ROOM  64
-#define ABOUT_ROOM 512
 #define NOTES_ROOM 1024
 #define LINE_MOST  79 /* columns of the exit statuses */
 
@@ -23,7 +22,7 @@
 struct single {
     struct option_table table;
     struct option_row *rows; /* its own; NULL: no memory */
-    char name[NAME_ROOM], about[ABOUT_ROOM], notes[NOTES_ROOM];
+    char name[NAME_ROOM], notes[NOTES_ROOM];
 };
 
 /* word_among - whether it is one of "ls|show" */
@@ -47,37 +46,6 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name)
            !word_among(t->verbs[v].also, name))
         v++;
     return v;
-}
-
-/* words_list - "ls|show|rm" as "ls, show or rm" */
-static const char *words_list(const char *words, char out[ABOUT_ROOM])
-{
-    size_t used = 0;
-
-    out[0] = '\0';
-    for (const char *at = words; *at && used < ABOUT_ROOM; at += *at == '|') {
-        size_t size = strcspn(at, "|");
-
-        used += (size_t)snprintf(out + used, ABOUT_ROOM - used, "%.*s%s",
-                                 (int)size, at,
-                                 !at[size]                    ? ""
-                                 : strchr(at + size + 1, '|') ? ", "
-                                                              : " or ");
-        at += size;
-    }
-    return out;
-}
-
-/* about_make - the sentence of a verb, and what NAME of NAME=VALUE may be */
-static void about_make(char about[ABOUT_ROOM], const struct subcommand_row *v)
-{
-    char all[ABOUT_ROOM];
-
-    if (v->words)
-        snprintf(about, ABOUT_ROOM, "%s NAME is %s.", v->about,
-                 words_list(v->words, all));
-    else
-        strlcpy(about, v->about, ABOUT_ROOM);
 }
 
 /* notes_word - one more word, on this line if it fits, else on a new one */
@@ -126,12 +94,11 @@ static void single_make(struct single *s, const struct subcommand_table *t,
                         size_t verb)
 {
     snprintf(s->name, sizeof s->name, "%s %s", t->program, t->verbs[verb].name);
-    about_make(s->about, &t->verbs[verb]);
     notes_make(s->notes, t, 1u << verb);
     s->table = (struct option_table){
         .program = s->name,
         .usage = t->verbs[verb].usage,
-        .about = s->about,
+        .about = t->verbs[verb].about,
         .notes = s->notes,
     };
     s->rows = calloc(t->flag_count, sizeof *s->rows);
@@ -141,75 +108,46 @@ static void single_make(struct single *s, const struct subcommand_table *t,
     s->table.rows = s->rows;
 }
 
-/* names_told - after the usage of a verb that takes NAME=VALUE: the names */
-static const char *names_told(const struct subcommand_row *verb,
-                              char out[NOTES_ROOM])
-{
-    char all[ABOUT_ROOM];
-
-    out[0] = '\0';
-    if (verb->words)
-        snprintf(out, NOTES_ROOM, "; NAME is %s", words_list(verb->words, all));
-    return out;
-}
-
-int subcommand_names_check(const struct subcommand_table *t,
-                           const struct subcommand_line *line,
-                           struct problem *p)
-{
-    const struct subcommand_row *verb = &t->verbs[line->verb];
-    char name[NAME_ROOM], all[ABOUT_ROOM];
-
-    for (int i = 1; verb->words && i < line->operand_count; i++) {
-        const char *word = line->operands[i];
-
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
-        if (word_among(verb->words, word))
-            return problem_set(p, EX_USAGE, EINVAL,
-                               "%s: \"%s\" is given no value; give %s=VALUE",
-                               verb->name, word, word);
-        if (!word_among(verb->words, name))
-            return problem_set(p, EX_USAGE, EINVAL,
-                               "%s: \"%s\" cannot be set; give %s", verb->name,
-                               name, words_list(verb->words, all));
-    }
-    return 0;
-}
-
-/* operands_check - as many as the verb takes */
+/* Check that the verb got as many operands as it takes. */
 static int operands_check(const struct subcommand_table *t,
                           const struct subcommand_line *line, struct problem *p)
 {
     const struct subcommand_row *verb = &t->verbs[line->verb];
     const char *what = NULL;
-    char names[NOTES_ROOM];
 
     if (line->operand_count < verb->least)
         what = line->operand_count == 0 ? "no queue given" : "too little given";
     else if (verb->most >= 0 && line->operand_count > verb->most)
         what = "too much given";
-    return what ? problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s%s",
+    return what ? problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s",
                               verb->name, what, t->program, verb->name,
-                              verb->usage, names_told(verb, names))
+                              verb->usage)
                 : 0;
 }
 
-/* dashed_check - "--timeout=3s" is a flag of another program: here it is a NAME
- * of NAME=VALUE */
-static int dashed_check(const struct subcommand_row *verb, int argc,
+/* Refuse "--timeout=3s", a flag of the worker, where the verb takes the
+ * worker's settings. A word that is nearly a flag of the verb is left to
+ * options_parse, which names that flag. */
+static int dashed_check(const struct subcommand_table *t, size_t verb, int argc,
                         char **argv, struct problem *p)
 {
-    char name[NAME_ROOM];
+    for (int i = 2; t->verbs[verb].settings && i < argc; i++) {
+        const char *name = argv[i] + 2;
+        size_t size, far = SIZE_MAX;
+        bool near = false;
 
-    for (int i = 2; verb->words && i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) != 0)
+        if (strncmp(argv[i], "--", 2) != 0 || !*name)
             continue;
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[i] + 2, "="),
-                 argv[i] + 2);
-        if (word_among(verb->words, name))
+        size = strcspn(name, "=");
+        for (size_t f = 0; f < t->flag_count; f++)
+            near |= t->flags[f].verbs & 1u << verb &&
+                    word_nearer(name, size, t->flags[f].row.name, &far);
+        if (!near)
             return problem_set(p, EX_USAGE, EINVAL,
-                               "%s: \"%s\" is not a flag here; give %s=VALUE",
-                               verb->name, argv[i], name);
+                               "%s: \"%.100s\" is not a flag here; give "
+                               "%.*s=VALUE to change that setting",
+                               t->verbs[verb].name, argv[i],
+                               (int)(size < 64 ? size : 64), name);
     }
     return 0;
 }
@@ -247,7 +185,7 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
 {
     struct single s;
     int before = 0, rest = -1;
-    int err = dashed_check(&t->verbs[line->verb], argc, argv, p);
+    int err = dashed_check(t, line->verb, argc, argv, p);
 
     if (err)
         return err;

@@ -20,7 +20,8 @@ struct subcommand_row {
     const char *about; /* one sentence */
     int least, most;   /* operands; SUBCOMMAND_ANY: no upper bound */
     const char *also;  /* other names, which nothing lists: "ls|show" */
-    const char *words; /* of NAME=VALUE, what NAME may be: "timeout|grace" */
+    bool settings;     /* operands after the first are NAME=VALUE of settings
+                          that the worker has; it knows the names */
     const char *last;  /* what the last operand may be: "close|open" */
     const char *under; /* heading in --help; NULL: "Verbs" */
 };
@@ -67,12 +68,6 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name);
  * [1] is the verb line->verb. Words after "--" are operands, too. */
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                     struct subcommand_line *line, struct problem *p);
-
-/* Of a verb that takes NAME=VALUE: whether each NAME is one that it knows. A
- * problem with status 64 names all of them. */
-int subcommand_names_check(const struct subcommand_table *t,
-                           const struct subcommand_line *line,
-                           struct problem *p);
 
 /* All that comes before the work: -1 if the verb of `line` is to run, else the
  * exit status, as help, or what was wrong, is printed. */

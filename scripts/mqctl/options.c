@@ -13,13 +13,6 @@
 #include "common/mq/mqlimit.h"
 #include "common/options/moment.h"
 
-/* What a running worker can change (worker/operate/live_settings.c). */
-#define SETTINGS                                                              \
-    "max-concurrency|batch-time-limit|rate|max-attempts|backoff|jitter|"      \
-    "retry-for|breaker-failures|breaker-pause|timeout|max-timeout|kill-after" \
-    "|grace|group-quantum|max-parked|max-waiting|max-delay|spool|keep-dead|"  \
-    "max-dead|stderr-rate"
-
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
                      "List every queue of this machine and its worker.",
@@ -56,9 +49,9 @@ static const struct subcommand_row verbs[] = {
     [VERB_RESUME] = {"resume", "[options] QUEUE...|--all",
                      "Take messages again.", .least = 0, .most = SUBCOMMAND_ANY,
                      .under = "Steer a worker"},
-    [VERB_SET] = {"set", "[options] QUEUE NAME=VALUE...",
-                  "Change settings of a running worker.", .least = 2,
-                  .most = SUBCOMMAND_ANY, .words = SETTINGS,
+    [VERB_SET] = {"set", "[options] QUEUE [NAME=VALUE...]",
+                  "Change settings of a running worker, or list them.",
+                  .least = 1, .most = SUBCOMMAND_ANY, .settings = true,
                   .under = "Steer a worker"},
     [VERB_DRAIN] = {"drain", "[options] QUEUE...|--all",
                     "Let the worker finish running messages and exit.",

@@ -349,7 +349,9 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
         values[i] = assignment(r->words[i]);
         err = values[i]
                   ? live_settings_ready(r->orders, r->words[i], values[i], &p)
-                  : -EINVAL;
+                  : problem_set(&p, EX_USAGE, EINVAL,
+                                "%.64s: no value is given; give %.64s=VALUE",
+                                r->words[i], r->words[i]);
         if (err == -EINPROGRESS)
             r->later = true;
         else if (err)

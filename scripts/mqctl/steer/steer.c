@@ -40,12 +40,22 @@ static int word_add(const struct options *o, char line[STATEDIR_REQUEST],
     return 0;
 }
 
+/* Return true for a set without NAME=VALUE: the worker is asked for the settings
+ * that it can change. */
+static bool settings_listed(const struct options *o)
+{
+    return o->line.verb == VERB_SET && o->line.operand_count == 1;
+}
+
 /* Build the request: the verb and its arguments except the queue. */
 static int line_make(const struct options *o, char line[STATEDIR_REQUEST])
 {
     int status = 0;
 
-    strlcpy(line, mqctl_table.verbs[o->line.verb].name, STATEDIR_REQUEST);
+    strlcpy(line,
+            settings_listed(o) ? "status"
+                               : mqctl_table.verbs[o->line.verb].name,
+            STATEDIR_REQUEST);
     if (o->pause_for)
         status = word_add(o, line, o->pause_for);
     for (int i = 1; o->line.verb == VERB_SET && i < o->line.operand_count; i++)
@@ -106,6 +116,8 @@ static void told(const struct options *o, const char *queue, json_t *answer)
                o->pause_for ? o->pause_for : "");
         return;
     }
+    json_object_foreach(all, name, one) if (json_as_text(one, to))
+        printf("%s=%s\n", name, json_as_text(one, to));
     json_array_foreach(all, i, one)
     {
         name = text_of(one, "name");
@@ -200,11 +212,18 @@ static int answer_tell(const struct options *o, const struct ordered *w,
                        json_t *answer)
 {
     const char *error = text_of(answer, "error");
+    json_t *all;
     int status = 0;
 
     if (!json_is_true(json_object_get(answer, "ok"))) {
         status = (int)json_integer_value(json_object_get(answer, "status"));
         status = status ? status : EX_TEMPFAIL;
+    }
+    if (o->json && !status && settings_listed(o)) { /* without the rest */
+        all = json_incref(json_object_get(answer, "settings"));
+        (void)json_object_clear(answer);
+        (void)json_object_set_new(answer, "ok", json_true());
+        (void)json_object_set_new(answer, "settings", all);
     }
     if (o->json) {
         (void)json_object_set_new(answer, "queue", json_printable(w->queue));
@@ -245,11 +264,8 @@ static int order_give(const struct options *o, const char *name,
         if (status >= 0)
             return status;
     }
-    if (err) {
-        if (p.status == EX_UNAVAILABLE) /* nobody to ask */
-            (void)subcommand_names_check(&mqctl_table, &o->line, &p);
+    if (err)
         return complain_of(&p);
-    }
     status = answer_tell(o, w, answer);
     json_decref(answer);
     return status;

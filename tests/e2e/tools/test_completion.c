@@ -29,8 +29,9 @@ static const char *const programs[] = {"mqworker", "mqsend", "mqdlq", "mqctl"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
 /* Prints the script of a program for a shell. */
-#define MADE(program, shell) \
-    program " --options-dump | awk -v shell=" shell " -f $AWK_SCRIPT"
+#define MADE(program, shell)                                                \
+    "sh -c '$0 --options-dump; mqworker --options-dump' " program " | awk " \
+    "-v shell=" shell " -f $AWK_SCRIPT"
 
 /* sh - run a script in the scratch directory, programs of ours first in PATH;
  * its output, and the test ends if it fails */

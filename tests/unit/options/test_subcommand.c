@@ -18,11 +18,11 @@ struct values {
 #define AT(member) .offset = offsetof(struct values, member)
 
 static const struct subcommand_row rows[] = {
-    {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, "ls|dir", NULL,
-     NULL, "Look"},
-    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, NULL, "colour|size", NULL, NULL},
-    {"door", "[options] QUEUE open|shut", "A door.", 2, 2, NULL, NULL,
-     "open|shut", "Look"},
+    {"list", "[options] QUEUE", "List.", 1, SUBCOMMAND_ANY, .also = "ls|dir",
+     .under = "Look"},
+    {"wipe", "[options] QUEUE", "Wipe.", 1, 3, .settings = true},
+    {"door", "[options] QUEUE open|shut", "A door.", 2, 2, .last = "open|shut",
+     .under = "Look"},
 };
 static const struct subcommand_flag flags[] = {
     {1, {"json", 'j', OPT_FLAG, AT(json), .help = "as JSON"}},
@@ -253,37 +253,16 @@ Test(verbs, each_has_a_help_with_its_own_flags)
     cr_assert_not_null(strstr(help(1), "The notes."));
 }
 
-Test(verbs, names_of_settings_are_told_and_are_no_flags)
+Test(verbs, settings_of_the_worker_are_no_flags)
 {
-    cr_assert_not_null(strstr(help(1), "Wipe. NAME is colour or size.\n"), "%s",
-                       help(1));
-    cr_assert_null(strstr(help(0), "NAME"));
     cr_assert_lt(READS(1, "/a", "--size=3"), 0);
-    cr_assert_str_eq(p.text,
-                     "wipe: \"--size=3\" is not a flag here; give size=VALUE");
+    cr_assert_str_eq(p.text, "wipe: \"--size=3\" is not a flag here; give "
+                             "size=VALUE to change that setting");
     cr_assert_lt(READS(0, "/a", "--size=3"), 0);
     cr_assert_not_null(strstr(p.text, "unknown flag"), "%s", p.text);
+    cr_assert_lt(READS(1, "/a", "--alll"), 0);
+    cr_assert_not_null(strstr(p.text, "did you mean --all?"), "%s", p.text);
     cr_assert_eq(READS(1, "/a", "size=3"), 0);
-}
-
-Test(verbs, names_of_settings_are_checked_when_asked)
-{
-    cr_assert_eq(READS(1, "/a", "size=3", "colour=red"), 0);
-    cr_assert_eq(subcommand_names_check(&table, &v.line, &p), 0);
-    cr_assert_eq(READS(1, "/a", "size", "3"), 0);
-    cr_assert_lt(subcommand_names_check(&table, &v.line, &p), 0);
-    cr_assert_str_eq(p.text,
-                     "wipe: \"size\" is given no value; give size=VALUE");
-    cr_assert_eq(READS(1, "/a", "size=3", "sise=3"), 0);
-    cr_assert_lt(subcommand_names_check(&table, &v.line, &p), 0);
-    cr_assert_str_eq(p.text,
-                     "wipe: \"sise\" cannot be set; give colour or size");
-    cr_assert_eq(p.status, EX_USAGE);
-    cr_assert_eq(READS(0, "/a", "sise=3"), 0);
-    cr_assert_eq(subcommand_names_check(&table, &v.line, &p), 0);
-    cr_assert_lt(READS(1, NULL), 0);
-    cr_assert_not_null(strstr(p.text, "QUEUE; NAME is colour or size"), "%s",
-                       p.text);
 }
 
 Test(verbs, the_help_of_the_program_lists_them)
