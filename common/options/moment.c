@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sysexits.h>
 #include <time.h>
 
 #include "common/base/clock.h"
@@ -153,6 +154,21 @@ int moment_past_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns)
     if (rc == 0)
         *wall_ns = m.wall_ns;
     return rc;
+}
+
+int moment_past_read(const char *text, void *into, struct problem *p)
+{
+    uint64_t *wall_ns = into;
+
+    if (moment_past_parse(text, clock_wall_ns(), wall_ns) < 0)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "\"%.200s\" is not a time; give 14:30, \"yesterday 08:00\", "
+            "2026-11-20, 2026-11-20T19:22:59 in local time or with a zone, "
+            "@1763666579, or how long ago, like 2h",
+            text);
+    *wall_ns += *wall_ns == 0;
+    return 0;
 }
 
 const char *moment_print(uint64_t wall_ns, char buf[MOMENT_TEXT])

@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+#include "common/base/problem.h"
+
 /* What the local clock does at that moment. */
 enum moment_clock {
     MOMENT_ONCE,   /* it shows that time once, or a zone was given */
@@ -35,10 +37,10 @@ int moment_parse(const char *text, uint64_t now_ns, struct moment *m);
  * moment_parse, except that "HH:MM[:SS]" is the last time the clock showed it,
  * and also "yesterday HH:MM[:SS]" and a duration ("2h") for that long ago. */
 int moment_past_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);
-/* Accepted forms, for an error message. */
-#define MOMENT_PAST_FORMS                                                   \
-    "14:30, \"yesterday 08:00\", 2026-11-20, 2026-11-20T19:22:59 in local " \
-    "time or with a zone, @1763666579, or how long ago, like 2h"
+/* Read such a moment as the value of a flag, for a row's `call`: *into is a
+ * uint64_t, ns of the wall clock. The epoch becomes 1, because 0 stands for "not
+ * given". Fails with a problem that names the accepted forms. */
+int moment_past_read(const char *text, void *into, struct problem *p);
 
 #define MOMENT_TEXT 48
 /* Local time with its zone: "2026-11-23 14:30:00 +0100". */

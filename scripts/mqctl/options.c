@@ -11,7 +11,7 @@
 #include "common/broker/broker_operand.h"
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
-#include "common/options/moment.h"
+#include "common/options/filter_rows.h"
 
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
@@ -151,35 +151,6 @@ static int read_where(const char *text, void *into, struct problem *p)
     return 0;
 }
 
-/* time_read - a point in time for one of the flags; the epoch itself would read
- * as "not given" */
-static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
-                     struct problem *p)
-{
-    if (moment_past_parse(text, clock_wall_ns(), wall_ns) < 0)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: \"%s\" is not a time; give " MOMENT_PAST_FORMS,
-                           flag, text);
-    *wall_ns += *wall_ns == 0;
-    return 0;
-}
-
-/* read_since - --since */
-static int read_since(const char *text, void *into, struct problem *p)
-{
-    struct options *o = into;
-
-    return time_read("--since", text, &o->filter.since_ns, p);
-}
-
-/* read_until - --until */
-static int read_until(const char *text, void *into, struct problem *p)
-{
-    struct options *o = into;
-
-    return time_read("--until", text, &o->filter.until_ns, p);
-}
-
 /* read_word - one more of a flag that may be given several times */
 static int read_word(const char *text, void *into, struct problem *p)
 {
@@ -269,16 +240,9 @@ static const struct subcommand_flag flags[] = {
     {V(KEYS),
      {"free", 0, OPT_STRING, .value = "KEY", AT(free_key),
       .help = "free KEY, so that the next message with that key runs"}},
-    {FILTER,
-     {"error", 0, OPT_STRING, .value = "TEXT", AT(filter.error_like),
-      .help = "only messages whose last error contains TEXT or matches it as a "
-              "pattern, like 'timeout*'"}},
-    {FILTER,
-     {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
-      .help = "only messages of that group"}},
-    {FILTER,
-     {"match", 0, OPT_STRING, .value = "TEXT", AT(filter.match),
-      .help = "only messages with TEXT in the body"}},
+    {FILTER, FILTER_ERROR("messages whose last", AT(filter.error_like))},
+    {FILTER, FILTER_GROUP("messages", AT(filter.group))},
+    {FILTER, FILTER_MATCH("messages", AT(filter.match))},
     {V(REMOVE),
      {"orphans", 0, OPT_FLAG, AT(orphans),
       .help = "all queues that no process has open"}},
@@ -286,14 +250,8 @@ static const struct subcommand_flag flags[] = {
      {"match", 0, OPT_STRING, .value = "GLOB", AT(filter.match),
       .help = "with --orphans: only queues whose name matches GLOB, like "
               "'/test-*'"}},
-    {FILTER,
-     {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
-      .help = "only messages received at TIME or later: 14:30, 2026-11-20, "
-              "2026-11-20T19:22 in local time or with a zone, or how long "
-              "ago, like 2h"}},
-    {FILTER,
-     {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
-      .help = "only messages received before TIME"}},
+    {FILTER, FILTER_SINCE("messages received", AT(filter.since_ns))},
+    {FILTER, FILTER_UNTIL("messages received", AT(filter.until_ns))},
     {FILTER | V(GROUPS),
      {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
       AT(limit), .help = "only the first N of them"}},

@@ -18,7 +18,7 @@
 #include "common/broker/broker_refused.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
-#include "common/options/moment.h"
+#include "common/options/filter_rows.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
@@ -70,35 +70,6 @@ static int read_reason(const char *text, void *into, struct problem *p)
                        text);
 }
 
-/* Read a point in time for one of the flags. */
-static int time_read(const char *flag, const char *text, uint64_t *wall_ns,
-                     struct problem *p)
-{
-    if (moment_past_parse(text, clock_wall_ns(), wall_ns) == 0)
-        return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "%s: \"%s\" is not a time; give " MOMENT_PAST_FORMS,
-                       flag, text);
-}
-
-static int read_since(const char *text, void *into, struct problem *p)
-{
-    struct options *o = into;
-
-    return time_read("--since", text, &o->filter.since_ns, p);
-}
-
-/* Read --until. The epoch itself would read as "no limit". */
-static int read_until(const char *text, void *into, struct problem *p)
-{
-    struct options *o = into;
-    int err = time_read("--until", text, &o->filter.until_ns, p);
-
-    if (!err && o->filter.until_ns == 0)
-        o->filter.until_ns = 1;
-    return err;
-}
-
 #define AT(member)   .offset = offsetof(struct options, member)
 #define SEEN(member) .seen = offsetof(struct options, member) + 1
 #define V(verb)      (1u << VERB_##verb)
@@ -113,24 +84,11 @@ static const struct subcommand_flag flags[] = {
       .words = "exhausted|rejected|expired|crashed|bad-header|group-closed",
       .help = "only letters with this reason: exhausted, rejected, expired, "
               "crashed, bad-header or group-closed"}},
-    {FILTER,
-     {"error", 0, OPT_STRING, .value = "TEXT", AT(filter.error_like),
-      .help = "only letters whose error contains TEXT or matches it as a "
-              "pattern, like 'timeout*'"}},
-    {FILTER,
-     {"group", 0, OPT_STRING, .value = "KEY", AT(filter.group),
-      .help = "only letters of that group"}},
-    {FILTER,
-     {"match", 0, OPT_STRING, .value = "TEXT", AT(filter.match),
-      .help = "only letters with TEXT in the body"}},
-    {FILTER,
-     {"since", 0, OPT_CALL, .value = "TIME", .call = read_since,
-      .help = "only letters that died at TIME or later: 14:30, 2026-11-20, "
-              "2026-11-20T19:22 in local time or with a zone, or how long "
-              "ago, like 2h"}},
-    {FILTER,
-     {"until", 0, OPT_CALL, .value = "TIME", .call = read_until,
-      .help = "only letters that died before TIME"}},
+    {FILTER, FILTER_ERROR("letters whose", AT(filter.error_like))},
+    {FILTER, FILTER_GROUP("letters", AT(filter.group))},
+    {FILTER, FILTER_MATCH("letters", AT(filter.match))},
+    {FILTER, FILTER_SINCE("letters that died", AT(filter.since_ns))},
+    {FILTER, FILTER_UNTIL("letters that died", AT(filter.until_ns))},
     {FILTER,
      {"limit", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
       AT(filter.limit), .help = "only the N newest of them"}},

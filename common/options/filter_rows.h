@@ -1,0 +1,48 @@
+/* filter_rows.h - the flags that choose some of many messages or letters
+ *
+ * WHAT   Rows for options.h. Each is told what is chosen ("messages"), and where
+ *        the value goes: FILTER_GROUP("letters", AT(filter.group)).
+ * WHO    mqctl and mqdlq.
+ * OWNS   Nothing.
+ * FAILS  Never.
+ */
+#ifndef COMMON_OPTIONS_FILTER_ROWS_H
+#define COMMON_OPTIONS_FILTER_ROWS_H
+
+#include "common/options/moment.h"
+#include "common/options/options.h"
+
+#define FILTER_ERROR(NOUN, ...)                                              \
+    {                                                                        \
+        "error", 0, OPT_STRING,                                              \
+            .value = "TEXT", __VA_ARGS__,                                    \
+            .help = "only " NOUN                                             \
+                    " error contains TEXT or matches it as a pattern, like " \
+                    "'timeout*'"                                             \
+    }
+#define FILTER_GROUP(NOUN, ...)                                       \
+    {                                                                 \
+        "group", 0, OPT_STRING, .value = "KEY", __VA_ARGS__,          \
+                                .help = "only " NOUN " of that group" \
+    }
+#define FILTER_MATCH(NOUN, ...)                                               \
+    {                                                                         \
+        "match", 0, OPT_STRING, .value = "TEXT", __VA_ARGS__,                 \
+                                .help = "only " NOUN " with TEXT in the body" \
+    }
+#define FILTER_SINCE(NOUN, ...)                                               \
+    {                                                                         \
+        "since", 0, OPT_CALL,                                                 \
+            .value = "TIME", .call = moment_past_read, __VA_ARGS__,           \
+            .help =                                                           \
+                "only " NOUN " at TIME or later: 14:30, 2026-11-20, "         \
+                "2026-11-20T19:22 in local time or with a zone, or how long " \
+                "ago, like 2h"                                                \
+    }
+#define FILTER_UNTIL(NOUN, ...)                                                \
+    {                                                                          \
+        "until", 0, OPT_CALL, .value = "TIME", .call = moment_past_read,       \
+                              __VA_ARGS__, .help = "only " NOUN " before TIME" \
+    }
+
+#endif
