@@ -31,8 +31,8 @@
 #include "worker/flow/group_dispatch.h"
 #include "worker/handlers/handler_inproc.h"
 #include "worker/loop/loop.h"
+#include "worker/operate/halt.h"
 #include "worker/operate/live_settings.h"
-#include "worker/operate/stop.h"
 
 enum { ORDER_NONE, ORDER_PAUSE, ORDER_RESUME };
 

@@ -36,7 +36,7 @@ void settle_cancelled(struct flow *f, struct delivery *d);
 /* Settle a lent message that is not running, named by its sequence and the key
  * of its group (at NULL: no group); durable on 0. -EAGAIN if the message is
  * running or moving elsewhere; on a disk error the message waits as before. May
- * wait for a disk: called by a job of the pool (worker/operate/steering.c). Not
+ * wait for a disk: called by a job of the pool (worker/operate/orders.c). Not
  * for a source that settles late. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq);
 /* Its claim is gone: it comes again, and is not worth a run. */

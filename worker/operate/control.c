@@ -23,11 +23,9 @@
 #include "common/state/statedir.h"
 #include "worker/flow/flow.h"
 #include "worker/loop/loop.h"
-#include "worker/operate/cap.h"
-#include "worker/operate/control_verbs.h"
+#include "worker/operate/halt.h"
+#include "worker/operate/live_settings.h"
 #include "worker/operate/orders.h"
-#include "worker/operate/pause.h"
-#include "worker/operate/steering.h"
 
 #define CLIENTS 16
 #define FULL_NS (100 * NS_PER_MS) /* until the door is tried again */
@@ -51,11 +49,10 @@ struct control {
     struct loop_source door;
     struct timer door_timer; /* after an accept without a free descriptor */
     struct client clients[CLIENTS];
-    struct timer steer_timer;    /* an order about messages is over */
-    struct steering_end steered; /* c  starts it */
-    uint64_t heard;              /* things said so far */
-    char path[PATH_MAX];         /* c */
-    struct stat node;            /* c  what our door made there */
+    struct timer over_timer; /* a pool job of an order is over */
+    uint64_t heard;          /* things said so far */
+    char path[PATH_MAX];     /* c */
+    struct stat node;        /* c  what our door made there */
 };
 
 /* ---- clients ---- */
@@ -71,7 +68,8 @@ static void client_drop(struct client *c)
     steering_drop(&c->steering);
 }
 
-/* reply - whole, or the client is dropped: it does not read its answers */
+/* Send an answer in one piece. A client that does not read its answers is
+ * dropped. */
 static bool reply(struct client *c, json_t *answer)
 {
     char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
@@ -89,24 +87,33 @@ static bool reply(struct client *c, json_t *answer)
     return sent;
 }
 
-/* answer - one line; false: the client is gone, or it waits */
+/* Have the loop answer the clients that wait. On a thread of the pool. */
+static void order_over(void *arg)
+{
+    struct control *k = arg;
+
+    timers_start(k->flow->timers, &k->over_timer, clock_mono_ns());
+}
+
+/* Answer one line. Returns false if the client is gone, or waits. */
 static bool answer(struct client *c, const char *line)
 {
     char words[sizeof c->line]; /* cut into words; may be answered again */
-    struct control_call call = {.again = c->waits,
-                                .uid = c->uid,
-                                .steering = &c->steering,
-                                .end = &c->control->steered};
+    struct order_call call = {.again = c->waits,
+                              .uid = c->uid,
+                              .steering = &c->steering,
+                              .over = order_over,
+                              .arg = c->control};
     json_t *out;
 
     strlcpy(words, line, sizeof words);
-    out = control_answer(c->control->orders, words, &call);
+    out = orders_answer(c->control->orders, words, &call);
     c->waits = call.later;
     return !c->waits && reply(c, out);
 }
 
-/* lines - answer each that is complete; the rest stays */
-static void lines(struct client *c)
+/* Answer each complete line, and keep the rest. */
+static void lines_answer(struct client *c)
 {
     char *from = c->line, *end;
     bool on = true;
@@ -123,11 +130,11 @@ static void lines(struct client *c)
     }
     memmove(c->line, from, c->used);
     if (on && c->used == sizeof c->line &&
-        reply(c, control_refusal(EX_USAGE, "the line is too long")))
+        reply(c, orders_refusal(EX_USAGE, "the line is too long")))
         client_drop(c);
 }
 
-/* listen_on - for its next line, unless it waits for an answer */
+/* Wait for the next line of a client, unless it waits for an answer. */
 static void listen_on(struct client *c)
 {
     if (c->source.fd >= 0 && !c->waits &&
@@ -143,26 +150,18 @@ static void grown(void *arg)
 
     for (size_t i = 0; i < CLIENTS; i++)
         if (k->clients[i].waits) {
-            lines(&k->clients[i]);
+            lines_answer(&k->clients[i]);
             listen_on(&k->clients[i]);
         }
 }
 
-/* steer_over - ask again */
-static void steer_over(struct timer *timer)
+/* Ask the waiting requests again. */
+static void waiting_answer(struct timer *timer)
 {
-    grown(CONTAINER_OF(timer, struct control, steer_timer));
+    grown(CONTAINER_OF(timer, struct control, over_timer));
 }
 
-/* steered - on a thread of the pool: the loop has to hear of it */
-static void steered(void *arg)
-{
-    struct control *k = arg;
-
-    timers_start(k->flow->timers, &k->steer_timer, clock_mono_ns());
-}
-
-/* client_ready - something came, or it went */
+/* Read what a client has sent; a client that closed its end is dropped. */
 static void client_ready(struct loop_source *source)
 {
     struct client *c = CONTAINER_OF(source, struct client, source);
@@ -179,12 +178,13 @@ static void client_ready(struct loop_source *source)
     if (n > 0) {
         c->heard = ++c->control->heard;
         c->used += (size_t)n;
-        lines(c);
+        lines_answer(c);
     }
     listen_on(c);
 }
 
-/* client_free - a free place, or that of the client that was quiet longest */
+/* Return a free place; if there is none, that of the client that has been quiet
+ * for longest. */
 static struct client *client_free(struct control *k)
 {
     struct client *oldest = &k->clients[0];
@@ -215,7 +215,7 @@ static bool known(int fd, uid_t *uid)
     return false;
 }
 
-/* door_open - for the next */
+/* Wait for the next client. */
 static void door_open(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, door_timer);
@@ -238,8 +238,8 @@ static void door_ready(struct loop_source *source)
         c->source.ready = client_ready;
         c->heard = ++k->heard;
         if (!known(fd, &c->uid)) {
-            (void)reply(c, control_refusal(EX_NOPERM, "only the worker's user "
-                                                      "and root may ask"));
+            (void)reply(c, orders_refusal(EX_NOPERM, "only the worker's user "
+                                                     "and root may ask"));
             client_drop(c);
         } else if (loop_watch(k->flow->loop, &c->source, EPOLLIN) < 0) {
             client_drop(c);
@@ -253,8 +253,9 @@ static void door_ready(struct loop_source *source)
 
 /* ---- open and close ---- */
 
-/* deaf - log why the worker cannot be steered */
-static struct control *deaf(struct control *k, const struct flow *f, int err)
+/* Log why the worker cannot be steered. */
+static struct control *control_fail(struct control *k, const struct flow *f,
+                                    int err)
 {
     log_warn("control_off", F_STR("queue", f->set->queue),
              F_STR("folder", f->folder), F_STR("error", errno_text(err)),
@@ -271,32 +272,32 @@ struct control *control_open(struct orders *orders)
     int err;
 
     if (!k)
-        return deaf(NULL, f, ENOMEM);
+        return control_fail(NULL, f, ENOMEM);
     k->orders = orders;
     k->flow = f;
     orders->cap->over = grown;
     orders->cap->arg = k;
-    orders->pause->saved = steered;
+    orders->pause->saved = order_over;
     orders->pause->arg = k;
     k->door.fd = -1;
     k->door.ready = door_ready;
     timer_init(&k->door_timer, door_open);
-    timer_init(&k->steer_timer, steer_over);
-    k->steered = (struct steering_end){.over = steered, .arg = k};
+    timer_init(&k->over_timer, waiting_answer);
     for (size_t i = 0; i < CLIENTS; i++)
         k->clients[i].source.fd = -1;
     if (snprintf(k->path, sizeof k->path, "%s/%s", f->folder,
                  STATEDIR_CONTROL) >= (int)sizeof k->path)
-        return deaf(k, f, ENAMETOOLONG);
+        return control_fail(k, f, ENAMETOOLONG);
     k->door.fd = unix_socket_listen(k->path, CLIENTS);
     if (k->door.fd >= 0 && lstat(k->path, &k->node) < 0)
         k->node = (struct stat){0};
     err = k->door.fd < 0 ? k->door.fd : loop_watch(f->loop, &k->door, EPOLLIN);
-    return err ? deaf(k, f, -err) : k;
+    return err ? control_fail(k, f, -err) : k;
 }
 
-/* ours - another worker may have the name, where the folder was replaced */
-static bool ours(const struct control *k)
+/* Return true if the name is still that of our socket: another worker may have
+ * it after the folder was replaced. */
+static bool socket_is_ours(const struct control *k)
 {
     struct stat name;
 
@@ -313,12 +314,12 @@ void control_close(struct control **control)
     k->orders->cap->over = NULL;
     k->orders->pause->saved = NULL;
     timers_cancel(k->flow->timers, &k->door_timer);
-    timers_cancel(k->flow->timers, &k->steer_timer);
+    timers_cancel(k->flow->timers, &k->over_timer);
     for (size_t i = 0; i < CLIENTS; i++)
         client_drop(&k->clients[i]);
     if (k->door.fd >= 0) {
         close(k->door.fd);
-        if (ours(k))
+        if (socket_is_ours(k))
             unlink(k->path);
     }
     free(k);

@@ -16,7 +16,10 @@
 
 #include "common/base/problem.h"
 #include "worker/config/settings.h"
+#include "worker/loop/pool.h"
+#include "worker/loop/timers.h"
 
+struct flow;
 struct orders;
 
 /* Print the setting's value at the start of the worker, and store the wall time
@@ -28,7 +31,7 @@ bool live_settings_started(struct orders *o, const struct option_row *row,
 void live_settings_stamp(struct orders *o, const char *name);
 /* Check that `text` is a value for the setting, and that there is room for its
  * effect. Returns 0, or -EINVAL or -ENOSPC with a problem; -EINPROGRESS: room is
- * being made, ask again when cap.h says so. */
+ * being made, ask again after the cap has called `over`. */
 int live_settings_ready(struct orders *o, const char *name, const char *text,
                         struct problem *p);
 /* Change the setting, and print its old and new value as its flag takes them. In
@@ -40,5 +43,41 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
  * max-concurrency: in the peeker. */
 int live_settings_number(struct orders *o, const char *name, uint64_t value,
                          struct problem *p);
+
+/* ---- the cap ---- */
+
+/* Threads beside those of the cap: one each that waits for the queue, writes
+ * verdicts again, moves letters, lets groups go on, counts the store, writes
+ * the store again, adds slots, looks whether the worker is idle, steers
+ * messages, saves a pause, checks the store, follows the clock, empties the
+ * -wal. */
+#define SPARE_THREADS 13
+
+/* l = in the loop only   j = the job's while flow->growing
+ * c = constant after init */
+struct cap {
+    struct flow *flow;     /* c */
+    struct settings *live; /* c */
+    void (*over)(
+        void *arg); /* c  slots were added, or could not be. May be NULL */
+    void *arg;      /* c */
+    struct pool_job job;
+    struct timer timer; /* fires when the job is over */
+    bool busy;        /* l  the job was submitted, and `timer` has not fired */
+    unsigned growing; /* j  the cap that it makes room for */
+    unsigned failed;  /* l  the last cap without room for its slots; 0: none */
+    unsigned later;   /* l  to be set when the job is over; 0: none */
+    struct problem problem; /* j  of `failed` */
+};
+
+void cap_init(struct cap *c, struct flow *f, struct settings *live);
+/* Make room for `cap`: 0 there is, or -EINPROGRESS: `over` is called, then
+ * ask again; or a problem. */
+int cap_ready(struct cap *c, unsigned cap, struct problem *p);
+/* Set it: 0, or -EINPROGRESS: it is set as soon as there is room, and trouble
+ * is logged; or a problem. */
+int cap_set(struct cap *c, unsigned cap, struct problem *p);
+/* Some more or fewer; trouble is logged. */
+void cap_change(struct cap *c, int change);
 
 #endif

@@ -1,12 +1,809 @@
-/* orders.c - the parts that orders to a running worker act on (see orders.h) */
+/* orders.c - see orders.h */
 #include "worker/operate/orders.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
 
-#include "worker/operate/cap.h"
+#include "common/base/basics.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
+#include "common/base/ulid.h"
+#include "common/options/option_value.h"
+#include "common/state/counters.h"
+#include "common/state/statedir.h"
+#include "common/state/worker_lock.h"
+#include "worker/config/settings.h"
+#include "worker/files/file_watch.h"
+#include "worker/files/store_look.h"
+#include "worker/flow/flow.h"
+#include "worker/flow/group_dispatch.h"
+#include "worker/flow/schedule.h"
+#include "worker/flow/settle.h"
+#include "worker/operate/halt.h"
 #include "worker/operate/live_settings.h"
-#include "worker/operate/pause.h"
-#include "worker/operate/stop.h"
+
+#define WORDS_MAX STEER_MOST
+
+struct request {
+    struct orders *orders;
+    char *words[WORDS_MAX]; /* without the verb */
+    size_t count;
+    struct order_call *call;
+    bool later; /* not now: there is no answer yet */
+};
+
+json_t *orders_refusal(int status, const char *text)
+{
+    return json_pack("{s:b, s:i, s:s}", "ok", 0, "status", status, "error",
+                     text);
+}
+
+static json_t *yes(void)
+{
+    return json_pack("{s:b}", "ok", 1);
+}
+
+/* ---- status ---- */
+
+/* Return a value as JSON: a plain number as a number, anything else as text. */
+static json_t *setting_json(const char *text)
+{
+    const char *trouble = "not a number";
+    long long value = 0;
+
+    if (text[strspn(text, "0123456789")] == '\0')
+        value = strtonum(text, 0, INT64_MAX, &trouble);
+    return trouble ? json_string(text) : json_integer(value);
+}
+
+/* Add to `all` each setting that can be changed, as it is now, and to `changed`
+ * those that were changed, with the value at the start and the time; write to
+ * `keep` the flags that would start a worker with the changed ones. Each of the
+ * three may be NULL. */
+static void settings_put(struct orders *o, json_t *all, json_t *changed,
+                         char keep[STATEDIR_REQUEST])
+{
+    char now[SETTING_TEXT], start[SETTING_TEXT], when[TIME_TEXT];
+    uint64_t set_ns;
+
+    for (size_t i = 0; i < settings_table.count; i++) {
+        const struct option_row *row = &settings_table.rows[i];
+        size_t used = keep ? strlen(keep) : 0;
+
+        if (!row->live)
+            continue;
+        option_print(row, o->live, now, sizeof now);
+        json_object_set_new(all, row->name, setting_json(now));
+        if (!live_settings_started(o, row, start, &set_ns))
+            continue;
+        json_object_set_new(changed, row->name,
+                            json_pack("{s:o, s:s}", "started",
+                                      setting_json(start), "set_at",
+                                      time_print(set_ns, when)));
+        if (keep)
+            snprintf(keep + used, STATEDIR_REQUEST - used, "%s--%s=%s",
+                     used ? " " : "", row->name, now);
+    }
+}
+
+/* Return what differs between the queue and the settings; null if nothing
+ * does. */
+static json_t *differs_json(const struct flow *f)
+{
+    const struct source *s = f->source;
+    char text[256];
+
+    return s->local && s->local->differs(s, text, sizeof text)
+               ? json_string(text)
+               : json_null();
+}
+
+/* Add the file that keeps messages from being taken. A path that is no UTF-8 is
+ * left out. */
+static void files_put(json_t *out, struct file_watch *w)
+{
+    struct file_trouble t;
+
+    file_watch_trouble(w, &t);
+    json_object_set_new(out, "file_gone", json_string(t.text));
+    json_object_set_new(out, "file", json_string(t.path));
+    json_object_set_new(out, "file_next", json_string(t.next));
+}
+
+/* Add a flag that is not at its default; for settings_told. */
+static void flag_put(const char *flag, const char *value, void *arg)
+{
+    (void)json_object_set_new(arg, flag, json_string(value));
+}
+
+#define ARGS_MOST 64 /* of a command that are told */
+
+/* Return the words of the command; null if a C function is called. */
+static json_t *command_json(const struct settings *set)
+{
+    json_t *all = set->command ? json_array() : json_null();
+    char text[256];
+
+    for (int i = 0; set->command && set->command[i] && i < ARGS_MOST; i++) {
+        safe_text_copy(text, sizeof text, set->command[i],
+                       strlen(set->command[i]));
+        (void)json_array_append_new(all, json_string(text));
+    }
+    return all;
+}
+
+/* Return the program, its command and the flags at its start, which stay the
+ * same while the worker is running. */
+static json_t *runs_json(struct request *r)
+{
+    const struct flow *f = r->orders->flow;
+    const char *path = r->orders->path;
+    char plugin[PATH_MAX], folder[PATH_MAX];
+    json_t *flags = json_object();
+
+    settings_told(r->orders->started, flag_put, flags);
+    safe_text_copy(plugin, sizeof plugin, path ? path : "",
+                   path ? strlen(path) : 0);
+    safe_text_copy(folder, sizeof folder, f->folder, strlen(f->folder));
+    return json_pack("{s:s, s:s, s:I, s:o, s:s?, s:s, s:o}", "version",
+                     MQW_VERSION, "handler", f->ops->name, "uid",
+                     (json_int_t)geteuid(), "command", command_json(f->set),
+                     "path", plugin[0] ? plugin : NULL, "state_dir", folder,
+                     "flags", flags);
+}
+
+static void part_put(void *arg, const struct source_part *p)
+{
+    json_array_append_new(arg, json_pack("{s:i, s:b, s:i, s:i}", "partition",
+                                         (int)p->number, "here", p->here,
+                                         "in_hand", (int)p->in_hand,
+                                         "blocked_groups", (int)p->blocked));
+}
+
+/* Return the partitions of the queue; null if it has none. */
+static json_t *parts_json(struct source *s)
+{
+    json_t *all = json_array();
+
+    if (s->ops->parts)
+        s->ops->parts(s, part_put, all);
+    if (json_array_size(all) > 0)
+        return all;
+    json_decref(all);
+    return json_null();
+}
+
+/* Add the start and the end of the pause, and the user who paused the
+ * worker. */
+static void pause_put(json_t *out, struct pause *p)
+{
+    uint64_t now = clock_mono_ns();
+    struct pause_note n;
+
+    pause_now(p, &n);
+    if (!n.since_ns)
+        return;
+    json_object_set_new(out, "paused_at_ns",
+                        json_integer((json_int_t)n.since_ns));
+    json_object_set_new(out, "paused_by", json_string(n.by));
+    if (p->end_ns == 0 || n.until_ns == 0)
+        return;
+    json_object_set_new(out, "paused_until_ns",
+                        json_integer((json_int_t)n.until_ns));
+    json_object_set_new(
+        out, "paused_for_ns",
+        json_integer((json_int_t)(p->end_ns > now ? p->end_ns - now : 0)));
+}
+
+static json_t *answer_status(struct request *r)
+{
+    struct flow *f = r->orders->flow;
+    unsigned holds = atomic_load(&f->gate.holds);
+    enum gate_why takes = schedule_why(f);
+    json_t *settings = json_object(), *changed = json_object(), *out;
+    struct counters_sum s;
+    size_t unlocked;
+    char why[160], queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
+
+    safe_text_copy(queue, sizeof queue, f->set->queue, strlen(f->set->queue));
+    settings_put(r->orders, settings, changed, NULL);
+    counters_sum(f->counters, &s);
+    breaker_reason(&f->gate.breaker, why, sizeof why);
+    out = json_pack(
+        "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
+        "pid", (int)getpid(), "queue", queue, "max_concurrency",
+        (int)gate_cap(&f->gate), "in_flight", (json_int_t)s.running, "busy",
+        (int)atomic_load(&f->gate.running), "state",
+        worker_state_text(worker_state_of_holds(holds)), "paused",
+        (holds & HOLD_PAUSE) != 0, "breaker",
+        breaker_state_text(breaker_state(&f->gate.breaker)), "breaker_reason",
+        why, "queue_differs", differs_json(f), "settings", settings);
+    json_object_update_new(
+        out, json_pack("{s:I, s:I, s:I}", "window", (json_int_t)f->set->window,
+                       "groups", (json_int_t)dispatch_groups(f), "groups_held",
+                       (json_int_t)dispatch_held(f)));
+    json_object_set_new(out, "runs", runs_json(r));
+    json_object_set_new(out, "settings_changed", changed);
+    json_object_set_new(out, "partitions", parts_json(f->source));
+    pause_put(out, r->orders->pause);
+    if (store_look_text(r->orders->store_look))
+        json_object_set_new(
+            out, "store_check",
+            json_string(store_look_text(r->orders->store_look)));
+    if (log_lost())
+        json_object_set_new(out, "log_lost",
+                            json_integer((json_int_t)log_lost()));
+    if (takes != WHY_NOT_SO)
+        json_object_set_new(out, "why", json_string(gate_why_text(takes)));
+    /* A job that makes room is just about to lock it. */
+    unlocked = f->source->local ? f->source->local->unlocked(f->source) : 0;
+    if (!atomic_load(&f->growing) && unlocked > 0)
+        json_object_set_new(out, "unlocked_kib",
+                            json_integer((json_int_t)(unlocked + 1023) / 1024));
+    if (holds & HOLD_FILES)
+        files_put(out, r->orders->file_watch);
+    return out;
+}
+
+/* ---- orders ---- */
+
+/* Answer when the change is on disk; return NULL before that. A change that
+ * cannot be saved is in force nevertheless, and `not_saved` gives the
+ * reason. */
+static json_t *pause_answer(struct request *r, json_t *out)
+{
+    int err;
+
+    r->later = !pause_is_saved(r->orders->pause, &err);
+    if (r->later) {
+        json_decref(out);
+        return NULL;
+    }
+    if (out && err)
+        json_object_set_new(out, "not_saved", json_string(errno_text(-err)));
+    return out;
+}
+
+static json_t *answer_pause(struct request *r)
+{
+    uint64_t limit = 0;
+
+    if (r->count > 1)
+        return orders_refusal(EX_USAGE, "pause takes one duration at most, "
+                                        "like pause 5m");
+    if (r->count == 1 &&
+        (duration_parse(r->words[0], &limit) < 0 || limit == 0))
+        return orders_refusal(EX_USAGE, "pause: not a duration; give a number "
+                                        "with ms, s, m, h or d, like 5m");
+    if (!r->call->again)
+        pause_begin(r->orders->pause, PAUSER_ORDER, limit, r->call->uid);
+    return pause_answer(r, yes());
+}
+
+static json_t *answer_resume(struct request *r)
+{
+    bool paused = r->call->again || pause_end(r->orders->pause, PAUSER_ANY);
+
+    return pause_answer(r,
+                        json_pack("{s:b, s:b}", "ok", 1, "was_paused", paused));
+}
+
+/* Take no more messages. Handlers that run may take as long as they need. */
+static json_t *answer_drain(struct request *r)
+{
+    gate_finish(&r->orders->flow->gate, "drain", 0);
+    return yes();
+}
+
+/* Stop as SIGTERM does. With "once", a client that waits for the end may ask
+ * again: a worker that is already stopping goes on as before. */
+static json_t *answer_stop(struct request *r)
+{
+    if (r->count == 1 && strcmp(r->words[0], "once") == 0 &&
+        r->orders->stop->signals > 0)
+        return yes();
+    gate_finish(&r->orders->flow->gate, "stop",
+                0); /* the first reason counts */
+    stop_worker(r->orders->stop, SIGTERM);
+    return yes();
+}
+
+static json_t *answer_quit(struct request *r)
+{
+    gate_finish(&r->orders->flow->gate, "quit", 0);
+    stop_worker(r->orders->stop, SIGQUIT);
+    return yes();
+}
+
+/* Cut "name=value" in two. Returns the value, or NULL if there is no "=". */
+static char *assignment(char *word)
+{
+    char *value = strchr(word, '=');
+
+    if (value)
+        *value++ = '\0';
+    return value;
+}
+
+/* Check all changes before any of them is made. Returns a refusal, or NULL. */
+static json_t *set_check(struct request *r, char *values[WORDS_MAX])
+{
+    struct problem p = {.status = EX_USAGE,
+                        .text = "set: give NAME=VALUE, like "
+                                "max-concurrency=8"};
+    int err;
+
+    for (size_t i = 0; i < r->count; i++) {
+        values[i] = assignment(r->words[i]);
+        err = values[i]
+                  ? live_settings_ready(r->orders, r->words[i], values[i], &p)
+                  : problem_set(&p, EX_USAGE, EINVAL,
+                                "%.64s: no value is given; give %.64s=VALUE",
+                                r->words[i], r->words[i]);
+        if (err == -EINPROGRESS)
+            r->later = true;
+        else if (err)
+            return orders_refusal(p.status, p.text);
+    }
+    return r->count ? NULL : orders_refusal(p.status, p.text);
+}
+
+/* Change settings, and answer with the old and new value of each. */
+static json_t *answer_set(struct request *r)
+{
+    char old[SETTING_TEXT], now[SETTING_TEXT], *values[WORDS_MAX] = {0};
+    json_t *out = set_check(r, values), *all;
+    char keep[STATEDIR_REQUEST] = "";
+    const char *config = getenv("MQW_CONFIG"); /* of the unit */
+    struct problem p;
+
+    if (out || r->later)
+        return out;
+    all = json_array();
+    for (size_t i = 0; i < r->count; i++) {
+        if (live_settings_text(r->orders, r->words[i], values[i], old, now,
+                               &p) < 0) {
+            out = orders_refusal(p.status, p.text);
+            break;
+        }
+        json_array_append_new(
+            all, json_pack("{s:s, s:o, s:o}", "name", r->words[i], "old",
+                           setting_json(old), "new", setting_json(now)));
+    }
+    if (!out)
+        out = yes();
+    json_object_set_new(out, "settings", all);
+    settings_put(r->orders, NULL, NULL, keep);
+    if (keep[0]) {
+        json_object_set_new(out, "keep", json_string(keep));
+        json_object_set_new(out, "config",
+                            config ? json_string(config) : json_null());
+    }
+    return out;
+}
+
+/* ---- orders about single messages ----
+ *
+ * A pool job asks the source, which may wait for a disk. The request is answered
+ * when the loop asks again after the job. */
+
+/* c = constant after begin   j = the job's until it is over   a = atomic */
+struct steering {
+    struct pool_job job;
+    struct flow *flow;           /* c */
+    void (*over)(void *arg);     /* c  called when it is over, by the job */
+    void *arg;                   /* c */
+    enum steer what;             /* c */
+    int64_t numbers[STEER_MOST]; /* c */
+    size_t count;                /* c */
+    bool lent;                   /* c  the only number is a sequence */
+    char key[HEADER_VALUE_MAX];  /* c  of its group */
+    size_t key_size;             /* c  0: it has none */
+    enum steered results[STEER_MOST]; /* j */
+    int err;                          /* j  -errno: nothing has happened */
+    atomic_bool is_over; /* a  released when results and err are there */
+    atomic_uint users;   /* a  the loop, the job; the last one frees it */
+};
+
+void steering_drop(struct steering **steering)
+{
+    struct steering *s = *steering;
+
+    *steering = NULL;
+    if (s && atomic_fetch_sub(&s->users, 1) == 1)
+        free(s);
+}
+
+/* Cancel the message that is lent, on a thread of the pool. */
+static int steer_lent(struct steering *s)
+{
+    struct header_text key = {.at = s->key_size ? s->key : NULL,
+                              .size = s->key_size};
+    int err = settle_cancel(s->flow, key, (uint64_t)s->numbers[0]);
+
+    s->results[0] = err ? STEERED_IN_FLIGHT : STEERED;
+    return err == -EAGAIN ? 0 : err;
+}
+
+/* Ask the source, then have the loop answer. The control socket, which `over`
+ * needs, is closed after the pool. */
+static void steer_job(struct pool_job *job)
+{
+    struct steering *s = CONTAINER_OF(job, struct steering, job);
+    struct source *source = s->flow->source;
+
+    s->err = s->lent ? steer_lent(s)
+                     : source->local->steer(source, s->what, s->numbers,
+                                            s->count, s->results);
+    atomic_store(&s->is_over, true);
+    s->over(s->arg);
+    steering_drop(&s);
+}
+
+/* Start the job. Returns NULL, and the request is answered later; or a
+ * refusal. */
+static json_t *steering_begin(struct request *r, const struct steering *what)
+{
+    struct steering *s = malloc(sizeof *s);
+    int err = -ENOMEM;
+
+    if (s) {
+        *s = *what;
+        s->flow = r->orders->flow;
+        s->over = r->call->over;
+        s->arg = r->call->arg;
+        s->job.run = steer_job;
+        atomic_init(&s->is_over, false);
+        atomic_init(&s->users, 2);
+        err = pool_submit(s->flow->pool, &s->job);
+    }
+    r->later = !err;
+    if (!err) {
+        *r->call->steering = s;
+        return NULL;
+    }
+    free(s);
+    return orders_refusal(EX_OSERR, errno_text(-err));
+}
+
+/* Answer with a word for each number, or with the reason why nothing has
+ * happened; NULL while the job is not over. */
+static json_t *steering_answer(struct request *r)
+{
+    const struct steering *s = *r->call->steering;
+    json_t *all, *out;
+    char text[512];
+
+    r->later = !atomic_load(&s->is_over);
+    if (r->later)
+        return NULL;
+    if (s->err) {
+        snprintf(text, sizeof text,
+                 "the store cannot be written: %s. Nothing was changed; %s, "
+                 "and try again",
+                 errno_text(-s->err), disk_advice(s->err));
+        out = orders_refusal(disk_is_full(s->err) ? EX_CANTCREAT : EX_TEMPFAIL,
+                             text);
+    } else {
+        all = json_array();
+        for (size_t i = 0; i < s->count; i++)
+            json_array_append_new(all,
+                                  json_string(steered_text(s->results[i])));
+        out = json_pack("{s:b, s:o}", "ok", 1, "results", all);
+    }
+    steering_drop(r->call->steering);
+    return out;
+}
+
+/* Read numbers of rows, or with a minus keys of the spool. */
+static bool numbers_read(const struct request *r, size_t count,
+                         int64_t out[STEER_MOST])
+{
+    const char *trouble = NULL;
+
+    for (size_t i = 0; i < count && !trouble; i++) {
+        out[i] = strtonum(r->words[i], -INT64_MAX, INT64_MAX, &trouble);
+        if (out[i] == 0)
+            return false;
+    }
+    return count > 0 && !trouble;
+}
+
+static json_t *cannot_steer(void)
+{
+    return orders_refusal(EX_UNAVAILABLE,
+                          "messages of this source cannot be steered");
+}
+
+/* Run or cancel messages that wait in the store, by their rows. */
+static json_t *rows_steer(struct request *r, enum steer what)
+{
+    struct steering s = {.what = what, .count = r->count};
+
+    if (*r->call->steering)
+        return steering_answer(r);
+    if (!r->orders->flow->source->local)
+        return cannot_steer();
+    if (!numbers_read(r, r->count, s.numbers))
+        return orders_refusal(EX_USAGE,
+                              "give numbers of rows, as the store has them");
+    return steering_begin(r, &s);
+}
+
+static json_t *answer_run_now(struct request *r)
+{
+    return rows_steer(r, STEER_RUN_NOW);
+}
+
+static json_t *answer_cancel(struct request *r)
+{
+    return rows_steer(r, STEER_CANCEL);
+}
+
+/* Cancel a message that is in a slot and does not run. */
+static json_t *answer_cancel_lent(struct request *r)
+{
+    struct steering s = {.lent = true, .count = 1};
+    int size = r->count == 2 ? hex_parse(r->words[1], s.key, sizeof s.key) : 0;
+
+    if (*r->call->steering)
+        return steering_answer(r);
+    if (!r->orders->flow->source->local)
+        return cannot_steer();
+    if (r->count > 2 || size < 0 || !numbers_read(r, r->count > 0, s.numbers) ||
+        s.numbers[0] < 0)
+        return orders_refusal(
+            EX_USAGE, "cancel-lent: give the receive sequence of a message, "
+                      "and the key of its group in hexadecimal if it has one");
+    s.key_size = (size_t)size;
+    return steering_begin(r, &s);
+}
+
+/* End the handlers of messages. The answer says which of them the order reached;
+ * what becomes of the messages is in the log, and durable only later. */
+static json_t *answer_cancel_running(struct request *r)
+{
+    const struct flow *f = r->orders->flow;
+    struct ulid id;
+    json_t *all;
+
+    if (!f->ops->cancel)
+        return orders_refusal(
+            EX_UNAVAILABLE,
+            "a C function runs in the worker itself and cannot be "
+            "ended from outside; it has its time limit, and sees "
+            "mqw_cancelled after it");
+    if (r->count == 0)
+        return orders_refusal(EX_USAGE, "cancel-running: give ids of messages");
+    for (size_t i = 0; i < r->count; i++)
+        if (ulid_parse(r->words[i], strlen(r->words[i]), &id) < 0)
+            return orders_refusal(EX_USAGE,
+                                  "cancel-running: an id of a message has "
+                                  "26 characters");
+    all = json_array();
+    for (size_t i = 0; i < r->count; i++) {
+        char text[ULID_TEXT];
+
+        (void)ulid_parse(r->words[i], strlen(r->words[i]), &id);
+        json_array_append_new(
+            all, json_string(f->ops->cancel(f->handler, ulid_print(id, text))
+                                 ? "ordered"
+                                 : "not running"));
+    }
+    return json_pack("{s:b, s:o}", "ok", 1, "results", all);
+}
+
+/* ---- groups: their keys are written in hexadecimal ---- */
+
+#define PAGE 64 /* keys in an answer */
+
+struct key {
+    const char *at;
+    size_t size;
+};
+
+static int key_order(const void *a, const void *b)
+{
+    const struct key *x = a, *y = b;
+    size_t size = x->size < y->size ? x->size : y->size;
+    int way = memcmp(x->at, y->at, size);
+
+    return way ? way : (x->size > y->size) - (x->size < y->size);
+}
+
+/* Find each of the copied keys. Returns NULL without memory. */
+static struct key *keys_cut(const char *copies, size_t bytes, size_t *n)
+{
+    struct key *keys = NULL;
+    size_t size;
+
+    for (int count = 1; count >= 0; count--) {
+        *n = 0;
+        for (size_t at = 0; at < bytes; at += sizeof size + size, (*n)++) {
+            memcpy(&size, copies + at, sizeof size);
+            if (keys)
+                keys[*n] = (struct key){copies + at + sizeof size, size};
+        }
+        if (count)
+            keys = calloc(*n + 1, sizeof *keys);
+    }
+    return keys;
+}
+
+/* Return a page of the keys after `after`, and whether there are more. */
+static json_t *page_json(const struct key *keys, size_t n, struct key after)
+{
+    char text[2 * GROUP_KEY_MAX + 1];
+    json_t *all = json_array();
+    size_t i = 0;
+
+    while (i < n && key_order(&keys[i], &after) <= 0)
+        i++;
+    for (; i < n && json_array_size(all) < PAGE; i++)
+        json_array_append_new(
+            all, json_string(hex_print(keys[i].at, keys[i].size, text)));
+    return json_pack("{s:b, s:o, s:b}", "ok", 1, "groups", all, "more", i < n);
+}
+
+/* List the groups that are closing. */
+static json_t *answer_closing(struct request *r)
+{
+    char after[GROUP_KEY_MAX];
+    int size = r->count == 1 ? hex_parse(r->words[0], after, sizeof after) : 0;
+    size_t bytes, n;
+    struct key *keys;
+    json_t *out = NULL;
+    char *copies;
+
+    if (r->count > 1 || size < 0)
+        return orders_refusal(EX_USAGE, "closing: give the key of a group in "
+                                        "hexadecimal, or nothing");
+    copies = dispatch_closing(r->orders->flow, &bytes);
+    keys = keys_cut(copies, bytes, &n);
+    if (keys) {
+        qsort(keys, n, sizeof *keys, key_order);
+        out = page_json(keys, n, (struct key){after, (size_t)size});
+    }
+    free(keys);
+    free(copies);
+    return out;
+}
+
+/* Close a group, or open it again. */
+static json_t *answer_group(struct request *r)
+{
+    struct flow *f = r->orders->flow;
+    bool shut =
+        (r->count == 2 || r->count == 3) && strcmp(r->words[0], "close") == 0;
+    bool open = r->count == 2 && strcmp(r->words[0], "open") == 0;
+    const char *trouble = NULL;
+    char key[GROUP_KEY_MAX];
+    int size = shut || open ? hex_parse(r->words[1], key, sizeof key) : 0;
+    int err = -EINVAL;
+    /* The last message of the group in the spool; 0: there is none. */
+    int64_t last =
+        r->count == 3 ? strtonum(r->words[2], -INT64_MAX, -1, &trouble) : 0;
+
+    if (size > 0 && !trouble)
+        err = shut ? dispatch_shut(f, key, (size_t)size, last)
+                   : dispatch_reopen(f, key, (size_t)size);
+    if (err == -ENOMEM)
+        return orders_refusal(EX_USAGE,
+                              "group: out of memory, nothing has changed; "
+                              "try again");
+    if (err == -EINVAL)
+        return orders_refusal(
+            EX_USAGE, "group: give close or open, the key of a group in "
+                      "hexadecimal, and for close, if some of it is spooled, "
+                      "the key of the last one in the spool with a minus");
+    return json_pack("{s:b, s:b}", "ok", 1, "known", err == 0);
+}
+
+/* ---- requests and signals ---- */
+
+static const struct {
+    const char *name;
+    json_t *(*answer)(struct request *r);
+    bool order; /* it changes something, and nothing else logs that */
+} verbs[] = {
+    {"status", answer_status, false},
+    {"pause", answer_pause, false},
+    {"resume", answer_resume, false},
+    {"set", answer_set, false},
+    {"drain", answer_drain, true},
+    {"stop", answer_stop, true},
+    {"quit", answer_quit, true},
+    {"run-now", answer_run_now, true},
+    {"cancel", answer_cancel, true},
+    {"closing", answer_closing, false},
+    {"group", answer_group, true},
+    {"cancel-running", answer_cancel_running, false},
+    {"cancel-lent", answer_cancel_lent, true},
+};
+
+#define VERBS (sizeof verbs / sizeof verbs[0])
+
+/* Split a line into words. Returns the verb, or NULL. */
+static const char *request_read(struct request *r, char *line)
+{
+    const char *verb = NULL;
+    char *word;
+
+    while ((word = strsep(&line, " \t\r")) != NULL) {
+        if (*word == '\0')
+            continue;
+        if (!verb)
+            verb = word;
+        else if (r->count < WORDS_MAX)
+            r->words[r->count++] = word;
+        else
+            return NULL;
+    }
+    return verb;
+}
+
+/* Return the verb's index in the table; VERBS if it is not there. */
+static size_t verb_of(const char *name)
+{
+    size_t i = 0;
+
+    while (i < VERBS && (!name || strcmp(verbs[i].name, name) != 0))
+        i++;
+    return i;
+}
+
+/* Skip the deadline in front of a request. Returns true if the deadline has
+ * passed: the client has given up on the order. */
+static bool is_late(char **line)
+{
+    const size_t size = strlen(STATEDIR_BEFORE);
+    uint64_t ns;
+
+    if (strncmp(*line, STATEDIR_BEFORE, size) != 0)
+        return false;
+    ns = strtoull(*line + size, line, 10);
+    return clock_wall_ns() > ns;
+}
+
+json_t *orders_answer(struct orders *orders, char *line,
+                      struct order_call *call)
+{
+    struct request r = {.orders = orders, .call = call};
+    bool late = is_late(&line);
+    size_t i = verb_of(request_read(&r, line));
+    json_t *out;
+
+    call->later = false;
+    /* An order that was begun in time is done or in progress. */
+    if (late && (!call->again || (i < VERBS && verbs[i].answer == answer_set)))
+        return orders_refusal(
+            EX_TEMPFAIL,
+            "the order arrived too late and was not carried out; try again");
+    if (i == VERBS)
+        return orders_refusal(EX_USAGE,
+                              "not a request; give status, pause [DUR], "
+                              "resume, set NAME=VALUE..., drain, stop, "
+                              "quit, run-now ROW..., cancel ROW..., "
+                              "cancel-running ID..., closing [KEY] or "
+                              "group close|open KEY");
+    if (verbs[i].order && !call->again)
+        log_info("control", F_STR("queue", orders->flow->set->queue),
+                 F_STR("order", verbs[i].name));
+    out = verbs[i].answer(&r);
+    call->later = r.later && !out;
+    /* cppcheck-suppress returnDanglingLifetime ; it points into no request */
+    return out;
+}
 
 void orders_signal(void *arg, int signal)
 {

@@ -1,23 +1,30 @@
-/* orders.h - the parts that orders to a running worker act on
+/* orders.h - what an operator orders a running worker to do
  *
- * WHAT   Handles for control.c, live_settings.c and cap.c.
+ * WHAT   One request of the control socket in, one JSON object out
+ *        (docs/formats/control.md); signals; the parts that both act on.
  * WHO    The loop.
- * OWNS   Nothing; the engine does.
- * FAILS  Never.
+ * OWNS   Nothing; the engine has the parts, and a client of control.c has the
+ *        `steering` that its request began.
+ * FAILS  orders_answer: NULL without memory. Anything else that is wrong is in
+ *        the answer.
  */
 #ifndef WORKER_OPERATE_ORDERS_H
 #define WORKER_OPERATE_ORDERS_H
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "worker/config/settings.h"
 
 struct cap;
 struct file_watch; /* file_watch.h */
 struct flow;
-struct pause;      /* pause.h */
-struct store_look; /* store_look.h */
+struct pause;
+struct steering; /* an order about single messages, which takes a pool job */
 struct stop;
+struct store_look; /* store_look.h */
 
 /* Constant once the worker runs, but for set_ns. */
 struct orders {
@@ -36,6 +43,24 @@ struct orders {
                          it was not there. NULL: a function of a program */
 };
 
+/* One request of a client. */
+struct order_call {
+    bool again; /* it is asked once more */
+    uid_t uid;  /* of the client */
+    bool later; /* out: there is no answer yet, ask again */
+    /* NULL, or what the request has begun; the client's to drop. */
+    struct steering **steering;
+    void (*over)(void *arg); /* called when that is over, on a pool thread */
+    void *arg;
+};
+/* Answer one line, which is changed. The caller owns the answer. NULL and
+ * `later`: what the request needs is being made; ask once more, with `again`,
+ * after `over`, or after that of the cap or the pause. */
+json_t *orders_answer(struct orders *orders, char *line,
+                      struct order_call *call);
+/* Return {"ok": false, "status": ..., "error": ...}. */
+json_t *orders_refusal(int status, const char *text);
+void steering_drop(struct steering **steering); /* NULL-safe; sets NULL */
 /* Do what an operator's signal means; `arg` is the struct. */
 void orders_signal(void *arg, int signal);
 

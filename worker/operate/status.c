@@ -55,7 +55,7 @@ void status_untold(struct status *b, uint64_t letters)
     dirty_state_now(&b->flow->dirty);
 }
 
-/* count_run - while work goes on, again after a pause */
+/* Count the rows, and again after a pause while work goes on. */
 static int count_run(struct chore *chore)
 {
     struct status *b = CONTAINER_OF(chore, struct status, chore);
@@ -125,8 +125,8 @@ static void state_text(struct status *b, const char *breaker, char *out,
     }
 }
 
-/* title - numbers, then what is not as usual */
-static void title(struct status *b, const char *why)
+/* Show numbers in the process title, then what is not as usual. */
+static void title_show(struct status *b, const char *why)
 {
     struct flow *f = b->flow;
     int64_t waiting = atomic_load(&b->rows[COUNT_WAITING]);
@@ -145,8 +145,8 @@ static void title(struct status *b, const char *why)
         b->reader->read(b->reader, text);
 }
 
-/* gauges - the same for the counters' header */
-static void gauges(struct status *b)
+/* Show the same in the counters' header. */
+static void gauges_show(struct status *b)
 {
     struct flow *f = b->flow;
     struct counters *c = f->counters;
@@ -166,7 +166,6 @@ static void gauges(struct status *b)
     counters_gauge(c, COUNTERS_UNTOLD, atomic_load(&b->untold));
 }
 
-/* status_show - both; the title of a program that embeds us is its own */
 void status_show(struct status *b)
 {
     struct flow *f = b->flow;
@@ -175,7 +174,7 @@ void status_show(struct status *b)
     if (!dirty_state_take(&f->dirty))
         return;
     breaker_reason(&f->gate.breaker, why, sizeof why);
-    gauges(b);
+    gauges_show(b);
     if (!f->set->inproc)
-        title(b, why);
+        title_show(b, why);
 }

@@ -394,7 +394,7 @@ struct source_local_ops {
      * unpark or take in its turn, with MESSAGE_CANCELLED. On 0 the result of
      * each is durable; on -errno nothing has changed. Up to STEER_MOST. May
      * wait for a disk: called by a job of the pool
-     * (worker/operate/steering.c). */
+     * (worker/operate/orders.c). */
     int (*steer)(struct source *s, enum steer what, const int64_t *numbers,
                  size_t n, enum steered *out);
     /* Messages that --max-waiting bounds: those that this machine keeps until

@@ -17,7 +17,7 @@
 #include "worker/config/settings.h"
 #include "worker/flow/flow.h"
 #include "worker/loop/loop.h"
-#include "worker/operate/cap.h"
+#include "worker/operate/live_settings.h"
 #include "worker/source/mq/source_mq.h"
 
 static struct settings set = {.queue = "/q", .window = 1, .lookahead = 1};

@@ -9,7 +9,7 @@
 #include "common/state/counters.h"
 #include "worker/flow/flow.h"
 #include "worker/loop/loop.h"
-#include "worker/operate/stop.h"
+#include "worker/operate/halt.h"
 
 #define GRACE      (20 * NS_PER_S)
 #define KILL_AFTER (5 * NS_PER_S)

@@ -1,16 +1,19 @@
-/* pause.h - the pause of a worker: its origin, its end, and its note on disk
+/* halt.h - how a worker is paused, and how it is stopped
  *
  * WHAT   A pause made by an order (mqctl) survives a restart of the worker: the
  *        pause is written to the state directory (common/state/pause_note.h)
  *        and is in force again at the next start. Pauses by a signal or by the
  *        program that embeds the library end with the process.
+ *        To stop, the first signal lets what runs end within --grace; then
+ *        handlers are ended by SIGTERM, and after --kill-after by SIGKILL. A
+ *        second signal skips the rest of the grace.
  * WHO    The loop, unless marked otherwise.
- * OWNS   Its timer and its chore.
+ * OWNS   Timers, and the chore that saves a pause.
  * FAILS  Never: a failed write of the note is logged and repeated; the worker
  *        is paused nevertheless.
  */
-#ifndef WORKER_OPERATE_PAUSE_H
-#define WORKER_OPERATE_PAUSE_H
+#ifndef WORKER_OPERATE_HALT_H
+#define WORKER_OPERATE_HALT_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -74,5 +77,25 @@ void pause_put_back(struct pause *p);
 bool pause_is_saved(struct pause *p, int *err);
 /* Return the pause in force, for status; since_ns 0: none. */
 void pause_now(struct pause *p, struct pause_note *out);
+
+/* ---- stop ---- */
+
+/* All of it is the loop's. */
+struct stop {
+    struct flow *flow;
+    struct timer timer;
+    struct timer again; /* starting it stops the worker for a restart */
+    int signals;        /* to stop, so far */
+    bool ending;        /* handlers were told to end */
+    void (*last)(void *arg);
+    void *arg;
+};
+
+/* `last`: handlers are threads of ours and have to end with the process: end it
+ * in good order. Does not return. */
+void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
+               void *arg);
+/* `signal`: SIGTERM, SIGINT, SIGQUIT; 0: as SIGTERM. */
+void stop_worker(struct stop *s, int signal);
 
 #endif
