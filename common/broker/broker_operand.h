@@ -2,7 +2,7 @@
  *
  * WHAT   Reads amqp://USER@HOST[:PORT][,HOST2[:PORT]...]/VHOST/QUEUE, and
  *        amqps:// for TLS. Percent-encoded bytes are decoded. Rows of the flags
- *        that open it, for a table of options (common/options/options.h). Finds
+ *        that open it, for a table of options (common/cli/options.h). Finds
  *        the password of the operand's user: --password-file FILE,
  *        $CREDENTIALS_DIRECTORY/amqp-password, $AMQP_PASSWORD, or "guest" for
  *        the user guest on loopback; in this order.

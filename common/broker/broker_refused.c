@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/options/option_value.h"
+#include "common/cli/option_value.h"
 
 static const struct refused {
     const char *program;

@@ -9,7 +9,7 @@
 #ifndef COMMON_BROKER_BROKER_REFUSED_H
 #define COMMON_BROKER_BROKER_REFUSED_H
 
-#include "common/options/options.h"
+#include "common/cli/options.h"
 
 /* Return the reason why `program` cannot use this option or verb with a queue
  * on a broker; NULL: it can. */

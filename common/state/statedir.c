@@ -16,7 +16,7 @@
 #include "common/base/folder.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/options/options.h"
+#include "common/cli/options.h"
 
 #define STORE_PATH 497 /* bytes, the longest that SQLite can make */
 

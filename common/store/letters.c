@@ -11,10 +11,10 @@
 
 #include "common/base/basics.h"
 #include "common/base/fault_point.h"
+#include "common/cli/json_line.h"
 #include "common/message/error_text.h"
 #include "common/store/letters.h"
 #include "common/store/sql.h"
-#include "common/text/json_line.h"
 
 /* Letters strictly between two places in the order of death. */
 struct range {

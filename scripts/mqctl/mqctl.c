@@ -8,9 +8,9 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_engine.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
 
 /* Explain a verb of systemd that people may try. Returns an exit status, or -1
  * if the verb is none of these. */

@@ -1,7 +1,7 @@
 /* mqctl.h - the verbs of mqctl, and what they are told
  *
  * WHAT   One row per flag with the verbs that take it
- *        (common/options/subcommand.h); one function per verb.
+ *        (common/cli/subcommand.h); one function per verb.
  * WHO    main, once.
  * OWNS   Strings point into argv.
  * FAILS  Each verb returns its exit status; the reason is out on stderr.
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "common/broker/broker_operand.h"
-#include "common/options/subcommand.h"
+#include "common/cli/subcommand.h"
 #include "common/store/waiting.h"
 
 enum verb {

@@ -2,7 +2,7 @@
  * with (see mqctl.h) */
 #include <sysexits.h>
 
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 #include "scripts/mqctl/mqctl.h"
 
 int serve_run(const struct options *o)

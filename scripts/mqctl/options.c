@@ -5,13 +5,13 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/broker/broker_refused.h"
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
+#include "common/broker/broker_refused.h"
+#include "common/cli/filter_rows.h"
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
-#include "common/options/filter_rows.h"
 
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",

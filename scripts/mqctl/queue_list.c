@@ -20,11 +20,11 @@
 #include "common/base/folder.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
+#include "common/cli/term.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
-#include "common/text/term.h"
 #include "scripts/mqctl/proc.h"
 
 /* label_add - once, in its place */

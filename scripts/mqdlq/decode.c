@@ -9,9 +9,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
+#include "common/cli/json_line.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
-#include "common/text/json_line.h"
 
 /* What is being read. The first error stays; values read after it are not
  * used. */

@@ -10,9 +10,9 @@
 #include <sysexits.h>
 
 #include "common/base/problem.h"
-#include "common/text/json_line.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
 #include "scripts/mqdlq/broker.h"
 
 #define BATCH_LETTERS 256

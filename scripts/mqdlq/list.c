@@ -16,12 +16,12 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
+#include "common/cli/term_table.h"
 #include "common/message/error_text.h"
 #include "common/state/statedir.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
-#include "common/text/term_table.h"
 #include "scripts/mqdlq/broker.h"
 
 /* ---- list: the table ---- */

@@ -1,7 +1,7 @@
 /* mqdlq.h - the verbs of mqdlq, what they are told and what they have
  *
  * WHAT   One row per flag with the verbs that take it
- *        (common/options/subcommand.h); the open store of the queue; the
+ *        (common/cli/subcommand.h); the open store of the queue; the
  *        letters a verb is to work on; one function per verb.
  * WHO    One thread.
  * OWNS   A context owns its store, a selection its array. Strings point into
@@ -18,7 +18,7 @@
 
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
-#include "common/options/subcommand.h"
+#include "common/cli/subcommand.h"
 #include "common/store/letters.h"
 
 enum verb {

@@ -9,9 +9,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
 #include "scripts/mqdlq/broker.h"
 
 #define BATCH     256  /* letters of one transaction */

@@ -13,12 +13,12 @@
 #include "common/base/fault_point.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
 #include "common/state/worker_lock.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
 #include "scripts/mqdlq/broker.h"
 
 #define LOOK_EVERY_NS (50 * NS_PER_MS) /* at the canary */

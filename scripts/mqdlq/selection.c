@@ -11,7 +11,7 @@
 
 #include "common/base/basics.h"
 #include "common/base/problem.h"
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 
 #define BLANKS " \t\r\n"
 

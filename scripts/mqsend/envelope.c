@@ -7,10 +7,10 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/moment.h"
 #include "common/message/backoff.h"
-#include "common/options/moment.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
 
 /* text_same - equal strings of given lengths */
 static bool text_same(struct header_text a, struct header_text b)

@@ -16,8 +16,8 @@
 
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
+#include "common/cli/moment.h"
 #include "common/message/header.h"
-#include "common/options/moment.h"
 
 /* What is printed of a message that was sent. */
 enum envelope_tell {

@@ -10,10 +10,10 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/cli/complain.h"
+#include "common/cli/term.h"
 #include "common/mq/queue.h"
 #include "common/state/worker_lock.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
 
 #define SENTENCE 512
 

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/options/options.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/options.h"
+#include "common/cli/term.h"
 #include "tests/bench/answer.h"
 #include "tests/bench/place.h"
 #include "tests/bench/report.h"

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 #include "tests/bench/place.h"
 
 #define LIMIT_MS   120000 /* of one measurement; it takes a second or so */

@@ -1,8 +1,8 @@
 /* fuzz_decode.c - a line that mqdlq import is given: refused with a sentence,
  * or a letter that the store and the worker can live with */
+#include "common/cli/json_line.h"
 #include "common/message/header.h"
 #include "common/mq/queue.h"
-#include "common/text/json_line.h"
 #include "scripts/mqdlq/decode.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -19,9 +19,9 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
+#include "common/cli/options.h"
 #include "common/message/backoff.h"
 #include "common/mq/queue.h"
-#include "common/options/options.h"
 #include "worker/mqworker.h"
 
 #define CONCURRENCY_MAX 1024

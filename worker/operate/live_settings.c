@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/broker/broker_refused.h"
-#include "common/options/option_value.h"
+#include "common/cli/option_value.h"
 #include "worker/config/settings.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"

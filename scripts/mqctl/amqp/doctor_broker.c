@@ -15,7 +15,7 @@
 #include "common/base/safe_text.h"
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 #include "scripts/mqctl/amqp/broker_rights.h"
 #include "scripts/mqctl/amqp/move.h"
 #include "scripts/mqctl/look/doctor.h"

@@ -14,14 +14,14 @@
 #include "common/base/folder.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/state_forget.h"
 #include "common/state/worker_lock.h"
 #include "common/store/waiting.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
 
 #define CONFIRM_NS (30 * NS_PER_S) /* for a confirm */
 

@@ -19,11 +19,11 @@
 #define SCRIPTS_MQCTL_AMQP_MOVE_H
 
 #include "common/amqp/envelope.h"
-#include "common/amqp/topology.h"
 #include "common/amqp/publisher.h"
+#include "common/amqp/topology.h"
 #include "common/broker/broker_operand.h"
+#include "common/cli/term.h"
 #include "common/store/store.h"
-#include "common/text/term.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/mqctl.h"
 

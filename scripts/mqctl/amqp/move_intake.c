@@ -21,12 +21,12 @@
 #include "common/base/folder.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/cli/complain.h"
 #include "common/custody/custody.h"
 #include "common/custody/custody_look.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
 #include "common/store/spool.h"
-#include "common/text/complain.h"
 #include "scripts/mqctl/amqp/move.h"
 
 #define ROOM  (UINT64_C(16) << 20) /* of all slots, unless one needs more */

@@ -12,10 +12,10 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/problem.h"
+#include "common/cli/complain.h"
 #include "common/custody/custody.h"
 #include "common/store/letters.h"
 #include "common/store/spool.h"
-#include "common/text/complain.h"
 #include "scripts/mqctl/amqp/move.h"
 
 #define PAGE (CUSTODY_BODY_MAX + 4096) /* any message has room */

@@ -4,7 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/folder.h"
-#include "common/text/json_line.h"
+#include "common/cli/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"
 
 static bool runs(const struct snapshot *v)

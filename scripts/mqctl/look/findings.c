@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/base/safe_text.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
 #include "scripts/mqctl/look/doctor.h"
 
 static const struct {

@@ -17,9 +17,9 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term_table.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term_table.h"
 #include "scripts/mqctl/ask.h"
 #include "scripts/mqctl/look/messages.h"
 

@@ -10,10 +10,10 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term_table.h"
 #include "common/message/error_text.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term_table.h"
 
 #define BODY_BYTES 4096 /* of a body in JSON */
 

@@ -21,8 +21,8 @@
 #include "common/base/folder.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/queue_list.h"
 

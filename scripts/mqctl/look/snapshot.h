@@ -17,13 +17,13 @@
 
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/cli/term.h"
 #include "common/mq/queue.h"
 #include "common/state/counters.h"
 #include "common/state/pause_note.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
 #include "common/store/store.h"
-#include "common/text/term.h"
 
 enum snapshot_worker {
     SNAPSHOT_NEVER,  /* none has run here, as far as we can see */

@@ -19,8 +19,8 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
 #include "scripts/mqctl/serve/events.h"
 #include "scripts/mqctl/serve/look.h"
 

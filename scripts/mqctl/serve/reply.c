@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/text/json_line.h"
+#include "common/cli/json_line.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 
 /* Scripts and styles are files of ours, no text in a page is one; no page of

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/text/json_line.h"
+#include "common/cli/json_line.h"
 #include "scripts/mqctl/serve/ask/history.h"
 #include "scripts/mqctl/serve/look.h"
 #include "scripts/mqctl/top/top.h"

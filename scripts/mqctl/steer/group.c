@@ -11,10 +11,10 @@
 
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
 #include "common/message/header.h"
 #include "common/store/letters.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
 #include "scripts/mqctl/ask.h"
 #include "scripts/mqctl/look/messages.h"
 #include "scripts/mqctl/look/snapshot.h"

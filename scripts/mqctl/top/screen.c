@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 #include "scripts/mqctl/top/session.h"
 
 enum { COLOUR_BAD = 1, COLOUR_WARN };

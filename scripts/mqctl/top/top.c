@@ -14,9 +14,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
 #include "scripts/mqctl/queue_list.h"
 
 /* row_get - the row of a queue, a new one if need be; NULL: no memory */

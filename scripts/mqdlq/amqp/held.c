@@ -21,12 +21,12 @@
 #include "common/amqp/envelope.h"
 #include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/problem.h"
 #include "common/base/fault_point.h"
-#include "common/store/sql.h"
+#include "common/base/problem.h"
 #include "common/broker/broker_engine.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/term.h"
+#include "common/store/sql.h"
 
 #define MOST     50000 /* letters that are looked at: memory, and prefetch */
 #define REFRESH  8     /* below the 20 of RabbitMQ 4 */

@@ -24,11 +24,11 @@
 #include "common/amqp/envelope.h"
 #include "common/amqp/topology.h"
 #include "common/base/clock.h"
-#include "common/base/problem.h"
 #include "common/base/fault_point.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
-#include "common/text/term.h"
+#include "common/base/problem.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
 
 #define WAIT_NS       (60 * NS_PER_S) /* for a confirm, unless told otherwise */
 #define LOOK_EVERY_NS (100 * NS_PER_MS)

@@ -13,14 +13,14 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
-#include "common/amqp/topology.h"
 #include "common/amqp/publisher.h"
+#include "common/amqp/topology.h"
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/term.h"
 
 #define ENTRIES (HEADER_X_MAX + 8)
 

@@ -13,9 +13,9 @@
 #include <bsd/stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/options/options.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/options.h"
+#include "common/cli/term.h"
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_feed.h"
 

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/term.h"
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_feed.h"
 

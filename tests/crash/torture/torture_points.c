@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/text/term.h"
+#include "common/cli/term.h"
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_feed.h"
 

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 #include "tests/crash/torture/torture.h"
 
 #define LIMIT_S 60 /* on a quiet machine */

@@ -15,7 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "tests/unit/text/hidden_fixture.h"
+#include "tests/unit/cli/hidden_fixture.h"
 
 #define LINE_ROOM 8192
 #define ROUNDS    20000

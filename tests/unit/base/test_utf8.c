@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "common/base/safe_text.h"
-#include "tests/unit/text/hidden_fixture.h"
+#include "tests/unit/cli/hidden_fixture.h"
 
 Test(utf8, every_scalar_value_is_read_as_itself)
 {

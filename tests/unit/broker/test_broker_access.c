@@ -6,7 +6,7 @@
 #include <sysexits.h>
 
 #include "common/broker/broker_operand.h"
-#include "common/options/options.h"
+#include "common/cli/options.h"
 
 /* As a program has them. */
 struct options {

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "common/message/header.h"
-#include "tests/unit/text/hidden_fixture.h"
+#include "tests/unit/cli/hidden_fixture.h"
 
 #define ID "01JD3Z6Q9V0X8N5T2K7B4M1C3F"
 

@@ -1,6 +1,6 @@
 /* test_top_view.c - What top draws: the same numbers on every terminal, more
  * where there is room, and colour where a person is needed. */
-#include "common/text/term.h"
+#include "common/cli/term.h"
 #include "tests/unit/top/view_fixture.h"
 
 /* busy - with letters, and messages that run */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 #include "scripts/mqctl/serve/ask/history.h"
 
 /* ---- the body, checked by one table ---- */

@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/json_line.h"
+#include "common/cli/json_line.h"
 
 enum series {
     DONE,

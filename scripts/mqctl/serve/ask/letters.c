@@ -13,11 +13,11 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/moment.h"
 #include "common/message/error_text.h"
-#include "common/options/moment.h"
 #include "common/store/letters.h"
-#include "common/text/complain.h"
-#include "common/text/json_line.h"
 #include "scripts/mqctl/look/snapshot.h"
 
 #define PAGE_LEAST 100

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/base/safe_text.h"
-#include "common/text/term.h"
+#include "common/cli/term.h"
 
 int canvas_open(struct canvas *c, int columns, int rows)
 {

@@ -12,7 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/term.h"
+#include "common/cli/term.h"
 #include "scripts/mqctl/top/draw/keys.h"
 
 /* ---- values of the last looks ---- */

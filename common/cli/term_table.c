@@ -1,5 +1,5 @@
 /* term_table.c - see term_table.h */
-#include "common/text/term_table.h"
+#include "common/cli/term_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "common/base/basics.h"
 #include "common/base/safe_text.h"
-#include "common/text/term.h"
+#include "common/cli/term.h"
 
 #define CELL_MIN 4  /* columns that a cut cell keeps: a letter and "..." */
 #define NAME_MIN 24 /* columns that names keep while others can give */

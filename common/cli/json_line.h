@@ -7,8 +7,8 @@
  * FAILS  -ENOMEM; NULL for a value that could not be made, which jansson
  *        refuses to put into an object.
  */
-#ifndef COMMON_TEXT_JSON_LINE_H
-#define COMMON_TEXT_JSON_LINE_H
+#ifndef COMMON_CLI_JSON_LINE_H
+#define COMMON_CLI_JSON_LINE_H
 
 #include <jansson.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "common/base/clock.h"
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 
 #define START (1000 * NS_PER_S)
 

@@ -1,11 +1,11 @@
 /* options.c - see options.h */
-#include "common/options/options.h"
+#include "common/cli/options.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/options/option_value.h"
+#include "common/cli/option_value.h"
 
 #define GUESS_MAX 40 /* longest flag name that a guess is made for */
 

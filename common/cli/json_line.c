@@ -1,5 +1,5 @@
 /* json_line.c - see json_line.h */
-#include "common/text/json_line.h"
+#include "common/cli/json_line.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -9,8 +9,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/term.h"
 
 static bool without;
 

@@ -1,8 +1,8 @@
 /* options_help.c - what options.h prints as --help */
 #include <string.h>
 
-#include "common/options/option_value.h"
-#include "common/options/options.h"
+#include "common/cli/option_value.h"
+#include "common/cli/options.h"
 
 #define WIDTH_PRESET 80 /* when the caller knows none */
 #define WIDTH_LEAST  20

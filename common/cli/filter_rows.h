@@ -6,11 +6,11 @@
  * OWNS   Nothing.
  * FAILS  Never.
  */
-#ifndef COMMON_OPTIONS_FILTER_ROWS_H
-#define COMMON_OPTIONS_FILTER_ROWS_H
+#ifndef COMMON_CLI_FILTER_ROWS_H
+#define COMMON_CLI_FILTER_ROWS_H
 
-#include "common/options/moment.h"
-#include "common/options/options.h"
+#include "common/cli/moment.h"
+#include "common/cli/options.h"
 
 #define FILTER_ERROR(NOUN, ...)                                              \
     {                                                                        \

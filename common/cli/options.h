@@ -7,8 +7,8 @@
  * FAILS  A problem with status 64 that names the flag, the value and what is
  *        allowed; an unknown flag comes with the nearest known one.
  */
-#ifndef COMMON_OPTIONS_OPTIONS_H
-#define COMMON_OPTIONS_OPTIONS_H
+#ifndef COMMON_CLI_OPTIONS_H
+#define COMMON_CLI_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* test_term_time.c - common/text/term_time: times for people, and for scripts
+/* test_term_time.c - common/cli/term_time: times for people, and for scripts
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "common/text/term.h"
+#include "common/cli/term.h"
 
 #define MOMENT UINT64_C(1795326121123000000) /* 2026-11-22T05:42:01.123Z */
 

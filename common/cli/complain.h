@@ -7,8 +7,8 @@
  *        caught.
  * FAILS  rate_limit_wait: -EINTR.
  */
-#ifndef COMMON_TEXT_COMPLAIN_H
-#define COMMON_TEXT_COMPLAIN_H
+#ifndef COMMON_CLI_COMPLAIN_H
+#define COMMON_CLI_COMPLAIN_H
 
 #include <stdint.h>
 

@@ -8,7 +8,7 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
-#include "common/options/options.h"
+#include "common/cli/options.h"
 
 #define WORDS_MAX 16
 #define COUNT(a)  (sizeof(a) / sizeof *(a))

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/options/option_value.h"
-#include "common/options/subcommand.h"
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
+#include "common/cli/option_value.h"
+#include "common/cli/subcommand.h"
 
 /* asked - whether argv is --options-dump and no more */
 static bool asked(int argc, char **argv)

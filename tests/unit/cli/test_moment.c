@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/options/moment.h"
+#include "common/cli/moment.h"
 
 #define BERLIN    "Europe/Berlin"
 #define UNTOUCHED UINT64_C(77)

@@ -7,12 +7,12 @@
  * FAILS  option_read: a problem with status 64 that names the flag, the value
  *        and what is allowed.
  */
-#ifndef COMMON_OPTIONS_OPTION_VALUE_H
-#define COMMON_OPTIONS_OPTION_VALUE_H
+#ifndef COMMON_CLI_OPTION_VALUE_H
+#define COMMON_CLI_OPTION_VALUE_H
 
 #include <stdbool.h>
 
-#include "common/options/options.h"
+#include "common/cli/options.h"
 
 /* Whether the flag takes no value: flags, counts, calls without `value`. */
 bool option_bare(const struct option_row *row);

@@ -1,5 +1,5 @@
 /* term.c - see term.h */
-#include "common/text/term.h"
+#include "common/cli/term.h"
 
 #include <inttypes.h>
 #include <locale.h>
@@ -14,7 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 
 #define DEFAULT_WIDTH 80
 

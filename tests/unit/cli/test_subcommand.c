@@ -7,7 +7,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "common/options/subcommand.h"
+#include "common/cli/subcommand.h"
 
 struct values {
     struct subcommand_line line;

@@ -7,15 +7,15 @@
  * FAILS  Without memory for a cell nothing more is printed, and printing says
  *        -ENOMEM. A NULL table swallows everything and says the same.
  */
-#ifndef COMMON_TEXT_TERM_TABLE_H
-#define COMMON_TEXT_TERM_TABLE_H
+#ifndef COMMON_CLI_TERM_TABLE_H
+#define COMMON_CLI_TERM_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/text/term.h"
+#include "common/cli/term.h"
 
 struct term_table;              /* opaque */
 #define TERM_TABLE_PART    1000 /* rows of a long list, laid out together */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/options/options.h"
+#include "common/cli/options.h"
 
 #define TEXT_ROOM 16384
 #define COUNT(a)  (sizeof(a) / sizeof *(a))

@@ -1,5 +1,5 @@
 /* complain.c - see complain.h */
-#include "common/text/complain.h"
+#include "common/cli/complain.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/text/term.h"
+#include "common/cli/term.h"
 
 #define INDENT 4
 

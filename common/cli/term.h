@@ -6,8 +6,8 @@
  * OWNS   Nothing.
  * FAILS  Never.
  */
-#ifndef COMMON_TEXT_TERM_H
-#define COMMON_TEXT_TERM_H
+#ifndef COMMON_CLI_TERM_H
+#define COMMON_CLI_TERM_H
 
 #include <stdbool.h>
 #include <stddef.h>

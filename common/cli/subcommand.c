@@ -1,6 +1,6 @@
 /* subcommand.c - a program whose first argument says what to do (see
  * subcommand.h) */
-#include "common/options/subcommand.h"
+#include "common/cli/subcommand.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -10,9 +10,9 @@
 #include <sysexits.h>
 #include <bsd/string.h>
 
-#include "common/options/option_value.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
+#include "common/cli/complain.h"
+#include "common/cli/option_value.h"
+#include "common/cli/term.h"
 
 #define NAME_ROOM  64
 #define NOTES_ROOM 1024

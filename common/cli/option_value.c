@@ -1,5 +1,5 @@
 /* option_value.c - see option_value.h */
-#include "common/options/option_value.h"
+#include "common/cli/option_value.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,8 +7,8 @@
  * FAILS  -EINVAL not such a text, -ERANGE before 1970 or too late to hold. No
  *        output then.
  */
-#ifndef COMMON_OPTIONS_MOMENT_H
-#define COMMON_OPTIONS_MOMENT_H
+#ifndef COMMON_CLI_MOMENT_H
+#define COMMON_CLI_MOMENT_H
 
 #include <stdint.h>
 

@@ -11,10 +11,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
-#include "common/text/complain.h"
-#include "common/text/term.h"
-#include "common/text/term_table.h"
-#include "tests/unit/text/hidden_fixture.h"
+#include "common/cli/complain.h"
+#include "common/cli/term.h"
+#include "common/cli/term_table.h"
+#include "tests/unit/cli/hidden_fixture.h"
 
 /* safe - what safe_text makes of `data`; freed by nobody, the test ends soon */
 static const char *safe(const void *data, size_t size, bool one_line)

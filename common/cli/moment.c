@@ -1,5 +1,5 @@
 /* moment.c - see moment.h */
-#include "common/options/moment.h"
+#include "common/cli/moment.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/text/term.h"
+#include "common/cli/term.h"
 
 #define DAY_S  INT64_C(86400)
 #define DATE   (sizeof "2026-11-23" - 1)

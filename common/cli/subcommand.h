@@ -7,10 +7,10 @@
  * FAILS  subcommand_read: a problem with status 64. subcommand_begin: the exit
  *        status, and the reason is out on stderr.
  */
-#ifndef COMMON_OPTIONS_SUBCOMMAND_H
-#define COMMON_OPTIONS_SUBCOMMAND_H
+#ifndef COMMON_CLI_SUBCOMMAND_H
+#define COMMON_CLI_SUBCOMMAND_H
 
-#include "common/options/options.h"
+#include "common/cli/options.h"
 
 #define SUBCOMMAND_ANY (-1)
 
