@@ -346,9 +346,10 @@ Test(store, a_lack_of_memory_in_the_check_is_not_taken_for_damage)
     sqlite3_mem_methods memory;
     char found[STORE_FOUND];
     if (sqlite3_libversion_number() >= 3046000)
-        cr_skip("SQLite %s reads a null pointer in sqlite3BlobCompare() if an "
-                "allocation fails",
-                sqlite3_libversion());
+        cr_skip_test(
+            "SQLite %s reads a null pointer in sqlite3BlobCompare() if an "
+            "allocation fails",
+            sqlite3_libversion());
     cr_assert_eq(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real_memory), 0);
     memory = real_memory;
     memory.xMalloc = memory_take;
