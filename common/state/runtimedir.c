@@ -40,10 +40,7 @@
 #define FLAG      "--runtime-dir"
 #define DOCKER    "docker run --tmpfs /run/mqworker"
 #define NAME_MOST 200 /* bytes of a queue's name in that of its folder */
-/* Waiting for the lock of a worker that is just dying: its lock of the state
- * folder, which we have by now, was given back in the same moment. */
-#define LOCK_WAIT_NS (2 * NS_PER_S)
-#define NOTE_TEXT    (2 * PATH_MAX + 512)
+#define NOTE_TEXT (2 * PATH_MAX + 512)
 
 int (*runtimedir_statfs)(const char *path, struct statfs *out) = statfs;
 
@@ -395,10 +392,11 @@ static int folder_lock(int *lock, const char *path)
 }
 
 /* Make, check and lock r->folder. Waits for the lock of a worker that is just
- * dying; the folder of one that runs is refused. */
+ * dying, or of a child that it had not executed yet; the folder of one that
+ * runs is refused. */
 static int folder_take(struct runtimedir *r, struct problem *p)
 {
-    uint64_t end = clock_mono_ns() + LOCK_WAIT_NS;
+    uint64_t end = clock_mono_ns() + WORKER_LOCK_DYING_NS;
     int err;
 
     r->made = mkdir(r->folder, 0700) == 0;
