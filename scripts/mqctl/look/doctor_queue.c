@@ -209,20 +209,6 @@ static const char *live_text(const struct snapshot *v, const char *name)
     return json_string_value(json_object_get(v->live, name));
 }
 
-/* files_advice - of a worker that does not answer */
-static const char *files_advice(struct findings *f, const struct snapshot *v,
-                                uint64_t holds)
-{
-    char mount[PATH_MAX];
-
-    if (holds & (COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE))
-        return "do not kill it; what to do is in its log, event=file_gone";
-    return fix(f,
-               "look for an error in dmesg, then mount -o remount,rw %s; "
-               "the worker goes on by itself",
-               mount_point(v->dir.folder, mount));
-}
-
 /* files_check - a file that the worker has open has lost its name, or cannot be
  * written; true: it takes nothing because of that */
 static bool files_check(struct findings *f, const struct snapshot *v)
@@ -230,11 +216,18 @@ static bool files_check(struct findings *f, const struct snapshot *v)
     uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
     const char *live = live_text(v, "file_gone");
     const char *path = live_text(v, "file"), *next = live_text(v, "file_next");
+    char mount[PATH_MAX];
 
     if (!live && !holds)
         return false;
-    FOUND(f, BAD, "files", next ? next : files_advice(f, v, holds),
-          "pid %d takes nothing: %s%s%s",
+    if (!next && holds & (COUNTERS_STORE_GONE | COUNTERS_CUSTODY_GONE))
+        next = "do not kill it; what to do is in its log, event=file_gone";
+    else if (!next)
+        next = fix(f,
+                   "look for an error in dmesg, then mount -o remount,rw %s; "
+                   "the worker goes on by itself",
+                   mount_point(v->dir.folder, mount));
+    FOUND(f, BAD, "files", next, "pid %d takes nothing: %s%s%s",
           (int)snapshot_number(v, "pid", (uint64_t)v->pid),
           live ? live : worker_state_text(worker_state_of_holds(holds)),
           path ? ": " : "", path ? path : "");
@@ -523,21 +516,6 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
     close(fd);
 }
 
-/* differs_check - a queue that was there before keeps its attributes */
-static void differs_check(struct findings *f, const struct snapshot *v)
-{
-    const char *text =
-        json_string_value(json_object_get(v->live, "queue_differs"));
-
-    if (text)
-        FOUND(f, WARN, "attributes",
-              fix(f,
-                  "mqctl drain %s; mqctl remove %s; and start the "
-                  "worker again",
-                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
-              "%s", text);
-}
-
 /* namespace_check - a worker in a container has a queue of its own */
 static void namespace_check(struct findings *f, const struct snapshot *v)
 {
@@ -614,6 +592,7 @@ static void letters_check(struct findings *f, const struct snapshot *v)
 
 void queue_check(struct findings *f, struct snapshot *v)
 {
+    const char *differs = live_text(v, "queue_differs");
     struct holder h;
     /* A worker with another state directory has the queue open: readers_check
      * tells of it, and nobody is told to start a second one. */
@@ -634,7 +613,12 @@ void queue_check(struct findings *f, struct snapshot *v)
     hooks_check(f, v);
     slots_fit(f, v);
     locked_check(f, v);
-    differs_check(f, v);
+    if (differs) /* a queue that was there before keeps its attributes */
+        FOUND(f, WARN, "attributes",
+              fix(f,
+                  "mqctl drain %s; mqctl remove %s; and start the worker again",
+                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
+              "%s", differs);
     namespace_check(f, v);
     letters_check(f, v);
     store_damage_check(f, v);

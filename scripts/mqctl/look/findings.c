@@ -22,19 +22,6 @@ static const struct {
 
 #define INDENT 6 /* columns of "warn  " */
 
-/* as_json - an object */
-static void as_json(const struct findings *f, const struct finding *what,
-                    const char *text)
-{
-    json_t *o = json_pack(
-        "{s:o, s:s, s:s, s:o, s:o}", "queue",
-        f->queue ? json_printable(f->queue) : json_null(), "check", what->check,
-        "level", levels[what->level].name, "text", json_printable(text), "fix",
-        what->fix ? json_printable(what->fix) : json_null());
-
-    (void)json_print_line(o, stdout);
-}
-
 /* as_text - a line, and one more for the command that fixes it, which is never
  * broken, so that it can be copied */
 static void as_text(struct findings *f, const struct finding *what,
@@ -79,10 +66,16 @@ void finding(struct findings *f, const struct finding *what, const char *fmt,
     f->counts[what->level]++;
     if (f->quiet && what->level < WARN)
         return;
-    if (f->json)
-        as_json(f, what, text);
-    else
+    if (!f->json)
         as_text(f, what, text);
+    else
+        (void)json_print_line(
+            json_pack("{s:o, s:s, s:s, s:o, s:o}", "queue",
+                      f->queue ? json_printable(f->queue) : json_null(),
+                      "check", what->check, "level", levels[what->level].name,
+                      "text", json_printable(text), "fix",
+                      what->fix ? json_printable(what->fix) : json_null()),
+            stdout);
 }
 
 void findings_begin(struct findings *f)
@@ -91,11 +84,19 @@ void findings_begin(struct findings *f)
         f->parts[level] = open_memstream(&f->texts[level], &f->sizes[level]);
 }
 
-/* summary - the last line: how many of each there are */
-static void summary(const struct findings *f)
+bool findings_end(struct findings *f)
 {
     unsigned found = f->counts[BAD] + f->counts[WARN];
 
+    for (int level = LEVELS - 1; level >= FINE; level--) {
+        if (!f->parts[level])
+            continue;
+        fclose(f->parts[level]);
+        fwrite(f->texts[level], 1, f->sizes[level], stdout);
+        free(f->texts[level]);
+    }
+    if (f->json || f->quiet)
+        return found > 0;
     printf("%s%u ok%s", term_colour(stdout, found ? TERM_BOLD : TERM_GREEN),
            f->counts[FINE], term_colour(stdout, TERM_PLAIN));
     if (f->counts[NOTE])
@@ -104,18 +105,5 @@ static void summary(const struct findings *f)
     if (found)
         printf(" (%u bad, %u warn)", f->counts[BAD], f->counts[WARN]);
     putchar('\n');
-}
-
-bool findings_end(struct findings *f)
-{
-    for (int level = LEVELS - 1; level >= FINE; level--) {
-        if (!f->parts[level])
-            continue;
-        fclose(f->parts[level]);
-        fwrite(f->texts[level], 1, f->sizes[level], stdout);
-        free(f->texts[level]);
-    }
-    if (!f->json && !f->quiet)
-        summary(f);
-    return f->counts[WARN] + f->counts[BAD] > 0;
+    return found > 0;
 }

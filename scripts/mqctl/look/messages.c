@@ -459,23 +459,9 @@ static void worker_ask(struct messages *m)
     json_decref(live);
 }
 
-/* files_open - what there is of it */
-static int files_open(struct messages *m, struct problem *p)
-{
-    char path[PATH_MAX];
-    int err = statedir_path(&m->dir, STATEDIR_PIDFILE, path, p);
-
-    m->runs = !err && worker_lock_look(path, NULL) == WORKER_RUNS;
-    worker_ask(m);
-    if (!err)
-        err = statedir_path(&m->dir, STATEDIR_STORE, path, p);
-    if (!err)
-        err = store_open(&m->store, path, false, p);
-    return err == -ENOENT ? 0 : err;
-}
-
 int messages_open(struct messages *m, const struct options *o)
 {
+    char path[PATH_MAX];
     struct problem p = {0};
     int err;
 
@@ -488,8 +474,15 @@ int messages_open(struct messages *m, const struct options *o)
     if (m->none)
         return p.status == EX_NOINPUT ? complain_of(&p) : 0;
     if (!err)
-        err = files_open(m, &p);
+        err = statedir_path(&m->dir, STATEDIR_PIDFILE, path, &p);
+    m->runs = !err && worker_lock_look(path, NULL) == WORKER_RUNS;
+    if (!err) {
+        worker_ask(m);
+        err = statedir_path(&m->dir, STATEDIR_STORE, path, &p);
+    }
     if (!err)
+        err = store_open(&m->store, path, false, &p);
+    if (!err || err == -ENOENT)
         err = slots_read(m, &p);
     if (!err)
         return 0;

@@ -84,11 +84,6 @@ static void room_make(const struct in6_addr *peer)
         send_away(TAILQ_FIRST(&strangers));
 }
 
-static bool is_full(int err)
-{
-    return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
-}
-
 /* Return true if a connection is waiting. accept4(2) cannot tell: without a
  * free descriptor it fails with EMFILE even if no connection is waiting. */
 static bool is_waiting(int listener)
@@ -107,7 +102,10 @@ void guests_take(struct MHD_Daemon *daemon, int listener)
         int fd = accept4(listener, (struct sockaddr *)&from, &size,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-        if (fd < 0 && is_full(errno) && is_waiting(listener)) {
+        if (fd < 0 &&
+            (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+             errno == ENOMEM) &&
+            is_waiting(listener)) {
             if (!TAILQ_EMPTY(&strangers))
                 send_away(TAILQ_FIRST(&strangers));
             full_until_ns = clock_mono_ns() + FULL_NS;

@@ -315,21 +315,6 @@ static int own_path(const struct serve_options *o, const char *name,
     return 0;
 }
 
-static int token_load(struct server *s, struct problem *p)
-{
-    const struct serve_options *o = s->site.o;
-    char path[PATH_MAX];
-    gid_t readers = SERVE_NOBODY;
-    int err = o->group ? serve_group_find(o->group, &readers, p) : 0;
-
-    if (err)
-        return err;
-    if (o->token_file)
-        return serve_token_load(&s->site.guard, o->token_file, readers, p);
-    err = own_path(o, TOKEN_NAME, path, p);
-    return err ? err : serve_token_load(&s->site.guard, path, SERVE_NOBODY, p);
-}
-
 /* mhd_says - what libmicrohttpd has to tell: of connections that ended */
 static void mhd_says(void *cls, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
@@ -400,13 +385,21 @@ static int signals_open(struct server *s, struct problem *p)
 
 static int server_start(struct server *s, struct problem *p)
 {
+    const struct serve_options *o = s->site.o;
+    gid_t readers = SERVE_NOBODY;
     char path[PATH_MAX];
     int err = tls_read(s, p);
 
     if (!err)
         err = signals_open(s, p);
+    if (!err && o->group)
+        err = serve_group_find(o->group, &readers, p);
+    if (!err && !o->token_file)
+        err = own_path(o, TOKEN_NAME, path, p);
     if (!err)
-        err = token_load(s, p);
+        err = serve_token_load(&s->site.guard,
+                               o->token_file ? o->token_file : path,
+                               o->token_file ? readers : SERVE_NOBODY, p);
     if (!err && s->site.o->allow_write) {
         err = own_path(s->site.o, JOBS_NAME, path, p);
         if (!err)

@@ -49,17 +49,6 @@ static void row_print(const struct top_row *r)
     (void)json_print_line(o, stdout);
 }
 
-/* Print one look at all queues; false if the server is gone. */
-static bool round_print(struct top *t)
-{
-    if (top_look(t) < 0)
-        return false;
-    for (size_t i = 0; i < t->count; i++)
-        row_print(t->rows[i]);
-    puts("{\"round\":true}");
-    return fflush(stdout) == 0;
-}
-
 /* Sleep until the next look is due. An order changes the interval, but no look
  * comes sooner than FAST_MS after the last: counts of some milliseconds would
  * be shown as counts per second. Returns false if the server is gone. */
@@ -89,8 +78,13 @@ static _Noreturn void look_on(const struct serve_options *o)
     struct top t = {.o = &every, .dirs = o->state_dirs, .files_only = true};
     int pause = SLOW_MS;
 
-    while (round_print(&t) && look_wait(&pause))
-        ;
+    while (top_look(&t) == 0) {
+        for (size_t i = 0; i < t.count; i++)
+            row_print(t.rows[i]);
+        puts("{\"round\":true}");
+        if (fflush(stdout) != 0 || !look_wait(&pause))
+            break;
+    }
     _exit(0);
 }
 

@@ -149,18 +149,6 @@ static int run_seen(const struct custody_seen *c, void *arg)
     return 0;
 }
 
-/* slots_look - which of them run still; without custody none of them does */
-static void slots_look(struct runs *r, const struct messages *m)
-{
-    char path[PATH_MAX];
-    struct problem p;
-
-    for (size_t i = 0; i < r->count; i++)
-        r->at[i].runs = false;
-    if (runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
-        (void)custody_look(path, run_seen, r, &p);
-}
-
 /* journal_look - how the others ended, and count them; those of which nothing
  * is written yet stay, for some more looks */
 static void journal_look(struct runs *r, const struct messages *m)
@@ -238,6 +226,8 @@ static int running_cancel(struct runs *r, const struct messages *m)
 {
     uint64_t until = ns_add(clock_mono_ns(), PATIENCE);
     const struct timespec pause = {.tv_nsec = PAUSE};
+    char path[PATH_MAX];
+    struct problem p;
     bool runs = true;
     int status = 0;
 
@@ -245,7 +235,10 @@ static int running_cancel(struct runs *r, const struct messages *m)
         for (size_t i = 0; i < r->count && !status; i += BATCH)
             status = running_order(r, i, m);
         runs = ask_runs(&m->dir) != 0; /* what it wrote is seen after this */
-        slots_look(r, m);
+        for (size_t i = 0; i < r->count; i++)
+            r->at[i].runs = false; /* without custody none of them does */
+        if (runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
+            (void)custody_look(path, run_seen, r, &p);
         journal_look(r, m);
         if (!status && runs && waits(r))
             nanosleep(&pause, NULL);
@@ -261,29 +254,25 @@ static int running_cancel(struct runs *r, const struct messages *m)
 
 /* ---- a batch ---- */
 
-/* Mark the rows that are to be left alone: a slot of the killed worker has
- * them, or they are in the spool and have come to their end. */
-static void skips_mark(struct order *x)
+/* Return true if no worker runs; then none can take or end anything before the
+ * commit. Called in the transaction. Marks the rows that are to be left alone:
+ * a slot of the killed worker has them, or they are in the spool and have come
+ * to their end. */
+static bool no_worker(void *arg)
 {
-    int err = messages_in_slots(&x->m, x->rows, x->count, x->skip);
+    struct order *x = arg;
+    int err;
 
+    if (ask_runs(&x->m.dir) != 0)
+        return false;
+    if (!x->cancel)
+        return true;
+    err = messages_in_slots(&x->m, x->rows, x->count, x->skip);
     x->sums.blind = err == -ENOENT;
     if (messages_spooled_ran(&x->m, x->rows, x->count, x->ran))
         x->write.most = INT64_MAX;
     for (size_t i = 0; i < x->count; i++)
         x->skip[i] = x->skip[i] || x->ran[i] || (err && err != -ENOENT);
-}
-
-/* no_worker - asked in the transaction; if none runs, none can take or end
- * anything before the commit */
-static bool no_worker(void *arg)
-{
-    struct order *x = arg;
-
-    if (ask_runs(&x->m.dir) != 0)
-        return false;
-    if (x->cancel)
-        skips_mark(x);
     return true;
 }
 
@@ -306,20 +295,6 @@ static void row_result(struct order *x, int64_t row, enum steered is)
     snprintf(name, sizeof name, "%s%" PRId64, row < 0 ? SPOOLED : "",
              row < 0 ? -row : row);
     gone_tell(x, name);
-}
-
-/* result_add - what became of a row without a worker */
-static void result_add(struct order *x, size_t i, enum steered is)
-{
-    bool spool = x->rows[i] < 0 && is == STEERED_IN_FLIGHT;
-
-    if (spool && x->ran[i])
-        row_result(x, x->rows[i], STEERED_GONE);
-    else if (spool && !x->skip[i])
-        x->sums.spooled++;
-    else
-        row_result(x, x->rows[i], is);
-    x->sums.slots += is == STEERED_IN_FLIGHT && x->skip[i] && !x->ran[i];
 }
 
 /* write_here - without a worker; -EAGAIN: one runs now */
@@ -346,8 +321,17 @@ static int write_here(struct order *x)
                      "the store cannot be written: %s", errno_text(-err));
         return err;
     }
-    for (size_t i = 0; i < x->count; i++)
-        result_add(x, i, out[i]);
+    for (size_t i = 0; i < x->count; i++) {
+        bool alone = out[i] == STEERED_IN_FLIGHT, spool = x->rows[i] < 0;
+
+        if (alone && spool && x->ran[i])
+            row_result(x, x->rows[i], STEERED_GONE);
+        else if (alone && spool && !x->skip[i])
+            x->sums.spooled++;
+        else
+            row_result(x, x->rows[i], out[i]);
+        x->sums.slots += alone && x->skip[i] && !x->ran[i];
+    }
     return 0;
 }
 

@@ -199,18 +199,6 @@ static int longest_first(const void *a, const void *b)
     return strcmp(x->id, y->id);
 }
 
-static void flights_find(struct view_detail *d, const struct top_row *r)
-{
-    char path[PATH_MAX];
-    struct problem p;
-
-    if (!r->v.has_folder ||
-        runtimedir_file(&r->v.dir, RUNTIMEDIR_CUSTODY, path, &p) < 0)
-        return;
-    (void)custody_look(path, flight_add, d, &p);
-    qsort(d->flights, d->flight_count, sizeof *d->flights, longest_first);
-}
-
 /* ---- dead letters ---- */
 
 /* letter_add - visit */
@@ -231,32 +219,31 @@ static int letter_add(const struct letter *l, void *arg)
     return 0;
 }
 
-static void letters_find(struct view_detail *d, struct top_row *r, size_t most)
-{
-    struct letter_filter f = {.limit = most};
-    struct store *store;
-
-    if (r->v.broker) {
-        d->no_letters = "they are on the broker: mqdlq list shows them";
-        return;
-    }
-    if (most == 0 || r->v.dead <= 0 || snapshot_store(&r->v, &store) < 0)
-        return;
-    (void)letters_each(store, &f, false, letter_add, d);
-    store_close(&store);
-}
-
 /* At most so many letters. */
 static void model_detail(struct view_detail *d, struct top_row *r,
                          size_t letters)
 {
+    struct letter_filter f = {.limit = letters};
+    struct store *store;
+    char path[PATH_MAX];
+    struct problem p;
+
     d->flight_count = d->letter_count = 0;
     d->oldest_ns = 0;
     d->no_letters = NULL;
     if (!r->looked)
         return;
-    flights_find(d, r);
-    letters_find(d, r, letters);
+    if (r->v.has_folder &&
+        runtimedir_file(&r->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0) {
+        (void)custody_look(path, flight_add, d, &p);
+        qsort(d->flights, d->flight_count, sizeof *d->flights, longest_first);
+    }
+    if (r->v.broker)
+        d->no_letters = "they are on the broker: mqdlq list shows them";
+    else if (letters && r->v.dead > 0 && snapshot_store(&r->v, &store) == 0) {
+        (void)letters_each(store, &f, false, letter_add, d);
+        store_close(&store);
+    }
 }
 
 /* ---- the session ---- */
@@ -295,26 +282,13 @@ static struct top_row *row_named(const struct session *s, const char *queue)
     return NULL;
 }
 
-/* letter_find - the one that was chosen, or what is in its place by now */
-static void letter_find(struct session *s)
-{
-    struct view *v = &s->view;
-    size_t count = s->detail.letter_count;
-
-    for (size_t i = 0; i < count; i++)
-        if (s->detail.letters[i].row == s->letter)
-            v->letter = i;
-    if (v->letter >= count)
-        v->letter = count ? count - 1 : 0;
-    s->letter = count ? s->detail.letters[v->letter].row : 0;
-}
-
 /* chosen_update - the queue that was chosen, wherever it is by now */
 static void chosen_update(struct session *s, int rows)
 {
     struct view *v = &s->view;
     size_t letters =
         v->letters || view_tall(rows) ? (size_t)rows + v->letter : 0;
+    size_t count;
 
     v->chosen = 0;
     for (size_t i = 0; i < v->count; i++)
@@ -322,7 +296,13 @@ static void chosen_update(struct session *s, int rows)
             v->chosen = i;
     strlcpy(s->chosen, s->queues[v->chosen].name, sizeof s->chosen);
     model_detail(&s->detail, row_named(s, s->chosen), letters);
-    letter_find(s);
+    count = s->detail.letter_count;
+    for (size_t i = 0; i < count; i++)
+        if (s->detail.letters[i].row == s->letter)
+            v->letter = i;
+    if (v->letter >= count) /* what is in its place by now */
+        v->letter = count ? count - 1 : 0;
+    s->letter = count ? s->detail.letters[v->letter].row : 0;
 }
 
 int session_update(struct session *s, int columns, int rows)
