@@ -27,16 +27,6 @@ const char *waiting_state_text(enum waiting_state state)
     return texts[state];
 }
 
-enum waiting_state waiting_state_parse(const char *text, size_t size)
-{
-    int i = 0;
-
-    while (i < WAITING_STATES &&
-           !(strlen(texts[i]) == size && memcmp(texts[i], text, size) == 0))
-        i++;
-    return (enum waiting_state)i;
-}
-
 /* One walk over the rows. */
 struct walk {
     struct store *s;

@@ -27,8 +27,6 @@ enum waiting_state {
 };
 /* "running", ... */
 const char *waiting_state_text(enum waiting_state state);
-/* WAITING_STATES: there is no such state. */
-enum waiting_state waiting_state_parse(const char *text, size_t size);
 
 #define WAITING_BIT(state) (1u << (state))
 #define WAITING_ALL        (WAITING_BIT(WAITING_STATES) - 1)

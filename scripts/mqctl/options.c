@@ -89,66 +89,61 @@ static const struct subcommand_row verbs[] = {
                    "Send all messages of a POSIX queue to a queue on a broker.",
                    .least = 2, .most = 2, .under = "Make and remove queues"},
 };
-/* read_state - --state: one or more of them, with commas */
-static int read_state(const char *text, void *into, struct problem *p)
+/* Read the values of --state, with commas between them, as bits. */
+static int states_read(const char *text, const char *const *names,
+                       unsigned count, const char *allowed, unsigned *out,
+                       struct problem *p)
 {
-    struct options *o = into;
-    unsigned states = 0;
-    size_t size;
-
-    for (const char *at = text;; at += size + 1) {
-        enum waiting_state state;
-
-        size = strcspn(at, ",");
-        state = waiting_state_parse(at, size);
-        if (state == WAITING_STATES)
-            return problem_set(p, EX_USAGE, EINVAL,
-                               "--state: \"%.*s\" is not a state; give "
-                               "running, ready, spooled, delayed, retry, "
-                               "parked or held, several with commas",
-                               (int)size, at);
-        states |= WAITING_BIT(state);
-        if (!at[size])
-            break;
-    }
-    o->filter.states = states;
-    return 0;
-}
-
-const char *group_where_text(enum group_where where)
-{
-    static const char *const texts[GROUP_IS_COUNT] = {
-        "running", "ready", "blocked", "held", "closing"};
-
-    return texts[where];
-}
-
-/* read_where - --state of groups: one or more of them, with commas */
-static int read_where(const char *text, void *into, struct problem *p)
-{
-    unsigned *out = into, is = 0;
+    unsigned bits = 0;
     size_t size;
 
     for (const char *at = text;; at += size + 1) {
         unsigned i = 0;
 
         size = strcspn(at, ",");
-        while (i < GROUP_IS_COUNT &&
-               (strlen(group_where_text(i)) != size ||
-                memcmp(group_where_text(i), at, size) != 0))
+        while (i < count &&
+               (strlen(names[i]) != size || memcmp(names[i], at, size) != 0))
             i++;
-        if (i == GROUP_IS_COUNT)
+        if (i == count)
             return problem_set(p, EX_USAGE, EINVAL,
-                               "--state: \"%.*s\" is not a state; give "
-                               "running, ready, blocked, held or closing, "
+                               "--state: \"%.*s\" is not a state; give %s, "
                                "several with commas",
-                               (int)size, at);
-        is |= 1u << i;
+                               (int)size, at, allowed);
+        bits |= 1u << i;
         if (!at[size])
             break;
     }
-    *out = is;
+    *out = bits;
     return 0;
+}
+
+/* read_state - --state of messages */
+static int read_state(const char *text, void *into, struct problem *p)
+{
+    struct options *o = into;
+    const char *names[WAITING_STATES];
+
+    for (int i = 0; i < WAITING_STATES; i++)
+        names[i] = waiting_state_text((enum waiting_state)i);
+    return states_read(text, names, WAITING_STATES,
+                       "running, ready, spooled, delayed, retry, parked or "
+                       "held",
+                       &o->filter.states, p);
+}
+
+static const char *const wheres[GROUP_IS_COUNT] = {
+    "running", "ready", "blocked", "held", "closing"};
+
+const char *group_where_text(enum group_where where)
+{
+    return wheres[where];
+}
+
+/* read_where - --state of groups */
+static int read_where(const char *text, void *into, struct problem *p)
+{
+    return states_read(text, wheres, GROUP_IS_COUNT,
+                       "running, ready, blocked, held or closing", into, p);
 }
 
 /* read_word - one more of a flag that may be given several times */
