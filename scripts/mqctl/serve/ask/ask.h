@@ -73,6 +73,10 @@ int ask_kept_here(const char *queue, struct problem *p);
 
 /* ---- letters ---- */
 
+#define LOOKED_AT 20000 /* letters of one answer, the newest first */
+/* "DIED_NS.ROW", as `cursor` of a letter. */
+bool ask_cursor(const char *text, uint64_t *ns, int64_t *row);
+
 json_t *ask_letters(const struct serve_ask *a, struct problem *p);
 json_t *ask_by_error(const struct serve_ask *a, struct problem *p);
 json_t *ask_all_dead(const struct serve_ask *a, struct problem *p);

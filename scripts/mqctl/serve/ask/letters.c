@@ -1,5 +1,5 @@
 /* letters.c - dead letters as JSON (see ask.h) */
-#include "scripts/mqctl/serve/ask/letters.h"
+#include "scripts/mqctl/serve/ask/ask.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -29,8 +29,8 @@
 /* ---- opening ---- */
 
 /* ask_store - the store of a queue; NULL in *out: it has none */
-int ask_store(const struct serve_ask *a, const char *queue, struct store **out,
-              struct problem *p)
+static int ask_store(const struct serve_ask *a, const char *queue,
+                     struct store **out, struct problem *p)
 {
     static struct snapshot v;
     int err;
@@ -52,7 +52,7 @@ int ask_store(const struct serve_ask *a, const char *queue, struct store **out,
 }
 
 /* ask_failed - a -errno of the store as a problem */
-json_t *ask_failed(struct problem *p, int err)
+static json_t *ask_failed(struct problem *p, int err)
 {
     problem_fill(p,
                  err == -EBUSY    ? EX_TEMPFAIL
@@ -96,8 +96,8 @@ static const char *given(const struct serve_ask *a, enum serve_query which)
 }
 
 /* ask_filter - of a query */
-int ask_filter(const struct serve_ask *a, struct letter_filter *f,
-               struct problem *p)
+static int ask_filter(const struct serve_ask *a, struct letter_filter *f,
+                      struct problem *p)
 {
     const char *after = given(a, QUERY_AFTER), *limit = given(a, QUERY_LIMIT),
                *reason = given(a, QUERY_REASON), *since = given(a, QUERY_SINCE),
@@ -191,7 +191,9 @@ static int window_find(struct store *s, struct letter_filter *f)
 
 /* ---- letters ---- */
 
-json_t *ask_since(int narrowed, const struct letter_filter *f)
+/* Where it ended, as a filter takes it, to the nanosecond; null: it looked at
+ * all (`narrowed`: what window_find returned). */
+static json_t *ask_since(int narrowed, const struct letter_filter *f)
 {
     return narrowed == YES
                ? json_sprintf("@%" PRIu64 ".%09" PRIu64, f->since_ns / NS_PER_S,
@@ -199,7 +201,8 @@ json_t *ask_since(int narrowed, const struct letter_filter *f)
                : json_null();
 }
 
-json_t *ask_text(const void *bytes, size_t size, bool one_line)
+/* Bytes of somebody else as text that hides nothing. */
+static json_t *ask_text(const void *bytes, size_t size, bool one_line)
 {
     char *text = NULL;
     size_t length = 0;
@@ -220,7 +223,8 @@ static json_t *error_safe(const char *error)
     return ask_text(error, error ? strlen(error) : 0, true);
 }
 
-json_t *ask_error_line(const char *error, const char *text)
+/* "exit 1: no such order", as mqdlq list shows it. */
+static json_t *ask_error_line(const char *error, const char *text)
 {
     char line[ERROR_JOINED];
 

@@ -5,7 +5,6 @@
 #include "common/message/error_text.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 #include "scripts/mqctl/serve/ask/html.h"
-#include "scripts/mqctl/serve/ask/letters.h"
 
 /* ---- pages of letters ---- */
 
