@@ -197,7 +197,7 @@ int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
     struct queue_list brokers = {0};
     struct problem p;
 
-    if (err || n->folder_trouble[0] || statedir_root(root, state_dir, &p) < 0)
+    if (err || statedir_root(root, state_dir, &p) < 0)
         return err;
     snprintf(path, sizeof path, "%s/amqp", root);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
