@@ -59,39 +59,32 @@ enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
                           strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY));
 }
 
-/* title_of - the words that go with a status */
+/* Return the words that go with a status. */
 static const char *title_of(unsigned status)
 {
-    switch (status) {
-    case 400:
-        return "That was not understood";
-    case 401:
-        return "A token is needed";
-    case 403:
-        return "Not allowed";
-    case 404:
-        return "There is no such thing";
-    case 405:
-        return "Not by that method";
-    case 409:
-        return "It has changed meanwhile";
-    case 413:
-        return "Too large";
-    case 415:
-        return "Not in that form";
-    case 421:
-        return "That is not a name of this server";
-    case 429:
-        return "Too many wrong tokens";
-    case 501:
-        return "Not a method of this server";
-    case 503:
-        return "Not now";
-    case 504:
-        return "It took too long";
-    default:
-        return "It did not work";
-    }
+    static const struct {
+        unsigned status;
+        const char *title;
+    } titles[] = {
+        {400, "That was not understood"},
+        {401, "A token is needed"},
+        {403, "Not allowed"},
+        {404, "There is no such thing"},
+        {405, "Not by that method"},
+        {409, "It has changed meanwhile"},
+        {413, "Too large"},
+        {415, "Not in that form"},
+        {421, "That is not a name of this server"},
+        {429, "Too many wrong tokens"},
+        {501, "Not a method of this server"},
+        {503, "Not now"},
+        {504, "It took too long"},
+    };
+
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+        if (titles[i].status == status)
+            return titles[i].title;
+    return "It did not work";
 }
 
 /* Print a problem as HTML; the caller frees the result. */

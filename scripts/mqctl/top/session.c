@@ -353,30 +353,34 @@ static void order(struct session *s, const char *queue, const char *line)
     json_decref(answer);
 }
 
-/* question_text - what y is about to do */
-static void question_text(struct question *q)
+/* Set what y does, and the text that asks for it. */
+static void question_set(struct question *q)
 {
+    const char *order = q->resume ? "resume" : "pause";
     size_t room = sizeof q->text;
 
     switch (q->key->does) {
     case KEY_REPLAYS:
+        order = "replay";
         snprintf(q->text, room, "send letter %" PRId64 " into %s again?",
                  q->row, q->queue);
         break;
     case KEY_DISCARDS:
+        order = "discard";
         snprintf(q->text, room, "remove letter %" PRId64 " of %s for good?",
                  q->row, q->queue);
         break;
     case KEY_PAUSES:
-        snprintf(q->text, room, "%s %s?", q->resume ? "resume" : "pause",
-                 q->queue);
+        snprintf(q->text, room, "%s %s?", order, q->queue);
         break;
     case KEY_DRAINS:
+        order = "drain";
         snprintf(q->text, room,
                  "drain %s? Its worker finishes what runs, and exits",
                  q->queue);
         break;
     case KEY_STOPS:
+        order = "stop";
         snprintf(q->text, room, "stop %s? Its worker exits, within its --grace",
                  q->queue);
         break;
@@ -384,8 +388,10 @@ static void question_text(struct question *q)
         snprintf(q->text, room,
                  "max-concurrency of %s from %d to %d? + - change it", q->queue,
                  q->from, q->to);
-        break;
+        snprintf(q->order, sizeof q->order, "set max-concurrency=%d", q->to);
+        return;
     }
+    strlcpy(q->order, order, sizeof q->order);
 }
 
 /* worker_ask - of the queue that is chosen */
@@ -407,47 +413,7 @@ static void worker_ask(struct session *s, const struct key *k)
         q->to++;
     if (k->does == KEY_TAKES)
         q->to -= q->to > 1;
-    question_text(q);
-}
-
-/* letter_do - by mqdlq, which says how it went */
-static void letter_do(struct session *s, const char *verb,
-                      const struct question *q)
-{
-    char *out;
-
-    (void)tool_letter(s->top->o, verb, q->queue, q->row, &out, s->note);
-    free(out);
-}
-
-/* question_yes - y */
-static void question_yes(struct session *s)
-{
-    struct question q = s->question;
-    char line[64];
-
-    s->question.key = NULL;
-    switch (q.key->does) {
-    case KEY_REPLAYS:
-        letter_do(s, "replay", &q);
-        break;
-    case KEY_DISCARDS:
-        letter_do(s, "discard", &q);
-        break;
-    case KEY_PAUSES:
-        order(s, q.queue, q.resume ? "resume" : "pause");
-        break;
-    case KEY_DRAINS:
-        order(s, q.queue, "drain");
-        break;
-    case KEY_STOPS:
-        order(s, q.queue, "stop");
-        break;
-    default:
-        snprintf(line, sizeof line, "set max-concurrency=%d", q.to);
-        order(s, q.queue, line);
-        break;
-    }
+    question_set(q);
 }
 
 /* question_key - an answer; + and - only change what is asked */
@@ -456,14 +422,21 @@ static enum session_next question_key(struct session *s, int key)
     struct question *q = &s->question;
     const struct key *k = key_find(key);
     bool cap = q->key->does == KEY_ADDS || q->key->does == KEY_TAKES;
+    char *out = NULL;
 
     if (key == 'y' || key == 'Y') {
-        question_yes(s);
+        if (q->key->letters) /* mqdlq says how it went */
+            (void)tool_letter(s->top->o, q->order, q->queue, q->row, &out,
+                              s->note);
+        else
+            order(s, q->queue, q->order);
+        free(out);
+        q->key = NULL;
         return SESSION_LOOKS;
     }
     if (cap && k && (k->does == KEY_ADDS || k->does == KEY_TAKES)) {
         q->to += k->does == KEY_ADDS ? 1 : q->to > 1 ? -1 : 0;
-        question_text(q);
+        question_set(q);
     } else {
         q->key = NULL;
         strlcpy(s->note, "nothing was changed", sizeof s->note);
@@ -590,7 +563,7 @@ enum session_next session_key(struct session *s, int key)
     } else if (k->letters) {
         s->question = (struct question){.key = k, .row = s->letter};
         strlcpy(s->question.queue, s->chosen, sizeof s->question.queue);
-        question_text(&s->question);
+        question_set(&s->question);
     } else {
         worker_ask(s, k);
     }

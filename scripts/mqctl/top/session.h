@@ -22,9 +22,10 @@
 struct question {
     const struct key *key; /* NULL: nothing is asked */
     char queue[QUEUE_NAME_MAX];
-    bool resume;  /* it is paused */
-    int from, to; /* its concurrency */
-    int64_t row;  /* the letter */
+    bool resume;    /* it is paused */
+    int from, to;   /* its concurrency */
+    int64_t row;    /* the letter */
+    char order[64]; /* to the worker, or the verb of mqdlq */
     char text[SESSION_TEXT];
 };
 
