@@ -231,7 +231,7 @@ static void model_detail(struct view_detail *d, struct top_row *r,
     d->flight_count = d->letter_count = 0;
     d->oldest_ns = 0;
     d->no_letters = NULL;
-    if (!r->looked)
+    if (!r || !r->looked)
         return;
     if (r->v.has_folder &&
         runtimedir_file(&r->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0) {

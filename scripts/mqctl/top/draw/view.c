@@ -50,8 +50,9 @@ static uint64_t history_most(const struct history *h, const uint64_t *ring,
 const char *top_count(int64_t n, char buf[TOP_COUNT])
 {
     if (n < 0)
-        return strcpy(buf, "-");
-    snprintf(buf, TOP_COUNT, "%" PRId64, n);
+        snprintf(buf, TOP_COUNT, "-");
+    else
+        snprintf(buf, TOP_COUNT, "%" PRId64, n);
     return buf;
 }
 

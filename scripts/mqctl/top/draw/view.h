@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "common/base/clock.h"
 #include "common/base/ulid.h"
@@ -99,7 +99,7 @@ struct view {
 void view_draw(const struct view *v, struct canvas *c);
 
 /* Lines of a page that a screen cannot show at once, so wide and high. */
-size_t view_page_rest(const char *page, int columns, int rows);
+size_t view_page_rest(const char *page, int width, int rows);
 
 /* Columns that can order: 0, names, then the others from the left. */
 extern const size_t view_sorts;
@@ -119,7 +119,9 @@ enum paint view_state_paint(const struct view_queue *q);
 #define TOP_SHORT DURATION_TEXT
 static inline const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
 {
-    return ns ? duration_rough(ns, buf) : strcpy(buf, "-");
+    if (ns == 0)
+        snprintf(buf, TOP_SHORT, "-");
+    return ns ? duration_rough(ns, buf) : buf;
 }
 /* A number; "-" for one below 0, which is not known. */
 #define TOP_COUNT 24
