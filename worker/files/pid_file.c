@@ -396,7 +396,7 @@ bool pid_file_has_folder(const struct pid_file *l)
 
     strlcpy(folder, l->path, sizeof folder);
     (void)file_parent(folder);
-    return file_named(l->folder, folder);
+    return is_named(l->folder, folder);
 }
 
 /* pid_file_give_back - a kill in here leaves a pidfile that nobody holds, too

@@ -127,16 +127,16 @@ Test(due_rows, what_the_last_run_left_is_looked_at_without_a_timer)
 {
     int64_t row = waiting(NS_PER_S);
 
-    cr_assert(due_rows_ready(due_rows));
+    cr_assert(source_due(&source));
     cr_assert_eq(taken(), row);
     none_is_due();
-    cr_assert_not(due_rows_ready(due_rows), "and then it costs no look");
+    cr_assert_not(source_due(&source), "and then it costs no look");
 }
 
 Test(due_rows, whether_one_is_due_is_found_out_where_it_is_not_known)
 {
     cr_assert_not(due_rows_any(due_rows));
-    cr_assert_not(due_rows_ready(due_rows), "and then it costs no look");
+    cr_assert_not(source_due(&source), "and then it costs no look");
     int64_t row = waiting(NS_PER_S);
     due_rows_expect(due_rows, clock_boot_ns());
     cr_assert(timer_fires(10000));
@@ -207,7 +207,7 @@ Test(due_rows, row_that_is_not_due_stays)
 {
     waiting_in(HOUR);
     none_is_due();
-    cr_assert_not(due_rows_ready(due_rows));
+    cr_assert_not(source_due(&source));
     cr_assert_not(timer_fires(0));
 }
 
@@ -218,7 +218,7 @@ Test(due_rows, row_becomes_due_by_the_timer)
     none_is_due();
     while (dues == 0)
         cr_assert(timer_fires(10000));
-    cr_assert(due_rows_ready(due_rows));
+    cr_assert(source_due(&source));
     cr_assert_eq(taken(), row);
     cr_assert_eq(dues, 1);
 }
@@ -269,7 +269,7 @@ Test(due_rows, row_in_flight_is_not_handed_out_again_until_it_landed)
 
     cr_assert_eq(taken(), row);
     none_is_due();
-    cr_assert_not(due_rows_try_claim(due_rows, row), "it is in flight");
+    cr_assert(due_rows_claim(due_rows, row) != 0, "it is in flight");
     due_rows_release(due_rows, row);
     due_rows_expect(due_rows, 0); /* it was stored again, due at once */
     while (dues == 0)
@@ -288,10 +288,10 @@ Test(due_rows, row_that_is_made_due_in_flight_is_looked_for_when_it_landed)
     due_rows_expect(due_rows, clock_boot_ns());
     cr_assert(timer_fires(0));
     cr_assert_eq(due_rows_take(due_rows, &got), -EAGAIN, "it is in flight");
-    cr_assert_not(due_rows_ready(due_rows));
+    cr_assert_not(source_due(&source));
     due_rows_release(due_rows, row);
     cr_assert(timer_fires(0));
-    cr_assert(due_rows_ready(due_rows));
+    cr_assert(source_due(&source));
     cr_assert_eq(taken(), row);
     due_rows_release(due_rows, row);
     cr_assert_not(timer_fires(0), "once");
@@ -302,8 +302,8 @@ Test(due_rows, row_of_a_held_slot_is_not_handed_out)
     int64_t held = waiting(9 * NS_PER_S), other = waiting(NS_PER_S);
 
     cr_assert_not(due_rows_is_claimed(due_rows, held));
-    cr_assert(due_rows_try_claim(due_rows, held));
-    cr_assert_not(due_rows_try_claim(due_rows, held));
+    cr_assert(due_rows_claim(due_rows, held) == 0);
+    cr_assert(due_rows_claim(due_rows, held) != 0);
     cr_assert(due_rows_is_claimed(due_rows, held));
     cr_assert_eq(taken(), other);
     cr_assert(due_rows_is_claimed(due_rows, other));
@@ -311,7 +311,7 @@ Test(due_rows, row_of_a_held_slot_is_not_handed_out)
     due_rows_release(due_rows, held);
     cr_assert_not(due_rows_is_claimed(due_rows, held));
     due_rows_release(due_rows, held); /* twice does no harm */
-    cr_assert(due_rows_try_claim(due_rows, held));
+    cr_assert(due_rows_claim(due_rows, held) == 0);
 }
 
 Test(due_rows, a_letter_that_is_moved_is_told_from_one_in_flight)
@@ -334,7 +334,7 @@ Test(due_rows, row_that_waits_in_the_batch_cannot_be_flown_by_another)
     int64_t a = waiting(9 * NS_PER_S), b = waiting(NS_PER_S);
 
     cr_assert_eq(taken(), a);
-    cr_assert_not(due_rows_try_claim(due_rows, b));
+    cr_assert(due_rows_claim(due_rows, b) != 0);
     cr_assert_eq(taken(), b);
 }
 
@@ -358,7 +358,7 @@ Test(due_rows, no_more_fly_than_there_is_room_for)
     for (int i = 0; i < FLYING; i++)
         last = taken();
     none_is_due();
-    cr_assert(due_rows_ready(due_rows), "there is more");
+    cr_assert(source_due(&source), "there is more");
     due_rows_release(due_rows, last);
     store_delete(store, last);
     cr_assert_eq(taken(), row[FLYING]);
@@ -457,7 +457,7 @@ static unsigned looks;
 static void look(void)
 {
     looks++;
-    cr_assert(due_rows_ready(due_rows));
+    cr_assert(source_due(&source));
 }
 
 /* A work item that leaves while the idle check asks the store would wait for
@@ -470,6 +470,6 @@ Test(due_rows, what_may_be_due_is_ready_while_the_store_is_asked)
     cr_assert_eq(due_rows_any(due_rows), 1);
     on_clock = NULL;
     cr_assert_gt(looks, 0, "nobody asked for the time while it was due");
-    cr_assert(due_rows_ready(due_rows));
+    cr_assert(source_due(&source));
     taken();
 }

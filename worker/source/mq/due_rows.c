@@ -100,11 +100,6 @@ void due_rows_close(struct due_rows **due_rows)
     free(r);
 }
 
-bool due_rows_ready(const struct due_rows *r)
-{
-    return source_due(r->source);
-}
-
 /* claim_find - where a claimed row is noted; NULL: it is not claimed */
 static struct claim *claim_find(const struct due_rows *r, int64_t row)
 {
@@ -124,8 +119,7 @@ static void claim_note_locked(struct due_rows *r, int64_t row)
     r->claims[r->claim_count++] = (struct claim){.row = row};
 }
 
-/* arm - wake up when the row after these is due */
-static void arm(struct due_rows *r, uint64_t due_ns)
+void due_rows_expect(struct due_rows *r, uint64_t due_ns)
 {
     uint64_t now = clock_boot_ns();
     uint64_t wait = due_ns > now ? due_ns - now : 0;
@@ -160,7 +154,7 @@ static int fill_locked(struct due_rows *r)
         source_due_set(r->source, DUE);
     if (n < 0)
         return n;
-    arm(r, next);
+    due_rows_expect(r, next);
     return 0;
 }
 
@@ -186,7 +180,7 @@ int due_rows_any(struct due_rows *r)
     int err;
     bool due;
 
-    if (!due_rows_ready(r))
+    if (!source_due(r->source))
         return NO;
     pthread_mutex_lock(&r->mtx);
     err = fill_locked(r);
@@ -221,30 +215,19 @@ int due_rows_claim(struct due_rows *r, int64_t row)
     return err;
 }
 
-bool due_rows_try_claim(struct due_rows *r, int64_t row)
-{
-    return due_rows_claim(r, row) == 0;
-}
-
-/* unbatch_locked - it is not about to be handed out any more */
-static void unbatch_locked(struct due_rows *r, int64_t row)
-{
-    size_t kept = r->at;
-
-    for (size_t i = r->at; i < r->count; i++)
-        if (r->batch[i] != row)
-            r->batch[kept++] = r->batch[i];
-    r->count = kept;
-}
-
 bool due_rows_seize(struct due_rows *r, int64_t row)
 {
+    size_t kept;
     bool ok;
 
     pthread_mutex_lock(&r->mtx);
+    kept = r->at;
     ok = !claimed_locked(row, r) && r->claim_count < r->claim_max;
     if (ok) {
-        unbatch_locked(r, row);
+        for (size_t i = r->at; i < r->count; i++)
+            if (r->batch[i] != row) /* it is not handed out any more */
+                r->batch[kept++] = r->batch[i];
+        r->count = kept;
         claim_note_locked(r, row);
     }
     pthread_mutex_unlock(&r->mtx);
@@ -287,7 +270,7 @@ void due_rows_release(struct due_rows *r, int64_t row)
         r->moving = 0;
     pthread_mutex_unlock(&r->mtx);
     if (sooner)
-        arm(r, 0);
+        due_rows_expect(r, 0);
 }
 
 void due_rows_sooner(struct due_rows *r, int64_t row)
@@ -299,9 +282,4 @@ void due_rows_sooner(struct due_rows *r, int64_t row)
     if (c)
         c->sooner = true;
     pthread_mutex_unlock(&r->mtx);
-}
-
-void due_rows_expect(struct due_rows *r, uint64_t due_ns)
-{
-    arm(r, due_ns);
 }

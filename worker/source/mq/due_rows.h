@@ -30,8 +30,6 @@ int due_rows_open(struct due_rows **out, struct store *store,
                   struct source *source, void (*due)(void *arg), void *arg);
 void due_rows_close(struct due_rows **due_rows);
 
-/* Whether due_rows_take is worth a call. */
-bool due_rows_ready(const struct due_rows *r);
 /* Whether a row is due that is not in flight: YES, NO, or the store's -errno,
  * which is asked if it has to be. */
 int due_rows_any(struct due_rows *r);
@@ -41,13 +39,11 @@ int due_rows_take(struct due_rows *r, int64_t *row);
  * -EALREADY if it is in flight or about to be, -EXDEV if it is being moved to
  * another queue; -ENOMEM. */
 int due_rows_claim(struct due_rows *r, int64_t row);
-/* The same as a question: whether it was not in flight. */
-bool due_rows_try_claim(struct due_rows *r, int64_t row);
 /* Mark a row as in flight, also one that is about to be handed out, which it is
  * not then: whether it was not in flight. */
 bool due_rows_seize(struct due_rows *r, int64_t row);
-/* As due_rows_try_claim, for a letter that is to be moved to the dead-letter
- * queue; one at a time. */
+/* As due_rows_claim, for a letter that is to be moved to the dead-letter queue, one
+ * at a time: whether it was not in flight. */
 bool due_rows_move(struct due_rows *r, int64_t row);
 /* Whether it is in flight. */
 bool due_rows_is_claimed(struct due_rows *r, int64_t row);

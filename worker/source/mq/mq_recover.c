@@ -261,7 +261,7 @@ int mq_recover(struct source *s,
     beside_mark(q);
     for (size_t i = 0; i < q->left_count; i++)
         if (q->left[i]->row)
-            (void)due_rows_try_claim(q->due_rows, q->left[i]->row);
+            (void)due_rows_claim(q->due_rows, q->left[i]->row);
     for (size_t i = 0; i < q->left_count && !err; i++)
         err = recover_one(q, q->left[i], visit, arg);
     if (!err)

@@ -118,7 +118,6 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
 {
     struct lent *l = lent_of(st->m);
     int64_t row = l->slot->row;
-    bool ran = slot_word(l->slot).state == SLOT_RUNNING;
     int err = 0;
 
     if (!give_back(q, st, row))
@@ -127,17 +126,14 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
         err = settle_ended(q, l);
     else if (!err && !give_back(q, st, row))
         err = row_put(q, st);
-    if (err) {
-        lent_unrun(l, ran);
+    if (err)
         return err;
-    }
     FAULT_POINT("settle_after_write");
     l->spooled = 0;
     slot_retire(l->slot);
     unclaimed(q, st, row);
     if (st->kind == SETTLE_DEAD)
         source_mq_died(q);
-    mq_lane_keep(q, st->lane, l);
     return 0;
 }
 
@@ -169,64 +165,43 @@ __attribute__((noinline)) static int settle_all(struct source_mq *q,
     return err;
 }
 
-/* settle_spooled - its row is deleted later, with others
- * Not inline, as settle_all. */
-__attribute__((noinline)) static int settle_spooled(struct source_mq *q,
-                                                    const struct settle *st)
-{
-    struct spool *sp = q->spool;
-    struct lent *l = lent_of(st->m);
-    bool ran = slot_word(l->slot).state == SLOT_RUNNING;
-    int err = spool_end(sp, l);
-
-    if (err)
-        lent_unrun(l, ran);
-    else
-        mq_lane_keep(q, st->lane, l);
-    return err;
-}
-
 /* Free the unique key of a cancelled message, in a separate commit before the
  * end of the message. If the process is killed between the two, the message is
  * still in its slot, or its row is marked. If the message runs, it claims its
  * key again, unless another message holds the key by then. */
-__attribute__((noinline)) static int key_free(struct source_mq *q,
-                                              const struct settle *st)
+static int key_free(struct source_mq *q, const struct settle *st)
 {
-    struct lent *l = lent_of(st->m);
-    bool ran = slot_word(l->slot).state == SLOT_RUNNING;
     int err = unwritable(q);
 
-    if (!err)
-        err = store_key_free(q->store, st->m->seq);
-    if (err)
-        lent_unrun(l, ran);
-    return err;
+    return err ? err : store_key_free(q->store, st->m->seq);
 }
 
-/* mq_settle - one that is parked is one of many, but for the number */
+/* A message that is parked is written like many, but for the number. A row of
+ * the spool is deleted later, with others. */
 int mq_settle(struct source *s, struct settle *list, size_t n)
 {
     struct source_mq *q = source_mq_of(s);
     struct lent *l = lent_of(list->m);
+    bool ran = slot_word(l->slot).state == SLOT_RUNNING;
     int err = list->unkey ? key_free(q, list) : 0;
 
-    if (err)
-        return list->err = err;
-
-    if (n > 1 || list->kind == SETTLE_PARK)
+    if (!err && (n > 1 || list->kind == SETTLE_PARK))
         return settle_all(q, list, n);
-    if (list->kind > SETTLE_DISCARD || l->slot->row != 0)
-        return list->err = settle_stored(q, list);
-    if (l->spooled)
-        return list->err = settle_spooled(q, list);
-    slot_retire(l->slot);
-    mq_lane_keep(q, list->lane, l);
-    return list->err = 0;
+    if (!err && (list->kind > SETTLE_DISCARD || l->slot->row != 0))
+        err = settle_stored(q, list);
+    else if (!err && l->spooled)
+        err = spool_end(q->spool, l);
+    else if (!err)
+        slot_retire(l->slot);
+    if (err)
+        lent_unrun(l, ran);
+    else
+        mq_lane_keep(q, list->lane, l);
+    return list->err = err;
 }
 
-/* done_listed - there is a row of it after all; not inline, as mq_done is
- * short */
+/* End a message of which there is a row after all. Not inline, because mq_done
+ * is short. */
 __attribute__((noinline)) static int
 done_listed(struct source *s, struct message *m, unsigned lane)
 {
@@ -235,8 +210,8 @@ done_listed(struct source *s, struct message *m, unsigned lane)
     return mq_settle(s, &st, 1);
 }
 
-/* mq_done - the usual end, of a message that nobody but the queue has heard of:
- * one store to its slot */
+/* End a message in the usual way: nobody but the queue has heard of it, so one
+ * store to its slot is enough. */
 int mq_done(struct source *s, struct message *m, unsigned lane)
 {
     struct lent *l = lent_of(m);

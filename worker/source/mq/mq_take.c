@@ -37,14 +37,11 @@ __attribute__((noinline)) static struct lent *lane_fill(struct source_mq *q,
     return one->warm;
 }
 
-static inline struct lent *lane_get(struct source_mq *q, struct mq_lane *one)
-{
-    return one->warm ? one->warm : lane_fill(q, one);
-}
-
 struct lent *mq_lane_get(struct source_mq *q, unsigned lane)
 {
-    return lane_get(q, &q->lanes[lane]);
+    struct mq_lane *one = &q->lanes[lane];
+
+    return one->warm ? one->warm : lane_fill(q, one);
 }
 
 /* mq_warm - all that the next message needs is at hand
@@ -100,41 +97,32 @@ static int half_received(struct source_mq *q, int err)
     return err;
 }
 
-/* reopen - the name again, behind the same descriptor: whoever sleeps on that
- * sleeps on the old queue */
-static int reopen(struct source_mq *q)
-{
-    struct spool *sp = q->spool;
-    int err = mq_reopen_now(q->mq_reopen);
-
-    if (!err && sp)
-        spool_moved(sp);
-    return err;
-}
-
-/* none - nothing was received, and why */
-__attribute__((noinline)) static int none(struct source_mq *q,
-                                          struct slot *slot, int n)
+/* Return why nothing was received. */
+__attribute__((noinline)) static int receive_failed(struct source_mq *q,
+                                                    struct slot *slot, int n)
 {
     int err;
 
     if (slot->priority != SLOT_UNSET)
         return half_received(q, n);
     slot_disarm(slot);
-    if (n == -EAGAIN && mq_reopen_gone(q->mq_reopen)) {
-        err = reopen(q);
-        return err ? err : -EAGAIN;
-    }
-    return n;
+    if (n != -EAGAIN || !mq_reopen_gone(q->mq_reopen))
+        return n;
+    /* Open the name again, behind the same descriptor: a thread that sleeps on
+     * it sleeps on the old queue. */
+    err = mq_reopen_now(q->mq_reopen);
+    if (!err && q->spool)
+        spool_moved(q->spool);
+    return err ? err : -EAGAIN;
 }
 
-/* receive - the next message of the queue to a slot
+/* Receive the next message of the queue into a slot.
  * Crash anywhere in here: slot_arm and slot_taken say what is left. It leans on
  * the kernel's copy never being given up half-way: the pages are in memory that
  * nothing writes back, allocated and populated (custody.c, which locks them
  * where it may). The syncer of `make torture` would notice.
  */
-static inline int receive(struct source_mq *q, struct lent *l, uint64_t wall_ns)
+int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
 {
     struct slot *slot = l->slot;
     size_t dirty = slot->dirty;
@@ -147,42 +135,29 @@ static inline int receive(struct source_mq *q, struct lent *l, uint64_t wall_ns)
     n = queue_receive(q->queue, slot->body, &slot->priority);
     FAULT_POINT("receive_after");
     if (n < 0)
-        return none(q, slot, (int)n);
+        return receive_failed(q, slot, (int)n);
     slot_taken(slot, (uint32_t)n, wall_ns);
     custody_seq_used(q->custody);
     lent_fresh(l, (size_t)n, wall_ns);
     return 0;
 }
 
-int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
+/* All that is called in here has one frame. */
+__attribute__((flatten)) int mq_fetch_lane(struct source_mq *q, unsigned lane,
+                                           uint64_t wall_ns,
+                                           struct message **out)
 {
-    return receive(q, l, wall_ns);
-}
-
-/* receive_lane - as mq_fetch_lane; all that is in it has one frame */
-__attribute__((flatten)) static int receive_lane(struct source_mq *q,
-                                                 unsigned lane,
-                                                 uint64_t wall_ns,
-                                                 struct message **out)
-{
-    struct mq_lane *one = &q->lanes[lane];
-    struct lent *l = lane_get(q, one);
+    struct lent *l = mq_lane_get(q, lane);
     int err;
 
     if (!l)
         return -EAGAIN; /* room() told, and whoever frees one is noticed */
-    err = receive(q, l, wall_ns);
+    err = mq_fetch(q, l, wall_ns);
     if (!err)
         *out = &l->m;
     if (!err || !slot_free(l->slot)) /* lent, or half received */
-        one->warm = NULL;
+        q->lanes[lane].warm = NULL;
     return err;
-}
-
-int mq_fetch_lane(struct source_mq *q, unsigned lane, uint64_t wall_ns,
-                  struct message **out)
-{
-    return receive_lane(q, lane, wall_ns, out);
 }
 
 /* mq_take - from the queue, unless there is a way between */
@@ -194,7 +169,7 @@ int mq_take(struct source *s, unsigned lane, uint64_t wall_ns,
 
     if (__builtin_expect(sp != NULL, 0))
         return spool_take(sp, lane, wall_ns, out);
-    return receive_lane(q, lane, wall_ns, out);
+    return mq_fetch_lane(q, lane, wall_ns, out);
 }
 
 /* ---- the store ---- */
@@ -209,7 +184,7 @@ int mq_take_due(struct source *s, unsigned lane, struct message **out)
     int64_t row;
     int err;
 
-    while (l && due_rows_ready(q->due_rows)) {
+    while (l && source_due(s)) {
         err = due_rows_take(q->due_rows, &row);
         if (err)
             return err;
@@ -256,7 +231,7 @@ int mq_unpark(struct source *s, unsigned lane, struct header_text key, bool low,
     err = l ? row_restore(q, p.row, STORE_PARKED, l) : -EINPROGRESS;
     if (err == -ENOENT) /* it was there a moment ago: look again */
         err = -EINPROGRESS;
-    if (!err && !due_rows_try_claim(q->due_rows, p.row)) {
+    if (!err && due_rows_claim(q->due_rows, p.row) != 0) {
         slot_retire(l->slot); /* it is in the store as before */
         err = -EINPROGRESS;
     }

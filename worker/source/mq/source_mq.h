@@ -126,7 +126,7 @@ int mq_keep(struct source *s,
             void *arg);
 void mq_warm(struct source *s, unsigned lane);
 void mq_rest(struct source *s, unsigned lane);
-/* The same without a way between. */
+/* Take the next message of the queue itself. */
 int mq_fetch_lane(struct source_mq *q, unsigned lane, uint64_t wall_ns,
                   struct message **out);
 /* The next message of the queue into a FREE slot; under the lock of take. After

@@ -230,12 +230,6 @@ static int spool_receive_locked(struct spool *sp, uint64_t wall_ns)
     return err;
 }
 
-static void spool_ahead_locked(struct spool *sp, int64_t first)
-{
-    if (sp->at < sp->count && first < sp->ahead[sp->count - 1].key)
-        sp->count = sp->at; /* they are read again */
-}
-
 /* spool_lent - those of a priority are lent in their order, and each
  * commit brings later ones than the last did; so one number says it of all */
 static bool spool_lent(const struct spool *sp, int64_t key)
@@ -282,24 +276,6 @@ void spool_adopt(struct spool *sp, struct lent *l)
 
 #define ENDS_BATCH 1024 /* keys that are deleted in one commit */
 
-/* header_of - what its header says; a broken one says nothing */
-static void header_of(const struct slot *slot, size_t size, struct header *h)
-{
-    char why[HEADER_WHY];
-
-    if (!header_found(slot->body, size) ||
-        header_parse(slot->body, size, h, why) < 0)
-        h->fields = 0;
-}
-
-/* letter_of - the letter that its header says it is, 0: none */
-static int64_t letter_of(const struct header *h)
-{
-    return h->fields & HEADER_LETTER && h->letter <= INT64_MAX
-               ? (int64_t)h->letter
-               : 0;
-}
-
 /* later_room - for how many more; with the other half of --max-waiting work
  * items go on, who take nothing once it is reached */
 static uint64_t later_room(const struct spool *sp)
@@ -336,7 +312,8 @@ static void row_of(const struct spool *sp, struct store_spooled *row,
 {
     const struct slot *slot = wait->lent->slot;
     struct slot_word w = slot_word(slot);
-    struct header h;
+    struct header h = {0};
+    char why[HEADER_WHY];
 
     *row = (struct store_spooled){.key = wait->key,
                                   .received_ns = slot->received_ns,
@@ -344,8 +321,12 @@ static void row_of(const struct spool *sp, struct store_spooled *row,
                                   .crashes = w.crashes,
                                   .data = slot->body,
                                   .size = atomic_load(&slot->length)};
-    header_of(slot, row->size, &h);
-    row->letter = letter_of(&h);
+    /* A header that is broken says nothing. */
+    if (!header_found(slot->body, row->size) ||
+        header_parse(slot->body, row->size, &h, why) < 0)
+        h.fields = 0;
+    if (h.fields & HEADER_LETTER && h.letter <= INT64_MAX)
+        row->letter = (int64_t)h.letter;
     if (later && h.fields & HEADER_NOT_BEFORE && !(h.fields & HEADER_LETTER))
         row->later = later_of(sp, later, wait->lent);
     if (w.flags & SLOT_REDELIVERED)
@@ -432,7 +413,9 @@ static void rows_land(struct spool *sp, size_t n, int err)
         atomic_fetch_add(&sp->failed, 1);
     } else if (n) {
         atomic_fetch_add(&sp->left, came);
-        spool_ahead_locked(sp, sp->writing_first);
+        if (sp->at < sp->count &&
+            sp->writing_first < sp->ahead[sp->count - 1].key)
+            sp->count = sp->at; /* rows are read again, with these */
     }
     atomic_store(&sp->writes, 0);
     stalled = atomic_exchange(&sp->stalled, false);
@@ -536,36 +519,23 @@ static int large_dead(struct spool *sp)
     return err == -ENOENT ? 0 : err;
 }
 
-/* change_write - one commit, if there is anything to write */
-static int change_write(struct spool *sp, size_t in, const int64_t *out,
-                        size_t out_count)
-{
-    const struct store_spool_change c = {.in = sp->rows,
-                                         .in_count = in,
-                                         .out = out,
-                                         .out_count = out_count,
-                                         .durable = rows_written,
-                                         .arg = sp};
-
-    if (atomic_load(&sp->q->store_gone))
-        return -EBADFD;
-    return in + out_count > 0 ? store_spool_change(sp->q->store, &c) : 0;
-}
-
 /* commit_write - what ended, and those that wait; how many these were */
 static int commit_write(struct spool *sp, bool waiting, size_t *in)
 {
     int64_t ends[ENDS_BATCH];
-    size_t out;
+    struct store_spool_change c = {
+        .in = sp->rows, .out = ends, .durable = rows_written, .arg = sp};
     int err;
 
     pthread_mutex_lock(&sp->write_mtx);
-    out = ends_peek(sp->ends, ends, ENDS_BATCH);
-    *in = waiting ? waiting_take(sp) : 0;
+    c.out_count = ends_peek(sp->ends, ends, ENDS_BATCH);
+    c.in_count = *in = waiting ? waiting_take(sp) : 0;
     rows_of(sp, *in);
-    err = change_write(sp, *in, ends, out);
+    err = atomic_load(&sp->q->store_gone) ? -EBADFD : 0;
+    if (!err && c.in_count + c.out_count > 0)
+        err = store_spool_change(sp->q->store, &c);
     if (!err)
-        ends_drop(sp->ends, out);
+        ends_drop(sp->ends, c.out_count);
     if (waiting)
         rows_land(sp, *in, err);
     pthread_mutex_unlock(&sp->write_mtx);
@@ -612,21 +582,17 @@ void spool_seize(struct spool *sp, const int64_t *numbers, size_t n, bool *skip)
     pthread_mutex_unlock(&sp->mtx);
 }
 
-/* ahead_mark - of rows that were read before the commit; those read later have it */
-static void ahead_mark(struct spool *sp, const bool *done)
-{
-    for (size_t i = 0; i < sp->seized_count; i++)
-        for (size_t k = sp->at; k < sp->count; k++)
-            if (done[i] && sp->ahead[k].key == -sp->seized[i])
-                sp->ahead[k].flags |= STORE_CANCELLED;
-}
-
 void spool_release(struct spool *sp, const bool *done)
 {
     bool stalled;
 
     pthread_mutex_lock(&sp->mtx);
-    ahead_mark(sp, done);
+    /* Mark the rows that were read before the commit; those read later have
+     * the mark. */
+    for (size_t i = 0; i < sp->seized_count; i++)
+        for (size_t k = sp->at; k < sp->count; k++)
+            if (done[i] && sp->ahead[k].key == -sp->seized[i])
+                sp->ahead[k].flags |= STORE_CANCELLED;
     sp->seized_count = 0;
     stalled = atomic_exchange(&sp->stalled, false);
     pthread_mutex_unlock(&sp->mtx);
@@ -673,31 +639,24 @@ static int page_read(struct spool *sp, int64_t *after)
     return n < 0 ? n : 0;
 }
 
-/* ahead_fill - what comes next there is read */
-static int ahead_fill(struct spool *sp)
-{
-    int64_t after = 0;
-    int err;
-
-    sp->at = sp->count = 0;
-    do {
-        err = page_read(sp, &after);
-    } while (err == -EAGAIN);
-    if (!err && sp->count == 0) /* somebody deleted them */
-        atomic_store(&sp->left, 0);
-    return err;
-}
-
-/* row_next - the key of the next one on the disk, or NONE */
+/* Find the key of the next row on the disk, or NONE; read ahead if it must be
+ * read. */
 static int row_next(struct spool *sp, int64_t *key)
 {
+    int64_t after = 0;
     int err = 0;
 
     *key = NONE;
     if (atomic_load(&sp->left) <= 0)
         return 0;
-    if (sp->at == sp->count)
-        err = ahead_fill(sp);
+    if (sp->at == sp->count) {
+        sp->at = sp->count = 0;
+        do
+            err = page_read(sp, &after);
+        while (err == -EAGAIN);
+        if (!err && sp->count == 0) /* somebody deleted them */
+            atomic_store(&sp->left, 0);
+    }
     if (!err && sp->at < sp->count)
         *key = sp->ahead[sp->at].key;
     return err;
@@ -756,16 +715,6 @@ static int take_stall(struct spool *sp)
     return -EAGAIN;
 }
 
-/* wait_lend - out of its slot, of which the disk has not heard */
-static int wait_lend(struct spool *sp, struct message **out)
-{
-    size_t n = atomic_load(&sp->waits) - 1;
-
-    *out = &sp->waiting[n].lent->m;
-    atomic_store(&sp->waits, n);
-    return 0;
-}
-
 /* on_its_way - slots that are free after the next commit */
 static bool on_its_way(const struct spool *sp)
 {
@@ -800,9 +749,11 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
         return row_lend(sp, lane, out);
     if (wait == NONE)
         return got == -ENOBUFS ? -EAGAIN : got;
-    return spool_always(sp) || sp->waiting[waits - 1].unique
-               ? take_stall(sp)
-               : wait_lend(sp, out);
+    if (spool_always(sp) || sp->waiting[waits - 1].unique)
+        return take_stall(sp);
+    *out = &sp->waiting[waits - 1].lent->m; /* it is in its slot only */
+    atomic_store(&sp->waits, waits - 1);
+    return 0;
 }
 
 /* queue_is_first - nobody is before the next one of the queue */
@@ -811,15 +762,6 @@ static bool queue_is_first(const struct spool *sp)
     return atomic_load(&sp->left) <= 0 && atomic_load(&sp->waits) == 0 &&
            atomic_load(&sp->writes) == 0 &&
            (!spool_always(sp) || !spool_numbers(sp));
-}
-
-/* room_tell - from full to a sixteenth that is free: the thread takes again */
-static void room_tell(struct spool *sp)
-{
-    uint64_t most = spool_most(sp);
-
-    if (atomic_load(&sp->full) && spool_waits(sp) < most - most / 16)
-        spool_wake(sp);
 }
 
 /* queue_take - straight from the queue, but for one that has to have a key first */
@@ -841,6 +783,7 @@ static int queue_take(struct spool *sp, unsigned lane, uint64_t wall_ns,
 int spool_take(struct spool *sp, unsigned lane, uint64_t wall_ns,
                struct message **out)
 {
+    uint64_t most;
     int err;
 
     pthread_mutex_lock(&sp->mtx);
@@ -850,7 +793,10 @@ int spool_take(struct spool *sp, unsigned lane, uint64_t wall_ns,
         err = first_lend(sp, lane, wall_ns, out);
     }
     pthread_mutex_unlock(&sp->mtx);
-    room_tell(sp);
+    /* A full spool takes more when a sixteenth of it is free. */
+    most = spool_most(sp);
+    if (atomic_load(&sp->full) && spool_waits(sp) < most - most / 16)
+        spool_wake(sp);
     return err;
 }
 
@@ -1077,32 +1023,23 @@ static bool to_write(const struct spool *sp)
              atomic_load(&sp->stalled)));
 }
 
-/* has_room - the same without the lock; the sequences are take's */
-static bool has_room(struct spool *sp)
-{
-    bool room;
-
-    pthread_mutex_lock(&sp->mtx);
-    room = has_room_locked(sp);
-    pthread_mutex_unlock(&sp->mtx);
-    return room;
-}
-
 /* wait_for - how long; the queue is not looked at where nothing can be done
  * about it */
 static bool wait_for(struct spool *sp)
 {
     bool disk_fails = atomic_load(&sp->disk_fails);
-    bool room = !disk_fails && has_room(sp);
-    struct pollfd fds[2] = {
-        {.fd = sp->wake, .events = POLLIN},
-        {.fd = room ? queue_fd(sp->q->queue) : -1, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = sp->wake, .events = POLLIN},
+                            {.fd = -1, .events = POLLIN}};
     int ms = disk_fails                 ? RETRY_MS
              : to_write(sp)             ? 0
              : ends_count(sp->ends) > 0 ? ENDS_MS
                                         : -1;
     uint64_t ignored;
 
+    pthread_mutex_lock(&sp->mtx); /* the sequences are take's */
+    if (!disk_fails && has_room_locked(sp))
+        fds[1].fd = queue_fd(sp->q->queue);
+    pthread_mutex_unlock(&sp->mtx);
     (void)poll(fds, 2, ms);
     if (fds[0].revents)
         (void)!read(sp->wake, &ignored, sizeof ignored);
@@ -1141,26 +1078,19 @@ static void slots_grow(struct spool *sp)
                                "there are"));
 }
 
-/* turned_on - also a spool that was off when the worker started */
-static bool turned_on(struct spool *sp)
-{
-    struct problem p;
-
-    if (sp->q->spool || spool_turn_on(sp, &p) == 0)
-        return true;
-    log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-              F_STR("error", p.text),
-              F_STR("next", "it stays off; see what is wrong, and start the "
-                            "worker again"));
-    return false;
-}
-
 static void *intake_main(void *arg)
 {
     struct spool *sp = arg;
+    struct problem p;
 
-    if (!turned_on(sp))
+    /* The spool may have been off when the worker started. */
+    if (!sp->q->spool && spool_turn_on(sp, &p) < 0) {
+        log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
+                  F_STR("error", p.text),
+                  F_STR("next", "it stays off; see what is wrong, and start "
+                                "the worker again"));
         return NULL;
+    }
     while (!atomic_load(&sp->stop)) {
         bool readable = wait_for(sp);
 
@@ -1328,16 +1258,6 @@ int spool_recovered(struct spool *sp, struct problem *p)
     return 0;
 }
 
-/* last_write - all that waits; its error */
-static int last_write(struct spool *sp)
-{
-    int err = 0;
-
-    while (!err && (atomic_load(&sp->waits) > 0 || ends_count(sp->ends) > 0))
-        err = spool_write(sp, true);
-    return err;
-}
-
 const char *spool_left_why(const struct spool_last *last)
 {
     if (last->got < 0)
@@ -1397,7 +1317,10 @@ void spool_stop(struct spool *sp)
     before = spool_waits(sp);
     do {
         n = spool_gather(sp);
-        err = last_write(sp);
+        err = 0;
+        while (!err &&
+               (atomic_load(&sp->waits) > 0 || ends_count(sp->ends) > 0))
+            err = spool_write(sp, true);
     } while (n > 0 && !err && clock_mono_ns() < end);
     snprintf(next, sizeof next,
              "%s, then start a worker. Messages in the queue stay there until "
