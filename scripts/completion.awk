@@ -2,7 +2,7 @@
 #
 # Usage: { PROGRAM --options-dump; mqworker --options-dump; } |
 #     awk -v shell=bash|zsh|fish -f completion.awk
-# A dump (common/cli/options_dump.c), fields between tabs:
+# A dump (common/cli/options.c), fields between tabs:
 #   program NAME runs|-
 #   verb    NAME reads|ids|- ABOUT settings|- LAST
 #   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP live|-

@@ -26,7 +26,6 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
-#include "common/cli/option_value.h"
 #include "worker/engine.h"
 #include "worker/flow/group_dispatch.h"
 #include "worker/handlers/handler_inproc.h"

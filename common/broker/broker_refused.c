@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/cli/option_value.h"
 
 static const struct refused {
     const char *program;

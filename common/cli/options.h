@@ -80,10 +80,28 @@ int options_parse(const struct option_table *table, int argc, char **argv,
  * begins as SIZE_MAX. A name that starts with the word is as near as can be. */
 bool word_nearer(const char *word, size_t size, const char *name, size_t *far);
 
-/* --help, fitted to `width` columns. */
+/* Return true if the flag takes no value: flags, counts, calls without
+ * `value`. */
+bool option_bare(const struct option_row *row);
+/* "N", "text|json"; "" for a bare flag. */
+const char *option_value(const struct option_row *row);
+/* Read `text` into the target in `into`. NULL: it was left out; then the preset
+ * is read, a call gets NULL. */
+int option_read(const struct option_row *row, const char *text, void *into,
+                struct problem *p);
+/* Print the value in `from` as the flag takes it, "" if the flag takes none; a
+ * value that is too long is cut. Returns false if there is no value: a flag that
+ * is off, a text that is NULL. A number may change meanwhile. */
+bool option_print(const struct option_row *row, const void *from, char *out,
+                  size_t room);
+
+/* Print --help, fitted to `width` columns. */
 void options_help(const struct option_table *table, FILE *out, int width);
-/* -1: argv does not ask for --options-dump, which is for the build; else the
- * exit status. */
+/* Print the rows for the build of completion if argv asks for --options-dump.
+ * Returns the exit status, or -1 if it does not. */
 int options_dump(const struct option_table *table, int argc, char **argv);
+bool options_dump_asked(int argc, char **argv);
+/* Print the fields of one row after those that come before its name. */
+void option_dump(const struct option_row *row);
 
 #endif

@@ -11,7 +11,6 @@
 #include <bsd/string.h>
 
 #include "common/cli/complain.h"
-#include "common/cli/option_value.h"
 #include "common/cli/term.h"
 
 #define NAME_ROOM  64
@@ -278,6 +277,34 @@ static int verb_unknown(const struct subcommand_table *t, int argc, char **argv,
 static int help_tell(const struct subcommand_table *t, size_t verb)
 {
     subcommand_help(t, verb, stdout);
+    return complain_output(0);
+}
+
+/* Print verbs and flags as options_dump does. */
+static int verbs_dump(const struct subcommand_table *t, int argc, char **argv)
+{
+    if (!options_dump_asked(argc, argv))
+        return -1;
+    complain_as(t->program);
+    printf("program\t%s\t-\n", t->program);
+    for (size_t v = 0; v < t->verb_count; v++)
+        printf("verb\t%s\t%s\t%s\t%s\t%s\n", t->verbs[v].name,
+               strstr(t->verbs[v].usage, "FILE") ? "reads"
+               : strstr(t->verbs[v].usage, "ID") ? "ids"
+                                                 : "-",
+               t->verbs[v].about, t->verbs[v].settings ? "settings" : "-",
+               t->verbs[v].last ? t->verbs[v].last : "");
+    for (size_t i = 0; i < t->flag_count; i++) {
+        const char *space = "\t";
+
+        fputs("flag", stdout);
+        for (size_t v = 0; v < t->verb_count; v++)
+            if (t->flags[i].verbs & 1u << v) {
+                printf("%s%s", space, t->verbs[v].name);
+                space = " ";
+            }
+        option_dump(&t->flags[i].row);
+    }
     return complain_output(0);
 }
 

@@ -74,9 +74,6 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
 int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
                      struct subcommand_line *line);
 
-/* As options_dump. */
-int verbs_dump(const struct subcommand_table *t, int argc, char **argv);
-
 /* --help of a verb; verb_count: of the program. */
 void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out);
 

@@ -18,7 +18,6 @@
 #include "common/base/log.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_refused.h"
-#include "common/cli/option_value.h"
 #include "common/message/header.h"
 #include "worker/config/rate_text.h"
 #include "worker/rules/verdict.h"

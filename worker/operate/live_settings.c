@@ -15,7 +15,6 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/broker/broker_refused.h"
-#include "common/cli/option_value.h"
 #include "worker/config/settings.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"

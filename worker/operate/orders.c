@@ -18,7 +18,6 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/base/ulid.h"
-#include "common/cli/option_value.h"
 #include "common/state/counters.h"
 #include "common/state/statedir.h"
 #include "common/state/worker_lock.h"
