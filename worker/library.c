@@ -53,7 +53,7 @@ struct mqw_worker {
 
 /* ---- orders ---- */
 
-/* orders_ready - carry out the orders; in the loop */
+/* Carry out the orders. In the loop. */
 static void orders_ready(struct loop_source *source)
 {
     struct mqw_worker *w = CONTAINER_OF(source, struct mqw_worker, orders);
@@ -81,7 +81,7 @@ static void orders_ready(struct loop_source *source)
         gate_finish(&e->flow.gate, "epoll_ctl", 0);
 }
 
-/* wake - async-signal-safe, so errno stays as it is */
+/* Wake the loop. Async-signal-safe, and keeps errno. */
 static void wake(struct mqw_worker *w)
 {
     int saved = errno;
@@ -341,7 +341,7 @@ static void options_free(struct settings *set)
 
 /* ---- open and close ---- */
 
-/* hand_line - the log's sink; any thread */
+/* Give a line of the log to the program. Any thread. */
 static void hand_line(enum log_level level, const char *line, size_t size,
                       void *arg)
 {
@@ -354,7 +354,7 @@ static void hand_line(enum log_level level, const char *line, size_t size,
 static pthread_mutex_t logs_mtx = PTHREAD_MUTEX_INITIALIZER; /* guards it */
 static LIST_HEAD(, mqw_worker) logs = LIST_HEAD_INITIALIZER(logs);
 
-/* log_choose_locked - that of the first */
+/* Use the log of the worker that was opened last. */
 static void log_choose_locked(void)
 {
     struct mqw_worker *w = LIST_FIRST(&logs);
@@ -374,7 +374,7 @@ static void log_enter(struct mqw_worker *w)
     pthread_mutex_unlock(&logs_mtx);
 }
 
-/* log_leave - that of the one before it again, or stderr */
+/* Go back to the log of the worker before this one, or to stderr. */
 static void log_leave(struct mqw_worker *w)
 {
     pthread_mutex_lock(&logs_mtx);
@@ -389,7 +389,7 @@ static void log_leave(struct mqw_worker *w)
 static pthread_mutex_t signals_mtx = PTHREAD_MUTEX_INITIALIZER;
 static struct mqw_worker *signals_owner; /* under it; NULL: the program */
 
-/* signals_take - as mqworker has them, from here to mqw_close */
+/* Take the signals that mqworker takes, until mqw_close. */
 static int signals_take(struct mqw_worker *w, struct problem *p)
 {
     int err = 0;
@@ -411,7 +411,7 @@ static int signals_take(struct mqw_worker *w, struct problem *p)
     return err;
 }
 
-/* signals_give_back - if it has them */
+/* Give the signals back if this worker has them. */
 static void signals_give_back(struct mqw_worker *w)
 {
     pthread_mutex_lock(&signals_mtx);
@@ -440,7 +440,7 @@ void mqw_close(struct mqw_worker **worker)
     free(w);
 }
 
-/* open_parts - everything that may fail after the options were read */
+/* Open everything that may fail after the options were read. */
 static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
                       struct problem *p)
 {
@@ -467,7 +467,7 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
                : 0;
 }
 
-/* tell - copy the problem to the caller's buffer */
+/* Copy the problem to the caller's buffer. */
 static void tell(const struct mqw_options *o, const struct problem *p)
 {
     if (o->problem && o->problem_size > 0)

@@ -16,7 +16,7 @@
 #define SHOWN  64 /* longer is no time */
 #define LATEST ((uint64_t)INT64_MAX / NS_PER_S)
 
-/* east_of - seconds that the local clock is ahead of UTC at that moment */
+/* Return the seconds that the local clock is ahead of UTC at that moment. */
 static int64_t east_of(int64_t utc)
 {
     time_t at = (time_t)utc;
@@ -25,10 +25,10 @@ static int64_t east_of(int64_t utc)
     return localtime_r(&at, &t) ? t.tm_gmtoff : 0;
 }
 
-/* local_resolve - the moments at which the clock shows `shown`, which counts
- * seconds as if it were UTC; `*second` is `*first` unless there are two.
- * The zone of the day before and that of the day after are the two that it can
- * be in: no place changes its clock twice in that time. */
+/* Find the moments at which the clock shows `shown`, which counts seconds as if
+ * it were UTC. `*second` is `*first` unless there are two. The zone of the day
+ * before and that of the day after are the two that it can be in: no place
+ * changes its clock twice in that time. */
 static enum moment_clock local_resolve(int64_t shown, int64_t *first,
                                        int64_t *second)
 {
@@ -44,7 +44,7 @@ static enum moment_clock local_resolve(int64_t shown, int64_t *first,
     return *first == *second ? MOMENT_ONCE : MOMENT_TWICE;
 }
 
-/* day_print - the local date `days` from now */
+/* Print the local date `days` from now. */
 static void day_print(uint64_t now_ns, int days, char date[DATE + 1])
 {
     int64_t now = (int64_t)(now_ns / NS_PER_S);
@@ -55,8 +55,8 @@ static void day_print(uint64_t now_ns, int days, char date[DATE + 1])
     strftime(date, DATE + 1, "%Y-%m-%d", &t);
 }
 
-/* local_parse - a date, or date and time, without a zone; the second of two
- * moments if the first is not after `after_ns` */
+/* Parse a date, or date and time, without a zone. Returns the second of two
+ * moments if the first is not after `after_ns`. */
 static int local_parse(const char *text, uint64_t after_ns, struct moment *m)
 {
     int64_t first, second;
@@ -77,7 +77,7 @@ static int local_parse(const char *text, uint64_t after_ns, struct moment *m)
     return 0;
 }
 
-/* day_parse - a time of the day that is so many days ahead */
+/* Parse a time of the day that is `days` days ahead. */
 static int day_parse(const char *time, uint64_t now_ns, int days,
                      uint64_t after_ns, struct moment *m)
 {
@@ -91,7 +91,7 @@ static int day_parse(const char *time, uint64_t now_ns, int days,
     return strpbrk(time, "Zz+-") ? -EINVAL : local_parse(text, after_ns, m);
 }
 
-/* utc_parse - what has a zone */
+/* Parse a time that has a zone. */
 static int utc_parse(const char *text, struct moment *m)
 {
     uint64_t wall_ns;

@@ -38,8 +38,8 @@ int moment_parse(const char *text, uint64_t now_ns, struct moment *m);
  * and also "yesterday HH:MM[:SS]" and a duration ("2h") for that long ago. */
 int moment_past_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);
 /* Read such a moment as the value of a flag, for a row's `call`: *into is a
- * uint64_t, ns of the wall clock. The epoch becomes 1, because 0 stands for "not
- * given". Fails with a problem that names the accepted forms. */
+ * uint64_t, ns of the wall clock. The epoch becomes 1, because 0 stands for
+ * "not given". Fails with a problem that names the accepted forms. */
 int moment_past_read(const char *text, void *into, struct problem *p);
 
 #define MOMENT_TEXT 48

@@ -34,19 +34,19 @@ const char *option_value(const struct option_row *row)
     return row->type == OPT_CHOICE ? row->words : "VALUE";
 }
 
-/* row_bounded - the row has an upper bound of its own */
+/* Return true if the row has an upper bound of its own. */
 static bool row_bounded(const struct option_row *row)
 {
     return row->max > 0 && row->max < INT64_MAX;
 }
 
-/* row_max - upper bound; no parser gives more than INT64_MAX */
+/* Return the upper bound. No parser gives more than INT64_MAX. */
 static uint64_t row_max(const struct option_row *row)
 {
     return row_bounded(row) ? row->max : INT64_MAX;
 }
 
-/* bound_print - a bound as the flag's value is written */
+/* Print a bound in the form of the flag's value. */
 static void bound_print(const struct option_row *row, uint64_t bound,
                         char buf[DURATION_TEXT])
 {
@@ -61,7 +61,7 @@ static void bound_print(const struct option_row *row, uint64_t bound,
                  (uintmax_t)bound);
 }
 
-/* range_print - "1 to 1024", "1 or more, or none" */
+/* Print what is allowed: "1 to 1024", "1 or more, or none". */
 static const char *range_print(const struct option_row *row,
                                char buf[RANGE_TEXT])
 {
@@ -78,7 +78,7 @@ static const char *range_print(const struct option_row *row,
     return buf;
 }
 
-/* limit_print - what is allowed, for a value over it */
+/* Print what is allowed, for a value above it. */
 static const char *limit_print(const struct option_row *row,
                                char buf[RANGE_TEXT])
 {
@@ -91,7 +91,7 @@ static const char *limit_print(const struct option_row *row,
     return buf;
 }
 
-/* form_print - what a value looks like, for one that does not */
+/* Print the form of a value, for a text in another form. */
 static const char *form_print(const struct option_row *row,
                               char buf[RANGE_TEXT])
 {
@@ -109,7 +109,7 @@ static const char *form_print(const struct option_row *row,
     return buf;
 }
 
-/* value_refuse - `what` is wrong with the text, `give` is what is allowed */
+/* Refuse a value; `what` is wrong with the text, `give` is what is allowed. */
 static int value_refuse(const struct option_row *row, const char *text,
                         const char *what, const char *give, struct problem *p)
 {
@@ -117,8 +117,8 @@ static int value_refuse(const struct option_row *row, const char *text,
                        row->name, text, what, give);
 }
 
-/* number_parse - plain digits, perhaps with a unit; strtoumax alone would take
- * a sign and spaces */
+/* Parse plain digits, perhaps with a unit. strtoumax alone would take a sign
+ * and spaces. */
 static int number_parse(const char *text, char unit, uint64_t *value)
 {
     char *end;
@@ -132,7 +132,7 @@ static int number_parse(const char *text, char unit, uint64_t *value)
     return errno || *value > INT64_MAX ? -ERANGE : 0;
 }
 
-/* octal_parse - octal digits, up to 63 bits */
+/* Parse octal digits, up to 63 bits. */
 static int octal_parse(const char *text, uint64_t *value)
 {
     if (!*text || text[strspn(text, "01234567")])
@@ -142,7 +142,7 @@ static int octal_parse(const char *text, uint64_t *value)
     return errno || *value > INT64_MAX ? -ERANGE : 0;
 }
 
-/* unit_trouble - what is wrong with a duration or a size that starts as one */
+/* Return what is wrong with a duration or a size that starts as one. */
 static const char *unit_trouble(const char *text, const char *otherwise,
                                 int (*parse)(const char *, uint64_t *))
 {
@@ -166,7 +166,7 @@ static const char *unit_trouble(const char *text, const char *otherwise,
     return otherwise;
 }
 
-/* form_trouble - what is wrong with a text that is no value of that type */
+/* Return what is wrong with a text that is no value of that type. */
 static const char *form_trouble(const struct option_row *row, const char *text)
 {
     bool number = *text >= '0' && *text <= '9';
@@ -184,7 +184,7 @@ static const char *form_trouble(const struct option_row *row, const char *text)
                   : "is not a duration";
 }
 
-/* number_read - any of the types whose values are ordered */
+/* Read a value of one of the types whose values are ordered. */
 static int number_read(const struct option_row *row, const char *text,
                        uint64_t *into, struct problem *p)
 {
@@ -213,7 +213,7 @@ static int number_read(const struct option_row *row, const char *text,
     return 0;
 }
 
-/* choices_print - "text|json" as "text or json" */
+/* Print "text|json" as "text or json". */
 static const char *choices_print(const char *words, char buf[RANGE_TEXT])
 {
     size_t at = 0;
@@ -234,7 +234,7 @@ static const char *choices_print(const char *words, char buf[RANGE_TEXT])
     return buf;
 }
 
-/* choice_read - index of the word among "text|json" */
+/* Find the word among "text|json", and store its index. */
 static int choice_read(const struct option_row *row, const char *text,
                        uint64_t *into, struct problem *p)
 {
@@ -254,7 +254,7 @@ static int choice_read(const struct option_row *row, const char *text,
                         choices_print(row->words, give), p);
 }
 
-/* call_read - the row's own reader; its text is made to name the flag */
+/* Call the row's own reader, and have its problem name the flag. */
 static int call_read(const struct option_row *row, const char *text,
                      void *target, struct problem *p)
 {
@@ -271,7 +271,6 @@ static int call_read(const struct option_row *row, const char *text,
                        named ? "" : flag, named ? "" : ": ", own.text);
 }
 
-/* option_read - `text` into the row's target; NULL: the value was left out */
 int option_read(const struct option_row *row, const char *text, void *into,
                 struct problem *p)
 {
@@ -355,7 +354,7 @@ struct parse {
     struct problem *p;
 };
 
-/* row_find - by a name of `size` bytes */
+/* Find a row by a name of `size` bytes. */
 static const struct option_row *row_find(const struct option_table *table,
                                          const char *name, size_t size)
 {
@@ -368,7 +367,7 @@ static const struct option_row *row_find(const struct option_table *table,
     return NULL;
 }
 
-/* row_letter - by letter; 0 is none */
+/* Find a row by its letter; 0 is none. */
 static const struct option_row *row_letter(const struct option_table *table,
                                            char letter)
 {
@@ -379,7 +378,7 @@ static const struct option_row *row_letter(const struct option_table *table,
     return NULL;
 }
 
-/* least - of three */
+/* Return the smallest of three numbers. */
 static size_t least(size_t a, size_t b, size_t c)
 {
     size_t ab = a < b ? a : b;
@@ -387,8 +386,8 @@ static size_t least(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
-/* distance - letters to insert, drop, change or swap to get from a to b
- * (optimal string alignment); neither longer than GUESS_MAX */
+/* Count the letters to insert, drop, change or swap to get from a to b (optimal
+ * string alignment). Neither is longer than GUESS_MAX. */
 static size_t distance(const char *a, size_t a_size, const char *b,
                        size_t b_size)
 {
@@ -426,7 +425,7 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
     return true;
 }
 
-/* word_inside - whether it is one of the words of "queue-depth" */
+/* Return true if the word is one of the words of "queue-depth". */
 static bool word_inside(const char *word, size_t size, const char *name)
 {
     for (const char *at = name; size; at += strcspn(at, "-") + 1) {
@@ -440,8 +439,8 @@ static bool word_inside(const char *word, size_t size, const char *name)
     return false;
 }
 
-/* row_guess - the flag that was perhaps meant: --queue-depth for --queue-dept,
- * else for --depth */
+/* Guess the flag that was meant: --queue-depth for --queue-dept, else for
+ * --depth. */
 static const struct option_row *row_guess(const struct option_table *table,
                                           const char *name, size_t size)
 {
@@ -457,7 +456,7 @@ static const struct option_row *row_guess(const struct option_table *table,
     return best;
 }
 
-/* flag_unknown - refuse a flag of `size` bytes, dashes included */
+/* Refuse a flag of `size` bytes, dashes included. */
 static int flag_unknown(const struct parse *run, const char *flag, size_t size,
                         const struct option_row *guess)
 {
@@ -472,7 +471,7 @@ static int flag_unknown(const struct parse *run, const char *flag, size_t size,
                        run->table->program);
 }
 
-/* row_take - read the value and note that the flag was given */
+/* Read the value, and note that the flag was given. */
 static int row_take(const struct parse *run, const struct option_row *row,
                     const char *value)
 {
@@ -483,8 +482,8 @@ static int row_take(const struct parse *run, const struct option_row *row,
     return rc;
 }
 
-/* row_take_next - the value is the next argument. "--" is not one: it ends the
- * flags, and a value was forgotten; --name=-- can still be said. */
+/* Take the next argument as the value. "--" is not one: it ends the flags, and
+ * a value was forgotten; --name=-- can still be said. */
 static int row_take_next(struct parse *run, const struct option_row *row)
 {
     int next = run->at + 1;
@@ -497,7 +496,7 @@ static int row_take_next(struct parse *run, const struct option_row *row)
     return row_take(run, row, run->argv[next]);
 }
 
-/* long_take - --name, --name=VALUE, --name VALUE */
+/* Take --name, --name=VALUE or --name VALUE. */
 static int long_take(struct parse *run)
 {
     const char *flag = run->argv[run->at];
@@ -517,8 +516,8 @@ static int long_take(struct parse *run)
     return row_take_next(run, row);
 }
 
-/* letter_unknown - refuse a letter; "-help" is a long name with a dash missing,
- * and -V may be a slip for -v */
+/* Refuse a letter. "-help" is a long name with a dash missing, and -V may be a
+ * slip for -v. */
 static int letter_unknown(const struct parse *run, const char *letter)
 {
     const char *flag = run->argv[run->at];
@@ -531,7 +530,7 @@ static int letter_unknown(const struct parse *run, const char *letter)
     return flag_unknown(run, one, 2, row_letter(run->table, *letter ^ 0x20));
 }
 
-/* letters_take - -v, -vv, -c4, -c 4, -qvc4 */
+/* Take -v, -vv, -c4, -c 4 or -qvc4. */
 static int letters_take(struct parse *run)
 {
     const char *letter = run->argv[run->at] + 1;
@@ -554,16 +553,6 @@ static int letters_take(struct parse *run)
     return 0;
 }
 
-/* argument_swap - operands gather at the front; all before `at` has been read,
- * so no argument is passed over */
-static void argument_swap(char **argv, int front, int at)
-{
-    char *operand = argv[at];
-
-    argv[at] = argv[front];
-    argv[front] = operand;
-}
-
 int options_parse(const struct option_table *table, int argc, char **argv,
                   void *into, int *operands, int *rest, struct problem *p)
 {
@@ -580,10 +569,12 @@ int options_parse(const struct option_table *table, int argc, char **argv,
             *rest = run.at + 1;
             break;
         }
-        if (text[0] != '-' || !text[1])
-            argument_swap(argv, (*operands)++, run.at);
-        else
+        if (text[0] == '-' && text[1]) {
             rc = text[1] == '-' ? long_take(&run) : letters_take(&run);
+        } else { /* operands gather at the front, of what has been read */
+            argv[run.at] = argv[*operands];
+            argv[(*operands)++] = (char *)text;
+        }
         if (rc < 0)
             return rc;
     }
@@ -608,7 +599,7 @@ struct wrap {
     bool fresh; /* no word stands on this line yet */
 };
 
-/* columns_count - of UTF-8 text: bytes that start a character */
+/* Count the columns of UTF-8 text: bytes that start a character. */
 static int columns_count(const char *text, size_t size)
 {
     int columns = 0;
@@ -618,7 +609,7 @@ static int columns_count(const char *text, size_t size)
     return columns;
 }
 
-/* wrap_break - start a new line, indented */
+/* Start a new line, indented. */
 static void wrap_break(struct wrap *w)
 {
     fprintf(w->out, "\n%*s", w->indent, "");
@@ -626,8 +617,8 @@ static void wrap_break(struct wrap *w)
     w->fresh = true;
 }
 
-/* wrap_words - each word on this line if it fits, else on a new one; a word
- * longer than a line is left whole */
+/* Print each word on this line if it fits, else on a new one. A word that is
+ * longer than a line is left whole. */
 static void wrap_words(struct wrap *w, const char *text)
 {
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
@@ -643,7 +634,7 @@ static void wrap_words(struct wrap *w, const char *text)
     }
 }
 
-/* label_print - "  -c, --max-concurrency N"; returns its columns */
+/* Print "  -c, --max-concurrency N". Returns its columns. */
 static int label_print(const struct option_row *row, char buf[LABEL_TEXT])
 {
     const char *value = option_value(row);
@@ -660,7 +651,7 @@ static int label_print(const struct option_row *row, char buf[LABEL_TEXT])
     return columns_count(buf, strlen(buf));
 }
 
-/* column_choose - where the sentences start */
+/* Choose the column in which the sentences start. */
 static int column_choose(const struct option_table *table, int width)
 {
     char label[LABEL_TEXT];
@@ -675,7 +666,7 @@ static int column_choose(const struct option_table *table, int width)
     return column + SENTENCE_MIN > width ? COLUMN_ALONE : column;
 }
 
-/* row_print - one flag, its sentence, its default */
+/* Print one flag, its sentence and its default. */
 static void row_help(const struct option_row *row, FILE *out, int column,
                      int width)
 {
@@ -701,7 +692,7 @@ static void row_help(const struct option_row *row, FILE *out, int column,
     fputc('\n', out);
 }
 
-/* usage_print - each way to call the program */
+/* Print each way to call the program. */
 static void usage_print(const struct option_table *table, FILE *out)
 {
     const char *usage = table->usage;

@@ -90,8 +90,8 @@ const char *option_value(const struct option_row *row);
 int option_read(const struct option_row *row, const char *text, void *into,
                 struct problem *p);
 /* Print the value in `from` as the flag takes it, "" if the flag takes none; a
- * value that is too long is cut. Returns false if there is no value: a flag that
- * is off, a text that is NULL. A number may change meanwhile. */
+ * value that is too long is cut. Returns false if there is no value: a flag
+ * that is off, a text that is NULL. A number may change meanwhile. */
 bool option_print(const struct option_row *row, const void *from, char *out,
                   size_t room);
 

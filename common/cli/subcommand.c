@@ -24,7 +24,7 @@ struct single {
     char name[NAME_ROOM], notes[NOTES_ROOM];
 };
 
-/* word_among - whether it is one of "ls|show" */
+/* Return true if the word is one of "ls|show". */
 static bool word_among(const char *words, const char *word)
 {
     size_t size = strlen(word);
@@ -47,7 +47,7 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name)
     return v;
 }
 
-/* notes_word - one more word, on this line if it fits, else on a new one */
+/* Add a word to the line if it fits, else to a new line. */
 static void notes_word(char notes[NOTES_ROOM], const char *word)
 {
     const char *line = strrchr(notes, '\n');
@@ -59,8 +59,8 @@ static void notes_word(char notes[NOTES_ROOM], const char *word)
     strlcat(notes, word, NOTES_ROOM);
 }
 
-/* notes_make - "Exit status: 0; 64 usage; 66 no such queue. See tool(1)." of
- * the verbs whose bits are set; one status may have several meanings */
+/* Make "Exit status: 0; 64 usage; 66 no such queue. See tool(1)." of the verbs
+ * whose bits are set. One status may have several meanings. */
 static void notes_make(char notes[NOTES_ROOM], const struct subcommand_table *t,
                        unsigned verbs)
 {
@@ -88,7 +88,7 @@ static void notes_make(char notes[NOTES_ROOM], const struct subcommand_table *t,
             notes_word(notes, word);
 }
 
-/* single_make - the rows of one verb */
+/* Collect the rows of one verb. */
 static void single_make(struct single *s, const struct subcommand_table *t,
                         size_t verb)
 {
@@ -151,7 +151,7 @@ static int dashed_check(const struct subcommand_table *t, size_t verb, int argc,
     return 0;
 }
 
-/* last_check - the last operand is one of the words of the verb */
+/* Check that the last operand is one of the words of the verb. */
 static int last_check(const struct subcommand_row *verb,
                       const struct subcommand_line *line, struct problem *p)
 {
@@ -177,8 +177,6 @@ static int last_check(const struct subcommand_row *verb,
                        word, verb->name, verb->usage);
 }
 
-/* subcommand_read - argv[1] stands where a program's name does for
- * options_parse; operands after "--" follow those before it */
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                     struct subcommand_line *line, struct problem *p)
 {
@@ -191,13 +189,13 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
     single_make(&s, t, line->verb);
     if (!s.rows)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    argc--;
+    argc--; /* for options_parse the verb stands where the program does */
     argv++;
     err = options_parse(&s.table, argc, argv, line, &before, &rest, p);
     free(s.rows);
     if (err || line->help)
         return err;
-    if (rest >= 0 && rest < argc)
+    if (rest >= 0 && rest < argc) /* operands after "--" follow the others */
         memmove(argv + before, argv + rest,
                 (size_t)(argc - rest) * sizeof *argv);
     line->operands = argv;
@@ -208,7 +206,7 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
     return err || !t->check ? err : t->check(line, p);
 }
 
-/* takes_next - whether the argument after a flag is its value. One that no verb
+/* Return true if the argument after a flag is its value. A flag that no verb
  * has is refused later, with the rows of the verb. */
 static bool takes_next(const struct subcommand_table *t, const char *flag)
 {
@@ -222,8 +220,8 @@ static bool takes_next(const struct subcommand_table *t, const char *flag)
     return row && !option_bare(row) && !row->optional;
 }
 
-/* verb_first - the verb to argv[1], from behind flags in front of it; what was
- * found there, or --help or --version, which need none; "" nothing */
+/* Move the verb to argv[1], from behind flags in front of it. Returns the verb;
+ * --help or --version, which need none; or "" if there is nothing. */
 static const char *verb_first(const struct subcommand_table *t, int argc,
                               char **argv)
 {
@@ -241,7 +239,7 @@ static const char *verb_first(const struct subcommand_table *t, int argc,
     return word;
 }
 
-/* verb_unknown - what it may have been, or all there are */
+/* Refuse a verb, and name the one that may be meant, or all of them. */
 static int verb_unknown(const struct subcommand_table *t, int argc, char **argv,
                         const char *word)
 {
@@ -273,7 +271,7 @@ static int verb_unknown(const struct subcommand_table *t, int argc, char **argv,
     return complain(EX_USAGE, "\"%s\" is not a verb; give %s first", word, all);
 }
 
-/* help_tell - of one verb, or of the program */
+/* Print the help of one verb, or of the program. */
 static int help_tell(const struct subcommand_table *t, size_t verb)
 {
     subcommand_help(t, verb, stdout);
@@ -308,8 +306,6 @@ static int verbs_dump(const struct subcommand_table *t, int argc, char **argv)
     return complain_output(0);
 }
 
-/* subcommand_begin - help and version need no verb; "help VERB" is its
- * --help */
 int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
                      struct subcommand_line *line)
 {
@@ -339,14 +335,13 @@ int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
     return line->help ? help_tell(t, line->verb) : -1;
 }
 
-/* heading_of - what a verb stands under */
+/* Return the heading that a verb stands under. */
 static const char *heading_of(const struct subcommand_row *verb)
 {
     return verb->under ? verb->under : "Verbs";
 }
 
-/* verbs_print - each heading once, where its first verb is, with all of its
- * verbs */
+/* Print each heading once, where its first verb is, with all of its verbs. */
 static void verbs_print(const struct subcommand_table *t, FILE *out)
 {
     for (size_t first = 0; first < t->verb_count; first++) {

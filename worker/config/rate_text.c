@@ -46,7 +46,7 @@ uint64_t rate_burst(uint64_t rate)
     return (rate >> FIELD & FIELD_MASK) + 1;
 }
 
-/* number_cut - 1 to RATE_MOST; *text is behind it. 0: there is none */
+/* Cut a number of 1 to RATE_MOST off *text. Returns 0 if there is none. */
 static uint64_t number_cut(const char **text)
 {
     char *end = (char *)*text;
@@ -58,7 +58,8 @@ static uint64_t number_cut(const char **text)
     return n <= RATE_MOST ? n : 0;
 }
 
-/* unit_cut - "/s"; seconds if there is none; UNITS: another one */
+/* Cut "/s" off *text. Returns seconds if there is none, and UNITS for another
+ * unit. */
 static size_t unit_cut(const char **text)
 {
     size_t i = 0;

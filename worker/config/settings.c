@@ -412,9 +412,9 @@ int settings_check_number(const struct option_row *row, uint64_t value,
                        row->name, value, row->min, most);
 }
 
-/* settings_init - read the defaults from the table, as if they were given
- * Two of them are words for people: the number of processors is asked of the
- * kernel, and a mode of 0 says that none was asked for. */
+/* Read the defaults from the table as if they were given. Two of them are words
+ * for people: the number of processors comes from the kernel, and a mode of 0
+ * says that none was asked for. */
 void settings_init(struct settings *s)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -474,7 +474,8 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
 #define SETTLED_AFTER 64
 _Static_assert(BACKOFF_STEPS <= SETTLED_AFTER, "the last one repeats");
 
-/* run_ns - of one attempt; without a limit only the operator knows it */
+/* Return how long one attempt may take. Without a limit only the operator knows
+ * it. */
 static uint64_t run_ns(const struct settings *s)
 {
     uint64_t limit = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
@@ -483,7 +484,7 @@ static uint64_t run_ns(const struct settings *s)
     return limit > asked ? limit : asked;
 }
 
-/* wait_ns - the longest that the backoff makes it after so many failures */
+/* Return the longest wait of the backoff after so many failures. */
 static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
                         uint32_t failures)
 {
@@ -492,8 +493,8 @@ static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
     return ns_add(wait, wait / 100 * s->jitter_percent);
 }
 
-/* sum_ns - of all attempts. After SETTLED_AFTER failures each wait is as long
- * as the one before, so that a million attempts cost no more than these. */
+/* Add up all attempts. After SETTLED_AFTER failures each wait is as long as the
+ * one before, so that a million attempts cost no more than these. */
 static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
 {
     uint64_t run = run_ns(s), sum = run, attempts = s->max_attempts, each;
@@ -509,7 +510,6 @@ static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
                                         : ns_add(sum, attempts * each);
 }
 
-/* in_hand_limit_wait - the backoff's, and for each an equal part of the rest */
 uint64_t in_hand_limit_wait(const struct settings *s, const struct backoff *b,
                             uint32_t failures)
 {
@@ -540,13 +540,13 @@ int in_hand_limit_check(const struct settings *s, const struct backoff *b,
 /* ---- operands, and the flags that go with them ---- */
 
 /* All that a source on a broker can lend: what it has in hand of all partitions
- * (partition_in_hand), and what lost its claim with a connection and still waits for
- * its turn. So a message of any group may be taken. */
+ * (partition_in_hand), and what lost its claim with a connection and still
+ * waits for its turn. So a message of any group may be taken. */
 #define IN_HAND        8192
 #define FORWARD_WINDOW 64 /* published to a broker and not confirmed */
 #define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
 
-/* queue_check - one operand, and it stands where a queue does */
+/* Check that there is one operand, and that it stands where a queue does. */
 static int queue_check(int count, char **command, char **before,
                        struct problem *p)
 {
@@ -569,7 +569,8 @@ static int queue_check(int count, char **command, char **before,
     return 0;
 }
 
-/* for_children - a flag that is for the children of --stream; false: none */
+/* Print a flag that was given for the children of --stream. Returns false if
+ * there is none. */
 static bool for_children(const struct settings *s, char flag[FLAG_TEXT])
 {
     char size[SIZE_TEXT];
@@ -593,7 +594,7 @@ static bool exits_mapped(const struct settings *s)
     return print_on_exit(s->on_exit, text, sizeof text);
 }
 
-/* plugin_check - nothing that is about processes */
+/* Refuse flags and operands that are about processes. */
 static int plugin_check(const struct settings *s, char *const *command,
                         struct problem *p)
 {
@@ -727,7 +728,7 @@ static int no_command(const char *queue, struct problem *p)
                        SHELL_QUEUE(queue), SHELL_QUEUE(queue));
 }
 
-/* command_check - there is one, and the flags are for its kind */
+/* Check that there is a command, and that the flags are for its kind. */
 static int command_check(const struct settings *s, char *const *command,
                          const char *queue, struct problem *p)
 {
@@ -780,8 +781,8 @@ void settings_told(const struct settings *s,
             visit(rows[i].name, text, arg);
 }
 
-/* partitions_take - a head that failed waits in hand, and what is behind it: as
- * much as the broker gives */
+/* Set the lookahead of a queue with partitions: a failed head waits in hand,
+ * and so does what is behind it, as much as the broker gives. */
 static int partitions_take(struct settings *s, struct problem *p)
 {
     if (s->lookahead_given)
@@ -794,7 +795,7 @@ static int partitions_take(struct settings *s, struct problem *p)
     return 0;
 }
 
-/* broker_take - the operand names a queue on a broker */
+/* Take an operand that names a queue on a broker. */
 static int broker_take(struct settings *s, const char *operand,
                        struct problem *p)
 {
@@ -826,7 +827,7 @@ static int forward_access_take(struct settings *s, struct problem *p)
     return err;
 }
 
-/* queue_take - a POSIX queue, or one on a broker */
+/* Take the operand: a POSIX queue, or a queue on a broker. */
 static int queue_take(struct settings *s, const char *operand,
                       struct problem *p)
 {
@@ -864,8 +865,8 @@ static int operands_take(struct settings *s, int count, char **command,
 
 /* ---- all of them together ---- */
 
-/* run_for_check - at its very start something can be taken: run_limits_take
- * asks whether now and the margin are before the end */
+/* Check that something can be taken at the very start: run_limits_take compares
+ * the end with now and the margin. */
 static int run_for_check(const struct settings *s, struct problem *p)
 {
     uint64_t margin = settings_margin(s, s->estimated_duration_ns);

@@ -321,7 +321,8 @@ void stop_worker(struct stop *s, int signal)
     timers_start(f->timers, &s->timer, now);
 }
 
-/* Stop as after SIGTERM, because a file was removed, unless a stop has begun. */
+/* Stop as after SIGTERM, because a file was removed, unless a stop has
+ * begun. */
 static void stop_again(struct timer *timer)
 {
     struct stop *s = CONTAINER_OF(timer, struct stop, again);

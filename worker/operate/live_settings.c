@@ -140,9 +140,9 @@ static void next_make(struct orders *o, struct settings *next)
     settings_set_backoff(next, &b);
 }
 
-/* Check a change together with the other settings: some mean nothing for a queue
- * on a broker, and with --partitions all attempts have to fit into the time that
- * a broker waits. */
+/* Check a change together with the other settings: some mean nothing for a
+ * queue on a broker, and with --partitions all attempts have to fit into the
+ * time that a broker waits. */
 static int together_check(struct orders *o, const struct option_row *row,
                           struct settings *next, struct problem *p)
 {
@@ -263,8 +263,8 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
 
 /* ---- the cap ---- */
 
-/* Add the slots. Clear flow->growing last, so that a thread that reads false sees
- * all new slots. */
+/* Add the slots. Clear flow->growing last, so that a thread that reads false
+ * sees all new slots. */
 static void grow_job(struct pool_job *job)
 {
     struct cap *c = CONTAINER_OF(job, struct cap, job);

@@ -30,12 +30,12 @@ bool live_settings_started(struct orders *o, const struct option_row *row,
 /* Record that a setting has just been changed by another path. In the loop. */
 void live_settings_stamp(struct orders *o, const char *name);
 /* Check that `text` is a value for the setting, and that there is room for its
- * effect. Returns 0, or -EINVAL or -ENOSPC with a problem; -EINPROGRESS: room is
- * being made, ask again after the cap has called `over`. */
+ * effect. Returns 0, or -EINVAL or -ENOSPC with a problem; -EINPROGRESS: room
+ * is being made, ask again after the cap has called `over`. */
 int live_settings_ready(struct orders *o, const char *name, const char *text,
                         struct problem *p);
-/* Change the setting, and print its old and new value as its flag takes them. In
- * the peeker. */
+/* Change the setting, and print its old and new value as its flag takes them.
+ * In the peeker. */
 int live_settings_text(struct orders *o, const char *name, const char *text,
                        char old[SETTING_TEXT], char now[SETTING_TEXT],
                        struct problem *p);

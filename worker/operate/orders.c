@@ -393,8 +393,8 @@ static json_t *answer_set(struct request *r)
 
 /* ---- orders about single messages ----
  *
- * A pool job asks the source, which may wait for a disk. The request is answered
- * when the loop asks again after the job. */
+ * A pool job asks the source, which may wait for a disk. The request is
+ * answered when the loop asks again after the job. */
 
 /* c = constant after begin   j = the job's until it is over   a = atomic */
 struct steering {
@@ -568,8 +568,9 @@ static json_t *answer_cancel_lent(struct request *r)
     return steering_begin(r, &s);
 }
 
-/* End the handlers of messages. The answer says which of them the order reached;
- * what becomes of the messages is in the log, and durable only later. */
+/* End the handlers of messages. The answer says which of them the order
+ * reached; what becomes of the messages is in the log, and durable only
+ * later. */
 static json_t *answer_cancel_running(struct request *r)
 {
     const struct flow *f = r->orders->flow;

@@ -40,8 +40,8 @@ static int word_add(const struct options *o, char line[STATEDIR_REQUEST],
     return 0;
 }
 
-/* Return true for a set without NAME=VALUE: the worker is asked for the settings
- * that it can change. */
+/* Return true for a set without NAME=VALUE: the worker is asked for the
+ * settings that it can change. */
 static bool settings_listed(const struct options *o)
 {
     return o->line.verb == VERB_SET && o->line.operand_count == 1;
