@@ -30,6 +30,26 @@ int file_write(int fd, const void *data, size_t size, off_t at)
     return 0;
 }
 
+ssize_t file_read_text(const char *path, char *text, size_t room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    size_t size = 0;
+    ssize_t n = 1;
+
+    if (fd < 0)
+        return -errno;
+    while (size < room - 1 && n != 0) {
+        n = read(fd, text + size, room - 1 - size);
+        if (n < 0 && errno != EINTR)
+            break;
+        size += n > 0 ? (size_t)n : 0;
+    }
+    n = n < 0 ? -errno : (ssize_t)size;
+    text[size] = '\0';
+    close(fd);
+    return n;
+}
+
 int file_create(const char *path, const void *data, size_t size)
 {
     int fd =

@@ -16,6 +16,9 @@
 
 /* pwrite(2) until all is out; the offset of `fd` stays. */
 int file_write(int fd, const void *data, size_t size, off_t at);
+/* Read a small file, at most room - 1 bytes of it, and end it with a NUL. Does
+ * not follow a symbolic link, and does not wait. The bytes, or -errno. */
+ssize_t file_read_text(const char *path, char *text, size_t room);
 /* A file that is not there yet, mode 0600, with those bytes, on the disk: its
  * descriptor. -errno: there is none. */
 int file_create(const char *path, const void *data, size_t size);

@@ -56,9 +56,9 @@ static inline int problem_code(int err)
 
 /* ---- what an errno says ---- */
 
-/* Return the text for `err` > 0, as strerror(3), but always in English and never
- * NULL; "Unknown error NUMBER", which is valid until the thread's next call, for
- * a number that has no text. */
+/* Return the text for `err` > 0, as strerror(3), but always in English and
+ * never NULL. A number that has no text is "Unknown error NUMBER", valid until
+ * the thread's next call. */
 const char *errno_text(int err);
 
 /* Return the error text for a call that opens files or starts processes or

@@ -20,6 +20,7 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
+#include "common/base/folder.h"
 #include "common/custody/custody_file.h"
 
 /* So many bytes at a time of what the kernel does with its locks held; whole
@@ -290,8 +291,12 @@ static int file_rebuild(struct custody *old, const char *path,
     custody_head_make(&h, spec->body_bytes,
                       slots > spec->slots ? slots : spec->slots, next_seq,
                       old ? old->head->nonce : 0);
-    if (old) /* a torn file stays torn, a clean one clean */
-        custody_head_copy(&h, old->head);
+    if (old) { /* a torn file stays torn, a clean one clean */
+        h.clean = old->head->clean;
+        h.boot_time = old->head->boot_time;
+        memcpy(h.boot_id, old->head->boot_id, sizeof h.boot_id);
+        h.owner_sum = old->head->owner_sum;
+    }
     err = copy_made(temp, &h, old, p);
     FAULT_POINT("custody_rebuild_before_rename");
     if (!err && rename(temp, path) < 0)
@@ -301,7 +306,8 @@ static int file_rebuild(struct custody *old, const char *path,
         unlink(temp);
         return err;
     }
-    custody_dir_sync(path);
+    (void)file_parent(strcpy(temp, path));
+    (void)folder_sync(temp); /* the data is safe under one name or the other */
     return 0;
 }
 

@@ -47,14 +47,6 @@
 #define SLOT_ALIGN 64
 #define SUM_START  UINT64_C(0xcbf29ce484222325)
 
-/* page_round - up to whole pages */
-static size_t page_round(size_t n)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-    return (n + page - 1) / page * page;
-}
-
 /* stride_of - bytes from slot to slot */
 static size_t stride_of(size_t body_bytes)
 {
@@ -64,7 +56,9 @@ static size_t stride_of(size_t body_bytes)
 
 size_t custody_file_bytes(size_t stride, unsigned slots)
 {
-    return page_round(FILE_HEAD + stride * slots);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return (FILE_HEAD + stride * slots + page - 1) / page * page;
 }
 
 /* Add the bytes of a header from `from` to `to` - 1 to a check sum (FNV-1a). */
@@ -118,14 +112,6 @@ void custody_head_claim(struct custody_head *h, const struct boot *boot)
     atomic_signal_fence(memory_order_seq_cst);
     FAULT_POINT("custody_claim_before_mark");
     h->clean = 0;
-}
-
-void custody_head_copy(struct custody_head *h, const struct custody_head *from)
-{
-    h->clean = from->clean;
-    h->boot_time = from->boot_time;
-    memcpy(h->boot_id, from->boot_id, sizeof h->boot_id);
-    h->owner_sum = from->owner_sum;
 }
 
 void custody_complain(struct problem *p, int err, const char *what,
@@ -305,13 +291,4 @@ unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
             word != 0) /* slot_free */
             return (unsigned)fit;
     return h->slots;
-}
-
-void custody_dir_sync(const char *path)
-{
-    char dir[PATH_MAX];
-
-    strlcpy(dir, path, sizeof dir);
-    (void)file_parent(dir);
-    (void)folder_sync(dir); /* the data is safe under one name or the other */
 }

@@ -50,8 +50,6 @@ struct boot custody_head_boot(const struct custody_head *h);
 /* Name this run of the machine in the header of a clean file, and mark it in
  * use. */
 void custody_head_claim(struct custody_head *h, const struct boot *boot);
-/* Copy the clean flag of a file and the run of the machine named in it. */
-void custody_head_copy(struct custody_head *h, const struct custody_head *from);
 /* What stood in the way of a file. */
 void custody_complain(struct problem *p, int err, const char *what,
                       const char *path);
@@ -81,7 +79,5 @@ int custody_file_create(const char *path, const struct custody_head *h, int *fd,
  * arithmetic. */
 int custody_allocate(int fd, const char *path, size_t stride, unsigned from,
                      unsigned to, struct problem *p);
-/* A rename in the file's folder is on the disk. */
-void custody_dir_sync(const char *path);
 
 #endif

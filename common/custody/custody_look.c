@@ -20,43 +20,43 @@ struct map {
     size_t bytes;
 };
 
-/* map_at - the mapping of an open file; NULL: errno says why not */
-static void *map_at(int fd, size_t *bytes)
+/* Map a whole file to read, and copy its header. With m->at NULL the file
+ * cannot be had: a problem, and -errno. */
+static int map_open(struct map *m, struct custody_head *h, const char *path,
+                    struct problem *p)
 {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), err = 0;
     struct stat st;
-    void *at;
+    void *at = MAP_FAILED;
 
+    m->at = NULL;
     if (fd < 0 || fstat(fd, &st) < 0)
-        return NULL;
-    if (st.st_size < FILE_HEAD) {
-        errno = EINVAL;
-        return NULL;
-    }
-    *bytes = (size_t)st.st_size;
-    at = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-/* map_open - the whole file, to read; NULL at: a problem */
-static int map_open(struct map *m, const char *path, struct problem *p)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    int err = 0;
-
-    m->at = map_at(fd, &m->bytes);
-    if (!m->at) {
         err = errno;
+    else if (st.st_size < FILE_HEAD)
+        err = EINVAL;
+    else if ((at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd,
+                        0)) == MAP_FAILED)
+        err = errno;
+    if (fd >= 0)
+        close(fd);
+    if (err) {
         problem_fill(p, err == EACCES ? EX_NOPERM : EX_CANTCREAT,
                      "custody file %s: %s", path,
                      err == EINVAL ? "it is cut short"
                      : err == EACCES
                          ? "Permission denied; run as the worker's user or root"
                          : errno_text(err));
-        err = problem_code(err);
+        return problem_code(err);
     }
-    if (fd >= 0)
-        close(fd);
-    return err;
+    m->at = at;
+    m->bytes = (size_t)st.st_size;
+    memcpy(h, at, sizeof *h);
+    return 0;
+}
+
+static void map_close(struct map *m)
+{
+    munmap((void *)m->at, m->bytes);
 }
 
 /* header_copy - from a body that may change; a copy is parsed, never the
@@ -128,24 +128,22 @@ static int slots_visit(const struct map *m, const struct custody_head *h,
     return err;
 }
 
-/* custody_look - check the header, then visit */
 int custody_look(const char *path,
                  int (*visit)(const struct custody_seen *seen, void *arg),
                  void *arg, struct problem *p)
 {
     struct custody_head h;
     struct map m;
-    int err = map_open(&m, path, p);
+    int err = map_open(&m, &h, path, p);
 
-    if (!m.at)
+    if (err)
         return err;
-    memcpy(&h, m.at, sizeof h);
     err = custody_head_check(&h, path, p);
     if (!err)
         err = slots_visit(&m, &h, visit, arg);
     if (err == -ENOMEM)
         problem_memory(p);
-    munmap((void *)m.at, m.bytes);
+    map_close(&m);
     return err;
 }
 
@@ -153,27 +151,21 @@ int custody_known(const char *path, struct problem *p)
 {
     struct custody_head h;
     struct map m;
-    int err;
 
-    (void)map_open(&m, path, NULL);
-    if (!m.at)
+    if (map_open(&m, &h, path, NULL) < 0)
         return 0; /* a program that opens it to write says what is wrong */
-    memcpy(&h, m.at, sizeof h);
-    err = custody_head_check(&h, path, p);
-    munmap((void *)m.at, m.bytes);
-    return err;
+    map_close(&m);
+    return custody_head_check(&h, path, p);
 }
 
 uint64_t custody_look_nonce(const char *path)
 {
-    struct custody_head h = {0};
+    struct custody_head h;
     struct map m;
 
-    (void)map_open(&m, path, NULL);
-    if (!m.at)
+    if (map_open(&m, &h, path, NULL) < 0)
         return 0;
-    memcpy(&h, m.at, sizeof h);
-    munmap((void *)m.at, m.bytes);
+    map_close(&m);
     return custody_head_check(&h, path, NULL) < 0 ? 0 : h.nonce;
 }
 
@@ -187,15 +179,13 @@ int custody_holds(const char *path)
 
     if (lstat(path, &st) < 0)
         return errno == ENOENT ? NO : -errno;
-    (void)map_open(&m, path, NULL);
-    if (!m.at)
+    if (map_open(&m, &h, path, NULL) < 0)
         return -EINVAL;
-    memcpy(&h, m.at, sizeof h);
     found = custody_head_check(&h, path, NULL);
     for (size_t at = FILE_HEAD; found == NO && at + h.stride <= m.bytes;
          at += h.stride)
         found = slot_free((const struct slot *)(const void *)(m.at + at)) ? NO
                                                                           : YES;
-    munmap((void *)m.at, m.bytes);
+    map_close(&m);
     return found;
 }

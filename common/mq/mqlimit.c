@@ -1,6 +1,5 @@
 /* mqlimit.c - the kernel's limits on message queues, and which one was hit */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/folder.h"
 #include "common/base/problem.h"
 #include "common/mq/mqlimit.h"
@@ -30,18 +30,11 @@ struct topic {
 static uint64_t sysctl_read(const char *file, uint64_t preset)
 {
     char path[64], text[32];
-    int fd;
-    ssize_t n;
 
     snprintf(path, sizeof path, "/proc/sys/fs/mqueue/%s", file);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (file_read_text(path, text, sizeof text) <= 0 || text[0] < '0' ||
+        text[0] > '9')
         return preset;
-    n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0 || text[0] < '0' || text[0] > '9')
-        return preset;
-    text[n] = '\0';
     return strtoull(text, NULL, 10);
 }
 

@@ -2,7 +2,6 @@
 #include "common/state/pause_note.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -40,18 +39,14 @@ int pause_note_read(struct pause_note *out, const char *folder)
 {
     char path[PATH_MAX], text[TEXT];
     ssize_t n;
-    int fd;
 
     *out = (struct pause_note){.by = "unknown"};
     if (!folder_join(path, folder, NOTE, ""))
         return -ENAMETOOLONG;
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return -errno;
-    n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    if (!note_parse(out, text))
+    n = file_read_text(path, text, sizeof text);
+    if (n < 0 && n != -EIO && n != -EISDIR)
+        return (int)n;
+    if (n < 0 || !note_parse(out, text))
         *out = (struct pause_note){.by = "unknown"};
     return 0;
 }

@@ -217,29 +217,6 @@ struct note {
     bool open;             /* a worker runs, or was killed */
 };
 
-/* Read a whole small file. Returns its size or -errno. */
-static int text_read(const char *path, char text[NOTE_TEXT])
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    size_t size = 0;
-    ssize_t n = 1;
-
-    if (fd < 0)
-        return -errno;
-    while (size < NOTE_TEXT - 1 && n != 0) {
-        n = read(fd, text + size, NOTE_TEXT - 1 - size);
-        if (n < 0 && errno != EINTR) {
-            n = -errno;
-            close(fd);
-            return (int)n;
-        }
-        size += n > 0 ? (size_t)n : 0;
-    }
-    text[size] = '\0';
-    close(fd);
-    return (int)size;
-}
-
 /* Copy the value of line `name` and step over it; false: the line is missing,
  * or its value too long. */
 static bool line_take(char **text, const char *name, char *out, size_t room)
@@ -265,14 +242,14 @@ static int note_read(struct note *out, const char *home)
 {
     char path[PATH_MAX], text[NOTE_TEXT] = "", boot[BOOT_TEXT], state[8];
     char *at = text;
-    int n;
+    ssize_t n;
 
     memset(out, 0, sizeof *out);
     if (!folder_join(path, home, "/", RUNTIMEDIR_NOTE))
         return -ENAMETOOLONG;
-    n = text_read(path, text);
+    n = file_read_text(path, text, sizeof text);
     if (n < 0)
-        return n;
+        return (int)n;
     if (!line_take(&at, "folder", out->folder, sizeof out->folder) ||
         !line_take(&at, "home", out->home, sizeof out->home) ||
         !line_take(&at, "boot", boot, sizeof boot) ||

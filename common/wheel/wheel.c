@@ -141,14 +141,6 @@ static bool first_place(struct wheel_bank *b, unsigned *at)
     return false;
 }
 
-/* bank_empty - has the bank no timer? */
-static bool bank_empty(struct wheel_bank *b)
-{
-    unsigned at;
-
-    return !first_place(b, &at);
-}
-
 /* place_start - the first deadline that slot `at` can hold */
 static uint64_t place_start(const struct wheel_bank *b, unsigned at)
 {
@@ -157,14 +149,6 @@ static uint64_t place_start(const struct wheel_bank *b, unsigned at)
     uint64_t above = b->elapsed_ns & (UINT64_MAX << shift << 8);
 
     return above | (uint64_t)(at % BANK_SLOTS) << shift;
-}
-
-/* spread_begin - let time reach the start of slot `at` of a level above 0 */
-static void spread_begin(struct wheel_bank *b, unsigned at)
-{
-    b->elapsed_ns = place_start(b, at);
-    b->floor = UINT64_C(1) << at / BANK_SLOTS * 8;
-    b->spreading = (uint16_t)at;
 }
 
 /* spread - place the slot's timers again, one or more levels lower
@@ -212,7 +196,10 @@ static struct wheel_timer *bank_first(struct wheel_bank *b, uint64_t until_ns,
                 return first;
             if (place_start(b, at) > until_ns)
                 return NULL;
-            spread_begin(b, at);
+            /* Time reaches the start of a slot of a level above 0. */
+            b->elapsed_ns = place_start(b, at);
+            b->floor = UINT64_C(1) << at / BANK_SLOTS * 8;
+            b->spreading = (uint16_t)at;
         }
         if (!spread(b, budget))
             return NULL;
@@ -240,14 +227,6 @@ static bool bank_busy(struct wheel_bank *b, uint64_t until_ns)
     if (b->floor != 1 && !slot_empty(&b->slot[b->spreading]))
         return true;
     return place_start(b, at) <= until_ns;
-}
-
-/* bank_settle - count deadlines from `now_ns` on */
-static void bank_settle(struct wheel_bank *b, uint64_t now_ns)
-{
-    b->floor = 1;
-    if (now_ns > b->elapsed_ns)
-        b->elapsed_ns = now_ns;
 }
 
 /* list_min - the earliest deadline, from end to end; is the list ascending? */
@@ -398,8 +377,7 @@ _Static_assert(sizeof(struct wheel_timer) == 32, "half a cache line a timer");
 enum { AHEAD, BANKS = 3 };
 
 struct wheel {
-    uint64_t now_ns;   /* latest time we were told */
-    uint64_t until_ns; /* of the advance under way, or the last one */
+    uint64_t now_ns; /* latest time we were told */
     wheel_fire *fire;
     size_t count; /* pending timers */
     unsigned due; /* which bank is `due`: 1 or 2; `late` is the other */
@@ -510,8 +488,10 @@ bool wheel_next(struct wheel *w, uint64_t *when_ns)
  * If a budget left some of the last round's late ones, they come first. */
 static void round_begin(struct wheel *w, uint64_t now_ns)
 {
-    w->now_ns = w->until_ns = now_ns;
-    if (!bank_late(w)->summary || !bank_empty(bank_due(w)))
+    unsigned at;
+
+    w->now_ns = now_ns;
+    if (!bank_late(w)->summary || first_place(bank_due(w), &at))
         return;
     bank_clear(bank_due(w), 0);
     w->due = BANKS - w->due;
@@ -524,9 +504,9 @@ static struct wheel_timer *round_first(struct wheel *w, size_t *budget)
 
     if (!*budget)
         return NULL;
-    ahead = bank_first(&w->bank[AHEAD], w->until_ns, budget);
+    ahead = bank_first(&w->bank[AHEAD], w->now_ns, budget);
     if (bank_due(w)->summary)
-        due = bank_first(bank_due(w), w->until_ns, budget);
+        due = bank_first(bank_due(w), w->now_ns, budget);
     /* Out of budget, one of the two may hide an earlier timer. */
     if (!*budget)
         return NULL;
@@ -537,27 +517,26 @@ static struct wheel_timer *round_first(struct wheel *w, size_t *budget)
 /* round_busy - is there more to fire or to move in this round? */
 static bool round_busy(struct wheel *w)
 {
-    return bank_busy(&w->bank[AHEAD], w->until_ns) ||
-           bank_busy(bank_due(w), w->until_ns);
+    return bank_busy(&w->bank[AHEAD], w->now_ns) ||
+           bank_busy(bank_due(w), w->now_ns);
 }
 
-/* round_end - nothing more now; true if the budget was the reason */
-static bool round_end(struct wheel *w, size_t budget)
-{
-    if (!budget && round_busy(w))
-        return true;
-    bank_settle(&w->bank[AHEAD], w->until_ns);
-    return false;
-}
-
-/* round_take - take off the earliest timer of this round; NULL: see *more */
+/* round_take - take off the earliest timer of this round
+ * NULL: there is none now; *more: because the budget ended. If all is done,
+ * deadlines are counted from now on. */
 static struct wheel_timer *round_take(struct wheel *w, size_t *budget,
                                       bool *more)
 {
     struct wheel_timer *t = round_first(w, budget);
+    struct wheel_bank *ahead = &w->bank[AHEAD];
 
     if (!t) {
-        *more = round_end(w, *budget);
+        *more = !*budget && round_busy(w);
+        if (!*more) {
+            ahead->floor = 1;
+            if (w->now_ns > ahead->elapsed_ns)
+                ahead->elapsed_ns = w->now_ns;
+        }
         return NULL;
     }
     bank_take(&w->bank[t->place / BANK_PLACES], t);
@@ -591,7 +570,7 @@ struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
     *more = false;
     if (now_ns < w->now_ns)
         return NULL;
-    if (!w->popping || now_ns > w->until_ns)
+    if (!w->popping || now_ns > w->now_ns)
         round_begin(w, now_ns);
     t = round_take(w, &left, more);
     /* With a timer in hand: the budget is for this one call. */
@@ -607,7 +586,7 @@ void wheel_reset(struct wheel *w, uint64_t now_ns)
     bank_clear(&w->bank[AHEAD], now_ns);
     bank_clear(bank_due(w), 0);
     bank_clear(bank_late(w), 0);
-    w->now_ns = w->until_ns = now_ns;
+    w->now_ns = now_ns;
     w->count = 0;
     w->popping = false;
 }
@@ -656,7 +635,7 @@ const char *wheel_check(const struct wheel *w)
         return "wrong count";
     if (w->bank[BANKS - w->due].elapsed_ns)
         return "late timers do not count from 0";
-    if (w->bank[AHEAD].elapsed_ns > now || w->until_ns > now)
+    if (w->bank[AHEAD].elapsed_ns > now)
         return "a time before the wheel's own";
     return NULL;
 }
