@@ -30,7 +30,7 @@
     (128u << 10) /* Stack of the writer thread, with room for two lines. */
 
 /* A line that is being built. Pieces go in whole or not at all; after the
- * first that does not fit, only line_close adds something. */
+ * first that does not fit, only the end of line_build adds something. */
 struct line {
     char text[LINE_MAX_BYTES];
     size_t size;
@@ -228,16 +228,6 @@ static void number_put(struct line *l, const struct log_field *f)
     line_puts(l, buf);
 }
 
-/* key_put - what stands in front of a value */
-static void key_put(struct line *l, const char *key)
-{
-    bool json = log_shape == LOG_JSON;
-
-    line_puts(l, json ? ",\"" : " ");
-    line_puts(l, key);
-    line_puts(l, json ? "\":" : "=");
-}
-
 /* field_put - key and value; nothing of it if no part of the value fits */
 static void field_put(struct line *l, const struct log_field *f)
 {
@@ -247,7 +237,9 @@ static void field_put(struct line *l, const struct log_field *f)
 
     if (l->cut || (text && !f->str))
         return;
-    key_put(l, f->key);
+    line_puts(l, log_shape == LOG_JSON ? ",\"" : " ");
+    line_puts(l, f->key);
+    line_puts(l, log_shape == LOG_JSON ? "\":" : "=");
     value_at = l->size;
     if (f->type == FIELD_STR)
         value_put(l, f->str, strlen(f->str));
@@ -278,14 +270,6 @@ static void line_open(struct line *l, enum log_level level, const char *event)
     line_puts(l, level_names[level]);
     line_puts(l, log_shape == LOG_JSON ? "\",\"event\":" : " event=");
     value_put(l, event, strlen(event));
-}
-
-/* line_close - say that it was cut, and end it */
-static void line_close(struct line *l)
-{
-    if (l->cut)
-        line_end(l, log_shape == LOG_JSON ? ",\"cut\":true" : " cut=true");
-    line_end(l, log_shape == LOG_JSON ? "}\n" : "\n");
 }
 
 /* line_hand - pass a line without its newline to the sink; false if there is no
@@ -329,7 +313,9 @@ static void line_build(struct line *l, enum log_level level, const char *event,
     line_open(l, level, event);
     for (size_t i = 0; i < n; i++)
         field_put(l, &fields[i]);
-    line_close(l);
+    if (l->cut)
+        line_end(l, log_shape == LOG_JSON ? ",\"cut\":true" : " cut=true");
+    line_end(l, log_shape == LOG_JSON ? "}\n" : "\n");
 }
 
 /* ---- stderr ----

@@ -101,12 +101,6 @@ static size_t length_of(unsigned char first)
     return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-/* surrogate - half of a pair of UTF-16, which UTF-8 has no use for */
-static bool surrogate(uint32_t point)
-{
-    return point >= 0xD800 && point <= 0xDFFF;
-}
-
 /* utf8_read - one character, strictly */
 size_t utf8_read(const void *text, size_t size, uint32_t *point)
 {
@@ -127,7 +121,9 @@ size_t utf8_read(const void *text, size_t size, uint32_t *point)
             return 0;
         value = value << 6 | (s[i] & 0x3Fu);
     }
-    if (value < least[n] || value > POINT_MAX || surrogate(value))
+    /* UTF-8 has no use for half of a pair of UTF-16. */
+    if (value < least[n] || value > POINT_MAX ||
+        (value >= 0xD800 && value <= 0xDFFF))
         return 0;
     *point = value;
     return n;

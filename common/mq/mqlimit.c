@@ -62,19 +62,14 @@ void mqlimit_read(struct mqlimit *out)
     };
 }
 
-/* nodes - priorities a queue of this depth is charged for */
-static uint64_t nodes(uint64_t depth)
-{
-    return depth < PRIORITIES ? depth : PRIORITIES;
-}
-
 uint64_t mqlimit_cost(uint64_t depth, uint64_t message_size)
 {
-    uint64_t each, all;
+    /* A queue is charged for each priority that it may have. */
+    uint64_t nodes = depth < PRIORITIES ? depth : PRIORITIES, each, all;
 
     if (__builtin_add_overflow(message_size, MESSAGE_BYTES, &each) ||
         __builtin_mul_overflow(depth, each, &all) ||
-        __builtin_add_overflow(all, nodes(depth) * NODE_BYTES, &all))
+        __builtin_add_overflow(all, nodes * NODE_BYTES, &all))
         return UINT64_MAX;
     return all;
 }

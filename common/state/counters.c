@@ -187,38 +187,24 @@ static bool is_torn(const struct counters_head *h)
            counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
 }
 
-/* past_put - two threads get different entries
- * A thread that sleeps here while the others fill the whole ring may spoil the
- * entry of another, which then belongs to no message. */
-static void past_put(struct counters *c, uint64_t when, uint64_t id0,
-                     uint64_t id1)
+/* Two threads get different entries. A thread that sleeps here while the others
+ * fill the whole ring may spoil the entry of another, which then belongs to no
+ * message. The low bits of the time say how the message ended. */
+void counters_settled(struct counters *c, enum counters_end end,
+                      const struct ulid *id, uint64_t wall_ns)
 {
     struct counters_past *at = counters_past(
         c->map, atomic_fetch_add_explicit(&counters_head(c->map)->past_next, 1,
                                           memory_order_relaxed));
+    uint64_t half[2], when = (wall_ns & ~UINT64_C(3)) | end;
 
-    counters_put(&at->when, 0);
-    counters_publish(&at->id[0], id0);
-    counters_publish(&at->id[1], id1);
-    counters_publish(&at->when, when);
-}
-
-/* Pack the time and the outcome of a message into one number for the
- * journal. */
-static uint64_t when_of(enum counters_end end, uint64_t wall_ns)
-{
-    if (end <= COUNTERS_DEAD)
-        return (wall_ns & ~UINT64_C(3)) | end;
-    return (wall_ns & ~UINT64_C(7)) | (end == COUNTERS_CANCELLED ? 4 : 0);
-}
-
-void counters_settled(struct counters *c, enum counters_end end,
-                      const struct ulid *id, uint64_t wall_ns)
-{
-    uint64_t half[2];
-
+    if (end > COUNTERS_DEAD)
+        when = (wall_ns & ~UINT64_C(7)) | (end == COUNTERS_CANCELLED ? 4 : 0);
     memcpy(half, id->bytes, sizeof half);
-    past_put(c, when_of(end, wall_ns), half[0], half[1]);
+    counters_put(&at->when, 0);
+    counters_publish(&at->id[0], half[0]);
+    counters_publish(&at->id[1], half[1]);
+    counters_publish(&at->when, when);
 }
 
 /* Add all words of a block to `sum`. */
@@ -673,36 +659,26 @@ void counters_histogram_totals(const struct counters *c,
     } while (counters_read(&h->folds) != folds);
 }
 
-/* past_read - one entry, whole; false: empty, or being written */
-static bool past_read(const struct counters_past *at, uint64_t id[2],
-                      uint64_t *when)
-{
-    *when = counters_read(&at->when);
-    id[0] = counters_read(&at->id[0]);
-    id[1] = counters_read(&at->id[1]);
-    return *when != 0 && counters_get(&at->when) == *when;
-}
-
-/* end_of - as when_of wrote it */
-static enum counters_end end_of(uint64_t when)
-{
-    return when == 0    ? COUNTERS_NO_END
-           : when & 3   ? (enum counters_end)(when & 3)
-           : (when & 4) ? COUNTERS_CANCELLED
-                        : COUNTERS_DUPLICATE;
-}
-
 bool counters_find(const struct counters *c, const struct ulid *id,
                    enum counters_end *end, uint64_t *wall_ns)
 {
     uint64_t want[2], half[2], when, newest = 0;
 
     memcpy(want, id->bytes, sizeof want);
-    for (size_t k = 0; k < COUNTERS_JOURNAL; k++)
-        if (past_read(counters_past(c->map, k), half, &when) &&
-            half[0] == want[0] && half[1] == want[1] && when > newest)
+    for (size_t k = 0; k < COUNTERS_JOURNAL; k++) {
+        const struct counters_past *at = counters_past(c->map, k);
+
+        when = counters_read(&at->when); /* 0: empty, or being written */
+        half[0] = counters_read(&at->id[0]);
+        half[1] = counters_read(&at->id[1]);
+        if (when > newest && counters_get(&at->when) == when &&
+            half[0] == want[0] && half[1] == want[1])
             newest = when;
-    *end = end_of(newest);
+    }
+    *end = newest == 0    ? COUNTERS_NO_END
+           : newest & 3   ? (enum counters_end)(newest & 3)
+           : (newest & 4) ? COUNTERS_CANCELLED
+                          : COUNTERS_DUPLICATE;
     *wall_ns = newest & (newest & 3 ? ~UINT64_C(3) : ~UINT64_C(7));
     return newest != 0;
 }
