@@ -398,7 +398,7 @@ static void machine_check(struct findings *f, const struct options *o,
 /* ---- the verb ---- */
 
 /* one - a queue by name */
-static int one(struct findings *f, const struct options *o, const char *name)
+static void one(struct findings *f, const struct options *o, const char *name)
 {
     struct problem p;
     struct snapshot v;
@@ -413,7 +413,6 @@ static int one(struct findings *f, const struct options *o, const char *name)
         snapshot_close(&v);
     }
     f->queue = NULL;
-    return 0;
 }
 
 /* doctor_run - the machine, then the queue that was named or all with a
@@ -438,10 +437,10 @@ int doctor_run(const struct options *o)
     findings_begin(&f);
     machine_check(&f, o, &queues);
     if (o->line.operand_count)
-        (void)one(&f, o, o->line.operands[0]);
+        one(&f, o, o->line.operands[0]);
     else
         for (size_t i = 0; i < workers.count; i++)
-            (void)one(&f, o, workers.at[i]);
+            one(&f, o, workers.at[i]);
     queue_list_free(&workers);
     queue_list_free(&queues);
     return findings_end(&f) ? 1 : 0;

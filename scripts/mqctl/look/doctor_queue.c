@@ -631,17 +631,6 @@ static bool thread_look(int thread, void *arg)
     return !w->is;
 }
 
-/* blocked - any thread of a process */
-static bool blocked(pid_t pid, int fd)
-{
-    struct waiting w = {.pid = pid, .fd = fd};
-    char path[64];
-
-    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    (void)proc_numbers(path, thread_look, &w);
-    return w.is;
-}
-
 /* child_of - its parent is that worker, or a child of it that runs the same
  * program still */
 static bool child_of(pid_t pid, pid_t worker)
@@ -752,8 +741,10 @@ static void other_found(const struct readers *r, pid_t pid, bool waits)
 /* reader_look - visit: a descriptor of this queue in another process */
 static void reader_look(const struct fd_seen *seen, void *arg)
 {
+    struct waiting w = {.pid = seen->pid, .fd = seen->fd};
     struct readers *r = arg;
     struct holder h;
+    char path[64];
     bool waits, holds;
 
     if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
@@ -761,7 +752,9 @@ static void reader_look(const struct fd_seen *seen, void *arg)
         (r->v->worker == SNAPSHOT_RUNS && seen->pid == r->v->pid) ||
         !holder_receives(seen->pid, seen->fd))
         return;
-    waits = blocked(seen->pid, seen->fd);
+    snprintf(path, sizeof path, "/proc/%d/task", (int)seen->pid);
+    (void)proc_numbers(path, thread_look, &w);
+    waits = w.is;
     if (!waits && is_passing(r, seen))
         return;
     holds = holder_is(&h, seen->pid, r->v->queue);

@@ -422,33 +422,26 @@ static int slots_read(struct messages *m, struct problem *p)
 
 /* ---- open and close ---- */
 
-/* held_last - whether groups waited for their letters under the last worker: by
- * the numbers that it left, which a boot takes away */
-static bool held_last(const struct messages *m)
-{
-    struct counters_header head = {.pid = 0};
-    struct counters *c = NULL;
-    char path[PATH_MAX];
-    struct problem p;
-
-    if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
-        counters_attach(&c, path, &p) == 0)
-        counters_header(c, &head);
-    counters_close(&c);
-    return head.gauges[COUNTERS_GROUPS_HELD] > 0;
-}
-
 /* worker_ask - whether groups wait for their letters, and where the key of a
  * group is; the worker says so */
 static void worker_ask(struct messages *m)
 {
+    struct counters_header head = {.pid = 0};
+    struct counters *c = NULL;
     const char *separator;
+    char path[PATH_MAX];
     struct problem p;
     json_t *live;
 
-    if (!m->runs)
-        m->filter.holds = held_last(m);
-    if (!m->runs || ask(&m->dir, m->queue, "status", &live, &p) < 0)
+    if (!m->runs) { /* by the numbers of the last one, which a boot takes away */
+        if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
+            counters_attach(&c, path, &p) == 0)
+            counters_header(c, &head);
+        counters_close(&c);
+        m->filter.holds = head.gauges[COUNTERS_GROUPS_HELD] > 0;
+        return;
+    }
+    if (ask(&m->dir, m->queue, "status", &live, &p) < 0)
         return;
     m->filter.holds =
         json_integer_value(json_object_get(live, "groups_held")) > 0;
