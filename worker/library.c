@@ -99,20 +99,22 @@ void mqw_stop(struct mqw_worker *w)
     wake(w);
 }
 
-void mqw_pause(struct mqw_worker *w)
+static void pause_order(struct mqw_worker *w, int order)
 {
     if (!w)
         return;
-    atomic_store(&w->pause, ORDER_PAUSE);
+    atomic_store(&w->pause, order);
     wake(w);
+}
+
+void mqw_pause(struct mqw_worker *w)
+{
+    pause_order(w, ORDER_PAUSE);
 }
 
 void mqw_resume(struct mqw_worker *w)
 {
-    if (!w)
-        return;
-    atomic_store(&w->pause, ORDER_RESUME);
-    wake(w);
+    pause_order(w, ORDER_RESUME);
 }
 
 int mqw_set_concurrency(struct mqw_worker *w, unsigned most)

@@ -18,12 +18,16 @@
 #define MARK 3 /* columns of "..." */
 #define GAP  2 /* columns between two cells */
 
+struct column {
+    struct term_column is;
+    term_painter *painter; /* NULL: none */
+    int width;             /* of the widest cell so far, title included */
+    bool filled;           /* a cell had text */
+};
+
 struct term_table {
-    struct term_column *columns;
-    term_painter **painters; /* of the columns; NULL: none */
+    struct column *columns;
     size_t n;
-    int *widths;  /* of the widest cell so far, title included */
-    bool *filled; /* a cell had text */
     char **cells; /* row by row; NULL = empty */
     size_t count, room;
     size_t titled; /* columns whose titles are out; 0: none yet */
@@ -37,17 +41,15 @@ struct term_table *term_table_open(const struct term_column *columns, size_t n)
     if (!t)
         return NULL;
     t->columns = calloc(n, sizeof *t->columns);
-    t->painters = calloc(n, sizeof *t->painters);
-    t->widths = calloc(n, sizeof *t->widths);
-    t->filled = calloc(n, sizeof *t->filled);
-    if (!t->columns || !t->painters || !t->widths || !t->filled) {
+    if (!t->columns) {
         term_table_close(&t);
         return NULL;
     }
-    memcpy(t->columns, columns, n * sizeof *columns);
     t->n = n;
-    for (size_t i = 0; i < n; i++)
-        t->widths[i] = term_columns(columns[i].title);
+    for (size_t i = 0; i < n; i++) {
+        t->columns[i].is = columns[i];
+        t->columns[i].width = term_columns(columns[i].title);
+    }
     return t;
 }
 
@@ -55,14 +57,14 @@ void term_table_paint(struct term_table *t, size_t column,
                       term_painter *painter)
 {
     if (t)
-        t->painters[column] = painter;
+        t->columns[column].painter = painter;
 }
 
-/* cell_put - take over a safe text, NULL included, as the next cell */
+/* Take over a safe text, NULL included, as the next cell. */
 static void cell_put(struct term_table *t, char *text)
 {
     char **cells = array_grow(t->cells, t->count, &t->room, sizeof *cells);
-    size_t i = t->count % t->n;
+    struct column *c = &t->columns[t->count % t->n];
     int columns;
 
     if (!cells) {
@@ -72,9 +74,9 @@ static void cell_put(struct term_table *t, char *text)
     }
     t->cells = cells;
     columns = text ? term_columns(text) : 0;
-    if (columns > t->widths[i])
-        t->widths[i] = columns;
-    t->filled[i] |= columns > 0;
+    if (columns > c->width)
+        c->width = columns;
+    c->filled |= columns > 0;
     t->cells[t->count++] = text;
 }
 
@@ -119,8 +121,8 @@ void term_cell_known(struct term_table *t, int64_t value)
         term_cellf(t, "%" PRId64, value);
 }
 
-/* width_give - a column gives what it has over `least`, and over its title, at
- * most `over`; returns how much */
+/* Take from a column what it has over `least`, and over its title, at most
+ * `over`. Returns how much. */
 static int width_give(const struct term_column *c, int *width, int least,
                       int over)
 {
@@ -136,23 +138,23 @@ static int width_give(const struct term_column *c, int *width, int least,
 
 #define LEFT_OUT (-GAP) /* the width of a column without a gap in front of it */
 
-/* widths_start - each column as wide as it is, without the empty spare ones;
- * returns how many columns are over `limit` */
+/* Make each column as wide as it is, without the empty spare ones. Returns how
+ * many columns are over `limit`. */
 static int widths_start(const struct term_table *t, int limit, int *widths)
 {
     int over = (int)(t->n - 1) * GAP - limit;
 
     for (size_t i = 0; i < t->n; i++) {
-        bool spare = t->columns[i].cut == TERM_SPARE && !t->filled[i];
+        const struct column *c = &t->columns[i];
 
-        widths[i] = spare ? LEFT_OUT : t->widths[i];
+        widths[i] = c->is.cut == TERM_SPARE && !c->filled ? LEFT_OUT : c->width;
         over += widths[i];
     }
     return over;
 }
 
-/* extras_leave - the last first, until what is cut stays readable; returns how
- * many columns are over then */
+/* Leave out extra columns, the last first, until what is cut stays readable.
+ * Returns how many columns are over then. */
 static int extras_leave(const struct term_table *t, int over, int *widths)
 {
     int readable = 0; /* columns that the others can give */
@@ -160,10 +162,10 @@ static int extras_leave(const struct term_table *t, int over, int *widths)
     for (size_t i = 0; i < t->n; i++) {
         int width = widths[i];
 
-        readable += width_give(&t->columns[i], &width, READABLE, width);
+        readable += width_give(&t->columns[i].is, &width, READABLE, width);
     }
     for (size_t i = t->n; i-- > 0 && over > readable;) {
-        if (t->columns[i].cut != TERM_EXTRA)
+        if (t->columns[i].is.cut != TERM_EXTRA)
             continue;
         over -= widths[i] - LEFT_OUT;
         widths[i] = LEFT_OUT;
@@ -171,8 +173,8 @@ static int extras_leave(const struct term_table *t, int over, int *widths)
     return over;
 }
 
-/* widest_give - a column each time, until nothing is over or none can give;
- * names when `names`, else the others; returns how many columns are over */
+/* Take one from the widest column each time, until nothing is over or none can
+ * give: names if `names`, else the others. Returns how many columns are over. */
 static int widest_give(const struct term_table *t, int over, bool names,
                        int *widths)
 {
@@ -181,7 +183,7 @@ static int widest_give(const struct term_table *t, int over, bool names,
     for (; over > 0; over--, widths[widest]--) {
         widest = t->n;
         for (size_t i = 0; i < t->n; i++) {
-            const struct term_column *c = &t->columns[i];
+            const struct term_column *c = &t->columns[i].is;
             int width = widths[i];
 
             if ((c->cut == TERM_MIDDLE) == names &&
@@ -195,22 +197,23 @@ static int widest_give(const struct term_table *t, int over, bool names,
     return over;
 }
 
-/* widths_fit - column widths for `limit` columns (0 = none): names give way as
- * long as they can still be told apart, then the widest column; returns how
- * many columns are not left out */
+/* Choose column widths for `limit` columns (0 = none): names give way as long
+ * as they can still be told apart, then the widest column. Returns how many
+ * columns are not left out. */
 static size_t widths_fit(const struct term_table *t, int limit, int *widths)
 {
     size_t shown = t->n;
     int over;
 
     if (limit == 0) {
-        memcpy(widths, t->widths, t->n * sizeof *widths);
+        for (size_t i = 0; i < t->n; i++)
+            widths[i] = t->columns[i].width;
         return shown;
     }
     over = extras_leave(t, widths_start(t, limit, widths), widths);
     for (size_t i = 0; i < t->n; i++)
-        if (t->columns[i].cut == TERM_MIDDLE)
-            over -= width_give(&t->columns[i], &widths[i], NAME_MIN, over);
+        if (t->columns[i].is.cut == TERM_MIDDLE)
+            over -= width_give(&t->columns[i].is, &widths[i], NAME_MIN, over);
     over = widest_give(t, over, false, widths);
     widest_give(t, over, true, widths);
     for (size_t i = 0; i < t->n; i++)
@@ -218,8 +221,8 @@ static size_t widths_fit(const struct term_table *t, int limit, int *widths)
     return shown;
 }
 
-/* cell_print - one cell that starts at column `start`; *at = where the line has
- * got to, so that no blanks come at its end */
+/* Print one cell that starts at column `start`. *at is where the line has got
+ * to, so that no blanks come at its end. */
 static void cell_print(FILE *out, const char *text, int width,
                        const struct term_column *column,
                        enum term_colour colour, int start, int *at)
@@ -249,17 +252,17 @@ static void cell_print(FILE *out, const char *text, int width,
     *at = start + taken;
 }
 
-/* row_print - one line; `cells` NULL: the titles */
+/* Print one line; `cells` NULL: the titles. */
 static void row_print(const struct term_table *t, FILE *out, const int *widths,
                       char *const *cells, size_t n)
 {
     int start = 0, at = 0;
 
     for (size_t i = 0; i < t->n; i++) {
-        const struct term_column *c = &t->columns[i];
+        const struct term_column *c = &t->columns[i].is;
         const char *text = cells ? (i < n ? cells[i] : NULL) : c->title;
-        enum term_colour colour =
-            cells && text && t->painters[i] ? t->painters[i](text) : TERM_PLAIN;
+        term_painter *painter = cells && text ? t->columns[i].painter : NULL;
+        enum term_colour colour = painter ? painter(text) : TERM_PLAIN;
 
         if (widths[i] != LEFT_OUT)
             cell_print(out, text ? text : "", widths[i], c, colour, start, &at);
@@ -302,9 +305,6 @@ void term_table_close(struct term_table **t)
         free((*t)->cells[i]);
     free((*t)->cells);
     free((*t)->columns);
-    free((*t)->painters);
-    free((*t)->widths);
-    free((*t)->filled);
     free(*t);
     *t = NULL;
 }
