@@ -19,12 +19,11 @@
 #include "common/base/safe_text.h"
 #include "common/broker/broker_refused.h"
 #include "common/message/header.h"
+#include "common/mq/mqlimit.h"
 #include "worker/config/rate_text.h"
 #include "worker/rules/verdict.h"
 
 #define PERCENT_MAX 1000
-#define DEPTH_MAX   65536       /* HARD_MSGMAX of Linux */
-#define SIZE_MAX_Q  (16u << 20) /* HARD_MSGSIZEMAX */
 #define TEXT_MAX    1024
 
 /* Read a map of exit codes: "3=discard,70=dead". */
@@ -310,11 +309,11 @@ static const struct option_row rows[] = {
              "command: a POSIX queue, or a queue on a broker (amqp://)"},
     {"no-create", 0, OPT_FLAG, AT(no_create), LIBRARY(no_create),
      .under = "The queue", .help = "do not create the queue if it is missing"},
-    {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = DEPTH_MAX,
-     AT(queue_depth), LIBRARY(queue_depth),
+    {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1,
+     .max = MQLIMIT_HARD_DEPTH, AT(queue_depth), LIBRARY(queue_depth),
      .help = "messages that a created queue holds"},
-    {"message-size", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = SIZE_MAX_Q,
-     AT(message_size), LIBRARY(message_size),
+    {"message-size", 0, OPT_SIZE, .value = "SIZE", .min = 1,
+     .max = MQLIMIT_HARD_MESSAGE_SIZE, AT(message_size), LIBRARY(message_size),
      .help = "largest message of a created queue"},
     {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
      AT(mode), LIBRARY(mode), .help = "access mode of a created queue"},

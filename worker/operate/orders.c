@@ -38,7 +38,6 @@ struct request {
     char *words[WORDS_MAX]; /* without the verb */
     size_t count;
     struct order_call *call;
-    bool later; /* not now: there is no answer yet */
 };
 
 json_t *orders_refusal(int status, const char *text)
@@ -263,8 +262,8 @@ static json_t *pause_answer(struct request *r, json_t *out)
 {
     int err;
 
-    r->later = !pause_is_saved(r->orders->pause, &err);
-    if (r->later) {
+    r->call->later = !pause_is_saved(r->orders->pause, &err);
+    if (r->call->later) {
         json_decref(out);
         return NULL;
     }
@@ -350,7 +349,7 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
                                 "%.64s: no value is given; give %.64s=VALUE",
                                 r->words[i], r->words[i]);
         if (err == -EINPROGRESS)
-            r->later = true;
+            r->call->later = true;
         else if (err)
             return orders_refusal(p.status, p.text);
     }
@@ -366,7 +365,7 @@ static json_t *answer_set(struct request *r)
     const char *config = getenv("MQW_CONFIG"); /* of the unit */
     struct problem p;
 
-    if (out || r->later)
+    if (out || r->call->later)
         return out;
     all = json_array();
     for (size_t i = 0; i < r->count; i++) {
@@ -466,7 +465,7 @@ static json_t *steering_begin(struct request *r, const struct steering *what)
         atomic_init(&s->users, 2);
         err = pool_submit(s->flow->pool, &s->job);
     }
-    r->later = !err;
+    r->call->later = !err;
     if (!err) {
         *r->call->steering = s;
         return NULL;
@@ -483,8 +482,8 @@ static json_t *steering_answer(struct request *r)
     json_t *all, *out;
     char text[512];
 
-    r->later = !atomic_load(&s->is_over);
-    if (r->later)
+    r->call->later = !atomic_load(&s->is_over);
+    if (r->call->later)
         return NULL;
     if (s->err) {
         snprintf(text, sizeof text,
@@ -800,7 +799,7 @@ json_t *orders_answer(struct orders *orders, char *line,
         log_info("control", F_STR("queue", orders->flow->set->queue),
                  F_STR("order", verbs[i].name));
     out = verbs[i].answer(&r);
-    call->later = r.later && !out;
+    call->later = call->later && !out;
     /* cppcheck-suppress returnDanglingLifetime ; it points into no request */
     return out;
 }
