@@ -433,7 +433,7 @@ static void worker_ask(struct messages *m)
     struct problem p;
     json_t *live;
 
-    if (!m->runs) { /* by the numbers of the last one, which a boot takes away */
+    if (!m->runs) { /* by the numbers of the last one; a boot removes them */
         if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
             counters_attach(&c, path, &p) == 0)
             counters_header(c, &head);
