@@ -49,13 +49,13 @@ static unsigned seen;
 static uint64_t seen_mark, seen_start;
 static pid_t seen_group;
 
-static void see(void *arg, uint64_t mark, uint64_t start, pid_t group)
+static void see(void *arg, const struct source_run *run)
 {
     (void)arg;
     seen++;
-    seen_mark = mark;
-    seen_start = start;
-    seen_group = group;
+    seen_mark = run->mark;
+    seen_start = run->start;
+    seen_group = run->group;
 }
 
 Test(run_file, a_run_is_found_by_the_next_owner_until_it_is_over)

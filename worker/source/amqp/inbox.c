@@ -1,5 +1,21 @@
-/* inbox.c - consumes, and acknowledges (see amqp_inner.h) */
-#include "worker/source/amqp/amqp_inner.h"
+/* inbox.c - consumes, and acknowledges (see inbox.h)
+ *
+ * What is in hand, no other worker can run, and consumer_timeout counts for it.
+ * So it is as little as does not slow this worker down: two messages for each
+ * that may run, as many as may be lent once it has shown that it is fast, and
+ * one where what waits in hand waits for long. A broker that is far away gives
+ * no more than two in the time that an acknowledgement and a message are on
+ * their way. So where handlers often have nothing to run, it is as many as run
+ * in half of SLOW_NS at the rate seen. It is more, too, where fewer run
+ * than may as the others wait for the confirms of their verdicts: a queue of
+ * letters that is full holds up no other message. A worker that takes nothing,
+ * as it is paused or its breaker is open, gives back what waits and consumes
+ * nothing until it takes again.
+ *
+ * A queue with partitions has none of this: the order of a group is that in
+ * which the broker gave its messages.
+ */
+#include "worker/source/amqp/inbox.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,269 +26,689 @@
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/problem.h"
+#include "worker/source/amqp/ack_window.h"
+
+#define CONSUMER "mqworker"     /* a dot and a number follow */
+#define SLOW_NS  (5 * NS_PER_S) /* so long in hand is long */
+#define LATE_NS  NS_PER_S       /* and so long a confirm */
+
+/* As much in hand as may be lent; two for each that may run, or more where they
+ * are slow to come; one for each. */
+enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
+
+/* A message that is coming in, frame by frame. */
+struct inbox_part {
+    struct amqp_message *m; /* NULL: its header is not there yet */
+    size_t filled;
+    uint64_t tag;
+    unsigned queue; /* part of ours that it comes from */
+    bool expected, redelivered;
+};
+
+/* How much of the queue is in hand. */
+struct prefetch {
+    unsigned level;    /* PREFETCH_ */
+    uint64_t level_ns; /* clock_mono_ns: it was changed, or looked at */
+    uint64_t acked;    /* since then, */
+    uint64_t starved;  /* and of those, when handlers had nothing to run */
+    uint64_t acked_ns; /* clock_mono_ns of the last; 0: none */
+    uint64_t trip_ns;  /* of a call to the broker and its answer */
+    unsigned more;     /* in hand, where that is slow to come; 0: not more */
+    unsigned consumer; /* number of the last one on this connection; 0: none */
+    unsigned size;     /* that it was given */
+    bool consuming;    /* it was not cancelled */
+    bool called;       /* the broker, which may have kept messages back */
+    uint64_t late_ns;  /* clock_mono_ns since when it runs fewer than it may, as
+                        * the others wait for a confirm; 0: it does not */
+};
+
+/* c = constant after open  t = the thread's  a = atomic */
+struct inbox {
+    struct side side;
+    struct amqp_queue *queue;           /* c */
+    struct source *source;              /* c  of which `rests` is set */
+    const struct source_events *events; /* c  wants */
+    struct claims *claims;              /* c */
+    struct inbox_part part;             /* t */
+    struct ack_window window;           /* t */
+    struct prefetch fetch;              /* t */
+    atomic_uint in_hand;                /* a  messages lent at once */
+    atomic_uint doubted; /* a  the host that the outbox has just given up, + 1;
+                          *    0: none */
+};
+
+/* consumer_part - 0 of a queue that is whole */
+static unsigned consumer_part(const struct inbox *in, amqp_bytes_t tag)
+{
+    char text[24] = "";
+    size_t from = sizeof CONSUMER; /* behind the dot */
+
+    if (tag.len > from && tag.len < sizeof text)
+        memcpy(text, tag.bytes, tag.len);
+    return (unsigned)strtoul(text + (text[0] ? from : 0), NULL, 10) %
+           in->queue->part_count;
+}
+
+/* tag_print - of a part, or the number of a consumer of the whole queue: one
+ * that was cancelled may have messages still, and 3.10.8 closes the connection
+ * if another one begins under its name meanwhile */
+static void tag_print(const struct inbox *in, unsigned part, unsigned consumer,
+                      char tag[24])
+{
+    snprintf(tag, 24, CONSUMER ".%u",
+             amqp_queue_is_parted(in->queue) ? part : consumer);
+}
+
+static int consume_one(struct inbox *in, unsigned part, unsigned consumer)
+{
+    struct link *l = in->side.link;
+    char tag[24];
+
+    tag_print(in, part, consumer, tag);
+    (void)amqp_basic_consume(
+        l->c, LINK_CHANNEL, amqp_cstring_bytes(in->queue->parts[part]),
+        amqp_cstring_bytes(tag), 0, 0, 0, (amqp_table_t){0, NULL});
+    return link_reply(l, amqp_get_rpc_reply(l->c));
+}
+
+/* consumer_begin - of each part the broker has one consumer active: the first.
+ * So workers that start at once begin at different ones. A consumer keeps the
+ * prefetch that it began with; what the broker counts is what is not
+ * acknowledged. */
+static int consumer_begin(struct inbox *in, unsigned each, unsigned consumer)
+{
+    struct link *l = in->side.link;
+    unsigned first = arc4random_uniform(in->queue->part_count);
+    int err;
+
+    (void)amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
+    for (unsigned i = 0; i < in->queue->part_count && !err; i++)
+        err = consume_one(in, (first + i) % in->queue->part_count, consumer);
+    return err;
+}
+
+static int consumer_end(struct inbox *in, unsigned consumer)
+{
+    struct link *l = in->side.link;
+    char tag[24];
+
+    tag_print(in, 0, consumer, tag);
+    (void)amqp_basic_cancel(l->c, LINK_CHANNEL, amqp_cstring_bytes(tag));
+    return link_reply(l, amqp_get_rpc_reply(l->c));
+}
+
+/* ---- what it had ---- */
+
+static int by_tag(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int send_ack(void *arg, uint64_t tag, bool all)
+{
+    struct link *l = arg;
+
+    return link_status(l, amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
+}
+
+static int send_nack(void *arg, uint64_t tag, bool all)
+{
+    struct link *l = arg;
+
+    return link_status(l, amqp_basic_nack(l->c, LINK_CHANNEL, tag, all, 1));
+}
+
+static int acks_send(struct inbox *in, uint64_t *tags, size_t n, ack_send *tell)
+{
+    qsort(tags, n, sizeof *tags, by_tag);
+    return ack_window_send(&in->window, tags, n, tell, in->side.link);
+}
+
+static int consumer_ack(struct inbox *in, uint64_t *tags, size_t n)
+{
+    return acks_send(in, tags, n, send_ack);
+}
+
+static int consumer_give_back(struct inbox *in, uint64_t *tags, size_t n)
+{
+    return acks_send(in, tags, n, send_nack);
+}
+
+/* size_of - a level, in messages */
+static unsigned size_of(const struct inbox *in, unsigned level)
+{
+    unsigned full = atomic_load(&in->in_hand);
+    unsigned run =
+        (unsigned)(in->queue->set->concurrency * in->queue->set->window);
+    unsigned n = level == PREFETCH_SOME ? 2 * run : run;
+
+    if (level == PREFETCH_SOME && in->fetch.more > n)
+        n = in->fetch.more;
+    return level == PREFETCH_FULL || n > full ? full : n;
+}
+
+static void level_set(struct inbox *in, unsigned level)
+{
+    struct prefetch *f = &in->fetch;
+
+    f->level = level;
+    f->level_ns = clock_mono_ns();
+    f->acked = f->starved = 0;
+    if (level != PREFETCH_SOME)
+        f->more = 0;
+}
+
+static void prefetch_begin(struct inbox *in)
+{
+    in->fetch.consuming = false;
+    in->fetch.consumer = 0;
+    if (in->fetch.level_ns == 0)
+        level_set(in, amqp_queue_is_parted(in->queue) ? PREFETCH_FULL
+                                                      : PREFETCH_SOME);
+}
+
+/* prefetch_delivered - a long idle time is no part of a period: a worker that
+ * had nothing to run was not slow */
+static void prefetch_delivered(struct inbox *in)
+{
+    struct prefetch *f = &in->fetch;
+    uint64_t last = f->acked_ns > f->level_ns ? f->acked_ns : f->level_ns;
+    uint64_t idle = in->window.open == 0 ? clock_mono_ns() - last : 0;
+
+    if (idle > SLOW_NS)
+        f->level_ns += idle;
+}
+
+/* more_set - at the end of a period, to what runs in half of SLOW_NS at its
+ * rate. Each change is a new consumer. So it has to be twice as much, which it
+ * is where the broker is what limits the rate, or half, before which a message
+ * waits SLOW_NS at most. */
+static void more_set(struct inbox *in, uint64_t spent)
+{
+    struct prefetch *f = &in->fetch;
+    unsigned full = size_of(in, PREFETCH_FULL),
+             now = size_of(in, PREFETCH_SOME);
+    uint64_t want = f->acked * SLOW_NS / spent / 2;
+    /* A queue that is nearly empty starves them, too: then hardly any of what
+     * may be in hand is on its way. */
+    bool starved =
+        4 * f->starved >= f->acked && 4 * f->acked * f->trip_ns / spent >= now;
+
+    if (want > full)
+        want = full;
+    if ((want >= 2 * (uint64_t)now && starved) || 2 * want <= f->more)
+        f->more = (unsigned)want;
+}
+
+/* prefetch_acked - with twice what a level has in hand within SLOW_NS, a
+ * message would wait half of that at most. A worker that was fast and is no
+ * more starts over. */
+static void prefetch_acked(struct inbox *in, size_t n, bool starved)
+{
+    struct prefetch *f = &in->fetch;
+    uint64_t spent;
+
+    if (amqp_queue_is_parted(in->queue))
+        return;
+    f->acked_ns = clock_mono_ns();
+    spent = f->acked_ns - f->level_ns;
+    f->acked += n;
+    f->starved += starved ? n : 0;
+    if (spent < SLOW_NS && f->level > PREFETCH_FULL &&
+        f->acked >= 2 * (uint64_t)size_of(in, f->level - 1)) {
+        level_set(in, f->level - 1);
+    } else if (spent >= SLOW_NS && f->level == PREFETCH_FULL &&
+               2 * f->acked < size_of(in, PREFETCH_FULL)) {
+        level_set(in, PREFETCH_SOME);
+    } else if (spent >= SLOW_NS) {
+        if (f->level == PREFETCH_SOME)
+            more_set(in, spent);
+        level_set(in, f->level);
+    }
+}
+
+/* prefetch_apply - the next consumer begins once so little is in hand that it
+ * does not get more than twice its size together with that */
+static int prefetch_apply(struct inbox *in)
+{
+    struct prefetch *f = &in->fetch;
+    unsigned want = atomic_load(&in->source->rests) ? 0 : size_of(in, f->level);
+    unsigned each = amqp_queue_is_parted(in->queue)
+                        ? partition_in_hand(in->queue->topology.partitions)
+                        : want;
+    uint64_t since;
+    int err;
+
+    if (f->consuming && want == f->size)
+        return 0;
+    if (f->consuming) {
+        f->called = true;
+        err = consumer_end(in, f->consumer);
+        if (err)
+            return err;
+        f->consuming = false;
+    }
+    claims_fetched(in->claims, want);
+    if (want == 0 || in->window.open >= want)
+        return 0;
+    f->called = true;
+    since = clock_mono_ns();
+    err = consumer_begin(in, each, ++f->consumer);
+    f->trip_ns = (clock_mono_ns() - since) / 2; /* it is two calls */
+    f->consuming = err == 0;
+    f->size = want;
+    return err;
+}
+
+/* ---- what nobody takes ---- */
+
+/* give_back - cancelled first, or the broker gives it here again */
+static int give_back(struct inbox *in)
+{
+    uint64_t *tags;
+    size_t n;
+    int err;
+
+    atomic_store(&in->source->rests, true);
+    if (in->events->wants(in->events->arg)) { /* only just: see source.h */
+        atomic_store(&in->source->rests, false);
+        return 0;
+    }
+    level_set(in, PREFETCH_LEAN);
+    err = prefetch_apply(in);
+    tags = err ? NULL : claims_take_back(in->claims, &n);
+    if (!tags)
+        return err;
+    log_info("given_back", F_STR("queue", in->queue->operand->shown),
+             F_UINT("count", n),
+             F_STR("next", "this worker takes no messages just now, so others "
+                           "may have these, marked as redelivered"));
+    err = consumer_give_back(in, tags, n);
+    free(tags);
+    return err;
+}
+
+void inbox_wanted(struct inbox *in)
+{
+    if (!in->events->wants(in->events->arg))
+        return;
+    atomic_store(&in->source->rests, false);
+    side_wake(&in->side);
+}
+
+/* late_look - how long until confirms are late; UINT64_MAX: they keep nothing
+ * from being fetched, or there is nothing more to fetch. A level at a time, as
+ * more than one message of a slow worker would wait long. */
+static uint64_t late_look(struct inbox *in, bool idle, uint64_t now)
+{
+    struct prefetch *f = &in->fetch;
+
+    if (!idle || f->level == PREFETCH_FULL || atomic_load(&in->source->rests)) {
+        f->late_ns = 0;
+        return UINT64_MAX;
+    }
+    if (f->late_ns == 0)
+        f->late_ns = now;
+    if (now - f->late_ns < LATE_NS)
+        return LATE_NS - (now - f->late_ns);
+    level_set(in, f->level - 1);
+    f->late_ns = now;
+    return LATE_NS;
+}
+
+static int prefetch_look(struct inbox *in, uint64_t *next_ns)
+{
+    struct prefetch *f = &in->fetch;
+    uint64_t now = clock_mono_ns(), since;
+    struct claims_load load;
+    bool idle;
+
+    *next_ns = UINT64_MAX;
+    if (amqp_queue_is_parted(in->queue))
+        return 0;
+    if (atomic_load(&in->source->rests))
+        inbox_wanted(in);
+    load = claims_load(in->claims);
+    /* None waits in hand, fewer run than may, and the others that may be in
+     * hand wait for confirms. */
+    idle = load.starved && load.jobs > 0 &&
+           in->window.open >= size_of(in, f->level);
+    *next_ns = late_look(in, idle, now);
+    if (load.oldest_ns == 0)
+        return 0;
+    since = load.oldest_ns > f->level_ns ? load.oldest_ns : f->level_ns;
+    *next_ns = SLOW_NS;
+    if (now - since < SLOW_NS) {
+        *next_ns = SLOW_NS - (now - since);
+        return 0;
+    }
+    if (!in->events->wants(in->events->arg))
+        return give_back(in);
+    level_set(in, f->level < PREFETCH_LEAN ? f->level + 1 : f->level);
+    return 0;
+}
 
 /* ---- a message, frame by frame ---- */
 
 /* part_drop - what is there of a message that will not be whole */
-static void part_drop(struct source_amqp *q)
+static void part_drop(struct inbox *in)
 {
-    if (q->part.m)
-        amqp_free(q->part.m);
-    q->part = (struct inbox_part){0};
+    if (in->part.m)
+        claims_message_free(in->part.m);
+    in->part = (struct inbox_part){0};
 }
 
 /* part_over - it has all its bytes */
-static void part_over(struct source_amqp *q)
+static void part_over(struct inbox *in)
 {
-    struct amqp_message *m = q->part.m;
-    bool redelivered = q->part.redelivered;
+    struct amqp_message *m = in->part.m;
+    bool redelivered = in->part.redelivered;
 
-    q->part = (struct inbox_part){0};
-    amqp_arrived(q, m, redelivered);
+    in->part = (struct inbox_part){0};
+    claims_arrived(in->claims, m, redelivered);
 }
 
 /* header - it begins: its properties, and how much is to follow
  * The header that the worker reads is written in front of the body later.
  */
-static int header(struct source_amqp *q, const amqp_frame_t *f)
+static int header(struct inbox *in, const amqp_frame_t *f)
 {
     amqp_bytes_t raw = f->payload.properties.raw;
     uint64_t size = f->payload.properties.body_size;
     struct amqp_message *m;
 
-    if (!q->part.expected || q->part.m || size > SIZE_MAX / 2)
+    if (!in->part.expected || in->part.m || size > SIZE_MAX / 2)
         return -EPROTO;
-    m = malloc(sizeof *m + raw.len + HEADER_MAX + (size_t)size);
+    m = claims_message(in->claims, raw, (size_t)size);
     if (!m)
         return -ENOMEM;
-    *m = (struct amqp_message){.q = q,
-                               .epoch = q->epoch,
-                               .tag = q->part.tag,
-                               .part = q->part.queue,
-                               .raw = {raw.len, m->bytes},
-                               .body = m->bytes + raw.len + HEADER_MAX,
-                               .body_size = (size_t)size};
-    memcpy(m->bytes, raw.bytes, raw.len);
-    q->part.m = m;
+    m->tag = in->part.tag;
+    m->part = in->part.queue;
+    in->part.m = m;
     if (size == 0)
-        part_over(q);
+        part_over(in);
     return 0;
 }
 
-static int body(struct source_amqp *q, const amqp_frame_t *f)
+static int body(struct inbox *in, const amqp_frame_t *f)
 {
     amqp_bytes_t more = f->payload.body_fragment;
-    struct inbox_part *part = &q->part;
+    struct inbox_part *part = &in->part;
 
     if (!part->m || more.len > part->m->body_size - part->filled)
         return -EPROTO;
-    memcpy((unsigned char *)(uintptr_t)part->m->body + part->filled, more.bytes,
-           more.len);
+    memcpy(part->m->body + part->filled, more.bytes, more.len);
     part->filled += more.len;
     if (part->filled == part->m->body_size)
-        part_over(q);
+        part_over(in);
     return 0;
 }
 
 /* method - a message begins, or the broker ends something */
-static int method(struct source_amqp *q, const amqp_method_t *m)
+static int method(struct inbox *in, const amqp_method_t *m)
 {
     const amqp_basic_deliver_t *d;
 
     if (m->id == AMQP_BASIC_DELIVER_METHOD) {
         d = m->decoded;
-        if (q->part.expected)
+        if (in->part.expected)
             return -EPROTO;
-        prefetch_delivered(q);
-        ack_window_delivered(&q->window, d->delivery_tag);
-        q->part =
+        prefetch_delivered(in);
+        ack_window_delivered(&in->window, d->delivery_tag);
+        in->part =
             (struct inbox_part){.tag = d->delivery_tag,
-                                .queue = consumer_part(q, d->consumer_tag),
+                                .queue = consumer_part(in, d->consumer_tag),
                                 .expected = true,
                                 .redelivered = d->redelivered != 0};
         return 0;
     }
     if (m->id == AMQP_BASIC_CANCEL_METHOD) {
-        snprintf(q->inbox.link->why, LINK_WHY,
+        snprintf(in->side.link->why, LINK_WHY,
                  "the broker cancelled the consumer: was the queue deleted?");
         return -ENOENT;
     }
-    return link_closed_by(q->inbox.link, m) ? -ECONNRESET : 0;
+    return link_closed_by(in->side.link, m) ? -ECONNRESET : 0;
 }
 
-static int read_frames(struct source_amqp *q)
+static int read_frames(struct inbox *in)
 {
     amqp_frame_t f;
     int n, err = 0;
 
-    while (!err && (n = link_frame(q->inbox.link, &f)) != NO) {
+    while (!err && (n = link_frame(in->side.link, &f)) != NO) {
         if (n < 0)
             err = n;
         else if (f.channel != LINK_CHANNEL)
             continue;
         else if (f.frame_type == AMQP_FRAME_METHOD)
-            err = method(q, &f.payload.method);
+            err = method(in, &f.payload.method);
         else if (f.frame_type == AMQP_FRAME_HEADER)
-            err = header(q, &f);
+            err = header(in, &f);
         else if (f.frame_type == AMQP_FRAME_BODY)
-            err = body(q, &f);
+            err = body(in, &f);
         /* Its memory is the library's: a large message has many frames. */
-        link_tidy(q->inbox.link);
-        if (!link_more(q->inbox.link))
-            amqp_place_all(q);
+        link_tidy(in->side.link);
+        if (!link_more(in->side.link))
+            claims_place(in->claims);
     }
-    amqp_place_all(q);
+    claims_place(in->claims);
     return err;
 }
 
 /* ---- acknowledgements ---- */
 
 /* acks_flush - without the lock: a write may wait for the broker */
-static int acks_flush(struct source_amqp *q)
+static int acks_flush(struct inbox *in)
 {
-    uint64_t *acks;
     bool starved;
     size_t n;
+    uint64_t *acks = claims_acks(in->claims, &n, &starved);
     int err;
 
-    pthread_mutex_lock(&q->mtx);
-    acks = q->acks;
-    n = q->ack_count;
-    starved = prefetch_starves_locked(q);
-    if (n > 0) {
-        q->acks = NULL;
-        q->ack_count = q->ack_room = 0;
-    }
-    pthread_mutex_unlock(&q->mtx);
-    if (n == 0)
+    if (!acks)
         return 0;
-    err = consumer_ack(q, acks, n);
+    err = consumer_ack(in, acks, n);
     free(acks);
-    prefetch_acked(q, n, starved);
+    prefetch_acked(in, n, starved);
     return err;
 }
 
 /* ---- the connection ---- */
 
 /* begin - claims of this connection are good from here on */
-static int begin(struct source_amqp *q)
+static int begin(struct inbox *in)
 {
-    pthread_mutex_lock(&q->mtx);
-    q->epoch = ++q->epochs;
-    pthread_mutex_unlock(&q->mtx);
-    ack_window_begin(&q->window);
-    prefetch_begin(q);
-    return prefetch_apply(q);
+    claims_begin(in->claims);
+    ack_window_begin(&in->window);
+    prefetch_begin(in);
+    return prefetch_apply(in);
 }
 
 /* back - after a new connection: the queue may be gone */
-static int back(struct source_amqp *q)
+static int back(struct inbox *in)
 {
     struct problem p = {0};
-    int err = topology_open(q->inbox.link, &q->topology, &p);
+    int err = topology_open(in->side.link, &in->queue->topology, &p);
 
     if (!err) {
-        side_limited(&q->inbox);
-        return begin(q);
+        side_limited(&in->side);
+        return begin(in);
     }
-    snprintf(q->inbox.link->why, LINK_WHY, "%.200s", p.text);
+    snprintf(in->side.link->why, LINK_WHY, "%.200s", p.text);
     return err;
 }
 
-static void lost(struct source_amqp *q, int err)
+static void lost(struct inbox *in, int err)
 {
-    uint64_t wait = q->inbox.wait_ns;
+    uint64_t wait = in->side.wait_ns;
 
-    side_lost(&q->inbox,
-              q->inbox.link->why[0] ? q->inbox.link->why : errno_text(-err));
+    side_lost(&in->side,
+              in->side.link->why[0] ? in->side.link->why : errno_text(-err));
+    part_drop(in);
     /* Where it is refused again and again, each try waits longer. */
-    if (q->epoch == 0)
-        q->inbox.wait_ns =
+    if (claims_void(in->claims))
+        in->side.wait_ns =
             10 * wait < 10 * NS_PER_S ? 10 * wait : 10 * NS_PER_S;
-    part_drop(q);
-    amqp_void_claims(q);
 }
 
 /* Send a request to a host that the outbox has given up. Otherwise a hanging
  * host would be noticed only a minute later, by its missing heartbeats. */
-static int host_check(struct source_amqp *q)
+static int host_check(struct inbox *in)
 {
     uint32_t messages, consumers;
 
-    if (atomic_exchange(&q->doubted, 0) != q->inbox.link->host + 1)
+    if (atomic_exchange(&in->doubted, 0) != in->side.link->host + 1)
         return 0;
-    q->fetch.called =
+    in->fetch.called =
         true; /* messages that have arrived since are in the library */
-    return topology_count(q->inbox.link, q->parts[0], &messages, &consumers);
+    return topology_count(in->side.link, in->queue->parts[0], &messages,
+                          &consumers);
 }
 
 /* serve - what there is to do, then a wait; none after a call, as messages that
  * came meanwhile are with the library, and are to be looked at */
-static int serve(struct source_amqp *q)
+static int serve(struct inbox *in)
 {
     uint64_t due, wait = UINT64_MAX;
     int err;
 
-    q->fetch.called = false;
-    err = read_frames(q);
-    due = amqp_due(q);
+    in->fetch.called = false;
+    err = read_frames(in);
+    due = claims_due(in->claims);
     if (!err)
-        err = host_check(q);
+        err = host_check(in);
     if (!err)
-        err = acks_flush(q);
+        err = acks_flush(in);
     if (!err)
-        err = prefetch_look(q, &wait);
+        err = prefetch_look(in, &wait);
     if (!err)
-        err = prefetch_apply(q);
-    if (!err && !q->fetch.called)
-        side_wait(&q->inbox, due < wait ? due : wait);
+        err = prefetch_apply(in);
+    if (!err && !in->fetch.called)
+        side_wait(&in->side, due < wait ? due : wait);
     return err;
 }
 
-void *inbox_main(void *side)
+static void *inbox_main(void *arg)
 {
-    struct source_amqp *q = ((struct amqp_side *)side)->q;
-    int err = begin(q);
+    struct inbox *in = arg;
+    int err = begin(in);
 
     if (err)
-        lost(q, err);
-    while (!atomic_load(&q->stopping)) {
-        if (!q->inbox.link) {
-            if (!side_reconnect(&q->inbox))
+        lost(in, err);
+    while (!atomic_load(&in->queue->stopping)) {
+        if (!in->side.link) {
+            if (!side_reconnect(&in->side))
                 continue;
-            err = back(q);
+            err = back(in);
         } else {
-            err = serve(q);
+            err = serve(in);
         }
         if (err)
-            lost(q, err);
+            lost(in, err);
     }
-    if (q->inbox.link)
-        (void)acks_flush(q);
+    if (in->side.link)
+        (void)acks_flush(in);
     return NULL;
 }
 
-int inbox_open(struct source_amqp *q, struct problem *p)
-{
-    uint32_t messages, consumers;
-    long ready = 0;
-    int err = link_open(&q->inbox.link, &q->setup, arc4random(), p);
+/* ---- open and close ---- */
 
+int inbox_make(struct inbox **out, struct amqp_queue *queue,
+               struct source *source, const struct source_events *events,
+               unsigned in_hand)
+{
+    struct inbox *in = calloc(1, sizeof *in);
+
+    *out = in;
+    if (!in)
+        return -ENOMEM;
+    in->queue = queue;
+    in->source = source;
+    in->events = events;
+    atomic_store(&in->in_hand, in_hand);
+    return side_init(&in->side, queue, "inbox");
+}
+
+int inbox_open(struct inbox *in, struct claims *claims, long *ready,
+               struct problem *p)
+{
+    const struct amqp_queue *queue = in->queue;
+    uint32_t messages, consumers;
+    int err = link_open(&in->side.link, &queue->setup, arc4random(), p);
+
+    in->claims = claims;
+    *ready = 0;
     if (!err)
-        err = topology_unlike(q->inbox.link, &q->topology, p);
+        err = topology_unlike(in->side.link, &queue->topology, p);
     if (!err)
-        err = topology_open(q->inbox.link, &q->topology, p);
+        err = topology_open(in->side.link, &queue->topology, p);
     if (err)
         return err;
-    for (unsigned i = 0; i < q->part_count && !err; i++) {
-        err = topology_count(q->inbox.link, q->parts[i], &messages, &consumers);
-        ready += err ? 0 : (long)messages;
+    for (unsigned i = 0; i < queue->part_count && !err; i++) {
+        err = topology_count(in->side.link, queue->parts[i], &messages,
+                             &consumers);
+        *ready += err ? 0 : (long)messages;
     }
     if (err)
         return problem_set(p, EX_UNAVAILABLE, -err, "queue %s: %s",
-                           q->operand->queue, q->inbox.link->why);
-    atomic_store(&q->ready, ready);
-    side_limited(&q->inbox);
+                           queue->operand->queue, in->side.link->why);
+    side_limited(&in->side);
     return 0;
+}
+
+int inbox_start(struct inbox *in)
+{
+    return side_start(&in->side, inbox_main, in);
+}
+
+void inbox_stop(struct inbox *in)
+{
+    side_join(&in->side);
+    link_close(&in->side.link);
+}
+
+void inbox_close(struct inbox **inbox)
+{
+    struct inbox *in = *inbox;
+
+    if (!in)
+        return;
+    *inbox = NULL;
+    part_drop(in);
+    side_fini(&in->side);
+    free(in);
+}
+
+/* ---- for the other parts ---- */
+
+struct side *inbox_side(struct inbox *in)
+{
+    return &in->side;
+}
+
+unsigned inbox_host(const struct inbox *in)
+{
+    return in->side.link->host;
+}
+
+unsigned inbox_in_hand(const struct inbox *in)
+{
+    return atomic_load(&in->in_hand);
+}
+
+void inbox_resize(struct inbox *in, unsigned in_hand)
+{
+    atomic_store(&in->in_hand, in_hand);
+    side_wake(&in->side);
+}
+
+void inbox_doubt(struct inbox *in, unsigned host)
+{
+    atomic_store(&in->doubted, host + 1);
+    side_wake(&in->side);
 }

@@ -1,13 +1,15 @@
-/* outbox.c - publishes what follows from verdicts (see amqp_inner.h)
+/* outbox.c - publishes what follows from verdicts (see outbox.h)
  *
  * The original of a message is unacknowledged until its copy is confirmed. So a
  * copy whose connection is lost is published again, marked as resent.
  */
-#include "worker/source/amqp/amqp_inner.h"
+#include "worker/source/amqp/outbox.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 #include <time.h>
 
 #include "common/base/basics.h"
@@ -22,10 +24,35 @@
 #define SLACK_MS     5
 #define NACK_MOST    (10 * NS_PER_S)
 
+/* The count of a queue's messages, as another thread asked for it. */
+struct count {
+    const char *queue;
+    uint32_t messages;
+    int err;
+    bool asked, answered;
+};
+
+/* c = constant after open  t = the thread's  q = under mtx */
+struct outbox {
+    struct side side;
+    struct amqp_queue *queue;          /* c */
+    struct claims *claims;             /* c */
+    struct inbox *inbox;               /* c */
+    struct confirms confirms;          /* t */
+    unsigned declared[PARTITIONS_MAX]; /* t  of each part, bits of the wait
+                                        *    queues */
+    bool missing;                      /* t  a queue of ours is gone */
+    uint64_t refused_ns;               /* t  pause after the next refusal */
+
+    pthread_mutex_t mtx;
+    pthread_cond_t changed; /* q  a count came */
+    struct count count;     /* q */
+};
+
 /* ---- publishing ---- */
 
 /* target - the queue it goes to, which is there on 0 */
-static int target(struct source_amqp *q, struct amqp_job *j,
+static int target(struct outbox *o, struct amqp_job *j,
                   char name[TOPOLOGY_NAME])
 {
     uint64_t now = clock_wall_ns(), ms;
@@ -33,34 +60,34 @@ static int target(struct source_amqp *q, struct amqp_job *j,
     struct problem p;
 
     if (j->settle && j->settle->kind == SETTLE_DEAD) {
-        snprintf(name, TOPOLOGY_NAME, "%s", q->dead);
+        snprintf(name, TOPOLOGY_NAME, "%s", o->queue->dead);
         return 0;
     }
     ms = j->due_wall_ns > now ? (j->due_wall_ns - now) / NS_PER_MS : 0;
     /* A wait of 1 s has lasted for some time by now. */
     ms = topology_length(ms + ms / SLACK_PART + SLACK_MS);
     if (ms == 0) { /* the inbox holds it for the rest */
-        snprintf(name, TOPOLOGY_NAME, "%s", q->parts[part]);
+        snprintf(name, TOPOLOGY_NAME, "%s", o->queue->parts[part]);
         return 0;
     }
-    topology_waits(&q->topology, part, ms, name);
+    topology_waits(&o->queue->topology, part, ms, name);
     bit = 1U << topology_index(ms);
-    if (q->declared[part] & bit)
+    if (o->declared[part] & bit)
         return 0;
-    if (topology_wait(q->outbox.link, &q->topology, part, ms, &p) < 0) {
+    if (topology_wait(o->side.link, &o->queue->topology, part, ms, &p) < 0) {
         log_error("wait_queue", F_STR("queue", name), F_STR("error", p.text),
                   F_STR("next", "messages that are to wait stay where they "
                                 "are, unacknowledged, until it can be used"));
         return -EPROTO;
     }
-    side_limited(&q->outbox);
-    q->declared[part] |= bit;
+    side_limited(&o->side);
+    o->declared[part] |= bit;
     return 0;
 }
 
 /* Publish a copy. `plain`: without the history, which was too large. */
-static int publish_as(struct source_amqp *q, struct amqp_job *j,
-                      const char *name, bool plain)
+static int publish_as(struct outbox *o, struct amqp_job *j, const char *name,
+                      bool plain)
 {
     struct amqp_message *m = amqp_job_message(j);
     struct envelope_attempt attempt;
@@ -68,12 +95,12 @@ static int publish_as(struct source_amqp *q, struct amqp_job *j,
     struct envelope_copy copy;
     int err;
 
-    amqp_change(q, j, &change, &attempt);
+    claims_change(o->claims, j, &change, &attempt);
     err = envelope_copy(&copy, m->raw, &change, plain);
     if (err)
         return err;
     err = confirms_publish(
-        &q->confirms, q->outbox.link, &j->u, &q->topology, name,
+        &o->confirms, o->side.link, &j->u, &o->queue->topology, name,
         &copy.properties,
         (amqp_bytes_t){m->body_size, (void *)(uintptr_t)m->body});
     envelope_copy_free(&copy);
@@ -81,42 +108,33 @@ static int publish_as(struct source_amqp *q, struct amqp_job *j,
 }
 
 /* Publish what follows from a verdict, or leave the job as it was. */
-static int publish(struct source_amqp *q, struct amqp_job *j)
+static int publish(struct outbox *o, struct amqp_job *j)
 {
     char name[TOPOLOGY_NAME];
-    int err = target(q, j, name);
+    int err = target(o, j, name);
 
     if (err)
         return err;
-    j->u.number = q->confirms.numbers + 1; /* for `returned` */
+    j->u.number = o->confirms.numbers + 1; /* for `returned` */
     j->returned = false;
-    err = publish_as(q, j, name, false);
+    err = publish_as(o, j, name, false);
     if (err == -EMSGSIZE)
-        err = publish_as(q, j, name, true);
+        err = publish_as(o, j, name, true);
     FAULT_POINT("amqp_published");
     return err;
 }
 
-/* publish_some - while there is room for what is not confirmed */
-static int publish_some(struct source_amqp *q)
+/* Publish jobs while there is room for what is not confirmed. */
+static int publish_some(struct outbox *o)
 {
-    struct unconfirmed *u;
+    struct amqp_job *j;
     int err = 0;
 
-    while (!err && !q->outbox.link->blocked && !confirms_full(&q->confirms)) {
-        pthread_mutex_lock(&q->mtx);
-        u = TAILQ_FIRST(&q->jobs);
-        if (u)
-            TAILQ_REMOVE(&q->jobs, u, link);
-        pthread_mutex_unlock(&q->mtx);
-        if (!u)
-            break;
-        err = publish(q, amqp_job_of(u));
-        if (!err)
-            continue;
-        pthread_mutex_lock(&q->mtx);
-        TAILQ_INSERT_HEAD(&q->jobs, u, link);
-        pthread_mutex_unlock(&q->mtx);
+    while (!err && !o->side.link->blocked && !confirms_full(&o->confirms) &&
+           (j = claims_job_next(o->claims)) != NULL) {
+        err = publish(o, j);
+        if (err)
+            claims_job_back(o->claims, j);
     }
     return err;
 }
@@ -127,19 +145,17 @@ static int publish_some(struct source_amqp *q)
  * and is created again before the copy is published once more. */
 static int on_confirmed(void *arg, struct unconfirmed *u)
 {
-    struct source_amqp *q = arg;
+    struct outbox *o = arg;
     struct amqp_job *j = amqp_job_of(u);
 
     if (!j->returned) {
-        q->refused_ns = 0;
-        amqp_confirmed(q, j);
+        o->refused_ns = 0;
+        claims_confirmed(o->claims, j);
         return 0;
     }
-    pthread_mutex_lock(&q->mtx);
-    TAILQ_INSERT_HEAD(&q->jobs, u, link);
-    pthread_mutex_unlock(&q->mtx);
-    q->missing = true;
-    snprintf(q->outbox.link->why, LINK_WHY,
+    claims_job_back(o->claims, j);
+    o->missing = true;
+    snprintf(o->side.link->why, LINK_WHY,
              "a queue of ours is gone, and is made again");
     return -ENOENT;
 }
@@ -147,28 +163,28 @@ static int on_confirmed(void *arg, struct unconfirmed *u)
 /* Mark the job whose copy no queue took. */
 static void on_returned(void *arg, amqp_bytes_t properties)
 {
-    struct source_amqp *q = arg;
+    struct outbox *o = arg;
     uint64_t number = envelope_number(properties);
     struct unconfirmed *u;
 
-    TAILQ_FOREACH (u, &q->confirms.sent, link)
+    TAILQ_FOREACH (u, &o->confirms.sent, link)
         if (u->number == number) {
             amqp_job_of(u)->returned = true;
-            log_error("returned", F_STR("queue", q->operand->shown),
+            log_error("returned", F_STR("queue", o->queue->operand->shown),
                       F_STR("next", "a queue of ours was deleted: it is made "
                                     "again, and the message published again"));
         }
 }
 
 /* read_frames - all that have come */
-static int read_frames(struct source_amqp *q)
+static int read_frames(struct outbox *o)
 {
-    bool was = q->outbox.link->blocked;
-    int err = confirms_read(&q->confirms, q->outbox.link);
+    bool was = o->side.link->blocked;
+    int err = confirms_read(&o->confirms, o->side.link);
 
-    if (was != q->outbox.link->blocked)
+    if (was != o->side.link->blocked)
         log_warn(was ? "unblocked" : "blocked",
-                 F_STR("queue", q->operand->shown),
+                 F_STR("queue", o->queue->operand->shown),
                  F_STR("next", was ? "the broker takes messages again"
                                    : "the broker is low on memory or disk: "
                                      "retries and letters wait "
@@ -179,150 +195,198 @@ static int read_frames(struct source_amqp *q)
 /* ---- the connection ---- */
 
 /* queues_again - one of ours was deleted */
-static int queues_again(struct source_amqp *q)
+static int queues_again(struct outbox *o)
 {
     struct problem p = {0};
-    int err = topology_open(q->outbox.link, &q->topology, &p);
+    int err = topology_open(o->side.link, &o->queue->topology, &p);
 
     if (err)
-        snprintf(q->outbox.link->why, LINK_WHY, "%.200s", p.text);
-    q->missing = err != 0;
+        snprintf(o->side.link->why, LINK_WHY, "%.200s", p.text);
+    o->missing = err != 0;
     return err;
 }
 
 /* ready - a new one: it confirms what it takes */
-static int ready(struct source_amqp *q)
+static int ready(struct outbox *o)
 {
-    int err = q->missing ? queues_again(q) : 0;
+    int err = o->missing ? queues_again(o) : 0;
 
-    memset(q->declared, 0, sizeof q->declared);
-    return err ? err : confirms_begin(&q->confirms, q->outbox.link);
+    memset(o->declared, 0, sizeof o->declared);
+    return err ? err : confirms_begin(&o->confirms, o->side.link);
 }
 
-static void lost(struct source_amqp *q, int err)
+static void lost(struct outbox *o, int err)
 {
-    uint64_t wait = q->outbox.wait_ns;
+    uint64_t wait = o->side.wait_ns;
 
-    atomic_store(&q->doubted, q->outbox.link->host + 1);
-    side_wake(&q->inbox);
-    side_lost(&q->outbox,
-              q->outbox.link->why[0] ? q->outbox.link->why : errno_text(-err));
+    inbox_doubt(o->inbox, o->side.link->host);
+    side_lost(&o->side,
+              o->side.link->why[0] ? o->side.link->why : errno_text(-err));
     /* A queue that is full nacks for long: each try waits longer, until one is
      * confirmed. */
     if (err == -EAGAIN || err == -EPROTO) {
-        q->outbox.wait_ns = q->refused_ns > wait ? q->refused_ns : wait;
-        q->refused_ns = 2 * q->outbox.wait_ns < NACK_MOST
-                            ? 2 * q->outbox.wait_ns
-                            : NACK_MOST;
+        o->side.wait_ns = o->refused_ns > wait ? o->refused_ns : wait;
+        o->refused_ns =
+            2 * o->side.wait_ns < NACK_MOST ? 2 * o->side.wait_ns : NACK_MOST;
     }
-    pthread_mutex_lock(&q->mtx);
-    confirms_lost(&q->confirms, &q->jobs);
-    pthread_mutex_unlock(&q->mtx);
+    claims_jobs_again(o->claims, &o->confirms);
 }
 
 /* answer - of somebody who waits in outbox_count */
-static int answer(struct source_amqp *q)
+static int answer(struct outbox *o)
 {
     uint32_t messages = 0, consumers = 0;
     const char *queue;
     int err;
 
-    pthread_mutex_lock(&q->mtx);
-    queue = q->count.asked && !q->count.answered ? q->count.queue : NULL;
-    pthread_mutex_unlock(&q->mtx);
+    pthread_mutex_lock(&o->mtx);
+    queue = o->count.asked && !o->count.answered ? o->count.queue : NULL;
+    pthread_mutex_unlock(&o->mtx);
     if (!queue)
         return 0;
-    err = topology_count(q->outbox.link, queue, &messages, &consumers);
-    pthread_mutex_lock(&q->mtx);
-    if (q->count.asked && q->count.queue == queue) { /* not given up */
-        q->count.messages = messages;
-        q->count.err = err;
-        q->count.answered = true;
-        pthread_cond_broadcast(&q->changed);
+    err = topology_count(o->side.link, queue, &messages, &consumers);
+    pthread_mutex_lock(&o->mtx);
+    if (o->count.asked && o->count.queue == queue) { /* not given up */
+        o->count.messages = messages;
+        o->count.err = err;
+        o->count.answered = true;
+        pthread_cond_broadcast(&o->changed);
     }
-    pthread_mutex_unlock(&q->mtx);
+    pthread_mutex_unlock(&o->mtx);
     return err;
 }
 
 /* serve - one round; 0, or the connection is no good */
-static int serve(struct source_amqp *q)
+static int serve(struct outbox *o)
 {
-    int err = read_frames(q);
+    int err = read_frames(o);
 
     if (!err)
-        err = answer(q);
+        err = answer(o);
     if (!err)
-        err = publish_some(q);
-    if (!err && confirms_late(&q->confirms, q->outbox.link))
+        err = publish_some(o);
+    if (!err && confirms_late(&o->confirms, o->side.link))
         err = -ETIMEDOUT;
     if (!err)
-        err = read_frames(q); /* what a call has kept back */
+        err = read_frames(o); /* what a call has kept back */
     if (!err)
-        side_wait(&q->outbox,
-                  TAILQ_EMPTY(&q->confirms.sent) ? UINT64_MAX : LATE_LOOK_NS);
+        side_wait(&o->side,
+                  TAILQ_EMPTY(&o->confirms.sent) ? UINT64_MAX : LATE_LOOK_NS);
     return err;
 }
 
-void *outbox_main(void *side)
+static void *outbox_main(void *arg)
 {
-    struct source_amqp *q = ((struct amqp_side *)side)->q;
+    struct outbox *o = arg;
     int err = 0;
 
-    while (!atomic_load(&q->stopping)) {
-        if (!q->outbox.link &&
-            (!side_reconnect(&q->outbox) || (err = ready(q)) < 0)) {
-            if (q->outbox.link)
-                lost(q, err);
+    while (!atomic_load(&o->queue->stopping)) {
+        if (!o->side.link &&
+            (!side_reconnect(&o->side) || (err = ready(o)) < 0)) {
+            if (o->side.link)
+                lost(o, err);
             continue;
         }
-        err = serve(q);
+        err = serve(o);
         if (err)
-            lost(q, err);
+            lost(o, err);
     }
     return NULL;
 }
 
-int outbox_open(struct source_amqp *q, struct problem *p)
+/* ---- open and close ---- */
+
+int outbox_make(struct outbox **out, struct amqp_queue *queue)
 {
-    int err = link_open(&q->outbox.link, &q->setup, q->inbox.link->host, p);
+    struct outbox *o = calloc(1, sizeof *o);
+    pthread_condattr_t clock;
+
+    *out = o;
+    if (!o)
+        return -ENOMEM;
+    o->queue = queue;
+    TAILQ_INIT(&o->confirms.sent);
+    o->confirms.confirmed = on_confirmed;
+    o->confirms.returned = on_returned;
+    o->confirms.arg = o;
+    pthread_mutex_init(&o->mtx, NULL);
+    pthread_condattr_init(&clock);
+    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&o->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    return side_init(&o->side, queue, "outbox");
+}
+
+int outbox_open(struct outbox *o, struct claims *claims, struct inbox *inbox,
+                struct problem *p)
+{
+    int err = link_open(&o->side.link, &o->queue->setup, inbox_host(inbox), p);
 
     if (err)
         return err;
-    TAILQ_INIT(&q->confirms.sent);
-    q->confirms.confirmed = on_confirmed;
-    q->confirms.returned = on_returned;
-    q->confirms.arg = q;
-    err = ready(q);
-    return err ? problem_set(p, 69, -err, "the broker does not confirm: %s",
-                             q->outbox.link->why)
+    o->claims = claims;
+    o->inbox = inbox;
+    err = ready(o);
+    return err ? problem_set(p, EX_UNAVAILABLE, -err,
+                             "the broker does not confirm: %s",
+                             o->side.link->why)
                : 0;
 }
 
+int outbox_start(struct outbox *o)
+{
+    return side_start(&o->side, outbox_main, o);
+}
+
+void outbox_stop(struct outbox *o)
+{
+    side_join(&o->side);
+    link_close(&o->side.link);
+}
+
+void outbox_close(struct outbox **outbox)
+{
+    struct outbox *o = *outbox;
+
+    if (!o)
+        return;
+    *outbox = NULL;
+    side_fini(&o->side);
+    pthread_cond_destroy(&o->changed);
+    pthread_mutex_destroy(&o->mtx);
+    free(o);
+}
+
+struct side *outbox_side(struct outbox *o)
+{
+    return &o->side;
+}
+
 /* outbox_count - one asks at a time; the others have its answer */
-int outbox_count(struct source_amqp *q, const char *queue, uint32_t *messages)
+int outbox_count(struct outbox *o, const char *queue, uint32_t *messages)
 {
     struct timespec until;
     int err = 0;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ASK_S;
-    pthread_mutex_lock(&q->mtx);
-    if (atomic_load(&q->stopping) || !q->outbox.running)
+    pthread_mutex_lock(&o->mtx);
+    if (atomic_load(&o->queue->stopping) || !o->side.running)
         err = ESHUTDOWN;
-    while (!err && q->count.asked)
-        err = pthread_cond_timedwait(&q->changed, &q->mtx, &until);
+    while (!err && o->count.asked)
+        err = pthread_cond_timedwait(&o->changed, &o->mtx, &until);
     if (!err) {
-        q->count = (struct amqp_count){.queue = queue, .asked = true};
-        side_wake(&q->outbox);
-        while (!err && !q->count.answered)
-            err = pthread_cond_timedwait(&q->changed, &q->mtx, &until);
-        *messages = q->count.messages;
-        err = err ? -err : q->count.err;
-        q->count.asked = false;
-        pthread_cond_broadcast(&q->changed);
+        o->count = (struct count){.queue = queue, .asked = true};
+        side_wake(&o->side);
+        while (!err && !o->count.answered)
+            err = pthread_cond_timedwait(&o->changed, &o->mtx, &until);
+        *messages = o->count.messages;
+        err = err ? -err : o->count.err;
+        o->count.asked = false;
+        pthread_cond_broadcast(&o->changed);
     } else {
         err = -err;
     }
-    pthread_mutex_unlock(&q->mtx);
+    pthread_mutex_unlock(&o->mtx);
     return err;
 }

@@ -223,16 +223,18 @@ static bool running(const struct run_slot *s)
 }
 
 void run_file_runs(const struct run_file *f,
-                   void (*visit)(void *arg, uint64_t mark, uint64_t start,
-                                 pid_t group),
+                   void (*visit)(void *arg, const struct source_run *run),
                    void *arg)
 {
     for (unsigned i = 0; i < RUN_SLOTS; i++) {
         const struct run_slot *s = &f->map->slots[i];
 
         if (running(s))
-            visit(arg, s->mark, s->start,
-                  atomic_load_explicit(&s->group, memory_order_acquire));
+            visit(arg,
+                  &(struct source_run){.mark = s->mark,
+                                       .start = s->start,
+                                       .group = atomic_load_explicit(
+                                           &s->group, memory_order_acquire)});
     }
 }
 

@@ -56,8 +56,7 @@ void run_file_unrun(struct run_file *f, unsigned index);
 
 /* Each handler that a kill cut off. */
 void run_file_runs(const struct run_file *f,
-                   void (*visit)(void *arg, uint64_t mark, uint64_t start,
-                                 pid_t group),
+                   void (*visit)(void *arg, const struct source_run *run),
                    void *arg);
 /* They are ended: each is a crash of its message. How many. */
 unsigned run_file_crashed(struct run_file *f);

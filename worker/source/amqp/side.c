@@ -1,5 +1,5 @@
-/* side.c - a thread with a connection (see amqp_inner.h) */
-#include "worker/source/amqp/amqp_inner.h"
+/* side.c - a thread with a connection to the broker (see side.h) */
+#include "worker/source/amqp/side.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -17,14 +17,14 @@
 /* librabbitmq sends a heartbeat inside of a call, and only then. */
 #define BEAT_NS (LINK_HEARTBEAT * NS_PER_S / 2)
 
-int side_init(struct amqp_side *side, struct source_amqp *q, const char *name)
+int side_init(struct side *side, struct amqp_queue *queue, const char *name)
 {
-    *side = (struct amqp_side){.q = q, .name = name, .wait_ns = WAIT_FIRST};
+    *side = (struct side){.queue = queue, .name = name, .wait_ns = WAIT_FIRST};
     side->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return side->wake_fd < 0 ? -errno : 0;
 }
 
-void side_fini(struct amqp_side *side)
+void side_fini(struct side *side)
 {
     link_close(&side->link);
     if (side->wake_fd > 0)
@@ -32,22 +32,31 @@ void side_fini(struct amqp_side *side)
     side->wake_fd = -1;
 }
 
-int side_start(struct amqp_side *side, void *(*main)(void *))
+int side_start(struct side *side, void *(*main)(void *), void *arg)
 {
-    int err = -pthread_create(&side->thread, NULL, main, side);
+    int err = -pthread_create(&side->thread, NULL, main, arg);
 
     side->running = err == 0;
     return err;
 }
 
-void side_wake(struct amqp_side *side)
+void side_join(struct side *side)
+{
+    if (!side->running)
+        return;
+    side_wake(side);
+    pthread_join(side->thread, NULL);
+    side->running = false;
+}
+
+void side_wake(struct side *side)
 {
     const uint64_t one = 1;
 
     (void)!write(side->wake_fd, &one, sizeof one);
 }
 
-void side_wait(struct amqp_side *side, uint64_t ns)
+void side_wait(struct side *side, uint64_t ns)
 {
     struct pollfd fds[] = {
         {.fd = side->wake_fd, .events = POLLIN},
@@ -63,14 +72,14 @@ void side_wait(struct amqp_side *side, uint64_t ns)
         (void)!read(side->wake_fd, &ignored, sizeof ignored);
 }
 
-void side_limited(struct amqp_side *side)
+void side_limited(struct side *side)
 {
-    struct source_amqp *q = side->q;
+    struct amqp_queue *queue = side->queue;
 
-    if (!side->link->limited || atomic_exchange(&q->limit_told, true))
+    if (!side->link->limited || atomic_exchange(&queue->limit_told, true))
         return;
     log_warn(
-        "delivery_limit", F_STR("queue", q->operand->shown),
+        "delivery_limit", F_STR("queue", queue->operand->shown),
         F_STR("reason", "a queue was created before the upgrade to RabbitMQ 4, "
                         "which limits it to 20 deliveries per message"),
         F_STR("next", "lift the limit with a policy; mqctl doctor prints the "
@@ -89,9 +98,9 @@ static const char *next_of(const char *why)
                  "goes on";
 }
 
-void side_lost(struct amqp_side *side, const char *why)
+void side_lost(struct side *side, const char *why)
 {
-    const struct broker_operand *o = side->q->operand;
+    const struct broker_operand *o = side->queue->operand;
 
     if (!side->link)
         return;
@@ -104,14 +113,14 @@ void side_lost(struct amqp_side *side, const char *why)
 }
 
 /* pause_before - many workers that lose one node do not come back at once */
-static void pause_before(struct amqp_side *side)
+static void pause_before(struct side *side)
 {
     uint64_t now = clock_mono_ns();
     uint64_t half = side->wait_ns / 2;
     uint64_t wait = half + arc4random() * (half / UINT32_MAX + 1) % (half + 1);
     uint64_t end = now + wait;
 
-    while (now < end && !atomic_load(&side->q->stopping)) {
+    while (now < end && !atomic_load(&side->queue->stopping)) {
         side_wait(side, end - now);
         now = clock_mono_ns();
     }
@@ -120,25 +129,25 @@ static void pause_before(struct amqp_side *side)
         side->wait_ns = WAIT_MOST;
 }
 
-bool side_reconnect(struct amqp_side *side)
+bool side_reconnect(struct side *side)
 {
-    struct source_amqp *q = side->q;
+    struct amqp_queue *queue = side->queue;
     struct problem p;
 
     pause_before(side);
-    if (atomic_load(&q->stopping))
+    if (atomic_load(&queue->stopping))
         return false;
-    if (link_open(&side->link, &q->setup, side->host, &p) < 0) {
-        log_warn("link_failed", F_STR("queue", q->operand->shown),
+    if (link_open(&side->link, &queue->setup, side->host, &p) < 0) {
+        log_warn("link_failed", F_STR("queue", queue->operand->shown),
                  F_STR("side", side->name), F_STR("reason", p.text),
                  F_STR("next", "it tries again by itself, up to each 10 s; "
                                "nothing is lost meanwhile"));
         return false;
     }
     side->wait_ns = WAIT_FIRST;
-    log_info("link_up", F_STR("queue", q->operand->shown),
+    log_info("link_up", F_STR("queue", queue->operand->shown),
              F_STR("side", side->name),
-             F_STR("host", q->operand->hosts[side->link->host].name),
+             F_STR("host", queue->operand->hosts[side->link->host].name),
              F_DURATION("after", (clock_mono_ns() - side->lost_ns) / NS_PER_MS *
                                      NS_PER_MS));
     return true;

@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 #include <bsd/string.h>
 
@@ -16,15 +14,135 @@
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
 #include "worker/config/settings.h"
-#include "worker/source/amqp/amqp_inner.h"
+#include "worker/source/amqp/outbox.h"
 
-#define TICK_NS (20 * NS_PER_MS)
+/* c = constant after open   a = atomic */
+struct source_amqp {
+    struct source source;
+    struct source_events events; /* c */
+    struct amqp_queue queue;     /* c */
+    struct run_file *runs;       /* c */
+    struct claims *claims;       /* c */
+    struct inbox *inbox;         /* c */
+    struct outbox *outbox;       /* c */
+    bool started;                /* c  after it; the engine */
+    atomic_long ready;           /* a  messages in the queue, when last asked */
+};
+
+static struct source_amqp *source_amqp_of(const struct source *s)
+{
+    return CONTAINER_OF((struct source *)(uintptr_t)s, struct source_amqp,
+                        source);
+}
+
+/* ---- taking and settling ---- */
+
+static int take(struct source *s, unsigned lane, uint64_t wall_ns,
+                struct message **out)
+{
+    return claims_take(source_amqp_of(s)->claims, lane, wall_ns, out);
+}
+
+static int take_due(struct source *s, unsigned lane, struct message **out)
+{
+    return claims_take_due(source_amqp_of(s)->claims, lane, out);
+}
+
+/* Settle one verdict: verdicts that are settled late come one at a time. */
+static int settle(struct source *s, struct settle *list, size_t n)
+{
+    (void)n;
+    return claims_settle(source_amqp_of(s)->claims, list);
+}
+
+static void release(struct source *s, struct message *m)
+{
+    (void)s;
+    claims_release(m);
+}
+
+static void rest(struct source *s, unsigned lane)
+{
+    claims_lane_rest(source_amqp_of(s)->claims, lane);
+}
 
 /* ---- looking ---- */
 
 static int poll_fd(const struct source *s)
 {
-    return source_amqp_of(s)->ready_fd;
+    return claims_fd(source_amqp_of(s)->claims);
+}
+
+static unsigned room(const struct source *s)
+{
+    return claims_room(source_amqp_of(s)->claims);
+}
+
+/* Count what was in the queue when it was last asked, and what is here
+ * already. */
+static long fresh(const struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+
+    return (long)claims_arrived_count(q->claims) + atomic_load(&q->ready);
+}
+
+/* Ask the broker how much is in the queue. -EAGAIN: it does not answer, and may
+ * have any number. */
+static int ready_ask(struct source_amqp *q)
+{
+    long ready = 0;
+    uint32_t n;
+
+    for (unsigned i = 0; i < q->queue.part_count; i++) {
+        if (outbox_count(q->outbox, q->queue.parts[i], &n) < 0)
+            return -EAGAIN;
+        ready += (long)n;
+    }
+    atomic_store(&q->ready, ready);
+    return 0;
+}
+
+/* Messages that the broker has sent are not in the queue, and may not be here
+ * yet. So nothing is due if the last call found nothing either, and nothing
+ * came since. A head that waits in hand is due: a worker that ended now would
+ * give it back, and its failures would be forgotten. */
+static int is_due(struct source *s)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    int err = ready_ask(q);
+
+    if (err || fresh(s) > 0)
+        return err ? err : YES;
+    return claims_still_idle(q->claims) ? NO : YES;
+}
+
+static int64_t count(struct source *s, enum source_count what)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    uint32_t n;
+
+    if (what == COUNT_WAITING)
+        return (int64_t)claims_held_count(q->claims);
+    if (what == COUNT_PARKED || what == COUNT_SPOOLED)
+        return 0;
+    (void)ready_ask(q);
+    return outbox_count(q->outbox, q->queue.dead, &n) < 0 ? -EAGAIN
+                                                          : (int64_t)n;
+}
+
+static void parts(struct source *s,
+                  void (*visit)(void *arg, const struct source_part *part),
+                  void *arg)
+{
+    struct source_amqp *q = source_amqp_of(s);
+    struct source_part all[PARTITIONS_MAX];
+
+    if (!amqp_queue_is_parted(&q->queue))
+        return;
+    claims_parts(q->claims, all);
+    for (unsigned i = 0; i < q->queue.part_count; i++)
+        visit(arg, &all[i]);
 }
 
 static bool pending(const struct source *s)
@@ -33,22 +151,16 @@ static bool pending(const struct source *s)
     return false;
 }
 
-/* ---- lanes ---- */
-
-static void rest(struct source *s, unsigned lane)
-{
-    amqp_lane_keep(source_amqp_of(s), lane, NULL);
-}
-
 /* ---- how many ---- */
 
-/* lent - as many as the last owner's runs, while these are looked at */
+/* Allow as many as the last owner's runs, while these are looked at. */
 static unsigned lent(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
 
-    return q->started && !amqp_parted(q) ? atomic_load(&q->prefetch)
-                                         : RUN_SLOTS;
+    return q->started && !amqp_queue_is_parted(&q->queue)
+               ? inbox_in_hand(q->inbox)
+               : RUN_SLOTS;
 }
 
 /* Set the longest time limit of a message. One that stays in hand gets no more
@@ -56,10 +168,11 @@ static unsigned lent(const struct source *s)
  * before the broker takes it back (settings.h). */
 static void limit_set(struct source_amqp *q)
 {
-    uint64_t most = atomic_load(&q->set->max_timeout_ns);
+    const struct settings *set = q->queue.set;
+    uint64_t most = atomic_load(&set->max_timeout_ns);
 
-    if (q->set->access.partitions && most == UINT64_MAX)
-        most = atomic_load(&q->set->timeout_ns);
+    if (set->access.partitions && most == UINT64_MAX)
+        most = atomic_load(&set->timeout_ns);
     atomic_store(&q->source.timeout_most_ns, most);
 }
 
@@ -67,19 +180,14 @@ static void limit_set(struct source_amqp *q)
 static void tuned(struct source *s)
 {
     limit_set(source_amqp_of(s));
-    side_wake(&source_amqp_of(s)->inbox);
+    side_wake(inbox_side(source_amqp_of(s)->inbox));
 }
 
-/* clock_set - wake the inbox, whose timer stands still while the machine is
- * suspended */
+/* Wake the inbox, whose timer stands still while the machine is suspended. */
 static void clock_set(struct source *s)
 {
-    struct source_amqp *q = source_amqp_of(s);
-
-    pthread_mutex_lock(&q->mtx);
-    q->ahead_ns = clock_ahead_ns();
-    pthread_mutex_unlock(&q->mtx);
-    side_wake(&q->inbox);
+    claims_clock_set(source_amqp_of(s)->claims);
+    side_wake(inbox_side(source_amqp_of(s)->inbox));
 }
 
 static int resize(struct source *s, unsigned n, struct problem *p)
@@ -87,41 +195,30 @@ static int resize(struct source *s, unsigned n, struct problem *p)
     struct source_amqp *q = source_amqp_of(s);
 
     (void)p;
-    if (amqp_parted(q)) /* it is the same for all workers */
-        return 0;
-    atomic_store(&q->prefetch, n < s->lent_most ? n : s->lent_most);
-    side_wake(&q->inbox);
+    if (!amqp_queue_is_parted(&q->queue)) /* else it is the same for all
+                                             workers */
+        inbox_resize(q->inbox, n < s->lent_most ? n : s->lent_most);
     return 0;
 }
 
-/* ---- from one owner to the next ---- */
-
-struct visit {
-    void (*visit)(void *arg, const struct source_run *run);
-    void *arg;
-};
-
-static void on_run(void *arg, uint64_t mark, uint64_t start, pid_t group)
+static void wanted(struct source *s)
 {
-    const struct visit *v = arg;
-
-    v->visit(v->arg, &(struct source_run){
-                         .mark = mark, .start = start, .group = group});
+    inbox_wanted(source_amqp_of(s)->inbox);
 }
+
+/* ---- from one owner to the next ---- */
 
 static int runs(struct source *s,
                 void (*visit)(void *arg, const struct source_run *run),
                 void *arg, struct problem *p)
 {
-    struct visit v = {visit, arg};
-
     (void)p;
-    run_file_runs(source_amqp_of(s)->runs, on_run, &v);
+    run_file_runs(source_amqp_of(s)->runs, visit, arg);
     return 0;
 }
 
-/* recover - the broker gives the messages again, and then their crashes are
- * known */
+/* Count the crashes. The broker gives the messages again, and then their
+ * crashes are known. */
 static int recover(struct source *s,
                    int (*visit)(void *arg, const struct source_left *left),
                    void *arg)
@@ -131,7 +228,7 @@ static int recover(struct source *s,
 
     (void)visit, (void)arg;
     if (n > 0)
-        log_warn("crashed", F_STR("queue", q->operand->shown),
+        log_warn("crashed", F_STR("queue", q->queue.operand->shown),
                  F_UINT("messages", n),
                  F_STR("next", "a worker died while handlers had them; they "
                                "come again, marked as redelivered"));
@@ -144,9 +241,9 @@ static void start(struct source *s)
     int err;
 
     q->started = true;
-    err = side_start(&q->outbox, outbox_main);
+    err = outbox_start(q->outbox);
     if (!err)
-        err = side_start(&q->inbox, inbox_main);
+        err = inbox_start(q->inbox);
     if (err)
         q->events.ended(q->events.arg, "a thread cannot be started", EX_OSERR);
 }
@@ -154,21 +251,21 @@ static void start(struct source *s)
 static const struct source_ops amqp_ops = {
     .name = "amqp",
     .late = true,
-    .take = amqp_take,
-    .take_due = amqp_take_due,
-    .settle = amqp_settle,
-    .release = amqp_release,
+    .take = take,
+    .take_due = take_due,
+    .settle = settle,
+    .release = release,
     .rest = rest,
     .poll_fd = poll_fd,
     .pending = pending,
-    .room = amqp_room,
-    .fresh = amqp_fresh,
-    .is_due = amqp_is_due,
-    .count = amqp_count,
-    .parts = amqp_parts,
+    .room = room,
+    .fresh = fresh,
+    .is_due = is_due,
+    .count = count,
+    .parts = parts,
     .lent = lent,
     .resize = resize,
-    .wanted = prefetch_wanted,
+    .wanted = wanted,
     .tuned = tuned,
     .clock_set = clock_set,
     .runs = runs,
@@ -178,178 +275,78 @@ static const struct source_ops amqp_ops = {
 
 /* ---- open and close ---- */
 
-/* parts_name - the queues that it consumes */
-static int parts_name(struct source_amqp *q)
+/* Fill in the queue, and what both connections are made of. */
+static int queue_fill(struct source_amqp *q, const struct settings *set)
 {
-    q->part_count = amqp_parted(q) ? q->topology.partitions : 1;
-    q->parts = calloc(q->part_count, sizeof *q->parts);
-    for (unsigned i = 0; q->parts && i < q->part_count; i++)
-        topology_queue(&q->topology, i, q->parts[i]);
-    return q->parts ? 0 : -ENOMEM;
-}
+    struct amqp_queue *queue = &q->queue;
 
-/* lists_open - in memory */
-static int lists_open(struct source_amqp *q)
-{
-    unsigned parts = q->topology.partitions;
-    unsigned want = parts ? parts * partition_in_hand(parts)
-                          : slots_for(q->set, (unsigned)q->set->concurrency);
-    pthread_mutexattr_t kind;
-    pthread_condattr_t clock;
-
-    /* It is held for very short: a thread that wants it meanwhile does not
-     * sleep. */
-    pthread_mutexattr_init(&kind);
-    (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
-    q->ahead_ns = clock_ahead_ns();
-    pthread_mutex_init(&q->mtx, &kind);
-    pthread_mutexattr_destroy(&kind);
-    pthread_condattr_init(&clock);
-    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->changed, &clock);
-    pthread_condattr_destroy(&clock);
-    TAILQ_INIT(&q->incoming);
-    TAILQ_INIT(&q->arrived);
-    TAILQ_INIT(&q->held);
-    TAILQ_INIT(&q->due);
-    TAILQ_INIT(&q->put_off);
-    TAILQ_INIT(&q->lent);
-    TAILQ_INIT(&q->jobs);
-    q->source.ops = &amqp_ops;
-    limit_set(q);
-    q->source.lanes = ITEMS_MAX;
-    q->source.lent_most = RUN_SLOTS;
-    q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
-    q->free_index = calloc(RUN_SLOTS, sizeof *q->free_index);
-    q->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!q->lanes || !q->free_index || q->ready_fd < 0 || parts_name(q) < 0)
-        return -ENOMEM;
-    for (unsigned i = 0; i < RUN_SLOTS; i++)
-        q->free_index[i] = RUN_SLOTS - 1 - i;
-    q->free_count = RUN_SLOTS;
-    atomic_store(&q->prefetch, want < RUN_SLOTS ? want : RUN_SLOTS);
-    return 0;
-}
-
-/* setup_fill - what both connections are made of */
-static void setup_fill(struct source_amqp *q,
-                       const struct broker_source_setup *setup)
-{
-    const struct settings *set = setup->set;
-
-    q->set = set;
-    q->operand = &set->broker;
-    q->events = setup->events;
-    q->source.attention = setup->attention;
-    if (gethostname(q->machine, sizeof q->machine - 1) < 0)
-        strlcpy(q->machine, "?", sizeof q->machine);
-    q->setup = (struct link_setup){.operand = q->operand,
-                                   .password = q->password,
-                                   .tls = set->access.tls,
-                                   .name = "mqworker"};
-    q->topology = (struct topology){
-        .operand = q->operand,
+    queue->set = set;
+    queue->operand = &set->broker;
+    if (gethostname(queue->machine, sizeof queue->machine - 1) < 0)
+        strlcpy(queue->machine, "?", sizeof queue->machine);
+    queue->setup = (struct link_setup){.operand = queue->operand,
+                                       .password = queue->password,
+                                       .tls = set->access.tls,
+                                       .name = "mqworker"};
+    queue->topology = (struct topology){
+        .operand = queue->operand,
         .no_create = set->no_create,
         .allow_unreplicated = set->allow_unreplicated,
         .partitions = (unsigned)set->access.partitions,
     };
-    topology_dead(&q->topology, q->dead);
+    topology_dead(&queue->topology, queue->dead);
+    queue->part_count =
+        queue->topology.partitions ? queue->topology.partitions : 1;
+    queue->parts = calloc(queue->part_count, sizeof *queue->parts);
+    for (unsigned i = 0; queue->parts && i < queue->part_count; i++)
+        topology_queue(&queue->topology, i, queue->parts[i]);
+    return queue->parts ? 0 : -ENOMEM;
 }
 
-static void source_amqp_close(struct source *source);
-
-static int source_amqp_open(struct source **out,
-                            const struct broker_source_setup *setup,
-                            struct problem *p)
+/* Make the parts, none of which is connected or has a thread yet. */
+static int parts_make(struct source_amqp *q)
 {
-    struct source_amqp *q = calloc(1, sizeof *q);
-    int err;
+    const struct settings *set = q->queue.set;
+    unsigned parts = q->queue.topology.partitions;
+    unsigned want = parts ? parts * partition_in_hand(parts)
+                          : slots_for(set, (unsigned)set->concurrency);
+    int err = inbox_make(&q->inbox, &q->queue, &q->source, &q->events,
+                         want < RUN_SLOTS ? want : RUN_SLOTS);
 
-    if (!q)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    setup_fill(q, setup);
-    q->inbox.wake_fd = q->outbox.wake_fd = -1;
-    err = lists_open(q);
     if (!err)
-        err = side_init(&q->inbox, q, "inbox");
+        err = outbox_make(&q->outbox, &q->queue);
     if (!err)
-        err = side_init(&q->outbox, q, "outbox");
-    if (err)
-        err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
-                          errno_text(-err));
-    if (!err)
-        err = broker_password_find(q->password, q->operand,
-                                   q->set->access.password_file, p);
-    if (!err)
-        err = run_file_open(&q->runs, setup->runs, p);
-    if (!err)
-        err = inbox_open(q, p);
-    if (!err)
-        err = outbox_open(q, p);
-    if (err) {
-        source_amqp_close(&q->source);
-        return err;
-    }
-    q->seq = run_file_first(q->runs);
-    q->source.nonce = run_file_nonce(q->runs);
-    *out = &q->source;
-    return 0;
+        err = claims_open(&q->claims, &(struct claims_setup){
+                                          .queue = &q->queue,
+                                          .runs = q->runs,
+                                          .source = &q->source,
+                                          .events = &q->events,
+                                          .inbox = inbox_side(q->inbox),
+                                          .outbox = outbox_side(q->outbox)});
+    return err;
 }
 
-/* jobs_wait - for verdicts on their way: a publish that is not confirmed by
- * then is not acknowledged, and comes again */
-static void jobs_wait(struct source_amqp *q, uint64_t limit_ns)
-{
-    struct timespec until;
-    uint64_t end = clock_mono_ns() + limit_ns;
-    int err = 0;
-
-    until = (struct timespec){.tv_sec = (time_t)(end / NS_PER_S),
-                              .tv_nsec = (long)(end % NS_PER_S)};
-    pthread_mutex_lock(&q->mtx);
-    while (!err && q->job_count > 0)
-        err = pthread_cond_timedwait(&q->changed, &q->mtx, &until);
-    if (q->job_count > 0)
-        log_warn("unconfirmed", F_STR("queue", q->operand->shown),
-                 F_UINT("count", q->job_count),
-                 F_STR("next", "these verdicts are not confirmed: their "
-                               "messages come again, marked as redelivered"));
-    pthread_mutex_unlock(&q->mtx);
-}
-
-static void side_join(struct amqp_side *side)
-{
-    if (!side->running)
-        return;
-    side_wake(side);
-    pthread_join(side->thread, NULL);
-    side->running = false;
-}
-
-/* Stop the outbox first: the messages that it has confirmed are acknowledged by
- * the inbox. */
+/* Stop the outbox first: the inbox acknowledges the messages whose copies the
+ * outbox knows to be confirmed. A copy that is not confirmed by then leaves its
+ * message unacknowledged, and that comes again. */
 static void source_amqp_stop(struct source *source, uint64_t limit_ns)
 {
     struct source_amqp *q = source_amqp_of(source);
+    unsigned left = 0;
 
-    if (q->outbox.running)
-        jobs_wait(q, limit_ns);
-    atomic_store(&q->stopping, true);
-    side_join(&q->outbox);
-    side_join(&q->inbox);
+    if (q->started && !atomic_load(&q->queue.stopping))
+        left = claims_drain(q->claims, limit_ns);
+    if (left > 0)
+        log_warn("unconfirmed", F_STR("queue", q->queue.operand->shown),
+                 F_UINT("count", left),
+                 F_STR("next", "these verdicts are not confirmed: their "
+                               "messages come again, marked as redelivered"));
+    atomic_store(&q->queue.stopping, true);
     /* The broker gives to others what is not acknowledged. */
-    link_close(&q->outbox.link);
-    link_close(&q->inbox.link);
-}
-
-static void list_free(struct amqp_list *list)
-{
-    struct amqp_message *m;
-
-    while ((m = TAILQ_FIRST(list)) != NULL) {
-        TAILQ_REMOVE(list, m, link);
-        amqp_free(m);
-    }
+    if (q->outbox)
+        outbox_stop(q->outbox);
+    if (q->inbox)
+        inbox_stop(q->inbox);
 }
 
 static void source_amqp_close(struct source *source)
@@ -357,28 +354,57 @@ static void source_amqp_close(struct source *source)
     struct source_amqp *q = source_amqp_of(source);
 
     source_amqp_stop(source, 0);
-    list_free(&q->arrived);
-    list_free(&q->held);
-    list_free(&q->due);
-    list_free(&q->lent);
-    for (unsigned i = 0; q->lanes && i < ITEMS_MAX; i++)
-        if (q->lanes[i])
-            amqp_free(q->lanes[i]);
-    if (q->part.m)
-        amqp_free(q->part.m);
-    side_fini(&q->inbox);
-    side_fini(&q->outbox);
+    inbox_close(&q->inbox);
+    outbox_close(&q->outbox);
+    claims_close(&q->claims);
     run_file_close(&q->runs);
-    if (q->ready_fd > 0)
-        close(q->ready_fd);
-    explicit_bzero(q->password, sizeof q->password);
-    pthread_cond_destroy(&q->changed);
-    pthread_mutex_destroy(&q->mtx);
-    free(q->acks);
-    free(q->lanes);
-    free(q->parts);
-    free(q->free_index);
+    explicit_bzero(q->queue.password, sizeof q->queue.password);
+    free(q->queue.parts);
     free(q);
+}
+
+static int source_amqp_open(struct source **out,
+                            const struct broker_source_setup *setup,
+                            struct problem *p)
+{
+    struct source_amqp *q = calloc(1, sizeof *q);
+    long ready = 0;
+    int err;
+
+    if (!q)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    q->source.ops = &amqp_ops;
+    q->source.lanes = ITEMS_MAX;
+    q->source.lent_most = RUN_SLOTS;
+    q->source.attention = setup->attention;
+    q->events = setup->events;
+    err = queue_fill(q, setup->set);
+    if (err)
+        err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    limit_set(q);
+    if (!err)
+        err = broker_password_find(q->queue.password, q->queue.operand,
+                                   setup->set->access.password_file, p);
+    if (!err)
+        err = run_file_open(&q->runs, setup->runs, p);
+    if (!err) {
+        q->source.nonce = run_file_nonce(q->runs);
+        err = parts_make(q);
+        if (err)
+            err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
+                              errno_text(-err));
+    }
+    if (!err)
+        err = inbox_open(q->inbox, q->claims, &ready, p);
+    if (!err)
+        err = outbox_open(q->outbox, q->claims, q->inbox, p);
+    if (err) {
+        source_amqp_close(&q->source);
+        return err;
+    }
+    atomic_store(&q->ready, ready);
+    *out = &q->source;
+    return 0;
 }
 
 const struct broker_engine broker_engine_amqp = {

@@ -1,0 +1,1212 @@
+/* claims.c - the messages that a worker has from a broker (see claims.h)
+ *
+ * A broker whose connection broke gives again what it had no acknowledgement
+ * of, marked. There are three answers to that. A message that was settled here
+ * is acknowledged and does not run again. A message that still runs here, or
+ * has its verdict on the way, has its claim back. Any other message runs, with
+ * the mark that it may have run before.
+ *
+ * The retries of a group wait unacknowledged. A copy would come behind the rest
+ * of its group, and so would a message that is given back to the broker. So a
+ * head that failed stays the worker's until it has come to its end, and the
+ * messages behind it wait in its group. If the worker or its connection dies
+ * meanwhile, the failures are lost with it: the broker gives the message again
+ * as it was sent.
+ *
+ * One order everywhere: the consequence of a verdict is published, the broker
+ * confirms that it has it on its replicas, the run file has the message as
+ * settled, and then the original is acknowledged.
+ * Crash before the confirm: the broker gives the original again, marked. If the
+ * copy is there, too, it has the same id and its own attempt: a repeat, and no
+ * loss. Crash between confirm and acknowledgement: the original comes again,
+ * and is found in the run file if it comes to this machine.
+ * Assumed: a message that is confirmed by a quorum queue survives as long as
+ * most of its replicas do; one that is not acknowledged is given again.
+ */
+#include "worker/source/amqp/claims.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include <bsd/stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/fault_point.h"
+#include "common/base/log.h"
+#include "common/base/problem.h"
+
+#define SUMMED        4096 /* bytes of a body that tell it from others */
+#define INCOMING_MOST 32   /* that wait to be placed, while more come */
+
+TAILQ_HEAD(amqp_list, amqp_message);
+
+/* c = constant after open   q = under mtx   i = the inbox's */
+struct claims {
+    struct claims_setup setup;   /* c */
+    struct amqp_message **lanes; /* c  what each may read still; a lane's
+                                  *    thread's */
+    int ready_fd;                /* c  readable while one may be taken */
+    struct amqp_list incoming;   /* i  not placed yet */
+    unsigned incoming_count;     /* i */
+    atomic_bool group_told;      /* a refused group was logged */
+
+    pthread_mutex_t mtx;
+    pthread_cond_t changed;               /* q  jobs ended */
+    struct amqp_list arrived, held, lent; /* q  held: by due_ns, priority */
+    int64_t ahead_ns;     /* q  clock_ahead_ns when the clock was set last */
+    struct amqp_list due; /* q  CLAIM_DUE */
+    struct amqp_list put_off; /* q  heads that are PUT_OFF */
+    unsigned again_count;     /* q  heads in hand: PUT_OFF, HELD or DUE */
+    unsigned arrived_count, held_count, lent_count; /* q */
+    unsigned late_count;            /* q  of those lent: no handler has them */
+    bool ready_said;                /* q  ready_fd is readable */
+    uint64_t epoch;                 /* q  of the inbox's connection; 0: none */
+    uint64_t epochs;                /* q  that there were */
+    uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */
+    uint64_t seq;                   /* q  of the last message */
+    uint64_t empty_at;              /* q  seq + 1 at a look in vain; 0: none */
+    unsigned *free_index;           /* q  a stack of free_count */
+    unsigned free_count;            /* q */
+    uint64_t *acks;                 /* q  tags of this epoch */
+    size_t ack_count, ack_room;     /* q */
+    struct unconfirmed_list jobs;   /* q  to be published */
+    unsigned job_count;             /* q  those, and those not confirmed */
+    unsigned fetched;               /* q  what may be in hand; 0: it rests */
+};
+
+static struct amqp_message *message_of(struct message *m)
+{
+    return CONTAINER_OF(m, struct amqp_message, m);
+}
+
+/* Tell the flow that take_due has something, if `due`. mtx is not held. */
+static void changed_tell(const struct claims *c, bool due)
+{
+    if (due)
+        c->setup.events->changed(c->setup.events->arg);
+}
+
+struct amqp_message *claims_message(struct claims *c, amqp_bytes_t raw,
+                                    size_t body_size)
+{
+    struct amqp_message *m =
+        malloc(sizeof *m + raw.len + HEADER_MAX + body_size);
+
+    if (!m)
+        return NULL;
+    *m = (struct amqp_message){.claims = c,
+                               .epoch = c->epoch,
+                               .raw = {raw.len, m->bytes},
+                               .body = m->bytes + raw.len + HEADER_MAX,
+                               .body_size = body_size};
+    memcpy(m->bytes, raw.bytes, raw.len);
+    return m;
+}
+
+void claims_message_free(struct amqp_message *m)
+{
+    free(m->own_raw);
+    free(m);
+}
+
+static void hold(struct claims *c, struct amqp_message *m)
+{
+    struct amqp_message *before;
+
+    m->at = CLAIM_HELD;
+    c->held_count++;
+    TAILQ_FOREACH_REVERSE(before, &c->held, amqp_list, link)
+    if (before->due_ns < m->due_ns ||
+        (before->due_ns == m->due_ns && before->m.priority >= m->m.priority)) {
+        TAILQ_INSERT_AFTER(&c->held, before, m, link);
+        return;
+    }
+    TAILQ_INSERT_HEAD(&c->held, m, link);
+}
+
+static bool ready_update(struct claims *c)
+{
+    uint64_t n = 1;
+    bool is = !TAILQ_EMPTY(&c->arrived);
+    bool due = !TAILQ_EMPTY(&c->due);
+
+    if (is != c->ready_said && is)
+        (void)!write(c->ready_fd, &n, sizeof n);
+    else if (is != c->ready_said)
+        (void)!read(c->ready_fd, &n, sizeof n);
+    c->ready_said = is;
+    if (due == source_due(c->setup.source))
+        return false;
+    if (due)
+        source_due_set(c->setup.source, 1);
+    else
+        source_due_clear(c->setup.source, 1);
+    return due;
+}
+
+static void due_put(struct claims *c, struct amqp_message *m)
+{
+    m->at = CLAIM_DUE;
+    if (m->epoch != c->epoch)
+        atomic_store(&m->m.stale, true);
+    TAILQ_INSERT_TAIL(&c->due, m, link);
+}
+
+/* ---- who may read it still ---- */
+
+/* let_go - one that was put off is held only now, as it could be lent
+ * again, and gone, while its reader is not done; one whose group waits for it
+ * is never just forgotten */
+static void let_go(struct claims *c, struct amqp_message *m)
+{
+    bool due;
+
+    if (m->at != CLAIM_PUT_OFF) {
+        claims_message_free(m);
+        return;
+    }
+    pthread_mutex_lock(&c->mtx);
+    if (m->again)
+        TAILQ_REMOVE(&c->put_off, m, link);
+    if (m->epoch == c->epoch)
+        hold(c, m);
+    else if (m->again)
+        due_put(c, m);
+    else
+        claims_message_free(m);
+    due = ready_update(c);
+    pthread_mutex_unlock(&c->mtx);
+    side_wake(c->setup.inbox);
+    changed_tell(c, due);
+}
+
+static void lane_keep(struct claims *c, unsigned lane, struct amqp_message *m)
+{
+    struct amqp_message *last;
+
+    if (lane == LANE_NONE)
+        return;
+    last = c->lanes[lane];
+    c->lanes[lane] = m;
+    if (last)
+        let_go(c, last);
+}
+
+/* ---- acknowledgements ---- */
+
+/* ack_add - without memory it is not sent: the broker gives the message
+ * again when the connection ends, and it is known as settled */
+static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
+{
+    uint64_t *acks;
+
+    if (epoch != c->epoch)
+        return;
+    acks = array_grow(c->acks, c->ack_count, &c->ack_room, sizeof *acks);
+    if (!acks)
+        return;
+    c->acks = acks;
+    c->acks[c->ack_count++] = tag;
+    if (c->ack_count == 1)
+        side_wake(c->setup.inbox);
+}
+
+/* job_add - for the outbox; mtx is held. The inbox looks where nothing
+ * in hand is left to run (inbox.c). */
+static void job_add(struct claims *c, struct amqp_message *m)
+{
+    unsigned running = c->lent_count - c->late_count;
+
+    while (m->line == 0) /* a header's number has a sign: 63 bits */
+        m->line = (uint64_t)arc4random() << 31 ^ arc4random();
+    TAILQ_INSERT_TAIL(&c->jobs, &m->job.u, link);
+    c->job_count++;
+    if (TAILQ_EMPTY(&c->arrived) && running + c->job_count >= c->fetched)
+        side_wake(c->setup.inbox);
+    side_wake(c->setup.outbox);
+}
+
+static void hop_begin(struct claims *c, struct amqp_message *m)
+{
+    m->at = CLAIM_HOP;
+    m->job = (struct amqp_job){.due_wall_ns = m->due_wall_ns};
+    TAILQ_INSERT_TAIL(&c->lent, m, link);
+    job_add(c, m);
+}
+
+static void burial_begin(struct claims *c, struct amqp_message *m,
+                         enum dead_reason reason, const char *error)
+{
+    m->at = CLAIM_HOP;
+    m->job = (struct amqp_job){.own = {.m = &m->m,
+                                       .kind = SETTLE_DEAD,
+                                       .lane = LANE_NONE,
+                                       .reason = reason,
+                                       .error = error,
+                                       .died_ns = clock_wall_ns()}};
+    m->job.settle = &m->job.own;
+    TAILQ_INSERT_TAIL(&c->lent, m, link);
+    job_add(c, m);
+}
+
+/* history_add - to its properties, for a letter that it may become; without
+ * memory, or room in them, this attempt is not told */
+static void history_add(const struct claims *c, struct amqp_message *m,
+                        const struct attempt *a)
+{
+    const struct envelope_attempt failed = {.at_ns = a->started_ns,
+                                            .duration_ns = a->duration_ns,
+                                            .number = m->tries,
+                                            .error = a->error,
+                                            .machine = c->setup.queue->machine,
+                                            .tail = a->stderr_tail,
+                                            .tail_size = a->stderr_size};
+    struct envelope_made e = {.raw = {m->raw.len, malloc(m->raw.len + 1)}};
+
+    if (!e.raw.bytes)
+        return;
+    memcpy(e.raw.bytes, m->raw.bytes, m->raw.len);
+    if (envelope_made_attempt(&e, &m->id, &failed) < 0) {
+        free(e.raw.bytes);
+        return;
+    }
+    free(m->own_raw);
+    m->own_raw = e.raw.bytes;
+    m->raw = e.raw;
+}
+
+static void again_set(struct claims *c, struct amqp_message *m,
+                      const struct settle *s)
+{
+    m->again = true;
+    m->tries = m->m.failures + (s->attempt != NULL);
+    if (s->attempt)
+        history_add(c, m, s->attempt);
+}
+
+static struct amqp_message *due_take(struct claims *c)
+{
+    struct amqp_message *m = TAILQ_FIRST(&c->due);
+
+    if (m) {
+        TAILQ_REMOVE(&c->due, m, link);
+        c->again_count--;
+        m->m.failures = m->tries;
+    }
+    return m;
+}
+
+/* ---- what a handler does to it ---- */
+
+static struct run_file *runs_of(struct message *m)
+{
+    return message_of(m)->claims->setup.runs;
+}
+
+static void run(struct message *m, uint64_t started_ns)
+{
+    struct amqp_message *a = message_of(m);
+
+    (void)started_ns;
+    atomic_store(&a->runs, true);
+    run_file_run(runs_of(m), m->index, &a->key, m->seq);
+}
+
+static void handler(struct message *m, uint64_t mark, uint64_t start)
+{
+    run_file_handler(runs_of(m), m->index, mark, start);
+}
+
+static void handler_group(struct message *m, pid_t group)
+{
+    run_file_group(runs_of(m), m->index, group);
+}
+
+static void unrun(struct message *m, bool may_have_run)
+{
+    run_file_unrun(runs_of(m), m->index);
+    atomic_store(&message_of(m)->runs, false);
+    if (may_have_run)
+        m->flags |= MESSAGE_REDELIVERED;
+}
+
+static const struct message_ops message_ops = {.run = run,
+                                               .handler = handler,
+                                               .handler_group = handler_group,
+                                               .unrun = unrun};
+
+/* ---- lists; mtx is held ---- */
+
+static void arrived_put(struct claims *c, struct amqp_message *m)
+{
+    m->at = CLAIM_ARRIVED;
+    m->arrived_ns = clock_mono_ns();
+    TAILQ_INSERT_TAIL(&c->arrived, m, link);
+    c->arrived_count++;
+    (void)ready_update(c);
+}
+
+static void arrived_remove(struct claims *c, struct amqp_message *m)
+{
+    TAILQ_REMOVE(&c->arrived, m, link);
+    c->arrived_count--;
+}
+
+uint64_t claims_due(struct claims *c)
+{
+    uint64_t now = clock_boot_ns(), next = UINT64_MAX;
+    struct amqp_message *m;
+    bool due;
+
+    pthread_mutex_lock(&c->mtx);
+    while ((m = TAILQ_FIRST(&c->held)) != NULL && m->due_ns <= now) {
+        TAILQ_REMOVE(&c->held, m, link);
+        c->held_count--;
+        if (m->again)
+            due_put(c, m);
+        else
+            arrived_put(c, m);
+    }
+    if (m)
+        next = m->due_ns - now;
+    due = ready_update(c);
+    pthread_mutex_unlock(&c->mtx);
+    changed_tell(c, due);
+    return next;
+}
+
+/* ---- arriving ---- */
+
+/* in_line - it waits behind others of its group, and its claim is gone: those
+ * before it may come again behind it, so it does, too */
+static bool in_line(const struct claims *c, const struct amqp_message *m)
+{
+    return m->grouped && m->epoch != c->epoch && m->at == CLAIM_LENT &&
+           !atomic_load(&m->runs);
+}
+
+/* twin_of - the same message, which is here: its claim went with its
+ * connection, or it is a copy that we published twice */
+static struct amqp_message *twin_of(struct claims *c,
+                                    const struct amqp_message *m)
+{
+    struct amqp_message *twin;
+
+    TAILQ_FOREACH (twin, &c->lent, link)
+        if ((twin->epoch != c->epoch || m->line) && !in_line(c, twin) &&
+            memcmp(&twin->key, &m->key, sizeof m->key) == 0)
+            return twin;
+    return NULL;
+}
+
+static bool is_in(const struct amqp_list *list, const struct amqp_message *m)
+{
+    const struct amqp_message *twin;
+
+    TAILQ_FOREACH (twin, list, link)
+        if (memcmp(&twin->key, &m->key, sizeof m->key) == 0)
+            return true;
+    return false;
+}
+
+/* waited - at the broker, as its sender made it: no worker has given it a line
+ * of its own */
+static bool waited(const struct amqp_message *m)
+{
+    return m->m.flags & MESSAGE_STORED && !m->line && !m->derived;
+}
+
+/* may_have_run - though the broker does not mark it
+ * It forwards a message from a wait queue at least once: a node that dies may
+ * do so a second time. Of two that have one id and one body the sender may have
+ * meant both, so both run. And a worker of this machine that was killed may
+ * have had it. One whose id is derived may be another that is equal.
+ */
+static bool may_have_run(const struct claims *c, const struct amqp_message *m)
+{
+    const struct amqp_list *const all[] = {&c->lent, &c->arrived, &c->held,
+                                           &c->put_off, &c->due};
+
+    if (m->m.crashes > 0)
+        return !m->derived;
+    if (!waited(m))
+        return false;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (is_in(all[i], m))
+            return true;
+    return run_file_was_settled(c->setup.runs, &m->key);
+}
+
+/* asked_for - it may be known: all others are not looked for */
+static bool asked_for(const struct amqp_message *m)
+{
+    return (m->m.flags & MESSAGE_REDELIVERED && !m->marked) || m->line;
+}
+
+/* known - it is one that we know the end of, or will: it does not run again.
+ * The end of one whose id is derived may be that of an equal message, and so
+ * may that of a letter that no worker wrote.
+ * A claim that is good is not given up for another one: the second is
+ * acknowledged, and the broker gives the first again if that breaks. mtx is
+ * held. */
+static bool known(struct claims *c, const struct amqp_message *m)
+{
+    struct amqp_message *twin;
+
+    if (!asked_for(m))
+        return false;
+    twin = twin_of(c, m);
+    if (twin && twin->epoch != c->epoch) {
+        twin->epoch = m->epoch;
+        twin->tag = m->tag;
+        atomic_store(&twin->m.stale, false);
+        return true;
+    }
+    if (!twin && (m->derived || (!m->line && run_key_copy(&m->key)) ||
+                  !run_file_was_settled(c->setup.runs, &m->key)))
+        return false;
+    ack_add(c, m->epoch, m->tag);
+    return true;
+}
+
+/* place - where it is from here on; mtx is held */
+static void place(struct claims *c, struct amqp_message *m)
+{
+    uint64_t now = clock_wall_ns();
+
+    if (m->refused) {
+        burial_begin(c, m, REASON_BAD_HEADER, m->refused);
+    } else if (m->due_wall_ns > now &&
+               topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {
+        hop_begin(c, m);
+    } else if (m->due_wall_ns > now) {
+        /* Compute both from one instant, so that messages with the same instant
+         * keep their order. */
+        m->due_ns = (uint64_t)((int64_t)m->due_wall_ns - c->ahead_ns);
+        hold(c, m);
+    } else {
+        arrived_put(c, m);
+    }
+}
+
+/* key_set - that of a copy has the line of it: two messages of a producer may
+ * have one id, and each has copies of its own. That of an original has its
+ * body: messages that differ are not taken for each other.
+ */
+static void key_set(struct amqp_message *m, const struct envelope *e)
+{
+    uint64_t sum = 0xcbf29ce484222325U ^ m->body_size, part;
+
+    m->line = e->line;
+    m->derived = e->derived;
+    m->key = (struct run_key){e->id, (uint32_t)e->attempt, (uint16_t)e->replay,
+                              (uint16_t)e->hop};
+    for (size_t i = 0; !m->line && i < m->body_size && i < SUMMED; i++)
+        sum = (sum ^ m->body[i]) * 0x100000001b3U;
+    memcpy(&part, m->key.id.bytes, sizeof part);
+    part ^= m->line ? m->line : sum;
+    memcpy(m->key.id.bytes, &part, sizeof part);
+}
+
+/* group_set - its group, or why it cannot be in one: only what comes to one
+ * part has an order */
+static void group_set(struct claims *c, struct amqp_message *m,
+                      const struct envelope *e)
+{
+    unsigned parts = c->setup.queue->topology.partitions;
+
+    m->grouped = true;
+    m->group_crc = e->group_crc;
+    if (!parts)
+        m->refused =
+            "it names a group, and a queue without partitions keeps no "
+            "order";
+    else if (!e->good_group)
+        m->refused = "what it names in mqw-group cannot be a group";
+    else if (e->group_crc % parts != m->part)
+        m->refused = "it is not in the partition of its group";
+    if (m->refused && !atomic_exchange(&c->group_told, true))
+        log_error("group_refused",
+                  F_STR("queue", c->setup.queue->operand->shown),
+                  F_STR("error", m->refused),
+                  F_STR("next",
+                        parts ? "such messages are dead letters: the routing "
+                                "key is CRC-32 of mqw-group modulo the number "
+                                "of partitions"
+                              : "such messages are dead letters, as several "
+                                "workers would run them in any order; leave "
+                                "out mqw-group, or give --partitions to its "
+                                "workers and senders"));
+}
+
+/* read_envelope - what its properties say */
+static int read_envelope(struct claims *c, struct amqp_message *m,
+                         bool redelivered)
+{
+    char head[HEADER_MAX];
+    struct envelope e;
+    int err = envelope_read(&e, m->raw, m->body, m->body_size, head);
+
+    if (err)
+        return err;
+    m->id = e.id;
+    key_set(m, &e);
+    m->due_wall_ns = e.due_ns;
+    m->first_ns = e.first_ns;
+    m->m.ops = &message_ops;
+    m->m.data = m->body - e.head;
+    m->m.size = m->body_size + e.head;
+    memcpy((unsigned char *)(uintptr_t)m->m.data, head, e.head);
+    m->m.id = &m->id;
+    m->m.priority = e.priority;
+    m->m.failures = (uint32_t)e.attempt;
+    if (redelivered || e.resent)
+        m->m.flags |= MESSAGE_REDELIVERED;
+    if (e.due_ns)
+        m->m.flags |= MESSAGE_STORED;
+    if (e.has_group)
+        group_set(c, m, &e);
+    if (!m->refused)
+        m->refused = e.wrong;
+    return 0;
+}
+
+void claims_arrived(struct claims *c, struct amqp_message *m, bool redelivered)
+{
+    int err = read_envelope(c, m, redelivered);
+
+    if (err) {
+        log_error("message_unreadable",
+                  F_STR("queue", c->setup.queue->operand->shown),
+                  F_STR("error", errno_text(-err)),
+                  F_UINT("size", m->body_size),
+                  F_STR("next", "it stays in the queue, unacknowledged; look "
+                                "at its properties"));
+        claims_message_free(m);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&c->incoming, m, link);
+    if (++c->incoming_count == INCOMING_MOST)
+        claims_place(c);
+}
+
+/* claims_place - many with one lock, which the threads that take want, too:
+ * one that is looked for in all that was settled has a lock of its own */
+void claims_place(struct claims *c)
+{
+    struct amqp_message *m;
+    bool searched = false, alone;
+
+    if (c->incoming_count == 0)
+        return;
+    c->incoming_count = 0;
+    pthread_mutex_lock(&c->mtx);
+    while ((m = TAILQ_FIRST(&c->incoming)) != NULL) {
+        if (searched) {
+            pthread_mutex_unlock(&c->mtx);
+            pthread_mutex_lock(&c->mtx);
+        }
+        searched = asked_for(m) || waited(m);
+        TAILQ_REMOVE(&c->incoming, m, link);
+        c->given[m->part] = m->epoch;
+        m->m.crashes = run_file_crashes(c->setup.runs, &m->key, &alone);
+        m->m.flags |= alone ? MESSAGE_CRASHED_ALONE : 0;
+        if (known(c, m)) {
+            claims_message_free(m);
+            continue;
+        }
+        if (!(m->m.flags & MESSAGE_REDELIVERED) && may_have_run(c, m)) {
+            m->m.flags |= MESSAGE_REDELIVERED;
+            m->marked = true;
+        }
+        place(c, m);
+    }
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* claims_void - the broker gives all of it again
+ * A job of the outbox goes on: the copy is confirmed, and then the original is
+ * known as settled when it comes.
+ */
+bool claims_void(struct claims *c)
+{
+    struct amqp_message *m;
+    bool due, none;
+
+    pthread_mutex_lock(&c->mtx);
+    none = c->epoch == 0;
+    c->epoch = 0;
+    while ((m = TAILQ_FIRST(&c->arrived)) != NULL) {
+        arrived_remove(c, m);
+        claims_message_free(m);
+    }
+    while ((m = TAILQ_FIRST(&c->held)) != NULL) {
+        TAILQ_REMOVE(&c->held, m, link);
+        if (m->again) /* its group waits for it */
+            due_put(c, m);
+        else
+            claims_message_free(m);
+    }
+    c->held_count = 0;
+    c->ack_count = 0;
+    TAILQ_FOREACH (m, &c->lent, link)
+        atomic_store(&m->m.stale, true);
+    TAILQ_FOREACH (m, &c->due, link)
+        atomic_store(&m->m.stale, true);
+    due = ready_update(c);
+    pthread_mutex_unlock(&c->mtx);
+    changed_tell(c, due);
+    return none;
+}
+
+/* ---- taking ---- */
+
+/* lend - mtx is held */
+static void lend(struct claims *c, struct amqp_message *m, uint64_t wall_ns)
+{
+    m->at = CLAIM_LENT;
+    atomic_store(&m->runs, false);
+    m->m.index = c->free_index[--c->free_count];
+    if (m->m.seq == 0)
+        m->m.seq = ++c->seq;
+    if (m->first_ns == 0)
+        m->first_ns = wall_ns;
+    m->m.received_ns = m->first_ns;
+    TAILQ_INSERT_TAIL(&c->lent, m, link);
+    c->lent_count++;
+}
+
+int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
+                struct message **out)
+{
+    struct amqp_message *m = NULL;
+
+    lane_keep(c, lane, NULL);
+    pthread_mutex_lock(&c->mtx);
+    /* Two copies may have come before either of them ran. */
+    while (!m && c->free_count > 0 && (m = TAILQ_FIRST(&c->arrived)) != NULL) {
+        arrived_remove(c, m);
+        if (known(c, m)) {
+            claims_message_free(m);
+            m = NULL;
+        }
+    }
+    if (m)
+        lend(c, m, wall_ns);
+    (void)ready_update(c);
+    pthread_mutex_unlock(&c->mtx);
+    if (!m)
+        return -EAGAIN;
+    FAULT_POINT("amqp_taken");
+    *out = &m->m;
+    return m->m.crashes ? -ECANCELED : 0;
+}
+
+/* claims_take_due - heads of groups that failed; all else that waited comes as
+ * take gives it */
+int claims_take_due(struct claims *c, unsigned lane, struct message **out)
+{
+    struct amqp_message *m = NULL;
+
+    lane_keep(c, lane, NULL);
+    pthread_mutex_lock(&c->mtx);
+    if (c->free_count > 0 && !TAILQ_EMPTY(&c->due))
+        m = due_take(c);
+    if (m)
+        lend(c, m, m->first_ns);
+    (void)ready_update(c);
+    pthread_mutex_unlock(&c->mtx);
+    if (!m)
+        return -EAGAIN;
+    *out = &m->m;
+    return 0;
+}
+
+void claims_release(struct message *m)
+{
+    let_go(message_of(m)->claims, message_of(m));
+}
+
+void claims_lane_rest(struct claims *c, unsigned lane)
+{
+    lane_keep(c, lane, NULL);
+}
+
+/* unlend - it has no index any more; mtx is held */
+static void unlend(struct claims *c, struct amqp_message *m)
+{
+    TAILQ_REMOVE(&c->lent, m, link);
+    c->lent_count--;
+    c->late_count -= m->at == CLAIM_LATE;
+    run_file_unrun(c->setup.runs, m->m.index);
+    c->free_index[c->free_count++] = m->m.index;
+    (void)ready_update(c); /* who settles looks at what is due itself */
+}
+
+/* ---- jobs ---- */
+
+void claims_change(const struct claims *c, const struct amqp_job *j,
+                   struct envelope_change *out,
+                   struct envelope_attempt *attempt)
+{
+    const struct amqp_message *m =
+        amqp_job_message((struct amqp_job *)(uintptr_t)j);
+    const struct settle *s = j->settle;
+    const struct attempt *a = s ? s->attempt : NULL;
+
+    *out = (struct envelope_change){.id = &m->id,
+                                    .attempt = m->m.failures + (a != NULL),
+                                    .first_ns = m->first_ns,
+                                    .due_ns = j->due_wall_ns,
+                                    .hop = m->key.hop,
+                                    .line = m->line,
+                                    .number = j->u.number};
+    /* What there may be two of has two copies, maybe. */
+    out->resent = j->u.resent || m->m.stale || m->m.flags & MESSAGE_REDELIVERED;
+    if (!a)
+        out->hop++;
+    if (s && s->kind == SETTLE_DEAD) {
+        out->reason = dead_reason_text(s->reason);
+        out->error = s->error;
+        out->died_ns = s->died_ns;
+    }
+    if (!a)
+        return;
+    *attempt = (struct envelope_attempt){.at_ns = a->started_ns,
+                                         .duration_ns = a->duration_ns,
+                                         .number = out->attempt,
+                                         .error = a->error,
+                                         .machine = c->setup.queue->machine,
+                                         .tail = a->stderr_tail,
+                                         .tail_size = a->stderr_size};
+    out->failed = attempt;
+}
+
+/* buried - a burial of our own, which flow hears of now */
+static void buried(struct claims *c, const struct amqp_message *m)
+{
+    const struct source_death death = {.id = m->id,
+                                       .seq = 0,
+                                       .reason = m->job.own.reason,
+                                       .error = m->job.own.error,
+                                       .died_ns = m->job.own.died_ns,
+                                       .size = m->m.size};
+
+    c->setup.events->died(c->setup.events->arg, &death);
+}
+
+/* claims_confirmed - what follows is durable: the original may go
+ * Crash before the acknowledgement is sent: see the head of this file.
+ */
+void claims_confirmed(struct claims *c, struct amqp_job *j)
+{
+    struct amqp_message *m = amqp_job_message(j);
+    struct settle *verdict;
+    bool due;
+
+    FAULT_POINT("claims_confirmed");
+    pthread_mutex_lock(&c->mtx);
+    run_file_settled(c->setup.runs, &m->key);
+    ack_add(c, m->epoch, m->tag);
+    verdict = m->at == CLAIM_LATE ? j->settle : NULL;
+    if (verdict)
+        unlend(c, m);
+    else
+        TAILQ_REMOVE(&c->lent, m, link);
+    pthread_mutex_unlock(&c->mtx);
+    if (verdict) {
+        verdict->err = 0;
+        c->setup.events->settled(c->setup.events->arg, verdict);
+    } else if (j->settle) {
+        buried(c, m);
+    }
+    pthread_mutex_lock(&c->mtx);
+    if (--c->job_count == 0)
+        pthread_cond_broadcast(&c->changed);
+    /* What is behind it in its group may run, and no work item looks. */
+    due = m->grouped || source_due(c->setup.source);
+    pthread_mutex_unlock(&c->mtx);
+    claims_message_free(m);
+    changed_tell(c, due);
+}
+
+/* ---- settling ---- */
+
+/* done - no trace is kept but for the run file's: a broker does not confirm an
+ * acknowledgement, and gives again what it did not hear of
+ * A claim that is gone changes nothing: it was done, and is known as that when
+ * it comes here again. Crash before the run file has it: it runs again, marked.
+ */
+static int done(struct claims *c, struct amqp_message *m)
+{
+    run_file_settled(c->setup.runs, &m->key);
+    FAULT_POINT("amqp_done_before_ack");
+    ack_add(c, m->epoch, m->tag);
+    unlend(c, m);
+    m->at = CLAIM_OVER;
+    return 0;
+}
+
+/* stale - somebody else may have it by now: nothing is written */
+static int stale(struct claims *c, struct amqp_message *m)
+{
+    unlend(c, m);
+    m->at = CLAIM_OVER;
+    return -ESTALE;
+}
+
+/* put_off - it is lent again when it is due; until then it is nobody's, but its
+ * lane may read it for a while */
+static int put_off(struct claims *c, struct amqp_message *m,
+                   const struct settle *s)
+{
+    unlend(c, m);
+    m->due_ns = settle_due(s);
+    m->at = CLAIM_PUT_OFF;
+    c->again_count += m->again;
+    if (m->again)
+        TAILQ_INSERT_TAIL(&c->put_off, m, link);
+    return 0;
+}
+
+/* late - its copy goes out first; no handler has it, so a crash from here on is
+ * none of its */
+static int late(struct claims *c, struct amqp_message *m, struct settle *s)
+{
+    uint64_t now = clock_boot_ns(), due = settle_due(s);
+
+    m->at = CLAIM_LATE;
+    m->job = (struct amqp_job){.settle = s};
+    if (s->kind == SETTLE_RETRY)
+        m->job.due_wall_ns = s->due_boot_ns
+                                 ? clock_wall_ns() + (due > now ? due - now : 0)
+                                 : s->due_ns;
+    c->late_count++;
+    run_file_unrun(c->setup.runs, m->m.index);
+    (void)ready_update(c); /* who settles looks at what is due itself */
+    job_add(c, m);
+    return -EINPROGRESS;
+}
+
+/* settle_one - mtx is held */
+static int settle_one(struct claims *c, struct settle *s)
+{
+    struct amqp_message *m = message_of(s->m);
+
+    if (s->kind <= SETTLE_DISCARD)
+        return done(c, m);
+    if (m->epoch != c->epoch)
+        return stale(c, m);
+    if (s->kind == SETTLE_RETRY && m->grouped)
+        again_set(c, m, s);
+    if (s->kind == SETTLE_RETURN || (s->kind == SETTLE_RETRY && m->grouped))
+        return put_off(c, m, s);
+    return late(c, m, s);
+}
+
+int claims_settle(struct claims *c, struct settle *st)
+{
+    struct amqp_message *m = message_of(st->m);
+    unsigned lane = st->lane;
+    int err;
+
+    pthread_mutex_lock(&c->mtx);
+    err = settle_one(c, st);
+    pthread_mutex_unlock(&c->mtx);
+    if (err == -EINPROGRESS)
+        return err; /* the message and the verdict may be gone by now */
+    st->err = err;
+    if (err == -ESTALE && lane == LANE_NONE)
+        claims_message_free(m);
+    else
+        lane_keep(c, lane, m);
+    return err;
+}
+
+/* ---- looking ---- */
+
+int claims_fd(const struct claims *c)
+{
+    return c->ready_fd;
+}
+
+unsigned claims_room(struct claims *c)
+{
+    unsigned n;
+
+    pthread_mutex_lock(&c->mtx);
+    n = c->free_count;
+    pthread_mutex_unlock(&c->mtx);
+    return n;
+}
+
+size_t claims_arrived_count(struct claims *c)
+{
+    size_t n;
+
+    pthread_mutex_lock(&c->mtx);
+    n = c->arrived_count;
+    pthread_mutex_unlock(&c->mtx);
+    return n;
+}
+
+size_t claims_held_count(struct claims *c)
+{
+    size_t n;
+
+    pthread_mutex_lock(&c->mtx);
+    n = c->held_count;
+    pthread_mutex_unlock(&c->mtx);
+    return n;
+}
+
+bool claims_still_idle(struct claims *c)
+{
+    bool still;
+
+    pthread_mutex_lock(&c->mtx);
+    still = c->empty_at == c->seq + 1 && c->again_count == 0;
+    c->empty_at = c->seq + 1;
+    pthread_mutex_unlock(&c->mtx);
+    return still;
+}
+
+static void part_count(const struct amqp_list *list, struct source_part *parts)
+{
+    const struct amqp_message *m;
+
+    TAILQ_FOREACH (m, list, link) {
+        parts[m->part].in_hand++;
+        parts[m->part].blocked += m->again && m->at != CLAIM_LENT;
+    }
+}
+
+/* A broker does not tell a consumer that it is the active one. So what is known
+ * is which partitions have given messages on this connection: nobody else is
+ * given any of those while it lasts. */
+void claims_parts(struct claims *c, struct source_part parts[PARTITIONS_MAX])
+{
+    memset(parts, 0, PARTITIONS_MAX * sizeof *parts);
+    pthread_mutex_lock(&c->mtx);
+    part_count(&c->arrived, parts);
+    part_count(&c->held, parts);
+    part_count(&c->due, parts);
+    part_count(&c->lent, parts);
+    for (unsigned i = 0; i < PARTITIONS_MAX; i++) {
+        parts[i].number = i;
+        parts[i].here = c->given[i] != 0 && c->given[i] == c->epoch;
+    }
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* ---- for the inbox ---- */
+
+void claims_begin(struct claims *c)
+{
+    pthread_mutex_lock(&c->mtx);
+    c->epoch = ++c->epochs;
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* mtx is held. */
+static bool starves(const struct claims *c)
+{
+    const struct settings *set = c->setup.queue->set;
+
+    return TAILQ_EMPTY(&c->arrived) &&
+           c->lent_count - c->late_count < set->concurrency * set->window;
+}
+
+struct claims_load claims_load(struct claims *c)
+{
+    const struct amqp_message *first;
+    struct claims_load load;
+
+    pthread_mutex_lock(&c->mtx);
+    first = TAILQ_FIRST(&c->arrived);
+    load = (struct claims_load){.starved = starves(c),
+                                .jobs = c->job_count,
+                                .oldest_ns = first ? first->arrived_ns : 0};
+    pthread_mutex_unlock(&c->mtx);
+    return load;
+}
+
+uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved)
+{
+    uint64_t *acks = NULL;
+
+    pthread_mutex_lock(&c->mtx);
+    *n = c->ack_count;
+    *starved = starves(c);
+    if (*n > 0) {
+        acks = c->acks;
+        c->acks = NULL;
+        c->ack_count = c->ack_room = 0;
+    }
+    pthread_mutex_unlock(&c->mtx);
+    return acks;
+}
+
+uint64_t *claims_take_back(struct claims *c, size_t *n)
+{
+    uint64_t *tags = NULL;
+    struct amqp_message *m;
+
+    *n = 0;
+    pthread_mutex_lock(&c->mtx);
+    if (c->arrived_count > 0)
+        tags = calloc(c->arrived_count, sizeof *tags);
+    while (tags && (m = TAILQ_FIRST(&c->arrived)) != NULL) {
+        tags[(*n)++] = m->tag;
+        arrived_remove(c, m);
+        claims_message_free(m);
+    }
+    (void)ready_update(c);
+    pthread_mutex_unlock(&c->mtx);
+    return tags;
+}
+
+void claims_fetched(struct claims *c, unsigned n)
+{
+    pthread_mutex_lock(&c->mtx);
+    c->fetched = n;
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* ---- for the outbox ---- */
+
+struct amqp_job *claims_job_next(struct claims *c)
+{
+    struct unconfirmed *u;
+
+    pthread_mutex_lock(&c->mtx);
+    u = TAILQ_FIRST(&c->jobs);
+    if (u)
+        TAILQ_REMOVE(&c->jobs, u, link);
+    pthread_mutex_unlock(&c->mtx);
+    return u ? amqp_job_of(u) : NULL;
+}
+
+void claims_job_back(struct claims *c, struct amqp_job *j)
+{
+    pthread_mutex_lock(&c->mtx);
+    TAILQ_INSERT_HEAD(&c->jobs, &j->u, link);
+    pthread_mutex_unlock(&c->mtx);
+}
+
+void claims_jobs_again(struct claims *c, struct confirms *confirms)
+{
+    pthread_mutex_lock(&c->mtx);
+    confirms_lost(confirms, &c->jobs);
+    pthread_mutex_unlock(&c->mtx);
+}
+
+/* ---- open and close ---- */
+
+void claims_clock_set(struct claims *c)
+{
+    pthread_mutex_lock(&c->mtx);
+    c->ahead_ns = clock_ahead_ns();
+    pthread_mutex_unlock(&c->mtx);
+}
+
+unsigned claims_drain(struct claims *c, uint64_t limit_ns)
+{
+    uint64_t end = clock_mono_ns() + limit_ns;
+    struct timespec until = {.tv_sec = (time_t)(end / NS_PER_S),
+                             .tv_nsec = (long)(end % NS_PER_S)};
+    unsigned left;
+    int err = 0;
+
+    pthread_mutex_lock(&c->mtx);
+    while (!err && c->job_count > 0)
+        err = pthread_cond_timedwait(&c->changed, &c->mtx, &until);
+    left = c->job_count;
+    pthread_mutex_unlock(&c->mtx);
+    return left;
+}
+
+static void locks_init(struct claims *c)
+{
+    pthread_mutexattr_t kind;
+    pthread_condattr_t clock;
+
+    /* The mutex is held for very short: a thread that wants it meanwhile does
+     * not sleep. */
+    pthread_mutexattr_init(&kind);
+    (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&c->mtx, &kind);
+    pthread_mutexattr_destroy(&kind);
+    pthread_condattr_init(&clock);
+    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &clock);
+    pthread_condattr_destroy(&clock);
+}
+
+int claims_open(struct claims **out, const struct claims_setup *setup)
+{
+    struct claims *c = calloc(1, sizeof *c);
+
+    *out = c;
+    if (!c)
+        return -ENOMEM;
+    c->setup = *setup;
+    c->seq = run_file_first(setup->runs);
+    c->ahead_ns = clock_ahead_ns();
+    locks_init(c);
+    TAILQ_INIT(&c->incoming);
+    TAILQ_INIT(&c->arrived);
+    TAILQ_INIT(&c->held);
+    TAILQ_INIT(&c->due);
+    TAILQ_INIT(&c->put_off);
+    TAILQ_INIT(&c->lent);
+    TAILQ_INIT(&c->jobs);
+    c->lanes = calloc(ITEMS_MAX, sizeof *c->lanes);
+    c->free_index = calloc(RUN_SLOTS, sizeof *c->free_index);
+    c->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!c->lanes || !c->free_index || c->ready_fd < 0) {
+        claims_close(out);
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < RUN_SLOTS; i++)
+        c->free_index[i] = RUN_SLOTS - 1 - i;
+    c->free_count = RUN_SLOTS;
+    return 0;
+}
+
+static void list_free(struct amqp_list *list)
+{
+    struct amqp_message *m;
+
+    while ((m = TAILQ_FIRST(list)) != NULL) {
+        TAILQ_REMOVE(list, m, link);
+        claims_message_free(m);
+    }
+}
+
+void claims_close(struct claims **claims)
+{
+    struct claims *c = *claims;
+
+    if (!c)
+        return;
+    *claims = NULL;
+    list_free(&c->arrived);
+    list_free(&c->held);
+    list_free(&c->due);
+    list_free(&c->lent);
+    for (unsigned i = 0; c->lanes && i < ITEMS_MAX; i++)
+        if (c->lanes[i])
+            claims_message_free(c->lanes[i]);
+    if (c->ready_fd >= 0)
+        close(c->ready_fd);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->mtx);
+    free(c->acks);
+    free(c->lanes);
+    free(c->free_index);
+    free(c);
+}

@@ -1,0 +1,176 @@
+/* claims.h - the messages that a worker has from a broker
+ *
+ * WHAT   Keeps each message from its arrival to its end: lends it, holds it
+ *        until its time, gives the outbox what follows from its verdict, and
+ *        the inbox its acknowledgement. The claim of a message is its tag on
+ *        the inbox's connection, and gone with that.
+ * WHO    Any thread, but: arrived, place, due, begin, void, acks, take_back:
+ *        the inbox. job_next, job_back, jobs_again, confirmed: the outbox. Of
+ *        one lane the calls come from one thread at a time.
+ * OWNS   Each message, from claims_arrived to its end.
+ * FAILS  open: -errno. take, settle: as source.h says.
+ *
+ * A message is on one list at a time: incoming, arrived, held, lent, or due; or
+ * it is with a lane, which may read it until its next call, or with nobody.
+ * While it is lent, or a hop, it can be a job of the outbox, too.
+ */
+#ifndef WORKER_SOURCE_AMQP_CLAIMS_H
+#define WORKER_SOURCE_AMQP_CLAIMS_H
+
+#include "common/amqp/envelope.h"
+#include "common/amqp/publisher.h"
+#include "common/base/basics.h"
+#include "worker/source/amqp/run_file.h"
+#include "worker/source/amqp/side.h"
+#include "worker/source/source.h"
+
+struct claims; /* opaque; body in claims.c */
+
+enum claim_state {
+    CLAIM_ARRIVED, /* take gives it */
+    CLAIM_HELD,    /* until due_ns */
+    CLAIM_LENT,    /* flow has it */
+    CLAIM_LATE,    /* its verdict is on its way */
+    CLAIM_HOP,     /* it goes on waiting in another queue */
+    CLAIM_PUT_OFF, /* to be held, once nobody reads it */
+    CLAIM_DUE,     /* take_due gives it: the head of its group, again */
+    CLAIM_OVER,    /* settled; somebody may read it still */
+};
+
+/* What the outbox does for a message, and how far it is. */
+struct amqp_job {
+    struct unconfirmed u;
+    struct settle *settle; /* NULL: a hop, or a burial of our own */
+    struct settle own;     /* of a burial */
+    uint64_t due_wall_ns;  /* of a retry or hop; 0: now */
+    bool returned;         /* no queue took it */
+};
+
+/* c = constant once it has arrived   q = under the mutex of the claims
+ * t = of the thread that runs it */
+struct amqp_message {
+    struct message m;
+    struct claims *claims; /* c */
+    struct ulid id;        /* c */
+    struct run_key key;    /* c */
+    uint64_t epoch, tag;   /* q  the claim: good while the epoch is the same */
+    uint64_t due_ns;       /* q  HELD: CLOCK_BOOTTIME */
+    uint64_t arrived_ns;   /* q  ARRIVED: clock_mono_ns, since when */
+    uint64_t due_wall_ns;  /* c  as its header says; 0: now */
+    uint64_t first_ns;     /* c  wall */
+    enum claim_state at;   /* q */
+    bool grouped;          /* c  it names a group */
+    const char *refused;   /* c  why it must not run; NULL: it may */
+    uint32_t group_crc;    /* c  of that group */
+    unsigned part;         /* c  of the queue; 0 where it has none */
+    /* Of a group, and failed: it waits in hand, as nothing at the broker would
+     * keep it in front of those behind it. */
+    bool again;          /* t */
+    uint32_t tries;      /* t  failures, for its next run */
+    void *own_raw;       /* t  what `raw` is in after a failure; NULL */
+    atomic_bool runs;    /* a handler has it */
+    bool derived;        /* c  an equal message has the same id */
+    bool marked;         /* c  as one that may have run, by us alone */
+    uint64_t line;       /* q  of its copies; 0: it has none yet */
+    struct amqp_job job; /* q, then of the outbox's thread */
+    TAILQ_ENTRY(amqp_message) link; /* q */
+    amqp_bytes_t raw;               /* t  encoded properties */
+    unsigned char *body;            /* c */
+    size_t body_size;               /* c */
+    unsigned char bytes[];          /* properties, room for a header, body */
+};
+
+static inline struct amqp_job *amqp_job_of(struct unconfirmed *u)
+{
+    return CONTAINER_OF(u, struct amqp_job, u);
+}
+static inline struct amqp_message *amqp_job_message(struct amqp_job *j)
+{
+    return CONTAINER_OF(j, struct amqp_message, job);
+}
+
+struct claims_setup {
+    const struct amqp_queue *queue;
+    struct run_file *runs;
+    struct source *source;              /* of which `due` is set */
+    const struct source_events *events; /* changed, settled, died */
+    struct side *inbox, *outbox;        /* woken when there is work */
+};
+
+int claims_open(struct claims **out, const struct claims_setup *setup);
+void claims_close(struct claims **claims); /* NULL-safe; sets NULL */
+
+/* ---- for the flow: as the operations of source.h ---- */
+
+int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
+                struct message **out);
+int claims_take_due(struct claims *c, unsigned lane, struct message **out);
+int claims_settle(struct claims *c, struct settle *s);
+void claims_release(struct message *m);
+/* Give up what the lane may still read. */
+void claims_lane_rest(struct claims *c, unsigned lane);
+/* Readable exactly while claims_take gives something. */
+int claims_fd(const struct claims *c);
+unsigned claims_room(struct claims *c);
+/* Fill `parts`: which partitions this worker has, and what is in hand. */
+void claims_parts(struct claims *c, struct source_part parts[PARTITIONS_MAX]);
+/* Count the messages that have arrived and were not taken, and those held. */
+size_t claims_arrived_count(struct claims *c);
+size_t claims_held_count(struct claims *c);
+/* Return true if nothing came since the last call that found nothing either,
+ * and no head of a group waits. */
+bool claims_still_idle(struct claims *c);
+void claims_clock_set(struct claims *c);
+/* Wait until no verdict is on its way, `limit_ns` at most. How many are. */
+unsigned claims_drain(struct claims *c, uint64_t limit_ns);
+
+/* ---- for the inbox ---- */
+
+/* A message of this encoded size, to be filled; NULL: no memory. */
+struct amqp_message *claims_message(struct claims *c, amqp_bytes_t raw,
+                                    size_t body_size);
+void claims_message_free(struct amqp_message *m);
+/* Accept a message that has all its bytes. It is placed by the next
+ * claims_place. */
+void claims_arrived(struct claims *c, struct amqp_message *m, bool redelivered);
+/* Decide for all messages that have arrived where they are from here on. */
+void claims_place(struct claims *c);
+/* Let messages be taken whose time has come. How long until the next one;
+ * UINT64_MAX: none. */
+uint64_t claims_due(struct claims *c);
+/* A new connection: claims on it are good from here on. */
+void claims_begin(struct claims *c);
+/* The connection is gone: forget messages that were not lent, and mark the lent
+ * ones as stale. Returns true if there has been no good connection since the
+ * last call. */
+bool claims_void(struct claims *c);
+/* What the inbox looks at; a snapshot. */
+struct claims_load {
+    bool starved;       /* none waits in hand, and fewer run than may */
+    unsigned jobs;      /* verdicts on their way */
+    uint64_t oldest_ns; /* arrival of the first that waits; 0: none does */
+};
+struct claims_load claims_load(struct claims *c);
+/* Take the tags to acknowledge: *n, to be freed. `starved` as above. */
+uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved);
+/* Take back what waits in hand: its tags, to be freed; NULL: nothing. */
+uint64_t *claims_take_back(struct claims *c, size_t *n);
+/* As much as this may be in hand from now on; 0: nothing is consumed. */
+void claims_fetched(struct claims *c, unsigned n);
+
+/* ---- for the outbox ---- */
+
+/* The next job, off its list; NULL: none. */
+struct amqp_job *claims_job_next(struct claims *c);
+/* Put a job back in front of the others. */
+void claims_job_back(struct claims *c, struct amqp_job *j);
+/* Put all jobs of a lost connection back in front, in order. */
+void claims_jobs_again(struct claims *c, struct confirms *confirms);
+/* The broker has what follows from a verdict. */
+void claims_confirmed(struct claims *c, struct amqp_job *j);
+/* What the copy of a message says. */
+void claims_change(const struct claims *c, const struct amqp_job *j,
+                   struct envelope_change *out,
+                   struct envelope_attempt *attempt);
+
+#endif

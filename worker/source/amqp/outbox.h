@@ -1,0 +1,31 @@
+/* outbox.h - the thread that publishes what follows from verdicts
+ *
+ * WHAT   Publishes the jobs of the claims, and tells them of each that the
+ *        broker confirmed. Asks the broker how many messages a queue has.
+ * WHO    count: any thread; the others: the engine's.
+ * OWNS   The thread and its connection.
+ * FAILS  open: a problem. start: -errno.
+ */
+#ifndef WORKER_SOURCE_AMQP_OUTBOX_H
+#define WORKER_SOURCE_AMQP_OUTBOX_H
+
+#include "worker/source/amqp/inbox.h"
+
+struct outbox; /* opaque; body in outbox.c */
+
+int outbox_make(struct outbox **out, struct amqp_queue *queue);
+/* Connect to the host of the inbox. */
+int outbox_open(struct outbox *out, struct claims *claims, struct inbox *inbox,
+                struct problem *p);
+int outbox_start(struct outbox *out);
+/* Wait until the thread has ended (queue->stopping). */
+void outbox_stop(struct outbox *out);
+void outbox_close(struct outbox **outbox); /* NULL-safe; sets NULL */
+
+/* The part that claims wake. */
+struct side *outbox_side(struct outbox *out);
+/* Count the messages in a queue: 0, -ETIMEDOUT, -errno. Waits for the
+ * broker. */
+int outbox_count(struct outbox *out, const char *queue, uint32_t *messages);
+
+#endif

@@ -1,0 +1,71 @@
+/* side.h - a thread with a connection to the broker
+ *
+ * WHAT   What the inbox and the outbox have in common: the connection, its loss
+ *        and the next one, the wait for it and for other threads.
+ * WHO    wake: any thread. init, fini, start, join: the engine's. The others:
+ *        the thread itself.
+ * OWNS   The thread and the connection.
+ * FAILS  init, start: -errno.
+ */
+#ifndef WORKER_SOURCE_AMQP_SIDE_H
+#define WORKER_SOURCE_AMQP_SIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/amqp/link.h"
+#include "common/amqp/topology.h"
+#include "common/broker/broker_operand.h"
+#include "worker/config/settings.h"
+
+/* The queue on the broker, and what both connections need.
+ * c = constant after open   a = atomic */
+struct amqp_queue {
+    const struct settings *set;           /* c */
+    const struct broker_operand *operand; /* c */
+    char password[BROKER_PASSWORD];       /* c */
+    char machine[65];                     /* c */
+    char dead[TOPOLOGY_NAME];             /* c  NAME.dead */
+    struct link_setup setup;              /* c */
+    struct topology topology;             /* c */
+    char (*parts)[TOPOLOGY_NAME];         /* c  NAME, or NAME.0 and up */
+    unsigned part_count;                  /* c */
+    atomic_bool stopping;                 /* a  both threads are to end */
+    atomic_bool limit_told;               /* a  a delivery limit was logged */
+};
+
+static inline bool amqp_queue_is_parted(const struct amqp_queue *queue)
+{
+    return queue->topology.partitions > 0;
+}
+
+/* c = constant after open  t = the thread's */
+struct side {
+    struct amqp_queue *queue; /* c */
+    const char *name;         /* c  "inbox" */
+    pthread_t thread;         /* c */
+    bool running;             /* c  it was started */
+    int wake_fd;              /* c  eventfd */
+    struct link *link;        /* t  NULL: there is none just now */
+    unsigned host;            /* t  to try next */
+    uint64_t wait_ns;         /* t  before the next try */
+    uint64_t lost_ns;         /* t  clock_mono_ns since when there is none */
+};
+
+int side_init(struct side *side, struct amqp_queue *queue, const char *name);
+void side_fini(struct side *side);
+int side_start(struct side *side, void *(*main)(void *), void *arg);
+/* Wait for the end of the thread, which queue->stopping asks for. */
+void side_join(struct side *side);
+void side_wake(struct side *side);
+/* Close the connection, and log why. */
+void side_lost(struct side *side, const char *why);
+/* Wait a while, then try to connect. Returns true if there is a connection. */
+bool side_reconnect(struct side *side);
+/* Log once that a queue declared on this connection has a delivery limit. */
+void side_limited(struct side *side);
+/* Wait until the broker has sent something, another thread wakes this one, or
+ * `ns` have passed. */
+void side_wait(struct side *side, uint64_t ns);
+
+#endif
