@@ -179,7 +179,7 @@ static void let_go(struct claims *c, struct amqp_message *m)
         claims_message_free(m);
     due = ready_update(c);
     pthread_mutex_unlock(&c->mtx);
-    side_wake(c->setup.inbox);
+    side_wake(&c->setup.queue->inbox);
     changed_tell(c, due);
 }
 
@@ -211,7 +211,7 @@ static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
     c->acks = acks;
     c->acks[c->ack_count++] = tag;
     if (c->ack_count == 1)
-        side_wake(c->setup.inbox);
+        side_wake(&c->setup.queue->inbox);
 }
 
 /* job_add - for the outbox; mtx is held. The inbox looks where nothing
@@ -225,31 +225,8 @@ static void job_add(struct claims *c, struct amqp_message *m)
     TAILQ_INSERT_TAIL(&c->jobs, &m->job.u, link);
     c->job_count++;
     if (TAILQ_EMPTY(&c->arrived) && running + c->job_count >= c->fetched)
-        side_wake(c->setup.inbox);
-    side_wake(c->setup.outbox);
-}
-
-static void hop_begin(struct claims *c, struct amqp_message *m)
-{
-    m->at = CLAIM_HOP;
-    m->job = (struct amqp_job){.due_wall_ns = m->due_wall_ns};
-    TAILQ_INSERT_TAIL(&c->lent, m, link);
-    job_add(c, m);
-}
-
-static void burial_begin(struct claims *c, struct amqp_message *m,
-                         enum dead_reason reason, const char *error)
-{
-    m->at = CLAIM_HOP;
-    m->job = (struct amqp_job){.own = {.m = &m->m,
-                                       .kind = SETTLE_DEAD,
-                                       .lane = LANE_NONE,
-                                       .reason = reason,
-                                       .error = error,
-                                       .died_ns = clock_wall_ns()}};
-    m->job.settle = &m->job.own;
-    TAILQ_INSERT_TAIL(&c->lent, m, link);
-    job_add(c, m);
+        side_wake(&c->setup.queue->inbox);
+    side_wake(&c->setup.queue->outbox);
 }
 
 /* history_add - to its properties, for a letter that it may become; without
@@ -276,27 +253,6 @@ static void history_add(const struct claims *c, struct amqp_message *m,
     free(m->own_raw);
     m->own_raw = e.raw.bytes;
     m->raw = e.raw;
-}
-
-static void again_set(struct claims *c, struct amqp_message *m,
-                      const struct settle *s)
-{
-    m->again = true;
-    m->tries = m->m.failures + (s->attempt != NULL);
-    if (s->attempt)
-        history_add(c, m, s->attempt);
-}
-
-static struct amqp_message *due_take(struct claims *c)
-{
-    struct amqp_message *m = TAILQ_FIRST(&c->due);
-
-    if (m) {
-        TAILQ_REMOVE(&c->due, m, link);
-        c->again_count--;
-        m->m.failures = m->tries;
-    }
-    return m;
 }
 
 /* ---- what a handler does to it ---- */
@@ -472,24 +428,36 @@ static bool known(struct claims *c, const struct amqp_message *m)
     return true;
 }
 
-/* place - where it is from here on; mtx is held */
+/* Decide where a message is from here on. mtx is held. */
 static void place(struct claims *c, struct amqp_message *m)
 {
     uint64_t now = clock_wall_ns();
+    uint64_t wait = m->due_wall_ns > now ? m->due_wall_ns - now : 0;
 
     if (m->refused) {
-        burial_begin(c, m, REASON_BAD_HEADER, m->refused);
-    } else if (m->due_wall_ns > now &&
-               topology_length((m->due_wall_ns - now) / NS_PER_MS) > 0) {
-        hop_begin(c, m);
-    } else if (m->due_wall_ns > now) {
+        m->job.own = (struct settle){.m = &m->m,
+                                     .kind = SETTLE_DEAD,
+                                     .lane = LANE_NONE,
+                                     .reason = REASON_BAD_HEADER,
+                                     .error = m->refused,
+                                     .died_ns = now};
+        m->job.settle = &m->job.own;
+    } else if (topology_length(wait / NS_PER_MS) > 0) {
+        m->job.due_wall_ns = m->due_wall_ns;
+    } else if (wait > 0) {
         /* Compute both from one instant, so that messages with the same instant
          * keep their order. */
         m->due_ns = (uint64_t)((int64_t)m->due_wall_ns - c->ahead_ns);
         hold(c, m);
+        return;
     } else {
         arrived_put(c, m);
+        return;
     }
+    /* It goes on in another queue: a wait queue, or the dead letters. */
+    m->at = CLAIM_HOP;
+    TAILQ_INSERT_TAIL(&c->lent, m, link);
+    job_add(c, m);
 }
 
 /* key_set - that of a copy has the line of it: two messages of a producer may
@@ -713,10 +681,12 @@ int claims_take_due(struct claims *c, unsigned lane, struct message **out)
 
     lane_keep(c, lane, NULL);
     pthread_mutex_lock(&c->mtx);
-    if (c->free_count > 0 && !TAILQ_EMPTY(&c->due))
-        m = due_take(c);
-    if (m)
+    if (c->free_count > 0 && (m = TAILQ_FIRST(&c->due)) != NULL) {
+        TAILQ_REMOVE(&c->due, m, link);
+        c->again_count--;
+        m->m.failures = m->tries;
         lend(c, m, m->first_ns);
+    }
     (void)ready_update(c);
     pthread_mutex_unlock(&c->mtx);
     if (!m)
@@ -807,7 +777,7 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
     struct settle *verdict;
     bool due;
 
-    FAULT_POINT("claims_confirmed");
+    FAULT_POINT("amqp_confirmed");
     pthread_mutex_lock(&c->mtx);
     run_file_settled(c->setup.runs, &m->key);
     ack_add(c, m->epoch, m->tag);
@@ -835,46 +805,51 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
 
 /* ---- settling ---- */
 
-/* done - no trace is kept but for the run file's: a broker does not confirm an
- * acknowledgement, and gives again what it did not hear of
- * A claim that is gone changes nothing: it was done, and is known as that when
- * it comes here again. Crash before the run file has it: it runs again, marked.
- */
-static int done(struct claims *c, struct amqp_message *m)
+/* Settle a verdict that needs no copy: 0, or -ESTALE. -EINPROGRESS: the copy
+ * goes out first. mtx is held. */
+static int settle_now(struct claims *c, struct amqp_message *m,
+                      struct settle *s)
 {
-    run_file_settled(c->setup.runs, &m->key);
-    FAULT_POINT("amqp_done_before_ack");
-    ack_add(c, m->epoch, m->tag);
+    bool in_hand = m->grouped && s->kind == SETTLE_RETRY;
+
+    if (s->kind <= SETTLE_DISCARD) {
+        /* A broker does not confirm an acknowledgement, and gives again what it
+         * did not hear of. So the run file has it first; a claim that is gone
+         * changes nothing then: the message is known as done when it comes here
+         * again. Crash before the run file has it: it runs again, marked. */
+        run_file_settled(c->setup.runs, &m->key);
+        FAULT_POINT("amqp_done_before_ack");
+        ack_add(c, m->epoch, m->tag);
+    } else if (m->epoch == c->epoch && !in_hand && s->kind != SETTLE_RETURN) {
+        return -EINPROGRESS;
+    }
     unlend(c, m);
     m->at = CLAIM_OVER;
-    return 0;
-}
-
-/* stale - somebody else may have it by now: nothing is written */
-static int stale(struct claims *c, struct amqp_message *m)
-{
-    unlend(c, m);
-    m->at = CLAIM_OVER;
-    return -ESTALE;
-}
-
-/* put_off - it is lent again when it is due; until then it is nobody's, but its
- * lane may read it for a while */
-static int put_off(struct claims *c, struct amqp_message *m,
-                   const struct settle *s)
-{
-    unlend(c, m);
+    if (s->kind <= SETTLE_DISCARD)
+        return 0;
+    if (m->epoch != c->epoch) /* another worker may have it by now */
+        return -ESTALE;
+    if (in_hand) {
+        m->again = true;
+        m->tries = m->m.failures + (s->attempt != NULL);
+        if (s->attempt)
+            history_add(c, m, s->attempt);
+    }
+    if (m->again) {
+        c->again_count++;
+        TAILQ_INSERT_TAIL(&c->put_off, m, link);
+    }
+    /* It is lent again when it is due. Until then it is nobody's, but its lane
+     * may read it for a while. */
     m->due_ns = settle_due(s);
     m->at = CLAIM_PUT_OFF;
-    c->again_count += m->again;
-    if (m->again)
-        TAILQ_INSERT_TAIL(&c->put_off, m, link);
     return 0;
 }
 
-/* late - its copy goes out first; no handler has it, so a crash from here on is
- * none of its */
-static int late(struct claims *c, struct amqp_message *m, struct settle *s)
+/* Have the outbox publish what follows from a verdict. No handler has the
+ * message any more, so a crash from here on is none of its. mtx is held. */
+static void settle_late(struct claims *c, struct amqp_message *m,
+                        struct settle *s)
 {
     uint64_t now = clock_boot_ns(), due = settle_due(s);
 
@@ -886,25 +861,8 @@ static int late(struct claims *c, struct amqp_message *m, struct settle *s)
                                  : s->due_ns;
     c->late_count++;
     run_file_unrun(c->setup.runs, m->m.index);
-    (void)ready_update(c); /* who settles looks at what is due itself */
+    (void)ready_update(c); /* the caller looks at what is due itself */
     job_add(c, m);
-    return -EINPROGRESS;
-}
-
-/* settle_one - mtx is held */
-static int settle_one(struct claims *c, struct settle *s)
-{
-    struct amqp_message *m = message_of(s->m);
-
-    if (s->kind <= SETTLE_DISCARD)
-        return done(c, m);
-    if (m->epoch != c->epoch)
-        return stale(c, m);
-    if (s->kind == SETTLE_RETRY && m->grouped)
-        again_set(c, m, s);
-    if (s->kind == SETTLE_RETURN || (s->kind == SETTLE_RETRY && m->grouped))
-        return put_off(c, m, s);
-    return late(c, m, s);
 }
 
 int claims_settle(struct claims *c, struct settle *st)
@@ -914,7 +872,9 @@ int claims_settle(struct claims *c, struct settle *st)
     int err;
 
     pthread_mutex_lock(&c->mtx);
-    err = settle_one(c, st);
+    err = settle_now(c, m, st);
+    if (err == -EINPROGRESS)
+        settle_late(c, m, st);
     pthread_mutex_unlock(&c->mtx);
     if (err == -EINPROGRESS)
         return err; /* the message and the verdict may be gone by now */
@@ -933,34 +893,30 @@ int claims_fd(const struct claims *c)
     return c->ready_fd;
 }
 
-unsigned claims_room(struct claims *c)
+/* mtx is held. */
+static bool starves(const struct claims *c)
 {
-    unsigned n;
+    const struct settings *set = c->setup.queue->set;
 
-    pthread_mutex_lock(&c->mtx);
-    n = c->free_count;
-    pthread_mutex_unlock(&c->mtx);
-    return n;
+    return TAILQ_EMPTY(&c->arrived) &&
+           c->lent_count - c->late_count < set->concurrency * set->window;
 }
 
-size_t claims_arrived_count(struct claims *c)
+struct claims_counts claims_count(struct claims *c)
 {
-    size_t n;
+    const struct amqp_message *first;
+    struct claims_counts counts;
 
     pthread_mutex_lock(&c->mtx);
-    n = c->arrived_count;
+    first = TAILQ_FIRST(&c->arrived);
+    counts = (struct claims_counts){.room = c->free_count,
+                                    .arrived = c->arrived_count,
+                                    .held = c->held_count,
+                                    .jobs = c->job_count,
+                                    .starved = starves(c),
+                                    .oldest_ns = first ? first->arrived_ns : 0};
     pthread_mutex_unlock(&c->mtx);
-    return n;
-}
-
-size_t claims_held_count(struct claims *c)
-{
-    size_t n;
-
-    pthread_mutex_lock(&c->mtx);
-    n = c->held_count;
-    pthread_mutex_unlock(&c->mtx);
-    return n;
+    return counts;
 }
 
 bool claims_still_idle(struct claims *c)
@@ -1009,29 +965,6 @@ void claims_begin(struct claims *c)
     pthread_mutex_lock(&c->mtx);
     c->epoch = ++c->epochs;
     pthread_mutex_unlock(&c->mtx);
-}
-
-/* mtx is held. */
-static bool starves(const struct claims *c)
-{
-    const struct settings *set = c->setup.queue->set;
-
-    return TAILQ_EMPTY(&c->arrived) &&
-           c->lent_count - c->late_count < set->concurrency * set->window;
-}
-
-struct claims_load claims_load(struct claims *c)
-{
-    const struct amqp_message *first;
-    struct claims_load load;
-
-    pthread_mutex_lock(&c->mtx);
-    first = TAILQ_FIRST(&c->arrived);
-    load = (struct claims_load){.starved = starves(c),
-                                .jobs = c->job_count,
-                                .oldest_ns = first ? first->arrived_ns : 0};
-    pthread_mutex_unlock(&c->mtx);
-    return load;
 }
 
 uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved)

@@ -90,11 +90,10 @@ static inline struct amqp_message *amqp_job_message(struct amqp_job *j)
 }
 
 struct claims_setup {
-    const struct amqp_queue *queue;
+    struct amqp_queue *queue; /* whose threads are woken when there is work */
     struct run_file *runs;
     struct source *source;              /* of which `due` is set */
     const struct source_events *events; /* changed, settled, died */
-    struct side *inbox, *outbox;        /* woken when there is work */
 };
 
 int claims_open(struct claims **out, const struct claims_setup *setup);
@@ -111,12 +110,18 @@ void claims_release(struct message *m);
 void claims_lane_rest(struct claims *c, unsigned lane);
 /* Readable exactly while claims_take gives something. */
 int claims_fd(const struct claims *c);
-unsigned claims_room(struct claims *c);
+/* How many messages there are; a snapshot. */
+struct claims_counts {
+    unsigned room;      /* that may be lent besides */
+    unsigned arrived;   /* to be taken */
+    unsigned held;      /* until their time */
+    unsigned jobs;      /* verdicts on their way */
+    bool starved;       /* none waits in hand, and fewer run than may */
+    uint64_t oldest_ns; /* arrival of the first to be taken; 0: none is */
+};
+struct claims_counts claims_count(struct claims *c);
 /* Fill `parts`: which partitions this worker has, and what is in hand. */
 void claims_parts(struct claims *c, struct source_part parts[PARTITIONS_MAX]);
-/* Count the messages that have arrived and were not taken, and those held. */
-size_t claims_arrived_count(struct claims *c);
-size_t claims_held_count(struct claims *c);
 /* Return true if nothing came since the last call that found nothing either,
  * and no head of a group waits. */
 bool claims_still_idle(struct claims *c);
@@ -144,13 +149,6 @@ void claims_begin(struct claims *c);
  * ones as stale. Returns true if there has been no good connection since the
  * last call. */
 bool claims_void(struct claims *c);
-/* What the inbox looks at; a snapshot. */
-struct claims_load {
-    bool starved;       /* none waits in hand, and fewer run than may */
-    unsigned jobs;      /* verdicts on their way */
-    uint64_t oldest_ns; /* arrival of the first that waits; 0: none does */
-};
-struct claims_load claims_load(struct claims *c);
 /* Take the tags to acknowledge: *n, to be freed. `starved` as above. */
 uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved);
 /* Take back what waits in hand: its tags, to be freed; NULL: nothing. */

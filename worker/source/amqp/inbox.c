@@ -66,15 +66,12 @@ struct prefetch {
 
 /* c = constant after open  t = the thread's  a = atomic */
 struct inbox {
-    struct side side;
-    struct amqp_queue *queue;           /* c */
-    struct source *source;              /* c  of which `rests` is set */
-    const struct source_events *events; /* c  wants */
-    struct claims *claims;              /* c */
-    struct inbox_part part;             /* t */
-    struct ack_window window;           /* t */
-    struct prefetch fetch;              /* t */
-    atomic_uint in_hand;                /* a  messages lent at once */
+    struct inbox_setup setup; /* c */
+    struct side *side;        /* c  the queue's */
+    struct inbox_part part;   /* t */
+    struct ack_window window; /* t */
+    struct prefetch fetch;    /* t */
+    atomic_uint in_hand;      /* a  messages lent at once */
     atomic_uint doubted; /* a  the host that the outbox has just given up, + 1;
                           *    0: none */
 };
@@ -88,7 +85,7 @@ static unsigned consumer_part(const struct inbox *in, amqp_bytes_t tag)
     if (tag.len > from && tag.len < sizeof text)
         memcpy(text, tag.bytes, tag.len);
     return (unsigned)strtoul(text + (text[0] ? from : 0), NULL, 10) %
-           in->queue->part_count;
+           in->setup.queue->part_count;
 }
 
 /* tag_print - of a part, or the number of a consumer of the whole queue: one
@@ -98,17 +95,17 @@ static void tag_print(const struct inbox *in, unsigned part, unsigned consumer,
                       char tag[24])
 {
     snprintf(tag, 24, CONSUMER ".%u",
-             amqp_queue_is_parted(in->queue) ? part : consumer);
+             amqp_queue_is_parted(in->setup.queue) ? part : consumer);
 }
 
 static int consume_one(struct inbox *in, unsigned part, unsigned consumer)
 {
-    struct link *l = in->side.link;
+    struct link *l = in->side->link;
     char tag[24];
 
     tag_print(in, part, consumer, tag);
     (void)amqp_basic_consume(
-        l->c, LINK_CHANNEL, amqp_cstring_bytes(in->queue->parts[part]),
+        l->c, LINK_CHANNEL, amqp_cstring_bytes(in->setup.queue->parts[part]),
         amqp_cstring_bytes(tag), 0, 0, 0, (amqp_table_t){0, NULL});
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
@@ -119,20 +116,21 @@ static int consume_one(struct inbox *in, unsigned part, unsigned consumer)
  * acknowledged. */
 static int consumer_begin(struct inbox *in, unsigned each, unsigned consumer)
 {
-    struct link *l = in->side.link;
-    unsigned first = arc4random_uniform(in->queue->part_count);
+    struct link *l = in->side->link;
+    unsigned first = arc4random_uniform(in->setup.queue->part_count);
     int err;
 
     (void)amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
     err = link_reply(l, amqp_get_rpc_reply(l->c));
-    for (unsigned i = 0; i < in->queue->part_count && !err; i++)
-        err = consume_one(in, (first + i) % in->queue->part_count, consumer);
+    for (unsigned i = 0; i < in->setup.queue->part_count && !err; i++)
+        err = consume_one(in, (first + i) % in->setup.queue->part_count,
+                          consumer);
     return err;
 }
 
 static int consumer_end(struct inbox *in, unsigned consumer)
 {
-    struct link *l = in->side.link;
+    struct link *l = in->side->link;
     char tag[24];
 
     tag_print(in, 0, consumer, tag);
@@ -166,7 +164,7 @@ static int send_nack(void *arg, uint64_t tag, bool all)
 static int acks_send(struct inbox *in, uint64_t *tags, size_t n, ack_send *tell)
 {
     qsort(tags, n, sizeof *tags, by_tag);
-    return ack_window_send(&in->window, tags, n, tell, in->side.link);
+    return ack_window_send(&in->window, tags, n, tell, in->side->link);
 }
 
 static int consumer_ack(struct inbox *in, uint64_t *tags, size_t n)
@@ -183,8 +181,8 @@ static int consumer_give_back(struct inbox *in, uint64_t *tags, size_t n)
 static unsigned size_of(const struct inbox *in, unsigned level)
 {
     unsigned full = atomic_load(&in->in_hand);
-    unsigned run =
-        (unsigned)(in->queue->set->concurrency * in->queue->set->window);
+    unsigned run = (unsigned)(in->setup.queue->set->concurrency *
+                              in->setup.queue->set->window);
     unsigned n = level == PREFETCH_SOME ? 2 * run : run;
 
     if (level == PREFETCH_SOME && in->fetch.more > n)
@@ -208,8 +206,8 @@ static void prefetch_begin(struct inbox *in)
     in->fetch.consuming = false;
     in->fetch.consumer = 0;
     if (in->fetch.level_ns == 0)
-        level_set(in, amqp_queue_is_parted(in->queue) ? PREFETCH_FULL
-                                                      : PREFETCH_SOME);
+        level_set(in, amqp_queue_is_parted(in->setup.queue) ? PREFETCH_FULL
+                                                            : PREFETCH_SOME);
 }
 
 /* prefetch_delivered - a long idle time is no part of a period: a worker that
@@ -253,7 +251,7 @@ static void prefetch_acked(struct inbox *in, size_t n, bool starved)
     struct prefetch *f = &in->fetch;
     uint64_t spent;
 
-    if (amqp_queue_is_parted(in->queue))
+    if (amqp_queue_is_parted(in->setup.queue))
         return;
     f->acked_ns = clock_mono_ns();
     spent = f->acked_ns - f->level_ns;
@@ -277,10 +275,12 @@ static void prefetch_acked(struct inbox *in, size_t n, bool starved)
 static int prefetch_apply(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
-    unsigned want = atomic_load(&in->source->rests) ? 0 : size_of(in, f->level);
-    unsigned each = amqp_queue_is_parted(in->queue)
-                        ? partition_in_hand(in->queue->topology.partitions)
-                        : want;
+    unsigned want =
+        atomic_load(&in->setup.source->rests) ? 0 : size_of(in, f->level);
+    unsigned each =
+        amqp_queue_is_parted(in->setup.queue)
+            ? partition_in_hand(in->setup.queue->topology.partitions)
+            : want;
     uint64_t since;
     int err;
 
@@ -293,7 +293,7 @@ static int prefetch_apply(struct inbox *in)
             return err;
         f->consuming = false;
     }
-    claims_fetched(in->claims, want);
+    claims_fetched(in->setup.claims, want);
     if (want == 0 || in->window.open >= want)
         return 0;
     f->called = true;
@@ -314,17 +314,18 @@ static int give_back(struct inbox *in)
     size_t n;
     int err;
 
-    atomic_store(&in->source->rests, true);
-    if (in->events->wants(in->events->arg)) { /* only just: see source.h */
-        atomic_store(&in->source->rests, false);
+    atomic_store(&in->setup.source->rests, true);
+    if (in->setup.events->wants(
+            in->setup.events->arg)) { /* only just: see source.h */
+        atomic_store(&in->setup.source->rests, false);
         return 0;
     }
     level_set(in, PREFETCH_LEAN);
     err = prefetch_apply(in);
-    tags = err ? NULL : claims_take_back(in->claims, &n);
+    tags = err ? NULL : claims_take_back(in->setup.claims, &n);
     if (!tags)
         return err;
-    log_info("given_back", F_STR("queue", in->queue->operand->shown),
+    log_info("given_back", F_STR("queue", in->setup.queue->operand->shown),
              F_UINT("count", n),
              F_STR("next", "this worker takes no messages just now, so others "
                            "may have these, marked as redelivered"));
@@ -335,10 +336,10 @@ static int give_back(struct inbox *in)
 
 void inbox_wanted(struct inbox *in)
 {
-    if (!in->events->wants(in->events->arg))
+    if (!in->setup.events->wants(in->setup.events->arg))
         return;
-    atomic_store(&in->source->rests, false);
-    side_wake(&in->side);
+    atomic_store(&in->setup.source->rests, false);
+    side_wake(in->side);
 }
 
 /* late_look - how long until confirms are late; UINT64_MAX: they keep nothing
@@ -348,7 +349,8 @@ static uint64_t late_look(struct inbox *in, bool idle, uint64_t now)
 {
     struct prefetch *f = &in->fetch;
 
-    if (!idle || f->level == PREFETCH_FULL || atomic_load(&in->source->rests)) {
+    if (!idle || f->level == PREFETCH_FULL ||
+        atomic_load(&in->setup.source->rests)) {
         f->late_ns = 0;
         return UINT64_MAX;
     }
@@ -365,15 +367,15 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
 {
     struct prefetch *f = &in->fetch;
     uint64_t now = clock_mono_ns(), since;
-    struct claims_load load;
+    struct claims_counts load;
     bool idle;
 
     *next_ns = UINT64_MAX;
-    if (amqp_queue_is_parted(in->queue))
+    if (amqp_queue_is_parted(in->setup.queue))
         return 0;
-    if (atomic_load(&in->source->rests))
+    if (atomic_load(&in->setup.source->rests))
         inbox_wanted(in);
-    load = claims_load(in->claims);
+    load = claims_count(in->setup.claims);
     /* None waits in hand, fewer run than may, and the others that may be in
      * hand wait for confirms. */
     idle = load.starved && load.jobs > 0 &&
@@ -387,7 +389,7 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
         *next_ns = SLOW_NS - (now - since);
         return 0;
     }
-    if (!in->events->wants(in->events->arg))
+    if (!in->setup.events->wants(in->setup.events->arg))
         return give_back(in);
     level_set(in, f->level < PREFETCH_LEAN ? f->level + 1 : f->level);
     return 0;
@@ -410,7 +412,7 @@ static void part_over(struct inbox *in)
     bool redelivered = in->part.redelivered;
 
     in->part = (struct inbox_part){0};
-    claims_arrived(in->claims, m, redelivered);
+    claims_arrived(in->setup.claims, m, redelivered);
 }
 
 /* header - it begins: its properties, and how much is to follow
@@ -424,7 +426,7 @@ static int header(struct inbox *in, const amqp_frame_t *f)
 
     if (!in->part.expected || in->part.m || size > SIZE_MAX / 2)
         return -EPROTO;
-    m = claims_message(in->claims, raw, (size_t)size);
+    m = claims_message(in->setup.claims, raw, (size_t)size);
     if (!m)
         return -ENOMEM;
     m->tag = in->part.tag;
@@ -468,11 +470,11 @@ static int method(struct inbox *in, const amqp_method_t *m)
         return 0;
     }
     if (m->id == AMQP_BASIC_CANCEL_METHOD) {
-        snprintf(in->side.link->why, LINK_WHY,
+        snprintf(in->side->link->why, LINK_WHY,
                  "the broker cancelled the consumer: was the queue deleted?");
         return -ENOENT;
     }
-    return link_closed_by(in->side.link, m) ? -ECONNRESET : 0;
+    return link_closed_by(in->side->link, m) ? -ECONNRESET : 0;
 }
 
 static int read_frames(struct inbox *in)
@@ -480,7 +482,7 @@ static int read_frames(struct inbox *in)
     amqp_frame_t f;
     int n, err = 0;
 
-    while (!err && (n = link_frame(in->side.link, &f)) != NO) {
+    while (!err && (n = link_frame(in->side->link, &f)) != NO) {
         if (n < 0)
             err = n;
         else if (f.channel != LINK_CHANNEL)
@@ -492,11 +494,11 @@ static int read_frames(struct inbox *in)
         else if (f.frame_type == AMQP_FRAME_BODY)
             err = body(in, &f);
         /* Its memory is the library's: a large message has many frames. */
-        link_tidy(in->side.link);
-        if (!link_more(in->side.link))
-            claims_place(in->claims);
+        link_tidy(in->side->link);
+        if (!link_more(in->side->link))
+            claims_place(in->setup.claims);
     }
-    claims_place(in->claims);
+    claims_place(in->setup.claims);
     return err;
 }
 
@@ -507,7 +509,7 @@ static int acks_flush(struct inbox *in)
 {
     bool starved;
     size_t n;
-    uint64_t *acks = claims_acks(in->claims, &n, &starved);
+    uint64_t *acks = claims_acks(in->setup.claims, &n, &starved);
     int err;
 
     if (!acks)
@@ -523,7 +525,7 @@ static int acks_flush(struct inbox *in)
 /* begin - claims of this connection are good from here on */
 static int begin(struct inbox *in)
 {
-    claims_begin(in->claims);
+    claims_begin(in->setup.claims);
     ack_window_begin(&in->window);
     prefetch_begin(in);
     return prefetch_apply(in);
@@ -533,26 +535,26 @@ static int begin(struct inbox *in)
 static int back(struct inbox *in)
 {
     struct problem p = {0};
-    int err = topology_open(in->side.link, &in->queue->topology, &p);
+    int err = topology_open(in->side->link, &in->setup.queue->topology, &p);
 
     if (!err) {
-        side_limited(&in->side);
+        side_limited(in->side);
         return begin(in);
     }
-    snprintf(in->side.link->why, LINK_WHY, "%.200s", p.text);
+    snprintf(in->side->link->why, LINK_WHY, "%.200s", p.text);
     return err;
 }
 
 static void lost(struct inbox *in, int err)
 {
-    uint64_t wait = in->side.wait_ns;
+    uint64_t wait = in->side->wait_ns;
 
-    side_lost(&in->side,
-              in->side.link->why[0] ? in->side.link->why : errno_text(-err));
+    side_lost(in->side,
+              in->side->link->why[0] ? in->side->link->why : errno_text(-err));
     part_drop(in);
     /* Where it is refused again and again, each try waits longer. */
-    if (claims_void(in->claims))
-        in->side.wait_ns =
+    if (claims_void(in->setup.claims))
+        in->side->wait_ns =
             10 * wait < 10 * NS_PER_S ? 10 * wait : 10 * NS_PER_S;
 }
 
@@ -562,11 +564,11 @@ static int host_check(struct inbox *in)
 {
     uint32_t messages, consumers;
 
-    if (atomic_exchange(&in->doubted, 0) != in->side.link->host + 1)
+    if (atomic_exchange(&in->doubted, 0) != in->side->link->host + 1)
         return 0;
     in->fetch.called =
         true; /* messages that have arrived since are in the library */
-    return topology_count(in->side.link, in->queue->parts[0], &messages,
+    return topology_count(in->side->link, in->setup.queue->parts[0], &messages,
                           &consumers);
 }
 
@@ -579,7 +581,7 @@ static int serve(struct inbox *in)
 
     in->fetch.called = false;
     err = read_frames(in);
-    due = claims_due(in->claims);
+    due = claims_due(in->setup.claims);
     if (!err)
         err = host_check(in);
     if (!err)
@@ -589,7 +591,7 @@ static int serve(struct inbox *in)
     if (!err)
         err = prefetch_apply(in);
     if (!err && !in->fetch.called)
-        side_wait(&in->side, due < wait ? due : wait);
+        side_wait(in->side, due < wait ? due : wait);
     return err;
 }
 
@@ -600,9 +602,9 @@ static void *inbox_main(void *arg)
 
     if (err)
         lost(in, err);
-    while (!atomic_load(&in->queue->stopping)) {
-        if (!in->side.link) {
-            if (!side_reconnect(&in->side))
+    while (!atomic_load(&in->setup.queue->stopping)) {
+        if (!in->side->link) {
+            if (!side_reconnect(in->side))
                 continue;
             err = back(in);
         } else {
@@ -611,65 +613,55 @@ static void *inbox_main(void *arg)
         if (err)
             lost(in, err);
     }
-    if (in->side.link)
+    if (in->side->link)
         (void)acks_flush(in);
     return NULL;
 }
 
 /* ---- open and close ---- */
 
-int inbox_make(struct inbox **out, struct amqp_queue *queue,
-               struct source *source, const struct source_events *events,
-               unsigned in_hand)
+int inbox_open(struct inbox **out, const struct inbox_setup *setup, long *ready,
+               struct problem *p)
 {
     struct inbox *in = calloc(1, sizeof *in);
+    const struct amqp_queue *queue = setup->queue;
+    uint32_t messages, consumers;
+    int err;
 
     *out = in;
     if (!in)
-        return -ENOMEM;
-    in->queue = queue;
-    in->source = source;
-    in->events = events;
-    atomic_store(&in->in_hand, in_hand);
-    return side_init(&in->side, queue, "inbox");
-}
-
-int inbox_open(struct inbox *in, struct claims *claims, long *ready,
-               struct problem *p)
-{
-    const struct amqp_queue *queue = in->queue;
-    uint32_t messages, consumers;
-    int err = link_open(&in->side.link, &queue->setup, arc4random(), p);
-
-    in->claims = claims;
-    *ready = 0;
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    in->setup = *setup;
+    in->side = &setup->queue->inbox;
+    atomic_store(&in->in_hand, setup->in_hand);
+    err = link_open(&in->side->link, &queue->setup, arc4random(), p);
     if (!err)
-        err = topology_unlike(in->side.link, &queue->topology, p);
+        err = topology_unlike(in->side->link, &queue->topology, p);
     if (!err)
-        err = topology_open(in->side.link, &queue->topology, p);
+        err = topology_open(in->side->link, &queue->topology, p);
     if (err)
         return err;
     for (unsigned i = 0; i < queue->part_count && !err; i++) {
-        err = topology_count(in->side.link, queue->parts[i], &messages,
+        err = topology_count(in->side->link, queue->parts[i], &messages,
                              &consumers);
         *ready += err ? 0 : (long)messages;
     }
     if (err)
         return problem_set(p, EX_UNAVAILABLE, -err, "queue %s: %s",
-                           queue->operand->queue, in->side.link->why);
-    side_limited(&in->side);
+                           queue->operand->queue, in->side->link->why);
+    side_limited(in->side);
     return 0;
 }
 
 int inbox_start(struct inbox *in)
 {
-    return side_start(&in->side, inbox_main, in);
+    return side_start(in->side, inbox_main, in);
 }
 
 void inbox_stop(struct inbox *in)
 {
-    side_join(&in->side);
-    link_close(&in->side.link);
+    side_join(in->side);
+    link_close(&in->side->link);
 }
 
 void inbox_close(struct inbox **inbox)
@@ -680,21 +672,10 @@ void inbox_close(struct inbox **inbox)
         return;
     *inbox = NULL;
     part_drop(in);
-    side_fini(&in->side);
     free(in);
 }
 
 /* ---- for the other parts ---- */
-
-struct side *inbox_side(struct inbox *in)
-{
-    return &in->side;
-}
-
-unsigned inbox_host(const struct inbox *in)
-{
-    return in->side.link->host;
-}
 
 unsigned inbox_in_hand(const struct inbox *in)
 {
@@ -704,11 +685,11 @@ unsigned inbox_in_hand(const struct inbox *in)
 void inbox_resize(struct inbox *in, unsigned in_hand)
 {
     atomic_store(&in->in_hand, in_hand);
-    side_wake(&in->side);
+    side_wake(in->side);
 }
 
 void inbox_doubt(struct inbox *in, unsigned host)
 {
     atomic_store(&in->doubted, host + 1);
-    side_wake(&in->side);
+    side_wake(in->side);
 }

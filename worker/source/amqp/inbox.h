@@ -13,12 +13,16 @@
 
 struct inbox; /* opaque; body in inbox.c */
 
-/* Allocate the inbox. `in_hand`: messages lent at once. */
-int inbox_make(struct inbox **out, struct amqp_queue *queue,
-               struct source *source, const struct source_events *events,
-               unsigned in_hand);
+struct inbox_setup {
+    struct amqp_queue *queue;
+    struct claims *claims;
+    struct source *source;              /* of which `rests` is set */
+    const struct source_events *events; /* wants */
+    unsigned in_hand;                   /* messages lent at once */
+};
+
 /* Connect and declare the queues. *ready: messages in them. */
-int inbox_open(struct inbox *in, struct claims *claims, long *ready,
+int inbox_open(struct inbox **out, const struct inbox_setup *setup, long *ready,
                struct problem *p);
 int inbox_start(struct inbox *in);
 /* Wait until the thread has ended (queue->stopping), with the last
@@ -26,10 +30,6 @@ int inbox_start(struct inbox *in);
 void inbox_stop(struct inbox *in);
 void inbox_close(struct inbox **inbox); /* NULL-safe; sets NULL */
 
-/* The part that claims wake. */
-struct side *inbox_side(struct inbox *in);
-/* Number of the host that it was connected to by inbox_open. */
-unsigned inbox_host(const struct inbox *in);
 /* Messages lent at once. */
 unsigned inbox_in_hand(const struct inbox *in);
 void inbox_resize(struct inbox *in, unsigned in_hand);

@@ -34,7 +34,7 @@ struct count {
 
 /* c = constant after open  t = the thread's  q = under mtx */
 struct outbox {
-    struct side side;
+    struct side *side;                 /* c  the queue's */
     struct amqp_queue *queue;          /* c */
     struct claims *claims;             /* c */
     struct inbox *inbox;               /* c */
@@ -74,13 +74,13 @@ static int target(struct outbox *o, struct amqp_job *j,
     bit = 1U << topology_index(ms);
     if (o->declared[part] & bit)
         return 0;
-    if (topology_wait(o->side.link, &o->queue->topology, part, ms, &p) < 0) {
+    if (topology_wait(o->side->link, &o->queue->topology, part, ms, &p) < 0) {
         log_error("wait_queue", F_STR("queue", name), F_STR("error", p.text),
                   F_STR("next", "messages that are to wait stay where they "
                                 "are, unacknowledged, until it can be used"));
         return -EPROTO;
     }
-    side_limited(&o->side);
+    side_limited(o->side);
     o->declared[part] |= bit;
     return 0;
 }
@@ -100,7 +100,7 @@ static int publish_as(struct outbox *o, struct amqp_job *j, const char *name,
     if (err)
         return err;
     err = confirms_publish(
-        &o->confirms, o->side.link, &j->u, &o->queue->topology, name,
+        &o->confirms, o->side->link, &j->u, &o->queue->topology, name,
         &copy.properties,
         (amqp_bytes_t){m->body_size, (void *)(uintptr_t)m->body});
     envelope_copy_free(&copy);
@@ -130,7 +130,7 @@ static int publish_some(struct outbox *o)
     struct amqp_job *j;
     int err = 0;
 
-    while (!err && !o->side.link->blocked && !confirms_full(&o->confirms) &&
+    while (!err && !o->side->link->blocked && !confirms_full(&o->confirms) &&
            (j = claims_job_next(o->claims)) != NULL) {
         err = publish(o, j);
         if (err)
@@ -155,7 +155,7 @@ static int on_confirmed(void *arg, struct unconfirmed *u)
     }
     claims_job_back(o->claims, j);
     o->missing = true;
-    snprintf(o->side.link->why, LINK_WHY,
+    snprintf(o->side->link->why, LINK_WHY,
              "a queue of ours is gone, and is made again");
     return -ENOENT;
 }
@@ -179,10 +179,10 @@ static void on_returned(void *arg, amqp_bytes_t properties)
 /* read_frames - all that have come */
 static int read_frames(struct outbox *o)
 {
-    bool was = o->side.link->blocked;
-    int err = confirms_read(&o->confirms, o->side.link);
+    bool was = o->side->link->blocked;
+    int err = confirms_read(&o->confirms, o->side->link);
 
-    if (was != o->side.link->blocked)
+    if (was != o->side->link->blocked)
         log_warn(was ? "unblocked" : "blocked",
                  F_STR("queue", o->queue->operand->shown),
                  F_STR("next", was ? "the broker takes messages again"
@@ -198,10 +198,10 @@ static int read_frames(struct outbox *o)
 static int queues_again(struct outbox *o)
 {
     struct problem p = {0};
-    int err = topology_open(o->side.link, &o->queue->topology, &p);
+    int err = topology_open(o->side->link, &o->queue->topology, &p);
 
     if (err)
-        snprintf(o->side.link->why, LINK_WHY, "%.200s", p.text);
+        snprintf(o->side->link->why, LINK_WHY, "%.200s", p.text);
     o->missing = err != 0;
     return err;
 }
@@ -212,22 +212,22 @@ static int ready(struct outbox *o)
     int err = o->missing ? queues_again(o) : 0;
 
     memset(o->declared, 0, sizeof o->declared);
-    return err ? err : confirms_begin(&o->confirms, o->side.link);
+    return err ? err : confirms_begin(&o->confirms, o->side->link);
 }
 
 static void lost(struct outbox *o, int err)
 {
-    uint64_t wait = o->side.wait_ns;
+    uint64_t wait = o->side->wait_ns;
 
-    inbox_doubt(o->inbox, o->side.link->host);
-    side_lost(&o->side,
-              o->side.link->why[0] ? o->side.link->why : errno_text(-err));
+    inbox_doubt(o->inbox, o->side->link->host);
+    side_lost(o->side,
+              o->side->link->why[0] ? o->side->link->why : errno_text(-err));
     /* A queue that is full nacks for long: each try waits longer, until one is
      * confirmed. */
     if (err == -EAGAIN || err == -EPROTO) {
-        o->side.wait_ns = o->refused_ns > wait ? o->refused_ns : wait;
+        o->side->wait_ns = o->refused_ns > wait ? o->refused_ns : wait;
         o->refused_ns =
-            2 * o->side.wait_ns < NACK_MOST ? 2 * o->side.wait_ns : NACK_MOST;
+            2 * o->side->wait_ns < NACK_MOST ? 2 * o->side->wait_ns : NACK_MOST;
     }
     claims_jobs_again(o->claims, &o->confirms);
 }
@@ -244,7 +244,7 @@ static int answer(struct outbox *o)
     pthread_mutex_unlock(&o->mtx);
     if (!queue)
         return 0;
-    err = topology_count(o->side.link, queue, &messages, &consumers);
+    err = topology_count(o->side->link, queue, &messages, &consumers);
     pthread_mutex_lock(&o->mtx);
     if (o->count.asked && o->count.queue == queue) { /* not given up */
         o->count.messages = messages;
@@ -265,12 +265,12 @@ static int serve(struct outbox *o)
         err = answer(o);
     if (!err)
         err = publish_some(o);
-    if (!err && confirms_late(&o->confirms, o->side.link))
+    if (!err && confirms_late(&o->confirms, o->side->link))
         err = -ETIMEDOUT;
     if (!err)
         err = read_frames(o); /* what a call has kept back */
     if (!err)
-        side_wait(&o->side,
+        side_wait(o->side,
                   TAILQ_EMPTY(&o->confirms.sent) ? UINT64_MAX : LATE_LOOK_NS);
     return err;
 }
@@ -281,9 +281,9 @@ static void *outbox_main(void *arg)
     int err = 0;
 
     while (!atomic_load(&o->queue->stopping)) {
-        if (!o->side.link &&
-            (!side_reconnect(&o->side) || (err = ready(o)) < 0)) {
-            if (o->side.link)
+        if (!o->side->link &&
+            (!side_reconnect(o->side) || (err = ready(o)) < 0)) {
+            if (o->side->link)
                 lost(o, err);
             continue;
         }
@@ -296,52 +296,48 @@ static void *outbox_main(void *arg)
 
 /* ---- open and close ---- */
 
-int outbox_make(struct outbox **out, struct amqp_queue *queue)
+int outbox_open(struct outbox **out, struct amqp_queue *queue,
+                struct claims *claims, struct inbox *inbox, struct problem *p)
 {
     struct outbox *o = calloc(1, sizeof *o);
     pthread_condattr_t clock;
+    int err;
 
     *out = o;
     if (!o)
-        return -ENOMEM;
-    o->queue = queue;
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    *o = (struct outbox){.side = &queue->outbox,
+                         .queue = queue,
+                         .claims = claims,
+                         .inbox = inbox,
+                         .confirms = {.confirmed = on_confirmed,
+                                      .returned = on_returned,
+                                      .arg = o}};
     TAILQ_INIT(&o->confirms.sent);
-    o->confirms.confirmed = on_confirmed;
-    o->confirms.returned = on_returned;
-    o->confirms.arg = o;
     pthread_mutex_init(&o->mtx, NULL);
     pthread_condattr_init(&clock);
     (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&o->changed, &clock);
     pthread_condattr_destroy(&clock);
-    return side_init(&o->side, queue, "outbox");
-}
-
-int outbox_open(struct outbox *o, struct claims *claims, struct inbox *inbox,
-                struct problem *p)
-{
-    int err = link_open(&o->side.link, &o->queue->setup, inbox_host(inbox), p);
-
+    err = link_open(&o->side->link, &queue->setup, queue->inbox.link->host, p);
     if (err)
         return err;
-    o->claims = claims;
-    o->inbox = inbox;
     err = ready(o);
     return err ? problem_set(p, EX_UNAVAILABLE, -err,
                              "the broker does not confirm: %s",
-                             o->side.link->why)
+                             o->side->link->why)
                : 0;
 }
 
 int outbox_start(struct outbox *o)
 {
-    return side_start(&o->side, outbox_main, o);
+    return side_start(o->side, outbox_main, o);
 }
 
 void outbox_stop(struct outbox *o)
 {
-    side_join(&o->side);
-    link_close(&o->side.link);
+    side_join(o->side);
+    link_close(&o->side->link);
 }
 
 void outbox_close(struct outbox **outbox)
@@ -351,15 +347,9 @@ void outbox_close(struct outbox **outbox)
     if (!o)
         return;
     *outbox = NULL;
-    side_fini(&o->side);
     pthread_cond_destroy(&o->changed);
     pthread_mutex_destroy(&o->mtx);
     free(o);
-}
-
-struct side *outbox_side(struct outbox *o)
-{
-    return &o->side;
 }
 
 /* outbox_count - one asks at a time; the others have its answer */
@@ -371,13 +361,13 @@ int outbox_count(struct outbox *o, const char *queue, uint32_t *messages)
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ASK_S;
     pthread_mutex_lock(&o->mtx);
-    if (atomic_load(&o->queue->stopping) || !o->side.running)
+    if (atomic_load(&o->queue->stopping) || !o->side->running)
         err = ESHUTDOWN;
     while (!err && o->count.asked)
         err = pthread_cond_timedwait(&o->changed, &o->mtx, &until);
     if (!err) {
         o->count = (struct count){.queue = queue, .asked = true};
-        side_wake(&o->side);
+        side_wake(o->side);
         while (!err && !o->count.answered)
             err = pthread_cond_timedwait(&o->changed, &o->mtx, &until);
         *messages = o->count.messages;

@@ -13,17 +13,14 @@
 
 struct outbox; /* opaque; body in outbox.c */
 
-int outbox_make(struct outbox **out, struct amqp_queue *queue);
 /* Connect to the host of the inbox. */
-int outbox_open(struct outbox *out, struct claims *claims, struct inbox *inbox,
-                struct problem *p);
-int outbox_start(struct outbox *out);
+int outbox_open(struct outbox **out, struct amqp_queue *queue,
+                struct claims *claims, struct inbox *inbox, struct problem *p);
+int outbox_start(struct outbox *o);
 /* Wait until the thread has ended (queue->stopping). */
-void outbox_stop(struct outbox *out);
+void outbox_stop(struct outbox *o);
 void outbox_close(struct outbox **outbox); /* NULL-safe; sets NULL */
 
-/* The part that claims wake. */
-struct side *outbox_side(struct outbox *out);
 /* Count the messages in a queue: 0, -ETIMEDOUT, -errno. Waits for the
  * broker. */
 int outbox_count(struct outbox *out, const char *queue, uint32_t *messages);

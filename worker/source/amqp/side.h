@@ -18,6 +18,19 @@
 #include "common/broker/broker_operand.h"
 #include "worker/config/settings.h"
 
+/* One thread. c = constant after open  t = the thread's */
+struct side {
+    struct amqp_queue *queue; /* c */
+    const char *name;         /* c  "inbox" */
+    pthread_t thread;         /* c */
+    bool running;             /* c  it was started */
+    int wake_fd;              /* c  eventfd */
+    struct link *link;        /* t  NULL: there is none just now */
+    unsigned host;            /* t  to try next */
+    uint64_t wait_ns;         /* t  before the next try */
+    uint64_t lost_ns;         /* t  clock_mono_ns since when there is none */
+};
+
 /* The queue on the broker, and what both connections need.
  * c = constant after open   a = atomic */
 struct amqp_queue {
@@ -32,25 +45,13 @@ struct amqp_queue {
     unsigned part_count;                  /* c */
     atomic_bool stopping;                 /* a  both threads are to end */
     atomic_bool limit_told;               /* a  a delivery limit was logged */
+    struct side inbox, outbox; /* the threads of inbox.h and outbox.h */
 };
 
 static inline bool amqp_queue_is_parted(const struct amqp_queue *queue)
 {
     return queue->topology.partitions > 0;
 }
-
-/* c = constant after open  t = the thread's */
-struct side {
-    struct amqp_queue *queue; /* c */
-    const char *name;         /* c  "inbox" */
-    pthread_t thread;         /* c */
-    bool running;             /* c  it was started */
-    int wake_fd;              /* c  eventfd */
-    struct link *link;        /* t  NULL: there is none just now */
-    unsigned host;            /* t  to try next */
-    uint64_t wait_ns;         /* t  before the next try */
-    uint64_t lost_ns;         /* t  clock_mono_ns since when there is none */
-};
 
 int side_init(struct side *side, struct amqp_queue *queue, const char *name);
 void side_fini(struct side *side);

@@ -75,7 +75,7 @@ static int poll_fd(const struct source *s)
 
 static unsigned room(const struct source *s)
 {
-    return claims_room(source_amqp_of(s)->claims);
+    return claims_count(source_amqp_of(s)->claims).room;
 }
 
 /* Count what was in the queue when it was last asked, and what is here
@@ -84,7 +84,7 @@ static long fresh(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
 
-    return (long)claims_arrived_count(q->claims) + atomic_load(&q->ready);
+    return (long)claims_count(q->claims).arrived + atomic_load(&q->ready);
 }
 
 /* Ask the broker how much is in the queue. -EAGAIN: it does not answer, and may
@@ -123,7 +123,7 @@ static int64_t count(struct source *s, enum source_count what)
     uint32_t n;
 
     if (what == COUNT_WAITING)
-        return (int64_t)claims_held_count(q->claims);
+        return claims_count(q->claims).held;
     if (what == COUNT_PARKED || what == COUNT_SPOOLED)
         return 0;
     (void)ready_ask(q);
@@ -180,14 +180,14 @@ static void limit_set(struct source_amqp *q)
 static void tuned(struct source *s)
 {
     limit_set(source_amqp_of(s));
-    side_wake(inbox_side(source_amqp_of(s)->inbox));
+    side_wake(&source_amqp_of(s)->queue.inbox);
 }
 
 /* Wake the inbox, whose timer stands still while the machine is suspended. */
 static void clock_set(struct source *s)
 {
     claims_clock_set(source_amqp_of(s)->claims);
-    side_wake(inbox_side(source_amqp_of(s)->inbox));
+    side_wake(&source_amqp_of(s)->queue.inbox);
 }
 
 static int resize(struct source *s, unsigned n, struct problem *p)
@@ -282,6 +282,7 @@ static int queue_fill(struct source_amqp *q, const struct settings *set)
 
     queue->set = set;
     queue->operand = &set->broker;
+    queue->inbox.wake_fd = queue->outbox.wake_fd = -1;
     if (gethostname(queue->machine, sizeof queue->machine - 1) < 0)
         strlcpy(queue->machine, "?", sizeof queue->machine);
     queue->setup = (struct link_setup){.operand = queue->operand,
@@ -303,27 +304,36 @@ static int queue_fill(struct source_amqp *q, const struct settings *set)
     return queue->parts ? 0 : -ENOMEM;
 }
 
-/* Make the parts, none of which is connected or has a thread yet. */
-static int parts_make(struct source_amqp *q)
+/* Open the parts, which connects them. *ready: messages in the queue. */
+static int parts_open(struct source_amqp *q, long *ready, struct problem *p)
 {
     const struct settings *set = q->queue.set;
     unsigned parts = q->queue.topology.partitions;
     unsigned want = parts ? parts * partition_in_hand(parts)
                           : slots_for(set, (unsigned)set->concurrency);
-    int err = inbox_make(&q->inbox, &q->queue, &q->source, &q->events,
-                         want < RUN_SLOTS ? want : RUN_SLOTS);
+    int err = side_init(&q->queue.inbox, &q->queue, "inbox");
 
     if (!err)
-        err = outbox_make(&q->outbox, &q->queue);
+        err = side_init(&q->queue.outbox, &q->queue, "outbox");
     if (!err)
-        err = claims_open(&q->claims, &(struct claims_setup){
-                                          .queue = &q->queue,
-                                          .runs = q->runs,
-                                          .source = &q->source,
-                                          .events = &q->events,
-                                          .inbox = inbox_side(q->inbox),
-                                          .outbox = outbox_side(q->outbox)});
-    return err;
+        err = claims_open(&q->claims,
+                          &(struct claims_setup){.queue = &q->queue,
+                                                 .runs = q->runs,
+                                                 .source = &q->source,
+                                                 .events = &q->events});
+    if (err)
+        return problem_set(p, EX_OSERR, -err, "cannot start: %s",
+                           errno_text(-err));
+    err = inbox_open(
+        &q->inbox,
+        &(struct inbox_setup){.queue = &q->queue,
+                              .claims = q->claims,
+                              .source = &q->source,
+                              .events = &q->events,
+                              .in_hand = want < RUN_SLOTS ? want : RUN_SLOTS},
+        ready, p);
+    return err ? err
+               : outbox_open(&q->outbox, &q->queue, q->claims, q->inbox, p);
 }
 
 /* Stop the outbox first: the inbox acknowledges the messages whose copies the
@@ -356,6 +366,8 @@ static void source_amqp_close(struct source *source)
     source_amqp_stop(source, 0);
     inbox_close(&q->inbox);
     outbox_close(&q->outbox);
+    side_fini(&q->queue.inbox);
+    side_fini(&q->queue.outbox);
     claims_close(&q->claims);
     run_file_close(&q->runs);
     explicit_bzero(q->queue.password, sizeof q->queue.password);
@@ -389,15 +401,8 @@ static int source_amqp_open(struct source **out,
         err = run_file_open(&q->runs, setup->runs, p);
     if (!err) {
         q->source.nonce = run_file_nonce(q->runs);
-        err = parts_make(q);
-        if (err)
-            err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
-                              errno_text(-err));
+        err = parts_open(q, &ready, p);
     }
-    if (!err)
-        err = inbox_open(q->inbox, q->claims, &ready, p);
-    if (!err)
-        err = outbox_open(q->outbox, q->claims, q->inbox, p);
     if (err) {
         source_amqp_close(&q->source);
         return err;
