@@ -527,7 +527,7 @@ static amqp_bytes_t header_bytes(struct header_text t)
     return (amqp_bytes_t){t.size, (void *)(uintptr_t)t.at};
 }
 
-/* encode - anew to `raw`; the old bytes are given up when the new ones are
+/* Encode anew to `raw`; the old bytes are given up when the new ones are
  * there */
 static int made_encode(struct envelope_made *e, amqp_basic_properties_t *p)
 {

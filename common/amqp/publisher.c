@@ -294,7 +294,7 @@ static int connect_to(struct publisher *b, struct problem *p)
 {
     int err = link_open(&b->link, &b->setup.link, b->host, p);
 
-    if (!err)
+    if (!err && b->link)
         b->host = b->link->host;
     return err;
 }
@@ -303,7 +303,7 @@ static int connect_to(struct publisher *b, struct problem *p)
  * look for a missing queue, does not. */
 static int confirms_set(struct publisher *b, struct problem *p)
 {
-    int err = confirms_begin(&b->confirms, b->link);
+    int err = b->link ? confirms_begin(&b->confirms, b->link) : 0;
 
     return err ? problem_set(p, EX_UNAVAILABLE, -err,
                              "lost the connection to %s before it was used: "

@@ -5,10 +5,10 @@
  *        queues of its own, and the exchange NAME.partitions.<N> in front. All
  *        messages of a group are in one of them, that of CRC-32 of the group
  *        modulo N; senders and receivers compute it, each for itself.
- *        NAME.dead has the dead letters, and NAME.dead.kept what the broker would
- *        drop of those. All are quorum queues with at-least-once
- *        dead lettering, so that each hop inside the broker is confirmed. What
- *        the broker itself would drop goes to the next net.
+ *        NAME.dead has the dead letters, and NAME.dead.kept those that the
+ *        broker would drop. All are quorum queues with at-least-once dead
+ *        lettering, so that each hop inside the broker is confirmed. What the
+ *        broker itself would drop goes to the next net.
  * WHO    The thread that has the link.
  * OWNS   Nothing.
  * FAILS  A problem: 77 a right is missing; 78 a queue exists and is another

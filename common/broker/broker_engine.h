@@ -22,9 +22,9 @@ struct post;
 struct source;
 
 struct broker_engine {
-    /* mqworker, libmqworker (worker/source/amqp/source_amqp.h). stop: wait up to
-     * limit_ns for the confirms of the last verdicts; after it the source calls
-     * no event. */
+    /* mqworker, libmqworker (worker/source/amqp/source_amqp.h). stop: wait up
+     * to limit_ns for the confirms of the last verdicts; after it the source
+     * calls no event. */
     int (*source_open)(struct source **out,
                        const struct broker_source_setup *setup,
                        struct problem *p);

@@ -117,7 +117,8 @@ int broker_only(const char *flag, const char *operand, struct problem *p);
 
 #define BROKER_PASSWORD 256
 
-/* Find the password. `file` is --password-file or NULL. A newline at its end is no part of it. */
+/* Find the password. `file` is --password-file or NULL. A newline at its end is
+ * no part of it. */
 int broker_password_find(char out[BROKER_PASSWORD],
                          const struct broker_operand *o, const char *file,
                          struct problem *p);

@@ -7,6 +7,12 @@
 #include <sysexits.h>
 
 
+#define NO_GROUPS                                                              \
+    "it does not know groups; mqctl status has the partitions of its worker "  \
+    "here and how many groups wait, mqctl doctor --partitions N the messages " \
+    "and consumers of each, rabbitmqctl list_consumers queue_name active "     \
+    "channel_pid who is the active one"
+
 static const struct refused {
     const char *program;
     const char *name; /* of an option, without --, or of a verb */
@@ -81,22 +87,8 @@ static const struct refused {
      .reason =
          "AMQP tells only how many messages it has: mqctl doctor, rabbitmqctl "
          "list_queues; mqdlq list has the dead letters"},
-    {"mqctl", "groups",
-     .reason =
-         "it does not know groups; mqctl status has the partitions of its "
-         "worker "
-         "here and how many groups wait, mqctl doctor --partitions N the "
-         "messages "
-         "and consumers of each, rabbitmqctl list_consumers queue_name active "
-         "channel_pid who is the active one"},
-    {"mqctl", "group",
-     .reason =
-         "it does not know groups; mqctl status has the partitions of its "
-         "worker "
-         "here and how many groups wait, mqctl doctor --partitions N the "
-         "messages "
-         "and consumers of each, rabbitmqctl list_consumers queue_name active "
-         "channel_pid who is the active one"},
+    {"mqctl", "groups", .reason = NO_GROUPS},
+    {"mqctl", "group", .reason = NO_GROUPS},
     {"mqctl", "keys",
      .reason = "it has no unique keys: its messages run as if they had none"},
     {"mqctl", "explain",

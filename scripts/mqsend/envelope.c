@@ -1,4 +1,5 @@
-/* envelope.c - a body and the header that goes in front of it (see envelope.h) */
+/* envelope.c - a body and the header that goes in front of it (see
+ * envelope.h) */
 #include "scripts/mqsend/envelope.h"
 
 #include <errno.h>

@@ -331,7 +331,7 @@ static int run(struct options *o, const char *name, const char *body)
                                      : "the body");
         post.queue = queue;
         post.input = input;
-        status = queue ? post_run(&post) : engine->send(&post);
+        status = engine ? engine->send(&post) : post_run(&post);
     }
     input_close(&input);
     queue_close(&queue);

@@ -67,7 +67,7 @@ static void arrive(char body, uint64_t ms, uint8_t priority)
     struct amqp_message *m;
 
     cr_assert_gt(n, 0);
-    m = claims_message(claims, (amqp_bytes_t){(size_t)n, room}, 1);
+    m = amqp_message_make((amqp_bytes_t){(size_t)n, room}, 1);
     cr_assert_not_null(m);
     m->body[0] = (unsigned char)body;
     claims_arrived(claims, m, false);

@@ -38,8 +38,7 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 
-#define SUMMED        4096 /* bytes of a body that tell it from others */
-#define INCOMING_MOST 32   /* that wait to be placed, while more come */
+#define INCOMING_MOST 32 /* that wait to be placed, while more come */
 
 TAILQ_HEAD(amqp_list, amqp_message);
 
@@ -51,7 +50,6 @@ struct claims {
     int ready_fd;                /* c  readable while one may be taken */
     struct amqp_list incoming;   /* i  not placed yet */
     unsigned incoming_count;     /* i */
-    atomic_bool group_told;      /* a refused group was logged */
 
     pthread_mutex_t mtx;
     pthread_cond_t changed;               /* q  jobs ended */
@@ -87,29 +85,6 @@ static void changed_tell(const struct claims *c, bool due)
 {
     if (due)
         c->setup.events->changed(c->setup.events->arg);
-}
-
-struct amqp_message *claims_message(struct claims *c, amqp_bytes_t raw,
-                                    size_t body_size)
-{
-    struct amqp_message *m =
-        malloc(sizeof *m + raw.len + HEADER_MAX + body_size);
-
-    if (!m)
-        return NULL;
-    *m = (struct amqp_message){.claims = c,
-                               .epoch = c->epoch,
-                               .raw = {raw.len, m->bytes},
-                               .body = m->bytes + raw.len + HEADER_MAX,
-                               .body_size = body_size};
-    memcpy(m->bytes, raw.bytes, raw.len);
-    return m;
-}
-
-void claims_message_free(struct amqp_message *m)
-{
-    free(m->own_raw);
-    free(m);
 }
 
 static void hold(struct claims *c, struct amqp_message *m)
@@ -165,7 +140,7 @@ static void let_go(struct claims *c, struct amqp_message *m)
     bool due;
 
     if (m->at != CLAIM_PUT_OFF) {
-        claims_message_free(m);
+        amqp_message_free(m);
         return;
     }
     pthread_mutex_lock(&c->mtx);
@@ -176,7 +151,7 @@ static void let_go(struct claims *c, struct amqp_message *m)
     else if (m->again)
         due_put(c, m);
     else
-        claims_message_free(m);
+        amqp_message_free(m);
     due = ready_update(c);
     pthread_mutex_unlock(&c->mtx);
     side_wake(&c->setup.queue->inbox);
@@ -460,91 +435,9 @@ static void place(struct claims *c, struct amqp_message *m)
     job_add(c, m);
 }
 
-/* key_set - that of a copy has the line of it: two messages of a producer may
- * have one id, and each has copies of its own. That of an original has its
- * body: messages that differ are not taken for each other.
- */
-static void key_set(struct amqp_message *m, const struct envelope *e)
-{
-    uint64_t sum = 0xcbf29ce484222325U ^ m->body_size, part;
-
-    m->line = e->line;
-    m->derived = e->derived;
-    m->key = (struct run_key){e->id, (uint32_t)e->attempt, (uint16_t)e->replay,
-                              (uint16_t)e->hop};
-    for (size_t i = 0; !m->line && i < m->body_size && i < SUMMED; i++)
-        sum = (sum ^ m->body[i]) * 0x100000001b3U;
-    memcpy(&part, m->key.id.bytes, sizeof part);
-    part ^= m->line ? m->line : sum;
-    memcpy(m->key.id.bytes, &part, sizeof part);
-}
-
-/* group_set - its group, or why it cannot be in one: only what comes to one
- * part has an order */
-static void group_set(struct claims *c, struct amqp_message *m,
-                      const struct envelope *e)
-{
-    unsigned parts = c->setup.queue->topology.partitions;
-
-    m->grouped = true;
-    m->group_crc = e->group_crc;
-    if (!parts)
-        m->refused =
-            "it names a group, and a queue without partitions keeps no "
-            "order";
-    else if (!e->good_group)
-        m->refused = "what it names in mqw-group cannot be a group";
-    else if (e->group_crc % parts != m->part)
-        m->refused = "it is not in the partition of its group";
-    if (m->refused && !atomic_exchange(&c->group_told, true))
-        log_error("group_refused",
-                  F_STR("queue", c->setup.queue->operand->shown),
-                  F_STR("error", m->refused),
-                  F_STR("next",
-                        parts ? "such messages are dead letters: the routing "
-                                "key is CRC-32 of mqw-group modulo the number "
-                                "of partitions"
-                              : "such messages are dead letters, as several "
-                                "workers would run them in any order; leave "
-                                "out mqw-group, or give --partitions to its "
-                                "workers and senders"));
-}
-
-/* read_envelope - what its properties say */
-static int read_envelope(struct claims *c, struct amqp_message *m,
-                         bool redelivered)
-{
-    char head[HEADER_MAX];
-    struct envelope e;
-    int err = envelope_read(&e, m->raw, m->body, m->body_size, head);
-
-    if (err)
-        return err;
-    m->id = e.id;
-    key_set(m, &e);
-    m->due_wall_ns = e.due_ns;
-    m->first_ns = e.first_ns;
-    m->m.ops = &message_ops;
-    m->m.data = m->body - e.head;
-    m->m.size = m->body_size + e.head;
-    memcpy((unsigned char *)(uintptr_t)m->m.data, head, e.head);
-    m->m.id = &m->id;
-    m->m.priority = e.priority;
-    m->m.failures = (uint32_t)e.attempt;
-    if (redelivered || e.resent)
-        m->m.flags |= MESSAGE_REDELIVERED;
-    if (e.due_ns)
-        m->m.flags |= MESSAGE_STORED;
-    if (e.has_group)
-        group_set(c, m, &e);
-    if (!m->refused)
-        m->refused = e.wrong;
-    return 0;
-}
-
 void claims_arrived(struct claims *c, struct amqp_message *m, bool redelivered)
 {
-    int err = read_envelope(c, m, redelivered);
+    int err = amqp_message_read(m, c->setup.queue, redelivered);
 
     if (err) {
         log_error("message_unreadable",
@@ -553,9 +446,12 @@ void claims_arrived(struct claims *c, struct amqp_message *m, bool redelivered)
                   F_UINT("size", m->body_size),
                   F_STR("next", "it stays in the queue, unacknowledged; look "
                                 "at its properties"));
-        claims_message_free(m);
+        amqp_message_free(m);
         return;
     }
+    m->claims = c;
+    m->epoch = c->epoch;
+    m->m.ops = &message_ops;
     TAILQ_INSERT_TAIL(&c->incoming, m, link);
     if (++c->incoming_count == INCOMING_MOST)
         claims_place(c);
@@ -583,7 +479,7 @@ void claims_place(struct claims *c)
         m->m.crashes = run_file_crashes(c->setup.runs, &m->key, &alone);
         m->m.flags |= alone ? MESSAGE_CRASHED_ALONE : 0;
         if (known(c, m)) {
-            claims_message_free(m);
+            amqp_message_free(m);
             continue;
         }
         if (!(m->m.flags & MESSAGE_REDELIVERED) && may_have_run(c, m)) {
@@ -609,14 +505,14 @@ bool claims_void(struct claims *c)
     c->epoch = 0;
     while ((m = TAILQ_FIRST(&c->arrived)) != NULL) {
         arrived_remove(c, m);
-        claims_message_free(m);
+        amqp_message_free(m);
     }
     while ((m = TAILQ_FIRST(&c->held)) != NULL) {
         TAILQ_REMOVE(&c->held, m, link);
         if (m->again) /* its group waits for it */
             due_put(c, m);
         else
-            claims_message_free(m);
+            amqp_message_free(m);
     }
     c->held_count = 0;
     c->ack_count = 0;
@@ -658,7 +554,7 @@ int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
     while (!m && c->free_count > 0 && (m = TAILQ_FIRST(&c->arrived)) != NULL) {
         arrived_remove(c, m);
         if (known(c, m)) {
-            claims_message_free(m);
+            amqp_message_free(m);
             m = NULL;
         }
     }
@@ -799,7 +695,7 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
     /* What is behind it in its group may run, and no work item looks. */
     due = m->grouped || source_due(c->setup.source);
     pthread_mutex_unlock(&c->mtx);
-    claims_message_free(m);
+    amqp_message_free(m);
     changed_tell(c, due);
 }
 
@@ -880,7 +776,7 @@ int claims_settle(struct claims *c, struct settle *st)
         return err; /* the message and the verdict may be gone by now */
     st->err = err;
     if (err == -ESTALE && lane == LANE_NONE)
-        claims_message_free(m);
+        amqp_message_free(m);
     else
         lane_keep(c, lane, m);
     return err;
@@ -995,7 +891,7 @@ uint64_t *claims_take_back(struct claims *c, size_t *n)
     while (tags && (m = TAILQ_FIRST(&c->arrived)) != NULL) {
         tags[(*n)++] = m->tag;
         arrived_remove(c, m);
-        claims_message_free(m);
+        amqp_message_free(m);
     }
     (void)ready_update(c);
     pthread_mutex_unlock(&c->mtx);
@@ -1116,7 +1012,7 @@ static void list_free(struct amqp_list *list)
 
     while ((m = TAILQ_FIRST(list)) != NULL) {
         TAILQ_REMOVE(list, m, link);
-        claims_message_free(m);
+        amqp_message_free(m);
     }
 }
 
@@ -1133,7 +1029,7 @@ void claims_close(struct claims **claims)
     list_free(&c->lent);
     for (unsigned i = 0; c->lanes && i < ITEMS_MAX; i++)
         if (c->lanes[i])
-            claims_message_free(c->lanes[i]);
+            amqp_message_free(c->lanes[i]);
     if (c->ready_fd >= 0)
         close(c->ready_fd);
     pthread_cond_destroy(&c->changed);

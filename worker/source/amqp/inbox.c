@@ -401,7 +401,7 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
 static void part_drop(struct inbox *in)
 {
     if (in->part.m)
-        claims_message_free(in->part.m);
+        amqp_message_free(in->part.m);
     in->part = (struct inbox_part){0};
 }
 
@@ -426,7 +426,7 @@ static int header(struct inbox *in, const amqp_frame_t *f)
 
     if (!in->part.expected || in->part.m || size > SIZE_MAX / 2)
         return -EPROTO;
-    m = claims_message(in->setup.claims, raw, (size_t)size);
+    m = amqp_message_make(raw, (size_t)size);
     if (!m)
         return -ENOMEM;
     m->tag = in->part.tag;

@@ -45,6 +45,7 @@ struct amqp_queue {
     unsigned part_count;                  /* c */
     atomic_bool stopping;                 /* a  both threads are to end */
     atomic_bool limit_told;               /* a  a delivery limit was logged */
+    atomic_bool group_told;               /* a  a refused group was logged */
     struct side inbox, outbox; /* the threads of inbox.h and outbox.h */
 };
 
