@@ -29,8 +29,8 @@
 #include "worker/process/process.h"
 #include "worker/restart/keep.h"
 #include "worker/restart/recover.h"
-#include "worker/source/amqp/source_amqp.h"
 #include "worker/source/mq/spool.h"
+#include "worker/source/source.h"
 
 #define CONFIRM_NS (10 * NS_PER_S) /* for the last verdicts of a broker */
 

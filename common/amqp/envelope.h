@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/amqp/rabbit.h"
+#include "common/amqp/link.h"
 #include "common/base/ulid.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"

@@ -1,9 +1,11 @@
-/* broker_engine.c - what a program does with a queue on a broker (see
- * broker_engine.h) */
+/* broker_engine.c - what a program does with a queue on a broker, and what it
+ * cannot (see broker_engine.h) */
 #include "common/broker/broker_engine.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sysexits.h>
+
 
 /* Weak: its address is NULL where no object defines it. */
 #pragma weak broker_engine_amqp
@@ -18,4 +20,188 @@ const struct broker_engine *broker_engine_of(const char *operand,
                       "scripts/deps, then make",
                       operand);
     return NULL;
+}
+
+#define NO_GROUPS                                                              \
+    "it does not know groups; mqctl status has the partitions of its worker "  \
+    "here and how many groups wait, mqctl doctor --partitions N the messages " \
+    "and consumers of each, rabbitmqctl list_consumers queue_name active "     \
+    "channel_pid who is the active one"
+
+static const struct refused {
+    const char *program;
+    const char *name; /* of an option, without --, or of a verb */
+    const char *reason;
+    const char *value; /* the refused values, in words; NULL: all */
+    uint64_t above;    /* numbers up to this can be used */
+    bool parted;       /* a queue with partitions can have it */
+} refused[] = {
+    {"mqworker", "dead-letter-queue",
+     .reason = "dead letters are in the queue NAME.dead of the broker"},
+    {"mqworker", "on-dead",
+     .reason = "letters are at the broker: consume NAME.dead"},
+    {"mqworker", "keep-dead",
+     .reason = "letters are at the broker, and stay there"},
+    {"mqworker", "max-dead",
+     .reason = "letters are at the broker, and stay there"},
+    {"mqworker", "on-group-dead",
+     .reason = "the broker cannot be asked for the letters of a group",
+     .value = "hold"},
+    {"mqworker", "spool", .reason = "a broker holds what waits already"},
+    {"mqworker", "spool-sync", .reason = "a broker holds what waits already"},
+    {"mqworker", "group-separator",
+     .reason = "the group of a message is in its header mqw-group"},
+    {"mqworker", "queue-depth",
+     .reason = "set x-max-length by a policy of the broker"},
+    {"mqworker", "message-size",
+     .reason = "the broker has a limit of its own (max_message_size)"},
+    {"mqworker", "mode", .reason = "the broker has users and permissions"},
+    {"mqworker", "max-waiting",
+     .reason = "what waits is in queues of the broker, and holds back nothing"},
+    {"mqworker", "max-parked",
+     .reason =
+         "nothing is parked: what is behind the head of a group is in hand"},
+    {"mqworker", "lookahead",
+     .reason = "without --partitions it has no ordered groups", .parted = true},
+    {"mqworker", "group-quantum",
+     .reason = "without --partitions it has no ordered groups", .parted = true},
+    {"mqworker", "allow-disk-custody",
+     .reason = "messages in flight are the broker's"},
+
+    {"mqsend", "priority", .reason = "a broker has no higher one",
+     .value = "above 255", .above = UINT8_MAX},
+    {"mqsend", "group",
+     .reason = "its workers would run a group in any order; give --partitions "
+               "N here and "
+               "there",
+     .parted = true},
+    {"mqsend", "unique",
+     .reason = "a broker does not know which keys there were"},
+    {"mqsend", "max-attempts", .reason = "there it is up to the worker"},
+    {"mqsend", "backoff", .reason = "there it is up to the worker"},
+    {"mqsend", "queue-depth",
+     .reason = "set x-max-length by a policy of the broker"},
+    {"mqsend", "message-size",
+     .reason = "the broker has a limit of its own (max_message_size)"},
+    {"mqsend", "mode", .reason = "the broker has users and permissions"},
+    {"mqsend", "no-wait",
+     .reason =
+         "each message is waited for until it is confirmed; --wait DUR bounds "
+         "that"},
+
+    {"mqdlq replay", "again",
+     .reason = "a letter that was sent again is not a letter any more"},
+    {"mqdlq", "replayed",
+     .reason = "a letter that was sent again is not a letter any more"},
+    {"mqdlq", "raw",
+     .reason =
+         "there a message has properties instead of a header, and keeps them"},
+    {"mqdlq", "state-dir", .reason = "letters are on the broker"},
+
+    {"mqctl", "list",
+     .reason =
+         "AMQP tells only how many messages it has: mqctl doctor, rabbitmqctl "
+         "list_queues; mqdlq list has the dead letters"},
+    {"mqctl", "groups", .reason = NO_GROUPS},
+    {"mqctl", "group", .reason = NO_GROUPS},
+    {"mqctl", "keys",
+     .reason = "it has no unique keys: its messages run as if they had none"},
+    {"mqctl", "explain",
+     .reason =
+         "it cannot be asked for one message; mqdlq show looks for it among "
+         "the "
+         "dead letters, and the logs of the workers have its id after msg="},
+    {"mqctl", "cancel",
+     .reason = "it removes no single message that waits; mqctl pause keeps a "
+               "worker from "
+               "taking more, mqdlq discard removes dead letters"},
+    {"mqctl", "run-now",
+     .reason = "it lets a message go on when its time has come; mqdlq replay "
+               "sends dead "
+               "letters again"},
+    {"mqctl", "create",
+     .reason = "its worker makes it, and so does mqsend --create"},
+    {"mqctl", "remove",
+     .reason = "rabbitmqctl delete_queue removes it; its wait queues and dead "
+               "letters "
+               "are queues of their own (rabbitmqctl list_queues)"},
+    {"mqctl", "move",
+     .reason =
+         "move takes messages from a POSIX queue: mqctl move /NAME amqp://..."},
+};
+
+static const struct refused *refused_find(const char *program, const char *name)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (strcmp(refused[i].program, program) == 0 &&
+            strcmp(refused[i].name, name) == 0)
+            return &refused[i];
+    return NULL;
+}
+
+const char *broker_refusal(const char *program, const char *name)
+{
+    const struct refused *r = refused_find(program, name);
+
+    return r ? r->reason : NULL;
+}
+
+/* Return true if the option has another value than without the flag: 0 and the
+ * preset are values without it. */
+static bool option_is_given(const struct option_row *row, const void *options,
+                            uint64_t above)
+{
+    const char *at = (const char *)options + row->offset;
+    struct option_row number = *row;
+    uint64_t value, preset = 0;
+    struct problem p;
+
+    if (row->seen && !above)
+        return *((const bool *)options + row->seen - 1);
+    switch (row->type) {
+    case OPT_FLAG:
+        return *(const bool *)at;
+    case OPT_STRING:
+        return *(const char *const *)at != NULL;
+    case OPT_CALL: /* text in place, unless `seen` tells of it */
+        return *at != '\0';
+    case OPT_COUNT:
+    case OPT_NUMBER:
+    case OPT_OCTAL:
+    case OPT_DURATION:
+    case OPT_SIZE:
+    case OPT_CHOICE:
+    default:
+        number.offset = number.seen = 0;
+        if (row->preset && !row->optional)
+            (void)option_read(&number, row->preset, &preset, &p);
+        memcpy(&value, at, sizeof value);
+        return above ? value > above : value && value != preset;
+    }
+}
+
+int broker_option_check(const char *program, const struct option_row *row,
+                        const void *options, const char *operand,
+                        uint64_t partitions, struct problem *p)
+{
+    const struct refused *r = refused_find(program, row->name);
+
+    if (!r || (r->parted && partitions) ||
+        !option_is_given(row, options, r->above))
+        return 0;
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "--%s%s%s cannot be used with %s: %s; leave it out",
+                       r->name, r->value ? " " : "", r->value ? r->value : "",
+                       operand, r->reason);
+}
+
+int broker_verb_check(const char *program, const char *verb,
+                      const char *operand, struct problem *p)
+{
+    const char *reason = broker_refusal(program, verb);
+
+    return reason ? problem_set(p, EX_USAGE, EINVAL,
+                                "%s cannot be used with %s: %s", verb, operand,
+                                reason)
+                  : 0;
 }

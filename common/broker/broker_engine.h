@@ -1,12 +1,16 @@
-/* broker_engine.h - what a program does with a queue on a broker
+/* broker_engine.h - what a program does with a queue on a broker, and what it
+ * cannot
  *
  * WHAT   One struct of functions for all operands with amqp:// or amqps://.
  *        Each program defines broker_engine_amqp in its folder amqp/ and fills
  *        in what it does. A build without librabbitmq leaves these folders out;
- *        then there is no engine, and the operand is refused here.
- * WHO    Any thread.
+ *        then there is no engine, and the operand is refused here. And one
+ *        table for all programs: an option or a verb that cannot be used with
+ *        such an operand, and the reason why.
+ * WHO    Each program, after it has read its command line.
  * OWNS   Nothing.
- * FAILS  broker_engine_of: NULL and a problem with status 64.
+ * FAILS  broker_engine_of: NULL and a problem with status 64. The checks: a
+ *        problem with status 64 that names the option and the reason.
  */
 #ifndef COMMON_BROKER_BROKER_ENGINE_H
 #define COMMON_BROKER_BROKER_ENGINE_H
@@ -14,6 +18,7 @@
 #include <stdint.h>
 
 #include "common/base/problem.h"
+#include "common/cli/options.h"
 
 struct broker_letters;
 struct broker_source_setup;
@@ -22,7 +27,7 @@ struct post;
 struct source;
 
 struct broker_engine {
-    /* mqworker, libmqworker (worker/source/amqp/source_amqp.h). stop: wait up
+    /* mqworker, libmqworker (worker/source/source.h). stop: wait up
      * to limit_ns for the confirms of the last verdicts; after it the source
      * calls no event. */
     int (*source_open)(struct source **out,
@@ -45,5 +50,19 @@ const struct broker_engine *broker_engine_of(const char *operand,
 
 /* Defined in the program's folder amqp/, if that was built. */
 extern const struct broker_engine broker_engine_amqp;
+
+/* Return the reason why `program` cannot use this option or verb with a queue
+ * on a broker; NULL: it can. */
+const char *broker_refusal(const char *program, const char *name);
+
+/* Refuse the option of this row if it was given and cannot be used with
+ * `operand`, a queue on a broker. `options` is the struct that the row is read
+ * into; `partitions` are those of the queue, 0 without any. */
+int broker_option_check(const char *program, const struct option_row *row,
+                        const void *options, const char *operand,
+                        uint64_t partitions, struct problem *p);
+/* Refuse a verb that cannot be used with `operand`. */
+int broker_verb_check(const char *program, const char *verb,
+                      const char *operand, struct problem *p);
 
 #endif

@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
-#include "common/broker/broker_refused.h"
+#include "common/broker/broker_engine.h"
 #include "common/cli/filter_rows.h"
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"

@@ -15,7 +15,6 @@
 #include "common/base/safe_text.h"
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
-#include "common/broker/broker_refused.h"
 #include "common/cli/complain.h"
 #include "common/cli/filter_rows.h"
 #include "common/cli/json_line.h"

@@ -17,7 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/safe_text.h"
-#include "common/broker/broker_refused.h"
+#include "common/broker/broker_engine.h"
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
 #include "worker/config/rate_text.h"

@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "common/broker/broker_refused.h"
+#include "common/broker/broker_engine.h"
 #include "worker/config/settings.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/group_dispatch.h"

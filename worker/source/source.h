@@ -39,6 +39,8 @@
 #include "worker/rules/message.h"
 #include "worker/rules/verdict.h"
 
+struct settings; /* settings.h */
+
 /* A lane is the number of a work item, below source.lanes. A source keeps by
  * this number whatever it has ready for the next message of that item. All
  * calls with one lane come from one thread at a time. */
@@ -220,6 +222,15 @@ struct source_events {
     bool (*wants)(void *arg);
     /* The source cannot go on: finish what runs and exit with `status`. */
     void (*ended)(void *arg, const char *why, int status);
+};
+
+/* What a source on a broker is opened with (broker_engine.h); all of it outlives
+ * the source. */
+struct broker_source_setup {
+    const struct settings *set; /* with the queue, and what opens it */
+    const char *runs;           /* path of the run file */
+    struct source_events events;
+    struct attention *attention; /* of the worker */
 };
 
 /* The head of each source's own struct.

@@ -11,7 +11,7 @@
 #ifndef TESTS_BENCH_AMQP_BROKER_H
 #define TESTS_BENCH_AMQP_BROKER_H
 
-#include "common/amqp/rabbit.h"
+#include "common/amqp/link.h"
 #include "tests/bench/bench.h"
 
 struct broker {

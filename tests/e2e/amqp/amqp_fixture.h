@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/amqp/rabbit.h"
+#include "common/amqp/link.h"
 #include "tests/harness/harness.h"
 
 #define AMQP_DIR   "MQW_TEST_BROKER"

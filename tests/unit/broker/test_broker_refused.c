@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "common/broker/broker_refused.h"
+#include "common/broker/broker_engine.h"
 
 #define OPERAND "amqp://h/v/q"
 

@@ -1,5 +1,11 @@
-/* source_amqp.c - a queue on a broker, as a source (see source_amqp.h) */
-#include "worker/source/amqp/source_amqp.h"
+/* source_amqp.c - a queue on a broker, as a source (see source.h)
+ *
+ * Two threads, each with a connection of its own: the inbox consumes and
+ * acknowledges, the outbox publishes. A message stays unacknowledged until what
+ * follows from its verdict is confirmed. The engine opens, stops and closes the
+ * source through broker_engine.h.
+ */
+#include "worker/source/amqp/outbox.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +20,6 @@
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
 #include "worker/config/settings.h"
-#include "worker/source/amqp/outbox.h"
 
 /* c = constant after open   a = atomic */
 struct source_amqp {
