@@ -17,6 +17,8 @@
 
 #include "common/broker/broker_operand.h"
 #include "common/mq/queue.h"
+#include "common/cli/complain.h"
+#include "common/cli/term.h"
 #include "scripts/mqsend/envelope.h"
 #include "scripts/mqsend/input.h"
 
@@ -39,5 +41,28 @@ struct post {
 
 /* Send to a POSIX queue. To one on a broker: broker_engine.h, `send`. */
 int post_run(const struct post *post);
+
+/* What a run has in common for all queues. */
+struct posting {
+    const struct post *post;
+    struct rate_limit rate;
+    struct term_progress bar;
+    uint64_t records; /* taken from the input so far */
+    uint64_t left;    /* times that the last record is to be sent still */
+};
+
+/* Start the clock of --rate, and a progress bar that counts `what`. */
+void posting_start(struct posting *g, const struct post *post,
+                   const char *what);
+/* Send each record of the input as often as asked, by calls of `each`, until
+ * one fails. 0, or -errno and a problem. */
+int posting_run(struct posting *g,
+                int (*each)(void *arg, const char *body, size_t size,
+                            struct problem *p),
+                void *arg, struct problem *p);
+/* End the bar; complain of the problem and how far the run got. Returns the
+ * exit status. */
+int posting_fail(struct posting *g, const struct problem *p,
+                 const char *how_far);
 
 #endif

@@ -26,11 +26,9 @@
 
 /* One run. */
 struct run {
-    const struct post *post;
+    struct posting posting;
     struct publisher *publisher;
     struct topology topology;
-    struct rate_limit rate;
-    struct term_progress bar;
     uint64_t given; /* to the publisher, which may have sent them */
     /* Of each part, bits of wait queues that are there. */
     unsigned declared[PARTITIONS_MAX];
@@ -76,7 +74,7 @@ static int headers_fill(const struct envelope *e, uint64_t now,
 /* part_of - that of its group; the others are spread */
 static unsigned part_of(struct run *r)
 {
-    const char *group = r->post->envelope->group;
+    const char *group = r->posting.post->envelope->group;
     unsigned parts = r->topology.partitions;
 
     if (!parts)
@@ -89,7 +87,7 @@ static unsigned part_of(struct run *r)
 static int target(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
                   struct problem *p)
 {
-    uint64_t due = envelope_not_before(r->post->envelope, now);
+    uint64_t due = envelope_not_before(r->posting.post->envelope, now);
     uint64_t ms = topology_length(due > now ? (due - now) / NS_PER_MS : 0);
     unsigned bit, part = part_of(r);
     int err;
@@ -108,11 +106,12 @@ static int target(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
     return err;
 }
 
-/* message_put - to the publisher, which keeps a copy */
-static int message_put(struct run *r, const char *body, size_t size,
+/* Give one message to the publisher, which keeps a copy. */
+static int message_put(void *arg, const char *body, size_t size,
                        struct problem *p)
 {
-    struct envelope *e = r->post->envelope;
+    struct run *r = arg;
+    struct envelope *e = r->posting.post->envelope;
     amqp_table_entry_t headers[ENTRIES];
     amqp_basic_properties_t properties = {
         ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG,
@@ -120,8 +119,14 @@ static int message_put(struct run *r, const char *body, size_t size,
         .delivery_mode = 2};
     char name[TOPOLOGY_NAME], id[ULID_TEXT];
     uint64_t now = clock_wall_ns();
-    int err = target(r, now, name, p);
+    int err;
 
+    if (size > r->posting.post->most)
+        return problem_set(p, EX_DATAERR, EMSGSIZE,
+                           "body too large: %zu bytes, a broker takes up to "
+                           "%zu",
+                           size, r->posting.post->most);
+    err = target(r, now, name, p);
     if (err)
         return err;
     if (!e->has_id && !e->raw)
@@ -131,9 +136,9 @@ static int message_put(struct run *r, const char *body, size_t size,
         properties.message_id = amqp_cstring_bytes(ulid_print(e->id, id));
         properties.headers.num_entries = headers_fill(e, now, headers);
     }
-    if (r->post->priority) {
+    if (r->posting.post->priority) {
         properties._flags |= AMQP_BASIC_PRIORITY_FLAG;
-        properties.priority = (uint8_t)r->post->priority;
+        properties.priority = (uint8_t)r->posting.post->priority;
     }
     r->given++;
     err = publisher_put(r->publisher,
@@ -146,73 +151,31 @@ static int message_put(struct run *r, const char *body, size_t size,
         r->given--; /* it never was */
     if (err)
         return err;
-    if (envelope_told(e, r->post->tell, r->post->operand->shown) < 0)
+    if (envelope_told(e, r->posting.post->tell,
+                      r->posting.post->operand->shown) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    term_progress_step(&r->bar, publisher_confirmed(r->publisher));
+    term_progress_step(&r->posting.bar, publisher_confirmed(r->publisher));
     return 0;
 }
 
-/* record_put - one record as often as asked */
-static int record_put(struct run *r, const char *body, size_t size,
-                      struct problem *p)
-{
-    int err = 0;
-
-    if (size > r->post->most)
-        return problem_set(p, EX_DATAERR, EMSGSIZE,
-                           "body too large: %zu bytes, a broker takes up to "
-                           "%zu",
-                           size, r->post->most);
-    for (uint64_t n = r->post->repeat; n > 0 && !err; n--) {
-        err = rate_limit_wait(&r->rate);
-        if (err || cli_interrupt_seen())
-            return problem_set(p, EX_TEMPFAIL, EINTR, "interrupted");
-        err = message_put(r, body, size, p);
-    }
-    return err;
-}
-
-/* records_put - all of them, and all are confirmed on 0 */
-static int records_put(struct run *r, struct problem *p)
-{
-    const char *body;
-    size_t size;
-    int n, err = 0;
-
-    while (!err) {
-        n = input_next(r->post->input, &body, &size);
-        if (n == INPUT_END)
-            return publisher_flush(r->publisher, p);
-        if (n == -EINTR && !cli_interrupt_seen())
-            continue;
-        if (n < 0)
-            return problem_set(p, n == -EINTR ? EX_TEMPFAIL : EX_IOERR, -n,
-                               "cannot read the input: %s", errno_text(-n));
-        err = record_put(r, body, size, p);
-    }
-    return err;
-}
-
-/* failed - why, how many are there for sure, and how many are surely not: of
- * the others nobody knows */
+/* Complain of the problem, and how many messages are there for sure, and how
+ * many are surely not: of the others nobody knows. */
 static int failed(struct run *r, const struct problem *p)
 {
-    uint64_t confirmed = r->publisher ? publisher_confirmed(r->publisher) : 0;
-    uint64_t none = r->publisher ? publisher_refused(r->publisher) : 0;
+    uint64_t confirmed = publisher_confirmed(r->publisher);
+    uint64_t none = publisher_refused(r->publisher);
     uint64_t known = confirmed + none;
     uint64_t left = r->given - (r->given < known ? r->given : known);
-    char lost[40] = "", unknown[40] = "";
+    char text[128];
+    int n = snprintf(text, sizeof text, "%" PRIu64 " confirmed", confirmed);
 
     if (none > 0)
-        snprintf(lost, sizeof lost, ", %" PRIu64 " not taken", none);
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      ", %" PRIu64 " not taken", none);
     if (none == 0 || left > 0)
-        snprintf(unknown, sizeof unknown, ", %" PRIu64 " not known", left);
-    term_progress_end(&r->bar);
-    fflush(stdout);
-    complain(0, "%s: %" PRIu64 " confirmed%s%s", p->text, confirmed, lost,
-             unknown);
-    cli_interrupt_die();
-    return p->status;
+        snprintf(text + n, sizeof text - (size_t)n, ", %" PRIu64 " not known",
+                 left);
+    return posting_fail(&r->posting, p, text);
 }
 
 static bool stop(void *arg)
@@ -224,7 +187,7 @@ static bool stop(void *arg)
 /* connect_to - to any of the hosts */
 static int connect_to(struct run *r, struct problem *p)
 {
-    const struct post *post = r->post;
+    const struct post *post = r->posting.post;
     struct publisher_setup setup = {
         .link = {.operand = post->operand,
                  .password = r->password,
@@ -245,21 +208,22 @@ static int connect_to(struct run *r, struct problem *p)
 static int post_all(const struct post *post)
 {
     struct run r = {
-        .post = post,
+        .posting.post = post,
         .topology = {.operand = post->operand,
                      .partitions = (unsigned)post->access->partitions},
         .next = arc4random()};
     struct problem p = {0};
-    int status = 0;
+    int err, status = 0;
 
     if (connect_to(&r, &p) < 0)
         return complain_of(&p);
-    if (!post->quiet && (post->many || post->repeat > 1))
-        term_progress_start(&r.bar, "confirmed", post->many ? 0 : post->repeat);
-    rate_limit_start(&r.rate, post->rate, clock_mono_ns());
-    if (records_put(&r, &p) < 0)
+    posting_start(&r.posting, post, "confirmed");
+    err = posting_run(&r.posting, message_put, &r, &p);
+    if (!err)
+        err = publisher_flush(r.publisher, &p);
+    if (err)
         status = failed(&r, &p);
-    term_progress_end(&r.bar);
+    term_progress_end(&r.posting.bar);
     if (!status && (fflush(stdout) != 0 || ferror(stdout)))
         status = complain(EX_IOERR, "cannot write the ids");
     publisher_close(&r.publisher);
