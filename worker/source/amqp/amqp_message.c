@@ -29,10 +29,10 @@ void amqp_message_free(struct amqp_message *m)
     free(m);
 }
 
-/* key_set - that of a copy has the line of it: two messages of a producer may
- * have one id, and each has copies of its own. That of an original has its
- * body: messages that differ are not taken for each other.
- */
+/* Make the key by which a message is known. That of a copy has the copy's
+ * line: two messages of a producer may have one id, and each has copies of
+ * its own. That of an original has its body, so that messages that differ
+ * are not taken for each other. */
 static void key_set(struct amqp_message *m, const struct envelope *e)
 {
     uint64_t sum = 0xcbf29ce484222325U ^ m->body_size, part;
@@ -48,8 +48,8 @@ static void key_set(struct amqp_message *m, const struct envelope *e)
     memcpy(m->key.id.bytes, &part, sizeof part);
 }
 
-/* group_set - its group, or why it cannot be in one: only what comes to one
- * part has an order */
+/* Read the group of a message, or refuse the message: only what comes to one
+ * partition has an order. */
 static void group_set(struct amqp_message *m, struct amqp_queue *queue,
                       const struct envelope *e)
 {
@@ -78,7 +78,6 @@ static void group_set(struct amqp_message *m, struct amqp_queue *queue,
                                 "workers and senders"));
 }
 
-/* read_envelope - what its properties say */
 int amqp_message_read(struct amqp_message *m, struct amqp_queue *queue,
                       bool redelivered)
 {

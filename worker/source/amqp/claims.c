@@ -132,9 +132,9 @@ static void due_put(struct claims *c, struct amqp_message *m)
 
 /* ---- who may read it still ---- */
 
-/* let_go - one that was put off is held only now, as it could be lent
- * again, and gone, while its reader is not done; one whose group waits for it
- * is never just forgotten */
+/* Let a message go that a lane has read. If it was put off, it is held only
+ * now: it could be lent again, and be gone, while its reader is not done. A
+ * head whose group waits for it is never just forgotten. */
 static void let_go(struct claims *c, struct amqp_message *m)
 {
     bool due;
@@ -172,8 +172,9 @@ static void lane_keep(struct claims *c, unsigned lane, struct amqp_message *m)
 
 /* ---- acknowledgements ---- */
 
-/* ack_add - without memory it is not sent: the broker gives the message
- * again when the connection ends, and it is known as settled */
+/* Have the inbox acknowledge a message. Without memory it is not
+ * acknowledged: the broker gives it again when the connection ends, and it
+ * is known as settled. mtx is held. */
 static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
 {
     uint64_t *acks;
@@ -189,8 +190,8 @@ static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
         side_wake(&c->setup.queue->inbox);
 }
 
-/* job_add - for the outbox; mtx is held. The inbox looks where nothing
- * in hand is left to run (inbox.c). */
+/* Give the outbox a message. Wake the inbox where nothing in hand is left to
+ * run, as more may be fetched (inbox.c). mtx is held. */
 static void job_add(struct claims *c, struct amqp_message *m)
 {
     unsigned running = c->lent_count - c->late_count;
@@ -204,8 +205,9 @@ static void job_add(struct claims *c, struct amqp_message *m)
     side_wake(&c->setup.queue->outbox);
 }
 
-/* history_add - to its properties, for a letter that it may become; without
- * memory, or room in them, this attempt is not told */
+/* Add a failed attempt to the properties of a message, for the letter that
+ * it may become. Without memory, or room in the properties, the attempt is
+ * left out. */
 static void history_add(const struct claims *c, struct amqp_message *m,
                         const struct attempt *a)
 {
@@ -311,16 +313,17 @@ uint64_t claims_due(struct claims *c)
 
 /* ---- arriving ---- */
 
-/* in_line - it waits behind others of its group, and its claim is gone: those
- * before it may come again behind it, so it does, too */
+/* Return true if a message waits behind others of its group and has lost its
+ * claim. The messages before it may come again behind it, so it has to come
+ * again, too. */
 static bool in_line(const struct claims *c, const struct amqp_message *m)
 {
     return m->grouped && m->epoch != c->epoch && m->at == CLAIM_LENT &&
            !atomic_load(&m->runs);
 }
 
-/* twin_of - the same message, which is here: its claim went with its
- * connection, or it is a copy that we published twice */
+/* Find the same message among those lent: its claim went with its
+ * connection, or it is a copy that was published twice. NULL: there is none. */
 static struct amqp_message *twin_of(struct claims *c,
                                     const struct amqp_message *m)
 {
@@ -343,19 +346,19 @@ static bool is_in(const struct amqp_list *list, const struct amqp_message *m)
     return false;
 }
 
-/* waited - at the broker, as its sender made it: no worker has given it a line
- * of its own */
-static bool waited(const struct amqp_message *m)
+/* Return true if a message has waited at the broker as its sender made it,
+ * so that no worker has given it a line of its own. */
+static bool waited_at_broker(const struct amqp_message *m)
 {
     return m->m.flags & MESSAGE_STORED && !m->line && !m->derived;
 }
 
-/* may_have_run - though the broker does not mark it
- * It forwards a message from a wait queue at least once: a node that dies may
- * do so a second time. Of two that have one id and one body the sender may have
- * meant both, so both run. And a worker of this machine that was killed may
- * have had it. One whose id is derived may be another that is equal.
- */
+/* Return true if a message may have run, though the broker does not mark it.
+ * The broker forwards a message from a wait queue at least once: a node that
+ * dies may do so a second time. Of two messages that have one id and one
+ * body the sender may have meant both, so both run. And a worker of this
+ * machine that was killed may have had it. A message whose id is derived may
+ * be another one that is equal. */
 static bool may_have_run(const struct claims *c, const struct amqp_message *m)
 {
     const struct amqp_list *const all[] = {&c->lent, &c->arrived, &c->held,
@@ -363,7 +366,7 @@ static bool may_have_run(const struct claims *c, const struct amqp_message *m)
 
     if (m->m.crashes > 0)
         return !m->derived;
-    if (!waited(m))
+    if (!waited_at_broker(m))
         return false;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (is_in(all[i], m))
@@ -371,23 +374,24 @@ static bool may_have_run(const struct claims *c, const struct amqp_message *m)
     return run_file_was_settled(c->setup.runs, &m->key);
 }
 
-/* asked_for - it may be known: all others are not looked for */
-static bool asked_for(const struct amqp_message *m)
+/* Return true if a message may be known. No other message is searched for. */
+static bool may_be_known(const struct amqp_message *m)
 {
     return (m->m.flags & MESSAGE_REDELIVERED && !m->marked) || m->line;
 }
 
-/* known - it is one that we know the end of, or will: it does not run again.
- * The end of one whose id is derived may be that of an equal message, and so
- * may that of a letter that no worker wrote.
+/* Deal with a message whose end is known here, or will be: it does not run
+ * again. Returns false if it is not known. The end of a message whose id is
+ * derived may be that of an equal message, and so may that of a letter that no
+ * worker wrote.
  * A claim that is good is not given up for another one: the second is
  * acknowledged, and the broker gives the first again if that breaks. mtx is
  * held. */
-static bool known(struct claims *c, const struct amqp_message *m)
+static bool settle_known(struct claims *c, const struct amqp_message *m)
 {
     struct amqp_message *twin;
 
-    if (!asked_for(m))
+    if (!may_be_known(m))
         return false;
     twin = twin_of(c, m);
     if (twin && twin->epoch != c->epoch) {
@@ -457,8 +461,9 @@ void claims_arrived(struct claims *c, struct amqp_message *m, bool redelivered)
         claims_place(c);
 }
 
-/* claims_place - many with one lock, which the threads that take want, too:
- * one that is looked for in all that was settled has a lock of its own */
+/* Place many messages with one lock, which the threads that take want, too.
+ * A message that is searched for in all that was settled has a lock of its
+ * own. */
 void claims_place(struct claims *c)
 {
     struct amqp_message *m;
@@ -473,12 +478,12 @@ void claims_place(struct claims *c)
             pthread_mutex_unlock(&c->mtx);
             pthread_mutex_lock(&c->mtx);
         }
-        searched = asked_for(m) || waited(m);
+        searched = may_be_known(m) || waited_at_broker(m);
         TAILQ_REMOVE(&c->incoming, m, link);
         c->given[m->part] = m->epoch;
         m->m.crashes = run_file_crashes(c->setup.runs, &m->key, &alone);
         m->m.flags |= alone ? MESSAGE_CRASHED_ALONE : 0;
-        if (known(c, m)) {
+        if (settle_known(c, m)) {
             amqp_message_free(m);
             continue;
         }
@@ -491,10 +496,9 @@ void claims_place(struct claims *c)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* claims_void - the broker gives all of it again
- * A job of the outbox goes on: the copy is confirmed, and then the original is
- * known as settled when it comes.
- */
+/* Forget all claims: the broker gives all messages again. A job of the
+ * outbox goes on: its copy is confirmed, and then the original is known as
+ * settled when it comes. */
 bool claims_void(struct claims *c)
 {
     struct amqp_message *m;
@@ -528,7 +532,7 @@ bool claims_void(struct claims *c)
 
 /* ---- taking ---- */
 
-/* lend - mtx is held */
+/* Lend a message. mtx is held. */
 static void lend(struct claims *c, struct amqp_message *m, uint64_t wall_ns)
 {
     m->at = CLAIM_LENT;
@@ -553,7 +557,7 @@ int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
     /* Two copies may have come before either of them ran. */
     while (!m && c->free_count > 0 && (m = TAILQ_FIRST(&c->arrived)) != NULL) {
         arrived_remove(c, m);
-        if (known(c, m)) {
+        if (settle_known(c, m)) {
             amqp_message_free(m);
             m = NULL;
         }
@@ -569,8 +573,8 @@ int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
     return m->m.crashes ? -ECANCELED : 0;
 }
 
-/* claims_take_due - heads of groups that failed; all else that waited comes as
- * take gives it */
+/* Take the head of a group that failed. Any other message that waited comes
+ * by claims_take. */
 int claims_take_due(struct claims *c, unsigned lane, struct message **out)
 {
     struct amqp_message *m = NULL;
@@ -601,7 +605,8 @@ void claims_lane_rest(struct claims *c, unsigned lane)
     lane_keep(c, lane, NULL);
 }
 
-/* unlend - it has no index any more; mtx is held */
+/* Take a message back, with its index. The caller looks at what is due. mtx
+ * is held. */
 static void unlend(struct claims *c, struct amqp_message *m)
 {
     TAILQ_REMOVE(&c->lent, m, link);
@@ -609,7 +614,7 @@ static void unlend(struct claims *c, struct amqp_message *m)
     c->late_count -= m->at == CLAIM_LATE;
     run_file_unrun(c->setup.runs, m->m.index);
     c->free_index[c->free_count++] = m->m.index;
-    (void)ready_update(c); /* who settles looks at what is due itself */
+    (void)ready_update(c);
 }
 
 /* ---- jobs ---- */
@@ -651,8 +656,8 @@ void claims_change(const struct claims *c, const struct amqp_job *j,
     out->failed = attempt;
 }
 
-/* buried - a burial of our own, which flow hears of now */
-static void buried(struct claims *c, const struct amqp_message *m)
+/* Report a message that died here, without having been lent. */
+static void death_tell(struct claims *c, const struct amqp_message *m)
 {
     const struct source_death death = {.id = m->id,
                                        .seq = 0,
@@ -664,9 +669,8 @@ static void buried(struct claims *c, const struct amqp_message *m)
     c->setup.events->died(c->setup.events->arg, &death);
 }
 
-/* claims_confirmed - what follows is durable: the original may go
- * Crash before the acknowledgement is sent: see the head of this file.
- */
+/* Let the original go, as what follows from its verdict is durable. Crash
+ * before the acknowledgement is sent: see the head of this file. */
 void claims_confirmed(struct claims *c, struct amqp_job *j)
 {
     struct amqp_message *m = amqp_job_message(j);
@@ -687,7 +691,7 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
         verdict->err = 0;
         c->setup.events->settled(c->setup.events->arg, verdict);
     } else if (j->settle) {
-        buried(c, m);
+        death_tell(c, m);
     }
     pthread_mutex_lock(&c->mtx);
     if (--c->job_count == 0)

@@ -76,7 +76,8 @@ struct inbox {
                           *    0: none */
 };
 
-/* consumer_part - 0 of a queue that is whole */
+/* Return the part of the queue that a message comes from, by its consumer's
+ * name; 0 for a queue without partitions. */
 static unsigned consumer_part(const struct inbox *in, amqp_bytes_t tag)
 {
     char text[24] = "";
@@ -88,9 +89,10 @@ static unsigned consumer_part(const struct inbox *in, amqp_bytes_t tag)
            in->setup.queue->part_count;
 }
 
-/* tag_print - of a part, or the number of a consumer of the whole queue: one
- * that was cancelled may have messages still, and 3.10.8 closes the connection
- * if another one begins under its name meanwhile */
+/* Print the name of a consumer: that of a part, or of the whole queue with
+ * its number on this connection. A consumer that was cancelled may have
+ * messages still, and RabbitMQ 3.10.8 closes the connection if another one
+ * begins under its name meanwhile. */
 static void tag_print(const struct inbox *in, unsigned part, unsigned consumer,
                       char tag[24])
 {
@@ -210,8 +212,8 @@ static void prefetch_begin(struct inbox *in)
                                                             : PREFETCH_SOME);
 }
 
-/* prefetch_delivered - a long idle time is no part of a period: a worker that
- * had nothing to run was not slow */
+/* Note that a message comes. A long idle time is no part of a period: a
+ * worker that had nothing to run was not slow. */
 static void prefetch_delivered(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
@@ -222,10 +224,10 @@ static void prefetch_delivered(struct inbox *in)
         f->level_ns += idle;
 }
 
-/* more_set - at the end of a period, to what runs in half of SLOW_NS at its
- * rate. Each change is a new consumer. So it has to be twice as much, which it
- * is where the broker is what limits the rate, or half, before which a message
- * waits SLOW_NS at most. */
+/* Set, at the end of a period, how much is in hand to what runs in half of
+ * SLOW_NS at its rate. Each change is a new consumer. So it has to be twice
+ * as much, which it is where the broker is what limits the rate, or half,
+ * before which a message waits SLOW_NS at most. */
 static void more_set(struct inbox *in, uint64_t spent)
 {
     struct prefetch *f = &in->fetch;
@@ -243,9 +245,9 @@ static void more_set(struct inbox *in, uint64_t spent)
         f->more = (unsigned)want;
 }
 
-/* prefetch_acked - with twice what a level has in hand within SLOW_NS, a
- * message would wait half of that at most. A worker that was fast and is no
- * more starts over. */
+/* Count acknowledged messages, and choose the level at the end of a period.
+ * With twice what a level has in hand within SLOW_NS, a message would wait
+ * half of that at most. A worker that was fast and is no more starts over. */
 static void prefetch_acked(struct inbox *in, size_t n, bool starved)
 {
     struct prefetch *f = &in->fetch;
@@ -270,8 +272,9 @@ static void prefetch_acked(struct inbox *in, size_t n, bool starved)
     }
 }
 
-/* prefetch_apply - the next consumer begins once so little is in hand that it
- * does not get more than twice its size together with that */
+/* Consume as much as is right now. The next consumer begins once so little
+ * is in hand that it does not get more than twice its size together with
+ * that. -errno: the connection is of no more use. */
 static int prefetch_apply(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
@@ -307,7 +310,8 @@ static int prefetch_apply(struct inbox *in)
 
 /* ---- what nobody takes ---- */
 
-/* give_back - cancelled first, or the broker gives it here again */
+/* Give back what waits in hand. The consumer is cancelled first, or the
+ * broker gives it here again. */
 static int give_back(struct inbox *in)
 {
     uint64_t *tags;
@@ -342,9 +346,10 @@ void inbox_wanted(struct inbox *in)
     side_wake(in->side);
 }
 
-/* late_look - how long until confirms are late; UINT64_MAX: they keep nothing
- * from being fetched, or there is nothing more to fetch. A level at a time, as
- * more than one message of a slow worker would wait long. */
+/* Fetch more if confirms are late. Returns how long until they are;
+ * UINT64_MAX: they keep nothing from being fetched, or there is nothing more
+ * to fetch. The level changes one at a time, as more than one message of a
+ * slow worker would wait long. */
 static uint64_t late_look(struct inbox *in, bool idle, uint64_t now)
 {
     struct prefetch *f = &in->fetch;
@@ -397,7 +402,7 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
 
 /* ---- a message, frame by frame ---- */
 
-/* part_drop - what is there of a message that will not be whole */
+/* Drop a message that will not be whole. */
 static void part_drop(struct inbox *in)
 {
     if (in->part.m)
@@ -405,7 +410,7 @@ static void part_drop(struct inbox *in)
     in->part = (struct inbox_part){0};
 }
 
-/* part_over - it has all its bytes */
+/* Give the claims a message that has all its bytes. */
 static void part_over(struct inbox *in)
 {
     struct amqp_message *m = in->part.m;
@@ -415,9 +420,8 @@ static void part_over(struct inbox *in)
     claims_arrived(in->setup.claims, m, redelivered);
 }
 
-/* header - it begins: its properties, and how much is to follow
- * The header that the worker reads is written in front of the body later.
- */
+/* Begin a message: its properties, and how much is to follow. The header
+ * that the worker reads is written in front of the body later. */
 static int header(struct inbox *in, const amqp_frame_t *f)
 {
     amqp_bytes_t raw = f->payload.properties.raw;
@@ -451,7 +455,7 @@ static int body(struct inbox *in, const amqp_frame_t *f)
     return 0;
 }
 
-/* method - a message begins, or the broker ends something */
+/* Handle a method: a message begins, or the broker ends something. */
 static int method(struct inbox *in, const amqp_method_t *m)
 {
     const amqp_basic_deliver_t *d;
@@ -504,7 +508,8 @@ static int read_frames(struct inbox *in)
 
 /* ---- acknowledgements ---- */
 
-/* acks_flush - without the lock: a write may wait for the broker */
+/* Send the acknowledgements, without a lock: a write may wait for the
+ * broker. */
 static int acks_flush(struct inbox *in)
 {
     bool starved;
@@ -522,8 +527,8 @@ static int acks_flush(struct inbox *in)
 
 /* ---- the connection ---- */
 
-/* begin - claims of this connection are good from here on */
-static int begin(struct inbox *in)
+/* Begin to consume on a new connection, whose claims are good from here on. */
+static int connection_begin(struct inbox *in)
 {
     claims_begin(in->setup.claims);
     ack_window_begin(&in->window);
@@ -531,21 +536,21 @@ static int begin(struct inbox *in)
     return prefetch_apply(in);
 }
 
-/* back - after a new connection: the queue may be gone */
-static int back(struct inbox *in)
+/* Begin again after a new connection: the queue may be gone. */
+static int connection_restore(struct inbox *in)
 {
     struct problem p = {0};
     int err = topology_open(in->side->link, &in->setup.queue->topology, &p);
 
     if (!err) {
         side_limited(in->side);
-        return begin(in);
+        return connection_begin(in);
     }
     snprintf(in->side->link->why, LINK_WHY, "%.200s", p.text);
     return err;
 }
 
-static void lost(struct inbox *in, int err)
+static void connection_lost(struct inbox *in, int err)
 {
     uint64_t wait = in->side->wait_ns;
 
@@ -572,8 +577,8 @@ static int host_check(struct inbox *in)
                           &consumers);
 }
 
-/* serve - what there is to do, then a wait; none after a call, as messages that
- * came meanwhile are with the library, and are to be looked at */
+/* Do what there is to do, then wait; but not after a call, as messages that
+ * came meanwhile are with the library. */
 static int serve(struct inbox *in)
 {
     uint64_t due, wait = UINT64_MAX;
@@ -598,20 +603,20 @@ static int serve(struct inbox *in)
 static void *inbox_main(void *arg)
 {
     struct inbox *in = arg;
-    int err = begin(in);
+    int err = connection_begin(in);
 
     if (err)
-        lost(in, err);
+        connection_lost(in, err);
     while (!atomic_load(&in->setup.queue->stopping)) {
         if (!in->side->link) {
             if (!side_reconnect(in->side))
                 continue;
-            err = back(in);
+            err = connection_restore(in);
         } else {
             err = serve(in);
         }
         if (err)
-            lost(in, err);
+            connection_lost(in, err);
     }
     if (in->side->link)
         (void)acks_flush(in);

@@ -51,9 +51,9 @@ struct outbox {
 
 /* ---- publishing ---- */
 
-/* target - the queue it goes to, which is there on 0 */
-static int target(struct outbox *o, struct amqp_job *j,
-                  char name[TOPOLOGY_NAME])
+/* Find the queue that a copy goes to, and create it if it is a wait queue. */
+static int target_find(struct outbox *o, struct amqp_job *j,
+                       char name[TOPOLOGY_NAME])
 {
     uint64_t now = clock_wall_ns(), ms;
     unsigned bit, part = amqp_job_message(j)->part;
@@ -111,7 +111,7 @@ static int publish_as(struct outbox *o, struct amqp_job *j, const char *name,
 static int publish(struct outbox *o, struct amqp_job *j)
 {
     char name[TOPOLOGY_NAME];
-    int err = target(o, j, name);
+    int err = target_find(o, j, name);
 
     if (err)
         return err;
@@ -176,7 +176,7 @@ static void on_returned(void *arg, amqp_bytes_t properties)
         }
 }
 
-/* read_frames - all that have come */
+/* Read all frames that have come, and log when the broker blocks. */
 static int read_frames(struct outbox *o)
 {
     bool was = o->side->link->blocked;
@@ -194,7 +194,7 @@ static int read_frames(struct outbox *o)
 
 /* ---- the connection ---- */
 
-/* queues_again - one of ours was deleted */
+/* Create the queues again, as one of them was deleted. */
 static int queues_again(struct outbox *o)
 {
     struct problem p = {0};
@@ -206,8 +206,8 @@ static int queues_again(struct outbox *o)
     return err;
 }
 
-/* ready - a new one: it confirms what it takes */
-static int ready(struct outbox *o)
+/* Prepare a new connection: have it confirm what is published. */
+static int connection_prepare(struct outbox *o)
 {
     int err = o->missing ? queues_again(o) : 0;
 
@@ -215,7 +215,7 @@ static int ready(struct outbox *o)
     return err ? err : confirms_begin(&o->confirms, o->side->link);
 }
 
-static void lost(struct outbox *o, int err)
+static void connection_lost(struct outbox *o, int err)
 {
     uint64_t wait = o->side->wait_ns;
 
@@ -232,8 +232,8 @@ static void lost(struct outbox *o, int err)
     claims_jobs_again(o->claims, &o->confirms);
 }
 
-/* answer - of somebody who waits in outbox_count */
-static int answer(struct outbox *o)
+/* Answer a thread that waits in outbox_count. */
+static int count_answer(struct outbox *o)
 {
     uint32_t messages = 0, consumers = 0;
     const char *queue;
@@ -256,13 +256,13 @@ static int answer(struct outbox *o)
     return err;
 }
 
-/* serve - one round; 0, or the connection is no good */
+/* Do one round of work, then wait. -errno: the connection is of no more use. */
 static int serve(struct outbox *o)
 {
     int err = read_frames(o);
 
     if (!err)
-        err = answer(o);
+        err = count_answer(o);
     if (!err)
         err = publish_some(o);
     if (!err && confirms_late(&o->confirms, o->side->link))
@@ -282,14 +282,14 @@ static void *outbox_main(void *arg)
 
     while (!atomic_load(&o->queue->stopping)) {
         if (!o->side->link &&
-            (!side_reconnect(o->side) || (err = ready(o)) < 0)) {
+            (!side_reconnect(o->side) || (err = connection_prepare(o)) < 0)) {
             if (o->side->link)
-                lost(o, err);
+                connection_lost(o, err);
             continue;
         }
         err = serve(o);
         if (err)
-            lost(o, err);
+            connection_lost(o, err);
     }
     return NULL;
 }
@@ -322,7 +322,7 @@ int outbox_open(struct outbox **out, struct amqp_queue *queue,
     err = link_open(&o->side->link, &queue->setup, queue->inbox.link->host, p);
     if (err)
         return err;
-    err = ready(o);
+    err = connection_prepare(o);
     return err ? problem_set(p, EX_UNAVAILABLE, -err,
                              "the broker does not confirm: %s",
                              o->side->link->why)
@@ -352,7 +352,7 @@ void outbox_close(struct outbox **outbox)
     free(o);
 }
 
-/* outbox_count - one asks at a time; the others have its answer */
+/* Count one queue at a time; other threads wait for their turn. */
 int outbox_count(struct outbox *o, const char *queue, uint32_t *messages)
 {
     struct timespec until;
