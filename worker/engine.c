@@ -258,6 +258,7 @@ static void engine_keep(struct engine *e)
     while (keep_all(&e->flow, again) < 0 && e->file_watch &&
            custody_is_unnamed(e->mq.custody)) {
         again = true;
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): glibc has no alarm in it */
         sleep(1);
         file_watch_last(e->file_watch);
     }

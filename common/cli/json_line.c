@@ -138,7 +138,7 @@ int json_put_bytes(json_t *object, const char *name, const void *data,
         text = json_null();
     else if (!memchr(data, '\0', size))
         text = json_stringn(data, size);
-    if (text || errno == ENOMEM)
+    if (!data || text || errno == ENOMEM)
         return json_object_set_new(object, name, text) < 0 ? -ENOMEM : 0;
     text64 = base64_encode(data, size);
     snprintf(name64, sizeof name64, "%s_base64", name);

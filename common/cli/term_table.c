@@ -174,7 +174,8 @@ static int extras_leave(const struct term_table *t, int over, int *widths)
 }
 
 /* Take one from the widest column each time, until nothing is over or none can
- * give: names if `names`, else the others. Returns how many columns are over. */
+ * give: names if `names`, else the others. Returns how many columns are
+ * over. */
 static int widest_give(const struct term_table *t, int over, bool names,
                        int *widths)
 {

@@ -546,14 +546,13 @@ int in_hand_limit_check(const struct settings *s, const struct backoff *b,
 #define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
 
 /* Check that there is one operand, and that it stands where a queue does. */
-static int queue_check(int count, char **command, char **before,
-                       struct problem *p)
+static int queue_check(int count, bool dashes, char **before, struct problem *p)
 {
     if (count == 0)
         return problem_set(p, EX_USAGE, EINVAL,
                            "no queue: mqworker QUEUE -- COMMAND, like mqworker "
                            "/orders -- ./handle-order; see mqworker --help");
-    if (count > 1 && command)
+    if (count > 1 && dashes)
         return problem_set(p, EX_USAGE, EINVAL,
                            "\"%s\" and \"%s\" before --: give one queue; a "
                            "value that may be left out is joined with =, like "
@@ -842,23 +841,24 @@ static int queue_take(struct settings *s, const char *operand,
     return queue_name(operand, s->queue, p);
 }
 
-/* Take the `count` operands `before` "--", which are exactly one queue, and the
- * NULL-terminated `command` after it; NULL: there is no "--". */
-static int operands_take(struct settings *s, int count, char **command,
-                         char **before, struct problem *p)
+/* Take the first `count` arguments, which are exactly one queue, and the
+ * command from argv[rest] on; -1: there is no "--". */
+static int operands_take(struct settings *s, int count, int rest, char **argv,
+                         struct problem *p)
 {
-    int err = queue_check(count, command, before, p);
+    char **command = rest < 0 ? NULL : argv + rest;
+    int err = queue_check(count, rest >= 0, argv, p);
 
     if (!err)
         err = s->forward  ? forward_check(s, command, p)
               : s->plugin ? plugin_check(s, command, p)
-                          : command_check(s, command, before[0], p);
+                          : command_check(s, command, argv[0], p);
     if (!err && s->forward)
         err = forward_take(s, p);
     if (err)
         return err;
     s->command = s->plugin || s->forward ? NULL : command;
-    err = queue_take(s, before[0], p);
+    err = queue_take(s, argv[0], p);
     return !err && s->forward ? forward_other_check(s, p) : err;
 }
 
@@ -904,6 +904,6 @@ int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
 
     if (err || s->help || s->version)
         return err;
-    err = operands_take(s, count, rest < 0 ? NULL : argv + rest, argv, p);
+    err = operands_take(s, count, rest, argv, p);
     return err ? err : settings_check(s, p);
 }

@@ -501,7 +501,8 @@ Test(mqctl, a_pause_is_written_once_and_again_only_if_it_is_gone)
         cr_assert_eq(rename(store, away), 0);
         harness_until(harness_log_count(w, "event=file_gone") > i, SOON_MS);
         cr_assert_eq(rename(away, store), 0);
-        harness_until(harness_log_count(w, "event=file_back queue=") > i, SOON_MS);
+        harness_until(harness_log_count(w, "event=file_back queue=") > i,
+                      SOON_MS);
     }
     cr_assert_eq(stat(pause_file(q), &after), 0);
     cr_assert(before.st_ino == after.st_ino &&

@@ -2,11 +2,11 @@
  * nothing
  *
  * 64 slots of 16 MiB are added by a job of the pool, while the loop fires a
- * timer each millisecond and maps what a new thread would need. How late the timer is, less the time that the thread
- * waited for a processor (/proc/self/task/TID/schedstat), is what it was kept
- * from. A machine that is busy can add to that, so the best of some rounds
- * counts: what keeps the loop waiting does so in each of them.
- */
+ * timer each millisecond and maps what a new thread would need. How late the
+ * timer is, less the time that the thread waited for a processor
+ * (/proc/self/task/TID/schedstat), is what it was kept from. A machine that is
+ * busy can add to that, so the best of some rounds counts: what keeps the loop
+ * waiting does so in each of them. */
 #include "tests/unit/operate/cap_fixture.h"
 
 #include <errno.h>
