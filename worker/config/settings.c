@@ -652,7 +652,8 @@ static int forward_check(const struct settings *s, char *const *command,
 
 /* Read the destination of --forward. Without flags that say otherwise, one
  * thread sends, which keeps the order, and a destination that is full is tried
- * again after a second. A crash of the worker is never blamed on a message. */
+ * again after a second. A crash of the worker is never blamed on a message. No
+ * message is delayed here: what it waits for goes along with it. */
 static int forward_take(struct settings *s, struct problem *p)
 {
     int err;
@@ -673,6 +674,7 @@ static int forward_take(struct settings *s, struct problem *p)
         err = queue_name(s->forward, s->forward_queue, p);
     }
     s->max_crashes = CRASHES_MOST;
+    s->max_delay_ns = 0;
     if (!s->concurrency_given)
         s->concurrency = 1;
     if (!s->breaker_pause_given)

@@ -315,7 +315,7 @@ static bool timed(struct receive *item)
 
     if (delivery_expired(d, now))
         outlived(f, d, now);
-    else if (wait > f->set->max_delay_ns)
+    else if (wait > f->set->max_delay_ns && !f->set->forward)
         too_far(f, d, wait);
     else if (delivery_delayed(d, f->set->max_delay_ns))
         put_later(item);

@@ -82,6 +82,15 @@ bool forward_resent(const struct delivery *d)
     return (d->message->flags & MESSAGE_REDELIVERED) != 0;
 }
 
+uint64_t forward_due(const struct delivery *d)
+{
+    uint64_t now = clock_wall_ns(), due = d->message->due_ns;
+
+    if (due == 0 && d->header.fields & HEADER_NOT_BEFORE)
+        due = d->header.not_before_ns;
+    return due > now ? due : 0;
+}
+
 /* A header in the making; `used` may pass HEADER_MAX, then it does not fit. */
 struct head {
     char *at;
@@ -101,13 +110,14 @@ head_print(struct head *h, const char *fmt, ...)
 }
 
 /* Return true if a line of the header is not copied: it is written anew, or it
- * is about a letter of this queue's store. */
-static bool line_is_ours(struct header_text name)
+ * is about a letter of this queue's store. `waits`: so are the times. */
+static bool line_is_ours(struct header_text name, bool waits)
 {
     static const char *const ours[] = {"id",           "group",     "letter",
-                                       "letter-token", "forwarded", "resent"};
+                                       "letter-token", "forwarded", "resent",
+                                       "not-before",   "delay"};
 
-    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0] - (waits ? 0 : 2); i++)
         if (name.size == strlen(ours[i]) &&
             memcmp(name.at, ours[i], name.size) == 0)
             return true;
@@ -122,7 +132,9 @@ int forward_header(char head[HEADER_MAX], const struct delivery *d,
     struct head h = {head, 0};
     char id[ULID_TEXT];
     size_t cursor = 0;
-    uint64_t count;
+    uint64_t count, due = forward_due(d);
+    bool waits = due && !(d->header.fields & HEADER_NOT_BEFORE &&
+                          due == d->header.not_before_ns);
     int err = forward_count(d, &count, out);
 
     if (err)
@@ -131,11 +143,13 @@ int forward_header(char head[HEADER_MAX], const struct delivery *d,
                ulid_print(*message_name(d->message), id));
     while (d->header.bytes &&
            header_next(d->message->data, &d->header, &cursor, &name, &value))
-        if (!line_is_ours(name))
+        if (!line_is_ours(name, waits))
             head_print(&h, "%.*s: %.*s\n", (int)name.size, name.at,
                        (int)value.size, value.at);
     if (d->group.at)
         head_print(&h, "group: %.*s\n", (int)d->group.size, d->group.at);
+    if (waits)
+        head_print(&h, "not-before: %" PRIu64 "\n", due);
     if (forward_resent(d))
         head_print(&h, "resent: 1\n");
     head_print(&h, "forwarded: %" PRIu64 "\n\n", count);

@@ -27,6 +27,9 @@ int forward_count(const struct delivery *d, uint64_t *count,
                   struct outcome *out);
 /* Return true if the destination is to take the message for a repeat. */
 bool forward_resent(const struct delivery *d);
+/* When the message is to run, wall clock: it was not due when it was taken.
+ * 0: now. */
+uint64_t forward_due(const struct delivery *d);
 /* Write the header. Returns its bytes. */
 int forward_header(char head[HEADER_MAX], const struct delivery *d,
                    struct outcome *out);

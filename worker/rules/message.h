@@ -63,6 +63,8 @@ struct message {
                            *    and is named before anybody is told of it */
     uint64_t seq;         /* > 0, never twice; the order of the source */
     uint64_t received_ns; /* wall; of its first life in this source */
+    uint64_t due_ns; /* wall; when it was to run, if it waited for that in the
+                      * source; else 0 */
     uint32_t priority;
     uint32_t failures;        /* attempts that failed */
     uint32_t crashes;         /* of the worker, while a handler had it */

@@ -68,6 +68,31 @@ Test(forward_worker, a_full_destination_is_waited_for_and_nothing_fails)
     cr_assert_eq(letters, 0);
 }
 
+Test(forward_worker, what_waits_goes_at_once_and_waits_there)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(10, 512);
+    struct harness_process *w =
+        harness_worker(from, "--backoff", "1h", "--", "false");
+    char got[512];
+    ssize_t n;
+
+    harness_wait_log(w, "event=started", SOON_MS);
+    harness_send_text(from, "retry");
+    harness_wait_log(w, "event=retry", SOON_MS);
+    cr_assert_eq(harness_run("mqsend", "--delay", "1h", from, "late").status,
+                 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = FORWARD(from, to, "--exit-when-idle");
+    cr_assert_eq(harness_wait(w, SOON_MS), 0, "%s", harness_stderr(w, NULL));
+    cr_assert_eq(harness_queue_length(to), 2);
+    for (int i = 0; i < 2; i++) {
+        n = harness_receive(to, got, sizeof got - 1, NULL);
+        cr_assert_gt(n, 0);
+        got[n] = '\0';
+        cr_assert_not_null(strstr(got, "\nnot-before: "), "%s", got);
+    }
+}
+
 Test(forward_worker, queues_that_forward_in_a_circle_make_dead_letters)
 {
     const char *a = harness_queue(4, 256), *b = harness_queue(4, 256);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "worker/handlers/forward.h"
 #include "worker/handlers/handler.h"
 
@@ -96,6 +97,25 @@ Test(forward, a_repeat_is_marked_and_so_is_one_that_came_as_a_repeat)
     cr_assert(message.flags & MESSAGE_REDELIVERED);
     cr_assert_str_eq(written(),
                      "MQW/1\nid: " ID "\nresent: 1\nforwarded: 3\n\n");
+}
+
+Test(forward, a_retry_waits_there_until_its_time)
+{
+    char expected[64];
+
+    lend("MQW/1\nid: " ID "\nnot-before: 5\ndelay: 7\n\nbody", 0);
+    cr_assert_eq(forward_due(&d), 0);
+    cr_assert_not_null(strstr(written(), "\nnot-before: 5\ndelay: 7\n"));
+    message.due_ns = clock_wall_ns() + 3600 * NS_PER_S;
+    cr_assert_eq(forward_due(&d), message.due_ns);
+    snprintf(expected, sizeof expected, "\nnot-before: %llu\n",
+             (unsigned long long)message.due_ns);
+    cr_assert_not_null(strstr(written(), expected), "%s", head);
+    cr_assert_null(strstr(head, "delay"), "%s", head);
+    lend("MQW/1\nid: " ID "\nnot-before: 9000000000000000000\ndelay: 7\n\nbody",
+         0);
+    cr_assert_eq(forward_due(&d), 9000000000000000000U);
+    cr_assert_not_null(strstr(written(), "\ndelay: 7\n"), "%s", head);
 }
 
 Test(forward, a_circle_ends_as_a_dead_letter)

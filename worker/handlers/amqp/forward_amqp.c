@@ -219,6 +219,7 @@ static int properties_make(const struct settings *set, struct delivery *d,
                                      .attempt = m->failures,
                                      .first_ns =
                                          m->failures ? m->received_ns : 0,
+                                     .due_ns = forward_due(d),
                                      .line = line_of(set, m),
                                      .resent = forward_resent(d)};
     int err;

@@ -42,6 +42,7 @@ struct due_rows {
     struct claim *claims;  /* m  handed out, not yet released */
     size_t claim_count;    /* m */
     size_t claim_max;      /* c */
+    bool all;              /* c  every row is due */
     int64_t moving;        /* m  one of them, to another queue; 0: none */
     struct source *source; /* c  its `due`: NONE, ASKING, DUE */
 };
@@ -100,6 +101,11 @@ void due_rows_close(struct due_rows **due_rows)
     free(r);
 }
 
+void due_rows_all(struct due_rows *r)
+{
+    r->all = true;
+}
+
 /* claim_find - where a claimed row is noted; NULL: it is not claimed */
 static struct claim *claim_find(const struct due_rows *r, int64_t row)
 {
@@ -144,8 +150,8 @@ static int fill_locked(struct due_rows *r)
     /* Before the store is asked: a row that is noted from here on arms the
      * timer, which sets it again. */
     source_due_set(r->source, ASKING);
-    n = store_due(r->store, clock_boot_ns(), r->batch, BATCH, claimed_locked, r,
-                  &next);
+    n = store_due(r->store, r->all ? UINT64_MAX : clock_boot_ns(), r->batch,
+                  BATCH, claimed_locked, r, &next);
     r->at = 0;
     r->count = n > 0 ? (size_t)n : 0;
     if (n == 0)

@@ -29,6 +29,8 @@ int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max,
                   struct source *source, void (*due)(void *arg), void *arg);
 void due_rows_close(struct due_rows **due_rows);
+/* Take every row for due, whatever its time. Called once, after open. */
+void due_rows_all(struct due_rows *r);
 
 /* Whether a row is due that is not in flight: YES, NO, or the store's -errno,
  * which is asked if it has to be. */

@@ -61,6 +61,7 @@ void lent_fill(struct lent *l)
     m->size = atomic_load_explicit(&slot->length, memory_order_relaxed);
     m->seq = slot->seq;
     m->received_ns = slot->received_ns;
+    m->due_ns = 0;
     m->priority = slot->priority;
     m->failures = slot->failures;
     m->crashes = w.crashes;
@@ -207,6 +208,8 @@ int row_restore(struct source_mq *q, int64_t row, enum store_state state,
         return -ENOENT;
     slot_hold_row(slot, &m);
     lent_fill(l);
+    if (state == STORE_WAITING)
+        l->m.due_ns = m.due_ns;
     if (m.flags & STORE_FRONT)
         l->m.flags |= MESSAGE_FRONT;
     if (m.flags & STORE_CANCELLED)

@@ -443,6 +443,7 @@ static const struct source_local_ops mq_local_ops = {
 static int lents_open(struct source_mq *q)
 {
     unsigned most = custody_slots_most(q->custody);
+    int err;
 
     q->lents = calloc(most, sizeof *q->lents);
     q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
@@ -454,8 +455,11 @@ static int lents_open(struct source_mq *q)
     q->source.lanes = ITEMS_MAX;
     q->source.lent_most = most;
     q->source.nonce = custody_nonce(q->custody);
-    return due_rows_open(&q->due_rows, q->store, q->timers, 2 * most,
-                         &q->source, q->events.changed, q->events.arg);
+    err = due_rows_open(&q->due_rows, q->store, q->timers, 2 * most, &q->source,
+                        q->events.changed, q->events.arg);
+    if (!err && q->set->forward)
+        due_rows_all(q->due_rows);
+    return err;
 }
 
 int source_mq_watch(struct source_mq *q, struct problem *p)
