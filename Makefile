@@ -145,7 +145,7 @@ HANDLERS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harne
             $(if $(filter %/test_bench,$(E2E)),$(BENCH)) \
             $(if $(call named,$(TORTURES),$(CRASH)),$(TORTURE)) \
             $(if $(filter %/test_power,$(CRASH)),$(POWER)) \
-            $(if $(filter %/test_torture_points %/test_amqp_move %/test_amqp_forward %/test_forward_worker,$(CRASH) $(E2E)),points) \
+            $(if $(filter %/test_torture_points %/test_amqp_forward %/test_forward_worker,$(CRASH) $(E2E)),points) \
             $(if $(filter %/test_schedules,$(CRASH)),$(ORDERS))
 MAN     := $(wildcard docs/*.[1-8])
 SOURCES := $(call in,common worker scripts tests,*.[ch])

@@ -41,7 +41,6 @@ struct broker_engine {
     const struct broker_letters *letters;
     /* mqctl (scripts/mqctl/mqctl.h): the exit status */
     int (*doctor)(const struct options *o);
-    int (*move)(const struct options *o);
 };
 
 /* The engine of this program for `operand`, a queue on a broker. */

@@ -36,16 +36,6 @@ static int systemd_tell(int argc, char **argv)
     return -1;
 }
 
-/* Move all messages of a POSIX queue to a queue on a broker. */
-static int move_run(const struct options *o)
-{
-    struct problem p;
-    const struct broker_engine *engine =
-        broker_engine_of(o->line.operands[1], &p);
-
-    return engine ? engine->move(o) : complain_of(&p);
-}
-
 /* main - mqctl */
 int main(int argc, char **argv)
 {

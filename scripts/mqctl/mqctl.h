@@ -107,6 +107,8 @@ int queues_run(const struct options *o);
 int create_run(const struct options *o);
 int remove_run(const struct options *o);
 int forget_run(const struct options *o);
+/* Move all messages of a POSIX queue to a queue on a broker. */
+int move_run(const struct options *o);
 /* Messages that run and wait. */
 int list_run(const struct options *o);
 /* run-now, cancel. */

@@ -505,7 +505,7 @@ static int options_check(void *options, struct problem *p)
 static const struct subcommand_exit exits[] = {
     {V(DOCTOR), 1, "doctor found something"},
     {EVERY, EX_USAGE, "usage"},
-    {V(MOVE), EX_DATAERR, "a message of a group, or one too long"},
+    {V(MOVE), EX_DATAERR, "some cannot be sent, and are dead letters"},
     {V(EXPLAIN) | STEER, EX_NOINPUT, "no such message"},
     {V(GROUP), EX_NOINPUT, "no such group"},
     {V(KEYS), EX_NOINPUT, "no such key"},
@@ -529,7 +529,7 @@ static const struct subcommand_exit exits[] = {
     {ENDS, EX_TEMPFAIL, "it has not gone within --wait"},
     {STEER, EX_TEMPFAIL, "the message is in flight"},
     {V(SERVE), EX_TEMPFAIL, "the address is in use"},
-    {V(MOVE), EX_TEMPFAIL, "the broker does not confirm, or interrupted"},
+    {V(MOVE), EX_TEMPFAIL, "the broker takes no message, or interrupted"},
     {EVERY, EX_NOPERM, "no permission"},
     {EVERY & ~V(CREATE), EX_CONFIG, "file of another version"},
     {V(MOVE), EX_CONFIG, "queue of another kind, or password or TLS file"},

@@ -1,0 +1,502 @@
+/* move.c - move: all messages of a POSIX queue to a queue on a broker
+ *
+ * Programs that are installed beside this one do it: mqsend creates the queue,
+ * a worker with --forward sends the messages of the queue, the spool and the
+ * store until there are none, and mqdlq exports letters here and imports them
+ * there. So a message is lost by no kill that a worker survives, and one that
+ * may be sent twice is marked (worker/handlers/forward.h). If this program is
+ * killed, the worker stops in an orderly way, and the next move goes on.
+ *
+ * A letter is removed here once mqdlq has imported it. Crash before that: it is
+ * here and there; the next import leaves it out, and it is removed then.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "common/base/basics.h"
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
+#include "common/store/letters.h"
+#include "common/cli/complain.h"
+#include "common/cli/json_line.h"
+#include "common/cli/term.h"
+#include "scripts/mqctl/look/snapshot.h"
+#include "scripts/mqctl/mqctl.h"
+
+#define WORDS    32 /* of a command line */
+#define LOOK_MS  200
+#define STALL_NS (60 * NS_PER_S) /* without a message that the broker took */
+
+struct move {
+    const struct options *o;
+    const char *queue, *to;
+    struct broker_operand there; /* `to` */
+    char partitions[24];
+    struct snapshot before, after;
+    uint64_t began_ns; /* wall */
+    uint64_t letters;  /* moved */
+    uint64_t refused;  /* became letters, as they cannot be forwarded */
+    bool stalled;      /* the broker took no more, and the worker was ended */
+};
+
+/* ---- programs ---- */
+
+/* A command line; it ends with a NULL. */
+struct command_line {
+    const char *at[WORDS + 1];
+    size_t count;
+};
+
+static void word(struct command_line *w, const char *text)
+{
+    if (w->count < WORDS)
+        w->at[w->count++] = text;
+}
+
+/* Add a flag that was given. */
+static void flag(struct command_line *w, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    word(w, name);
+    word(w, value);
+}
+
+static void access_flags(struct command_line *w, const struct move *m,
+                         bool parts)
+{
+    const struct broker_access *a = &m->o->access;
+
+    flag(w, "--password-file", a->password_file);
+    flag(w, "--tls-ca", a->tls.ca);
+    flag(w, "--tls-cert", a->tls.cert);
+    flag(w, "--tls-key", a->tls.key);
+    flag(w, "--partitions", parts && a->partitions ? m->partitions : NULL);
+}
+
+/* Run the program in the child process. It gets a SIGTERM when this process is
+ * killed. */
+__attribute__((noreturn)) static void
+program_become(const struct command_line *w, pid_t parent, int in, int out)
+{
+    char path[PATH_MAX];
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() == parent && file_of_program(path, w->at[0]) == 0 &&
+        dup2(in, 0) == 0 && dup2(out, 1) == 1)
+        execv(path, (char *const *)w->at);
+    complain(EX_OSERR, "cannot run %s: %s; install it beside mqctl", w->at[0],
+             errno_text(errno));
+    _exit(EX_OSERR);
+}
+
+/* Start a program with these descriptors as its standard input and output. */
+static pid_t program_start(const struct command_line *w, int in, int out)
+{
+    pid_t parent = getpid(), pid;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        program_become(w, parent, in, out);
+    if (pid < 0)
+        complain(EX_OSERR, "cannot run %s: %s", w->at[0], errno_text(errno));
+    return pid;
+}
+
+/* Return the exit status of a program. A signal that came to this process alone
+ * is passed on. */
+static int program_end(pid_t pid)
+{
+    int status = 0;
+
+    if (pid < 0)
+        return EX_OSERR;
+    while (waitpid(pid, &status, 0) < 0)
+        if (cli_interrupt_seen())
+            kill(pid, SIGTERM);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_OSERR;
+}
+
+/* ---- messages ---- */
+
+/* Create the queue there, and send nothing. */
+static int queue_create(const struct move *m, int null)
+{
+    struct command_line w = {.count = 0};
+
+    word(&w, "mqsend");
+    word(&w, "--quiet");
+    word(&w, "--create");
+    word(&w, "--lines");
+    access_flags(&w, m, true);
+    word(&w, m->to);
+    return program_end(program_start(&w, null, null));
+}
+
+static uint64_t forwarded(const struct move *m, const struct snapshot *now)
+{
+    uint64_t was = m->before.totals.done;
+
+    return now->totals.done > was ? now->totals.done - was : 0;
+}
+
+/* Show how far the worker is until it has ended, and end it if the broker takes
+ * nothing for too long. */
+static void worker_watch(struct move *m, pid_t pid)
+{
+    struct pollfd ended = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+    uint64_t end = ns_add(clock_mono_ns(), STALL_NS), seen = 0, now;
+    struct term_progress bar = {0};
+    struct snapshot v;
+    struct problem p;
+
+    if (ended.fd < 0)
+        return;
+    if (!m->o->quiet && !m->o->json)
+        term_progress_start(&bar, "moved", 0);
+    while (poll(&ended, 1, LOOK_MS) == 0 && !cli_interrupt_seen()) {
+        if (snapshot_begin(&v, m->o->state_dir, m->queue, false, &p) < 0)
+            continue;
+        now = forwarded(m, &v);
+        snapshot_close(&v);
+        term_progress_step(&bar, now);
+        if (now != seen)
+            end = ns_add(clock_mono_ns(), STALL_NS);
+        seen = now;
+        m->stalled = clock_mono_ns() >= end;
+        if (m->stalled) {
+            kill(pid, SIGTERM);
+            break;
+        }
+    }
+    term_progress_end(&bar);
+    close(ended.fd);
+}
+
+static int messages_forward(struct move *m, int null)
+{
+    const char separator[2] = {m->o->group_separator, '\0'};
+    struct command_line w = {.count = 0};
+    pid_t pid;
+    int status;
+
+    word(&w, "mqworker");
+    word(&w, "--quiet");
+    word(&w, "--no-create");
+    word(&w, "--exit-when-idle");
+    flag(&w, "--forward", m->to);
+    access_flags(&w, m, true);
+    flag(&w, "--state-dir", m->o->state_dir);
+    flag(&w, "--runtime-dir", m->o->runtime_dir);
+    flag(&w, "--group-separator", separator[0] ? separator : NULL);
+    if (m->o->allow_disk_custody)
+        word(&w, "--allow-disk-custody");
+    word(&w, m->queue);
+    pid = program_start(&w, null, null);
+    if (pid > 0)
+        worker_watch(m, pid);
+    status = program_end(pid);
+    if (m->stalled)
+        return complain(EX_TEMPFAIL,
+                        "%s took no message for %d s: it is full, or the "
+                        "broker is down; what is left stays here: fix that "
+                        "and run mqctl move again",
+                        m->there.shown, (int)(STALL_NS / NS_PER_S));
+    return cli_interrupt_seen() ? EX_TEMPFAIL : status;
+}
+
+/* ---- letters ---- */
+
+static int refused_visit(const struct letter *l, void *arg)
+{
+    uint64_t *count = arg;
+
+    (void)l;
+    ++*count;
+    return 0;
+}
+
+/* Note the letters that there are, and write their numbers to `list`. */
+static int letters_list(struct store *s, int list, struct store_cursor **all,
+                        size_t *count)
+{
+    struct store_cursor page[STORE_PAGE], after = {0};
+    size_t room = 0;
+    int n;
+
+    while ((n = letters_deaths(s, &after, page)) > 0) {
+        after = page[n - 1];
+        for (int i = 0; i < n; i++) {
+            struct store_cursor *grown =
+                array_grow(*all, *count, &room, sizeof **all);
+
+            if (!grown || dprintf(list, "%" PRId64 "\n", page[i].row) < 0)
+                return -ENOMEM;
+            *all = grown;
+            grown[(*count)++] = page[i];
+        }
+    }
+    return n < 0 || lseek(list, 0, SEEK_SET) == 0 ? n : -errno;
+}
+
+/* Pass the listed letters from an export here to an import there. */
+static int letters_pass(const struct move *m, int list, int null)
+{
+    struct command_line out = {.count = 0}, in = {.count = 0};
+    int fds[2], exported, imported;
+    pid_t from, to;
+
+    word(&out, "mqdlq");
+    word(&out, "export");
+    flag(&out, "--state-dir", m->o->state_dir);
+    word(&out, m->queue);
+    word(&out, "-");
+    word(&in, "mqdlq");
+    word(&in, "import");
+    word(&in, "--quiet");
+    access_flags(&in, m, false);
+    word(&in, m->to);
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return complain(EX_OSERR, "pipe2: %s", errno_text(errno));
+    from = program_start(&out, list, fds[1]);
+    to = program_start(&in, fds[0], null);
+    close(fds[0]);
+    close(fds[1]);
+    exported = program_end(from);
+    imported = program_end(to);
+    return exported ? exported : imported;
+}
+
+/* Remove the letters that are there now, unless they have died again since. */
+static int letters_remove(struct move *m, struct store *s,
+                          const struct store_cursor *all, size_t count)
+{
+    for (size_t i = 0; i < count; i += STORE_PAGE) {
+        size_t n = count - i < STORE_PAGE ? count - i : STORE_PAGE;
+        int64_t gone = letters_drop(s, all + i, n);
+
+        if (gone < 0)
+            return (int)gone;
+        m->letters += (uint64_t)gone;
+    }
+    return 0;
+}
+
+static int letters_move(struct move *m, struct store *s, int null)
+{
+    int list = memfd_create("mqctl-letters", MFD_CLOEXEC), status = 0, err;
+    struct store_cursor *all = NULL;
+    size_t count = 0;
+
+    err = list < 0 ? -errno : letters_list(s, list, &all, &count);
+    if (!err && count)
+        status = letters_pass(m, list, null);
+    if (!err && !status)
+        err = letters_remove(m, s, all, count);
+    free(all);
+    if (list >= 0)
+        close(list);
+    return err ? complain(EX_CANTCREAT,
+                          "the letters of %s: %s; run mqctl move again: those "
+                          "that were imported are left out",
+                          m->queue, errno_text(-err))
+               : status;
+}
+
+/* Look at what became a letter, and move letters if that is wanted. */
+static int letters_run(struct move *m, int null)
+{
+    const struct letter_filter failed = {.error_like = "not forwarded*",
+                                         .since_ns = m->began_ns};
+    struct store *s = NULL;
+    int err, status = 0;
+
+    err = snapshot_store(&m->after, &s);
+    if (err)
+        return err == -ENOENT ? 0
+                              : complain(m->after.no_store.status, "%s",
+                                         m->after.no_store.text);
+    (void)letters_each(s, &failed, false, refused_visit, &m->refused);
+    if (m->o->letters)
+        status = letters_move(m, s, null);
+    store_close(&s);
+    return status;
+}
+
+/* ---- what came of it ---- */
+
+static uint64_t grown(uint64_t now, uint64_t was)
+{
+    return now > was ? now - was : 0;
+}
+
+/* Print what was moved, also if it was cut short. */
+static void moved_print(const struct move *m)
+{
+    const struct snapshot *a = &m->after, *b = &m->before;
+    uint64_t sent = forwarded(m, a);
+    int64_t waited = b->waiting + b->parked - a->waiting - a->parked;
+    uint64_t waiting = waited < 0                ? 0
+                       : (uint64_t)waited > sent ? sent
+                                                 : (uint64_t)waited;
+    uint64_t repeats = grown(a->totals.duplicates, b->totals.duplicates);
+    uint64_t discarded =
+        grown(a->totals.discarded, b->totals.discarded) - repeats;
+    uint64_t expired = grown(a->totals.expired, b->totals.expired);
+    const struct {
+        const char *key, *text;
+        uint64_t n;
+    } parts[] = {{"queue", "in the queue", sent - waiting},
+                 {"waiting", "waiting", waiting},
+                 {"letters", "dead letters", m->letters}},
+      rest[] = {{"discarded", "were cancelled, or copies of letters: not sent",
+                 discarded},
+                {"repeats", "repeated a unique key: not sent", repeats},
+                {"expired", "had expired: dead letters, not sent", expired},
+                {"refused", "cannot be forwarded: dead letters", m->refused}};
+    json_t *all;
+
+    if (m->o->json) {
+        all = json_pack("{s:s, s:I}", "to", m->there.shown, "moved",
+                        (json_int_t)(sent + m->letters));
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+            json_object_set_new(all, parts[i].key,
+                                json_integer((json_int_t)parts[i].n));
+        for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+            json_object_set_new(all, rest[i].key,
+                                json_integer((json_int_t)rest[i].n));
+        (void)json_print_line(all, stdout);
+        return;
+    }
+    if (m->o->quiet)
+        return;
+    printf("moved %" PRIu64 " message%s of %s to %s", sent + m->letters,
+           term_plural(sent + m->letters), m->queue, m->there.shown);
+    for (size_t i = 0, n = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].n)
+            printf("%s%" PRIu64 " %s", n++ ? ", " : ": ", parts[i].n,
+                   parts[i].text);
+    putchar('\n');
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        if (rest[i].n)
+            complain(0, "%" PRIu64 " %s", rest[i].n, rest[i].text);
+    if (!m->o->letters && a->dead > 0)
+        complain(0,
+                 "%" PRId64
+                 " dead letter%s here; mqctl move --letters moves these as "
+                 "well",
+                 a->dead, a->dead == 1 ? " stays" : "s stay");
+}
+
+/* Return true if --on-dead is to be told of a letter. The worker that forwards
+ * has no --on-dead, and so would forget that. */
+static bool letters_untold(struct move *m)
+{
+    struct letter_hook first;
+    struct store *s;
+    bool untold;
+
+    if (snapshot_store(&m->before, &s) < 0)
+        return false;
+    untold = letters_hook(s, 0, &first) == 0;
+    store_close(&s);
+    return untold;
+}
+
+/* Refuse a queue that is not there, has a worker, or needs its own once
+ * more. */
+static int queue_check(struct move *m)
+{
+    const struct snapshot *v = &m->before;
+
+    if (v->worker == SNAPSHOT_RUNS)
+        return complain(EX_UNAVAILABLE,
+                        "worker %d is running on %s: end it first, with mqctl "
+                        "drain --wait %s",
+                        (int)v->pid, m->queue, SHELL_QUEUE(m->queue));
+    if (!v->has_queue && v->has_folder)
+        return complain(EX_NOINPUT,
+                        "the queue %s is gone: create it with the message size "
+                        "that it had, then what was kept of it can be moved: "
+                        "mqctl create --message-size N %s",
+                        m->queue, SHELL_QUEUE(m->queue));
+    if (letters_untold(m))
+        return complain(EX_UNAVAILABLE,
+                        "--on-dead has not run for all dead letters of %s yet: "
+                        "start its worker, drain it, then move: mqctl drain "
+                        "--wait %s",
+                        m->queue, SHELL_QUEUE(m->queue));
+    return v->has_queue ? 0
+                        : complain(v->no_queue.status, "%s", v->no_queue.text);
+}
+
+static int move_programs(struct move *m)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct problem p;
+    int status;
+
+    if (null < 0)
+        return complain(EX_OSERR, "/dev/null: %s", errno_text(errno));
+    status = queue_create(m, null);
+    if (!status)
+        status = messages_forward(m, null);
+    if (snapshot_open(&m->after, m->o->state_dir, m->queue, false, &p) < 0) {
+        close(null);
+        return complain_of(&p);
+    }
+    if (!status)
+        status = letters_run(m, null);
+    if (!status || forwarded(m, &m->after))
+        moved_print(m);
+    if (!status && m->refused)
+        status = complain(EX_DATAERR,
+                          "messages that cannot be forwarded are dead letters: "
+                          "mqdlq list --error 'not forwarded*' %s says why",
+                          SHELL_QUEUE(m->queue));
+    snapshot_close(&m->after);
+    close(null);
+    return status;
+}
+
+int move_run(const struct options *o)
+{
+    static struct move m;
+    struct problem p;
+    int status;
+
+    m.o = o;
+    m.to = o->line.operands[1];
+    m.began_ns = clock_wall_ns();
+    snprintf(m.partitions, sizeof m.partitions, "%" PRIu64,
+             o->access.partitions);
+    cli_interrupt_catch();
+    if (broker_operand_parse(&m.there, m.to, &p) < 0 ||
+        snapshot_open(&m.before, o->state_dir, o->line.operands[0], false, &p) <
+            0)
+        return complain_of(&p);
+    m.queue = m.before.queue;
+    status = queue_check(&m);
+    if (!status)
+        status = move_programs(&m);
+    snapshot_close(&m.before);
+    fflush(stdout);
+    cli_interrupt_die();
+    return status;
+}
