@@ -27,7 +27,7 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "worker/engine.h"
-#include "worker/flow/group_dispatch.h"
+#include "worker/flow/dispatch.h"
 #include "worker/handlers/handler_inproc.h"
 #include "worker/loop/loop.h"
 #include "worker/operate/halt.h"

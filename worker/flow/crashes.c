@@ -5,7 +5,7 @@
 #include "common/base/basics.h"
 #include "common/base/log.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
+#include "worker/flow/dispatch.h"
 
 #define WAIT_NS NS_PER_S /* a suspect waits so long before that is logged */
 

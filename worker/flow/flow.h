@@ -18,11 +18,9 @@
 #include <stdbool.h>
 
 #include "worker/config/settings.h"
-#include "worker/flow/backlog.h"
+#include "worker/flow/limits.h"
 #include "worker/flow/crashes.h"
-#include "worker/flow/run_limits.h"
 #include "worker/gate/gate.h"
-#include "worker/gate/rate.h"
 #include "worker/flow/items.h"
 #include "worker/gate/ready.h"
 #include "worker/gate/solo.h"
@@ -34,7 +32,7 @@
 
 struct counters; /* counters.h */
 struct loop;     /* loop.c */
-struct dispatch; /* group_dispatch.c */
+struct dispatch; /* dispatch.c */
 struct peeker;   /* peeker.c */
 
 /* c = constant after open   a = atomic */

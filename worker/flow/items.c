@@ -1,12 +1,18 @@
-/* items.c - the work items that there are (see items.h) */
+/* items.c - the work items that there are, and when one starts (see items.h) */
 #include "worker/flow/items.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/state/counters.h"
-#include "worker/flow/receive_inner.h"
+#include "worker/flow/dispatch.h"
+#include "worker/flow/receive.h"
+#include "worker/loop/loop.h"
+#include "worker/loop/peeker.h"
+
+/* ---- which there are ---- */
 
 #define LONG_NS NS_PER_MS /* a handler that takes it is not quick */
 /* A step of the wall clock is seen at the first look at the kernel's clock
@@ -240,4 +246,234 @@ void receive_waited(struct receive *item)
 {
     receive_look(item);
     spin_hit(&item->spin);
+}
+
+/* ---- when one starts ---- */
+
+/* somebody_would - take a message: one more work item, or one that runs and has
+ * room in its window */
+static bool somebody_would(struct flow *f)
+{
+    unsigned room = gate_room(&f->gate), running = gate_running(&f->gate);
+
+    return running < room ||
+           (running == room && room > 0 && atomic_load(&f->items.wants) > 0 &&
+            breaker_state(&f->gate.breaker) == BREAKER_CLOSED);
+}
+
+static bool peeks(struct flow *f);
+
+/* counted_out - after an item stopped counting: the run may be over. True: the
+ * worker is to stop. */
+static bool counted_out(struct flow *f)
+{
+    run_limits_left(f);
+    if (!gate_held(&f->gate, HOLD_STOP))
+        return false;
+    loop_wake(f->loop);
+    return true;
+}
+
+/* left - after an item stopped counting: start another, or note that none is
+ * left. True: the caller may wait for the queue, if it is one that `stays`. */
+static bool left(struct flow *f, bool stays)
+{
+    if (counted_out(f))
+        return false;
+    if (stays)
+        return peeks(f);
+    schedule_wake(f);
+    return false;
+}
+
+/* put_away - the item has no work; before `running` falls, so that a thread
+ * that counts itself in finds it */
+static void put_away(struct receive *item)
+{
+    struct flow *f = item->flow;
+
+    f->source->ops->rest(f->source, item->own.place);
+    items_put(&f->items, item);
+}
+
+/* item_enter - counted in; NULL: no room, or all are stopped (who ends that
+ * wakes), or no memory */
+static struct receive *item_enter(struct flow *f)
+{
+    struct receive *item;
+    int err;
+
+    if (!gate_enter(&f->gate))
+        return NULL;
+    err = items_get(&f->items, f, &item);
+    if (!err)
+        return item;
+    gate_leave(&f->gate);
+    gate_trouble(&f->gate, "starting a work item", -err);
+    return NULL;
+}
+
+/* block_begin - an item, with all that its next message needs */
+static int block_begin(struct flow *f, struct receive **item)
+{
+    int err = items_get(&f->items, f, item);
+
+    if (err)
+        return err;
+    items_count(&f->items, *item);
+    if (f->source->local)
+        f->source->local->warm(f->source, (*item)->own.place);
+    return 0;
+}
+
+/* block - wait for the queue, with all that the next message needs at hand;
+ * NULL: there is none, or nobody may take it. One work item more than the cap
+ * is in use meanwhile.
+ */
+static struct receive *block(struct flow *f)
+{
+    struct receive *item;
+    bool came;
+    int err;
+
+    if (!peeker_enter(f->peeker)) {
+        schedule_wake(f);
+        return NULL;
+    }
+    err = block_begin(f, &item);
+    came = peeker_wait(f->peeker);
+    if (came && !err && gate_enter(&f->gate)) {
+        /* Counted in before: the look sees that something runs. */
+        if (gate_cap(&f->gate) > 1)
+            peeker_look_later(f->peeker);
+        return item;
+    }
+    if (!err)
+        put_away(item);
+    else if (came && err == -ENOMEM)
+        gate_trouble(&f->gate, "starting a work item", ENOMEM);
+    schedule_wake(f); /* one that runs may want what came */
+    return NULL;
+}
+
+/* item_run - work items, on a pool thread: one, and another for each message
+ * that the thread waits for itself */
+static void item_run(struct pool_job *job)
+{
+    struct receive *item = CONTAINER_OF(job, struct receive, job);
+    struct flow *f = item->flow;
+
+    items_count(&f->items, item);
+    do {
+        enum why why;
+
+        if (attention_look(&f->gate.attention) & ATTEND_OTHERS)
+            solo_joined(&f->solo);
+        why = f->ops->coprocesses ? receive_window_batch(item)
+                                  : receive_batch(item);
+
+        take_flush(item);
+        put_away(item);
+        if (why != LEFT_TOLD && why != LEFT_CONTENDED)
+            gate_leave(&f->gate);
+        item = NULL;
+        if (why == LEFT_CONTENDED) {
+            /* The item that stayed has the queue, while handlers are quick. */
+            peeker_look_soon(f->peeker);
+        } else if (left(f, why == LEFT_EMPTY)) {
+            item = block(f);
+        }
+    } while (item);
+}
+
+/* schedule_start - one more work item */
+bool schedule_start(struct flow *f)
+{
+    struct receive *item = item_enter(f);
+    int err;
+
+    if (!item)
+        return f->ops->coprocesses &&
+               items_wake_one(&f->items, f->ops->coprocesses->wake);
+    item->job.run = item_run;
+    err = pool_submit(f->pool, &item->job);
+    if (err) {
+        put_away(item);
+        gate_leave(&f->gate);
+        gate_trouble(&f->gate, "starting a thread", -err);
+    }
+    return err == 0;
+}
+
+/* peeks - start a work item, or say that there is nothing to do but to
+ * wait for the queue */
+static bool peeks(struct flow *f)
+{
+    const struct source_ops *source = f->source->ops;
+    bool slots, room;
+
+    dirty_count(&f->dirty);
+    if (!somebody_would(f))
+        return false;
+    /* Where no more can be lent, or what is taken has no room, a work item
+     * could only leave, and come here again; but it can park, which makes
+     * room, or else takes a delay (HOLD_QUEUE). */
+    slots = source->room(f->source) > 0;
+    room = slots && gate_takes(&f->gate) && dispatch_room(f);
+    if (ready_waiting(&f->ready) || (!slots && dispatch_must_park(f)) ||
+        (slots && (source_due(f->source) || dispatch_ready(f))) ||
+        (room && source->pending(f->source))) {
+        schedule_start(f);
+        return false;
+    }
+    return room;
+}
+
+/* schedule_wake - start a work item or peek
+ * A thread that changes a reason not to take messages says so after that
+ * (gate.h), and a work item does after it has counted itself out. So of two
+ * that happen at once, the later one sees both.
+ */
+void schedule_wake(struct flow *f)
+{
+    if (peeks(f))
+        peeker_arm(f->peeker);
+}
+
+enum gate_why schedule_why(struct flow *f)
+{
+    enum gate_why why = gate_why(&f->gate);
+
+    if (why == WHY_BUSY && somebody_would(f)) /* one that runs has room */
+        why = gate_takes(&f->gate) ? WHY_NOT_SO : WHY_WAITING;
+    if (why != WHY_NOT_SO)
+        return why;
+    return f->source->ops->room(f->source) == 0 ? WHY_SLOTS
+           : !dispatch_room(f)                  ? WHY_GROUPS
+                                                : WHY_NOT_SO;
+}
+
+/* schedule_wait_ms - without a limit, unless work items run with peek mode
+ * off and more could run: then a handler that takes long would keep others
+ * waiting */
+int schedule_wait_ms(struct flow *f)
+{
+    unsigned running = gate_running(&f->gate);
+
+    return running > 0 && running < gate_room(&f->gate) &&
+                   !peeker_armed(f->peeker)
+               ? PEEKER_STUCK_MS
+               : -1;
+}
+
+/* schedule_quiet - a round without an event: does a handler keep its thread for
+ * long? */
+void schedule_quiet(struct flow *f)
+{
+    struct items_stats s;
+
+    items_stats(&f->items, &s);
+    if (s.deliveries == f->items.seen)
+        schedule_wake(f);
+    f->items.seen = s.deliveries;
 }

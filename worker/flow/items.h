@@ -1,11 +1,14 @@
-/* items.h - the work items that there are
+/* items.h - the work items that there are, and when one starts
  *
  * WHAT   A work item is made when one more runs at once than ever before, and
  *        kept until the end. Which of them have work, which would take one
- *        more message, what they did so far.
- * WHO    init, fini: the engine. Any thread.
+ *        more message, what they did so far. Whenever something may have
+ *        changed (schedule_wake): one more work item, one more message for an
+ *        item that has room, or peek mode; gate.h says whether one may run.
+ * WHO    init, fini: the engine. schedule_why, wait_ms, quiet: the loop. All
+ *        others: any thread.
  * OWNS   The items.
- * FAILS  get: -ENOMEM.
+ * FAILS  get: -ENOMEM. schedule_: trouble goes to gate_trouble.
  */
 #ifndef WORKER_FLOW_ITEMS_H
 #define WORKER_FLOW_ITEMS_H
@@ -16,12 +19,13 @@
 #include <stdint.h>
 #include <bsd/sys/queue.h>
 
+#include "worker/gate/gate.h"
 #include "worker/loop/quick_clock.h"
 
 struct counters;
 struct flow;
 struct coprocess;
-struct receive; /* receive_inner.h: one work item */
+struct receive; /* receive.h: one work item */
 
 /* a = atomic   m = under mtx   c = constant once the worker runs */
 struct items {
@@ -103,5 +107,21 @@ void items_wake_all(struct items *it,
                     void (*wake)(struct coprocess *coprocess));
 void items_coprocess_set(struct items *it, struct receive *item,
                          struct coprocess *coprocess);
+
+/* ---- when one starts ---- */
+
+/* Start a work item or peek. */
+void schedule_wake(struct flow *f);
+/* Start one more work item, or give one that keeps several deliveries open one
+ * more; false if there is no room. */
+bool schedule_start(struct flow *f);
+
+/* Why nothing is taken from the queue; the loop. */
+enum gate_why schedule_why(struct flow *f);
+
+/* How long the loop may wait for its next event, ms; -1: no limit. */
+int schedule_wait_ms(struct flow *f);
+/* It waited that long, and nothing came. */
+void schedule_quiet(struct flow *f);
 
 #endif

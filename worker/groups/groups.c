@@ -1,13 +1,67 @@
-/* groups.c - ordered groups: adding, leasing, ending a lease (see groups.h)
- *
- * A lease takes the next item of its group out of its place (`ahead`). If
+/* groups.c - ordered groups: one delivery of a group at a time, in order (see
+ * groups.h) */
+#include "worker/groups/groups.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/quick_lock.h"
+#include "worker/groups/group_table.h"
+#include "worker/rules/attention.h"
+
+TAILQ_HEAD(group_list, group);
+
+/* m = under mtx   c = constant after open   a = written under mtx, read
+ * freely */
+struct groups {
+    struct quick_lock mtx;
+    struct group_table table; /* m */
+    struct group_list runs;   /* m  QUEUED; first in, first out, but for one
+                               * whose quantum lasts */
+    /* m  BLOCKED and HELD; those with something to park before the others */
+    struct group_list blocked;
+    unsigned quantum;            /* m */
+    bool keep_front;             /* c  GROUP_FRONT is not parked */
+    atomic_size_t ready;         /* a  groups on `runs` */
+    atomic_size_t waiting;       /* a  items in their places */
+    atomic_size_t parkable;      /* a  to park, of the groups on `blocked` */
+    atomic_size_t held;          /* a  groups in state HELD */
+    _Atomic uint64_t parked;     /* a  of all groups */
+    struct attention *attention; /* c  ATTEND_GROUP is ours; NULL: none */
+    bool attends;                /* m  the bit is set */
+};
+
+/* The end of each change: the next receive goes the long way as long as
+ * something waits, is parked, or may run. */
+static inline void groups_unlock(struct groups *g)
+{
+    bool busy = (atomic_load_explicit(&g->waiting, memory_order_relaxed) |
+                 atomic_load_explicit(&g->ready, memory_order_relaxed) |
+                 atomic_load_explicit(&g->parked, memory_order_relaxed)) != 0;
+
+    if (__builtin_expect(busy != g->attends, 0) && g->attention) {
+        g->attends = busy;
+        attention_set(g->attention, ATTEND_GROUP, busy ? ATTEND_GROUP : 0);
+    }
+    quick_unlock(&g->mtx);
+}
+
+/* The group of that key; NULL: nothing of it is here. */
+static inline struct group *group_find_locked(const struct groups *g,
+                                              const char *key, size_t size)
+{
+    uint64_t hash = group_hash(key, size);
+    struct group *group = group_table_find(&g->table, hash, key, size);
+
+    return group && group->state != GROUP_IDLE ? group : NULL;
+}
+
+/* A lease takes the next item of its group out of its place (`ahead`). If
  * nothing of the group is parked, groups_lease does this at once, and peek and
  * take need no lock; else groups_peek does.
  */
-#include "worker/groups/groups_inner.h"
-
-#include <errno.h>
-#include <stdlib.h>
 
 /* `used` of a group that was leased out of its turn: its quantum is over. */
 #define USED_UP UINT16_MAX
@@ -70,12 +124,14 @@ void groups_close(struct groups **groups)
 
 /* ---- states ---- */
 
-bool group_is_blocked(const struct group *group)
+/* Whether a group is on the list of the blocked ones. */
+static bool group_is_blocked(const struct group *group)
 {
     return group->state == GROUP_BLOCKED || group->state == GROUP_HELD;
 }
 
-size_t group_parkable(const struct groups *g, const struct group *group)
+/* How many of its items could be parked. */
+static size_t group_parkable(const struct groups *g, const struct group *group)
 {
     return group->items.count - (g->keep_front ? group->items.fronts : 0);
 }
@@ -102,7 +158,8 @@ static void run_locked(struct groups *g, struct group *group)
     group->state = GROUP_RUNNING;
 }
 
-void group_queue_locked(struct groups *g, struct group *group, bool front)
+static void group_queue_locked(struct groups *g, struct group *group,
+                               bool front)
 {
     unlink_locked(g, group);
     group->state = GROUP_QUEUED;
@@ -113,8 +170,9 @@ void group_queue_locked(struct groups *g, struct group *group, bool front)
     counter_add(&g->ready, 1);
 }
 
-void group_block_locked(struct groups *g, struct group *group,
-                        enum group_state state)
+/* `state` is BLOCKED or HELD. */
+static void group_block_locked(struct groups *g, struct group *group,
+                               enum group_state state)
 {
     size_t parkable = group_parkable(g, group);
 
@@ -132,7 +190,7 @@ void group_block_locked(struct groups *g, struct group *group,
 /* group_wake_locked - to the end of the run queue, or to be forgotten
  * While items of the group are on their way to the store, no later one may run.
  */
-void group_wake_locked(struct groups *g, struct group *group)
+static void group_wake_locked(struct groups *g, struct group *group)
 {
     group->head = 0;
     group->used = 0;
@@ -166,8 +224,10 @@ static void count_parkable_locked(struct groups *g, struct group *group,
         TAILQ_INSERT_TAIL(&g->blocked, group, link);
 }
 
-void group_insert_locked(struct groups *g, struct group *group,
-                         struct group_item *item)
+/* Put an item in its place. A group that had nothing to deliver goes to the run
+ * queue. */
+static void group_insert_locked(struct groups *g, struct group *group,
+                                struct group_item *item)
 {
     bool blocked = group_is_blocked(group);
     size_t was = blocked ? group_parkable(g, group) : 0;
@@ -197,22 +257,25 @@ out_locked(struct groups *g, struct group *group, struct group_item *item,
         count_parkable_locked(g, group, was);
 }
 
-void group_remove_locked(struct groups *g, struct group *group,
-                         struct group_item *item)
+static void group_remove_locked(struct groups *g, struct group *group,
+                                struct group_item *item)
 {
     out_locked(g, group, item, group_items_remove);
 }
 
-void group_cut_locked(struct groups *g, struct group *group,
-                      struct group_item *item)
+/* The same of one that is not the first of its priority. */
+static void group_cut_locked(struct groups *g, struct group *group,
+                             struct group_item *item)
 {
     out_locked(g, group, item, group_items_cut);
 }
 
 /* ---- coming ---- */
 
-int group_lock(struct groups *g, const char *key, size_t size,
-               struct group **group)
+/* The group of that key, or a new one. 0: the lock is held on return. -ENOMEM,
+ * -ENAMETOOLONG. */
+static int group_lock(struct groups *g, const char *key, size_t size,
+                      struct group **group)
 {
     uint64_t hash = group_hash(key, size);
 
@@ -489,4 +552,410 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
     }
     groups_unlock(g);
     return group;
+}
+
+/* ---- between memory and the store ---- */
+
+void groups_keep_front(struct groups *g)
+{
+    g->keep_front = true;
+}
+
+/* groups_restore - called before any item is added */
+int groups_restore(struct groups *g, const char *key, size_t size,
+                   uint64_t parked, int64_t head, bool held)
+{
+    struct group *group;
+    int err;
+
+    if (size <= GROUP_KEY_MAX && !parked && !head && !held)
+        return 0;
+    err = group_lock(g, key, size, &group);
+    if (err)
+        return err;
+    if (group->state != GROUP_IDLE) {
+        err = -EEXIST;
+    } else {
+        group->parked = parked;
+        g->parked += parked;
+        group->head = head;
+        if (head || held)
+            group_block_locked(g, group, head ? GROUP_BLOCKED : GROUP_HELD);
+        else
+            group_queue_locked(g, group, false);
+    }
+    groups_unlock(g);
+    return err;
+}
+
+/* groups_hold_late - hold the group now, or have it checked again
+ * A leased group cannot be held before its lease ends. One with an item of
+ * GROUP_FRONT runs that first. For one that is held, another thread may have
+ * looked for letters before this one was there. All three are marked; the
+ * thread that ends the lease (groups_release) or lifts the hold (groups_unhold)
+ * sees the mark and looks for letters again.
+ */
+int groups_hold_late(struct groups *g, const char *key, size_t size)
+{
+    struct group *group;
+    int held = group_lock(g, key, size, &group);
+
+    if (held)
+        return held;
+    if (group->state == GROUP_RUNNING || group->items.fronts ||
+        group->state == GROUP_HELD) {
+        group->recheck = true;
+    } else if (group->state != GROUP_BLOCKED) {
+        held = YES;
+        group->used = 0;
+        group_block_locked(g, group, GROUP_HELD);
+    }
+    groups_unlock(g);
+    return held;
+}
+
+bool groups_unhold(struct groups *g, const char *key, size_t size)
+{
+    struct group *group;
+    bool recheck = false;
+
+    quick_lock(&g->mtx);
+    group = group_find_locked(g, key, size);
+    if (group && group->state == GROUP_HELD) {
+        recheck = group->recheck;
+        group->recheck = false;
+        if (!recheck)
+            group_wake_locked(g, group);
+    }
+    groups_unlock(g);
+    return !recheck;
+}
+
+/* held_size - bytes that the keys of all held groups take */
+static size_t held_size(const struct groups *g)
+{
+    struct group *group;
+    size_t bytes = 0;
+
+    TAILQ_FOREACH (group, &g->blocked, link)
+        if (group->state == GROUP_HELD)
+            bytes += sizeof(size_t) + group->key_size;
+    return bytes;
+}
+
+/* groups_held_keys - copies, as the caller asks the store about them without
+ * the lock */
+char *groups_held_keys(struct groups *g, size_t *bytes)
+{
+    struct group *group;
+    char *keys = NULL, *at;
+
+    quick_lock(&g->mtx);
+    *bytes = held_size(g);
+    if (*bytes)
+        keys = malloc(*bytes);
+    if (!keys)
+        *bytes = 0;
+    at = keys;
+    TAILQ_FOREACH (group, &g->blocked, link)
+        if (keys && group->state == GROUP_HELD) {
+            size_t size = group->key_size;
+
+            memcpy(at, &size, sizeof size);
+            memcpy(at + sizeof size, group->key, size);
+            at += sizeof size + size;
+        }
+    groups_unlock(g);
+    return keys;
+}
+
+/* groups_park_begin - each group counts its items that are on their way */
+size_t groups_park_begin(struct groups *g, struct group_item **items,
+                         size_t room)
+{
+    struct group *group;
+    size_t n = 0;
+
+    quick_lock(&g->mtx);
+    while (n < room && (group = TAILQ_FIRST(&g->blocked)) != NULL &&
+           group_parkable(g, group)) {
+        items[n] = g->keep_front ? group_items_behind(&group->items)
+                                 : group_items_first(&group->items);
+        group_remove_locked(g, group, items[n++]);
+        group->parking++;
+    }
+    groups_unlock(g);
+    return n;
+}
+
+/* groups_park_one - a delayed message goes from row to row; its group stays
+ * known until that is written */
+int groups_park_one(struct groups *g, const char *key, size_t size,
+                    struct group_item *item)
+{
+    struct group *group;
+    int err = group_lock(g, key, size, &group);
+
+    if (err)
+        return err;
+    item->group = group;
+    group->parking++;
+    if (group->state == GROUP_IDLE)
+        group->state = GROUP_PARKING;
+    groups_unlock(g);
+    return 0;
+}
+
+/* arrived_locked - one item of the group is not on its way any more */
+static void arrived_locked(struct groups *g, struct group *group)
+{
+    group->parking--;
+    if (group->state == GROUP_PARKING)
+        group_wake_locked(g, group);
+}
+
+/* groups_pull - a group that has nothing else to deliver waits for it */
+struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
+                               uint64_t seq,
+                               bool (*letter)(const struct group_item *item))
+{
+    struct group_item *item = NULL;
+    struct group *group;
+
+    quick_lock(&g->mtx);
+    group = group_find_locked(g, key, size);
+    if (group)
+        item = group_items_find(&group->items, seq);
+    if (item && item->priority == GROUP_FRONT && g->keep_front &&
+        (group->recheck || letter(item)))
+        item = NULL;
+    if (item) {
+        group_cut_locked(g, group, item);
+        group->parking++;
+        if (group->state == GROUP_QUEUED && !group->items.count &&
+            !group->parked)
+            group_wake_locked(g, group);
+    }
+    groups_unlock(g);
+    return item;
+}
+
+void groups_park_undo(struct groups *g, struct group_item *item)
+{
+    quick_lock(&g->mtx);
+    arrived_locked(g, item->group);
+    groups_unlock(g);
+}
+
+/* groups_park_end - a group may go on when its last item has arrived */
+void groups_park_end(struct groups *g, struct group_item *const *items,
+                     size_t n, bool parked)
+{
+    quick_lock(&g->mtx);
+    for (size_t i = 0; i < n; i++) {
+        struct group *group = items[i]->group;
+
+        if (parked) {
+            group->parked++;
+            g->parked++;
+        } else {
+            group_insert_locked(g, group, items[i]);
+        }
+        arrived_locked(g, group);
+    }
+    groups_unlock(g);
+}
+
+/* ---- looking ---- */
+
+size_t groups_ready(const struct groups *g)
+{
+    return atomic_load(&g->ready);
+}
+
+size_t groups_waiting(const struct groups *g)
+{
+    return atomic_load(&g->waiting);
+}
+
+size_t groups_parkable(const struct groups *g)
+{
+    return atomic_load(&g->parkable);
+}
+
+size_t groups_held(const struct groups *g)
+{
+    return atomic_load(&g->held);
+}
+
+uint64_t groups_parked(const struct groups *g)
+{
+    return atomic_load(&g->parked);
+}
+
+size_t groups_count(struct groups *g)
+{
+    size_t n;
+
+    quick_lock(&g->mtx);
+    n = group_table_busy(&g->table);
+    groups_unlock(g);
+    return n;
+}
+
+bool groups_known(struct groups *g, const char *key, size_t size)
+{
+    bool known;
+
+    quick_lock(&g->mtx);
+    known = group_find_locked(g, key, size) != NULL;
+    groups_unlock(g);
+    return known;
+}
+
+bool groups_leased(struct groups *g, const char *key, size_t size)
+{
+    struct group *group;
+    bool leased;
+
+    quick_lock(&g->mtx);
+    group = group_find_locked(g, key, size);
+    leased = group && group->state == GROUP_RUNNING;
+    groups_unlock(g);
+    return leased;
+}
+
+int groups_list(struct groups *g, const char *key, size_t size,
+                bool (*visit)(const struct group_item *item, void *arg),
+                void *arg)
+{
+    struct group *group;
+
+    quick_lock(&g->mtx);
+    group = group_find_locked(g, key, size);
+    if (group)
+        group_items_each(&group->items, visit, arg);
+    groups_unlock(g);
+    return group ? 0 : -ENOENT;
+}
+
+/* ---- for tests ---- */
+
+struct sums {
+    size_t ready, waiting, parkable, held, blocked;
+    uint64_t parked;
+};
+
+/* state_check - whether a group has only what its state allows */
+static const char *state_check(const struct group *group,
+                               const struct group_item *first)
+{
+    bool front = first && first->priority == GROUP_FRONT;
+
+    switch ((enum group_state)group->state) {
+    case GROUP_IDLE:
+        if (!group->kept)
+            return "an idle group stays that is not kept";
+        if (first || group->parked || group->parking || group->ahead ||
+            group->recheck || group->used || group->high)
+            return "an idle group has something left";
+        break;
+    case GROUP_QUEUED:
+        if (!first && !group->parked)
+            return "a queued group has nothing to deliver";
+        break;
+    case GROUP_HELD:
+        if (front)
+            return "a held group keeps back what was sent again";
+        break;
+    case GROUP_PARKING:
+        if (!group->parking)
+            return "a group waits for parking that is over";
+        break;
+    case GROUP_BLOCKED:
+    case GROUP_RUNNING:
+        break;
+    }
+    if (group->head && group->state != GROUP_BLOCKED &&
+        group->state != GROUP_RUNNING)
+        return "a head, but not blocked";
+    if (group->state == GROUP_BLOCKED && !group->head)
+        return "blocked without a head";
+    return NULL;
+}
+
+/* names - whether an item names its group */
+static bool names(const struct group_item *item, void *arg)
+{
+    const struct group **group = arg;
+
+    if (item->group != *group)
+        *group = NULL;
+    return *group;
+}
+
+/* group_check - one group; adds to the sums */
+static const char *group_check(const struct groups *g,
+                               const struct group *group, struct sums *sums)
+{
+    const struct group *named = group;
+    const char *wrong = group_items_check(&group->items);
+
+    group_items_each(&group->items, names, &named);
+    if (!wrong && named != group)
+        wrong = "an item names another group";
+    if (!wrong)
+        wrong = state_check(group, group_items_first(&group->items));
+    sums->ready += group->state == GROUP_QUEUED;
+    sums->waiting += group->items.count;
+    sums->parkable += group_is_blocked(group) ? group_parkable(g, group) : 0;
+    sums->held += group->state == GROUP_HELD;
+    sums->blocked += group_is_blocked(group);
+    sums->parked += group->parked;
+    return wrong;
+}
+
+/* lists_check - each group is on the list of its state, and on no other */
+static const char *lists_check(const struct groups *g, const struct sums *sums)
+{
+    struct group *group;
+    size_t runs = 0, blocked = 0;
+    bool none = false;
+
+    TAILQ_FOREACH (group, &g->runs, link) {
+        if (group->state != GROUP_QUEUED)
+            return "a group on the run queue has another state";
+        runs++;
+    }
+    TAILQ_FOREACH (group, &g->blocked, link) {
+        if (!group_is_blocked(group))
+            return "a group on the list of the blocked has another state";
+        if (none && group_parkable(g, group))
+            return "a blocked group with items is behind one without";
+        none = group_parkable(g, group) == 0;
+        blocked++;
+    }
+    if (runs != sums->ready || blocked != sums->blocked)
+        return "a group is not on the list of its state";
+    return NULL;
+}
+
+const char *groups_check(struct groups *g)
+{
+    struct sums sums = {0};
+    const char *wrong;
+
+    quick_lock(&g->mtx);
+    wrong = group_table_check(&g->table);
+    for (size_t i = 0; i < g->table.size && !wrong; i++)
+        if (g->table.slots[i].group)
+            wrong = group_check(g, g->table.slots[i].group, &sums);
+    if (!wrong && (sums.ready != g->ready || sums.waiting != g->waiting ||
+                   sums.parkable != g->parkable || sums.held != g->held ||
+                   sums.parked != g->parked))
+        wrong = "a sum over all groups is wrong";
+    if (!wrong)
+        wrong = lists_check(g, &sums);
+    groups_unlock(g);
+    return wrong;
 }

@@ -17,7 +17,7 @@
 #include "common/broker/broker_engine.h"
 #include "worker/config/settings.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
+#include "worker/flow/dispatch.h"
 #include "worker/operate/orders.h"
 
 static int concurrency_change(struct orders *o, uint64_t value,

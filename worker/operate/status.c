@@ -19,7 +19,7 @@
 #include "common/state/worker_lock.h"
 #include "worker/files/file_watch.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
+#include "worker/flow/dispatch.h"
 
 #define COUNT_NS    NS_PER_S
 #define COUNT_SHARE 50 /* counting takes at most this part of the time */

@@ -37,7 +37,7 @@
  * reach another processor. That misses no wake-up and no stop: the word only
  * says which way a work item that runs takes its next message, as if the reason
  * had come a message later. A thread that is about to sleep, to start or to end
- * asks the reasons themselves (schedule.c, gate.c), whatever the word says.
+ * asks the reasons themselves (items.c, gate.c), whatever the word says.
  */
 #ifndef WORKER_RULES_ATTENTION_H
 #define WORKER_RULES_ATTENTION_H

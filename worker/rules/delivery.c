@@ -1,9 +1,28 @@
-/* delivery.c - one message on its way through a handler (see delivery.h) */
+/* delivery.c - a message, and its way through a handler (see message.h,
+ * delivery.h) */
 #include "worker/rules/delivery.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "common/base/clock.h"
+
+/* Guards the id of each message that has none yet: the thread of a handler and
+ * that of its time limit may both ask. */
+static pthread_mutex_t name_mtx = PTHREAD_MUTEX_INITIALIZER;
+
+/* message_name - made when somebody is about to be told of it
+ * Crash before the id is in the source's memory: the next run names the message
+ * again, and nobody has seen the other name.
+ */
+const struct ulid *message_name(struct message *m)
+{
+    pthread_mutex_lock(&name_mtx);
+    if (!message_named(m))
+        *m->id = ulid_make(m->received_ns ? m->received_ns : clock_wall_ns());
+    pthread_mutex_unlock(&name_mtx);
+    return m->id;
+}
 
 #define TIME_END ((uint64_t)INT64_MAX) /* of a source: in the year 2262 */
 

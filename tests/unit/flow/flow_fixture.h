@@ -18,9 +18,9 @@
 #include "common/base/log.h"
 #include "common/state/counters.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
-#include "worker/flow/receive_inner.h"
-#include "worker/flow/schedule.h"
+#include "worker/flow/dispatch.h"
+#include "worker/flow/receive.h"
+#include "worker/flow/items.h"
 #include "worker/loop/loop.h"
 #include "worker/loop/peeker.h"
 

@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/state/counters.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
+#include "worker/flow/dispatch.h"
 #include "worker/loop/loop.h"
 #include "worker/source/mq/source_mq.h"
 

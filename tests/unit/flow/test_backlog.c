@@ -1,7 +1,7 @@
 /* test_backlog.c - how much may wait in the source before no more is taken */
 #include "tests/unit/flow/flow_fixture.h"
 
-#include "worker/flow/backlog.h"
+#include "worker/flow/limits.h"
 
 static void setup(void)
 {

@@ -6,7 +6,7 @@
 
 #include "common/state/counters.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/receive_inner.h"
+#include "worker/flow/receive.h"
 
 static struct flow flow;
 static struct items items;

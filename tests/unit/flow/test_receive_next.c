@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "worker/flow/backlog.h"
+#include "worker/flow/limits.h"
 
 static struct receive *item;
 

@@ -4,7 +4,7 @@
 
 #include "common/base/log.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch_inner.h"
+#include "worker/flow/dispatch.h"
 
 enum { MOST = 8 };
 
@@ -107,7 +107,7 @@ Test(group_close, what_came_until_the_last_one_ended_is_refused_in_its_turn)
     cr_assert(refused(109));
     spooled = false;
     cr_assert(refused(105));
-    cr_assert_not(closings_any(&flow.dispatch->closings), "it is forgotten");
+    cr_assert_not(dispatch_closes(&flow), "it is forgotten");
 }
 
 Test(group_close, without_a_spool_nothing_is_kept_of_one_that_is_over)
@@ -115,7 +115,7 @@ Test(group_close, without_a_spool_nothing_is_kept_of_one_that_is_over)
     spooled = false;
     atomic_store(&set.spool, 0);
     closed();
-    cr_assert_not(closings_any(&flow.dispatch->closings));
+    cr_assert_not(dispatch_closes(&flow));
     cr_assert_not(refused(110));
 }
 

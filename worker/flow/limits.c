@@ -1,5 +1,6 @@
-/* run_limits.c - runs that end by themselves (see run_limits.h) */
-#include "worker/flow/run_limits.h"
+/* limits.c - when to take no more: the limits of a run, a rate, what waits (see
+ * limits.h) */
+#include "worker/flow/limits.h"
 
 #include <errno.h>
 #include <sysexits.h>
@@ -8,8 +9,191 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
+#include "worker/config/rate_text.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
+#include "worker/flow/dispatch.h"
+#include "worker/gate/gate.h"
+
+/* ---- --rate: a token bucket ---- */
+
+/* tokens_over - it is worth a try: a thread that finds none holds the gate
+ * again */
+static void tokens_over(struct timer *timer)
+{
+    gate_unhold(CONTAINER_OF(timer, struct rate, timer)->gate, HOLD_RATE);
+}
+
+/* look_now - a token may be there earlier than the timer says */
+static void look_now(struct rate *r)
+{
+    if (gate_held(r->gate, HOLD_RATE))
+        timers_start(r->gate->timers, &r->timer, clock_mono_ns());
+}
+
+/* attend - the reason is set before its bit */
+static void attend(struct rate *r, uint64_t rate)
+{
+    atomic_store(&r->is, rate);
+    attention_set(&r->gate->attention, ATTEND_RATE,
+                  rate == RATE_OFF ? 0 : ATTEND_RATE);
+}
+
+void rate_init(struct rate *r, struct gate *gate, uint64_t rate)
+{
+    r->gate = gate;
+    timer_init(&r->timer, tokens_over);
+    attend(r, rate);
+}
+
+/* room_ns - how far full_ns may lie ahead: an empty bucket */
+static uint64_t room_ns(uint64_t rate)
+{
+    return rate_burst(rate) * rate_interval_ns(rate);
+}
+
+void rate_set(struct rate *r, uint64_t rate)
+{
+    uint64_t most =
+        ns_add(clock_mono_ns(), rate == RATE_OFF ? 0 : room_ns(rate));
+    uint64_t full = atomic_load(&r->full_ns);
+
+    while (full > most &&
+           !atomic_compare_exchange_weak(&r->full_ns, &full, most))
+        continue;
+    attend(r, rate);
+    look_now(r);
+}
+
+/* hold - until enough tokens are there. The hold comes before the timer, so
+ * that each hold is followed by a lift. */
+static void hold(struct rate *r, uint64_t rate, uint64_t full)
+{
+    uint64_t burst = rate_burst(rate), some = burst > 3 ? burst / 2 : 1;
+    uint64_t at = full - (burst - some) * rate_interval_ns(rate);
+    char text[RATE_TEXT];
+
+    if (!atomic_exchange(&r->told, true))
+        log_info("rate_reached", F_STR("queue", r->gate->set->queue),
+                 F_STR("rate", rate_print(rate, text)));
+    gate_hold(r->gate, HOLD_RATE);
+    timers_start(r->gate->timers, &r->timer, at);
+}
+
+bool rate_take(struct rate *r)
+{
+    uint64_t rate = atomic_load(&r->is), now, full, from;
+
+    if (rate == RATE_OFF)
+        return true;
+    now = clock_mono_ns();
+    full = atomic_load(&r->full_ns);
+    do {
+        from = full > now ? full : now;
+        if (from + rate_interval_ns(rate) > now + room_ns(rate)) {
+            hold(r, rate, full);
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&r->full_ns, &full,
+                                           from + rate_interval_ns(rate)));
+    if (from == now && atomic_load_explicit(&r->told, memory_order_relaxed))
+        atomic_store(&r->told, false);
+    return true;
+}
+
+/* rate_untake - one that was given without a token, as the rate was set
+ * meanwhile, is none to give back beyond a full bucket */
+void rate_untake(struct rate *r)
+{
+    uint64_t rate = atomic_load(&r->is), full = atomic_load(&r->full_ns);
+    uint64_t one;
+
+    if (rate == RATE_OFF)
+        return;
+    do {
+        one = rate_interval_ns(rate);
+        one = one < full ? one : full;
+    } while (!atomic_compare_exchange_weak(&r->full_ns, &full, full - one));
+    look_now(r);
+}
+
+/* ---- --max-waiting ---- */
+
+/* A sixteenth that is free ends what was told. */
+#define FREE_PART 16
+
+static uint64_t waits(const struct flow *f)
+{
+    return f->source->local ? f->source->local->waits(f->source) : 0;
+}
+
+bool backlog_fills(const struct flow *f, size_t more)
+{
+    return waits(f) + more >= f->set->max_waiting;
+}
+
+static bool full(const struct flow *f)
+{
+    return backlog_fills(f, 0);
+}
+
+static bool held(const struct flow *f)
+{
+    return (atomic_load(&f->gate.holds) & HOLD_WAITING) != 0;
+}
+
+/* over - it was full, and is so far from it that this is told */
+static bool over(const struct flow *f)
+{
+    uint64_t most = f->set->max_waiting;
+
+    return atomic_load(&f->backlog.told) && waits(f) < most - most / FREE_PART;
+}
+
+static void tell_full(struct flow *f)
+{
+    if (atomic_exchange(&f->backlog.told, true))
+        return;
+    log_warn("waiting_full", F_STR("queue", f->set->queue),
+             F_UINT("waiting", waits(f)),
+             F_UINT("max_waiting", f->set->max_waiting),
+             F_STR("next", "nothing more is taken from the queue, not even a "
+                           "replay, until some of these are done or dead; "
+                           "find out why they fail, or raise max-waiting with "
+                           "mqctl set"));
+}
+
+static void tell_room(struct flow *f)
+{
+    if (atomic_exchange(&f->backlog.told, false))
+        log_info("waiting_room", F_STR("queue", f->set->queue),
+                 F_UINT("waiting", waits(f)),
+                 F_UINT("max_waiting", f->set->max_waiting));
+}
+
+/* backlog_look - hold or go on, as it is now
+ * No lock, as this may start a work item. A thread that changes the number or
+ * the bound looks after that, and a thread that changes the hold looks at the
+ * number again after that. So the last change of the hold was right when its
+ * author left, and a later change of the number finds it. (All of these are
+ * sequentially consistent.)
+ */
+void backlog_look(struct flow *f)
+{
+    if (!f->started)
+        return;
+    while (held(f) != full(f)) {
+        if (held(f)) {
+            gate_unhold(&f->gate, HOLD_WAITING);
+        } else {
+            tell_full(f);
+            gate_hold(&f->gate, HOLD_WAITING);
+        }
+    }
+    if (over(f))
+        tell_room(f);
+}
+
+/* ---- runs that end by themselves ---- */
 
 #define UNREAD_MOST 5 /* looks, a second apart */
 

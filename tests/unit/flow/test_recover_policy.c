@@ -9,8 +9,7 @@
 #include <sysexits.h>
 
 #include "common/base/process_stat.h"
-#include "worker/restart/keep.h"
-#include "worker/restart/recover.h"
+#include "worker/flow/recovery.h"
 
 enum { MAX_CRASHES = 2 };
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <sysexits.h>
 
-#include "worker/restart/recover.h"
+#include "worker/flow/recovery.h"
 
 enum { MAX_CRASHES = 3 };
 

@@ -1,4 +1,4 @@
-/* group_dispatch.h - messages of groups: from where they wait to a thread
+/* dispatch.h - messages of groups: from where they wait to a thread
  *
  * WHAT   Puts groups.h to work: what waits for its group is lent; what is
  *        behind a blocked head is parked in the source when few more can be
@@ -10,8 +10,8 @@
  * OWNS   The messages that wait in their groups.
  * FAILS  -errno of the source, -ENOMEM.
  */
-#ifndef WORKER_FLOW_GROUP_DISPATCH_H
-#define WORKER_FLOW_GROUP_DISPATCH_H
+#ifndef WORKER_FLOW_DISPATCH_H
+#define WORKER_FLOW_DISPATCH_H
 
 #include <stdbool.h>
 
@@ -20,7 +20,7 @@
 #include "worker/rules/verdict.h"
 
 struct flow;
-struct dispatch; /* opaque; body in group_dispatch_inner.h */
+struct dispatch; /* opaque; body in dispatch.c */
 
 /* What became of a message that was to be taken. */
 enum taken {
@@ -90,6 +90,8 @@ int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last);
 /* It takes messages again, also those that a close refuses that is over.
  * -ENOENT if it was not closed, and there is no message of it. */
 int dispatch_reopen(struct flow *f, const char *key, size_t size);
+/* Return true if a group is closing, or its close may refuse messages still. */
+bool dispatch_closes(const struct flow *f);
 /* As closings_keys. */
 char *dispatch_closing(struct flow *f, size_t *bytes);
 

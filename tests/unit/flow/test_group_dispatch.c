@@ -11,7 +11,7 @@
 
 #include "common/custody/custody.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
+#include "worker/flow/dispatch.h"
 #include "worker/source/mq/source_mq.h"
 
 enum { SLOTS = 8, ROWS = 800, PARKERS = 6, GROUPS = 8 };

@@ -1,13 +1,13 @@
-/* receive_inner.h - inside of the receive work item: items.c, receive_next.c,
- * receive.c, receive_window.c, schedule.c
+/* receive.h - one work item: it takes messages, and runs a handler for each
  *
- * WHAT   The work item, and the steps that its ways of delivering share.
+ * WHAT   The work item, which only items.c, take.c and receive.c see, and the
+ *        steps that its ways of delivering share.
  * WHO    The thread that runs the item, unless marked otherwise.
  * OWNS   The messages it names, until they are settled.
  * FAILS  As each says.
  */
-#ifndef WORKER_FLOW_RECEIVE_INNER_H
-#define WORKER_FLOW_RECEIVE_INNER_H
+#ifndef WORKER_FLOW_RECEIVE_H
+#define WORKER_FLOW_RECEIVE_H
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -20,7 +20,7 @@
 #include "common/state/counters.h"
 #include "worker/rules/delivery.h"
 #include "worker/flow/flow.h"
-#include "worker/flow/group_dispatch.h"
+#include "worker/flow/dispatch.h"
 #include "worker/flow/items.h"
 #include "worker/flow/settle.h"
 #include "worker/gate/spin.h"
@@ -28,7 +28,7 @@
 #define RECEIVE_TOOK 8 /* durations that the counters are told of at once */
 
 struct coprocess; /* handler.h */
-struct open;      /* receive_window.c */
+struct open;      /* receive.c */
 
 /* c = constant   a = atomic   h = under the items' mtx
  * Everything else belongs to the thread that runs it. */
@@ -59,7 +59,7 @@ struct receive {
     struct outcome out;
     /* Of a handler that has coprocesses. */
     struct coprocess *coprocess;     /* h  NULL: none now */
-    struct open *window, *free_open; /* receive_window.c */
+    struct open *window, *free_open; /* receive.c */
     unsigned open;
     bool took;                  /* one at least in this batch */
     bool wants;                 /* h  on the list: it would take one more */
@@ -112,8 +112,13 @@ bool receive_spins(struct receive *item);
 /* It ended, item->out but for its duration: count and settle. */
 void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns);
 
-/* ---- receive_next.c ---- */
+/* ---- take.c ---- */
 
+/* Look whether a message that was just taken, or is left from the last worker,
+ * was here before: it is a second copy of a letter, or another message has its
+ * unique key. 0: d->repeat or d->duplicate says so (settle_repeat); -errno of
+ * the source: that is not known now, ask again. */
+int known_look(struct flow *f, struct delivery *d);
 /* The next message that a handler is to get: read, in item->d. What needs no
  * handler is settled: TAKEN_NONE. -EAGAIN none (or no more), or trouble. */
 int take(struct receive *item);
@@ -157,7 +162,7 @@ RECEIVE_INLINE int receive_next(struct receive *item)
     return err;
 }
 
-/* ---- receive_window.c ---- */
+/* ---- receive.c ---- */
 
 /* As receive_batch, with many deliveries open in a coprocess. */
 enum why receive_window_batch(struct receive *item);
