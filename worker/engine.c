@@ -155,9 +155,9 @@ static void hold_take(void *arg, bool begins)
     struct engine *e = arg;
 
     if (begins)
-        solo_stop(&e->flow.solo);
+        solo_lock(&e->flow.solo);
     else
-        solo_go_on(&e->flow.solo);
+        solo_unlock(&e->flow.solo);
 }
 
 /* Open the POSIX queue or the queue on a broker that the settings name, with
@@ -474,9 +474,8 @@ static void engine_init(struct engine *e, struct settings *set,
     e->clock_watch.source.fd = -1;
     e->flow.ops = ops;
     e->runtime.lock = -1;
-    solo_init(&e->flow.solo, &e->flow.gate.attention);
+    solo_init(&e->flow.solo);
     items_init(&e->flow.items, ops->guess_ns);
-    quick_clock_open(&e->flow.items.clock);
     gate_init(&e->flow.gate, set, on_gate, e);
     stop_init(&e->stop, &e->flow, on_last, e);
     e->orders = (struct orders){.flow = &e->flow,
@@ -674,7 +673,6 @@ int engine_run(struct engine *e)
     pause_recall(&e->pause);
     started_log(e);
     backlog_look(&e->flow);
-    (void)quick_clock_look(&e->flow.items.clock, 0); /* the start took long */
     e->flow.source->ops->start(e->flow.source);
     /* Finish the first look before taking a message. A count also requests a
      * look, which another thread would run, so start the count later. */

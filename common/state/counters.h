@@ -211,8 +211,7 @@ static inline void counters_ended(struct counters_block *b, uint64_t took_ns)
     histogram_add(&b->handler, took_ns);
 }
 
-/* The same two of a block whose deliveries come one after the other. How long
- * it ran is told later, with others (counters_took). */
+/* The same two of a block whose deliveries come one after the other. */
 static inline void counters_one_started(struct counters_block *b,
                                         uint64_t now_ns)
 {
@@ -220,25 +219,15 @@ static inline void counters_one_started(struct counters_block *b,
     counters_add(&b->deliveries, 1);
 }
 
-static inline void counters_one_ended(struct counters_block *b)
+static inline void counters_one_ended(struct counters_block *b,
+                                      uint64_t took_ns)
 {
     counters_publish(&b->ended, counters_get(&b->deliveries));
     counters_put(&b->since_ns, COUNTERS_BUSY);
-}
-
-/* `n` that counters_one_ended told of ran for so long, each. */
-static inline void counters_took(struct counters_block *b,
-                                 const uint64_t *took_ns, unsigned n)
-{
-    uint64_t sum = 0, longest = counters_get(&b->longest_ns);
-
-    for (unsigned i = 0; i < n; i++) {
-        sum += took_ns[i];
-        longest = took_ns[i] > longest ? took_ns[i] : longest;
-        histogram_add(&b->handler, took_ns[i]);
-    }
-    counters_add(&b->took_ns, sum);
-    counters_put(&b->longest_ns, longest);
+    counters_add(&b->took_ns, took_ns);
+    if (took_ns > counters_get(&b->longest_ns))
+        counters_put(&b->longest_ns, took_ns);
+    histogram_add(&b->handler, took_ns);
 }
 
 /* It never ran: it could not be started, or its child did not get it. */

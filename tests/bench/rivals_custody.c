@@ -18,7 +18,7 @@
 
 #include "tests/bench/feed.h"
 #include "tests/bench/rivals.h"
-#include "worker/loop/quick_clock.h"
+#include "common/base/clock.h"
 
 #define UNSET UINT32_MAX
 
@@ -84,15 +84,6 @@ static void keep(mqd_t mq, struct kept *k, size_t dirty)
     word_set(k, RUNNING);
 }
 
-/* look - as cheap as it can be had */
-static uint64_t look(struct quick_clock *clock, uint64_t before_ns)
-{
-    uint64_t now = before_ns;
-
-    return quick_clock_read(clock, &now) ? now
-                                         : quick_clock_look(clock, before_ns);
-}
-
 /* rate - with a look at the clock for each message, or without */
 static enum measured rate(const struct task *task, bool looks,
                           double value[ROWS_MOST])
@@ -100,18 +91,16 @@ static enum measured rate(const struct task *task, bool looks,
     mqd_t mq = feed_open(O_RDONLY | O_NONBLOCK);
     struct kept *k = kept_map();
     volatile uint64_t ended_ns = 0;
-    struct quick_clock clock;
     bool last;
 
     second_thread();
     k->length = 0;
-    quick_clock_open(&clock);
     tally_start(&tally, task);
     do {
         keep(mq, k, k->length);
         last = tally_count(&tally);
         if (looks)
-            ended_ns = look(&clock, ended_ns);
+            ended_ns = clock_mono_ns();
         word_set(k, FREE);
     } while (!last);
     (void)ended_ns;

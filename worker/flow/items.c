@@ -15,11 +15,9 @@
 /* ---- which there are ---- */
 
 #define LONG_NS NS_PER_MS /* a handler that takes it is not quick */
-/* A step of the wall clock is seen at the first look at the kernel's clock
- * after that: times that are noted meanwhile are those of the clock as it was,
- * wrong or not. Long enough that a message needs one look at one clock, even
- * one that is stepped by a tracer. */
-#define WALL_NS (QUICK_CLOCK_NS - NS_PER_MS)
+/* A step of the wall clock is seen within this time: times that are noted
+ * meanwhile are those of the clock as it was, wrong or not. */
+#define WALL_NS (100 * NS_PER_MS)
 
 void items_init(struct items *it, uint64_t guess_ns)
 {
@@ -51,8 +49,6 @@ static struct receive *item_new(struct items *it, struct flow *f)
         return NULL;
     item->flow = f;
     item->d = &item->own;
-    item->clock = it->clock;
-    item->clock.valid = 0; /* the wall clock is looked at as well */
     item->own.place = it->made++;
     item->own.timeout_most = &f->source->timeout_most_ns;
     LIST_INSERT_HEAD(&it->all, item, all);
@@ -232,12 +228,8 @@ void items_coprocess_set(struct items *it, struct receive *item,
 
 /* ---- one item ---- */
 
-/* receive_clock_look - and how far the wall clock is ahead now */
-void receive_clock_look(struct receive *item)
+void receive_wall_look(struct receive *item)
 {
-    item->now_ns = quick_clock_look(&item->clock, item->now_ns);
-    if (item->now_ns < item->wall_old)
-        return;
     item->wall_ns = clock_wall_ns() - item->now_ns;
     item->wall_old = item->now_ns + WALL_NS;
 }
@@ -367,8 +359,6 @@ static void item_run(struct pool_job *job)
     do {
         enum why why;
 
-        if (attention_look(&f->gate.attention) & ATTEND_OTHERS)
-            solo_joined(&f->solo);
         why = f->ops->coprocesses ? receive_window_batch(item)
                                   : receive_batch(item);
 

@@ -20,7 +20,6 @@
 #include <bsd/sys/queue.h>
 
 #include "worker/gate/gate.h"
-#include "worker/loop/quick_clock.h"
 
 struct counters;
 struct flow;
@@ -30,7 +29,6 @@ struct receive; /* receive.h: one work item */
 /* a = atomic   m = under mtx   c = constant once the worker runs */
 struct items {
     struct counters *counters; /* c */
-    struct quick_clock clock;  /* c  each item has a copy */
     _Atomic uint64_t pace_ns;  /* a  moving mean of handler time */
     atomic_uint wants;         /* a  items on the wanting list */
     uint64_t seen; /* deliveries at the last quiet round; the loop's */

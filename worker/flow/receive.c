@@ -26,7 +26,9 @@
 
 /* ---- the usual message, in one short straight line ---- */
 
-/* While nothing needs attention (attention.h) and handlers are quick, a fresh
+/* Without this way of its own the usual message takes 6 to 8 % more time
+ * (docs/performance.md).
+ * While nothing needs attention (attention.h) and handlers are quick, a fresh
  * message that has no time of its own goes from the source to the handler, and
  * is done: one after the other, until one is not so.
  * What is done for each message is in here, and in the calls through tables:
@@ -36,7 +38,7 @@
  *
  * Crash: between take and run the message is the source's as it was received;
  * between run and settle it is running; after settle it is done (source.h). The
- * counters are behind by what was not added yet, and are not read by recovery.
+ * counters are not read by recovery.
  */
 
 /* waited - how long the queue kept it, in a first delivery; told afterwards, as
@@ -96,34 +98,6 @@ static inline bool is_usual(const struct outcome *out)
            !log_enabled(LOG_DEBUG);
 }
 
-/* took_add - how long the last ones ran, for several messages at once: each
- * takes 3 % less time than with one after the other (docs/performance.md) */
-__attribute__((noinline)) static void took_add(struct receive *item)
-{
-    counters_took(item->count, item->took_ns, item->took_count);
-    /* Only of the last slot, because the other slots may hold another message
-     * by now. */
-    counters_received(item->count, item->own.started_ns);
-    item->took_count = 0;
-}
-
-/* took_end - before another message's way that may take long, and at the end */
-static void took_end(struct receive *item)
-{
-    if (item->took_count > 0)
-        took_add(item);
-}
-
-/* took - one of the straight line: the mean hears of it now, the counters with
- * the others */
-static inline void took(struct receive *item, uint64_t ns)
-{
-    item->took_ns[item->took_count++] = ns;
-    items_pace(&item->flow->items, ns);
-    if (__builtin_expect(item->took_count == RECEIVE_TOOK, 0))
-        took_add(item);
-}
-
 /* run - what was taken, to its end */
 static inline void run(struct receive *item)
 {
@@ -139,22 +113,22 @@ static inline void run(struct receive *item)
     ns = receive_look(item) - before;
     item->out.duration_ns = ns;
     if (!is_usual(&item->out)) {
-        took_end(item);
         ended(item, d, ns);
         return;
     }
-    counters_one_ended(item->count);
+    counters_one_ended(item->count, ns);
     counters_waited(item->count,
                     d->header.fields & HEADER_SENT ? d->header.sent_ns
                                                    : d->message->received_ns,
                     d->started_ns);
-    took(item, ns);
+    counters_received(item->count, d->started_ns);
+    items_pace(&f->items, ns);
     settle_plain(f, d, &item->out);
 }
 
-/* straight_on - STRAIGHT_ASK; or as take: TAKEN, one that is not usual and is
- * to be delivered; TAKEN_NONE; -errno */
-__attribute__((noinline)) static int straight_on(struct receive *item)
+/* Run usual messages until one is not. Returns STRAIGHT_ASK, or as take: TAKEN,
+ * a message that is not usual and is to be delivered; TAKEN_NONE; -errno. */
+__attribute__((noinline)) static int straight(struct receive *item)
 {
     int err;
 
@@ -170,23 +144,12 @@ __attribute__((noinline)) static int straight_on(struct receive *item)
             return STRAIGHT_ASK;
         }
         err = receive_next(item);
-        if (err || !item->plain) {
-            took_end(item);
+        if (err || !item->plain)
             return err == HANDED_OVER ? take(item)
                                       : receive_needs_none(item, err);
-        }
         run(item);
     } while (item->now_ns < item->end_ns);
     return TAKEN_NONE;
-}
-
-/* straight - as straight_on; then no duration is left untold */
-static int straight(struct receive *item)
-{
-    int err = straight_on(item);
-
-    took_end(item);
-    return err;
 }
 
 /* ---- every other message ---- */

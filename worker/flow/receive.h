@@ -23,9 +23,8 @@
 #include "worker/flow/dispatch.h"
 #include "worker/flow/items.h"
 #include "worker/flow/settle.h"
+#include "worker/gate/solo.h"
 #include "worker/gate/spin.h"
-
-#define RECEIVE_TOOK 8 /* durations that the counters are told of at once */
 
 struct coprocess; /* handler.h */
 struct open;      /* receive.c */
@@ -45,15 +44,10 @@ struct receive {
     unsigned turn;   /* groups, due and fresh messages take turns */
     struct message *later[SETTLE_LATER_MOST]; /* not due yet */
     size_t later_count;
-    struct quick_clock clock;
     uint64_t now_ns;   /* the last look at the clock, monotonic */
     uint64_t wall_ns;  /* what the wall clock is ahead of it */
     uint64_t wall_old; /* when that is to be looked at again */
     struct spin spin;
-    /* Durations that the counters have not been told of; none outside of the
-     * straight line. */
-    uint64_t took_ns[RECEIVE_TOOK];
-    unsigned took_count;
     struct delivery *d; /* where the next message goes to */
     struct delivery own;
     struct outcome out;
@@ -73,13 +67,14 @@ enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CONTENDED };
 
 /* ---- items.c ---- */
 
-/* The kernel's clocks. */
-__attribute__((noinline)) void receive_clock_look(struct receive *item);
-/* What time it is; one look a message, where handlers are quick. */
+/* Look how far the wall clock is ahead of the monotonic one. */
+__attribute__((noinline)) void receive_wall_look(struct receive *item);
+/* Return what time it is; one look a message, where handlers are quick. */
 static inline uint64_t receive_look(struct receive *item)
 {
-    if (!quick_clock_read(&item->clock, &item->now_ns))
-        receive_clock_look(item);
+    item->now_ns = clock_mono_ns();
+    if (item->now_ns >= item->wall_old)
+        receive_wall_look(item);
     return item->now_ns;
 }
 /* The last look, on the wall clock. */
@@ -151,14 +146,14 @@ RECEIVE_INLINE int receive_one(struct receive *item)
     item->plain = !f->set->group_separator && delivery_plain(item->d, m);
     return item->plain ? TAKEN : receive_sort(item, m);
 }
-/* The next fresh message, alone or with the lock, as its place is that of the
- * source: TAKEN, and whether it is plain; HANDED_OVER to its group; -errno. */
+/* The next fresh message, with the lock, as its place is that of the source: TAKEN, and whether it is plain; HANDED_OVER to its group; -errno. */
 RECEIVE_INLINE int receive_next(struct receive *item)
 {
-    bool alone = solo_enter(&item->flow->solo);
-    int err = receive_one(item);
+    int err;
 
-    solo_leave(&item->flow->solo, alone);
+    solo_lock(&item->flow->solo);
+    err = receive_one(item);
+    solo_unlock(&item->flow->solo);
     return err;
 }
 

@@ -1,66 +1,36 @@
-/* solo.h - one work item takes at a time, with no lock while it is alone
+/* solo.h - one work item takes at a time, and tries a while before it sleeps
  *
- * WHAT   A mutex for the work items of a worker. While only one of them runs
- *        (ATTEND_OTHERS is clear) it costs that one two stores. One that joins
- *        it pays for both: it has all processors of this process pass a
- *        barrier, and waits until the other one is outside.
- * WHO    enter, leave: work items. joined: each of them, once it was counted in
- *        and before it enters for the first time, if others run.
+ * WHAT   The lock under which work items take messages; a thread that finds it
+ *        taken tries again for some microseconds before it sleeps.
+ * WHO    Any thread.
  * OWNS   Its mutex.
- * FAILS  Never. Where the kernel has no membarrier(2) the mutex is taken each
- *        time (ATTEND_LOCK).
+ * FAILS  Never.
  */
 #ifndef WORKER_GATE_SOLO_H
 #define WORKER_GATE_SOLO_H
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
-#include "worker/rules/attention.h"
-
-/* c = constant after init   a = atomic */
+/* a = atomic */
 struct solo {
-    struct attention *attention; /* c */
-    pthread_mutex_t mtx;         /* held inside by one that is not alone */
-    atomic_uint vain;            /* a  how often it was waited for in vain */
-    atomic_bool inside;          /* a  one that is alone is inside, or about to
-                                    find out that it is not alone */
-    bool barrier;                /* c  the kernel has membarrier(2) */
+    pthread_mutex_t mtx;
+    atomic_uint vain; /* a  waits in a row in which the tries were in vain */
 };
 
-void solo_init(struct solo *s, struct attention *attention);
+void solo_init(struct solo *s);
 void solo_fini(struct solo *s);
-void solo_joined(struct solo *s);
-/* The mutex, for one that is not alone. */
-void solo_lock(struct solo *s);
-/* From stop to go_on nobody is inside. One thread at a time, no work item. */
-void solo_stop(struct solo *s);
-void solo_go_on(struct solo *s);
-
-/* True: it is alone; to be told to solo_leave.
- * The store goes before the load as far as the compiler is concerned; that the
- * processor keeps that order is solo_joined's doing. Acquire: what others did
- * inside before they left us alone.
- */
-static inline bool solo_enter(struct solo *s)
+/* Not inline: a thread that finds the lock free leaves the caller's frame
+ * small. */
+void solo_wait(struct solo *s);
+static inline void solo_lock(struct solo *s)
 {
-    atomic_store_explicit(&s->inside, true, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    if (!(atomic_load_explicit(&s->attention->bits, memory_order_acquire) &
-          (ATTEND_OTHERS | ATTEND_LOCK)))
-        return true;
-    atomic_store_explicit(&s->inside, false, memory_order_release);
-    solo_lock(s);
-    return false;
+    if (pthread_mutex_trylock(&s->mtx) != 0)
+        solo_wait(s);
 }
-
-static inline void solo_leave(struct solo *s, bool alone)
+static inline void solo_unlock(struct solo *s)
 {
-    if (alone)
-        atomic_store_explicit(&s->inside, false, memory_order_release);
-    else
-        pthread_mutex_unlock(&s->mtx);
+    pthread_mutex_unlock(&s->mtx);
 }
 
 #endif

@@ -16,7 +16,6 @@
  *            ATTEND_LIMIT    run_limits: the run ends by itself
  *            ATTEND_LATE     engine: the source has no short way to settle
  *            ATTEND_RATE     rate: a delivery costs a token
- *            ATTEND_LOCK     solo: nobody is to take without the lock
  * OWNS   Nothing; it is in the gate.
  * FAILS  Never.
  *
@@ -55,13 +54,12 @@ enum {
     ATTEND_DUE = 1 << 7,
     ATTEND_LIMIT = 1 << 8,
     ATTEND_LATE = 1 << 9,
-    ATTEND_LOCK = 1 << 10,
-    ATTEND_RATE = 1 << 11,
+    ATTEND_RATE = 1 << 10,
     /* What may have a work item leave; the gate's. */
     ATTEND_LEAVE = ATTEND_HOLD | ATTEND_CAP | ATTEND_SUSPECT | ATTEND_BREAKER |
                    ATTEND_OTHERS,
     /* What needs another way than the short one. */
-    ATTEND_ASK = ~(ATTEND_OTHERS | ATTEND_LOCK),
+    ATTEND_ASK = ~ATTEND_OTHERS,
     /* What hears of the end of a message that nobody but its origin knew. */
     ATTEND_END = ATTEND_SUSPECT | ATTEND_BREAKER | ATTEND_LATE,
 };
