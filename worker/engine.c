@@ -90,7 +90,7 @@ static void on_settled(void *arg, struct settle *s)
 {
     struct engine *e = arg;
 
-    unsettled_settled(&e->flow.unsettled, s);
+    unsettled_on_settled(&e->flow.unsettled, s);
 }
 
 static void on_died(void *arg, const struct source_death *death)
@@ -305,7 +305,7 @@ static void borrow(struct engine *e)
     e->flow.gate.dirty = &e->flow.dirty;
     e->flow.gate.counters = e->flow.counters;
     e->flow.items.counters = e->flow.counters;
-    e->flow.unsettled.chore.timers = e->flow.timers;
+    e->flow.unsettled.retry_chore.timers = e->flow.timers;
     e->status.chore.timers = e->flow.timers;
     e->pause.chore.timers = e->flow.timers;
 }

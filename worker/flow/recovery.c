@@ -458,7 +458,7 @@ static bool busy(struct flow *f)
     unsigned taken = f->ops->seize(f->handler);
 
     return atomic_load(&f->growing) || atomic_load(&f->gate.running) > taken ||
-           !unsettled_quiet(&f->unsettled) || !items_others_over(&f->items);
+           !unsettled_is_quiet(&f->unsettled) || !items_others_over(&f->items);
 }
 
 /* keep_quiet - what a handler of ours returns from here on is not asked for

@@ -290,7 +290,7 @@ static void give(struct flow *f, struct decision *dec)
     int err;
 
     if (f->source->ops->late) {
-        unsettled_late(&f->unsettled, dec);
+        unsettled_submit(&f->unsettled, dec);
         return;
     }
     err = f->source->ops->settle(f->source, &dec->s, 1);

@@ -59,7 +59,7 @@ static inline void flow_readable(void *arg)
 static inline void flow_settled(void *arg, struct settle *s)
 {
     (void)arg;
-    unsettled_settled(&flow.unsettled, s);
+    unsettled_on_settled(&flow.unsettled, s);
 }
 
 static inline int flow_poll_fd(void *arg)

@@ -354,7 +354,7 @@ Test(settle_source, the_end_tries_once_more)
 
     refuse(1, -ENOSPC);
     flow_end(item, MQW_RETRY, "exit 1");
-    cr_assert(unsettled_quiet(&flow.unsettled));
+    cr_assert(unsettled_is_quiet(&flow.unsettled));
     unsettled_fini(&flow.unsettled);
     cr_assert_eq(x->at, FAKE_WAITS);
     unsettled_init(&flow.unsettled, &flow);
