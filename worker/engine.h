@@ -16,7 +16,7 @@
 #include "common/state/statedir.h"
 #include "worker/files/store_look.h"
 #include "worker/flow/flow.h"
-#include "worker/loop/clock_watch.h"
+#include "worker/loop/loop.h"
 #include "worker/loop/signals.h"
 #include "worker/operate/halt.h"
 #include "worker/operate/live_settings.h"

@@ -26,7 +26,7 @@
 #include "worker/gate/solo.h"
 #include "worker/flow/unsettled.h"
 #include "worker/handlers/handler.h"
-#include "worker/loop/dirty.h"
+#include "worker/loop/loop.h"
 #include "worker/loop/pool.h"
 #include "worker/source/source.h"
 

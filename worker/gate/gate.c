@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/state/counters.h"
-#include "worker/loop/dirty.h"
+#include "worker/loop/loop.h"
 
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)

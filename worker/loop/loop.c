@@ -1,13 +1,17 @@
-/* loop.c - the event loop (see loop.h) */
+/* loop.c - the event loop, the watch of the clock, and what others see (see
+ * loop.h) */
 #include "worker/loop/loop.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "common/base/basics.h"
+#include "common/base/clock.h"
 
 #define EVENTS 16
 
@@ -131,4 +135,102 @@ void loop_run(struct loop *l, const struct loop_hooks *hooks, void *arg)
             hooks->quiet(arg);
         hooks->round(arg);
     }
+}
+
+/* ---- the clock was set, or the machine resumed ---- */
+
+/* Handle a cancelled timer. The read fails with ECANCELED and the timer stays
+ * armed, so the next clock step cancels it again. */
+static void timer_cancelled(struct loop_source *source)
+{
+    const struct clock_watch *w =
+        CONTAINER_OF(source, struct clock_watch, source);
+    uint64_t ignored;
+
+    (void)!read(source->fd, &ignored, sizeof ignored);
+    w->set(w->arg);
+}
+
+int clock_watch_open(struct clock_watch *w, struct loop *l,
+                     void (*set)(void *arg), void *arg)
+{
+    const struct itimerspec never = {.it_value.tv_sec =
+                                         (time_t)(INT64_MAX / NS_PER_S)};
+    int err = 0;
+
+    *w = (struct clock_watch){
+        .source.ready = timer_cancelled, .set = set, .arg = arg};
+    w->source.fd = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (w->source.fd < 0)
+        return -errno;
+    /* ECANCELED here means that the clock was set during the call; the timer is
+     * armed nevertheless. */
+    if (timerfd_settime(w->source.fd,
+                        TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never,
+                        NULL) < 0 &&
+        errno != ECANCELED)
+        err = -errno;
+    if (!err)
+        err = loop_add(l, &w->source, EPOLLIN);
+    if (err)
+        clock_watch_close(w);
+    return err;
+}
+
+void clock_watch_close(struct clock_watch *w)
+{
+    if (w->source.fd >= 0)
+        close(w->source.fd);
+    w->source.fd = -1;
+}
+
+/* ---- the state that others see is out of date ---- */
+
+/* count_due - it is time */
+static void count_due(struct timer *timer)
+{
+    struct dirty *d = CONTAINER_OF(timer, struct dirty, timer);
+
+    d->count(d->arg);
+}
+
+void dirty_init(struct dirty *d, uint64_t pause_ns, void (*count)(void *arg),
+                void *arg)
+{
+    d->count = count;
+    d->arg = arg;
+    timer_init(&d->timer, count_due);
+    atomic_store(&d->state, true);
+    atomic_store(&d->pause_ns, pause_ns);
+}
+
+void dirty_state(struct dirty *d)
+{
+    atomic_store(&d->state, true);
+}
+
+void dirty_state_now(struct dirty *d)
+{
+    dirty_state(d);
+    loop_wake(d->loop);
+}
+
+bool dirty_state_take(struct dirty *d)
+{
+    return atomic_load_explicit(&d->state, memory_order_relaxed) &&
+           atomic_exchange(&d->state, false);
+}
+
+void dirty_count(struct dirty *d)
+{
+    if (atomic_load_explicit(&d->counted_soon, memory_order_relaxed) ||
+        atomic_exchange(&d->counted_soon, true))
+        return;
+    timers_start(d->timers, &d->timer,
+                 clock_mono_ns() + atomic_load(&d->pause_ns));
+}
+
+void dirty_count_begins(struct dirty *d)
+{
+    atomic_store(&d->counted_soon, false);
 }

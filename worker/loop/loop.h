@@ -2,16 +2,24 @@
  *
  * WHAT   Waits in epoll for descriptors, the timers and a wake-up, and calls
  *        what was registered for each.
- * WHO    open, run, close: the engine's thread. watch, wake: any thread. All
- *        callbacks: the thread in loop_run, with no lock of ours held. They
- *        must not block.
- * OWNS   The epoll set and an eventfd. A source is embedded in the caller's
- *        struct, which closes its descriptor.
+ *        clock_watch: a timer of CLOCK_REALTIME that never expires. The kernel
+ *        cancels it when somebody sets the clock, and when the machine resumes
+ *        (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
+ *        dirty: two marks that any part sets and status.c reads, so that no
+ *        part has to know it: the state has changed (shown in the next round),
+ *        and the numbers have (counted soon, by a timer).
+ * WHO    open, run, close, init: the engine's thread. loop_watch, wake, dirty_:
+ *        any thread. All callbacks: the thread in loop_run, with no lock of
+ *        ours held. They must not block.
+ * OWNS   The epoll set, an eventfd, and a descriptor for each clock_watch. A
+ *        source is embedded in the caller's struct, which closes its
+ *        descriptor.
  * FAILS  open, add, watch: -errno.
  */
 #ifndef WORKER_LOOP_LOOP_H
 #define WORKER_LOOP_LOOP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,5 +52,45 @@ int loop_watch(struct loop *l, struct loop_source *source, uint32_t events);
 /* Make loop_run ask `finished`. Safe in a signal handler. */
 void loop_wake(struct loop *l);
 void loop_run(struct loop *l, const struct loop_hooks *hooks, void *arg);
+
+/* ---- clock_watch ---- */
+
+struct clock_watch {
+    struct loop_source source; /* fd -1: not open */
+    void (*set)(void *arg);
+    void *arg;
+};
+
+int clock_watch_open(struct clock_watch *w, struct loop *l,
+                     void (*set)(void *arg), void *arg);
+void clock_watch_close(struct clock_watch *w); /* Also for a watch that is not
+                                                  open. */
+
+/* ---- dirty ---- */
+
+/* a = atomic   c = constant after init */
+struct dirty {
+    struct timers *timers;     /* c  set before the first dirty_count */
+    struct loop *loop;         /* c  and before dirty_state_now */
+    struct timer timer;        /* fires when it is time to count */
+    void (*count)(void *arg);  /* c */
+    void *arg;                 /* c */
+    atomic_bool state;         /* a */
+    atomic_bool counted_soon;  /* a  the timer runs */
+    _Atomic uint64_t pause_ns; /* a  until the next count */
+};
+
+void dirty_init(struct dirty *d, uint64_t pause_ns, void (*count)(void *arg),
+                void *arg);
+/* The state has changed. */
+void dirty_state(struct dirty *d);
+/* The same, and the loop shows it at once. */
+void dirty_state_now(struct dirty *d);
+/* Whether it has since it was asked last. Costs a load as a rule. */
+bool dirty_state_take(struct dirty *d);
+/* Something was done: the numbers are to be counted. Costs a load as a rule. */
+void dirty_count(struct dirty *d);
+/* The count begins; from now on the next change starts another one. */
+void dirty_count_begins(struct dirty *d);
 
 #endif

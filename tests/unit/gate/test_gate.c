@@ -9,7 +9,6 @@
 #include "common/base/log.h"
 #include "common/state/counters.h"
 #include "worker/gate/gate.h"
-#include "worker/loop/dirty.h"
 #include "worker/loop/loop.h"
 
 enum { CAP = 4, EVENTS = 3 };

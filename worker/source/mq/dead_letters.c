@@ -24,7 +24,6 @@
 #include "common/base/log.h"
 #include "common/store/letters.h"
 #include "worker/loop/chore.h"
-#include "worker/loop/dirty.h"
 #include "worker/loop/loop.h"
 #include "worker/source/mq/mq_reopen.h"
 #include "worker/source/mq/source_mq.h"
