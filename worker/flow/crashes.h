@@ -52,7 +52,7 @@ bool crashes_is_suspect(const struct flow *f, const struct message *m);
  * has another message open. */
 bool crashes_run_alone(struct flow *f, struct message *m, bool beside);
 /* Let other messages start again if the one with this sequence was the suspect:
- * its handler has ended, and the worker lives. */
+ * its handler has ended and the worker lives, or it will not run now. */
 void crashes_ended(struct flow *f, uint64_t seq);
 /* Let other messages start again if the suspect cannot come up now, because its
  * group is blocked or held, or it was discarded. One of the work items asks

@@ -471,8 +471,10 @@ static void parked(struct flow *f, size_t n)
 
     FAULT_POINT("park_after_put");
     groups_park_end(o->groups, o->items, n, true);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        crashes_ended(f, o->parks[i].m->seq);
         f->source->ops->release(f->source, o->parks[i].m);
+    }
     backlog_look(f);
 }
 

@@ -221,6 +221,7 @@ void decision_done(struct flow *f, const struct decision *dec)
     if (!repeat)
         log_verdict(f, dec);
     group_settle(f, dec);
+    crashes_ended(f, s->m->seq); /* it may have been cancelled before it ran */
     if (s->kind >= SETTLE_RETRY || dec->stored)
         backlog_look(f);
     if (f->hears && f->started && !repeat && !is_put_off(dec))
@@ -233,6 +234,8 @@ void decision_stale(struct flow *f, const struct decision *dec)
     uint64_t now = clock_mono_ns(), told = atomic_load(&f->stale_told_ns);
     uint64_t n = atomic_fetch_add(&f->stale, 1) + 1;
 
+    if (dec->s.m)
+        crashes_ended(f, dec->s.m->seq);
     if (dec->lease)
         dispatch_settled(f, dec->lease, GROUP_GOES_ON, 0, dec->stored);
     if ((told == 0 || now - told >= BURST_NS) &&

@@ -124,6 +124,21 @@ Test(crashes, a_message_that_crashed_alone_too_often_is_dead)
     runs(b); /* which is not proved to be the one to blame */
 }
 
+/* Fails where others wait for it as long as anything else is due. */
+Test(crashes, a_suspect_that_an_operator_cancels_lets_others_start)
+{
+    const struct fake_message *a = crashed("a", MAX_CRASHES - 1);
+
+    another_runs();
+    fake_store("due", 0);
+    cr_assert_eq(take(item), TAKEN);
+    ends(MQW_DONE);
+    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(gate_room(&flow.gate), 1);
+    cr_assert_eq(settle_cancel(&flow, (struct header_text){0}, a->m.seq), 0);
+    cr_assert_gt(gate_room(&flow.gate), 1);
+}
+
 Test(crashes, a_suspect_that_is_gone_keeps_nobody_waiting)
 {
     enum why why;
