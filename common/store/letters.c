@@ -609,13 +609,6 @@ int letters_hook(struct store *s, int64_t after, struct letter_hook *out)
     return store_answered(s, st, found);
 }
 
-int letters_hook_of(struct store *s, int64_t row)
-{
-    int64_t n;
-
-    return store_number(s, &n, SQL_HOOK_OF, SQL_VALUES(value_int(row)));
-}
-
 struct end {
     int64_t n, next;
     bool told;

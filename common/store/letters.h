@@ -105,8 +105,6 @@ struct letter_hook {
 /* Of those whose n is greater than `after`, the one that has waited longest;
  * -ENOENT: none. One that was removed is not among them. */
 int letters_hook(struct store *s, int64_t after, struct letter_hook *out);
-/* Whether somebody is to be told of that letter: 0, or -ENOENT. */
-int letters_hook_of(struct store *s, int64_t row);
 /* Somebody was told of that death; or not, and it goes behind all others: *next
  * (may be NULL) is its n from now on, 0 if it has none any more. */
 int letters_hook_end(struct store *s, int64_t n, bool told, int64_t *next);

@@ -128,26 +128,21 @@ int store_put_all(struct store *s, const struct store_row *rows, size_t n)
 struct delete
 {
     struct store *store;
-    const int64_t *rows;
-    size_t n;
+    int64_t row;
     struct store_more more;
 };
 
-/* Remove rows; their histories go with them. */
+/* Remove a row; its history goes with it. */
 static int delete_apply(struct sql *sql, void *arg)
 {
     struct delete *d = arg;
-    int was, err = 0;
+    int was = sql_row_state(sql, d->row);
 
     d->more = (struct store_more){0};
-    for (size_t i = 0; i < d->n && !err; i++) {
-        was = sql_row_state(sql, d->rows[i]);
-        waits_moved(&d->more, was, 0);
-        err = was < 0
-                  ? was
-                  : sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(d->rows[i])));
-    }
-    return err;
+    if (was < 0)
+        return was;
+    waits_moved(&d->more, was, 0);
+    return sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(d->row)));
 }
 
 static void delete_durable(void *arg)
@@ -159,28 +154,13 @@ static void delete_durable(void *arg)
 
 int store_delete(struct store *s, int64_t row)
 {
-    return store_delete_all(s, &row, 1);
-}
-
-int store_delete_all(struct store *s, const int64_t *rows, size_t n)
-{
-    struct delete d = {.store = s, .rows = rows, .n = n};
+    struct delete d = {.store = s, .row = row};
     int err;
 
     FAULT_POINT("store_delete_before");
     err = store_write(s, delete_apply, delete_durable, &d);
     FAULT_POINT("store_delete_after");
     return err;
-}
-
-int64_t store_delete_cancelled(struct store *s)
-{
-    int64_t gone = store_run(s, SQL_DELETE_CANCELLED, NULL);
-
-    if (gone > 0) /* all of them were PARKED */
-        store_waits_add(s,
-                        &(struct store_more){.waits = -gone, .parked = -gone});
-    return gone;
 }
 
 /* ---- what a machine that went down leaves in doubt ---- */
@@ -232,13 +212,6 @@ int store_doubt(struct store *s)
     n = store_run(s, SQL_DOUBT, NULL);
     FAULT_POINT("store_doubt_after");
     return n < 0 ? (int)n : 0;
-}
-
-int store_doubt_rows(struct store *s, const int64_t *rows, size_t n)
-{
-    int64_t done = store_run_rows(s, SQL_DOUBT_ROW, rows, n, VALUE_NONE);
-
-    return done < 0 ? (int)done : 0;
 }
 
 /* ---- the clock ---- */

@@ -119,38 +119,14 @@ int store_spool_change(struct store *s, const struct store_spool_change *c)
     return err;
 }
 
-struct notes {
-    const struct store_spooled *rows;
-    size_t n;
-};
-
-static int notes_apply(struct sql *sql, void *arg)
-{
-    const struct notes *notes = arg;
-    int err = 0;
-
-    for (size_t i = 0; i < notes->n && !err; i++) {
-        const struct store_spooled *m = &notes->rows[i];
-
-        err =
-            sql_change(sql, SQL_SPOOL_NOTE,
-                       SQL_VALUES(value_int(m->key), id_value(&m->id),
-                                  value_int(m->crashes), value_int(m->flags)));
-    }
-    return err;
-}
-
-int store_spool_note_all(struct store *s, const struct store_spooled *rows,
-                         size_t n)
-{
-    struct notes notes = {rows, n};
-
-    return store_write(s, notes_apply, NULL, &notes);
-}
-
 int store_spool_note(struct store *s, const struct store_spooled *m)
 {
-    return store_spool_note_all(s, m, 1);
+    int64_t n =
+        store_run(s, SQL_SPOOL_NOTE,
+                  SQL_VALUES(value_int(m->key), id_value(&m->id),
+                             value_int(m->crashes), value_int(m->flags)));
+
+    return n < 0 ? (int)n : n == 0 ? -ENOENT : 0;
 }
 
 /* ---- from one worker to the next ---- */

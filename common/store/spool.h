@@ -103,9 +103,6 @@ int store_spool_each(struct store *s, int64_t after,
 int store_spool_find(struct store *s, int64_t key, bool *cancelled);
 /* It ran and came to no end: id, crashes and flags as in `m`. -ENOENT. */
 int store_spool_note(struct store *s, const struct store_spooled *m);
-/* The same of several in one commit, all or nothing. */
-int store_spool_note_all(struct store *s, const struct store_spooled *rows,
-                         size_t n);
 
 /* How many there are: known from store_spool_left on, and exact as soon as a
  * write of ours has returned. */

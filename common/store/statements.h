@@ -100,8 +100,6 @@ STATEMENT(SQL_UPDATE,
     " first_received_ns = ?12, died_ns = ?13, reason = ?14, error = ?15,"
     " boot = ?16 WHERE row = ?17")
 STATEMENT(SQL_DELETE, "DELETE FROM messages WHERE row = ?1")
-STATEMENT(SQL_DELETE_CANCELLED,
-    "DELETE FROM messages WHERE state = 2 AND flags & 8")
 STATEMENT(SQL_ADD_ATTEMPT,
     "INSERT INTO attempts (row, n, started_ns, duration_ns, error, stderr,"
     " said) SELECT ?1, 1 + ifnull(max(n), 0), ?2, ?3, ?4, ?5, ?6"
@@ -113,8 +111,6 @@ STATEMENT(SQL_STRAYS,
     OLDEST_FIRST " LIMIT ?3")
 STATEMENT(SQL_DOUBT, "UPDATE messages SET flags = flags | 1"
                      " WHERE state IN (1, 2) AND flags & 1 = 0")
-STATEMENT(SQL_DOUBT_ROW, "UPDATE messages SET flags = flags | 1"
-                         " WHERE row = ?1 AND flags & 1 = 0")
 STATEMENT(SQL_RECALL,
     "UPDATE messages SET state = 3, boot = NULL"
     " WHERE row = ?1 AND state = 4 AND elsewhere(boot, ?2)"
@@ -203,7 +199,6 @@ STATEMENT(SQL_LETTERS_OF_ID,
 STATEMENT(SQL_HOOK_ADD, "INSERT OR REPLACE INTO hooks (row) VALUES (?1)")
 STATEMENT(SQL_HOOK_NEXT, "SELECT n, row FROM hooks WHERE n > ?1"
                          " ORDER BY n LIMIT 1")
-STATEMENT(SQL_HOOK_OF, "SELECT n FROM hooks WHERE row = ?1")
 STATEMENT(SQL_HOOK_DONE, "DELETE FROM hooks WHERE n = ?1")
 STATEMENT(SQL_HOOK_LATER,
     "INSERT OR REPLACE INTO hooks (row) SELECT row FROM hooks WHERE n = ?1")

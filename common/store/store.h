@@ -223,11 +223,6 @@ int store_keys_each(struct store *s, uint64_t now_ns,
 int64_t store_keys_count(struct store *s, uint64_t now_ns); /* or -errno */
 /* Delete the row and its history: done or discarded. A row that is gone: 0. */
 int store_delete(struct store *s, int64_t row);
-/* The same of several in one commit, all or nothing. */
-int store_delete_all(struct store *s, const int64_t *rows, size_t n);
-/* Delete what was cancelled behind the head of its group: no other call lists
- * it, but store_next_parked. How many there were, or -errno. */
-int64_t store_delete_cancelled(struct store *s);
 /* From here on each row that store_put makes DEAD is noted for letters_hook, in
  * the same commit. */
 void store_hooks_note(struct store *s);
@@ -242,8 +237,6 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
 /* Mark all messages that wait: custody is gone, and one of them may have run
  * without a verdict. */
 int store_doubt(struct store *s);
-/* Mark these, whatever their state is; one that is gone is none. */
-int store_doubt_rows(struct store *s, const int64_t *rows, size_t n);
 
 /* ---- the worker's reads ---- */
 

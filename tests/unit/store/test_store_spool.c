@@ -511,24 +511,3 @@ Test(store_spool, it_is_as_a_list_of_numbers)
     cr_assert(fixture_sql("SELECT count(*) FROM spool") == n);
     store_close(&s);
 }
-
-Test(store_spool, several_are_noted_or_none)
-{
-    struct store_spooled rows[] = {spooled(0, 1, "a"), spooled(0, 2, "b"),
-                                   spooled(0, 3, "c")};
-    struct store *s = fixture_open();
-    struct store_spooled read[3];
-    char data[16];
-
-    cr_assert(put_in(s, rows, 2) == 0);
-    for (int i = 0; i < 3; i++)
-        rows[i].flags = STORE_REDELIVERED;
-    cr_assert(store_spool_note_all(s, rows, 3) == -ENOENT);
-    cr_assert(store_spool_read(s, 0, read, 3, data, sizeof data) == 2);
-    cr_assert(read[0].flags == 0 && read[1].flags == 0);
-    cr_assert(store_spool_note_all(s, rows, 2) == 0);
-    cr_assert(store_spool_read(s, 0, read, 3, data, sizeof data) == 2);
-    cr_assert(read[0].flags == STORE_REDELIVERED);
-    cr_assert(read[1].flags == STORE_REDELIVERED);
-    store_close(&s);
-}
