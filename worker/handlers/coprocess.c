@@ -675,9 +675,9 @@ static void on_event(struct coprocess *l, const struct epoll_event *ev)
 }
 
 /* Wait for one event at most, until the state's time or a deadline is over, and
- * deal with it. All answers that are in `input` must have been read. An answer that was there before the look at the clock
- * has been read when its message's limit is looked at the next time: what is in
- * the pipe in time is in time */
+ * deal with it. All answers that are in `input` must have been read. An answer
+ * that was there before the look at the clock has been read when its message's
+ * limit is looked at the next time: what is in the pipe in time is in time. */
 static void coprocess_poll_once(struct coprocess *l, bool wait)
 {
     struct epoll_event events[EVENTS];
