@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -251,13 +252,13 @@ static int engine_status(const struct engine *e)
  * too. */
 static void engine_keep(struct engine *e)
 {
+    const struct timespec pause = {.tv_sec = 1};
     bool again = false;
 
     while (keep_all(&e->flow, again) < 0 && e->file_watch &&
            custody_is_unnamed(e->mq.custody)) {
         again = true;
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe): glibc has no alarm in it */
-        sleep(1);
+        nanosleep(&pause, NULL);
         file_watch_last(e->file_watch);
     }
     if (e->file_watch) /* a file may have been removed meanwhile */

@@ -1,6 +1,7 @@
 /* main.c - the mqworker program (docs/mqworker.8) */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,24 +86,36 @@ static void program_restart(void *arg)
     _exit(EX_OSERR);
 }
 
+/* Keep the arguments for a restart: settings_parse sorts them, and
+ * setproctitle(3) overwrites the first one. Returns false if memory is short.
+ */
+static bool arguments_keep(struct program *g, int argc, char **argv,
+                           char **envp)
+{
+    char *name = strdup(argv[0]);
+
+    setproctitle_init(argc, argv, envp);
+    g->argv = name ? calloc((size_t)argc + 1, sizeof *g->argv) : NULL;
+    if (!g->argv) {
+        free(name);
+        return false;
+    }
+    memcpy(g->argv, argv, (size_t)argc * sizeof *argv);
+    g->argv[0] = argv[0] = name;
+    /* The kernel calls a program "exe" that was executed by way of /proc. */
+    prctl(PR_SET_NAME, program_invocation_short_name);
+    return true;
+}
+
 int main(int argc, char **argv, char **envp)
 {
     struct settings settings;
     static struct program g = {.queue = -1};
-    char *name = strdup(argv[0]);
     struct problem p;
     int status;
 
-    g.argv = calloc((size_t)argc + 1, sizeof *g.argv);
-    setproctitle_init(argc, argv, envp);
-    if (!name || !g.argv)
+    if (!arguments_keep(&g, argc, argv, envp))
         return EX_OSERR;
-    /* settings_parse sorts the arguments, and setproctitle(3) overwrites the
-     * first one. */
-    memcpy(g.argv, argv, (size_t)argc * sizeof *argv);
-    g.argv[0] = argv[0] = name;
-    /* The kernel calls a program "exe" that was executed by way of /proc. */
-    prctl(PR_SET_NAME, program_invocation_short_name);
     notify_init(&g.notify);
     descriptors_ready(g.notify.inherited);
     status = options_dump(&settings_table, argc, argv);

@@ -44,8 +44,8 @@ int due_rows_claim(struct due_rows *r, int64_t row);
 /* Mark a row as in flight, also one that is about to be handed out, which it is
  * not then: whether it was not in flight. */
 bool due_rows_seize(struct due_rows *r, int64_t row);
-/* As due_rows_claim, for a letter that is to be moved to the dead-letter queue, one
- * at a time: whether it was not in flight. */
+/* Claim a letter that is to be moved to the dead-letter queue, one at a time:
+ * whether it was not in flight. */
 bool due_rows_move(struct due_rows *r, int64_t row);
 /* Whether it is in flight. */
 bool due_rows_is_claimed(struct due_rows *r, int64_t row);

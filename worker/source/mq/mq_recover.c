@@ -148,8 +148,8 @@ static int row_crashed(const struct source_mq *q, const struct slot *slot,
     return store_put(q->store, m, NULL, NULL);
 }
 
-/* left_lend - the slot is HELD, and the crash counted, but of a fresh message that
- * may be damaged: it is not blamed for the machine's end */
+/* Lend the message of a slot that is HELD, and count the crash, but not of a
+ * fresh message that may be damaged: it is not blamed for the machine's end. */
 static struct source_left left_lend(struct source_mq *q, struct slot *slot,
                                     const struct store_row *m)
 {
@@ -169,8 +169,8 @@ static struct source_left left_lend(struct source_mq *q, struct slot *slot,
     return left;
 }
 
-/* queue_again - one that was not lent gets in line again, behind those that came
- * before it */
+/* Put a message in line again that was not lent, behind those that came before
+ * it. Returns false if it is not such a message. */
 static bool queue_again(struct source_mq *q, struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -312,8 +312,8 @@ static int by_seq(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* slot_hold_again - HELD from here on, as after its handler was ended; one that was half
- * received is what recovery would make of it: true */
+/* Make a slot HELD, as after its handler was ended. Returns true if its message
+ * was half received; the slot is then what recovery would make of it. */
 static bool slot_hold_again(const struct source_mq *q, struct lent *l)
 {
     struct slot *slot = l->slot;

@@ -334,7 +334,8 @@ static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 
 /* ---- what an operator wants of rows that wait ---- */
 
-/* rows_seize - nobody takes them before they have their mark; skip: somebody has */
+/* Keep others from taking the rows before they have their mark. skip: another
+ * thread has taken the row. */
 static void rows_seize(struct source_mq *q, struct spool *sp,
                        const struct waiting_steer *order, bool *skip)
 {

@@ -568,8 +568,8 @@ static bool spool_seized_locked(const struct spool *sp, int64_t key)
     return false;
 }
 
-/* spool_seize - One that is not a row yet is in a slot, or on its way: it is in the store
- * before the mark is written, or there is nothing to mark. */
+/* A message that is not a row yet is in a slot, or on its way: it is in the
+ * store before the mark is written, or there is nothing to mark. */
 void spool_seize(struct spool *sp, const int64_t *numbers, size_t n, bool *skip)
 {
     pthread_mutex_lock(&sp->steer_mtx);
@@ -764,7 +764,7 @@ static bool queue_is_first(const struct spool *sp)
            (!spool_always(sp) || !spool_numbers(sp));
 }
 
-/* queue_take - straight from the queue, but for one that has to have a key first */
+/* Take a message straight from the queue, unless it has to have a key first. */
 static int queue_take(struct spool *sp, unsigned lane, uint64_t wall_ns,
                       struct message **out)
 {
@@ -1148,8 +1148,8 @@ int spool_find(struct spool *sp, const struct slot *slot, enum spool_at *out)
     return err == -ENOENT ? 0 : err;
 }
 
-/* spool_note - Crash after it: the slot is as before, and the next start writes the
- * same numbers again. */
+/* If the process is killed after it, the slot is as before, and the next start
+ * writes the same numbers again. */
 int spool_note(struct spool *sp, const struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -1164,8 +1164,8 @@ int spool_note(struct spool *sp, const struct slot *slot)
     return m.crashes || m.flags ? store_spool_note(sp->q->store, &m) : 0;
 }
 
-/* spool_start - without the thread, messages are taken as without a spool, and what
- * is on the disk runs */
+/* Without the thread, messages are taken as without a spool, and what is on the
+ * disk runs. */
 void spool_start(struct spool *sp)
 {
     int err = spool_thread_start(sp);
@@ -1337,10 +1337,10 @@ void spool_stop(struct spool *sp)
         tell_left(sp, n);
 }
 
-/* spool_is_over - the end of this worker's time with the spool; whether it is orderly
+/* End this worker's time with the spool. Returns true if the end is orderly.
  * A message in a slot needs its row, and its end, as they are: a start that is
  * refused changes nothing. Without any, those that wait in slots that are FREE
- * by now have been kept with the others (source_ops.keep). */
+ * by now have been kept with the others (source_local_ops.keep). */
 static bool spool_is_over(struct spool *sp)
 {
     return sp->q->spool && custody_empty(sp->q->custody) &&
