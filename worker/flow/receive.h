@@ -146,7 +146,8 @@ RECEIVE_INLINE int receive_one(struct receive *item)
     item->plain = !f->set->group_separator && delivery_plain(item->d, m);
     return item->plain ? TAKEN : receive_sort(item, m);
 }
-/* The next fresh message, with the lock, as its place is that of the source: TAKEN, and whether it is plain; HANDED_OVER to its group; -errno. */
+/* Take the next fresh message, with the lock, as its place is that of the
+ * source: TAKEN, and whether it is plain; HANDED_OVER to its group; -errno. */
 RECEIVE_INLINE int receive_next(struct receive *item)
 {
     int err;

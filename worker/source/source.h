@@ -224,8 +224,8 @@ struct source_events {
     void (*ended)(void *arg, const char *why, int status);
 };
 
-/* What a source on a broker is opened with (broker_engine.h); all of it outlives
- * the source. */
+/* What a source on a broker is opened with (broker_engine.h); all of it
+ * outlives the source. */
 struct broker_source_setup {
     const struct settings *set; /* with the queue, and what opens it */
     const char *runs;           /* path of the run file */
