@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sysexits.h>
 
-
 /* Weak: its address is NULL where no object defines it. */
 #pragma weak broker_engine_amqp
 

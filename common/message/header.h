@@ -76,7 +76,7 @@ struct header {
     struct header_text backoff; /* as backoff_parse reads it */
     struct header_text unique;  /* a key */
     uint64_t unique_for_ms;     /* 1 and up */
-    uint64_t delay_ms; /* 1 or more; not_before_ns is this long after the
+    uint64_t delay_ms;  /* 1 or more; not_before_ns is this long after the
                           message was sent */
     uint64_t forwarded; /* queues that it was forwarded from; 1 and up */
     uint64_t resent;    /* 1: its sender may have sent it before */

@@ -3,7 +3,8 @@
  *
  * That number is the same on each machine, quiet or not, so it is what speed is
  * steered by. Who takes instructions away lowers the bounds to what is left and
- * 3 %; who deletes a trick that did not pay (docs/performance.md) raises them. `make instructions` says where the others are.
+ * 3 %; who deletes a trick that did not pay (docs/performance.md) raises them.
+ * `make instructions` says where the others are.
  */
 #include "tests/crash/torture_test.h"
 

@@ -56,9 +56,8 @@ Test(amqp_ctl, what_cannot_be_is_refused_in_words)
         struct harness_result r = harness_run("mqctl", all[i][0], OP, id);
 
         cr_assert_eq(r.status, 64, "%s: %s", all[i][0], r.err);
-        cr_assert_not_null(
-            strstr(r.err, "cannot be used with amqp://"), "%s",
-            r.err);
+        cr_assert_not_null(strstr(r.err, "cannot be used with amqp://"), "%s",
+                           r.err);
         cr_assert_not_null(strstr(r.err, all[i][1]), "%s", r.err);
     }
     cr_assert_eq(CTL("group", OP, "key", "close").status, 64);

@@ -106,7 +106,7 @@ static int half_open(const struct web *w)
     return fd;
 }
 
-/* Send as many half requests as the system lets us hold; return their number. */
+/* Send as many half requests as the system lets us hold; return how many. */
 static size_t halves_open(const struct web *w)
 {
     struct rlimit files;
