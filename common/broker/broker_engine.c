@@ -12,8 +12,10 @@
 const struct broker_engine *broker_engine_of(const char *operand,
                                              struct problem *p)
 {
-    if (&broker_engine_amqp)
-        return &broker_engine_amqp;
+    const struct broker_engine *engine = &broker_engine_amqp;
+
+    if (engine)
+        return engine;
     (void)problem_set(p, EX_USAGE, ENOTSUP,
                       "%s: amqp:// needs a build with librabbitmq: "
                       "scripts/deps, then make",

@@ -189,8 +189,8 @@ static bool waits(const struct runs *r)
 
 /* ---- the order ---- */
 
-/* order - up to BATCH of them from `from` on; 0, or the exit status. Of a
- * worker that ends, or has ended, the journal tells more. */
+/* Ask the worker to end up to BATCH messages from `from` on. Returns 0 or the
+ * exit status. The journal has more about a worker that ends meanwhile. */
 static int running_order(const struct runs *r, size_t from,
                          const struct messages *m)
 {
