@@ -26,17 +26,18 @@ static int map_open(struct map *m, struct custody_head *h, const char *path,
                     struct problem *p)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), err = 0;
-    struct stat st;
+    struct stat st = {0};
     void *at = MAP_FAILED;
 
-    m->at = NULL;
-    if (fd < 0 || fstat(fd, &st) < 0)
+    *m = (struct map){0};
+    memset(h, 0, sizeof *h);
+    if (fd < 0 || fstat(fd, &st) < 0 ||
+        (st.st_size >= FILE_HEAD &&
+         (at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0)) ==
+             MAP_FAILED))
         err = errno;
     else if (st.st_size < FILE_HEAD)
         err = EINVAL;
-    else if ((at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd,
-                        0)) == MAP_FAILED)
-        err = errno;
     if (fd >= 0)
         close(fd);
     if (err) {
