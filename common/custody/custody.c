@@ -296,6 +296,7 @@ static int file_rebuild(struct custody *old, const char *path,
         h.boot_time = old->head->boot_time;
         memcpy(h.boot_id, old->head->boot_id, sizeof h.boot_id);
         h.owner_sum = old->head->owner_sum;
+        h.store = old->head->store;
     }
     err = copy_made(temp, &h, old, p);
     FAULT_POINT("custody_rebuild_before_rename");
@@ -547,6 +548,23 @@ void custody_seq_raise(struct custody *c, uint64_t least)
 {
     if (c->head->next_seq < least)
         c->head->next_seq = least;
+}
+
+uint64_t custody_store(const struct custody *c)
+{
+    return c->head->store;
+}
+
+/* Crash before the number is stored: some slots name no row any more, and the
+ * next start does the same with the others. */
+void custody_bind(struct custody *c, uint64_t store)
+{
+    if (c->head->store == store)
+        return;
+    for (unsigned i = 0; c->head->store != 0 && i < c->head->slots; i++)
+        slot_unlink(slot_at(c, i));
+    atomic_signal_fence(memory_order_seq_cst);
+    c->head->store = store;
 }
 
 uint64_t custody_nonce(const struct custody *c)

@@ -61,6 +61,11 @@ bool custody_torn(const struct custody *c);
 void custody_fix(struct custody *c);
 /* Random number of this file, to mark the handlers that belong to it. */
 uint64_t custody_nonce(const struct custody *c);
+/* Return the number of the store whose rows the slots name; 0: not known. */
+uint64_t custody_store(const struct custody *c);
+/* Note the store, before custody_recover. If the file names another one, each
+ * slot that is a run of a row is a message of its own from here on. */
+void custody_bind(struct custody *c, uint64_t store);
 /* NULL: the file is in memory (tmpfs). Else the file system it is on, where a
  * kill during writeback can lose the message in hand; `*doubtful`: its pages
  * may also be moved, or are on another machine. */

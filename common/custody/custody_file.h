@@ -35,6 +35,7 @@ struct custody_head {
     _Atomic uint64_t next_seq; /* read by any thread */
     char boot_id[BOOT_ID];
     uint64_t owner_sum;
+    uint64_t store; /* whose rows the slots name; 0: not known */
 };
 _Static_assert(offsetof(struct custody_head, body_bytes) == 24,
                "custody format");
@@ -42,6 +43,7 @@ _Static_assert(offsetof(struct custody_head, sum) == 48, "custody format");
 _Static_assert(offsetof(struct custody_head, boot_id) == 72, "custody format");
 _Static_assert(offsetof(struct custody_head, owner_sum) == 112,
                "custody format");
+_Static_assert(offsetof(struct custody_head, store) == 120, "custody format");
 
 /* Bytes of a file with that geometry (whole pages). */
 size_t custody_file_bytes(size_t stride, unsigned slots);

@@ -220,6 +220,22 @@ void slot_link(struct slot *slot, int64_t row)
     sum_set(slot);
 }
 
+/* Crash before the sum: marked, and a run of the row still. Crash after it: the
+ * sum is right for no row, so slot_resolve takes the row away. A slot whose sum
+ * is wrong is left to slot_damage. */
+void slot_unlink(struct slot *slot)
+{
+    struct slot_word w = slot_word(slot);
+
+    if ((w.state != SLOT_HELD && w.state != SLOT_RUNNING) || slot->row <= 0 ||
+        slot->sum != sum_of(slot, slot->row))
+        return;
+    slot_mark(slot);
+    slot->sum = sum_of(slot, 0);
+    atomic_signal_fence(memory_order_seq_cst);
+    slot->row = 0;
+}
+
 /* slot_run - the delivery's number is written before the handler can run
  * Crash after it: RUNNING, so the crash is counted and the next run is marked
  * redelivered, whether or not the handler had started. */

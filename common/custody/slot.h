@@ -131,6 +131,9 @@ struct slot_meta {
 void slot_hold(struct slot *slot, const struct slot_meta *meta);
 /* HELD, received: it is a run of that row from now on. */
 void slot_link(struct slot *slot, int64_t row);
+/* A run of a row of a store that is gone, of a dead owner: a message of its
+ * own, marked. Does nothing for a slot without a row. */
+void slot_unlink(struct slot *slot);
 /* HELD -> RUNNING as delivery failures + 1. */
 void slot_run(struct slot *slot, uint64_t started_ns);
 /* RUNNING -> HELD: stopped without a verdict. */

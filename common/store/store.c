@@ -545,6 +545,14 @@ const char *store_boot(const struct store *s)
     return s->boot;
 }
 
+uint64_t store_id(const struct store *s)
+{
+    uint64_t id;
+
+    memcpy(&id, s->identity, sizeof id);
+    return id ? id : 1;
+}
+
 const uint8_t *store_identity(const struct store *s)
 {
     return s->identity;

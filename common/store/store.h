@@ -136,6 +136,8 @@ void store_hurry(struct store *s);
  * numbers) is the result of store_commits; from here on it is the number of the
  * last commit on the disk. A problem as of store_open. */
 int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
+/* Return the random number of the store's file. Never 0. */
+uint64_t store_id(const struct store *s);
 /* Before that: the number of the last commit that the store has, 0 if there is
  * none, UINT64_MAX if it cannot be read. If it is less than *last of the last
  * worker, the commits after it are lost. */

@@ -16,6 +16,7 @@
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
+#include "common/store/spool.h"
 #include "worker/config/settings.h"
 #include "worker/files/pid_file.h"
 #include "worker/files/store_look.h"
@@ -138,6 +139,54 @@ static int flight_check(const struct inherit *i, struct problem *p)
     return err;
 }
 
+/* Tie custody to the store. A file that names another store was left by a
+ * worker with the same path of its state directory: that directory was removed,
+ * or the store was moved away, or another container sees the same memory. A
+ * slot of it says nothing about our rows: by a row or a receive sequence that
+ * both stores have, a message would be taken for settled, or settle another
+ * one. So its messages run as new ones, if no row of ours can be taken for
+ * theirs, and otherwise the start is refused.
+ * Which of our messages may have run is not known either: another worker has
+ * had the file. Crash before custody names our store: the next start does the
+ * same. */
+static int custody_tie(const struct inherit *i, const char *path,
+                       struct problem *p)
+{
+    struct custody *c = i->mq->custody;
+    uint64_t id = store_id(i->mq->store), was = custody_store(c), seq;
+    int err = 0;
+
+    if (was != 0 && was != id) {
+        err = store_max_seq(i->mq->store, &seq);
+        if (!err && !custody_empty(c) &&
+            (seq > 0 || store_spool_count(i->mq->store) != 0))
+            return problem_set(
+                p, EX_CONFIG, EBUSY,
+                "%s has messages in flight of another store than %s/store.db; "
+                "nothing was touched: start the worker of that store (another "
+                "container with the same path, or the store that was moved "
+                "away), or move the file away to start without them",
+                path, i->dir->folder);
+        if (!err && !custody_empty(c))
+            log_warn("custody_of_other_store",
+                     F_STR("queue", i->flow->set->queue), F_STR("file", path),
+                     F_STR("next", "messages in flight of a store that is not "
+                                   "here run again, marked as redelivered; if "
+                                   "that store comes back, those that were "
+                                   "retries run once more from there"));
+        if (!err)
+            err = store_doubt(i->mq->store);
+    }
+    if (err)
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "store of %s: %s. Nothing was lost; %s, and start "
+                           "again",
+                           i->flow->set->queue, errno_text(-err),
+                           disk_advice(err));
+    custody_bind(c, id);
+    return 0;
+}
+
 /* Open custody, with the messages that the last worker left in it, and note
  * where it is before the first message is received. */
 static int custody_ready(const struct inherit *i, struct custody_spec *spec,
@@ -151,6 +200,8 @@ static int custody_ready(const struct inherit *i, struct custody_spec *spec,
     past_tell(i);
     if (!err)
         err = custody_open(&i->mq->custody, path, spec, p);
+    if (!err)
+        err = custody_tie(i, path, p);
     if (!err)
         err = runtimedir_settle(r, i->dir, p);
     if (err)

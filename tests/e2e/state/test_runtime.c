@@ -545,6 +545,72 @@ Test(runtime, what_is_in_flight_outlives_its_state_directory)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+/* A message fails once, then its second run hangs, until the file `ok`. */
+#define RETRIED                                                               \
+    "--backoff", "1ms", "--", "sh", "-c",                                     \
+        "read m; echo $m $MQW_ATTEMPT $MQW_REDELIVERED >>runs; [ -e ok ] && " \
+        "exit 0; case $m:$MQW_ATTEMPT in later*) exit 1;; *:1) exit 1;; "     \
+        "esac; exec sleep 60"
+
+/* killed_retry - a worker was killed during the second run of `body` */
+static void killed_retry(const char *q, const char *body)
+{
+    struct harness_process *w = harness_worker(q, RETRIED);
+
+    harness_send_text(q, body);
+    harness_until(harness_lines_with("runs", " 2 0") == 1, SOON_MS);
+    harness_kill(w);
+}
+
+Test(runtime, a_retry_in_flight_outlives_its_state_directory)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w;
+
+    killed_retry(q, "orphan");
+    folder_remove(harness_state_dir());
+    harness_write(harness_path("ok"), "", 0);
+    w = harness_worker(q, RETRIED);
+    harness_until(harness_lines_with("runs", "orphan 2 1") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_log_count(w, "event=custody_of_other_store"), 1);
+    w = harness_worker(q, RETRIED);
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 3, "nothing ran again");
+    cr_assert_eq(harness_log_count(w, "event=custody_of_other_store"), 0);
+}
+
+/* As two containers with one path of their state directories have it, if they
+ * see the same memory. */
+Test(runtime, messages_of_another_store_are_left_alone)
+{
+    const char *q = harness_queue(0, 0), *ours = harness_path("ours");
+    const char *theirs = harness_path("theirs");
+    struct harness_result r;
+    struct harness_process *w =
+        harness_worker(q, "--backoff", "1h", "--", "sh", "-c", "exit 1");
+
+    harness_send_text(q, "later");
+    harness_wait_log(w, "event=retry", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(rename(harness_state_dir(), ours), 0);
+    killed_retry(q, "theirs");
+    cr_assert_eq(rename(harness_state_dir(), theirs), 0);
+    cr_assert_eq(rename(ours, harness_state_dir()), 0);
+    harness_write(harness_path("ok"), "", 0);
+    r = harness_run("mqworker", "--state-dir", harness_state_dir(),
+                    "--exit-when-idle", q, RETRIED);
+    cr_assert_eq(r.status, 78, "%s", r.err);
+    cr_assert(strstr(r.err, folder(q)), "%s", r.err);
+    cr_assert_eq(harness_lines("runs"), 2, "nothing was touched");
+    cr_assert_eq(rename(harness_state_dir(), ours), 0);
+    cr_assert_eq(rename(theirs, harness_state_dir()), 0);
+    w = harness_worker(q, RETRIED);
+    harness_until(harness_lines_with("runs", "theirs 2 1") == 1, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(runtime, totals_outlive_the_memory_after_an_orderly_stop)
 {
     const char *q = harness_queue(0, 0);
