@@ -640,13 +640,14 @@ static int forward_check(const struct settings *s, char *const *command,
                          struct problem *p)
 {
     char flag[FLAG_TEXT];
-    const char *not = not_with_forward(s, command, flag);
+    const char *other = not_with_forward(s, command, flag);
 
-    return not ? problem_set(
+    return other
+               ? problem_set(
                      p, EX_USAGE, EINVAL,
-                     "--forward %s and %s: messages are sent to %s, and "
-                     "nothing runs for them; give one of the two",
-                     s->forward, not, s->forward)
+                     "--forward %s and %s: forwarded messages are sent on and "
+                     "not run here; give only one of the two",
+                     s->forward, other)
                : 0;
 }
 
@@ -704,8 +705,8 @@ static int forward_other_check(const struct settings *s, struct problem *p)
                                       : strcmp(s->queue, s->forward_queue) == 0;
 
     return same ? problem_set(p, EX_USAGE, EINVAL,
-                              "--forward %s: that is the queue that is "
-                              "consumed; give another one",
+                              "--forward %s: a queue cannot be forwarded to "
+                              "itself; give another queue",
                               s->forward)
                 : 0;
 }

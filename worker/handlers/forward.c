@@ -1,15 +1,15 @@
 /* forward.c - send each message to another POSIX queue (see handler.h,
  * forward.h)
  *
- * The message is done when mq_send has returned, as the kernel has it then.
+ * A message is done when mq_send has returned, because the kernel has it then.
  * Crash before mq_send: the slot reads RUNNING, and the next start sends the
- * message, marked as resent. Crash between mq_send and the verdict: the same,
- * and the second copy has the id of the first and the mark. The mark comes from
- * the slot, so it does not depend on what this file remembers.
+ * message, marked as resent. Crash between mq_send and the verdict: the next
+ * start sends a second copy, with the same id and the mark. The mark is derived
+ * from the slot, so nothing in this file has to survive the crash.
  *
- * A queue whose name was removed still takes messages, and nobody receives
- * them. So the name is looked for after each send, too: it was there during the
- * send if it is there afterwards.
+ * A queue whose name was removed still accepts messages that nobody will
+ * receive. So the name is checked again after each send: if it is there then,
+ * it was there during the send.
  */
 #include "worker/handlers/forward.h"
 
@@ -24,12 +24,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
+#include "common/base/safe_text.h"
 #include "common/mq/queue.h"
 #include "worker/handlers/handler.h"
 #include "worker/rules/verdict.h"
 
-/* How long a delivery waits for room before it is given back: short enough for
- * a stop, long enough for a consumer that is at work. */
+/* How long a delivery waits for room in the destination before the message is
+ * given back: short enough not to delay a stop, long enough for a busy consumer
+ * to make room. */
 #define ROOM_NS NS_PER_S
 
 /* m = under mtx   c = constant after open */
@@ -70,9 +72,9 @@ int forward_count(const struct delivery *d, uint64_t *count,
     if (*count <= FORWARD_MOST)
         return 0;
     forward_refuse(out,
-                   "not forwarded: it came through %d queues, so they are a "
-                   "circle; give one of them a worker without --forward, then "
-                   "mqdlq replay",
+                   "not forwarded: it came through %d queues, so they form a "
+                   "circle; start the worker of one of them without "
+                   "--forward, then run mqdlq replay",
                    FORWARD_MOST);
     return -ELOOP;
 }
@@ -91,7 +93,8 @@ uint64_t forward_due(const struct delivery *d)
     return due > now ? due : 0;
 }
 
-/* A header in the making; `used` may pass HEADER_MAX, then it does not fit. */
+/* A header that is being written. If `used` passes HEADER_MAX, the header does
+ * not fit. */
 struct head {
     char *at;
     size_t used;
@@ -109,8 +112,9 @@ head_print(struct head *h, const char *fmt, ...)
     va_end(args);
 }
 
-/* Return true if a line of the header is not copied: it is written anew, or it
- * is about a letter of this queue's store. `waits`: so are the times. */
+/* Return true if a header line is not copied, because this file writes it anew
+ * or because it refers to a dead letter in this queue's store. With `waits`,
+ * the lines with times are written anew, too. */
 static bool line_is_ours(struct header_text name, bool waits)
 {
     static const char *const ours[] = {"id",           "group",     "letter",
@@ -124,7 +128,7 @@ static bool line_is_ours(struct header_text name, bool waits)
     return false;
 }
 
-/* The lines that are copied include those that nobody here knows. */
+/* Unknown lines are copied, too. */
 int forward_header(char head[HEADER_MAX], const struct delivery *d,
                    struct outcome *out)
 {
@@ -156,8 +160,8 @@ int forward_header(char head[HEADER_MAX], const struct delivery *d,
     if (h.used < HEADER_MAX) /* vsnprintf needs room for a NUL */
         return (int)h.used;
     forward_refuse(out,
-                   "not forwarded: its header would have %zu bytes, %d are "
-                   "allowed; send it without lines that nobody reads",
+                   "not forwarded: its header would have %zu bytes, but only "
+                   "%d are allowed; send the message with fewer header lines",
                    h.used, HEADER_MAX - 1);
     return -EMSGSIZE;
 }
@@ -191,15 +195,19 @@ static int queue_ready(struct handler *h, struct problem *p)
     return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
 }
 
-/* Handle a send that failed. The message stays here in each case. */
+/* Record why a send failed. The message stays in this queue in each case. */
 static void send_failed(const struct handler *h, int err, struct outcome *out)
 {
+    size_t depth = queue_depth(h->queue);
+
     out->ran = false;
     if (err == -EAGAIN || err == -EINTR)
         verdict_not_started(out,
-                            "the destination is full (%zu messages): start its "
-                            "worker, or see what keeps that one: %s",
-                            queue_depth(h->queue), h->set->forward_queue);
+                            "the destination is full (%zu message%s): start "
+                            "its worker, or see why it is slow: mqctl status "
+                            "%s",
+                            depth, depth == 1 ? "" : "s",
+                            SHELL_QUEUE(h->set->forward_queue));
     else
         verdict_not_started(out, "cannot send to the destination: %s: %s",
                             errno_text(-err), h->set->forward_queue);
@@ -216,9 +224,9 @@ static void message_send(struct handler *h, const struct delivery *d,
 
     if (size > room) {
         forward_refuse(out,
-                       "not forwarded: %zu bytes with its header, the "
-                       "destination allows %zu; create that with "
-                       "--message-size %zu, then mqdlq replay",
+                       "not forwarded: %zu bytes with its header, but the "
+                       "destination allows %zu; recreate that with "
+                       "--message-size %zu or more, then mqdlq replay",
                        size, room, size);
         return;
     }
@@ -231,9 +239,11 @@ static void message_send(struct handler *h, const struct delivery *d,
     if (err && err != -EIDRM) {
         send_failed(h, err, out);
     } else if (err || queue_gone(h->queue)) {
-        out->ran = !err; /* somebody who still had it open may have it */
-        verdict_not_started(out, "the destination was removed: create it: %s",
-                            h->set->forward_queue);
+        out->ran = !err; /* a process that has it open may receive it */
+        verdict_not_started(out,
+                            "the destination was removed; create it again: "
+                            "mqctl create --message-size %zu %s",
+                            room, SHELL_QUEUE(h->set->forward_queue));
     }
 }
 
@@ -260,7 +270,7 @@ static void forward_run(struct handler *h, struct delivery *d,
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* A delivery ends by itself after ROOM_NS, so a stop has nothing to end. */
+/* Do nothing: a delivery returns by itself after ROOM_NS. */
 static void forward_stop(struct handler *h, int signal)
 {
     (void)h;
@@ -292,8 +302,8 @@ static int forward_open(struct handler **out, const struct handler_setup *setup,
     return 0;
 }
 
-/* Check the destination before anything is created. One that is missing may
- * come later: its worker creates it. */
+/* Check the destination before anything is created. A missing destination is
+ * accepted, because its worker may create it later. */
 static int forward_check(const struct settings *set, struct problem *p)
 {
     struct queue *queue = NULL;

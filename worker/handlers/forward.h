@@ -1,10 +1,10 @@
 /* forward.h - what a message says at the queue that it is forwarded to
  *
- * WHAT   The header of the message there: what its sender wrote, its id, its
- *        group, how many queues it came through, and whether it may have been
- *        sent before.
- * WHO    Any thread. Pure but for the id, which the message gets if it has
- *        none.
+ * WHAT   Writes the header that the message has at the destination: the lines
+ *        of its sender, its id, its group, how many queues it came through, and
+ *        whether it may have been sent before.
+ * WHO    Any thread. The only side effect is that a message without an id gets
+ *        one.
  * OWNS   Nothing.
  * FAILS  -ELOOP, -EMSGSIZE: the message can never be forwarded, and `out` says
  *        so: a dead letter.
@@ -14,21 +14,23 @@
 
 #include "worker/rules/delivery.h"
 
-/* Queues that a message may be forwarded from. A circle makes it a letter. */
+/* Most queues that a message may be forwarded from. A message that goes round
+ * in a circle of queues reaches this number and becomes a dead letter. */
 #define FORWARD_MOST 16
 
-/* Begin a delivery that ends as done unless `out` is changed. */
+/* Fill `out` for a delivery that is done, unless a later step changes it. */
 void forward_begin(struct outcome *out);
-/* The message can never be forwarded: a dead letter, with this error. */
+/* Make the message a dead letter with this error, because it can never be
+ * forwarded. */
 void forward_refuse(struct outcome *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* How many queues the message was forwarded from, this one included. */
+/* Count the queues that the message was forwarded from, this one included. */
 int forward_count(const struct delivery *d, uint64_t *count,
                   struct outcome *out);
-/* Return true if the destination is to take the message for a repeat. */
+/* Return true if the destination must treat the message as a repeat. */
 bool forward_resent(const struct delivery *d);
-/* When the message is to run, wall clock: it was not due when it was taken.
- * 0: now. */
+/* Return the time at which the message is due (wall clock, ns), or 0 if it is
+ * due now. */
 uint64_t forward_due(const struct delivery *d);
 /* Write the header. Returns its bytes. */
 int forward_header(char head[HEADER_MAX], const struct delivery *d,

@@ -57,7 +57,7 @@ Test(forward_worker, a_full_destination_is_waited_for_and_nothing_fails)
         harness_send_text(from, "body");
     w = FORWARD(from, to, "--max-attempts", "1");
     harness_wait_log(w, "event=breaker_open", SOON_MS);
-    harness_wait_log(w, "the destination is full (1 messages)", SOON_MS);
+    harness_wait_log(w, "the destination is full (1 message)", SOON_MS);
     while (harness_lines("runs") < 5) {
         harness_until(harness_queue_length(to) == 1, SOON_MS);
         consume(to);
@@ -125,8 +125,8 @@ Test(forward_worker, what_cannot_work_is_refused_at_the_start)
 {
     const char *q = harness_queue(4, 256);
 
-    REFUSED(64, "is consumed", "--forward", q, q);
-    REFUSED(64, "is consumed", "--forward", q + 1, q);
+    REFUSED(64, "forwarded to itself", "--forward", q, q);
+    REFUSED(64, "forwarded to itself", "--forward", q + 1, q);
     REFUSED(64, "--forward /b and a command", "--forward", "/b", q, "--",
             "cat");
     REFUSED(64, "and --stream", "--forward", "/b", "--stream", q);

@@ -192,7 +192,7 @@ Test(forward, a_destination_that_is_missing_or_full_is_no_failure)
     run("two");
     cr_assert_eq(out.kind, OUTCOME_NOT_STARTED);
     cr_assert_not(out.ran);
-    cr_assert_not_null(strstr(out.error, "full (1 messages)"), "%s", out.error);
+    cr_assert_not_null(strstr(out.error, "full (1 message)"), "%s", out.error);
     cr_assert_eq(harness_queue_length(q), 1);
 }
 

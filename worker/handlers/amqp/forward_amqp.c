@@ -180,9 +180,9 @@ static void left_out_warn(struct handler *h, struct delivery *d)
              F_STR("msg", delivery_id(d)),
              F_STR("next",
                    "a queue on a broker has no max-attempts, backoff or "
-                   "unique of a single message: these lines are left "
-                   "out; set the attempts and the backoff of its "
-                   "worker"));
+                   "unique for a single message, so these lines are "
+                   "left out; set --max-attempts and --backoff of its "
+                   "worker instead"));
 }
 
 /* Find the queue of the message: a part by its group, else the next in turn. */
@@ -195,9 +195,9 @@ static bool queue_of(struct handler *h, const struct delivery *d,
     unsigned part = 0;
 
     if (d->group.at && !t.partitions) {
-        forward_refuse(out, "not forwarded: it names a group, and the "
-                            "destination has none without --partitions; give "
-                            "that to both workers, then mqdlq replay");
+        forward_refuse(out, "not forwarded: it has a group, and a queue on a "
+                            "broker keeps groups only with --partitions; give "
+                            "that to both workers, then run mqdlq replay");
         return false;
     }
     if (d->group.at)
