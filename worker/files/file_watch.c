@@ -1,10 +1,10 @@
 /* file_watch.c - files of a running worker that are removed, moved or replaced
  * (see file_watch.h)
  *
- * A descriptor keeps a file alive whatever becomes of its name: a worker whose
- * files were removed would go on as before, and lose everything at its end. So
- * each file is checked by its name and by its link count. The check is a chore
- * of the pool, because a file system may take long to answer.
+ * A descriptor keeps a file alive even if its name is removed: without a check,
+ * the worker would go on as before and lose everything when it exits. So each
+ * file is checked by its name and by its link count. The check runs as a chore
+ * on the pool, because a file system may take long to answer.
  */
 #include "worker/files/file_watch.h"
 
@@ -39,14 +39,14 @@
 #define AGAIN_NS NS_PER_S        /* from one check to the next in trouble */
 #define SLOW_NS  (60 * NS_PER_S) /* the same without inotify and without work */
 
-/* No ordinary write to a file is among them. */
+/* Changes of names and attributes; ordinary writes cause no event. */
 #define FOLDER_EVENTS                                                  \
     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | \
      IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 #define ABOVE_EVENTS (IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
-/* The files in the order of their importance: the first that is gone is
- * reported. A worker cannot take messages without those before PIDFILE. */
+/* The files, most important first: if several are gone, the first is reported.
+ * The worker takes no messages unless all files before PIDFILE are in place. */
 enum part {
     STORE,
     STORE_WAL,
@@ -62,9 +62,9 @@ enum part {
 
 enum state {
     THERE,
-    AWAY,    /* it has another name, or one that we cannot reach */
-    TAKEN,   /* the same, and another file has its name */
-    REMOVED, /* no name leads to it: its content ends with this process */
+    AWAY,    /* moved: it has another name, or an unreachable one */
+    TAKEN,   /* replaced: another file has its name */
+    REMOVED, /* it has no name: its content is lost when this process exits */
 };
 
 struct file {
@@ -227,28 +227,29 @@ static const char *const states[] = {
     [REMOVED] = "was removed",
 };
 
-/* Return what happens next to a file that is gone, and what to do. */
+/* Return the advice for a missing file: what the worker does next, and what the
+ * operator should do. */
 static const char *advice_for(const struct file_watch *w, const struct file *f)
 {
     if (f >= &w->files[PIDFILE])
-        return "the worker starts again by itself, which makes the file";
+        return "the worker restarts by itself and makes the file again";
     switch (f->state) {
     case REMOVED:
-        return HELD "wait: the worker starts again by itself when its handlers "
-                    "have ended, or after --grace, and writes what it has in "
-                    "hand into the store; do not kill it before event=started";
+        return HELD "wait: when its handlers have finished, or after --grace, "
+                    "the worker writes its messages in flight into the store "
+                    "and restarts; do not kill it before event=started";
     case TAKEN:
-        return HELD "move the other file away, then put the worker's own back; "
-                    "if that was removed the worker starts again by itself; do "
-                    "not kill it before event=file_back or event=started";
+        return HELD "move the other file away, then put the original back; if "
+                    "the original was removed, the worker restarts by itself; "
+                    "do not kill it before event=file_back or event=started";
     default:
-        return HELD "put it back there (mv, mount), and the worker goes on by "
+        return HELD "put it back there (mv, mount), and the worker resumes by "
                     "itself; do not kill it before event=file_back";
     }
 }
 
-/* Set what file_watch_trouble returns. The name of the file is enough beside
- * its path. */
+/* Set what file_watch_trouble returns. The text has only the name of the file,
+ * because the path is in a field of its own. */
 static void trouble_set(struct file_trouble *t, const struct file *f,
                         const char *wrong, const char *next)
 {
@@ -268,9 +269,9 @@ static void trouble_publish(struct file_watch *w)
 
     if (ro && !w->logged_ro)
         snprintf(w->ro_next, sizeof w->ro_next,
-                 HELD "look for its error in dmesg, then mount -o remount,rw "
-                      "%s and the worker goes on by itself; after an error of "
-                      "the disk stop it, umount, fsck, mount and start it",
+                 HELD "look for the error in dmesg, then mount -o remount,rw "
+                      "%s, and the worker resumes by itself; after a disk "
+                      "error, stop the worker, umount, fsck, mount, start it",
                  mount_point(ro->path, mount));
     pthread_mutex_lock(&w->mtx);
     if (f)
@@ -314,22 +315,20 @@ static void changes_log(struct file_watch *w)
     w->logged_gone = f;
 }
 
-/* Log once that a file or folder cannot be made. */
+/* Log, once until it works, that a file or folder cannot be written. */
 static void error_log(struct file_watch *w, const char *path, const char *error)
 {
     if (!w->logged_error)
         log_error("file_not_written", F_STR("queue", w->with.flow->set->queue),
                   F_STR("file", path), F_STR("error", error),
-                  F_STR("next",
-                        "do what the error says: it is tried again each "
-                        "second, and then the worker starts again. Do "
-                        "not kill it; what it has open is all there "
-                        "is"));
+                  F_STR("next", "fix the error: the worker tries again every "
+                                "second, then restarts. Do not kill it: only "
+                                "this process still has the data"));
     w->logged_error = true;
 }
 
-/* Hold the gate while a file is gone or cannot be written (`on`), or let it go
- * where that is over. */
+/* With `on`, hold the gate for each kind of file that is missing or read-only.
+ * Without it, release the holds whose reason has passed. */
 static void holds_set(struct file_watch *w, bool on)
 {
     const struct {
@@ -352,14 +351,14 @@ static void holds_set(struct file_watch *w, bool on)
     }
 }
 
-/* Check all files, and let the log, the gate and the source know. Return true
- * if all is well. No message is taken between a loss and the log line about it,
- * nor before the line that says that it is over. */
+/* Check all files, then update the gate, the log and the source. Returns true
+ * if all files are in place and writable. The gate is held before a loss is
+ * logged and released after event=file_back: no message is taken in between. */
 static bool files_look(struct file_watch *w)
 {
     unsigned lost = files_check(w);
 
-    if (lost > w->lost) /* and maybe more soon */
+    if (lost > w->lost) /* more may follow soon */
         w->calm_ns = clock_mono_ns() + AGAIN_NS;
     w->lost = lost;
     trouble_publish(w);
@@ -373,8 +372,8 @@ static bool files_look(struct file_watch *w)
 
 /* ---- after a removal ---- */
 
-/* Return true if the worker can start again: a file was removed, none that may
- * come back by itself is away, and the store takes writes. */
+/* Return true if the worker can restart: a file is missing, the store takes
+ * writes, and no file of the store or custody might still be put back. */
 static bool may_restart(const struct file_watch *w)
 {
     for (enum part i = STORE; i < PIDFILE; i++) {
@@ -387,9 +386,9 @@ static bool may_restart(const struct file_watch *w)
     return w->lost > 0 && !w->read_only;
 }
 
-/* Make the folders again that were removed. A new state folder is locked like
- * at any start before anything is written there: another worker may have been
- * started on it. The lock of the removed folder is given up after that. */
+/* Make removed folders again. A new state folder is locked before anything is
+ * written there, because another worker may have been started on it. Only then
+ * is the lock of the removed folder released. */
 static int folders_make(struct file_watch *w, struct problem *p)
 {
     const struct settings *set = w->with.flow->set;
@@ -415,9 +414,9 @@ static int folders_make(struct file_watch *w, struct problem *p)
                : 0;
 }
 
-/* Write the whole store to its name again. The new file may replace the store
- * itself, if only its -wal or -shm is gone, or a copy that could not be
- * opened. */
+/* Write the whole store to its name again. The new file may replace two files:
+ * the store itself, if only its -wal or -shm is missing, and an earlier copy
+ * that could not be opened. */
 static int store_write_again(struct file_watch *w, struct problem *p)
 {
     struct file *f = w->files;
@@ -434,9 +433,10 @@ static int store_write_again(struct file_watch *w, struct problem *p)
     return 0;
 }
 
-/* Make the folders and the store again, so that the stop can write what is in
+/* Make the folders and the store again, so that the stop can write messages in
  * flight into the store. If that fails, the worker keeps running without taking
- * messages, and it is tried again: what it has open is all there is. */
+ * messages and tries again later, because only its descriptors still lead to
+ * the data. */
 static int files_restore(struct file_watch *w)
 {
     struct problem p = {0};
@@ -452,8 +452,8 @@ static int files_restore(struct file_watch *w)
     return 0;
 }
 
-/* Write the store beside its name, as the process ends and the name cannot be
- * had. */
+/* Write the store to another name, because the process is exiting and the store
+ * could not get its own name back. */
 static void store_save(struct file_watch *w)
 {
     const char *path = w->files[STORE].path, *queue = w->with.flow->set->queue;
@@ -465,8 +465,8 @@ static void store_save(struct file_watch *w)
     if (err)
         log_error("store_lost", F_STR("queue", queue), F_STR("file", path),
                   F_STR("error", errno_text(-err)),
-                  F_STR("next", "retries and dead letters are lost; those of "
-                                "which a verdict was waiting are in custody"));
+                  F_STR("next", "retries and dead letters are lost; messages "
+                                "with an unwritten verdict are in custody"));
     else
         log_error("store_saved", F_STR("queue", queue), F_STR("file", saved),
                   F_STR("next", "it has all retries and dead letters: move it "
@@ -475,8 +475,7 @@ static void store_save(struct file_watch *w)
 
 /* ---- when ---- */
 
-/* Watch a folder and each one above it. A folder that is watched already stays
- * so. */
+/* Watch a folder and each one above it. Watching a folder twice is harmless. */
 static void folder_watch(struct file_watch *w, const char *folder)
 {
     char path[PATH_MAX];
@@ -492,16 +491,16 @@ static void folder_watch(struct file_watch *w, const char *folder)
     }
 }
 
-/* Watch both folders; they may be other ones than before. */
+/* Watch both folders again: new ones may have been made at their paths. */
 static void folders_watch(struct file_watch *w)
 {
     folder_watch(w, w->with.dir->folder);
     folder_watch(w, w->with.runtime->folder);
 }
 
-/* Check the files, and restart the worker if one was removed. A restart waits
- * until no file was lost for a second, so that it does not race with an `rm -r`
- * that is still at it. */
+/* Check the files, and restart the worker if one was removed. The restart waits
+ * until no file has been lost for a second, so that it does not race with an
+ * `rm -r` that is still running. */
 static int watch_run(struct chore *chore)
 {
     struct file_watch *w = CONTAINER_OF(chore, struct file_watch, chore);
@@ -541,8 +540,8 @@ void file_watch_soon(struct file_watch *w)
         chore_soon(&w->chore);
 }
 
-/* The gate is held until the first check is over, which another thread may have
- * begun already. */
+/* Hold the gate until the first check is complete; another thread may have
+ * begun that check already. */
 void file_watch_start(struct file_watch *w)
 {
     gate_hold(&w->with.flow->gate, HOLD_READ_ONLY);
@@ -579,10 +578,10 @@ int file_watch_open(struct file_watch **out,
     if (w->source.fd < 0)
         log_info("files_not_watched", F_STR("queue", flow->set->queue),
                  F_STR("error", errno_text(errno)),
-                 F_STR("next", "that a file of the worker is removed is "
-                               "noticed within seconds while messages come "
-                               "(later where millions of rows wait), else "
-                               "within a minute; raise "
+                 F_STR("next", "the worker notices a removed file within "
+                               "seconds while messages arrive (later if "
+                               "millions wait in the store), otherwise within "
+                               "a minute; to be notified at once, raise "
                                "fs.inotify.max_user_instances"));
     *out = w;
     if (err)

@@ -373,7 +373,7 @@ Test(worker_files, a_removed_custody_is_made_again_when_nothing_runs)
     shell(q, "rm $R/custody");
     harness_wait_log(w, "event=file_gone", 10000);
     doctor_says(w, q, custody_path(q, "custody was removed"),
-                "wait: the worker starts again by itself");
+                "wait: when its handlers have finished");
     harness_send_text(q, "two\n");
     alone_check(w, q, 1);
     cr_assert(!harness_exists(harness_custody(q)));
