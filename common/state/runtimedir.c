@@ -1,16 +1,16 @@
 /* runtimedir.c - where the messages in flight of a queue are (see runtimedir.h)
  *
- * Why memory: a page of a file on a disk is write-protected again each time it
- * is written back. The kernel's copy in mq_receive(3) then takes a fault, and
- * gives up if that has to wait while a SIGKILL is pending; the message has left
- * the queue by then. Pages of tmpfs and ramfs are never written back.
+ * Why memory: the kernel write-protects a page of a file on disk each time it
+ * writes the page back. The copy in mq_receive(3) then takes a page fault. If a
+ * SIGKILL is pending and the fault has to wait, the copy fails, although the
+ * message has left the queue. Pages of tmpfs and ramfs are never written back.
  *
- * The note in the state folder is the truth: custody is where it says. It is on
- * the disk before the first message is received, and a start never leaves a
- * folder that holds messages: so no messages are in flight in a folder that the
- * note does not name. All of this happens under the lock of the state folder.
- * The lock of the runtime folder keeps out a worker in another container that
- * sees the same memory, and another state directory at the same path.
+ * The note in the state folder says where custody is. It is on disk before the
+ * first message is received, and a start does not change to another folder
+ * while the old one holds messages. So a folder that the note does not name
+ * holds no messages in flight. The lock of the state folder protects the note.
+ * The lock of the runtime folder excludes a worker in another container that
+ * sees the same memory and has another state directory at the same path.
  */
 #include "common/state/runtimedir.h"
 
@@ -46,7 +46,7 @@ int (*runtimedir_statfs)(const char *path, struct statfs *out) = statfs;
 
 /* ---- the runtime directory ---- */
 
-/* The directories that were looked at and cannot be used, for the refusal. */
+/* The directories that were tried and cannot be used, for the error text. */
 struct looked {
     char text[512];
 };
@@ -101,9 +101,9 @@ static bool in_memory(const char *path, struct looked *l)
     return false;
 }
 
-/* Return true if $XDG_RUNTIME_DIR is ours. A change of user leaves that of
- * another user in the environment, and it may outlive its session (XDG Base
- * Directory Specification). */
+/* Return true if $XDG_RUNTIME_DIR belongs to this user. After a change of user,
+ * the variable may still name the directory of the other user, and the
+ * directory may outlive its session (XDG Base Directory Specification). */
 static bool session_ours(const char *dir, struct looked *l)
 {
     struct stat st;
@@ -157,9 +157,9 @@ static int given_check(char out[PATH_MAX], const struct runtimedir_wish *wish,
     if (!in_memory(out, &l) && !wish->allow_disk)
         return problem_set(
             p, EX_CANTCREAT, EXDEV,
-            FLAG ": %s is not a tmpfs, and on a disk a kill during "
-                 "writeback loses the message in hand; give a directory on a "
-                 "tmpfs (mount -t tmpfs tmpfs DIR; " DOCKER
+            FLAG ": %s is not a tmpfs. On disk, a kill during writeback loses "
+                 "the message being received. Give a directory on a tmpfs "
+                 "(mount -t tmpfs tmpfs DIR; " DOCKER
                  "), or take the risk with --allow-disk-custody",
             l.text);
     return 0;
@@ -178,9 +178,9 @@ int runtimedir_root(char out[PATH_MAX], const struct runtimedir_wish *wish,
         if (!wish->allow_disk)
             err = problem_set(
                 p, EX_CANTCREAT, EXDEV,
-                "no directory in memory for messages in flight, as on a disk a "
-                "kill during writeback loses the one in hand; looked at: %s. "
-                "Give " FLAG " DIR on a tmpfs (mount -t tmpfs tmpfs "
+                "found no directory in memory for messages in flight; tried: "
+                "%s. On disk, a kill during writeback loses the message being "
+                "received. Give " FLAG " DIR on a tmpfs (mount -t tmpfs tmpfs "
                 "DIR; " DOCKER
                 "; Kubernetes: emptyDir with medium: Memory), or take "
                 "the risk with --allow-disk-custody",
@@ -208,8 +208,8 @@ bool runtimedir_folder(char out[PATH_MAX], const char *root, const char *home)
 
 /* ---- the note ---- */
 
-/* Lines of text, "NAME VALUE". The state is the last one, so that a text that
- * was cut is told from a whole one. No path has a newline. */
+/* The note, as lines of text "NAME VALUE". The state is on the last line, so a
+ * note without it was cut short. No path has a newline. */
 struct note {
     char folder[PATH_MAX]; /* the runtime folder */
     char home[PATH_MAX];   /* the state folder that the note was written in */
@@ -217,8 +217,8 @@ struct note {
     bool open;             /* a worker runs, or was killed */
 };
 
-/* Copy the value of line `name` and step over it; false: the line is missing,
- * or its value too long. */
+/* Copy the value of line `name` and advance past the line. Returns false if the
+ * line is missing or its value too long. */
 static bool line_take(char **text, const char *name, char *out, size_t room)
 {
     size_t size = strlen(name), value;
@@ -261,9 +261,9 @@ static int note_read(struct note *out, const char *home)
     return 0;
 }
 
-/* Write the note of a state folder, unless it reads like that already.
- * Crash before the rename: the old note, and a temporary file that the next
- * write replaces. After it: the new note. */
+/* Write the note of a state folder, unless it has this text already.
+ * Crash before the rename: the old note is in place, and a temporary file is
+ * left, which the next write replaces. Crash after it: the new note is. */
 static int note_write(const char *folder, const char *home, bool open)
 {
     char path[PATH_MAX], temp[PATH_MAX], text[NOTE_TEXT], boot[BOOT_TEXT];
@@ -302,9 +302,9 @@ static bool folder_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && file_same(&x, &y);
 }
 
-/* Return true if the state folder `home` is a copy: the folder that the note
- * was written in is another one, and still has a note that names the same
- * runtime folder, or cannot be looked at. A copy has nothing in flight. */
+/* Return true if the state folder `home` is a copy, which has nothing in
+ * flight. It is one if the note was written in another folder, and the note
+ * there names the same runtime folder or cannot be read. */
 static bool note_copied(const struct note *note, const char *home)
 {
     struct note other;
@@ -337,8 +337,8 @@ static bool custody_there(const char *folder)
            lstat(path, &st) == 0;
 }
 
-/* Remove the files of a folder in which nothing is in flight, and the folder;
- * of the state folder only custody. 0 or -errno. */
+/* Remove a folder in which nothing is in flight, with its files. From the state
+ * folder, remove only custody. Returns 0 or -errno. */
 static int folder_remove(const char *folder, const char *home)
 {
     static const char *const files[] = {RUNTIMEDIR_CUSTODY, RUNTIMEDIR_RUNS,
@@ -352,8 +352,8 @@ static int folder_remove(const char *folder, const char *home)
     return state || rmdir(folder) == 0 ? 0 : -errno;
 }
 
-/* Lock the folder at `path`: 0, -EWOULDBLOCK, -ESTALE if another folder has the
- * name by now, or another -errno. */
+/* Lock the folder at `path`. Returns 0, -EWOULDBLOCK, -ESTALE if another folder
+ * got the name in the meantime, or another -errno. */
 static int folder_lock(int *lock, const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -368,9 +368,9 @@ static int folder_lock(int *lock, const char *path)
     return err;
 }
 
-/* Make, check and lock r->folder. Waits for the lock of a worker that is just
- * dying, or of a child that it had not executed yet; the folder of one that
- * runs is refused. */
+/* Make, check and lock r->folder. Waits a moment for the lock, because a dying
+ * worker or its child before execve may still hold it; then refuses the folder,
+ * because another worker is running. */
 static int folder_take(struct runtimedir *r, struct problem *p)
 {
     uint64_t end = clock_mono_ns() + WORKER_LOCK_DYING_NS;
@@ -393,16 +393,15 @@ static int folder_take(struct runtimedir *r, struct problem *p)
         if (clock_mono_ns() >= end)
             return problem_set(
                 p, EX_UNAVAILABLE, EWOULDBLOCK,
-                "another process has %s: a worker in another container with "
-                "the same path of its state directory, or one that fuser(1) "
-                "shows; stop that one, or give another " FLAG,
+                "another process has %s locked: a worker in another container "
+                "whose state directory has the same path, or a process that "
+                "fuser(1) shows. Stop it, or give another " FLAG,
                 r->folder);
         poll(NULL, 0, WORKER_LOCK_LOOK_MS);
     }
 }
 
-/* Make and check the runtime directory, then take r->folder, which is below it
- * by the path that was given. */
+/* Make and check the runtime directory, then take r->folder, which is in it. */
 static int memory_open(struct runtimedir *r, const char *root, bool link,
                        const char *home, struct problem *p)
 {
@@ -418,8 +417,8 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
     if (err)
         return problem_set(
             p, EX_CANTCREAT, -err,
-            "cannot make %s: %s; this runs as %s: give another " FLAG " DIR",
-            root, errno_text(-err), folder_user(geteuid(), user));
+            "cannot make %s as user %s: %s; give another " FLAG " DIR", root,
+            folder_user(geteuid(), user), errno_text(-err));
     /* Another process may have made it. */
     err = folder_root(root, true, link, &folder_runtime, p);
     if (err)
@@ -429,8 +428,8 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
     return folder_take(r, p);
 }
 
-/* Find the folder of the last worker by the note of `home`: r->was, and what
- * became of it. Without a note, custody in the state folder counts. */
+/* Find the folder of the last worker: set r->was and r->past from the note of
+ * `home`. Without a note, custody in the state folder counts. */
 static int last_find(struct runtimedir *r, const char *home, struct problem *p)
 {
     struct note note;
@@ -439,9 +438,9 @@ static int last_find(struct runtimedir *r, const char *home, struct problem *p)
 
     if (err == -EBADMSG)
         return problem_set(p, EX_CONFIG, EBADMSG,
-                           "%s/" RUNTIMEDIR_NOTE " is damaged; it was left "
-                           "untouched: move it away, and messages in flight "
-                           "are looked for where this start has its own",
+                           "%s/" RUNTIMEDIR_NOTE " is damaged and was left "
+                           "untouched. Move it away; the next start then looks "
+                           "for messages in flight in its own runtime folder",
                            home);
     if (err && err != -ENOENT)
         return problem_set(p, EX_CANTCREAT, -err, "%s/" RUNTIMEDIR_NOTE ": %s",
@@ -478,9 +477,9 @@ static int change_refuse(const struct runtimedir *r, const char *root,
 
     return problem_set(
         p, EX_CONFIG, EBUSY,
-        "messages in flight are in %s, and " FLAG " is %s; nothing was "
-        "touched: start the worker without " FLAG " once, empty the folder "
-        "with `mqctl drain %s`, then start with the other directory",
+        "messages in flight are in %s, but " FLAG " is %s; nothing was "
+        "changed. Start the worker once without " FLAG ", finish these "
+        "messages with `mqctl drain %s`, then start it with the new directory",
         r->was, root, SHELL_QUEUE(name));
 }
 
@@ -494,9 +493,9 @@ static int last_open(struct runtimedir *r, const struct runtimedir_wish *wish,
     if (!in_memory(r->was, &l) && !wish->allow_disk)
         return problem_set(
             p, EX_CONFIG, EXDEV,
-            "messages in flight are on a disk, in %s; nothing was touched: "
-            "start the worker with --allow-disk-custody once, empty the folder "
-            "with `mqctl drain %s`, then start without",
+            "messages in flight are on disk, in %s; nothing was changed. "
+            "Start the worker with --allow-disk-custody once, finish these "
+            "messages with `mqctl drain %s`, then start it without",
             l.text, SHELL_QUEUE(strrchr(home, '/')));
     strlcpy(r->folder, r->was, sizeof r->folder);
     if (folder_same(r->folder, home))
@@ -540,10 +539,10 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
     return err;
 }
 
-/* Crash before the note: it names the folder of the last worker, which holds no
- * messages. Crash after it: that folder is left over, without messages. If the
- * note already names the folder, a full disk prevents nothing except noting
- * that a worker is running. */
+/* Crash before the note is written: it names the folder of the last worker,
+ * which holds no messages. Crash after it: that folder is left over, without
+ * messages. If the note already names the folder and the disk is full, the
+ * start goes on: the note merely does not say that a worker is running. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p)
 {
@@ -569,8 +568,9 @@ int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
     return 0;
 }
 
-/* Note an orderly end, unless the note names another folder: then the state
- * folder was removed or moved, and another worker has one of that name. */
+/* Note an orderly end. If the note names another folder, it belongs to another
+ * worker, because the state folder was removed or moved and made again: leave
+ * that note alone. */
 static void note_close(const struct runtimedir *r, const char *folder)
 {
     char home[PATH_MAX];
@@ -604,8 +604,9 @@ int runtimedir_path(const struct runtimedir *r, const char *file,
 
 /* ---- for others ---- */
 
-/* Return true if a runtime folder has the owner of the state folder, and nobody
- * else may write to it; the note is only as good as that. */
+/* Return true if the owner of the state folder also owns the runtime folder and
+ * is the only one who may write to it. A note that names any other folder is
+ * not trusted. */
 static bool folder_owned(const char *folder, const struct statedir *dir)
 {
     struct stat ours, st;
@@ -615,8 +616,8 @@ static bool folder_owned(const char *folder, const struct statedir *dir)
            !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Search also where an orderly stop leaves the file, in case the note is
- * damaged or names another place. */
+/* If the file is not in the folder that the note names, or the note is damaged,
+ * search the state folder, where an orderly stop leaves the file. */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p)
 {
@@ -649,10 +650,10 @@ int runtimedir_file(const struct statedir *dir, const char *file,
     return err;
 }
 
-/* The note is closed first, as a folder that is missing under an open note
- * means lost messages. Crash after that: the next start finds an empty folder,
- * and uses it. A worker that starts meanwhile waits for the lock, then makes
- * the folder again (folder_take). */
+/* The note is closed before the folder is removed, because an open note whose
+ * folder is missing means lost messages. Crash in between: the next start finds
+ * an empty folder and uses it. A worker that starts in between waits for the
+ * lock, then makes the folder again (folder_take). */
 int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
                       char out[PATH_MAX])
 {
@@ -668,7 +669,7 @@ int runtimedir_remove(const struct statedir *dir, int (*has)(const char *path),
     if (!realpath(dir->folder, home) || folder_same(note.folder, home) ||
         !folder_owned(note.folder, dir) || note_copied(&note, home))
         return -ENOENT;
-    /* A note that root writes its owner could not use. */
+    /* The owner could not use a note that root writes. */
     if (stat(home, &st) < 0 || st.st_uid != geteuid())
         return -EPERM;
     err = folder_lock(&lock, note.folder);
