@@ -301,8 +301,8 @@ static void not_begun(struct search *s)
 
     if (m->w.attempt)
         found(s, "held",
-              "received %s ago; its handler could not be started, or ended "
-              "before it took it; it is tried again",
+              "received %s ago; the worker could not start or reach its "
+              "handler, which counts no attempt, and tries again",
               ago(m->received_ns, time));
     else if (m->failures)
         found(s, "held",

@@ -269,8 +269,8 @@ static void state_line(const struct snapshot *v)
                                NS_PER_S * NS_PER_S,
                            text));
     if (v->worker == SNAPSHOT_RUNS)
-        linef("state", "%s%s%s%s, pid %d", snapshot_state_text(v), more,
-              closed ? "" : ": ", closed ? "" : why, (int)v->pid);
+        linef("state", "%s%s, pid %d%s%s", snapshot_state_text(v), more,
+              (int)v->pid, closed ? "" : ": ", closed ? "" : why);
     else
         line("state", snapshot_state_text(v));
 }

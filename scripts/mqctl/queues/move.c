@@ -3,12 +3,12 @@
  * Programs that are installed beside this one do it: mqsend creates the queue,
  * a worker with --forward sends the messages of the queue, the spool and the
  * store until there are none, and mqdlq exports letters here and imports them
- * there. So a message is lost by no kill that a worker survives, and one that
- * may be sent twice is marked (worker/handlers/forward.h). If this program is
- * killed, the worker stops in an orderly way, and the next move goes on.
+ * there. So a kill of any of these programs loses no message, and a message
+ * that may be sent twice is marked (worker/handlers/forward.h). If this program
+ * is killed, the worker stops in an orderly way, and the next move continues.
  *
- * A letter is removed here once mqdlq has imported it. Crash before that: it is
- * here and there; the next import leaves it out, and it is removed then.
+ * A letter is removed here once mqdlq has imported it. Crash in between: both
+ * queues have the letter; the next import skips it, and then it is removed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -215,8 +215,8 @@ static int messages_forward(struct move *m, int null)
     if (m->stalled)
         return complain(EX_TEMPFAIL,
                         "%s took no message for %d s: it is full, or the "
-                        "broker is down; what is left stays here: fix that "
-                        "and run mqctl move again",
+                        "broker is down. The remaining messages stay here; fix "
+                        "the cause and run mqctl move again",
                         m->there.shown, (int)(STALL_NS / NS_PER_S));
     return cli_interrupt_seen() ? EX_TEMPFAIL : status;
 }
@@ -364,12 +364,13 @@ static void moved_print(const struct move *m)
         uint64_t n;
     } parts[] = {{"queue", "in the queue", sent - waiting},
                  {"waiting", "waiting", waiting},
-                 {"letters", "dead letters", m->letters}},
-      rest[] = {{"discarded", "were cancelled, or copies of letters: not sent",
-                 discarded},
-                {"repeats", "repeated a unique key: not sent", repeats},
-                {"expired", "had expired: dead letters, not sent", expired},
-                {"refused", "cannot be forwarded: dead letters", m->refused}};
+                 {"letters", m->letters == 1 ? "dead letter" : "dead letters",
+                  m->letters}},
+      rest[] = {
+          {"discarded", "not sent: cancelled, or copies of letters", discarded},
+          {"repeats", "not sent: repeats of a unique key", repeats},
+          {"expired", "not sent, dead now: expired", expired},
+          {"refused", "not sent, dead now: cannot be forwarded", m->refused}};
     json_t *all;
 
     if (m->o->json) {
@@ -399,8 +400,8 @@ static void moved_print(const struct move *m)
     if (!m->o->letters && a->dead > 0)
         complain(0,
                  "%" PRId64
-                 " dead letter%s here; mqctl move --letters moves these as "
-                 "well",
+                 " dead letter%s here; to move these, too: mqctl move "
+                 "--letters",
                  a->dead, a->dead == 1 ? " stays" : "s stay");
 }
 
@@ -427,20 +428,20 @@ static int queue_check(struct move *m)
 
     if (v->worker == SNAPSHOT_RUNS)
         return complain(EX_UNAVAILABLE,
-                        "worker %d is running on %s: end it first, with mqctl "
+                        "worker %d is running on %s; stop it first: mqctl "
                         "drain --wait %s",
                         (int)v->pid, m->queue, SHELL_QUEUE(m->queue));
     if (!v->has_queue && v->has_folder)
         return complain(EX_NOINPUT,
-                        "the queue %s is gone: create it with the message size "
-                        "that it had, then what was kept of it can be moved: "
+                        "queue %s does not exist any more. To move its saved "
+                        "messages, first create it with its old message size: "
                         "mqctl create --message-size N %s",
                         m->queue, SHELL_QUEUE(m->queue));
     if (letters_untold(m))
         return complain(EX_UNAVAILABLE,
-                        "--on-dead has not run for all dead letters of %s yet: "
-                        "start its worker, drain it, then move: mqctl drain "
-                        "--wait %s",
+                        "--on-dead has not run for all dead letters of %s yet; "
+                        "start its worker, then stop it and move again: mqctl "
+                        "drain --wait %s",
                         m->queue, SHELL_QUEUE(m->queue));
     return v->has_queue ? 0
                         : complain(v->no_queue.status, "%s", v->no_queue.text);
@@ -467,8 +468,9 @@ static int move_programs(struct move *m)
         moved_print(m);
     if (!status && m->refused)
         status = complain(EX_DATAERR,
-                          "messages that cannot be forwarded are dead letters: "
-                          "mqdlq list --error 'not forwarded*' %s says why",
+                          "some messages cannot be forwarded and are dead "
+                          "letters now; to see why: "
+                          "mqdlq list --error 'not forwarded*' %s",
                           SHELL_QUEUE(m->queue));
     snapshot_close(&m->after);
     close(null);
