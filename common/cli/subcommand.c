@@ -115,9 +115,10 @@ static int operands_check(const struct subcommand_table *t,
     const char *what = NULL;
 
     if (line->operand_count < verb->least)
-        what = line->operand_count == 0 ? "no queue given" : "too little given";
+        what =
+            line->operand_count == 0 ? "no queue given" : "too few arguments";
     else if (verb->most >= 0 && line->operand_count > verb->most)
-        what = "too much given";
+        what = "too many arguments";
     return what ? problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s",
                               verb->name, what, t->program, verb->name,
                               verb->usage)

@@ -152,8 +152,8 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
     safe_text_copy(safe, sizeof safe, o->label, strlen(o->label));
     if (err == ENOENT)
         return problem_set(p, EX_NOINPUT, err,
-                           "queue %s does not exist; its mqworker makes it "
-                           "(without --no-create), or `mqctl create %s`",
+                           "queue %s does not exist; start its mqworker "
+                           "(without --no-create), or run `mqctl create %s`",
                            safe, SHELL_QUEUE(safe));
     if (err == EACCES || err == EPERM)
         return explain_access(o, safe, err, p);

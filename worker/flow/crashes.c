@@ -35,10 +35,10 @@ static void wait_log(struct timer *timer)
                  F_STR("msg", ulid_print(c->id, id)),
                  F_UINT("crashes", c->count),
                  F_UINT("running", s.deliveries - s.ended),
-                 F_STR("next", "a worker died while it ran, so it is to run "
-                               "alone: it waits until those that run are "
-                               "done, and no other one begins; --timeout ends "
-                               "those that hang"));
+                 F_STR("next", "a worker died while this message ran, so it "
+                               "has to run alone: it waits for the running "
+                               "messages, and no other message starts; "
+                               "--timeout stops handlers that hang"));
     pthread_mutex_unlock(&c->mtx);
 }
 
@@ -76,9 +76,9 @@ bool crashes_run_alone(struct flow *f, struct message *m, bool beside)
     log_warn("suspect_alone", F_STR("queue", f->set->queue),
              F_STR("msg", ulid_print(*message_name(m), id)),
              F_UINT("crashes", m->crashes),
-             F_STR("next", "a worker died while it ran, so nothing runs beside "
-                           "it, and the others of this worker wait; --timeout "
-                           "ends one that hangs"));
+             F_STR("next", "a worker died while this message ran, so it runs "
+                           "alone, and the worker's other messages wait; "
+                           "--timeout stops a handler that hangs"));
     return true;
 }
 

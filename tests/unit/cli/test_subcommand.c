@@ -141,7 +141,7 @@ Test(verbs, take_so_many_operands)
     cr_assert_eq(READS(0, "1", "2", "3", "4", "5"), 0);
     cr_assert_eq(READS(1, "1", "2", "3"), 0);
     cr_assert_lt(READS(1, "1", "2", "3", "4"), 0);
-    cr_assert_not_null(strstr(p.text, "too much given"), "%s", p.text);
+    cr_assert_not_null(strstr(p.text, "too many arguments"), "%s", p.text);
     cr_assert_lt(READS(1, "1", "--dir", "bad"), 0);
     cr_assert_str_eq(p.text, "a bad dir");
     cr_assert_eq(READS(1, "--help", "--dir", "bad"), 0, "help needs none");
