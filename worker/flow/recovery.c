@@ -356,11 +356,14 @@ struct keep {
 /* place_of - where it waits for the next worker
  * A group's messages are parked: its order is theirs, and messages after them
  * wait for them. A letter that was sent again is before those.
+ * A message that was to be forwarded before its time waits for that time: the
+ * next worker may run it.
  */
 static void place_of(const struct flow *f, const struct delivery *d,
                      struct settle *out)
 {
-    bool delayed = delivery_delayed(d, f->set->max_delay_ns);
+    bool delayed = delivery_delayed(d, f->set->forward ? UINT64_MAX
+                                                       : f->set->max_delay_ns);
 
     out->group = d->group;
     out->header_size = d->header.bytes;

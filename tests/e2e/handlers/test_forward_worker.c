@@ -93,6 +93,34 @@ Test(forward_worker, what_waits_goes_at_once_and_waits_there)
     }
 }
 
+Test(forward_worker, what_waits_keeps_its_time_if_it_cannot_go)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);
+    struct harness_process *w =
+        harness_worker(from, "--", harness_handler("record"));
+
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(harness_run("mqsend", "--delay", "1h", "--group", "g", from,
+                             "stored")
+                     .status,
+                 0);
+    harness_until(harness_queue_length(from) == 0, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    harness_send_text(to, "full");
+    cr_assert_eq(harness_run("mqsend", "--delay", "1h", from, "fresh").status,
+                 0);
+    w = FORWARD(from, to, "-c", "2");
+    harness_until(harness_queue_length(from) == 0, SOON_MS);
+    harness_wait_log(w, "event=breaker_open", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = harness_worker(from, "--", harness_handler("record"));
+    harness_wait_log(w, "event=started", SOON_MS);
+    harness_send_text(from, "now");
+    harness_until(harness_lines("runs") > 0, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 1, "%s", harness_read("runs", NULL));
+}
+
 Test(forward_worker, queues_that_forward_in_a_circle_make_dead_letters)
 {
     const char *a = harness_queue(4, 256), *b = harness_queue(4, 256);

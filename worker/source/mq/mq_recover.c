@@ -347,9 +347,11 @@ static void new_row(struct store_row *m, const struct kept *x)
 
 /* old_row - of a run of a row that waited or was parked; whether it is to be
  * written
- * A delayed message that got in line in its group stays in line.
+ * A delayed message that got in line in its group stays in line, but not one
+ * that was to be forwarded before its time.
  */
-static bool old_row(struct store_row *m, const struct slot *slot)
+static bool old_row(const struct source_mq *q, struct store_row *m,
+                    const struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
     struct store_row was = *m;
@@ -360,7 +362,8 @@ static bool old_row(struct store_row *m, const struct slot *slot)
     if (w.flags & SLOT_REDELIVERED)
         m->flags |= STORE_REDELIVERED;
     if (m->state == STORE_WAITING && m->group && m->attempts == 0 &&
-        !(m->flags & STORE_FRONT))
+        !(m->flags & STORE_FRONT) &&
+        !(q->set->forward && m->due_ns > clock_wall_ns()))
         m->state = STORE_PARKED;
     return m->state != was.state || m->flags != was.flags ||
            m->crashes != was.crashes;
@@ -380,7 +383,7 @@ static int row_add(struct keep *k, struct kept *x)
         return err == -ENOENT ? 0 : err;
     if (!old)
         new_row(m, x);
-    else if (!old_row(m, slot))
+    else if (!old_row(k->q, m, slot))
         return 0;
     m->slot = slot;
     m->retire = slot_retire;
