@@ -213,9 +213,10 @@ static void send_failed(const struct handler *h, int err, struct outcome *out)
                             errno_text(-err), h->set->forward_queue);
 }
 
-/* Send a message whose header is written. */
+/* Send a message whose header is written, waiting until `end_ns` (monotonic)
+ * for room. */
 static void message_send(struct handler *h, const struct delivery *d,
-                         const char *head, size_t head_size,
+                         const char *head, size_t head_size, uint64_t end_ns,
                          struct outcome *out)
 {
     size_t room = queue_message_size(h->queue);
@@ -234,7 +235,7 @@ static void message_send(struct handler *h, const struct delivery *d,
     memcpy(h->bytes + head_size, d->body, d->body_size);
     FAULT_POINT("forward_before_send");
     err = queue_send_wait(h->queue, h->bytes, size, d->message->priority,
-                          ns_add(clock_mono_ns(), ROOM_NS));
+                          end_ns);
     FAULT_POINT("forward_sent");
     if (err && err != -EIDRM) {
         send_failed(h, err, out);
@@ -249,9 +250,12 @@ static void message_send(struct handler *h, const struct delivery *d,
 
 /* ---- the operations ---- */
 
+/* The time begins before the lock: of several that wait for room behind each
+ * other, all are given back when the first of them is. */
 static void forward_run(struct handler *h, struct delivery *d,
                         struct outcome *out)
 {
+    uint64_t end_ns = ns_add(clock_mono_ns(), ROOM_NS);
     char head[HEADER_MAX];
     struct problem p;
     int size;
@@ -265,7 +269,7 @@ static void forward_run(struct handler *h, struct delivery *d,
         out->ran = false;
         verdict_not_started(out, "%s", p.text);
     } else {
-        message_send(h, d, head, (size_t)size, out);
+        message_send(h, d, head, (size_t)size, end_ns, out);
     }
     pthread_mutex_unlock(&h->mtx);
 }

@@ -121,6 +121,22 @@ Test(forward_worker, what_waits_keeps_its_time_if_it_cannot_go)
     cr_assert_eq(harness_lines("runs"), 1, "%s", harness_read("runs", NULL));
 }
 
+Test(forward_worker, many_that_wait_for_room_end_with_the_first)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);
+    struct harness_process *w;
+    uint64_t before;
+
+    harness_send_text(to, "full");
+    for (int i = 0; i < 10; i++)
+        harness_send_text(from, "body");
+    w = FORWARD(from, to, "-c", "8");
+    harness_wait_log(w, "event=breaker_open", SOON_MS);
+    before = harness_now_ms();
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_lt(harness_now_ms() - before, 4000);
+}
+
 Test(forward_worker, queues_that_forward_in_a_circle_make_dead_letters)
 {
     const char *a = harness_queue(4, 256), *b = harness_queue(4, 256);
