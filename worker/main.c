@@ -53,13 +53,17 @@ struct program {
     int queue;             /* a descriptor to hand over; -1: none */
 };
 
-/* Keep the queue that was handed over by the service manager: perhaps only the
- * manager may open it. A queue without a name is of no use to the next start.
- */
-static void queue_keep(struct program *g)
+/* Keep what the next start cannot get by itself: what the handler has taken
+ * from the environment, and the queue that was handed over by the service
+ * manager, as perhaps only the manager may open it. A queue without a name is
+ * of no use to the next start. */
+static void start_keep(struct program *g)
 {
+    const struct handler_ops *ops = g->engine->flow.ops;
     const struct queue *queue = g->engine->mq.queue;
 
+    if (ops->restore)
+        ops->restore();
     if (g->engine->flow.set->passed_fd && !queue_gone(queue))
         g->queue = fcntl(queue_fd(queue), F_DUPFD_CLOEXEC, 0);
 }
@@ -74,7 +78,7 @@ static void program_restart(void *arg)
     struct program *g = arg;
 
     if (g->engine)
-        queue_keep(g);
+        start_keep(g);
     notify_pass(&g->notify, g->queue);
     FAULT_POINT("restart_before_exec");
     /* Not by its name: another version may have been installed there. */
@@ -151,7 +155,7 @@ int main(int argc, char **argv, char **envp)
     notify_begin(&g.notify, g.engine);
     status = engine_run(g.engine);
     if (status == -ESTALE)
-        queue_keep(&g);
+        start_keep(&g);
     notify_end(&g.notify, status == -ESTALE);
     engine_close(&g.engine);
     if (status == -ESTALE)

@@ -76,6 +76,10 @@ struct handler_ops {
      * that cannot work; NULL: no check. Called by the thread that becomes the
      * peeker, like open. */
     int (*check)(const struct settings *set, struct problem *p);
+    /* Put back into the environment what check has removed from there, because
+     * the program executes itself again; NULL: it removes nothing. After
+     * check, before close. */
+    void (*restore)(void);
     int (*open)(struct handler **out, const struct handler_setup *setup,
                 struct problem *p);
     /* NULL: run, one at a time. Else run is NULL. */

@@ -43,6 +43,7 @@
 /* Of DEST, found by check before there are threads: it may come from the
  * environment, and is removed from there. A process has one such handler. */
 static char password[BROKER_PASSWORD];
+static bool password_in_environment; /* check removed it from there */
 
 /* A delivery that is open. */
 struct sent {
@@ -376,9 +377,11 @@ static int forward_check(const struct settings *set, struct problem *p)
 {
     const char *variable = getenv("AMQP_PASSWORD");
     char *kept = variable ? strdup(variable) : NULL;
-    int err = broker_password_find(password, &set->forward_to,
-                                   set->access.password_file, p);
+    int err;
 
+    password_in_environment = variable != NULL;
+    err = broker_password_find(password, &set->forward_to,
+                               set->access.password_file, p);
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): no threads yet */
     if (kept && settings_on_broker(set) && setenv("AMQP_PASSWORD", kept, 1) < 0)
         err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -387,6 +390,15 @@ static int forward_check(const struct settings *set, struct problem *p)
         free(kept);
     }
     return err;
+}
+
+/* If a file has the password, the next check prefers it again. Without memory
+ * the next check reports that there is no password. */
+static void forward_restore(void)
+{
+    if (password_in_environment)
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): execv follows */
+        (void)setenv("AMQP_PASSWORD", password, 1);
 }
 
 static const struct coprocess_ops lanes = {
@@ -404,6 +416,7 @@ const struct handler_ops handler_forward_amqp = {
     .within = true,
     .guess_ns = NS_PER_MS,
     .check = forward_check,
+    .restore = forward_restore,
     .open = forward_open,
     .coprocesses = &lanes,
     .stop = forward_stop,
