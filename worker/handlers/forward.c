@@ -234,8 +234,8 @@ static void message_send(struct handler *h, const struct delivery *d,
     memcpy(h->bytes, head, head_size);
     memcpy(h->bytes + head_size, d->body, d->body_size);
     FAULT_POINT("forward_before_send");
-    err = queue_send_wait(h->queue, h->bytes, size, d->message->priority,
-                          end_ns);
+    err =
+        queue_send_wait(h->queue, h->bytes, size, d->message->priority, end_ns);
     FAULT_POINT("forward_sent");
     if (err && err != -EIDRM) {
         send_failed(h, err, out);

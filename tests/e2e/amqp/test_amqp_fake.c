@@ -155,3 +155,18 @@ Test(amqp_fake, mqsend_says_what_to_do_where_a_broker_dies_as_it_begins)
     cr_assert_not_null(strstr(r.err, "; run it again"), "%s", r.err);
     cr_assert_eq(f->published, 0);
 }
+
+Test(amqp_fake, a_forwarding_worker_that_starts_again_has_its_password)
+{
+    const char *from = harness_queue(4, 128);
+    const char *store =
+        harness_path("%s%s/store.db", harness_state_dir(), from);
+    struct harness_process *w;
+
+    setenv("AMQP_PASSWORD", "secret", 1);
+    w = harness_worker(from, "--forward", "amqp://u@127.0.0.1:1/%2F/q");
+    harness_wait_log(w, "event=started", 20000);
+    cr_assert_eq(unlink(store), 0, "%s", store);
+    harness_wait_log(w, "event=stopped", 20000);
+    cr_assert_eq(harness_stop(w, 20000), 0, "%s", harness_stderr(w, NULL));
+}

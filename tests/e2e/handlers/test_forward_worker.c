@@ -100,10 +100,10 @@ Test(forward_worker, what_waits_keeps_its_time_if_it_cannot_go)
         harness_worker(from, "--", harness_handler("record"));
 
     harness_wait_log(w, "event=started", SOON_MS);
-    cr_assert_eq(harness_run("mqsend", "--delay", "1h", "--group", "g", from,
-                             "stored")
-                     .status,
-                 0);
+    cr_assert_eq(
+        harness_run("mqsend", "--delay", "1h", "--group", "g", from, "stored")
+            .status,
+        0);
     harness_until(harness_queue_length(from) == 0, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     harness_send_text(to, "full");
