@@ -237,13 +237,18 @@ static void on_message(void *arg)
     (void)schedule_start(&e->flow);
 }
 
-/* Return the exit status: -ESTALE if the worker has to start again, because a
- * file was removed and nobody has asked for a stop since. */
+bool engine_restarts(const struct engine *e)
+{
+    return e->flow.gate.status == -ESTALE && e->stop.signals == 0 &&
+           !e->stop.drained;
+}
+
+/* Return the exit status, -ESTALE if the worker has to start again. */
 static int engine_status(const struct engine *e)
 {
     int status = e->flow.gate.status;
 
-    return status == -ESTALE && e->stop.signals > 0 ? EX_OK : status;
+    return status == -ESTALE && !engine_restarts(e) ? EX_OK : status;
 }
 
 /* Write everything in flight into the store. Custody without a name ends with

@@ -64,6 +64,9 @@ struct engine {
 /* `set` is kept. */
 int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p);
+/* Return true if the worker stops in order to start again, because a file was
+ * removed and nobody has asked for a stop or a drain since. */
+bool engine_restarts(const struct engine *e);
 /* Run until stopped; return the exit status. -ESTALE: a file of the worker was
  * removed, and it has to be opened again. */
 int engine_run(struct engine *e);

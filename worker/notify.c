@@ -203,7 +203,7 @@ static void title_read(struct status_reader *reader, const char *title)
 
     /* The manager would end a worker that says it stops, and is there still. */
     if (gate_held(&n->engine->flow.gate, HOLD_STOP) &&
-        n->engine->flow.gate.status != -ESTALE)
+        !engine_restarts(n->engine))
         stopping_say(n, MSG_DONTWAIT);
     memcpy(text, status, sizeof status);
     safe_text_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),

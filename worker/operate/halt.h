@@ -86,6 +86,7 @@ struct stop {
     struct timer timer;
     struct timer again; /* starting it stops the worker for a restart */
     int signals;        /* to stop, so far */
+    bool drained;       /* by an operator: the worker does not start again */
     bool ending;        /* handlers were told to end */
     void (*last)(void *arg);
     void *arg;

@@ -299,6 +299,7 @@ static json_t *answer_resume(struct request *r)
 /* Take no more messages. Handlers that run may take as long as they need. */
 static json_t *answer_drain(struct request *r)
 {
+    r->orders->stop->drained = true;
     gate_finish(&r->orders->flow->gate, "drain", 0);
     return yes();
 }

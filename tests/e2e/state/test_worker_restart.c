@@ -124,3 +124,22 @@ Test(worker_restart, fifty_removals_lose_nothing_and_stop_it_for_seconds)
     cr_assert_eq(harness_stop(w, 20000), 0);
     runs_audit(sent);
 }
+
+Test(worker_restart, a_drain_while_it_stops_to_start_again_ends_it)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w =
+        harness_worker(q, "--", "sh", "-c",
+                       "echo >>runs; until [ -e go ]; do sleep 0.05; done");
+    struct harness_result r;
+
+    harness_send_text(q, "one");
+    harness_until_lines("runs", 1, 10000);
+    removal_run(q, "rm -rf $R");
+    harness_wait_log(w, "why=file_gone", 10000);
+    r = harness_run("mqctl", "drain", "--state-dir", harness_state_dir(), q);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    harness_write(harness_path("go"), "", 0);
+    cr_assert_eq(harness_wait(w, 20000), 0);
+    cr_assert_eq(harness_log_count(w, "event=started queue="), 1);
+}
