@@ -121,6 +121,23 @@ Test(forward_worker, what_waits_keeps_its_time_if_it_cannot_go)
     cr_assert_eq(harness_lines("runs"), 1, "%s", harness_read("runs", NULL));
 }
 
+Test(forward_worker, a_message_is_not_to_blame_for_kills_of_its_worker)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);
+    struct harness_process *w;
+
+    harness_send_text(to, "full");
+    harness_send_text(from, "body");
+    for (int i = 1; i <= 3; i++) {
+        w = FORWARD(from, to, "-c", "1");
+        harness_wait_log(w, "event=started", SOON_MS);
+        harness_until(harness_queue_length(from) == 0, SOON_MS);
+        harness_kill(w);
+    }
+    consume(from);
+    cr_assert_eq(harness_lines_with("runs", " - body"), 1);
+}
+
 Test(forward_worker, many_that_wait_for_room_end_with_the_first)
 {
     const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);

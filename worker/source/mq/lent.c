@@ -12,6 +12,15 @@ static void run(struct message *m, uint64_t started_ns)
     slot_run(lent_of(m)->slot, started_ns);
 }
 
+/* Run a message that is forwarded. A crash during that is not the message's
+ * fault, so its slot says that others ran beside it: a later worker with a
+ * command counts the crash, but makes no dead letter of it. */
+static void run_forwarded(struct message *m, uint64_t started_ns)
+{
+    slot_run(lent_of(m)->slot, started_ns);
+    slot_beside(lent_of(m)->slot);
+}
+
 /* name_handler - slot_run has set both of them to 0 */
 static void name_handler(struct message *m, uint64_t mark, uint64_t start)
 {
@@ -40,6 +49,13 @@ static const struct message_ops slot_ops = {
     .unrun = unrun,
 };
 
+static const struct message_ops forwarded_ops = {
+    .run = run_forwarded,
+    .handler = name_handler,
+    .handler_group = name_group,
+    .unrun = unrun,
+};
+
 _Static_assert((int)MESSAGE_REDELIVERED == (int)SLOT_REDELIVERED &&
                    (int)MESSAGE_LENGTH_INFERRED == (int)SLOT_LENGTH_INFERRED,
                "a slot's flags are a message's");
@@ -50,6 +66,11 @@ void lent_init(struct lent *l, struct slot *slot)
     l->m.ops = &slot_ops;
     l->m.data = slot->body;
     l->m.id = &slot->id;
+}
+
+void lent_forwarded(struct lent *l)
+{
+    l->m.ops = &forwarded_ops;
 }
 
 void lent_fill(struct lent *l)

@@ -31,6 +31,9 @@ static inline struct lent *lent_of(const struct message *m)
 }
 /* What does not change while it is that slot's. */
 void lent_init(struct lent *l, struct slot *slot);
+/* The same, after lent_init: no handler has it that could be to blame for a
+ * crash. */
+void lent_forwarded(struct lent *l);
 /* The slot is HELD: what it has is the message. It has no group but what its
  * bytes say. */
 void lent_fill(struct lent *l);

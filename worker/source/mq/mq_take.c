@@ -23,6 +23,8 @@ struct lent *source_mq_lent(struct source_mq *q, struct slot *slot)
     struct lent *l = &q->lents[custody_index(q->custody, slot)];
 
     lent_init(l, slot);
+    if (q->set->forward)
+        lent_forwarded(l);
     return l;
 }
 
