@@ -263,6 +263,8 @@ static void engine_keep(struct engine *e)
     while (keep_all(&e->flow, again) < 0 && e->file_watch &&
            custody_is_unnamed(e->mq.custody)) {
         again = true;
+        if (e->waiting)
+            e->waiting(e->restart_arg);
         nanosleep(&pause, NULL);
         file_watch_last(e->file_watch);
     }
@@ -280,9 +282,10 @@ static void on_last(void *arg)
     bool quiet;
 
     on_dead_close(&e->on_dead);
-    do
-        quiet = keep_quiet(&e->flow);
-    while (!quiet && e->file_watch && custody_is_unnamed(e->mq.custody));
+    while (!(quiet = keep_quiet(&e->flow)) && e->file_watch &&
+           custody_is_unnamed(e->mq.custody))
+        if (e->waiting)
+            e->waiting(e->restart_arg);
     if (quiet) {
         broker_stop(e);
         if (e->file_watch)

@@ -58,7 +58,10 @@ struct engine {
     /* Execute the program again, if handlers that are threads of it are left
      * when the worker has to start again. Set before engine_run. */
     void (*restart)(void *arg);
-    void *restart_arg;
+    /* Called about once a second while the end waits until messages in flight
+     * can be written, because they end with this process. May be NULL. */
+    void (*waiting)(void *arg);
+    void *restart_arg; /* of both */
 };
 
 /* `set` is kept. */

@@ -90,6 +90,13 @@ static void program_restart(void *arg)
     _exit(EX_OSERR);
 }
 
+static void program_wait(void *arg)
+{
+    const struct program *g = arg;
+
+    notify_wait(&g->notify);
+}
+
 /* Keep the arguments for a restart: settings_parse sorts them, and
  * setproctitle(3) overwrites the first one. Returns false if memory is short.
  */
@@ -151,6 +158,7 @@ int main(int argc, char **argv, char **envp)
     if (engine_open(&g.engine, &settings, kind_of(&settings), &p) < 0)
         return complain_of(&p);
     g.engine->restart = program_restart;
+    g.engine->waiting = program_wait;
     g.engine->restart_arg = &g;
     notify_begin(&g.notify, g.engine);
     status = engine_run(g.engine);

@@ -243,7 +243,12 @@ void notify_end(struct notify *n, bool restarts)
         stopping_say(n, 0);
     else if (n->feed_ns)
         (void)say(n, "WATCHDOG=1", 0);
-    close(n->fd);
+}
+
+void notify_wait(const struct notify *n)
+{
+    if (n->fd >= 0)
+        (void)say(n, "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000", MSG_DONTWAIT);
 }
 
 /* Set a variable to a number, and its companion to our pid. */

@@ -49,6 +49,9 @@ int notify_queue(const struct notify *n, struct settings *set,
 void notify_begin(struct notify *n, struct engine *e);
 /* It takes no more. After engine_run. `restarts`: it will be ready again. */
 void notify_end(struct notify *n, bool restarts);
+/* Ask the manager for ten more seconds, because the end waits until messages in
+ * flight can be written. After notify_end, about once a second. */
+void notify_wait(const struct notify *n);
 /* Put into the environment what notify_init took out, with `queue` (-1: none)
  * as the only descriptor that is handed over, for a program that this process
  * is about to execute. */

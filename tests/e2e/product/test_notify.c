@@ -1,5 +1,6 @@
 /* test_notify.c - mqworker under a service manager: what it says, what it
  * takes over */
+#include "tests/harness/disk.h"
 #include "tests/harness/harness.h"
 
 #include <criterion/criterion.h>
@@ -348,6 +349,33 @@ Test(notify, restart_in_place_is_no_stop_and_keeps_the_queue)
     cr_assert_str_eq(to, q);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(count(m, "STOPPING=1\n"), 1, "%s", m->heard);
+}
+
+/* Custody is gone and the disk is full: what runs can be written nowhere, so the
+ * end waits, and the manager must not kill the worker for that. */
+Test(notify, manager_hears_of_an_end_that_waits_for_the_disk)
+{
+    struct manager *m = manager_open();
+    const char *q = harness_queue(0, 0);
+    char script[PATH_MAX + 64];
+
+    disk_mount("2m");
+    snprintf(script, sizeof script,
+             "[ \"$MQW_REDELIVERED\" = 1 ] || exec sleep 60; echo >>%s",
+             harness_path("runs"));
+    struct harness_process *w =
+        served(m, NULL, q, "--grace", "1s", "--", "sh", "-c", script);
+    harness_wait_log(w, "event=started", 10000);
+    harness_send_text(q, "x");
+    harness_until(harness_queue_length(q) == 0, 10000);
+    disk_fill();
+    cr_assert_eq(harness_run("rm", "-r", harness_runtime_folder(q)).status, 0);
+    harness_until(count(m, "EXTEND_TIMEOUT_USEC=10000000\n") >= 2, 30000);
+    cr_assert_eq(count(m, "READY=1\n"), 1);
+    disk_free();
+    harness_until_lines("runs", 1, 20000);
+    cr_assert_eq(count(m, "READY=1\n"), 2);
+    cr_assert_eq(harness_stop(w, 10000), 0);
 }
 
 Test(notify, queue_that_was_passed_to_another_process_is_not_taken)
