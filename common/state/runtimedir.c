@@ -568,6 +568,14 @@ int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
     return 0;
 }
 
+int runtimedir_note(const struct runtimedir *r, const struct statedir *dir)
+{
+    char home[PATH_MAX];
+
+    return realpath(dir->folder, home) ? note_write(r->folder, home, true)
+                                       : -errno;
+}
+
 /* Note an orderly end. If the note names another folder, it belongs to another
  * worker, because the state folder was removed or moved and made again: leave
  * that note alone. */

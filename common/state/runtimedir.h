@@ -71,6 +71,8 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
  * another. Must be called before the first message is received. */
 int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
                       struct problem *p);
+/* Write the note again, after it was removed; 0 or -errno. */
+int runtimedir_note(const struct runtimedir *r, const struct statedir *dir);
 /* `orderly`: custody holds nothing. A folder that open made and that has no
  * custody is removed. */
 void runtimedir_close(struct runtimedir *r, const struct statedir *dir,

@@ -440,6 +440,7 @@ static int store_write_again(struct file_watch *w, struct problem *p)
 static int files_restore(struct file_watch *w)
 {
     struct problem p = {0};
+    int err;
 
     if (folders_make(w, &p) < 0) {
         error_log(w, w->with.dir->folder, p.text);
@@ -448,6 +449,17 @@ static int files_restore(struct file_watch *w)
     if (file_find_gone(w, STORE, STORE_SHM) && store_write_again(w, &p) < 0) {
         error_log(w, w->files[STORE].path, p.text);
         return -ENOENT;
+    }
+    /* Without the note, a start after a kill would look for messages in flight
+     * in the folder that belongs to the path of the state directory, and this
+     * worker may have another one. */
+    if (w->files[NOTE].state != THERE) {
+        err = runtimedir_note(w->with.runtime, w->with.dir);
+        if (err) {
+            error_log(w, w->files[NOTE].path, errno_text(-err));
+            return err;
+        }
+        file_adopt(&w->files[NOTE]);
     }
     return 0;
 }

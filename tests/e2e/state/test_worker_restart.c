@@ -143,3 +143,24 @@ Test(worker_restart, a_drain_while_it_stops_to_start_again_ends_it)
     cr_assert_eq(harness_wait(w, 20000), 0);
     cr_assert_eq(harness_log_count(w, "event=started queue="), 1);
 }
+
+/* If the worker was killed before it starts again, the next one has to find
+ * what is in flight, and looks in the note for the folder. */
+Test(worker_restart, the_note_of_the_folder_is_back_before_the_stop)
+{
+    const char *q = harness_queue(0, 0);
+    const char *note = harness_path("%s%s/runtime", harness_state_dir(), q);
+    struct harness_process *w =
+        harness_worker(q, "--", "sh", "-c",
+                       "echo >>runs; until [ -e go ]; do sleep 0.05; done");
+
+    harness_send_text(q, "one");
+    harness_until_lines("runs", 1, 10000);
+    removal_run(q, "rm $S/runtime");
+    harness_wait_log(w, "why=file_gone", 10000);
+    cr_assert(harness_exists(note));
+    harness_write(harness_path("go"), "", 0);
+    harness_until(harness_log_count(w, "event=started queue=") == 2, 20000);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+    cr_assert_eq(harness_lines("runs"), 1);
+}
