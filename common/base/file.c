@@ -193,3 +193,19 @@ const char *mount_point(const char *path, char out[PATH_MAX])
         ;
     return out;
 }
+
+/* A child that a killed process was just starting has its locks until its
+ * execve, which closes descriptors from the highest number down (task_work_run
+ * in kernel/task_work.c). Closing an inotify descriptor takes the kernel 15 ms,
+ * and seconds on a busy machine, because it waits for its watches to be
+ * forgotten; a lock below such a descriptor would be held so long. A number
+ * below 64 costs a start nothing. */
+int file_fd_raise(int fd)
+{
+    int above = fcntl(fd, F_DUPFD_CLOEXEC, 48);
+
+    if (above < 0)
+        return fd;
+    close(fd);
+    return above;
+}

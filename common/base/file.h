@@ -26,6 +26,9 @@ int file_create(const char *path, const void *data, size_t size);
  * there is replaced. */
 int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
                        size_t size);
+/* Return the same open file by a descriptor above those that are slow to close,
+ * or `fd` if there is none. For the descriptor of a lock. */
+int file_fd_raise(int fd);
 /* Two looks at one file. */
 static inline bool file_same(const struct stat *a, const struct stat *b)
 {

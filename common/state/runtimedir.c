@@ -362,7 +362,7 @@ static int folder_lock(int *lock, const char *path)
     if (!err && !file_named(fd, path))
         err = -ESTALE;
     if (!err)
-        *lock = fd;
+        *lock = file_fd_raise(fd);
     else if (fd >= 0)
         close(fd);
     return err;

@@ -28,7 +28,6 @@
 
 #define DEAD_NS    (30 * NS_PER_S) /* for what it was starting, a slow disk */
 #define TOLD_NS    NS_PER_S
-#define HIGH       48  /* a descriptor above those that are slow to close */
 #define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
 
 struct pid_file {
@@ -196,23 +195,6 @@ static bool is_named(int fd, const char *folder)
            file_same(&is, &named);
 }
 
-/* high - the same open file by a higher number, where there is one
- * A child that we were starting when we were killed has the locks until its
- * execve, which closes descriptors in the order of their numbers, highest first
- * (task_work_run in kernel/task_work.c). An inotify descriptor takes it the
- * kernel's time to forget its watches, 15 ms each and more; a lock below such a
- * one would be held so long. A number below 64 costs a start nothing.
- */
-static int high(int fd)
-{
-    int above = fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
-
-    if (above < 0)
-        return fd;
-    close(fd);
-    return above;
-}
-
 /* folder_lock - the folder of the pidfile, ours alone; -1 with errno
  * mqctl forget moves it away before it removes it: a file opened before that is
  * locked in vain, and counts as taken.
@@ -227,7 +209,7 @@ static int folder_lock(const char *path)
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -1;
-    fd = high(fd);
+    fd = file_fd_raise(fd);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         err = errno;
     else if (is_named(fd, folder))
@@ -252,7 +234,7 @@ static int pidfile_lock(const char *path)
 
         if (fd < 0)
             return -1;
-        fd = high(fd);
+        fd = file_fd_raise(fd);
         if (flock(fd, LOCK_EX | LOCK_NB) == 0 && file_named(fd, path))
             return fd;
         err = errno;
