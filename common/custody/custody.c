@@ -307,7 +307,8 @@ static int file_rebuild(struct custody *old, const char *path,
         unlink(temp);
         return err;
     }
-    (void)file_parent(strcpy(temp, path));
+    strlcpy(temp, path, sizeof temp);
+    (void)file_parent(temp);
     (void)folder_sync(temp); /* the data is safe under one name or the other */
     return 0;
 }

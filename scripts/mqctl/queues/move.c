@@ -375,7 +375,7 @@ static void moved_print(const struct move *m)
 
     if (m->o->json) {
         all = json_pack("{s:s, s:I}", "to", m->there.shown, "moved",
-                        (json_int_t)(sent + m->letters));
+                        (json_int_t)sent + (json_int_t)m->letters);
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
             json_object_set_new(all, parts[i].key,
                                 json_integer((json_int_t)parts[i].n));

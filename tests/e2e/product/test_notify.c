@@ -351,8 +351,8 @@ Test(notify, restart_in_place_is_no_stop_and_keeps_the_queue)
     cr_assert_eq(count(m, "STOPPING=1\n"), 1, "%s", m->heard);
 }
 
-/* Custody is gone and the disk is full: what runs can be written nowhere, so the
- * end waits, and the manager must not kill the worker for that. */
+/* Custody is gone and the disk is full, so messages in flight can be written
+ * nowhere. The end waits, and the manager must not kill the worker for that. */
 Test(notify, manager_hears_of_an_end_that_waits_for_the_disk)
 {
     struct manager *m = manager_open();
