@@ -8,7 +8,8 @@
 #include "worker/flow/flow.h"
 #include "worker/flow/receive.h"
 
-static struct flow flow;
+static struct source source;
+static struct flow flow = {.source = &source};
 static struct items items;
 static const void *woken;
 static char coprocesses[2];
