@@ -10,7 +10,7 @@
 #include <time.h>
 
 TestSuite(faults_memory, .init = faults_init, .fini = harness_fini,
-          .timeout = 300);
+          .timeout = 900);
 
 #define LANES 9
 
