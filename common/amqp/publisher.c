@@ -470,7 +470,7 @@ static int wait_until(struct publisher *b, unsigned count, struct problem *p)
 int publisher_put(struct publisher *b, const struct publication *m,
                   struct problem *p)
 {
-    struct copy *c;
+    struct copy *c = NULL;
     int err = copy_make(b, m, &c, p);
 
     if (err)

@@ -11,6 +11,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <bsd/string.h>
 
 #define NS_PER_M    (60 * NS_PER_S)
 #define NS_PER_H    (60 * NS_PER_M)
@@ -248,8 +249,10 @@ const char *duration_rough(uint64_t ns, char buf[DURATION_TEXT])
     uint64_t whole, rest;
     const char *unit;
 
-    if (ns == 0)
-        return strcpy(buf, "0s");
+    if (ns == 0) {
+        strlcpy(buf, "0s", DURATION_TEXT);
+        return buf;
+    }
     while (i < last && ns < duration_units[i].scale)
         i++;
     unit = duration_units[i].name;

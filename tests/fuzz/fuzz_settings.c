@@ -2,6 +2,7 @@
  * or settings that lie in their ranges. Arguments end with a newline. */
 #include "tests/fuzz/fuzz.h"
 #include "worker/config/settings.h"
+#include "worker/rules/verdict.h"
 
 #include <sysexits.h>
 

@@ -3,7 +3,6 @@
 #include "worker/flow/dispatch.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -124,7 +124,7 @@ int process_search_open(struct process_search **out)
         return -ENOMEM;
     m->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (m->epoll < 0) {
-        int err = -errno;
+        int err = problem_code(errno);
 
         free(m);
         return err;
@@ -222,7 +222,7 @@ static int walk(struct process_search *m)
     int err = 0;
 
     if (!proc)
-        return -errno;
+        return problem_code(errno);
     while (!err && (entry = readdir(proc)) != NULL)
         if (isdigit((unsigned char)entry->d_name[0]))
             err = see(m, (pid_t)strtol(entry->d_name, NULL, 10));
