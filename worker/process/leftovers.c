@@ -348,6 +348,7 @@ static void over(struct process_search *m, struct found *f)
 {
     siginfo_t info;
 
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): m->found has f */
     (void)waitid(P_PIDFD, (id_t)f->fd, &info, WEXITED | WNOHANG);
     drop(m, f);
 }
@@ -737,10 +738,10 @@ static void grace(struct leftovers *s, const struct leftovers_of *of,
     struct process_search_choice choice = {
         .of = &one, .count = 1, .groups_only = true};
     struct process_search *m;
-    int found, err = process_search_open(&m);
+    int found = process_search_open(&m);
 
-    if (err) {
-        failed(of->tail->id, err);
+    if (!m) {
+        failed(of->tail->id, found);
         return;
     }
     do {
