@@ -796,6 +796,34 @@ Test(slot, row_is_linked_or_not)
     cr_assert_not_null(slot_damage(slot, ROOM), "the sum has it");
 }
 
+static void unlink_act(void *arg)
+{
+    (void)arg;
+    slot_unlink(slot);
+}
+
+/* Its row is gone only once it is marked as what may have run. */
+static void unlink_look(void *arg)
+{
+    struct slot *s = recovered();
+
+    (void)arg;
+    looked++;
+    cr_assert(s->row == 31 ||
+              (s->row == 0 && slot_word(s).flags & SLOT_REDELIVERED));
+    message_is(s, "hello", 5);
+}
+
+Test(slot, a_run_of_a_row_becomes_a_message_of_its_own)
+{
+    received("hello");
+    slot_link(slot, 31);
+    cr_assert_gt(step_through(unlink_act, unlink_look, NULL, slot, BYTES), 2);
+    cr_assert_geq(looked, 3);
+    cr_assert_eq(slot->row, 0);
+    cr_assert_null(slot_damage(slot, ROOM));
+}
+
 Test(slot, a_row_that_is_not_in_the_sum_is_none)
 {
     received("hello");
