@@ -65,7 +65,7 @@ bool confirms_full(const struct confirms *c)
 
 /* Take the messages that this acknowledgement names off the list, even after an
  * error: the connection ends, but these messages are confirmed. */
-static int acknowledged(struct confirms *c, const amqp_basic_ack_t *ack)
+static int confirms_acknowledge(struct confirms *c, const amqp_basic_ack_t *ack)
 {
     struct unconfirmed *u, *next;
     int err = 0;
@@ -96,7 +96,7 @@ static int frame_use(struct confirms *c, struct link *l, const amqp_frame_t *f)
     if (f->frame_type != AMQP_FRAME_METHOD)
         return 0;
     if (m->id == AMQP_BASIC_ACK_METHOD)
-        return acknowledged(c, m->decoded);
+        return confirms_acknowledge(c, m->decoded);
     if (m->id == AMQP_BASIC_NACK_METHOD) {
         snprintf(l->why, LINK_WHY, "the broker did not take a message (nack)");
         return -EAGAIN;
@@ -150,7 +150,7 @@ struct copy {
 
 struct publisher {
     struct publisher_setup setup;
-    struct link *link; /* NULL: there is none just now */
+    struct link *link; /* NULL: not connected */
     unsigned host;
     uint64_t wait_ns; /* before the next try to connect */
     uint64_t confirmed;
@@ -313,7 +313,7 @@ static int confirms_set(struct publisher *b, struct problem *p)
                : 0;
 }
 
-static int reconnect(struct publisher *b, struct problem *p)
+static int publisher_reconnect(struct publisher *b, struct problem *p)
 {
     int err = connect_to(b, p);
 
@@ -352,7 +352,7 @@ static void reconnect_later(struct publisher *b)
     while ((now = clock_mono_ns()) < end && !told_to_stop(b))
         frames_wait(b, end - now);
     b->wait_ns = 2 * b->wait_ns < WAIT_MOST ? 2 * b->wait_ns : WAIT_MOST;
-    if (!told_to_stop(b) && reconnect(b, &ignored) < 0)
+    if (!told_to_stop(b) && publisher_reconnect(b, &ignored) < 0)
         link_close(&b->link);
 }
 
@@ -499,7 +499,7 @@ int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
                          struct problem *p)
 {
     /* The connection may have been lost with the last confirm. */
-    int err = b->link ? 0 : reconnect(b, p);
+    int err = b->link ? 0 : publisher_reconnect(b, p);
 
     if (!err && !b->setup.create)
         err = topology_there(b->link, &b->setup.topology, part, p);

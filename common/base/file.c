@@ -73,7 +73,7 @@ int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
 {
     if (snprintf(temp, PATH_MAX, "%s.new", path) >= PATH_MAX)
         return -ENAMETOOLONG;
-    (void)unlink(temp); /* one that stays is told by file_create */
+    (void)unlink(temp); /* if it stays, file_create reports it */
     return file_create(temp, data, size);
 }
 

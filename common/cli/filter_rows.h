@@ -1,6 +1,6 @@
 /* filter_rows.h - the flags that choose some of many messages or letters
  *
- * WHAT   Rows for options.h. Each is told what is chosen ("messages"), and
+ * WHAT   Rows for options.h. Each takes the noun of what is chosen ("messages"), and
  *        where the value goes: FILTER_GROUP("letters", AT(filter.group)).
  * WHO    mqctl and mqdlq.
  * OWNS   Nothing.

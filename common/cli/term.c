@@ -335,7 +335,8 @@ const char *term_time_ago(uint64_t wall_ns, char buf[TIME_TEXT])
 {
     static const struct {
         const char *unit;
-        uint64_t ns, most; /* of that unit, before the next one is told */
+        uint64_t ns,
+            most; /* of that unit, before the next larger one is used */
     } units[] = {{"s", NS_PER_S, 120},
                  {"min", MINUTE_NS, 120},
                  {"h", HOUR_NS, 48},

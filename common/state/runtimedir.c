@@ -319,7 +319,7 @@ static bool note_copied(const struct note *note, const char *home)
 
 /* ---- the folder of a queue ---- */
 
-static int unusable(int err, const char *path, struct problem *p)
+static int folder_refuse(int err, const char *path, struct problem *p)
 {
     return problem_set(p, EX_CANTCREAT, err, "%s: %s; %s%sgive another " FLAG,
                        path, errno_text(err),
@@ -378,18 +378,18 @@ static int folder_take(struct runtimedir *r, struct problem *p)
 
     r->made = mkdir(r->folder, 0700) == 0;
     if (!r->made && errno != EEXIST)
-        return unusable(errno, r->folder, p);
+        return folder_refuse(errno, r->folder, p);
     err = folder_queue(r->folder, true, &folder_runtime, p);
     if (err)
         return err;
     for (;;) {
         err = folder_lock(&r->lock, r->folder);
         if (err == -ESTALE && mkdir(r->folder, 0700) < 0 && errno != EEXIST)
-            return unusable(errno, r->folder, p);
+            return folder_refuse(errno, r->folder, p);
         if (err == -ESTALE)
             continue;
         if (err != -EWOULDBLOCK)
-            return err ? unusable(-err, r->folder, p) : 0;
+            return err ? folder_refuse(-err, r->folder, p) : 0;
         if (clock_mono_ns() >= end)
             return problem_set(
                 p, EX_UNAVAILABLE, EWOULDBLOCK,
@@ -424,7 +424,7 @@ static int memory_open(struct runtimedir *r, const char *root, bool link,
     if (err)
         return err;
     if (!r->folder[0] && !runtimedir_folder(r->folder, full, home))
-        return unusable(ENAMETOOLONG, root, p);
+        return folder_refuse(ENAMETOOLONG, root, p);
     return folder_take(r, p);
 }
 
@@ -515,7 +515,7 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
     memset(out, 0, sizeof *out);
     out->lock = -1;
     if (!realpath(dir->folder, home))
-        return unusable(errno, dir->folder, p);
+        return folder_refuse(errno, dir->folder, p);
     err = last_find(out, home, p);
     if (err)
         return err;
@@ -551,7 +551,7 @@ int runtimedir_settle(struct runtimedir *r, const struct statedir *dir,
     int lock, err;
 
     if (!realpath(dir->folder, home))
-        return unusable(errno, dir->folder, p);
+        return folder_refuse(errno, dir->folder, p);
     err = note_write(r->folder, home, true);
     if (err && !here)
         return problem_set(p, EX_CANTCREAT, -err,

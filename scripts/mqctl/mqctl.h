@@ -62,7 +62,7 @@ struct words {
     size_t count;
 };
 
-/* What serve is told (docs/web.md). */
+/* Options of mqctl serve (docs/web.md). */
 struct serve_options {
     const char *listen, *token_file, *group, *tls_cert,
         *tls_key;            /* NULL: not given */

@@ -387,7 +387,7 @@ __attribute__((format(printf, 2, 3))) static void field(const char *name,
     putchar('\n');
 }
 
-/* The same with bytes from elsewhere. */
+/* Print a field whose bytes come from a message or a handler. */
 static void field_safe(const char *name, const void *data, size_t size)
 {
     printf("%-16s", name);

@@ -557,7 +557,7 @@ static int letter_send(struct replay *r, const struct letter *l)
     return status;
 }
 
-/* The same of a letter of a broker. */
+/* Send a letter of a broker, and note how it ended. */
 static int letter_publish(struct replay *r, const struct letter *l)
 {
     const struct options *o = r->context->o;

@@ -36,7 +36,8 @@ struct dispatch {
     struct closings closings; /* x */
 };
 
-/* Whether the source has a place for what waits behind a head. */
+/* Return true if the source can store messages that wait behind the head of
+ * their group. */
 static bool dispatch_parks(const struct flow *f)
 {
     return f->source->local != NULL;
@@ -121,7 +122,8 @@ static bool close_refuses(struct flow *f, struct delivery *d)
     return refuses;
 }
 
-/* As groups_release. */
+/* Release a lease like groups_release, and finish the closing of the group if
+ * this was its last message. */
 static bool close_release(struct flow *f, struct group *lease)
 {
     struct dispatch *o = f->dispatch;

@@ -392,7 +392,7 @@ static bool timed(struct receive *item)
 
 /* Settle a message under which the worker crashed too often, or put it back if
  * it is to run alone and others run. Returns false if it may run now. */
-static bool crashed(struct receive *item)
+static bool item_crashed(struct receive *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
@@ -427,7 +427,7 @@ static bool needs_none(struct receive *item)
     else if (not_in_line(d))
         put_later(item);
     else
-        return d->message->crashes && crashed(item);
+        return d->message->crashes && item_crashed(item);
     return true;
 }
 

@@ -124,13 +124,13 @@ void groups_close(struct groups **groups)
 
 /* ---- states ---- */
 
-/* Whether a group is on the list of the blocked ones. */
+/* Return true if a group is on the list of blocked groups. */
 static bool group_is_blocked(const struct group *group)
 {
     return group->state == GROUP_BLOCKED || group->state == GROUP_HELD;
 }
 
-/* How many of its items could be parked. */
+/* Return how many items of a group could be parked. */
 static size_t group_parkable(const struct groups *g, const struct group *group)
 {
     return group->items.count - (g->keep_front ? group->items.fronts : 0);
@@ -263,7 +263,7 @@ static void group_remove_locked(struct groups *g, struct group *group,
     out_locked(g, group, item, group_items_remove);
 }
 
-/* The same of one that is not the first of its priority. */
+/* Remove an item that is not the first of its priority. */
 static void group_cut_locked(struct groups *g, struct group *group,
                              struct group_item *item)
 {

@@ -317,7 +317,7 @@ static void left_check(struct findings *f, const char *root,
             "df -h %s; make room there by what is not mqworker's, or enlarge "
             "it; %s",
             mount,
-            left < FULL ? "what waits goes on by itself"
+            left < FULL ? "the messages that wait run by themselves"
                         : "old dead letters can be removed while there is "
                           "room: mqdlq purge --older-than 30d QUEUE");
     if (left < FULL)

@@ -164,7 +164,7 @@ static void full_found(struct findings *f, const struct snapshot *v)
           most ? most : "no more");
 }
 
-/* rate_found - it goes on by itself, as quickly as it was told to */
+/* Report a worker that is held back by its --rate. */
 static void rate_found(struct findings *f, const struct snapshot *v)
 {
     char text[JSON_TEXT];

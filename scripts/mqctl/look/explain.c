@@ -126,7 +126,7 @@ static int head_slot(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* How long since a wall time, to the millisecond. */
+/* Print the time that has passed since a wall time. */
 static const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
 {
     uint64_t now = clock_wall_ns();

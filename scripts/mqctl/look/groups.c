@@ -73,7 +73,7 @@ struct group_seen {
 
 #define GROUPS_MOST 20000 /* that are in memory at a time */
 
-/* By bytes, as SQLite has it. */
+/* Compare two keys by their bytes, in the order that SQLite uses. */
 static int group_key_order(const char *a, size_t a_size, const char *b,
                            size_t b_size)
 {
@@ -177,7 +177,8 @@ static int row_count(const struct message_seen *seen, void *arg)
     return 0;
 }
 
-/* Those behind a key (of no bytes: from the first on), or `only` that one. */
+/* Read the groups of the spool that come after a key, or from the first on if
+ * `size` is 0. With `only`, read that group alone. */
 static int groups_spooled_read(struct groups_spooled *g, struct messages *m,
                                const char *after, size_t size, const char *only)
 {
@@ -535,7 +536,8 @@ static int walk_visit(struct walk *w, const char *key, size_t size,
     return err;
 }
 
-/* Those behind a key (of no bytes: from the first on), or `only` that one. */
+/* Visit the groups that come after a key, or from the first on if `size` is 0.
+ * With `only`, visit that group alone. */
 static int groups_seen_each(
     struct groups_seen *g, const char *after, size_t size, const char *only,
     int (*visit)(const struct group_seen *seen, void *arg), void *arg)

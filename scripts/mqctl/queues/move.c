@@ -149,7 +149,8 @@ static int queue_create(const struct move *m, int null)
     return program_end(program_start(&w, null, null));
 }
 
-static uint64_t forwarded(const struct move *m, const struct snapshot *now)
+static uint64_t forwarded_count(const struct move *m,
+                                const struct snapshot *now)
 {
     uint64_t was = m->before.totals.done;
 
@@ -173,7 +174,7 @@ static void worker_watch(struct move *m, pid_t pid)
     while (poll(&ended, 1, LOOK_MS) == 0 && !cli_interrupt_seen()) {
         if (snapshot_begin(&v, m->o->state_dir, m->queue, false, &p) < 0)
             continue;
-        now = forwarded(m, &v);
+        now = forwarded_count(m, &v);
         snapshot_close(&v);
         term_progress_step(&bar, now);
         if (now != seen)
@@ -350,7 +351,7 @@ static uint64_t grown(uint64_t now, uint64_t was)
 static void moved_print(const struct move *m)
 {
     const struct snapshot *a = &m->after, *b = &m->before;
-    uint64_t sent = forwarded(m, a);
+    uint64_t sent = forwarded_count(m, a);
     int64_t waited = b->waiting + b->parked - a->waiting - a->parked;
     uint64_t waiting = waited < 0                ? 0
                        : (uint64_t)waited > sent ? sent
@@ -464,7 +465,7 @@ static int move_programs(struct move *m)
     }
     if (!status)
         status = letters_run(m, null);
-    if (!status || forwarded(m, &m->after))
+    if (!status || forwarded_count(m, &m->after))
         moved_print(m);
     if (!status && m->refused)
         status = complain(EX_DATAERR,

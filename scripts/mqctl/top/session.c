@@ -219,7 +219,7 @@ static int letter_add(const struct letter *l, void *arg)
     return 0;
 }
 
-/* At most so many letters. */
+/* Read up to `letters` dead letters of the chosen queue. */
 static void model_detail(struct view_detail *d, struct top_row *r,
                          size_t letters)
 {

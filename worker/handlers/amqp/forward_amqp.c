@@ -392,8 +392,9 @@ static int forward_check(const struct settings *set, struct problem *p)
     return err;
 }
 
-/* If a file has the password, the next check prefers it again. Without memory
- * the next check reports that there is no password. */
+/* Put the password back into the environment for the program that this process
+ * is about to execute. If that fails for want of memory, its check reports that
+ * there is no password. */
 static void forward_restore(void)
 {
     if (password_in_environment)

@@ -794,7 +794,7 @@ int claims_fd(const struct claims *c)
 }
 
 /* mtx is held. */
-static bool starves(const struct claims *c)
+static bool claims_starved(const struct claims *c)
 {
     const struct settings *set = c->setup.queue->set;
 
@@ -813,7 +813,7 @@ struct claims_counts claims_count(struct claims *c)
                                     .arrived = c->arrived_count,
                                     .held = c->held_count,
                                     .jobs = c->job_count,
-                                    .starved = starves(c),
+                                    .starved = claims_starved(c),
                                     .oldest_ns = first ? first->arrived_ns : 0};
     pthread_mutex_unlock(&c->mtx);
     return counts;
@@ -873,7 +873,7 @@ uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved)
 
     pthread_mutex_lock(&c->mtx);
     *n = c->ack_count;
-    *starved = starves(c);
+    *starved = claims_starved(c);
     if (*n > 0) {
         acks = c->acks;
         c->acks = NULL;

@@ -25,7 +25,7 @@ struct side {
     pthread_t thread;         /* c */
     bool running;             /* c  it was started */
     int wake_fd;              /* c  eventfd */
-    struct link *link;        /* t  NULL: there is none just now */
+    struct link *link;        /* t  NULL: not connected */
     unsigned host;            /* t  to try next */
     uint64_t wait_ns;         /* t  before the next try */
     uint64_t lost_ns;         /* t  clock_mono_ns since when there is none */

@@ -85,7 +85,7 @@ static unsigned room(const struct source *s)
 
 /* Count what was in the queue when it was last asked, and what is here
  * already. */
-static long fresh(const struct source *s)
+static long fresh_count(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
 
@@ -117,7 +117,7 @@ static int is_due(struct source *s)
     struct source_amqp *q = source_amqp_of(s);
     int err = ready_ask(q);
 
-    if (err || fresh(s) > 0)
+    if (err || fresh_count(s) > 0)
         return err ? err : YES;
     return claims_still_idle(q->claims) ? NO : YES;
 }
@@ -136,9 +136,9 @@ static int64_t count(struct source *s, enum source_count what)
                                                           : (int64_t)n;
 }
 
-static void parts(struct source *s,
-                  void (*visit)(void *arg, const struct source_part *part),
-                  void *arg)
+static void
+parts_visit(struct source *s,
+            void (*visit)(void *arg, const struct source_part *part), void *arg)
 {
     struct source_amqp *q = source_amqp_of(s);
     struct source_part all[PARTITIONS_MAX];
@@ -264,10 +264,10 @@ static const struct source_ops amqp_ops = {
     .poll_fd = poll_fd,
     .pending = pending,
     .room = room,
-    .fresh = fresh,
+    .fresh = fresh_count,
     .is_due = is_due,
     .count = count,
-    .parts = parts,
+    .parts = parts_visit,
     .lent = lent,
     .resize = resize,
     .wanted = wanted,

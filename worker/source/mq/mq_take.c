@@ -144,7 +144,8 @@ int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
     return 0;
 }
 
-/* All that is called in here has one frame. */
+/* Fetch a message of the queue into the slot that the lane keeps. `flatten`
+ * puts everything that it calls into one frame (docs/performance.md). */
 __attribute__((flatten)) int mq_fetch_lane(struct source_mq *q, unsigned lane,
                                            uint64_t wall_ns,
                                            struct message **out)

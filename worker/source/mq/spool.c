@@ -519,7 +519,8 @@ static int large_dead(struct spool *sp)
     return err == -ENOENT ? 0 : err;
 }
 
-/* commit_write - what ended, and those that wait; how many these were */
+/* Write to the store, in one commit, which messages ended and, if `waiting`,
+ * those that wait in memory. *in: how many these were. */
 static int commit_write(struct spool *sp, bool waiting, size_t *in)
 {
     int64_t ends[ENDS_BATCH];
@@ -756,7 +757,8 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
     return 0;
 }
 
-/* queue_is_first - nobody is before the next one of the queue */
+/* Return true if no message in the spool comes before the next one of the
+ * queue. */
 static bool queue_is_first(const struct spool *sp)
 {
     return atomic_load(&sp->left) <= 0 && atomic_load(&sp->waits) == 0 &&
@@ -869,7 +871,7 @@ static int ends_ready(struct spool *sp, struct problem *p)
     return 0;
 }
 
-/* memory_ready - what can fail */
+/* Allocate the memory of the spool. */
 static int memory_ready(struct spool *sp, struct problem *p)
 {
     size_t most = custody_slots_most(sp->q->custody);

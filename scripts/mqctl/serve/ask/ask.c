@@ -203,7 +203,7 @@ static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
     [SERVE_GROUPS] = ask_groups,          [SERVE_STEER_GROUP] = ask_steer_group,
 };
 
-/* json_print - a browser may take the text for HTML only if it is told so; `<`
+/* json_print - a browser takes the text for HTML only if its type says so; `<`
  * is escaped all the same */
 static int json_print(const json_t *data)
 {

@@ -42,7 +42,8 @@ void html_url(FILE *out, const char *text)
             fprintf(out, "%%%02X", (unsigned char)*text);
 }
 
-/* html_queue_url - one on a broker has slashes: see path.c */
+/* Encode the name of a queue twice, because that of a queue on a broker has
+ * slashes (path.c). */
 void html_queue_url(FILE *out, const char *queue)
 {
     char *once = NULL;

@@ -191,8 +191,9 @@ static int window_find(struct store *s, struct letter_filter *f)
 
 /* ---- letters ---- */
 
-/* Where it ended, as a filter takes it, to the nanosecond; null: it looked at
- * all (`narrowed`: what window_find returned). */
+/* Return the time at which the search ended, to the nanosecond, as a filter
+ * takes it. Returns null if it covered all letters. `narrowed` is the result of
+ * window_find. */
 static json_t *ask_since(int narrowed, const struct letter_filter *f)
 {
     return narrowed == YES
