@@ -1,7 +1,8 @@
 /* filter_rows.h - the flags that choose some of many messages or letters
  *
- * WHAT   Rows for options.h. Each takes the noun of what is chosen ("messages"), and
- *        where the value goes: FILTER_GROUP("letters", AT(filter.group)).
+ * WHAT   Rows for options.h. Each takes the noun of what is chosen
+ *        ("messages"), and where the value goes: FILTER_GROUP("letters",
+ *        AT(filter.group)).
  * WHO    mqctl and mqdlq.
  * OWNS   Nothing.
  * FAILS  Never.
