@@ -169,8 +169,10 @@ void pause_begin(struct pause *p, enum pauser by, uint64_t limit_ns, uid_t uid)
         end_set(p, limit_ns);
         note_change(p, &note);
     }
-    begin_log(p, &note, limit_ns, NULL);
+    /* The hold comes first, so that nothing is taken once the log says
+     * "paused", except by a thread that is in mq_receive at this moment. */
     pause_hold(p, by);
+    begin_log(p, &note, limit_ns, NULL);
 }
 
 bool pause_end(struct pause *p, unsigned by)

@@ -247,13 +247,19 @@ Test(worker_signals, a_pause_lets_running_handlers_finish_and_retries_wait)
 Test(worker_signals, a_paused_worker_stops_on_term)
 {
     const char *q = harness_queue(0, 0);
-    struct harness_process *w = harness_worker(q, "--", RECORD);
-    harness_wait_log(w, "event=started", 5000);
+    struct harness_process *w = harness_worker(q, "-c", "1", UNTIL_GO);
+    /* While its handler runs, the worker's one work item is in use, so that no
+     * thread can be in mq_receive as the pause begins. */
+    harness_send_text(q, "x");
+    harness_until_lines("started", 1, 5000);
     harness_signal(w, SIGUSR2);
     harness_wait_log(w, "event=paused", 5000);
     harness_send_text(q, "x");
+    go();
+    harness_until_lines("ended", 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
     cr_assert_eq(harness_queue_length(q), 1);
+    cr_assert_eq(harness_lines("started"), 1);
 }
 
 Test(worker_signals, pausing_twice_needs_one_cont)
