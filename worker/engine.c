@@ -606,7 +606,7 @@ struct summary {
     int64_t in_queue;
 };
 
-/* whole_us - digits below a microsecond say nothing */
+/* Digits below a microsecond say nothing */
 static uint64_t whole_us(uint64_t ns)
 {
     return ns / NS_PER_US * NS_PER_US;
@@ -639,7 +639,7 @@ static void summary_log(const struct engine *e, const struct summary *s)
         F_INT("in_queue", s->in_queue));
 }
 
-static bool finished(void *arg)
+static bool round_finished(void *arg)
 {
     const struct engine *e = arg;
 
@@ -653,22 +653,24 @@ static int wait_ms(void *arg)
     return schedule_wait_ms(&e->flow);
 }
 
-static void quiet(void *arg)
+static void round_quiet(void *arg)
 {
     struct engine *e = arg;
 
     schedule_quiet(&e->flow);
 }
 
-static void show(void *arg)
+static void round_show(void *arg)
 {
     struct engine *e = arg;
 
     status_show(&e->status);
 }
 
-static const struct loop_hooks rounds = {
-    .finished = finished, .wait_ms = wait_ms, .quiet = quiet, .round = show};
+static const struct loop_hooks rounds = {.finished = round_finished,
+                                         .wait_ms = wait_ms,
+                                         .quiet = round_quiet,
+                                         .round = round_show};
 
 int engine_run(struct engine *e)
 {

@@ -82,7 +82,7 @@ static void orders_ready(struct loop_source *source)
 }
 
 /* Wake the loop. Async-signal-safe, and keeps errno. */
-static void wake(struct mqw_worker *w)
+static void worker_wake(struct mqw_worker *w)
 {
     int saved = errno;
     uint64_t one = 1;
@@ -96,7 +96,7 @@ void mqw_stop(struct mqw_worker *w)
     if (!w)
         return;
     atomic_fetch_add(&w->stops, 1);
-    wake(w);
+    worker_wake(w);
 }
 
 static void pause_order(struct mqw_worker *w, int order)
@@ -104,7 +104,7 @@ static void pause_order(struct mqw_worker *w, int order)
     if (!w)
         return;
     atomic_store(&w->pause, order);
-    wake(w);
+    worker_wake(w);
 }
 
 void mqw_pause(struct mqw_worker *w)
@@ -122,7 +122,7 @@ int mqw_set_concurrency(struct mqw_worker *w, unsigned most)
     if (!w || most < 1 || most > CONCURRENCY_MAX)
         return -EINVAL;
     atomic_store(&w->cap, most);
-    wake(w);
+    worker_wake(w);
     return 0;
 }
 
@@ -183,7 +183,7 @@ static bool row_is_number(const struct option_row *row)
            row->type != OPT_CALL;
 }
 
-static uint64_t *number_at(void *base, size_t offset)
+static uint64_t *option_number(void *base, size_t offset)
 {
     return (uint64_t *)(void *)((char *)base + offset);
 }
@@ -201,7 +201,8 @@ static void options_default(struct mqw_options *o)
         const struct option_row *row = &settings_table.rows[i];
 
         if (row->library && row_is_number(row))
-            *number_at(o, row->library - 1) = *number_at(&set, row->offset);
+            *option_number(o, row->library - 1) =
+                *option_number(&set, row->offset);
     }
 }
 
@@ -254,8 +255,8 @@ static void fields_name(struct problem *p)
 }
 
 /* Read one field as its flag is read. */
-static int field_read(struct settings *set, const struct option_row *row,
-                      const struct mqw_options *o, struct problem *p)
+static int option_field_read(struct settings *set, const struct option_row *row,
+                             const struct mqw_options *o, struct problem *p)
 {
     const void *from = (const char *)o + row->library - 1;
     void *into = (char *)set + row->offset;
@@ -320,7 +321,7 @@ static int options_read(struct settings *set, const struct mqw_options *o,
     err = queue_name(o->queue, set->queue, p);
     for (size_t i = 0; i < settings_table.count && !err; i++)
         if (settings_table.rows[i].library)
-            err = field_read(set, &settings_table.rows[i], o, p);
+            err = option_field_read(set, &settings_table.rows[i], o, p);
     if (!err)
         err = fields_read(set, o, p);
     if (!err)
@@ -470,7 +471,7 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
 }
 
 /* Copy the problem to the caller's buffer. */
-static void tell(const struct mqw_options *o, const struct problem *p)
+static void problem_copy(const struct mqw_options *o, const struct problem *p)
 {
     if (o->problem && o->problem_size > 0)
         strlcpy(o->problem, p->text, o->problem_size);
@@ -496,7 +497,7 @@ int mqw_open(struct mqw_worker **out, const struct mqw_options *options,
     if (!err && !handler)
         err = problem_set(&p, EX_USAGE, EINVAL, "no handler");
     if (err) {
-        tell(&o, &p);
+        problem_copy(&o, &p);
         options_free(&w->set);
         free(w);
         return err;
@@ -506,7 +507,7 @@ int mqw_open(struct mqw_worker **out, const struct mqw_options *options,
     w->set.inproc = &w->what;
     err = open_parts(w, &o, &p);
     if (err) {
-        tell(&o, &p);
+        problem_copy(&o, &p);
         mqw_close(&w);
     }
     *out = w;

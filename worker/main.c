@@ -20,7 +20,7 @@
 #include "worker/handlers/handler_inproc.h"
 #include "worker/notify.h"
 
-/* descriptors_ready - only 0, 1, 2 and the passed ones stay open: handlers must
+/* Only 0, 1, 2 and the passed ones stay open: handlers must
  * not inherit a descriptor that our parent forgot to close */
 static void descriptors_ready(int passed)
 {
@@ -32,7 +32,7 @@ static void descriptors_ready(int passed)
     closefrom(3 + passed);
 }
 
-/* kind_of - the handler that was asked for */
+/* The handler that was asked for */
 static const struct handler_ops *kind_of(const struct settings *s)
 {
 #ifdef MQW_AMQP

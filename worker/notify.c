@@ -34,7 +34,7 @@
 #define STOP_MORE  (10 * NS_PER_S) /* for verdicts and files, when all ended */
 #define SAY_S      1 /* at the start and the end it has as long to make room */
 
-/* number_take - a number from the environment; 0: none, or not for this process
+/* A number from the environment; 0: none, or not for this process
  * A variable that a shell or another service inherited and passed on has the
  * pid of that process. `pid` may be missing only where `pid_optional`. */
 static uint64_t number_take(const char *name, const char *pid,
@@ -54,7 +54,7 @@ static uint64_t number_take(const char *name, const char *pid,
     return wrong ? 0 : (uint64_t)n;
 }
 
-/* passed_take - how many descriptors were handed over; none of them reaches a
+/* How many descriptors were handed over; none of them reaches a
  * handler. That many are said and one is not open: nobody handed them over. */
 static int passed_take(void)
 {
@@ -69,7 +69,7 @@ static int passed_take(void)
     return count;
 }
 
-/* address_take - where the manager listens: a path, or @ and an abstract name.
+/* Where the manager listens: a path, or @ and an abstract name.
  * Anything else is no place that a datagram can be sent to. */
 static void address_take(struct notify *n)
 {
@@ -102,7 +102,7 @@ void notify_init(struct notify *n)
     address_take(n);
 }
 
-/* queue_pick - the descriptor of the queue called `name`, else 0; *other: there
+/* The descriptor of the queue called `name`, else 0; *other: there
  * is a queue of another name */
 static int queue_pick(const char *name, int inherited, bool *other)
 {
@@ -138,10 +138,10 @@ int notify_queue(const struct notify *n, struct settings *set,
                        set->queue);
 }
 
-/* say - 0, or -errno: it did not get it
+/* 0, or -errno: it did not get it
  * To the address and not by a connection, so that a manager that was started
  * again hears the next one. */
-static int say(const struct notify *n, const char *text, int flags)
+static int manager_tell(const struct notify *n, const char *text, int flags)
 {
     ssize_t sent;
 
@@ -152,7 +152,7 @@ static int say(const struct notify *n, const char *text, int flags)
     return sent < 0 ? -errno : 0;
 }
 
-/* ready_say - the first that it hears, and whether it hears at all */
+/* The first that it hears, and whether it hears at all */
 static int ready_say(struct notify *n)
 {
     const struct timeval limit = {.tv_sec = SAY_S};
@@ -163,22 +163,22 @@ static int ready_say(struct notify *n)
     if (n->fd < 0 ||
         setsockopt(n->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
         return -errno;
-    return say(n, "READY=1", 0);
+    return manager_tell(n, "READY=1", 0);
 }
 
-/* feed - the loop is alive, or this would not be called; it waits for nobody,
+/* The loop is alive, or this would not be called; it waits for nobody,
  * so a manager that is behind hears it at the next try */
-static void feed(struct timer *timer)
+static void watchdog_feed(struct timer *timer)
 {
     struct notify *n = CONTAINER_OF(timer, struct notify, watchdog);
-    int err = say(n, "WATCHDOG=1", MSG_DONTWAIT);
+    int err = manager_tell(n, "WATCHDOG=1", MSG_DONTWAIT);
 
     timers_start_after(n->engine->flow.timers, timer,
                        err == -EAGAIN && n->feed_ns > FEED_AGAIN ? FEED_AGAIN
                                                                  : n->feed_ns);
 }
 
-/* stopping_say - once; how long a stop may take is ours to know */
+/* Once; how long a stop may take is ours to know */
 static void stopping_say(struct notify *n, int flags)
 {
     const struct settings *set = n->engine->flow.set;
@@ -190,10 +190,10 @@ static void stopping_say(struct notify *n, int flags)
         return;
     snprintf(text, sizeof text, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64,
              most / NS_PER_US);
-    n->stopping = say(n, text, flags) != -EAGAIN;
+    n->stopping = manager_tell(n, text, flags) != -EAGAIN;
 }
 
-/* title_read - a new title; its last part may be what a command printed. The
+/* A new title; its last part may be what a command printed. The
  * next one tells all of it again: nothing waits for room for this one. */
 static void title_read(struct status_reader *reader, const char *title)
 {
@@ -208,7 +208,7 @@ static void title_read(struct status_reader *reader, const char *title)
     memcpy(text, status, sizeof status);
     safe_text_copy(text + sizeof status - 1, sizeof text - (sizeof status - 1),
                    title, strlen(title));
-    (void)say(n, text, MSG_DONTWAIT);
+    (void)manager_tell(n, text, MSG_DONTWAIT);
 }
 
 void notify_begin(struct notify *n, struct engine *e)
@@ -217,7 +217,7 @@ void notify_begin(struct notify *n, struct engine *e)
 
     n->engine = e;
     n->reader.read = title_read;
-    timer_init(&n->watchdog, feed);
+    timer_init(&n->watchdog, watchdog_feed);
     if (!n->asked)
         return;
     err = ready_say(n);
@@ -230,7 +230,7 @@ void notify_begin(struct notify *n, struct engine *e)
         return;
     e->status.reader = &n->reader;
     if (n->feed_ns)
-        feed(&n->watchdog);
+        watchdog_feed(&n->watchdog);
 }
 
 void notify_end(struct notify *n, bool restarts)
@@ -242,13 +242,14 @@ void notify_end(struct notify *n, bool restarts)
     if (!restarts)
         stopping_say(n, 0);
     else if (n->feed_ns)
-        (void)say(n, "WATCHDOG=1", 0);
+        (void)manager_tell(n, "WATCHDOG=1", 0);
 }
 
 void notify_wait(const struct notify *n)
 {
     if (n->fd >= 0)
-        (void)say(n, "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000", MSG_DONTWAIT);
+        (void)manager_tell(n, "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=10000000",
+                           MSG_DONTWAIT);
 }
 
 /* Set a variable to a number, and its companion to our pid. */

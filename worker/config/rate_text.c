@@ -26,7 +26,7 @@ static const struct {
 } units[] = {{'s', NS_PER_S}, {'m', 60 * NS_PER_S}, {'h', 3600 * NS_PER_S}};
 #define UNITS (sizeof units / sizeof units[0])
 
-static uint64_t number_of(uint64_t rate)
+static uint64_t rate_number(uint64_t rate)
 {
     return (rate & FIELD_MASK) + 1;
 }
@@ -38,7 +38,8 @@ static size_t unit_of(uint64_t rate)
 
 uint64_t rate_interval_ns(uint64_t rate)
 {
-    return (units[unit_of(rate)].ns + number_of(rate) - 1) / number_of(rate);
+    return (units[unit_of(rate)].ns + rate_number(rate) - 1) /
+           rate_number(rate);
 }
 
 uint64_t rate_burst(uint64_t rate)
@@ -47,7 +48,7 @@ uint64_t rate_burst(uint64_t rate)
 }
 
 /* Cut a number of 1 to RATE_MOST off *text. Returns 0 if there is none. */
-static uint64_t number_cut(const char **text)
+static uint64_t rate_cut(const char **text)
 {
     char *end = (char *)*text;
     unsigned long n = 0;
@@ -75,7 +76,7 @@ static size_t unit_cut(const char **text)
 int rate_parse(const char *text, uint64_t *out, struct problem *p)
 {
     const char *at = text;
-    uint64_t n = number_cut(&at), burst;
+    uint64_t n = rate_cut(&at), burst;
     size_t unit = unit_cut(&at);
     bool given = *at == ',';
 
@@ -84,7 +85,7 @@ int rate_parse(const char *text, uint64_t *out, struct problem *p)
         return 0;
     if (given)
         at++;
-    burst = given ? number_cut(&at) : unit == 0 ? (n + 9) / 10 : 1;
+    burst = given ? rate_cut(&at) : unit == 0 ? (n + 9) / 10 : 1;
     if (!n || unit == UNITS || !burst || *at)
         return problem_set(
             p, EX_USAGE, EINVAL,
@@ -101,7 +102,7 @@ const char *rate_print(uint64_t rate, char out[RATE_TEXT])
     if (rate == RATE_OFF)
         snprintf(out, RATE_TEXT, "off");
     else
-        snprintf(out, RATE_TEXT, "%" PRIu64 "/%c,%" PRIu64, number_of(rate),
+        snprintf(out, RATE_TEXT, "%" PRIu64 "/%c,%" PRIu64, rate_number(rate),
                  units[unit_of(rate)].letter, rate_burst(rate));
     return out;
 }

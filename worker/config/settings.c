@@ -546,7 +546,8 @@ int in_hand_limit_check(const struct settings *s, const struct backoff *b,
 #define FLAG_TEXT      64 /* "--max-requests 9223372036854775807" */
 
 /* Check that there is one operand, and that it stands where a queue does. */
-static int queue_check(int count, bool dashes, char **before, struct problem *p)
+static int queue_operand_check(int count, bool dashes, char **before,
+                               struct problem *p)
 {
     if (count == 0)
         return problem_set(p, EX_USAGE, EINVAL,
@@ -593,8 +594,8 @@ static bool exits_mapped(const struct settings *s)
 }
 
 /* Refuse flags and operands that are about processes. */
-static int plugin_check(const struct settings *s, char *const *command,
-                        struct problem *p)
+static int plugin_option_check(const struct settings *s, char *const *command,
+                               struct problem *p)
 {
     char flag[FLAG_TEXT];
 
@@ -829,8 +830,8 @@ static int forward_access_take(struct settings *s, struct problem *p)
 }
 
 /* Take the operand: a POSIX queue, or a queue on a broker. */
-static int queue_take(struct settings *s, const char *operand,
-                      struct problem *p)
+static int queue_operand_take(struct settings *s, const char *operand,
+                              struct problem *p)
 {
     if (broker_operand_is(operand))
         return broker_take(s, operand, p);
@@ -850,18 +851,18 @@ static int operands_take(struct settings *s, int count, int rest, char **argv,
                          struct problem *p)
 {
     char **command = rest < 0 ? NULL : argv + rest;
-    int err = queue_check(count, rest >= 0, argv, p);
+    int err = queue_operand_check(count, rest >= 0, argv, p);
 
     if (!err)
         err = s->forward  ? forward_check(s, command, p)
-              : s->plugin ? plugin_check(s, command, p)
+              : s->plugin ? plugin_option_check(s, command, p)
                           : command_check(s, command, argv[0], p);
     if (!err && s->forward)
         err = forward_take(s, p);
     if (err)
         return err;
     s->command = s->plugin || s->forward ? NULL : command;
-    err = queue_take(s, argv[0], p);
+    err = queue_operand_take(s, argv[0], p);
     return !err && s->forward ? forward_other_check(s, p) : err;
 }
 

@@ -37,7 +37,7 @@ void call_deadline_timer(struct call_deadline *p, uint64_t when)
     timers_start_earlier(p->timers, &p->timer, when);
 }
 
-/* ask_locked - what runs now, and stays until the lock is given back; NULL:
+/* What runs now, and stays until the lock is given back; NULL:
  * nothing does, or it is about to leave */
 static struct message *ask_locked(struct call_deadline *p)
 {
@@ -49,7 +49,7 @@ static struct message *ask_locked(struct call_deadline *p)
     return atomic_load(&p->message);
 }
 
-/* answered_locked - who leaves from here on has to look only if something was
+/* Who leaves from here on has to look only if something was
  * decided */
 static void answered_locked(struct call_deadline *p)
 {
@@ -57,11 +57,11 @@ static void answered_locked(struct call_deadline *p)
                  p->passed || atomic_load(&p->seized) || !p->barrier);
 }
 
-/* due - the deadline of the call that is there now, if any, has passed, or not
+/* The deadline of the call that is there now, if any, has passed, or not
  * yet
  * The call cannot end before `late` returns: leave waits for the lock.
  */
-static void due(struct timer *timer)
+static void deadline_due(struct timer *timer)
 {
     struct call_deadline *p = CONTAINER_OF(timer, struct call_deadline, timer);
     uint64_t deadline = UINT64_MAX;
@@ -87,7 +87,7 @@ void call_deadline_init(struct call_deadline *p, struct timers *timers,
     pthread_mutex_init(&p->mtx, NULL);
     p->barrier = far_barrier_open();
     atomic_store(&p->asked, !p->barrier);
-    timer_init(&p->timer, due);
+    timer_init(&p->timer, deadline_due);
 }
 
 void call_deadline_fini(struct call_deadline *p)
@@ -96,7 +96,7 @@ void call_deadline_fini(struct call_deadline *p)
     pthread_mutex_destroy(&p->mtx);
 }
 
-/* call_deadline_decided - it is out, and somebody asked: what was decided? */
+/* It is out, and somebody asked: what was decided? */
 bool call_deadline_decided(struct call_deadline *p)
 {
     bool passed;
@@ -111,7 +111,7 @@ bool call_deadline_decided(struct call_deadline *p)
     return passed;
 }
 
-/* call_deadline_seize - either the call is over and settles, or it never does
+/* Either the call is over and settles, or it never does
  * Of a place without a call nobody is asked: most are like that. */
 struct message *call_deadline_seize(struct call_deadline *p)
 {

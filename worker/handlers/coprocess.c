@@ -62,38 +62,38 @@ enum {
 
 /* ---- its descriptors, and what goes into it ---- */
 
-/* control - epoll_ctl, for events of one descriptor */
-static int control(struct coprocess *l, int op, int fd, uint32_t of,
-                   uint32_t events)
+/* Epoll_ctl, for events of one descriptor */
+static int epoll_change(struct coprocess *l, int op, int fd, uint32_t of,
+                        uint32_t events)
 {
     struct epoll_event ev = {.events = events, .data.u32 = of};
 
     return epoll_ctl(l->epoll, op, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* watch - one more descriptor; its end is always told */
-static int watch(struct coprocess *l, int fd, uint32_t of, uint32_t events)
+/* One more descriptor; its end is always told */
+static int epoll_add(struct coprocess *l, int fd, uint32_t of, uint32_t events)
 {
-    return control(l, EPOLL_CTL_ADD, fd, of, events);
+    return epoll_change(l, EPOLL_CTL_ADD, fd, of, events);
 }
 
 static int coprocess_watch_waker(struct coprocess *l)
 {
-    return watch(l, l->waker, COPROCESS_OF_WAKER, EPOLLIN);
+    return epoll_add(l, l->waker, COPROCESS_OF_WAKER, EPOLLIN);
 }
 
 static int coprocess_watch(struct coprocess *l)
 {
-    int err = watch(l, l->child.in, COPROCESS_OF_IN, 0);
+    int err = epoll_add(l, l->child.in, COPROCESS_OF_IN, 0);
 
     if (!err)
-        err = watch(l, l->child.out, COPROCESS_OF_OUT, EPOLLIN);
+        err = epoll_add(l, l->child.out, COPROCESS_OF_OUT, EPOLLIN);
     if (!err)
-        err = watch(l, l->child.err, COPROCESS_OF_ERR, EPOLLIN);
-    return err ? err : watch(l, l->child.end, COPROCESS_OF_END, EPOLLIN);
+        err = epoll_add(l, l->child.err, COPROCESS_OF_ERR, EPOLLIN);
+    return err ? err : epoll_add(l, l->child.end, COPROCESS_OF_END, EPOLLIN);
 }
 
-/* coprocess_unwatch - before a descriptor is closed
+/* Before a descriptor is closed
  * To close it is not enough: a process that is being started on another thread
  * has copies of all descriptors until its exec, and while it has one, the epoll
  * set keeps the entry and tells of it, as if it were the next child's.
@@ -112,7 +112,7 @@ static void coprocess_unwatch_all(struct coprocess *l)
     coprocess_unwatch(l, l->child.end);
 }
 
-/* coprocess_watch_input - as long as the pipe has no room
+/* As long as the pipe has no room
  * Trouble is not to be expected, as the descriptor is in the set already; then
  * what is pending goes with the next event.
  */
@@ -122,11 +122,11 @@ static void coprocess_watch_input(struct coprocess *l, bool on)
         return;
     l->output.watched = on;
     if (l->child.in >= 0)
-        (void)control(l, EPOLL_CTL_MOD, l->child.in, COPROCESS_OF_IN,
-                      on ? EPOLLOUT : 0);
+        (void)epoll_change(l, EPOLL_CTL_MOD, l->child.in, COPROCESS_OF_IN,
+                           on ? EPOLLOUT : 0);
 }
 
-/* make_room - for as many bytes at the end of the output */
+/* For as many bytes at the end of the output */
 static int make_room(struct coprocess_output *o, size_t bytes)
 {
     size_t used = o->end - o->begin, room = o->room ? o->room : 1024;
@@ -266,11 +266,11 @@ static struct delivery *coprocess_take_out(struct coprocess *l,
 
 /* ---- the end of a child ---- */
 
-/* sweep - nothing of it is left
+/* Nothing of it is left
  * Where we ended it, or it left messages behind: those may run again soon. What
  * a child that ended well by itself leaves in the background goes on.
  */
-static void sweep(struct coprocess *l)
+static void child_sweep(struct coprocess *l)
 {
     struct child *c = &l->child;
 
@@ -289,7 +289,7 @@ static void sweep(struct coprocess *l)
     leftovers_end(l->stream->leftovers, &of);
 }
 
-/* how_it_ended - as an error of a message */
+/* As an error of a message */
 static void how_it_ended(const siginfo_t *how, bool known,
                          char text[OUTCOME_ERROR])
 {
@@ -301,8 +301,9 @@ static void how_it_ended(const siginfo_t *how, bool known,
                  how->si_status);
 }
 
-/* judge - what becomes of what it had open */
-static void judge(struct coprocess *l, const siginfo_t *how, bool known)
+/* What becomes of what it had open */
+static void coprocess_judge(struct coprocess *l, const siginfo_t *how,
+                            bool known)
 {
     struct outcome none = {0};
     char why[COMMAND_WHY];
@@ -320,8 +321,8 @@ static void judge(struct coprocess *l, const siginfo_t *how, bool known)
         snprintf(l->cause, sizeof l->cause, "exit %d: %s", how->si_status, why);
 }
 
-/* backoff - how long until the next one may be started */
-static uint64_t backoff(struct coprocess *l, bool well)
+/* How long until the next one may be started */
+static uint64_t backoff_next(struct coprocess *l, bool well)
 {
     uint64_t wait = BACKOFF_FIRST;
 
@@ -333,7 +334,7 @@ static uint64_t backoff(struct coprocess *l, bool well)
     return wait < BACKOFF_MOST ? wait : BACKOFF_MOST;
 }
 
-/* level_of - the level of the log line: a planned replacement is debug, however
+/* The level of the log line: a planned replacement is debug, however
  * often it happens */
 static enum log_level level_of(const struct coprocess *l, bool well,
                                uint64_t wait)
@@ -344,9 +345,9 @@ static enum log_level level_of(const struct coprocess *l, bool well,
                                                               : LOG_WARN;
 }
 
-/* tell - the end of a child, in one line */
-static void tell(const struct coprocess *l, pid_t pid, const char *how,
-                 enum log_level level, uint64_t wait)
+/* The end of a child, in one line */
+static void end_log(const struct coprocess *l, pid_t pid, const char *how,
+                    enum log_level level, uint64_t wait)
 {
     size_t unread = l->input.end - l->input.begin;
     const char *rest = l->input.bytes + l->input.begin;
@@ -373,15 +374,15 @@ static void coprocess_reap(struct coprocess *l)
     if (c->err >= 0)
         stderr_tail_drain(coprocess_tail(l), c->err);
     if (l->why || l->count || coprocess_stops(l))
-        sweep(l);
+        child_sweep(l);
     stderr_tail_finish(&l->tail);
     coprocess_unwatch_all(l);
     known = child_reap(c, &how);
     well = known && how.si_code == CLD_EXITED && how.si_status == 0;
     how_it_ended(&how, known, text);
-    judge(l, &how, known);
-    wait = backoff(l, well);
-    tell(l, pid, text, level_of(l, well, wait), wait);
+    coprocess_judge(l, &how, known);
+    wait = backoff_next(l, well);
+    end_log(l, pid, text, level_of(l, well, wait), wait);
     l->input.begin = l->input.end = 0;
     coprocess_step(l, COPROCESS_REAPED);
     l->until_ns = ns_add(clock_mono_ns(), wait);
@@ -389,9 +390,10 @@ static void coprocess_reap(struct coprocess *l)
 
 /* ---- what it had open ---- */
 
-/* unsent - nothing of it reached the child; the newest first, as each goes back
+/* Nothing of it reached the child; the newest first, as each goes back
  * to the front */
-static struct delivery *unsent(struct coprocess *l, struct outcome *out)
+static struct delivery *coprocess_unsent(struct coprocess *l,
+                                         struct outcome *out)
 {
     struct open_message *m = TAILQ_LAST(&l->open, open_list);
 
@@ -408,9 +410,10 @@ static struct delivery *unsent(struct coprocess *l, struct outcome *out)
     return coprocess_take_out(l, m);
 }
 
-/* failed - the oldest of those that it had when it ended; the newest, if they
+/* The oldest of those that it had when it ended; the newest, if they
  * go back to the front */
-static struct delivery *failed(struct coprocess *l, struct outcome *out)
+static struct delivery *coprocess_failed(struct coprocess *l,
+                                         struct outcome *out)
 {
     struct open_message *m = l->kind == OUTCOME_NOT_STARTED
                                  ? TAILQ_LAST(&l->open, open_list)
@@ -437,16 +440,16 @@ static struct delivery *coprocess_lost(struct coprocess *l, struct outcome *out)
 
     if (l->count == 0)
         return NULL;
-    d = unsent(l, out);
+    d = coprocess_unsent(l, out);
     if (!d && (l->state == COPROCESS_BACKOFF || l->state == COPROCESS_EMPTY))
-        d = failed(l, out);
+        d = coprocess_failed(l, out);
     return d;
 }
 
 /* ---- orders to cancel ---- */
 
-/* cancel - one order; true: its message is open here */
-static bool cancel(struct coprocess *l, const char *id)
+/* One order; true: its message is open here */
+static bool order_apply(struct coprocess *l, const char *id)
 {
     struct open_message *m;
 
@@ -488,7 +491,7 @@ static void coprocess_cancels(struct coprocess *l)
         memcpy(ids[n++], c->ids[l->cancel_seen % STREAM_CANCELS], ULID_TEXT);
     pthread_mutex_unlock(&c->mtx);
     for (size_t i = 0; i < n; i++)
-        found |= cancel(l, ids[i]);
+        found |= order_apply(l, ids[i]);
     if (!found || !coprocess_works(l))
         return;
     l->why = "cancelled";
@@ -499,24 +502,24 @@ static void coprocess_cancels(struct coprocess *l)
 
 /* ---- output ---- */
 
-/* shuts - it closed one of its ends */
-static void shuts(struct coprocess *l, const char *what)
+/* It closed one of its ends */
+static void pipe_closed(struct coprocess *l, const char *what)
 {
     if (!l->shut[0])
         strlcpy(l->shut, what, sizeof l->shut);
     coprocess_step(l, COPROCESS_SHUTS);
 }
 
-/* input_shut - nobody can read it; it would be told again and again */
+/* Nobody can read it; it would be told again and again */
 static void input_shut(struct coprocess *l)
 {
     coprocess_unwatch(l, l->child.in);
     child_close(&l->child.in);
-    shuts(l, "closed its input");
+    pipe_closed(l, "closed its input");
 }
 
-/* flush - what there is, as far as the pipe has room */
-static void flush(struct coprocess *l)
+/* What there is, as far as the pipe has room */
+static void output_flush(struct coprocess *l)
 {
     struct coprocess_output *o = &l->output;
     ssize_t n;
@@ -563,7 +566,7 @@ static bool coprocess_read(struct coprocess *l)
         return false;
     coprocess_unwatch(l, l->child.out);
     child_close(&l->child.out);
-    shuts(l, "closed its output");
+    pipe_closed(l, "closed its output");
     return false;
 }
 
@@ -589,15 +592,15 @@ static bool coprocess_line(struct coprocess *l, struct header_text *line)
 
 /* ---- waiting ---- */
 
-/* limits_count - whether a time limit ends the child now; one that is ended for
+/* Whether a time limit ends the child now; one that is ended for
  * another reason, or by the worker's stop, is not late any more */
 static bool limits_count(const struct coprocess *l)
 {
     return l->limited > 0 && coprocess_works(l) && !coprocess_stops(l);
 }
 
-/* until - when to look again without an event */
-static uint64_t until(const struct coprocess *l)
+/* When to look again without an event */
+static uint64_t wait_until(const struct coprocess *l)
 {
     uint64_t first = l->until_ns;
     struct open_message *m;
@@ -610,9 +613,9 @@ static uint64_t until(const struct coprocess *l)
     return first;
 }
 
-/* expire - those whose limit had passed when all that was there had been
+/* Those whose limit had passed when all that was there had been
  * read */
-static void expire(struct coprocess *l)
+static void limits_expire(struct coprocess *l)
 {
     struct open_message *m;
 
@@ -633,8 +636,8 @@ static void expire(struct coprocess *l)
         coprocess_step(l, COPROCESS_END);
 }
 
-/* due - the time of the state is over */
-static void due(struct coprocess *l)
+/* The time of the state is over */
+static void state_due(struct coprocess *l)
 {
     if (l->state == COPROCESS_CLOSED)
         coprocess_fault(l, l->shut, NULL);
@@ -642,7 +645,7 @@ static void due(struct coprocess *l)
         coprocess_step(l, COPROCESS_DUE);
 }
 
-/* on_event - by what it is of */
+/* By what it is of */
 static void on_event(struct coprocess *l, const struct epoll_event *ev)
 {
     uint64_t ignored;
@@ -662,7 +665,7 @@ static void on_event(struct coprocess *l, const struct epoll_event *ev)
         if (ev->events & (EPOLLERR | EPOLLHUP))
             input_shut(l);
         else
-            flush(l);
+            output_flush(l);
         break;
     case COPROCESS_OF_END:
         if (coprocess_lives(l))
@@ -686,9 +689,9 @@ static void coprocess_poll_once(struct coprocess *l, bool wait)
 
     if (l->ordered)
         coprocess_cancels(l);
-    expire(l);
-    flush(l);
-    next = until(l);
+    limits_expire(l);
+    output_flush(l);
+    next = wait_until(l);
     n = epoll_wait(l->epoll, events, EVENTS, wait ? clock_ms_until(next) : 0);
     if (next != UINT64_MAX)
         now = clock_mono_ns();
@@ -701,13 +704,13 @@ static void coprocess_poll_once(struct coprocess *l, bool wait)
         coprocess_step(l, COPROCESS_END);
     }
     if (l->until_ns <= now)
-        due(l);
+        state_due(l);
 }
 
 /* ---- starting ---- */
 
-/* begin - a child that has had nothing yet */
-static void begin(struct coprocess *l)
+/* A child that has had nothing yet */
+static void child_started(struct coprocess *l)
 {
     LOG_AT(l->recycled ? LOG_DEBUG : LOG_INFO, "stream_child_started",
            F_INT("pid", l->child.pid));
@@ -721,8 +724,8 @@ static void begin(struct coprocess *l)
     coprocess_step(l, COPROCESS_STARTED);
 }
 
-/* start - a child, or -errno and why not */
-static int start(struct coprocess *l, struct outcome *out)
+/* A child, or -errno and why not */
+static int child_begin(struct coprocess *l, struct outcome *out)
 {
     struct stream *s = l->stream;
     struct child_spec spec = {.command = &s->command,
@@ -737,7 +740,7 @@ static int start(struct coprocess *l, struct outcome *out)
     if (!err)
         err = coprocess_watch(l);
     if (!err) {
-        begin(l);
+        child_started(l);
         return 0;
     }
     if (l->child.pid) {
@@ -752,7 +755,7 @@ static int start(struct coprocess *l, struct outcome *out)
     return err;
 }
 
-/* coprocess_ready - the usual case is a child that runs */
+/* The usual case is a child that runs */
 int coprocess_ready(struct coprocess *l, struct outcome *out)
 {
     int err = 0;
@@ -761,7 +764,7 @@ int coprocess_ready(struct coprocess *l, struct outcome *out)
         if (coprocess_stops(l)) {
             err = -EINTR;
         } else if (l->state == COPROCESS_EMPTY) {
-            err = start(l, out);
+            err = child_begin(l, out);
         } else if (l->state == COPROCESS_ZOMBIE) {
             coprocess_reap(l);
         } else {
@@ -791,7 +794,7 @@ unsigned coprocess_room(const struct coprocess *l)
     return (unsigned)room;
 }
 
-/* name_child - whose the message is, before a byte of it can reach the child
+/* Whose the message is, before a byte of it can reach the child
  * As in handler_exec: the start time before the group, which is not killed by
  * recovery without it; the mark is enough to find the child all the same.
  */
@@ -802,7 +805,7 @@ static void name_child(const struct coprocess *l, struct message *m)
     m->ops->handler_group(m, l->child.pid);
 }
 
-/* coprocess_send - to the output; coprocess_next writes it */
+/* To the output; coprocess_next writes it */
 void coprocess_send(struct coprocess *l, struct delivery *d)
 {
     const struct settings *set = l->stream->set;
@@ -830,9 +833,9 @@ void coprocess_send(struct coprocess *l, struct delivery *d)
 
 /* ---- answers ---- */
 
-/* find - the oldest with this id; in the usual case the first of all */
-static struct open_message *find(const struct coprocess *l,
-                                 const struct header_text *id)
+/* The oldest with this id; in the usual case the first of all */
+static struct open_message *open_find(const struct coprocess *l,
+                                      const struct header_text *id)
 {
     struct open_message *m;
 
@@ -845,9 +848,9 @@ static struct open_message *find(const struct coprocess *l,
     return NULL;
 }
 
-/* decide - an answer as an outcome; when the worker stops, a failure is none */
-static void decide(struct coprocess *l, const struct stream_answer *a,
-                   struct outcome *out)
+/* An answer as an outcome; when the worker stops, a failure is none */
+static void answer_decide(struct coprocess *l, const struct stream_answer *a,
+                          struct outcome *out)
 {
     out->kind = OUTCOME_VERDICT;
     out->verdict = a->verdict;
@@ -867,11 +870,11 @@ static void decide(struct coprocess *l, const struct stream_answer *a,
         out->kind = OUTCOME_STOPPED;
 }
 
-/* measure - whether it has grown too large; a look costs a system call
+/* Whether it has grown too large; a look costs a system call
  * One that is too large right after its first answer is so by nature: to
  * replace it would only make the same again.
  */
-static void measure(struct coprocess *l)
+static void rss_check(struct coprocess *l)
 {
     uint64_t most = l->stream->set->max_rss, now = clock_mono_ns(), rss;
 
@@ -894,9 +897,10 @@ static void measure(struct coprocess *l)
     }
 }
 
-/* accept - the message that was answered, or NULL */
-static struct delivery *
-accept(struct coprocess *l, const struct header_text *line, struct outcome *out)
+/* The message that was answered, or NULL */
+static struct delivery *answer_accept(struct coprocess *l,
+                                      const struct header_text *line,
+                                      struct outcome *out)
 {
     struct stream_answer a;
     struct open_message *m;
@@ -905,7 +909,7 @@ accept(struct coprocess *l, const struct header_text *line, struct outcome *out)
         coprocess_fault(l, "wrote garbage", line);
         return NULL;
     }
-    m = find(l, &a.id);
+    m = open_find(l, &a.id);
     if (!m) {
         coprocess_fault(l, "answered an unknown id", line);
         return NULL;
@@ -922,21 +926,22 @@ accept(struct coprocess *l, const struct header_text *line, struct outcome *out)
     }
     if (l->answered++ == 0)
         l->failures = 0;
-    decide(l, &a, out);
+    answer_decide(l, &a, out);
     if (l->stream->set->max_rss &&
         !atomic_load_explicit(&l->stream->unmeasured, memory_order_relaxed))
-        measure(l);
+        rss_check(l);
     return coprocess_take_out(l, m);
 }
 
-/* answered - the next that was, of what has been read */
-static struct delivery *answered(struct coprocess *l, struct outcome *out)
+/* The next that was, of what has been read */
+static struct delivery *coprocess_answered(struct coprocess *l,
+                                           struct outcome *out)
 {
     struct delivery *d = NULL;
     struct header_text line;
 
     while (!d && coprocess_line(l, &line))
-        d = accept(l, &line, out);
+        d = answer_accept(l, &line, out);
     return d;
 }
 
@@ -945,7 +950,7 @@ struct delivery *coprocess_next(struct coprocess *l, struct outcome *out)
     struct delivery *d;
 
     for (;;) {
-        d = answered(l, out);
+        d = coprocess_answered(l, out);
         if (!d)
             d = coprocess_lost(l, out);
         if (d)
@@ -981,20 +986,20 @@ int coprocess_fd(const struct coprocess *l)
     return l->epoll;
 }
 
-/* coprocess_look - one that we ended needs more than a look: that waits until
+/* One that we ended needs more than a look: that waits until
  * the coprocess is used again, or closed */
 bool coprocess_look(struct coprocess *l)
 {
     struct outcome none;
 
     coprocess_poll_once(l, false);
-    (void)answered(l, &none);
+    (void)coprocess_answered(l, &none);
     if (l->state == COPROCESS_ZOMBIE && !l->why && !coprocess_stops(l))
         coprocess_reap(l);
     return coprocess_lives(l);
 }
 
-/* coprocess_rest - usually an answer is the last thing that a child said */
+/* Usually an answer is the last thing that a child said */
 bool coprocess_rest(struct coprocess *l)
 {
     return l->input.begin == l->input.end ? coprocess_lives(l)

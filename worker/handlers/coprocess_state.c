@@ -18,21 +18,21 @@
 
 /* ---- what is done on the way into a state ---- */
 
-static void shut(struct coprocess *l)
+static void enter_closed(struct coprocess *l)
 {
     l->until_ns = ns_add(clock_mono_ns(), SHUT_NS);
 }
 
-/* leave - the end of its input; lines that it still writes are not read as
+/* The end of its input; lines that it still writes are not read as
  * answers */
-static void leave(struct coprocess *l)
+static void enter_draining(struct coprocess *l)
 {
     coprocess_unwatch(l, l->child.in);
     child_close(&l->child.in);
     l->until_ns = ns_add(clock_mono_ns(), l->stream->set->kill_after_ns);
 }
 
-/* coprocess_term - the worker's own stop has sent its signal itself */
+/* The worker's own stop has sent its signal itself */
 void coprocess_term(struct coprocess *l)
 {
     uint64_t from = clock_mono_ns();
@@ -44,13 +44,13 @@ void coprocess_term(struct coprocess *l)
     l->kill_at_ns = ns_add(from, l->stream->set->kill_after_ns);
 }
 
-static void term(struct coprocess *l)
+static void enter_terminating(struct coprocess *l)
 {
     coprocess_term(l);
     l->until_ns = l->kill_at_ns;
 }
 
-static void kill_now(struct coprocess *l)
+static void enter_killed(struct coprocess *l)
 {
     child_signal(&l->child, SIGKILL);
 }
@@ -92,14 +92,14 @@ static const struct row rows[COPROCESS_STATES] = {
                                    [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
     [COPROCESS_CLOSED] = {.name = "closed",
                           .is = LIVES | WORKS,
-                          .enter = shut,
+                          .enter = enter_closed,
                           .on = {[COPROCESS_SHUTS] = COPROCESS_CLOSED,
                                  [COPROCESS_LEAVE] = COPROCESS_CLOSED,
                                  [COPROCESS_END] = COPROCESS_TERMINATING,
                                  [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
     [COPROCESS_DRAINING] = {.name = "draining",
                             .is = LIVES,
-                            .enter = leave,
+                            .enter = enter_draining,
                             .on = {[COPROCESS_SHUTS] = COPROCESS_DRAINING,
                                    [COPROCESS_LEAVE] = COPROCESS_DRAINING,
                                    [COPROCESS_END] = COPROCESS_TERMINATING,
@@ -107,7 +107,7 @@ static const struct row rows[COPROCESS_STATES] = {
                                    [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
     [COPROCESS_TERMINATING] = {.name = "terminating",
                                .is = LIVES,
-                               .enter = term,
+                               .enter = enter_terminating,
                                .on = {[COPROCESS_SHUTS] = COPROCESS_TERMINATING,
                                       [COPROCESS_LEAVE] = COPROCESS_TERMINATING,
                                       [COPROCESS_END] = COPROCESS_TERMINATING,
@@ -115,7 +115,7 @@ static const struct row rows[COPROCESS_STATES] = {
                                       [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
     [COPROCESS_KILLED] = {.name = "killed",
                           .is = LIVES,
-                          .enter = kill_now,
+                          .enter = enter_killed,
                           .on = {[COPROCESS_SHUTS] = COPROCESS_KILLED,
                                  [COPROCESS_LEAVE] = COPROCESS_KILLED,
                                  [COPROCESS_END] = COPROCESS_KILLED,
@@ -134,7 +134,7 @@ static const char *const event_names[COPROCESS_EVENTS] = {
     [COPROCESS_EXIT] = "exit",       [COPROCESS_REAPED] = "reaped",
 };
 
-/* coprocess_step - to the state of the table; staying in one is no step */
+/* To the state of the table; staying in one is no step */
 void coprocess_step(struct coprocess *l, enum coprocess_event event)
 {
     enum coprocess_state next = rows[l->state].on[event];

@@ -103,7 +103,7 @@ static void scratch_key_make(void)
         panic("pthread_key_create: %s", errno_text(err));
 }
 
-/* scratch_get - this thread's own, made at its first run; NULL: no memory */
+/* This thread's own, made at its first run; NULL: no memory */
 static struct scratch *scratch_get(void)
 {
     struct scratch *s = pthread_getspecific(scratch_key);
@@ -118,7 +118,7 @@ static struct scratch *scratch_get(void)
     return s;
 }
 
-/* exec_kill_due - and again for those whose time is not over yet */
+/* And again for those whose time is not over yet */
 static void exec_kill_due(struct timer *timer)
 {
     struct handler *h = CONTAINER_OF(timer, struct handler, kill);
@@ -197,7 +197,7 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
 
 /* ---- descriptors ---- */
 
-/* range_close - all of them by one call; false: it cannot be had
+/* All of them by one call; false: it cannot be had
  * The thread sanitizer does not see that call: it would take the next file with
  * such a number for the same.
  */
@@ -211,10 +211,10 @@ static bool range_close(int first, int last)
 #endif
 }
 
-/* close_all - those that have consecutive numbers by one call
+/* Those that have consecutive numbers by one call
  * Such a range holds nothing else, as all of its numbers are ours.
  */
-static void close_all(const int *fds, size_t n)
+static void fds_close(const int *fds, size_t n)
 {
     for (size_t i = 0, k; i < n; i = k) {
         for (k = i + 1; k < n && fds[i] >= 0 && fds[k] == fds[k - 1] + 1; k++)
@@ -227,7 +227,7 @@ static void close_all(const int *fds, size_t n)
     }
 }
 
-/* body_open - the body as a file in memory: a descriptor that is read from its
+/* The body as a file in memory: a descriptor that is read from its
  * start, which may be mapped or read again; or -errno */
 static int body_open(const struct delivery *d)
 {
@@ -242,7 +242,7 @@ static int body_open(const struct delivery *d)
     return err ? err : fd;
 }
 
-/* descriptors_open - for its stdin and stderr; `out` says why not */
+/* For its stdin and stderr; `out` says why not */
 static bool descriptors_open(struct running *r, const struct delivery *d,
                              struct outcome *out)
 {
@@ -258,17 +258,17 @@ static bool descriptors_open(struct running *r, const struct delivery *d,
     verdict_not_started(out, "no descriptor for the handler: %s: %s",
                         r->body < 0 ? "memfd_create" : "pipe2",
                         errno_limit_text(r->body < 0 ? -r->body : errno, why));
-    close_all(&r->body, 1);
+    fds_close(&r->body, 1);
     return false;
 }
 
 /* ---- from the start to the end ---- */
 
-/* start - and enter it among those that stop() reaches
+/* And enter it among those that stop() reaches
  * The start is outside of the lock; a stop that came meanwhile is made up for
  * when the process is entered.
  */
-static int start(struct running *r, char *const env[])
+static int run_start(struct running *r, char *const env[])
 {
     struct handler *h = r->handler;
     int err = command_start(&h->command, &r->process, env,
@@ -284,21 +284,21 @@ static int start(struct running *r, char *const env[])
     return 0;
 }
 
-/* drain - what it wrote before it ended is in the pipe */
-static void drain(const struct running *r, struct stderr_tail *t)
+/* What it wrote before it ended is in the pipe */
+static void stderr_drain(const struct running *r, struct stderr_tail *t)
 {
     fcntl(r->out, F_SETFL, O_NONBLOCK);
     stderr_tail_drain(t, r->out);
 }
 
-/* watch - read stderr until the process has ended; false: until `due_ns`
+/* Read stderr until the process has ended; false: until `due_ns`
  * poll(2) looks at the descriptors in their order (do_poll in fs/select.c). So
  * what it tells of stderr is as it was after the end, and a process that wrote
  * nothing more costs no read. What a grandchild goes on writing is not waited
  * for.
  */
-static bool watch(const struct running *r, struct stderr_tail *t,
-                  uint64_t due_ns)
+static bool run_watch(const struct running *r, struct stderr_tail *t,
+                      uint64_t due_ns)
 {
     struct pollfd fds[2] = {{.fd = r->process.end, .events = POLLIN},
                             {.fd = r->out, .events = POLLIN}};
@@ -314,15 +314,15 @@ static bool watch(const struct running *r, struct stderr_tail *t,
             return false;
     }
     if (fds[1].revents && fds[1].fd >= 0)
-        drain(r, t);
+        stderr_drain(r, t);
     return true;
 }
 
-/* limit_over - the time limit came before the end; false: it does not count
+/* The time limit came before the end; false: it does not count
  * The worker's own stop and an operator, if they came first, have their own
  * ladder; what they end is no failure of the handler.
  */
-static bool limit_over(const struct running *r)
+static bool run_expire(const struct running *r)
 {
     struct handler *h = r->handler;
     bool ends;
@@ -339,9 +339,9 @@ static bool limit_over(const struct running *r)
     return true;
 }
 
-/* wait_for - how the process ended; WNOWAIT: it stays a zombie. That cannot be
+/* How the process ended; WNOWAIT: it stays a zombie. That cannot be
  * told if somebody else took its status: then si_code is 0, si_errno why. */
-static siginfo_t wait_for(pid_t pid, int flags)
+static siginfo_t process_wait(pid_t pid, int flags)
 {
     siginfo_t info = {0};
     int rc;
@@ -361,8 +361,8 @@ struct signalled {
     uint64_t cancelled_ns; /* as of the run */
 };
 
-/* leave - off the list, unless it was signalled: then it must be reached yet */
-static bool leave(struct running *r, struct signalled *for_what)
+/* Off the list, unless it was signalled: then it must be reached yet */
+static bool run_leave(struct running *r, struct signalled *for_what)
 {
     struct handler *h = r->handler;
     bool left;
@@ -377,7 +377,7 @@ static bool leave(struct running *r, struct signalled *for_what)
     return left;
 }
 
-/* late_word - what it says after its time limit is dropped */
+/* What it says after its time limit is dropped */
 static void late_word(const struct running *r, const siginfo_t *info)
 {
     if (info->si_code == CLD_EXITED)
@@ -386,7 +386,7 @@ static void late_word(const struct running *r, const siginfo_t *info)
                  F_DURATION("limit", r->limit_ns));
 }
 
-/* end_signalled - it was sent a signal: judge it, and leave nothing of it where
+/* It was sent a signal: judge it, and leave nothing of it where
  * we ended it. It leaves the list before its number is free. Until then one
  * that is late may be cancelled. */
 static void end_signalled(struct running *r, uint64_t seq,
@@ -409,12 +409,12 @@ static void end_signalled(struct running *r, uint64_t seq,
 
     if (for_what->late) {
         leftovers_end(h->leftovers, &left);
-        drain(r, t);
-        info = wait_for(pid, WNOWAIT);
+        stderr_drain(r, t);
+        info = process_wait(pid, WNOWAIT);
         late_word(r, &info);
         verdict_timeout(out, r->limit_ns);
     } else {
-        info = wait_for(pid, WNOWAIT);
+        info = process_wait(pid, WNOWAIT);
         verdict_exit(out, h->set->on_exit, &info, true);
         if (for_what->cancelled_ns || out->kind == OUTCOME_STOPPED ||
             for_what->stop == SIGKILL)
@@ -425,12 +425,12 @@ static void end_signalled(struct running *r, uint64_t seq,
     if (r->cancelled_ns)
         verdict_cancelled(out);
     pthread_mutex_unlock(&h->mtx);
-    wait_for(pid, 0);
+    process_wait(pid, 0);
 }
 
-/* supervise - from the start to the verdict */
-static void supervise(struct running *r, struct delivery *d,
-                      struct stderr_tail *t, struct outcome *out)
+/* From the start to the verdict */
+static void run_supervise(struct running *r, struct delivery *d,
+                          struct stderr_tail *t, struct outcome *out)
 {
     uint64_t due_ns = r->limit_ns == UINT64_MAX
                           ? UINT64_MAX
@@ -447,14 +447,14 @@ static void supervise(struct running *r, struct delivery *d,
     d->message->ops->handler_group(d->message, r->process.pid);
     FAULT_POINT("exec_after_name");
     stderr_tail_init(t, r->id, r->handler->stderr_limit);
-    if (!watch(r, t, due_ns)) {
-        for_what.late = limit_over(r);
+    if (!run_watch(r, t, due_ns)) {
+        for_what.late = run_expire(r);
         if (!for_what.late)
-            watch(r, t, UINT64_MAX);
+            run_watch(r, t, UINT64_MAX);
     }
     out->ran = true;
-    if (leave(r, &for_what)) {
-        info = wait_for(r->process.pid, 0);
+    if (run_leave(r, &for_what)) {
+        info = process_wait(r->process.pid, 0);
         verdict_exit(out, r->handler->set->on_exit, &info, false);
         if (out->kind == OUTCOME_NOT_STARTED &&
             command_fault(&r->handler->command, why))
@@ -465,7 +465,7 @@ static void supervise(struct running *r, struct delivery *d,
     stderr_tail_end(t, out);
 }
 
-/* exec_run - one message, one process */
+/* One message, one process */
 static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct scratch *s = scratch_get();
@@ -487,22 +487,22 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     }
     if (!descriptors_open(&r, d, out))
         return;
-    err = start(&r, s->env.vars);
+    err = run_start(&r, s->env.vars);
     if (err) {
-        close_all((int[]){r.body, r.out, r.err}, 3);
+        fds_close((int[]){r.body, r.out, r.err}, 3);
         verdict_not_started(out, "cannot start %s: %s", h->set->command[0],
                             command_why(&h->command, err, why));
         return;
     }
     if (r.err >= FEW_FDS) {
-        close_all((int[]){r.body, r.err}, 2);
+        fds_close((int[]){r.body, r.err}, 2);
         r.body = r.err = -1;
     }
-    supervise(&r, d, &s->tail, out);
-    close_all((int[]){r.body, r.out, r.err, r.process.end}, 4);
+    run_supervise(&r, d, &s->tail, out);
+    fds_close((int[]){r.body, r.out, r.err, r.process.end}, 4);
 }
 
-/* exec_stop - signal every group that runs */
+/* Signal every group that runs */
 static void exec_stop(struct handler *h, int sig)
 {
     struct running *r;
@@ -520,7 +520,7 @@ static void exec_stop(struct handler *h, int sig)
 
 /* ---- a run that an operator has ended ---- */
 
-/* has_ended - before it is asked for; nobody has reaped it */
+/* Before it is asked for; nobody has reaped it */
 static bool has_ended(const struct running *r)
 {
     struct pollfd end = {.fd = r->process.end, .events = POLLIN};
@@ -528,7 +528,7 @@ static bool has_ended(const struct running *r)
     return poll(&end, 1, 0) > 0;
 }
 
-/* exec_cancel - once for each run */
+/* Once for each run */
 static bool exec_cancel(struct handler *h, const char *id)
 {
     uint64_t now = clock_mono_ns();

@@ -124,7 +124,7 @@ void mqw_set_reason(struct mqw_context *context, const char *text)
 
 /* ---- a call ---- */
 
-/* call_init - what is the same for all messages */
+/* What is the same for all messages */
 static void call_init(struct call *c, struct handler *h)
 {
     c->message = (struct mqw_message){.queue = h->set->queue};
@@ -133,13 +133,13 @@ static void call_init(struct call *c, struct handler *h)
     atomic_init(&c->late, false);
 }
 
-/* says - whether it says more of itself than its group; not 0: it does */
-static inline unsigned says(const struct delivery *d)
+/* Whether it says more of itself than its group; not 0: it does */
+static inline unsigned fields_said(const struct delivery *d)
 {
     return (d->header.fields & ~(unsigned)HEADER_GROUP) | d->message->flags;
 }
 
-/* view_said - what its flags and its header's fields say, or those of the one
+/* What its flags and its header's fields say, or those of the one
  * before said */
 __attribute__((noinline)) static void view_said(struct call *c,
                                                 const struct delivery *d)
@@ -152,13 +152,13 @@ __attribute__((noinline)) static void view_said(struct call *c,
     to->redelivered = (flags & MESSAGE_REDELIVERED) != 0;
     to->length_inferred = (flags & MESSAGE_LENGTH_INFERRED) != 0;
     c->limit_ns = delivery_limit_ns(d, c->limit_ns);
-    c->said = says(d);
+    c->said = fields_said(d);
 }
 
-/* view - the message as the function sees it; most say nothing, or name their
+/* The message as the function sees it; most say nothing, or name their
  * group only */
-static inline void view(struct call *c, const struct handler *h,
-                        const struct delivery *d)
+static inline void view_fill(struct call *c, const struct handler *h,
+                             const struct delivery *d)
 {
     struct mqw_message *to = &c->message;
     const struct message *m = d->message;
@@ -173,13 +173,13 @@ static inline void view(struct call *c, const struct handler *h,
     to->received_ns = m->received_ns;
     to->priority = m->priority;
     to->attempt = m->failures + 1;
-    if (says(d) | c->said)
+    if (fields_said(d) | c->said)
         view_said(c, d);
     c->d = d;
     c->id[0] = '\0';
 }
 
-/* end_process - it had its time; custody brings the message back */
+/* It had its time; custody brings the message back */
 static void end_process(struct timer *timer)
 {
     const struct call *c = CONTAINER_OF(timer, struct call, abort);
@@ -194,10 +194,10 @@ static void end_process(struct timer *timer)
     abort();
 }
 
-/* limit_over - the time limit came before the end
+/* The time limit came before the end
  * The worker's own stop, if it came first, is no failure of the handler.
  */
-static void limit_over(void *call)
+static void call_expire(void *call)
 {
     struct call *c = call;
     struct handler *h = c->context.handler;
@@ -216,7 +216,7 @@ static void limit_over(void *call)
     timers_start_after(h->timers, &c->abort, h->set->kill_after_ns);
 }
 
-/* judge_late - the time limit came first */
+/* The time limit came first */
 static void judge_late(const struct call *c, int returned, struct outcome *out)
 {
     log_info("handler_late", F_STR("msg", mqw_id(&c->message)),
@@ -225,9 +225,9 @@ static void judge_late(const struct call *c, int returned, struct outcome *out)
     out->delayed = out->said = false;
 }
 
-/* judge - what it returned, which is not just DONE */
-__attribute__((noinline)) static void judge(const struct call *c, int returned,
-                                            struct outcome *out)
+/* What it returned, which is not just DONE */
+__attribute__((noinline)) static void
+return_judge(const struct call *c, int returned, struct outcome *out)
 {
     struct handler *h = c->context.handler;
 
@@ -247,15 +247,15 @@ __attribute__((noinline)) static void judge(const struct call *c, int returned,
         out->kind = OUTCOME_STOPPED;
 }
 
-/* place_init - its first call; not inline, for the reason that ended has */
+/* Its first call; not inline, for the reason that ended has */
 __attribute__((noinline)) static void place_init(struct place *place,
                                                  struct handler *h)
 {
     call_init(&place->call, h);
-    call_deadline_init(&place->deadline, h->timers, limit_over, &place->call);
+    call_deadline_init(&place->deadline, h->timers, call_expire, &place->call);
 }
 
-/* too_late - the limit came before the end of the call; unless the worker's own
+/* The limit came before the end of the call; unless the worker's own
  * stop did, that is a timeout */
 __attribute__((noinline)) static void too_late(struct call *c, int returned,
                                                struct outcome *out)
@@ -263,7 +263,7 @@ __attribute__((noinline)) static void too_late(struct call *c, int returned,
     struct handler *h = c->context.handler;
 
     if (!atomic_load(&c->late)) {
-        judge(c, returned, out);
+        return_judge(c, returned, out);
         return;
     }
     if (h->set->timeout_abort)
@@ -272,18 +272,18 @@ __attribute__((noinline)) static void too_late(struct call *c, int returned,
     atomic_store(&c->late, false);
 }
 
-/* ended - a call that was late, or did not return just DONE; not inline, as the
+/* A call that was late, or did not return just DONE; not inline, as the
  * usual way has a small frame */
-__attribute__((noinline)) static void ended(struct place *place, int returned,
-                                            bool late, struct outcome *out)
+__attribute__((noinline)) static void
+call_ended(struct place *place, int returned, bool late, struct outcome *out)
 {
     if (late)
         too_late(&place->call, returned, out);
     else
-        judge(&place->call, returned, out);
+        return_judge(&place->call, returned, out);
 }
 
-/* inproc_run - one message, one call */
+/* One message, one call */
 void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct place *place = &h->places[d->place];
@@ -293,7 +293,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
 
     if (__builtin_expect(!place->deadline.timers, 0))
         place_init(place, h);
-    view(c, h, d);
+    view_fill(c, h, d);
     c->context.out = out;
     out->kind = OUTCOME_VERDICT;
     out->verdict = MQW_DONE;
@@ -307,7 +307,7 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
     returned = h->what.handle(&c->message, &c->context);
     late = call_deadline_leave(&place->deadline);
     if (late || returned != MQW_DONE)
-        ended(place, returned, late, out);
+        call_ended(place, returned, late, out);
 }
 
 bool inproc_hears(const struct handler *h)
@@ -315,7 +315,7 @@ bool inproc_hears(const struct handler *h)
     return h->what.settled != NULL;
 }
 
-/* inproc_settled - a verdict is durable */
+/* A verdict is durable */
 void inproc_settled(struct handler *h, const struct settlement *s)
 {
     struct delivery d;
@@ -323,7 +323,7 @@ void inproc_settled(struct handler *h, const struct settlement *s)
 
     delivery_parse(&d, s->message, 0);
     call_init(&c, h);
-    view(&c, h, &d);
+    view_fill(&c, h, &d);
     if (s->group.at) {
         c.message.group = s->group.at;
         c.message.group_size = s->group.size;
@@ -331,7 +331,7 @@ void inproc_settled(struct handler *h, const struct settlement *s)
     h->what.settled(&c.message, s->verdict, s->took_ns, h->what.user);
 }
 
-/* inproc_seize - a thread cannot be killed, but what it returns can be ignored
+/* A thread cannot be killed, but what it returns can be ignored
  * A crash in here counts as one. A call that ends first settles as always.
  */
 unsigned inproc_seize(struct handler *h)

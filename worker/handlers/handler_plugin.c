@@ -16,22 +16,22 @@
 #include "common/base/problem.h"
 #include "worker/handlers/handler_inproc.h"
 
-/* function - a symbol of the object itself or of what it needs; NULL: none.
+/* A symbol of the object itself or of what it needs; NULL: none.
  * POSIX lets an object pointer of dlsym(3) be read as one to a function. */
-static void function(void *object, const char *name, void *into)
+static void symbol_find(void *object, const char *name, void *into)
 {
     void *at = dlsym(object, name);
 
     memcpy(into, &at, sizeof at);
 }
 
-/* refuse - one line that names the file */
-static int refuse(struct problem *p, const char *file, const char *what)
+/* One line that names the file */
+static int plugin_refuse(struct problem *p, const char *file, const char *what)
 {
     return problem_set(p, EX_USAGE, EINVAL, "--plugin %s: %s", file, what);
 }
 
-/* object_open - the file, never a library of that name from elsewhere */
+/* The file, never a library of that name from elsewhere */
 static int object_open(void **object, const char *file, struct problem *p)
 {
     char path[PATH_MAX], text[512];
@@ -40,10 +40,10 @@ static int object_open(void **object, const char *file, struct problem *p)
                      file);
 
     if (n < 0 || (size_t)n >= sizeof path)
-        return refuse(p, file, "the path is too long");
+        return plugin_refuse(p, file, "the path is too long");
     /* dlopen would wait for ever at a named pipe. */
     if (stat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size == 0))
-        return refuse(
+        return plugin_refuse(
             p, file, "is not a shared object; build one with cc -shared -fPIC");
     *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (*object)
@@ -52,29 +52,30 @@ static int object_open(void **object, const char *file, struct problem *p)
              "cannot be loaded: %s; ldd -r %.200s shows what it lacks, cc "
              "-shared -fPIC builds one",
              dlerror(), path);
-    return refuse(p, file, text);
+    return plugin_refuse(p, file, text);
 }
 
-/* version_check - before anything of it is called */
+/* Before anything of it is called */
 static int version_check(void *object, const char *file, struct problem *p)
 {
     const unsigned *abi = dlsym(object, "mqw_abi");
     char text[256];
 
     if (!abi)
-        return refuse(p, file,
-                      "it has no mqw_abi, so it is not a plugin: include "
-                      "mqworker.h where mqw_handle is defined");
+        return plugin_refuse(
+            p, file,
+            "it has no mqw_abi, so it is not a plugin: include "
+            "mqworker.h where mqw_handle is defined");
     if (*abi == MQW_ABI)
         return 0;
     snprintf(text, sizeof text,
              "it was compiled for version %u of the plugin interface, this "
              "mqworker has version %d: compile it with this mqworker.h",
              *abi, MQW_ABI);
-    return refuse(p, file, text);
+    return plugin_refuse(p, file, text);
 }
 
-/* init_refuse - what it returned, and what it was given */
+/* What it returned, and what it was given */
 static int init_refuse(const struct settings *set, int status,
                        struct problem *p)
 {
@@ -90,14 +91,14 @@ static int init_refuse(const struct settings *set, int status,
                        set->plugin, status, meaning, arg);
 }
 
-/* start - mqw_init, where there is one */
-static int start(void *object, const struct settings *set, struct inproc *what,
-                 struct problem *p)
+/* Mqw_init, where there is one */
+static int plugin_start(void *object, const struct settings *set,
+                        struct inproc *what, struct problem *p)
 {
     int (*init)(const char *arg, void **user) = NULL;
     int status;
 
-    function(object, "mqw_init", &init);
+    symbol_find(object, "mqw_init", &init);
     if (!init)
         return 0;
     status = init(set->plugin_arg, &what->user);
@@ -114,14 +115,15 @@ static int plugin_load(const struct settings *set, void **object,
         err = version_check(*object, set->plugin, p);
     if (err)
         return err;
-    function(*object, "mqw_handle", &what->handle);
-    function(*object, "mqw_settled", &what->settled);
-    function(*object, "mqw_fini", &what->fini);
+    symbol_find(*object, "mqw_handle", &what->handle);
+    symbol_find(*object, "mqw_settled", &what->settled);
+    symbol_find(*object, "mqw_fini", &what->fini);
     return what->handle
                ? 0
-               : refuse(p, set->plugin,
-                        "the plugin has no function mqw_handle; in C++ declare "
-                        "it extern \"C\", as in mqworker.h");
+               : plugin_refuse(
+                     p, set->plugin,
+                     "the plugin has no function mqw_handle; in C++ declare "
+                     "it extern \"C\", as in mqworker.h");
 }
 
 static int plugin_check(const struct settings *set, struct problem *p)
@@ -144,7 +146,7 @@ static int plugin_open(struct handler **out, const struct handler_setup *setup,
     err = plugin_load(set, &object, &what, p);
     if (err)
         return err;
-    err = start(object, set, &what, p);
+    err = plugin_start(object, set, &what, p);
     return err ? err : inproc_open(out, setup, &what, p);
 }
 

@@ -48,7 +48,7 @@ struct handler {
 
 /* ---- idle coprocesses ---- */
 
-/* idle_ready - a child that has nothing to do did something; in the peeker
+/* A child that has nothing to do did something; in the peeker
  * Under the lock: a thread that wants the coprocess meanwhile waits for it,
  * rather than start one child too many.
  */
@@ -63,7 +63,7 @@ static void idle_ready(struct loop_source *source)
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* stream_slot_open - a coprocess more */
+/* A coprocess more */
 static struct stream_slot *stream_slot_open(struct handler *h)
 {
     struct stream_slot *p = calloc(1, sizeof *p);
@@ -116,7 +116,7 @@ static void stream_put(struct handler *h, struct coprocess *coprocess)
 
 /* ---- the handler ---- */
 
-/* stream_stop - signal every child, and have every coprocess see it
+/* Signal every child, and have every coprocess see it
  * The signal is noted first: a child that is being started meanwhile is sent it
  * by its own thread (child.c).
  */
@@ -137,7 +137,7 @@ static void stream_stop(struct handler *h, int sig)
         leftovers_hurry(h->stream.leftovers);
 }
 
-/* stream_cancel - have every coprocess look; whether one finds it, its end
+/* Have every coprocess look; whether one finds it, its end
  * tells */
 static bool stream_cancel(struct handler *h, const char *id)
 {
@@ -154,7 +154,7 @@ static bool stream_cancel(struct handler *h, const char *id)
     return true;
 }
 
-/* children_end - all are told at once, then each is waited for
+/* All are told at once, then each is waited for
  * The threads that started them have ended, so that they are the main thread's,
  * like orphans. The list of those that ended tells them from others without a
  * search.
@@ -183,7 +183,7 @@ static void children_end(struct handler *h)
     free(ended);
 }
 
-static void stream_close(struct handler **handler)
+static void stream_handler_close(struct handler **handler)
 {
     struct handler *h = *handler;
     struct stream_slot *p;
@@ -211,8 +211,9 @@ static int stream_check(const struct settings *set, struct problem *p)
     return denied_check(false, p);
 }
 
-static int stream_open(struct handler **out, const struct handler_setup *setup,
-                       struct problem *p)
+static int stream_handler_open(struct handler **out,
+                               const struct handler_setup *setup,
+                               struct problem *p)
 {
     const struct settings *set = setup->settings;
     struct handler *h;
@@ -239,7 +240,7 @@ static int stream_open(struct handler **out, const struct handler_setup *setup,
         err = leftovers_open(&s->leftovers, setup->nonce, setup->timers,
                              setup->loop);
     if (err) {
-        stream_close(&h);
+        stream_handler_close(&h);
         return problem_set(p, EX_OSERR, -err, "cannot run handlers: %s",
                            errno_text(-err));
     }
@@ -261,9 +262,9 @@ const struct handler_ops handler_stream = {
     .name = "stream",
     .guess_ns = NS_PER_MS,
     .check = stream_check,
-    .open = stream_open,
+    .open = stream_handler_open,
     .coprocesses = &coprocesses,
     .stop = stream_stop,
     .cancel = stream_cancel,
-    .close = stream_close,
+    .close = stream_handler_close,
 };

@@ -17,16 +17,16 @@
 _Static_assert(STREAM_HEAD >= 3 * (HEADER_MAX + HEADER_VALUE_MAX) + 200,
                "a head fits whatever the message says");
 
-/* put - bytes as they are */
-static char *put(char *at, const char *text, size_t size)
+/* Bytes as they are */
+static char *bytes_put(char *at, const char *text, size_t size)
 {
     memcpy(at, text, size);
     return at + size;
 }
 
-#define PUT(at, literal) put(at, literal, sizeof(literal) - 1)
+#define PUT(at, literal) bytes_put(at, literal, sizeof(literal) - 1)
 
-/* put_number - in decimal */
+/* In decimal */
 static char *put_number(char *at, uint64_t n)
 {
     char digits[20];
@@ -35,10 +35,10 @@ static char *put_number(char *at, uint64_t n)
     do
         digits[--i] = (char)('0' + n % 10);
     while ((n /= 10) != 0);
-    return put(at, digits + i, sizeof digits - i);
+    return bytes_put(at, digits + i, sizeof digits - i);
 }
 
-/* put_value - what would end the word, or the line, as %XX */
+/* What would end the word, or the line, as %XX */
 static char *put_value(char *at, const char *text, size_t size)
 {
     static const char hex[] = "0123456789ABCDEF";
@@ -57,7 +57,7 @@ static char *put_value(char *at, const char *text, size_t size)
     return at;
 }
 
-/* put_x - the x- lines of its header */
+/* The x- lines of its header */
 static char *put_x(char *at, struct delivery *d)
 {
     struct header_text name, value;
@@ -66,7 +66,7 @@ static char *put_x(char *at, struct delivery *d)
     while (
         header_next_x(d->message->data, &d->header, &cursor, &name, &value)) {
         *at++ = ' ';
-        at = put(at, name.at, name.size);
+        at = bytes_put(at, name.at, name.size);
         *at++ = '=';
         at = put_value(at, value.at, value.size);
     }
@@ -78,7 +78,7 @@ size_t stream_head(char buf[STREAM_HEAD], struct delivery *d)
 {
     char *at = PUT(buf, "MSG ");
 
-    at = put(at, delivery_id(d), ULID_TEXT - 1);
+    at = bytes_put(at, delivery_id(d), ULID_TEXT - 1);
     *at++ = ' ';
     at = put_number(at, d->body_size);
     at = put_number(PUT(at, " attempt="), d->message->failures + 1);
@@ -95,7 +95,7 @@ size_t stream_head(char buf[STREAM_HEAD], struct delivery *d)
     return (size_t)(at - buf);
 }
 
-/* word_next - the next word of a line; false: there is none */
+/* The next word of a line; false: there is none */
 static bool word_next(struct header_text *rest, struct header_text *word)
 {
     const char *space;
@@ -147,8 +147,8 @@ static int delay_read(struct header_text *rest, struct stream_answer *out)
     return 0;
 }
 
-/* trim - without spaces around it */
-static void trim(struct header_text *text)
+/* Without spaces around it */
+static void spaces_trim(struct header_text *text)
 {
     while (text->size && text->at[text->size - 1] == ' ')
         text->size--;
@@ -158,7 +158,7 @@ static void trim(struct header_text *text)
     }
 }
 
-/* stream_answer_parse - the verdict, the id, and what belongs to it */
+/* The verdict, the id, and what belongs to it */
 int stream_answer_parse(const char *line, size_t size,
                         struct stream_answer *out)
 {
@@ -172,7 +172,7 @@ int stream_answer_parse(const char *line, size_t size,
         return -EBADMSG;
     if (out->verdict == MQW_RETRY && delay_read(&rest, out) < 0)
         return -EBADMSG;
-    trim(&rest);
+    spaces_trim(&rest);
     if (verdict_rules[out->verdict].explains)
         out->reason = rest;
     else if (rest.size)

@@ -6,8 +6,8 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
-/* note - the result of a run */
-static void note(struct chore *c, int err)
+/* The result of a run */
+static void result_note(struct chore *c, int err)
 {
     if (c->tell && err != c->err)
         c->tell(c, err);
@@ -19,27 +19,27 @@ static void note(struct chore *c, int err)
         chore_after(c, c->wait_ns);
 }
 
-/* answer - run; and again if another thread has asked meanwhile */
-static void answer(struct chore *c)
+/* Run; and again if another thread has asked meanwhile */
+static void run_asked(struct chore *c)
 {
     unsigned seen;
 
     do {
         seen = atomic_load(&c->asked);
         timers_cancel(c->timers, &c->timer); /* this run is as good */
-        note(c, c->run(c));
+        result_note(c, c->run(c));
     } while (!atomic_compare_exchange_strong(&c->asked, &seen, 0));
 }
 
 static void job_run(struct pool_job *job)
 {
-    answer(CONTAINER_OF(job, struct chore, job));
+    run_asked(CONTAINER_OF(job, struct chore, job));
 }
 
 void chore_run(struct chore *c)
 {
     if (atomic_fetch_add(&c->asked, 1) == 0)
-        answer(c);
+        run_asked(c);
 }
 
 void chore_soon(struct chore *c)
@@ -57,7 +57,7 @@ void chore_after(struct chore *c, uint64_t ns)
     timers_start_earlier(c->timers, &c->timer, ns_add(clock_mono_ns(), ns));
 }
 
-static void due(struct timer *timer)
+static void chore_due(struct timer *timer)
 {
     chore_soon(CONTAINER_OF(timer, struct chore, timer));
 }
@@ -68,7 +68,7 @@ bool chore_quiet(struct chore *c)
     return atomic_load(&c->asked) == 0;
 }
 
-/* chore_stop - the thread that moves `asked` from 0 has the right to run. This
+/* The thread that moves `asked` from 0 has the right to run. This
  * one takes it and never gives it back. */
 void chore_stop(struct chore *c)
 {
@@ -84,6 +84,6 @@ void chore_stop(struct chore *c)
 
 void chore_init(struct chore *c)
 {
-    timer_init(&c->timer, due);
+    timer_init(&c->timer, chore_due);
     c->job.run = job_run;
 }

@@ -23,15 +23,15 @@ struct loop {
     struct timers *timers;     /* c */
 };
 
-/* woken - there is nothing to do but to ask `finished` */
-static void woken(struct loop_source *source)
+/* There is nothing to do but to ask `finished` */
+static void wake_ready(struct loop_source *source)
 {
     uint64_t ignored;
 
     (void)!read(source->fd, &ignored, sizeof ignored);
 }
 
-static void expired(struct loop_source *source)
+static void expiry_ready(struct loop_source *source)
 {
     timers_run(CONTAINER_OF(source, struct loop, expiry)->timers);
 }
@@ -47,8 +47,9 @@ int loop_open(struct loop **out, struct timers *timers)
     l->timers = timers;
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
     l->wake = (struct loop_source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-                                   .ready = woken};
-    l->expiry = (struct loop_source){.fd = timers_fd(timers), .ready = expired};
+                                   .ready = wake_ready};
+    l->expiry =
+        (struct loop_source){.fd = timers_fd(timers), .ready = expiry_ready};
     if (l->epoll < 0 || l->wake.fd < 0)
         err = -errno;
     if (!err)
@@ -77,9 +78,9 @@ void loop_close(struct loop **loop)
     free(l);
 }
 
-/* control - epoll_ctl for a source; told apart by its address */
-static int control(struct loop *l, int op, struct loop_source *source,
-                   uint32_t events)
+/* Epoll_ctl for a source; told apart by its address */
+static int source_control(struct loop *l, int op, struct loop_source *source,
+                          uint32_t events)
 {
     struct epoll_event ev = {.events = events, .data.ptr = source};
 
@@ -89,10 +90,10 @@ static int control(struct loop *l, int op, struct loop_source *source,
 int loop_add(struct loop *l, struct loop_source *source, uint32_t events)
 {
     source->added = true;
-    return control(l, EPOLL_CTL_ADD, source, events);
+    return source_control(l, EPOLL_CTL_ADD, source, events);
 }
 
-/* loop_watch - one-shot
+/* One-shot
  * `added` says which call is likely to do. It is wrong where the descriptor
  * was closed meanwhile, which takes it out of the set, or is another one.
  */
@@ -101,11 +102,13 @@ int loop_watch(struct loop *l, struct loop_source *source, uint32_t events)
     int op = source->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, err;
 
     source->added = true; /* now, as it may be told of at once */
-    err = control(l, op, source, events | EPOLLONESHOT);
+    err = source_control(l, op, source, events | EPOLLONESHOT);
     if (err == -ENOENT && op == EPOLL_CTL_MOD)
-        err = control(l, op = EPOLL_CTL_ADD, source, events | EPOLLONESHOT);
+        err = source_control(l, op = EPOLL_CTL_ADD, source,
+                             events | EPOLLONESHOT);
     if (err == -EEXIST)
-        err = control(l, op = EPOLL_CTL_MOD, source, events | EPOLLONESHOT);
+        err = source_control(l, op = EPOLL_CTL_MOD, source,
+                             events | EPOLLONESHOT);
     if (err)
         source->added = op == EPOLL_CTL_MOD;
     return err;
@@ -186,8 +189,8 @@ void clock_watch_close(struct clock_watch *w)
 
 /* ---- the state that others see is out of date ---- */
 
-/* count_due - it is time */
-static void count_due(struct timer *timer)
+/* It is time */
+static void dirty_due(struct timer *timer)
 {
     struct dirty *d = CONTAINER_OF(timer, struct dirty, timer);
 
@@ -199,7 +202,7 @@ void dirty_init(struct dirty *d, uint64_t pause_ns, void (*count)(void *arg),
 {
     d->count = count;
     d->arg = arg;
-    timer_init(&d->timer, count_due);
+    timer_init(&d->timer, dirty_due);
     atomic_store(&d->state, true);
     atomic_store(&d->pause_ns, pause_ns);
 }

@@ -58,32 +58,32 @@ struct peeker {
     _Atomic uint64_t look_ns; /* a  when it was started for last; 0: it fired */
 };
 
-/* shift - from one mode to another; false: it was not in that one */
-static bool shift(struct peeker *p, int from, int to)
+/* From one mode to another; false: it was not in that one */
+static bool mode_shift(struct peeker *p, int from, int to)
 {
     return atomic_compare_exchange_strong(&p->mode, &from, to);
 }
 
-/* look_due - the peeker is awake, and its next wait has a limit if work items
+/* The peeker is awake, and its next wait has a limit if work items
  * run; it asks that after this store (peeker_look_later) */
-static void look_due(struct timer *timer)
+static void look_timer_due(struct timer *timer)
 {
     struct peeker *p = CONTAINER_OF(timer, struct peeker, look_timer);
 
     atomic_store(&p->look_ns, 0);
 }
 
-/* readable - off before a work item is tried: an item that leaves meanwhile
+/* Off before a work item is tried: an item that leaves meanwhile
  * sees it off and arms, or we see the room that it left */
-static void readable(struct loop_source *source)
+static void queue_readable(struct loop_source *source)
 {
     struct peeker *p = CONTAINER_OF(source, struct peeker, source);
 
-    shift(p, PEEK_EPOLL, PEEK_OFF);
+    mode_shift(p, PEEK_EPOLL, PEEK_OFF);
     p->setup.ready(p->setup.arg);
 }
 
-/* peeker_open - not yet in peek mode */
+/* Not yet in peek mode */
 int peeker_open(struct peeker **out, const struct peeker_setup *setup)
 {
     struct peeker *p = calloc(1, sizeof *p);
@@ -92,8 +92,8 @@ int peeker_open(struct peeker **out, const struct peeker_setup *setup)
     if (!p)
         return -ENOMEM;
     p->setup = *setup;
-    p->source.ready = readable;
-    timer_init(&p->look_timer, look_due);
+    p->source.ready = queue_readable;
+    timer_init(&p->look_timer, look_timer_due);
     pthread_mutex_init(&p->arm_mtx, NULL);
     p->interrupt = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->interrupt < 0) {
@@ -119,7 +119,7 @@ void peeker_close(struct peeker **peeker)
     free(p);
 }
 
-/* peeker_arm - one-shot, so that a message wakes the peeker once, not until it
+/* One-shot, so that a message wakes the peeker once, not until it
  * was taken
  * The queue is added when it is waited for first: an entry that never fired is
  * not off, whatever its events are (the kernel adds EPOLLERR and EPOLLHUP), and
@@ -132,36 +132,37 @@ void peeker_arm(struct peeker *p)
     if (peeker_armed(p))
         return;
     pthread_mutex_lock(&p->arm_mtx);
-    if (shift(p, PEEK_OFF, PEEK_EPOLL)) {
+    if (mode_shift(p, PEEK_OFF, PEEK_EPOLL)) {
         p->source.fd = p->setup.fd(p->setup.arg);
         err = loop_watch(p->setup.loop, &p->source, EPOLLIN);
         if (err)
-            shift(p, PEEK_EPOLL, PEEK_OFF);
+            mode_shift(p, PEEK_EPOLL, PEEK_OFF);
     }
     pthread_mutex_unlock(&p->arm_mtx);
     if (err)
         p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
 }
 
-/* interrupt - the thread that waits looks again; the event stays till then */
-static void interrupt(struct peeker *p)
+/* The thread that waits looks again; the event stays till then */
+static void waiter_interrupt(struct peeker *p)
 {
     uint64_t one = 1;
 
     (void)!write(p->interrupt, &one, sizeof one);
 }
 
-/* peeker_queue_changed - epoll dropped the old queue when it was closed; the
+/* Epoll dropped the old queue when it was closed; the
  * next arm finds that out by itself. A thread that waits for the old queue is
  * interrupted; a thread that begins to wait now has the new one.
  */
 void peeker_queue_changed(struct peeker *p)
 {
-    if (!shift(p, PEEK_EPOLL, PEEK_OFF) && atomic_load(&p->mode) == PEEK_THREAD)
-        interrupt(p);
+    if (!mode_shift(p, PEEK_EPOLL, PEEK_OFF) &&
+        atomic_load(&p->mode) == PEEK_THREAD)
+        waiter_interrupt(p);
 }
 
-/* look_in - make the loop look, in `ms` at most
+/* Make the loop look, in `ms` at most
  * look_ns may be out of date: then the timer is started once more, or fires
  * just now, which is a look as well.
  */
@@ -176,18 +177,18 @@ static void look_in(struct peeker *p, unsigned ms)
     timers_start_earlier(p->setup.timers, &p->look_timer, when);
 }
 
-/* peeker_enter - one thread at a time, as peek mode is entered once */
+/* One thread at a time, as peek mode is entered once */
 bool peeker_enter(struct peeker *p)
 {
-    if (atomic_load(&p->released) || !shift(p, PEEK_OFF, PEEK_THREAD))
+    if (atomic_load(&p->released) || !mode_shift(p, PEEK_OFF, PEEK_THREAD))
         return false;
     if (!atomic_load(&p->released))
         return true;
-    shift(p, PEEK_THREAD, PEEK_OFF);
+    mode_shift(p, PEEK_THREAD, PEEK_OFF);
     return false;
 }
 
-/* peeker_wait - off before a work item is tried, as in readable */
+/* Off before a work item is tried, as in readable */
 bool peeker_wait(struct peeker *p)
 {
     struct pollfd fds[2] = {{.fd = p->setup.fd(p->setup.arg), .events = POLLIN},
@@ -197,7 +198,7 @@ bool peeker_wait(struct peeker *p)
     (void)poll(fds, 2, -1);
     if (fds[1].revents && !atomic_load(&p->released))
         (void)!read(p->interrupt, &ignored, sizeof ignored);
-    shift(p, PEEK_THREAD, PEEK_OFF);
+    mode_shift(p, PEEK_THREAD, PEEK_OFF);
     return fds[0].revents & POLLIN;
 }
 
@@ -206,7 +207,7 @@ void peeker_look_soon(struct peeker *p)
     look_in(p, PEEKER_STUCK_MS);
 }
 
-/* peeker_look_later - unless a look is pending: that comes in LINGER_MS at most
+/* Unless a look is pending: that comes in LINGER_MS at most
  * The caller was counted as one that runs before this load. So a look that was
  * pending here finds it counted, as the loop asks who runs after look_due.
  */
@@ -219,7 +220,7 @@ void peeker_look_later(struct peeker *p)
 void peeker_release(struct peeker *p)
 {
     atomic_store(&p->released, true);
-    interrupt(p);
+    waiter_interrupt(p);
 }
 
 bool peeker_armed(const struct peeker *p)

@@ -30,7 +30,7 @@ struct pool {
     pthread_attr_t attr;         /* c */
 };
 
-/* pool_open - no thread is started yet */
+/* No thread is started yet */
 int pool_open(struct pool **out, unsigned max_threads)
 {
     struct pool *p = calloc(1, sizeof *p);
@@ -50,7 +50,7 @@ int pool_open(struct pool **out, unsigned max_threads)
     return 0;
 }
 
-/* wake_locked - send one idle thread to the jobs */
+/* Send one idle thread to the jobs */
 static void wake_locked(struct pool *p)
 {
     struct idler *i = LIST_FIRST(&p->idle);
@@ -61,7 +61,7 @@ static void wake_locked(struct pool *p)
     pthread_cond_signal(&i->wake);
 }
 
-/* rest_locked - sleep until woken */
+/* Sleep until woken */
 static void rest_locked(struct pool *p)
 {
     struct idler me = {.woken = false};
@@ -74,7 +74,7 @@ static void rest_locked(struct pool *p)
     pthread_cond_destroy(&me.wake);
 }
 
-/* thread_main - run jobs until the pool closes or shrinks */
+/* Run jobs until the pool closes or shrinks */
 static void *thread_main(void *arg)
 {
     struct pool *p = arg;
@@ -102,7 +102,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* start_locked - one more thread; signals are the peeker's business */
+/* One more thread; signals are the peeker's business */
 static int start_locked(struct pool *p)
 {
     pthread_t thread;
@@ -120,7 +120,7 @@ static int start_locked(struct pool *p)
     return 0;
 }
 
-/* staff_locked - threads on their way for that many jobs, as far as there
+/* Threads on their way for that many jobs, as far as there
  * are */
 static int staff_locked(struct pool *p, unsigned jobs)
 {
@@ -137,7 +137,7 @@ static int staff_locked(struct pool *p, unsigned jobs)
     return err;
 }
 
-/* pool_submit - queue a job and see that a thread comes for it */
+/* Queue a job and see that a thread comes for it */
 int pool_submit(struct pool *pool, struct pool_job *job)
 {
     int err;
@@ -158,7 +158,7 @@ int pool_submit(struct pool *pool, struct pool_job *job)
     return err;
 }
 
-/* pool_resize - a new bound */
+/* A new bound */
 void pool_resize(struct pool *pool, unsigned max_threads)
 {
     pthread_mutex_lock(&pool->mtx);
@@ -170,7 +170,7 @@ void pool_resize(struct pool *pool, unsigned max_threads)
     pthread_mutex_unlock(&pool->mtx);
 }
 
-/* pool_close - queued jobs still run; returns when the last thread has left
+/* Queued jobs still run; returns when the last thread has left
  * A job may still submit by way of *pool, and is refused: so that is there
  * until no thread is.
  */

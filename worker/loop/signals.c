@@ -22,14 +22,14 @@ static const int stray[] = {SIGUSR1, SIGALRM,   SIGVTALRM, SIGPROF,
 /* The signals read from the signalfd. Set once, by signals_block. */
 static sigset_t mine;
 
-static bool is_in(int sig, const int *list, size_t n)
+static bool list_has(int sig, const int *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (list[i] == sig)
             return true;
     return false;
 }
-#define IS_IN(sig, list) is_in(sig, list, sizeof(list) / sizeof *(list))
+#define IS_IN(sig, list) list_has(sig, list, sizeof(list) / sizeof *(list))
 
 /* Return true if the parent program made this process ignore the signal, as a
  * shell does with INT and QUIT for a background job, and nohup(1) with HUP. */
@@ -99,8 +99,8 @@ static void signal_give_back(struct loop_source *source, int sig)
     raise(sig);
 }
 
-/* arrived - all that came */
-static void arrived(struct loop_source *source)
+/* All that came */
+static void signals_read(struct loop_source *source)
 {
     struct signals *s = CONTAINER_OF(source, struct signals, source);
     struct signalfd_siginfo info;
@@ -124,7 +124,7 @@ int signals_open(struct signals *s, struct loop *loop,
     s->arg = arg;
     s->source = (struct loop_source){
         .fd = signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK),
-        .ready = arrived};
+        .ready = signals_read};
     return s->source.fd < 0 ? -errno : loop_add(loop, &s->source, EPOLLIN);
 }
 

@@ -25,9 +25,9 @@ struct timers {
     int fd;               /* c */
 };
 
-/* set - the timerfd; 0 ns: off. Asked twice, as without it messages would wait
+/* The timerfd; 0 ns: off. Asked twice, as without it messages would wait
  * for ever: 0 or -errno. */
-static int set(int fd, uint64_t when_ns)
+static int timerfd_set(int fd, uint64_t when_ns)
 {
     const struct itimerspec at = {
         .it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
@@ -40,7 +40,7 @@ static int set(int fd, uint64_t when_ns)
     return rc < 0 ? -errno : 0;
 }
 
-/* timers_open - a stopped clock, nothing armed */
+/* A stopped clock, nothing armed */
 int timers_open(struct timers **out)
 {
     struct timers *t = calloc(1, sizeof *t);
@@ -54,7 +54,7 @@ int timers_open(struct timers **out)
     if (!err && t->fd < 0)
         err = -errno;
     if (!err)
-        err = set(t->fd, 0); /* a filter of system calls is met here */
+        err = timerfd_set(t->fd, 0); /* a filter of system calls is met here */
     if (err) {
         wheel_close(&t->wheel);
         if (t->fd >= 0)
@@ -69,7 +69,7 @@ int timers_open(struct timers **out)
     return 0;
 }
 
-/* timers_close - forget all timers */
+/* Forget all timers */
 void timers_close(struct timers **timers)
 {
     struct timers *t = *timers;
@@ -90,7 +90,7 @@ void timer_init(struct timer *timer, void (*fire)(struct timer *timer))
     timer->fire = fire;
 }
 
-/* arm_locked - set the timerfd to the next expiry, if that is another one
+/* Set the timerfd to the next expiry, if that is another one
  * An expiry that has passed is set as 1 ns, which is in the past as well: 0
  * would switch the timerfd off.
  */
@@ -103,14 +103,14 @@ static void arm_locked(struct timers *t)
         next = NOT_ARMED;
     if (next == t->armed_ns)
         return;
-    err = set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1);
+    err = timerfd_set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1);
     if (err) /* it was set when it was opened */
         panic("timers: timerfd_settime(%" PRIu64 "): %s", next,
               errno_text(-err));
     t->armed_ns = next;
 }
 
-/* arm_earlier_locked - as above, but a later expiry is left to timers_run */
+/* As above, but a later expiry is left to timers_run */
 static void arm_earlier_locked(struct timers *t)
 {
     uint64_t next;
@@ -119,7 +119,7 @@ static void arm_earlier_locked(struct timers *t)
         arm_locked(t);
 }
 
-/* timers_start - fire at when_ns */
+/* Fire at when_ns */
 void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
 {
     pthread_mutex_lock(&t->mtx);
@@ -128,7 +128,7 @@ void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* timers_start_after - the clock is read inside the lock, so that of two with
+/* The clock is read inside the lock, so that of two with
  * one limit the one that was started first has the earlier deadline */
 void timers_start_after(struct timers *t, struct timer *timer,
                         uint64_t limit_ns)
@@ -139,7 +139,7 @@ void timers_start_after(struct timers *t, struct timer *timer,
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* timers_start_earlier - never later than it is pending for */
+/* Never later than it is pending for */
 void timers_start_earlier(struct timers *t, struct timer *timer,
                           uint64_t when_ns)
 {
@@ -151,7 +151,7 @@ void timers_start_earlier(struct timers *t, struct timer *timer,
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* timers_cancel - true if its callback will not run */
+/* True if its callback will not run */
 bool timers_cancel(struct timers *t, struct timer *timer)
 {
     bool was;
@@ -162,7 +162,7 @@ bool timers_cancel(struct timers *t, struct timer *timer)
     return was;
 }
 
-/* timers_cancel_sync - wait for a running callback; if it started the timer
+/* Wait for a running callback; if it started the timer
  * again, that is cancelled as well */
 bool timers_cancel_sync(struct timers *t, struct timer *timer)
 {
@@ -183,7 +183,7 @@ int timers_fd(const struct timers *t)
     return t->fd;
 }
 
-/* timers_run - run what is due
+/* Run what is due
  * "armed" is forgotten before draining and computed again after it: a timer
  * that another thread starts meanwhile arms the timerfd by itself. The clock is
  * read inside the lock, so that no timer started before it is later than it,

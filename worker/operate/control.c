@@ -70,7 +70,7 @@ static void client_drop(struct client *c)
 
 /* Send an answer in one piece. A client that does not read its answers is
  * dropped. */
-static bool reply(struct client *c, json_t *answer)
+static bool answer_send(struct client *c, json_t *answer)
 {
     char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
     size_t size = text ? strlen(text) : 0;
@@ -96,7 +96,7 @@ static void order_over(void *arg)
 }
 
 /* Answer one line. Returns false if the client is gone, or waits. */
-static bool answer(struct client *c, const char *line)
+static bool request_answer(struct client *c, const char *line)
 {
     char words[sizeof c->line]; /* cut into words; may be answered again */
     struct order_call call = {.again = c->waits,
@@ -109,7 +109,7 @@ static bool answer(struct client *c, const char *line)
     strlcpy(words, line, sizeof words);
     out = orders_answer(c->control->orders, words, &call);
     c->waits = call.later;
-    return !c->waits && reply(c, out);
+    return !c->waits && answer_send(c, out);
 }
 
 /* Answer each complete line, and keep the rest. */
@@ -120,7 +120,7 @@ static void lines_answer(struct client *c)
 
     while (on && (end = memchr(from, '\n', c->used)) != NULL) {
         *end = '\0';
-        on = answer(c, from);
+        on = request_answer(c, from);
         if (c->waits)
             *end = '\n'; /* the line is asked again */
         if (on) {
@@ -130,7 +130,7 @@ static void lines_answer(struct client *c)
     }
     memmove(c->line, from, c->used);
     if (on && c->used == sizeof c->line &&
-        reply(c, orders_refusal(EX_USAGE, "the line is too long")))
+        answer_send(c, orders_refusal(EX_USAGE, "the line is too long")))
         client_drop(c);
 }
 
@@ -142,9 +142,9 @@ static void listen_on(struct client *c)
         client_drop(c);
 }
 
-/* grown - answer waiting orders after handlers were added or refused, an order
+/* Answer waiting orders after handlers were added or refused, an order
  * about messages has ended, or a pause was saved */
-static void grown(void *arg)
+static void waiting_answer(void *arg)
 {
     struct control *k = arg;
 
@@ -156,9 +156,9 @@ static void grown(void *arg)
 }
 
 /* Ask the waiting requests again. */
-static void waiting_answer(struct timer *timer)
+static void over_due(struct timer *timer)
 {
-    grown(CONTAINER_OF(timer, struct control, over_timer));
+    waiting_answer(CONTAINER_OF(timer, struct control, over_timer));
 }
 
 /* Read what a client has sent; a client that closed its end is dropped. */
@@ -200,7 +200,7 @@ static struct client *client_free(struct control *k)
 }
 
 /* Return true if the other side may speak: its uid, *uid, is ours or root's. */
-static bool known(int fd, uid_t *uid)
+static bool client_known(int fd, uid_t *uid)
 {
     struct ucred who;
     socklen_t size = sizeof who;
@@ -223,7 +223,7 @@ static void door_open(struct timer *timer)
     (void)loop_watch(k->flow->loop, &k->door, EPOLLIN);
 }
 
-/* door_ready - let one client in; without a free descriptor it waits for a
+/* Let one client in; without a free descriptor it waits for a
  * timer, as the door stays readable */
 static void door_ready(struct loop_source *source)
 {
@@ -237,9 +237,10 @@ static void door_ready(struct loop_source *source)
         c->source.fd = fd;
         c->source.ready = client_ready;
         c->heard = ++k->heard;
-        if (!known(fd, &c->uid)) {
-            (void)reply(c, orders_refusal(EX_NOPERM, "only the worker's user "
-                                                     "and root may ask"));
+        if (!client_known(fd, &c->uid)) {
+            (void)answer_send(c, orders_refusal(EX_NOPERM,
+                                                "only the worker's user "
+                                                "and root may ask"));
             client_drop(c);
         } else if (loop_watch(k->flow->loop, &c->source, EPOLLIN) < 0) {
             client_drop(c);
@@ -275,14 +276,14 @@ struct control *control_open(struct orders *orders)
         return control_fail(NULL, f, ENOMEM);
     k->orders = orders;
     k->flow = f;
-    orders->cap->over = grown;
+    orders->cap->over = waiting_answer;
     orders->cap->arg = k;
     orders->pause->saved = order_over;
     orders->pause->arg = k;
     k->door.fd = -1;
     k->door.ready = door_ready;
     timer_init(&k->door_timer, door_open);
-    timer_init(&k->over_timer, waiting_answer);
+    timer_init(&k->over_timer, over_due);
     for (size_t i = 0; i < CLIENTS; i++)
         k->clients[i].source.fd = -1;
     if (snprintf(k->path, sizeof k->path, "%s/%s", f->folder,

@@ -210,7 +210,7 @@ void pause_clock_set(struct pause *p)
 }
 
 /* End the order's pause at its time. */
-static void limit_over(struct timer *timer)
+static void pause_due(struct timer *timer)
 {
     pause_end(CONTAINER_OF(timer, struct pause, timer), PAUSER_ORDER);
 }
@@ -265,7 +265,7 @@ void pause_init(struct pause *p, struct flow *f)
                                   .pool = &f->pool}};
     folder_user(geteuid(), p->owner);
     pthread_mutex_init(&p->mtx, NULL);
-    timer_init(&p->timer, limit_over);
+    timer_init(&p->timer, pause_due);
     chore_init(&p->chore);
 }
 
@@ -298,7 +298,7 @@ static void handlers_end(struct timer *timer)
         timers_start_after(f->timers, timer, f->set->kill_after_ns);
 }
 
-/* stop_worker - a signal to stop came
+/* A signal to stop came
  * First TERM or INT: finish what runs within the grace. A second one skips the
  * rest of the grace; QUIT kills now.
  */

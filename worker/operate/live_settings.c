@@ -95,8 +95,8 @@ static const struct option_row *live_row(const char *name, struct problem *p)
     return NULL;
 }
 
-static _Atomic uint64_t *number_at(struct settings *s,
-                                   const struct option_row *row)
+static _Atomic uint64_t *setting_at(struct settings *s,
+                                    const struct option_row *row)
 {
     return (_Atomic uint64_t *)(void *)((char *)s + row->offset);
 }
@@ -133,8 +133,8 @@ static void next_make(struct orders *o, struct settings *next)
         const struct option_row *row = &settings_table.rows[i];
 
         if (row->live && !is_backoff(row))
-            atomic_store(number_at(next, row),
-                         atomic_load(number_at(o->live, row)));
+            atomic_store(setting_at(next, row),
+                         atomic_load(setting_at(o->live, row)));
     }
     settings_backoff(o->live, &b);
     settings_set_backoff(next, &b);
@@ -180,7 +180,7 @@ static int number_set(struct orders *o, const struct option_row *row,
         *set_ns_at(o, row) = clock_wall_ns();
     if (err)
         return err == -EINPROGRESS ? 0 : err; /* the cap sets it when it can */
-    atomic_store(number_at(o->live, row), value);
+    atomic_store(setting_at(o->live, row), value);
     backlog_look(o->flow);
     gate_changed(&o->flow->gate); /* more may be parked now */
     o->flow->source->ops->tuned(o->flow->source);
@@ -197,17 +197,17 @@ int live_settings_number(struct orders *o, const char *name, uint64_t value,
     if (err)
         return err;
     next_make(o, &next);
-    atomic_store(number_at(&next, row), value);
+    atomic_store(setting_at(&next, row), value);
     err = together_check(o, row, &next, p);
     return err ? err : number_set(o, row, value, p);
 }
 
 /* Read a value into settings of no worker, and check it. Returns its row, or
  * NULL and a problem. */
-static const struct option_row *text_read(struct orders *o, const char *name,
-                                          const char *text,
-                                          struct settings *next,
-                                          struct problem *p)
+static const struct option_row *setting_read(struct orders *o, const char *name,
+                                             const char *text,
+                                             struct settings *next,
+                                             struct problem *p)
 {
     const struct option_row *row = live_row(name, p);
 
@@ -225,7 +225,7 @@ int live_settings_ready(struct orders *o, const char *name, const char *text,
                         struct problem *p)
 {
     struct settings next;
-    const struct option_row *row = text_read(o, name, text, &next, p);
+    const struct option_row *row = setting_read(o, name, text, &next, p);
 
     if (!row)
         return -EINVAL;
@@ -239,7 +239,7 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
                        struct problem *p)
 {
     struct settings next;
-    const struct option_row *row = text_read(o, name, text, &next, p);
+    const struct option_row *row = setting_read(o, name, text, &next, p);
     int err = 0;
 
     if (!row)
@@ -249,7 +249,7 @@ int live_settings_text(struct orders *o, const char *name, const char *text,
         settings_set_backoff(o->live, &next.backoff);
         live_settings_stamp(o, name);
     } else {
-        err = number_set(o, row, *number_at(&next, row), p);
+        err = number_set(o, row, *setting_at(&next, row), p);
     }
     if (err)
         return err;
@@ -278,7 +278,7 @@ static void grow_job(struct pool_job *job)
 }
 
 /* Start the job that adds slots. */
-static int grow(struct cap *c, unsigned cap, struct problem *p)
+static int slots_grow(struct cap *c, unsigned cap, struct problem *p)
 {
     struct flow *f = c->flow;
     int err;
@@ -305,7 +305,7 @@ int cap_ready(struct cap *c, unsigned cap, struct problem *p)
     if (slots_for(f->set, cap) <= f->source->ops->lent(f->source))
         return 0;
     if (c->failed != cap)
-        return grow(c, cap, p);
+        return slots_grow(c, cap, p);
     c->failed = 0; /* the next request tries again */
     if (p)
         *p = c->problem;
@@ -351,7 +351,7 @@ static void set_or_tell(struct cap *c, unsigned cap)
 }
 
 /* Set the cap that waited for the job, now that the job is over. */
-static void grown(struct timer *timer)
+static void slots_grown(struct timer *timer)
 {
     struct cap *c = CONTAINER_OF(timer, struct cap, timer);
     unsigned later = c->later;
@@ -379,5 +379,5 @@ void cap_init(struct cap *c, struct flow *f, struct settings *live)
     c->flow = f;
     c->live = live;
     c->job.run = grow_job;
-    timer_init(&c->timer, grown);
+    timer_init(&c->timer, slots_grown);
 }

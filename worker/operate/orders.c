@@ -46,7 +46,7 @@ json_t *orders_refusal(int status, const char *text)
                      text);
 }
 
-static json_t *yes(void)
+static json_t *answer_ok(void)
 {
     return json_pack("{s:b}", "ok", 1);
 }
@@ -285,7 +285,7 @@ static json_t *answer_pause(struct request *r)
                                         "with ms, s, m, h or d, like 5m");
     if (!r->call->again)
         pause_begin(r->orders->pause, PAUSER_ORDER, limit, r->call->uid);
-    return pause_answer(r, yes());
+    return pause_answer(r, answer_ok());
 }
 
 static json_t *answer_resume(struct request *r)
@@ -301,7 +301,7 @@ static json_t *answer_drain(struct request *r)
 {
     r->orders->stop->drained = true;
     gate_finish(&r->orders->flow->gate, "drain", 0);
-    return yes();
+    return answer_ok();
 }
 
 /* Stop as SIGTERM does. With "once", a client that waits for the end may ask
@@ -310,22 +310,22 @@ static json_t *answer_stop(struct request *r)
 {
     if (r->count == 1 && strcmp(r->words[0], "once") == 0 &&
         r->orders->stop->signals > 0)
-        return yes();
+        return answer_ok();
     gate_finish(&r->orders->flow->gate, "stop",
                 0); /* the first reason counts */
     stop_worker(r->orders->stop, SIGTERM);
-    return yes();
+    return answer_ok();
 }
 
 static json_t *answer_quit(struct request *r)
 {
     gate_finish(&r->orders->flow->gate, "quit", 0);
     stop_worker(r->orders->stop, SIGQUIT);
-    return yes();
+    return answer_ok();
 }
 
 /* Cut "name=value" in two. Returns the value, or NULL if there is no "=". */
-static char *assignment(char *word)
+static char *assignment_cut(char *word)
 {
     char *value = strchr(word, '=');
 
@@ -343,7 +343,7 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
     int err;
 
     for (size_t i = 0; i < r->count; i++) {
-        values[i] = assignment(r->words[i]);
+        values[i] = assignment_cut(r->words[i]);
         err = values[i]
                   ? live_settings_ready(r->orders, r->words[i], values[i], &p)
                   : problem_set(&p, EX_USAGE, EINVAL,
@@ -380,7 +380,7 @@ static json_t *answer_set(struct request *r)
                            setting_json(old), "new", setting_json(now)));
     }
     if (!out)
-        out = yes();
+        out = answer_ok();
     json_object_set_new(out, "settings", all);
     settings_put(r->orders, NULL, NULL, keep);
     if (keep[0]) {
@@ -612,7 +612,7 @@ struct key {
     size_t size;
 };
 
-static int key_order(const void *a, const void *b)
+static int group_key_order(const void *a, const void *b)
 {
     const struct key *x = a, *y = b;
     size_t size = x->size < y->size ? x->size : y->size;
@@ -647,7 +647,7 @@ static json_t *page_json(const struct key *keys, size_t n, struct key after)
     json_t *all = json_array();
     size_t i = 0;
 
-    while (i < n && key_order(&keys[i], &after) <= 0)
+    while (i < n && group_key_order(&keys[i], &after) <= 0)
         i++;
     for (; i < n && json_array_size(all) < PAGE; i++)
         json_array_append_new(
@@ -671,7 +671,7 @@ static json_t *answer_closing(struct request *r)
     copies = dispatch_closing(r->orders->flow, &bytes);
     keys = keys_cut(copies, bytes, &n);
     if (keys) {
-        qsort(keys, n, sizeof *keys, key_order);
+        qsort(keys, n, sizeof *keys, group_key_order);
         out = page_json(keys, n, (struct key){after, (size_t)size});
     }
     free(keys);

@@ -24,7 +24,7 @@
 #define COUNT_NS    NS_PER_S
 #define COUNT_SHARE 50 /* counting takes at most this part of the time */
 
-/* rows_count - as the source has them now, or as they were where it cannot say;
+/* As the source has them now, or as they were where it cannot say;
  * a million of them take a while, so the pause until the next time grows with
  * it */
 static void rows_count(struct status *b)
@@ -74,7 +74,7 @@ static int count_run(struct chore *chore)
     return 0;
 }
 
-static void count_due(void *arg)
+static void count_wanted(void *arg)
 {
     struct status *b = arg;
 
@@ -87,7 +87,7 @@ void status_init(struct status *b, struct flow *f)
     b->chore = (struct chore){
         .run = count_run, .first_ns = COUNT_NS, .pool = &f->pool};
     chore_init(&b->chore);
-    dirty_init(&f->dirty, COUNT_NS, count_due, b);
+    dirty_init(&f->dirty, COUNT_NS, count_wanted, b);
 }
 
 /* The file says what our bits mean (docs/formats/counters.md). */
@@ -104,10 +104,10 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
                    (int)HOLD_DAMAGED == COUNTERS_DAMAGED,
                "counters format");
 
-/* state_text - what is not as usual, "" if nothing is; a bound that is reached
+/* What is not as usual, "" if nothing is; a bound that is reached
  * comes and goes with each message */
-static void state_text(struct status *b, const char *breaker, char *out,
-                       size_t room)
+static void title_state(struct status *b, const char *breaker, char *out,
+                        size_t room)
 {
     struct gate *g = &b->flow->gate;
     struct file_trouble file;
@@ -134,7 +134,7 @@ static void title_show(struct status *b, const char *why)
     int64_t spooled = atomic_load(&b->rows[COUNT_SPOOLED]);
     char state[200], text[QUEUE_NAME_MAX + 300];
 
-    state_text(b, why, state, sizeof state);
+    title_state(b, why, state, sizeof state);
     snprintf(text, sizeof text,
              "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
              f->set->queue, atomic_load(&f->gate.running), gate_cap(&f->gate),

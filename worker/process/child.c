@@ -30,8 +30,8 @@ void child_close(int *fd)
     *fd = -1;
 }
 
-/* close_all - nothing of it is left here */
-static void close_all(struct child *c)
+/* Nothing of it is left here */
+static void child_close_all(struct child *c)
 {
     child_close(&c->in);
     child_close(&c->out);
@@ -52,9 +52,9 @@ static int pipe_open(int *ours, int *theirs, bool we_write)
     return fcntl(*ours, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* spawn - with the worker's environment and its mark */
-static int spawn(struct child *c, const struct child_spec *spec,
-                 struct process *out, const int fds[3])
+/* With the worker's environment and its mark */
+static int child_spawn(struct child *c, const struct child_spec *spec,
+                       struct process *out, const int fds[3])
 {
     const struct environment_base *b = spec->base;
     char **env = reallocarray(NULL, b->count + 2, sizeof *env);
@@ -72,11 +72,11 @@ static int spawn(struct child *c, const struct child_spec *spec,
     return err;
 }
 
-/* enter - child_signal reaches it from now on
+/* Child_signal reaches it from now on
  * A stop that came while it was started is made up for.
  */
-static void enter(struct child *c, const struct child_spec *spec,
-                  const struct process *started)
+static void child_enter(struct child *c, const struct child_spec *spec,
+                        const struct process *started)
 {
     int sig;
 
@@ -90,7 +90,7 @@ static void enter(struct child *c, const struct child_spec *spec,
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* child_start - all of it or nothing */
+/* All of it or nothing */
 int child_start(struct child *c, const struct child_spec *spec)
 {
     int fds[3] = {-1, -1, -1}, err;
@@ -103,14 +103,14 @@ int child_start(struct child *c, const struct child_spec *spec)
     if (!err)
         err = pipe_open(&c->err, &fds[2], false);
     if (!err)
-        err = spawn(c, spec, &started, fds);
+        err = child_spawn(c, spec, &started, fds);
     for (int i = 0; i < 3; i++)
         child_close(&fds[i]);
     if (err) {
-        close_all(c);
+        child_close_all(c);
         return err;
     }
-    enter(c, spec, &started);
+    child_enter(c, spec, &started);
     snprintf(statm, sizeof statm, "/proc/%d/statm", (int)c->pid);
     if (spec->measured)
         c->statm = open(statm, O_RDONLY | O_CLOEXEC); /* -1: not measured */
@@ -125,7 +125,7 @@ void child_signal(struct child *c, int sig)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* child_rss - the second number of proc_pid_statm(5), which is in pages */
+/* The second number of proc_pid_statm(5), which is in pages */
 uint64_t child_rss(const struct child *c)
 {
     char text[128], *at;
@@ -138,7 +138,7 @@ uint64_t child_rss(const struct child *c)
     return at ? strtoull(at, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* child_reap - the number is nobody's before it is free */
+/* The number is nobody's before it is free */
 bool child_reap(struct child *c, siginfo_t *how)
 {
     pid_t pid = c->pid;
@@ -150,6 +150,6 @@ bool child_reap(struct child *c, siginfo_t *how)
     *how = (siginfo_t){0};
     while ((err = waitid(P_PID, (id_t)pid, how, WEXITED)) < 0 && errno == EINTR)
         ;
-    close_all(c);
+    child_close_all(c);
     return err == 0;
 }

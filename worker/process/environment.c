@@ -14,13 +14,13 @@
 #define PREFIX "MQW_"
 #define MARK   "MQW_DELIVERY=%016" PRIx64 "-"
 
-/* ours - not for handlers: what an outer worker set */
-static bool ours(const char *var)
+/* Not for handlers: what an outer worker set */
+static bool is_own_var(const char *var)
 {
     return strncmp(var, PREFIX, strlen(PREFIX)) == 0;
 }
 
-/* environment_base_open - environ without what is ours
+/* Environ without what is ours
  * It is NULL, not an empty list, after clearenv(3), and in a program that was
  * started without a variable once setproctitle_init(3bsd) has copied it.
  */
@@ -37,7 +37,7 @@ int environment_base_open(struct environment_base *b, const char *queue,
     if (!b->vars)
         return -ENOMEM;
     for (char **v = from; *v; v++)
-        if (!ours(*v))
+        if (!is_own_var(*v))
             b->vars[b->count++] = *v;
     snprintf(b->queue, sizeof b->queue, "MQW_QUEUE=%s", queue);
     snprintf(b->max_attempts, sizeof b->max_attempts,
@@ -62,7 +62,7 @@ const char *environment_mark(uint64_t nonce, uint64_t seq,
     return buf;
 }
 
-/* environment_marked - a variable of its own, so at the start or after a NUL */
+/* A variable of its own, so at the start or after a NUL */
 bool environment_marked(const char *env, size_t size, uint64_t nonce,
                         uint64_t *seq)
 {
@@ -77,9 +77,9 @@ bool environment_marked(const char *env, size_t size, uint64_t nonce,
     return false;
 }
 
-/* add - one more variable; there is room for all that a header can hold */
-__attribute__((format(printf, 2, 3))) static void add(struct environment *e,
-                                                      const char *fmt, ...)
+/* One more variable; there is room for all that a header can hold */
+__attribute__((format(printf, 2, 3))) static void var_add(struct environment *e,
+                                                          const char *fmt, ...)
 {
     size_t room = sizeof e->text - e->used;
     va_list args;
@@ -96,7 +96,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct environment *e,
     e->used += (size_t)n + 1;
 }
 
-/* add_x - MQW_X_NAME for each x-name; upper case, '-' becomes '_' */
+/* MQW_X_NAME for each x-name; upper case, '-' becomes '_' */
 static void add_x(struct environment *e, const struct delivery *d)
 {
     struct header_text name, value;
@@ -110,11 +110,11 @@ static void add_x(struct environment *e, const struct delivery *d)
                            ? '_'
                            : (char)toupper((unsigned char)name.at[i]);
         upper[name.size] = '\0';
-        add(e, "MQW_%s=%.*s", upper, (int)value.size, value.at);
+        var_add(e, "MQW_%s=%.*s", upper, (int)value.size, value.at);
     }
 }
 
-/* environment_build - the variables of one delivery */
+/* The variables of one delivery */
 int environment_build(struct environment *e, const struct environment_base *b,
                       struct delivery *d, uint64_t max_attempts)
 {
@@ -130,20 +130,20 @@ int environment_build(struct environment *e, const struct environment_base *b,
     }
     e->count = e->at;
     e->used = 0;
-    add(e, "MQW_MAX_ATTEMPTS=%" PRIu64, max_attempts);
-    add(e, "MQW_ID=%s", delivery_id(d));
-    add(e, "MQW_PRIORITY=%" PRIu32, d->message->priority);
-    add(e, "MQW_ATTEMPT=%" PRIu32, d->message->failures + 1);
-    add(e, "MQW_REDELIVERED=%d",
-        (d->message->flags & MESSAGE_REDELIVERED) != 0);
-    add(e, "MQW_RECEIVED_AT=%" PRIu64, d->message->received_ns);
+    var_add(e, "MQW_MAX_ATTEMPTS=%" PRIu64, max_attempts);
+    var_add(e, "MQW_ID=%s", delivery_id(d));
+    var_add(e, "MQW_PRIORITY=%" PRIu32, d->message->priority);
+    var_add(e, "MQW_ATTEMPT=%" PRIu32, d->message->failures + 1);
+    var_add(e, "MQW_REDELIVERED=%d",
+            (d->message->flags & MESSAGE_REDELIVERED) != 0);
+    var_add(e, "MQW_RECEIVED_AT=%" PRIu64, d->message->received_ns);
     if (d->header.fields & HEADER_SENT)
-        add(e, "MQW_SENT_AT=%" PRIu64, d->header.sent_ns);
+        var_add(e, "MQW_SENT_AT=%" PRIu64, d->header.sent_ns);
     if (d->group.at)
-        add(e, "MQW_GROUP=%.*s", (int)d->group.size, d->group.at);
+        var_add(e, "MQW_GROUP=%.*s", (int)d->group.size, d->group.at);
     if (d->message->flags & MESSAGE_LENGTH_INFERRED)
-        add(e, "MQW_LENGTH_INFERRED=1");
-    add(e, "%s", environment_mark(b->nonce, d->message->seq, mark));
+        var_add(e, "MQW_LENGTH_INFERRED=1");
+    var_add(e, "%s", environment_mark(b->nonce, d->message->seq, mark));
     add_x(e, d);
     e->vars[e->count] = NULL;
     return 0;
@@ -151,7 +151,7 @@ int environment_build(struct environment *e, const struct environment_base *b,
 
 void environment_letter(struct environment *e, int64_t letter)
 {
-    add(e, "MQW_LETTER=%" PRId64, letter);
+    var_add(e, "MQW_LETTER=%" PRId64, letter);
     e->vars[e->count] = NULL;
 }
 

@@ -79,7 +79,7 @@ struct process_search {
     size_t env_room;
 };
 
-/* environ_readable - ours is read by the rule that goes for others of our
+/* Ours is read by the rule that goes for others of our
  * user, too (proc(5), hidepid and ptrace access mode) */
 static bool environ_readable(void)
 {
@@ -92,7 +92,7 @@ static bool environ_readable(void)
     return ok;
 }
 
-/* process_search_blind - judged by ourselves: a process that is there for sure
+/* Judged by ourselves: a process that is there for sure
  * In another container or chroot an empty folder is an ordinary /proc to
  * opendir(3), and nothing in it looks like nobody there. The procfs of another
  * PID namespace knows us by another number or not at all, as it does handlers.
@@ -133,22 +133,22 @@ int process_search_open(struct process_search **out)
     return 0;
 }
 
-/* let_go - out of the epoll set by hand: a child that another thread starts now
+/* Out of the epoll set by hand: a child that another thread starts now
  * has the descriptor, too, until its execve, and closing ours would leave the
  * entry there, which tells of its end again and again */
-static void let_go(struct process_search *m, struct found *f)
+static void found_release(struct process_search *m, struct found *f)
 {
     (void)epoll_ctl(m->epoll, EPOLL_CTL_DEL, f->fd, NULL);
     close(f->fd);
     f->fd = -1;
 }
 
-/* forget - what the last search found */
-static void forget(struct process_search *m)
+/* What the last search found */
+static void search_forget(struct process_search *m)
 {
     for (size_t i = 0; i < m->found_count; i++)
         if (m->found[i].fd >= 0)
-            let_go(m, &m->found[i]);
+            found_release(m, &m->found[i]);
     m->found_count = m->seen_count = m->living = 0;
 }
 
@@ -159,7 +159,7 @@ void process_search_close(struct process_search **marked)
     if (!m)
         return;
     *marked = NULL;
-    forget(m);
+    search_forget(m);
     close(m->epoll);
     free(m->seen);
     free(m->found);
@@ -167,7 +167,7 @@ void process_search_close(struct process_search **marked)
     free(m);
 }
 
-/* env_read - its environment to m->env; its size, 0: gone, not ours to read */
+/* Its environment to m->env; its size, 0: gone, not ours to read */
 static size_t env_read(struct process_search *m, pid_t pid)
 {
     char path[32];
@@ -199,8 +199,8 @@ static size_t env_read(struct process_search *m, pid_t pid)
     return size;
 }
 
-/* see - note one process */
-static int see(struct process_search *m, pid_t pid)
+/* Note one process */
+static int process_see(struct process_search *m, pid_t pid)
 {
     struct seen s = {.pid = pid}, *seen;
 
@@ -214,8 +214,8 @@ static int see(struct process_search *m, pid_t pid)
     return 0;
 }
 
-/* walk - see all processes but ourselves */
-static int walk(struct process_search *m)
+/* See all processes but ourselves */
+static int proc_walk(struct process_search *m)
 {
     DIR *proc = opendir("/proc");
     struct dirent *entry;
@@ -225,7 +225,7 @@ static int walk(struct process_search *m)
         return problem_code(errno);
     while (!err && (entry = readdir(proc)) != NULL)
         if (isdigit((unsigned char)entry->d_name[0]))
-            err = see(m, (pid_t)strtol(entry->d_name, NULL, 10));
+            err = process_see(m, (pid_t)strtol(entry->d_name, NULL, 10));
     closedir(proc);
     return err;
 }
@@ -244,7 +244,7 @@ static struct seen *seen_find(const struct process_search *m, pid_t pid)
     return bsearch(&key, m->seen, m->seen_count, sizeof key, by_pid);
 }
 
-/* is_ours - whether we are among its parents */
+/* Whether we are among its parents */
 static bool is_ours(const struct process_search *m, const struct seen *s)
 {
     for (int i = 0; s && i < STEPS_MAX; i++) {
@@ -255,7 +255,7 @@ static bool is_ours(const struct process_search *m, const struct seen *s)
     return false;
 }
 
-/* has_chosen - whether one of its parents was chosen */
+/* Whether one of its parents was chosen */
 static bool has_chosen(const struct process_search *m, const struct seen *s)
 {
     for (int i = 0; s && i < STEPS_MAX; i++) {
@@ -266,7 +266,7 @@ static bool has_chosen(const struct process_search *m, const struct seen *s)
     return false;
 }
 
-/* is_leader - of one of the groups; those who started it wait for it */
+/* Of one of the groups; those who started it wait for it */
 static bool is_leader(const struct process_search_choice *c, pid_t pid)
 {
     for (size_t i = 0; i < c->count; i++)
@@ -275,9 +275,9 @@ static bool is_leader(const struct process_search_choice *c, pid_t pid)
     return false;
 }
 
-/* bare - whether it shows no arguments; *gone: it has ended, or is the
+/* Whether it shows no arguments; *gone: it has ended, or is the
  * kernel's own */
-static bool bare(pid_t pid, bool *gone)
+static bool process_is_bare(pid_t pid, bool *gone)
 {
     char path[32], byte;
     ssize_t n;
@@ -293,7 +293,7 @@ static bool bare(pid_t pid, bool *gone)
     return n == 0;
 }
 
-/* env_settled - env_read, once it is out of execve(2)
+/* Env_read, once it is out of execve(2)
  * There it has its new memory first, and arguments and environment in it later.
  * By then it has let go of our lock, which it had from the dead worker, so that
  * it must be waited for here. Not for ever: some have no environment at all.
@@ -305,7 +305,7 @@ static size_t env_settled(struct process_search *m, pid_t pid)
     bool gone = false;
 
     while (size == 0 && looks > 0) {
-        looks -= bare(pid, &gone) ? 1 : EXEC_LOOKS / 4;
+        looks -= process_is_bare(pid, &gone) ? 1 : EXEC_LOOKS / 4;
         if (gone)
             break;
         poll(NULL, 0, 1);
@@ -314,7 +314,7 @@ static size_t env_settled(struct process_search *m, pid_t pid)
     return size;
 }
 
-/* is_meant - by its group or its mark */
+/* By its group or its mark */
 static bool is_meant(struct process_search *m,
                      const struct process_search_choice *c,
                      const struct seen *s)
@@ -336,32 +336,32 @@ static bool is_meant(struct process_search *m,
     return false;
 }
 
-/* drop - no longer of interest */
-static void drop(struct process_search *m, struct found *f)
+/* No longer of interest */
+static void found_drop(struct process_search *m, struct found *f)
 {
-    let_go(m, f);
+    found_release(m, f);
     m->living--;
 }
 
-/* over - one that was found has ended; take its status if it is our child */
-static void over(struct process_search *m, struct found *f)
+/* One that was found has ended; take its status if it is our child */
+static void found_ended(struct process_search *m, struct found *f)
 {
     siginfo_t info;
 
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): m->found has f */
     (void)waitid(P_PIDFD, (id_t)f->fd, &info, WEXITED | WNOHANG);
-    drop(m, f);
+    found_drop(m, f);
 }
 
-/* errno_or_gone - a process that is gone is no error, nor is one whose number a
+/* A process that is gone is no error, nor is one whose number a
  * thread has by now (ENOENT, or EINVAL before 6.9) */
 static int errno_or_gone(void)
 {
     return errno == ESRCH || errno == EINVAL || errno == ENOENT ? 0 : -errno;
 }
 
-/* hold - a descriptor for it, if it is still the one that was looked at */
-static int hold(struct process_search *m, const struct seen *s)
+/* A descriptor for it, if it is still the one that was looked at */
+static int found_hold(struct process_search *m, const struct seen *s)
 {
     struct epoll_event ev = {.events = EPOLLIN};
     struct pollfd ended = {.events = POLLIN};
@@ -387,20 +387,20 @@ static int hold(struct process_search *m, const struct seen *s)
     m->living++;
     ended.fd = fd;
     if (poll(&ended, 1, 0) > 0)
-        over(m, f);
+        found_ended(m, f);
     else if (epoll_ctl(m->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
         return -errno;
     return 0;
 }
 
-/* process_search_find - look, choose, choose what those started, hold */
+/* Look, choose, choose what those started, hold */
 int process_search_find(struct process_search *m,
                         const struct process_search_choice *c)
 {
     int err;
 
-    forget(m);
-    err = walk(m);
+    search_forget(m);
+    err = proc_walk(m);
     if (err || m->seen_count == 0) /* /proc may show no process at all */
         return err;
     qsort(m->seen, m->seen_count, sizeof *m->seen, by_pid);
@@ -412,12 +412,12 @@ int process_search_find(struct process_search *m,
         if (is_leader(c, s->pid))
             continue;
         if (s->chosen || (!c->groups_only && has_chosen(m, s)))
-            err = hold(m, s);
+            err = found_hold(m, s);
     }
     return err ? err : (int)m->living;
 }
 
-/* process_search_living - see who has ended */
+/* See who has ended */
 size_t process_search_living(struct process_search *m)
 {
     struct epoll_event events[EVENTS];
@@ -426,7 +426,7 @@ size_t process_search_living(struct process_search *m)
     while (n == EVENTS) {
         n = epoll_wait(m->epoll, events, EVENTS, 0);
         for (int i = 0; i < n; i++)
-            over(m, &m->found[events[i].data.u64]);
+            found_ended(m, &m->found[events[i].data.u64]);
     }
     return m->living;
 }
@@ -436,7 +436,7 @@ int process_search_fd(const struct process_search *m)
     return m->epoll;
 }
 
-/* warn_living - a process that stays is stuck in the kernel */
+/* A process that stays is stuck in the kernel */
 static void warn_living(const struct process_search *m)
 {
     for (size_t i = 0; i < m->found_count; i++)
@@ -447,7 +447,7 @@ static void warn_living(const struct process_search *m)
                                    "for in /proc/PID/stack"));
 }
 
-/* kill_found - on return all of them are gone; how many
+/* On return all of them are gone; how many
  * A process that we may not kill (it changed its user) does not keep us here.
  */
 static int kill_found(struct process_search *m)
@@ -463,11 +463,11 @@ static int kill_found(struct process_search *m)
         if (pidfd_send_signal(f->fd, SIGKILL, NULL, 0) == 0) {
             killed++;
         } else if (errno == ESRCH) {
-            over(m, f);
+            found_ended(m, f);
         } else {
             log_warn("process_not_killed", F_INT("pid", f->pid),
                      F_STR("error", errno_text(errno)));
-            drop(m, f);
+            found_drop(m, f);
         }
     }
     while (process_search_living(m) > 0)
@@ -476,7 +476,7 @@ static int kill_found(struct process_search *m)
     return killed;
 }
 
-/* process_search_end - until nothing is found any more
+/* Until nothing is found any more
  * A process that is killed cannot fork; one that was not reached yet can, so
  * the walk is repeated until it finds none.
  */
@@ -522,8 +522,8 @@ struct leftovers {
 
 /* ---- orphans ---- */
 
-/* reap - all that have ended; never a handler, see the header */
-static void reap(void)
+/* All that have ended; never a handler, see the header */
+static void orphans_reap(void)
 {
     siginfo_t info = {0};
 
@@ -552,8 +552,8 @@ static void stopped_report(void)
     }
 }
 
-/* pause_over - wait for the next SIGCHLD; one that came meanwhile is seen */
-static void pause_over(struct timer *timer)
+/* Wait for the next SIGCHLD; one that came meanwhile is seen */
+static void pause_ended(struct timer *timer)
 {
     struct leftovers *s = CONTAINER_OF(timer, struct leftovers, pause);
 
@@ -561,7 +561,7 @@ static void pause_over(struct timer *timer)
         timers_start_after(s->timers, timer, PAUSE_NS);
 }
 
-/* child_ended - handle a handler or an orphan that exited or was stopped. Read
+/* Handle a handler or an orphan that exited or was stopped. Read
  * the signal before checking the children, so that a child that exits after the
  * check sends a new one.
  */
@@ -572,12 +572,12 @@ static void child_ended(struct loop_source *source)
 
     while (read(source->fd, &info, sizeof info) == sizeof info)
         ;
-    reap();
+    orphans_reap();
     stopped_report();
     timers_start_after(s->timers, &s->pause, PAUSE_NS);
 }
 
-/* signals_ready - SIGCHLD to the signalfd and nowhere else; the pool's threads
+/* SIGCHLD to the signalfd and nowhere else; the pool's threads
  * block all signals. Our parent may have set it to be ignored, which would take
  * the status of every handler from us. */
 static int signals_ready(struct leftovers *s)
@@ -592,8 +592,8 @@ static int signals_ready(struct leftovers *s)
     return s->source.fd < 0 ? -errno : 0;
 }
 
-/* is_known - one of the list */
-static bool is_known(pid_t pid, const pid_t *known, size_t n)
+/* One of the list */
+static bool pid_is_known(pid_t pid, const pid_t *known, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (known[i] == pid)
@@ -601,7 +601,7 @@ static bool is_known(pid_t pid, const pid_t *known, size_t n)
     return false;
 }
 
-/* leftovers_none_but - the main thread has no other child
+/* The main thread has no other child
  * When a process ends, the topmost processes that it leaves behind become the
  * main thread's children before that end can be seen. The kernel's list is
  * inexact while it changes, but its first entry is not; and while there are
@@ -619,7 +619,7 @@ bool leftovers_none_but(const pid_t *known, size_t n)
         return false;
     do
         none = fscanf(f, "%15s", pid) != 1;
-    while (!none && is_known((pid_t)strtol(pid, NULL, 10), known, n));
+    while (!none && pid_is_known((pid_t)strtol(pid, NULL, 10), known, n));
     none = none && !ferror(f);
     fclose(f);
     return none;
@@ -627,7 +627,7 @@ bool leftovers_none_but(const pid_t *known, size_t n)
 
 /* ---- open, close ---- */
 
-/* leftovers_close - what is left goes to the next subreaper when we end */
+/* What is left goes to the next subreaper when we end */
 void leftovers_close(struct leftovers **leftovers)
 {
     struct leftovers *s = *leftovers;
@@ -663,7 +663,7 @@ int leftovers_open(struct leftovers **out, uint64_t nonce,
     s->loop = loop;
     s->source.ready = child_ended;
     s->source.fd = -1;
-    timer_init(&s->pause, pause_over);
+    timer_init(&s->pause, pause_ended);
     pthread_mutex_init(&s->mtx, NULL);
     pthread_cond_init(&s->ready, NULL);
     STAILQ_INIT(&s->wishes);
@@ -688,8 +688,8 @@ void leftovers_hurry(struct leftovers *s)
     (void)!write(s->hurry, &one, sizeof one);
 }
 
-/* failed - what could not be looked for stays */
-static void failed(const char *id, int err)
+/* What could not be looked for stays */
+static void search_failed(const char *id, int err)
 {
     log_warn("remains_not_searched", F_STR("msg", id),
              F_STR("error", errno_text(-err)),
@@ -698,11 +698,11 @@ static void failed(const char *id, int err)
                            "ulimit -n"));
 }
 
-/* wait_for - until `fd` is readable; false: the grace is over
+/* Until `fd` is readable; false: the grace is over
  * Its stderr is read meanwhile, or a handler that cleans up would wait for us.
  */
-static bool wait_for(struct leftovers *s, const struct leftovers_of *of, int fd,
-                     int *stderr_fd)
+static bool grace_wait(struct leftovers *s, const struct leftovers_of *of,
+                       int fd, int *stderr_fd)
 {
     for (;;) {
         struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
@@ -720,19 +720,19 @@ static bool wait_for(struct leftovers *s, const struct leftovers_of *of, int fd,
     }
 }
 
-/* group_gone - wait while any that was found lives; false: the grace is over */
+/* Wait while any that was found lives; false: the grace is over */
 static bool group_gone(struct leftovers *s, struct process_search *m,
                        const struct leftovers_of *of, int *stderr_fd)
 {
     while (process_search_living(m) > 0)
-        if (!wait_for(s, of, process_search_fd(m), stderr_fd))
+        if (!grace_wait(s, of, process_search_fd(m), stderr_fd))
             return false;
     return true;
 }
 
-/* grace - until the group is gone or its time is over */
-static void grace(struct leftovers *s, const struct leftovers_of *of,
-                  int *stderr_fd)
+/* Until the group is gone or its time is over */
+static void group_grace(struct leftovers *s, const struct leftovers_of *of,
+                        int *stderr_fd)
 {
     struct process_search_delivery one = {.group = of->group};
     struct process_search_choice choice = {
@@ -741,19 +741,20 @@ static void grace(struct leftovers *s, const struct leftovers_of *of,
     int found = process_search_open(&m);
 
     if (!m) {
-        failed(of->tail->id, found);
+        search_failed(of->tail->id, found);
         return;
     }
     do {
         found = process_search_find(m, &choice);
         if (found < 0)
-            failed(of->tail->id, found);
+            search_failed(of->tail->id, found);
     } while (found > 0 && group_gone(s, m, of, stderr_fd));
     process_search_close(&m);
 }
 
-/* search - one for all of a batch */
-static void search(struct leftovers *s, struct wish *const *batch, size_t n)
+/* One for all of a batch */
+static void batch_search(struct leftovers *s, struct wish *const *batch,
+                         size_t n)
 {
     struct process_search_delivery list[BATCH];
     struct process_search_choice choice = {
@@ -768,14 +769,14 @@ static void search(struct leftovers *s, struct wish *const *batch, size_t n)
         killed = process_search_end(m, &choice);
     process_search_close(&m);
     for (size_t i = 0; i < n && killed < 0; i++)
-        failed(batch[i]->of->tail->id, killed);
+        search_failed(batch[i]->of->tail->id, killed);
     if (killed > 0)
         log_info("remains_killed",
                  F_STR("msg", n == 1 ? batch[0]->of->tail->id : NULL),
                  F_UINT("handlers", n), F_INT("processes", killed));
 }
 
-/* grant_locked - search for those that wait; the lock is not held meanwhile */
+/* Search for those that wait; the lock is not held meanwhile */
 static void grant_locked(struct leftovers *s)
 {
     struct wish *batch[BATCH] = {0}, *w;
@@ -787,7 +788,7 @@ static void grant_locked(struct leftovers *s)
     }
     s->searching = true;
     pthread_mutex_unlock(&s->mtx);
-    search(s, batch, n);
+    batch_search(s, batch, n);
     pthread_mutex_lock(&s->mtx);
     s->searching = false;
     for (size_t i = 0; i < n; i++)
@@ -795,8 +796,8 @@ static void grant_locked(struct leftovers *s)
     pthread_cond_broadcast(&s->ready);
 }
 
-/* sweep - a search that began after this call has found nothing more */
-static void sweep(struct leftovers *s, const struct leftovers_of *of)
+/* A search that began after this call has found nothing more */
+static void wish_search(struct leftovers *s, const struct leftovers_of *of)
 {
     struct wish me = {.of = of};
 
@@ -811,13 +812,13 @@ static void sweep(struct leftovers *s, const struct leftovers_of *of)
     pthread_mutex_unlock(&s->mtx);
 }
 
-/* nothing_left - outside of its group at least */
+/* Outside of its group at least */
 static bool nothing_left(const struct leftovers_of *of)
 {
     return leftovers_none_but(of->known, of->known_count);
 }
 
-/* leftovers_end - grace, SIGKILL, sweep
+/* Grace, SIGKILL, sweep
  * The leader may have moved to another group, so it is killed by its number as
  * well, which is not free before it is reaped.
  */
@@ -826,20 +827,20 @@ void leftovers_end(struct leftovers *s, const struct leftovers_of *of)
     struct pollfd leader = {.fd = of->end, .events = POLLIN};
     int fd = of->stderr_fd;
 
-    if ((of->end < 0 || wait_for(s, of, of->end, &fd)) &&
+    if ((of->end < 0 || grace_wait(s, of, of->end, &fd)) &&
         clock_ms_until(of->kill_at_ns) != 0 && !nothing_left(of))
-        grace(s, of, &fd);
+        group_grace(s, of, &fd);
     kill(-of->group, SIGKILL);
     kill(of->group, SIGKILL);
     while (of->end >= 0 && !leader.revents)
         (void)poll(&leader, 1, -1);
     if (!nothing_left(of))
-        sweep(s, of);
+        wish_search(s, of);
 }
 
 /* ---- of a dead worker ---- */
 
-/* wait_gone - until the process has ended; says so when that takes long */
+/* Until the process has ended; says so when that takes long */
 static void wait_gone(int pidfd, pid_t pid)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
@@ -850,7 +851,7 @@ static void wait_gone(int pidfd, pid_t pid)
                                "what it waits for in /proc/PID/stack"));
 }
 
-/* kill_group - a process group whose leader is the one we knew: it keeps its
+/* A process group whose leader is the one we knew: it keeps its
  * number from anybody else. The leader is gone on return; the others of it
  * carry the mark and are waited for one by one.
  */
@@ -868,7 +869,7 @@ static bool kill_group(const struct stale_handler *l)
     return same;
 }
 
-/* is_same - a long-lived child is named by each message that it had */
+/* A long-lived child is named by each message that it had */
 static bool is_same(const struct stale_handler *list, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -877,7 +878,7 @@ static bool is_same(const struct stale_handler *list, size_t i)
     return false;
 }
 
-/* stale_handlers_kill - groups first, then all that carries a mark */
+/* Groups first, then all that carries a mark */
 int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
                         size_t n)
 {

@@ -32,8 +32,8 @@ extern __typeof__(clone) __clone;
 #define clone __clone
 #endif
 
-/* usable - 0 if `path` is a file that we may execute */
-static int usable(const char *path)
+/* 0 if `path` is a file that we may execute */
+static int file_usable(const char *path)
 {
     struct stat st;
 
@@ -44,7 +44,7 @@ static int usable(const char *path)
     return access(path, X_OK) < 0 ? -errno : 0;
 }
 
-/* process_find - as execvp(3) would find it */
+/* As execvp(3) would find it */
 int process_find(const char *name, char out[PATH_MAX])
 {
     const char *path = getenv("PATH");
@@ -53,7 +53,7 @@ int process_find(const char *name, char out[PATH_MAX])
     if (strchr(name, '/')) {
         if (snprintf(out, PATH_MAX, "%s", name) >= PATH_MAX)
             return -ENAMETOOLONG;
-        return usable(out);
+        return file_usable(out);
     }
     for (const char *at = path ? path : "/usr/bin:/bin"; at;) {
         size_t n = strcspn(at, ":");
@@ -61,7 +61,7 @@ int process_find(const char *name, char out[PATH_MAX])
                          : snprintf(out, PATH_MAX, "%.*s/%s", (int)n, at, name);
 
         if (len > 0 && len < PATH_MAX) {
-            int one = usable(out);
+            int one = file_usable(out);
 
             if (one == 0)
                 return 0;
@@ -95,9 +95,9 @@ static void changed_find(void)
             changed[changed_count++] = sig;
 }
 
-/* tick - now, in the unit of a process's start, as the kernel makes it
+/* Now, in the unit of a process's start, as the kernel makes it
  * (fs/proc/array.c, field 22) */
-static uint64_t tick(void)
+static uint64_t boot_ticks(void)
 {
     struct timespec now;
     uint64_t ns_a_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -117,21 +117,21 @@ struct birth {
     int err;       /* why there is no new program; 0: there is one */
 };
 
-/* child - of clone(2), in the memory of the worker until it execs
+/* Of clone(2), in the memory of the worker until it execs
  * It changes nothing there but `birth`. So it makes system calls only, and sets
  * signals and descriptors by the calls of the kernel: what a sanitizer has in
  * the place of sigaction(3) and dup(2) would note the change as one of the
  * worker's. None of the descriptors is 0, 1 or 2 already.
  */
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static int
-child(void *arg)
+child_main(void *arg)
 {
     static const unsigned long dfl[8]; /* of the kernel's form; SIG_DFL is 0 */
     struct birth *b = arg;
     sigset_t none;
     int err = 0;
 
-    b->tick = tick();
+    b->tick = boot_ticks();
     if (setsid() < 0)
         err = errno;
     for (int i = 0; i < 3 && !err; i++)
@@ -151,7 +151,7 @@ child(void *arg)
     _exit(127);
 }
 
-/* process_start - clone(2) as vfork(2) does it, with a stack for the child
+/* Clone(2) as vfork(2) does it, with a stack for the child
  * posix_spawn(3) would set each of the 64 signals, ask four times for a limit,
  * and map and unmap a stack for the child. The caller's thread blocks all
  * signals, so that no handler of the worker runs in the child.
@@ -180,9 +180,9 @@ int process_start(struct process *out, const char *path, char *const argv[],
     siginfo_t info;
 
     pthread_once(&changed_once, changed_find);
-    out->start = tick();
+    out->start = boot_ticks();
     out->pid =
-        clone(child, stack + sizeof stack,
+        clone(child_main, stack + sizeof stack,
               CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &b, &out->end);
     if (out->pid < 0)
         return -errno;
@@ -198,7 +198,7 @@ int process_start(struct process *out, const char *path, char *const argv[],
     return 0;
 }
 
-/* process_group_signal - a stopped process cannot end: SIGCONT with SIGTERM */
+/* A stopped process cannot end: SIGCONT with SIGTERM */
 void process_group_signal(pid_t leader, int sig)
 {
     if (kill(-leader, sig) < 0)
@@ -245,7 +245,7 @@ static bool script_fault(const char *path, char buf[COMMAND_WHY])
 }
 
 /* Copy the path where the command was last found; "" if it was not found. */
-static void path_copy(struct command *c, char path[PATH_MAX])
+static void command_path(struct command *c, char path[PATH_MAX])
 {
     pthread_mutex_lock(&c->mtx);
     strlcpy(path, c->path, PATH_MAX);
@@ -256,7 +256,7 @@ bool command_fault(struct command *c, char buf[COMMAND_WHY])
 {
     char path[PATH_MAX];
 
-    path_copy(c, path);
+    command_path(c, path);
     return path[0] && script_fault(path, buf);
 }
 
@@ -294,7 +294,7 @@ const char *command_why(struct command *c, int err, char buf[COMMAND_WHY])
 {
     char path[PATH_MAX];
 
-    path_copy(c, path);
+    command_path(c, path);
     if (err == -ENOENT && !path[0])
         missing_text(c->argv[0], buf);
     else if (err == -ENOENT && !script_fault(path, buf))
@@ -310,7 +310,7 @@ const char *command_why(struct command *c, int err, char buf[COMMAND_WHY])
     return buf;
 }
 
-/* command_init - look it up, say so if it is not there */
+/* Look it up, say so if it is not there */
 void command_init(struct command *c, char *const *argv, uint64_t nonce)
 {
     int err = process_find(argv[0], c->path);
@@ -336,8 +336,8 @@ void command_fini(struct command *c)
     pthread_mutex_destroy(&c->mtx);
 }
 
-/* find - where it is now; kept for the next start */
-static int find(struct command *c, char path[PATH_MAX])
+/* Where it is now; kept for the next start */
+static int command_find(struct command *c, char path[PATH_MAX])
 {
     int err = process_find(c->argv[0], path);
 
@@ -350,18 +350,18 @@ static int find(struct command *c, char path[PATH_MAX])
     return err;
 }
 
-/* command_start - where it was found, else look again; no lock is held */
+/* Where it was found, else look again; no lock is held */
 int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3])
 {
     char path[PATH_MAX];
     int err = -ENOENT;
 
-    path_copy(c, path);
+    command_path(c, path);
     if (path[0])
         err = process_start(out, path, c->argv, env, fds, c->alive);
     if (err == -ENOENT || err == -EACCES) {
-        err = find(c, path);
+        err = command_find(c, path);
         if (!err)
             err = process_start(out, path, c->argv, env, fds, c->alive);
     }
@@ -375,7 +375,7 @@ int command_start(struct command *c, struct process *out, char *const env[],
  * errors that the call gives by itself; any other is a denial. */
 #define NEEDED "waitid, pidfd_open and memfd_create"
 
-/* waitid_ask - for ourselves, who are no child of ours: ECHILD is its answer;
+/* For ourselves, who are no child of ours: ECHILD is its answer;
  * no child is reaped, and nothing is waited for */
 static int waitid_ask(void)
 {
@@ -388,9 +388,9 @@ static int waitid_ask(void)
     return rc < 0 && errno != ECHILD ? -errno : 0;
 }
 
-/* made - a descriptor that was asked for; that there is no room for another one
+/* A descriptor that was asked for; that there is no room for another one
  * is no denial, and may have passed when it is needed */
-static int made(int fd)
+static int fd_probe(int fd)
 {
     if (fd >= 0)
         close(fd);
@@ -399,7 +399,7 @@ static int made(int fd)
                : -errno;
 }
 
-static int refuse(const char *call, int err, struct problem *p)
+static int denied_refuse(const char *call, int err, struct problem *p)
 {
     return problem_set(
         p, EX_OSERR, -err,
@@ -415,10 +415,10 @@ int denied_check(bool bodies, struct problem *p)
     int err = waitid_ask();
 
     if (err)
-        return refuse("waitid", err, p);
-    err = made(pidfd_open(getpid(), 0));
+        return denied_refuse("waitid", err, p);
+    err = fd_probe(pidfd_open(getpid(), 0));
     if (err)
-        return refuse("pidfd_open", err, p);
-    err = bodies ? made(memfd_create("mqworker-probe", MFD_CLOEXEC)) : 0;
-    return err ? refuse("memfd_create", err, p) : 0;
+        return denied_refuse("pidfd_open", err, p);
+    err = bodies ? fd_probe(memfd_create("mqworker-probe", MFD_CLOEXEC)) : 0;
+    return err ? denied_refuse("memfd_create", err, p) : 0;
 }

@@ -26,14 +26,14 @@ void stderr_limit_init(struct stderr_limit *l, const struct settings *set,
     timer_init(&l->timer, tell_due);
 }
 
-/* drop - the first one since the last telling has it told in a second */
-static void drop(struct stderr_limit *l)
+/* The first one since the last telling has it told in a second */
+static void line_drop(struct stderr_limit *l)
 {
     if (atomic_fetch_add(&l->dropped, 1) == 0)
         timers_start_after(l->timers, &l->timer, TELL_NS);
 }
 
-/* stderr_limit_take - the bucket as the time when it is full again (GCRA, ITU-T
+/* The bucket as the time when it is full again (GCRA, ITU-T
  * I.371): a line moves that on by what the rate gives it, and may be logged if
  * it is no further ahead than the burst */
 bool stderr_limit_take(struct stderr_limit *l)
@@ -47,7 +47,7 @@ bool stderr_limit_take(struct stderr_limit *l)
     do {
         next = (was > now ? was : now) + NS_PER_S / rate;
         if (next > now + BURST_NS) {
-            drop(l);
+            line_drop(l);
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(
@@ -100,7 +100,7 @@ void stderr_tail_forget(struct stderr_tail *t)
     t->kept_size = t->kept_at = 0;
 }
 
-/* line_out - one line to the log, if the limit has room for it */
+/* One line to the log, if the limit has room for it */
 static void line_out(struct stderr_tail *t)
 {
     size_t size = t->line_size;
@@ -116,8 +116,8 @@ static void line_out(struct stderr_tail *t)
                  F_BYTES("line", t->line, size));
 }
 
-/* keep - the last OUTCOME_TAIL bytes, in a ring */
-static void keep(struct stderr_tail *t, const char *data, size_t size)
+/* The last OUTCOME_TAIL bytes, in a ring */
+static void tail_keep(struct stderr_tail *t, const char *data, size_t size)
 {
     if (size > sizeof t->kept) {
         data += size - sizeof t->kept;
@@ -136,10 +136,10 @@ static void keep(struct stderr_tail *t, const char *data, size_t size)
     }
 }
 
-/* stderr_tail_add - bytes came */
+/* Bytes came */
 void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
 {
-    keep(t, data, size);
+    tail_keep(t, data, size);
     while (size > 0) {
         const char *end = memchr(data, '\n', size);
         size_t n = end ? (size_t)(end - data) : size, room;
@@ -161,7 +161,7 @@ void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
     }
 }
 
-/* read_piece - bytes that came, 0: none now, -1: the end of the stream */
+/* Bytes that came, 0: none now, -1: the end of the stream */
 static ssize_t read_piece(struct stderr_tail *t, int fd)
 {
     char buf[PIECE];
@@ -190,7 +190,7 @@ void stderr_tail_drain(struct stderr_tail *t, int fd)
     }
 }
 
-/* stderr_tail_copy - the ring, from its oldest byte */
+/* The ring, from its oldest byte */
 void stderr_tail_copy(const struct stderr_tail *t, struct outcome *out)
 {
     size_t first = t->kept_size < sizeof t->kept ? 0 : t->kept_at;
@@ -207,7 +207,7 @@ void stderr_tail_finish(struct stderr_tail *t)
         line_out(t);
 }
 
-/* stderr_tail_end - no more will come */
+/* No more will come */
 void stderr_tail_end(struct stderr_tail *t, struct outcome *out)
 {
     stderr_tail_finish(t);
