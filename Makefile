@@ -179,7 +179,7 @@ missing = lack=$$(command -v pkg-config >/dev/null || echo pkg-config; \
 
 # Calls inside of a program need no detour; mqworker.h says what is exported.
 $(WORKER) $(COMMON): private INNER = -fvisibility=hidden
-$(foreach r,flow gate groups handlers rules source/mq,$(filter $(BUILD)/obj/worker/$(r)/%,$(WORKER))) \
+$(foreach r,flow groups handlers rules source/mq,$(filter $(BUILD)/obj/worker/$(r)/%,$(WORKER))) \
 $(foreach r,base custody message mq,$(filter $(BUILD)/obj/common/$(r)/%,$(COMMON))) \
 $(call obj,common/state/counters.c): private INNER = -fvisibility=hidden $(NO_PLT) $(LTO)
 # Tests take longer to compile than all that they test, and run once: what they
@@ -281,7 +281,7 @@ $(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
 	$(call say,LD,$@)$(LINK_SHARED) -o $@ $^
 # Flow and what is below it, as compiled for the thread sanitizer: each atomic
 # operation is a call, which tests/schedules/atomics.c answers.
-STEPPED   := $(call in,worker/flow worker/gate worker/groups worker/loop worker/rules,*.c) \
+STEPPED   := $(call in,worker/flow worker/groups worker/loop worker/rules,*.c) \
              common/base/quick_lock.c common/state/counters.c
 SCHEDULES := $(patsubst %.c,$(BUILD)/stepped/%.o,$(STEPPED) $(wildcard tests/schedules/*.c))
 WRAPPED   := pthread_mutex_lock pthread_mutex_unlock pthread_cond_wait pthread_cond_signal \

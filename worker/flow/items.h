@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <bsd/sys/queue.h>
 
-#include "worker/gate/gate.h"
+#include "worker/flow/gate.h"
 
 struct counters;
 struct flow;

@@ -12,7 +12,7 @@
 #include "worker/config/rate_text.h"
 #include "worker/flow/flow.h"
 #include "worker/flow/dispatch.h"
-#include "worker/gate/gate.h"
+#include "worker/flow/gate.h"
 
 /* ---- --rate: a token bucket ---- */
 

@@ -23,8 +23,7 @@
 #include "worker/flow/dispatch.h"
 #include "worker/flow/items.h"
 #include "worker/flow/settle.h"
-#include "worker/gate/solo.h"
-#include "worker/gate/spin.h"
+#include "worker/flow/take.h"
 
 struct coprocess; /* handler.h */
 struct open;      /* receive.c */

@@ -8,9 +8,145 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/base/quick_lock.h"
 #include "worker/flow/dispatch.h"
 #include "worker/flow/limits.h"
 #include "worker/flow/settle.h"
+
+/* ---- messages that are ready ---- */
+
+void ready_init(struct ready *r, struct attention *attention)
+{
+    r->attention = attention;
+    pthread_mutex_init(&r->mtx, NULL);
+    STAILQ_INIT(&r->list);
+}
+
+void ready_fini(struct ready *r)
+{
+    pthread_mutex_destroy(&r->mtx);
+}
+
+void ready_put(struct ready *r, struct message *m, bool front)
+{
+    pthread_mutex_lock(&r->mtx);
+    if (front)
+        STAILQ_INSERT_HEAD(&r->list, m, link);
+    else
+        STAILQ_INSERT_TAIL(&r->list, m, link);
+    atomic_fetch_add(&r->waiting, 1);
+    attention_on(r->attention, ATTEND_READY);
+    pthread_mutex_unlock(&r->mtx);
+}
+
+struct message *ready_take(struct ready *r)
+{
+    struct message *m;
+
+    if (ready_empty(r))
+        return NULL;
+    pthread_mutex_lock(&r->mtx);
+    m = STAILQ_FIRST(&r->list);
+    if (m) {
+        STAILQ_REMOVE_HEAD(&r->list, link);
+        if (atomic_fetch_sub(&r->waiting, 1) == 1)
+            attention_off(r->attention, ATTEND_READY);
+    }
+    pthread_mutex_unlock(&r->mtx);
+    return m;
+}
+
+struct message *ready_pull(struct ready *r, uint64_t seq)
+{
+    struct message *m;
+
+    pthread_mutex_lock(&r->mtx);
+    STAILQ_FOREACH (m, &r->list, link)
+        if (m->seq == seq)
+            break;
+    if (m) {
+        STAILQ_REMOVE(&r->list, m, message, link);
+        if (atomic_fetch_sub(&r->waiting, 1) == 1)
+            attention_off(r->attention, ATTEND_READY);
+    }
+    pthread_mutex_unlock(&r->mtx);
+    return m;
+}
+
+/* ---- whether an empty queue is tried again at once ---- */
+
+#define PAUSES 16 /* between two tries: 0.2 to 0.5 us */
+
+bool spin_begin(struct spin *s)
+{
+    return s->tries > 0 || s->left > 0 || ++s->skipped % SPIN_SKIP == 0;
+}
+
+void spin_pause(void)
+{
+    for (int i = 0; i < PAUSES; i++)
+        cpu_pause();
+}
+
+/* spin_on - the other side gets on meanwhile, without a lock of the queue */
+bool spin_on(struct spin *s, uint64_t now_ns)
+{
+    if (s->tries++ == 0)
+        s->since_ns = now_ns;
+    if (now_ns - s->since_ns > SPIN_NS) {
+        if (s->left > 0)
+            s->left--;
+        return false;
+    }
+    spin_pause();
+    return true;
+}
+
+/* ---- one work item takes at a time ---- */
+
+#define TRIES     40 /* of a mutex that another one has: some 10 us */
+#define VAIN_MOST 4  /* in a row; then it is slept for at once */
+#define VAIN_SKIP 64 /* times, until it is tried again */
+
+void solo_init(struct solo *s)
+{
+    *s = (struct solo){0};
+    pthread_mutex_init(&s->mtx, NULL);
+}
+
+void solo_fini(struct solo *s)
+{
+    pthread_mutex_destroy(&s->mtx);
+}
+
+/* Try to take the lock for a while. */
+static bool lock_try(struct solo *s)
+{
+    for (int i = 0; i < TRIES; i++) {
+        spin_pause();
+        if (pthread_mutex_trylock(&s->mtx) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A thread that receives from a full queue wakes the sender, which runs at once
+ * in its place. The thread still has the mutex, and runs again when the sender
+ * has sent a message or two: in less time than a sleep and a wake-up take.
+ * If two threads count a wait in vain, one count may be lost: it only decides
+ * whether the next lock is tried for. */
+void solo_wait(struct solo *s)
+{
+    unsigned vain = atomic_load_explicit(&s->vain, memory_order_relaxed);
+
+    if (vain >= VAIN_MOST || !lock_try(s)) {
+        pthread_mutex_lock(&s->mtx);
+        atomic_store_explicit(&s->vain, (vain + 1) % VAIN_SKIP,
+                              memory_order_relaxed);
+    } else if (vain > 0) {
+        atomic_store_explicit(&s->vain, 0, memory_order_relaxed);
+    }
+}
 
 /* ---- whether a message was here before ---- */
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "worker/gate/gate.h"
+#include "worker/flow/gate.h"
 #include "worker/source/source.h"
 
 enum { THREADS = 4, STEPS = 200, CAP = 2 };

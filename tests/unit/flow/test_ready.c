@@ -1,7 +1,7 @@
 /* test_ready.c - messages that wait for a thread: which is next */
 #include <criterion/criterion.h>
 
-#include "worker/gate/ready.h"
+#include "worker/flow/take.h"
 
 enum { COUNT = 4 };
 

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdbool.h>
 
-#include "worker/gate/spin.h"
+#include "worker/flow/take.h"
 
 static struct spin spin;
 static uint64_t now;

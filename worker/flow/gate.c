@@ -4,7 +4,7 @@
  * the change, and a work item after it has counted itself out. So of two that
  * happen at once, the later one sees both.
  */
-#include "worker/gate/gate.h"
+#include "worker/flow/gate.h"
 
 #include <errno.h>
 

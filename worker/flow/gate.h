@@ -10,8 +10,8 @@
  * The gate starts nothing. It calls `event`, without holding a lock, and the
  * callee starts work items.
  */
-#ifndef WORKER_GATE_GATE_H
-#define WORKER_GATE_GATE_H
+#ifndef WORKER_FLOW_GATE_H
+#define WORKER_FLOW_GATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/state/counters.h"
-#include "worker/gate/gate.h"
+#include "worker/flow/gate.h"
 #include "worker/loop/loop.h"
 
 enum { CAP = 4, EVENTS = 3 };
