@@ -137,24 +137,14 @@ enum MHD_Result reply_problem(struct MHD_Connection *c,
                       p->page ? REPLY_HTML : "application/problem+json", r);
 }
 
-/* type_of - of a file, by its name */
-static const char *type_of(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-
-    if (dot && strcmp(dot, ".js") == 0)
-        return "text/javascript; charset=utf-8";
-    if (dot && strcmp(dot, ".css") == 0)
-        return "text/css; charset=utf-8";
-    return "image/svg+xml";
-}
-
 enum MHD_Result reply_file(struct MHD_Connection *c, const char *name)
 {
     const char *has =
         MHD_lookup_connection_value(c, MHD_HEADER_KIND, "If-None-Match");
+    const char *dot = strrchr(name, '.');
+    bool page = dot && strcmp(dot, ".html") == 0; /* without data it is none */
 
-    for (size_t i = 0; i < serve_file_count; i++) {
+    for (size_t i = 0; i < serve_file_count && !page; i++) {
         const struct serve_file *f = &serve_files[i];
         bool same = has && strcmp(has, f->etag) == 0;
         struct MHD_Response *r;
@@ -168,7 +158,12 @@ enum MHD_Result reply_file(struct MHD_Connection *c, const char *name)
             MHD_destroy_response(r);
             r = NULL;
         }
-        return reply_send(c, same ? 304 : 200, type_of(name), r);
+        return reply_send(c, same ? 304 : 200,
+                          strcmp(dot, ".js") == 0
+                              ? "text/javascript; charset=utf-8"
+                          : strcmp(dot, ".css") == 0 ? "text/css; charset=utf-8"
+                                                     : "image/svg+xml",
+                          r);
     }
     return reply_problem(
         c, &(struct reply_problem){.status = 404,

@@ -13,15 +13,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A file of scripts/mqctl/serve/web, made into C by scripts/embed. */
-struct serve_file {
-    const char *name, *etag;
-    const unsigned char *bytes;
-    size_t size;
-};
-extern const struct serve_file serve_files[];
-extern const size_t serve_file_count;
-
 #define REPLY_JSON    "application/json"
 #define REPLY_HTML    "text/html; charset=utf-8"
 #define REPLY_METRICS "text/plain; version=0.0.4; charset=utf-8"

@@ -264,6 +264,7 @@ Test(serve, a_refusal_is_a_page_for_a_person_and_says_what_would_do)
     } ways[] = {
         {"GET", "/nothing", browser, 404, "text/html"},
         {"GET", "/nothing", "", 404, "problem+json"},
+        {"GET", "/static/head.html", "", 404, "problem+json"},
         {"GET", "/api/v1/nothing", browser, 404, "problem+json"},
         {"POST", "/", browser, 405, "Allow: GET, HEAD\r\n"},
         {"GET", "/session", browser, 405, "text/html"},

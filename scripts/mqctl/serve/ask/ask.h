@@ -91,7 +91,17 @@ int ask_rows(const struct serve_ask *a);
 
 /* ---- pages ---- */
 
-/* Print the page of a route with its data. */
+/* A file of scripts/mqctl/serve/web, made into C by scripts/embed. A NUL byte
+ * follows its bytes. */
+struct serve_file {
+    const char *name, *etag;
+    const unsigned char *bytes;
+    size_t size;
+};
+extern const struct serve_file serve_files[];
+extern const size_t serve_file_count;
+
+/* Print the page of a route with its data, which is taken over. */
 void page_print(FILE *out, const struct serve_ask *a, json_t *data);
 /* Print a page of one sentence. With `login`, add a field for the token, which
  * leads to that address; NULL: no field. */

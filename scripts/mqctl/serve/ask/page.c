@@ -1,929 +1,441 @@
-/* page.c - the pages (see ask.h) */
+/* page.c - the pages (see ask.h)
+ *
+ * A page is a file of scripts/mqctl/serve/web that is filled with the members of
+ * a JSON object:
+ *
+ *   {name}     the value as a person reads it, "-" if it is null
+ *   {t:name}   the text, nothing if it is null
+ *   {a:name}   the text as the value of an attribute
+ *   {u:name}   the text in a URL; {g:name}: as a glob that matches nothing else
+ *   {q:name}   the queue of that name in a URL
+ *   {w:name}   the text as a word of a command
+ *   {d:name}   a duration in ns; {m:name}: in ms
+ *   {#name} {/name}    a part for each element of a list, whose members are
+ *                      meant in there; or once, if the value is not empty
+ *   {?name} {/?name}   a part that is there if the value is not empty
+ *   {^name} {/name}    a part that is there if the value is empty
+ *   {>page}            another page
+ *
+ * A name is NAME or NAME.NAME, "." an element itself, and page.NAME a member of
+ * the whole page. No part is in another part of the same kind and name. All that
+ * fills a page is escaped, because others wrote it.
+ */
+#include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/safe_text.h"
 #include "common/message/error_text.h"
 #include "scripts/mqctl/serve/ask/ask.h"
-#include "scripts/mqctl/serve/ask/html.h"
 
-/* ---- pages of letters ---- */
+/* ---- text of others in HTML ---- */
 
-/* glob_url - an error text as a glob that matches it and nothing else */
-static void glob_url(FILE *out, const char *text)
+/* Print text escaped for HTML and otherwise unchanged: scripts read it and
+ * forms send it back. */
+static void html_attribute(FILE *out, const char *text)
 {
-    char one[2] = "";
+    while (*text) {
+        size_t n = strcspn(text, "&<>\"'");
 
+        fwrite(text, 1, n, out);
+        text += n;
+        if (*text)
+            fprintf(out, "&#%d;", (unsigned char)*text++);
+    }
+}
+
+/* Print text for a person: characters that hide something become visible
+ * escapes. */
+static void html_text(FILE *out, const char *text)
+{
+    char *safe = NULL;
+    size_t size = 0;
+    FILE *shown = open_memstream(&safe, &size);
+
+    if (!shown)
+        return;
+    safe_text(shown, text, strlen(text), false);
+    if (fclose(shown) == 0)
+        html_attribute(out, safe);
+    free(safe);
+}
+
+/* Print a segment of a path or a value of a query. With `glob`, escape
+ * what has a meaning in a glob. */
+static void html_url(FILE *out, const char *text, bool glob)
+{
     for (; *text; text++) {
-        if (strchr("\\*?[", *text))
-            html_url(out, "\\");
-        one[0] = *text;
-        html_url(out, one);
+        if (glob && strchr("\\*?[", *text))
+            fputs("%5C", out);
+        if (isalnum((unsigned char)*text) || strchr("-._~", *text))
+            fputc(*text, out);
+        else
+            fprintf(out, "%%%02X", (unsigned char)*text);
     }
 }
 
-/* none - whether a page has no letter */
-static bool none(const json_t *data)
+/* Print a queue as a segment of a path, without the slash that its name begins
+ * with. The name of a queue on a broker has more slashes, so it is encoded
+ * twice (path.c). */
+static void html_queue_url(FILE *out, const char *queue)
 {
-    return json_array_size(json_object_get(data, "letters")) == 0;
-}
+    char *once = NULL;
+    size_t size = 0;
+    FILE *in = *queue == '/' ? NULL : open_memstream(&once, &size);
 
-/* cut_note - what was not looked at, so that no number is taken for another */
-static void cut_note(FILE *out, const json_t *data)
-{
-    const char *since = member_text(data, "since");
-
-    if (!*since)
-        return;
-    fprintf(out, "<p id=\"cut\" data-since=\"%s\">", since);
-    if (none(data)) {
-        fputs("Nothing matches down to ", out);
-        html_value(out, data, "looked_to");
-        fputs(". <em>Look further back</em> goes on", out);
-    } else {
-        fprintf(out,
-                "This page looked at %d letters, from the newest that matches "
-                "on, and at no more. <em>Older letters</em> goes on",
-                LOOKED_AT);
-    }
-    fputs("; <code>mqdlq list</code> looks at all.</p>", out);
-}
-
-static void groups_table(FILE *out, const json_t *list, bool queues)
-{
-    const json_t *g;
-    size_t i;
-
-    fprintf(out,
-            "<table id=\"groups\"><caption>By error</caption><thead><tr>"
-            "<th scope=\"col\" class=\"n\">Letters</th>%s"
-            "<th scope=\"col\">Error</th><th scope=\"col\">Newest</th></tr>"
-            "</thead><tbody>\n",
-            queues ? "<th scope=\"col\">Queue</th>" : "");
-    json_array_foreach(list, i, g)
-    {
-        const char *queue = member_text(g, "queue");
-        const char *error = member_text(g, "error_line");
-
-        fputs("<tr><td class=\"n\">", out);
-        html_value(out, g, "count");
-        fputs("</td>", out);
-        if (queues) {
-            fputs("<th scope=\"row\"><a href=\"", out);
-            html_queue_url(out, queue);
-            fputs("\">", out);
-            html_text(out, queue);
-            fputs("</a></th>", out);
-        }
-        fputs("<td class=\"text\"><a href=\"", out);
-        html_queue_url(out, queue);
-        fputs("/dead?error=", out);
-        glob_url(out, error);
-        fputs("\">", out);
-        html_text(out, *error ? error : "no error");
-        fputs("</a></td><td class=\"time\">", out);
-        html_value(out, g, "newest");
-        fputs("</td></tr>\n", out);
-    }
-    fputs("</tbody></table>", out);
-}
-
-static void field(FILE *out, const struct serve_ask *a, enum serve_query q,
-                  const char *label, const char *hint)
-{
-    fprintf(out, "<label>%s <input name=\"%s\" placeholder=\"%s\" value=\"",
-            label, serve_query_names[q], hint);
-    html_attribute(out, a->query[q] ? a->query[q] : "");
-    fputs("\"></label>", out);
-}
-
-static void filter_form(FILE *out, const struct serve_ask *a)
-{
-    fputs("<form class=\"filter\" aria-label=\"Filter\">", out);
-    field(out, a, QUERY_ERROR, "Error", "no such account");
-    field(out, a, QUERY_REASON, "Reason", "exhausted");
-    field(out, a, QUERY_GROUP, "Group", "");
-    if (!a->o->no_bodies)
-        field(out, a, QUERY_MATCH, "In the body", "");
-    field(out, a, QUERY_SINCE, "Since", "2h");
-    fputs("<button>Filter</button></form>", out);
-}
-
-static void letter_row(FILE *out, const char *queue, const json_t *l)
-{
-    fputs("<tr data-row=\"", out);
-    html_attribute(out, member_text(l, "row"));
-    fputs("\" data-cursor=\"", out);
-    html_attribute(out, member_text(l, "cursor"));
-    fputs("\"><th scope=\"row\" class=\"n\"><a href=\"", out);
-    html_queue_url(out, queue);
-    fprintf(out, "/dead/%s\">", member_text(l, "row"));
-    html_text(out, member_text(l, "row"));
-    fputs("</a></th><td class=\"time\">", out);
-    html_value(out, l, "died_at");
-    fputs("</td><td class=\"n wide\">", out);
-    html_value(out, l, "attempts");
-    fputs("</td><td class=\"wide\">", out);
-    html_value(out, l, "reason");
-    fputs("</td><td class=\"text\">", out);
-    html_value(out, l, "error_line");
-    fputs("</td><td class=\"wide text\">", out);
-    html_text(out, member_text(l, "group"));
-    fputs("</td><td class=\"n wide\">", out);
-    html_value(out, l, "size");
-    fputs("</td><td class=\"wide text body\">", out);
-    html_text(out, member_text(l, "preview"));
-    fputs("</td></tr>\n", out);
-}
-
-/* older_link - the same filter, from the last letter on */
-static void older_link(FILE *out, const struct serve_ask *a, const json_t *data)
-{
-    const char *next = member_text(data, "next");
-
-    if (!*next)
-        return;
-    fputs("<p><a rel=\"next\" href=\"?after=", out);
-    html_url(out, next);
-    for (int i = QUERY_LIMIT; i <= QUERY_UNTIL; i++) {
-        if (!a->query[i] || !*a->query[i])
-            continue;
-        fprintf(out, "&amp;%s=", serve_query_names[i]);
-        html_url(out, a->query[i]);
-    }
-    fprintf(out, "\">%s</a></p>",
-            none(data) ? "Look further back" : "Older letters");
-}
-
-/* groups_of - by error, the letters that a list looked at: from its first on */
-static json_t *groups_of(const struct serve_ask *a, const json_t *data)
-{
-    const json_t *first = json_array_get(json_object_get(data, "letters"), 0);
-    struct serve_ask same = *a;
-    struct problem p;
-    uint64_t ns;
-    int64_t row;
-    char from[64];
-
-    if (!first || !ask_cursor(member_text(first, "cursor"), &ns, &row))
-        return json_pack("{s:[], s:i}", "groups", "total", 0);
-    snprintf(from, sizeof from, "%" PRIu64 ".%" PRId64, ns, row + 1);
-    same.query[QUERY_AFTER] = from;
-    return ask_by_error(&same, &p);
-}
-
-static void letters_page(FILE *out, const struct serve_ask *a,
-                         const json_t *data)
-{
-    const char *queue = a->path.queue;
-    json_t *groups = groups_of(a, data);
-    const json_t *l;
-    size_t i;
-
-    fputs("<h1 data-queue=\"", out);
-    html_attribute(out, queue);
-    fputs("\">Dead letters of <a href=\"", out);
-    html_queue_url(out, queue);
-    fputs("\">", out);
-    html_text(out, queue);
-    fputs("</a></h1><p><span data-f=\"dead\">", out);
-    html_value(out, data, "dead");
-    fputs("</span> in all</p>", out);
-    filter_form(out, a);
-    cut_note(out, data);
-    groups_table(out, json_object_get(groups, "groups"), false);
-    fputs("<section id=\"bulk\" aria-label=\"Actions\" data-total=\"", out);
-    html_value(out, groups, "total");
-    fputs("\"></section><table id=\"letters\"><caption>Letters, newest "
-          "first</caption>"
-          "<thead><tr><th scope=\"col\" class=\"n\">Letter</th>"
-          "<th scope=\"col\">Died</th><th scope=\"col\" class=\"n wide\">"
-          "Tries</th><th scope=\"col\" class=\"wide\">Reason</th>"
-          "<th scope=\"col\">Error</th><th scope=\"col\" class=\"wide\">Group"
-          "</th><th scope=\"col\" class=\"n wide\">Bytes</th><th scope=\"col\" "
-          "class=\"wide\">Body</th></tr></thead><tbody>\n",
-          out);
-    json_array_foreach(json_object_get(data, "letters"), i, l)
-    {
-        letter_row(out, queue, l);
-    }
-    fputs("</tbody></table>", out);
-    older_link(out, a, data);
-    fputs("<h2>In a terminal</h2><p>", out);
-    html_command(out, "mqdlq list", queue, "");
-    fputs("</p>", out);
-    json_decref(groups);
-}
-
-static void block(FILE *out, const char *title, const char *text, bool open)
-{
-    if (!*text)
-        return;
-    fprintf(out, "<details%s><summary>%s</summary><pre tabindex=\"0\">",
-            open ? " open" : "", title);
-    html_text(out, text);
-    fputs("</pre></details>", out);
-}
-
-static void history_table(FILE *out, const json_t *list)
-{
-    const json_t *h;
-    size_t i;
-
-    fputs("<table><caption>Attempts</caption><thead><tr>"
-          "<th scope=\"col\" class=\"n\">No.</th><th scope=\"col\">Started</th>"
-          "<th scope=\"col\" class=\"n\">Took</th><th scope=\"col\">Error</th>"
-          "</tr></thead><tbody>\n",
-          out);
-    json_array_foreach(list, i, h)
-    {
-        fputs("<tr><th scope=\"row\" class=\"n\">", out);
-        html_value(out, h, "n");
-        fputs("</th><td class=\"time\">", out);
-        html_value(out, h, "started_at");
-        fputs("</td><td class=\"n\">", out);
-        html_duration(out, member_number(h, "took_ms") * 1e6);
-        fputs("</td><td class=\"text\">", out);
-        html_value(out, h, "error");
-        if (*member_text(h, "stderr")) {
-            fputs("<pre tabindex=\"0\">", out);
-            html_text(out, member_text(h, "stderr"));
-            fputs("</pre>", out);
-        }
-        fputs("</td></tr>\n", out);
-    }
-    fputs("</tbody></table>", out);
-}
-
-static void body_blocks(FILE *out, const struct serve_ask *a, const json_t *l)
-{
-    const char *json = member_text(l, "body_json");
-
-    if (!json_is_true(json_object_get(l, "bodies"))) {
-        fputs("<p>This server shows no bodies.</p>", out);
+    if (!in) {
+        html_url(out, queue + (*queue == '/'), false);
         return;
     }
-    block(out, "Body as JSON", json, true);
-    block(out, "Body as text", member_text(l, "body"), !*json);
-    block(out, "Body in hex", member_text(l, "body_hex"), false);
-    block(out, "Header", member_text(l, "header"), false);
-    if (json_is_true(json_object_get(l, "body_cut")))
-        fputs("<p>The body is longer than what is shown.</p>", out);
-    fputs("<p><a href=\"/api/v1/queues/", out);
-    html_url(out, a->path.queue + 1);
-    fprintf(out,
-            "/letters/%" JSON_INTEGER_FORMAT "/body\">The whole body as a "
-            "file</a></p>",
-            (json_int_t)a->path.row);
+    html_url(in, queue, false);
+    if (fclose(in) == 0)
+        html_url(out, once, false);
+    free(once);
 }
 
-static void letter_page(FILE *out, const struct serve_ask *a, const json_t *l)
+/* Print "820 us" or "1.2 s"; "-" below 0. */
+static void html_duration(FILE *out, double ns)
 {
-    const char *queue = a->path.queue, *row = member_text(l, "row");
+    static const struct {
+        double from, unit;
+        const char *name;
+    } units[] = {
+        {3600e9, 3600e9, "h"}, {60e9, 60e9, "min"},   {1e9, 1e9, "s"},
+        {1e6, 1e6, "ms"},      {0, 1e3, "\302\265s"},
+    };
+    size_t i = 0;
 
-    fputs("<h1 data-queue=\"", out);
-    html_attribute(out, queue);
-    fprintf(out, "\" data-row=\"%s\">Letter %s of <a href=\"", row, row);
-    html_queue_url(out, queue);
-    fputs("/dead\">", out);
-    html_text(out, queue);
-    fputs("</a></h1><dl class=\"facts\">", out);
-    html_fact(out, "State", l, "state");
-    html_fact(out, "Died", l, "died_at");
-    html_fact(out, "Reason", l, "reason");
-    html_fact(out, "Error", l, "error_line");
-    html_fact(out, "Tries", l, "attempts");
-    html_fact(out, "Crashes", l, "crashes");
-    html_fact(out, "Group", l, "group");
-    html_fact(out, "Priority", l, "priority");
-    html_fact(out, "Bytes", l, "size");
-    html_fact(out, "Received", l, "first_received_at");
-    html_fact(out, "Sent again", l, "sent_again_at");
-    html_fact(out, "Message", l, "message_id");
-    fputs("</dl><section id=\"actions\" aria-label=\"Actions\"></section>",
-          out);
-    block(out, "End of stderr", member_text(l, "stderr"), true);
-    history_table(out, json_object_get(l, "history"));
-    body_blocks(out, a, l);
-    fputs("<h2>In a terminal</h2><ul class=\"plain\"><li>", out);
-    html_command(out, "mqdlq show", queue, row);
-    fputs("</li><li>", out);
-    html_command(out, "mqdlq replay", queue, row);
-    fputs("</li><li>", out);
-    html_command(out, "mqdlq discard", queue, row);
-    fputs("</li></ul>", out);
-}
-
-/* cut_list - queues that have more letters than were counted by error */
-static void cut_list(FILE *out, const json_t *cut)
-{
-    const json_t *one;
-    size_t i;
-
-    json_array_foreach(cut, i, one)
-    {
-        fputs("<p>", out);
-        html_value(out, one, "queue");
-        fputs(": by error are the newest ", out);
-        html_value(out, one, "total");
-        fputs(" of ", out);
-        html_value(out, one, "dead");
-        fputs("</p>", out);
+    if (ns < 0) {
+        fputs("-", out);
+        return;
     }
+    while (ns < units[i].from)
+        i++;
+    fprintf(out, "%.*f %s", ns / units[i].unit < 10 ? 1 : 0, ns / units[i].unit,
+            units[i].name);
 }
 
-static void all_dead_page(FILE *out, const json_t *data)
+/* Print a value as a person reads it; "-" if it is null. */
+static void html_value(FILE *out, const json_t *v)
 {
-    fputs("<h1>Dead letters of all queues</h1>", out);
-    html_troubles(out, data);
-    cut_list(out, json_object_get(data, "cut"));
-    if (json_array_size(json_object_get(data, "groups")) == 0)
-        fputs("<p>There is none.</p>", out);
+    if (json_is_string(v))
+        html_text(out, json_string_value(v));
+    else if (json_is_integer(v))
+        fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else if (json_is_real(v))
+        fprintf(out, "%.1f", json_real_value(v));
+    else if (json_is_boolean(v))
+        fputs(json_is_true(v) ? "yes" : "no", out);
     else
-        groups_table(out, json_object_get(data, "groups"), true);
+        fputs("-", out);
 }
 
-/* ---- what runs and waits, and groups ---- */
+/* ---- filling a page ---- */
 
-/* Name the member that identifies a message in an order. A message in the spool
- * has neither an id nor a row, but the key in its cursor. */
-static const char *name_of(const json_t *m)
+/* Return a text member; "" if it is missing. */
+static const char *member_text(const json_t *o, const char *name)
 {
-    return *member_text(m, "id")                                 ? "id"
-           : strncmp(member_text(m, "cursor"), "spool-", 6) == 0 ? "cursor"
-                                                                 : "row";
+    const char *text = json_string_value(json_object_get(o, name));
+
+    return text ? text : "";
 }
 
-static void message_row(FILE *out, const json_t *m)
+/* Find the value that a name in a page stands for. `here` is the element of the
+ * list around it, or the page. */
+static const json_t *name_resolve(const char *name, const json_t *page,
+                                  const json_t *here)
 {
-    char line[512];
+    const char *dot = strchr(name, '.');
+    char first[32];
 
-    fputs("<tr data-id=\"", out);
-    html_value(out, m, name_of(m));
-    fputs("\" data-state=\"", out);
-    html_value(out, m, "state");
-    fputs("\"><th scope=\"row\" class=\"text id\">", out);
-    html_value(out, m, name_of(m));
-    fputs("</th><td>", out);
-    html_value(out, m, "state");
-    fputs("</td><td class=\"time\">", out);
-    html_text(out, member_text(m, "due_at"));
-    fputs("</td><td class=\"n wide\">", out);
-    html_value(out, m, "failures");
-    fputs("</td><td class=\"wide text\">", out);
-    html_text(out, member_text(m, "group"));
-    fputs("</td><td class=\"text\">", out);
-    html_text(out, error_text_join(line, sizeof line, member_text(m, "error"),
-                                   member_text(m, "error_text")));
-    fputs("</td><td class=\"wide text body\">", out);
-    html_text(out, member_text(m, "body"));
-    fputs("</td></tr>\n", out);
+    if (strcmp(name, ".") == 0)
+        return here;
+    if (strncmp(name, "page.", 5) == 0)
+        return json_object_get(page, name + 5);
+    if (!dot)
+        return json_object_get(here, name);
+    snprintf(first, sizeof first, "%.*s", (int)(dot - name), name);
+    return json_object_get(json_object_get(here, first), dot + 1);
 }
 
-/* more_link - from the last message, or group, on */
-static void more_link(FILE *out, const json_t *data, const char *what)
+/* Return true if there is something to show in a value. */
+static bool value_is_full(const json_t *v)
 {
-    if (!*member_text(data, "next"))
-        return;
-    fputs("<p><a rel=\"next\" href=\"?after=", out);
-    html_url(out, member_text(data, "next"));
-    fprintf(out, "#%s\">More %s</a></p>", what, what);
+    return json_is_true(v) || json_number_value(v) > 0 ||
+           json_string_length(v) > 0 || json_array_size(v) > 0;
 }
 
-/* messages_section - a page of what runs and waits */
-static void messages_section(FILE *out, const struct serve_ask *a)
+/* Print a value in the form that `kind` asks for. */
+static void hole_fill(FILE *out, char kind, const json_t *v)
 {
-    struct problem p = {0};
-    json_t *data = ask_messages(a, &p);
-    const json_t *list = json_object_get(data, "messages"), *m;
-    size_t i;
+    const char *text = json_is_string(v) ? json_string_value(v) : "";
+    double number = json_is_number(v) ? json_number_value(v) : -1;
 
-    fputs("<section id=\"messages\" aria-label=\"Messages\">", out);
-    if (json_array_size(list)) {
-        fputs("<table><caption>What runs and waits</caption>"
-              "<thead><tr><th scope=\"col\">Message</th><th scope=\"col\">"
-              "State</th><th scope=\"col\">Due</th>"
-              "<th scope=\"col\" class=\"n wide\">Failures</th>"
-              "<th scope=\"col\" class=\"wide\">Group</th>"
-              "<th scope=\"col\">Error</th>"
-              "<th scope=\"col\" class=\"wide\">Body</th></tr></thead>"
-              "<tbody>\n",
-              out);
-        json_array_foreach(list, i, m)
-        {
-            message_row(out, m);
+    switch (kind) {
+    case 't':
+        html_text(out, text);
+        break;
+    case 'a':
+        html_attribute(out, text);
+        break;
+    case 'u':
+    case 'g':
+        html_url(out, text, kind == 'g');
+        break;
+    case 'q':
+        html_queue_url(out, text);
+        break;
+    case 'w':
+        html_text(out, SHELL_QUEUE(text));
+        break;
+    case 'd':
+    case 'm':
+        html_duration(out, kind == 'm' ? number * 1e6 : number);
+        break;
+    default:
+        html_value(out, v);
+    }
+}
+
+/* Return the text of a page. */
+static const char *page_find(const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i < serve_file_count; i++)
+        if (strncmp(serve_files[i].name, name, n) == 0 &&
+            strcmp(serve_files[i].name + n, ".html") == 0)
+            return (const char *)serve_files[i].bytes;
+    return "";
+}
+
+/* Print the part of a page up to `end`. */
+static void page_fill(FILE *out, const char *html, const char *end,
+                      const json_t *page, const json_t *here)
+{
+    while (html < end) {
+        size_t n = strcspn(html, "{");
+        char kind = '\0', name[32], close[40];
+        const char *part, *other;
+        const json_t *v, *one;
+        size_t i;
+
+        if (html + n >= end)
+            n = (size_t)(end - html);
+        fwrite(html, 1, n, out);
+        html += n;
+        if (html == end)
+            return;
+        html++;
+        if (strchr("#?^>", *html)) {
+            kind = *html++;
+        } else if (html[1] == ':') {
+            kind = *html;
+            html += 2;
         }
-        fputs("</tbody></table>", out);
-    } else if (a->query[QUERY_AFTER]) {
-        fputs("<p>No message comes after that one any more.</p>", out);
-    }
-    more_link(out, data, "messages");
-    fputs("</section>", out);
-    json_decref(data);
-}
-
-/* ---- groups ---- */
-
-/* group_state - "held by letter 7, closing"; web/act.js says it likewise */
-static void group_state(FILE *out, const char *queue, const json_t *g)
-{
-    html_value(out, g, "state");
-    if (member_number(g, "letter") > 0) {
-        fputs(" by <a href=\"", out);
-        html_queue_url(out, queue);
-        fprintf(out, "/dead/%.0f\">letter %.0f</a>", member_number(g, "letter"),
-                member_number(g, "letter"));
-    }
-    if (json_is_true(json_object_get(g, "closing")))
-        fputs(", closing", out);
-}
-
-static void group_row(FILE *out, const char *queue, const json_t *g)
-{
-    const char *head = member_text(g, "head");
-
-    fputs("<tr data-group=\"", out);
-    html_attribute(out, member_text(g, "group"));
-    fputs("\"><th scope=\"row\" class=\"text\">", out);
-    html_text(out, member_text(g, "group"));
-    fputs("</th><td data-f=\"state\">", out);
-    group_state(out, queue, g);
-    fputs("</td><td class=\"n\">", out);
-    html_value(out, g, "waiting");
-    fputs("</td><td class=\"wide text id\">", out);
-    if (*head) {
-        fputs("<a href=\"/find?id=", out);
-        html_url(out, head);
-        fputs("\">", out);
-        html_text(out, head);
-        fputs("</a>", out);
-    }
-    fputs("</td><td class=\"time\">", out);
-    html_text(out, member_text(g, "due_at"));
-    fputs("</td><td class=\"wide time\">", out);
-    html_text(out, member_text(g, "received_at"));
-    fputs("</td></tr>\n", out);
-}
-
-static void groups_page(FILE *out, const struct serve_ask *a,
-                        const json_t *data)
-{
-    const json_t *list = json_object_get(data, "groups"), *g;
-    const char *queue = a->path.queue;
-    size_t i;
-
-    fputs("<h1 data-queue=\"", out);
-    html_attribute(out, queue);
-    fputs("\">Ordered groups of <a href=\"", out);
-    html_queue_url(out, queue);
-    fputs("\">", out);
-    html_text(out, queue);
-    fputs("</a></h1>", out);
-    if (json_array_size(list) == 0) {
-        fputs("<p>No group that has a message", out);
-        fputs(a->query[QUERY_AFTER] ? " comes after that one.</p>" : ".</p>",
-              out);
-    } else {
-        fputs("<section id=\"groups\" aria-label=\"Groups\"><table><caption>"
-              "Groups that have a message</caption><thead><tr>"
-              "<th scope=\"col\">Group</th><th scope=\"col\">State</th>"
-              "<th scope=\"col\" class=\"n\">Waiting</th>"
-              "<th scope=\"col\" class=\"wide\">First in line</th>"
-              "<th scope=\"col\">Due</th>"
-              "<th scope=\"col\" class=\"wide\">Received</th></tr></thead>"
-              "<tbody>\n",
-              out);
-        json_array_foreach(list, i, g)
-        {
-            group_row(out, queue, g);
+        n = strcspn(html, "}");
+        snprintf(name, sizeof name, "%.*s", (int)n, html);
+        html += n + 1;
+        v = name_resolve(name, page, here);
+        if (kind == '>') {
+            other = page_find(name);
+            page_fill(out, other, other + strlen(other), page, page);
+            continue;
         }
-        fputs("</tbody></table></section>", out);
+        if (!kind || !strchr("#?^", kind)) {
+            hole_fill(out, kind, v);
+            continue;
+        }
+        snprintf(close, sizeof close, "{/%s%s}", kind == '?' ? "?" : "", name);
+        part = html;
+        html = strstr(part, close);
+        if (kind == '#' && json_is_array(v)) {
+            json_array_foreach(v, i, one)
+            {
+                page_fill(out, part, html, page, one);
+            }
+        } else if (value_is_full(v) == (kind != '^')) {
+            page_fill(out, part, html, page, here);
+        }
+        html += strlen(close);
     }
-    more_link(out, data, "groups");
-    fputs("<h2>In a terminal</h2><p>", out);
-    html_command(out, "mqctl groups", queue, "");
-    fputs("</p>", out);
 }
 
-/* ---- the frame ---- */
-
-/* ---- the frame ---- */
-
-static void frame_begin(FILE *out, const char *page, const char *title,
-                        bool write)
+/* Print a page of a JSON object, which is freed. */
+static void page_put(FILE *out, const char *name, json_t *page)
 {
-    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-          "<meta name=\"viewport\" content=\"width=device-width, "
-          "initial-scale=1\"><title>",
-          out);
-    html_text(out, title);
-    fprintf(out,
-            " - mqctl</title><link rel=\"icon\" href=\"/static/icon.svg\">"
-            "<link rel=\"stylesheet\" href=\"/static/app.css\">"
-            "<script type=\"module\" src=\"/static/app.js\"></script></head>\n"
-            "<body data-page=\"%s\" data-write=\"%s\">"
-            "<a class=\"skip\" href=\"#main\">Skip to the content</a>"
-            "<header><nav aria-label=\"Pages\"><a href=\"/\">Queues</a>"
-            "<a href=\"/dead\">Dead letters</a>"
-            "<form action=\"/find\" role=\"search\"><input name=\"id\" "
-            "aria-label=\"Id of a message\" placeholder=\"Find a message by "
-            "its id\" size=\"28\" autocomplete=\"off\"><button>Find</button>"
-            "</form></nav></header>\n<main id=\"main\" tabindex=\"-1\">",
-            page, write ? "true" : "false");
-    fputs("<p id=\"live\" role=\"status\" aria-live=\"polite\"></p>", out);
+    const char *html = page_find(name);
+
+    page_fill(out, html, html + strlen(html), page, page);
+    json_decref(page);
 }
 
-static void frame_end(FILE *out)
-{
-    fputs("</main></body></html>\n", out);
-}
+/* ---- what the pages show besides the data of the API ---- */
 
-/* findings - what mqctl doctor warns of: all, or (not NULL) those of a queue */
-static void findings(FILE *out, const struct serve_ask *a, const char *queue)
+/* Add the warnings of mqctl doctor: all, or (not NULL) those of a queue. */
+static void findings_add(const struct serve_ask *a, json_t *page,
+                         const char *queue)
 {
     struct serve_ask one = *a;
+    json_t *warnings = json_array(), *all, *f;
     struct problem p;
-    json_t *all;
-    const json_t *f;
     size_t i;
 
     one.query[QUERY_QUEUE] = queue;
     all = ask_doctor(&one, &p);
-    fputs("<section id=\"findings\" aria-label=\"Findings\">", out);
     json_array_foreach(json_object_get(all, "findings"), i, f)
     {
         const char *level = member_text(f, "level");
 
-        if ((strcmp(level, "warn") != 0 && strcmp(level, "bad") != 0) ||
-            (queue && strcmp(queue, member_text(f, "queue")) != 0))
-            continue;
-        fprintf(out, "<div class=\"finding %s\" data-key=\"", level);
-        html_attribute(out, member_text(f, "queue"));
-        fputc(' ', out);
-        html_attribute(out, member_text(f, "check"));
-        fprintf(out, "\"><strong>%s</strong> ", level);
-        html_text(out, member_text(f, "queue"));
-        fputc(' ', out);
-        html_text(out, member_text(f, "check"));
-        fputs(": ", out);
-        html_text(out, member_text(f, "text"));
-        if (*member_text(f, "fix")) {
-            fputs("<div><code class=\"command\">", out);
-            html_text(out, member_text(f, "fix"));
-            fputs("</code></div>", out);
-        }
-        fputs("</div>", out);
+        if ((strcmp(level, "warn") == 0 || strcmp(level, "bad") == 0) &&
+            (!queue || strcmp(queue, member_text(f, "queue")) == 0))
+            json_array_append(warnings, f);
     }
-    fputs("</section>", out);
+    json_object_set_new(page, "findings", warnings);
     json_decref(all);
 }
 
-/* ---- queues ---- */
-
-static void state_cell(FILE *out, const char *tag, const json_t *q)
+static void queues_prepare(const struct serve_ask *a, json_t *page)
 {
-    fprintf(out, "<%s data-f=\"state\"><span class=\"state %s\">", tag,
-            member_text(q, "severity"));
-    html_text(out, member_text(q, "state"));
-    fprintf(out, "</span></%s>", tag);
-}
-
-/* of_cell - "3 / 10": a number and its limit */
-static void of_cell(FILE *out, const json_t *q, const char *name,
-                    const char *most)
-{
-    fprintf(out, "<td class=\"n\" data-f=\"%s\">", name);
-    html_value(out, q, name);
-    if (member_number(q, most) >= 0) {
-        fputs("<small> / ", out);
-        html_value(out, q, most);
-        fputs("</small>", out);
-    }
-    fputs("</td>", out);
-}
-
-static void number_cell(FILE *out, const json_t *q, const char *name,
-                        const char *more)
-{
-    fprintf(out, "<td class=\"n%s\" data-f=\"%s\">", more, name);
-    html_value(out, q, name);
-    fputs("</td>", out);
-}
-
-/* All messages that wait for their time or for room, including the spool's. */
-static void waiting_cell(FILE *out, const json_t *q)
-{
-    double waiting = member_number(q, "waiting");
-    double spooled = member_number(q, "spooled");
-
-    fputs("<td class=\"n wide\" data-f=\"waiting\">", out);
-    if (waiting < 0)
-        fputc('-', out);
-    else
-        fprintf(out, "%.0f", waiting + (spooled > 0 ? spooled : 0));
-    fputs("</td>", out);
-}
-
-static void ms_cell(FILE *out, const json_t *recent, const char *name)
-{
-    double ms = member_number(recent, name);
-
-    fprintf(out, "<td class=\"n wide\" data-f=\"%s\">", name);
-    html_duration(out, ms > 0 ? ms * 1e6 : -1);
-    fputs("</td>", out);
-}
-
-static void queue_row(FILE *out, const json_t *q)
-{
-    const char *queue = member_text(q, "queue");
-    const json_t *recent = json_object_get(q, "recent");
-    double dead = member_number(q, "dead");
-
-    fputs("<tr data-queue=\"", out);
-    html_attribute(out, queue);
-    fputs("\"><th scope=\"row\"><a href=\"", out);
-    html_queue_url(out, queue);
-    fputs("\">", out);
-    html_text(out, queue);
-    fputs("</a></th>", out);
-    state_cell(out, "td", q);
-    of_cell(out, q, "depth", "queue_depth");
-    of_cell(out, q, "in_flight", "capacity");
-    number_cell(out, recent, "done", " wide");
-    ms_cell(out, recent, "p50_ms");
-    ms_cell(out, recent, "p99_ms");
-    waiting_cell(out, q);
-    number_cell(out, q, "parked", " wide");
-    fprintf(out, "<td class=\"n%s\" data-f=\"dead\"><a href=\"",
-            dead > 0 ? " act" : "");
-    html_queue_url(out, queue);
-    fputs("/dead\">", out);
-    html_value(out, q, "dead");
-    fputs("</a></td><td class=\"wide text\" data-f=\"last_error\">", out);
-    html_text(out, member_text(q, "last_error"));
-    fputs("</td><td class=\"wide spark\" data-f=\"spark\"></td></tr>\n", out);
-}
-
-static void queues_page(FILE *out, const struct serve_ask *a,
-                        const json_t *data)
-{
-    const json_t *list = json_object_get(data, "queues"), *q;
+    json_t *q;
     size_t i;
 
-    fputs("<h1>Queues</h1>", out);
-    html_troubles(out, data);
-    findings(out, a, NULL);
-    if (json_array_size(list) == 0)
-        fputs("<p>No worker has run with this state directory. Start one: "
-              "<code class=\"command\">mqworker QUEUE -- COMMAND</code></p>",
-              out);
-    fputs("<table id=\"queues\"><caption class=\"sr\">Queues of this machine "
-          "and their workers</caption><thead><tr>"
-          "<th scope=\"col\">Queue</th><th scope=\"col\">State</th>"
-          "<th scope=\"col\" class=\"n\">Depth</th>"
-          "<th scope=\"col\" class=\"n\">In flight</th>"
-          "<th scope=\"col\" class=\"n wide\">Done/s</th>"
-          "<th scope=\"col\" class=\"n wide\">p50</th>"
-          "<th scope=\"col\" class=\"n wide\">p99</th>"
-          "<th scope=\"col\" class=\"n wide\">Waiting</th>"
-          "<th scope=\"col\" class=\"n wide\">Parked</th>"
-          "<th scope=\"col\" class=\"n\">Dead</th>"
-          "<th scope=\"col\" class=\"wide\">Last error</th>"
-          "<th scope=\"col\" class=\"wide\">10 minutes</th>"
-          "</tr></thead><tbody>\n",
-          out);
-    json_array_foreach(list, i, q)
+    findings_add(a, page, NULL);
+    json_array_foreach(json_object_get(page, "queues"), i, q)
     {
-        queue_row(out, q);
+        const json_t *waiting = json_object_get(q, "waiting");
+        const json_t *spooled = json_object_get(q, "spooled");
+
+        json_object_set_new(q, "all_waiting",
+                            json_is_integer(waiting)
+                                ? json_integer(json_integer_value(waiting) +
+                                               json_integer_value(spooled))
+                                : json_null());
     }
-    fputs("</tbody></table>", out);
 }
 
-/* ---- one queue ---- */
-
-static void fact_time(FILE *out, const char *name, const json_t *o,
-                      const char *field)
+static void queue_prepare(const struct serve_ask *a, json_t *page)
 {
-    fprintf(out, "<div><dt>%s</dt><dd>", name);
-    html_duration(out, member_number(o, field));
-    fputs("</dd></div>", out);
-}
-
-static void settings_table(FILE *out, json_t *q)
-{
-    json_t *settings = json_object_get(q, "settings"), *value;
+    json_t *settings = json_array(), *data, *m, *value;
+    struct problem p = {0};
     const char *name;
-
-    if (!json_is_object(settings))
-        return;
-    fputs("<details><summary>Settings</summary><table id=\"settings\">"
-          "<caption class=\"sr\">Settings of the worker</caption><tbody>",
-          out);
-    json_object_foreach(settings, name, value)
-    {
-        fputs("<tr><th scope=\"row\">", out);
-        html_text(out, name);
-        fputs("</th><td>", out);
-        html_value(out, settings, name);
-        fputs("</td></tr>", out);
-    }
-    fputs("</tbody></table></details>", out);
-}
-
-static void queue_page(FILE *out, const struct serve_ask *a, json_t *q)
-{
-    const char *queue = a->path.queue;
-    bool here = *queue == '/'; /* else its messages are on a broker */
-
-    fputs("<h1 data-queue=\"", out);
-    html_attribute(out, queue);
-    fputs("\">", out);
-    html_text(out, queue);
-    fputs(" ", out);
-    state_cell(out, "span", q);
-    fputs("</h1><p class=\"why\" data-f=\"why\">", out);
-    html_text(out, member_text(q, "why"));
-    fputs("</p><dl class=\"facts\">", out);
-    html_fact(out, "Depth", q, "depth");
-    html_fact(out, "In flight", q, "in_flight");
-    html_fact(out, "Capacity", q, "capacity");
-    html_fact(out, "Waiting", q, "waiting");
-    html_fact(out, "Parked", q, "parked");
-    html_fact(out, "Spooled", q, "spooled");
-    html_fact(out, "Dead", q, "dead");
-    html_fact(out, "Done", q, "done");
-    html_fact(out, "Retried", q, "retried");
-    html_fact(out, "Groups held", q, "groups_held");
-    fact_time(out, "Handler p50", q, "handler_p50_ns");
-    fact_time(out, "Handler p99", q, "handler_p99_ns");
-    fact_time(out, "Latency p99", q, "latency_p99_ns");
-    html_fact(out, "Process", q, "pid");
-    html_fact(out, "Paused until", q, "paused_until");
-    html_fact(out, "Breaker", q, "breaker");
-    html_fact(out, "Last error", q, "last_error");
-    fputs("</dl>", out);
-    findings(out, a, queue);
-    if (here) {
-        fputs("<p><a href=\"", out);
-        html_queue_url(out, queue);
-        fputs("/dead\">Dead letters of this queue</a>, <a href=\"", out);
-        html_queue_url(out, queue);
-        fputs("/groups\">its ordered groups</a></p>", out);
-    }
-    fputs("<section id=\"actions\" aria-label=\"Actions\"></section>"
-          "<section id=\"charts\" aria-label=\"Charts\"></section>",
-          out);
-    messages_section(out, a);
-    settings_table(out, q);
-    fputs("<h2>In a terminal</h2><ul class=\"plain\"><li>", out);
-    html_command(out, "mqctl status", queue, "");
-    fputs("</li><li>", out);
-    html_command(out, here ? "mqctl list" : "mqdlq list", queue, "");
-    fputs("</li><li>", out);
-    html_command(out, "mqctl doctor", queue, "");
-    fputs("</li></ul>", out);
-}
-
-/* ---- a message ---- */
-
-static void found_item(FILE *out, const json_t *f)
-{
-    const char *queue = member_text(f, "queue");
-
-    fputs("<li><p><a href=\"", out);
-    html_queue_url(out, queue);
-    fputs("\">", out);
-    html_text(out, queue);
-    fputs("</a>: <strong>", out);
-    html_text(out, member_text(f, "where"));
-    fputs("</strong></p><p>", out);
-    html_text(out, member_text(f, "text"));
-    fputs("</p>", out);
-    if (strcmp(member_text(f, "where"), "dead") == 0 ||
-        strcmp(member_text(f, "where"), "replayed") == 0) {
-        fputs("<p><a href=\"", out);
-        html_queue_url(out, queue);
-        fprintf(out, "/dead/%.0f\">The letter</a></p>",
-                member_number(f, "row"));
-    }
-    fputs("</li>", out);
-}
-
-/* unseen_put - queues that could not be looked into; how many */
-static size_t unseen_put(FILE *out, const json_t *data)
-{
-    const json_t *f;
-    size_t i, n = 0;
-
-    json_array_foreach(json_object_get(data, "all"), i, f)
-    {
-        if (strcmp(member_text(f, "where"), "unseen") != 0)
-            continue;
-        if (n++ == 0)
-            fputs("<ul class=\"plain\">", out);
-        found_item(out, f);
-    }
-    if (n)
-        fputs("</ul>", out);
-    return n;
-}
-
-static void find_page(FILE *out, const json_t *data)
-{
-    const json_t *list = json_object_get(data, "found"), *f;
-    const char *id = member_text(data, "id");
+    char line[512];
     size_t i;
 
-    fputs("<h1>Find a message</h1>", out);
-    if (!*id)
-        fputs("<p>Give the 26 characters of its id, or the number of a "
-              "letter.</p>",
-              out);
-    else if (unseen_put(out, data) == 0 && json_array_size(list) == 0) {
-        fputs("<p>No queue of this machine knows of <code>", out);
-        html_text(out, id);
-        fputs("</code>. It was never sent, or ended too long ago, or is one of "
-              "those in a kernel queue, which cannot be looked into.</p>",
-              out);
-    }
-    fputs("<ul class=\"plain\" id=\"found\">", out);
-    json_array_foreach(list, i, f)
+    findings_add(a, page, a->path.queue);
+    json_object_foreach(json_object_get(page, "settings"), name, value)
     {
-        found_item(out, f);
+        json_array_append_new(
+            settings, json_pack("{s:s, s:O}", "name", name, "value", value));
     }
-    fputs("</ul>", out);
-    if (!*id)
-        return;
-    fputs("<h2>In a terminal</h2><ul class=\"plain\">", out);
-    json_array_foreach(list, i, f)
+    json_object_set_new(page, "settings", settings);
+    json_object_set_new(page, "local", json_boolean(a->path.queue[0] == '/'));
+    data = ask_messages(a, &p);
+    json_array_foreach(json_object_get(data, "messages"), i, m)
     {
-        fputs("<li>", out);
-        html_command(out, "mqctl explain", member_text(f, "queue"), id);
-        fputs("</li>", out);
+        bool spooled = strncmp(member_text(m, "cursor"), "spool-", 6) == 0;
+
+        /* The name of a message in an order. A message in the spool has neither
+         * an id nor a row, but the key in its cursor. */
+        name = *member_text(m, "id") ? "id" : spooled ? "cursor" : "row";
+        json_object_set(m, "name", json_object_get(m, name));
+        error_text_join(line, sizeof line, member_text(m, "error"),
+                        member_text(m, "error_text"));
+        json_object_set_new(m, "error_line", json_string(line));
     }
-    if (json_array_size(list) == 0) {
-        fputs("<li>", out);
-        html_command(out, "mqctl explain", "QUEUE", id);
-        fputs("</li>", out);
-    }
-    fputs("</ul>", out);
+    json_object_update_missing(page, data);
+    json_decref(data);
 }
 
-/* ---- which page ---- */
+/* Add the letters of the list, from its first on, by error. */
+static void letters_prepare(const struct serve_ask *a, json_t *page)
+{
+    const json_t *letters = json_object_get(page, "letters");
+    const json_t *first = json_array_get(letters, 0);
+    struct serve_ask same = *a;
+    struct problem p;
+    char from[64];
+    json_t *errors;
+    uint64_t ns;
+    int64_t row;
+
+    json_object_set_new(page, "looked_at", json_integer(LOOKED_AT));
+    json_object_set_new(page, "total", json_integer(0));
+    if (!ask_cursor(member_text(first, "cursor"), &ns, &row))
+        return;
+    snprintf(from, sizeof from, "%" PRIu64 ".%" PRId64, ns, row + 1);
+    same.query[QUERY_AFTER] = from;
+    errors = ask_by_error(&same, &p);
+    json_object_set(page, "groups", json_object_get(errors, "groups"));
+    json_object_set(page, "total", json_object_get(errors, "total"));
+    json_decref(errors);
+}
+
+static void all_dead_prepare(const struct serve_ask *a, json_t *page)
+{
+    (void)a;
+    json_object_set_new(page, "several", json_true());
+}
+
+static void find_prepare(const struct serve_ask *a, json_t *page)
+{
+    json_t *unseen = json_array(), *f;
+    size_t i;
+
+    (void)a;
+    json_array_foreach(json_object_get(page, "all"), i, f)
+    {
+        const char *where = member_text(f, "where");
+
+        if (strcmp(where, "unseen") == 0)
+            json_array_append(unseen, f);
+        if (strcmp(where, "dead") == 0 || strcmp(where, "replayed") == 0)
+            json_object_set(f, "letter", json_object_get(f, "row"));
+    }
+    json_object_set_new(page, "unseen", unseen);
+}
 
 void page_print(FILE *out, const struct serve_ask *a, json_t *data)
 {
-    static const char *const names[] = {
-        [SERVE_QUEUES] = "queues",   [SERVE_QUEUE] = "queue",
-        [SERVE_LETTERS] = "letters", [SERVE_LETTER] = "letter",
-        [SERVE_GROUPS] = "groups",   [SERVE_ALL_DEAD] = "all-dead",
-        [SERVE_EXPLAIN] = "find",
+    static const struct {
+        const char *name, *title; /* title: of a page without a queue */
+        void (*prepare)(const struct serve_ask *a, json_t *page);
+    } pages[] = {
+        [SERVE_QUEUES] = {"queues", "Queues", queues_prepare},
+        [SERVE_QUEUE] = {"queue", NULL, queue_prepare},
+        [SERVE_LETTERS] = {"letters", NULL, letters_prepare},
+        [SERVE_LETTER] = {"letter", NULL, NULL},
+        [SERVE_GROUPS] = {"groups", NULL, NULL},
+        [SERVE_ALL_DEAD] = {"all-dead", "Dead letters", all_dead_prepare},
+        [SERVE_EXPLAIN] = {"find", "Find a message", find_prepare},
     };
     enum serve_what what = a->path.route->what;
+    const char *title = pages[what].title;
+    json_t *query = json_object();
 
-    frame_begin(out, names[what],
-                a->path.queue[0]         ? a->path.queue
-                : what == SERVE_ALL_DEAD ? "Dead letters"
-                : what == SERVE_EXPLAIN  ? "Find a message"
-                                         : "Queues",
-                a->o->allow_write);
-    if (what == SERVE_QUEUES)
-        queues_page(out, a, data);
-    else if (what == SERVE_QUEUE)
-        queue_page(out, a, data);
-    else if (what == SERVE_GROUPS)
-        groups_page(out, a, data);
-    else if (what == SERVE_LETTERS)
-        letters_page(out, a, data);
-    else if (what == SERVE_LETTER)
-        letter_page(out, a, data);
-    else if (what == SERVE_ALL_DEAD)
-        all_dead_page(out, data);
-    else
-        find_page(out, data);
-    if (!a->o->allow_write)
-        fputs("<p><small>These pages are read-only: mqctl serve was started "
-              "without --allow-write.</small></p>",
-              out);
-    frame_end(out);
+    for (int i = 0; i < QUERY_COUNT; i++)
+        if (a->query[i])
+            json_object_set_new(query, serve_query_names[i],
+                                json_string_nocheck(a->query[i]));
+    json_object_set_new(data, "query", query);
+    json_object_set_new(data, "page", json_string(pages[what].name));
+    json_object_set_new(data, "write", json_boolean(a->o->allow_write));
+    if (!title)
+        json_object_set_new(data, "queue", json_string_nocheck(a->path.queue));
+    json_object_set_new(data, "title",
+                        json_string_nocheck(title ? title : a->path.queue));
+    if (pages[what].prepare)
+        pages[what].prepare(a, data);
+    page_put(out, pages[what].name, data);
 }
 
 void page_message(FILE *out, const char *title, const char *text,
                   const char *login)
 {
-    frame_begin(out, login ? "login" : "message", title, false);
-    fputs("<h1>", out);
-    html_text(out, title);
-    fputs("</h1><p>", out);
-    html_text(out, text);
-    fputs("</p>", out);
-    if (login) {
-        fputs("<form class=\"filter\" id=\"login\" action=\"/session\" "
-              "method=\"post\"><label>Token <input name=\"token\" "
-              "type=\"password\" size=\"64\" autocomplete=\"off\" required>"
-              "</label><input type=\"hidden\" name=\"next\" value=\"",
-              out);
-        html_attribute(out, login);
-        fputs("\"><button>Sign in</button></form>", out);
-    }
-    frame_end(out);
+    page_put(out, "message",
+             json_pack("{s:s, s:s, s:o, s:o}", "page",
+                       login ? "login" : "message", "title", title, "text",
+                       json_string_nocheck(text), "login",
+                       json_string_nocheck(login ? login : "")));
 }
