@@ -118,8 +118,7 @@ void commit_close(struct commit **commit)
     *commit = NULL;
 }
 
-/* op_apply - run one operation so that it can be undone alone
- * An error here is one of the transaction, not of the operation: SQLite rolls
+/* Run one operation so that it can be undone alone. An error here is one of the transaction, not of the operation: SQLite rolls
  * everything back by itself on some errors (disk full while the cache
  * spills). */
 static int op_apply(struct sql *sql, struct op *op)
@@ -136,30 +135,23 @@ static int op_apply(struct sql *sql, struct op *op)
     return err ? err : sql_run(sql, SQL_RELEASE, NULL);
 }
 
-/* number_write - the transaction has a number; an insert writes the same
- * page */
-static int number_write(struct sql *sql, uint64_t n)
-{
-    int err = sql_change(sql, SQL_NUMBER, SQL_VALUES(value_u64(n)));
-
-    return err == -ENOENT
-               ? sql_run(sql, SQL_FIRST_NUMBER, SQL_VALUES(value_u64(n)))
-               : err;
-}
-
-/* range_commit - one transaction for the operations from `first` up to `end`
- * 0: each op->result holds. Else: nothing of any of them has happened. */
+/* Commit the operations from `first` up to `end` in one transaction, with its
+ * number (an insert writes the same page). 0: each op->result holds. Else:
+ * nothing of any of them has happened. */
 static int range_commit(struct commit *c, struct op *first, struct op *end)
 {
     struct sql *sql = c->writer;
     uint64_t n = c->last ? atomic_load(c->last) + 1 : 0;
-    int err = sql_run(sql, SQL_BEGIN, NULL);
+    int err = sql_run(sql, SQL_BEGIN, NULL), rc;
     bool written, whole;
 
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         err = op_apply(sql, op);
-    if (!err && c->last)
-        err = number_write(sql, n);
+    if (!err && c->last) {
+        err = sql_change(sql, SQL_NUMBER, SQL_VALUES(value_u64(n)));
+        if (err == -ENOENT)
+            err = sql_run(sql, SQL_FIRST_NUMBER, SQL_VALUES(value_u64(n)));
+    }
     FAULT_POINT("commit_before");
     written = !err;
     if (!err)
@@ -169,9 +161,12 @@ static int range_commit(struct commit *c, struct op *first, struct op *end)
         atomic_store(c->last, n);
     if (err == -EBUSY && atomic_load(&c->patience_ms) < PATIENCE_MS)
         atomic_store(&c->patience_ms, 0);
-    /* Without room for the -wal it is not whole; SQLite writes the -shm
-     * last. */
-    whole = written && err && (!disk_is_full(err) || sql_index_failed(sql));
+    /* The transaction may be whole in the -wal, unless there was no room for it
+     * there. SQLite writes the -shm last. */
+    rc = sqlite3_extended_errcode(sql->db);
+    whole = written && err &&
+            (!disk_is_full(err) || rc == SQLITE_IOERR_SHMSIZE ||
+             rc == SQLITE_IOERR_SHMMAP);
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_run(sql, SQL_ROLLBACK, NULL);
     if (whole)
@@ -182,58 +177,36 @@ static int range_commit(struct commit *c, struct op *first, struct op *end)
     return err;
 }
 
-/* batch_commit_singly - each operation in a transaction of its own
- * For a full disk: a large message must not take small ones along, nor stop
- * deletes, which make room. A checkpoint first, since a -wal that is copied
- * over starts from its beginning again and needs no new block. */
-static unsigned batch_commit_singly(struct commit *c, struct batch *batch)
-{
-    unsigned commits = 0;
-    struct op *op;
-
-    sqlite3_wal_checkpoint_v2(c->writer->db, NULL, SQLITE_CHECKPOINT_PASSIVE,
-                              NULL, NULL);
-    TAILQ_FOREACH (op, batch, link) {
-        int err = range_commit(c, op, TAILQ_NEXT(op, link));
-
-        if (err)
-            op->result = err;
-        else
-            commits++;
-    }
-    return commits;
-}
-
-/* batch_commit - give every operation of the batch its result; how many
- * transactions were committed for that */
+/* Give every operation of the batch its result; return how many transactions
+ * were committed for that.
+ * On a full disk each operation gets a transaction of its own: a large message
+ * must not take small ones along, nor stop deletes, which make room. A
+ * checkpoint first, since a -wal that is copied over starts from its beginning
+ * again and needs no new block. */
 static unsigned batch_commit(struct commit *c, struct batch *batch)
 {
+    unsigned commits = 0;
     struct op *op;
     int err = range_commit(c, TAILQ_FIRST(batch), NULL);
 
     if (!err)
         return 1;
     if (disk_is_full(err))
-        return batch_commit_singly(c, batch);
-    TAILQ_FOREACH (op, batch, link)
-        op->result = err;
-    return 0;
-}
-
-/* batch_wake_locked - tell everyone whose operation is settled
- * The caller's op goes away as soon as the lock is free. */
-static void batch_wake_locked(struct commit *c, struct batch *batch)
-{
-    struct op *op;
-
+        sqlite3_wal_checkpoint_v2(c->writer->db, NULL,
+                                  SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     TAILQ_FOREACH (op, batch, link) {
-        op->done = true;
-        c->stats.writes++;
-        pthread_cond_signal(&op->wake);
+        int failed =
+            disk_is_full(err) ? range_commit(c, op, TAILQ_NEXT(op, link)) : err;
+
+        if (failed)
+            op->result = failed;
+        else
+            commits++;
     }
+    return commits;
 }
 
-/* lead_next_locked - the leader has ended: name another
+/* Name the next leader, after the last one has finished. The caller holds mtx.
  * A caller of commit_stop goes first, or a steady load would keep it waiting
  * for ever. */
 static void lead_next_locked(struct commit *c)
@@ -253,13 +226,14 @@ static void lead_next_locked(struct commit *c)
     }
 }
 
-/* lead_locked - settle all that wait, then name the next leader
+/* Settle all that wait, then name the next leader. The caller holds mtx.
  * Invariant: leading is false only while the queue is empty, so each op in the
  * queue has a leader who will take it, or commit_go names one. The caller's own
  * op is in the queue. */
 static void lead_locked(struct commit *c)
 {
     struct batch batch = TAILQ_HEAD_INITIALIZER(batch);
+    struct op *op;
     unsigned commits;
 
     c->leading = true;
@@ -269,7 +243,11 @@ static void lead_locked(struct commit *c)
     commits = batch_commit(c, &batch);
     pthread_mutex_lock(&c->mtx);
     c->stats.commits += commits;
-    batch_wake_locked(c, &batch);
+    /* Another caller's op goes away as soon as the lock is free. */
+    TAILQ_FOREACH (op, &batch, link) {
+        op->done = true;
+        pthread_cond_signal(&op->wake);
+    }
     lead_next_locked(c);
 }
 
@@ -288,7 +266,7 @@ void commit_stop(struct commit *c)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* commit_go - the first of those that wait leads */
+/* The first call that waits leads next. */
 void commit_go(struct commit *c)
 {
     pthread_mutex_lock(&c->mtx);

@@ -35,8 +35,7 @@ static uint32_t number_at(const unsigned char *header, size_t at)
            (uint32_t)header[at + 2] << 8 | header[at + 3];
 }
 
-/* Refuse a store of another version. */
-static int version_problem(const char *path, int64_t version, struct problem *p)
+int store_version_refuse(const char *path, int64_t version, struct problem *p)
 {
     return problem_set(p, EX_CONFIG, ENOTSUP,
                        "%s has store version %lld, but this program reads "
@@ -76,41 +75,15 @@ int store_file_check(sqlite3 *db, const char *path, struct problem *p)
     if (number_at(header, 68) != STORE_MAGIC)
         return magic_problem(path, "an SQLite file of another program", p);
     if (number_at(header, 60) != STORE_VERSION)
-        return version_problem(path, number_at(header, 60), p);
+        return store_version_refuse(path, number_at(header, 60), p);
     return 0;
-}
-
-int store_file_verify(sqlite3 *db, const char *path, struct problem *p)
-{
-    int64_t version = 0;
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &st, NULL);
-
-    if (rc == SQLITE_OK) {
-        rc = sqlite3_step(st);
-        if (rc == SQLITE_ROW)
-            version = sqlite3_column_int64(st, 0);
-        sqlite3_finalize(st);
-    }
-    if (rc != SQLITE_ROW)
-        return store_file_refuse(db, rc, path, p);
-    return version == STORE_VERSION ? 0 : version_problem(path, version, p);
-}
-
-/* Return whether its file system is mounted read-only, or is so after an error,
- * which statvfs(3) does not tell of (see file_watch.c) */
-static bool is_read_only(sqlite3 *db, const char *path)
-{
-    struct statvfs s;
-
-    return sqlite3_system_errno(db) == EROFS ||
-           (statvfs(path, &s) == 0 && s.f_flag & ST_RDONLY);
 }
 
 int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
 {
     char user[FOLDER_USER], who[LOCK_HOLDER];
     const char *holder;
+    struct statvfs mount;
     int err = -sql_error(db, rc);
 
     err = err ? err : EIO;
@@ -135,7 +108,10 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-        if (is_read_only(db, path))
+        /* After an error the kernel may have made the file system read-only,
+         * which statvfs(3) does not show (see file_watch.c). */
+        if (sqlite3_system_errno(db) == EROFS ||
+            (statvfs(path, &mount) == 0 && mount.f_flag & ST_RDONLY))
             return folder_read_only(path, p);
         return problem_set(p, EX_CANTCREAT, EACCES,
                            "%s and its folder cannot be written by %s on "
@@ -311,36 +287,32 @@ struct draft {
     int fd;
 };
 
-/* Lock a draft; false: store_make_tidy was quicker, and has removed it. */
-static bool draft_lock(int fd)
-{
-    struct stat st;
-
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return errno != EWOULDBLOCK; /* no locks there: nobody tidies, too */
-    return fstat(fd, &st) == 0 && st.st_nlink > 0;
-}
-
 /* Make an empty file beside `path`, for the folder's owner.
  * SQLite gives the -wal and -shm files the mode and owner of the main file. */
 static int draft_open(struct draft *d, const char *path)
 {
     struct stat st;
-    int err = 0;
+    bool locked;
 
     strlcpy(d->folder, path, sizeof d->folder);
     (void)file_parent(d->folder);
-    do {
+    for (;;) {
         if (snprintf(d->name, PATH_MAX, "%s." RANDOM, path) >= PATH_MAX)
             return -ENAMETOOLONG;
         d->fd = mkostemp(d->name, O_CLOEXEC);
         if (d->fd < 0)
             return -errno;
-    } while (!draft_lock(d->fd) && close(d->fd) == 0);
+        locked = flock(d->fd, LOCK_EX | LOCK_NB) == 0;
+        if (!locked && errno != EWOULDBLOCK)
+            break; /* without locks, store_make_tidy removes nothing */
+        if (locked && fstat(d->fd, &st) == 0 && st.st_nlink > 0)
+            break;
+        close(d->fd); /* store_make_tidy was quicker and removed the file */
+    }
     if (stat(d->folder, &st) < 0 ||
         (geteuid() == 0 && fchown(d->fd, st.st_uid, st.st_gid) < 0))
-        err = -errno;
-    return err;
+        return -errno;
+    return 0;
 }
 
 /* Remove a temporary name, and what SQLite left of it. */
@@ -353,15 +325,6 @@ static void name_remove(const char *name)
         snprintf(file, sizeof file, "%s%s", name, tails[i]);
         unlink(file);
     }
-}
-
-/* Close a draft; what was made of it has another name by now. */
-static void draft_close(struct draft *d)
-{
-    if (d->fd < 0)
-        return;
-    name_remove(d->name);
-    close(d->fd);
 }
 
 /* Fill a draft with an empty store, or with all that `from` holds (its -wal
@@ -386,66 +349,32 @@ static int draft_fill(const struct draft *d, sqlite3 *from)
     return err || fsync(d->fd) == 0 ? err : -errno;
 }
 
-/* Return whether `path` names one of two files. */
-static bool is_replaceable(const char *path, const struct stat replace[2])
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 &&
-           (file_same(&st, &replace[0]) || file_same(&st, &replace[1]));
-}
-
-/* Give the draft the store's name.
- * A file that has that name by now is looked at once it has lost the name to
- * the draft, so that nobody else's file is lost between a look and a
- * rename(2). */
-static int name_give(const char *draft, const char *path,
-                     const struct stat replace[2])
-{
-    if (link(draft, path) == 0)
-        return 0;
-    if (errno != EEXIST || !replace)
-        return -errno;
-    if (renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
-        if (is_replaceable(draft, replace))
-            return 0;
-        (void)renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE);
-        return -EEXIST;
-    }
-    if (errno != EINVAL) /* a file system that cannot do that */
-        return -errno;
-    if (!is_replaceable(path, replace))
-        return -EEXIST;
-    return rename(draft, path) < 0 ? -errno : 0;
-}
-
-/* Write an empty store, or all that `from` holds, to `path`: it appears
- * complete or not at all. link(2), not rename(2), so that of two programs that
- * make an empty one at once the first wins.
- * Crash before it has its name: a draft is left, and `path` is as somebody left
- * it. Crash after that: it is there, and on the disk. Beside a copy may be the
- * -wal of `from`: each frame of that is in the copy, so a start that takes them
- * over once more changes nothing. */
-static int file_make(const char *path, sqlite3 *from,
-                     const struct stat replace[2])
+/* Crash before the draft is linked or renamed: a draft is left, and `path` is
+ * unchanged. Crash after it: the store is there, and on the disk. Beside a copy
+ * may be the -wal of `from`: each frame of that is in the copy, so a start that
+ * takes the frames over once more changes nothing. link(2), not rename(2), so
+ * that of two programs that make an empty store at once the first wins. */
+int store_file_make(const char *path, sqlite3 *from,
+                    const struct stat replace[2])
 {
     char tail[PATH_MAX + 8];
     struct draft d = {.fd = -1};
+    struct stat st;
     int err = draft_open(&d, path);
 
     if (!err)
         err = draft_fill(&d, from);
-    if (from)
-        FAULT_POINT("store_copy_before_name");
-    if (!from)
-        FAULT_POINT("store_make_before_link");
-    if (!err)
-        err = name_give(d.name, path, replace);
-    if (from)
-        FAULT_POINT("store_copy_after_name");
-    if (!from)
-        FAULT_POINT("store_make_after_link");
-    draft_close(&d);
+    FAULT_POINT("store_make_before_link");
+    if (!err && link(d.name, path) < 0)
+        err = -errno;
+    if (err == -EEXIST && replace && stat(path, &st) == 0 &&
+        (file_same(&st, &replace[0]) || file_same(&st, &replace[1])))
+        err = rename(d.name, path) < 0 ? -errno : 0;
+    FAULT_POINT("store_make_after_link");
+    if (d.fd >= 0) {
+        name_remove(d.name);
+        close(d.fd);
+    }
     if (err == -EEXIST && !from)
         err = 0; /* another program was first */
     for (int i = 0; i < 2 && !err && from; i++) {
@@ -456,15 +385,10 @@ static int file_make(const char *path, sqlite3 *from,
     return err ? err : folder_sync(d.folder);
 }
 
-int store_make_copy(sqlite3 *db, const char *path, const struct stat replace[2])
-{
-    return file_make(path, db, replace);
-}
-
 int store_make(const char *path, struct problem *p)
 {
     char user[FOLDER_USER], folder[PATH_MAX], mount[PATH_MAX];
-    int err = file_make(path, NULL, NULL);
+    int err = store_file_make(path, NULL, NULL);
 
     if (!err)
         return 0;
@@ -484,20 +408,11 @@ int store_make(const char *path, struct problem *p)
                        path, errno_text(-err), folder_user(geteuid(), user));
 }
 
-/* Return whether that is the name of a draft for the store `base`. */
-static bool is_draft(const char *name, const char *base)
-{
-    size_t size = strlen(base);
-
-    return strncmp(name, base, size) == 0 && name[size] == '.' &&
-           strspn(name + size + 1, RANDOM_SET) == strlen(RANDOM) &&
-           name[size + 1 + strlen(RANDOM)] == '\0';
-}
-
 void store_make_tidy(const char *path)
 {
     char folder[PATH_MAX], name[PATH_MAX];
-    const char *slash = strrchr(path, '/');
+    const char *slash = strrchr(path, '/'), *rest;
+    const size_t size = strlen(slash ? slash + 1 : path);
     const struct dirent *entry;
     DIR *dir;
     int fd;
@@ -506,7 +421,10 @@ void store_make_tidy(const char *path)
     (void)file_parent(folder);
     dir = opendir(folder);
     while (dir && (entry = readdir(dir))) {
-        if (!is_draft(entry->d_name, slash ? slash + 1 : path) ||
+        rest = entry->d_name + size; /* "." RANDOM, behind the store's name */
+        if (strncmp(entry->d_name, slash ? slash + 1 : path, size) != 0 ||
+            *rest != '.' || strspn(rest + 1, RANDOM_SET) != strlen(RANDOM) ||
+            rest[1 + strlen(RANDOM)] != '\0' ||
             !folder_join(name, folder, "/", entry->d_name))
             continue;
         fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -517,49 +435,6 @@ void store_make_tidy(const char *path)
     }
     if (dir)
         closedir(dir);
-}
-
-/* ---- what SQLite leaves to us of a -wal ---- */
-
-/* Return whether somebody has the store open: the first user of the -shm
- * empties it, and recovery fills it; walformat.html of SQLite, section 2. */
-static bool is_shared(sqlite3_file *f)
-{
-    enum { REGION = 32768, READY = 12 };
-    const sqlite3_io_methods *m = f->pMethods;
-    volatile void *index = NULL;
-    bool is = false;
-
-    if (m->iVersion < 2 || m->xLock(f, SQLITE_LOCK_SHARED) != SQLITE_OK)
-        return false; /* SQLite will say so, too */
-    if (m->xShmMap(f, 0, REGION, 0, &index) == SQLITE_OK)
-        is = index && ((const volatile unsigned char *)index)[READY];
-    m->xShmUnmap(f, 0);
-    m->xUnlock(f, SQLITE_LOCK_NONE);
-    return is;
-}
-
-/* A process that has the store open goes on with a -wal that no other process
- * can open. */
-int store_wal_whole(sqlite3 *db, const char *path, struct problem *p)
-{
-    char wal[PATH_MAX + 8], shm[PATH_MAX + 8];
-    struct stat st;
-    sqlite3_file *f = NULL;
-
-    snprintf(wal, sizeof wal, "%s-wal", path);
-    snprintf(shm, sizeof shm, "%s-shm", path);
-    if (stat(wal, &st) == 0 || stat(shm, &st) < 0)
-        return 0;
-    sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
-    if (!f || !f->pMethods || !is_shared(f) || stat(wal, &st) == 0)
-        return 0;
-    return problem_set(p, EX_CANTCREAT, ENOENT,
-                       "%s was removed while another program has the store "
-                       "open: a second one would damage it; a worker writes it "
-                       "again within seconds, try again then (its log: "
-                       "event=file_gone)",
-                       wal);
 }
 
 /* Make a commit behind the last one in the index worthless.

@@ -1,12 +1,9 @@
 /* sql.c - statements and settings of a connection; see sql.h */
 #include <errno.h>
-#include <linux/futex.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "common/base/boot_id.h"
 #include "common/base/clock.h"
@@ -44,7 +41,7 @@ _Static_assert(STORE_WAITING == 1 && STORE_PARKED == 2 && STORE_DEAD == 3 &&
                    STORE_CANCELLED == 8,
                "the statements and the file's indexes name these numbers");
 
-/* error_like - SQL function error_like(like, error, text): error_text_like */
+/* The SQL function error_like(like, error, text): error_text_like. */
 static void error_like(sqlite3_context *context, int n, sqlite3_value **args)
 {
     const char *like = (const char *)sqlite3_value_text(args[0]);
@@ -55,7 +52,7 @@ static void error_like(sqlite3_context *context, int n, sqlite3_value **args)
     sqlite3_result_int(context, error_text_like(like, error, text));
 }
 
-/* text_of - SQL function error_text(error, said, stderr) */
+/* The SQL function error_text(error, said, stderr). */
 static void text_of(sqlite3_context *context, int n, sqlite3_value **args)
 {
     const char *error = (const char *)sqlite3_value_text(args[0]);
@@ -69,7 +66,7 @@ static void text_of(sqlite3_context *context, int n, sqlite3_value **args)
     sqlite3_result_text(context, text, -1, SQLITE_TRANSIENT);
 }
 
-/* body_has - SQL function body_has(data, header_size, bytes) */
+/* The SQL function body_has(data, header_size, bytes). */
 static void body_has(sqlite3_context *context, int n, sqlite3_value **args)
 {
     const char *data = sqlite3_value_blob(args[0]);
@@ -97,8 +94,7 @@ bool sql_elsewhere(const char *then, const char *now)
     return strcmp(rest[0], rest[1]) != 0 || !boot_same(&boot[0], &boot[1]);
 }
 
-/* elsewhere - SQL function elsewhere(boot, now): it was sent in another run of
- * the machine, or in another IPC namespace (store_boot) */
+/* The SQL function elsewhere(boot, now): sql_elsewhere. */
 static void elsewhere(sqlite3_context *context, int argc, sqlite3_value **args)
 {
     const char *then = (const char *)sqlite3_value_text(args[0]);
@@ -119,29 +115,7 @@ int sql_open(struct sql *sql, const char *path)
     if (!sql->db)
         return SQLITE_NOMEM;
     sqlite3_extended_result_codes(sql->db, 1);
-    if (rc != SQLITE_OK)
-        return sqlite3_extended_errcode(sql->db);
-    store_shm_guard(&sql->shm, sql->db);
-    return rc;
-}
-
-/* wal_wanted - make sure of WAL mode; the file says so itself, unless somebody
- * changed it by hand or the file system has no shared memory */
-static int wal_wanted(sqlite3 *db)
-{
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(db, "PRAGMA journal_mode = WAL", -1, &st, NULL);
-
-    if (rc != SQLITE_OK)
-        return rc;
-    rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW) {
-        const char *mode = (const char *)sqlite3_column_text(st, 0);
-
-        rc = mode && !strcmp(mode, "wal") ? SQLITE_OK : SQLITE_CANTOPEN;
-    }
-    sqlite3_finalize(st);
-    return rc;
+    return rc == SQLITE_OK ? rc : sqlite3_extended_errcode(sql->db);
 }
 
 int sql_setup(struct sql *sql, enum sql_role role)
@@ -157,14 +131,24 @@ int sql_setup(struct sql *sql, enum sql_role role)
                      {"body_has", 3, body_has}};
     const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
     sqlite3 *db = sql->db;
+    sqlite3_stmt *st = NULL;
+    const char *mode;
     int rc = sqlite3_busy_timeout(db, BUSY_MS);
 
     for (size_t i = 0; rc == SQLITE_OK && i < (role == SQL_WRITER ? 1 : 4); i++)
         rc =
             sqlite3_create_function(db, functions[i].name, functions[i].values,
                                     flags, NULL, functions[i].call, NULL, NULL);
-    if (rc == SQLITE_OK && role == SQL_WRITER)
-        rc = wal_wanted(db);
+    /* The file is in WAL mode already, unless somebody changed that by hand or
+     * the file system has no shared memory. */
+    if (rc == SQLITE_OK && role == SQL_WRITER) {
+        rc = sqlite3_prepare_v2(db, "PRAGMA journal_mode = WAL", -1, &st, NULL);
+        if (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+            mode = (const char *)sqlite3_column_text(st, 0);
+            rc = mode && !strcmp(mode, "wal") ? SQLITE_OK : SQLITE_CANTOPEN;
+        }
+        sqlite3_finalize(st);
+    }
     if (rc != SQLITE_OK)
         return rc;
     return sqlite3_exec(db,
@@ -180,35 +164,13 @@ void sql_close(struct sql *sql)
     *sql = (struct sql){0};
 }
 
-/* sql_replace - SQLite is told that the guard of the -shm has moved */
-void sql_replace(struct sql *to, struct sql *from)
-{
-    sql_close(to);
-    *to = *from;
-    *from = (struct sql){0};
-    store_shm_moved(&to->shm, to->db);
-}
-
-/* wal_errno - errno of the last write to the -wal that failed
- * sqlite3_system_errno() is 0 where it was COMMIT that wrote. */
-static int wal_errno(sqlite3 *db)
-{
-    int err = 0;
-    sqlite3_file *wal = NULL;
-
-    sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
-    if (wal && wal->pMethods)
-        wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &err);
-    return err;
-}
-
-/* io_error - translate an SQLITE_IOERR. SQLite reports ENOSPC of a write as
- * SQLITE_FULL, but a quota, a file size limit and trouble with the -shm file as
- * I/O errors (disk_is_full). A page fault in the -shm file gives no errno, so
- * store_shm has none. A failed sync stays an I/O error with any errno, because
- * the contents of the disk are unknown after it. */
+/* Translate an SQLITE_IOERR. SQLite reports ENOSPC of a write as SQLITE_FULL,
+ * but a quota, a file size limit and trouble with the -shm file as I/O errors
+ * (disk_is_full). A failed sync stays an I/O error with any errno, because the
+ * contents of the disk are unknown after it. */
 static int io_error(sqlite3 *db, int rc)
 {
+    sqlite3_file *wal = NULL;
     int err;
 
     if (rc == SQLITE_IOERR_NOMEM)
@@ -216,18 +178,14 @@ static int io_error(sqlite3 *db, int rc)
     if (rc == SQLITE_IOERR_FSYNC || rc == SQLITE_IOERR_DIR_FSYNC)
         return -EIO;
     err = sqlite3_system_errno(db);
-    if (rc == SQLITE_IOERR_WRITE && err == 0)
-        err = wal_errno(db);
+    if (rc == SQLITE_IOERR_WRITE && err == 0) { /* it was COMMIT that wrote */
+        sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+        if (wal && wal->pMethods)
+            wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &err);
+    }
     if (disk_is_full(-err))
         return -err;
     return rc == SQLITE_IOERR_SHMSIZE && err != EIO ? -ENOSPC : -EIO;
-}
-
-bool sql_index_failed(const struct sql *sql)
-{
-    int rc = sqlite3_extended_errcode(sql->db);
-
-    return rc == SQLITE_IOERR_SHMSIZE || rc == SQLITE_IOERR_SHMMAP;
 }
 
 int sql_error(sqlite3 *db, int rc)
@@ -266,8 +224,8 @@ struct sql_value value_string(const char *text)
     return value_text(text, text ? strlen(text) : 0);
 }
 
-/* statement_use - the statement of that name, prepared once */
-static int statement_use(struct sql *sql, enum sql_id id, sqlite3_stmt **st)
+int sql_bind(struct sql *sql, enum sql_id id, sqlite3_stmt **st,
+             const struct sql_value *values)
 {
     int rc = SQLITE_OK, err;
 
@@ -276,18 +234,11 @@ static int statement_use(struct sql *sql, enum sql_id id, sqlite3_stmt **st)
                                 SQLITE_PREPARE_PERSISTENT, &sql->stmts[id],
                                 NULL);
     *st = sql->stmts[id];
-    if (*st)
-        return 0;
-    err = sql_error(sql->db, rc);
-    return err ? err : -EIO;
-}
-
-int sql_bind(struct sql *sql, enum sql_id id, sqlite3_stmt **st,
-             const struct sql_value *values)
-{
-    int err = statement_use(sql, id, st);
-
-    for (int i = 1; !err && values && values->type != VALUE_END; i++, values++)
+    if (!*st) {
+        err = sql_error(sql->db, rc);
+        return err ? err : -EIO;
+    }
+    for (int i = 1; values && values->type != VALUE_END; i++, values++)
         if (values->type == VALUE_NUMBER)
             sqlite3_bind_int64(*st, i, values->number);
         else if (values->type == VALUE_TEXT)
@@ -296,7 +247,7 @@ int sql_bind(struct sql *sql, enum sql_id id, sqlite3_stmt **st,
         else
             sqlite3_bind_blob64(*st, i, values->size ? values->bytes : "",
                                 values->size, SQLITE_STATIC);
-    return err;
+    return 0;
 }
 
 int sql_step(sqlite3_stmt *st)
@@ -348,98 +299,6 @@ int sql_number(struct sql *sql, int64_t *number, enum sql_id id,
     return found;
 }
 
-/* ---- the -shm has its disk before it is touched ---- */
-
-/* SQLite lengthens the -shm by regions of 32 KiB and writes one byte into each
- * 4 KiB of a new one, so that the disk is there when it stores into the mapping
- * (unixShmMap in its os_unix.c). That allocates one block each. Where blocks
- * are smaller than that (mkfs.ext4 takes 1 KiB below 512 MB) the others are
- * holes, and a store into a hole on a full disk is a SIGBUS.
- *
- * So each page is written to here, before SQLite has the address, by a call of
- * the kernel: where a store would end the process, the call says EFAULT. The
- * page fault is the same one; it allocates or reserves all blocks of the page,
- * and they stay. (Not on a file system that copies on write, such as btrfs;
- * such a one has no blocks of 1 KiB, but may say later that it is full.)
- *
- *   Why not by posix_fallocate: that needs a descriptor, and closing any
- *   descriptor of the -shm drops all locks that this process has on it
- *   (fcntl(2)). Before SQLite opens the file is too early, as its first user
- *   empties it.
- *   Why FUTEX_WAKE_OP, adding 0: the write changes nothing and is atomic, so
- *   that other processes may use the page meanwhile; and each kernel has it,
- *   but MADV_POPULATE_WRITE only those from 5.14 on.
- *   Growth: SQLite maps every region by xShmMap, once for each connection,
- *   whichever process lengthened the file. So each process has each page
- *   allocated before its own first touch.
- */
-
-_Static_assert(offsetof(struct store_shm, methods) == 0,
-               "a file's methods are the guard that has them");
-
-/* page_write - write to a page and change nothing; nobody waits for it */
-static int page_write(void *page)
-{
-    const unsigned add_0 = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0);
-    uint32_t mine = 0;
-
-    if (syscall(SYS_futex, &mine, FUTEX_WAKE_OP_PRIVATE, 0, 0, page, add_0) < 0)
-        return -errno;
-    return 0;
-}
-
-/* pages_write - all that the bytes are on */
-static int pages_write(void *bytes, size_t size)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *at = (char *)((uintptr_t)bytes / page * page);
-    int err = 0;
-
-    for (; !err && at < (char *)bytes + size; at += page)
-        err = page_write(at);
-    return err;
-}
-
-/* shm_map - as SQLite's own, or no address
- * Without an address SQLite asks again at the next use: it keeps one only where
- * it was given one. */
-static int shm_map(sqlite3_file *f, int region, int size, int extend,
-                   void volatile **at)
-{
-    const struct store_shm *shm = (const void *)f->pMethods;
-    int rc = shm->real->xShmMap(f, region, size, extend, at), err;
-
-    if (rc != SQLITE_OK || !*at)
-        return rc;
-    err = pages_write((void *)*at, (size_t)size);
-    if (!err)
-        return SQLITE_OK;
-    *at = NULL;
-    return err == -ENOMEM ? SQLITE_IOERR_NOMEM : SQLITE_IOERR_SHMSIZE;
-}
-
-void store_shm_guard(struct store_shm *shm, sqlite3 *db)
-{
-    sqlite3_file *f = NULL;
-
-    sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
-    if (!f || !f->pMethods || f->pMethods->iVersion < 3)
-        return; /* a SQLite that has no -shm, or is older than ours can be */
-    shm->real = f->pMethods;
-    shm->methods = *shm->real;
-    shm->methods.xShmMap = shm_map;
-    f->pMethods = &shm->methods;
-}
-
-void store_shm_moved(struct store_shm *shm, sqlite3 *db)
-{
-    sqlite3_file *f = NULL;
-
-    sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
-    if (shm->real && f)
-        f->pMethods = &shm->methods;
-}
-
 /* ---- rows and attempts as values of statements ---- */
 
 #define STDERR_MAX 4096 /* kept of an attempt: its end */
@@ -450,28 +309,21 @@ bool sql_row_valid(const struct store_row *m)
            m->group_size <= STORE_GROUP_MAX && m->header_size <= m->size;
 }
 
-/* Convert the due time of a delay to the clock that the table is kept by, into
- * *due_ns: the clock may have been set since the worker looked last. While that
- * is not so, the time stays as it is to the ns, so that equal times stay equal.
- * 0 or -errno. */
-static int delay_due(struct sql *sql, const struct store_row *m,
-                     uint64_t *due_ns)
-{
-    int64_t apart = -clock_ahead_ns(), ahead = 0;
-    int err = sql_number(sql, &ahead, SQL_CLOCK, NULL);
-
-    *due_ns = m->due_ns;
-    apart += ahead;
-    if (err == STEP_ROW && llabs(apart) >= SQL_CLOCK_SMALL_NS)
-        *due_ns += (uint64_t)apart;
-    return err < 0 ? err : 0;
-}
-
 int sql_put_row(struct sql *sql, const struct store_row *m, const char *boot,
                 int64_t *row)
 {
-    uint64_t due_ns = m->due_ns;
-    int err = m->delay_ns && !m->due_boot_ns ? delay_due(sql, m, &due_ns) : 0;
+    int64_t ahead = 0, apart = 0;
+    int err = m->delay_ns && !m->due_boot_ns
+                  ? sql_number(sql, &ahead, SQL_CLOCK, NULL)
+                  : STEP_END;
+
+    /* Convert the due time of a delay to the clock that the table is kept by:
+     * the clock may have been set since the worker last checked. Without that,
+     * the time stays the same to the ns, so that equal times stay equal. */
+    if (err == STEP_ROW)
+        apart = ahead - clock_ahead_ns();
+    if (llabs(apart) < SQL_CLOCK_SMALL_NS)
+        apart = 0;
     /* An insert and an update share their first 16 values. */
     struct sql_value values[] = {
         value_int(m->state),
@@ -482,7 +334,7 @@ int sql_put_row(struct sql *sql, const struct store_row *m, const char *boot,
         value_int(m->crashes),
         value_int(m->flags),
         value_text(m->group, m->group_size),
-        value_u64(due_ns),
+        value_u64(m->due_ns + (uint64_t)apart),
         value_u64(m->due_boot_ns),
         value_u64(m->delay_ns),
         value_u64(m->first_received_ns),
@@ -499,7 +351,7 @@ int sql_put_row(struct sql *sql, const struct store_row *m, const char *boot,
         values[16] = value_int(m->row);
         values[17] = VALUE_NONE;
     }
-    if (!err)
+    if (err >= 0)
         err = sql_change(sql, m->row ? SQL_UPDATE : SQL_INSERT, values);
     if (!err)
         *row = m->row ? m->row : sqlite3_last_insert_rowid(sql->db);

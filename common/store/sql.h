@@ -23,22 +23,8 @@ enum sql_id {
     SQL_IDS
 };
 
-/* Stands before xShmMap of one connection: a region of the -shm is allocated,
- * all of it, before SQLite gets its address, so that a full disk is
- * SQLITE_IOERR_SHMSIZE and never a SIGBUS. SQLite uses it until the connection
- * is closed: it stays where it is until then. */
-struct store_shm {
-    sqlite3_io_methods methods; /* the real ones but for xShmMap; stays first */
-    const sqlite3_io_methods *real;
-};
-/* From now on, for the file of `db`, of whose -shm nothing was mapped yet. */
-void store_shm_guard(struct store_shm *shm, sqlite3 *db);
-/* The guard was copied to `shm`, and its first place goes; nobody uses `db`. */
-void store_shm_moved(struct store_shm *shm, sqlite3 *db);
-
 struct sql {
     sqlite3 *db;
-    struct store_shm shm;         /* used by db's file until sql_close */
     sqlite3_stmt *stmts[SQL_IDS]; /* prepared at their first use */
 };
 
@@ -47,21 +33,15 @@ struct sql {
 
 enum sql_role { SQL_READER, SQL_WRITER };
 
-/* Open an existing file; nothing is read yet. `sql` stays where it is until
- * sql_close. A SQLite result code. */
+/* Open an existing file; nothing is read yet. A SQLite result code. */
 int sql_open(struct sql *sql, const char *path);
 /* The settings of a role; the first thing that reads the file. A SQLite result
  * code, SQLITE_CANTOPEN where WAL is not to be had (a network file system). */
 int sql_setup(struct sql *sql, enum sql_role role);
 void sql_close(struct sql *sql); /* safe on zeroed memory */
-/* `to` is closed and becomes `from`, which is zeroed. */
-void sql_replace(struct sql *to, struct sql *from);
 
 /* A SQLite result code as -errno; SQLITE_OK is 0. */
 int sql_error(sqlite3 *db, int rc);
-/* Whether it was the -shm that the last call failed for: a COMMIT is whole in
- * the -wal then, and on the disk. */
-bool sql_index_failed(const struct sql *sql);
 
 /* A value of a statement. Bytes are borrowed until the statement is done. */
 struct sql_value {

@@ -342,6 +342,7 @@ STATEMENT(SQL_SPOOL_STATE, "SELECT count, boot, doubt, run FROM spool_state")
 STATEMENT(SQL_SPOOL_STATE_SET,
     "UPDATE spool_state SET boot = ?1, run = ?2, doubt = ?3")
 STATEMENT(SQL_SPOOL_STATE_END, "UPDATE spool_state SET boot = NULL")
+STATEMENT(SQL_VERSION, "PRAGMA user_version")
 STATEMENT(SQL_IDENTITY, "SELECT id FROM identity")
 STATEMENT(SQL_NUMBER,
     "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'commits'")

@@ -70,8 +70,7 @@ void store_boot_read(const char *space, char boot[STORE_BOOT])
     snprintf(boot, STORE_BOOT, "%s/%s", boot_print(&now, text), is);
 }
 
-/* connection_open - connect in one of the two roles; nothing of a file that is
- * not ours is changed, not even by a checkpoint as it is closed again */
+/* Connect in one of the two roles. Closing it again copies no -wal. */
 static int connection_open(struct sql *sql, const char *path,
                            enum sql_role role, struct problem *p)
 {
@@ -82,47 +81,45 @@ static int connection_open(struct sql *sql, const char *path,
     if (sqlite3_db_readonly(sql->db, "main"))
         return store_file_refuse(sql->db, SQLITE_READONLY, path, p);
     err = store_file_check(sql->db, path, p);
-    if (!err && role == SQL_WRITER) /* which is the first one */
-        err = store_wal_whole(sql->db, path, p);
     if (err)
         return err;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     rc = sql_setup(sql, role);
-    if (rc != SQLITE_OK)
-        return store_file_refuse(sql->db, rc, path, p);
-    err = store_file_verify(sql->db, path, p);
-    if (err)
-        return err;
-    sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
-    return 0;
+    return rc == SQLITE_OK ? 0 : store_file_refuse(sql->db, rc, path, p);
 }
 
-/* Return whether the -wal of the store at `path` has something in it; its name
- * goes to `wal`. */
-static bool wal_is_used(const char *path, char wal[PATH_MAX + 8])
-{
-    struct stat st;
-
-    snprintf(wal, PATH_MAX + 8, "%s-wal", path);
-    return stat(wal, &st) == 0 && st.st_size > WAL_HEAD;
-}
-
-/* Make sure that there is a file at `path`, or make one. Not beside a -wal
- * whose store is gone: SQLite would take it for that of the new one, and lay
- * its pages over it. */
+/* Make sure that there is a whole store at `path`, or make one. No store is made
+ * beside a -wal whose store is gone: SQLite would take it for that of the new
+ * one, and lay its pages over it. And none is opened that another program has
+ * open with a -wal that was removed: this process would make a new -wal, which
+ * does not fit the index that both share. */
 static int file_wanted(const char *path, bool create, struct problem *p)
 {
-    char wal[PATH_MAX + 8];
+    /* Each user of a store in WAL mode holds this lock of its -shm
+     * (UNIX_SHM_DMS in os_unix.c of SQLite). */
+    const struct lock_look user = {.kind = "POSIX", .at = 128};
+    char wal[PATH_MAX + 8], shm[PATH_MAX + 8];
     struct stat st;
     int err;
 
-    if (stat(path, &st) == 0)
-        return 0;
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    snprintf(shm, sizeof shm, "%s-shm", path);
+    if (stat(path, &st) == 0) {
+        if (stat(wal, &st) == 0 || stat(shm, &st) < 0 ||
+            !lock_find(&st, &user) || stat(wal, &st) == 0)
+            return 0;
+        return problem_set(p, EX_CANTCREAT, ENOENT,
+                           "%s was removed while another program has the store "
+                           "open: a second one would damage it; a worker "
+                           "writes it again within seconds, try again then "
+                           "(its log: event=file_gone)",
+                           wal);
+    }
     err = errno;
     if (err != ENOENT || !create)
         return problem_set(p, EX_CANTCREAT, err, "%s: %s", path,
                            errno_text(err));
-    if (!wal_is_used(path, wal))
+    if (stat(wal, &st) < 0 || st.st_size <= WAL_HEAD)
         return store_make(path, p);
     return problem_set(p, EX_CANTCREAT, ENOENT,
                        "%s is missing, but its -wal is there: somebody removed "
@@ -147,15 +144,30 @@ static int identity_read(struct store *s, const char *path, struct problem *p)
     return whole ? 0 : store_file_refuse(s->reader.db, rc, path, p);
 }
 
-/* connections_open - the writer first; undone by sql_close of both */
+/* Open both connections, the writer first. The caller closes both, also after an
+ * error. Nothing of a file that is not ours is changed, not even by a checkpoint
+ * as a connection is closed. The version counts as SQLite reads it, because the
+ * -wal may have another one than the file. */
 static int connections_open(struct sql *writer, struct sql *reader,
                             const char *path, struct problem *p)
 {
-    int err = connection_open(writer, path, SQL_WRITER, p);
+    int64_t version = 0;
+    int err = connection_open(writer, path, SQL_WRITER, p), found;
 
-    if (!err)
-        err = connection_open(reader, path, SQL_READER, p);
-    return err ? err : store_file_modes(path, p);
+    if (err)
+        return err;
+    found = sql_number(writer, &version, SQL_VERSION, NULL);
+    if (found < 0)
+        return store_file_refuse(writer->db,
+                                 sqlite3_extended_errcode(writer->db), path, p);
+    if (version != STORE_VERSION)
+        return store_version_refuse(path, version, p);
+    err = connection_open(reader, path, SQL_READER, p);
+    if (err)
+        return err;
+    sqlite3_db_config(writer->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    sqlite3_db_config(reader->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    return store_file_modes(path, p);
 }
 
 int store_open(struct store **out, const char *path, bool create,
@@ -271,18 +283,6 @@ void store_ages(struct store *s, struct store_ages *out)
     }
 }
 
-/* waits_count - the rows that are there before our first write
- * A damaged store that cannot be counted counts as empty: the part that needs a
- * row it cannot read says so. */
-static void waits_count(struct store *s)
-{
-    int64_t waiting = store_count(s, STORE_WAITING);
-    int64_t parked = store_count(s, STORE_PARKED);
-
-    s->parked = parked > 0 ? parked : 0;
-    s->waits = (waiting > 0 ? waiting : 0) + s->parked;
-}
-
 int64_t store_waits(const struct store *s)
 {
     return atomic_load(&s->waits);
@@ -342,27 +342,7 @@ int store_empty_wal(struct store *s)
     return err;
 }
 
-/* swap - new connections in place of the old ones; the caller has stopped
- * both */
-static int swap(struct store *s, const char *path, struct problem *p)
-{
-    struct sql writer = {0}, reader = {0};
-    int err = connections_open(&writer, &reader, path, p);
-
-    if (err) {
-        sql_close(&reader);
-        sql_close(&writer);
-        return err;
-    }
-    sql_replace(&s->reader, &reader);
-    sql_replace(&s->writer, &writer);
-    commit_patience(s->commit);
-    if (s->wal_large)
-        store_watch_wal(s, s->wal_large, s->wal_arg);
-    return 0;
-}
-
-/* store_put_back - no commit comes between the copy and the swap
+/* No commit comes between the copy and the change of connections.
  * SQLite leaves the names alone when it closes a file that has lost its own, so
  * closing the old connections removes nothing of the new file; and as the two
  * are different files, closing one drops no lock of the other (fcntl(2)).
@@ -372,16 +352,29 @@ static int swap(struct store *s, const char *path, struct problem *p)
 int store_put_back(struct store *s, const char *path,
                    const struct stat replace[2], struct problem *p)
 {
+    struct sql writer = {0}, reader = {0};
     int err;
 
     commit_stop(s->commit);
     pthread_mutex_lock(&s->read_mtx);
-    err = store_make_copy(s->writer.db, path, replace);
+    err = store_file_make(path, s->writer.db, replace);
     if (err)
         err = problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
                           errno_text(-err));
     else
-        err = swap(s, path, p);
+        err = connections_open(&writer, &reader, path, p);
+    if (err) {
+        sql_close(&reader);
+        sql_close(&writer);
+    } else {
+        sql_close(&s->reader);
+        sql_close(&s->writer);
+        s->reader = reader;
+        s->writer = writer;
+        commit_patience(s->commit);
+        if (s->wal_large)
+            store_watch_wal(s, s->wal_large, s->wal_arg);
+    }
     pthread_mutex_unlock(&s->read_mtx);
     commit_go(s->commit);
     return err;
@@ -392,7 +385,7 @@ int store_copy(struct store *s, const char *path)
     int err;
 
     commit_stop(s->commit);
-    err = store_make_copy(s->writer.db, path, NULL);
+    err = store_file_make(path, s->writer.db, NULL);
     commit_go(s->commit);
     return err;
 }
@@ -407,12 +400,18 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
 {
     sqlite3 *db = s->writer.db;
     int rc = store_wal_bury(db);
+    int64_t waiting, parked;
 
     store_make_tidy(sqlite3_db_filename(db, "main"));
     if (rc != SQLITE_OK && !disk_is_full(sql_error(db, rc)))
         return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
     commit_number(s->commit, last);
-    waits_count(s);
+    /* A store that cannot be counted counts as empty: the part that needs a row
+     * it cannot read reports that. */
+    waiting = store_count(s, STORE_WAITING);
+    parked = store_count(s, STORE_PARKED);
+    s->parked = parked > 0 ? parked : 0;
+    s->waits = (waiting > 0 ? waiting : 0) + s->parked;
     return 0;
 }
 
@@ -427,42 +426,35 @@ void store_stats(struct store *s, struct store_stats *out)
     commit_stats(s->commit, out);
 }
 
-/* Leave commits of somebody else in the -wal.
- * The last one to close a store copies them to it and syncs, under a lock that
- * keeps others from opening it, for as long as the disk takes. So a program
- * that only looks, between the kill of a worker and its next start, would have
- * that start refused.
- */
-static void wal_leave(struct store *s)
-{
-    const char *path =
-        s->writer.db ? sqlite3_db_filename(s->writer.db, "main") : NULL;
-    char wal[PATH_MAX + 8];
-
-    if (!path || !wal_is_used(path, wal))
-        return;
-    sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    if (s->reader.db)
-        sqlite3_db_config(s->reader.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
-                          NULL);
-}
-
-/* store_close - copy the -wal into the file as far as no reader is in the way
- * Nothing depends on it: the -wal is durable. The last program that closes the
- * store removes the -wal, if it wrote something or there is nothing in it. A
- * store that wrote nothing leaves the copying to the others, so that a list
- * costs a running worker no sync. */
+/* Copy the -wal into the file as far as no reader is in the way. Nothing depends
+ * on it: the -wal is durable. The last program that closes the store removes the
+ * -wal, if it wrote something or there is nothing in it. A program that wrote
+ * nothing leaves the copying to the others: SQLite copies and syncs under a lock
+ * that keeps others from opening the store, so that a program which only looks,
+ * between the kill of a worker and its next start, would have that start
+ * refused; and a list costs a running worker no sync. */
 void store_close(struct store **store)
 {
     struct store *s = *store;
     struct store_stats stats = {0};
+    char wal[PATH_MAX + 8];
+    struct stat st;
 
     if (!s)
         return;
     if (s->commit)
         store_stats(s, &stats);
-    if (stats.commits == 0)
-        wal_leave(s);
+    if (stats.commits == 0 && s->writer.db) {
+        snprintf(wal, sizeof wal, "%s-wal",
+                 sqlite3_db_filename(s->writer.db, "main"));
+        if (stat(wal, &st) == 0 && st.st_size > WAL_HEAD) {
+            sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+                              NULL);
+            if (s->reader.db)
+                sqlite3_db_config(s->reader.db,
+                                  SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+        }
+    }
     sql_close(&s->reader);
     if (stats.commits > 0)
         sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE,
@@ -594,54 +586,29 @@ static void path_copy(struct store *s, char path[PATH_MAX])
     store_read_end(s);
 }
 
-/* Return the error of a check that could not read a page, or SQLITE_CORRUPT if
- * it found damage. SQLite reports both as a line of text: "unable to get the
- * page. error code=7" is a lack of memory, and "failed to get page 9", of a
- * page in a list, has no code. */
-static int error_of(const char *text)
+/* Return SQLITE_OK for the answer of a check of a sound store, SQLITE_CORRUPT if
+ * it found damage, or the error that kept it from reading a page. SQLite reports
+ * both as a line of text: "unable to get the page. error code=7" is a lack of
+ * memory, and "failed to get page 9", of a page in a list, has no code. */
+static int check_result(const char *text)
 {
-    const char *code = strstr(text, "error code=");
+    const char *code = text ? strstr(text, "error code=") : NULL;
 
+    if (!text)
+        return SQLITE_NOMEM;
     if (code)
         return (int)strtol(code + strlen("error code="), NULL, 10);
+    if (strcmp(text, "ok") == 0)
+        return SQLITE_OK;
     return strstr(text, "failed to get page") ? SQLITE_IOERR : SQLITE_CORRUPT;
 }
 
-/* Run the check over one connection; SQLITE_OK, or the result code and a
- * description. */
-static int check_run(sqlite3 *db, char found[STORE_FOUND])
-{
-    sqlite3_stmt *st = NULL;
-    const char *text, *line;
-    int rc = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL);
-
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW) {
-        text = (const char *)sqlite3_column_text(st, 0);
-        if (text && strcmp(text, "ok") == 0)
-            rc = SQLITE_OK;
-        else
-            rc = text ? error_of(text) : SQLITE_NOMEM;
-        if ((rc & 0xff) == SQLITE_CORRUPT) {
-            /* A first line of "*** in database main ***" says nothing. */
-            line = strncmp(text, "***", 3) == 0 ? strchr(text, '\n') : NULL;
-            strlcpy(found, line ? line + 1 : text, STORE_FOUND);
-        }
-    } else if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB) {
-        strlcpy(found, sqlite3_errstr(rc), STORE_FOUND);
-    }
-    sqlite3_finalize(st);
-    /* quick_check prints several lines per page; the first is enough for a
-     * log. */
-    found[strcspn(found, "\n")] = '\0';
-    return rc;
-}
-
-/* Check the store at `path` once; 0 or -errno. */
+/* Check the store at `path` once, over a connection of its own: 0 or -errno. */
 static int check_file(const char *path, const atomic_bool *stop,
                       char found[STORE_FOUND])
 {
+    const char *text, *line;
+    sqlite3_stmt *st = NULL;
     struct sql sql;
     int rc, err;
 
@@ -654,7 +621,24 @@ static int check_file(const char *path, const atomic_bool *stop,
     if (rc == SQLITE_OK && stop)
         sqlite3_progress_handler(sql.db, STEPS, check_is_stopped, (void *)stop);
     if (rc == SQLITE_OK)
-        rc = check_run(sql.db, found);
+        rc = sqlite3_prepare_v2(sql.db, "PRAGMA quick_check(1)", -1, &st, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW) {
+        text = (const char *)sqlite3_column_text(st, 0);
+        rc = check_result(text);
+        if ((rc & 0xff) == SQLITE_CORRUPT) {
+            /* A first line of "*** in database main ***" says nothing. */
+            line = strncmp(text, "***", 3) == 0 ? strchr(text, '\n') : NULL;
+            strlcpy(found, line ? line + 1 : text, STORE_FOUND);
+        }
+    } else if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB) {
+        strlcpy(found, sqlite3_errstr(rc), STORE_FOUND);
+    }
+    /* quick_check prints several lines per page; the first is enough for a
+     * log. */
+    found[strcspn(found, "\n")] = '\0';
+    sqlite3_finalize(st);
     err = (rc & 0xff) == SQLITE_INTERRUPT ? -ECANCELED : sql_error(sql.db, rc);
     sql_close(&sql);
     return err;

@@ -181,8 +181,7 @@ int store_put_back(struct store *s, const char *path,
 int store_copy(struct store *s, const char *path);
 
 struct store_stats {
-    uint64_t writes;  /* calls that were settled, well or not */
-    uint64_t commits; /* transactions they took */
+    uint64_t commits; /* transactions */
     unsigned waiting; /* calls that wait for a commit to end now */
 };
 /* Since it was opened. */

@@ -349,9 +349,8 @@ static const struct scene *scene_of(const char *point)
  * has a queue that is forgotten (tests/e2e/mqctl). */
 bool scene_possible(const struct torture *t, const char *point)
 {
-    static const char *const never[] = {
-        "store_copy_", "letters_drop_",    "amqp_",
-        "forward_",    "letter_refreshed", "state_forget_"};
+    static const char *const never[] = {"letters_drop_", "amqp_", "forward_",
+                                        "letter_refreshed", "state_forget_"};
 
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (strncmp(point, never[i], strlen(never[i])) == 0)

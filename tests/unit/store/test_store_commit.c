@@ -117,7 +117,7 @@ Test(commit, writers_that_come_during_a_sync_share_the_next_one)
     writers_finish(w, THREADS);
     store_stats(s, &stats);
     cr_assert(stats.commits == 2, "%d commits", (int)stats.commits);
-    cr_assert(stats.writes == THREADS && stats.waiting == 0);
+    cr_assert(stats.waiting == 0);
     cr_assert(store_count(s, STORE_DEAD) == THREADS);
     for (int i = 0; i < THREADS; i++) {
         cr_assert(w[i].result == 0 && w[i].row >= 1 && w[i].row <= THREADS);
@@ -211,10 +211,9 @@ Test(commit, sixteen_threads_need_fewer_commits_than_writes)
     writers_finish(w, THREADS);
     double seconds = (double)(clock_mono_ns() - start) / 1e9;
     store_stats(s, &stats);
-    printf("%d writes, %d commits, %.0f writes/s\n", (int)stats.writes,
-           (int)stats.commits, (double)stats.writes / seconds);
-    cr_assert(stats.writes == THREADS * PUTS);
-    cr_assert(stats.commits * 2 < stats.writes);
+    printf("%d commits, %.0f writes/s\n", (int)stats.commits,
+           THREADS * PUTS / seconds);
+    cr_assert(stats.commits * 2 < (uint64_t)THREADS * PUTS);
     cr_assert(store_count(s, STORE_DEAD) == THREADS * PUTS);
     store_close(&s);
 }
