@@ -3,7 +3,7 @@
 #
 # Targets:
 #   make [all]       programs in build/bin, library in build/lib
-#   make check       every test; ONLY="header queue" runs test_header, test_queue
+#   make check       every test; ONLY="wheel queue" runs test_wheel, test_queue
 #   make check-unit | check-e2e | check-crash | check-broker   one kind of test
 #   make check-man   the man pages, with mandoc
 #   make check-asan  the tests under the address and undefined sanitizers
@@ -133,7 +133,7 @@ TORTURE := $(BUILD)/tests/crash/torture
 POWER   := $(BUILD)/tests/crash/power
 FUZZ    := $(filter-out $(if $(HTTP_LIBS),,%/fuzz_serve_path),$(call only,$(call test,fuzz,fuzz)))
 unknown := $(strip $(foreach n,$(ONLY),$(if $(strip $(call named,$(n),$(UNIT) $(STRESS) $(E2E) $(CRASH) $(FUZZ))),,$(n))))
-$(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=header))
+$(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=wheel))
 # Handlers for end-to-end tests: programs, and plugins (.so); test_bench runs
 # the benchmark, TORTURES the torture program.
 TORTURES := every_instruction instructions torture torture_points

@@ -20,8 +20,8 @@
 
 static const struct section *const sections[] = {
     &section_queue,   &section_handler, &section_latency, &section_stream,
-    &section_exec,    &section_memory,  &section_groups,  &section_restart,
-    &section_threads, &section_spool,   &section_peers,
+    &section_exec,    &section_memory,  &section_wheel,   &section_groups,
+    &section_restart, &section_threads, &section_spool,   &section_peers,
 #ifdef MQW_AMQP
     &section_amqp,
 #endif

@@ -85,7 +85,7 @@ struct section {
 #define DUELS(table) .duels = (table), .count = sizeof(table) / sizeof *(table)
 
 extern const struct section section_queue, section_handler, section_latency,
-    section_stream, section_exec, section_memory, section_groups,
+    section_stream, section_exec, section_memory, section_wheel, section_groups,
     section_restart, section_threads, section_spool, section_peers,
     section_amqp;
 

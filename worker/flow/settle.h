@@ -2,7 +2,7 @@
  *
  * WHAT   Decides what becomes of a message, and has the source make that
  *        durable. A verdict that the source refuses (disk full) is tried again
- *        by a timer; one that it settles late goes on when it says so.
+ *        by the wheel; one that it settles late goes on when it says so.
  * WHO    Pool threads; the engine at start.
  * OWNS   Nothing; the message is not the caller's any more after each of these.
  * FAILS  Never towards the caller.

@@ -1,4 +1,4 @@
-/* timers.c - the timer service (see timers.h) */
+/* timers.c - the timer service: wheel + timerfd + one lock (see timers.h) */
 #include "worker/loop/timers.h"
 
 #include <errno.h>
@@ -13,20 +13,20 @@
 #include "common/base/problem.h"
 
 #define NOT_ARMED UINT64_MAX
+#define BUDGET    4096 /* timers moved in one hold of the lock */
 
 /* m = under mtx   c = constant after open */
 struct timers {
     pthread_mutex_t mtx;
-    pthread_cond_t fired;               /* m  `firing` changed */
-    TAILQ_HEAD(timer_list, timer) list; /* m  pending, by (deadline, start) */
-    struct timer *firing;               /* m  its callback is running */
-    uint64_t armed_ns; /* m  setting of the timerfd; NOT_ARMED: off */
-    uint64_t run;      /* m  number of calls of timers_run so far */
-    int fd;            /* c */
+    pthread_cond_t fired; /* m  `firing` changed */
+    struct wheel *wheel;  /* m */
+    struct timer *firing; /* m  its callback runs now */
+    uint64_t armed_ns;    /* m  what the timerfd is set to, NOT_ARMED: off */
+    int fd;               /* c */
 };
 
-/* Set the timerfd; 0 ns switches it off. Try twice, because without it messages
- * would wait for ever. Returns 0 or -errno. */
+/* The timerfd; 0 ns: off. Asked twice, as without it messages would wait
+ * for ever: 0 or -errno. */
 static int timerfd_set(int fd, uint64_t when_ns)
 {
     const struct itimerspec at = {
@@ -40,6 +40,7 @@ static int timerfd_set(int fd, uint64_t when_ns)
     return rc < 0 ? -errno : 0;
 }
 
+/* A stopped clock, nothing armed */
 int timers_open(struct timers **out)
 {
     struct timers *t = calloc(1, sizeof *t);
@@ -48,23 +49,27 @@ int timers_open(struct timers **out)
     *out = NULL;
     if (!t)
         return -ENOMEM;
+    err = wheel_open(&t->wheel, clock_mono_ns(), NULL);
     t->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    /* A filter of system calls refuses timerfd_settime(2) here, not later. */
-    err = t->fd < 0 ? -errno : timerfd_set(t->fd, 0);
+    if (!err && t->fd < 0)
+        err = -errno;
+    if (!err)
+        err = timerfd_set(t->fd, 0); /* a filter of system calls is met here */
     if (err) {
+        wheel_close(&t->wheel);
         if (t->fd >= 0)
             close(t->fd);
         free(t);
         return err;
     }
     t->armed_ns = NOT_ARMED;
-    TAILQ_INIT(&t->list);
     pthread_mutex_init(&t->mtx, NULL);
     pthread_cond_init(&t->fired, NULL);
     *out = t;
     return 0;
 }
 
+/* Forget all timers */
 void timers_close(struct timers **timers)
 {
     struct timers *t = *timers;
@@ -73,6 +78,7 @@ void timers_close(struct timers **timers)
         return;
     *timers = NULL;
     close(t->fd);
+    wheel_close(&t->wheel);
     pthread_cond_destroy(&t->fired);
     pthread_mutex_destroy(&t->mtx);
     free(t);
@@ -80,17 +86,21 @@ void timers_close(struct timers **timers)
 
 void timer_init(struct timer *timer, void (*fire)(struct timer *timer))
 {
-    *timer = (struct timer){.fire = fire};
+    wheel_timer_init(&timer->wheel);
+    timer->fire = fire;
 }
 
-/* Set the timerfd to the deadline of the first timer, unless it is set to that.
- * A deadline of 0 is set as 1 ns, because 0 would switch the timerfd off. */
+/* Set the timerfd to the next expiry, if that is another one
+ * An expiry that has passed is set as 1 ns, which is in the past as well: 0
+ * would switch the timerfd off.
+ */
 static void arm_locked(struct timers *t)
 {
-    const struct timer *first = TAILQ_FIRST(&t->list);
-    uint64_t next = first ? first->when_ns : NOT_ARMED;
+    uint64_t next;
     int err;
 
+    if (!wheel_next(t->wheel, &next))
+        next = NOT_ARMED;
     if (next == t->armed_ns)
         return;
     err = timerfd_set(t->fd, next == NOT_ARMED ? 0 : next ? next : 1);
@@ -100,88 +110,69 @@ static void arm_locked(struct timers *t)
     t->armed_ns = next;
 }
 
-/* Take a timer off the list; returns false if it was not pending. The timerfd
- * keeps its setting, so timers_run may find nothing to do. */
-static bool cancel_locked(struct timers *t, struct timer *timer)
+/* As above, but a later expiry is left to timers_run */
+static void arm_earlier_locked(struct timers *t)
 {
-    bool was = timer->pending;
+    uint64_t next;
 
-    if (was)
-        TAILQ_REMOVE(&t->list, timer, next);
-    timer->pending = false;
-    return was;
-}
-
-/* Start a timer: insert it behind all whose deadline is not later. The search
- * begins at the end of the list, because most timers have the same delay and so
- * the latest deadline. */
-static void start_locked(struct timers *t, struct timer *timer,
-                         uint64_t when_ns)
-{
-    struct timer *before;
-
-    (void)cancel_locked(t, timer);
-    before = TAILQ_LAST(&t->list, timer_list);
-    while (before && before->when_ns > when_ns)
-        before = TAILQ_PREV(before, timer_list, next);
-    if (before)
-        TAILQ_INSERT_AFTER(&t->list, before, timer, next);
-    else
-        TAILQ_INSERT_HEAD(&t->list, timer, next);
-    timer->when_ns = when_ns;
-    timer->run = t->run;
-    timer->pending = true;
-    if (TAILQ_FIRST(&t->list)->when_ns < t->armed_ns)
+    if (wheel_next(t->wheel, &next) && next < t->armed_ns)
         arm_locked(t);
 }
 
+/* Fire at when_ns */
 void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
 {
     pthread_mutex_lock(&t->mtx);
-    start_locked(t, timer, when_ns);
+    wheel_start(t->wheel, &timer->wheel, when_ns);
+    arm_earlier_locked(t);
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* The clock is read under the lock, so that of two timers with the same limit
- * the one that was started first has the earlier deadline. */
+/* The clock is read inside the lock, so that of two with
+ * one limit the one that was started first has the earlier deadline */
 void timers_start_after(struct timers *t, struct timer *timer,
                         uint64_t limit_ns)
 {
     pthread_mutex_lock(&t->mtx);
-    start_locked(t, timer, ns_add(clock_mono_ns(), limit_ns));
+    wheel_start(t->wheel, &timer->wheel, ns_add(clock_mono_ns(), limit_ns));
+    arm_earlier_locked(t);
     pthread_mutex_unlock(&t->mtx);
 }
 
+/* Never later than it is pending for */
 void timers_start_earlier(struct timers *t, struct timer *timer,
                           uint64_t when_ns)
 {
     pthread_mutex_lock(&t->mtx);
-    if (!timer->pending || when_ns < timer->when_ns)
-        start_locked(t, timer, when_ns);
+    if (!wheel_pending(&timer->wheel) || when_ns < timer->wheel.when_ns) {
+        wheel_start(t->wheel, &timer->wheel, when_ns);
+        arm_earlier_locked(t);
+    }
     pthread_mutex_unlock(&t->mtx);
 }
 
+/* True if its callback will not run */
 bool timers_cancel(struct timers *t, struct timer *timer)
 {
     bool was;
 
     pthread_mutex_lock(&t->mtx);
-    was = cancel_locked(t, timer);
+    was = wheel_cancel(t->wheel, &timer->wheel);
     pthread_mutex_unlock(&t->mtx);
     return was;
 }
 
-/* The callback may start the timer again, so cancel it once more after each
- * call. */
+/* Wait for a running callback; if it started the timer
+ * again, that is cancelled as well */
 bool timers_cancel_sync(struct timers *t, struct timer *timer)
 {
     bool was;
 
     pthread_mutex_lock(&t->mtx);
-    was = cancel_locked(t, timer);
+    was = wheel_cancel(t->wheel, &timer->wheel);
     while (t->firing == timer) {
         pthread_cond_wait(&t->fired, &t->mtx);
-        was = cancel_locked(t, timer) || was;
+        was = wheel_cancel(t->wheel, &timer->wheel) || was;
     }
     pthread_mutex_unlock(&t->mtx);
     return was;
@@ -192,41 +183,38 @@ int timers_fd(const struct timers *t)
     return t->fd;
 }
 
-/* Take the first timer off the list that is due at `now` and was started before
- * this run; NULL if there is none. A timer that starts itself again, due at
- * once, waits for the next run, so that a run ends. */
-static struct timer *due_take(struct timers *t, uint64_t now)
-{
-    struct timer *timer = TAILQ_FIRST(&t->list);
-
-    while (timer && timer->run == t->run)
-        timer = TAILQ_NEXT(timer, next);
-    if (!timer || timer->when_ns > now)
-        return NULL;
-    (void)cancel_locked(t, timer);
-    return timer;
-}
-
-/* The timerfd counts as not armed while callbacks run and is set again at the
- * end; a timer that another thread starts during that time arms it by itself.
- * The clock is read once, and under the lock, so that it is not earlier than
- * the start of any timer on the list. */
+/* Run what is due
+ * "armed" is forgotten before draining and computed again after it: a timer
+ * that another thread starts meanwhile arms the timerfd by itself. The clock is
+ * read inside the lock, so that no timer started before it is later than it,
+ * and once: a timer that starts itself again, due at once, waits for the next
+ * round.
+ */
 void timers_run(struct timers *t)
 {
     uint64_t ignored, now;
+    bool more = true;
 
     if (read(t->fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
         panic("timers: read: %s", errno_text(errno)); /* not the same file */
     pthread_mutex_lock(&t->mtx);
     t->armed_ns = NOT_ARMED;
-    t->run++;
     now = clock_mono_ns();
-    while ((t->firing = due_take(t, now)) != NULL) {
-        pthread_mutex_unlock(&t->mtx);
-        t->firing->fire(t->firing);
-        pthread_mutex_lock(&t->mtx);
-        t->firing = NULL;
-        pthread_cond_broadcast(&t->fired);
+    while (more) {
+        struct wheel_timer *w = wheel_pop(t->wheel, now, BUDGET, &more);
+
+        if (w) {
+            t->firing = (struct timer *)(void *)w;
+            pthread_mutex_unlock(&t->mtx);
+            t->firing->fire(t->firing);
+            pthread_mutex_lock(&t->mtx);
+            t->firing = NULL;
+            pthread_cond_broadcast(&t->fired);
+            more = true;
+        } else if (more) { /* let others at the lock between two budgets */
+            pthread_mutex_unlock(&t->mtx);
+            pthread_mutex_lock(&t->mtx);
+        }
     }
     arm_locked(t);
     pthread_mutex_unlock(&t->mtx);

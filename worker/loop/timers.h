@@ -1,4 +1,4 @@
-/* timers.h - the timer service: a sorted list, a timerfd and one lock
+/* timers.h - the timer service: wheel + timerfd + one lock
  *
  * WHAT   Start and cancel from any thread; callbacks run in the peeker, with no
  *        lock held, in the order of (deadline, start). It is the timeout
@@ -7,27 +7,22 @@
  *        came in time. For each start exactly one of the two happens: a cancel
  *        returns true, or the callback is called.
  * WHO    Any thread; timers_run and timers_fd: the peeker.
- * OWNS   The timerfd. A timer is embedded in the caller's struct and must stay
- *        there while it is pending. A worker has a few dozen of them; that is
- *        what the sorted list is for.
+ * OWNS   The wheel and the timerfd. A timer is embedded in the caller's struct.
  * FAILS  open: -errno. Starting cannot fail.
  */
 #ifndef WORKER_LOOP_TIMERS_H
 #define WORKER_LOOP_TIMERS_H
 
-#include <bsd/sys/queue.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/wheel/wheel.h"
+
 struct timers; /* opaque; body in timers.c */
 
-/* c = constant after timer_init; the other fields belong to timers.c */
 struct timer {
-    TAILQ_ENTRY(timer) next;
-    uint64_t when_ns; /* deadline, monotonic time */
-    uint64_t run;     /* the last run of timers_run before the start */
-    bool pending;
-    void (*fire)(struct timer *timer); /* c */
+    struct wheel_timer wheel;
+    void (*fire)(struct timer *timer);
 };
 
 int timers_open(struct timers **out);

@@ -263,7 +263,7 @@ Test(run_tests, each_script_prints_its_own_help_and_does_nothing_else)
         "    \"$s\" $flag >out 2>err || echo \"$s $flag: status $?\";"
         "    grep -q \"^${s##*/} - \" out && grep -q '^Usage: ' out &&"
         "    [ ! -s err ] || echo \"$s $flag\"; done; done;"
-        "\"$1\"/scripts/check ONLY=header --help >out; sed -n 1p out;"
+        "\"$1\"/scripts/check ONLY=wheel --help >out; sed -n 1p out;"
         "\"$1\"/scripts/demo nonsense; echo $?;"
         "MAKEFLAGS= make -C \"$1\" help | grep -c 'make check \\|WERROR='",
         "sh", top);

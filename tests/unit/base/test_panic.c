@@ -24,7 +24,7 @@ static const char *last_words(enum log_format format, int *status)
         signal(SIGABRT, SIG_DFL);
         dup2(fds[1], STDERR_FILENO);
         log_setup(LOG_ERROR, format);
-        panic("pool: slot %d of \"%s\"", 7, "a");
+        panic("wheel: slot %d of \"%s\"", 7, "a");
     }
     close(fds[1]);
     while ((n = read(fds[0], text + size, sizeof text - 1 - size)) > 0)
@@ -41,12 +41,12 @@ Test(panic, it_says_what_in_one_line_and_aborts)
     const char *text = last_words(LOG_TEXT, &status);
 
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    cr_assert(strstr(text, " level=error event=panic what=\"pool: slot 7 of "
+    cr_assert(strstr(text, " level=error event=panic what=\"wheel: slot 7 of "
                            "\\\"a\\\"\" next="),
               "%s", text);
     cr_assert_eq(strchr(text, '\n'), text + strlen(text) - 1);
     text = last_words(LOG_JSON, &status);
-    cr_assert(strstr(text, "\"event\":\"panic\",\"what\":\"pool: slot 7 of "
+    cr_assert(strstr(text, "\"event\":\"panic\",\"what\":\"wheel: slot 7 of "
                            "\\\"a\\\"\""),
               "%s", text);
 }

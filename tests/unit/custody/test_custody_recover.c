@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <sysexits.h>
 
-#include "tests/unit/custody/stepper.h"
+#include "tests/unit/wheel/stepper.h"
 
 static char twin[128]; /* where copies go */
 

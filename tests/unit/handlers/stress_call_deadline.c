@@ -8,7 +8,7 @@
  * its time. It is on the stack of its round, so to be told after
  * call_deadline_leave is a use after return.
  */
-#include "tests/unit/loop/stress_fixture.h"
+#include "tests/unit/wheel/stress_fixture.h"
 
 #include "worker/handlers/call_deadline.h"
 

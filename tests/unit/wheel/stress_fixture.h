@@ -7,8 +7,8 @@
  * OWNS   `timers`, while stress_run runs.
  * FAILS  stress_run: false, there is no thread or timer to be had.
  */
-#ifndef TESTS_UNIT_LOOP_STRESS_FIXTURE_H
-#define TESTS_UNIT_LOOP_STRESS_FIXTURE_H
+#ifndef TESTS_UNIT_WHEEL_STRESS_FIXTURE_H
+#define TESTS_UNIT_WHEEL_STRESS_FIXTURE_H
 
 #include <poll.h>
 #include <pthread.h>

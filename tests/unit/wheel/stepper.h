@@ -7,8 +7,8 @@
  * OWNS   The child.
  * FAILS  By ending the test; where ptrace is forbidden the test is skipped.
  */
-#ifndef TESTS_UNIT_CUSTODY_STEPPER_H
-#define TESTS_UNIT_CUSTODY_STEPPER_H
+#ifndef TESTS_UNIT_WHEEL_STEPPER_H
+#define TESTS_UNIT_WHEEL_STEPPER_H
 
 #include <criterion/criterion.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
  * callback ran. An item is on the stack of its round, so a callback after
  * timers_cancel_sync is a use after return.
  */
-#include "tests/unit/loop/stress_fixture.h"
+#include "tests/unit/wheel/stress_fixture.h"
 
 #include "common/base/basics.h"
 

@@ -1,0 +1,641 @@
+/* wheel.c - a hierarchical timing wheel (see wheel.h)
+ *
+ * A bank is 8 x 256 slots over 64-bit deadlines: a queue of timers. Level =
+ * highest byte in which the deadline differs from `elapsed_ns`, slot = that
+ * byte, so that nothing wraps, nothing is clamped and the lowest level's first
+ * slot is always the earliest. Equal deadlines keep the order they were added
+ * in. A wheel has three banks.
+ */
+#include "common/wheel/wheel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define BANK_SLOTS  256 /* of one level */
+#define BANK_PLACES (8 * BANK_SLOTS)
+#define BANK_WORDS  (BANK_PLACES / 64)
+
+/* What is noted of a slot. */
+#define SLOT_UNSORTED 1u /* the list may be other than ascending */
+#define SLOT_STALE    2u /* the earliest was removed */
+
+/* One cache line. The list is circular with `list` in it, whose deadline is 0.
+ * Adding has one branch, the first timer of a slot, and removing has none: with
+ * deadlines as random as they are, a wrong guess of the processor costs more
+ * than all else. So removing only notes what may have changed, and looking
+ * repairs it. */
+struct wheel_slot {
+    _Alignas(64) struct wheel_timer list; /* next: first, prev: last */
+    uint64_t min_ns; /* earliest deadline; if stale, not above it */
+    uint64_t notes;  /* SLOT_, one word: one store for all */
+};
+
+struct wheel_bank {
+    uint64_t elapsed_ns; /* at or before every deadline in here */
+    uint64_t floor;      /* 1; while a slot of level L is being spread over the
+                            levels below: 1 << 8L, see bank_add */
+    struct wheel_slot *slot;   /* BANK_PLACES of the wheel's */
+    uint16_t base;             /* added to a place to make wheel_timer.place */
+    uint16_t spreading;        /* that slot; only if floor is not 1 */
+    uint32_t summary;          /* bit n: word[n] is not 0 */
+    uint64_t word[BANK_WORDS]; /* bit n % 64 of n / 64: slot[n] is, or was
+                                  until lately, not empty */
+};
+
+/* ---- a bank ---- */
+
+_Static_assert(sizeof(struct wheel_slot) == 64, "a cache line a slot");
+
+/* bank_place - put `t` where its deadline belongs, level >= floor's
+ * The floor also keeps clz away from 0 when the deadline is elapsed_ns. */
+static inline void bank_place(struct wheel_bank *b, struct wheel_timer *t,
+                              uint64_t floor)
+{
+    uint64_t when = t->when_ns, differ = (when ^ b->elapsed_ns) | floor;
+    unsigned top = 63 - (unsigned)__builtin_clzll(differ);
+    unsigned byte = (unsigned)(when >> (top & 56)) & 255;
+    unsigned at = (top >> 3) * BANK_SLOTS + byte;
+    struct wheel_slot *slot = &b->slot[at];
+    struct wheel_timer *last = slot->list.prev;
+
+    t->place = (uint16_t)(b->base + at);
+    t->next = &slot->list;
+    t->prev = last;
+    last->next = t;
+    slot->list.prev = t;
+    if (last == &slot->list) {
+        slot->min_ns = when;
+        slot->notes = 0;
+        b->word[at / 64] |= UINT64_C(1) << at % 64;
+        b->summary |= UINT32_C(1) << at / 64;
+        return;
+    }
+    slot->min_ns = when < slot->min_ns ? when : slot->min_ns;
+    slot->notes |= when < last->when_ns ? SLOT_UNSORTED : 0;
+}
+
+/* bank_add - add `t`, whose deadline is not before elapsed_ns
+ * While a slot is being spread, what belongs below it goes to its tail: or it
+ * would overtake equal deadlines that still wait there. */
+static inline void bank_add(struct wheel_bank *b, struct wheel_timer *t)
+{
+    bank_place(b, t, b->floor);
+}
+
+/* bank_remove - take `t` out; it is not pending any more
+ * `slots` are all of the wheel's. */
+static inline void bank_remove(struct wheel_slot *slots, struct wheel_timer *t)
+{
+    struct wheel_slot *slot = &slots[t->place];
+    struct wheel_timer *next = t->next, *prev = t->prev;
+
+    t->next = t->prev = NULL;
+    next->prev = prev;
+    prev->next = next;
+    slot->notes |= t->when_ns == slot->min_ns ? SLOT_STALE : 0;
+}
+
+/* slot_clear - no timers in it */
+static void slot_clear(struct wheel_slot *slot)
+{
+    slot->list.next = slot->list.prev = &slot->list;
+}
+
+/* slot_empty - has the slot no timer? */
+static bool slot_empty(const struct wheel_slot *slot)
+{
+    return slot->list.next == &slot->list;
+}
+
+/* bank_init - an empty bank */
+static void bank_init(struct wheel_bank *b, struct wheel_slot *slots,
+                      uint16_t base)
+{
+    *b = (struct wheel_bank){.slot = &slots[base], .base = base, .floor = 1};
+    for (unsigned at = 0; at < BANK_PLACES; at++) {
+        b->slot[at] = (struct wheel_slot){0};
+        slot_clear(&b->slot[at]);
+    }
+}
+
+/* place_clear - note that slot `at` is empty */
+static void place_clear(struct wheel_bank *b, unsigned at)
+{
+    b->word[at / 64] &= ~(UINT64_C(1) << at % 64);
+    if (!b->word[at / 64])
+        b->summary &= ~(UINT32_C(1) << at / 64);
+}
+
+/* first_place - the earliest slot that is not empty; false: there is none
+ * Clears the bits of slots that have become empty, once for many adds. */
+static bool first_place(struct wheel_bank *b, unsigned *at)
+{
+    while (b->summary) {
+        unsigned n = (unsigned)__builtin_ctz(b->summary);
+
+        *at = n * 64 + (unsigned)__builtin_ctzll(b->word[n]);
+        if (!slot_empty(&b->slot[*at]))
+            return true;
+        place_clear(b, *at);
+    }
+    return false;
+}
+
+/* place_start - the first deadline that slot `at` can hold */
+static uint64_t place_start(const struct wheel_bank *b, unsigned at)
+{
+    unsigned shift = at / BANK_SLOTS * 8;
+    /* Two shifts: level 7 has nothing above it, and << 64 is undefined. */
+    uint64_t above = b->elapsed_ns & (UINT64_MAX << shift << 8);
+
+    return above | (uint64_t)(at % BANK_SLOTS) << shift;
+}
+
+/* spread - place the slot's timers again, one or more levels lower
+ * False if the budget ended first; the rest stays in the slot, in order. */
+static bool spread(struct wheel_bank *b, size_t *budget)
+{
+    struct wheel_slot *slot = &b->slot[b->spreading];
+    struct wheel_timer *t = slot->list.next, *next;
+
+    for (; t != &slot->list && *budget; --*budget) {
+        next = t->next;
+        bank_place(b, t, 1);
+        t = next;
+    }
+    if (t != &slot->list) {
+        slot->list.next = t;
+        t->prev = &slot->list;
+        slot->notes = SLOT_UNSORTED | SLOT_STALE;
+        return false;
+    }
+    slot_clear(slot);
+    place_clear(b, b->spreading);
+    b->floor = 1;
+    return true;
+}
+
+/* bank_first - the earliest timer if it is due; moves timers to find it */
+static struct wheel_timer *bank_first(struct wheel_bank *b, uint64_t until_ns,
+                                      size_t *budget)
+{
+    struct wheel_slot *slot;
+    struct wheel_timer *first;
+    unsigned at;
+
+    for (;;) {
+        if (b->floor == 1) {
+            if (!first_place(b, &at))
+                return NULL;
+            slot = &b->slot[at];
+            first = slot->list.next;
+            /* An ascending list, as all of level 0 are and one timer alone
+             * is, needs no spreading: fire in place. */
+            if ((!(slot->notes & SLOT_UNSORTED) || first == slot->list.prev) &&
+                first->when_ns <= until_ns)
+                return first;
+            if (place_start(b, at) > until_ns)
+                return NULL;
+            /* Time reaches the start of a slot of a level above 0. */
+            b->elapsed_ns = place_start(b, at);
+            b->floor = UINT64_C(1) << at / BANK_SLOTS * 8;
+            b->spreading = (uint16_t)at;
+        }
+        if (!spread(b, budget))
+            return NULL;
+    }
+}
+
+/* bank_take - remove the earliest timer
+ * Likely the last of its slot: its bit goes at once. */
+static void bank_take(struct wheel_bank *b, struct wheel_timer *t)
+{
+    unsigned at = t->place - b->base;
+
+    bank_remove(b->slot - b->base, t);
+    if (slot_empty(&b->slot[at]))
+        place_clear(b, at);
+}
+
+/* bank_busy - is something due, or a slot to be spread? */
+static bool bank_busy(struct wheel_bank *b, uint64_t until_ns)
+{
+    unsigned at;
+
+    if (!first_place(b, &at))
+        return false;
+    if (b->floor != 1 && !slot_empty(&b->slot[b->spreading]))
+        return true;
+    return place_start(b, at) <= until_ns;
+}
+
+/* list_min - the earliest deadline, from end to end; is the list ascending? */
+static uint64_t list_min(const struct wheel_timer *list, uint64_t *notes)
+{
+    uint64_t min = UINT64_MAX, last = 0;
+
+    *notes = 0;
+    for (const struct wheel_timer *t = list->next; t != list; t = t->next) {
+        *notes |= t->when_ns < last ? SLOT_UNSORTED : 0;
+        last = t->when_ns;
+        if (last < min)
+            min = last;
+    }
+    return min;
+}
+
+/* slot_min - the earliest deadline of a slot that is not empty
+ * Timers of one and the same delay make ascending lists: no walk there. */
+static uint64_t slot_min(struct wheel_slot *slot)
+{
+    if (!(slot->notes & SLOT_STALE))
+        return slot->min_ns;
+    slot->min_ns = slot->notes & SLOT_UNSORTED
+                       ? list_min(&slot->list, &slot->notes)
+                       : slot->list.next->when_ns;
+    slot->notes &= ~(uint64_t)SLOT_STALE;
+    return slot->min_ns;
+}
+
+/* bank_next - the earliest deadline */
+static bool bank_next(struct wheel_bank *b, uint64_t *when_ns)
+{
+    uint64_t min;
+    unsigned at;
+
+    if (!first_place(b, &at))
+        return false;
+    *when_ns = slot_min(&b->slot[at]);
+    if (b->floor == 1 || slot_empty(&b->slot[b->spreading]))
+        return true;
+    /* Part of that slot is on the levels below it already, part is not. */
+    min = slot_min(&b->slot[b->spreading]);
+    if (min < *when_ns)
+        *when_ns = min;
+    return true;
+}
+
+/* slot_forget - no timer of the slot is pending any more */
+static void slot_forget(struct wheel_slot *slot)
+{
+    struct wheel_timer *t = slot->list.next, *next;
+
+    for (; t != &slot->list; t = next) {
+        next = t->next;
+        t->next = t->prev = NULL;
+    }
+}
+
+/* bank_clear - an empty bank that counts from `elapsed_ns` */
+static void bank_clear(struct wheel_bank *b, uint64_t elapsed_ns)
+{
+    unsigned at;
+
+    while (first_place(b, &at)) {
+        slot_forget(&b->slot[at]);
+        slot_clear(&b->slot[at]);
+    }
+    b->elapsed_ns = elapsed_ns;
+    b->floor = 1;
+}
+
+/* timer_check - is `t` linked well and in the slot of its deadline? */
+static const char *timer_check(const struct wheel_bank *b, unsigned at,
+                               const struct wheel_timer *t)
+{
+    unsigned shift = at / BANK_SLOTS * 8;
+    uint64_t differ = t->when_ns ^ b->elapsed_ns;
+
+    if (!t->next || !t->prev || t->next->prev != t || t->prev->next != t)
+        return "broken list";
+    if (t->place != b->base + at)
+        return "timer does not know its place";
+    if (t->when_ns < b->elapsed_ns)
+        return "deadline before the time the bank has reached";
+    if ((t->when_ns >> shift & 255) != at % BANK_SLOTS)
+        return "timer in another byte's slot";
+    if (differ >> shift >> 8)
+        return "timer on a level below its own";
+    if (shift && !(differ >> shift) && !(b->floor != 1 && b->spreading == at))
+        return "timer on a level above its own";
+    return NULL;
+}
+
+/* slot_check - list, order mark and minimum of slot `at` */
+static const char *slot_check(const struct wheel_bank *b, unsigned at,
+                              size_t *count)
+{
+    const struct wheel_slot *slot = &b->slot[at];
+    const struct wheel_timer *t = slot->list.next;
+    const char *wrong;
+    uint64_t min, notes;
+
+    if (slot_empty(slot))
+        return slot->list.prev == &slot->list ? NULL : "broken empty list";
+    if (!(b->word[at / 64] >> at % 64 & 1))
+        return "wrong occupancy bit";
+    for (; t != &slot->list; t = t->next, ++*count) {
+        wrong = timer_check(b, at, t);
+        if (wrong)
+            return wrong;
+    }
+    min = list_min(&slot->list, &notes);
+    if (notes & ~slot->notes)
+        return "list is not ascending";
+    if (slot->list.when_ns)
+        return "a list's own deadline is not 0";
+    if (slot->notes & SLOT_STALE ? slot->min_ns > min : slot->min_ns != min)
+        return "wrong minimum of a slot";
+    return NULL;
+}
+
+/* bank_check - every invariant of a bank */
+static const char *bank_check(const struct wheel_bank *b, size_t *count)
+{
+    const char *wrong = NULL;
+
+    *count = 0;
+    for (unsigned i = 0; i < BANK_WORDS; i++)
+        if ((b->summary >> i & 1) != (b->word[i] != 0))
+            return "wrong summary";
+    for (unsigned at = 0; at < BANK_PLACES && !wrong; at++)
+        wrong = slot_check(b, at, count);
+    return wrong;
+}
+
+/* ---- the wheel ---- */
+
+_Static_assert(sizeof(struct wheel_timer) == 32, "half a cache line a timer");
+
+/* Deadlines after now_ns are in the bank AHEAD, counted from the time reached.
+ * A timer started with a deadline in the past goes to the bank `late`, which
+ * counts from 0 as such a deadline may be anything. An advance turns `late`
+ * into `due` and fires from AHEAD and `due`: so what a callback starts late
+ * waits for the next advance, and all goes in order of deadline. With equal
+ * deadlines AHEAD is first: when its timer was started the deadline was still
+ * to come, so that was earlier. */
+enum { AHEAD, BANKS = 3 };
+
+struct wheel {
+    uint64_t now_ns; /* latest time we were told */
+    wheel_fire *fire;
+    size_t count; /* pending timers */
+    unsigned due; /* which bank is `due`: 1 or 2; `late` is the other */
+    bool popping; /* wheel_pop has not come to its NULL yet */
+    struct wheel_bank bank[BANKS];
+    struct wheel_slot slot[BANKS * BANK_PLACES];
+};
+
+/* bank_due - the late timers that this advance fires */
+static struct wheel_bank *bank_due(struct wheel *w)
+{
+    return &w->bank[w->due];
+}
+
+/* bank_late - the late timers that the next advance fires */
+static struct wheel_bank *bank_late(struct wheel *w)
+{
+    return &w->bank[BANKS - w->due];
+}
+
+/* timer_add - file a timer that is not pending under t->when_ns */
+static inline void timer_add(struct wheel *w, struct wheel_timer *t)
+{
+    bool ahead = t->when_ns > w->now_ns;
+
+    bank_add(ahead ? &w->bank[AHEAD] : bank_late(w), t);
+    w->count++;
+}
+
+/* timer_remove - take out a pending timer */
+static inline void timer_remove(struct wheel *w, struct wheel_timer *t)
+{
+    bank_remove(w->slot, t);
+    w->count--;
+}
+
+/* wheel_open - an empty wheel at `now_ns` */
+int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire)
+{
+    struct wheel *w = aligned_alloc(_Alignof(struct wheel), sizeof *w);
+
+    *out = w;
+    if (!w)
+        return -ENOMEM;
+    w->fire = fire;
+    w->due = 1;
+    for (unsigned i = 0; i < BANKS; i++)
+        bank_init(&w->bank[i], w->slot, (uint16_t)(i * BANK_PLACES));
+    wheel_reset(w, now_ns);
+    return 0;
+}
+
+/* wheel_close - free the wheel; its timers are not pending any more */
+void wheel_close(struct wheel **wheel)
+{
+    if (!*wheel)
+        return;
+    wheel_reset(*wheel, 0);
+    free(*wheel);
+    *wheel = NULL;
+}
+
+/* wheel_timer_init - prepare a timer */
+void wheel_timer_init(struct wheel_timer *timer)
+{
+    *timer = (struct wheel_timer){0};
+}
+
+/* wheel_pending - is the timer on a wheel? */
+bool wheel_pending(const struct wheel_timer *timer)
+{
+    return timer->next;
+}
+
+/* wheel_start - fire once at `when_ns` */
+void wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns)
+{
+    if (t->next)
+        timer_remove(w, t);
+    t->when_ns = when_ns;
+    timer_add(w, t);
+}
+
+/* wheel_cancel - stop a timer; true if it was pending */
+bool wheel_cancel(struct wheel *w, struct wheel_timer *t)
+{
+    if (!t->next)
+        return false;
+    timer_remove(w, t);
+    return true;
+}
+
+/* wheel_next - exact time of the next expiry */
+bool wheel_next(struct wheel *w, uint64_t *when_ns)
+{
+    uint64_t earliest = UINT64_MAX, when;
+
+    if (!w->count)
+        return false;
+    for (unsigned i = 0; i < BANKS; i++)
+        if (bank_next(&w->bank[i], &when) && when < earliest)
+            earliest = when;
+    *when_ns = earliest;
+    return true;
+}
+
+/* round_begin - let time reach `now_ns`; the late timers become due
+ * If a budget left some of the last round's late ones, they come first. */
+static void round_begin(struct wheel *w, uint64_t now_ns)
+{
+    unsigned at;
+
+    w->now_ns = now_ns;
+    if (!bank_late(w)->summary || first_place(bank_due(w), &at))
+        return;
+    bank_clear(bank_due(w), 0);
+    w->due = BANKS - w->due;
+}
+
+/* round_first - the earliest timer of this round; NULL: none, or no budget */
+static struct wheel_timer *round_first(struct wheel *w, size_t *budget)
+{
+    struct wheel_timer *ahead, *due = NULL;
+
+    if (!*budget)
+        return NULL;
+    ahead = bank_first(&w->bank[AHEAD], w->now_ns, budget);
+    if (bank_due(w)->summary)
+        due = bank_first(bank_due(w), w->now_ns, budget);
+    /* Out of budget, one of the two may hide an earlier timer. */
+    if (!*budget)
+        return NULL;
+    --*budget;
+    return !ahead || (due && due->when_ns < ahead->when_ns) ? due : ahead;
+}
+
+/* round_busy - is there more to fire or to move in this round? */
+static bool round_busy(struct wheel *w)
+{
+    return bank_busy(&w->bank[AHEAD], w->now_ns) ||
+           bank_busy(bank_due(w), w->now_ns);
+}
+
+/* round_take - take off the earliest timer of this round
+ * NULL: there is none now; *more: because the budget ended. If all is done,
+ * deadlines are counted from now on. */
+static struct wheel_timer *round_take(struct wheel *w, size_t *budget,
+                                      bool *more)
+{
+    struct wheel_timer *t = round_first(w, budget);
+    struct wheel_bank *ahead = &w->bank[AHEAD];
+
+    if (!t) {
+        *more = !*budget && round_busy(w);
+        if (!*more) {
+            ahead->floor = 1;
+            if (w->now_ns > ahead->elapsed_ns)
+                ahead->elapsed_ns = w->now_ns;
+        }
+        return NULL;
+    }
+    bank_take(&w->bank[t->place / BANK_PLACES], t);
+    w->count--;
+    return t;
+}
+
+/* wheel_advance - let time reach `now_ns` and fire what is due */
+bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget)
+{
+    size_t left = budget ? budget : SIZE_MAX;
+    struct wheel_timer *t;
+    bool more = false;
+
+    if (now_ns < w->now_ns)
+        return false;
+    w->popping = false;
+    round_begin(w, now_ns);
+    while ((t = round_take(w, &left, &more)))
+        w->fire(t);
+    return more;
+}
+
+/* wheel_pop - let time reach `now_ns` and take off the first due timer */
+struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
+                              bool *more)
+{
+    size_t left = budget ? budget : SIZE_MAX;
+    struct wheel_timer *t;
+
+    *more = false;
+    if (now_ns < w->now_ns)
+        return NULL;
+    if (!w->popping || now_ns > w->now_ns)
+        round_begin(w, now_ns);
+    t = round_take(w, &left, more);
+    /* With a timer in hand: the budget is for this one call. */
+    if (t)
+        *more = round_busy(w);
+    w->popping = t || *more;
+    return t;
+}
+
+/* wheel_reset - forget all timers; the time goes to `now_ns` */
+void wheel_reset(struct wheel *w, uint64_t now_ns)
+{
+    bank_clear(&w->bank[AHEAD], now_ns);
+    bank_clear(bank_due(w), 0);
+    bank_clear(bank_late(w), 0);
+    w->now_ns = now_ns;
+    w->count = 0;
+    w->popping = false;
+}
+
+/* wheel_now - the time reached so far */
+uint64_t wheel_now(const struct wheel *w)
+{
+    return w->now_ns;
+}
+
+/* wheel_count - pending timers */
+size_t wheel_count(const struct wheel *w)
+{
+    return w->count;
+}
+
+/* bank_is_late - have the deadlines of all its timers passed? */
+static bool bank_is_late(const struct wheel_bank *b, uint64_t now_ns)
+{
+    for (unsigned at = 0; at < BANK_PLACES; at++) {
+        const struct wheel_timer *list = &b->slot[at].list, *t;
+
+        for (t = list->next; t != list; t = t->next)
+            if (t->when_ns > now_ns)
+                return false;
+    }
+    return true;
+}
+
+/* wheel_check - every invariant of the wheel */
+const char *wheel_check(const struct wheel *w)
+{
+    uint64_t now = w->now_ns;
+    size_t count, total = 0;
+    const char *wrong;
+
+    for (unsigned i = 0; i < BANKS; i++) {
+        wrong = bank_check(&w->bank[i], &count);
+        if (wrong)
+            return wrong;
+        if (i != AHEAD && !bank_is_late(&w->bank[i], now))
+            return "a late timer is not late";
+        total += count;
+    }
+    if (total != w->count)
+        return "wrong count";
+    if (w->bank[BANKS - w->due].elapsed_ns)
+        return "late timers do not count from 0";
+    if (w->bank[AHEAD].elapsed_ns > now)
+        return "a time before the wheel's own";
+    return NULL;
+}

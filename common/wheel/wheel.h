@@ -1,0 +1,79 @@
+/* wheel.h - hierarchical timer wheel over all 64 bits of a nanosecond clock
+ *
+ * WHAT   Keeps timers by absolute deadline; fires them in strict (deadline,
+ *        start order) order, never early. A pure data structure: the caller
+ *        passes the time.
+ * WHO    One thread at a time; worker/timers puts a lock around it.
+ * OWNS   Only itself. Timers are the caller's, embedded in its own structs, and
+ *        must stay where they are while pending.
+ * FAILS  Starting a timer cannot fail.
+ */
+#ifndef COMMON_WHEEL_WHEEL_H
+#define COMMON_WHEEL_WHEEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct wheel; /* opaque; body in wheel.c */
+struct wheel_timer;
+
+/* Called by wheel_advance for a timer that fired; the timer is no longer
+ * pending. It may start and cancel any timer of the wheel, itself too; a
+ * deadline in the past is fired by the next advance. */
+typedef void wheel_fire(struct wheel_timer *timer);
+
+/* Half a cache line. With many timers pending, the time that one takes is that
+ * of fetching it and its two neighbours from memory. So it has what each start
+ * and each cancel needs, and nothing else. */
+struct wheel_timer {
+    struct wheel_timer *next, *prev; /* NULL: not pending */
+    uint64_t when_ns;
+    uint16_t place; /* bank * 2048 + level * 256 + slot, see wheel.c */
+};
+
+/* `fire` is for all timers of the wheel; NULL if they are popped only.
+ * -ENOMEM. */
+int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire);
+/* Forgets its timers: none is pending after it. NULL-safe; sets NULL. */
+void wheel_close(struct wheel **wheel);
+
+/* Prepare a timer; once, before the first start. */
+void wheel_timer_init(struct wheel_timer *timer);
+bool wheel_pending(const struct wheel_timer *timer);
+
+/* Fire at `when_ns`. A pending timer is moved. */
+void wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns);
+/* True exactly if the timer was pending: its callback will not run. */
+bool wheel_cancel(struct wheel *w, struct wheel_timer *t);
+
+/* Exact time of the next expiry in *when_ns; false if nothing is pending. A
+ * due timer gives its deadline, which may lie in the past.
+ * A few ctz; after a cancel of just the earliest timer, also one walk over the
+ * timers of its slot, if those were not started in order of deadline. */
+bool wheel_next(struct wheel *w, uint64_t *when_ns);
+
+/* Let time reach `now_ns` (an earlier time than before does nothing) and fire
+ * what is due. At most `budget` timers are fired or moved; 0 = no bound.
+ * True if the budget ended it before all that is due was done: call again.
+ * Timers that callbacks started with a deadline in the past do not count:
+ * wheel_next has those. */
+bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget);
+/* As above, but instead of running the callback the next due timer is taken off
+ * and returned, NULL if there is none: for callers that fire outside a lock.
+ * *more as wheel_advance returns. Calls with one and
+ * the same `now_ns` up to the NULL are one advance: one started in between with
+ * a deadline in the past waits for the next. */
+struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
+                              bool *more);
+
+/* Forget all timers; the time goes to `now_ns`, which may be earlier. */
+void wheel_reset(struct wheel *w, uint64_t now_ns);
+
+uint64_t wheel_now(const struct wheel *w); /* the time reached so far */
+size_t wheel_count(const struct wheel *w); /* pending timers */
+
+/* Every invariant, for tests; NULL or what is wrong. */
+const char *wheel_check(const struct wheel *w);
+
+#endif
