@@ -118,9 +118,9 @@ void commit_close(struct commit **commit)
     *commit = NULL;
 }
 
-/* Run one operation so that it can be undone alone. An error here is one of the transaction, not of the operation: SQLite rolls
- * everything back by itself on some errors (disk full while the cache
- * spills). */
+/* Run one operation so that it can be undone alone. An error here is one of the
+ * transaction, not of the operation: SQLite rolls everything back by itself on
+ * some errors (disk full while the cache spills). */
 static int op_apply(struct sql *sql, struct op *op)
 {
     int err = sql_run(sql, SQL_SAVE, NULL);

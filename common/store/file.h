@@ -32,9 +32,9 @@ int store_version_refuse(const char *path, int64_t version, struct problem *p);
 int store_make(const char *path, struct problem *p);
 /* Write an empty store, or all that `from` holds, to `path`, durably: it
  * appears complete or not at all. Existing -wal and -shm files there must be
- * those of `from`, and are removed. -EEXIST if there is a file, unless `replace`
- * (NULL: none) names it. -errno: nothing has changed, or the copy is there and
- * was not synced. */
+ * those of `from`, and are removed. -EEXIST if there is a file, unless
+ * `replace` (NULL: none) names it. -errno: nothing has changed, or the copy is
+ * there and was not synced. */
 int store_file_make(const char *path, sqlite3 *from,
                     const struct stat replace[2]);
 /* Remove what processes that were killed in one of these left at `path`. */

@@ -26,26 +26,15 @@
 /* One call. */
 struct claim {
     const struct store_key *key;
-    struct ulid first; /* out: whose it is, if not this message's */
+    struct ulid *first; /* out: whose it is, if not this message's */
     bool taken;
 };
 
 enum holder { HOLDER_NONE, HOLDER_SELF, HOLDER_OTHER };
 
-/* passed_on - whether one that came after this message and has the key has it
- * from a time on at which this one's was over
- * If this message ever had the key it is so: the other one was its duplicate
- * until then. If it is not so, the other one was before it.
- */
-static bool passed_on(const struct store_key *key, uint64_t other_from_ns)
-{
-    return other_from_ns >= key->until_ns;
-}
-
-/* holder_of - find the holder of the key, from a row of SQL_KEY; NONE if the
- * key was free when the message came. *ahead is set if an earlier message holds
- * the key from a time in the future, because the clock was set back since.
- */
+/* Find the holder of the key, from a row of SQL_KEY; HOLDER_NONE if the key was
+ * free when the message came. *ahead is set if an earlier message holds the key
+ * from a time in the future, because the clock was set back since. */
 static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
                              struct ulid *first, bool *ahead)
 {
@@ -53,8 +42,11 @@ static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
     uint64_t seq = sql_column_u64(st, 0);
 
     *ahead = false;
+    /* If a later message holds the key from the time on at which this one's
+     * ended, this one held it before: until then the other was its duplicate.
+     * Otherwise the other was first. */
     if (seq == key->seq ||
-        (seq > key->seq && passed_on(key, sql_column_u64(st, 2))))
+        (seq > key->seq && sql_column_u64(st, 2) >= key->until_ns))
         return HOLDER_SELF;
     if (seq < key->seq && sql_column_u64(st, 3) <= key->received_ns)
         return HOLDER_NONE;
@@ -65,8 +57,8 @@ static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
     return HOLDER_OTHER;
 }
 
-/* sql_key_claim - take the key, if nobody has it; keys whose time is over go, a
- * few each time, so that no more stay than are needed */
+/* Take the key, if nobody has it. Expired keys are deleted, a few each time, so
+ * that no more stay than are needed. */
 int sql_key_claim(struct sql *sql, const struct store_key *k,
                   struct ulid *first)
 {
@@ -104,26 +96,10 @@ int sql_key_claim(struct sql *sql, const struct store_key *k,
 static int claim_apply(struct sql *sql, void *arg)
 {
     struct claim *c = arg;
-    int err = sql_key_claim(sql, c->key, &c->first);
+    int err = sql_key_claim(sql, c->key, c->first);
 
     c->taken = err == -EEXIST;
     return c->taken ? 0 : err;
-}
-
-/* claim_known - without a write, as for a message that comes again */
-static int claim_known(struct store *s, struct claim *c)
-{
-    enum holder holder = HOLDER_NONE;
-    bool ahead = false;
-    sqlite3_stmt *st;
-    int found = store_ask(s, &st, SQL_KEY,
-                          SQL_VALUES(value_text(c->key->text, c->key->size)));
-
-    if (found > 0)
-        holder = holder_of(st, c->key, &c->first, &ahead);
-    (void)store_answered(s, st, found);
-    c->taken = holder == HOLDER_OTHER;
-    return found < 0 ? found : holder == HOLDER_NONE || ahead ? -ENOENT : 0;
 }
 
 int sql_key_free(struct sql *sql, uint64_t seq)
@@ -133,17 +109,17 @@ int sql_key_free(struct sql *sql, uint64_t seq)
 
 int store_key_free(struct store *s, uint64_t seq)
 {
-    int64_t n =
-        seq ? store_run(s, SQL_KEY_FREE, SQL_VALUES(value_u64(seq))) : 0;
-
-    return n < 0 ? (int)n : 0;
+    return seq ? store_run(s, SQL_KEY_FREE, SQL_VALUES(value_u64(seq)), NULL)
+               : 0;
 }
 
 int store_key_drop(struct store *s, const char *text, size_t size)
 {
-    int64_t n = store_run(s, SQL_KEY_DROP, SQL_VALUES(value_text(text, size)));
+    int64_t n;
+    int err =
+        store_run(s, SQL_KEY_DROP, SQL_VALUES(value_text(text, size)), &n);
 
-    return n < 0 ? (int)n : n == 0 ? -ENOENT : 0;
+    return err || n > 0 ? err : -ENOENT;
 }
 
 int64_t store_keys_count(struct store *s, uint64_t now_ns)
@@ -207,17 +183,23 @@ int store_keys_each(struct store *s, uint64_t now_ns,
 int store_key_claim(struct store *s, const struct store_key *key,
                     struct ulid *first)
 {
-    struct claim c = {.key = key};
-    int err = claim_known(s, &c);
+    struct claim c = {.key = key, .first = first};
+    enum holder holder = HOLDER_NONE;
+    bool ahead = false;
+    sqlite3_stmt *st;
+    int err = store_ask(s, &st, SQL_KEY,
+                        SQL_VALUES(value_text(key->text, key->size)));
 
-    if (err == -ENOENT) {
-        FAULT_POINT("store_key_before");
-        err = store_write(s, claim_apply, NULL, &c);
-        FAULT_POINT("store_key_after");
-    }
-    if (!err && c.taken) {
-        *first = c.first;
-        err = -EEXIST;
-    }
-    return err;
+    if (err > 0)
+        holder = holder_of(st, key, first, &ahead);
+    (void)store_answered(s, st, err);
+    if (err < 0)
+        return err;
+    /* Without a write, as for a message that comes again. */
+    if (holder != HOLDER_NONE && !ahead)
+        return holder == HOLDER_OTHER ? -EEXIST : 0;
+    FAULT_POINT("store_key_before");
+    err = store_write(s, claim_apply, NULL, &c);
+    FAULT_POINT("store_key_after");
+    return !err && c.taken ? -EEXIST : err;
 }

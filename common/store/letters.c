@@ -21,30 +21,15 @@ struct range {
     struct store_cursor low, high;
 };
 
-/* replay_copy - how it was sent last; where the boot is not known, it may have
- * been in this one */
-static struct letter_replay replay_copy(sqlite3_stmt *st, const char *boot)
-{
-    const char *there = (const char *)sqlite3_column_text(st, COL_BOOT);
-    const void *token = sqlite3_column_blob(st, COL_TOKEN);
-    struct letter_replay r = {
-        .here = there && (!*there || !*boot || !sql_elsewhere(there, boot)),
-        .sent = sqlite3_column_int(st, COL_SENT) != 0,
-        .marked_ns = sql_column_u64(st, COL_MARKED),
-    };
-
-    r.known = token && sqlite3_column_bytes(st, COL_TOKEN) == sizeof r.token;
-    if (r.known)
-        memcpy(&r.token, token, sizeof r.token);
-    return r;
-}
-
 /* Copy the letter that a statement stands on. `boot` is that of now. */
 static int letter_copy(sqlite3_stmt *st, const void *boot, void **out,
                        size_t *bytes)
 {
     static const int columns[] = {COL_DATA, COL_GROUP, COL_ERROR, COL_STDERR,
                                   COL_ERROR_TEXT};
+    const char *there = (const char *)sqlite3_column_text(st, COL_BOOT);
+    const char *here = boot;
+    const void *token = sqlite3_column_blob(st, COL_TOKEN);
     struct sql_bytes part[5];
     struct store_row m;
     struct letter *l;
@@ -60,13 +45,21 @@ static int letter_copy(sqlite3_stmt *st, const void *boot, void **out,
     m.error = part[2].at;
     *l = (struct letter){
         .m = m,
-        .replay = replay_copy(st, boot),
+        /* If a boot is not known, the letter may have been sent in this one. */
+        .replay = {.here = there &&
+                           (!*there || !*here || !sql_elsewhere(there, here)),
+                   .sent = sqlite3_column_int(st, COL_SENT) != 0,
+                   .marked_ns = sql_column_u64(st, COL_MARKED)},
         .body = part[0].at + m.header_size,
         .body_size = m.size - m.header_size,
         .stderr_tail = part[3].at,
         .stderr_size = part[3].size,
         .error_text = part[4].at,
     };
+    l->replay.known =
+        token && sqlite3_column_bytes(st, COL_TOKEN) == sizeof l->replay.token;
+    if (l->replay.known)
+        memcpy(&l->replay.token, token, sizeof l->replay.token);
     *bytes = sizeof *l + m.size + part[3].size;
     *out = l;
     return 0;
@@ -82,7 +75,7 @@ static int letter_copy(sqlite3_stmt *st, const void *boot, void **out,
                value_int((f)->replayed ? STORE_REPLAYED : STORE_DEAD),    \
                value_u64(room), by)
 
-/* edge_find - the matching letter that is `nth` from the newest; -ENOENT */
+/* Find the matching letter that is `nth` from the newest; -ENOENT. */
 static int edge_find(struct store *s, const struct letter_filter *f,
                      const struct range *range, uint64_t nth,
                      struct store_cursor *place)
@@ -97,8 +90,8 @@ static int edge_find(struct store *s, const struct letter_filter *f,
     return store_answered(s, st, found);
 }
 
-/* range_of - from `since` up to `until` and `before`, all as open ends; rows
- * start at 1 */
+/* Return the range from `since` up to `until` and `before`, all as open ends.
+ * Rows start at 1. */
 static struct range range_of(const struct letter_filter *f)
 {
     struct range range = {
@@ -113,7 +106,7 @@ static struct range range_of(const struct letter_filter *f)
     return range;
 }
 
-/* range_freeze - for going from old to new: end at what is the newest now, or
+/* Narrow a range for going from old to new: end at what is the newest now, or
  * replays that die again would be visited for ever; begin at the oldest of the
  * newest `limit`. -ENOENT when nothing matches. */
 static int range_freeze(struct store *s, const struct letter_filter *f,
@@ -210,73 +203,52 @@ int letters_get(struct store *s, int64_t row,
     return err;
 }
 
-/* ---- how often what ---- */
+/* ---- counts by value, and history ---- */
 
 struct tally {
     STAILQ_ENTRY(tally) link;
     struct letter_tally is;
 };
-STAILQ_HEAD(tallies, tally);
 
-/* tally_copy - the line of the summary a statement stands on */
-static struct tally *tally_copy(sqlite3_stmt *st, enum letter_by by)
+/* The whole summary is read before the first visit. */
+int letters_summary(struct store *s, enum letter_by by,
+                    const struct letter_filter *f,
+                    int (*visit)(const struct letter_tally *t, void *arg),
+                    void *arg)
 {
     static const int columns[] = {0, 3};
-    struct sql_bytes part[2];
-    struct tally *t = sql_copy(st, sizeof *t, columns, 2, part);
-
-    if (!t)
-        return NULL;
-    if (by == LETTER_BY_REASON) {
-        part[0].at =
-            dead_reason_text((enum dead_reason)sqlite3_column_int(st, 0));
-        part[0].size = strlen(part[0].at);
-    }
-    t->is = (struct letter_tally){
-        .value = part[0].at,
-        .size = part[0].size,
-        .text = part[1].at,
-        .count = sql_column_u64(st, 1),
-        .newest_ns = sql_column_u64(st, 2),
-    };
-    return t;
-}
-
-/* tallies_read - the whole summary; entries that were read stay in the list */
-static int tallies_read(struct store *s, enum letter_by by,
-                        const struct letter_filter *f, struct tallies *all)
-{
+    STAILQ_HEAD(, tally) all = STAILQ_HEAD_INITIALIZER(all);
     struct range range = range_of(f);
+    struct sql_bytes part[2];
     sqlite3_stmt *st;
+    struct tally *t;
     int err =
         store_ask(s, &st, SQL_SUMMARY,
                   LETTER_VALUES(f, &range, f->limit ? f->limit : UINT64_MAX,
                                 value_int(by)));
 
     for (; err == STEP_ROW; err = sql_step(st)) {
-        struct tally *t = tally_copy(st, by);
-
+        t = sql_copy(st, sizeof *t, columns, 2, part);
         if (!t) {
             err = -ENOMEM;
             break;
         }
-        STAILQ_INSERT_TAIL(all, t, link);
+        if (by == LETTER_BY_REASON) {
+            part[0].at =
+                dead_reason_text((enum dead_reason)sqlite3_column_int(st, 0));
+            part[0].size = strlen(part[0].at);
+        }
+        t->is = (struct letter_tally){
+            .value = part[0].at,
+            .size = part[0].size,
+            .text = part[1].at,
+            .count = sql_column_u64(st, 1),
+            .newest_ns = sql_column_u64(st, 2),
+        };
+        STAILQ_INSERT_TAIL(&all, t, link);
     }
     (void)store_answered(s, st, err);
-    return err;
-}
-
-int letters_summary(struct store *s, enum letter_by by,
-                    const struct letter_filter *f,
-                    int (*visit)(const struct letter_tally *t, void *arg),
-                    void *arg)
-{
-    struct tallies all = STAILQ_HEAD_INITIALIZER(all);
-    int err = tallies_read(s, by, f, &all);
-
-    while (!STAILQ_EMPTY(&all)) {
-        struct tally *t = STAILQ_FIRST(&all);
-
+    while ((t = STAILQ_FIRST(&all)) != NULL) {
         STAILQ_REMOVE_HEAD(&all, link);
         if (!err)
             err = visit(&t->is, arg);
@@ -285,51 +257,37 @@ int letters_summary(struct store *s, enum letter_by by,
     return err;
 }
 
-/* ---- history ---- */
-
-/* Read the attempt after number *n, in one block of memory, and its number to
- * *n; *out is NULL at the end. */
-static int attempt_next(struct store *s, int64_t row, unsigned *n,
-                        struct store_attempt **out)
-{
-    static const int columns[] = {3, 4};
-    struct sql_bytes part[2];
-    sqlite3_stmt *st;
-    int found = store_ask(s, &st, SQL_HISTORY,
-                          SQL_VALUES(value_int(row), value_int(*n)));
-
-    *out = NULL;
-    if (found > 0) {
-        *n = (unsigned)sqlite3_column_int64(st, 0);
-        *out = sql_copy(st, sizeof **out, columns, 2, part);
-        found = *out ? STEP_ROW : -ENOMEM;
-    }
-    if (*out)
-        **out = (struct store_attempt){
-            .started_ns = sql_column_u64(st, 1),
-            .duration_ns = sql_column_u64(st, 2),
-            .error = part[0].at,
-            .stderr_tail = part[1].at,
-            .stderr_size = part[1].size,
-            .said = sqlite3_column_int(st, 5) != 0,
-        };
-    (void)store_answered(s, st, found);
-    return found < 0 ? found : 0;
-}
-
 int letters_history(struct store *s, int64_t row,
                     int (*visit)(unsigned n, const struct store_attempt *a,
                                  void *arg),
                     void *arg)
 {
+    static const int columns[] = {3, 4};
+    struct sql_bytes part[2];
     struct store_attempt *a;
-    unsigned n = 0;
+    sqlite3_stmt *st;
+    int err;
 
-    for (;;) {
-        int err = attempt_next(s, row, &n, &a);
-
-        if (err || !a)
-            return err;
+    for (unsigned n = 0;;) { /* the attempt after number n */
+        err = store_ask(s, &st, SQL_HISTORY,
+                        SQL_VALUES(value_int(row), value_int(n)));
+        a = err > 0 ? sql_copy(st, sizeof *a, columns, 2, part) : NULL;
+        if (a) {
+            n = (unsigned)sqlite3_column_int64(st, 0);
+            *a = (struct store_attempt){
+                .started_ns = sql_column_u64(st, 1),
+                .duration_ns = sql_column_u64(st, 2),
+                .error = part[0].at,
+                .stderr_tail = part[1].at,
+                .stderr_size = part[1].size,
+                .said = sqlite3_column_int(st, 5) != 0,
+            };
+        } else if (err > 0) {
+            err = -ENOMEM;
+        }
+        (void)store_answered(s, st, err);
+        if (!a)
+            return err; /* 0: that was all */
         err = visit(n, a, arg);
         free(a);
         if (err)
@@ -345,7 +303,7 @@ struct mark {
     const char *boot;
 };
 
-/* token_of - that value */
+/* Return the token of a mark as a value. */
 static struct sql_value token_of(const struct letter_mark *mark)
 {
     return value_blob(&mark->token, sizeof mark->token);
@@ -380,8 +338,7 @@ static int mark_apply(struct sql *sql, void *arg)
                    SQL_VALUES(value_int(m->sent->row), token_of(m->sent)));
 }
 
-/* letters_mark_replayed - before the letter is sent
- * Crash after this and before the send: the letter stays marked, though it is
+/* Crash after this and before the send: the letter stays marked, though it is
  * in no queue, and not noted as sent; it can be sent again, and a reboot makes
  * it dead again. Were it marked after the send, a quick worker would find no
  * token for it. */
@@ -397,18 +354,16 @@ int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
     return err;
 }
 
-/* letters_mark_sent - after the letter is sent
- * Crash before this: the letter was sent and looks as if it might not have
- * been. If an operator sends it again, the worker drops one of the two. */
+/* Crash after the send and before this: the letter looks as if it might not
+ * have been sent. If an operator sends it again, the worker drops one of the
+ * two. */
 int letters_mark_sent(struct store *s, const struct letter_mark *mark)
 {
-    int64_t n = store_run(s, SQL_REPLAY_SENT,
-                          SQL_VALUES(value_int(mark->row), token_of(mark)));
-
-    return n < 0 ? (int)n : 0;
+    return store_run(s, SQL_REPLAY_SENT,
+                     SQL_VALUES(value_int(mark->row), token_of(mark)), NULL);
 }
 
-/* unmark_apply - a letter is dead again, and that replay never was */
+/* Make a letter dead again, and delete the replay. */
 static int unmark_apply(struct sql *sql, void *arg)
 {
     const struct letter_mark *mark = ((const struct mark *)arg)->mark;
@@ -437,17 +392,18 @@ int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)
     return gone;
 }
 
-/* letters_let_go - Crash before the commit: the group is held. After it: it
+/* Crash before the commit: the group is held. After it: it
  * goes on, under this worker, which sees the write, or the next one. */
 int64_t letters_let_go(struct store *s, const char *group, size_t size)
 {
     int64_t letters;
+    int err;
 
     FAULT_POINT("letters_let_go_before");
-    letters =
-        store_run(s, SQL_GROUP_LET_GO, SQL_VALUES(value_text(group, size)));
+    err = store_run(s, SQL_GROUP_LET_GO, SQL_VALUES(value_text(group, size)),
+                    &letters);
     FAULT_POINT("letters_let_go_after");
-    return letters;
+    return err ? err : letters;
 }
 
 struct drop {
@@ -456,7 +412,7 @@ struct drop {
     int64_t gone;
 };
 
-/* drop_apply - those that an operator sends meanwhile are not dead any more */
+/* Remove letters, except those that an operator has sent again meanwhile. */
 static int drop_apply(struct sql *sql, void *arg)
 {
     struct drop *d = arg;
@@ -472,8 +428,8 @@ static int drop_apply(struct sql *sql, void *arg)
     return err;
 }
 
-/* letters_drop - Crash before the commit: all are there, and the next worker
- * drops them. After it: none is. */
+/* Crash before the commit: all are there, and the next worker drops them. After
+ * it: none is. */
 int64_t letters_drop(struct store *s, const struct store_cursor *list, size_t n)
 {
     struct drop d = {.list = list, .n = n};
@@ -535,26 +491,8 @@ static int letter_find(struct sql *sql, const struct letter_import *l,
     return STEP_END;
 }
 
-/* import_one - a dead row that no slot of ours ever held, with its history */
-static int import_one(struct sql *sql, const struct letter_import *l)
-{
-    struct store_row m = l->m;
-    int64_t row;
-    int err;
-
-    m.row = 0;
-    m.state = STORE_DEAD;
-    m.receive_seq = 0;
-    if (!sql_row_valid(&m))
-        return -EINVAL;
-    err = sql_put_row(sql, &m, NULL, &row);
-    for (size_t i = 0; !err && i < l->history_count; i++)
-        err = sql_insert_attempt(sql, row, &l->history[i]);
-    return err;
-}
-
-/* Insert all letters. On an error the caller rolls back, so none is
- * inserted. */
+/* Insert all letters, with their history, as dead rows that no slot of ours
+ * ever held. On an error the caller rolls back, so none is inserted. */
 static int import_apply(struct sql *sql, void *arg)
 {
     struct import *import = arg;
@@ -566,11 +504,21 @@ static int import_apply(struct sql *sql, void *arg)
     for (size_t i = 0; !err && i < import->n; i++) {
         const struct letter_import *l = &import->letters[i];
         int found = known ? letter_find(sql, l, known->last_row) : STEP_END;
+        struct store_row m = l->m;
+        int64_t row;
 
-        if (found == STEP_ROW)
+        if (found == STEP_ROW) {
             known->present++;
-        else
-            err = found < 0 ? found : import_one(sql, l);
+            continue;
+        }
+        m.row = 0;
+        m.state = STORE_DEAD;
+        m.receive_seq = 0;
+        err = found < 0 ? found : sql_row_valid(&m) ? 0 : -EINVAL;
+        if (!err)
+            err = sql_put_row(sql, &m, NULL, &row);
+        for (size_t h = 0; !err && h < l->history_count; h++)
+            err = sql_insert_attempt(sql, row, &l->history[h]);
     }
     return err;
 }
@@ -614,8 +562,8 @@ struct end {
     bool told;
 };
 
-/* end_apply - the note is gone, or has a new number behind all others; one
- * that went with its letter meanwhile gets none */
+/* Remove the note, or give it a new number behind all others. A note that went
+ * with its letter meanwhile gets none. */
 static int end_apply(struct sql *sql, void *arg)
 {
     struct end *end = arg;
@@ -643,9 +591,10 @@ int letters_hooks_forget(struct store *s)
 {
     struct letter_hook any;
     int err = letters_hook(s, 0, &any);
-    int64_t n = err ? 0 : store_run(s, SQL_HOOKS_FORGET, NULL);
 
-    return err == -ENOENT ? 0 : err ? err : n < 0 ? (int)n : 0;
+    if (!err)
+        err = store_run(s, SQL_HOOKS_FORGET, NULL, NULL);
+    return err == -ENOENT ? 0 : err;
 }
 
 /* ---- as JSON ---- */

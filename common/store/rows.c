@@ -18,16 +18,16 @@
 
 /* ---- writing ---- */
 
-/* waits - whether a row in that state is one that store_waits counts */
-static int waits(int state)
+/* Return 1 if store_waits counts a row in that state, else 0. */
+static int state_waits(int state)
 {
     return state == STORE_WAITING || state == STORE_PARKED;
 }
 
-/* waits_moved - a row goes from one state to another; 0: there is none */
+/* Count a row that goes from one state to another; state 0: no row. */
 static void waits_moved(struct store_more *more, int from, int to)
 {
-    more->waits += waits(to) - waits(from);
+    more->waits += state_waits(to) - state_waits(from);
     more->parked += (to == STORE_PARKED) - (from == STORE_PARKED);
 }
 
@@ -63,7 +63,6 @@ static int row_put(struct sql *sql, struct put *put, const struct store_row *m)
     return err;
 }
 
-/* put_apply - all rows of one call */
 static int put_apply(struct sql *sql, void *arg)
 {
     struct put *put = arg;
@@ -80,7 +79,7 @@ static int put_apply(struct sql *sql, void *arg)
     return err ? err : sql_spool_counted(sql, put->more.spooled);
 }
 
-/* put_durable - the slots that the messages came from are FREE */
+/* Free the slots that the messages came from. */
 static void put_durable(void *arg)
 {
     const struct put *put = arg;
@@ -91,7 +90,6 @@ static void put_durable(void *arg)
             put->rows[i].retire(put->rows[i].slot);
 }
 
-/* put_run - as one operation of a shared commit */
 static int put_run(struct put *put)
 {
     for (size_t i = 0; i < put->n; i++)
@@ -199,19 +197,17 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
     return (int)recalled;
 }
 
-/* store_doubt - one commit, all or nothing
- * Crash before it: no row is marked, and none has run since custody was lost,
- * as the start that marks them comes before the first handler. Crash after it:
- * all are marked, and marking them once more changes nothing.
- */
+/* Crash before the commit: no row is marked, and none has run since custody was
+ * lost, as the start that marks them comes before the first handler. Crash
+ * after it: all are marked, and marking them once more changes nothing. */
 int store_doubt(struct store *s)
 {
-    int64_t n;
+    int err;
 
     FAULT_POINT("store_doubt_before");
-    n = store_run(s, SQL_DOUBT, NULL);
+    err = store_run(s, SQL_DOUBT, NULL, NULL);
     FAULT_POINT("store_doubt_after");
-    return n < 0 ? (int)n : 0;
+    return err;
 }
 
 /* ---- the clock ---- */
@@ -227,26 +223,9 @@ int store_doubt(struct store *s)
 
 struct follow {
     char boot[STORE_BOOT]; /* of now; "" if unknown */
-    int64_t ahead_ns;      /* the same */
+    int64_t ahead_ns;      /* of now */
     int64_t step_ns;       /* shift of the end of each delay */
-    bool other; /* another boot: the due times are from an earlier run
-                            of the machine */
 };
-
-/* Read the stored distance and the current one; 0 or -errno. */
-static int clock_compare(struct store *s, struct follow *f)
-{
-    sqlite3_stmt *st;
-    int found = store_ask(s, &st, SQL_CLOCK, NULL);
-    const char *boot;
-
-    if (found == STEP_ROW) {
-        boot = (const char *)sqlite3_column_text(st, 1);
-        f->other = !boot || !f->boot[0] || sql_elsewhere(boot, f->boot);
-        f->step_ns = f->other ? 0 : f->ahead_ns - sqlite3_column_int64(st, 0);
-    }
-    return store_answered(s, st, found);
-}
 
 /* Write the rows and the distance in one transaction. */
 static int follow_apply(struct sql *sql, void *arg)
@@ -267,11 +246,20 @@ static int follow_apply(struct sql *sql, void *arg)
 int store_clock_follow(struct store *s)
 {
     struct follow f = {.ahead_ns = clock_ahead_ns()};
+    bool other = false; /* the due times are of an earlier run of the machine */
+    sqlite3_stmt *st;
+    const char *boot;
     int err;
 
     store_boot_read("time", f.boot); /* CLOCK_BOOTTIME is of it */
-    err = clock_compare(s, &f);
-    if (err || (!f.other && llabs(f.step_ns) < SQL_CLOCK_SMALL_NS))
+    err = store_ask(s, &st, SQL_CLOCK, NULL);
+    if (err == STEP_ROW) {
+        boot = (const char *)sqlite3_column_text(st, 1);
+        other = !boot || !f.boot[0] || sql_elsewhere(boot, f.boot);
+        f.step_ns = other ? 0 : f.ahead_ns - sqlite3_column_int64(st, 0);
+    }
+    err = store_answered(s, st, err);
+    if (err || (!other && llabs(f.step_ns) < SQL_CLOCK_SMALL_NS))
         return err;
     FAULT_POINT("store_clock_before");
     err = store_write(s, follow_apply, NULL, &f);
@@ -332,122 +320,101 @@ struct due_row {
     uint64_t boot_ns; /* due time by CLOCK_BOOTTIME */
 };
 
-/* due_page - Read the rows of a priority after a position; returns their
- * number. */
-static int due_page(struct store *s, int64_t priority,
-                    const struct due_row *after,
-                    struct due_row page[STORE_PAGE])
-{
-    sqlite3_stmt *st;
-    int n = 0;
-    int more =
-        store_ask(s, &st, SQL_DUE,
-                  SQL_VALUES(value_int(priority), value_int(after->due_ns),
-                             value_int(after->seq), value_int(after->row),
-                             value_int(STORE_PAGE)));
-
-    for (; more == STEP_ROW && n < STORE_PAGE; more = sql_step(st))
-        page[n++] = (struct due_row){
-            sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
-            sqlite3_column_int64(st, 2), sql_column_u64(st, 3)};
-    (void)store_answered(s, st, more);
-    return more < 0 ? more : n;
-}
-
-/* Parameters and results of store_due. */
-struct due_look {
-    uint64_t boot_ns;
-    int64_t *rows;
-    size_t room, found;
-    bool (*skip)(int64_t row, void *arg);
-    void *arg;
-};
-
-/* due_priority - Add the due rows of one priority: 0 or -errno. */
-static int due_priority(struct store *s, int64_t priority,
-                        struct due_look *look)
+/* Read the due rows of a priority, page by page, as store_due; returns their
+ * number, or -errno. `skip` is called without a lock. */
+static int due_rows(struct store *s, int64_t priority, uint64_t boot_ns,
+                    int64_t *rows, size_t room,
+                    bool (*skip)(int64_t row, void *arg), void *arg)
 {
     struct due_row page[STORE_PAGE], after = {.due_ns = -1};
-    int n;
+    sqlite3_stmt *st;
+    size_t found = 0;
+    int n, more;
 
     do {
-        n = due_page(s, priority, &after, page);
+        more =
+            store_ask(s, &st, SQL_DUE,
+                      SQL_VALUES(value_int(priority), value_int(after.due_ns),
+                                 value_int(after.seq), value_int(after.row),
+                                 value_int(STORE_PAGE)));
+        for (n = 0; more == STEP_ROW && n < STORE_PAGE; more = sql_step(st))
+            page[n++] = (struct due_row){
+                sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
+                sqlite3_column_int64(st, 2), sql_column_u64(st, 3)};
+        (void)store_answered(s, st, more);
+        if (more < 0)
+            return more;
         for (int i = 0; i < n; i++) {
-            if (look->found == look->room || page[i].boot_ns > look->boot_ns)
-                return 0;
-            if (!look->skip || !look->skip(page[i].row, look->arg))
-                look->rows[look->found++] = page[i].row;
+            if (found == room || page[i].boot_ns > boot_ns)
+                return (int)found;
+            if (!skip || !skip(page[i].row, arg))
+                rows[found++] = page[i].row;
         }
         if (n > 0)
             after = page[n - 1];
     } while (n == STORE_PAGE);
-    return n < 0 ? n : 0;
+    return (int)found;
 }
 
-/* Search the priorities from the highest one down; `skip` is called without a
- * lock. */
 int store_due(struct store *s, uint64_t boot_ns, int64_t *rows, size_t room,
               bool (*skip)(int64_t row, void *arg), void *arg,
               uint64_t *next_ns)
 {
-    struct due_look look = {boot_ns, rows, room, 0, skip, arg};
     int64_t priority = INT64_MAX, next;
+    size_t found = 0;
     int err =
         store_number(s, &next, SQL_DUE_NEXT, SQL_VALUES(value_u64(boot_ns)));
 
     *next_ns = err ? UINT64_MAX : (uint64_t)next;
     if (err == -ENOENT)
         err = 0;
-    while (!err && look.found < room) {
+    while (!err && found < room) { /* the highest priority first */
         err = store_number(s, &priority, SQL_DUE_PRIORITY,
                            SQL_VALUES(value_int(priority)));
-        if (!err)
-            err = due_priority(s, priority, &look);
-    }
-    return err && err != -ENOENT ? err : (int)look.found;
-}
+        if (!err) {
+            int n = due_rows(s, priority, boot_ns, rows + found, room - found,
+                             skip, arg);
 
-/* row_copy - move what the statement lends into the caller's buffers */
-static int row_copy(sqlite3_stmt *st, struct store_row *out, void *data,
-                    size_t room, char *group)
-{
-    const void *bytes;
-
-    if (group && out->group) {
-        if (out->group_size > STORE_GROUP_MAX)
-            return -EUCLEAN;
-        memcpy(group, out->group, out->group_size);
+            err = n < 0 ? n : 0;
+            found += n > 0 ? (size_t)n : 0;
+        }
     }
-    out->group = out->group ? group : NULL;
-    out->error = NULL;
-    if (!data)
-        return 0;
-    if (out->size > room)
-        return -EMSGSIZE;
-    bytes = sqlite3_column_blob(st, COL_DATA);
-    if (out->size > 0 && !bytes)
-        return -ENOMEM;
-    if (out->size > 0)
-        memcpy(data, bytes, out->size);
-    out->data = data;
-    return 0;
+    return err && err != -ENOENT ? err : (int)found;
 }
 
 int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
               size_t room, char *group)
 {
     sqlite3_stmt *st;
+    const void *bytes;
     int err = store_ask(
         s, &st, SQL_GET,
         SQL_VALUES(value_int(row), data ? value_u64(room) : value_int(-1)));
 
-    if (err == STEP_ROW) {
-        err = sql_read_row(st, out);
-        if (!err)
-            err = row_copy(st, out, data, room, group);
-        err = err ? err : STEP_ROW;
+    if (err != STEP_ROW)
+        return store_answered(s, st, err);
+    err = sql_read_row(st, out);
+    if (!err && group && out->group) {
+        if (out->group_size > STORE_GROUP_MAX)
+            err = -EUCLEAN;
+        else
+            memcpy(group, out->group, out->group_size);
     }
-    return store_answered(s, st, err);
+    if (!err) { /* nothing points into the statement any more */
+        out->group = out->group ? group : NULL;
+        out->error = NULL;
+    }
+    if (!err && data) {
+        bytes = sqlite3_column_blob(st, COL_DATA);
+        if (out->size > room)
+            err = -EMSGSIZE;
+        else if (out->size > 0 && !bytes)
+            err = -ENOMEM;
+        else if (out->size > 0)
+            memcpy(data, bytes, out->size);
+        out->data = err ? NULL : data;
+    }
+    return store_answered(s, st, err ? err : STEP_ROW);
 }
 
 int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row)
@@ -504,42 +471,41 @@ int store_group_letter(struct store *s, const char *group, size_t size,
                         SQL_VALUES(value_text(group, size)));
 }
 
-/* group_read - what a statement says of a group */
-static int group_read(sqlite3_stmt *st, struct store_group *out)
-{
-    *out = (struct store_group){
-        .parked = sql_column_u64(st, 1),
-        .letters = sqlite3_column_int(st, 2),
-        .head = sqlite3_column_int64(st, 3),
-    };
-    return sqlite3_column_bytes(st, 0) > STORE_GROUP_MAX ? -EUCLEAN : STEP_ROW;
-}
-
-int store_next_group(struct store *s, char *key, size_t *size,
-                     struct store_group *out)
+/* Read what a statement tells of a group, and its key if `key` is not NULL. */
+static int group_read(struct store *s, enum sql_id id,
+                      const struct sql_value *values, char *key, size_t *size,
+                      struct store_group *out)
 {
     sqlite3_stmt *st;
-    int found =
-        store_ask(s, &st, SQL_GROUPS, SQL_VALUES(value_text(key, *size)));
+    int found = store_ask(s, &st, id, values);
 
+    if (found > 0 && sqlite3_column_bytes(st, 0) > STORE_GROUP_MAX)
+        found = -EUCLEAN;
     if (found > 0)
-        found = group_read(st, out);
-    if (found > 0) {
+        *out = (struct store_group){
+            .parked = sql_column_u64(st, 1),
+            .letters = sqlite3_column_int(st, 2),
+            .head = sqlite3_column_int64(st, 3),
+        };
+    if (found > 0 && key) {
         *size = (size_t)sqlite3_column_bytes(st, 0);
         memcpy(key, sqlite3_column_text(st, 0), *size);
     }
     return store_answered(s, st, found);
 }
 
+int store_next_group(struct store *s, char *key, size_t *size,
+                     struct store_group *out)
+{
+    return group_read(s, SQL_GROUPS, SQL_VALUES(value_text(key, *size)), key,
+                      size, out);
+}
+
 int store_get_group(struct store *s, const char *key, size_t size,
                     struct store_group *out)
 {
-    sqlite3_stmt *st;
-    int found = store_ask(s, &st, SQL_GROUP, SQL_VALUES(value_text(key, size)));
-
-    if (found > 0)
-        found = group_read(st, out);
-    return store_answered(s, st, found);
+    return group_read(s, SQL_GROUP, SQL_VALUES(value_text(key, size)), NULL,
+                      NULL, out);
 }
 
 /* ---- whether a message is a letter that was sent again ---- */
@@ -565,7 +531,6 @@ enum {
     FIND_LAST_N, /* of the row's last replay */
 };
 
-/* store_token_make - one that nobody can guess */
 int store_token_make(const struct store *s, struct ulid *token)
 {
     ssize_t n = getrandom(token->bytes + STORE_IDENTITY, STORE_IDENTITY, 0);
@@ -574,46 +539,17 @@ int store_token_make(const struct store *s, struct ulid *token)
     return n == STORE_IDENTITY ? 0 : n < 0 ? -errno : -EIO;
 }
 
-/* replay_of_gone - a letter that is not in the store
- * Row numbers are never used twice, so a letter that is gone was settled: done,
- * discarded, or moved to a dead-letter queue. That is certain only of a number
- * that this store has given to a letter: the token must begin with our
- * identity, or the message comes from a store that was removed, or from the
- * store of another queue. A sender that forges such a token loses its own
- * message, and no other. */
-static enum store_replay replay_of_gone(const struct store *s, sqlite3_stmt *st,
-                                        int64_t row, const struct ulid *token)
-{
-    bool ours = !memcmp(token->bytes, store_identity(s), STORE_IDENTITY);
-
-    return ours && row <= sqlite3_column_int64(st, FIND_GIVEN) ? REPLAY_OVER
-                                                               : REPLAY_NONE;
-}
-
-/* replay_of_row - a letter that is there
- * Its last replay is open while it is marked replayed. It is also open if the
- * letter is dead by the very death that it was sent after: then it was recalled
- * (store_recall), and yet here is the message. */
-static enum store_replay replay_of_row(sqlite3_stmt *st, const struct ulid *id)
-{
-    const void *known = sqlite3_column_blob(st, FIND_ID);
-    int state = sqlite3_column_int(st, FIND_STATE);
-
-    if (sqlite3_column_type(st, FIND_N) == SQLITE_NULL || !known ||
-        sqlite3_column_bytes(st, FIND_ID) != sizeof *id ||
-        memcmp(known, id, sizeof *id) != 0)
-        return REPLAY_NONE;
-    if (sqlite3_column_int64(st, FIND_N) !=
-        sqlite3_column_int64(st, FIND_LAST_N))
-        return REPLAY_OVER;
-    if (state == STORE_DEAD)
-        return sql_column_u64(st, FIND_DIED) == sql_column_u64(st, FIND_BEGAN)
-                   ? REPLAY_OPEN
-                   : REPLAY_OVER;
-    return state == STORE_REPLAYED ? REPLAY_OPEN : REPLAY_OVER;
-}
-
-/* store_replay_find - one statement, so one moment of the store */
+/* One statement, so one moment of the store.
+ * Row numbers are never used twice, so a letter that is not in the store was
+ * settled: done, discarded, or moved to a dead-letter queue. That is certain
+ * only of a number that this store has given to a letter: the token must begin
+ * with our identity, or the message comes from a store that was removed, or
+ * from the store of another queue. A sender that forges such a token loses its
+ * own message, and no other.
+ * The last replay of a letter that is there is open while it is marked
+ * replayed. It is also open if the letter is dead by the very death that it was
+ * sent after: then it was recalled (store_recall), and yet here is the message.
+ */
 int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
                       const struct ulid *token, enum store_replay *out)
 {
@@ -621,10 +557,27 @@ int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
     int found =
         store_ask(s, &st, SQL_REPLAY_FIND,
                   SQL_VALUES(value_int(row), value_blob(token, sizeof *token)));
+    const void *known = found > 0 ? sqlite3_column_blob(st, FIND_ID) : NULL;
+    int state = found > 0 ? sqlite3_column_int(st, FIND_STATE) : 0;
 
-    if (found > 0)
-        *out = sqlite3_column_type(st, FIND_STATE) == SQLITE_NULL
-                   ? replay_of_gone(s, st, row, token)
-                   : replay_of_row(st, id);
-    return store_answered(s, st, found ? found : -EIO);
+    if (found <= 0)
+        return store_answered(s, st, found ? found : -EIO);
+    if (sqlite3_column_type(st, FIND_STATE) == SQLITE_NULL)
+        *out = memcmp(token->bytes, store_identity(s), STORE_IDENTITY) == 0 &&
+                       row <= sqlite3_column_int64(st, FIND_GIVEN)
+                   ? REPLAY_OVER
+                   : REPLAY_NONE;
+    else if (sqlite3_column_type(st, FIND_N) == SQLITE_NULL || !known ||
+             sqlite3_column_bytes(st, FIND_ID) != sizeof *id ||
+             memcmp(known, id, sizeof *id) != 0)
+        *out = REPLAY_NONE;
+    else if (sqlite3_column_int64(st, FIND_N) ==
+                 sqlite3_column_int64(st, FIND_LAST_N) &&
+             (state == STORE_REPLAYED ||
+              (state == STORE_DEAD && sql_column_u64(st, FIND_DIED) ==
+                                          sql_column_u64(st, FIND_BEGAN))))
+        *out = REPLAY_OPEN;
+    else
+        *out = REPLAY_OVER;
+    return store_answered(s, st, found);
 }

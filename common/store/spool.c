@@ -27,7 +27,7 @@ struct change {
     struct store_more more;
 };
 
-/* id_value - NULL as long as there is none */
+/* Return an id as a value; NULL if the message has none yet. */
 static struct sql_value id_value(const struct ulid *id)
 {
     static const struct ulid none;
@@ -37,29 +37,23 @@ static struct sql_value id_value(const struct ulid *id)
                : value_blob(id->bytes, sizeof id->bytes);
 }
 
-/* later_in - one more that waits for its time. A sequence that is there was
- * written by a worker that died before it freed the slot. */
-static int later_in(struct sql *sql, const struct store_row *m,
-                    struct change *change)
-{
-    int64_t row;
-    int err = sql_put_row(sql, m, store_boot(change->store), &row);
-
-    change->more.waits += !err;
-    return err == -EEXIST ? 0 : err;
-}
-
-/* row_in - one more, unless its key is another message's */
+/* Insert a message, unless its unique key is another message's. */
 static int row_in(struct sql *sql, struct store_spooled *m,
                   struct change *change)
 {
     int err = m->unique ? sql_key_claim(sql, m->unique, &m->first) : 0;
+    int64_t row;
 
     m->taken = err == -EEXIST;
     if (err)
         return m->taken ? 0 : err;
-    if (m->later)
-        return later_in(sql, m->later, change);
+    if (m->later) {
+        err = sql_put_row(sql, m->later, store_boot(change->store), &row);
+        change->more.waits += !err;
+        /* A sequence that exists was written by a worker that died before it
+         * freed the slot. */
+        return err == -EEXIST ? 0 : err;
+    }
     change->more.spooled++;
     return sql_run(
         sql, SQL_SPOOL_IN,
@@ -83,7 +77,7 @@ int sql_spool_counted(struct sql *sql, int64_t more)
     return more ? sql_run(sql, SQL_SPOOL_MORE, SQL_VALUES(value_int(more))) : 0;
 }
 
-/* change_apply - what ended, then what is new */
+/* Delete the messages that ended, then insert the new ones. */
 static int change_apply(struct sql *sql, void *arg)
 {
     struct change *change = arg;
@@ -98,7 +92,7 @@ static int change_apply(struct sql *sql, void *arg)
     return err ? err : sql_spool_counted(sql, change->more.spooled);
 }
 
-/* change_durable - the slots that the messages came from are FREE */
+/* Free the slots that the messages came from. */
 static void change_durable(void *arg)
 {
     const struct change *change = arg;
@@ -121,36 +115,21 @@ int store_spool_change(struct store *s, const struct store_spool_change *c)
 
 int store_spool_note(struct store *s, const struct store_spooled *m)
 {
-    int64_t n =
-        store_run(s, SQL_SPOOL_NOTE,
-                  SQL_VALUES(value_int(m->key), id_value(&m->id),
-                             value_int(m->crashes), value_int(m->flags)));
+    int64_t n;
+    int err = store_run(s, SQL_SPOOL_NOTE,
+                        SQL_VALUES(value_int(m->key), id_value(&m->id),
+                                   value_int(m->crashes), value_int(m->flags)),
+                        &n);
 
-    return n < 0 ? (int)n : n == 0 ? -ENOENT : 0;
+    return err || n > 0 ? err : -ENOENT;
 }
 
 /* ---- from one worker to the next ---- */
 
-/* seq_highest - the last key of each priority has the highest of that one */
-static int seq_highest(struct store *s, uint64_t *seq)
-{
-    int64_t key = 0, below = INT64_MAX;
-    int err;
-
-    *seq = 0;
-    while ((err = store_number(s, &key, SQL_SPOOL_LAST,
-                               SQL_VALUES(value_int(below)))) == 0) {
-        if (store_spool_seq(key) > *seq)
-            *seq = store_spool_seq(key);
-        below = key & ~(int64_t)(STORE_SPOOL_SEQ_MAX - 1);
-    }
-    return err == -ENOENT ? 0 : err;
-}
-
 int store_spool_left(struct store *s, struct store_spool_left *out)
 {
     sqlite3_stmt *st;
-    int64_t count = 0;
+    int64_t count = 0, key = 0, below = INT64_MAX;
     int found = store_ask(s, &st, SQL_SPOOL_STATE, NULL), err;
 
     *out = (struct store_spool_left){0};
@@ -165,24 +144,29 @@ int store_spool_left(struct store *s, struct store_spool_left *out)
     err = store_answered(s, st, found);
     store_waits_add(s,
                     &(struct store_more){.spooled = count - store_spooled(s)});
-    return err ? err : seq_highest(s, &out->seq);
+    /* The last key of each priority has the highest sequence of that one. */
+    while (!err) {
+        err =
+            store_number(s, &key, SQL_SPOOL_LAST, SQL_VALUES(value_int(below)));
+        if (!err && store_spool_seq(key) > out->seq)
+            out->seq = store_spool_seq(key);
+        below = key & ~(int64_t)(STORE_SPOOL_SEQ_MAX - 1);
+    }
+    return err == -ENOENT ? 0 : err;
 }
 
 int store_spool_begin(struct store *s, uint64_t run, uint64_t doubt)
 {
-    int64_t n = store_run(s, SQL_SPOOL_STATE_SET,
-                          SQL_VALUES(value_string(store_boot(s)),
-                                     value_u64(run), value_u64(doubt)));
-
-    return n < 0 ? (int)n : 0;
+    return store_run(s, SQL_SPOOL_STATE_SET,
+                     SQL_VALUES(value_string(store_boot(s)), value_u64(run),
+                                value_u64(doubt)),
+                     NULL);
 }
 
 /* The doubt stays: rows that are there since have not run again. */
 int store_spool_end(struct store *s)
 {
-    int64_t n = store_run(s, SQL_SPOOL_STATE_END, NULL);
-
-    return n < 0 ? (int)n : 0;
+    return store_run(s, SQL_SPOOL_STATE_END, NULL, NULL);
 }
 
 /* ---- reading ---- */

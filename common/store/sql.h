@@ -202,10 +202,12 @@ int store_page_read(struct store *s, struct store_page *page,
 /* Count by a statement: its first column, 0 where it has no row; or -errno. */
 int64_t store_tally(struct store *s, enum sql_id id,
                     const struct sql_value *values);
-/* Run one statement as a shared commit: how many rows it changed, or -errno. */
-int64_t store_run(struct store *s, enum sql_id id,
-                  const struct sql_value *values);
-/* The same for each of `rows`, whose values are the row and `also`. */
+/* Run one statement as a shared commit. *changed (NULL: not wanted) is the
+ * number of rows that it changed. */
+int store_run(struct store *s, enum sql_id id, const struct sql_value *values,
+              int64_t *changed);
+/* Run a statement for each of `rows`, with the row and `also` as its values, as
+ * one shared commit: how many rows it changed, or -errno. */
 int64_t store_run_rows(struct store *s, enum sql_id id, const int64_t *rows,
                        size_t n, struct sql_value also);
 /* Run `apply` inside a shared commit; see commit_run. */

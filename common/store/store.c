@@ -88,11 +88,11 @@ static int connection_open(struct sql *sql, const char *path,
     return rc == SQLITE_OK ? 0 : store_file_refuse(sql->db, rc, path, p);
 }
 
-/* Make sure that there is a whole store at `path`, or make one. No store is made
- * beside a -wal whose store is gone: SQLite would take it for that of the new
- * one, and lay its pages over it. And none is opened that another program has
- * open with a -wal that was removed: this process would make a new -wal, which
- * does not fit the index that both share. */
+/* Make sure that there is a whole store at `path`, or make one. No store is
+ * made beside a -wal whose store is gone: SQLite would take it for that of the
+ * new one, and lay its pages over it. And none is opened that another program
+ * has open with a -wal that was removed: this process would make a new -wal,
+ * which does not fit the index that both share. */
 static int file_wanted(const char *path, bool create, struct problem *p)
 {
     /* Each user of a store in WAL mode holds this lock of its -shm
@@ -144,10 +144,10 @@ static int identity_read(struct store *s, const char *path, struct problem *p)
     return whole ? 0 : store_file_refuse(s->reader.db, rc, path, p);
 }
 
-/* Open both connections, the writer first. The caller closes both, also after an
- * error. Nothing of a file that is not ours is changed, not even by a checkpoint
- * as a connection is closed. The version counts as SQLite reads it, because the
- * -wal may have another one than the file. */
+/* Open both connections, the writer first. The caller closes both, also after
+ * an error. Nothing of a file that is not ours is changed, not even by a
+ * checkpoint as a connection is closed. The version counts as SQLite reads it,
+ * because the -wal may have another one than the file. */
 static int connections_open(struct sql *writer, struct sql *reader,
                             const char *path, struct problem *p)
 {
@@ -426,13 +426,13 @@ void store_stats(struct store *s, struct store_stats *out)
     commit_stats(s->commit, out);
 }
 
-/* Copy the -wal into the file as far as no reader is in the way. Nothing depends
- * on it: the -wal is durable. The last program that closes the store removes the
- * -wal, if it wrote something or there is nothing in it. A program that wrote
- * nothing leaves the copying to the others: SQLite copies and syncs under a lock
- * that keeps others from opening the store, so that a program which only looks,
- * between the kill of a worker and its next start, would have that start
- * refused; and a list costs a running worker no sync. */
+/* Copy the -wal into the file as far as no reader is in the way. Nothing
+ * depends on it: the -wal is durable. The last program that closes the store
+ * removes the -wal, if it wrote something or there is nothing in it. A program
+ * that wrote nothing leaves the copying to the others: SQLite copies and syncs
+ * under a lock that keeps others from opening the store, so that a program
+ * which only looks, between the kill of a worker and its next start, would have
+ * that start refused; and a list costs a running worker no sync. */
 void store_close(struct store **store)
 {
     struct store *s = *store;
@@ -476,10 +476,10 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
     return err;
 }
 
-/* One statement for each of `rows`, or one alone. */
+/* One statement, run for each of `rows`, or once. */
 struct statement {
     enum sql_id id;
-    const struct sql_value *values; /* NULL: of the rows */
+    const struct sql_value *values; /* if `rows` is NULL */
     const int64_t *rows;
     size_t n;
     struct sql_value also;
@@ -502,13 +502,15 @@ static int statement_apply(struct sql *sql, void *arg)
     return err;
 }
 
-int64_t store_run(struct store *s, enum sql_id id,
-                  const struct sql_value *values)
+int store_run(struct store *s, enum sql_id id, const struct sql_value *values,
+              int64_t *changed)
 {
     struct statement st = {.id = id, .values = values, .n = 1};
     int err = store_write(s, statement_apply, NULL, &st);
 
-    return err ? err : st.changed;
+    if (changed)
+        *changed = st.changed;
+    return err;
 }
 
 int64_t store_run_rows(struct store *s, enum sql_id id, const int64_t *rows,
@@ -586,10 +588,11 @@ static void path_copy(struct store *s, char path[PATH_MAX])
     store_read_end(s);
 }
 
-/* Return SQLITE_OK for the answer of a check of a sound store, SQLITE_CORRUPT if
- * it found damage, or the error that kept it from reading a page. SQLite reports
- * both as a line of text: "unable to get the page. error code=7" is a lack of
- * memory, and "failed to get page 9", of a page in a list, has no code. */
+/* Return SQLITE_OK for the answer of a check of a sound store, SQLITE_CORRUPT
+ * if it found damage, or the error that kept it from reading a page. SQLite
+ * reports both as a line of text: "unable to get the page. error code=7" is a
+ * lack of memory, and "failed to get page 9", of a page in a list, has no code.
+ */
 static int check_result(const char *text)
 {
     const char *code = text ? strstr(text, "error code=") : NULL;

@@ -15,15 +15,15 @@
 
 #define COL_SAID (COL_DATA + 1) /* error_text */
 
-static const char *const texts[WAITING_STATES] = {
-    [WAITING_RUNNING] = "running", [WAITING_READY] = "ready",
-    [WAITING_SPOOLED] = "spooled", [WAITING_DELAYED] = "delayed",
-    [WAITING_RETRY] = "retry",     [WAITING_PARKED] = "parked",
-    [WAITING_HELD] = "held",
-};
-
 const char *waiting_state_text(enum waiting_state state)
 {
+    static const char *const texts[WAITING_STATES] = {
+        [WAITING_RUNNING] = "running", [WAITING_READY] = "ready",
+        [WAITING_SPOOLED] = "spooled", [WAITING_DELAYED] = "delayed",
+        [WAITING_RETRY] = "retry",     [WAITING_PARKED] = "parked",
+        [WAITING_HELD] = "held",
+    };
+
     return texts[state];
 }
 
@@ -37,17 +37,6 @@ struct walk {
 };
 
 /* ---- a page ---- */
-
-/* Return the state of a row, as of now. */
-static enum waiting_state state_of(const struct store_row *m, uint64_t now_ns,
-                                   bool held)
-{
-    if (m->state == STORE_PARKED)
-        return held ? WAITING_HELD : WAITING_PARKED;
-    if (m->due_ns <= now_ns)
-        return WAITING_READY;
-    return m->attempts > 0 ? WAITING_RETRY : WAITING_DELAYED;
-}
 
 /* How the rows of a page are seen. */
 struct view {
@@ -74,7 +63,12 @@ static int row_copy(sqlite3_stmt *st, const void *view, void **out,
     m.group = part[0].at;
     m.error = part[1].at;
     *w = (struct waiting_row){.m = m,
-                              .state = state_of(&m, v->f->now_ns, v->held),
+                              .state =
+                                  m.state == STORE_PARKED
+                                      ? v->held ? WAITING_HELD : WAITING_PARKED
+                                  : m.due_ns <= v->f->now_ns ? WAITING_READY
+                                  : m.attempts > 0           ? WAITING_RETRY
+                                                             : WAITING_DELAYED,
                               .body = part[2].at ? part[2].at : "",
                               .body_size = part[2].size,
                               .error_text = part[3].at};
@@ -123,75 +117,23 @@ static int rows_each(struct walk *k, enum sql_id id, bool held,
     return err;
 }
 
-/* ---- rows that wait for their time ---- */
-
-/* Visit the rows that are due, then the others: by group, by kind, or all. */
-static int due_each(struct walk *k)
-{
-    const struct waiting_filter *f = k->f;
-    const unsigned later =
-        WAITING_BIT(WAITING_DELAYED) | WAITING_BIT(WAITING_RETRY);
-    enum sql_id all = f->group ? SQL_WAITING_GROUP : SQL_WAITING;
-    int err = 0;
-
-    if (f->states & WAITING_BIT(WAITING_READY))
-        err = rows_each(k, all, false, f->now_ns);
-    if (k->at.at < f->now_ns) {
-        k->at.at = f->now_ns; /* due then is due now */
-        k->at.row = INT64_MAX;
-    }
-    if (err || !(f->states & later))
-        return err;
-    return rows_each(
-        k, f->group || (f->states & later) == later ? all : SQL_WAITING_KIND,
-        false, UINT64_MAX);
-}
-
 /* ---- parked rows ---- */
-
-/* Find the first group after k->at.group with a parked row; -ENOENT. */
-static int group_next(struct walk *k)
-{
-    sqlite3_stmt *st;
-    int found =
-        store_ask(k->s, &st, SQL_PARKED_NEXT,
-                  SQL_VALUES(value_text(k->at.group, k->at.group_size)));
-
-    if (found > 0) {
-        k->at.group_size = (size_t)sqlite3_column_bytes(st, 0);
-        if (k->at.group_size > sizeof k->at.group)
-            found = -EUCLEAN;
-        else
-            memcpy(k->at.group, sqlite3_column_text(st, 0), k->at.group_size);
-    }
-    return store_answered(k->s, st, found);
-}
-
-/* Return whether the rows of k->at.group wait for a letter: YES, NO or
- * -errno. */
-static int group_held(struct walk *k)
-{
-    int64_t row;
-    int err = k->f->holds ? store_group_letter(k->s, k->at.group,
-                                               k->at.group_size, &row)
-                          : -ENOENT;
-
-    return err == -ENOENT ? NO : err ? err : YES;
-}
 
 /* Visit the rows of k->at.group, one priority after the other; `resumed`: after
  * k->at only. */
 static int group_each(struct walk *k, bool resumed)
 {
-    int64_t priority = resumed ? k->at.priority : INT64_MAX;
-    int held = group_held(k), err;
+    int64_t priority = resumed ? k->at.priority : INT64_MAX, letter;
+    int err = k->f->holds ? store_group_letter(k->s, k->at.group,
+                                               k->at.group_size, &letter)
+                          : -ENOENT;
+    bool held = err == 0;
 
-    if (held < 0)
-        return held;
-    if (!(k->f->states &
-          WAITING_BIT(held == YES ? WAITING_HELD : WAITING_PARKED)))
+    if (err && err != -ENOENT)
+        return err;
+    if (!(k->f->states & WAITING_BIT(held ? WAITING_HELD : WAITING_PARKED)))
         return 0;
-    err = resumed ? rows_each(k, SQL_WAITING_PARKED, held == YES, 0) : 0;
+    err = resumed ? rows_each(k, SQL_WAITING_PARKED, held, 0) : 0;
     while (!err) {
         err = store_number(k->s, &priority, SQL_PARKED_PRIORITY,
                            SQL_VALUES(value_text(k->at.group, k->at.group_size),
@@ -200,7 +142,7 @@ static int group_each(struct walk *k, bool resumed)
             break;
         k->at.priority = (uint32_t)priority;
         k->at.at = 0;
-        err = rows_each(k, SQL_WAITING_PARKED, held == YES, 0);
+        err = rows_each(k, SQL_WAITING_PARKED, held, 0);
     }
     return err == -ENOENT ? 0 : err;
 }
@@ -210,6 +152,7 @@ static int parked_each(struct walk *k)
 {
     const char *only = k->f->group;
     bool resumed = k->at.parked;
+    sqlite3_stmt *st;
     int err;
 
     if (only) {
@@ -222,8 +165,19 @@ static int parked_each(struct walk *k)
         return group_each(k, resumed);
     }
     err = resumed ? group_each(k, true) : 0;
-    while (!err && (err = group_next(k)) == 0)
-        err = group_each(k, false);
+    while (!err) { /* the next group with a parked row */
+        err = store_ask(k->s, &st, SQL_PARKED_NEXT,
+                        SQL_VALUES(value_text(k->at.group, k->at.group_size)));
+        if (err > 0 && sqlite3_column_bytes(st, 0) > (int)sizeof k->at.group)
+            err = -EUCLEAN;
+        if (err > 0) {
+            k->at.group_size = (size_t)sqlite3_column_bytes(st, 0);
+            memcpy(k->at.group, sqlite3_column_text(st, 0), k->at.group_size);
+        }
+        err = store_answered(k->s, st, err);
+        if (!err)
+            err = group_each(k, false);
+    }
     return err == -ENOENT ? 0 : err;
 }
 
@@ -251,10 +205,25 @@ int waiting_each(struct store *s, const struct waiting_filter *f,
     struct walk k = {.s = s, .f = f, .at = *place, .visit = visit, .arg = arg};
     const unsigned parked =
         WAITING_BIT(WAITING_PARKED) | WAITING_BIT(WAITING_HELD);
+    const unsigned later =
+        WAITING_BIT(WAITING_DELAYED) | WAITING_BIT(WAITING_RETRY);
+    enum sql_id all = f->group ? SQL_WAITING_GROUP : SQL_WAITING;
     int err = 0;
 
     if (!k.at.parked) {
-        err = due_each(&k);
+        /* The rows that are due, then the others: by group, by kind, or all. */
+        if (f->states & WAITING_BIT(WAITING_READY))
+            err = rows_each(&k, all, false, f->now_ns);
+        if (k.at.at < f->now_ns) {
+            k.at.at = f->now_ns; /* due then is due now */
+            k.at.row = INT64_MAX;
+        }
+        if (!err && f->states & later)
+            err = rows_each(&k,
+                            f->group || (f->states & later) == later
+                                ? all
+                                : SQL_WAITING_KIND,
+                            false, UINT64_MAX);
         k.at = (struct waiting_place){0};
     }
     return !err && f->states & parked ? parked_each(&k) : err;
@@ -272,10 +241,10 @@ int waiting_group_blocked(struct store *s, const char *group, size_t size)
 int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
                 int (*visit)(const struct waiting_row *w, void *arg), void *arg)
 {
-    struct walk k = {.s = s, .f = f};
     const struct view view = {f, false};
     struct store_page page;
     struct waiting_row *w;
+    int64_t letter;
     int err =
         store_page_read(s, &page, row_copy, &view, SQL_WAITING_ROW,
                         SQL_VALUES(value_int(row), value_u64(f->body_most)));
@@ -283,11 +252,11 @@ int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
     if (page.count == 0)
         return err < 0 ? err : -ENOENT;
     w = page.rows[0];
-    if (!err && w->m.state == STORE_PARKED) {
-        waiting_place_of(w, &k.at);
-        err = group_held(&k);
-        if (err == YES)
+    if (!err && w->m.state == STORE_PARKED && f->holds) {
+        err = store_group_letter(s, w->m.group, w->m.group_size, &letter);
+        if (!err)
             w->state = WAITING_HELD;
+        err = err == -ENOENT ? 0 : err;
     }
     err = err < 0 ? err : visit(w, arg);
     free(w);
