@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,9 @@ static const char *name = "mqworker";
 
 void complain_as(const char *program)
 {
-    name = program;
+    bool by_mqctl = strcmp(program_invocation_short_name, "mqctl") == 0;
+
+    name = by_mqctl ? "mqctl" : program;
 }
 
 /* say - on a terminal cut between words, as that would cut within one */

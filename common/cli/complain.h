@@ -14,7 +14,8 @@
 
 #include "common/base/problem.h"
 
-/* The name in front of each line from here on; it is not copied. */
+/* Put this name, which is not copied, in front of each line from here on. A
+ * program that mqctl runs is called "mqctl", and keeps that name. */
 void complain_as(const char *program);
 /* Returns `status`, as all below. */
 int complain(int status, const char *fmt, ...)

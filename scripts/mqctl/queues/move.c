@@ -56,7 +56,7 @@ struct move {
 
 /* ---- programs ---- */
 
-/* A command line; it ends with a NULL. */
+/* The command line of a program; it ends with a NULL. */
 struct command_line {
     const char *at[WORDS + 1];
     size_t count;
@@ -90,23 +90,27 @@ static void access_flags(struct command_line *w, const struct move *m,
 }
 
 /* Run the program in the child process. It gets a SIGTERM when this process is
- * killed. */
+ * killed. mqsend and mqdlq are called "mqctl", so that their errors begin with
+ * the name of the program that the user has started (complain_as). */
 __attribute__((noreturn)) static void
-program_become(const struct command_line *w, pid_t parent, int in, int out)
+program_become(struct command_line *w, pid_t parent, int in, int out)
 {
+    const char *name = w->at[0];
     char path[PATH_MAX];
 
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() == parent && file_of_program(path, w->at[0]) == 0 &&
+    if (strcmp(name, "mqworker") != 0)
+        w->at[0] = "mqctl";
+    if (getppid() == parent && file_of_program(path, name) == 0 &&
         dup2(in, 0) == 0 && dup2(out, 1) == 1)
         execv(path, (char *const *)w->at);
-    complain(EX_OSERR, "cannot run %s: %s; install it beside mqctl", w->at[0],
+    complain(EX_OSERR, "cannot run %s: %s; install it beside mqctl", name,
              errno_text(errno));
     _exit(EX_OSERR);
 }
 
 /* Start a program with these descriptors as its standard input and output. */
-static pid_t program_start(const struct command_line *w, int in, int out)
+static pid_t program_start(struct command_line *w, int in, int out)
 {
     pid_t parent = getpid(), pid;
 
