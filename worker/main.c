@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/broker/broker_engine.h"
 #include "common/cli/complain.h"
 #include "common/cli/term.h"
 #include "worker/config/settings.h"
@@ -32,13 +33,17 @@ static void descriptors_ready(int passed)
     closefrom(3 + passed);
 }
 
-/* The handler that was asked for */
-static const struct handler_ops *kind_of(const struct settings *s)
+/* Return the kind of handler that the settings ask for; NULL: this build does
+ * not have it. */
+static const struct handler_ops *handler_choose(const struct settings *s,
+                                                struct problem *p)
 {
-#ifdef MQW_AMQP
-    if (s->forward_to.host_count)
-        return &handler_forward_amqp;
-#endif
+    const struct broker_engine *engine;
+
+    if (s->forward_to.host_count) {
+        engine = broker_engine_of(s->forward_queue, p);
+        return engine ? engine->forward : NULL;
+    }
     return s->forward  ? &handler_forward
            : s->plugin ? &handler_plugin
            : s->stream ? &handler_stream
@@ -122,6 +127,7 @@ int main(int argc, char **argv, char **envp)
 {
     struct settings settings;
     static struct program g = {.queue = -1};
+    const struct handler_ops *kind;
     struct problem p;
     int status;
 
@@ -143,7 +149,8 @@ int main(int argc, char **argv, char **envp)
         printf("mqworker %s\n", MQW_VERSION);
         return complain_output(EX_OK);
     }
-    if (notify_queue(&g.notify, &settings, &p) < 0)
+    kind = handler_choose(&settings, &p);
+    if (!kind || notify_queue(&g.notify, &settings, &p) < 0)
         return complain_of(&p);
     log_setup(settings.quiet     ? LOG_WARN
               : settings.verbose ? LOG_DEBUG
@@ -155,7 +162,7 @@ int main(int argc, char **argv, char **envp)
                  F_STR("next",
                        "local times are shown in UTC; /usr/share/zoneinfo "
                        "lists the names (Debian: tzdata)"));
-    if (engine_open(&g.engine, &settings, kind_of(&settings), &p) < 0)
+    if (engine_open(&g.engine, &settings, kind, &p) < 0)
         return complain_of(&p);
     g.engine->restart = program_restart;
     g.engine->waiting = program_wait;

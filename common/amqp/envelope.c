@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/amqp/topology.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 
 static bool field_named(amqp_bytes_t key, const char *name)
@@ -20,8 +21,8 @@ static bool field_begins(amqp_bytes_t key, const char *with)
            memcmp(key.bytes, with, strlen(with)) == 0;
 }
 
-/* field_number - of whatever width a producer's library chose; false: none, or
- * below 0 */
+/* Read a number, for which the library of a producer may use any width. Returns
+ * false if there is none, or if it is below 0. */
 static bool field_number(const amqp_field_value_t *v, uint64_t *out)
 {
     int64_t n;
@@ -72,9 +73,22 @@ static bool field_text(const amqp_field_value_t *v, amqp_bytes_t *out)
 #define OURS_MOST 16 /* headers of a copy that are written here */
 #define ENTRY     5  /* values of an attempt in the history */
 
+amqp_basic_properties_t *envelope_decode(amqp_bytes_t raw, amqp_pool_t *pool)
+{
+    void *decoded;
+
+    init_amqp_pool(pool, POOL_PAGE);
+    if (amqp_decode_properties(AMQP_BASIC_CLASS, pool, raw, &decoded) ==
+        AMQP_STATUS_OK)
+        return decoded;
+    empty_amqp_pool(pool);
+    return NULL;
+}
+
 /* ---- reading ---- */
 
-static bool text(const amqp_field_value_t *v, struct header_text *out)
+static bool header_text_read(const amqp_field_value_t *v,
+                             struct header_text *out)
 {
     amqp_bytes_t bytes;
 
@@ -84,8 +98,8 @@ static bool text(const amqp_field_value_t *v, struct header_text *out)
     return true;
 }
 
-/* brokers - an x- header that is the broker's own */
-static bool brokers(amqp_bytes_t key)
+/* Return true if the broker itself writes this header. */
+static bool field_is_brokers(amqp_bytes_t key)
 {
     return field_begins(key, "x-death") ||
            field_begins(key, "x-first-death-") ||
@@ -94,7 +108,7 @@ static bool brokers(amqp_bytes_t key)
            field_named(key, "x-acquired-count");
 }
 
-/* What the headers say, for the text header in front of the body. */
+/* The headers of a message, for the text header in front of its body. */
 struct reading {
     struct envelope *e;
     struct header h;
@@ -103,25 +117,13 @@ struct reading {
     bool named; /* it has an id */
 };
 
-/* foreign - an x- header of a producer */
-static void foreign(struct reading *r, const amqp_table_entry_t *t)
-{
-    struct header_text name = {t->key.bytes, t->key.len}, value;
-
-    if (r->x_count < HEADER_X_MAX && header_x_name_ok(name.at, name.size) &&
-        !brokers(t->key) && text(&t->value, &value) &&
-        header_value_ok(value.at, value.size))
-        r->x[r->x_count++] = (struct header_x){name, value};
-}
-
-/* group - it says where the message belongs, whether it can be one or not */
-static void group(struct reading *r, const amqp_table_entry_t *t)
+static void group_read(struct reading *r, const amqp_table_entry_t *t)
 {
     struct envelope *e = r->e;
     struct header_text key;
 
     e->has_group = true;
-    e->good_group = text(&t->value, &key) && key.size > 0 &&
+    e->good_group = header_text_read(&t->value, &key) && key.size > 0 &&
                     header_value_ok(key.at, key.size);
     if (!e->good_group)
         return;
@@ -145,19 +147,22 @@ static const char *restriction_error(amqp_bytes_t key)
  * message a dead letter, because ignoring the restriction would run the message
  * too early, too late or for too long. Any other header without a valid value
  * is left out. */
-static void header(struct reading *r, const amqp_table_entry_t *t)
+static void field_read(struct reading *r, const amqp_table_entry_t *t)
 {
+    struct header_text name = {t->key.bytes, t->key.len}, value;
     struct envelope *e = r->e;
-    struct header_text id;
     uint64_t n;
 
-    if (!field_begins(t->key, OURS)) {
-        foreign(r, t);
+    if (!field_begins(t->key, OURS)) { /* a line of the producer's own */
+        if (r->x_count < HEADER_X_MAX && header_x_name_ok(name.at, name.size) &&
+            !field_is_brokers(t->key) && header_text_read(&t->value, &value) &&
+            header_value_ok(value.at, value.size))
+            r->x[r->x_count++] = (struct header_x){name, value};
     } else if (field_named(t->key, "mqw-id")) {
-        r->named =
-            text(&t->value, &id) && ulid_parse(id.at, id.size, &e->id) == 0;
+        r->named = header_text_read(&t->value, &value) &&
+                   ulid_parse(value.at, value.size, &e->id) == 0;
     } else if (field_named(t->key, "mqw-group")) {
-        group(r, t);
+        group_read(r, t);
     } else if (!field_number(&t->value, &n)) {
         if (!e->wrong)
             e->wrong = restriction_error(t->key);
@@ -194,94 +199,71 @@ static void header(struct reading *r, const amqp_table_entry_t *t)
     }
 }
 
-/* A hash of 128 bits: FNV-1a twice, the second from another seed and over
- * other bytes. */
-struct hash {
-    uint64_t a, b;
-};
-
-static void mix(struct hash *h, const void *data, size_t size)
+/* Continue a hash of 128 bits: FNV-1a twice, the second one from another seed
+ * and over other bytes. */
+static void hash_add(uint64_t h[2], const void *data, size_t size)
 {
     const unsigned char *at = data;
 
     for (size_t i = 0; i < size; i++) {
-        h->a = (h->a ^ at[i]) * 0x100000001b3U;
-        h->b = (h->b ^ (at[i] + 1U)) * 0x100000001b3U;
-        h->b ^= h->a >> 29;
+        h[0] = (h[0] ^ at[i]) * FNV_PRIME;
+        h[1] = (h[1] ^ (at[i] + 1U)) * FNV_PRIME;
+        h[1] ^= h[0] >> 29;
     }
 }
 
-/* derive - an id of what does not change from delivery to delivery. Equal
- * messages share it: nothing tells them apart. */
-static void derive(struct envelope *e, const amqp_basic_properties_t *p,
-                   const void *body, size_t size)
+/* Derive an id from the parts of a message that do not change from delivery to
+ * delivery. Equal messages share it, because they differ in nothing. */
+static void id_derive(struct envelope *e, const amqp_basic_properties_t *p,
+                      const void *body, size_t size)
 {
     const amqp_bytes_t all[] = {p->message_id, p->correlation_id, p->reply_to,
                                 p->type, p->app_id};
-    struct hash h = {0xcbf29ce484222325U, 0x84222325cbf29ce4U};
+    uint64_t h[2] = {FNV_BEGIN, 0x84222325cbf29ce4U};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        mix(&h, &all[i].len, sizeof all[i].len);
-        mix(&h, all[i].bytes, all[i].len);
+        hash_add(h, &all[i].len, sizeof all[i].len);
+        hash_add(h, all[i].bytes, all[i].len);
     }
-    mix(&h, &p->timestamp, sizeof p->timestamp);
-    mix(&h, body, size);
-    memcpy(e->id.bytes, &h, sizeof e->id.bytes);
+    hash_add(h, &p->timestamp, sizeof p->timestamp);
+    hash_add(h, body, size);
+    memcpy(e->id.bytes, h, sizeof e->id.bytes);
     e->id.bytes[0] |= 1; /* all 0 would be no id */
     e->derived = true;
-}
-
-/* known - properties that have a place of their own; those that are not there
- * are 0 */
-static void known(struct reading *r, const amqp_basic_properties_t *p)
-{
-    struct envelope *e = r->e;
-
-    e->priority = p->priority;
-    if (!r->named)
-        r->named = ulid_parse(p->message_id.bytes ? p->message_id.bytes : "",
-                              p->message_id.len, &e->id) == 0;
-    if (!(r->h.fields & HEADER_SENT) && p->timestamp > 0 &&
-        p->timestamp < (uint64_t)INT64_MAX / NS_PER_S) {
-        r->h.sent_ns = p->timestamp * NS_PER_S;
-        r->h.fields |= HEADER_SENT;
-    }
-}
-
-/* head_write - with as many of the x- lines as there is room for */
-static int head_write(struct reading *r, char head[HEADER_MAX])
-{
-    int n = header_write(head, HEADER_MAX, &r->h, r->x, r->x_count);
-
-    while (n == -EMSGSIZE && r->x_count > 0)
-        n = header_write(head, HEADER_MAX, &r->h, r->x, --r->x_count);
-    return n;
 }
 
 int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
                   size_t body_size, char head[HEADER_MAX])
 {
     struct reading r = {.e = out};
-    amqp_basic_properties_t *p;
+    const amqp_basic_properties_t *p;
     amqp_pool_t pool;
-    void *decoded;
-    int n = -EBADMSG;
+    int n;
 
     *out = (struct envelope){0};
-    init_amqp_pool(&pool, POOL_PAGE);
-    if (amqp_decode_properties(AMQP_BASIC_CLASS, &pool, raw, &decoded) ==
-        AMQP_STATUS_OK) {
-        p = decoded;
-        for (int i = 0; i < p->headers.num_entries; i++)
-            header(&r, &p->headers.entries[i]);
-        known(&r, p);
-        if (!r.named)
-            derive(out, p, body, body_size);
-        r.h.id = out->id;
-        r.h.size = body_size;
-        r.h.fields |= HEADER_ID | HEADER_SIZE;
-        n = head_write(&r, head);
+    p = envelope_decode(raw, &pool);
+    if (!p)
+        return -EBADMSG;
+    for (int i = 0; i < p->headers.num_entries; i++)
+        field_read(&r, &p->headers.entries[i]);
+    /* Properties that are missing are 0 or empty. */
+    out->priority = p->priority;
+    if (!r.named && ulid_parse(p->message_id.bytes ? p->message_id.bytes : "",
+                               p->message_id.len, &out->id) != 0)
+        id_derive(out, p, body, body_size);
+    if (!(r.h.fields & HEADER_SENT) && p->timestamp > 0 &&
+        p->timestamp < (uint64_t)INT64_MAX / NS_PER_S) {
+        r.h.sent_ns = p->timestamp * NS_PER_S;
+        r.h.fields |= HEADER_SENT;
     }
+    r.h.id = out->id;
+    r.h.size = body_size;
+    r.h.fields |= HEADER_ID | HEADER_SIZE;
+    /* Leave out x- lines for which there is no room. */
+    while ((n = header_write(head, HEADER_MAX, &r.h, r.x, r.x_count)) ==
+               -EMSGSIZE &&
+           r.x_count > 0)
+        r.x_count--;
     empty_amqp_pool(&pool);
     out->head = n > 0 ? (size_t)n : 0;
     return n < 0 ? n : 0;
@@ -289,19 +271,15 @@ int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
 
 uint64_t envelope_number(amqp_bytes_t raw)
 {
-    amqp_basic_properties_t *p;
-    uint64_t found = 0;
     amqp_pool_t pool;
-    void *decoded;
+    const amqp_basic_properties_t *p = envelope_decode(raw, &pool);
+    uint64_t found = 0;
 
-    init_amqp_pool(&pool, POOL_PAGE);
-    if (amqp_decode_properties(AMQP_BASIC_CLASS, &pool, raw, &decoded) ==
-        AMQP_STATUS_OK) {
-        p = decoded;
-        for (int i = 0; i < p->headers.num_entries; i++)
-            if (field_named(p->headers.entries[i].key, "mqw-number"))
-                (void)field_number(&p->headers.entries[i].value, &found);
-    }
+    if (!p)
+        return 0;
+    for (int i = 0; i < p->headers.num_entries; i++)
+        if (field_named(p->headers.entries[i].key, "mqw-number"))
+            (void)field_number(&p->headers.entries[i].value, &found);
     empty_amqp_pool(&pool);
     return found;
 }
@@ -316,22 +294,12 @@ struct writing {
     bool failed; /* no memory */
 };
 
-static void *room(struct writing *w, size_t size)
+static void *pool_room(struct writing *w, size_t size)
 {
     void *at = amqp_pool_alloc(&w->copy->pool, size);
 
     w->failed = w->failed || !at;
     return at;
-}
-
-/* bytes - a copy, as what is written may outlive what it was made of */
-static amqp_bytes_t bytes(struct writing *w, const void *from, size_t size)
-{
-    void *at = room(w, size ? size : 1);
-
-    if (at && size)
-        memcpy(at, from, size);
-    return (amqp_bytes_t){at ? size : 0, at};
 }
 
 static amqp_table_entry_t entry_number(const char *name, uint64_t n)
@@ -342,22 +310,26 @@ static amqp_table_entry_t entry_number(const char *name, uint64_t n)
                   .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
 }
 
+/* Make a text entry. Its text is copied, because it may outlive its source. */
 static amqp_table_entry_t entry_text(struct writing *w, const char *name,
                                      const char *value, size_t size)
 {
-    return (amqp_table_entry_t){
-        .key = amqp_cstring_bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                  .value.bytes = bytes(w, value, size)}};
+    void *at = pool_room(w, size ? size : 1);
+
+    if (at && size)
+        memcpy(at, value, size);
+    return (amqp_table_entry_t){.key = amqp_cstring_bytes(name),
+                                .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                                          .value.bytes = {at ? size : 0, at}}};
 }
 
-static void put(struct writing *w, amqp_table_entry_t entry)
+static void entry_put(struct writing *w, amqp_table_entry_t entry)
 {
     w->entries[w->count++] = entry;
 }
 
-/* stays - a header that the copy has, too */
-static bool stays(amqp_bytes_t key, const struct envelope_change *c)
+/* Return true if the copy has this header of the original, unchanged. */
+static bool field_stays(amqp_bytes_t key, const struct envelope_change *c)
 {
     static const char *const renewed[] = {
         "mqw-id",     "mqw-attempt", "mqw-first",  "mqw-due",    "mqw-hop",
@@ -367,126 +339,118 @@ static bool stays(amqp_bytes_t key, const struct envelope_change *c)
     for (size_t i = 0; i < sizeof renewed / sizeof renewed[0]; i++)
         if (field_named(key, renewed[i]))
             return false;
-    if (c->replay && field_named(key, "mqw-replay"))
-        return false;
-    if (c->line && field_named(key, "mqw-line"))
-        return false;
-    if (c->no_expiry && field_named(key, "mqw-expires"))
-        return false;
-    return !brokers(key);
+    return !(c->replay && field_named(key, "mqw-replay")) &&
+           !(c->line && field_named(key, "mqw-line")) &&
+           !(c->no_expiry && field_named(key, "mqw-expires")) &&
+           !field_is_brokers(key);
 }
 
-/* attempt_entry - one failed run */
 static amqp_field_value_t attempt_entry(struct writing *w,
                                         const struct envelope_attempt *a)
 {
-    amqp_table_entry_t *t = room(w, ENTRY * sizeof *t);
-    size_t error = a->error ? strlen(a->error) : 0;
+    amqp_table_entry_t *t = pool_room(w, ENTRY * sizeof *t);
 
     if (!t)
         return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_VOID};
-    if (error > ENVELOPE_ERROR)
-        error = ENVELOPE_ERROR;
     t[0] = entry_number("at", a->at_ns);
     t[1] = entry_number("attempt", a->number);
     t[2] = entry_number("ms", a->duration_ns / NS_PER_MS);
-    t[3] = entry_text(w, "error", a->error, error);
+    t[3] = entry_text(w, "error", a->error,
+                      a->error ? strnlen(a->error, ENVELOPE_ERROR) : 0);
     t[4] = entry_text(w, "machine", a->machine, strlen(a->machine));
     return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_TABLE,
                                 .value.table = {ENTRY, t}};
 }
 
-/* history - of the original, and one more: the first and the last ones */
-static void history(struct writing *w, const amqp_table_t *old,
-                    const struct envelope_attempt *failed)
+/* Write the history: of the attempts of the original and the new ones the first
+ * and the last. */
+static void history_write(struct writing *w, const amqp_table_t *old,
+                          const struct envelope_change *c)
 {
     const amqp_array_t *was = NULL;
     amqp_field_value_t *all;
-    int from = 0, n = 0, more = failed != NULL;
+    int before, sum, n = 0;
 
     for (int i = 0; i < old->num_entries; i++)
         if (field_named(old->entries[i].key, "mqw-history") &&
             old->entries[i].value.kind == AMQP_FIELD_KIND_ARRAY)
             was = &old->entries[i].value.value.array;
-    all = room(w, ENVELOPE_HISTORY * sizeof *all);
-    if (!all || (!was && !more))
+    before = was ? was->num_entries : 0;
+    sum = before + (int)c->failed_count;
+    all = pool_room(w, ENVELOPE_HISTORY * sizeof *all);
+    if (!all || sum == 0)
         return;
-    if (was && was->num_entries + more > ENVELOPE_HISTORY) {
-        all[n++] = was->entries[0];
-        from = was->num_entries + more - (ENVELOPE_HISTORY - 1);
-    }
-    for (; was && from < was->num_entries; from++)
-        all[n++] = was->entries[from];
-    if (more)
-        all[n++] = attempt_entry(w, failed);
-    put(w, (amqp_table_entry_t){.key = amqp_cstring_bytes("mqw-history"),
-                                .value = {.kind = AMQP_FIELD_KIND_ARRAY,
-                                          .value.array = {n, all}}});
+    for (int i = 0; i < sum; i++)
+        if (i == 0 || i > sum - ENVELOPE_HISTORY)
+            all[n++] = i < before ? was->entries[i]
+                                  : attempt_entry(w, &c->failed[i - before]);
+    entry_put(w, (amqp_table_entry_t){.key = amqp_cstring_bytes("mqw-history"),
+                                      .value = {.kind = AMQP_FIELD_KIND_ARRAY,
+                                                .value.array = {n, all}}});
 }
 
-/* tail_write - the end of what the last handler wrote to stderr */
+/* Write the end of the last handler's stderr. */
 static void tail_write(struct writing *w, const amqp_table_t *old,
-                       const struct envelope_attempt *failed)
+                       const struct envelope_change *c)
 {
-    size_t size = failed ? failed->tail_size : 0;
+    const struct envelope_attempt *last =
+        c->failed_count ? &c->failed[c->failed_count - 1] : NULL;
+    size_t size = last ? last->tail_size : 0;
 
     if (size > ENVELOPE_STDERR)
         size = ENVELOPE_STDERR;
     if (size > 0)
-        put(w, entry_text(w, "mqw-stderr",
-                          failed->tail + failed->tail_size - size, size));
-    for (int i = 0; !failed && i < old->num_entries; i++)
+        entry_put(w, entry_text(w, "mqw-stderr",
+                                last->tail + last->tail_size - size, size));
+    for (int i = 0; !last && i < old->num_entries; i++)
         if (field_named(old->entries[i].key, "mqw-stderr"))
-            put(w, old->entries[i]);
+            entry_put(w, old->entries[i]);
 }
 
-/* ours - what we say of the copy */
-static void ours(struct writing *w, const struct envelope_change *c)
+/* Write the headers that a copy has of its own. */
+static void ours_write(struct writing *w, const struct envelope_change *c)
 {
+    const struct {
+        const char *name;
+        uint64_t value; /* 0: not written */
+    } numbers[] = {{"mqw-line", c->line},      {"mqw-hop", c->hop},
+                   {"mqw-first", c->first_ns}, {"mqw-replay", c->replay},
+                   {"mqw-due", c->due_ns},     {"mqw-resent", c->resent},
+                   {"mqw-died", c->died_ns}};
     char id[ULID_TEXT];
 
     ulid_print(*c->id, id);
-    put(w, entry_text(w, "mqw-id", id, strlen(id)));
-    put(w, entry_number("mqw-attempt", c->attempt));
-    put(w, entry_number("mqw-number", c->number));
-    if (c->line)
-        put(w, entry_number("mqw-line", c->line));
-    if (c->hop)
-        put(w, entry_number("mqw-hop", c->hop));
-    if (c->first_ns)
-        put(w, entry_number("mqw-first", c->first_ns));
-    if (c->replay)
-        put(w, entry_number("mqw-replay", c->replay));
-    if (c->due_ns)
-        put(w, entry_number("mqw-due", c->due_ns));
-    if (c->resent)
-        put(w, entry_number("mqw-resent", 1));
+    entry_put(w, entry_text(w, "mqw-id", id, strlen(id)));
+    entry_put(w, entry_number("mqw-attempt", c->attempt));
+    entry_put(w, entry_number("mqw-number", c->number));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].value)
+            entry_put(w, entry_number(numbers[i].name, numbers[i].value));
     if (c->reason)
-        put(w, entry_text(w, "mqw-reason", c->reason, strlen(c->reason)));
+        entry_put(w, entry_text(w, "mqw-reason", c->reason, strlen(c->reason)));
     if (c->error)
-        put(w, entry_text(w, "mqw-error", c->error,
-                          strnlen(c->error, ENVELOPE_ERROR)));
-    if (c->died_ns)
-        put(w, entry_number("mqw-died", c->died_ns));
+        entry_put(w, entry_text(w, "mqw-error", c->error,
+                                strnlen(c->error, ENVELOPE_ERROR)));
 }
 
-/* fill - the copy's properties, from those of the original */
-static int fill(struct envelope_copy *out, amqp_basic_properties_t *p,
-                const struct envelope_change *c, bool plain)
+/* Fill the properties of a copy from those of the original. */
+static int copy_fill(struct envelope_copy *out,
+                     const amqp_basic_properties_t *p,
+                     const struct envelope_change *c, bool plain)
 {
     struct writing w = {.copy = out};
 
-    w.entries = room(&w, ((size_t)p->headers.num_entries + OURS_MOST) *
-                             sizeof *w.entries);
+    w.entries = pool_room(&w, ((size_t)p->headers.num_entries + OURS_MOST) *
+                                  sizeof *w.entries);
     if (!w.entries)
         return -ENOMEM;
     for (int i = 0; i < p->headers.num_entries; i++)
-        if (stays(p->headers.entries[i].key, c))
-            put(&w, p->headers.entries[i]);
-    ours(&w, c);
+        if (field_stays(p->headers.entries[i].key, c))
+            entry_put(&w, p->headers.entries[i]);
+    ours_write(&w, c);
     if (!plain) {
-        history(&w, &p->headers, c->failed);
-        tail_write(&w, &p->headers, c->failed);
+        history_write(&w, &p->headers, c);
+        tail_write(&w, &p->headers, c);
     }
     out->properties = *p;
     out->properties.headers = (amqp_table_t){w.count, w.entries};
@@ -502,14 +466,10 @@ static int fill(struct envelope_copy *out, amqp_basic_properties_t *p,
 int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
                   const struct envelope_change *change, bool plain)
 {
-    void *decoded;
-    int err = -EBADMSG;
+    const amqp_basic_properties_t *p = envelope_decode(raw, &out->pool);
+    int err = p ? copy_fill(out, p, change, plain) : -EBADMSG;
 
-    init_amqp_pool(&out->pool, POOL_PAGE);
-    if (amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw, &decoded) ==
-        AMQP_STATUS_OK)
-        err = fill(out, decoded, change, plain);
-    if (err)
+    if (p && err)
         envelope_copy_free(out);
     return err;
 }
@@ -519,51 +479,65 @@ void envelope_copy_free(struct envelope_copy *c)
     empty_amqp_pool(&c->pool);
 }
 
-#define MADE_ROOM    65536              /* history and stderr have 8 KiB */
+#define ADDED_ROOM   65536 /* for properties; history and stderr have 8 KiB */
 #define MADE_ENTRIES (HEADER_X_MAX + 5) /* and sent, expires, timeout, ... */
 
-static amqp_bytes_t header_bytes(struct header_text t)
+int envelope_attempt_add(amqp_bytes_t *out, amqp_bytes_t raw,
+                         const struct ulid *id,
+                         const struct envelope_attempt *failed)
 {
-    return (amqp_bytes_t){t.size, (void *)(uintptr_t)t.at};
-}
+    const struct envelope_change change = {.id = id,
+                                           .attempt = failed->number,
+                                           .failed = failed,
+                                           .failed_count = 1};
+    struct envelope_copy copy;
+    int n, err = envelope_copy(&copy, raw, &change, false);
 
-/* Encode anew to `raw`; the old bytes are given up when the new ones are
- * there */
-static int made_encode(struct envelope_made *e, amqp_basic_properties_t *p)
-{
-    amqp_bytes_t to = {MADE_ROOM, malloc(MADE_ROOM)};
-    int n = -1;
-
-    if (!to.bytes)
-        return -ENOMEM;
-    n = amqp_encode_properties(AMQP_BASIC_CLASS, p, to);
-    if (n < 0) {
-        free(to.bytes);
-        return -EMSGSIZE;
+    if (err)
+        return err;
+    *out = (amqp_bytes_t){ADDED_ROOM, malloc(ADDED_ROOM)};
+    n = out->bytes
+            ? amqp_encode_properties(AMQP_BASIC_CLASS, &copy.properties, *out)
+            : -1;
+    envelope_copy_free(&copy);
+    if (n >= 0) {
+        out->len = (size_t)n;
+        return 0;
     }
-    to.len = (size_t)n;
-    free(e->raw.bytes);
-    e->raw = to;
-    return 0;
+    err = out->bytes ? -EMSGSIZE : -ENOMEM;
+    free(out->bytes);
+    return err;
 }
 
-int envelope_made_begin(struct envelope_made *e, const struct ulid *id,
-                        uint32_t priority, const void *data,
-                        const struct header *h)
+static amqp_table_entry_t entry_of(struct header_text name,
+                                   struct header_text value)
+{
+    return (amqp_table_entry_t){
+        .key = {name.size, (void *)(uintptr_t)name.at},
+        .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                  .value.bytes = {value.size, (void *)(uintptr_t)value.at}}};
+}
+
+int envelope_make(struct envelope_copy *out, uint32_t priority,
+                  const void *data, const struct header *h,
+                  const struct envelope_change *change)
 {
     amqp_table_entry_t all[MADE_ENTRIES];
     amqp_basic_properties_t p = {._flags = AMQP_BASIC_HEADERS_FLAG |
                                            AMQP_BASIC_DELIVERY_MODE_FLAG |
-                                           AMQP_BASIC_MESSAGE_ID_FLAG,
-                                 .delivery_mode = 2};
+                                           AMQP_BASIC_MESSAGE_ID_FLAG};
     struct header_text name, value;
-    char id_text[ULID_TEXT];
+    char *id;
     size_t cursor = 0;
-    int n = 0;
+    int n = 0, err;
 
-    *e = (struct envelope_made){0};
-    ulid_print(*id, id_text);
-    p.message_id = amqp_cstring_bytes(id_text);
+    init_amqp_pool(&out->pool, POOL_PAGE);
+    id = amqp_pool_alloc(&out->pool, ULID_TEXT);
+    if (!id) {
+        envelope_copy_free(out);
+        return -ENOMEM;
+    }
+    p.message_id = amqp_cstring_bytes(ulid_print(*change->id, id));
     if (priority) {
         p.priority = priority < UINT8_MAX ? (uint8_t)priority : UINT8_MAX;
         p._flags |= AMQP_BASIC_PRIORITY_FLAG;
@@ -577,50 +551,18 @@ int envelope_made_begin(struct envelope_made *e, const struct ulid *id,
     if (h->fields & HEADER_FORWARDED)
         all[n++] = entry_number("mqw-forwarded", h->forwarded);
     if (h->fields & HEADER_GROUP)
-        all[n++] = (amqp_table_entry_t){
-            .key = amqp_cstring_bytes("mqw-group"),
-            .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                      .value.bytes = header_bytes(h->group)}};
+        all[n++] = entry_of((struct header_text){"mqw-group", 9}, h->group);
     while (h->bytes && n < MADE_ENTRIES &&
            header_next_x(data, h, &cursor, &name, &value))
-        all[n++] =
-            (amqp_table_entry_t){.key = header_bytes(name),
-                                 .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                                           .value.bytes = header_bytes(value)}};
+        all[n++] = entry_of(name, value);
     p.headers = (amqp_table_t){n, all};
-    return made_encode(e, &p);
-}
-
-int envelope_made_attempt(struct envelope_made *e, const struct ulid *id,
-                          const struct envelope_attempt *failed)
-{
-    const struct envelope_change change = {
-        .id = id, .attempt = failed->number, .failed = failed};
-    int err = envelope_copy(&e->copy, e->raw, &change, false);
-
+    err = copy_fill(out, &p, change, false);
     if (err)
-        return err;
-    err = made_encode(e, &e->copy.properties);
-    envelope_copy_free(&e->copy);
+        envelope_copy_free(out);
     return err;
 }
 
-int envelope_made_end(struct envelope_made *e,
-                      const struct envelope_change *change)
-{
-    int err = envelope_copy(&e->copy, e->raw, change, false);
-
-    e->whole = !err;
-    return err;
-}
-
-void envelope_made_free(struct envelope_made *e)
-{
-    if (e->whole)
-        envelope_copy_free(&e->copy);
-    free(e->raw.bytes);
-    *e = (struct envelope_made){0};
-}
+/* ---- dead letters ---- */
 
 static void attempt_read(struct letter_envelope *l, const amqp_table_t *t)
 {
@@ -654,7 +596,7 @@ static void history_read(struct letter_envelope *l, const amqp_field_value_t *v)
     }
 }
 
-static enum dead_reason reason_of(amqp_bytes_t text)
+static enum dead_reason reason_read(amqp_bytes_t text)
 {
     char word[24] = "";
     enum dead_reason reason;
@@ -665,10 +607,10 @@ static enum dead_reason reason_of(amqp_bytes_t text)
     return reason == REASON_COUNT ? REASON_NONE : reason;
 }
 
-/* brokers_death - of a message that the broker dropped: expired, rejected,
+/* Read why the broker dropped a message: it expired, was rejected, or was
  * delivered too often. The newest death comes first. */
-static void brokers_death(struct letter_envelope *l,
-                          const amqp_field_value_t *v)
+static void broker_death_read(struct letter_envelope *l,
+                              const amqp_field_value_t *v)
 {
     const amqp_table_t *t;
     uint64_t seconds;
@@ -691,12 +633,13 @@ static void brokers_death(struct letter_envelope *l,
     }
 }
 
-static void header_read(struct letter_envelope *l, const amqp_table_entry_t *e)
+static void letter_field_read(struct letter_envelope *l,
+                              const amqp_table_entry_t *e)
 {
     amqp_bytes_t text;
 
     if (field_named(e->key, "mqw-reason") && field_text(&e->value, &text))
-        l->reason = reason_of(text);
+        l->reason = reason_read(text);
     else if (field_named(e->key, "mqw-error"))
         (void)field_text(&e->value, &l->error);
     else if (field_named(e->key, "mqw-died"))
@@ -715,23 +658,20 @@ static void header_read(struct letter_envelope *l, const amqp_table_entry_t *e)
 
 int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw)
 {
+    const amqp_basic_properties_t *p;
     const amqp_table_t *all;
-    void *decoded;
 
     *out = (struct letter_envelope){0};
-    init_amqp_pool(&out->pool, POOL_PAGE);
-    if (amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw, &decoded) !=
-        AMQP_STATUS_OK) {
-        letter_envelope_free(out);
+    p = envelope_decode(raw, &out->pool);
+    if (!p)
         return -EBADMSG;
-    }
-    all = &((amqp_basic_properties_t *)decoded)->headers;
+    all = &p->headers;
     for (int i = 0; i < all->num_entries; i++)
-        header_read(out, &all->entries[i]);
-    /* What a worker said of its death counts before what the broker says. */
+        letter_field_read(out, &all->entries[i]);
+    /* The reason that a worker gave takes precedence over the broker's. */
     for (int i = 0; i < all->num_entries && out->reason == REASON_NONE; i++)
         if (field_named(all->entries[i].key, "x-death"))
-            brokers_death(out, &all->entries[i].value);
+            broker_death_read(out, &all->entries[i].value);
     return 0;
 }
 
@@ -742,17 +682,13 @@ void letter_envelope_free(struct letter_envelope *l)
 
 int letter_envelope_same(struct envelope_copy *out, amqp_bytes_t raw)
 {
+    const amqp_basic_properties_t *p = envelope_decode(raw, &out->pool);
     amqp_table_t *all;
-    void *decoded;
     int kept = 0;
 
-    init_amqp_pool(&out->pool, POOL_PAGE);
-    if (amqp_decode_properties(AMQP_BASIC_CLASS, &out->pool, raw, &decoded) !=
-        AMQP_STATUS_OK) {
-        envelope_copy_free(out);
+    if (!p)
         return -EBADMSG;
-    }
-    out->properties = *(amqp_basic_properties_t *)decoded;
+    out->properties = *p;
     out->properties._flags &=
         ~(amqp_flags_t)(AMQP_BASIC_USER_ID_FLAG | AMQP_BASIC_EXPIRATION_FLAG);
     all = &out->properties.headers;

@@ -7,9 +7,9 @@
  *        them. Reads what a worker wrote to a dead letter: why it died, when,
  *        each attempt with its machine, the end of the last stderr.
  * WHO    Any thread; pure but for memory.
- * OWNS   A pool of librabbitmq's, from envelope_copy to envelope_copy_free and
- *        from letter_envelope_read to letter_envelope_free; text of a letter
- *        points into it. What envelope_made makes, until envelope_made_free.
+ * OWNS   A pool of librabbitmq's, from envelope_copy or envelope_make to
+ *        envelope_copy_free and from letter_envelope_read to
+ *        letter_envelope_free; text of a letter points into it.
  * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded; -EMSGSIZE: they
  *        are too long.
  *
@@ -56,7 +56,7 @@ struct envelope {
 #define ENVELOPE_STDERR  4096
 #define ENVELOPE_HISTORY 16 /* attempts that are kept: the first, the last 15 */
 
-/* One more failed attempt, for the history of a copy. */
+/* A failed attempt, for the history of a copy. */
 struct envelope_attempt {
     uint64_t at_ns, duration_ns;
     uint64_t number; /* 1 and up */
@@ -65,12 +65,13 @@ struct envelope_attempt {
     size_t tail_size;
 };
 
-/* What a copy is to say that the original does not. */
+/* The differences between a copy and its original. */
 struct envelope_change {
     const struct ulid *id;
     uint64_t attempt, first_ns, due_ns, hop, line;
-    const struct envelope_attempt *failed; /* NULL: none more */
-    const char *reason, *error;            /* a dead letter: why. NULL: none */
+    const struct envelope_attempt *failed; /* further ones, the oldest first */
+    size_t failed_count;
+    const char *reason, *error; /* of a death; NULL: none */
     uint64_t died_ns;
     uint64_t replay; /* a letter that is sent again: how often. 0: as it was */
     bool no_expiry;  /* without the time at which it expires */
@@ -83,36 +84,31 @@ struct envelope_copy {
     amqp_pool_t pool;
 };
 
-/* Read encoded properties (`raw`) of a message with this body; the header goes
- * to `head`. */
+/* Decode properties. Their memory is in `pool`, to be emptied by the caller;
+ * NULL: they cannot be decoded, and the pool is empty. */
+amqp_basic_properties_t *envelope_decode(amqp_bytes_t raw, amqp_pool_t *pool);
+/* Read the encoded properties (`raw`) of a message with this body, and write
+ * its text header to `head`. */
 int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
                   size_t body_size, char head[HEADER_MAX]);
-/* The properties of a copy. `plain`: without history and stderr, as they did
- * not fit. On 0 envelope_copy_free is to follow. */
+/* Write the properties of a copy. `plain`: without history and stderr, which
+ * did not fit. On 0 envelope_copy_free must follow. */
 int envelope_copy(struct envelope_copy *out, amqp_bytes_t raw,
                   const struct envelope_change *change, bool plain);
+/* Write the properties of a message of a POSIX queue. `h` is as header_parse
+ * read it from `data`, or all 0. The result points into `data` until
+ * envelope_copy_free. */
+int envelope_make(struct envelope_copy *out, uint32_t priority,
+                  const void *data, const struct header *h,
+                  const struct envelope_change *change);
 void envelope_copy_free(struct envelope_copy *c);
-/* `number` of a copy that comes back (basic.return); 0: none. */
+/* Add a failed attempt to the encoded properties of a message. The bytes of
+ * `out` are new, to be freed by the caller. */
+int envelope_attempt_add(amqp_bytes_t *out, amqp_bytes_t raw,
+                         const struct ulid *id,
+                         const struct envelope_attempt *failed);
+/* Return the `number` of a copy that comes back (basic.return); 0: none. */
 uint64_t envelope_number(amqp_bytes_t raw);
-
-struct envelope_made {
-    struct envelope_copy copy; /* the properties, once it came to its end */
-    bool whole;                /* it did */
-    amqp_bytes_t raw;          /* what `copy` points into */
-};
-
-/* `h` as header_parse read it from `data`; without a header all 0. */
-int envelope_made_begin(struct envelope_made *e, const struct ulid *id,
-                        uint32_t priority, const void *data,
-                        const struct header *h);
-/* One more failed attempt; the oldest first. */
-int envelope_made_attempt(struct envelope_made *e, const struct ulid *id,
-                          const struct envelope_attempt *failed);
-/* The rest of what there is to say. */
-int envelope_made_end(struct envelope_made *e,
-                      const struct envelope_change *change);
-/* Whatever of it was made; it may be all 0. */
-void envelope_made_free(struct envelope_made *e);
 
 struct letter_attempt {
     uint64_t at_ns, ms;
@@ -131,8 +127,8 @@ struct letter_envelope {
 };
 
 int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw);
-/* The properties of another copy of the same letter: only the broker's count of
- * deliveries is not in it. On 0 envelope_copy_free is to follow. */
+/* Write the properties of another copy of the same letter, without the broker's
+ * count of its deliveries. On 0 envelope_copy_free must follow. */
 int letter_envelope_same(struct envelope_copy *out, amqp_bytes_t raw);
 void letter_envelope_free(struct letter_envelope *l);
 

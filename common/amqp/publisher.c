@@ -16,6 +16,7 @@
 #include <sysexits.h>
 #include <bsd/stdlib.h>
 
+#include "common/amqp/envelope.h"
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
@@ -26,7 +27,9 @@
 #define SLICE_NS        (200 * NS_PER_MS) /* between two calls of stop() */
 #define REST_NS         (5 * NS_PER_S)    /* for the confirms after a return */
 #define PROPERTIES_MOST 131072            /* no frame is longer (link.c) */
-#define POOL_PAGE       4096
+/* Bytes of a frame beside the properties of a new message: 20 of AMQP, and up
+ * to 24 for the mark of a repeat and 9 for a time to live. */
+#define FRAME_SLACK 64
 
 /* ---- the confirms of one connection ---- */
 
@@ -168,28 +171,25 @@ static struct copy *copy_of(struct unconfirmed *u)
     return CONTAINER_OF(u, struct copy, u);
 }
 
-static int too_long(const struct publisher *b, amqp_bytes_t id,
-                    struct problem *p)
-{
-    return problem_set(p, EX_DATAERR, EMSGSIZE,
-                       "the properties of message %.*s are longer than "
-                       "frame_max of the broker, %d bytes: raise that",
-                       (int)id.len, id.bytes ? (const char *)id.bytes : "",
-                       b->link ? amqp_get_frame_max(b->link->c)
-                               : PROPERTIES_MOST);
-}
-
+/* Copy a message. One whose properties do not fit into a frame is refused here,
+ * before it could keep later messages from being sent. */
 static int copy_make(struct publisher *b, const struct publication *m,
                      struct copy **out, struct problem *p)
 {
     amqp_basic_properties_t properties = *m->properties;
-    int n =
-        amqp_encode_properties(AMQP_BASIC_CLASS, &properties,
-                               (amqp_bytes_t){sizeof b->scratch, b->scratch});
+    amqp_bytes_t id = properties.message_id;
+    int most = b->link ? amqp_get_frame_max(b->link->c) : PROPERTIES_MOST;
+    int n = amqp_encode_properties(
+        AMQP_BASIC_CLASS, &properties,
+        (amqp_bytes_t){(size_t)most - FRAME_SLACK, b->scratch});
     struct copy *c;
 
     if (n < 0)
-        return too_long(b, properties.message_id, p);
+        return problem_set(p, EX_DATAERR, EMSGSIZE,
+                           "the properties of message %.*s do not fit into a "
+                           "frame of the broker, %d bytes: raise its frame_max",
+                           (int)id.len, id.bytes ? (const char *)id.bytes : "",
+                           most);
     c = calloc(1, sizeof *c + (size_t)n + m->size);
     if (!c)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -227,26 +227,21 @@ static int resent_add(amqp_basic_properties_t *p, amqp_pool_t *pool)
 
 static int copy_send(struct publisher *b, struct copy *c)
 {
-    amqp_basic_properties_t properties;
     amqp_pool_t pool;
-    void *decoded;
-    int err = -ENOMEM;
+    amqp_basic_properties_t *p = envelope_decode(c->properties, &pool);
+    int err = p ? 0 : -ENOMEM;
 
-    init_amqp_pool(&pool, POOL_PAGE);
-    if (amqp_decode_properties(AMQP_BASIC_CLASS, &pool, c->properties,
-                               &decoded) == AMQP_STATUS_OK) {
-        properties = *(amqp_basic_properties_t *)decoded;
-        err = c->u.resent ? resent_add(&properties, &pool) : 0;
-        if (!err)
-            err = confirms_publish(&b->confirms, b->link, &c->u,
-                                   &b->setup.topology, c->queue, &properties,
-                                   c->body);
-    }
-    empty_amqp_pool(&pool);
+    if (!err && c->u.resent)
+        err = resent_add(p, &pool);
+    if (!err)
+        err = confirms_publish(&b->confirms, b->link, &c->u, &b->setup.topology,
+                               c->queue, p, c->body);
+    if (p)
+        empty_amqp_pool(&pool);
     return err;
 }
 
-/* Publish what waits, in order. */
+/* Publish the waiting messages, in order. */
 static int send_all(struct publisher *b)
 {
     struct unconfirmed *u;
@@ -263,9 +258,9 @@ static int send_all(struct publisher *b)
 }
 
 /* Count a message that the broker acknowledged. The first return ends the
- * sending (-ENOENT), so it is not looked for which messages were returned: of
- * those acknowledged from there on, as many as were returned are in no queue.
- */
+ * sending (-ENOENT), so returned messages need not be told apart: of the
+ * messages acknowledged from there on, as many as were returned are in no
+ * queue. */
 static int on_confirmed(void *arg, struct unconfirmed *u)
 {
     struct publisher *b = arg;
@@ -290,21 +285,13 @@ static void on_returned(void *arg, amqp_bytes_t properties)
 
 /* ---- the connection ---- */
 
-static int connect_to(struct publisher *b, struct problem *p)
-{
-    int err = link_open(&b->link, &b->setup.link, b->host, p);
-
-    if (!err && b->link)
-        b->host = b->link->host;
-    return err;
-}
-
-/* Have the channel confirm. A channel that was opened again, like that of a
- * look for a missing queue, does not. */
+/* Have the channel confirm. A channel that was opened again after an error does
+ * not. */
 static int confirms_set(struct publisher *b, struct problem *p)
 {
-    int err = b->link ? confirms_begin(&b->confirms, b->link) : 0;
+    int err = confirms_begin(&b->confirms, b->link);
 
+    b->host = b->link->host;
     return err ? problem_set(p, EX_UNAVAILABLE, -err,
                              "lost the connection to %s before it was used: "
                              "%s; run it again",
@@ -315,7 +302,7 @@ static int confirms_set(struct publisher *b, struct problem *p)
 
 static int publisher_reconnect(struct publisher *b, struct problem *p)
 {
-    int err = connect_to(b, p);
+    int err = link_open(&b->link, &b->setup.link, b->host, p);
 
     return err ? err : confirms_set(b, p);
 }
@@ -329,7 +316,7 @@ static void connection_drop(struct publisher *b)
     confirms_lost(&b->confirms, &b->waiting);
 }
 
-static bool told_to_stop(const struct publisher *b)
+static bool stop_asked(const struct publisher *b)
 {
     return b->setup.stop(b->setup.arg);
 }
@@ -349,16 +336,16 @@ static void reconnect_later(struct publisher *b)
     uint64_t end = clock_mono_ns() + b->wait_ns, now;
     struct problem ignored;
 
-    while ((now = clock_mono_ns()) < end && !told_to_stop(b))
+    while ((now = clock_mono_ns()) < end && !stop_asked(b))
         frames_wait(b, end - now);
     b->wait_ns = 2 * b->wait_ns < WAIT_MOST ? 2 * b->wait_ns : WAIT_MOST;
-    if (!told_to_stop(b) && publisher_reconnect(b, &ignored) < 0)
+    if (!stop_asked(b) && publisher_reconnect(b, &ignored) < 0)
         link_close(&b->link);
 }
 
 /* Publish, read confirms, and with `wait` wait for more. -EINTR: told to stop;
- * -ENOENT: a message was returned; -EMSGSIZE: the first message to be sent
- * never can be. */
+ * -ENOENT: a message was returned; -EMSGSIZE: this connection has shorter
+ * frames than the one for which the message was copied. */
 static int round_run(struct publisher *b, bool wait)
 {
     uint64_t before = b->confirmed;
@@ -366,7 +353,7 @@ static int round_run(struct publisher *b, bool wait)
 
     if (!b->link)
         reconnect_later(b);
-    if (told_to_stop(b))
+    if (stop_asked(b))
         return -EINTR;
     if (!b->link)
         return 0;
@@ -386,24 +373,24 @@ static int round_run(struct publisher *b, bool wait)
     return 0;
 }
 
-/* ---- what is waited for ---- */
+/* ---- waiting for confirms ---- */
 
-/* Return true if more than `count` messages are not confirmed, or some cannot
- * be, as there is no connection. */
+/* Return true if more than `count` messages are not confirmed, or if some are
+ * not and there is no connection. */
 static bool must_wait(const struct publisher *b, unsigned count)
 {
     return b->count > count || (b->count > 0 && !b->link);
 }
 
-/* Report that no queue took a message, after it is known of all messages that
- * were sent whether they are in a queue. */
+/* Report that no queue took a message, once it is known for each message that
+ * was sent whether a queue has it. */
 static int queue_missing(struct publisher *b, struct problem *p)
 {
     const struct broker_operand *o = b->setup.link.operand;
     uint64_t end = clock_mono_ns() + REST_NS;
     int err = -ENOENT;
 
-    while (b->count > 0 && (!err || err == -ENOENT) && !told_to_stop(b) &&
+    while (b->count > 0 && (!err || err == -ENOENT) && !stop_asked(b) &&
            clock_mono_ns() < end) {
         err = confirms_read(&b->confirms, b->link);
         if (!err)
@@ -411,35 +398,16 @@ static int queue_missing(struct publisher *b, struct problem *p)
     }
     if (b->acked > b->returned)
         b->confirmed += b->acked - b->returned;
-    return problem_set(
-        p, EX_NOINPUT, ENOENT, "no queue %s in virtual host %s: %s", o->queue,
-        o->vhost,
-        b->setup.create ? "it or a wait queue of it was deleted just now; run "
-                          "it again: then it is made again"
-                        : "start its worker, which makes it, or send with "
-                          "mqsend --create");
+    return problem_set(p, EX_NOINPUT, ENOENT,
+                       "no queue %s in virtual host %s: %s", o->queue, o->vhost,
+                       b->setup.create
+                           ? "it or one of its wait queues was deleted during "
+                             "the run; run the command again to create it"
+                           : "start its worker, or run mqsend --create");
 }
 
-/* Report the message that waits first as too long. */
-static int first_too_long(struct publisher *b, struct problem *p)
-{
-    struct copy *c = copy_of(TAILQ_FIRST(&b->waiting));
-    amqp_bytes_t id = {0, NULL};
-    amqp_pool_t pool;
-    void *decoded;
-    int err;
-
-    init_amqp_pool(&pool, POOL_PAGE);
-    if (amqp_decode_properties(AMQP_BASIC_CLASS, &pool, c->properties,
-                               &decoded) == AMQP_STATUS_OK)
-        id = ((amqp_basic_properties_t *)decoded)->message_id;
-    err = too_long(b, id, p);
-    empty_amqp_pool(&pool);
-    return err;
-}
-
-/* Wait until at most `count` messages are not confirmed. Each confirm begins
- * the time again. */
+/* Wait until at most `count` messages are not confirmed. Each confirm restarts
+ * the time limit. */
 static int wait_until(struct publisher *b, unsigned count, struct problem *p)
 {
     uint64_t seen = b->confirmed;
@@ -458,7 +426,11 @@ static int wait_until(struct publisher *b, unsigned count, struct problem *p)
     if (err == -ENOENT)
         return queue_missing(b, p);
     if (err == -EMSGSIZE)
-        return first_too_long(b, p);
+        return problem_set(p, EX_DATAERR, E2BIG,
+                           "frame_max of %s, %d bytes, is less than that of "
+                           "the other nodes: raise it",
+                           b->setup.link.operand->hosts[b->host].name,
+                           amqp_get_frame_max(b->link->c));
     if (err == -ETIMEDOUT)
         return problem_set(p, EX_TEMPFAIL, ETIMEDOUT,
                            "%s does not confirm: it is full, or the broker has "
@@ -508,18 +480,6 @@ int publisher_wait_queue(struct publisher *b, unsigned part, uint64_t ms,
 
 /* ---- open and close ---- */
 
-/* Refuse priorities on a server whose replicated queues have none. */
-static int priorities_check(const struct publisher *b, struct problem *p)
-{
-    if (!b->setup.priorities || b->link->server >= SERVER_4)
-        return 0;
-    return problem_set(p, EX_USAGE, ENOTSUP,
-                       "--priority cannot be used with this server (RabbitMQ "
-                       "%s): before 4.0 a replicated queue has no priorities; "
-                       "use a queue for each",
-                       b->link->version);
-}
-
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,
                    struct problem *p)
 {
@@ -537,9 +497,13 @@ int publisher_open(struct publisher **out, const struct publisher_setup *setup,
     b->confirms.arg = b;
     TAILQ_INIT(&b->confirms.sent);
     TAILQ_INIT(&b->waiting);
-    err = connect_to(b, p);
-    if (!err)
-        err = priorities_check(b, p);
+    err = link_open(&b->link, &b->setup.link, b->host, p);
+    if (!err && setup->priorities && b->link->server < SERVER_4)
+        err = problem_set(p, EX_USAGE, ENOTSUP,
+                          "--priority cannot be used with this server "
+                          "(RabbitMQ %s): before 4.0 a replicated queue has no "
+                          "priorities; use a queue for each",
+                          b->link->version);
     if (!err && setup->create)
         err = topology_unlike(b->link, &b->setup.topology, p);
     if (!err && setup->create)

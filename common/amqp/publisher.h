@@ -11,8 +11,9 @@
  *        connection, and its copies.
  * FAILS  confirms: -errno, and the connection is of no more use. A publisher: a
  *        problem; -ETIMEDOUT: not confirmed within the time; -ENOENT: the queue
- *        does not exist, and the publisher is of no more use; -EMSGSIZE: the
- *        properties are too long, and the message was not published.
+ *        does not exist, and the publisher is of no more use. put: -EMSGSIZE,
+ *        -ENOMEM: the message was not accepted; the publisher and its other
+ *        messages are not affected.
  */
 #ifndef COMMON_AMQP_PUBLISHER_H
 #define COMMON_AMQP_PUBLISHER_H
@@ -88,7 +89,8 @@ struct publisher_setup {
 
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,
                    struct problem *p);
-/* Publish a message. May wait until earlier ones are confirmed. */
+/* Publish a message. May wait until earlier ones are confirmed. On any error
+ * but -EMSGSIZE and -ENOMEM the publisher has accepted the message. */
 int publisher_put(struct publisher *b, const struct publication *m,
                   struct problem *p);
 /* Wait until all messages are confirmed. */

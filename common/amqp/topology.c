@@ -524,7 +524,7 @@ int topology_there(struct link *l, const struct topology *t, unsigned part,
         return err ? queue_spec_refused(l, t, name, err, p) : 0;
     return problem_set(p, EX_NOINPUT, ENOENT,
                        "no queue %s in virtual host %s: start its worker, or "
-                       "give --create",
+                       "run mqsend --create",
                        name, t->operand->vhost);
 }
 

@@ -1,7 +1,7 @@
-/* basics.h - four things that C lacks
+/* basics.h - small things that C lacks
  *
- * WHAT   Answers, visits that end early, the struct around a member, and arrays
- *        that grow.
+ * WHAT   Answers, visits that end early, the struct around a member, a hash,
+ *        and arrays that grow.
  * WHO    Any thread.
  * OWNS   Nothing.
  * FAILS  array_grow: NULL.
@@ -10,6 +10,7 @@
 #define COMMON_BASE_BASICS_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 /* The answer to a question. A function whose question can fail returns -errno
@@ -24,6 +25,19 @@ enum { VISIT_ENOUGH = 1 };
 /* Return the struct of `type` whose `member` is at `ptr`. */
 #define CONTAINER_OF(ptr, type, member) \
     ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+/* Return the FNV-1a hash of more bytes, starting from `sum`. A new hash starts from
+ * FNV_BEGIN. */
+#define FNV_BEGIN UINT64_C(0xcbf29ce484222325)
+#define FNV_PRIME UINT64_C(0x100000001b3)
+static inline uint64_t fnv_add(uint64_t sum, const void *data, size_t size)
+{
+    const unsigned char *at = data;
+
+    for (size_t i = 0; i < size; i++)
+        sum = (sum ^ at[i]) * FNV_PRIME;
+    return sum;
+}
 
 #define ARRAY_FIRST 16 /* elements at first */
 

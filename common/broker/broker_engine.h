@@ -22,19 +22,22 @@
 
 struct broker_letters;
 struct broker_source_setup;
+struct handler_ops;
 struct options;
 struct post;
 struct source;
 
 struct broker_engine {
-    /* mqworker, libmqworker (worker/source/source.h). stop: wait up
-     * to limit_ns for the confirms of the last verdicts; after it the source
-     * calls no event. */
+    /* mqworker, libmqworker (worker/source/source.h). stop: wait up to limit_ns
+     * for the confirms of the last verdicts; afterwards the source calls no
+     * event. */
     int (*source_open)(struct source **out,
                        const struct broker_source_setup *setup,
                        struct problem *p);
     void (*source_stop)(struct source *s, uint64_t limit_ns);
     void (*source_close)(struct source *s);
+    /* mqworker --forward (worker/handlers/handler.h) */
+    const struct handler_ops *forward;
     /* mqsend (scripts/mqsend/post.h): the exit status */
     int (*send)(const struct post *post);
     /* mqdlq (scripts/mqdlq/mqdlq_broker.h) */
@@ -49,6 +52,8 @@ const struct broker_engine *broker_engine_of(const char *operand,
 
 /* Defined in the program's folder amqp/, if that was built. */
 extern const struct broker_engine broker_engine_amqp;
+/* mqworker's `forward`, in worker/handlers/amqp/. */
+extern const struct handler_ops handler_forward_amqp;
 
 /* Return the reason why `program` cannot use this option or verb with a queue
  * on a broker; NULL: it can. */

@@ -665,13 +665,6 @@ static int forward_take(struct settings *s, struct problem *p)
         s->window = FORWARD_WINDOW;
         snprintf(s->forward_queue, sizeof s->forward_queue, "%s",
                  s->forward_to.shown);
-#ifndef MQW_AMQP
-        if (!err)
-            err = problem_set(p, EX_USAGE, ENOTSUP,
-                              "--forward %s: amqp:// needs a build with "
-                              "librabbitmq: scripts/deps, then make",
-                              s->forward_queue);
-#endif
     } else {
         err = queue_name(s->forward, s->forward_queue, p);
     }

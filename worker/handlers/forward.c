@@ -24,6 +24,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
+#include "common/base/log.h"
 #include "common/base/safe_text.h"
 #include "common/mq/queue.h"
 #include "worker/handlers/handler.h"
@@ -77,6 +78,15 @@ int forward_count(const struct delivery *d, uint64_t *count,
                    "--forward, then run mqdlq replay",
                    FORWARD_MOST);
     return -ELOOP;
+}
+
+void forward_unusable(const struct settings *set, const struct problem *p)
+{
+    log_warn("destination_unusable", F_STR("queue", set->queue),
+             F_STR("error", p->text),
+             F_STR("next", "messages wait in this queue and are not counted as "
+                           "failed; the worker forwards them as soon as it can "
+                           "use the destination"));
 }
 
 bool forward_resent(const struct delivery *d)
@@ -307,14 +317,17 @@ static int forward_open(struct handler **out, const struct handler_setup *setup,
 }
 
 /* Check the destination before anything is created. A missing destination is
- * accepted, because its worker may create it later. */
+ * logged and accepted, because its worker may create it later. */
 static int forward_check(const struct settings *set, struct problem *p)
 {
     struct queue *queue = NULL;
     int err = queue_open(&queue, set->forward_queue, QUEUE_SEND, NULL, NULL, p);
 
     queue_close(&queue);
-    return err == -ENOENT ? 0 : err;
+    if (err != -ENOENT)
+        return err;
+    forward_unusable(set, p);
+    return 0;
 }
 
 const struct handler_ops handler_forward = {

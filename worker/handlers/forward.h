@@ -12,6 +12,7 @@
 #ifndef WORKER_HANDLERS_FORWARD_H
 #define WORKER_HANDLERS_FORWARD_H
 
+#include "worker/config/settings.h"
 #include "worker/rules/delivery.h"
 
 /* Most queues that a message may be forwarded from. A message that goes round
@@ -27,6 +28,8 @@ void forward_refuse(struct outcome *out, const char *fmt, ...)
 /* Count the queues that the message was forwarded from, this one included. */
 int forward_count(const struct delivery *d, uint64_t *count,
                   struct outcome *out);
+/* Log at the start that the destination cannot be used yet. */
+void forward_unusable(const struct settings *set, const struct problem *p);
 /* Return true if the destination must treat the message as a repeat. */
 bool forward_resent(const struct delivery *d);
 /* Return the time at which the message is due (wall clock, ns), or 0 if it is

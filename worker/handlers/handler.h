@@ -110,9 +110,7 @@ struct handler_ops {
     bool (*hears)(const struct handler *h);
 };
 
-extern const struct handler_ops handler_exec;
-extern const struct handler_ops handler_stream;
-/* To a POSIX queue; to a broker, where librabbitmq was there for the build. */
-extern const struct handler_ops handler_forward, handler_forward_amqp;
+/* --forward to a broker: `forward` of struct broker_engine. */
+extern const struct handler_ops handler_exec, handler_stream, handler_forward;
 
 #endif

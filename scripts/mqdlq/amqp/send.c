@@ -355,33 +355,13 @@ static void id_make(struct store_row *m, uint64_t line)
     m->id.bytes[0] |= 1; /* all 0 would be no id */
 }
 
-/* Write each attempt that failed, with where it was, if that is known. */
-static int attempts_write(struct envelope_made *e, const struct decoding *d,
-                          const struct ulid *id)
-{
-    int err = 0;
-
-    for (size_t i = 0; i < d->letter.history_count && !err; i++) {
-        const struct store_attempt *a = &d->letter.history[i];
-        const struct envelope_attempt failed = {
-            .at_ns = a->started_ns,
-            .duration_ns = a->duration_ns,
-            .number = i + 1,
-            .error = a->error ? a->error : "",
-            .machine = d->machines[i] ? d->machines[i] : "",
-            .tail = a->stderr_tail,
-            .tail_size = a->stderr_size};
-
-        err = envelope_made_attempt(e, id, &failed);
-    }
-    return err;
-}
-
-/* Make the properties as a worker of the broker would have written them; the
+/* Make the properties as a worker of the broker would have written them. The
  * line is new, so that a replay is not taken for that of an earlier import. */
-static int properties_make(struct envelope_made *e, const struct decoding *d,
+static int properties_make(struct envelope_copy *copy, const struct decoding *d,
                            const struct store_row *m)
 {
+    size_t count = d->letter.history_count;
+    struct envelope_attempt *failed = calloc(count + 1, sizeof *failed);
     const struct envelope_change change = {
         .id = &m->id,
         .attempt = m->attempts,
@@ -389,28 +369,43 @@ static int properties_make(struct envelope_made *e, const struct decoding *d,
         .line = ((uint64_t)arc4random() << 31 ^ arc4random()) | 1,
         .reason = m->reason == REASON_NONE ? NULL : dead_reason_text(m->reason),
         .error = m->error,
-        .died_ns = m->died_ns};
+        .died_ns = m->died_ns,
+        .failed = failed,
+        .failed_count = count};
     struct header h = {0};
     int err;
 
+    if (!failed)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const struct store_attempt *a = &d->letter.history[i];
+
+        failed[i] = (struct envelope_attempt){
+            .at_ns = a->started_ns,
+            .duration_ns = a->duration_ns,
+            .number = i + 1,
+            .error = a->error ? a->error : "",
+            .machine = d->machines[i] ? d->machines[i] : "",
+            .tail = a->stderr_tail,
+            .tail_size = a->stderr_size};
+    }
     if (m->header_size > 0 && header_parse(m->data, m->size, &h, NULL) < 0)
         h = (struct header){0};
     if (m->group) {
         h.group = (struct header_text){m->group, m->group_size};
         h.fields |= HEADER_GROUP;
     }
-    err = envelope_made_begin(e, &m->id, m->priority, m->data, &h);
-    if (!err)
-        err = attempts_write(e, d, &m->id);
-    return err ? err : envelope_made_end(e, &change);
+    err = envelope_make(copy, m->priority, m->data, &h, &change);
+    free(failed);
+    return err;
 }
 
 /* Publish a letter, unless the broker already has it and `again` is false. */
-static int one_put(struct broker *b, const struct decoding *d, bool again,
-                   struct envelope_made *e, struct broker_imported *sum,
-                   struct problem *p)
+static int letter_put(struct broker *b, const struct decoding *d, bool again,
+                      struct broker_imported *sum, struct problem *p)
 {
     struct store_row m = d->letter.m;
+    struct envelope_copy copy;
     int err;
 
     if (!d->letter.named)
@@ -419,20 +414,22 @@ static int one_put(struct broker *b, const struct decoding *d, bool again,
         sum->present++;
         return 0;
     }
-    err = properties_make(e, d, &m);
+    err = known_add(&b->known, &m, NULL, 0);
     if (!err)
-        err = known_add(&b->known, &m, NULL, 0);
+        err = properties_make(&copy, d, &m);
     if (err)
-        return problem_set(p, err == -EMSGSIZE ? EX_DATAERR : EX_OSERR, -err,
+        return problem_set(p, EX_OSERR, -err,
                            "line %" PRIu64 ": cannot write its properties: %s",
                            d->line, errno_text(-err));
-    return publisher_put(
+    err = publisher_put(
         b->publisher,
         &(struct publication){.queue = b->dead,
-                              .properties = &e->copy.properties,
+                              .properties = &copy.properties,
                               .body = (const char *)m.data + m.header_size,
                               .size = m.size - m.header_size},
         p);
+    envelope_copy_free(&copy);
+    return err;
 }
 
 /* Say once that a letter of a group, sent again to a queue without partitions,
@@ -454,39 +451,27 @@ static void groups_say(struct context *ctx, const struct decoding *list,
            "they are dead again (bad-header)");
 }
 
-static int all_put(struct context *ctx, const struct decoding *list, size_t n,
-                   struct broker_imported *sum, struct problem *p)
-{
-    struct broker *b = ctx->broker;
-    struct envelope_made *made = calloc(n, sizeof *made);
-    uint64_t before = publisher_confirmed(b->publisher);
-    int err = made ? 0 : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-
-    for (size_t i = 0; i < n && !err; i++)
-        err = one_put(b, &list[i], ctx->o->again, &made[i], sum, p);
-    if (!err)
-        err = publisher_flush(b->publisher, p);
-    sum->in += publisher_confirmed(b->publisher) - before;
-    b->imported += publisher_confirmed(b->publisher) - before;
-    if (err) /* its properties go with `made` */
-        publisher_close(&b->publisher);
-    for (size_t i = 0; made && i < n; i++)
-        envelope_made_free(&made[i]);
-    free(made);
-    return err;
-}
-
 int broker_import(struct context *ctx, const struct decoding *list, size_t n,
                   struct broker_imported *sum, struct problem *p)
 {
     struct broker *b = ctx->broker;
+    uint64_t before;
     int err;
 
     beyond_say(b);
     groups_say(ctx, list, n);
     err = held_publisher(b, WAIT_NS, p);
+    if (err)
+        return err;
+    before = publisher_confirmed(b->publisher);
+    for (size_t i = 0; i < n && !err; i++)
+        err = letter_put(b, &list[i], ctx->o->again, sum, p);
     if (!err)
-        err = all_put(ctx, list, n, sum, p);
+        err = publisher_flush(b->publisher, p);
+    sum->in += publisher_confirmed(b->publisher) - before;
+    b->imported += publisher_confirmed(b->publisher) - before;
+    if (err)
+        publisher_close(&b->publisher);
     if (!err && held_tend(b) < 0)
         return problem_set(p, EX_UNAVAILABLE, ECONNRESET,
                            "lost the connection to the broker: %s",

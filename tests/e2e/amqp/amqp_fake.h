@@ -33,6 +33,7 @@ struct fake {
     bool limited;            /* its queues were made without x-delivery-limit */
     bool unlimited;          /* its queues were made with one of -1 */
     bool hangs;              /* no answer to a declaration after the message */
+    unsigned frame_max;      /* of what it takes, bytes; 0: 131072 */
     atomic_bool given;       /* it was */
     unsigned port;           /* out */
     atomic_uint publishers;  /* out: connections that published, and */
@@ -241,7 +242,7 @@ static inline void fake_method_use(struct fake_link *l, unsigned channel,
     if (id == (10U << 16 | 11)) { /* start-ok: tune */
         fake_method(l, 0, 10, 30);
         fake_u16(l, 8);
-        fake_u32(l, 131072);
+        fake_u32(l, l->f->frame_max ? l->f->frame_max : 131072);
         fake_u16(l, 0);
         fake_send(l);
     }

@@ -1,5 +1,9 @@
 /* test_amqp_fake.c - what a real broker does too rarely, or only where it is
  * old: by a server of our own */
+#include <errno.h>
+
+#include "common/amqp/publisher.h"
+#include "common/base/clock.h"
 #include "tests/e2e/amqp/amqp_fake.h"
 #include "tests/harness/harness.h"
 
@@ -154,6 +158,68 @@ Test(amqp_fake, mqsend_says_what_to_do_where_a_broker_dies_as_it_begins)
                        r.err);
     cr_assert_not_null(strstr(r.err, "; run it again"), "%s", r.err);
     cr_assert_eq(f->published, 0);
+}
+
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+Test(amqp_fake, a_message_that_fits_into_no_frame_holds_up_no_other)
+{
+    struct fake *f = fake_open(&(struct fake){
+        .product = "RabbitMQ", .version = "3.13.7", .frame_max = 4096});
+    static char text[4096];
+    amqp_basic_properties_t properties = {
+        ._flags = AMQP_BASIC_HEADERS_FLAG,
+        .headers = {1, &(amqp_table_entry_t){
+                           .key = amqp_cstring_bytes("x-a"),
+                           .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                                     .value.bytes = {sizeof text, text}}}}};
+    const struct publication m = {
+        .queue = "q", .properties = &properties, .body = "b", .size = 1};
+    struct broker_operand operand;
+    struct publisher_setup setup = {
+        .link = {.operand = &operand, .password = "guest", .name = "test"},
+        .topology.operand = &operand,
+        .wait_ns = 10 * NS_PER_S,
+        .stop = never};
+    amqp_field_value_t *value = &properties.headers.entries[0].value;
+    struct publisher *b = NULL;
+    struct problem p = {0};
+
+    cr_assert_eq(broker_operand_parse(&operand, fake_operand(f), &p), 0);
+    cr_assert_eq(publisher_open(&b, &setup, &p), 0, "%s", p.text);
+    cr_assert_eq(publisher_put(b, &m, &p), -EMSGSIZE);
+    cr_assert_not_null(strstr(p.text, "4096 bytes"), "%s", p.text);
+    value->value.bytes.len = 100;
+    cr_assert_eq(publisher_put(b, &m, &p), 0, "%s", p.text);
+    cr_assert_eq(publisher_flush(b, &p), 0, "%s", p.text);
+    cr_assert_eq(publisher_confirmed(b), 1);
+    publisher_close(&b);
+}
+
+Test(amqp_fake, an_unusable_destination_is_logged_before_the_first_message)
+{
+    struct harness_process *w = harness_worker(
+        harness_queue(4, 128), "--forward", "amqp://guest@127.0.0.1:1/%2F/q");
+
+    harness_wait_log(w, "event=started", 20000);
+    cr_assert_not_null(
+        strstr(harness_stderr(w, NULL), "event=destination_unusable"));
+    cr_assert_eq(harness_stop(w, 20000), 0);
+}
+
+Test(amqp_fake, errors_of_a_move_begin_with_the_name_of_mqctl)
+{
+    struct harness_result r =
+        harness_run("mqctl", "move", "--state-dir", harness_state_dir(),
+                    harness_queue(4, 128), "amqp://guest@127.0.0.1:1/%2F/q");
+
+    cr_assert_eq(r.status, 69, "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "mqctl: cannot connect to"), "%s", r.err);
+    cr_assert_null(strstr(r.err, "mqsend"), "%s", r.err);
 }
 
 Test(amqp_fake, a_forwarding_worker_that_starts_again_has_its_password)

@@ -199,6 +199,19 @@ Test(forward_worker, what_cannot_work_is_refused_at_the_start)
     REFUSED(64, "a/b", "--forward", "/a/b", q);
 }
 
+Test(forward_worker, a_destination_that_is_missing_at_the_start_is_logged)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(10, 512);
+    struct harness_process *w;
+
+    cr_assert_eq(mq_unlink(to), 0);
+    w = FORWARD(from, to, "-c", "1");
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_not_null(
+        strstr(harness_stderr(w, NULL), "event=destination_unusable"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 /* ---- kills ---- */
 
 enum { MESSAGES = 400, COPIES = 4 * MESSAGES };

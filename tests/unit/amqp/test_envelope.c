@@ -247,7 +247,7 @@ Test(envelope, history_keeps_the_first_and_the_last)
                                           .tail = "noise",
                                           .tail_size = 5};
         struct envelope_change change = {
-            .id = &id, .attempt = i, .failed = &failed};
+            .id = &id, .attempt = i, .failed = &failed, .failed_count = 1};
 
         cr_assert_eq(envelope_copy(&copy, was, &change, false), 0);
         was = encode(&copy.properties);
@@ -270,7 +270,8 @@ Test(envelope, a_plain_copy_has_no_history)
 {
     struct envelope_attempt failed = {.error = "exit 1", .machine = "here"};
     struct ulid id = {{1}};
-    struct envelope_change change = {.id = &id, .failed = &failed};
+    struct envelope_change change = {
+        .id = &id, .failed = &failed, .failed_count = 1};
 
     cr_assert_eq(envelope_copy(&copy, with(NULL, 0), &change, true), 0);
     cr_assert_null(in_copy("mqw-history"));
@@ -358,26 +359,44 @@ Test(envelope, one_that_is_made_says_what_a_message_of_a_posix_queue_said)
                                             .machine = "here",
                                             .tail = "oops",
                                             .tail_size = 4};
-    const struct envelope_change change = {
-        .id = &id, .attempt = 1, .first_ns = 3, .line = 77, .resent = true};
-    struct envelope_made made;
+    const struct envelope_change change = {.id = &id,
+                                           .attempt = 1,
+                                           .first_ns = 3,
+                                           .line = 77,
+                                           .resent = true,
+                                           .failed = &failed,
+                                           .failed_count = 1};
     char why[HEADER_WHY];
     struct header h;
 
     cr_assert_eq(header_parse(text, sizeof text - 1, &h, why), 0);
-    cr_assert_eq(envelope_made_begin(&made, &id, 300, text, &h), 0);
-    cr_assert_eq(envelope_made_attempt(&made, &id, &failed), 0);
-    cr_assert_eq(envelope_made_end(&made, &change), 0);
-    cr_assert_eq(
-        envelope_read(&e, encode(&made.copy.properties), "body", 4, head), 0);
-    envelope_made_free(&made);
+    cr_assert_eq(envelope_make(&copy, 300, text, &h, &change), 0);
+    cr_assert_eq(envelope_read(&e, encode(&copy.properties), "body", 4, head),
+                 0);
+    cr_assert_eq(in_copy("mqw-history")->value.array.num_entries, 1);
+    cr_assert_eq(in_copy("mqw-stderr")->value.bytes.len, 4);
+    envelope_copy_free(&copy);
     h = header_of("body");
     cr_assert(memcmp(&e.id, &id, sizeof id) == 0);
     cr_assert(e.priority == 255 && e.attempt == 1 && e.first_ns == 3);
     cr_assert(e.line == 77 && e.resent && !e.has_group);
     cr_assert(h.sent_ns == 5 && h.expires_ns == 7 && h.timeout_ms == 9);
     cr_assert_eq(h.x_count, 1);
-    envelope_made_free(&made);
+}
+
+Test(envelope, a_failed_attempt_is_added_to_encoded_properties)
+{
+    const struct ulid id = {.bytes = {1}};
+    const struct envelope_attempt failed = {
+        .number = 3, .error = "exit 1", .machine = "here"};
+    amqp_table_entry_t line = number("mqw-line", 7);
+    amqp_bytes_t more;
+
+    cr_assert_eq(envelope_attempt_add(&more, with(&line, 1), &id, &failed), 0);
+    cr_assert_eq(envelope_read(&e, more, "body", 4, head), 0);
+    cr_assert(e.attempt == 3 && e.line == 7);
+    cr_assert_not_null(memmem(more.bytes, more.len, "mqw-history", 11));
+    free(more.bytes);
 }
 
 Test(envelope, a_group_is_in_the_header_if_it_can_be_one)

@@ -31,24 +31,25 @@
 #include "worker/handlers/handler.h"
 #include "worker/rules/verdict.h"
 
-/* How long the broker may take to confirm before the messages are given back:
+/* Time that the broker may take to confirm before the messages are given back:
  * longer than a queue takes to elect a leader. */
 #define CONFIRM_NS (30 * NS_PER_S)
-/* A connection that rested for longer is not trusted: only this file's own
- * calls send its heartbeats. */
+/* A connection that was idle for longer is opened again, because its heartbeats
+ * are sent only by calls of this file. */
 #define REST_NS (LINK_HEARTBEAT * NS_PER_S / 2)
-/* Lines of a header that a queue on a broker does not have. */
+/* Header lines that a queue on a broker does not support. */
 #define LINES_LEFT_OUT (HEADER_MAX_ATTEMPTS | HEADER_BACKOFF | HEADER_UNIQUE)
 
-/* Of DEST, found by check before there are threads: it may come from the
- * environment, and is removed from there. A process has one such handler. */
+/* The password for DEST. forward_check finds it before there are threads,
+ * because it may have to be removed from the environment. A process has one
+ * such handler. */
 static char password[BROKER_PASSWORD];
 static bool password_in_environment; /* check removed it from there */
 
-/* A delivery that is open. */
+/* An open delivery. */
 struct sent {
     struct delivery *d;
-    bool refused; /* it was not published; `lane.out` of it is `out` */
+    bool refused; /* not published, and `out` says why */
     struct outcome out;
 };
 
@@ -57,29 +58,47 @@ struct coprocess {
     LIST_ENTRY(coprocess) link; /* h->idle */
     struct handler *h;
     struct publisher *publisher; /* NULL: not connected */
-    uint64_t rests_ns;           /* monotonic; since when it is idle */
+    uint64_t rests_ns;           /* monotonic; start of its idle time */
     atomic_bool woken;
-    bool flushed;          /* what is open is confirmed, or `failed` */
-    struct problem failed; /* why it is not; text "": it is */
+    bool flushed;          /* all open deliveries are confirmed, or `failed` */
+    struct problem failed; /* text "": nothing failed */
     struct sent *open;     /* settings.window of them */
-    unsigned count, next;  /* of open; of them, the next that ends */
+    unsigned count, next;  /* used in `open`; index of the next result */
 };
 
 /* m = under mtx   c = constant after open   a = atomic */
 struct handler {
     const struct settings *set; /* c */
     atomic_bool stopping;       /* a */
-    atomic_uint part;           /* a  of the next message without a group */
-    atomic_bool warned;         /* a  that lines are left out */
+    atomic_uint part;           /* a  for the next message without a group */
+    atomic_bool warned;         /* a  lines_left_out was logged */
     pthread_mutex_t mtx;
     LIST_HEAD(, coprocess) idle; /* m */
 };
 
-static bool told_to_stop(void *arg)
+static bool stop_asked(void *arg)
 {
     const struct handler *h = arg;
 
     return atomic_load(&h->stopping);
+}
+
+static struct publisher_setup publisher_setup_of(struct handler *h)
+{
+    const struct settings *set = h->set;
+
+    return (struct publisher_setup){
+        .link = {.operand = &set->forward_to,
+                 .password = password,
+                 .tls = set->access.tls,
+                 .name = "mqworker --forward"},
+        .topology = {.operand = &set->forward_to,
+                     .allow_unreplicated = set->allow_unreplicated,
+                     .partitions = set->forward_partitions},
+        .wait_ns = CONFIRM_NS,
+        .stop = stop_asked,
+        .arg = h,
+    };
 }
 
 /* ---- the connection ---- */
@@ -116,29 +135,9 @@ static void lane_put(struct handler *h, struct coprocess *lane)
     pthread_mutex_unlock(&h->mtx);
 }
 
-static void lane_free(struct coprocess *lane)
-{
-    publisher_close(&lane->publisher);
-    free(lane->open);
-    free(lane);
-}
-
 static int lane_ready(struct coprocess *lane, struct outcome *out)
 {
-    struct handler *h = lane->h;
-    const struct settings *set = h->set;
-    const struct publisher_setup setup = {
-        .link = {.operand = &set->forward_to,
-                 .password = password,
-                 .tls = set->access.tls,
-                 .name = "mqworker --forward"},
-        .topology = {.operand = &set->forward_to,
-                     .allow_unreplicated = set->allow_unreplicated,
-                     .partitions = set->forward_partitions},
-        .wait_ns = CONFIRM_NS,
-        .stop = told_to_stop,
-        .arg = h,
-    };
+    const struct publisher_setup setup = publisher_setup_of(lane->h);
     struct problem p = {0};
     int err;
 
@@ -152,43 +151,22 @@ static int lane_ready(struct coprocess *lane, struct outcome *out)
 
 /* ---- publishing ---- */
 
-/* Return the hash by which a worker of the destination knows that two messages
- * are copies of one: the same for each sending of the message (FNV-1a). */
+/* Return the hash by which a worker of the destination recognizes copies of one
+ * message: it is the same each time the message is sent. */
 static uint64_t line_of(const struct settings *set, const struct message *m)
 {
-    uint64_t sum = 0xcbf29ce484222325U;
-    char bytes[QUEUE_NAME_MAX + sizeof *m->id + sizeof m->received_ns];
-    size_t size = strlen(set->queue);
+    uint64_t sum = fnv_add(FNV_BEGIN, set->queue, strlen(set->queue));
 
-    memcpy(bytes, set->queue, size);
-    memcpy(bytes + size, m->id, sizeof *m->id);
-    size += sizeof *m->id;
-    memcpy(bytes + size, &m->received_ns, sizeof m->received_ns);
-    size += sizeof m->received_ns;
-    for (size_t i = 0; i < size; i++)
-        sum = (sum ^ (unsigned char)bytes[i]) * 0x100000001b3U;
+    sum = fnv_add(sum, m->id, sizeof *m->id);
+    sum = fnv_add(sum, &m->received_ns, sizeof m->received_ns);
     sum &= INT64_MAX; /* a number in a header of AMQP has a sign */
     return sum ? sum : 1;
 }
 
-/* Say once that the destination does not know all that messages ask for. */
-static void left_out_warn(struct handler *h, struct delivery *d)
-{
-    if (!(d->header.fields & LINES_LEFT_OUT) ||
-        atomic_exchange(&h->warned, true))
-        return;
-    log_warn("lines_left_out", F_STR("queue", h->set->queue),
-             F_STR("msg", delivery_id(d)),
-             F_STR("next",
-                   "a queue on a broker has no max-attempts, backoff or "
-                   "unique for a single message, so these lines are "
-                   "left out; set --max-attempts and --backoff of its "
-                   "worker instead"));
-}
-
-/* Find the queue of the message: a part by its group, else the next in turn. */
-static bool queue_of(struct handler *h, const struct delivery *d,
-                     char queue[TOPOLOGY_NAME], struct outcome *out)
+/* Choose the queue for the message: a part by its group, else the next part in
+ * turn. */
+static bool queue_choose(struct handler *h, const struct delivery *d,
+                         char queue[TOPOLOGY_NAME], struct outcome *out)
 {
     const struct settings *set = h->set;
     const struct topology t = {.operand = &set->forward_to,
@@ -211,19 +189,17 @@ static bool queue_of(struct handler *h, const struct delivery *d,
 
 /* Make the properties, as a worker of the broker would have written them. */
 static int properties_make(const struct settings *set, struct delivery *d,
-                           uint64_t count, struct envelope_made *e)
+                           uint64_t count, struct envelope_copy *copy)
 {
     const struct message *m = d->message;
-    const struct ulid *id = message_name(d->message);
+    const struct envelope_change change = {.id = message_name(d->message),
+                                           .attempt = m->failures,
+                                           .first_ns =
+                                               m->failures ? m->received_ns : 0,
+                                           .due_ns = forward_due(d),
+                                           .line = line_of(set, m),
+                                           .resent = forward_resent(d)};
     struct header h = d->header;
-    struct envelope_change change = {.id = id,
-                                     .attempt = m->failures,
-                                     .first_ns =
-                                         m->failures ? m->received_ns : 0,
-                                     .due_ns = forward_due(d),
-                                     .line = line_of(set, m),
-                                     .resent = forward_resent(d)};
-    int err;
 
     h.forwarded = count;
     h.fields |= HEADER_FORWARDED;
@@ -231,45 +207,7 @@ static int properties_make(const struct settings *set, struct delivery *d,
         h.group = d->group;
         h.fields |= HEADER_GROUP;
     }
-    err = envelope_made_begin(e, id, m->priority, m->data, &h);
-    return err ? err : envelope_made_end(e, &change);
-}
-
-/* Publish. What can never be published is a dead letter; any other error is
- * that of the connection, and of all that is open. */
-static void publish(struct coprocess *lane, struct sent *s)
-{
-    struct handler *h = lane->h;
-    struct delivery *d = s->d;
-    struct envelope_made e = {0};
-    char queue[TOPOLOGY_NAME];
-    uint64_t count;
-    int err;
-
-    s->refused = forward_count(d, &count, &s->out) < 0 ||
-                 !queue_of(h, d, queue, &s->out);
-    if (s->refused)
-        return;
-    left_out_warn(h, d);
-    err = properties_make(h->set, d, count, &e);
-    if (err)
-        (void)problem_set(&lane->failed, EX_OSERR, -err,
-                          "the properties of the message cannot be written: %s",
-                          errno_text(-err));
-    else
-        err = publisher_put(
-            lane->publisher,
-            &(struct publication){.queue = queue,
-                                  .properties = &e.copy.properties,
-                                  .body = d->body,
-                                  .size = d->body_size},
-            &lane->failed);
-    envelope_made_free(&e);
-    if (err == -EMSGSIZE) {
-        forward_refuse(&s->out, "not forwarded: %s", lane->failed.text);
-        s->refused = true;
-        lane->failed.text[0] = '\0';
-    }
+    return envelope_make(copy, m->priority, m->data, &h, &change);
 }
 
 static unsigned lane_room(const struct coprocess *lane)
@@ -279,18 +217,56 @@ static unsigned lane_room(const struct coprocess *lane)
                : (unsigned)lane->h->set->window - lane->count;
 }
 
+/* Publish a message. A message that can never be published becomes a dead
+ * letter; any other error is that of the connection, and so of all open
+ * deliveries. */
 static void lane_send(struct coprocess *lane, struct delivery *d)
 {
     struct sent *s = &lane->open[lane->count++];
+    struct handler *h = lane->h;
+    struct envelope_copy copy;
+    char queue[TOPOLOGY_NAME];
+    uint64_t count;
+    int err;
 
     s->d = d;
     forward_begin(&s->out);
-    publish(lane, s);
+    s->refused = forward_count(d, &count, &s->out) < 0 ||
+                 !queue_choose(h, d, queue, &s->out);
+    if (s->refused)
+        return;
+    if (d->header.fields & LINES_LEFT_OUT && !atomic_exchange(&h->warned, true))
+        log_warn("lines_left_out", F_STR("queue", h->set->queue),
+                 F_STR("msg", delivery_id(d)),
+                 F_STR("next",
+                       "a queue on a broker has no max-attempts, backoff or "
+                       "unique for a single message, so these lines are "
+                       "left out; set --max-attempts and --backoff of its "
+                       "worker instead"));
+    err = properties_make(h->set, d, count, &copy);
+    if (err) {
+        (void)problem_set(&lane->failed, EX_OSERR, -err,
+                          "the properties of the message cannot be written: %s",
+                          errno_text(-err));
+        return;
+    }
+    err = publisher_put(lane->publisher,
+                        &(struct publication){.queue = queue,
+                                              .properties = &copy.properties,
+                                              .body = d->body,
+                                              .size = d->body_size},
+                        &lane->failed);
+    envelope_copy_free(&copy);
+    if (err == -EMSGSIZE) {
+        forward_refuse(&s->out, "not forwarded: %s", lane->failed.text);
+        s->refused = true;
+        lane->failed.text[0] = '\0';
+    }
 }
 
-/* Wait until what was published is confirmed. After a failure the connection is
- * closed, with its copies of what was not confirmed: these messages are given
- * back, and are published again from their slots. */
+/* Wait until all published messages are confirmed. After a failure the
+ * connection is closed, with its copies of the messages that were not
+ * confirmed: they are given back, and published again from their slots. */
 static void lane_flush(struct coprocess *lane)
 {
     FAULT_POINT("amqp_forward_sent");
@@ -315,7 +291,7 @@ static struct delivery *lane_next(struct coprocess *lane, struct outcome *out)
     *out = s->out;
     if (lane->failed.text[0] && !s->refused) {
         verdict_not_started(out, "%s", lane->failed.text);
-        if (told_to_stop(lane->h))
+        if (stop_asked(lane->h))
             out->kind = OUTCOME_STOPPED;
     }
     if (lane->next == lane->count) {
@@ -333,7 +309,8 @@ static void lane_wake(struct coprocess *lane)
 
 /* ---- the handler ---- */
 
-/* Have publishers stop waiting; they ask for that several times a second. */
+/* Have publishers stop waiting: they ask several times a second whether they
+ * should. */
 static void forward_stop(struct handler *h, int signal)
 {
     (void)signal;
@@ -351,10 +328,30 @@ static void forward_close(struct handler **handler)
     *handler = NULL;
     while ((lane = LIST_FIRST(&h->idle)) != NULL) {
         LIST_REMOVE(lane, link);
-        lane_free(lane);
+        publisher_close(&lane->publisher);
+        free(lane->open);
+        free(lane);
     }
     pthread_mutex_destroy(&h->mtx);
     free(h);
+}
+
+/* Log at the start if the destination cannot be used. The worker starts in any
+ * case, because the broker may come up and the queue may be created later. */
+static void destination_look(struct handler *h)
+{
+    const struct publisher_setup setup = publisher_setup_of(h);
+    struct link *link = NULL;
+    struct problem p = {0};
+    int err = link_open(&link, &setup.link, 0, &p);
+
+    if (!err)
+        err = topology_number(link, &setup.topology, &p);
+    if (!err)
+        err = topology_there(link, &setup.topology, 0, &p);
+    link_close(&link);
+    if (err)
+        forward_unusable(h->set, &p);
 }
 
 static int forward_open(struct handler **out, const struct handler_setup *setup,
@@ -367,12 +364,12 @@ static int forward_open(struct handler **out, const struct handler_setup *setup,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     h->set = setup->settings;
     pthread_mutex_init(&h->mtx, NULL);
-    LIST_INIT(&h->idle);
+    destination_look(h);
     return 0;
 }
 
-/* Find the password. A queue on a broker that is consumed has the same, and
- * looks for it after this. */
+/* Find the password. If the consumed queue is on a broker, too, its source
+ * looks for the same password after this. */
 static int forward_check(const struct settings *set, struct problem *p)
 {
     const char *variable = getenv("AMQP_PASSWORD");

@@ -218,18 +218,13 @@ static void history_add(const struct claims *c, struct amqp_message *m,
                                             .machine = c->setup.queue->machine,
                                             .tail = a->stderr_tail,
                                             .tail_size = a->stderr_size};
-    struct envelope_made e = {.raw = {m->raw.len, malloc(m->raw.len + 1)}};
+    amqp_bytes_t raw;
 
-    if (!e.raw.bytes)
+    if (envelope_attempt_add(&raw, m->raw, &m->id, &failed) < 0)
         return;
-    memcpy(e.raw.bytes, m->raw.bytes, m->raw.len);
-    if (envelope_made_attempt(&e, &m->id, &failed) < 0) {
-        free(e.raw.bytes);
-        return;
-    }
     free(m->own_raw);
-    m->own_raw = e.raw.bytes;
-    m->raw = e.raw;
+    m->own_raw = raw.bytes;
+    m->raw = raw;
 }
 
 /* ---- what a handler does to it ---- */
@@ -654,6 +649,7 @@ void claims_change(const struct claims *c, const struct amqp_job *j,
                                          .tail = a->stderr_tail,
                                          .tail_size = a->stderr_size};
     out->failed = attempt;
+    out->failed_count = 1;
 }
 
 /* Report a message that died here, without having been lent. */

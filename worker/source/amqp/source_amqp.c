@@ -421,4 +421,5 @@ const struct broker_engine broker_engine_amqp = {
     .source_open = source_amqp_open,
     .source_stop = source_amqp_stop,
     .source_close = source_amqp_close,
+    .forward = &handler_forward_amqp,
 };
