@@ -31,14 +31,14 @@ struct dispatch {
     atomic_bool parking;    /* a  one thread parks at a time: in order */
     struct group_item *items[SETTLE_MOST]; /* p */
     struct settle parks[SETTLE_MOST];      /* p */
-    atomic_bool full_told; /* a  the bound of parked messages was logged */
+    atomic_bool logged_full; /* a  the bound of parked messages was logged */
     pthread_mutex_t close_mtx;
     struct closings closings; /* x */
 };
 
 /* Return true if the source can store messages that wait behind the head of
  * their group. */
-static bool dispatch_parks(const struct flow *f)
+static bool can_park(const struct flow *f)
 {
     return f->source->local != NULL;
 }
@@ -49,8 +49,8 @@ static bool dispatch_parks(const struct flow *f)
  * its group long after it was received. Messages received before the close are
  * the group's. Those received from then on, until all of these have come to
  * their end, are refused when their turn comes.
- * The lock is held while a lease of a group ends: so nobody finds the group
- * gone before it is known up to where it refuses.
+ * The lock is held while a lease of a group ends, so that no thread finds the
+ * group gone before it is noted up to where the close refuses.
  */
 
 bool dispatch_closes(const struct flow *f)
@@ -58,46 +58,42 @@ bool dispatch_closes(const struct flow *f)
     return closings_any(&f->dispatch->closings);
 }
 
-/* queued - whether that message waits for its turn at the source; 0: any */
-static bool queued(const struct flow *f, int64_t number)
+/* Return true if the message of that number waits for its turn at the source;
+ * with 0, if any does. */
+static bool is_queued(const struct flow *f, int64_t number)
 {
     return f->source->local && f->source->local->queued(f->source, number);
 }
 
-/* next_seq - of the next message; 0: the source does not tell */
+/* Return the sequence of the next message; 0: the source does not tell. */
 static uint64_t next_seq(const struct flow *f)
 {
     return f->source->local ? f->source->local->next_seq(f->source) : 0;
 }
 
-/* later - whether one that a close refuses may come when that is over: with a
- * spool it may just have been taken out of that, too */
-static bool later(const struct flow *f)
-{
-    return atomic_load(&f->set->spool) > 0 || queued(f, 0);
-}
-
-/* look_locked - if nothing is left of what was there before the close, it is
- * over for what comes from `seq` on; 0: for all */
-static void look_locked(struct flow *f, const char *key, size_t size,
-                        uint64_t seq)
+/* If nothing is left of what was there before the close of a group, end the
+ * close for what comes from `seq` on; 0: for all. Messages that the close
+ * refuses may still come: they are queued, or were just taken out of a spool.
+ */
+static void closing_check_locked(struct flow *f, const char *key, size_t size,
+                                 uint64_t seq)
 {
     struct dispatch *o = f->dispatch;
     struct closing *one = closings_find(&o->closings, key, size);
 
     if (!one || groups_known(o->groups, key, size) ||
-        (one->last && queued(f, one->last)))
+        (one->last && is_queued(f, one->last)))
         return;
-    if (seq > one->from && later(f))
+    if (seq > one->from && (atomic_load(&f->set->spool) > 0 || is_queued(f, 0)))
         closings_end(&o->closings, one, seq);
     else
         closings_remove(&o->closings, one);
 }
 
-/* close_refuses - `d` is unfit then
- * A letter is what its group has, and waits for, whenever it is sent again. The
- * group of one that comes later may have gone without a lease: its last message
- * was cancelled. */
+/* Return true, and make `d` unfit, if a close of its group refuses it.
+ * A letter belongs to what its group has, and waits for, whenever it is sent
+ * again. The group of a later message may have gone without a lease, if its
+ * last message was cancelled. */
 static bool close_refuses(struct flow *f, struct delivery *d)
 {
     struct dispatch *o = f->dispatch;
@@ -108,10 +104,10 @@ static bool close_refuses(struct flow *f, struct delivery *d)
     pthread_mutex_lock(&o->close_mtx);
     one = closings_find(&o->closings, d->group.at, d->group.size);
     if (one && seq >= one->from)
-        look_locked(f, d->group.at, d->group.size, seq);
+        closing_check_locked(f, d->group.at, d->group.size, seq);
     refuses = !(d->message->flags & MESSAGE_FRONT) &&
               closings_refuse(&o->closings, d->group.at, d->group.size, seq);
-    if (!queued(f, 0))
+    if (!is_queued(f, 0))
         closings_prune(&o->closings);
     pthread_mutex_unlock(&o->close_mtx);
     if (refuses) {
@@ -132,50 +128,42 @@ static bool close_release(struct flow *f, struct group *lease)
     const char *key = groups_key(lease, &size);
     bool over;
 
-    memcpy(copy, key, size); /* it is not ours any more then */
+    memcpy(copy, key, size); /* the group may be freed with its lease */
     pthread_mutex_lock(&o->close_mtx);
     over = groups_release(o->groups, lease);
     if (over)
-        look_locked(f, copy, size, next_seq(f));
+        closing_check_locked(f, copy, size, next_seq(f));
     pthread_mutex_unlock(&o->close_mtx);
     return over;
 }
 
-/* The group may be gone. */
-static void close_look(struct flow *f, const char *key, size_t size)
+/* End the close of a group that may be gone. */
+static void close_check(struct flow *f, const char *key, size_t size)
 {
     pthread_mutex_lock(&f->dispatch->close_mtx);
-    look_locked(f, key, size, next_seq(f));
+    closing_check_locked(f, key, size, next_seq(f));
     pthread_mutex_unlock(&f->dispatch->close_mtx);
 }
 
-/* shut_locked - a group that is closing goes on so, with what waits now; one
- * whose close has come to its end, which nobody has seen yet, is closed anew */
-static int shut_locked(struct flow *f, const char *key, size_t size,
-                       int64_t last)
+/* A group that is closing stays so, together with what waits now. One whose
+ * close has come to its end, unnoticed so far, is closed once more. */
+int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last)
 {
     struct dispatch *o = f->dispatch;
     struct closing *one;
+    int err = 0;
 
-    look_locked(f, key, size, next_seq(f));
+    pthread_mutex_lock(&o->close_mtx);
+    closing_check_locked(f, key, size, next_seq(f));
     one = closings_find(&o->closings, key, size);
-    if (!one && !groups_known(o->groups, key, size) &&
-        !(last && queued(f, last)))
-        return -ENOENT;
-    if (!one)
-        return closings_add(&o->closings, key, size, next_seq(f), last);
-    if (last > one->last) /* its turn comes later */
+    if (one && last > one->last) /* the turn of `last` comes later */
         one->last = last;
-    return 0;
-}
-
-int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last)
-{
-    int err;
-
-    pthread_mutex_lock(&f->dispatch->close_mtx);
-    err = shut_locked(f, key, size, last);
-    pthread_mutex_unlock(&f->dispatch->close_mtx);
+    else if (!one && (groups_known(o->groups, key, size) ||
+                      (last && is_queued(f, last))))
+        err = closings_add(&o->closings, key, size, next_seq(f), last);
+    else if (!one)
+        err = -ENOENT;
+    pthread_mutex_unlock(&o->close_mtx);
     if (!err)
         log_info("group_closed", F_STR("queue", f->set->queue),
                  F_BYTES("group", key, size));
@@ -210,21 +198,11 @@ char *dispatch_closing(struct flow *f, size_t *bytes)
 
 /* ---- how a lease ends; groups that wait for an operator ---- */
 
-/* still_dead - whether a held group has a letter left; with trouble, it has:
- * who holds it then asks again (held) */
-static bool still_dead(struct flow *f, struct group *lease)
-{
-    struct header_text key;
-
-    key.at = groups_key(lease, &key.size);
-    return f->source->local->letters(f->source, key) != NO;
-}
-
-/* let_go - a held group goes on if it has no letter: whether it does, or -errno
+/* Let a held group go on if it has no letter. Returns YES, NO or -errno.
  * The source is asked without the lock. A message that dies meanwhile finds the
  * group held already and marks it for a recheck, so the source is asked again.
  */
-static int let_go(struct flow *f, const char *key, size_t size)
+static int group_unhold(struct flow *f, const char *key, size_t size)
 {
     int has;
 
@@ -234,29 +212,28 @@ static int let_go(struct flow *f, const char *key, size_t size)
         if (has != NO)
             return has == YES ? NO : has;
     } while (!groups_unhold(f->dispatch->groups, key, size));
-    close_look(f, key, size);
+    close_check(f, key, size);
     log_info("group_released", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size));
     return YES;
 }
 
-/* dispatch_release - each held group, by a copy of its key */
 int dispatch_release(struct flow *f)
 {
     struct groups *g = f->dispatch->groups;
     size_t bytes, size;
     char *keys = groups_held_keys(g, &bytes);
-    int err = keys || groups_held(g) == 0 ? 0 : -ENOMEM, n = 0, went;
+    int err = keys || groups_held(g) == 0 ? 0 : -ENOMEM, n = 0;
 
     for (size_t at = 0; keys && at < bytes; at += sizeof size + size) {
-        const char *key = keys + at + sizeof size;
+        int released;
 
         memcpy(&size, keys + at, sizeof size);
-        went = let_go(f, key, size);
-        if (went < 0)
-            err = went;
+        released = group_unhold(f, keys + at + sizeof size, size);
+        if (released < 0)
+            err = released;
         else
-            n += went == YES;
+            n += released == YES;
     }
     free(keys);
     return err ? err : n;
@@ -267,68 +244,71 @@ size_t dispatch_held(const struct flow *f)
     return groups_held(f->dispatch->groups);
 }
 
-/* held - the group waits for an operator
+/* Log that a group waits for an operator, and have the source watch its letter.
  * The watch may have looked after the letter had gone and before this group was
  * held: so look once more. It notices each letter that goes later than that.
  */
-static void held(struct flow *f, const char *key, size_t size)
+static void held_watch(struct flow *f, const char *key, size_t size)
 {
-    int went;
+    int released;
 
     log_warn("group_held", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size),
              F_STR("next", "its letter keeps it waiting: mqdlq replay or "
                            "mqdlq discard"));
-    /* For those who look after this worker was killed. */
+    /* For the tools that read the numbers of a killed worker. */
     counters_gauge(f->counters, COUNTERS_GROUPS_HELD, dispatch_held(f));
     f->source->local->watch(f->source, false);
-    went = let_go(f, key, size);
-    if (went == YES)
+    released = group_unhold(f, key, size);
+    if (released == YES)
         gate_changed(&f->gate);
-    else if (went < 0)
+    else if (released < 0)
         f->source->local->watch(f->source, true);
 }
 
-/* hold - the lease ends; its key is not ours any more then */
-static void hold(struct flow *f, struct group *lease)
+/* End the lease of a group that waits for an operator from here on. */
+static void lease_hold(struct flow *f, struct group *lease)
 {
     char copy[GROUP_KEY_MAX];
     size_t size;
     const char *key = groups_key(lease, &size);
 
-    memcpy(copy, key, size);
+    memcpy(copy, key, size); /* the group may be freed with its lease */
     groups_hold(f->dispatch->groups, lease);
-    held(f, copy, size);
+    held_watch(f, copy, size);
 }
 
-/* release - whether the lease is over */
-static bool release(struct flow *f, struct group *lease)
+/* Release a lease. Returns false if a letter came meanwhile: the lease is not
+ * over. */
+static bool lease_release(struct flow *f, struct group *lease)
 {
     return dispatch_closes(f) ? close_release(f, lease)
                               : groups_release(f->dispatch->groups, lease);
 }
 
-/* go_on - unless a letter of it is left; not inline, as the usual way of
- * dispatch_done is short */
-__attribute__((noinline)) static void go_on(struct flow *f, struct group *lease,
-                                            bool ask)
+/* End a lease: hold the group if the source was to be asked (`ask`, or a letter
+ * came meanwhile) and has a letter, or cannot tell; else release it. Not
+ * inline, as the usual way of dispatch_done is short. */
+__attribute__((noinline)) static void lease_end(struct flow *f,
+                                                struct group *lease, bool ask)
 {
-    while (!(ask && still_dead(f, lease))) {
-        if (release(f, lease))
+    struct header_text key;
+
+    key.at = groups_key(lease, &key.size);
+    while (!ask || f->source->local->letters(f->source, key) == NO) {
+        if (lease_release(f, lease))
             return;
-        ask = true; /* one came meanwhile */
+        ask = true;
     }
-    hold(f, lease);
+    lease_hold(f, lease);
 }
 
-/* dispatch_done - a letter may have come meanwhile */
 void dispatch_done(struct flow *f, struct group *lease)
 {
-    if (!release(f, lease))
-        go_on(f, lease, true);
+    if (!lease_release(f, lease))
+        lease_end(f, lease, true);
 }
 
-/* dispatch_settled - the lease ends as the verdict says */
 void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
                       uint64_t seq, bool letter)
 {
@@ -337,9 +317,9 @@ void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
     if (end == GROUP_WAITS)
         groups_block(f->dispatch->groups, lease, (int64_t)seq);
     else if (holds && end == GROUP_DIED)
-        hold(f, lease);
+        lease_hold(f, lease);
     else
-        go_on(f, lease, holds && letter);
+        lease_end(f, lease, holds && letter);
 }
 
 void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
@@ -353,7 +333,7 @@ void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
     else if (f->set->on_group_dead == GROUP_DEAD_HOLD)
         err = groups_hold_late(g, group.at, group.size);
     if (err == YES)
-        held(f, group.at, group.size);
+        held_watch(f, group.at, group.size);
     else if (err < 0)
         gate_trouble(&f->gate, "holding a group", -err);
 }
@@ -362,16 +342,14 @@ void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
 
 #define AGAIN_NS NS_PER_S /* what could not be parked is due again */
 
-/* crowded - half the lookahead is taken and some of it cannot run; or no more
- * can be lent, and what it waits for needs that, whatever the bounds say. Where
- * the source has no place for it, all of it stays lent. */
-static bool crowded(const struct flow *f)
+/* Return true if messages are to be parked: half the lookahead is taken and
+ * some of it cannot run; or no more can be lent, and what it waits for needs
+ * that, whatever the bounds say. */
+static bool is_crowded(const struct flow *f)
 {
     const struct groups *g = f->dispatch->groups;
 
-    if (!dispatch_parks(f))
-        return false;
-    return groups_parkable(g) > 0 &&
+    return can_park(f) && groups_parkable(g) > 0 &&
            (f->source->ops->room(f->source) == 0 ||
             (groups_waiting(g) * 2 >= f->set->lookahead &&
              groups_parked(g) < f->set->max_parked));
@@ -379,19 +357,18 @@ static bool crowded(const struct flow *f)
 
 bool dispatch_must_park(const struct flow *f)
 {
-    return crowded(f) && !atomic_load(&f->dispatch->parking);
+    return is_crowded(f) && !atomic_load(&f->dispatch->parking);
 }
 
-/* dispatch_room - --lookahead of what is lent, --max-parked */
 bool dispatch_room(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
 
     if (groups_parked(o->groups) < f->set->max_parked) {
-        atomic_store_explicit(&o->full_told, false, memory_order_relaxed);
+        atomic_store_explicit(&o->logged_full, false, memory_order_relaxed);
         return groups_waiting(o->groups) < f->set->lookahead;
     }
-    if (!atomic_exchange(&o->full_told, true))
+    if (!atomic_exchange(&o->logged_full, true))
         log_warn(
             "parked_full", F_STR("queue", f->set->queue),
             F_UINT("parked", groups_parked(o->groups)),
@@ -404,7 +381,7 @@ bool dispatch_room(struct flow *f)
     return false;
 }
 
-/* park_settle - what the source is asked to do with it */
+/* Return the request to the source to park a message. */
 static struct settle park_settle(struct message *m, unsigned lane,
                                  struct header_text group, size_t header_size)
 {
@@ -415,14 +392,13 @@ static struct settle park_settle(struct message *m, unsigned lane,
                            .header_size = header_size};
 }
 
-/* dispatch_put_by - parked, or if that fails, back to where it was
+/* Park a message that is due; if that fails, return it to where it was.
  * Any number may be due at once. Were they all to stay lent, no room would be
- * left to run one of them; so one that cannot be parked goes back, too.
+ * left to run one of them; so one that cannot be parked goes back as well.
  * Crash before it is durable: it waits as before. After it: it is parked, and
  * was not run.
  */
-static int dispatch_put_by(struct flow *f, struct delivery *d,
-                           struct group_item *item)
+static int park_due(struct flow *f, struct delivery *d, struct group_item *item)
 {
     struct groups *g = f->dispatch->groups;
     struct message *m = d->message;
@@ -432,7 +408,7 @@ static int dispatch_put_by(struct flow *f, struct delivery *d,
     if (err)
         return err;
     err = f->source->ops->settle(f->source, &st, 1);
-    if (err) { /* it waits there as before */
+    if (err) {
         groups_park_undo(g, item);
         source_return(f->source, m, d->place, AGAIN_NS);
         gate_trouble(&f->gate, "parking a message in the store", -err);
@@ -443,78 +419,67 @@ static int dispatch_put_by(struct flow *f, struct delivery *d,
     return PUT_BY;
 }
 
-/* park - what was taken out of its place, in one commit
- * Crash before it: each message is lent, and was not run. After it: it is
- * parked, as the source finds out.
+/* Park messages in one commit. Returns false if there was none to park, or the
+ * source failed.
+ * Crash before the commit: each message is lent, and was not run. After it: it
+ * is parked, as the source finds out.
  */
-static int park(struct flow *f, size_t n)
+static bool park_some(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
+    size_t n = groups_park_begin(o->groups, o->items, SETTLE_MOST);
     struct header header;
     char why[HEADER_WHY];
+    int err;
 
+    if (n == 0)
+        return false;
     for (size_t i = 0; i < n; i++) {
         struct member *one = CONTAINER_OF(o->items[i], struct member, item);
-        struct header_text key; /* it was found by this one */
+        struct header_text key;
 
         if (header_parse(one->m->data, one->m->size, &header, why) < 0)
             header.bytes = 0;
         key.at = groups_key(one->item.group, &key.size);
         o->parks[i] = park_settle(one->m, LANE_NONE, key, header.bytes);
     }
-    return f->source->ops->settle(f->source, o->parks, n);
-}
-
-/* parked - the member of each is used until they are given back */
-static void parked(struct flow *f, size_t n)
-{
-    struct dispatch *o = f->dispatch;
-
+    err = f->source->ops->settle(f->source, o->parks, n);
+    if (err) {
+        groups_park_end(o->groups, o->items, n, false);
+        gate_trouble(&f->gate, "parking messages in the store", -err);
+        return false;
+    }
     FAULT_POINT("park_after_put");
+    /* Each message's member is in use until the message is given back. */
     groups_park_end(o->groups, o->items, n, true);
     for (size_t i = 0; i < n; i++) {
         crashes_ended(f, o->parks[i].m->seq);
         f->source->ops->release(f->source, o->parks[i].m);
     }
     backlog_look(f);
+    return true;
 }
 
-/* park_some - one commit; whether there was something to park */
-static bool park_some(struct flow *f)
-{
-    struct dispatch *o = f->dispatch;
-    size_t n = groups_park_begin(o->groups, o->items, SETTLE_MOST);
-    int err = n ? park(f, n) : 0;
-
-    if (err) {
-        groups_park_end(o->groups, o->items, n, false);
-        gate_trouble(&f->gate, "parking messages in the store", -err);
-    } else if (n) {
-        parked(f, n);
-    }
-    return n && !err;
-}
-
-/* dispatch_relieve - park until there is room
- * A thread that finds another one parking goes away, and nobody else would see
- * that the lookahead was filled meanwhile: so the thread that parked looks
- * again after it has said that it does not park any more. While a delay after
- * trouble runs it does not try again: take_any calls this for each message.
+/* A thread that finds another one parking goes away, and no other would see that
+ * the lookahead was filled meanwhile: so the thread that parked looks again
+ * after it has cleared `parking`. While a delay after trouble runs it does not
+ * try again, because take_any calls this for each message.
  */
 void dispatch_relieve(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
     bool more = true;
 
-    while (more && crowded(f) && !(atomic_load(&f->gate.holds) & HOLD_QUEUE) &&
+    while (more && is_crowded(f) &&
+           !(atomic_load(&f->gate.holds) & HOLD_QUEUE) &&
            !atomic_exchange(&o->parking, true)) {
         more = park_some(f);
         atomic_store(&o->parking, false);
     }
 }
 
-/* is_letter - its group waits for it; what was only given back, before it was
- * delivered, is none */
+/* Return true if the group waits for this item, a letter; a message that was
+ * given back before it was delivered is none. */
 static bool is_letter(const struct group_item *item)
 {
     const struct member *one = CONTAINER_OF(item, const struct member, item);
@@ -531,7 +496,6 @@ struct message *dispatch_pull(struct flow *f, struct header_text key,
     return item ? CONTAINER_OF(item, struct member, item)->m : NULL;
 }
 
-/* dispatch_pulled - its member is used until its group was told */
 void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
                      bool gone)
 {
@@ -544,7 +508,7 @@ void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
     }
     groups_park_undo(o->groups, item);
     if (dispatch_closes(f))
-        close_look(f, key.at, key.size);
+        close_check(f, key.at, key.size);
 }
 
 /* ---- from where a message waits to a thread ---- */
@@ -565,7 +529,8 @@ int dispatch_open(struct dispatch **out, struct flow *f, unsigned most)
         free(o);
         return err;
     }
-    /* A letter on its way keeps its group waiting; a parked row is none. */
+    /* A letter that was sent again keeps its group waiting; as a parked row it
+     * would not. */
     if (f->set->on_group_dead == GROUP_DEAD_HOLD)
         groups_keep_front(o->groups);
     groups_attend(o->groups, &f->gate.attention);
@@ -588,8 +553,8 @@ void dispatch_close(struct dispatch **dispatch)
     free(o);
 }
 
-/* restore - one group that the source knows */
-static int restore(void *arg, const struct source_group *group)
+/* Restore one group that the source knows. */
+static int group_restore(void *arg, const struct source_group *group)
 {
     struct flow *f = arg;
     bool held = f->set->on_group_dead == GROUP_DEAD_HOLD && group->letters > 0;
@@ -600,8 +565,9 @@ static int restore(void *arg, const struct source_group *group)
 
 int dispatch_restore(struct flow *f)
 {
-    return f->source->local ? f->source->local->groups(f->source, restore, f)
-                            : 0;
+    return f->source->local
+               ? f->source->local->groups(f->source, group_restore, f)
+               : 0;
 }
 
 bool dispatch_ready(const struct flow *f)
@@ -617,18 +583,16 @@ bool dispatch_empty(const struct flow *f)
            groups_ready(o->groups) == 0;
 }
 
-/* priority_in - in the line of its group. Where the source keeps the order, a
+/* Return a message's priority in its group. Where the source keeps the order, a
  * priority is a number only: a producer that gives one does not jump its group.
  */
 static uint32_t priority_in(const struct flow *f, const struct message *m)
 {
-    return dispatch_parks(f) ? m->priority : 0;
+    return can_park(f) ? m->priority : 0;
 }
 
-/* member_make - a message's place in its group
- * A letter that an operator sent again goes first: it is what a held group
- * waits for.
- */
+/* Make a message's place in its group. A letter that an operator sent again goes
+ * first: a held group waits for it. */
 static struct member *member_make(struct flow *f, struct message *m)
 {
     struct member *one = &f->dispatch->members[m->index];
@@ -640,8 +604,7 @@ static struct member *member_make(struct flow *f, struct message *m)
     return one;
 }
 
-/* dispatch_add - to its place in its group; not inline, as dispatch_enter is
- * short */
+/* Not inline, as dispatch_enter is short. */
 __attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
 {
     struct member *m = member_make(f, d->message);
@@ -651,7 +614,6 @@ __attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
     return err ? err : HANDED_OVER;
 }
 
-/* dispatch_enter - at once, if there is nothing to wait for */
 int dispatch_enter(struct flow *f, struct delivery *d)
 {
     int err;
@@ -663,73 +625,40 @@ int dispatch_enter(struct flow *f, struct delivery *d)
     return err == -EAGAIN ? dispatch_add(f, d) : err;
 }
 
-/* head_lease - the lease of a retry's group
- * The retry is in the source before its group is blocked by it
- * (dispatch_settled), so it can be due while the group is leased still. Once
- * the group is not leased it is blocked by this message, or it has nothing to
- * do with it: the lease is tried a second time for that.
- */
-static int head_lease(struct flow *f, struct delivery *d)
-{
-    struct groups *g = f->dispatch->groups;
-    const char *key = d->group.at;
-    size_t size = d->group.size;
-
-    d->lease = groups_resume(g, key, size, (int64_t)d->message->seq);
-    if (d->lease)
-        return 0;
-    if (d->message->failures > 0 && groups_leased(g, key, size))
-        return -EINPROGRESS;
-    d->lease = groups_resume(g, key, size, (int64_t)d->message->seq);
-    return d->lease ? 0 : -ENOENT;
-}
-
-/* dispatch_due - a retry goes on where its group stopped; a delayed message
- * gets in line
+/* A retry is in the source before its group is blocked by it (dispatch_settled),
+ * so it can be due while the group is still leased. Once the group is not
+ * leased it is blocked by this message, or has nothing to do with it: so the
+ * lease is tried a second time.
  * A letter that a stop kept goes before all that is parked, so it is not parked
  * itself; it stays lent and waits for what runs before it, unless that needs
- * the last of the room. Where nothing can be parked, all of it gets in line.
+ * the last of the room. Where nothing can be parked, all messages get in line.
  */
 int dispatch_due(struct flow *f, struct delivery *d)
 {
-    int err = head_lease(f, d);
+    struct groups *g = f->dispatch->groups;
+    const struct message *m = d->message;
+    const char *key = d->group.at;
+    size_t size = d->group.size;
 
-    if (err != -ENOENT)
-        return err;
-    if (d->message->flags & MESSAGE_FRONT)
+    d->lease = groups_resume(g, key, size, (int64_t)m->seq);
+    if (!d->lease && m->failures > 0 && groups_leased(g, key, size))
+        return -EINPROGRESS;
+    if (!d->lease)
+        d->lease = groups_resume(g, key, size, (int64_t)m->seq);
+    if (d->lease || m->flags & MESSAGE_CANCELLED)
+        return TAKEN;
+    if (m->flags & MESSAGE_FRONT)
         return f->source->ops->room(f->source) > 0 ? dispatch_enter(f, d)
                                                    : -EINPROGRESS;
-    if (!dispatch_parks(f) ||
-        groups_waiting(f->dispatch->groups) < f->set->lookahead)
+    if (!can_park(f) || groups_waiting(g) < f->set->lookahead)
         return dispatch_enter(f, d);
     if (dispatch_closes(f) && close_refuses(f, d))
         return TAKEN;
-    return dispatch_put_by(f, d, &member_make(f, d->message)->item);
+    return park_due(f, d, &member_make(f, d->message)->item);
 }
 
-int dispatch_end(struct flow *f, struct delivery *d)
-{
-    int err = head_lease(f, d);
-
-    return err == -ENOENT ? 0 : err;
-}
-
-/* take_item - a message that waits in its place */
-static void take_item(struct flow *f, struct group *lease,
-                      struct group_item *item, struct delivery *d)
-{
-    struct message *m = CONTAINER_OF(item, struct member, item)->m;
-    size_t size;
-    const char *key = groups_key(lease, &size);
-
-    groups_take(f->dispatch->groups, lease, item, priority_in(f, m));
-    delivery_read(d, m, 0);
-    delivery_regroup(d, key, size);
-    d->lease = lease;
-}
-
-/* take_parked - a message that waits in the source, if it comes before `item`;
- * -EAGAIN: that comes first; -ENOENT: nothing is parked */
+/* Take the group's next parked message, if it comes before `item`; -EAGAIN:
+ * `item` comes first; -ENOENT: none is parked. */
 static int take_parked(struct flow *f, struct group *lease,
                        const struct group_item *item, unsigned lane,
                        struct delivery *d)
@@ -757,14 +686,17 @@ static int take_parked(struct flow *f, struct group *lease,
     return err;
 }
 
-/* take_next - the next message of a leased group; -ENOENT: it has none;
- * -EINPROGRESS: not yet */
-static int take_next(struct flow *f, struct group *lease, unsigned lane,
-                     struct delivery *d)
+/* Take the next message of a leased group; -ENOENT: it has none; -EINPROGRESS:
+ * not yet. */
+static int group_take(struct flow *f, struct group *lease, unsigned lane,
+                      struct delivery *d)
 {
     struct groups *g = f->dispatch->groups;
     struct group_item *item = groups_peek(g, lease);
     int err = -ENOENT;
+    struct message *m;
+    const char *key;
+    size_t size;
 
     if (groups_parked_of(g, lease) > 0)
         err = take_parked(f, lease, item, lane, d);
@@ -772,12 +704,16 @@ static int take_next(struct flow *f, struct group *lease, unsigned lane,
         return err;
     if (!item)
         return -ENOENT;
-    take_item(f, lease, item, d);
+    m = CONTAINER_OF(item, struct member, item)->m;
+    key = groups_key(lease, &size);
+    groups_take(g, lease, item, priority_in(f, m));
+    delivery_read(d, m, 0);
+    delivery_regroup(d, key, size);
+    d->lease = lease;
     return 0;
 }
 
-/* dispatch_take - lease a group, take its next message
- * One whose next message cannot be had yet is left to the next try: it is on
+/* A group whose next message cannot be had yet is left to the next try: it is on
  * the run queue, or gets there when the message can be had, and a thread that
  * has nothing else to do looks there before it goes to sleep.
  */
@@ -787,7 +723,7 @@ int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
     int err = -EAGAIN;
 
     while ((lease = groups_lease(f->dispatch->groups)) != NULL) {
-        err = take_next(f, lease, lane, d);
+        err = group_take(f, lease, lane, d);
         if (!err)
             return 0;
         dispatch_settled(

@@ -30,81 +30,80 @@ enum taken {
     TAKEN_NONE,  /* it was settled without a handler */
 };
 
-/* `most`: all messages that are ever lent have an index below. */
+/* `most`: above the index of every message that is ever lent. */
 int dispatch_open(struct dispatch **out, struct flow *f, unsigned most);
 void dispatch_close(struct dispatch **dispatch);
-/* At start, before any message is added: what the source knows. */
+/* Read what the source knows of groups, before any message is added. */
 int dispatch_restore(struct flow *f);
 
-/* Whether no message of a group waits, held or parked. */
+/* Return true if no message of a group waits, lent or parked. */
 bool dispatch_empty(const struct flow *f);
-/* Whether one more message may be received, as it may be of a group. */
+/* Return true if one more message may be received, which may be of a group:
+ * --lookahead and --max-parked allow it. */
 bool dispatch_room(struct flow *f);
-/* Whether a group has something to deliver, or something is to be parked. */
+/* Return true if a group has something to deliver or to park. */
 bool dispatch_ready(const struct flow *f);
-/* Whether something is to be parked, and nobody does. */
+/* Return true if something is to be parked, and no thread does. */
 bool dispatch_must_park(const struct flow *f);
-/* A message of a group, read, to its place there: HANDED_OVER, or -ENOMEM.
- * Whether its group is closed is not asked. */
+/* Put a message, whose header is read, in its place in its group: HANDED_OVER,
+ * or -ENOMEM. A close of the group is not looked at. */
 int dispatch_add(struct flow *f, struct delivery *d);
-/* As dispatch_add; but TAKEN, the caller delivers it, if its group had nothing
- * else: it is leased; or if its group refuses it: it is unfit now. */
+/* Do the same, or lease the group if it has nothing else: TAKEN, the caller
+ * delivers the message. TAKEN as well if a close of the group refuses the
+ * message: it is unfit now. */
 int dispatch_enter(struct flow *f, struct delivery *d);
-/* One whose time has come: TAKEN if it is its group's head, leased now, and is
- * to be delivered; -EINPROGRESS if its group does not know it as its head yet,
- * ask again soon; PUT_BY if the room for groups is taken; else as
- * dispatch_add. */
+/* Handle a message that is due. TAKEN: it is its group's head, leased now, and
+ * is to be delivered; or it is cancelled, and is to be settled. -EINPROGRESS:
+ * its group does not know it as its head yet, ask again soon. PUT_BY: the room
+ * for groups is taken. Else as dispatch_enter. */
 int dispatch_due(struct flow *f, struct delivery *d);
-/* One whose time has come, and that ends without a handler: 0, and `d` has the
- * lease of its group if it is the head; -EINPROGRESS as dispatch_due. */
-int dispatch_end(struct flow *f, struct delivery *d);
-/* The next message of a group, leased, in `d`. -EAGAIN none. */
+/* Lease a group and read its next message into `d`. -EAGAIN: there is none. */
 int dispatch_take(struct flow *f, unsigned lane, struct delivery *d);
-/* When few more can be lent: park what is behind blocked heads. */
+/* Park what is behind blocked heads, until more can be lent. */
 void dispatch_relieve(struct flow *f);
 
-/* Take one that waits out of the line of its group, wherever it is there; it
- * is the caller's until dispatch_pulled. NULL: it does not wait there. */
+/* Take a message out of the line of its group, wherever it is there; it is the
+ * caller's until dispatch_pulled. NULL: it does not wait there. */
 struct message *dispatch_pull(struct flow *f, struct header_text key,
                               uint64_t seq);
-/* `gone`: it came to its end, and is not released yet. Else it is back in its
- * place. */
+/* End dispatch_pull: the message came to its end (`gone`) and is not released
+ * yet, or goes back to its place. */
 void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
                      bool gone);
-/* Let held groups go on that have no letter left: how many, or -errno: of one
- * the source did not tell; others may go on. */
+/* Let held groups go on that have no letter left. Returns their number, or
+ * -errno if the source did not answer for one of them; others may go on. */
 int dispatch_release(struct flow *f);
 size_t dispatch_held(const struct flow *f);
 void dispatch_set_quantum(struct flow *f, unsigned quantum);
-/* Groups that are known now. */
+/* Return the number of groups that are known now. */
 size_t dispatch_groups(const struct flow *f);
 
-/* Visit the messages of a group that wait, as groups_list. */
+/* Visit the messages of a group that wait, as groups_list does. */
 int dispatch_list(struct flow *f, const char *key, size_t size,
                   bool (*visit)(const struct message *m, void *arg), void *arg);
-/* Close a group: what was received before has its turn, what is received until
- * all of that has come to its end is refused. `last`: the last of it that waits
- * for its turn at the source, by the number that others see; 0: none does.
- * -ENOENT if there is no message of it; -ENOMEM. */
+/* Close a group: messages received before have their turn, messages received
+ * until all of these have come to their end are refused. `last`: the number of
+ * the group's last message that waits for its turn at the source; 0: none does.
+ * -ENOENT if there is no message of the group; -ENOMEM. */
 int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last);
-/* It takes messages again, also those that a close refuses that is over.
+/* Let a group take messages again, also those that a finished close refuses.
  * -ENOENT if it was not closed, and there is no message of it. */
 int dispatch_reopen(struct flow *f, const char *key, size_t size);
-/* Return true if a group is closing, or its close may refuse messages still. */
+/* Return true if a group is closing, or its close may still refuse messages. */
 bool dispatch_closes(const struct flow *f);
-/* As closings_keys. */
+/* Return what closings_keys does. */
 char *dispatch_closing(struct flow *f, size_t *bytes);
 
-/* The verdict on message `seq` is durable. `letter`: it may have been one that
- * an operator sent again. Ends the lease. */
+/* End the lease of a group after the verdict on message `seq` is durable.
+ * `letter`: it may have been one that an operator sent again. */
 void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
                       uint64_t seq, bool letter);
-/* The same as GROUP_GOES_ON, of a message that is no letter. */
+/* Do the same as GROUP_GOES_ON, for a message that is no letter. */
 void dispatch_done(struct flow *f, struct group *lease);
-/* A stored message died without a lease: its group does not wait for it any
- * more, or is held. */
+/* Handle a stored message that died without a lease: its group does not wait
+ * for it any more, or is held. */
 void dispatch_died(struct flow *f, struct header_text group, uint64_t seq);
-/* It was not delivered: first in line again. Ends the lease. */
+/* Put a message that was not delivered first in line again; ends the lease. */
 void dispatch_return(struct flow *f, struct group *lease, struct message *m);
 
 #endif

@@ -3,7 +3,6 @@
 #include "worker/flow/receive.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -13,131 +12,100 @@
 #include "worker/handlers/handler.h"
 #include "worker/rules/breaker.h"
 
-/* A second thread pays off from about here on: waking it costs some
- * microseconds, and two that receive at once slow each other down on the
- * queue's lock in the kernel (docs/performance.md). Where handlers are quick
- * (ITEMS_QUICK_NS) all but one leave; the gap keeps them from coming and going.
- */
+/* A second thread pays off from about this handler time on: to wake it costs
+ * some microseconds, and two threads that receive at once slow each other down
+ * on the queue's lock in the kernel (docs/performance.md). Where handlers are
+ * quick (ITEMS_QUICK_NS) all but one leave; the gap keeps them from coming and
+ * going. */
 #define PAYS_NS 6000
 
-/* What the next message is to be asked for first: the reasons. No message was
- * taken, or the last one is settled. */
-#define STRAIGHT_ASK 100
+/* A step of the wall clock is noticed within this time: until then, times are
+ * noted by the clock as it was, wrong or not. */
+#define WALL_NS (100 * NS_PER_MS)
 
-/* ---- the usual message, in one short straight line ---- */
-
-/* Without this way of its own the usual message takes 6 to 8 % more time
- * (docs/performance.md).
- * While nothing needs attention (attention.h) and handlers are quick, a fresh
- * message that has no time of its own goes from the source to the handler, and
- * is done: one after the other, until one is not so.
- * What is done for each message is in here, and in the calls through tables:
- * the source's take, run and settle, and the handler's run. Whatever is not
- * usual is left to calls that are not inline, so that this loop has a small
- * frame. Its length is counted (tests/crash/test_instructions.c).
- *
- * Crash: between take and run the message is the source's as it was received;
- * between run and settle it is running; after settle it is done (source.h). The
- * counters are not read by recovery.
- */
-
-/* waited - how long the queue kept it, in a first delivery; told afterwards, as
- * the handler's start is what others wait for */
-static void waited(struct receive *item, const struct delivery *d)
+void receive_wall_look(struct receive *item)
 {
-    const struct message *m = d->message;
-
-    if (m->flags & MESSAGE_STORED || m->failures > 0)
-        return;
-    counters_waited(item->count,
-                    d->header.fields & HEADER_SENT ? d->header.sent_ns
-                                                   : m->received_ns,
-                    d->started_ns);
-    counters_received(item->count, m->received_ns);
+    item->wall_ns = clock_wall_ns() - item->now_ns;
+    item->wall_old = item->now_ns + WALL_NS;
 }
 
-/* not_delivered - it is no delivery after all */
-static bool not_delivered(const struct outcome *out)
+void receive_waited(struct receive *item)
 {
-    return __builtin_expect(out->kind != OUTCOME_VERDICT, 0) &&
-           (out->kind == OUTCOME_NOT_STARTED || out->kind == OUTCOME_UNSENT);
+    receive_look(item);
+    spin_hit(&item->spin);
 }
 
-/* ended - two sums, the verdict */
-static void ended(struct receive *item, struct delivery *d, uint64_t took)
+/* Return true if an empty queue is to be tried again. */
+static bool receive_spins(struct receive *item)
+{
+    return spin_begin(&item->spin) && spin_on(&item->spin, receive_look(item));
+}
+
+void receive_ends(struct receive *item, struct delivery *d, uint64_t took_ns)
 {
     struct flow *f = item->flow;
-    uint64_t seq = d->message->seq;
+    struct message *m = d->message;
+    uint64_t seq = m->seq;
 
-    item->out.duration_ns = took;
-    if (not_delivered(&item->out)) {
+    item->out.duration_ns = took_ns;
+    if (__builtin_expect(item->out.kind != OUTCOME_VERDICT, 0) &&
+        (item->out.kind == OUTCOME_NOT_STARTED ||
+         item->out.kind == OUTCOME_UNSENT)) {
         counters_unstarted(item->count);
         settle(f, d, &item->out);
         run_limits_untake(f);
         return;
     }
-    counters_ended(item->count, took);
-    waited(item, d);
-    items_pace(&f->items, took);
+    counters_ended(item->count, took_ns);
+    /* How long a first delivery waited in the queue is counted only now,
+     * because others wait for the start of the handler. */
+    if (!(m->flags & MESSAGE_STORED) && m->failures == 0) {
+        counters_waited(item->count,
+                        d->header.fields & HEADER_SENT ? d->header.sent_ns
+                                                       : m->received_ns,
+                        d->started_ns);
+        counters_received(item->count, m->received_ns);
+    }
+    items_pace(&f->items, took_ns);
     settle(f, d, &item->out);
     crashes_ended(f, seq);
     run_limits_busy(f);
 }
 
-void receive_ends(struct receive *item, struct delivery *d, uint64_t since_ns)
-{
-    ended(item, d, receive_look(item) - since_ns);
-}
+/* ---- the usual message, in one short straight line ---- */
 
-/* is_usual - done, and nobody has anything to learn from it: the message is not
- * stored, and no reason to look was there before it was taken. One that came
- * since counts from the next message on. */
-static inline bool is_usual(const struct outcome *out)
-{
-    return out->kind == OUTCOME_VERDICT && out->verdict == MQW_DONE &&
-           !log_enabled(LOG_DEBUG);
-}
+/* The answer of `straight` if the next message has to be taken another way. No
+ * message was taken, or the last one is settled. */
+#define STRAIGHT_ASK 100
 
-/* run - what was taken, to its end */
-static inline void run(struct receive *item)
+/* Run usual messages until one is not. Returns STRAIGHT_ASK, or as take: TAKEN,
+ * a message that is not usual and is to be delivered; TAKEN_NONE; -errno.
+ *
+ * Without this way of its own the usual message takes 6 to 8 % more time
+ * (docs/performance.md). While nothing needs attention (attention.h) and
+ * handlers are quick, a fresh message that has no time of its own goes from the
+ * source to the handler, and is done. All that this takes is in this function,
+ * and in the calls through tables: the source's take, run and done, and the
+ * handler's run. Everything else is left to calls that are not inline, so that
+ * the loop has a small frame. Its length is counted
+ * (tests/crash/test_instructions.c).
+ *
+ * Crash: between take and run the message is the source's as it was received;
+ * between run and done it is running; after done it is done (source.h). The
+ * counters are not read by recovery.
+ */
+__attribute__((noinline)) static int straight(struct receive *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = &item->own;
-    uint64_t before = item->now_ns, ns;
-
-    d->begun_ns = before;
-    d->started_ns = receive_wall(item);
-    d->message->ops->run(d->message, d->started_ns);
-    counters_one_started(item->count, before);
-    f->ops->run(f->handler, d, &item->out);
-    ns = receive_look(item) - before;
-    item->out.duration_ns = ns;
-    if (!is_usual(&item->out)) {
-        ended(item, d, ns);
-        return;
-    }
-    counters_one_ended(item->count, ns);
-    counters_waited(item->count,
-                    d->header.fields & HEADER_SENT ? d->header.sent_ns
-                                                   : d->message->received_ns,
-                    d->started_ns);
-    counters_received(item->count, d->started_ns);
-    items_pace(&f->items, ns);
-    settle_plain(f, d, &item->out);
-}
-
-/* Run usual messages until one is not. Returns STRAIGHT_ASK, or as take: TAKEN,
- * a message that is not usual and is to be delivered; TAKEN_NONE; -errno. */
-__attribute__((noinline)) static int straight(struct receive *item)
-{
     int err;
 
     if (item->later_count > 0) /* they are flushed before a message runs */
         return STRAIGHT_ASK;
-    item->d = &item->own;
+    item->d = d;
     do {
-        struct flow *f = item->flow;
         unsigned attend = attention_look(&f->gate.attention);
+        uint64_t before, ns;
 
         if (attend || !items_quick(&f->items)) {
             item->attend = attend;
@@ -145,38 +113,59 @@ __attribute__((noinline)) static int straight(struct receive *item)
         }
         err = receive_next(item);
         if (err || !item->plain)
-            return err == HANDED_OVER ? take(item)
-                                      : receive_needs_none(item, err);
-        run(item);
+            return take_rest(item, err);
+        before = item->now_ns;
+        d->begun_ns = before;
+        d->started_ns = receive_wall(item);
+        d->message->ops->run(d->message, d->started_ns);
+        counters_one_started(item->count, before);
+        f->ops->run(f->handler, d, &item->out);
+        ns = receive_look(item) - before;
+        item->out.duration_ns = ns;
+        if (item->out.kind != OUTCOME_VERDICT ||
+            item->out.verdict != MQW_DONE || log_enabled(LOG_DEBUG)) {
+            receive_ends(item, d, ns);
+            continue;
+        }
+        /* The message is not stored, and no reason to look was there before it
+         * was taken. One that came since counts from the next message on. */
+        counters_one_ended(item->count, ns);
+        counters_waited(item->count,
+                        d->header.fields & HEADER_SENT
+                            ? d->header.sent_ns
+                            : d->message->received_ns,
+                        d->started_ns);
+        counters_received(item->count, d->started_ns);
+        items_pace(&f->items, ns);
+        settle_plain(f, d, &item->out);
     } while (item->now_ns < item->end_ns);
     return TAKEN_NONE;
 }
 
 /* ---- every other message ---- */
 
-/* deliver - the handler, then its verdict */
+/* Run the handler for item->d, then settle the message. */
 static void deliver(struct receive *item)
 {
     struct flow *f = item->flow;
+    struct delivery *d = item->d;
     bool quick = items_quick(&f->items);
     uint64_t before = quick ? item->now_ns : receive_look(item);
 
-    /* Where it may take long, others can see whose it is (mqctl top). */
+    /* If the handler may take long, others can see its message (mqctl top). */
     if (!quick)
-        (void)message_name(item->d->message);
+        (void)message_name(d->message);
     /* The end of a stored message waits for the disk even if its handler is
      * quick. With more threads, several messages share a commit. */
-    if (item->d->message->flags & MESSAGE_STORED ||
+    if (d->message->flags & MESSAGE_STORED ||
         atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) >=
             PAYS_NS)
         gate_changed(&f->gate);
-    receive_begins(item, item->d);
-    f->ops->run(f->handler, item->d, &item->out);
-    receive_ends(item, item->d, before);
+    receive_begins(item, d);
+    f->ops->run(f->handler, d, &item->out);
+    receive_ends(item, d, receive_look(item) - before);
 }
 
-/* receive_must_leave - an item with coprocesses is never contended: its
- * handlers are processes */
 bool receive_must_leave(struct receive *item, enum why *why)
 {
     struct flow *f = item->flow;
@@ -191,39 +180,30 @@ bool receive_must_leave(struct receive *item, enum why *why)
            gate_leave_over(&f->gate, 1);
 }
 
-enum { LEAVE = INT_MIN };
-
-/* receive_spins - whether an empty queue is tried again */
-bool receive_spins(struct receive *item)
+/* Begin a batch: note when it ends. */
+static void batch_begin(struct receive *item)
 {
-    return spin_begin(&item->spin) && spin_on(&item->spin, receive_look(item));
+    item->end_ns = ns_add(receive_look(item), item->flow->set->batch_limit_ns);
+    spin_reset(&item->spin);
+    counters_put(&item->count->since_ns, COUNTERS_BUSY);
 }
 
-/* next - the way that the reasons leave: a message to deliver, TAKEN_NONE, or
- * -errno as take. LEAVE: `why` */
-static int next(struct receive *item, enum why *why)
-{
-    if (item->attend & ATTEND_LEAVE && receive_must_leave(item, why))
-        return LEAVE;
-    return item->attend & (unsigned)ATTEND_ASK ? take(item)
-                                               : take_straight(item);
-}
-
-/* receive_batch - until there is a reason to leave; `running` still counts us,
- * unless LEFT_TOLD or LEFT_CONTENDED */
 enum why receive_batch(struct receive *item)
 {
     struct flow *f = item->flow;
-    enum why why = LEFT_TOLD;
+    enum why why;
 
-    item->end_ns = ns_add(receive_look(item), f->set->batch_limit_ns);
-    spin_reset(&item->spin);
-    counters_put(&item->count->since_ns, COUNTERS_BUSY);
+    batch_begin(item);
     for (;;) {
         int err = straight(item);
 
-        if (err == STRAIGHT_ASK && (err = next(item, &why)) == LEAVE)
-            return why;
+        if (err == STRAIGHT_ASK) {
+            if (item->attend & ATTEND_LEAVE && receive_must_leave(item, &why))
+                return why;
+            err = item->attend & (unsigned)ATTEND_ASK
+                      ? take(item)
+                      : take_rest(item, receive_fresh(item));
+        }
         if (err == -EAGAIN && receive_spins(item))
             continue;
         if (err < 0 && err != -EAGAIN)
@@ -244,19 +224,20 @@ enum why receive_batch(struct receive *item)
 
 /* The item fills its coprocess with what there is, then waits for the first
  * that ends. While it waits with room in the coprocess it is on the engine's
- * list of those that would take one more: whoever has a message and no room for
- * another item wakes one of them. It leaves the list before it takes, and wakes
- * after it entered, so that nothing that came in between is missed.
+ * list of items that would take one more: a thread that has a message and no
+ * room for another item wakes one of them. The item leaves the list before it
+ * takes, and wakes after it entered, so that nothing that came in between is
+ * missed.
  */
 
 /* A delivery that a child has. */
 struct open {
     struct delivery d; /* first: coprocesses know it by this */
-    uint64_t since_ns;
+    uint64_t since_ns; /* when it was sent */
     struct open *next; /* free */
 };
 
-/* window_open - room for as many as a coprocess takes */
+/* Allocate as many places as a coprocess takes messages. */
 static int window_open(struct receive *item)
 {
     size_t n = item->flow->set->window;
@@ -276,17 +257,11 @@ static int window_open(struct receive *item)
     return 0;
 }
 
-/* over - the batch time is up, and at least one message was taken */
-static bool over(const struct receive *item)
-{
-    return item->took && item->now_ns >= item->end_ns;
-}
-
-/* Return whether the item may take one more message. Read the cap again,
+/* Return true if the item may take one more message. The cap is read again,
  * because much time may have passed since the item's last message. While the
  * breaker sends a probe, or a suspect is left, no message is taken beside an
  * open one. */
-static bool may_take(struct receive *item)
+static bool window_may_take(struct receive *item)
 {
     struct flow *f = item->flow;
 
@@ -296,85 +271,44 @@ static bool may_take(struct receive *item)
              !gate_alone(&f->gate)));
 }
 
-/* send - what was taken is the child's */
-static void send(struct receive *item)
-{
-    struct open *o = item->free_open;
-
-    item->free_open = o->next;
-    o->since_ns = receive_look(item);
-    receive_begins(item, &o->d);
-    item->open++;
-    item->took = true;
-    item->flow->ops->coprocesses->send(item->coprocess, &o->d);
-}
-
-/* fill - take and send; 0: the coprocess is full, or may not take more;
- * -EAGAIN:
- * there is no more, -errno trouble. TAKEN_NONE: look at what is open first. */
-static int fill(struct receive *item)
+/* Take messages and send them to the coprocess. 0: it is full, or may not take
+ * more; -EAGAIN: there is no more; other -errno: trouble. TAKEN_NONE: look at
+ * what is open first. */
+static int window_fill(struct receive *item)
 {
     const struct coprocess_ops *coprocesses = item->flow->ops->coprocesses;
     int err = 0;
 
     receive_look(item); /* it may have waited for long */
-    while (!err && may_take(item) && coprocesses->room(item->coprocess) > 0) {
-        item->d = &item->free_open->d;
+    while (!err && window_may_take(item) &&
+           coprocesses->room(item->coprocess) > 0) {
+        struct open *o = item->free_open;
+
+        item->d = &o->d;
         err = take(item);
-        if (!err)
-            send(item);
-        else if (err == TAKEN_NONE && item->open == 0)
+        if (err == TAKEN_NONE && item->open == 0) {
             err = 0;
+        } else if (!err) {
+            item->free_open = o->next;
+            o->since_ns = receive_look(item);
+            receive_begins(item, &o->d);
+            item->open++;
+            item->took = true;
+            coprocesses->send(item->coprocess, &o->d);
+        }
     }
     take_flush(item);
     return err;
 }
 
-/* want - on the list, and see whether there is something already */
-static bool want(struct receive *item)
+/* Fill the coprocess, then wait for a delivery that ends. Returns false if
+ * there is no message and none is open. */
+static bool window_step(struct receive *item)
 {
     struct flow *f = item->flow;
-
-    if (f->ops->coprocesses->room(item->coprocess) == 0)
-        return false;
-    items_want(&f->items, item);
-    gate_changed(&f->gate);
-    return true;
-}
-
-/* collect - wait for the next that ends, and settle it */
-static void collect(struct receive *item)
-{
-    struct flow *f = item->flow;
-    struct delivery *d = f->ops->coprocesses->next(item->coprocess, &item->out);
-    struct open *o = (struct open *)d;
-
-    if (!d)
-        return;
-    receive_ends(item, d, o->since_ns);
-    item->open--;
-    o->next = item->free_open;
-    item->free_open = o;
-}
-
-/* ready - the coprocess can be sent to; false: it cannot, and the breaker knows
- *  */
-static bool ready(struct receive *item)
-{
-    struct flow *f = item->flow;
-    int err = f->ops->coprocesses->ready(item->coprocess, &item->out);
-
-    if (err && err != -EINTR)
-        gate_breaker(&f->gate, BREAKER_NOT_STARTED, item->out.error);
-    return err == 0;
-}
-
-/* step - fill, and wait for one that ends; false: nothing is there and nothing
- * is open */
-static bool step(struct receive *item)
-{
-    struct flow *f = item->flow;
-    int err = fill(item);
+    const struct coprocess_ops *coprocesses = f->ops->coprocesses;
+    int err = window_fill(item);
+    struct open *o;
     bool wants;
 
     if (err < 0 && err != -EAGAIN)
@@ -382,56 +316,66 @@ static bool step(struct receive *item)
     if (item->open == 0)
         return err >= 0 || (err == -EAGAIN && receive_spins(item));
     spin_hit(&item->spin);
-    wants = err != TAKEN_NONE && want(item);
-    if (!wants)
-        gate_changed(&f->gate); /* there may be more: for others */
+    wants = err != TAKEN_NONE && coprocesses->room(item->coprocess) > 0;
+    if (wants)
+        items_want(&f->items, item);
+    gate_changed(&f->gate); /* there may be more, for this item or others */
     if (err == TAKEN_NONE)
-        f->ops->coprocesses->wake(
-            item->coprocess); /* no wait: there may be more */
-    collect(item);
+        coprocesses->wake(item->coprocess); /* there may be more: no wait */
+    o = (struct open *)coprocesses->next(item->coprocess, &item->out);
+    if (o) {
+        receive_ends(item, &o->d, receive_look(item) - o->since_ns);
+        item->open--;
+        o->next = item->free_open;
+        item->free_open = o;
+    }
     if (wants)
         items_unwant(&f->items, item);
     return true;
 }
 
-/* coprocess_batch - what is open is waited for before the coprocess is left */
-static enum why coprocess_batch(struct receive *item)
+/* Run a batch with the item's coprocess, which has no delivery open when it
+ * ends. */
+static enum why window_run(struct receive *item)
 {
+    struct flow *f = item->flow;
     enum why why;
 
     for (;;) {
         if (item->open == 0) {
+            int err;
+
             if (receive_must_leave(item, &why))
                 return why;
-            if (over(item))
+            if (item->took && item->now_ns >= item->end_ns)
                 return LEFT_TIME;
-            if (!ready(item))
+            err = f->ops->coprocesses->ready(item->coprocess, &item->out);
+            if (err && err != -EINTR)
+                gate_breaker(&f->gate, BREAKER_NOT_STARTED, item->out.error);
+            if (err)
                 continue; /* told to leave, or the breaker is open now */
         }
-        if (!step(item))
+        if (!window_step(item))
             return LEFT_EMPTY;
     }
 }
 
-/* receive_window_batch - with a coprocess of its own */
 enum why receive_window_batch(struct receive *item)
 {
     struct flow *f = item->flow;
     struct coprocess *coprocess;
-    enum why why = LEFT_EMPTY;
+    enum why why;
 
-    item->end_ns = ns_add(receive_look(item), f->set->batch_limit_ns);
-    spin_reset(&item->spin);
+    batch_begin(item);
     item->took = false;
-    counters_put(&item->count->since_ns, COUNTERS_BUSY);
     coprocess =
         window_open(item) == 0 ? f->ops->coprocesses->get(f->handler) : NULL;
     if (!coprocess) {
         gate_trouble(&f->gate, "starting a work item", ENOMEM);
-        return why;
+        return LEFT_EMPTY;
     }
     items_coprocess_set(&f->items, item, coprocess);
-    why = coprocess_batch(item);
+    why = window_run(item);
     items_coprocess_set(&f->items, item, NULL);
     f->ops->coprocesses->put(f->handler, coprocess);
     return why;

@@ -1,4 +1,4 @@
 # worker/flow/receive.c
 # An item is on the list of those that take one more, and nobody looks whether
 # one came before that.
-/^static bool want(/,/^}/s/    gate_changed(&f->gate);//
+/^static bool window_step(/,/^}/s/    gate_changed(&f->gate);//

@@ -1,3 +1,3 @@
 # worker/flow/items.c
-# Whoever leaves does not say so.
-/^static bool left(/,/^}/s/    schedule_wake(f);//
+# A work item that leaves does not say so.
+/^static bool item_left(/,/^}/s/    schedule_wake(f);//

@@ -8,7 +8,14 @@
 #include "worker/flow/flow.h"
 #include "worker/flow/receive.h"
 
-static struct source source;
+static void rest(struct source *s, unsigned place)
+{
+    (void)s;
+    (void)place;
+}
+
+static const struct source_ops ops = {.rest = rest};
+static struct source source = {.ops = &ops};
 static struct flow flow = {.source = &source};
 static struct items items;
 static const void *woken;
