@@ -18,7 +18,7 @@
 
 /* ---- what follows from a verdict that is durable ---- */
 
-#define BURST_NS (10 * NS_PER_S) /* one line for all that go stale in it */
+#define BURST_NS (10 * NS_PER_S) /* between two lines about stale claims */
 
 void decision_init(struct decision *dec, const struct delivery *d,
                    enum mqw_verdict verdict)
@@ -79,35 +79,14 @@ static bool is_put_off(const struct decision *dec)
            !dec->s.attempt;
 }
 
-/* Log a message that waits, for its first run or for a retry. */
-static void log_waiting(const struct flow *f, const struct decision *dec,
-                        const char *id)
-{
-    const struct verdict_rule *rule = rule_of(dec);
-    char text[ERROR_TEXT];
-    uint64_t wait = (dec->wait_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
-    char until[TIME_TEXT];
-
-    if (attempts_failed(dec) == 0) {
-        log_debug("delayed", F_STR("msg", id),
-                  F_STR("until", time_print(dec->s.due_ns, until)));
-        return;
-    }
-    LOG_AT(rule->level, rule->event, F_STR("msg", id),
-           F_STR("error", dec->s.error),
-           F_STR("error_text", stderr_explains(&dec->s, text)),
-           F_UINT("attempt", attempts_failed(dec)),
-           F_UINT("of",
-                  dec->max_attempts ? dec->max_attempts : f->set->max_attempts),
-           F_DURATION("in", wait));
-}
-
 /* Log a verdict, with the fields that its kind has. */
 static void log_verdict(const struct flow *f, const struct decision *dec)
 {
     const struct verdict_rule *rule = rule_of(dec);
     const struct settle *s = &dec->s;
-    char id[ULID_TEXT], text[ERROR_TEXT];
+    uint64_t wait = (dec->wait_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+    uint64_t of = dec->max_attempts ? dec->max_attempts : f->set->max_attempts;
+    char id[ULID_TEXT], text[ERROR_TEXT], until[TIME_TEXT];
 
     if (!log_enabled(rule->level))
         return;
@@ -128,8 +107,15 @@ static void log_verdict(const struct flow *f, const struct decision *dec)
                F_STR("error", s->error),
                F_STR("error_text", stderr_explains(s, text)),
                F_UINT("attempts", attempts_failed(dec)));
+    else if (attempts_failed(dec) == 0)
+        log_debug("delayed", F_STR("msg", id),
+                  F_STR("until", time_print(s->due_ns, until)));
     else
-        log_waiting(f, dec, id);
+        LOG_AT(rule->level, rule->event, F_STR("msg", id),
+               F_STR("error", s->error),
+               F_STR("error_text", stderr_explains(s, text)),
+               F_UINT("attempt", attempts_failed(dec)), F_UINT("of", of),
+               F_DURATION("in", wait));
 }
 
 /* Return how the message ended, for the journal. A second copy of a letter has
@@ -150,21 +136,9 @@ static enum counters_end journal_end(const struct decision *dec)
     }
 }
 
-/* Keep the last error for mqctl status. */
-static void last_error(struct flow *f, const struct decision *dec)
-{
-    const struct settle *s = &dec->s;
-    char text[ERROR_TEXT], both[ERROR_JOINED], cut[COUNTERS_TEXT];
-
-    error_text_join(both, sizeof both, s->error, stderr_explains(s, text));
-    safe_text_copy(cut, sizeof cut, both, strlen(both));
-    counters_say(f->counters, COUNTERS_LAST_ERROR, cut,
-                 dec->end_ns ? dec->end_ns : clock_wall_ns());
-}
-
 /* Count a verdict where the work item counts, or in the rest, and keep how the
  * message ended in the journal. */
-static void count(struct flow *f, const struct decision *dec)
+static void decision_count(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
     struct counters_block *b =
@@ -183,33 +157,20 @@ static void count(struct flow *f, const struct decision *dec)
                          s->kind == SETTLE_DEAD ? s->died_ns : dec->end_ns);
     if (!dec->count)
         counters_rest_done(f->counters);
-    if (s->kind >= SETTLE_RETRY && s->error)
-        last_error(f, dec);
+    if (s->kind >= SETTLE_RETRY && s->error) { /* mqctl status shows it */
+        char text[ERROR_TEXT], both[ERROR_JOINED], shown[COUNTERS_TEXT];
+
+        error_text_join(both, sizeof both, s->error, stderr_explains(s, text));
+        safe_text_copy(shown, sizeof shown, both, strlen(both));
+        counters_say(f->counters, COUNTERS_LAST_ERROR, shown,
+                     dec->end_ns ? dec->end_ns : clock_wall_ns());
+    }
 }
 
-/* End the lease of the message's group as the verdict says. Without a lease, a
- * dead letter may still hold its group; but not before the worker has started,
- * as dispatch_restore reads such letters from the source, and not if a closed
- * group refused the message, as a group that it held would refuse it again. */
-static void group_settle(struct flow *f, const struct decision *dec)
-{
-    const struct settle *s = &dec->s;
-    enum group_end end = rule_of(dec)->group;
-
-    if (end == GROUP_WAITS &&
-        (s->kind != SETTLE_RETRY || attempts_failed(dec) == 0))
-        end = GROUP_GOES_ON;
-    if (dec->lease)
-        dispatch_settled(f, dec->lease, end, s->m->seq, dec->stored);
-    else if (end == GROUP_DIED && f->started && s->group.at &&
-             s->reason != REASON_GROUP_CLOSED)
-        dispatch_died(f, s->group, s->m->seq);
-}
-
-/* The handler's side comes last, so that only this thread waits for it. */
 void decision_done(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
+    enum group_end end = rule_of(dec)->group;
     struct settlement told = {.message = s->m,
                               .group = s->group,
                               .verdict = verdict_made(dec),
@@ -217,18 +178,30 @@ void decision_done(struct flow *f, const struct decision *dec)
     bool repeat =
         s->kind == SETTLE_DISCARD && dec->discarded == DISCARDED_AS_REPEAT;
 
-    count(f, dec);
+    decision_count(f, dec);
     if (!repeat)
         log_verdict(f, dec);
-    group_settle(f, dec);
+    if (end == GROUP_WAITS &&
+        (s->kind != SETTLE_RETRY || attempts_failed(dec) == 0))
+        end = GROUP_GOES_ON;
+    /* Without a lease, a dead letter may still hold its group; but not before
+     * the worker has started, as dispatch_restore reads such letters from the
+     * source, and not if a closed group refused the message, as a group that
+     * it held would refuse it again. */
+    if (dec->lease)
+        dispatch_settled(f, dec->lease, end, s->m->seq, dec->stored);
+    else if (end == GROUP_DIED && f->started && s->group.at &&
+             s->reason != REASON_GROUP_CLOSED)
+        dispatch_died(f, s->group, s->m->seq);
     crashes_ended(f, s->m->seq); /* it may have been cancelled before it ran */
     if (s->kind >= SETTLE_RETRY || dec->stored)
         backlog_look(f);
+    /* The handler's side comes last, so that only this thread waits for it. */
     if (f->hears && f->started && !repeat && !is_put_off(dec))
         f->ops->settled(f->handler, &told);
 }
 
-/* The group goes on: the message gets a new place in it when it comes again. */
+/* The message gets a new place in its group when it comes again. */
 void decision_stale(struct flow *f, const struct decision *dec)
 {
     uint64_t now = clock_mono_ns(), told = atomic_load(&f->stale_told_ns);
@@ -280,15 +253,9 @@ void decision_died(struct flow *f, const struct source_death *death)
  * verdict follow when it is durable, and not before.
  */
 
-/* released - of a message that was settled without a lane */
-static void released(struct flow *f, const struct settle *s)
-{
-    if (s->lane == LANE_NONE)
-        f->source->ops->release(f->source, s->m);
-}
-
-/* give - to the source; the consequences are here, or come later */
-static void give(struct flow *f, struct decision *dec)
+/* Give a decision to the source, and do what follows from it: now, or when it
+ * is durable (unsettled.h). */
+static void decision_settle(struct flow *f, struct decision *dec)
 {
     int err;
 
@@ -303,11 +270,11 @@ static void give(struct flow *f, struct decision *dec)
         unsettled_keep(&f->unsettled, dec, err);
     } else {
         decision_done(f, dec);
-        released(f, &dec->s);
+        if (dec->s.lane == LANE_NONE)
+            f->source->ops->release(f->source, dec->s.m);
     }
 }
 
-/* settle_dead - a dead letter that did not run, or not again */
 void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
                  const char *error)
 {
@@ -317,38 +284,31 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
     dec.s.died_ns = clock_wall_ns();
     dec.s.reason = reason;
     dec.s.error = error;
-    give(f, &dec);
+    decision_settle(f, &dec);
 }
 
-/* duplicate - another message has its key, and comes to an end by itself
- * Crash before it is settled: the answer is the same at the next start.
+/* A second copy of a letter is only counted, because its id belongs to a message
+ * with its own verdict. Crash before it is settled: the next start finds the
+ * same, of a copy as of a duplicate.
  */
-static void duplicate(struct flow *f, struct delivery *d)
+void settle_repeat(struct flow *f, struct delivery *d)
 {
     char id[ULID_TEXT], error[64];
     struct decision dec;
 
     decision_init(&dec, d, MQW_DISCARD);
-    dec.discarded = DISCARDED_AS_DUPLICATE;
-    dec.end_ns = clock_wall_ns();
-    snprintf(error, sizeof error, "the key of %s", ulid_print(d->first, id));
-    dec.s.error = error;
-    give(f, &dec);
-}
-
-/* repeat - Drop a second copy of a letter. Only count the copy, because its id
- * belongs to a message with its own verdict. If the process is killed before
- * the copy is settled, the copy is recognised again and dropped.
- */
-static void repeat(struct flow *f, struct delivery *d)
-{
-    struct decision dec;
-
-    log_warn("duplicate_letter", F_STR("msg", delivery_id(d)),
-             F_UINT("letter", d->header.letter));
-    decision_init(&dec, d, MQW_DISCARD);
-    dec.discarded = DISCARDED_AS_REPEAT;
-    give(f, &dec);
+    if (d->duplicate) {
+        dec.discarded = DISCARDED_AS_DUPLICATE;
+        dec.end_ns = clock_wall_ns();
+        snprintf(error, sizeof error, "the key of %s",
+                 ulid_print(d->first, id));
+        dec.s.error = error;
+    } else {
+        dec.discarded = DISCARDED_AS_REPEAT;
+        log_warn("duplicate_letter", F_STR("msg", delivery_id(d)),
+                 F_UINT("letter", d->header.letter));
+    }
+    decision_settle(f, &dec);
 }
 
 void settle_duplicate(struct flow *f, struct message *m,
@@ -358,8 +318,9 @@ void settle_duplicate(struct flow *f, struct message *m,
 
     delivery_read(&d, m, f->set->group_separator);
     d.place = LANE_NONE;
+    d.duplicate = true;
     d.first = *first;
-    duplicate(f, &d);
+    settle_repeat(f, &d);
 }
 
 void settle_put_by(struct flow *f, struct message *m)
@@ -373,16 +334,9 @@ void settle_put_by(struct flow *f, struct message *m)
     decision_done(f, &dec);
 }
 
-void settle_repeat(struct flow *f, struct delivery *d)
-{
-    if (d->duplicate)
-        duplicate(f, d);
-    else
-        repeat(f, d);
-}
-
-/* cancelled - no handler hears of it but by `settled` */
-static void cancelled(struct decision *dec, const struct delivery *d)
+/* Decide that an operator discarded the message: its handler is told by
+ * `settled` only. */
+static void decision_cancel(struct decision *dec, const struct delivery *d)
 {
     decision_init(dec, d, MQW_DISCARD);
     dec->discarded = DISCARDED_BY_OPERATOR;
@@ -395,38 +349,31 @@ void settle_cancelled(struct flow *f, struct delivery *d)
 {
     struct decision dec;
 
-    cancelled(&dec, d);
-    give(f, &dec);
+    decision_cancel(&dec, d);
+    decision_settle(f, &dec);
 }
 
-/* not_known - one that says that it is a letter may be a second copy of that,
- * which is dropped when it is taken; its unique key is no matter any more */
-static int not_known(struct flow *f, struct delivery *d)
-{
-    int err;
-
-    if (!(d->header.fields & HEADER_LETTER) ||
-        d->message->flags & MESSAGE_STORED)
-        return 0;
-    d->header.fields &= ~(unsigned)HEADER_UNIQUE;
-    err = known_look(f, d);
-    return err ? err : d->repeat ? -EAGAIN : 0;
-}
-
-/* cancel_pulled - it is in no line
- * Crash before it is settled: it is HELD, and waits as before; nobody was told
- * that it is cancelled. After it: it has come to its end.
+/* Cancel a message that is in no line.
+ * Crash before it is settled: it is HELD, and waits as before; the operator has
+ * no answer yet. After it: it has come to its end.
  */
 static int cancel_pulled(struct flow *f, struct message *m)
 {
     struct delivery d = {0};
     struct decision dec;
-    int err;
+    int err = 0;
 
     delivery_read(&d, m, f->set->group_separator);
     d.place = LANE_NONE;
-    cancelled(&dec, &d); /* not_known may hide the message's unique key */
-    err = not_known(f, &d);
+    decision_cancel(&dec, &d);
+    /* A message that names a letter may be a second copy of it, which is
+     * dropped when it is taken. Its key does not matter any more. */
+    if (d.header.fields & HEADER_LETTER && !(m->flags & MESSAGE_STORED)) {
+        d.header.fields &= ~(unsigned)HEADER_UNIQUE;
+        err = known_look(f, &d);
+        if (!err && d.repeat)
+            err = -EAGAIN;
+    }
     FAULT_POINT("cancel_lent_before");
     if (!err)
         err = f->source->ops->settle(f->source, &dec.s, 1);
@@ -436,38 +383,32 @@ static int cancel_pulled(struct flow *f, struct message *m)
     return err;
 }
 
-/* cancel_waiting - in the line of its group; or it is ready, and has no place
- * there, or no group */
-static int cancel_waiting(struct flow *f, struct header_text key, uint64_t seq)
-{
-    struct message *m = key.at ? dispatch_pull(f, key, seq) : NULL;
-    bool in_group = m != NULL;
-    int err;
-
-    if (!m)
-        m = ready_pull(&f->ready, seq);
-    if (!m)
-        return -EAGAIN;
-    err = cancel_pulled(f, m);
-    if (in_group)
-        dispatch_pulled(f, key, m, err == 0);
-    else if (err)
-        ready_put(&f->ready, m, true);
-    if (!err)
-        f->source->ops->release(f->source, m);
-    return err;
-}
-
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq)
 {
-    int err;
+    struct message *m;
+    bool in_group;
+    int err = -EAGAIN;
 
     if (!items_other_begin(&f->items))
         return -EAGAIN;
-    err = cancel_waiting(f, key, seq);
+    /* It is in the line of its group; or ready, and has no place there. */
+    m = key.at ? dispatch_pull(f, key, seq) : NULL;
+    in_group = m != NULL;
+    if (!m)
+        m = ready_pull(&f->ready, seq);
+    if (m) {
+        err = cancel_pulled(f, m);
+        if (in_group)
+            dispatch_pulled(f, key, m, err == 0);
+        else if (err)
+            ready_put(&f->ready, m, true);
+        if (!err)
+            f->source->ops->release(f->source, m);
+    }
     items_other_end(&f->items);
-    /* There is room for another one; or the line has it again, and who looked
-     * meanwhile did not see it; or somebody waits for all to keep still. */
+    /* There may be room for another message; or this one is back in its line,
+     * and a thread that looked meanwhile did not see it; or a thread waits for
+     * all to keep still. */
     gate_changed(&f->gate);
     return err;
 }
@@ -478,17 +419,17 @@ void settle_stale(struct flow *f, struct delivery *d)
 
     decision_init(&dec, d, MQW_RETRY);
     dec.s.kind = SETTLE_RETURN;
-    give(f, &dec);
+    decision_settle(f, &dec);
 }
 
-/* settle_later - one commit for all; if that fails, each goes its own way */
+/* If the one commit for all fails, each message is settled by itself. */
 void settle_later(struct flow *f, struct message *const *list, size_t n)
 {
     const struct source_ops *source = f->source->ops;
     struct delivery d[SETTLE_LATER_MOST];
     struct decision dec[SETTLE_LATER_MOST];
     struct settle all[SETTLE_LATER_MOST];
-    int err = -EAGAIN; /* a source that settles late is given each by itself */
+    int err = -EAGAIN; /* a source that settles late gets one at a time */
 
     for (size_t i = 0; i < n; i++) {
         d[i].place = LANE_NONE;
@@ -503,41 +444,33 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
         err = source->settle(f->source, all, n);
     for (size_t i = 0; i < n; i++) {
         if (err) {
-            give(f, &dec[i]);
+            decision_settle(f, &dec[i]);
             continue;
         }
         FAULT_POINT("settle_later_after_put");
         decision_done(f, &dec[i]);
-        released(f, &dec[i].s);
+        source->release(f->source, list[i]);
     }
 }
 
-/* asked_of - what the handler asked for, up to --max-delay. In a group that
- * stays in hand, all waits and runs together are no longer than its source
- * waits for an answer. */
-static uint64_t asked_of(struct flow *f, const struct delivery *d,
-                         const struct outcome *out)
+/* Return how long a retry waits: as the handler asked, up to --max-delay, else
+ * by the backoff, the message's own or the worker's. In a group that stays in
+ * hand, all waits and runs together are no longer than its source waits for an
+ * answer. */
+static uint64_t retry_wait(struct flow *f, const struct delivery *d,
+                           const struct outcome *out)
 {
     uint64_t most = f->set->max_delay_ns, fits;
     struct backoff b;
 
-    if (d->group.at && !f->source->local) {
-        settings_backoff(f->set, &b);
-        fits = in_hand_limit_wait(f->set, &b, d->message->failures + 1);
-        most = most < fits ? most : fits;
+    if (out->delayed) {
+        if (d->group.at && !f->source->local) {
+            settings_backoff(f->set, &b);
+            fits = in_hand_limit_wait(f->set, &b, d->message->failures + 1);
+            most = most < fits ? most : fits;
+        }
+        return out->delay_ns < most ? out->delay_ns : most;
     }
-    return out->delay_ns < most ? out->delay_ns : most;
-}
-
-/* wait_of - what the handler asked for, else the backoff: the message's own, or
- * the worker's */
-static uint64_t wait_of(struct flow *f, const struct delivery *d,
-                        const struct outcome *out)
-{
-    struct backoff b;
-
-    if (out->delayed)
-        return asked_of(f, d, out);
     if (!(d->header.fields & HEADER_BACKOFF) ||
         !header_backoff(d->header.backoff, &b))
         settings_backoff(f->set, &b);
@@ -546,9 +479,9 @@ static uint64_t wait_of(struct flow *f, const struct delivery *d,
 }
 
 /* Settle a failure: the message waits for its retry, or is dead for `reason`.
- * A source that settles late may keep a retry in hand, and may do so only once
- * nobody reads the message any more: that is now (LANE_NONE), and not when this
- * lane has its next message. Not inline, as settle_other has a small frame. */
+ * A source that settles late may keep a retry in hand, but only once no thread
+ * reads the message any more: that is now (LANE_NONE), and not when this lane
+ * has its next message. Not inline, as settle_other has a small frame. */
 __attribute__((noinline)) static void
 failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
                enum mqw_verdict verdict, enum dead_reason reason)
@@ -573,12 +506,12 @@ failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
         dec.s.reason = reason;
         dec.s.died_ns = now;
     } else {
-        dec.wait_ns = delivery_wait_cut(now, wait_of(f, d, out));
+        dec.wait_ns = delivery_wait_cut(now, retry_wait(f, d, out));
         settle_wait(&dec.s, dec.wait_ns);
         if (f->source->ops->late)
             dec.s.lane = LANE_NONE;
     }
-    give(f, &dec);
+    decision_settle(f, &dec);
 }
 
 /* Settle a message of which no trace is kept: done or discarded. */
@@ -598,10 +531,9 @@ end_settle(struct flow *f, struct delivery *d, const struct outcome *out)
         if (out->error[0])
             dec.s.error = out->error;
     }
-    give(f, &dec);
+    decision_settle(f, &dec);
 }
 
-/* settle_not - the source did not take it */
 void settle_not(struct flow *f, const struct delivery *d,
                 const struct outcome *out, int err)
 {
@@ -617,15 +549,6 @@ void settle_not(struct flow *f, const struct delivery *d,
     unsettled_keep(&f->unsettled, &dec, err);
 }
 
-/* settle_named - somebody may ask what became of it */
-void settle_named(struct flow *f, const struct delivery *d,
-                  const struct outcome *out)
-{
-    counters_settled(f->counters, COUNTERS_DONE, d->message->id,
-                     settle_ended_at(d, out));
-}
-
-/* settle_told - the handler's own `settled`; only this thread waits for it */
 void settle_told(struct flow *f, const struct delivery *d,
                  const struct outcome *out)
 {
@@ -636,52 +559,35 @@ void settle_told(struct flow *f, const struct delivery *d,
                                          .took_ns = out->duration_ns});
 }
 
-/* exhausted - one more failure is the last, by number or by age */
-static bool exhausted(const struct flow *f, const struct delivery *d)
-{
-    uint64_t limit = f->set->retry_for_ns;
-
-    return d->message->failures + 1 >=
-               delivery_max_attempts(d, f->set->max_attempts) ||
-           ns_add(d->message->received_ns, limit) <= clock_wall_ns();
-}
-
-/* Do what the table says of the verdict of a handler that ran to its end. */
-static void verdict_apply(struct flow *f, struct delivery *d,
-                          struct outcome *out)
+void settle_other(struct flow *f, struct delivery *d, struct outcome *out)
 {
     const struct verdict_rule *rule = &verdict_rules[out->verdict];
+    struct message *m = d->message;
 
+    if (out->kind == OUTCOME_NOT_STARTED) {
+        m->ops->unrun(m, out->ran);
+        decision_give_back(f, m, d->lease);
+        gate_breaker(&f->gate, BREAKER_NOT_STARTED, out->error);
+        return;
+    }
+    if (out->kind == OUTCOME_UNSENT) {
+        m->ops->unrun(m, false);
+        decision_give_back(f, m, d->lease);
+        return;
+    }
+    if (out->kind == OUTCOME_STOPPED) {
+        m->ops->unrun(m, true); /* the source keeps it (recovery.h) */
+        return;
+    }
     gate_breaker(&f->gate, rule->breaker,
                  rule->breaker == BREAKER_GOOD ? NULL : out->error);
     if (rule->kind < SETTLE_RETRY)
         end_settle(f, d, out);
-    else if (rule->kind == SETTLE_RETRY && exhausted(f, d))
+    else if (rule->kind == SETTLE_RETRY && /* the last, by number or by age */
+             (m->failures + 1 >=
+                  delivery_max_attempts(d, f->set->max_attempts) ||
+              ns_add(m->received_ns, f->set->retry_for_ns) <= clock_wall_ns()))
         failure_settle(f, d, out, MQW_DEAD, rule->reason);
     else
         failure_settle(f, d, out, out->verdict, rule->reason);
-}
-
-/* settle_other - each end but the usual one */
-void settle_other(struct flow *f, struct delivery *d, struct outcome *out)
-{
-    struct message *m = d->message;
-
-    switch (out->kind) {
-    case OUTCOME_NOT_STARTED:
-        m->ops->unrun(m, out->ran);
-        decision_give_back(f, m, d->lease);
-        gate_breaker(&f->gate, BREAKER_NOT_STARTED, out->error);
-        break;
-    case OUTCOME_UNSENT:
-        m->ops->unrun(m, false);
-        decision_give_back(f, m, d->lease);
-        break;
-    case OUTCOME_STOPPED:
-        m->ops->unrun(m, true); /* the source keeps it (recovery.h) */
-        break;
-    case OUTCOME_VERDICT:
-    default:
-        verdict_apply(f, d, out);
-    }
 }

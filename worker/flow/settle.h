@@ -1,10 +1,11 @@
 /* settle.h - verdict -> done | retry | dead
  *
  * WHAT   Decides what becomes of a message, and has the source make that
- *        durable. A verdict that the source refuses (disk full) is tried again
- *        by the wheel; one that it settles late goes on when it says so.
+ *        durable. A verdict that the source refuses (disk full), or settles
+ *        late, is in unsettled.h until it is durable.
  * WHO    Pool threads; the engine at start.
- * OWNS   Nothing; the message is not the caller's any more after each of these.
+ * OWNS   Nothing. After each call that settles a message, the message is not
+ *        the caller's any more.
  * FAILS  Never towards the caller.
  */
 #ifndef WORKER_FLOW_SETTLE_H
@@ -56,39 +57,41 @@ void decision_give_back(struct flow *f, struct message *m, struct group *lease);
  */
 void decision_died(struct flow *f, const struct source_death *death);
 
-/* A handler ended. */
+/* Settle a message whose handler ended. */
 static inline void settle(struct flow *f, struct delivery *d,
                           struct outcome *out);
-/* Dead without having run. `error` may be NULL. */
+/* Make a message that did not run, or not again, a dead letter. `error` may be
+ * NULL. */
 void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
                  const char *error);
-/* A second copy of a letter that was taken already: it is no message of its own
- * and comes to nothing. */
+/* Discard a message that known_look found: a second copy of a letter, or a
+ * duplicate of another message by its unique key. */
 void settle_repeat(struct flow *f, struct delivery *d);
-/* One that nobody has been asked about yet: `first` has its unique key. */
+/* Discard a message whose unique key `first` has, as the source found. */
 void settle_duplicate(struct flow *f, struct message *m,
                       const struct ulid *first);
 /* Settle a message that the source holds until its not-before. */
 void settle_put_by(struct flow *f, struct message *m);
-/* An operator cancelled it, and nobody has run it since: discarded. */
+/* Discard a message that an operator cancelled before it ran. */
 void settle_cancelled(struct flow *f, struct delivery *d);
-/* Settle a lent message that is not running, named by its sequence and the key
+/* Cancel a lent message that is not running, named by its sequence and the key
  * of its group (at NULL: no group); durable on 0. -EAGAIN if the message is
  * running or moving elsewhere; on a disk error the message waits as before. May
  * wait for a disk: called by a job of the pool (worker/operate/orders.c). Not
  * for a source that settles late. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq);
-/* Its claim is gone: it comes again, and is not worth a run. */
+/* Return a message whose claim is gone: it comes again, and is not worth a
+ * run. */
 void settle_stale(struct flow *f, struct delivery *d);
-/* Not due yet: to the source until the header's not-before. Many, in one
- * commit. */
+/* Let messages that are not due wait in the source until the not-before of
+ * their header; in one commit. */
 #define SETTLE_LATER_MOST 16
 void settle_later(struct flow *f, struct message *const *list, size_t n);
 
 /* ---- inside ---- */
 
-/* Done, and it is the usual end: nobody but its origin has heard of the
- * message, and nobody has anything to learn from its end. */
+/* Return true for the usual end: the message is done, is known to its origin
+ * only, and nothing else depends on its end. */
 static inline bool settle_is_plain(const struct flow *f,
                                    const struct delivery *d,
                                    const struct outcome *out)
@@ -98,18 +101,17 @@ static inline bool settle_is_plain(const struct flow *f,
            !(d->message->flags & MESSAGE_STORED) && d->count &&
            !log_enabled(LOG_DEBUG);
 }
-/* Not inline, as the usual way is short. */
+/* Handle the source's refusal of a usual end. Not inline, as the usual way is
+ * short. */
 __attribute__((noinline)) void settle_not(struct flow *f,
                                           const struct delivery *d,
                                           const struct outcome *out, int err);
+/* Call the handler's own `settled` for a usual end; only this thread waits for
+ * it. */
 __attribute__((noinline)) void settle_told(struct flow *f,
                                            const struct delivery *d,
                                            const struct outcome *out);
-__attribute__((noinline)) void settle_named(struct flow *f,
-                                            const struct delivery *d,
-                                            const struct outcome *out);
-
-/* On the wall clock, without a look at it. */
+/* Return when the handler ended on the wall clock, without reading it. */
 static inline uint64_t settle_ended_at(const struct delivery *d,
                                        const struct outcome *out)
 {
@@ -127,8 +129,9 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
         return;
     }
     counters_add(&d->count->done, 1);
-    if (message_named(m)) /* or nobody can ask what became of it */
-        settle_named(f, d, out);
+    if (message_named(m)) /* else nobody can ask what became of it */
+        counters_settled(f->counters, COUNTERS_DONE, m->id,
+                         settle_ended_at(d, out));
     if (d->lease)
         dispatch_done(f, d->lease);
     if (f->hears)
