@@ -1,23 +1,23 @@
 /* call_deadline.c - one call of a C function (see call_deadline.h)
  *
- * Two threads meet at the end of a call: the item's, which takes its message
- * back, and the peeker's, which decides that its limit has passed, or that it
- * is seized. The item stores NULL, then looks at `asked`. The peeker has the
- * lock, stores `asked`, has all threads pass a barrier, and then looks at the
- * message. An item that stored before its barrier has left: NULL is seen here,
- * or the next call. One that stores after it looks after it, too, and waits for
- * the lock: so the call that is seen here stays where it is until the lock is
- * given back, with what belongs to it, and learns then what was decided.
- * So a call is late exactly if `late` was called for it, and one that was
- * seized never leaves.
+ * Two threads meet at the end of a call: the work item's, which takes its
+ * message back, and the peeker's, which decides that the limit has passed, or
+ * that the call is seized. The item stores NULL, then reads `asked`. The peeker
+ * takes the lock, stores `asked`, makes all threads pass a barrier, and then
+ * reads the message. An item that stored before its barrier has left: the
+ * peeker sees NULL, or the next call. An item that stores after it also reads
+ * `asked` after it, and waits for the lock. So the call that the peeker sees
+ * stays, with everything that belongs to it, until the lock is released, and
+ * the item then reads the decision. A call is late exactly if `late` was called
+ * for it, and a seized call never leaves.
  *
- * Whether the timer must be started is asked in the same way. The item stores
- * its deadline and message, then reads `pending`; the callback clears
- * `pending`, has all pass the barrier, then reads message and deadline: at
- * least one of the two sees what the other wrote, and starts the timer.
+ * The same way decides whether the timer must be started. The item stores its
+ * deadline and message, then reads `pending`; the callback clears `pending`,
+ * makes all threads pass the barrier, then reads message and deadline. At least
+ * one of the two sees what the other wrote, and starts the timer.
  *
- * Where the kernel has no such barrier `asked` is never cleared, so each call
- * takes the lock at its end; and at its begin its message is stored with a
+ * If the kernel has no such barrier, `asked` is never cleared, so each call
+ * takes the lock at its end; and at its begin the message is stored with a
  * barrier of the item's own.
  */
 #include "worker/handlers/call_deadline.h"
@@ -37,8 +37,8 @@ void call_deadline_timer(struct call_deadline *p, uint64_t when)
     timers_start_earlier(p->timers, &p->timer, when);
 }
 
-/* What runs now, and stays until the lock is given back; NULL:
- * nothing does, or it is about to leave */
+/* Return the message of the running call, which stays until the lock is
+ * released; NULL: no call is running, or it is about to leave. */
 static struct message *ask_locked(struct call_deadline *p)
 {
     atomic_store(&p->asked, true);
@@ -49,18 +49,16 @@ static struct message *ask_locked(struct call_deadline *p)
     return atomic_load(&p->message);
 }
 
-/* Who leaves from here on has to look only if something was
- * decided */
+/* Let calls leave without the lock again, unless something was decided. */
 static void answered_locked(struct call_deadline *p)
 {
     atomic_store(&p->asked,
                  p->passed || atomic_load(&p->seized) || !p->barrier);
 }
 
-/* The deadline of the call that is there now, if any, has passed, or not
- * yet
- * The call cannot end before `late` returns: leave waits for the lock.
- */
+/* Handle the deadline of the call in the place, if it has passed; start the
+ * timer again if it has not. The call cannot end before `late` returns, because
+ * call_deadline_leave waits for the lock. */
 static void deadline_due(struct timer *timer)
 {
     struct call_deadline *p = CONTAINER_OF(timer, struct call_deadline, timer);
@@ -96,7 +94,7 @@ void call_deadline_fini(struct call_deadline *p)
     pthread_mutex_destroy(&p->mtx);
 }
 
-/* It is out, and somebody asked: what was decided? */
+/* Read the decision about a call that has just left. */
 bool call_deadline_decided(struct call_deadline *p)
 {
     bool passed;
@@ -111,8 +109,8 @@ bool call_deadline_decided(struct call_deadline *p)
     return passed;
 }
 
-/* Either the call is over and settles, or it never does
- * Of a place without a call nobody is asked: most are like that. */
+/* A call either ends before this and settles, or never does. Most places have
+ * no call, and cost no barrier. */
 struct message *call_deadline_seize(struct call_deadline *p)
 {
     struct message *message = NULL;

@@ -1,11 +1,10 @@
-/* call_deadline.h - one call of a C function: what it runs for, and its time
- * limit
+/* call_deadline.h - one call of a C function: its message and its time limit
  *
  * WHAT   A work item has one place, and in it one call at a time. A call costs
  *        its thread a few plain stores, with a time limit or without, and no
  *        lock: the timer of the place stays started from one call to the next,
- *        and when it fires it looks at the deadline of the call that is there
- *        then. The thread that decides something about a call that runs (its
+ *        and when it fires it checks the deadline of the call that is there
+ *        then. The thread that decides something about a running call (its
  *        limit has passed, it is seized) pays for both (quick_lock.h).
  * WHO    enter, leave: the thread of the work item. Callbacks, seize: the
  *        peeker.
@@ -30,10 +29,10 @@ struct call_deadline {
     _Atomic uint64_t
         deadline;             /* a  monotonic, of what runs; UINT64_MAX: none */
     _Atomic uint64_t pending; /* a  when the timer fires, or later; 0: not */
-    atomic_bool asked;  /* a  leave has to look at what is under the lock */
-    atomic_bool seized; /* a  set under mtx: that call does not leave */
-    bool barrier;       /* c  quick_lock.h; else each leave has to */
-    bool passed;        /* m  the limit of the call that runs */
+    atomic_bool asked;        /* a  leave has to take the lock */
+    atomic_bool seized;       /* a  set under mtx: the call does not leave */
+    bool barrier; /* c  quick_lock.h; without it `asked` stays set */
+    bool passed;  /* m  the limit of the running call has passed */
     struct timers *timers;
     struct timer timer;
     pthread_mutex_t mtx;      /* held while something is decided */
@@ -41,24 +40,31 @@ struct call_deadline {
     void *call;               /* c */
 };
 
-/* `late` is called in the peeker, at most once a call of ours, if the deadline
+/* `late` is called in the peeker, at most once for each call, if the deadline
  * comes before call_deadline_leave. */
 void call_deadline_init(struct call_deadline *p, struct timers *timers,
                         void (*late)(void *call), void *call);
-void call_deadline_fini(
-    struct call_deadline *p); /* nothing runs in it any more */
+void call_deadline_fini(struct call_deadline *p); /* no call is running */
 
-/* The timer fires at `when` or before. Not inline, as call_deadline_decided. */
+/* Make the timer fire at `when` or before. Not inline, for the same reason as
+ * call_deadline_decided. */
 __attribute__((noinline)) void call_deadline_timer(struct call_deadline *p,
                                                    uint64_t when);
-/* Inside of call_deadline_enter: the call has a limit. Of the two that come
- * last one must see what the other side did (call_deadline.c). */
-static inline void call_deadline_armed(struct call_deadline *p,
+/* Begin a call that may take until `deadline_ns`, monotonic; UINT64_MAX: it has
+ * no limit. */
+static inline void call_deadline_enter(struct call_deadline *p,
                                        struct message *message,
                                        uint64_t deadline_ns)
 {
     uint64_t pending;
 
+    atomic_store_explicit(&p->deadline, deadline_ns, memory_order_release);
+    atomic_store_explicit(&p->message, message, memory_order_release);
+    if (deadline_ns == UINT64_MAX)
+        return;
+    /* The store of the message comes before the load of `pending`, so that this
+     * thread or deadline_due sees what the other one wrote (call_deadline.c).
+     */
     if (__builtin_expect(!p->barrier, 0))
         atomic_store(&p->message, message);
     atomic_signal_fence(memory_order_seq_cst);
@@ -66,23 +72,12 @@ static inline void call_deadline_armed(struct call_deadline *p,
     if (__builtin_expect(pending == 0 || pending > deadline_ns, 0))
         call_deadline_timer(p, deadline_ns);
 }
-/* A call begins that may take until `deadline_ns`, monotonic; UINT64_MAX: it
- * has no limit. */
-static inline void call_deadline_enter(struct call_deadline *p,
-                                       struct message *message,
-                                       uint64_t deadline_ns)
-{
-    atomic_store_explicit(&p->deadline, deadline_ns, memory_order_release);
-    atomic_store_explicit(&p->message, message, memory_order_release);
-    if (deadline_ns != UINT64_MAX)
-        call_deadline_armed(p, message, deadline_ns);
-}
 
-/* Inside of call_deadline_leave. Not inline: with it, each call would save more
- * registers. */
+/* The slow part of call_deadline_leave. Not inline, because each call would
+ * save more registers then. */
 __attribute__((noinline)) bool call_deadline_decided(struct call_deadline *p);
-/* It is over; true: the limit came first, and `late` has returned. Does not
- * return if the call was seized. */
+/* End the call. Returns true if the limit came first, and `late` has returned.
+ * Does not return if the call was seized. */
 static inline bool call_deadline_leave(struct call_deadline *p)
 {
     atomic_store_explicit(&p->message, NULL, memory_order_release);
@@ -92,8 +87,8 @@ static inline bool call_deadline_leave(struct call_deadline *p)
            call_deadline_decided(p);
 }
 
-/* What runs in it now will not leave it: its message, which is the caller's
- * from here on; NULL: nothing runs. */
+/* Keep the running call from leaving. Returns its message, which is the
+ * caller's from here on; NULL: no call is running. */
 struct message *call_deadline_seize(struct call_deadline *p);
 static inline bool call_deadline_seized(const struct call_deadline *p)
 {

@@ -1,28 +1,27 @@
 /* coprocess.c - a long-lived child and the messages that it has open (see
  * coprocess.h)
  *
- * One epoll set has all that a coprocess waits for. Room in the child's input
- * is waited for only while there is something that the pipe had no room for;
- * reading goes on meanwhile, so that a child which answers before it has read
- * everything is no deadlock. That nobody can read its input any more is told at
- * all times, without being asked for. With one message at a time, that is a
- * write, a wait and a read.
+ * One epoll set has every descriptor of a coprocess. The thread waits for room
+ * in the child's input only while the pipe is full, and goes on reading
+ * meanwhile, so that a child which answers before it has read everything does
+ * not deadlock. The kernel reports a closed input at all times. With one
+ * message at a time, a delivery is a write, a wait and a read.
  *
- * A message that was sent comes back from coprocess_next once: answered, or
- * lost with its child. One that was lost comes back only when nothing is left
- * of the child and of what it started, so that nothing of it can be in the way
- * of the next attempt. One of which no byte reached the child comes back at
- * once, as if it had never been sent.
+ * coprocess_next returns each message that was sent once: answered, or lost
+ * with its child. A lost message is returned only when neither the child nor
+ * anything that it started is left, so that nothing can disturb the next
+ * attempt. A message of which no byte reached the child is returned at once, as
+ * if it had never been sent.
  *
- * A crash of the worker at any point of this: the slot of a message that was
- * sent reads RUNNING and names the child, by its mark since before its first
- * byte went into the pipe. So the next worker ends that child before the
+ * If the worker is killed at any point of this, the slot of a message that was
+ * sent reads RUNNING and names the child; the mark is there before the first
+ * byte goes into the pipe. So the next worker ends that child before the
  * message runs again.
  *
- * A message that is cancelled and its child end together, as at a time limit.
- * Orders are looked at when all answers that were read have been dealt with: a
- * message that was answered in time is not cancelled any more. Crash before the
- * verdict is durable: the message runs again, and nobody was told that it was
+ * A message that is cancelled ends together with its child, as at a time limit.
+ * Orders are applied after all answers that were read, so a message that was
+ * answered in time is not cancelled. If the worker is killed before the verdict
+ * is durable, the message runs again, and nobody was told that it was
  * cancelled.
  */
 #include "worker/handlers/coprocess.h"
@@ -51,7 +50,7 @@
 #define QUOTED        256 /* of a line, for the log */
 #define EVENTS        8
 
-/* What an event of the epoll set is of. */
+/* The descriptor that an event of the epoll set belongs to. */
 enum {
     COPROCESS_OF_OUT,
     COPROCESS_OF_ERR,
@@ -60,9 +59,9 @@ enum {
     COPROCESS_OF_WAKER
 };
 
-/* ---- its descriptors, and what goes into it ---- */
+/* ---- descriptors and output ---- */
 
-/* Epoll_ctl, for events of one descriptor */
+/* Call epoll_ctl(2) for the events of one descriptor. */
 static int epoll_change(struct coprocess *l, int op, int fd, uint32_t of,
                         uint32_t events)
 {
@@ -71,51 +70,28 @@ static int epoll_change(struct coprocess *l, int op, int fd, uint32_t of,
     return epoll_ctl(l->epoll, op, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* One more descriptor; its end is always told */
-static int epoll_add(struct coprocess *l, int fd, uint32_t of, uint32_t events)
+/* Closing the descriptor does not remove it from the epoll set: a process that
+ * is being started on another thread has copies of all descriptors until its
+ * exec, and while it has one, the set keeps reporting the entry, as if it were
+ * the next child's. */
+void coprocess_drop_fd(struct coprocess *l, int *fd)
 {
-    return epoll_change(l, EPOLL_CTL_ADD, fd, of, events);
+    if (*fd >= 0)
+        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, *fd, NULL);
+    child_close(fd);
 }
 
-static int coprocess_watch_waker(struct coprocess *l)
+static void coprocess_drop_fds(struct coprocess *l)
 {
-    return epoll_add(l, l->waker, COPROCESS_OF_WAKER, EPOLLIN);
+    coprocess_drop_fd(l, &l->child.in);
+    coprocess_drop_fd(l, &l->child.out);
+    coprocess_drop_fd(l, &l->child.err);
+    coprocess_drop_fd(l, &l->child.end);
 }
 
-static int coprocess_watch(struct coprocess *l)
-{
-    int err = epoll_add(l, l->child.in, COPROCESS_OF_IN, 0);
-
-    if (!err)
-        err = epoll_add(l, l->child.out, COPROCESS_OF_OUT, EPOLLIN);
-    if (!err)
-        err = epoll_add(l, l->child.err, COPROCESS_OF_ERR, EPOLLIN);
-    return err ? err : epoll_add(l, l->child.end, COPROCESS_OF_END, EPOLLIN);
-}
-
-/* Before a descriptor is closed
- * To close it is not enough: a process that is being started on another thread
- * has copies of all descriptors until its exec, and while it has one, the epoll
- * set keeps the entry and tells of it, as if it were the next child's.
- */
-void coprocess_unwatch(struct coprocess *l, int fd)
-{
-    if (fd >= 0)
-        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, fd, NULL);
-}
-
-static void coprocess_unwatch_all(struct coprocess *l)
-{
-    coprocess_unwatch(l, l->child.in);
-    coprocess_unwatch(l, l->child.out);
-    coprocess_unwatch(l, l->child.err);
-    coprocess_unwatch(l, l->child.end);
-}
-
-/* As long as the pipe has no room
- * Trouble is not to be expected, as the descriptor is in the set already; then
- * what is pending goes with the next event.
- */
+/* Watch for room in the pipe, or stop watching. The call cannot be expected to
+ * fail, because the set has the descriptor; pending bytes are otherwise written
+ * at the next event. */
 static void coprocess_watch_input(struct coprocess *l, bool on)
 {
     if (l->output.watched == on)
@@ -126,8 +102,8 @@ static void coprocess_watch_input(struct coprocess *l, bool on)
                            on ? EPOLLOUT : 0);
 }
 
-/* For as many bytes at the end of the output */
-static int make_room(struct coprocess_output *o, size_t bytes)
+/* Make room for so many bytes at the end of the output. */
+static int output_reserve(struct coprocess_output *o, size_t bytes)
 {
     size_t used = o->end - o->begin, room = o->room ? o->room : 1024;
     char *grown;
@@ -157,22 +133,8 @@ void coprocess_unfeed(struct coprocess *l)
     l->output.begin = l->output.end = 0;
 }
 
-/* Append head, body and newline of a message to the output. */
-static int coprocess_append(struct coprocess *l, struct delivery *d)
-{
-    struct coprocess_output *o = &l->output;
-
-    if (make_room(o, STREAM_HEAD + d->body_size + 1) < 0)
-        return -ENOMEM;
-    o->end += stream_head(o->bytes + o->end, d);
-    memcpy(o->bytes + o->end, d->body, d->body_size);
-    o->end += d->body_size;
-    o->bytes[o->end++] = '\n';
-    return 0;
-}
-
-/* Return the buffer of its stderr; a line names the message if only one can be
- * meant. */
+/* Return the buffer of the child's stderr. A logged line names the message if
+ * only one is open. */
 static struct stderr_tail *coprocess_tail(struct coprocess *l)
 {
     l->tail.id = l->count == 1 ? delivery_id(TAILQ_FIRST(&l->open)->d) : NULL;
@@ -201,7 +163,8 @@ int coprocess_open(struct coprocess **out, struct stream *stream)
     l->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     err = !l->messages ? -ENOMEM : l->epoll < 0 || l->waker < 0 ? -errno : 0;
     if (!err)
-        err = coprocess_watch_waker(l);
+        err = epoll_change(l, EPOLL_CTL_ADD, l->waker, COPROCESS_OF_WAKER,
+                           EPOLLIN);
     if (err) {
         coprocess_close(&l);
         return err;
@@ -225,34 +188,27 @@ void coprocess_close(struct coprocess **coprocess)
     free(l);
 }
 
-/* End a child that broke the rules: log what it wrote, and read no more of
- * it. */
+/* End a child that broke the protocol: log the line, and read no more of its
+ * output. */
 static void coprocess_fault(struct coprocess *l, const char *what,
                             const struct header_text *line)
 {
     size_t size = line && line->size < QUOTED ? line->size : QUOTED;
 
-    if (line)
-        log_warn("stream_protocol", F_INT("pid", l->child.pid),
-                 F_STR("what", what), F_BYTES("line", line->at, size),
-                 F_UINT("open", l->count),
-                 F_STR("next", "the child is ended, and what it has open "
-                               "counts as failed"));
-    else
-        log_warn("stream_protocol", F_INT("pid", l->child.pid),
-                 F_STR("what", what), F_UINT("open", l->count),
-                 F_STR("next", "the child is ended, and what it has open "
-                               "counts as failed"));
+    log_warn("stream_protocol", F_INT("pid", l->child.pid), F_STR("what", what),
+             F_BYTES("line", line ? line->at : NULL, size),
+             F_UINT("open", l->count),
+             F_STR("next", "the child is ended, and what it has open counts as "
+                           "failed"));
     if (!l->cause[0])
         strlcpy(l->cause, what, sizeof l->cause);
     l->why = what;
-    coprocess_unwatch(l, l->child.out);
-    child_close(&l->child.out);
+    coprocess_drop_fd(l, &l->child.out);
     l->input.begin = l->input.end = 0;
     coprocess_step(l, COPROCESS_END);
 }
 
-/* Close a message, and return it. */
+/* Close a message, and return its delivery. */
 static struct delivery *coprocess_take_out(struct coprocess *l,
                                            struct open_message *m)
 {
@@ -266,62 +222,7 @@ static struct delivery *coprocess_take_out(struct coprocess *l,
 
 /* ---- the end of a child ---- */
 
-/* Nothing of it is left
- * Where we ended it, or it left messages behind: those may run again soon. What
- * a child that ended well by itself leaves in the background goes on.
- */
-static void child_sweep(struct coprocess *l)
-{
-    struct child *c = &l->child;
-
-    if (!l->kill_at_ns)
-        coprocess_term(l);
-
-    struct leftovers_of of = {.group = c->pid,
-                              .end = -1,
-                              .seq = c->mark,
-                              .kill_at_ns = l->kill_at_ns,
-                              .stderr_fd = c->err,
-                              .tail = &l->tail,
-                              .known = l->stream->ended,
-                              .known_count = l->stream->ended_count};
-
-    leftovers_end(l->stream->leftovers, &of);
-}
-
-/* As an error of a message */
-static void how_it_ended(const siginfo_t *how, bool known,
-                         char text[OUTCOME_ERROR])
-{
-    if (!known)
-        strlcpy(text, "exit unknown", OUTCOME_ERROR);
-    else
-        snprintf(text, OUTCOME_ERROR, "%s %d",
-                 how->si_code == CLD_EXITED ? "exit" : "signal",
-                 how->si_status);
-}
-
-/* What becomes of what it had open */
-static void coprocess_judge(struct coprocess *l, const siginfo_t *how,
-                            bool known)
-{
-    struct outcome none = {0};
-    char why[COMMAND_WHY];
-
-    l->kind = coprocess_stops(l) ? OUTCOME_STOPPED : OUTCOME_VERDICT;
-    if (!l->cause[0])
-        how_it_ended(how, known, l->cause);
-    if (l->kind == OUTCOME_STOPPED || l->why || l->answered || !known ||
-        how->si_code != CLD_EXITED ||
-        !verdict_no_command(&none, how->si_status))
-        return;
-    l->kind = OUTCOME_NOT_STARTED;
-    strlcpy(l->cause, none.error, sizeof l->cause);
-    if (command_fault(&l->stream->command, why))
-        snprintf(l->cause, sizeof l->cause, "exit %d: %s", how->si_status, why);
-}
-
-/* How long until the next one may be started */
+/* Return how long to wait before another child may be started. */
 static uint64_t backoff_next(struct coprocess *l, bool well)
 {
     uint64_t wait = BACKOFF_FIRST;
@@ -334,136 +235,111 @@ static uint64_t backoff_next(struct coprocess *l, bool well)
     return wait < BACKOFF_MOST ? wait : BACKOFF_MOST;
 }
 
-/* The level of the log line: a planned replacement is debug, however
- * often it happens */
-static enum log_level level_of(const struct coprocess *l, bool well,
-                               uint64_t wait)
-{
-    if (l->recycled && well)
-        return LOG_DEBUG;
-    return coprocess_stops(l) || (wait == 0 && l->count == 0) ? LOG_INFO
-                                                              : LOG_WARN;
-}
-
-/* The end of a child, in one line */
-static void end_log(const struct coprocess *l, pid_t pid, const char *how,
-                    enum log_level level, uint64_t wait)
-{
-    size_t unread = l->input.end - l->input.begin;
-    const char *rest = l->input.bytes + l->input.begin;
-
-    LOG_AT(level, "stream_child_ended", F_INT("pid", pid), F_STR("how", how),
-           F_STR("why", l->why), F_UINT("answered", l->answered),
-           F_UINT("open", l->count),
-           F_BYTES("unfinished", unread ? rest : NULL,
-                   unread < QUOTED ? unread : QUOTED),
-           F_DURATION("again_in", wait));
-}
-
-/* Take the status of a child whose last words were read: leave nothing of it,
- * and decide about what it had open. */
+/* Take the exit status of a child whose output was read to its end: leave
+ * nothing of the child, and decide about the messages that it had open. */
 static void coprocess_reap(struct coprocess *l)
 {
     struct child *c = &l->child;
+    struct stream *s = l->stream;
+    size_t unread = l->input.end - l->input.begin;
+    char text[OUTCOME_ERROR] = "exit unknown", why[COMMAND_WHY];
+    struct outcome none = {0};
     pid_t pid = c->pid;
-    char text[OUTCOME_ERROR];
-    bool known, well;
+    bool known, well, stops;
     uint64_t wait;
     siginfo_t how;
 
     if (c->err >= 0)
         stderr_tail_drain(coprocess_tail(l), c->err);
-    if (l->why || l->count || coprocess_stops(l))
-        child_sweep(l);
+    /* Messages that the child left behind may run again soon. What a child that
+     * exited well by itself leaves in the background goes on running. */
+    if (l->why || l->count || coprocess_stops(l)) {
+        if (!l->kill_at_ns)
+            coprocess_term(l);
+        leftovers_end(s->leftovers,
+                      &(struct leftovers_of){.group = pid,
+                                             .end = -1,
+                                             .seq = c->mark,
+                                             .kill_at_ns = l->kill_at_ns,
+                                             .stderr_fd = c->err,
+                                             .tail = &l->tail,
+                                             .known = s->ended,
+                                             .known_count = s->ended_count});
+    }
     stderr_tail_finish(&l->tail);
-    coprocess_unwatch_all(l);
+    coprocess_drop_fds(l);
     known = child_reap(c, &how);
     well = known && how.si_code == CLD_EXITED && how.si_status == 0;
-    how_it_ended(&how, known, text);
-    coprocess_judge(l, &how, known);
+    stops = coprocess_stops(l);
+    if (known)
+        snprintf(text, sizeof text, "%s %d",
+                 how.si_code == CLD_EXITED ? "exit" : "signal", how.si_status);
+    l->kind = stops ? OUTCOME_STOPPED : OUTCOME_VERDICT;
+    if (!l->cause[0])
+        strlcpy(l->cause, text, sizeof l->cause);
+    /* A child that never answered may be a command that cannot be run. */
+    if (!stops && !l->why && !l->answered && known &&
+        how.si_code == CLD_EXITED && verdict_no_command(&none, how.si_status)) {
+        l->kind = OUTCOME_NOT_STARTED;
+        strlcpy(l->cause, none.error, sizeof l->cause);
+        if (command_fault(&s->command, why))
+            snprintf(l->cause, sizeof l->cause, "exit %d: %s", how.si_status,
+                     why);
+    }
     wait = backoff_next(l, well);
-    end_log(l, pid, text, level_of(l, well, wait), wait);
+    /* A planned replacement is logged at debug level, because it may happen
+     * often. */
+    LOG_AT(l->recycled && well                     ? LOG_DEBUG
+           : stops || (wait == 0 && l->count == 0) ? LOG_INFO
+                                                   : LOG_WARN,
+           "stream_child_ended", F_INT("pid", pid), F_STR("how", text),
+           F_STR("why", l->why), F_UINT("answered", l->answered),
+           F_UINT("open", l->count),
+           F_BYTES("unfinished",
+                   unread ? l->input.bytes + l->input.begin : NULL,
+                   unread < QUOTED ? unread : QUOTED),
+           F_DURATION("again_in", wait));
     l->input.begin = l->input.end = 0;
     coprocess_step(l, COPROCESS_REAPED);
     l->until_ns = ns_add(clock_mono_ns(), wait);
 }
 
-/* ---- what it had open ---- */
-
-/* Nothing of it reached the child; the newest first, as each goes back
- * to the front */
-static struct delivery *coprocess_unsent(struct coprocess *l,
-                                         struct outcome *out)
+/* Return the next message that ended without an answer; NULL: there is none. */
+static struct delivery *coprocess_lost(struct coprocess *l, struct outcome *out)
 {
     struct open_message *m = TAILQ_LAST(&l->open, open_list);
 
-    if (m->at != OPEN_NEVER &&
-        (coprocess_feeds(l) || m->at < l->output.written))
+    if (!m)
         return NULL;
-    out->kind = OUTCOME_UNSENT;
-    out->ran = m->cancelled;
-    out->said = false;
-    out->error[0] = '\0';
-    out->tail_size = 0;
+    /* Messages that go back to the front of their queue are returned in
+     * reverse order. */
+    if (m->at == OPEN_NEVER ||
+        (!coprocess_feeds(l) && m->at >= l->output.written)) {
+        out->kind = OUTCOME_UNSENT;
+        out->ran = m->cancelled;
+        out->said = false;
+        out->error[0] = '\0';
+        out->tail_size = 0;
+    } else if (l->state == COPROCESS_BACKOFF || l->state == COPROCESS_EMPTY) {
+        if (l->kind != OUTCOME_NOT_STARTED)
+            m = TAILQ_FIRST(&l->open);
+        out->kind = l->kind;
+        out->verdict = MQW_RETRY;
+        out->ran = true;
+        out->said = out->delayed = false;
+        strlcpy(out->error, l->cause, sizeof out->error);
+        stderr_tail_copy(&l->tail, out);
+        if (m->late)
+            verdict_timeout(out, m->limit_ns);
+    } else {
+        return NULL;
+    }
     if (m->cancelled)
         verdict_cancelled(out);
     return coprocess_take_out(l, m);
-}
-
-/* The oldest of those that it had when it ended; the newest, if they
- * go back to the front */
-static struct delivery *coprocess_failed(struct coprocess *l,
-                                         struct outcome *out)
-{
-    struct open_message *m = l->kind == OUTCOME_NOT_STARTED
-                                 ? TAILQ_LAST(&l->open, open_list)
-                                 : TAILQ_FIRST(&l->open);
-
-    out->kind = l->kind;
-    out->verdict = MQW_RETRY;
-    out->ran = true;
-    out->delayed = false;
-    strlcpy(out->error, l->cause, sizeof out->error);
-    stderr_tail_copy(&l->tail, out);
-    if (m->late)
-        verdict_timeout(out, m->limit_ns);
-    if (m->cancelled)
-        verdict_cancelled(out);
-    return coprocess_take_out(l, m);
-}
-
-/* Return the next message that ended without an answer; NULL: there is
- * none. */
-static struct delivery *coprocess_lost(struct coprocess *l, struct outcome *out)
-{
-    struct delivery *d;
-
-    if (l->count == 0)
-        return NULL;
-    d = coprocess_unsent(l, out);
-    if (!d && (l->state == COPROCESS_BACKOFF || l->state == COPROCESS_EMPTY))
-        d = coprocess_failed(l, out);
-    return d;
 }
 
 /* ---- orders to cancel ---- */
-
-/* One order; true: its message is open here */
-static bool order_apply(struct coprocess *l, const char *id)
-{
-    struct open_message *m;
-
-    TAILQ_FOREACH (m, &l->open, link)
-        if (!m->cancelled && !m->heard && strcmp(delivery_id(m->d), id) == 0)
-            break;
-    if (!m)
-        return false;
-    m->cancelled = true;
-    log_info("handler_cancelled", F_STR("msg", id), F_INT("pid", l->child.pid),
-             F_UINT("open", l->count),
-             F_DURATION("kill_after", l->stream->set->kill_after_ns));
-    return true;
-}
 
 void coprocess_cancels_forget(struct coprocess *l)
 {
@@ -474,12 +350,13 @@ void coprocess_cancels_forget(struct coprocess *l)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* Look at the orders since the last look: what is open here and cancelled by
- * them ends with its child. */
+/* Apply the orders given since the last call: end the child if it has a message
+ * open that is to be cancelled. */
 static void coprocess_cancels(struct coprocess *l)
 {
     struct stream_cancels *c = &l->stream->cancels;
     char ids[STREAM_CANCELS][ULID_TEXT];
+    struct open_message *m;
     bool found = false;
     size_t n = 0;
 
@@ -490,8 +367,18 @@ static void coprocess_cancels(struct coprocess *l)
     for (; l->cancel_seen < c->count; l->cancel_seen++)
         memcpy(ids[n++], c->ids[l->cancel_seen % STREAM_CANCELS], ULID_TEXT);
     pthread_mutex_unlock(&c->mtx);
-    for (size_t i = 0; i < n; i++)
-        found |= order_apply(l, ids[i]);
+    for (size_t i = 0; i < n; i++) {
+        TAILQ_FOREACH (m, &l->open, link)
+            if (!m->cancelled && !m->heard &&
+                strcmp(delivery_id(m->d), ids[i]) == 0)
+                break;
+        if (!m)
+            continue;
+        found = m->cancelled = true;
+        log_info("handler_cancelled", F_STR("msg", ids[i]),
+                 F_INT("pid", l->child.pid), F_UINT("open", l->count),
+                 F_DURATION("kill_after", l->stream->set->kill_after_ns));
+    }
     if (!found || !coprocess_works(l))
         return;
     l->why = "cancelled";
@@ -500,25 +387,19 @@ static void coprocess_cancels(struct coprocess *l)
     coprocess_step(l, COPROCESS_END);
 }
 
-/* ---- output ---- */
+/* ---- writing and reading ---- */
 
-/* It closed one of its ends */
-static void pipe_closed(struct coprocess *l, const char *what)
+/* Handle a pipe that the child has closed. It would be reported again and
+ * again. */
+static void pipe_closed(struct coprocess *l, int *fd, const char *what)
 {
+    coprocess_drop_fd(l, fd);
     if (!l->shut[0])
         strlcpy(l->shut, what, sizeof l->shut);
     coprocess_step(l, COPROCESS_SHUTS);
 }
 
-/* Nobody can read it; it would be told again and again */
-static void input_shut(struct coprocess *l)
-{
-    coprocess_unwatch(l, l->child.in);
-    child_close(&l->child.in);
-    pipe_closed(l, "closed its input");
-}
-
-/* What there is, as far as the pipe has room */
+/* Write as much of the output as the pipe has room for. */
 static void output_flush(struct coprocess *l)
 {
     struct coprocess_output *o = &l->output;
@@ -528,7 +409,7 @@ static void output_flush(struct coprocess *l)
         return;
     n = write(l->child.in, o->bytes + o->begin, o->end - o->begin);
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        input_shut(l);
+        pipe_closed(l, &l->child.in, "closed its input");
         return;
     }
     if (n > 0) {
@@ -540,9 +421,7 @@ static void output_flush(struct coprocess *l)
     coprocess_watch_input(l, o->end > 0);
 }
 
-/* ---- input ---- */
-
-/* Read more of what the child wrote; false: there is none now. */
+/* Read more of the child's output. Returns false if there is none now. */
 static bool coprocess_read(struct coprocess *l)
 {
     struct coprocess_input *in = &l->input;
@@ -551,101 +430,53 @@ static bool coprocess_read(struct coprocess *l)
     if (l->child.out < 0)
         return false;
     if (in->begin == in->end || (l->count == 0 && !coprocess_feeds(l)))
-        in->begin = in->end = 0; /* nobody asks one that is on its way out */
+        in->begin = in->end = 0; /* nobody reads what an ending child says */
     if (in->end == sizeof in->bytes) {
         memmove(in->bytes, in->bytes + in->begin, in->end - in->begin);
         in->end -= in->begin;
         in->begin = 0;
     }
     n = read(l->child.out, in->bytes + in->end, sizeof in->bytes - in->end);
-    if (n > 0) {
+    if (n > 0)
         in->end += (size_t)n;
-        return true;
-    }
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    coprocess_unwatch(l, l->child.out);
-    child_close(&l->child.out);
-    pipe_closed(l, "closed its output");
-    return false;
-}
-
-/* Find the next line, without its newline; false: none is complete. */
-static bool coprocess_line(struct coprocess *l, struct header_text *line)
-{
-    struct coprocess_input *in = &l->input;
-    size_t size = in->end - in->begin;
-    const char *at = in->bytes + in->begin, *end;
-
-    if (size == 0)
-        return false;
-    end = memchr(at, '\n', size);
-    *line = (struct header_text){at, end ? (size_t)(end - at) : size};
-    if (line->size >= STREAM_ANSWER) {
-        coprocess_fault(l, "wrote an over-long line", line);
-        return false;
-    }
-    if (end)
-        in->begin += line->size + 1;
-    return end != NULL;
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        pipe_closed(l, &l->child.out, "closed its output");
+    return n > 0;
 }
 
 /* ---- waiting ---- */
 
-/* Whether a time limit ends the child now; one that is ended for
- * another reason, or by the worker's stop, is not late any more */
-static bool limits_count(const struct coprocess *l)
+/* End the child if the time limit of an open message had passed when everything
+ * that was there had been read. Returns the next deadline; UINT64_MAX: there is
+ * none, or the child is being ended for another reason. */
+static uint64_t limits_apply(struct coprocess *l)
 {
-    return l->limited > 0 && coprocess_works(l) && !coprocess_stops(l);
-}
-
-/* When to look again without an event */
-static uint64_t wait_until(const struct coprocess *l)
-{
-    uint64_t first = l->until_ns;
+    uint64_t next = UINT64_MAX;
     struct open_message *m;
+    bool late = false;
 
-    if (!limits_count(l))
-        return first;
-    TAILQ_FOREACH (m, &l->open, link)
-        if (m->deadline_ns < first)
-            first = m->deadline_ns;
-    return first;
-}
-
-/* Those whose limit had passed when all that was there had been
- * read */
-static void limits_expire(struct coprocess *l)
-{
-    struct open_message *m;
-
-    if (!limits_count(l))
-        return;
+    if (l->limited == 0 || !coprocess_works(l) || coprocess_stops(l))
+        return UINT64_MAX;
     TAILQ_FOREACH (m, &l->open, link) {
-        if (m->deadline_ns > l->seen_ns)
+        if (m->deadline_ns > l->seen_ns) {
+            if (m->deadline_ns < next)
+                next = m->deadline_ns;
             continue;
-        m->late = true;
+        }
+        late = m->late = true;
         log_info("handler_timeout", F_STR("msg", delivery_id(m->d)),
                  F_INT("pid", l->child.pid), F_DURATION("limit", m->limit_ns),
                  F_DURATION("kill_after", l->stream->set->kill_after_ns));
-        l->why = "timeout";
-        strlcpy(l->cause, "ended for another message's timeout",
-                sizeof l->cause);
     }
-    if (l->cause[0])
-        coprocess_step(l, COPROCESS_END);
+    if (!late)
+        return next;
+    l->why = "timeout";
+    strlcpy(l->cause, "ended for another message's timeout", sizeof l->cause);
+    coprocess_step(l, COPROCESS_END);
+    return UINT64_MAX;
 }
 
-/* The time of the state is over */
-static void state_due(struct coprocess *l)
-{
-    if (l->state == COPROCESS_CLOSED)
-        coprocess_fault(l, l->shut, NULL);
-    else
-        coprocess_step(l, COPROCESS_DUE);
-}
-
-/* By what it is of */
+/* Handle an event of one descriptor. */
 static void on_event(struct coprocess *l, const struct epoll_event *ev)
 {
     uint64_t ignored;
@@ -656,14 +487,12 @@ static void on_event(struct coprocess *l, const struct epoll_event *ev)
         break;
     case COPROCESS_OF_ERR:
         if (l->child.err >= 0 &&
-            !stderr_tail_read(coprocess_tail(l), l->child.err)) {
-            coprocess_unwatch(l, l->child.err);
-            child_close(&l->child.err);
-        }
+            !stderr_tail_read(coprocess_tail(l), l->child.err))
+            coprocess_drop_fd(l, &l->child.err);
         break;
     case COPROCESS_OF_IN:
         if (ev->events & (EPOLLERR | EPOLLHUP))
-            input_shut(l);
+            pipe_closed(l, &l->child.in, "closed its input");
         else
             output_flush(l);
         break;
@@ -677,10 +506,10 @@ static void on_event(struct coprocess *l, const struct epoll_event *ev)
     }
 }
 
-/* Wait for one event at most, until the state's time or a deadline is over, and
- * deal with it. All answers that are in `input` must have been read. An answer
- * that was there before the look at the clock has been read when its message's
- * limit is looked at the next time: what is in the pipe in time is in time. */
+/* Wait for events once, until the state's time or a deadline is over, and
+ * handle them. All answers in `input` must have been read. An answer that was
+ * there before the clock was read is read before its message's limit is checked
+ * the next time, so an answer that is in the pipe in time is in time. */
 static void coprocess_poll_once(struct coprocess *l, bool wait)
 {
     struct epoll_event events[EVENTS];
@@ -689,32 +518,68 @@ static void coprocess_poll_once(struct coprocess *l, bool wait)
 
     if (l->ordered)
         coprocess_cancels(l);
-    limits_expire(l);
+    next = limits_apply(l);
     output_flush(l);
-    next = wait_until(l);
+    if (l->until_ns < next)
+        next = l->until_ns;
     n = epoll_wait(l->epoll, events, EVENTS, wait ? clock_ms_until(next) : 0);
     if (next != UINT64_MAX)
         now = clock_mono_ns();
     for (int i = 0; i < n; i++)
         on_event(l, &events[i]);
     if (l->input.end < sizeof l->input.bytes)
-        l->seen_ns = now; /* else there is more */
+        l->seen_ns = now; /* else there is more to read */
     if (coprocess_stops(l) && coprocess_lives(l)) {
         l->why = "stopping";
         coprocess_step(l, COPROCESS_END);
     }
-    if (l->until_ns <= now)
-        state_due(l);
+    if (l->until_ns > now)
+        return;
+    if (l->state == COPROCESS_CLOSED)
+        coprocess_fault(l, l->shut, NULL);
+    else
+        coprocess_step(l, COPROCESS_DUE);
 }
 
 /* ---- starting ---- */
 
-/* A child that has had nothing yet */
-static void child_started(struct coprocess *l)
+/* Start a child. On failure return -errno, and put the reason into `out`. */
+static int child_begin(struct coprocess *l, struct outcome *out)
 {
+    struct stream *s = l->stream;
+    struct child *c = &l->child;
+    struct child_spec spec = {.command = &s->command,
+                              .base = &s->base,
+                              .mark = atomic_fetch_add(&s->marks, 1),
+                              .signal = &s->signal,
+                              .measured = s->set->max_rss != 0};
+    int err = child_start(c, &spec);
+    char why[COMMAND_WHY];
+    siginfo_t how;
+
+    if (!err)
+        err = epoll_change(l, EPOLL_CTL_ADD, c->in, COPROCESS_OF_IN, 0);
+    if (!err)
+        err = epoll_change(l, EPOLL_CTL_ADD, c->out, COPROCESS_OF_OUT, EPOLLIN);
+    if (!err)
+        err = epoll_change(l, EPOLL_CTL_ADD, c->err, COPROCESS_OF_ERR, EPOLLIN);
+    if (!err)
+        err = epoll_change(l, EPOLL_CTL_ADD, c->end, COPROCESS_OF_END, EPOLLIN);
+    if (err) {
+        if (c->pid) {
+            child_signal(c, SIGKILL);
+            coprocess_drop_fds(l);
+            (void)child_reap(c, &how);
+        }
+        verdict_not_started(out, "cannot start %s: %s", s->set->command[0],
+                            command_why(&s->command, err, why));
+        out->ran = false;
+        out->tail_size = 0;
+        return err;
+    }
     LOG_AT(l->recycled ? LOG_DEBUG : LOG_INFO, "stream_child_started",
-           F_INT("pid", l->child.pid));
-    stderr_tail_init_child(&l->tail, l->child.pid, l->stream->stderr_limit);
+           F_INT("pid", c->pid));
+    stderr_tail_init(&l->tail, NULL, c->pid, s->stderr_limit);
     l->sent = l->answered = 0;
     l->output.written = 0;
     l->rss_next_ns = l->kill_at_ns = l->seen_ns = 0;
@@ -722,40 +587,9 @@ static void child_started(struct coprocess *l)
     l->recycled = false;
     l->shut[0] = l->cause[0] = '\0';
     coprocess_step(l, COPROCESS_STARTED);
+    return 0;
 }
 
-/* A child, or -errno and why not */
-static int child_begin(struct coprocess *l, struct outcome *out)
-{
-    struct stream *s = l->stream;
-    struct child_spec spec = {.command = &s->command,
-                              .base = &s->base,
-                              .mark = atomic_fetch_add(&s->marks, 1),
-                              .signal = &s->signal,
-                              .measured = s->set->max_rss != 0};
-    int err = child_start(&l->child, &spec);
-    char why[COMMAND_WHY];
-    siginfo_t how;
-
-    if (!err)
-        err = coprocess_watch(l);
-    if (!err) {
-        child_started(l);
-        return 0;
-    }
-    if (l->child.pid) {
-        child_signal(&l->child, SIGKILL);
-        coprocess_unwatch_all(l);
-        (void)child_reap(&l->child, &how);
-    }
-    verdict_not_started(out, "cannot start %s: %s", s->set->command[0],
-                        command_why(&s->command, err, why));
-    out->ran = false;
-    out->tail_size = 0;
-    return err;
-}
-
-/* The usual case is a child that runs */
 int coprocess_ready(struct coprocess *l, struct outcome *out)
 {
     int err = 0;
@@ -794,37 +628,40 @@ unsigned coprocess_room(const struct coprocess *l)
     return (unsigned)room;
 }
 
-/* Whose the message is, before a byte of it can reach the child
- * As in handler_exec: the start time before the group, which is not killed by
- * recovery without it; the mark is enough to find the child all the same.
- */
-static void name_child(const struct coprocess *l, struct message *m)
-{
-    FAULT_POINT("stream_before_name");
-    m->ops->handler(m, l->child.mark, l->child.start);
-    m->ops->handler_group(m, l->child.pid);
-}
-
-/* To the output; coprocess_next writes it */
+/* Append the message to the output; coprocess_next writes it. */
 void coprocess_send(struct coprocess *l, struct delivery *d)
 {
     const struct settings *set = l->stream->set;
     struct open_message *m = TAILQ_FIRST(&l->spare);
+    struct coprocess_output *o = &l->output;
+    struct message *sent = d->message;
 
     m->d = d;
     m->late = m->cancelled = m->heard = false;
     m->deadline_ns = UINT64_MAX;
     m->limit_ns = delivery_limit_ns(d, set->timeout_ns);
-    m->at = l->output.written + (l->output.end - l->output.begin);
-    name_child(l, d->message);
-    if (coprocess_append(l, d) < 0)
-        m->at = OPEN_NEVER; /* no memory: it comes back unsent */
+    m->at = o->written + (o->end - o->begin);
+    /* Name the child before a byte of the message can reach it. As in
+     * handler_exec, the start time comes before the group, because recovery
+     * kills no group without a start time; it still finds the child by its
+     * mark. */
+    FAULT_POINT("stream_before_name");
+    sent->ops->handler(sent, l->child.mark, l->child.start);
+    sent->ops->handler_group(sent, l->child.pid);
+    if (output_reserve(o, STREAM_HEAD + d->body_size + 1) < 0) {
+        m->at = OPEN_NEVER; /* coprocess_next returns it as unsent */
+    } else {
+        o->end += stream_head(o->bytes + o->end, d);
+        memcpy(o->bytes + o->end, d->body, d->body_size);
+        o->end += d->body_size;
+        o->bytes[o->end++] = '\n';
+    }
     if (m->limit_ns != UINT64_MAX) {
         m->deadline_ns = ns_add(clock_mono_ns(), m->limit_ns);
         l->limited++;
     }
     if (l->count++ == 0)
-        stderr_tail_forget(&l->tail); /* what was there was of others */
+        stderr_tail_forget(&l->tail); /* it belongs to earlier messages */
     TAILQ_REMOVE(&l->spare, m, link);
     TAILQ_INSERT_TAIL(&l->open, m, link);
     if (++l->sent == set->max_requests)
@@ -833,47 +670,9 @@ void coprocess_send(struct coprocess *l, struct delivery *d)
 
 /* ---- answers ---- */
 
-/* The oldest with this id; in the usual case the first of all */
-static struct open_message *open_find(const struct coprocess *l,
-                                      const struct header_text *id)
-{
-    struct open_message *m;
-
-    if (id->size != ULID_TEXT - 1)
-        return NULL;
-    TAILQ_FOREACH (m, &l->open, link)
-        if (memcmp(delivery_id(m->d), id->at, ULID_TEXT - 1) == 0 &&
-            !m->heard && m->at < l->output.written)
-            return m;
-    return NULL;
-}
-
-/* An answer as an outcome; when the worker stops, a failure is none */
-static void answer_decide(struct coprocess *l, const struct stream_answer *a,
-                          struct outcome *out)
-{
-    out->kind = OUTCOME_VERDICT;
-    out->verdict = a->verdict;
-    out->ran = true;
-    out->delayed = a->delayed;
-    out->delay_ns = a->delay_ns;
-    out->tail_size = 0;
-    stream_answer_error(a, out->error);
-    out->said = a->reason.size > 0;
-    if (!verdict_rules[a->verdict].explains)
-        return;
-    /* What it wrote before the answer is in the pipe. */
-    if (l->child.err >= 0)
-        stderr_tail_drain(coprocess_tail(l), l->child.err);
-    stderr_tail_copy(&l->tail, out);
-    if (a->verdict == MQW_RETRY && coprocess_stops(l))
-        out->kind = OUTCOME_STOPPED;
-}
-
-/* Whether it has grown too large; a look costs a system call
- * One that is too large right after its first answer is so by nature: to
- * replace it would only make the same again.
- */
+/* Replace a child that has grown too large. Reading its memory costs a system
+ * call. A child that is too large right after its first answer is so by nature,
+ * and another one would be as large. */
 static void rss_check(struct coprocess *l)
 {
     uint64_t most = l->stream->set->max_rss, now = clock_mono_ns(), rss;
@@ -897,7 +696,8 @@ static void rss_check(struct coprocess *l)
     }
 }
 
-/* The message that was answered, or NULL */
+/* Read one answer. Returns the delivery that it settles; NULL: it settles none,
+ * because it comes too late or breaks the protocol. */
 static struct delivery *answer_accept(struct coprocess *l,
                                       const struct header_text *line,
                                       struct outcome *out)
@@ -909,39 +709,72 @@ static struct delivery *answer_accept(struct coprocess *l,
         coprocess_fault(l, "wrote garbage", line);
         return NULL;
     }
-    m = open_find(l, &a.id);
+    TAILQ_FOREACH (m, &l->open, link) /* usually the first */
+        if (a.id.size == ULID_TEXT - 1 &&
+            memcmp(delivery_id(m->d), a.id.at, ULID_TEXT - 1) == 0 &&
+            !m->heard && m->at < l->output.written)
+            break;
     if (!m) {
         coprocess_fault(l, "answered an unknown id", line);
         return NULL;
     }
     if (m->late || m->cancelled) {
         m->heard = true;
-        if (m->cancelled)
-            return NULL;
-        log_info("handler_late", F_STR("msg", delivery_id(m->d)),
-                 F_INT("pid", l->child.pid),
-                 F_BYTES("answer", line->at, line->size),
-                 F_DURATION("limit", m->limit_ns));
+        if (!m->cancelled)
+            log_info("handler_late", F_STR("msg", delivery_id(m->d)),
+                     F_INT("pid", l->child.pid),
+                     F_BYTES("answer", line->at, line->size),
+                     F_DURATION("limit", m->limit_ns));
         return NULL;
     }
     if (l->answered++ == 0)
         l->failures = 0;
-    answer_decide(l, &a, out);
+    out->kind = OUTCOME_VERDICT;
+    out->verdict = a.verdict;
+    out->ran = true;
+    out->delayed = a.delayed;
+    out->delay_ns = a.delay_ns;
+    out->tail_size = 0;
+    stream_answer_error(&a, out->error);
+    out->said = a.reason.size > 0;
+    if (verdict_rules[a.verdict].explains) {
+        /* The pipe has what the child wrote to stderr before the answer. */
+        if (l->child.err >= 0)
+            stderr_tail_drain(coprocess_tail(l), l->child.err);
+        stderr_tail_copy(&l->tail, out);
+        /* A failure does not count while the worker stops its handlers. */
+        if (a.verdict == MQW_RETRY && coprocess_stops(l))
+            out->kind = OUTCOME_STOPPED;
+    }
     if (l->stream->set->max_rss &&
         !atomic_load_explicit(&l->stream->unmeasured, memory_order_relaxed))
         rss_check(l);
     return coprocess_take_out(l, m);
 }
 
-/* The next that was, of what has been read */
+/* Return the next delivery that was answered; NULL: no complete line is left in
+ * the input. */
 static struct delivery *coprocess_answered(struct coprocess *l,
                                            struct outcome *out)
 {
+    struct coprocess_input *in = &l->input;
     struct delivery *d = NULL;
-    struct header_text line;
 
-    while (!d && coprocess_line(l, &line))
+    while (!d && in->begin < in->end) {
+        const char *at = in->bytes + in->begin;
+        const char *end = memchr(at, '\n', in->end - in->begin);
+        struct header_text line = {at, end ? (size_t)(end - at)
+                                           : in->end - in->begin};
+
+        if (line.size >= STREAM_ANSWER) {
+            coprocess_fault(l, "wrote an over-long line", &line);
+            return NULL;
+        }
+        if (!end)
+            return NULL;
+        in->begin += line.size + 1;
         d = answer_accept(l, &line, out);
+    }
     return d;
 }
 
@@ -976,18 +809,8 @@ void coprocess_wake(struct coprocess *l)
     (void)!write(l->waker, &one, sizeof one);
 }
 
-void coprocess_signal(struct coprocess *l, int sig)
-{
-    child_signal(&l->child, sig);
-}
-
-int coprocess_fd(const struct coprocess *l)
-{
-    return l->epoll;
-}
-
-/* One that we ended needs more than a look: that waits until
- * the coprocess is used again, or closed */
+/* A child that we ended needs more than this; it is reaped when the coprocess
+ * is used again, or closed. */
 bool coprocess_look(struct coprocess *l)
 {
     struct outcome none;
@@ -997,13 +820,6 @@ bool coprocess_look(struct coprocess *l)
     if (l->state == COPROCESS_ZOMBIE && !l->why && !coprocess_stops(l))
         coprocess_reap(l);
     return coprocess_lives(l);
-}
-
-/* Usually an answer is the last thing that a child said */
-bool coprocess_rest(struct coprocess *l)
-{
-    return l->input.begin == l->input.end ? coprocess_lives(l)
-                                          : coprocess_look(l);
 }
 
 void coprocess_leave(struct coprocess *l)

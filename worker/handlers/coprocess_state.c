@@ -1,9 +1,10 @@
-/* coprocess_state.c - what a coprocess is in, and what takes it on
+/* coprocess_state.c - the states of a coprocess, and the events that change
+ * them
  *
- * docs/design/machines.md has the drawing. The coprocess's own thread looks
- * at the time of a state, and at the time limits of messages, as it waits in
- * epoll anyway: a timer of the timer service would cost a lock at each message,
- * and two threads would have to agree on what it decides.
+ * docs/design/machines.md has the drawing. The coprocess's own thread keeps the
+ * time of a state and the time limits of messages, because it waits in epoll
+ * anyway. A timer of the timer service would cost a lock at each message, and
+ * two threads would have to agree on what it decides.
  */
 #include "worker/handlers/coprocess.h"
 
@@ -12,27 +13,26 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-/* How long a child that closed a pipe may take to end. One that is just ending
- * closes all it has, and its exit status is yet to come. */
+/* How long a child that closed a pipe may take to end. An exiting child closes
+ * all its descriptors before its exit status is there. */
 #define SHUT_NS NS_PER_S
 
-/* ---- what is done on the way into a state ---- */
+/* ---- entering a state ---- */
 
 static void enter_closed(struct coprocess *l)
 {
     l->until_ns = ns_add(clock_mono_ns(), SHUT_NS);
 }
 
-/* The end of its input; lines that it still writes are not read as
- * answers */
+/* Close the child's input. Lines that it still writes are not read as
+ * answers. */
 static void enter_draining(struct coprocess *l)
 {
-    coprocess_unwatch(l, l->child.in);
-    child_close(&l->child.in);
+    coprocess_drop_fd(l, &l->child.in);
     l->until_ns = ns_add(clock_mono_ns(), l->stream->set->kill_after_ns);
 }
 
-/* The worker's own stop has sent its signal itself */
+/* The worker's own stop has sent its signal already. */
 void coprocess_term(struct coprocess *l)
 {
     uint64_t from = clock_mono_ns();
@@ -59,8 +59,8 @@ static void enter_killed(struct coprocess *l)
 
 enum {
     LIVES = 1 << 0, /* there is a child that has not ended */
-    WORKS = 1 << 1, /* and that was not told to */
-    FEEDS = 1 << 2, /* what it was sent goes on into its input */
+    WORKS = 1 << 1, /* and that was not told to end */
+    FEEDS = 1 << 2, /* pending output is written to it */
 };
 
 struct row {
@@ -134,7 +134,7 @@ static const char *const event_names[COPROCESS_EVENTS] = {
     [COPROCESS_EXIT] = "exit",       [COPROCESS_REAPED] = "reaped",
 };
 
-/* To the state of the table; staying in one is no step */
+/* Go to the state that the table has. Nothing is done if it is the same. */
 void coprocess_step(struct coprocess *l, enum coprocess_event event)
 {
     enum coprocess_state next = rows[l->state].on[event];

@@ -1,19 +1,19 @@
 /* handler_exec.c - a process for each message (see handler.h, docs/handlers.md)
  *
- * stdin is the body in a memory file, so there is no pipe to block on; stderr
- * is a pipe that is read here. The process is waited for, not the end of its
- * stderr: a grandchild may keep that open.
+ * stdin is the body in a memory file, so there is no pipe that could block;
+ * stderr is a pipe that is read here. The thread waits for the process to exit,
+ * not for the end of its stderr, because a grandchild may keep that open.
  *
- * The thread that waits for the process keeps its time limit as well, so that
- * one thread decides which came first: the end, and the exit status is the
- * verdict; or the limit, and the verdict is the timeout whatever the process
- * says. Then the thread ends all that is left of it (leftovers.h).
+ * The same thread keeps the time limit, so that one thread decides which came
+ * first: the exit, and the exit status is the verdict; or the limit, and the
+ * verdict is the timeout whatever the process says. Then the thread ends
+ * everything that is left of the process (leftovers.h).
  *
- * A run that an operator cancels is signalled by the peeker, as at the worker's
- * stop: the end of the process wakes the thread that waits for it. Which came
- * first, the end or the order, is decided under the lock, by the descriptor of
- * the process. Crash before the verdict is durable: the message runs again, and
- * nobody was told that it was cancelled.
+ * The peeker signals a run that an operator cancels, as at the worker's stop;
+ * the exit of the process wakes the thread that waits for it. The lock and the
+ * descriptor of the process decide whether the exit or the order came first. If
+ * the worker is killed before the verdict is durable, the message runs again,
+ * and nobody was told that it was cancelled.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,28 +45,29 @@
 #include "worker/process/stderr_tail.h"
 #include "worker/rules/verdict.h"
 
-/* While we have the end that a process writes its stderr to as well, we are not
- * woken when it closes that, just before it ends: one thread switch less for
- * each process. It costs a descriptor; from this number on we save them. */
+/* As long as the worker has the writing end of the stderr pipe too, a process
+ * that closes its stderr just before it exits does not wake the thread: one
+ * thread switch less for each process. That costs a descriptor; from this
+ * number on, descriptors are saved instead. */
 #define FEW_FDS 256
 
-/* What a pool thread keeps for its runs. */
+/* Buffers that a pool thread keeps for its runs. */
 struct scratch {
     struct environment env;
     struct stderr_tail tail;
 };
-/* One that runs; on the stack of its pool thread.
+/* A run; on the stack of its pool thread.
  * m = under mtx   c = constant after its start */
 struct running {
     LIST_ENTRY(running) link; /* m */
-    struct process process;   /* c  not reaped while it is on the list: the
-                               * number is ours */
+    struct process process;   /* c  not reaped while it is on the list, so that
+                               * its number is not used again */
     struct handler *handler;  /* c */
     const char *id;           /* c  of the message */
     uint64_t limit_ns;        /* c  UINT64_MAX: none */
-    int body, out, err;       /* c  stdin; stderr, the end that is read and the
-                               * one that is written; -1: closed */
-    uint64_t cancelled_ns;    /* m  an operator had it ended; 0: no */
+    int body, out, err;       /* c  stdin; the reading and the writing end of
+                               * stderr; -1: closed */
+    uint64_t cancelled_ns;    /* m  time of an operator's order; 0: none */
 };
 
 /* m = under mtx   c = constant after open   a = atomic */
@@ -79,9 +80,9 @@ struct handler {
     pthread_mutex_t mtx;
     LIST_HEAD(, running) running; /* m */
     int signal;                   /* m  sent by stop; 0: none yet */
-    uint64_t signal_ns;           /* m  when the first was */
+    uint64_t signal_ns;           /* m  time of the first signal */
     struct timers *timers;        /* c */
-    struct timer kill;            /* of runs that were cancelled */
+    struct timer kill;            /* for cancelled runs */
 };
 
 static pthread_key_t scratch_key;
@@ -103,7 +104,8 @@ static void scratch_key_make(void)
         panic("pthread_key_create: %s", errno_text(err));
 }
 
-/* This thread's own, made at its first run; NULL: no memory */
+/* Return this thread's buffers, which its first run allocates; NULL: no
+ * memory. */
 static struct scratch *scratch_get(void)
 {
     struct scratch *s = pthread_getspecific(scratch_key);
@@ -118,7 +120,8 @@ static struct scratch *scratch_get(void)
     return s;
 }
 
-/* And again for those whose time is not over yet */
+/* Kill cancelled runs whose time is over, and start the timer again for the
+ * others. */
 static void exec_kill_due(struct timer *timer)
 {
     struct handler *h = CONTAINER_OF(timer, struct handler, kill);
@@ -156,12 +159,6 @@ static void exec_close(struct handler **handler)
     free(h);
 }
 
-static int exec_check(const struct settings *set, struct problem *p)
-{
-    (void)set;
-    return denied_check(true, p);
-}
-
 static int exec_open(struct handler **out, const struct handler_setup *setup,
                      struct problem *p)
 {
@@ -197,106 +194,66 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
 
 /* ---- descriptors ---- */
 
-/* All of them by one call; false: it cannot be had
- * The thread sanitizer does not see that call: it would take the next file with
- * such a number for the same.
- */
-static bool range_close(int first, int last)
-{
-#ifdef __SANITIZE_THREAD__
-    (void)first, (void)last;
-    return false;
-#else
-    return close_range((unsigned)first, (unsigned)last, 0) == 0;
-#endif
-}
-
-/* Those that have consecutive numbers by one call
- * Such a range holds nothing else, as all of its numbers are ours.
- */
+/* Close descriptors, those with consecutive numbers by one call. Such a range
+ * has no other descriptor, since all of its numbers are ours. The thread
+ * sanitizer does not see close_range(2), and would take the next file with such
+ * a number for the same. */
 static void fds_close(const int *fds, size_t n)
 {
     for (size_t i = 0, k; i < n; i = k) {
         for (k = i + 1; k < n && fds[i] >= 0 && fds[k] == fds[k - 1] + 1; k++)
             ;
-        if (k - i > 1 && range_close(fds[i], fds[k - 1]))
+#ifndef __SANITIZE_THREAD__
+        if (k - i > 1 &&
+            close_range((unsigned)fds[i], (unsigned)fds[k - 1], 0) == 0)
             continue;
+#endif
         for (size_t each = i; each < k; each++)
             if (fds[each] >= 0)
                 close(fds[each]);
     }
 }
 
-/* The body as a file in memory: a descriptor that is read from its
- * start, which may be mapped or read again; or -errno */
-static int body_open(const struct delivery *d)
-{
-    int fd = memfd_create("mqworker-body", MFD_CLOEXEC), err;
-
-    if (fd < 0)
-        return -errno;
-    /* The offset, which the child shares, stays at the start. */
-    err = file_write(fd, d->body, d->body_size, 0);
-    if (err)
-        close(fd);
-    return err ? err : fd;
-}
-
-/* For its stdin and stderr; `out` says why not */
+/* Open stdin and stderr of a run: the body as a file in memory, which may be
+ * mapped or read again, and a pipe. On failure `out` has the reason. */
 static bool descriptors_open(struct running *r, const struct delivery *d,
                              struct outcome *out)
 {
+    const char *call = "memfd_create";
     char why[ERRNO_LIMIT_TEXT];
-    int fds[2];
+    int fds[2], err;
 
-    r->body = body_open(d);
-    if (r->body >= 0 && pipe2(fds, O_CLOEXEC) == 0) {
+    r->body = memfd_create("mqworker-body", MFD_CLOEXEC);
+    /* The child shares the offset, which stays at the start. */
+    err = r->body < 0 ? -errno : file_write(r->body, d->body, d->body_size, 0);
+    if (!err) {
+        call = "pipe2";
+        err = pipe2(fds, O_CLOEXEC) < 0 ? -errno : 0;
+    }
+    if (!err) {
         r->out = fds[0];
         r->err = fds[1];
         return true;
     }
-    verdict_not_started(out, "no descriptor for the handler: %s: %s",
-                        r->body < 0 ? "memfd_create" : "pipe2",
-                        errno_limit_text(r->body < 0 ? -r->body : errno, why));
+    verdict_not_started(out, "no descriptor for the handler: %s: %s", call,
+                        errno_limit_text(-err, why));
     fds_close(&r->body, 1);
     return false;
 }
 
 /* ---- from the start to the end ---- */
 
-/* And enter it among those that stop() reaches
- * The start is outside of the lock; a stop that came meanwhile is made up for
- * when the process is entered.
- */
-static int run_start(struct running *r, char *const env[])
-{
-    struct handler *h = r->handler;
-    int err = command_start(&h->command, &r->process, env,
-                            (int[]){r->body, -1, r->err});
-
-    if (err)
-        return err;
-    pthread_mutex_lock(&h->mtx);
-    LIST_INSERT_HEAD(&h->running, r, link);
-    if (h->signal)
-        process_group_signal(r->process.pid, h->signal);
-    pthread_mutex_unlock(&h->mtx);
-    return 0;
-}
-
-/* What it wrote before it ended is in the pipe */
+/* Read what the process wrote before it ended. */
 static void stderr_drain(const struct running *r, struct stderr_tail *t)
 {
     fcntl(r->out, F_SETFL, O_NONBLOCK);
     stderr_tail_drain(t, r->out);
 }
 
-/* Read stderr until the process has ended; false: until `due_ns`
- * poll(2) looks at the descriptors in their order (do_poll in fs/select.c). So
- * what it tells of stderr is as it was after the end, and a process that wrote
- * nothing more costs no read. What a grandchild goes on writing is not waited
- * for.
- */
+/* Read stderr until the process has ended. Returns false at `due_ns`. poll(2)
+ * looks at the descriptors in their order (do_poll in fs/select.c), so the
+ * state of stderr is that after the end, and a process that wrote nothing more
+ * costs no read. Bytes that a grandchild writes later are not waited for. */
 static bool run_watch(const struct running *r, struct stderr_tail *t,
                       uint64_t due_ns)
 {
@@ -318,29 +275,8 @@ static bool run_watch(const struct running *r, struct stderr_tail *t,
     return true;
 }
 
-/* The time limit came before the end; false: it does not count
- * The worker's own stop and an operator, if they came first, have their own
- * ladder; what they end is no failure of the handler.
- */
-static bool run_expire(const struct running *r)
-{
-    struct handler *h = r->handler;
-    bool ends;
-
-    pthread_mutex_lock(&h->mtx);
-    ends = h->signal != 0 || r->cancelled_ns;
-    pthread_mutex_unlock(&h->mtx);
-    if (ends)
-        return false;
-    process_group_signal(r->process.pid, SIGTERM);
-    log_info("handler_timeout", F_STR("msg", r->id),
-             F_INT("pid", r->process.pid), F_DURATION("limit", r->limit_ns),
-             F_DURATION("kill_after", h->set->kill_after_ns));
-    return true;
-}
-
-/* How the process ended; WNOWAIT: it stays a zombie. That cannot be
- * told if somebody else took its status: then si_code is 0, si_errno why. */
+/* Return how the process ended. With WNOWAIT it stays a zombie. If somebody else
+ * took its status, si_code is 0, and si_errno the reason. */
 static siginfo_t process_wait(pid_t pid, int flags)
 {
     siginfo_t info = {0};
@@ -354,41 +290,16 @@ static siginfo_t process_wait(pid_t pid, int flags)
     return info;
 }
 
-/* What a run was signalled for. */
+/* The reasons why a run was signalled. */
 struct signalled {
     bool late;             /* its time limit */
-    int stop;              /* the worker's stop, with this; 0: no */
-    uint64_t cancelled_ns; /* as of the run */
+    int stop;              /* signal of the worker's stop; 0: none */
+    uint64_t cancelled_ns; /* copied from the run */
 };
 
-/* Off the list, unless it was signalled: then it must be reached yet */
-static bool run_leave(struct running *r, struct signalled *for_what)
-{
-    struct handler *h = r->handler;
-    bool left;
-
-    pthread_mutex_lock(&h->mtx);
-    for_what->stop = h->signal;
-    for_what->cancelled_ns = r->cancelled_ns;
-    left = !for_what->late && !h->signal && !r->cancelled_ns;
-    if (left)
-        LIST_REMOVE(r, link);
-    pthread_mutex_unlock(&h->mtx);
-    return left;
-}
-
-/* What it says after its time limit is dropped */
-static void late_word(const struct running *r, const siginfo_t *info)
-{
-    if (info->si_code == CLD_EXITED)
-        log_info("handler_late", F_STR("msg", r->id),
-                 F_INT("exit", info->si_status),
-                 F_DURATION("limit", r->limit_ns));
-}
-
-/* It was sent a signal: judge it, and leave nothing of it where
- * we ended it. It leaves the list before its number is free. Until then one
- * that is late may be cancelled. */
+/* Judge a run that was sent a signal, and leave nothing of it if we ended it.
+ * It leaves the list before its number is free. Until then a late run may still
+ * be cancelled. */
 static void end_signalled(struct running *r, uint64_t seq,
                           const struct signalled *for_what,
                           struct stderr_tail *t, struct outcome *out)
@@ -411,7 +322,10 @@ static void end_signalled(struct running *r, uint64_t seq,
         leftovers_end(h->leftovers, &left);
         stderr_drain(r, t);
         info = process_wait(pid, WNOWAIT);
-        late_word(r, &info);
+        if (info.si_code == CLD_EXITED) /* which does not count any more */
+            log_info("handler_late", F_STR("msg", r->id),
+                     F_INT("exit", info.si_status),
+                     F_DURATION("limit", r->limit_ns));
         verdict_timeout(out, r->limit_ns);
     } else {
         info = process_wait(pid, WNOWAIT);
@@ -428,16 +342,19 @@ static void end_signalled(struct running *r, uint64_t seq,
     process_wait(pid, 0);
 }
 
-/* From the start to the verdict */
+/* Name the started process in the message's slot, watch it, and fill in the
+ * outcome. */
 static void run_supervise(struct running *r, struct delivery *d,
                           struct stderr_tail *t, struct outcome *out)
 {
+    struct handler *h = r->handler;
     uint64_t due_ns = r->limit_ns == UINT64_MAX
                           ? UINT64_MAX
                           : ns_add(clock_mono_ns(), r->limit_ns);
     struct signalled for_what = {.late = false};
     char why[COMMAND_WHY];
     siginfo_t info;
+    bool signalled;
 
     /* Start time first: a group without it is not killed by recovery, which
      * finds it by its mark all the same. */
@@ -446,26 +363,45 @@ static void run_supervise(struct running *r, struct delivery *d,
     FAULT_POINT("exec_before_group");
     d->message->ops->handler_group(d->message, r->process.pid);
     FAULT_POINT("exec_after_name");
-    stderr_tail_init(t, r->id, r->handler->stderr_limit);
+    stderr_tail_init(t, r->id, 0, h->stderr_limit);
     if (!run_watch(r, t, due_ns)) {
-        for_what.late = run_expire(r);
-        if (!for_what.late)
+        /* The limit does not count after the worker's stop or an operator's
+         * order: these have times of their own, and their end is no failure of
+         * the handler. */
+        pthread_mutex_lock(&h->mtx);
+        for_what.late = !h->signal && !r->cancelled_ns;
+        pthread_mutex_unlock(&h->mtx);
+        if (for_what.late) {
+            process_group_signal(r->process.pid, SIGTERM);
+            log_info("handler_timeout", F_STR("msg", r->id),
+                     F_INT("pid", r->process.pid),
+                     F_DURATION("limit", r->limit_ns),
+                     F_DURATION("kill_after", h->set->kill_after_ns));
+        } else {
             run_watch(r, t, UINT64_MAX);
+        }
     }
     out->ran = true;
-    if (run_leave(r, &for_what)) {
-        info = process_wait(r->process.pid, 0);
-        verdict_exit(out, r->handler->set->on_exit, &info, false);
-        if (out->kind == OUTCOME_NOT_STARTED &&
-            command_fault(&r->handler->command, why))
-            verdict_not_started(out, "exit %d: %s", info.si_status, why);
-    } else {
+    /* A run that was signalled stays on the list, where further signals reach
+     * it, until nothing of it is left. */
+    pthread_mutex_lock(&h->mtx);
+    for_what.stop = h->signal;
+    for_what.cancelled_ns = r->cancelled_ns;
+    signalled = for_what.late || h->signal || r->cancelled_ns;
+    if (!signalled)
+        LIST_REMOVE(r, link);
+    pthread_mutex_unlock(&h->mtx);
+    if (signalled) {
         end_signalled(r, d->message->seq, &for_what, t, out);
+    } else {
+        info = process_wait(r->process.pid, 0);
+        verdict_exit(out, h->set->on_exit, &info, false);
+        if (out->kind == OUTCOME_NOT_STARTED && command_fault(&h->command, why))
+            verdict_not_started(out, "exit %d: %s", info.si_status, why);
     }
     stderr_tail_end(t, out);
 }
 
-/* One message, one process */
 static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
     struct scratch *s = scratch_get();
@@ -487,13 +423,21 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     }
     if (!descriptors_open(&r, d, out))
         return;
-    err = run_start(&r, s->env.vars);
+    err = command_start(&h->command, &r.process, s->env.vars,
+                        (int[]){r.body, -1, r.err});
     if (err) {
         fds_close((int[]){r.body, r.out, r.err}, 3);
         verdict_not_started(out, "cannot start %s: %s", h->set->command[0],
                             command_why(&h->command, err, why));
         return;
     }
+    /* No lock is held during the start, so a stop may have come meanwhile,
+     * whose signal this process has missed. */
+    pthread_mutex_lock(&h->mtx);
+    LIST_INSERT_HEAD(&h->running, &r, link);
+    if (h->signal)
+        process_group_signal(r.process.pid, h->signal);
+    pthread_mutex_unlock(&h->mtx);
     if (r.err >= FEW_FDS) {
         fds_close((int[]){r.body, r.err}, 2);
         r.body = r.err = -1;
@@ -502,7 +446,6 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     fds_close((int[]){r.body, r.out, r.err, r.process.end}, 4);
 }
 
-/* Signal every group that runs */
 static void exec_stop(struct handler *h, int sig)
 {
     struct running *r;
@@ -518,19 +461,10 @@ static void exec_stop(struct handler *h, int sig)
         leftovers_hurry(h->leftovers);
 }
 
-/* ---- a run that an operator has ended ---- */
-
-/* Before it is asked for; nobody has reaped it */
-static bool has_ended(const struct running *r)
-{
-    struct pollfd end = {.fd = r->process.end, .events = POLLIN};
-
-    return poll(&end, 1, 0) > 0;
-}
-
-/* Once for each run */
+/* Signal a run, once, unless its process has ended before. */
 static bool exec_cancel(struct handler *h, const char *id)
 {
+    struct pollfd end = {.events = POLLIN};
     uint64_t now = clock_mono_ns();
     struct running *r;
     pid_t pid = 0;
@@ -539,12 +473,15 @@ static bool exec_cancel(struct handler *h, const char *id)
     LIST_FOREACH (r, &h->running, link)
         if (strcmp(r->id, id) == 0)
             break;
-    if (r && !r->cancelled_ns && has_ended(r))
-        r = NULL;
     if (r && !r->cancelled_ns) {
-        r->cancelled_ns = now;
-        pid = r->process.pid;
-        process_group_signal(pid, SIGTERM);
+        end.fd = r->process.end; /* on the list, so nobody has reaped it */
+        if (poll(&end, 1, 0) > 0) {
+            r = NULL;
+        } else {
+            r->cancelled_ns = now;
+            pid = r->process.pid;
+            process_group_signal(pid, SIGTERM);
+        }
     }
     pthread_mutex_unlock(&h->mtx);
     if (pid) {
@@ -559,7 +496,7 @@ static bool exec_cancel(struct handler *h, const char *id)
 const struct handler_ops handler_exec = {
     .name = "exec",
     .guess_ns = NS_PER_MS,
-    .check = exec_check,
+    .check = denied_check,
     .open = exec_open,
     .run = exec_run,
     .stop = exec_stop,

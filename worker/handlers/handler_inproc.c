@@ -1,24 +1,31 @@
-/* handler_inproc.c - a C function as handler (see handler_inproc.h)
+/* handler_inproc.c - a C function as handler, of a program or of a shared object
+ * (see handler_inproc.h, docs/library.md)
  *
- * The time limit is the place's (call_deadline.h). Its answer is asked for
- * once, when the function has returned: in time, and what it returned is the
- * verdict; or too late, and the verdict is the timeout.
+ * The place keeps the time limit (call_deadline.h). When the function has
+ * returned, the place is asked once whether that was in time, and the returned
+ * value is the verdict; or too late, and the verdict is the timeout.
+ *
+ * A shared object is never unloaded: threads of the pool may run destructors of
+ * its thread-specific data, and the process is about to end.
  */
-#include "worker/config/settings.h"
 #include "worker/handlers/handler_inproc.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <bsd/string.h>
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/problem.h"
+#include "worker/config/settings.h"
 #include "worker/handlers/call_deadline.h"
 #include "worker/loop/timers.h"
 #include "worker/rules/verdict.h"
@@ -28,19 +35,19 @@ struct mqw_context {
     struct outcome *out;
 };
 
-/* A call; that of the place, or on the stack of its thread. */
+/* A call: the one in a place, or one on the stack of its thread. */
 struct call {
-    char id[ULID_TEXT];         /* "" until somebody asks */
-    struct mqw_message message; /* what the function is given */
+    char id[ULID_TEXT];         /* "" until mqw_id */
+    struct mqw_message message; /* argument of the function */
     struct mqw_context context;
     const struct delivery *d;
-    struct timer abort; /* after the limit, if it is wanted */
+    struct timer abort; /* for --timeout-abort, from the limit on */
     uint64_t limit_ns;  /* UINT64_MAX: none */
-    unsigned said;      /* not 0: view_said is to write the message again */
+    unsigned said;      /* not 0: view_said has to write the message again */
     atomic_bool late;   /* the limit has passed */
 };
 
-/* Where a work item calls: one call at a time. The parts that are the same for
+/* The calls of one work item, one at a time. The parts that are the same for
  * all of its calls are filled in once. */
 struct place {
     struct call_deadline deadline;
@@ -53,8 +60,8 @@ struct handler {
     const struct settings *set; /* c */
     struct timers *timers;      /* c */
     atomic_int signal;          /* a  sent by stop; 0: none yet */
-    /* By the number of the work item; each made at its first call. A slot stays
-     * mapped, so that stop may look at one whose call has ended. */
+    /* One for each number of a work item, initialized at its first call. Places
+     * stay mapped, so that seize may read one whose call has ended. */
     struct place *places; /* in `memory` */
     void *memory;
 };
@@ -124,7 +131,7 @@ void mqw_set_reason(struct mqw_context *context, const char *text)
 
 /* ---- a call ---- */
 
-/* What is the same for all messages */
+/* Fill in the parts that are the same for all messages. */
 static void call_init(struct call *c, struct handler *h)
 {
     c->message = (struct mqw_message){.queue = h->set->queue};
@@ -133,14 +140,14 @@ static void call_init(struct call *c, struct handler *h)
     atomic_init(&c->late, false);
 }
 
-/* Whether it says more of itself than its group; not 0: it does */
+/* Return 0 if the message says nothing of itself except its group. */
 static inline unsigned fields_said(const struct delivery *d)
 {
     return (d->header.fields & ~(unsigned)HEADER_GROUP) | d->message->flags;
 }
 
-/* What its flags and its header's fields say, or those of the one
- * before said */
+/* Write what the message's flags and header fields say, over what those of the
+ * message before it said. */
 __attribute__((noinline)) static void view_said(struct call *c,
                                                 const struct delivery *d)
 {
@@ -155,15 +162,16 @@ __attribute__((noinline)) static void view_said(struct call *c,
     c->said = fields_said(d);
 }
 
-/* The message as the function sees it; most say nothing, or name their
- * group only */
+/* Fill in the message as the function sees it. Most messages say nothing of
+ * themselves, or only name their group. */
 static inline void view_fill(struct call *c, const struct handler *h,
                              const struct delivery *d)
 {
     struct mqw_message *to = &c->message;
     const struct message *m = d->message;
-    const struct settings *set = h->set; /* these two may change meanwhile */
+    const struct settings *set = h->set;
 
+    /* Both settings may change while the worker runs. */
     to->max_attempts = (uint32_t)set->max_attempts;
     c->limit_ns = set->timeout_ns;
     to->body = d->body;
@@ -179,7 +187,7 @@ static inline void view_fill(struct call *c, const struct handler *h,
     c->id[0] = '\0';
 }
 
-/* It had its time; custody brings the message back */
+/* Abort the process: the function had its time. Custody keeps the message. */
 static void end_process(struct timer *timer)
 {
     const struct call *c = CONTAINER_OF(timer, struct call, abort);
@@ -194,9 +202,8 @@ static void end_process(struct timer *timer)
     abort();
 }
 
-/* The time limit came before the end
- * The worker's own stop, if it came first, is no failure of the handler.
- */
+/* Handle a time limit that has passed. After the worker's own stop, running
+ * longer is no failure of the handler. */
 static void call_expire(void *call)
 {
     struct call *c = call;
@@ -216,21 +223,33 @@ static void call_expire(void *call)
     timers_start_after(h->timers, &c->abort, h->set->kill_after_ns);
 }
 
-/* The time limit came first */
-static void judge_late(const struct call *c, int returned, struct outcome *out)
+/* Initialize a place at its first call. Not inline, so that the usual path has a
+ * small frame. */
+__attribute__((noinline)) static void place_init(struct place *place,
+                                                 struct handler *h)
 {
-    log_info("handler_late", F_STR("msg", mqw_id(&c->message)),
-             F_INT("returned", returned), F_DURATION("limit", c->limit_ns));
-    verdict_timeout(out, c->limit_ns);
-    out->delayed = out->said = false;
+    call_init(&place->call, h);
+    call_deadline_init(&place->deadline, h->timers, call_expire, &place->call);
 }
 
-/* What it returned, which is not just DONE */
+/* Judge a call that was late, or returned anything but MQW_DONE. Not inline, so
+ * that the usual path has a small frame. */
 __attribute__((noinline)) static void
-return_judge(const struct call *c, int returned, struct outcome *out)
+call_ended(struct place *place, int returned, bool late, struct outcome *out)
 {
+    struct call *c = &place->call;
     struct handler *h = c->context.handler;
 
+    if (late && atomic_load(&c->late)) {
+        if (h->set->timeout_abort)
+            timers_cancel_sync(h->timers, &c->abort);
+        log_info("handler_late", F_STR("msg", mqw_id(&c->message)),
+                 F_INT("returned", returned), F_DURATION("limit", c->limit_ns));
+        verdict_timeout(out, c->limit_ns);
+        out->delayed = out->said = false;
+        atomic_store(&c->late, false);
+        return;
+    }
     out->verdict = (enum mqw_verdict)returned;
     if (returned == MQW_DONE)
         return;
@@ -247,44 +266,8 @@ return_judge(const struct call *c, int returned, struct outcome *out)
         out->kind = OUTCOME_STOPPED;
 }
 
-/* Its first call; not inline, for the reason that ended has */
-__attribute__((noinline)) static void place_init(struct place *place,
-                                                 struct handler *h)
-{
-    call_init(&place->call, h);
-    call_deadline_init(&place->deadline, h->timers, call_expire, &place->call);
-}
-
-/* The limit came before the end of the call; unless the worker's own
- * stop did, that is a timeout */
-__attribute__((noinline)) static void too_late(struct call *c, int returned,
-                                               struct outcome *out)
-{
-    struct handler *h = c->context.handler;
-
-    if (!atomic_load(&c->late)) {
-        return_judge(c, returned, out);
-        return;
-    }
-    if (h->set->timeout_abort)
-        timers_cancel_sync(h->timers, &c->abort);
-    judge_late(c, returned, out);
-    atomic_store(&c->late, false);
-}
-
-/* A call that was late, or did not return just DONE; not inline, as the
- * usual way has a small frame */
-__attribute__((noinline)) static void
-call_ended(struct place *place, int returned, bool late, struct outcome *out)
-{
-    if (late)
-        too_late(&place->call, returned, out);
-    else
-        return_judge(&place->call, returned, out);
-}
-
-/* One message, one call */
-void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
+static void inproc_run(struct handler *h, struct delivery *d,
+                       struct outcome *out)
 {
     struct place *place = &h->places[d->place];
     struct call *c = &place->call;
@@ -310,13 +293,12 @@ void inproc_run(struct handler *h, struct delivery *d, struct outcome *out)
         call_ended(place, returned, late, out);
 }
 
-bool inproc_hears(const struct handler *h)
+static bool inproc_hears(const struct handler *h)
 {
     return h->what.settled != NULL;
 }
 
-/* A verdict is durable */
-void inproc_settled(struct handler *h, const struct settlement *s)
+static void inproc_settled(struct handler *h, const struct settlement *s)
 {
     struct delivery d;
     struct call c;
@@ -331,10 +313,10 @@ void inproc_settled(struct handler *h, const struct settlement *s)
     h->what.settled(&c.message, s->verdict, s->took_ns, h->what.user);
 }
 
-/* A thread cannot be killed, but what it returns can be ignored
- * A crash in here counts as one. A call that ends first settles as always.
- */
-unsigned inproc_seize(struct handler *h)
+/* Ignore what the running functions will return, because a thread cannot be
+ * killed. A crash in here counts as a crash of the message. A call that ends
+ * before it is seized settles as always. */
+static unsigned inproc_seize(struct handler *h)
 {
     unsigned taken = 0;
 
@@ -348,13 +330,13 @@ unsigned inproc_seize(struct handler *h)
     return taken;
 }
 
-void inproc_stop(struct handler *h, int sig)
+static void inproc_stop(struct handler *h, int sig)
 {
     atomic_store(&h->signal, sig);
 }
 
-int inproc_open(struct handler **out, const struct handler_setup *setup,
-                const struct inproc *what, struct problem *p)
+static int inproc_open(struct handler **out, const struct handler_setup *setup,
+                       const struct inproc *what, struct problem *p)
 {
     const size_t align = _Alignof(struct place);
     struct handler *h = calloc(1, sizeof *h);
@@ -376,7 +358,7 @@ int inproc_open(struct handler **out, const struct handler_setup *setup,
     return 0;
 }
 
-void inproc_close(struct handler **handler)
+static void inproc_close(struct handler **handler)
 {
     struct handler *h = *handler;
 
@@ -405,6 +387,129 @@ const struct handler_ops handler_inproc = {
     .open = embedded_open,
     .run = inproc_run,
     .stop = inproc_stop,
+    .close = inproc_close,
+    .settled = inproc_settled,
+    .hears = inproc_hears,
+};
+
+/* ---- a plugin ---- */
+
+/* Store the address of a symbol of the object, or of what it needs, in the
+ * function pointer `into`; NULL: there is none. POSIX lets an object pointer of
+ * dlsym(3) be read as one to a function. */
+static void symbol_find(void *object, const char *name, void *into)
+{
+    void *at = dlsym(object, name);
+
+    memcpy(into, &at, sizeof at);
+}
+
+static int plugin_refuse(struct problem *p, const char *file, const char *what)
+{
+    return problem_set(p, EX_USAGE, EINVAL, "--plugin %s: %s", file, what);
+}
+
+/* Open the file itself, never a library of that name from elsewhere. */
+static int object_open(void **object, const char *file, struct problem *p)
+{
+    char path[PATH_MAX], text[512];
+    struct stat st;
+    int n = snprintf(path, sizeof path, "%s%s", strchr(file, '/') ? "" : "./",
+                     file);
+
+    if (n < 0 || (size_t)n >= sizeof path)
+        return plugin_refuse(p, file, "the path is too long");
+    /* dlopen would wait for ever at a named pipe. */
+    if (stat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size == 0))
+        return plugin_refuse(
+            p, file, "is not a shared object; build one with cc -shared -fPIC");
+    *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (*object)
+        return 0;
+    snprintf(text, sizeof text,
+             "cannot be loaded: %s; ldd -r %.200s shows what it lacks, cc "
+             "-shared -fPIC builds one",
+             dlerror(), path);
+    return plugin_refuse(p, file, text);
+}
+
+/* Load the shared object, unless already loaded, check its version before
+ * anything of it is called, and find its functions. */
+static int plugin_load(const struct settings *set, void **object,
+                       struct inproc *what, struct problem *p)
+{
+    int err = object_open(object, set->plugin, p);
+    const unsigned *abi = err ? NULL : dlsym(*object, "mqw_abi");
+    char text[256];
+
+    if (err)
+        return err;
+    if (!abi)
+        return plugin_refuse(p, set->plugin,
+                             "it has no mqw_abi, so it is not a plugin: "
+                             "include mqworker.h where mqw_handle is defined");
+    if (*abi != MQW_ABI) {
+        snprintf(text, sizeof text,
+                 "it was compiled for version %u of the plugin interface, this "
+                 "mqworker has version %d: compile it with this mqworker.h",
+                 *abi, MQW_ABI);
+        return plugin_refuse(p, set->plugin, text);
+    }
+    symbol_find(*object, "mqw_handle", &what->handle);
+    symbol_find(*object, "mqw_settled", &what->settled);
+    symbol_find(*object, "mqw_fini", &what->fini);
+    return what->handle
+               ? 0
+               : plugin_refuse(p, set->plugin,
+                               "the plugin has no function mqw_handle; in C++ "
+                               "declare it extern \"C\", as in mqworker.h");
+}
+
+static int plugin_check(const struct settings *set, struct problem *p)
+{
+    struct inproc what = {0};
+    void *object;
+
+    return plugin_load(set, &object, &what, p);
+}
+
+static int plugin_open(struct handler **out, const struct handler_setup *setup,
+                       struct problem *p)
+{
+    const struct settings *set = setup->settings;
+    char meaning[128] = "", arg[256] = "without --plugin-arg";
+    int (*init)(const char *arg, void **user) = NULL;
+    struct inproc what = {0};
+    void *object = NULL;
+    int err, status;
+
+    *out = NULL;
+    err = plugin_load(set, &object, &what, p);
+    if (err)
+        return err;
+    symbol_find(object, "mqw_init", &init);
+    status = init ? init(set->plugin_arg, &what.user) : 0;
+    if (status == 0)
+        return inproc_open(out, setup, &what, p);
+    if (status < 0 && status > -4096) /* the range of errno in Linux */
+        snprintf(meaning, sizeof meaning, " (%s)", errno_text(-status));
+    if (set->plugin_arg)
+        snprintf(arg, sizeof arg, "with --plugin-arg \"%s\"", set->plugin_arg);
+    return problem_set(p, EX_UNAVAILABLE, ECANCELED,
+                       "--plugin %s: its mqw_init returned %d%s %s; see what "
+                       "the plugin asks for",
+                       set->plugin, status, meaning, arg);
+}
+
+const struct handler_ops handler_plugin = {
+    .name = "plugin",
+    .within = true,
+    .guess_ns = NS_PER_US,
+    .check = plugin_check,
+    .open = plugin_open,
+    .run = inproc_run,
+    .stop = inproc_stop,
+    .seize = inproc_seize,
     .close = inproc_close,
     .settled = inproc_settled,
     .hears = inproc_hears,

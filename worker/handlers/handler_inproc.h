@@ -16,25 +16,16 @@
 #include "worker/handlers/handler.h"
 #include "worker/mqworker.h"
 
-/* What to call; copied by inproc_open. */
+/* The function of an embedding program, or of a plugin. */
 struct inproc {
     mqw_handler *handle;
-    /* NULL: nobody wants to know */
+    /* NULL: nothing is called. */
     void (*settled)(const struct mqw_message *message, enum mqw_verdict verdict,
                     uint64_t took_ns, void *user);
     void (*fini)(void *user); /* at close; NULL: nothing to do */
     void *user;
     struct mqw_worker *worker; /* NULL: we are the program */
 };
-
-int inproc_open(struct handler **out, const struct handler_setup *setup,
-                const struct inproc *what, struct problem *p);
-void inproc_run(struct handler *h, struct delivery *d, struct outcome *out);
-void inproc_stop(struct handler *h, int signal);
-unsigned inproc_seize(struct handler *h);
-void inproc_close(struct handler **h);
-bool inproc_hears(const struct handler *h);
-void inproc_settled(struct handler *h, const struct settlement *s);
 
 extern const struct handler_ops handler_inproc; /* calls settings.inproc */
 extern const struct handler_ops handler_plugin; /* loads settings.plugin */

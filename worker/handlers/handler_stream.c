@@ -1,12 +1,12 @@
 /* handler_stream.c - long-lived children (see handler.h, docs/handlers.md)
  *
- * A coprocess (coprocess.h) is a child and what it has open. Here is who has
- * which coprocess: a thread that delivers, or nobody. The peeker sees what an
- * idle child does, as it watches the coprocess's descriptors in one: it logs
- * the stderr and notices the end at once.
+ * A coprocess (coprocess.h) is a child and the messages that it has open. This
+ * file keeps the coprocesses: each is lent to a thread that delivers, or idle.
+ * The peeker watches the descriptors of idle ones, so that their stderr is
+ * logged and their end noticed at once.
  *
- * The coprocess that was put back last is handed out first, so that a worker
- * with little to do keeps few children busy, whose memory is in the caches.
+ * The coprocess that was put back last is lent first, so that a worker with
+ * little to do keeps few children busy, whose memory is in the caches.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,8 +25,8 @@
 #include "worker/process/process.h"
 #include "worker/process/leftovers.h"
 
-/* Of a coprocess; it lives until close, so that an event of a coprocess that
- * was just handed out finds it.
+/* A coprocess in the lists of its handler. It exists until close, because the
+ * peeker may just be handling an event of a coprocess that is lent.
  * m = under the handler's mtx   c = constant after it was made */
 struct stream_slot {
     LIST_ENTRY(stream_slot) all;  /* m */
@@ -48,10 +48,9 @@ struct handler {
 
 /* ---- idle coprocesses ---- */
 
-/* A child that has nothing to do did something; in the peeker
- * Under the lock: a thread that wants the coprocess meanwhile waits for it,
- * rather than start one child too many.
- */
+/* Handle an event of an idle child, in the peeker. The lock makes a thread that
+ * wants the coprocess meanwhile wait for it, instead of starting one child too
+ * many. */
 static void idle_ready(struct loop_source *source)
 {
     struct stream_slot *p = CONTAINER_OF(source, struct stream_slot, source);
@@ -63,7 +62,7 @@ static void idle_ready(struct loop_source *source)
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* A coprocess more */
+/* Add a coprocess; the lock is held. Returns NULL without memory. */
 static struct stream_slot *stream_slot_open(struct handler *h)
 {
     struct stream_slot *p = calloc(1, sizeof *p);
@@ -76,7 +75,7 @@ static struct stream_slot *stream_slot_open(struct handler *h)
     }
     p->handler = h;
     p->coprocess->stream_slot = p;
-    p->source.fd = coprocess_fd(p->coprocess);
+    p->source.fd = p->coprocess->epoll;
     p->source.ready = idle_ready;
     LIST_INSERT_HEAD(&h->all, p, all);
     return p;
@@ -91,7 +90,7 @@ static struct coprocess *stream_get(struct handler *h)
     if (p) {
         LIST_REMOVE(p, idle);
         p->is_idle = false;
-        /* Else the peeker would be woken by the child's first answer. */
+        /* The child's first answer must not wake the peeker. */
         (void)loop_watch(h->loop, &p->source, 0);
     } else {
         p = stream_slot_open(h);
@@ -109,17 +108,18 @@ static void stream_put(struct handler *h, struct coprocess *coprocess)
     pthread_mutex_lock(&h->mtx);
     LIST_INSERT_HEAD(&h->idle, p, idle);
     p->is_idle = true;
-    if (coprocess_rest(coprocess))
+    /* Usually an answer is the last thing that a child has written. */
+    if (coprocess->input.begin == coprocess->input.end
+            ? coprocess_lives(coprocess)
+            : coprocess_look(coprocess))
         (void)loop_watch(h->loop, &p->source, EPOLLIN);
     pthread_mutex_unlock(&h->mtx);
 }
 
 /* ---- the handler ---- */
 
-/* Signal every child, and have every coprocess see it
- * The signal is noted first: a child that is being started meanwhile is sent it
- * by its own thread (child.c).
- */
+/* Signal every child, and wake every coprocess. The signal is stored first, so
+ * that the thread which is starting a child meanwhile sends it (child.c). */
 static void stream_stop(struct handler *h, int sig)
 {
     struct stream_slot *p;
@@ -129,7 +129,7 @@ static void stream_stop(struct handler *h, int sig)
     atomic_store(&h->stream.signal, sig);
     pthread_mutex_lock(&h->mtx);
     LIST_FOREACH (p, &h->all, all) {
-        coprocess_signal(p->coprocess, sig);
+        child_signal(&p->coprocess->child, sig);
         coprocess_wake(p->coprocess);
     }
     pthread_mutex_unlock(&h->mtx);
@@ -137,8 +137,8 @@ static void stream_stop(struct handler *h, int sig)
         leftovers_hurry(h->stream.leftovers);
 }
 
-/* Have every coprocess look; whether one finds it, its end
- * tells */
+/* Have every coprocess check the order. The result shows when the message's
+ * handler ends. */
 static bool stream_cancel(struct handler *h, const char *id)
 {
     struct stream_cancels *c = &h->stream.cancels;
@@ -154,25 +154,26 @@ static bool stream_cancel(struct handler *h, const char *id)
     return true;
 }
 
-/* All are told at once, then each is waited for
- * The threads that started them have ended, so that they are the main thread's,
- * like orphans. The list of those that ended tells them from others without a
- * search.
- */
-static void children_end(struct handler *h)
+static void stream_handler_close(struct handler **handler)
 {
+    struct handler *h = *handler;
     size_t count = 0, n = 0;
     struct stream_slot *p;
-    pid_t *ended;
+    pid_t *ended, pid;
 
+    if (!h)
+        return;
+    *handler = NULL;
+    /* Tell all children to end, then wait for each. The threads that started
+     * them have ended, so they are children of the main thread, like orphans.
+     * The list of ended children tells them from orphans without a search. */
     LIST_FOREACH (p, &h->all, all) {
         coprocess_leave(p->coprocess);
         count++;
     }
     ended = calloc(count + 1, sizeof *ended);
     LIST_FOREACH (p, &h->all, all) {
-        pid_t pid = coprocess_await(p->coprocess);
-
+        pid = coprocess_await(p->coprocess);
         if (ended && pid)
             ended[n++] = pid;
     }
@@ -181,17 +182,6 @@ static void children_end(struct handler *h)
     LIST_FOREACH (p, &h->all, all)
         coprocess_finish(p->coprocess);
     free(ended);
-}
-
-static void stream_handler_close(struct handler **handler)
-{
-    struct handler *h = *handler;
-    struct stream_slot *p;
-
-    if (!h)
-        return;
-    *handler = NULL;
-    children_end(h);
     while ((p = LIST_FIRST(&h->all)) != NULL) {
         coprocess_close(&p->coprocess);
         LIST_REMOVE(p, all);
@@ -203,12 +193,6 @@ static void stream_handler_close(struct handler **handler)
     pthread_mutex_destroy(&h->stream.cancels.mtx);
     pthread_mutex_destroy(&h->mtx);
     free(h);
-}
-
-static int stream_check(const struct settings *set, struct problem *p)
-{
-    (void)set;
-    return denied_check(false, p);
 }
 
 static int stream_handler_open(struct handler **out,
@@ -261,7 +245,7 @@ static const struct coprocess_ops coprocesses = {
 const struct handler_ops handler_stream = {
     .name = "stream",
     .guess_ns = NS_PER_MS,
-    .check = stream_check,
+    .check = denied_check,
     .open = stream_handler_open,
     .coprocesses = &coprocesses,
     .stop = stream_stop,

@@ -17,7 +17,7 @@
 _Static_assert(STREAM_HEAD >= 3 * (HEADER_MAX + HEADER_VALUE_MAX) + 200,
                "a head fits whatever the message says");
 
-/* Bytes as they are */
+/* Append bytes unchanged. Returns the end. */
 static char *bytes_put(char *at, const char *text, size_t size)
 {
     memcpy(at, text, size);
@@ -26,7 +26,7 @@ static char *bytes_put(char *at, const char *text, size_t size)
 
 #define PUT(at, literal) bytes_put(at, literal, sizeof(literal) - 1)
 
-/* In decimal */
+/* Append a number in decimal. */
 static char *put_number(char *at, uint64_t n)
 {
     char digits[20];
@@ -38,7 +38,7 @@ static char *put_number(char *at, uint64_t n)
     return bytes_put(at, digits + i, sizeof digits - i);
 }
 
-/* What would end the word, or the line, as %XX */
+/* Append text; bytes that would end the word or the line become %XX. */
 static char *put_value(char *at, const char *text, size_t size)
 {
     static const char hex[] = "0123456789ABCDEF";
@@ -57,26 +57,11 @@ static char *put_value(char *at, const char *text, size_t size)
     return at;
 }
 
-/* The x- lines of its header */
-static char *put_x(char *at, struct delivery *d)
-{
-    struct header_text name, value;
-    size_t cursor = 0;
-
-    while (
-        header_next_x(d->message->data, &d->header, &cursor, &name, &value)) {
-        *at++ = ' ';
-        at = bytes_put(at, name.at, name.size);
-        *at++ = '=';
-        at = put_value(at, value.at, value.size);
-    }
-    return at;
-}
-
-/* stream_head - "MSG ..." */
 size_t stream_head(char buf[STREAM_HEAD], struct delivery *d)
 {
+    struct header_text name, value;
     char *at = PUT(buf, "MSG ");
+    size_t cursor = 0;
 
     at = bytes_put(at, delivery_id(d), ULID_TEXT - 1);
     *at++ = ' ';
@@ -89,13 +74,18 @@ size_t stream_head(char buf[STREAM_HEAD], struct delivery *d)
         at = PUT(at, " redelivered=1");
     if (d->message->flags & MESSAGE_LENGTH_INFERRED)
         at = PUT(at, " length-inferred=1");
-    if (d->header.x_count)
-        at = put_x(at, d);
+    while (d->header.x_count && header_next_x(d->message->data, &d->header,
+                                              &cursor, &name, &value)) {
+        *at++ = ' ';
+        at = bytes_put(at, name.at, name.size);
+        *at++ = '=';
+        at = put_value(at, value.at, value.size);
+    }
     *at++ = '\n';
     return (size_t)(at - buf);
 }
 
-/* The next word of a line; false: there is none */
+/* Cut the next word off a line. Returns false if there is none. */
 static bool word_next(struct header_text *rest, struct header_text *word)
 {
     const char *space;
@@ -113,19 +103,7 @@ static bool word_next(struct header_text *rest, struct header_text *word)
     return word->size > 0;
 }
 
-/* Find the verdict that a word of an answer stands for. */
-static bool verdict_read(const struct header_text *word, enum mqw_verdict *out)
-{
-    for (int i = 0; i < VERDICT_COUNT; i++)
-        if (strlen(verdict_rules[i].word) == word->size &&
-            memcmp(verdict_rules[i].word, word->at, word->size) == 0) {
-            *out = (enum mqw_verdict)i;
-            return true;
-        }
-    return false;
-}
-
-/* delay_read - "delay=5s", if that is the next word of a retry */
+/* Read "delay=5s", if that is the next word of a retry. */
 static int delay_read(struct header_text *rest, struct stream_answer *out)
 {
     static const char name[] = "delay=";
@@ -147,32 +125,32 @@ static int delay_read(struct header_text *rest, struct stream_answer *out)
     return 0;
 }
 
-/* Without spaces around it */
-static void spaces_trim(struct header_text *text)
-{
-    while (text->size && text->at[text->size - 1] == ' ')
-        text->size--;
-    while (text->size && *text->at == ' ') {
-        text->at++;
-        text->size--;
-    }
-}
-
-/* The verdict, the id, and what belongs to it */
 int stream_answer_parse(const char *line, size_t size,
                         struct stream_answer *out)
 {
     struct header_text rest = {line, size}, word;
+    int verdict = 0;
 
     if (size && line[size - 1] == '\r')
         rest.size--;
     *out = (struct stream_answer){0};
-    if (!size || *line == ' ' || !word_next(&rest, &word) ||
-        !verdict_read(&word, &out->verdict) || !word_next(&rest, &out->id))
+    if (!size || *line == ' ' || !word_next(&rest, &word))
         return -EBADMSG;
+    while (verdict < VERDICT_COUNT &&
+           (strlen(verdict_rules[verdict].word) != word.size ||
+            memcmp(verdict_rules[verdict].word, word.at, word.size) != 0))
+        verdict++;
+    if (verdict == VERDICT_COUNT || !word_next(&rest, &out->id))
+        return -EBADMSG;
+    out->verdict = (enum mqw_verdict)verdict;
     if (out->verdict == MQW_RETRY && delay_read(&rest, out) < 0)
         return -EBADMSG;
-    spaces_trim(&rest);
+    while (rest.size && rest.at[rest.size - 1] == ' ')
+        rest.size--;
+    while (rest.size && *rest.at == ' ') {
+        rest.at++;
+        rest.size--;
+    }
     if (verdict_rules[out->verdict].explains)
         out->reason = rest;
     else if (rest.size)

@@ -27,24 +27,24 @@
 
 #include "worker/rules/delivery.h"
 
-#define STREAM_HEAD   4096 /* no head is longer */
-#define STREAM_ANSWER 8192 /* an answer with its newline may not be longer */
+#define STREAM_HEAD   4096 /* longest head */
+#define STREAM_ANSWER 8192 /* longest answer with its newline */
 
-/* The head of a message that runs, newline included; how many bytes. */
+/* Write the head of a message with its newline. Returns its length in bytes. */
 size_t stream_head(char buf[STREAM_HEAD], struct delivery *d);
 
 struct stream_answer {
     enum mqw_verdict verdict;
-    struct header_text id; /* whatever stands there */
+    struct header_text id; /* unchecked */
     bool delayed;          /* a retry with a delay of its own */
     uint64_t delay_ns;
     struct header_text reason; /* as it was written; may be empty */
 };
-/* One line, without its newline. */
+/* Read one line, without its newline. */
 int stream_answer_parse(const char *line, size_t size,
                         struct stream_answer *out);
-/* The reason as an outcome tells it: one line of printable UTF-8, cut where it
- * is too long; which verdict it was where no reason was given. */
+/* Write the reason for an outcome: one line of printable UTF-8, cut if it is too
+ * long; the name of the verdict if no reason was given. */
 void stream_answer_error(const struct stream_answer *a,
                          char error[OUTCOME_ERROR]);
 

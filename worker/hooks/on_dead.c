@@ -268,7 +268,7 @@ static bool hook_command_supervise(struct hook_command *c, struct run *r)
     uint64_t due_ns = ns_add(r->started_ns, r->limit_ns);
     bool ended;
 
-    stderr_tail_init(&c->tail, r->id, c->stderr_limit);
+    stderr_tail_init(&c->tail, r->id, 0, c->stderr_limit);
     ended = hook_command_watch(c, r, due_ns, c->stop);
     if (!ended && hook_command_stops(c)) {
         uint64_t grace_ns = ns_add(clock_mono_ns(), c->set->kill_after_ns);

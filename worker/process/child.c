@@ -30,7 +30,6 @@ void child_close(int *fd)
     *fd = -1;
 }
 
-/* Nothing of it is left here */
 static void child_close_all(struct child *c)
 {
     child_close(&c->in);
@@ -52,65 +51,46 @@ static int pipe_open(int *ours, int *theirs, bool we_write)
     return fcntl(*ours, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* With the worker's environment and its mark */
-static int child_spawn(struct child *c, const struct child_spec *spec,
-                       struct process *out, const int fds[3])
+/* Open everything, or nothing. */
+int child_start(struct child *c, const struct child_spec *spec)
 {
     const struct environment_base *b = spec->base;
     char **env = reallocarray(NULL, b->count + 2, sizeof *env);
-    char mark[ENVIRONMENT_MARK];
-    int err;
-
-    if (!env)
-        return -ENOMEM;
-    memcpy(env, b->vars, b->count * sizeof *env);
-    env[b->count] = (char *)environment_mark(b->nonce, spec->mark, mark);
-    env[b->count + 1] = NULL;
-    c->mark = spec->mark;
-    err = command_start(spec->command, out, env, fds);
-    free(env);
-    return err;
-}
-
-/* Child_signal reaches it from now on
- * A stop that came while it was started is made up for.
- */
-static void child_enter(struct child *c, const struct child_spec *spec,
-                        const struct process *started)
-{
-    int sig;
-
-    pthread_mutex_lock(&c->mtx);
-    c->pid = started->pid;
-    c->end = started->end;
-    c->start = started->start;
-    sig = atomic_load(spec->signal);
-    if (sig)
-        process_group_signal(c->pid, sig);
-    pthread_mutex_unlock(&c->mtx);
-}
-
-/* All of it or nothing */
-int child_start(struct child *c, const struct child_spec *spec)
-{
-    int fds[3] = {-1, -1, -1}, err;
+    int fds[3] = {-1, -1, -1}, err = env ? 0 : -ENOMEM, sig;
+    char mark[ENVIRONMENT_MARK], statm[32];
     struct process started;
-    char statm[32];
 
-    err = pipe_open(&c->in, &fds[0], true);
+    if (!err)
+        err = pipe_open(&c->in, &fds[0], true);
     if (!err)
         err = pipe_open(&c->out, &fds[1], false);
     if (!err)
         err = pipe_open(&c->err, &fds[2], false);
-    if (!err)
-        err = child_spawn(c, spec, &started, fds);
+    if (!err) {
+        /* The worker's environment and the child's mark. */
+        memcpy(env, b->vars, b->count * sizeof *env);
+        env[b->count] = (char *)environment_mark(b->nonce, spec->mark, mark);
+        env[b->count + 1] = NULL;
+        c->mark = spec->mark;
+        err = command_start(spec->command, &started, env, fds);
+    }
+    free(env);
     for (int i = 0; i < 3; i++)
         child_close(&fds[i]);
     if (err) {
         child_close_all(c);
         return err;
     }
-    child_enter(c, spec, &started);
+    /* From here on child_signal reaches the child; a stop that came during the
+     * start has not. */
+    pthread_mutex_lock(&c->mtx);
+    c->pid = started.pid;
+    c->end = started.end;
+    c->start = started.start;
+    sig = atomic_load(spec->signal);
+    if (sig)
+        process_group_signal(c->pid, sig);
+    pthread_mutex_unlock(&c->mtx);
     snprintf(statm, sizeof statm, "/proc/%d/statm", (int)c->pid);
     if (spec->measured)
         c->statm = open(statm, O_RDONLY | O_CLOEXEC); /* -1: not measured */
@@ -125,7 +105,7 @@ void child_signal(struct child *c, int sig)
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* The second number of proc_pid_statm(5), which is in pages */
+/* Read the second number of proc_pid_statm(5), which is in pages. */
 uint64_t child_rss(const struct child *c)
 {
     char text[128], *at;
@@ -138,7 +118,7 @@ uint64_t child_rss(const struct child *c)
     return at ? strtoull(at, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* The number is nobody's before it is free */
+/* Clear the pid before its number is free. */
 bool child_reap(struct child *c, siginfo_t *how)
 {
     pid_t pid = c->pid;

@@ -1,8 +1,8 @@
 /* child.h - a long-lived process and the pipes to it
  *
- * WHAT   Starts a command with a pipe each for stdin, stdout and stderr, tells
- *        how large it has grown, and takes its status when it has ended. Pipes
- *        and no socket, so that a script may open /dev/stdin.
+ * WHAT   Starts a command with a pipe each for stdin, stdout and stderr, reads
+ *        how large it has grown, and takes its status when it has ended. Pipes,
+ *        not a socket, so that a script may open /dev/stdin.
  * WHO    One thread at a time; child_signal: any thread.
  * OWNS   The process, until child_reap; our ends of the pipes, which do not
  *        block and are closed on exec.
@@ -24,33 +24,33 @@
 /* m = written under mtx by the child's thread, read by others under it */
 struct child {
     pthread_mutex_t mtx;
-    pid_t pid;        /* m  0: none; else not reaped, so the number is ours */
+    pid_t pid;        /* m  not reaped, so the number is ours; 0: none */
     uint64_t start;   /* clock ticks since boot */
-    uint64_t mark;    /* of its processes (environment.h) */
+    uint64_t mark;    /* in its environment (environment.h) */
     int in, out, err; /* -1: closed */
     int end;          /* pidfd */
-    int statm;        /* -1: not asked for */
+    int statm;        /* -1: not measured */
 };
 
 struct child_spec {
     struct command *command;
     const struct environment_base *base;
     uint64_t mark;
-    const atomic_int *signal; /* sent to it at once, if not 0 by then */
+    const atomic_int *signal; /* sent to the child at once, unless 0 */
     bool measured;            /* child_rss will be called */
 };
 
-void child_init(struct child *c); /* none yet */
-void child_fini(struct child *c); /* none any more */
+void child_init(struct child *c);
+void child_fini(struct child *c); /* after child_reap */
 int child_start(struct child *c, const struct child_spec *spec);
-/* To its group, if there is one. */
+/* Signal the child's process group, if there is a child. */
 void child_signal(struct child *c, int sig);
-/* Its resident memory in bytes; 0: cannot be told. */
+/* Return the child's resident memory in bytes; 0: not known. */
 uint64_t child_rss(const struct child *c);
-/* One of in, out, err. */
+/* Close one of in, out, err. */
 void child_close(int *fd);
-/* It has ended: how, and close all. False: that is not known, as somebody else
- * took its status (leftovers.h). */
+/* Take the status of a child that has ended, and close all. Returns false if
+ * somebody else took the status (leftovers.h). */
 bool child_reap(struct child *c, siginfo_t *how);
 
 #endif

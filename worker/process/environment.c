@@ -14,16 +14,9 @@
 #define PREFIX "MQW_"
 #define MARK   "MQW_DELIVERY=%016" PRIx64 "-"
 
-/* Not for handlers: what an outer worker set */
-static bool is_own_var(const char *var)
-{
-    return strncmp(var, PREFIX, strlen(PREFIX)) == 0;
-}
-
-/* Environ without what is ours
- * It is NULL, not an empty list, after clearenv(3), and in a program that was
- * started without a variable once setproctitle_init(3bsd) has copied it.
- */
+/* Copy environ without the variables of an outer worker. environ is NULL, not an
+ * empty list, after clearenv(3), and in a program that was started without a
+ * variable once setproctitle_init(3bsd) has copied it. */
 int environment_base_open(struct environment_base *b, const char *queue,
                           uint64_t max_attempts, uint64_t nonce)
 {
@@ -37,7 +30,7 @@ int environment_base_open(struct environment_base *b, const char *queue,
     if (!b->vars)
         return -ENOMEM;
     for (char **v = from; *v; v++)
-        if (!is_own_var(*v))
+        if (strncmp(*v, PREFIX, strlen(PREFIX)) != 0)
             b->vars[b->count++] = *v;
     snprintf(b->queue, sizeof b->queue, "MQW_QUEUE=%s", queue);
     snprintf(b->max_attempts, sizeof b->max_attempts,
@@ -62,7 +55,7 @@ const char *environment_mark(uint64_t nonce, uint64_t seq,
     return buf;
 }
 
-/* A variable of its own, so at the start or after a NUL */
+/* A mark is a variable of its own: at the start, or after a NUL. */
 bool environment_marked(const char *env, size_t size, uint64_t nonce,
                         uint64_t *seq)
 {
@@ -77,7 +70,7 @@ bool environment_marked(const char *env, size_t size, uint64_t nonce,
     return false;
 }
 
-/* One more variable; there is room for all that a header can hold */
+/* Add a variable. There is room for everything that a header can hold. */
 __attribute__((format(printf, 2, 3))) static void var_add(struct environment *e,
                                                           const char *fmt, ...)
 {
@@ -96,36 +89,19 @@ __attribute__((format(printf, 2, 3))) static void var_add(struct environment *e,
     e->used += (size_t)n + 1;
 }
 
-/* MQW_X_NAME for each x-name; upper case, '-' becomes '_' */
-static void add_x(struct environment *e, const struct delivery *d)
-{
-    struct header_text name, value;
-    size_t cursor = 0;
-    char upper[HEADER_NAME_MAX + 1];
-
-    while (
-        header_next_x(d->message->data, &d->header, &cursor, &name, &value)) {
-        for (size_t i = 0; i < name.size; i++)
-            upper[i] = name.at[i] == '-'
-                           ? '_'
-                           : (char)toupper((unsigned char)name.at[i]);
-        upper[name.size] = '\0';
-        var_add(e, "MQW_%s=%.*s", upper, (int)value.size, value.at);
-    }
-}
-
-/* The variables of one delivery */
 int environment_build(struct environment *e, const struct environment_base *b,
                       struct delivery *d, uint64_t max_attempts)
 {
-    char mark[ENVIRONMENT_MARK];
+    char mark[ENVIRONMENT_MARK], upper[HEADER_NAME_MAX + 1];
+    struct header_text name, value;
+    size_t cursor = 0;
 
     if (!e->vars) {
         e->vars = reallocarray(NULL, b->count + ENVIRONMENT_VARS + 1,
                                sizeof *e->vars);
         if (!e->vars)
             return -ENOMEM;
-        e->at = b->count - 1; /* without MQW_MAX_ATTEMPTS of then */
+        e->at = b->count - 1; /* without the base's MQW_MAX_ATTEMPTS */
         memcpy(e->vars, b->vars, e->at * sizeof *e->vars);
     }
     e->count = e->at;
@@ -144,7 +120,16 @@ int environment_build(struct environment *e, const struct environment_base *b,
     if (d->message->flags & MESSAGE_LENGTH_INFERRED)
         var_add(e, "MQW_LENGTH_INFERRED=1");
     var_add(e, "%s", environment_mark(b->nonce, d->message->seq, mark));
-    add_x(e, d);
+    /* x-name becomes MQW_X_NAME. */
+    while (
+        header_next_x(d->message->data, &d->header, &cursor, &name, &value)) {
+        for (size_t i = 0; i < name.size; i++)
+            upper[i] = name.at[i] == '-'
+                           ? '_'
+                           : (char)toupper((unsigned char)name.at[i]);
+        upper[name.size] = '\0';
+        var_add(e, "MQW_%s=%.*s", upper, (int)value.size, value.at);
+    }
     e->vars[e->count] = NULL;
     return 0;
 }

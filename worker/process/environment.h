@@ -18,8 +18,8 @@
 #define ENVIRONMENT_VARS  (17 + HEADER_X_MAX)
 #define ENVIRONMENT_BYTES (4096 + 2 * HEADER_MAX)
 
-/* Of all deliveries: environ without MQW_*, then what is the same for them all;
- * the last one is MQW_MAX_ATTEMPTS. */
+/* The variables of all deliveries: environ without MQW_*, then ours that are the
+ * same for all; the last one is MQW_MAX_ATTEMPTS. */
 struct environment_base {
     char **vars; /* NULL-terminated; the strings of environ and our own */
     size_t count;
@@ -31,26 +31,26 @@ int environment_base_open(struct environment_base *b, const char *queue,
 void environment_base_close(struct environment_base *b);
 
 struct environment {
-    char **vars; /* base's vars and ours, NULL-terminated; own allocation */
-    size_t at;   /* first of ours */
+    char **vars; /* the base's and the delivery's, NULL-terminated */
+    size_t at;   /* index of the delivery's first */
     size_t count, used;
     char text[ENVIRONMENT_BYTES];
 };
-/* 0 or -ENOMEM; `e` starts zeroed and is reused. `max_attempts` as it is now:
- * it may have been another when the base was made. */
+/* Fill in the variables of a delivery; 0 or -ENOMEM. `e` starts zeroed and is
+ * reused. `max_attempts` may have changed since the base was made. */
 int environment_build(struct environment *e, const struct environment_base *b,
                       struct delivery *d, uint64_t max_attempts);
-/* MQW_LETTER besides, once it is built. */
+/* Add MQW_LETTER to a built environment. */
 void environment_letter(struct environment *e, int64_t letter);
 void environment_close(struct environment *e);
 
-/* "MQW_DELIVERY=<nonce>-<seq>": marks every process of one delivery, so that
- * recovery finds it wherever it went. `buf` at least 64 bytes. */
+/* Print "MQW_DELIVERY=<nonce>-<seq>". It marks every process of one delivery, so
+ * that recovery finds it wherever it went. */
 #define ENVIRONMENT_MARK 64
 const char *environment_mark(uint64_t nonce, uint64_t seq,
                              char buf[ENVIRONMENT_MARK]);
-/* Whether an environment as proc_pid_environ(5) shows it (NUL-terminated
- * besides) carries a mark with this nonce; its seq. */
+/* Return true, and the mark's seq, if an environment carries a mark with this
+ * nonce. `env` is from proc_pid_environ(5), with another NUL at its end. */
 bool environment_marked(const char *env, size_t size, uint64_t nonce,
                         uint64_t *seq);
 

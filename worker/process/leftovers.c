@@ -1,20 +1,21 @@
-/* leftovers.c - what handlers leave behind (see leftovers.h)
+/* leftovers.c - processes that handlers leave behind (see leftovers.h)
  *
- * How to learn that an orphan has ended: SIGCHLD is the only notice there is,
- * and the end of every handler sends one too. All threads block it, so that it
- * costs a handler's end no wake-up; a signalfd wakes the peeker for it, once in
- * PAUSE_NS at most. An idle worker has no handlers and is woken for orphans
- * only. A look for zombies at the end of each handler instead would cost each
- * of them a system call, and leave zombies as long as no message comes.
+ * SIGCHLD is the only notice of an orphan's end, and the end of every handler
+ * sends one too. All threads block it, so that it costs a handler's end no
+ * wake-up; a signalfd wakes the peeker for it, at most once in PAUSE_NS. An
+ * idle worker has no handlers and is woken for orphans only. A search for
+ * zombies at the end of each handler would instead cost each of them a system
+ * call, and leave zombies as long as no message comes.
  *
- * Many handlers may be ended at once: all that they wait for hangs, and all
- * reach their limit. A search is a walk over /proc, so one walk serves all that
- * wait for one, as one sync serves many commits. And it is left out where
- * nothing at all was left behind, which one short read tells.
+ * Many handlers may be ended at the same time: something that all of them wait
+ * for hangs, and all reach their limit. A search walks over all of /proc, so
+ * one walk serves all threads that wait for one, as one sync serves many
+ * commits. There is no walk if nothing at all was left behind, which one short
+ * read shows.
  *
- * A search is one walk over all of /proc. The kernel's lists of children would
- * be shorter, but are exact only for processes that are stopped
- * (proc_pid_task(5)), and are not there in every kernel.
+ * The kernel's lists of children would be shorter than /proc, but they are
+ * exact only for processes that are stopped (proc_pid_task(5)), and some
+ * kernels do not have them.
  */
 #include "worker/process/leftovers.h"
 
@@ -52,18 +53,18 @@
 #include "worker/process/stderr_tail.h"
 
 #define STEPS_MAX  256  /* of a chain of parents; more is a torn snapshot */
-#define WARN_MS    1000 /* a process that does not go is named each second */
+#define WARN_MS    1000 /* between two warnings of a process that stays */
 #define EVENTS     32
-#define EXEC_LOOKS 1000 /* at a process in execve(2), 1 ms apart */
+#define EXEC_LOOKS 1000 /* reads of a process in execve(2), 1 ms apart */
 
-/* One process of the walk. */
+/* A process that a walk has seen. */
 struct seen {
     pid_t pid;
     struct process_stat stat;
     bool chosen;
 };
 
-/* One that was found; fd < 0: it has ended. */
+/* A process that a search has found; fd < 0: it has ended. */
 struct found {
     pid_t pid;
     int fd;
@@ -79,29 +80,17 @@ struct process_search {
     size_t env_room;
 };
 
-/* Ours is read by the rule that goes for others of our
- * user, too (proc(5), hidepid and ptrace access mode) */
-static bool environ_readable(void)
-{
-    int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
-    char byte;
-    bool ok = fd >= 0 && read(fd, &byte, 1) >= 0;
-
-    if (fd >= 0)
-        close(fd);
-    return ok;
-}
-
-/* Judged by ourselves: a process that is there for sure
- * In another container or chroot an empty folder is an ordinary /proc to
- * opendir(3), and nothing in it looks like nobody there. The procfs of another
- * PID namespace knows us by another number or not at all, as it does handlers.
- */
+/* Judge /proc by this process, which is there for sure. In another container or
+ * chroot an empty folder is an ordinary /proc to opendir(3), and looks as if no
+ * process were there. The procfs of another PID namespace has us under another
+ * number or not at all, and so it has our handlers. */
 const char *process_search_blind(void)
 {
-    char self[32] = "";
+    char self[32] = "", byte;
     struct statfs fs;
     struct process_stat stat;
+    bool readable;
+    int fd;
 
     if (statfs("/proc", &fs) < 0)
         return errno_text(errno);
@@ -110,9 +99,13 @@ const char *process_search_blind(void)
     if (readlink("/proc/self", self, sizeof self - 1) < 0 ||
         strtol(self, NULL, 10) != getpid() || !process_stat(getpid(), &stat))
         return "it is of another PID namespace and does not show this process";
-    if (!environ_readable())
-        return "it does not let us read /proc/self/environ";
-    return NULL;
+    /* The rule for reading our own environment also goes for other processes of
+     * our user (proc(5), hidepid and ptrace access mode). */
+    fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    readable = fd >= 0 && read(fd, &byte, 1) >= 0;
+    if (fd >= 0)
+        close(fd);
+    return readable ? NULL : "it does not let us read /proc/self/environ";
 }
 
 int process_search_open(struct process_search **out)
@@ -133,9 +126,9 @@ int process_search_open(struct process_search **out)
     return 0;
 }
 
-/* Out of the epoll set by hand: a child that another thread starts now
- * has the descriptor, too, until its execve, and closing ours would leave the
- * entry there, which tells of its end again and again */
+/* Close the pidfd of a found process. Closing alone would not take it out of the
+ * epoll set: a child that another thread is just starting has the descriptor,
+ * too, until its execve, and the set would report its end again and again. */
 static void found_release(struct process_search *m, struct found *f)
 {
     (void)epoll_ctl(m->epoll, EPOLL_CTL_DEL, f->fd, NULL);
@@ -143,7 +136,7 @@ static void found_release(struct process_search *m, struct found *f)
     f->fd = -1;
 }
 
-/* What the last search found */
+/* Forget the results of the last search. */
 static void search_forget(struct process_search *m)
 {
     for (size_t i = 0; i < m->found_count; i++)
@@ -167,7 +160,8 @@ void process_search_close(struct process_search **marked)
     free(m);
 }
 
-/* Its environment to m->env; its size, 0: gone, not ours to read */
+/* Read the environment of a process into m->env. Returns its size; 0: the process
+ * is gone, or we may not read it. */
 static size_t env_read(struct process_search *m, pid_t pid)
 {
     char path[32];
@@ -199,33 +193,30 @@ static size_t env_read(struct process_search *m, pid_t pid)
     return size;
 }
 
-/* Note one process */
-static int process_see(struct process_search *m, pid_t pid)
-{
-    struct seen s = {.pid = pid}, *seen;
-
-    if (pid == getpid() || !process_stat(pid, &s.stat))
-        return 0;
-    seen = array_grow(m->seen, m->seen_count, &m->seen_room, sizeof s);
-    if (!seen)
-        return -ENOMEM;
-    m->seen = seen;
-    m->seen[m->seen_count++] = s;
-    return 0;
-}
-
-/* See all processes but ourselves */
+/* Note all processes except ourselves. */
 static int proc_walk(struct process_search *m)
 {
     DIR *proc = opendir("/proc");
     struct dirent *entry;
+    struct seen *seen, s;
     int err = 0;
 
     if (!proc)
         return problem_code(errno);
-    while (!err && (entry = readdir(proc)) != NULL)
-        if (isdigit((unsigned char)entry->d_name[0]))
-            err = process_see(m, (pid_t)strtol(entry->d_name, NULL, 10));
+    while (!err && (entry = readdir(proc)) != NULL) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        s = (struct seen){.pid = (pid_t)strtol(entry->d_name, NULL, 10)};
+        if (s.pid == getpid() || !process_stat(s.pid, &s.stat))
+            continue;
+        seen = array_grow(m->seen, m->seen_count, &m->seen_room, sizeof s);
+        if (seen) {
+            m->seen = seen;
+            m->seen[m->seen_count++] = s;
+        } else {
+            err = -ENOMEM;
+        }
+    }
     closedir(proc);
     return err;
 }
@@ -244,7 +235,7 @@ static struct seen *seen_find(const struct process_search *m, pid_t pid)
     return bsearch(&key, m->seen, m->seen_count, sizeof key, by_pid);
 }
 
-/* Whether we are among its parents */
+/* Return true if we are among the parents of a process. */
 static bool is_ours(const struct process_search *m, const struct seen *s)
 {
     for (int i = 0; s && i < STEPS_MAX; i++) {
@@ -255,7 +246,7 @@ static bool is_ours(const struct process_search *m, const struct seen *s)
     return false;
 }
 
-/* Whether one of its parents was chosen */
+/* Return true if one of the parents of a process was chosen. */
 static bool has_chosen(const struct process_search *m, const struct seen *s)
 {
     for (int i = 0; s && i < STEPS_MAX; i++) {
@@ -266,17 +257,8 @@ static bool has_chosen(const struct process_search *m, const struct seen *s)
     return false;
 }
 
-/* Of one of the groups; those who started it wait for it */
-static bool is_leader(const struct process_search_choice *c, pid_t pid)
-{
-    for (size_t i = 0; i < c->count; i++)
-        if (c->of[i].group == pid)
-            return true;
-    return false;
-}
-
-/* Whether it shows no arguments; *gone: it has ended, or is the
- * kernel's own */
+/* Return true if a process shows no arguments. *gone: it has ended, or is a
+ * thread of the kernel. */
 static bool process_is_bare(pid_t pid, bool *gone)
 {
     char path[32], byte;
@@ -293,11 +275,11 @@ static bool process_is_bare(pid_t pid, bool *gone)
     return n == 0;
 }
 
-/* Env_read, once it is out of execve(2)
- * There it has its new memory first, and arguments and environment in it later.
- * By then it has let go of our lock, which it had from the dead worker, so that
- * it must be waited for here. Not for ever: some have no environment at all.
- */
+/* Read an environment as env_read does, once the process is out of execve(2). In
+ * there it gets its new memory first, and arguments and environment later. By
+ * then it has closed our lock, which it had from the dead worker, so this has
+ * to wait for it; but not for ever, because some processes have no environment
+ * at all. */
 static size_t env_settled(struct process_search *m, pid_t pid)
 {
     size_t size = env_read(m, pid);
@@ -314,7 +296,7 @@ static size_t env_settled(struct process_search *m, pid_t pid)
     return size;
 }
 
-/* By its group or its mark */
+/* Return true if a process is chosen by its group or its mark. */
 static bool is_meant(struct process_search *m,
                      const struct process_search_choice *c,
                      const struct seen *s)
@@ -336,14 +318,14 @@ static bool is_meant(struct process_search *m,
     return false;
 }
 
-/* No longer of interest */
+/* Do not wait for a found process any more. */
 static void found_drop(struct process_search *m, struct found *f)
 {
     found_release(m, f);
     m->living--;
 }
 
-/* One that was found has ended; take its status if it is our child */
+/* Handle the end of a found process; take its status if it is our child. */
 static void found_ended(struct process_search *m, struct found *f)
 {
     siginfo_t info;
@@ -353,14 +335,7 @@ static void found_ended(struct process_search *m, struct found *f)
     found_drop(m, f);
 }
 
-/* A process that is gone is no error, nor is one whose number a
- * thread has by now (ENOENT, or EINVAL before 6.9) */
-static int errno_or_gone(void)
-{
-    return errno == ESRCH || errno == EINVAL || errno == ENOENT ? 0 : -errno;
-}
-
-/* A descriptor for it, if it is still the one that was looked at */
+/* Open a pidfd for a process, if it is still the one that was seen. */
 static int found_hold(struct process_search *m, const struct seen *s)
 {
     struct epoll_event ev = {.events = EPOLLIN};
@@ -371,8 +346,10 @@ static int found_hold(struct process_search *m, const struct seen *s)
 
     if (f)
         m->found = f;
-    if (fd < 0)
-        return errno_or_gone();
+    if (fd < 0) /* gone, or its number is now that of a thread (ENOENT; EINVAL
+                 * before 6.9) */
+        return errno == ESRCH || errno == EINVAL || errno == ENOENT ? 0
+                                                                    : -errno;
     if (!f) {
         close(fd);
         return -ENOMEM;
@@ -393,7 +370,8 @@ static int found_hold(struct process_search *m, const struct seen *s)
     return 0;
 }
 
-/* Look, choose, choose what those started, hold */
+/* Choose the processes that are meant, then those that they started, and hold
+ * all of them. */
 int process_search_find(struct process_search *m,
                         const struct process_search_choice *c)
 {
@@ -408,16 +386,16 @@ int process_search_find(struct process_search *m,
         m->seen[i].chosen = is_meant(m, c, &m->seen[i]);
     for (size_t i = 0; i < m->seen_count && !err; i++) {
         struct seen *s = &m->seen[i];
+        bool leader = false; /* its own thread waits for it */
 
-        if (is_leader(c, s->pid))
-            continue;
-        if (s->chosen || (!c->groups_only && has_chosen(m, s)))
+        for (size_t k = 0; k < c->count; k++)
+            leader |= c->of[k].group == s->pid;
+        if (!leader && (s->chosen || (!c->groups_only && has_chosen(m, s))))
             err = found_hold(m, s);
     }
     return err ? err : (int)m->living;
 }
 
-/* See who has ended */
 size_t process_search_living(struct process_search *m)
 {
     struct epoll_event events[EVENTS];
@@ -436,53 +414,13 @@ int process_search_fd(const struct process_search *m)
     return m->epoll;
 }
 
-/* A process that stays is stuck in the kernel */
-static void warn_living(const struct process_search *m)
-{
-    for (size_t i = 0; i < m->found_count; i++)
-        if (m->found[i].fd >= 0)
-            log_warn("process_stays", F_INT("pid", m->found[i].pid),
-                     F_STR("next", "it was killed and has not ended; its "
-                                   "message waits for it; see what it waits "
-                                   "for in /proc/PID/stack"));
-}
-
-/* On return all of them are gone; how many
- * A process that we may not kill (it changed its user) does not keep us here.
- */
-static int kill_found(struct process_search *m)
-{
-    struct pollfd p = {.fd = m->epoll, .events = POLLIN};
-    int killed = 0;
-
-    for (size_t i = 0; i < m->found_count; i++) {
-        struct found *f = &m->found[i];
-
-        if (f->fd < 0)
-            continue;
-        if (pidfd_send_signal(f->fd, SIGKILL, NULL, 0) == 0) {
-            killed++;
-        } else if (errno == ESRCH) {
-            found_ended(m, f);
-        } else {
-            log_warn("process_not_killed", F_INT("pid", f->pid),
-                     F_STR("error", errno_text(errno)));
-            found_drop(m, f);
-        }
-    }
-    while (process_search_living(m) > 0)
-        if (poll(&p, 1, WARN_MS) == 0)
-            warn_living(m);
-    return killed;
-}
-
-/* Until nothing is found any more
- * A process that is killed cannot fork; one that was not reached yet can, so
- * the walk is repeated until it finds none.
- */
+/* A killed process cannot fork, but one that was not reached yet can, so the walk
+ * is repeated until it finds none. A process that we may not kill (it changed
+ * its user) is not waited for. */
 int process_search_end(struct process_search *m,
                        const struct process_search_choice *choice)
 {
+    struct pollfd p = {.fd = m->epoll, .events = POLLIN};
     int sum = 0, killed;
 
     do {
@@ -490,16 +428,43 @@ int process_search_end(struct process_search *m,
 
         if (living < 0)
             return living;
-        killed = kill_found(m);
+        killed = 0;
+        for (size_t i = 0; i < m->found_count; i++) {
+            struct found *f = &m->found[i];
+
+            if (f->fd < 0)
+                continue;
+            if (pidfd_send_signal(f->fd, SIGKILL, NULL, 0) == 0) {
+                killed++;
+            } else if (errno == ESRCH) {
+                found_ended(m, f);
+            } else {
+                log_warn("process_not_killed", F_INT("pid", f->pid),
+                         F_STR("error", errno_text(errno)));
+                found_drop(m, f);
+            }
+        }
+        while (process_search_living(m) > 0) {
+            if (poll(&p, 1, WARN_MS) != 0)
+                continue;
+            /* A killed process that stays is stuck in the kernel. */
+            for (size_t i = 0; i < m->found_count; i++)
+                if (m->found[i].fd >= 0)
+                    log_warn("process_stays", F_INT("pid", m->found[i].pid),
+                             F_STR("next",
+                                   "it was killed and has not ended; its "
+                                   "message waits for it; see what it waits "
+                                   "for in /proc/PID/stack"));
+        }
         sum += killed;
     } while (killed > 0);
     return sum;
 }
 
 #define PAUSE_NS (100 * NS_PER_MS)
-#define BATCH    64 /* that one search is for */
+#define BATCH    64 /* handlers that one search is for */
 
-/* One that waits for a search; on the stack of its thread. */
+/* A thread's wait for a search; on its stack. */
 struct wish {
     STAILQ_ENTRY(wish) link;
     const struct leftovers_of *of;
@@ -512,7 +477,7 @@ struct leftovers {
     struct timers *timers;     /* c */
     struct loop *loop;         /* c */
     struct loop_source source; /* p  the signalfd */
-    struct timer pause;        /* until the source is watched again */
+    struct timer pause;        /* for watching the source again */
     int hurry; /* c  eventfd; readable from leftovers_hurry on */
     pthread_mutex_t mtx;
     pthread_cond_t ready;       /* m  a search has ended */
@@ -522,25 +487,35 @@ struct leftovers {
 
 /* ---- orphans ---- */
 
-/* All that have ended; never a handler, see the header */
-static void orphans_reap(void)
+/* Watch for the next SIGCHLD; one that came meanwhile is seen at once. */
+static void pause_ended(struct timer *timer)
 {
+    struct leftovers *s = CONTAINER_OF(timer, struct leftovers, pause);
+
+    if (loop_watch(s->loop, &s->source, EPOLLIN) < 0)
+        timers_start_after(s->timers, timer, PAUSE_NS);
+}
+
+/* Handle handlers and orphans that exited or were stopped. The signal is read
+ * before the children are checked, so that a child that exits after the check
+ * sends a new one. */
+static void child_ended(struct loop_source *source)
+{
+    struct leftovers *s = CONTAINER_OF(source, struct leftovers, source);
+    struct signalfd_siginfo ignored;
     siginfo_t info = {0};
 
+    while (read(source->fd, &ignored, sizeof ignored) == sizeof ignored)
+        ;
+    /* Reap the orphans; __WNOTHREAD leaves out handlers (see leftovers.h). */
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | __WNOTHREAD) == 0 &&
            info.si_pid != 0) {
         log_debug("orphan_reaped", F_INT("pid", info.si_pid));
         info.si_pid = 0;
     }
-}
-
-/* Report each child stopped since the last call; the kernel reports each stop
- * once. Check the children of all threads, and leave exit statuses to the
- * threads that started the handlers. */
-static void stopped_report(void)
-{
-    siginfo_t info = {0};
-
+    /* Report stopped children of all threads, but leave exit statuses to the
+     * threads that started the handlers. The kernel reports each stop once. */
+    info.si_pid = 0;
     while (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) == 0 &&
            info.si_pid != 0) {
         log_warn("handler_stopped", F_INT("pid", info.si_pid),
@@ -550,76 +525,30 @@ static void stopped_report(void)
                                "limit. mqctl list shows the message"));
         info.si_pid = 0;
     }
-}
-
-/* Wait for the next SIGCHLD; one that came meanwhile is seen */
-static void pause_ended(struct timer *timer)
-{
-    struct leftovers *s = CONTAINER_OF(timer, struct leftovers, pause);
-
-    if (loop_watch(s->loop, &s->source, EPOLLIN) < 0)
-        timers_start_after(s->timers, timer, PAUSE_NS);
-}
-
-/* Handle a handler or an orphan that exited or was stopped. Read
- * the signal before checking the children, so that a child that exits after the
- * check sends a new one.
- */
-static void child_ended(struct loop_source *source)
-{
-    struct leftovers *s = CONTAINER_OF(source, struct leftovers, source);
-    struct signalfd_siginfo info;
-
-    while (read(source->fd, &info, sizeof info) == sizeof info)
-        ;
-    orphans_reap();
-    stopped_report();
     timers_start_after(s->timers, &s->pause, PAUSE_NS);
 }
 
-/* SIGCHLD to the signalfd and nowhere else; the pool's threads
- * block all signals. Our parent may have set it to be ignored, which would take
- * the status of every handler from us. */
-static int signals_ready(struct leftovers *s)
-{
-    sigset_t set;
-
-    signal(SIGCHLD, SIG_DFL);
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-    s->source.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return s->source.fd < 0 ? -errno : 0;
-}
-
-/* One of the list */
-static bool pid_is_known(pid_t pid, const pid_t *known, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (known[i] == pid)
-            return true;
-    return false;
-}
-
-/* The main thread has no other child
- * When a process ends, the topmost processes that it leaves behind become the
- * main thread's children before that end can be seen. The kernel's list is
- * inexact while it changes, but its first entry is not; and while there are
- * known ones, nobody else takes the status of a child, so that it only grows.
- */
+/* Check that the main thread has no other child. When a process ends, the
+ * topmost processes that it leaves behind become the main thread's children
+ * before that end can be seen. The kernel's list is inexact while it changes,
+ * but its first entry is exact; and while there are known children, nobody else
+ * takes the status of a child, so the list only grows. */
 bool leftovers_none_but(const pid_t *known, size_t n)
 {
-    char path[64], pid[16];
-    bool none;
+    char path[64], text[16];
+    bool none, is_known;
     FILE *f;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
     f = fopen(path, "re");
     if (!f)
         return false;
-    do
-        none = fscanf(f, "%15s", pid) != 1;
-    while (!none && pid_is_known((pid_t)strtol(pid, NULL, 10), known, n));
+    do {
+        none = fscanf(f, "%15s", text) != 1;
+        is_known = false;
+        for (size_t i = 0; i < n && !none; i++)
+            is_known |= known[i] == (pid_t)strtol(text, NULL, 10);
+    } while (is_known);
     none = none && !ferror(f);
     fclose(f);
     return none;
@@ -627,7 +556,7 @@ bool leftovers_none_but(const pid_t *known, size_t n)
 
 /* ---- open, close ---- */
 
-/* What is left goes to the next subreaper when we end */
+/* Processes that are left go to the next subreaper when the worker exits. */
 void leftovers_close(struct leftovers **leftovers)
 {
     struct leftovers *s = *leftovers;
@@ -650,6 +579,7 @@ int leftovers_open(struct leftovers **out, uint64_t nonce,
                    struct timers *timers, struct loop *loop)
 {
     struct leftovers *s;
+    sigset_t set;
     int err;
 
     *out = NULL;
@@ -668,7 +598,17 @@ int leftovers_open(struct leftovers **out, uint64_t nonce,
     pthread_cond_init(&s->ready, NULL);
     STAILQ_INIT(&s->wishes);
     s->hurry = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    err = s->hurry < 0 ? -errno : signals_ready(s);
+    err = s->hurry < 0 ? -errno : 0;
+    /* SIGCHLD goes to the signalfd and nowhere else; the pool's threads block
+     * all signals. Our parent may have set it to be ignored, which would take
+     * the status of every handler from us. */
+    signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    s->source.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (!err && s->source.fd < 0)
+        err = -errno;
     if (!err && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
         err = -errno;
     if (!err)
@@ -688,7 +628,7 @@ void leftovers_hurry(struct leftovers *s)
     (void)!write(s->hurry, &one, sizeof one);
 }
 
-/* What could not be looked for stays */
+/* Log that processes could not be searched for, so they keep running. */
 static void search_failed(const char *id, int err)
 {
     log_warn("remains_not_searched", F_STR("msg", id),
@@ -698,9 +638,8 @@ static void search_failed(const char *id, int err)
                            "ulimit -n"));
 }
 
-/* Until `fd` is readable; false: the grace is over
- * Its stderr is read meanwhile, or a handler that cleans up would wait for us.
- */
+/* Wait until `fd` is readable. Returns false when the grace is over. Read stderr
+ * meanwhile, or a handler that cleans up would wait for us. */
 static bool grace_wait(struct leftovers *s, const struct leftovers_of *of,
                        int fd, int *stderr_fd)
 {
@@ -720,17 +659,7 @@ static bool grace_wait(struct leftovers *s, const struct leftovers_of *of,
     }
 }
 
-/* Wait while any that was found lives; false: the grace is over */
-static bool group_gone(struct leftovers *s, struct process_search *m,
-                       const struct leftovers_of *of, int *stderr_fd)
-{
-    while (process_search_living(m) > 0)
-        if (!grace_wait(s, of, process_search_fd(m), stderr_fd))
-            return false;
-    return true;
-}
-
-/* Until the group is gone or its time is over */
+/* Wait until the process group is gone, or the grace is over. */
 static void group_grace(struct leftovers *s, const struct leftovers_of *of,
                         int *stderr_fd)
 {
@@ -739,6 +668,7 @@ static void group_grace(struct leftovers *s, const struct leftovers_of *of,
         .of = &one, .count = 1, .groups_only = true};
     struct process_search *m;
     int found = process_search_open(&m);
+    bool in_time = true;
 
     if (!m) {
         search_failed(of->tail->id, found);
@@ -748,23 +678,34 @@ static void group_grace(struct leftovers *s, const struct leftovers_of *of,
         found = process_search_find(m, &choice);
         if (found < 0)
             search_failed(of->tail->id, found);
-    } while (found > 0 && group_gone(s, m, of, stderr_fd));
+        while (found > 0 && in_time && process_search_living(m) > 0)
+            in_time = grace_wait(s, of, process_search_fd(m), stderr_fd);
+    } while (found > 0 && in_time);
     process_search_close(&m);
 }
 
-/* One for all of a batch */
-static void batch_search(struct leftovers *s, struct wish *const *batch,
-                         size_t n)
+/* Make one search for all threads that wait for one; the lock is released
+ * meanwhile. */
+static void batch_search_locked(struct leftovers *s)
 {
     struct process_search_delivery list[BATCH];
     struct process_search_choice choice = {
-        .nonce = s->nonce, .of = list, .count = n, .ours = true};
+        .nonce = s->nonce, .of = list, .ours = true};
+    struct wish *batch[BATCH] = {0}, *w;
     struct process_search *m;
-    int killed = process_search_open(&m);
+    size_t n = 0;
+    int killed;
 
-    for (size_t i = 0; i < n; i++)
-        list[i] = (struct process_search_delivery){
-            .seq = batch[i]->of->seq, .group = batch[i]->of->group};
+    while (n < BATCH && (w = STAILQ_FIRST(&s->wishes)) != NULL) {
+        STAILQ_REMOVE_HEAD(&s->wishes, link);
+        list[n] = (struct process_search_delivery){.seq = w->of->seq,
+                                                   .group = w->of->group};
+        batch[n++] = w;
+    }
+    choice.count = n;
+    s->searching = true;
+    pthread_mutex_unlock(&s->mtx);
+    killed = process_search_open(&m);
     if (!killed)
         killed = process_search_end(m, &choice);
     process_search_close(&m);
@@ -774,21 +715,6 @@ static void batch_search(struct leftovers *s, struct wish *const *batch,
         log_info("remains_killed",
                  F_STR("msg", n == 1 ? batch[0]->of->tail->id : NULL),
                  F_UINT("handlers", n), F_INT("processes", killed));
-}
-
-/* Search for those that wait; the lock is not held meanwhile */
-static void grant_locked(struct leftovers *s)
-{
-    struct wish *batch[BATCH] = {0}, *w;
-    size_t n = 0;
-
-    while (n < BATCH && (w = STAILQ_FIRST(&s->wishes)) != NULL) {
-        STAILQ_REMOVE_HEAD(&s->wishes, link);
-        batch[n++] = w;
-    }
-    s->searching = true;
-    pthread_mutex_unlock(&s->mtx);
-    batch_search(s, batch, n);
     pthread_mutex_lock(&s->mtx);
     s->searching = false;
     for (size_t i = 0; i < n; i++)
@@ -796,89 +722,63 @@ static void grant_locked(struct leftovers *s)
     pthread_cond_broadcast(&s->ready);
 }
 
-/* A search that began after this call has found nothing more */
-static void wish_search(struct leftovers *s, const struct leftovers_of *of)
+/* Give the handler's process group its grace, kill it, then kill what escaped
+ * from it. The leader may have moved to another group, so it is also killed by
+ * its number, which is not free before it is reaped. */
+void leftovers_end(struct leftovers *s, const struct leftovers_of *of)
 {
+    struct pollfd leader = {.fd = of->end, .events = POLLIN};
     struct wish me = {.of = of};
+    int fd = of->stderr_fd;
 
+    if ((of->end < 0 || grace_wait(s, of, of->end, &fd)) &&
+        clock_ms_until(of->kill_at_ns) != 0 &&
+        !leftovers_none_but(of->known, of->known_count))
+        group_grace(s, of, &fd);
+    kill(-of->group, SIGKILL);
+    kill(of->group, SIGKILL);
+    while (of->end >= 0 && !leader.revents)
+        (void)poll(&leader, 1, -1);
+    if (leftovers_none_but(of->known, of->known_count))
+        return;
+    /* Only a search that begins from here on finds everything. */
     pthread_mutex_lock(&s->mtx);
     STAILQ_INSERT_TAIL(&s->wishes, &me, link);
     while (!me.granted) {
         if (s->searching)
             pthread_cond_wait(&s->ready, &s->mtx);
         else
-            grant_locked(s);
+            batch_search_locked(s);
     }
     pthread_mutex_unlock(&s->mtx);
 }
 
-/* Outside of its group at least */
-static bool nothing_left(const struct leftovers_of *of)
+/* ---- handlers of a dead worker ---- */
+
+/* Kill a process group, if its leader is the process that was noted: the leader
+ * keeps the number from any other group. On return the leader is gone; the
+ * others carry the mark, and are found by it. */
+static bool stale_group_kill(const struct stale_handler *l)
 {
-    return leftovers_none_but(of->known, of->known_count);
-}
+    struct pollfd p = {.fd = -1, .events = POLLIN};
+    bool same;
 
-/* Grace, SIGKILL, sweep
- * The leader may have moved to another group, so it is killed by its number as
- * well, which is not free before it is reaped.
- */
-void leftovers_end(struct leftovers *s, const struct leftovers_of *of)
-{
-    struct pollfd leader = {.fd = of->end, .events = POLLIN};
-    int fd = of->stderr_fd;
-
-    if ((of->end < 0 || grace_wait(s, of, of->end, &fd)) &&
-        clock_ms_until(of->kill_at_ns) != 0 && !nothing_left(of))
-        group_grace(s, of, &fd);
-    kill(-of->group, SIGKILL);
-    kill(of->group, SIGKILL);
-    while (of->end >= 0 && !leader.revents)
-        (void)poll(&leader, 1, -1);
-    if (!nothing_left(of))
-        wish_search(s, of);
-}
-
-/* ---- of a dead worker ---- */
-
-/* Until the process has ended; says so when that takes long */
-static void wait_gone(int pidfd, pid_t pid)
-{
-    struct pollfd p = {.fd = pidfd, .events = POLLIN};
-
-    while (poll(&p, 1, WARN_MS) <= 0)
-        log_warn("leftover_stays", F_INT("pid", pid),
-                 F_STR("next", "its message waits until it has ended; see "
-                               "what it waits for in /proc/PID/stack"));
-}
-
-/* A process group whose leader is the one we knew: it keeps its
- * number from anybody else. The leader is gone on return; the others of it
- * carry the mark and are waited for one by one.
- */
-static bool kill_group(const struct stale_handler *l)
-{
-    int fd = l->pgid > 1 && l->start != 0 ? pidfd_open(l->pgid, 0) : -1;
-    bool same = fd >= 0 && process_start_time(l->pgid) == l->start;
-
+    if (l->pgid > 1 && l->start != 0)
+        p.fd = pidfd_open(l->pgid, 0);
+    same = p.fd >= 0 && process_start_time(l->pgid) == l->start;
     if (same) {
         kill(-l->pgid, SIGKILL);
-        wait_gone(fd, l->pgid);
+        while (poll(&p, 1, WARN_MS) <= 0)
+            log_warn("leftover_stays", F_INT("pid", l->pgid),
+                     F_STR("next", "its message waits until it has ended; see "
+                                   "what it waits for in /proc/PID/stack"));
     }
-    if (fd >= 0)
-        close(fd);
+    if (p.fd >= 0)
+        close(p.fd);
     return same;
 }
 
-/* A long-lived child is named by each message that it had */
-static bool is_same(const struct stale_handler *list, size_t i)
-{
-    for (size_t k = 0; k < i; k++)
-        if (list[k].pgid == list[i].pgid && list[k].start == list[i].start)
-            return true;
-    return false;
-}
-
-/* Groups first, then all that carries a mark */
+/* Kill process groups first, then all processes that carry a mark. */
 int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
                         size_t n)
 {
@@ -889,9 +789,14 @@ int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
     int groups = 0, killed = 0, err = of ? process_search_open(&m) : -ENOMEM;
 
     for (size_t i = 0; i < n && !err; i++) {
+        size_t k = 0;
+
         of[i] = (struct process_search_delivery){.seq = list[i].mark};
-        if (!is_same(list, i))
-            groups += kill_group(&list[i]);
+        /* Each message of a long-lived child names the child. */
+        while (list[k].pgid != list[i].pgid || list[k].start != list[i].start)
+            k++;
+        if (k == i)
+            groups += stale_group_kill(&list[i]);
     }
     if (!err && n > 0)
         killed = process_search_end(m, &choice);

@@ -1,15 +1,15 @@
-/* leftovers.h - what handlers leave behind
+/* leftovers.h - processes that handlers leave behind
  *
- * WHAT   The worker is the parent of what its handlers leave (child
- *        subreaper), so that it is found among our descendants; it is reaped
- *        within a tenth of a second of its end. A stopped handler is reported
- *        as quickly. Of a handler that was sent SIGTERM nothing is left: the
- *        leader and the others of its process group may clean up until the
- *        grace is over; then the group gets SIGKILL, always, and what escaped
- *        from it (own session, daemon) is found and killed. Of a dead worker's
- *        handlers nothing is left before their messages run again: they are
- *        found by process group and start time, and by the mark in the
- *        environment, which finds what left the group or was started in the
+ * WHAT   The worker becomes the parent of processes that its handlers leave
+ *        (child subreaper), so that they are found among its descendants; they
+ *        are reaped within a tenth of a second of their end. A stopped handler
+ *        is reported as quickly. Nothing is left of a handler that was sent
+ *        SIGTERM: its process group may clean up until the grace is over; then
+ *        the group always gets SIGKILL, and processes that escaped from it (own
+ *        session, daemon) are found and killed. Nothing is left of a dead
+ *        worker's handlers before their messages run again: they are found by
+ *        process group and start time, and by the mark in the environment,
+ *        which finds processes that left the group or were started in the
  *        instant before the kill.
  * WHO    open, close: the engine's thread, which becomes the peeker and must be
  *        the main thread. end: pool threads, each for its own handler. hurry,
@@ -29,12 +29,12 @@
  *
  * A search finds the processes of deliveries wherever they went, by three
  * things: the mark in the environment (environment.h), the process group, and a
- * parent that was found. So a process that has a session of its own is found,
+ * parent that was found. So it finds a process that has a session of its own,
  * and one that cleared its environment, as long as its parent lives. It owns a
- * pidfd for each that was found: the process that is signalled and waited for
- * is the process that was looked at, never one that got its number since. One
- * thread makes one search after the other. It fails with -errno if /proc cannot
- * be read, or for lack of memory or descriptors.
+ * pidfd for each found process: the process that is signalled and waited for is
+ * the one that was seen, never one that got its number since. One thread makes
+ * one search after the other. A search fails with -errno if /proc cannot be
+ * read, or for lack of memory or descriptors.
  */
 #ifndef WORKER_PROCESS_LEFTOVERS_H
 #define WORKER_PROCESS_LEFTOVERS_H
@@ -49,8 +49,8 @@
 struct process_search; /* opaque; body in leftovers.c */
 
 struct process_search_delivery {
-    uint64_t seq; /* receive sequence: its mark */
-    pid_t group;  /* 0: by the mark alone. Its leader is left out */
+    uint64_t seq; /* its mark: the receive sequence */
+    pid_t group;  /* 0: find it by the mark alone. The leader is left out */
 };
 struct process_search_choice {
     uint64_t nonce; /* of the source, see environment_mark */
@@ -60,27 +60,27 @@ struct process_search_choice {
     bool groups_only; /* only by process group */
 };
 
-/* Why /proc would not show the handlers that are left, NULL if it does: it is
- * empty or another file system, that of another PID namespace, or does not let
- * us read the environment of our own user's processes. */
+/* Return the reason why /proc does not show remaining handlers; NULL: it does. It
+ * may be empty, another file system, or that of another PID namespace, or not
+ * let us read the environment of our own user's processes. */
 const char *process_search_blind(void);
 
 int process_search_open(struct process_search **out);
-void process_search_close(
-    struct process_search **marked); /* NULL-safe; sets NULL */
+/* NULL-safe; sets NULL. */
+void process_search_close(struct process_search **marked);
 
-/* Search anew; how many live, or -errno. Zombies that are our children are
- * reaped. */
+/* Make a new search. Returns how many of the found processes live, or -errno.
+ * Zombies that are our children are reaped. */
 int process_search_find(struct process_search *m,
                         const struct process_search_choice *choice);
-/* How many of those that were found live still; children of ours that do not
- * are reaped. */
+/* Return how many of the found processes still live. Our children among the
+ * others are reaped. */
 size_t process_search_living(struct process_search *m);
-/* Readable when one that was found has ended. */
+/* Return a descriptor that is readable when a found process has ended. */
 int process_search_fd(const struct process_search *m);
 
-/* Find and kill until nothing is found; those that were found are gone on
- * return, and reaped if they were ours. How many were killed, or -errno. */
+/* Find and kill until nothing is found. On return the found processes are gone,
+ * and reaped if they were ours. Returns how many were killed, or -errno. */
 int process_search_end(struct process_search *m,
                        const struct process_search_choice *choice);
 
@@ -93,13 +93,13 @@ struct timers;
 
 /* A handler that was sent SIGTERM. */
 struct leftovers_of {
-    pid_t group;              /* and leader */
-    int end;                  /* its leader's pidfd; -1: it has ended */
-    uint64_t seq;             /* receive sequence: its mark */
+    pid_t group;              /* its number is also that of the leader */
+    int end;                  /* the leader's pidfd; -1: it has ended */
+    uint64_t seq;             /* its mark: the receive sequence */
     uint64_t kill_at_ns;      /* monotonic; end of the grace */
-    int stderr_fd;            /* read during the grace, into tail; -1: closed */
-    struct stderr_tail *tail; /* it knows the message id */
-    const pid_t *known; /* other handlers that have ended, leftovers_none_but */
+    int stderr_fd;            /* read into `tail` meanwhile; -1: closed */
+    struct stderr_tail *tail; /* has the message id for the log */
+    const pid_t *known;       /* for leftovers_none_but */
     size_t known_count;
 };
 
@@ -108,22 +108,23 @@ int leftovers_open(struct leftovers **out, uint64_t nonce,
 void leftovers_close(struct leftovers **leftovers); /* NULL-safe; sets NULL */
 
 void leftovers_end(struct leftovers *s, const struct leftovers_of *of);
-/* No grace for anybody any more. */
+/* End every grace now. */
 void leftovers_hurry(struct leftovers *s);
-/* Whether nothing was left behind at this moment, running or not reaped yet,
- * but for these: handlers whose threads have ended are the main thread's
- * children as well. False where the kernel does not tell. */
+/* Return true if no process is left behind at this moment, running or not reaped
+ * yet, except the known ones: handlers whose threads have ended are the main
+ * thread's children as well. False if the kernel has no list of children. */
 bool leftovers_none_but(const pid_t *known, size_t n);
 
 /* A handler of a worker that died. */
 struct stale_handler {
-    uint64_t mark;  /* its own, else the receive sequence (environment.h) */
+    uint64_t mark;  /* the child's, else the receive sequence */
     pid_t pgid;     /* 0: not known */
-    uint64_t start; /* of the group's leader */
+    uint64_t start; /* start time of the group's leader */
 };
 
-/* How many processes were killed, or -errno; what /proc does not show is not
- * found, so ask process_search_blind before. Returns when they are gone. */
+/* Kill them and wait until they are gone. Returns how many processes were killed,
+ * or -errno. Call process_search_blind before, because a process that /proc
+ * does not show is not found. */
 int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
                         size_t n);
 

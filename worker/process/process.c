@@ -23,16 +23,17 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/base/process_stat.h"
+#include "worker/config/settings.h"
 #include "worker/loop/signals.h"
 
-/* The thread sanitizer's clone takes every child for that of a fork, and shared
- * memory for a copy: under it, glibc's own. */
+/* The thread sanitizer's clone takes every child for one of a fork, and shared
+ * memory for a copy, so use glibc's own clone under it. */
 #ifdef __SANITIZE_THREAD__
 extern __typeof__(clone) __clone;
 #define clone __clone
 #endif
 
-/* 0 if `path` is a file that we may execute */
+/* Return 0 if `path` is a file that we may execute, else -errno. */
 static int file_usable(const char *path)
 {
     struct stat st;
@@ -44,7 +45,7 @@ static int file_usable(const char *path)
     return access(path, X_OK) < 0 ? -errno : 0;
 }
 
-/* As execvp(3) would find it */
+/* Search like execvp(3). */
 int process_find(const char *name, char out[PATH_MAX])
 {
     const char *path = getenv("PATH");
@@ -77,10 +78,10 @@ int process_find(const char *name, char out[PATH_MAX])
 
 #define STACK (16u << 10) /* of the child, which makes a few system calls */
 
-/* All signals that this program ignores, which execve(2) does not undo, or
- * catches by a function that must not run in the child. Asked for once, at the
- * first start: nothing of it changes while handlers run. A worker that is no
- * part of another program has none. */
+/* The signals that this program ignores, which execve(2) does not undo, or
+ * catches by a function that must not run in the child. Collected once, at the
+ * first start, because they do not change while handlers run. A worker that is
+ * not part of another program has none. */
 static int changed[_NSIG];
 static size_t changed_count;
 static pthread_once_t changed_once = PTHREAD_ONCE_INIT;
@@ -95,8 +96,8 @@ static void changed_find(void)
             changed[changed_count++] = sig;
 }
 
-/* Now, in the unit of a process's start, as the kernel makes it
- * (fs/proc/array.c, field 22) */
+/* Return the time in the unit of a process's start, computed as the kernel does
+ * (fs/proc/array.c, field 22). */
 static uint64_t boot_ticks(void)
 {
     struct timespec now;
@@ -107,22 +108,21 @@ static uint64_t boot_ticks(void)
            ns_a_tick;
 }
 
-/* What the child is told and what it tells; it is in the parent's memory. */
+/* Arguments and results of child_main, in the parent's memory. */
 struct birth {
     const char *path;
     char *const *argv, *const *env;
     const int *fds;
     int alive;     /* key of the count of living handlers; 0: not counted */
-    uint64_t tick; /* when it was there */
-    int err;       /* why there is no new program; 0: there is one */
+    uint64_t tick; /* time of the child's first action */
+    int err;       /* errno of the failed start; 0: the program was started */
 };
 
-/* Of clone(2), in the memory of the worker until it execs
- * It changes nothing there but `birth`. So it makes system calls only, and sets
- * signals and descriptors by the calls of the kernel: what a sanitizer has in
- * the place of sigaction(3) and dup(2) would note the change as one of the
- * worker's. None of the descriptors is 0, 1 or 2 already.
- */
+/* Run as the child, in the memory of the worker until execve(2). It changes
+ * nothing there except `birth`, so it only makes system calls, and sets signals
+ * and descriptors by the calls of the kernel: the functions that a sanitizer
+ * puts in the place of sigaction(3) and dup(2) would record the change as the
+ * worker's own. None of the descriptors is 0, 1 or 2 already. */
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static int
 child_main(void *arg)
 {
@@ -151,10 +151,10 @@ child_main(void *arg)
     _exit(127);
 }
 
-/* Clone(2) as vfork(2) does it, with a stack for the child
- * posix_spawn(3) would set each of the 64 signals, ask four times for a limit,
- * and map and unmap a stack for the child. The caller's thread blocks all
- * signals, so that no handler of the worker runs in the child.
+/* Call clone(2) as vfork(2) does, with a stack for the child. posix_spawn(3)
+ * would set each of the 64 signals, ask four times for a limit, and map and
+ * unmap a stack. The caller's thread blocks all signals, so that no signal
+ * handler of the worker runs in the child.
  *
  * All other descriptors of ours are close-on-exec. Until it execs, the child
  * shares the lock on the state directory (flock(2) belongs to the open file),
@@ -167,10 +167,9 @@ child_main(void *arg)
  * than setpgid(2) where the kernel groups sessions for its scheduler, of some
  * 700 us for a start.
  *
- * Its start lies between two looks at the clock, the second one by the child as
- * its first deed; it is known if both are the same tick. To ask /proc costs
- * 25 us.
- */
+ * The start time lies between two readings of the clock, the second one by the
+ * child as its first action; it is known if both are the same tick. Reading it
+ * from /proc costs 25 us. */
 int process_start(struct process *out, const char *path, char *const argv[],
                   char *const env[], const int fds[3], int alive)
 {
@@ -198,7 +197,7 @@ int process_start(struct process *out, const char *path, char *const argv[],
     return 0;
 }
 
-/* A stopped process cannot end: SIGCONT with SIGTERM */
+/* A stopped process cannot end, so send SIGCONT with SIGTERM. */
 void process_group_signal(pid_t leader, int sig)
 {
     if (kill(-leader, sig) < 0)
@@ -209,8 +208,8 @@ void process_group_signal(pid_t leader, int sig)
 
 /* ---- the command that is run for messages ---- */
 
-#define SCRIPT_LINE \
-    256 /* bytes of a first line that the kernel reads (BINPRM_BUF_SIZE) */
+/* Bytes of a first line that the kernel reads (BINPRM_BUF_SIZE). */
+#define SCRIPT_LINE 256
 
 /* Return true if the file is a script whose first line does not name an
  * executable program; `buf` gets the reason. */
@@ -310,7 +309,7 @@ const char *command_why(struct command *c, int err, char buf[COMMAND_WHY])
     return buf;
 }
 
-/* Look it up, say so if it is not there */
+/* Look up the command, and log an error if it is not there. */
 void command_init(struct command *c, char *const *argv, uint64_t nonce)
 {
     int err = process_find(argv[0], c->path);
@@ -336,21 +335,8 @@ void command_fini(struct command *c)
     pthread_mutex_destroy(&c->mtx);
 }
 
-/* Where it is now; kept for the next start */
-static int command_find(struct command *c, char path[PATH_MAX])
-{
-    int err = process_find(c->argv[0], path);
-
-    pthread_mutex_lock(&c->mtx);
-    if (err)
-        c->path[0] = '\0';
-    else
-        strlcpy(c->path, path, sizeof c->path);
-    pthread_mutex_unlock(&c->mtx);
-    return err;
-}
-
-/* Where it was found, else look again; no lock is held */
+/* Start the command where it was last found; if it is not there any more, look
+ * it up again. No lock is held during the start. */
 int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3])
 {
@@ -360,36 +346,19 @@ int command_start(struct command *c, struct process *out, char *const env[],
     command_path(c, path);
     if (path[0])
         err = process_start(out, path, c->argv, env, fds, c->alive);
-    if (err == -ENOENT || err == -EACCES) {
-        err = command_find(c, path);
-        if (!err)
-            err = process_start(out, path, c->argv, env, fds, c->alive);
-    }
-    return err;
+    if (err != -ENOENT && err != -EACCES)
+        return err;
+    err = process_find(c->argv[0], path);
+    pthread_mutex_lock(&c->mtx);
+    strlcpy(c->path, err ? "" : path, sizeof c->path);
+    pthread_mutex_unlock(&c->mtx);
+    return err ? err : process_start(out, path, c->argv, env, fds, c->alive);
 }
 
 /* ---- calls of the kernel that a filter may deny ---- */
 
-/* A filter (seccomp(2)) answers with whatever errno it was told to, most often
- * EPERM, or ENOSYS, which an old kernel says as well. Each row here has the
- * errors that the call gives by itself; any other is a denial. */
-#define NEEDED "waitid, pidfd_open and memfd_create"
-
-/* For ourselves, who are no child of ours: ECHILD is its answer;
- * no child is reaped, and nothing is waited for */
-static int waitid_ask(void)
-{
-    siginfo_t info;
-    int rc;
-
-    do
-        rc = waitid(P_PID, (id_t)getpid(), &info, WEXITED | WNOHANG | WNOWAIT);
-    while (rc < 0 && errno == EINTR);
-    return rc < 0 && errno != ECHILD ? -errno : 0;
-}
-
-/* A descriptor that was asked for; that there is no room for another one
- * is no denial, and may have passed when it is needed */
+/* Return 0 for a descriptor that could be opened, or lacked room, which is no
+ * denial and may be over when the call is needed; else -errno. */
 static int fd_probe(int fd)
 {
     if (fd >= 0)
@@ -399,26 +368,40 @@ static int fd_probe(int fd)
                : -errno;
 }
 
-static int denied_refuse(const char *call, int err, struct problem *p)
+/* A filter (seccomp(2)) returns the errno that it was set up with, most often
+ * EPERM, or ENOSYS, which an old kernel returns as well. Errors that a call
+ * returns by itself are no denial. */
+int denied_check(const struct settings *set, struct problem *p)
 {
+    const char *call = "waitid";
+    siginfo_t info;
+    int err;
+
+    /* This process is no child of its own, so the answer is ECHILD, and no
+     * child is reaped. */
+    do
+        err = waitid(P_PID, (id_t)getpid(), &info,
+                     WEXITED | WNOHANG | WNOWAIT) < 0
+                  ? -errno
+                  : 0;
+    while (err == -EINTR);
+    if (err == -ECHILD)
+        err = 0;
+    if (!err) {
+        call = "pidfd_open";
+        err = fd_probe(pidfd_open(getpid(), 0));
+    }
+    if (!err && !set->stream) {
+        call = "memfd_create";
+        err = fd_probe(memfd_create("mqworker-probe", MFD_CLOEXEC));
+    }
+    if (!err)
+        return 0;
     return problem_set(
         p, EX_OSERR, -err,
         "handlers cannot be run: %s(2): %s; a filter of system calls (seccomp) "
-        "denies it%s: allow " NEEDED ", systemd `SystemCallFilter=`, in a "
-        "container its seccomp profile",
+        "denies it%s: allow waitid, pidfd_open and memfd_create, systemd "
+        "`SystemCallFilter=`, in a container its seccomp profile",
         call, errno_text(-err),
         err == -ENOSYS ? ", or the kernel is older than 5.3" : "");
-}
-
-int denied_check(bool bodies, struct problem *p)
-{
-    int err = waitid_ask();
-
-    if (err)
-        return denied_refuse("waitid", err, p);
-    err = fd_probe(pidfd_open(getpid(), 0));
-    if (err)
-        return denied_refuse("pidfd_open", err, p);
-    err = bodies ? fd_probe(memfd_create("mqworker-probe", MFD_CLOEXEC)) : 0;
-    return err ? denied_refuse("memfd_create", err, p) : 0;
 }

@@ -2,17 +2,17 @@
  *
  * WHAT   A start with what every handler needs: own session and process group,
  *        default signals, no descriptors but 0, 1, 2. A command is looked up in
- *        $PATH once, and again when it is no longer there. denied_check asks,
- *        before the first message, for the calls that tell how a handler
- *        process ended: without one of them a handler that did its work would
- *        count as failed, or never be seen to end.
- * WHO    Any thread, several at once. process_start, command_start: one that
- *        blocks all signals (pool.c). command_init, fini: the engine.
- * OWNS   A command: a copy of its path. The caller reaps what was started, and
- *        closes the descriptor.
+ *        $PATH once, and again when it is no longer there. denied_check
+ *        checks, before the first message, that the system calls are allowed
+ *        which return how a handler process ended: without one of them a
+ *        handler that did its work would count as failed, or seem to run for
+ *        ever.
+ * WHO    Any thread, several at once. process_start, command_start: a thread
+ *        that blocks all signals (pool.c). command_init, fini: the engine.
+ * OWNS   A command: a copy of its path. The caller reaps a started process, and
+ *        closes its descriptor.
  * FAILS  -errno. A command that cannot be found or run at init is logged; it
- *        may be put in place later. denied_check: a problem, 71: which call is
- *        denied, by what, and which to allow.
+ *        may be put in place later. denied_check: a problem with status 71.
  */
 #ifndef WORKER_PROCESS_PROCESS_H
 #define WORKER_PROCESS_PROCESS_H
@@ -26,24 +26,26 @@
 #include "common/base/problem.h"
 #include "common/base/process_stat.h"
 
-/* One that was started. */
+struct settings;
+
+/* A started process. */
 struct process {
     pid_t pid;
     int end;        /* pidfd, readable once it has ended */
     uint64_t start; /* clock ticks since boot; with the pid, names a process */
 };
 
-/* Where `name` is: as it is if it has a slash, else the first executable file
- * in $PATH. -ENOENT not found, -EACCES found but not executable. */
+/* Find the path of `name`: unchanged if it has a slash, else the first
+ * executable file in $PATH. -ENOENT: not found, -EACCES: not executable. */
 int process_find(const char *name, char out[PATH_MAX]);
 
-/* Descriptors for the child's 0, 1 and 2; -1: the worker's own. `alive`: the
- * key of the count of living handlers (process_stat.h); 0: not counted. */
+/* Start a process. `fds` become its 0, 1 and 2; -1: the worker's own. `alive` is
+ * the key of the count of living handlers (process_stat.h); 0: not counted. */
 int process_start(struct process *out, const char *path, char *const argv[],
                   char *const env[], const int fds[3], int alive);
 
-/* To all of its group, the leader at least (it may have moved). A SIGTERM
- * reaches stopped processes, too. The leader must not be reaped yet. */
+/* Signal a process group, or its leader if that has moved to another group.
+ * SIGTERM also continues stopped processes. The leader must not be reaped. */
 void process_group_signal(pid_t leader, int sig);
 
 /* ---- the command that is run for messages ---- */
@@ -51,7 +53,7 @@ void process_group_signal(pid_t leader, int sig);
 /* m = under mtx   c = constant after open */
 struct command {
     char *const *argv; /* c */
-    int alive; /* c  key of what counts what it starts (process_stat.h) */
+    int alive; /* c  key of the count of its processes (process_stat.h) */
     pthread_mutex_t mtx;
     char path[PATH_MAX]; /* m  "": not found */
 };
@@ -72,7 +74,8 @@ bool command_fault(struct command *c, char buf[COMMAND_WHY]);
 
 /* ---- calls of the kernel that a filter may deny ---- */
 
-/* waitid and pidfd_open, and memfd_create for bodies that are files. */
-int denied_check(bool bodies, struct problem *p);
+/* Check waitid and pidfd_open, and memfd_create unless handlers are
+ * long-lived. */
+int denied_check(const struct settings *set, struct problem *p);
 
 #endif

@@ -26,16 +26,9 @@ void stderr_limit_init(struct stderr_limit *l, const struct settings *set,
     timer_init(&l->timer, tell_due);
 }
 
-/* The first one since the last telling has it told in a second */
-static void line_drop(struct stderr_limit *l)
-{
-    if (atomic_fetch_add(&l->dropped, 1) == 0)
-        timers_start_after(l->timers, &l->timer, TELL_NS);
-}
-
-/* The bucket as the time when it is full again (GCRA, ITU-T
- * I.371): a line moves that on by what the rate gives it, and may be logged if
- * it is no further ahead than the burst */
+/* Keep the bucket as the time when it is full again (GCRA, ITU-T I.371): a line
+ * moves that time forward by what the rate gives it, and may be logged if it is
+ * no further ahead than the burst. */
 bool stderr_limit_take(struct stderr_limit *l)
 {
     uint64_t rate = l->set->stderr_rate, now, was, next;
@@ -47,7 +40,10 @@ bool stderr_limit_take(struct stderr_limit *l)
     do {
         next = (was > now ? was : now) + NS_PER_S / rate;
         if (next > now + BURST_NS) {
-            line_drop(l);
+            /* The first line dropped since the last report starts the timer of
+             * the next one. */
+            if (atomic_fetch_add(&l->dropped, 1) == 0)
+                timers_start_after(l->timers, &l->timer, TELL_NS);
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(
@@ -79,20 +75,13 @@ void stderr_limit_fini(struct stderr_limit *l)
 #define PIECE       4096
 #define DRAIN_BYTES (128u << 10) /* twice what a pipe holds */
 
-void stderr_tail_init(struct stderr_tail *t, const char *id,
+void stderr_tail_init(struct stderr_tail *t, const char *id, pid_t pid,
                       struct stderr_limit *limit)
 {
     t->id = id;
-    t->pid = 0;
+    t->pid = pid;
     t->limit = limit;
     t->line_size = t->kept_size = t->kept_at = 0;
-}
-
-void stderr_tail_init_child(struct stderr_tail *t, pid_t pid,
-                            struct stderr_limit *limit)
-{
-    stderr_tail_init(t, NULL, limit);
-    t->pid = pid;
 }
 
 void stderr_tail_forget(struct stderr_tail *t)
@@ -100,7 +89,7 @@ void stderr_tail_forget(struct stderr_tail *t)
     t->kept_size = t->kept_at = 0;
 }
 
-/* One line to the log, if the limit has room for it */
+/* Log one line, if the limit allows it. */
 static void line_out(struct stderr_tail *t)
 {
     size_t size = t->line_size;
@@ -116,34 +105,23 @@ static void line_out(struct stderr_tail *t)
                  F_BYTES("line", t->line, size));
 }
 
-/* The last OUTCOME_TAIL bytes, in a ring */
-static void tail_keep(struct stderr_tail *t, const char *data, size_t size)
+void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
 {
-    if (size > sizeof t->kept) {
-        data += size - sizeof t->kept;
-        size = sizeof t->kept;
-    }
-    while (size > 0) {
-        size_t room = sizeof t->kept - t->kept_at;
-        size_t n = size < room ? size : room;
+    size_t skip = size > sizeof t->kept ? size - sizeof t->kept : 0, n, room;
 
-        memcpy(t->kept + t->kept_at, data, n);
+    /* Keep the last OUTCOME_TAIL bytes in a ring. */
+    for (size_t at = skip; at < size; at += n) {
+        room = sizeof t->kept - t->kept_at;
+        n = size - at < room ? size - at : room;
+        memcpy(t->kept + t->kept_at, data + at, n);
         t->kept_at = (t->kept_at + n) % sizeof t->kept;
         t->kept_size = t->kept_size + n < sizeof t->kept ? t->kept_size + n
                                                          : sizeof t->kept;
-        data += n;
-        size -= n;
     }
-}
-
-/* Bytes came */
-void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
-{
-    tail_keep(t, data, size);
     while (size > 0) {
         const char *end = memchr(data, '\n', size);
-        size_t n = end ? (size_t)(end - data) : size, room;
 
+        n = end ? (size_t)(end - data) : size;
         if (t->line_size == sizeof t->line && n > 0)
             line_out(t);
         room = sizeof t->line - t->line_size;
@@ -161,7 +139,8 @@ void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size)
     }
 }
 
-/* Bytes that came, 0: none now, -1: the end of the stream */
+/* Return the number of bytes that were added; 0: there are none now, -1: the
+ * stream has ended. */
 static ssize_t read_piece(struct stderr_tail *t, int fd)
 {
     char buf[PIECE];
@@ -190,7 +169,6 @@ void stderr_tail_drain(struct stderr_tail *t, int fd)
     }
 }
 
-/* The ring, from its oldest byte */
 void stderr_tail_copy(const struct stderr_tail *t, struct outcome *out)
 {
     size_t first = t->kept_size < sizeof t->kept ? 0 : t->kept_at;
@@ -207,7 +185,6 @@ void stderr_tail_finish(struct stderr_tail *t)
         line_out(t);
 }
 
-/* No more will come */
 void stderr_tail_end(struct stderr_tail *t, struct outcome *out)
 {
     stderr_tail_finish(t);

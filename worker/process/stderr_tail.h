@@ -33,18 +33,18 @@
 struct stderr_limit {
     const struct settings *set; /* c  stderr_rate; read each time */
     struct timers *timers;      /* c */
-    struct timer timer;         /* tells a second after the first was dropped */
-    _Atomic uint64_t next_ns;   /* a  when the bucket is full again */
-    _Atomic uint64_t dropped;   /* a  not told yet */
+    struct timer timer;         /* for the next report of dropped lines */
+    _Atomic uint64_t next_ns;   /* a  time when the bucket is full again */
+    _Atomic uint64_t dropped;   /* a  lines since the last report */
 };
 
 void stderr_limit_init(struct stderr_limit *l, const struct settings *set,
                        struct timers *timers);
-/* Whether a line may be logged now; if not, it is counted. */
+/* Return true if a line may be logged now; otherwise count it as dropped. */
 bool stderr_limit_take(struct stderr_limit *l);
 /* Log what was dropped since the last time, if anything. */
 void stderr_limit_tell(struct stderr_limit *l);
-/* Nothing is taken any more. */
+/* Stop the timer and log the rest; no thread takes a line any more. */
 void stderr_limit_fini(struct stderr_limit *l);
 
 /* ---- what one child writes ---- */
@@ -52,34 +52,32 @@ void stderr_limit_fini(struct stderr_limit *l);
 #define TAIL_LINE 2048
 
 struct stderr_tail {
-    const char *id; /* message id for the log; NULL: none is meant */
-    pid_t pid;      /* of a child that lasts, for the log; 0: none */
+    const char *id; /* message id for the log; NULL: not one alone */
+    pid_t pid;      /* of a long-lived child, for the log; 0: none */
     struct stderr_limit *limit;           /* NULL: every line is logged */
     size_t line_size, kept_size, kept_at; /* kept: a ring */
     char line[TAIL_LINE];
     char kept[OUTCOME_TAIL];
 };
 
-void stderr_tail_init(struct stderr_tail *t, const char *id,
+/* `pid` is that of a child which gets many messages, else 0; the caller then
+ * sets `id` while a single message is open. */
+void stderr_tail_init(struct stderr_tail *t, const char *id, pid_t pid,
                       struct stderr_limit *limit);
-/* Of a child that is given many messages. The caller sets `id` while one alone
- * is meant. */
-void stderr_tail_init_child(struct stderr_tail *t, pid_t pid,
-                            struct stderr_limit *limit);
-/* What comes from now on belongs to something new: keep none of the old. */
+/* Keep nothing of what came until now, because it belongs to other messages. */
 void stderr_tail_forget(struct stderr_tail *t);
 void stderr_tail_add(struct stderr_tail *t, const char *data, size_t size);
-/* Add what a non-blocking descriptor has now, a piece of it at most; false at
+/* Add up to 4 KiB of what a non-blocking descriptor has now. Returns false at
  * the end of the stream. */
 bool stderr_tail_read(struct stderr_tail *t, int fd);
-/* Add what it has now, but no more than a pipe holds: somebody may go on
- * writing. */
+/* Add what a descriptor has now, but no more than a pipe holds, because the
+ * writer may go on. */
 void stderr_tail_drain(struct stderr_tail *t, int fd);
-/* Copy what was kept. */
+/* Copy the kept end, from its oldest byte. */
 void stderr_tail_copy(const struct stderr_tail *t, struct outcome *out);
 /* Log the last line, which may have no newline. */
 void stderr_tail_finish(struct stderr_tail *t);
-/* Both. */
+/* Log the last line, then copy the kept end. */
 void stderr_tail_end(struct stderr_tail *t, struct outcome *out);
 
 #endif

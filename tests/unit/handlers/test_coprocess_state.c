@@ -30,17 +30,12 @@ void child_signal(struct child *c, int sig)
     sent[signals++] = sig;
 }
 
-void child_close(int *fd)
+void coprocess_drop_fd(struct coprocess *of, int *fd)
 {
+    cr_assert_eq(of, &l);
     cr_assert_eq(fd, &l.child.in);
     *fd = -1;
     closed++;
-}
-
-void coprocess_unwatch(struct coprocess *of, int fd)
-{
-    cr_assert_eq(of, &l);
-    cr_assert_eq(fd, l.child.in, "before it is closed");
 }
 
 void coprocess_unfeed(struct coprocess *of)

@@ -88,7 +88,7 @@ static void start(unsigned i, const char *script, unsigned parts)
         cr_assert_eq(read(fds[0], &byte, 1), 1);
     close(fds[0]);
     cr_assert_eq(waitid(P_PID, (id_t)e->of.group, &info, WEXITED | WNOWAIT), 0);
-    stderr_tail_init(&e->tail, "id", NULL);
+    stderr_tail_init(&e->tail, "id", 0, NULL);
     e->of.tail = &e->tail;
     e->of.seq = i;
     e->of.stderr_fd = -1;
@@ -175,7 +175,7 @@ Test(leftovers, a_leader_that_stays_has_its_grace_and_is_killed)
 
     cr_assert_eq(
         process_start(&p, "/bin/sleep", argv, env, (int[]){-1, -1, -1}, 0), 0);
-    stderr_tail_init(&ended[0].tail, "id", NULL);
+    stderr_tail_init(&ended[0].tail, "id", 0, NULL);
     ended[0].of = (struct leftovers_of){.group = p.pid,
                                         .end = p.end,
                                         .kill_at_ns = grace,

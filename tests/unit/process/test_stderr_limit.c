@@ -172,7 +172,7 @@ Test(stderr_limit, a_tail_keeps_what_is_not_logged)
     static struct outcome out;
     char line[16];
 
-    stderr_tail_init(&t, "id", &limit);
+    stderr_tail_init(&t, "id", 0, &limit);
     for (int i = 0; i < 2 * BURST; i++)
         stderr_tail_add(&t, line,
                         (size_t)snprintf(line, sizeof line, "%07d\n", i));
@@ -190,7 +190,7 @@ Test(stderr_limit, what_would_not_be_logged_anyway_is_not_counted)
     static struct stderr_tail t;
 
     log_setup(LOG_WARN, LOG_TEXT);
-    stderr_tail_init(&t, "id", &limit);
+    stderr_tail_init(&t, "id", 0, &limit);
     for (int i = 0; i < 2 * BURST; i++)
         stderr_tail_add(&t, "x\n", 2);
     stderr_limit_tell(&limit);

@@ -27,7 +27,7 @@ static void setup(void)
     err_copy = dup(2);
     dup2(fileno(logged), 2);
     log_setup(LOG_INFO, LOG_TEXT);
-    stderr_tail_init(&t, "01JD3Z6Q9V0X8N5T2K7B4M1C3F", NULL);
+    stderr_tail_init(&t, "01JD3Z6Q9V0X8N5T2K7B4M1C3F", 0, NULL);
 }
 
 /* quiet_off - stderr is stderr again, and the log can be read */
@@ -154,7 +154,7 @@ Test(tail, exactly_the_last_bytes_are_kept)
     quiet_off();
     log_setup(LOG_ERROR, LOG_TEXT);
     for (int round = 0; round < 300; round++) {
-        stderr_tail_init(&t, "x", NULL);
+        stderr_tail_init(&t, "x", 0, NULL);
         used = 0;
         for (int i = (int)(random() % 12); i > 0; i--) {
             size_t n = (size_t)random() % (random() % 4 ? 300 : 9000);
@@ -230,7 +230,7 @@ Test(tail, draining_ends_although_somebody_goes_on_writing)
 
 Test(tail, lines_of_a_child_that_lasts_name_it_and_a_message_if_one_is_meant)
 {
-    stderr_tail_init_child(&t, 4711, NULL);
+    stderr_tail_init(&t, NULL, 4711, NULL);
     add("starting\n");
     t.id = "01JD3Z6Q9V0X8N5T2K7B4M1C3F";
     add("busy\n");
