@@ -266,10 +266,13 @@ static int option_field_read(struct settings *set, const struct option_row *row,
     if (row_is_number(row)) {
         uint64_t value = *(const uint64_t *)from;
 
-        /* A default needs no check: it may mean "none", which the flag cannot
-         * say. */
-        if (value != *(uint64_t *)into)
+        /* A default counts as not given, and needs no check: it may mean
+         * "none", which the flag cannot say. */
+        if (value != *(uint64_t *)into) {
             err = settings_check_number(row, value, p);
+            if (row->seen)
+                *((bool *)set + row->seen - 1) = true;
+        }
         *(uint64_t *)into = value;
     } else if (row->type == OPT_FLAG) {
         *(bool *)into = *(const int *)from != 0;

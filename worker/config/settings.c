@@ -259,7 +259,8 @@ static const struct option_row rows[] = {
      .help = "messages that may wait in the store, for any reason; at this "
              "number nothing more is taken from the queue"},
     {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
-     .preset = HEADER_MAX_DELAY, AT(max_delay_ns), LIVE, LIBRARY(max_delay),
+     .preset = HEADER_MAX_DELAY, AT(max_delay_ns), SEEN(max_delay_given), LIVE,
+     LIBRARY(max_delay),
      .help = "a message whose not-before lies further ahead is dead; a handler "
              "that asks for a longer delay gets this one"},
     {"spool", 0, OPT_NUMBER, true, .value = "N", .preset = "1000000", AT(spool),
@@ -621,27 +622,22 @@ static int plugin_option_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-/* Return the flag that cannot be combined with --forward, or NULL. */
-static const char *not_with_forward(const struct settings *s,
-                                    char *const *command, char flag[FLAG_TEXT])
-{
-    return command && command[0]                       ? "a command"
-           : s->plugin                                 ? "--plugin"
-           : s->plugin_arg                             ? "--plugin-arg"
-           : s->timeout_abort                          ? "--timeout-abort"
-           : s->stream                                 ? "--stream"
-           : for_children(s, flag)                     ? flag
-           : exits_mapped(s)                           ? "--on-exit"
-           : atomic_load(&s->timeout_ns) != UINT64_MAX ? "--timeout"
-           : s->max_crashes_given                      ? "--max-crashes"
-                                                       : NULL;
-}
-
-static int forward_check(const struct settings *s, char *const *command,
-                         struct problem *p)
+int settings_forward_check(const struct settings *s, char *const *command,
+                           struct problem *p)
 {
     char flag[FLAG_TEXT];
-    const char *other = not_with_forward(s, command, flag);
+    const char *other = command && command[0]   ? "a command"
+                        : s->plugin             ? "--plugin"
+                        : s->plugin_arg         ? "--plugin-arg"
+                        : s->timeout_abort      ? "--timeout-abort"
+                        : s->stream             ? "--stream"
+                        : for_children(s, flag) ? flag
+                        : exits_mapped(s)       ? "--on-exit"
+                        : atomic_load(&s->timeout_ns) != UINT64_MAX
+                            ? "--timeout"
+                        : s->max_crashes_given ? "--max-crashes"
+                        : s->max_delay_given   ? "--max-delay"
+                                               : NULL;
 
     return other
                ? problem_set(
@@ -847,7 +843,7 @@ static int operands_take(struct settings *s, int count, int rest, char **argv,
     int err = queue_operand_check(count, rest >= 0, argv, p);
 
     if (!err)
-        err = s->forward  ? forward_check(s, command, p)
+        err = s->forward  ? settings_forward_check(s, command, p)
               : s->plugin ? plugin_option_check(s, command, p)
                           : command_check(s, command, argv[0], p);
     if (!err && s->forward)

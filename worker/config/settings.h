@@ -91,7 +91,7 @@ struct settings {
     uint64_t max_deliveries; /* 0: no bound */
     bool lookahead_given, group_quantum_given, max_parked_given;
     bool concurrency_given, max_crashes_given, breaker_pause_given;
-    bool max_waiting_given;
+    bool max_waiting_given, max_delay_given;
     uint64_t lookahead;
     _Atomic uint64_t group_quantum, max_parked;
     _Atomic uint64_t rate;                  /* rate_text.h */
@@ -139,6 +139,10 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns);
 /* What no single setting can tell: a problem that begins with the flag it is
  * about, or 0. */
 int settings_check(const struct settings *s, struct problem *p);
+/* Check that nothing which --forward excludes is set beside it. `command` is the
+ * operands after "--"; NULL: there are none. */
+int settings_forward_check(const struct settings *s, char *const *command,
+                           struct problem *p);
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */
 int settings_parse(struct settings *s, int argc, char **argv,
                    struct problem *p);

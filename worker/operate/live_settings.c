@@ -140,9 +140,9 @@ static void next_make(struct orders *o, struct settings *next)
     settings_set_backoff(next, &b);
 }
 
-/* Check a change together with the other settings: some mean nothing for a
- * queue on a broker, and with --partitions all attempts have to fit into the
- * time that a broker waits. */
+/* Check a change together with the other settings: some cannot be used with
+ * --forward or for a queue on a broker, and with --partitions all attempts have
+ * to fit into the time that a broker waits. */
 static int together_check(struct orders *o, const struct option_row *row,
                           struct settings *next, struct problem *p)
 {
@@ -151,7 +151,10 @@ static int together_check(struct orders *o, const struct option_row *row,
 
     if (row->seen)
         *((bool *)((char *)next + row->seen - 1)) = true;
-    if (settings_on_broker(set))
+    next->forward = set->forward;
+    if (set->forward)
+        err = settings_forward_check(next, NULL, p);
+    if (!err && settings_on_broker(set))
         err = broker_option_check("mqworker", row, next, set->queue,
                                   set->access.partitions, p);
     if (!err && set->access.partitions)

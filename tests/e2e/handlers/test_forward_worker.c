@@ -195,6 +195,8 @@ Test(forward_worker, what_cannot_work_is_refused_at_the_start)
     REFUSED(64, "and --timeout", "--forward", "/b", "--timeout", "1s", q);
     REFUSED(64, "and --max-crashes", "--forward", "/b", "--max-crashes", "2",
             q);
+    REFUSED(64, "and --max-delay", "--forward", "/b", "--max-delay", "1h", q);
+    REFUSED(64, "and --max-delay", "--forward", "/b", "--max-delay", "400d", q);
     REFUSED(64, "--tls-ca", "--forward", "/b", "--tls-ca", "x", q);
     REFUSED(64, "a/b", "--forward", "/a/b", q);
 }
@@ -209,6 +211,25 @@ Test(forward_worker, a_destination_that_is_missing_at_the_start_is_logged)
     harness_wait_log(w, "event=started", SOON_MS);
     cr_assert_not_null(
         strstr(harness_stderr(w, NULL), "event=destination_unusable"));
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(forward_worker, settings_that_it_cannot_have_cannot_be_set)
+{
+    const char *a = harness_queue(4, 256), *b = harness_queue(4, 256);
+    struct harness_process *w = FORWARD(a, b, "-c", "1");
+
+    harness_wait_log(w, "event=started", SOON_MS);
+    for (size_t i = 0; i < 2; i++) {
+        const char *change = i ? "max-delay=1h" : "timeout=1s";
+        const char *text = i ? "and --max-delay" : "and --timeout";
+
+        refused(harness_run("mqctl", "--state-dir", harness_state_dir(), "set",
+                            a, change),
+                64, text);
+    }
+    cr_assert_eq(harness_run("mqsend", "--delay", "1h", a, "late").status, 0);
+    harness_until(harness_queue_length(b) == 1, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 

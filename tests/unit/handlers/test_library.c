@@ -132,6 +132,21 @@ Test(library, what_is_out_of_range_is_named)
     cr_assert_eq(mqw_run(&(struct mqw_options){0}, note, NULL), -EINVAL);
 }
 
+Test(library, an_option_that_is_not_its_default_counts_as_given)
+{
+    const char *q = harness_queue(0, 0), *out;
+    struct runner r = {.o = options(q)};
+
+    r.o.max_parked = 7;
+    runner_start(&r, note, NULL);
+    out = harness_run("mqctl", "--state-dir", harness_state_dir(), "status", q,
+                      "--json")
+              .out;
+    cr_assert_not_null(strstr(out, "\"max-parked\":\"7\""), "%s", out);
+    cr_assert_null(strstr(out, "\"max-waiting\":\""), "%s", out);
+    runner_end(&r);
+}
+
 /* said - why it does not open with an option */
 static const char *said(void (*spoil)(struct mqw_options *o))
 {
