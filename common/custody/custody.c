@@ -557,15 +557,17 @@ uint64_t custody_store(const struct custody *c)
 }
 
 /* Crash before the number is stored: some slots name no row any more, and the
- * next start does the same with the others. */
+ * next start does the same with the others. After it: all are done. */
 void custody_bind(struct custody *c, uint64_t store)
 {
     if (c->head->store == store)
         return;
     for (unsigned i = 0; c->head->store != 0 && i < c->head->slots; i++)
         slot_unlink(slot_at(c, i));
+    FAULT_POINT("custody_bind_before_number");
     atomic_signal_fence(memory_order_seq_cst);
     c->head->store = store;
+    FAULT_POINT("custody_bind_after_number");
 }
 
 uint64_t custody_nonce(const struct custody *c)

@@ -53,6 +53,92 @@ Test(torture_points, forget_killed_at_each_step_comes_to_its_end_at_the_next)
     }
 }
 
+/* A message fails once, if it is a retry, and hangs after that, until the file
+ * `ok`. */
+#define HANGS                                                             \
+    "--max-concurrency", "2", "--backoff", "1ms", "--", "sh", "-c",       \
+        "read m; echo $m $MQW_ATTEMPT $MQW_REDELIVERED >>runs; [ -e ok ]" \
+        " && exit 0; [ $m:$MQW_ATTEMPT = retry:1 ] && exit 1; exec sleep 60"
+
+/* Start the program that kills itself at a step. */
+static struct harness_process *worker_killed_at(const char *q, const char *step)
+{
+    char at[80];
+
+    return harness_start(&(struct harness_spec){
+        .argv = HARNESS_LIST(harness_handler("../../points/bin/mqworker"),
+                             "--state-dir", harness_state_dir(), q, HANGS),
+        .env = HARNESS_LIST(
+            torture_variable(at, sizeof at, "MQW_KILL_AT", step))});
+}
+
+/* Run all messages to their end, and check that each of those in flight ran
+ * again, marked, and nothing else. */
+static void rest_runs_marked(const char *q, const char *step)
+{
+    struct harness_result r;
+
+    harness_write(harness_path("ok"), "", 0);
+    r = harness_run("mqworker", "--exit-when-idle", "--state-dir",
+                    harness_state_dir(), q, HANGS);
+    cr_assert_eq(r.status, 0, "%s: %s", step, r.err);
+    cr_assert_eq(harness_lines("runs"), 5, "%s: %s", step,
+                 harness_read("runs", NULL));
+    cr_assert_eq(harness_lines_with("runs", "retry 2 1"), 1, "%s", step);
+    cr_assert_eq(harness_lines_with("runs", "fresh 1 1"), 1, "%s", step);
+    cr_assert_eq(unlink(harness_path("ok")), 0);
+    cr_assert_eq(unlink(harness_path("runs")), 0);
+}
+
+static void both_sent_and_run(const char *q)
+{
+    harness_send_text(q, "retry");
+    harness_until(harness_lines_with("runs", "retry 2 0") == 1, 10000);
+    harness_send_text(q, "fresh");
+    harness_until(harness_lines_with("runs", "fresh 1 0") == 1, 10000);
+}
+
+Test(torture_points, custody_of_another_store_survives_a_kill_at_each_step)
+{
+    static const char *const steps[] = {
+        "custody_tie_before_doubt:1", "custody_tie_after_doubt:1",
+        "custody_bind_before_number:1", "custody_bind_after_number:1"};
+
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const char *q = harness_queue(0, 0);
+        struct harness_process *w = harness_worker(q, HANGS);
+        struct harness_result r;
+
+        both_sent_and_run(q);
+        harness_kill(w);
+        r = harness_run("rm", "-r", harness_state_dir());
+        cr_assert_eq(r.status, 0, "%s", r.err);
+        w = worker_killed_at(q, steps[i]);
+        cr_assert_eq(harness_wait(w, 10000), -SIGKILL, "%s: %s", steps[i],
+                     harness_stderr(w, NULL));
+        cr_assert_eq(harness_lines("runs"), 3, "%s", steps[i]);
+        rest_runs_marked(q, steps[i]);
+    }
+}
+
+Test(torture_points, a_restart_in_place_survives_a_kill_beside_its_note)
+{
+    static const char *const steps[] = {"restart_note_before:1",
+                                        "restart_note_after:1"};
+
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const char *q = harness_queue(0, 0);
+        struct harness_process *w = worker_killed_at(q, steps[i]);
+
+        both_sent_and_run(q);
+        cr_assert_eq(
+            unlink(harness_path("%s%s/runtime", harness_state_dir(), q)), 0);
+        cr_assert_eq(harness_wait(w, 20000), -SIGKILL, "%s: %s", steps[i],
+                     harness_stderr(w, NULL));
+        rest_runs_marked(q, steps[i]);
+    }
+}
+
 /* documented - the table in docs/reliability.md has each step of a program */
 static void documented(const char *docs, const char *program)
 {

@@ -24,6 +24,7 @@
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
+#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/base/file.h"
@@ -107,18 +108,6 @@ static bool file_is_unnamed(const struct file *f)
     return f->fd >= 0 && fstat(f->fd, &now) == 0 && now.st_nlink == 0;
 }
 
-static void file_check(struct file *f)
-{
-    bool named = stat(f->path, &f->name) == 0;
-
-    if (f->fd < 0 || (named && file_same(&f->name, &f->id)))
-        f->state = THERE;
-    else if (named)
-        f->state = TAKEN;
-    else
-        f->state = file_is_unnamed(f) ? REMOVED : AWAY;
-}
-
 /* Watch the file that has the name now. The descriptor is O_PATH: closing it
  * drops no lock that SQLite has on the file (fcntl(2)), and it does not keep
  * the content alive on its own. */
@@ -164,15 +153,22 @@ static bool file_is_read_only(const struct file *f)
 /* Check each file; return how many are not THERE. The pidfile is opened for the
  * store: closing a descriptor of the store would drop SQLite's locks
  * (fcntl(2)). */
-static unsigned files_check(struct file_watch *w)
+static unsigned files_stat(struct file_watch *w)
 {
     unsigned lost = 0;
 
     for (enum part i = 0; i < PARTS; i++) {
-        if (i == ENDS && w->files[i].fd < 0)
-            file_adopt(&w->files[i]);
-        file_check(&w->files[i]);
-        lost += w->files[i].state != THERE;
+        struct file *f = &w->files[i];
+        bool named;
+
+        if (i == ENDS && f->fd < 0)
+            file_adopt(f);
+        named = stat(f->path, &f->name) == 0;
+        f->state = f->fd < 0 || (named && file_same(&f->name, &f->id)) ? THERE
+                   : named                                             ? TAKEN
+                   : file_is_unnamed(f)                                ? REMOVED
+                                                                       : AWAY;
+        lost += f->state != THERE;
     }
     w->read_only = file_is_read_only(&w->files[PIDFILE])   ? &w->files[STORE]
                    : file_is_read_only(&w->files[CUSTODY]) ? &w->files[CUSTODY]
@@ -291,30 +287,6 @@ void file_watch_trouble(struct file_watch *w, struct file_trouble *out)
     pthread_mutex_unlock(&w->mtx);
 }
 
-/* Log each change once. */
-static void changes_log(struct file_watch *w)
-{
-    const struct log_field queue = F_STR("queue", w->with.flow->set->queue);
-    const struct file *f = file_find_gone(w, STORE, ENDS), *ro = w->read_only;
-
-    if (ro && !w->logged_ro)
-        log_error("read_only", queue, F_STR("file", ro->path),
-                  F_STR("next", w->ro_next));
-    else if (!ro && w->logged_ro)
-        log_info("writable_again", queue);
-    w->logged_ro = ro != NULL;
-    if (f && (f != w->logged_gone || f->state != w->logged_state)) {
-        LOG_AT(f < &w->files[PIDFILE] ? LOG_ERROR : LOG_WARN, "file_gone",
-               queue, F_STR("file", f->path), F_STR("what", states[f->state]),
-               F_STR("next", advice_for(w, f)));
-        w->logged_state = f->state;
-    } else if (!f && w->logged_gone) {
-        w->logged_error = false;
-        log_info("file_back", queue, F_STR("file", w->logged_gone->path));
-    }
-    w->logged_gone = f;
-}
-
 /* Log, once until it works, that a file or folder cannot be written. */
 static void error_log(struct file_watch *w, const char *path, const char *error)
 {
@@ -353,21 +325,39 @@ static void holds_set(struct file_watch *w, bool on)
 
 /* Check all files, then update the gate, the log and the source. Returns true
  * if all files are in place and writable. The gate is held before a loss is
- * logged and released after event=file_back: no message is taken in between. */
+ * logged and released after event=file_back: no message is taken in between.
+ * Each change is logged once. */
 static bool files_look(struct file_watch *w)
 {
-    unsigned lost = files_check(w);
+    const struct log_field queue = F_STR("queue", w->with.flow->set->queue);
+    unsigned lost = files_stat(w);
+    const struct file *f = file_find_gone(w, STORE, ENDS), *ro = w->read_only;
 
     if (lost > w->lost) /* more may follow soon */
         w->calm_ns = clock_mono_ns() + AGAIN_NS;
     w->lost = lost;
     trouble_publish(w);
-    source_mq_store_gone(w->with.mq,
-                         file_find_gone(w, STORE, STORE_SHM) != NULL);
+    atomic_store(&w->with.mq->store_gone,
+                 file_find_gone(w, STORE, STORE_SHM) != NULL);
     holds_set(w, true);
-    changes_log(w);
+    if (ro && !w->logged_ro)
+        log_error("read_only", queue, F_STR("file", ro->path),
+                  F_STR("next", w->ro_next));
+    else if (!ro && w->logged_ro)
+        log_info("writable_again", queue);
+    w->logged_ro = ro != NULL;
+    if (f && (f != w->logged_gone || f->state != w->logged_state)) {
+        LOG_AT(f < &w->files[PIDFILE] ? LOG_ERROR : LOG_WARN, "file_gone",
+               queue, F_STR("file", f->path), F_STR("what", states[f->state]),
+               F_STR("next", advice_for(w, f)));
+        w->logged_state = f->state;
+    } else if (!f && w->logged_gone) {
+        w->logged_error = false;
+        log_info("file_back", queue, F_STR("file", w->logged_gone->path));
+    }
+    w->logged_gone = f;
     holds_set(w, false);
-    return lost == 0 && !w->read_only;
+    return lost == 0 && !ro;
 }
 
 /* ---- after a removal ---- */
@@ -414,31 +404,19 @@ static int folders_make(struct file_watch *w, struct problem *p)
                : 0;
 }
 
-/* Write the whole store to its name again. The new file may replace two files:
- * the store itself, if only its -wal or -shm is missing, and an earlier copy
- * that could not be opened. */
-static int store_write_again(struct file_watch *w, struct problem *p)
-{
-    struct file *f = w->files;
-    const struct stat replace[2] = {f[STORE].id, w->copy};
-    int err = store_put_back(w->with.mq->store, f[STORE].path, replace, p);
-
-    if (err) {
-        if (err == -EEXIST || stat(f[STORE].path, &w->copy) < 0)
-            w->copy = (struct stat){0};
-        return err;
-    }
-    for (enum part i = STORE; i <= STORE_SHM; i++)
-        file_adopt(&f[i]);
-    return 0;
-}
-
 /* Make the folders and the store again, so that the stop can write messages in
  * flight into the store. If that fails, the worker keeps running without taking
  * messages and tries again later, because only its descriptors still lead to
- * the data. */
+ * the data.
+ * Crash before the store has its name: its content is lost with the process.
+ * Crash before or after the note: a start with this worker's runtime folder
+ * finds the messages in flight there, and the store. */
 static int files_restore(struct file_watch *w)
 {
+    struct file *f = w->files;
+    /* The new file may replace the store itself, if only its -wal or -shm is
+     * missing, and an earlier copy that could not be opened. */
+    const struct stat replace[2] = {f[STORE].id, w->copy};
     struct problem p = {0};
     int err;
 
@@ -446,20 +424,29 @@ static int files_restore(struct file_watch *w)
         error_log(w, w->with.dir->folder, p.text);
         return -ENOENT;
     }
-    if (file_find_gone(w, STORE, STORE_SHM) && store_write_again(w, &p) < 0) {
-        error_log(w, w->files[STORE].path, p.text);
-        return -ENOENT;
+    if (file_find_gone(w, STORE, STORE_SHM)) {
+        err = store_put_back(w->with.mq->store, f[STORE].path, replace, &p);
+        if (err) {
+            if (err == -EEXIST || stat(f[STORE].path, &w->copy) < 0)
+                w->copy = (struct stat){0};
+            error_log(w, f[STORE].path, p.text);
+            return -ENOENT;
+        }
+        for (enum part i = STORE; i <= STORE_SHM; i++)
+            file_adopt(&f[i]);
     }
     /* Without the note, a start after a kill would look for messages in flight
      * in the folder that belongs to the path of the state directory, and this
      * worker may have another one. */
-    if (w->files[NOTE].state != THERE) {
+    if (f[NOTE].state != THERE) {
+        FAULT_POINT("restart_note_before");
         err = runtimedir_note(w->with.runtime, w->with.dir);
         if (err) {
-            error_log(w, w->files[NOTE].path, errno_text(-err));
+            error_log(w, f[NOTE].path, errno_text(-err));
             return err;
         }
-        file_adopt(&w->files[NOTE]);
+        FAULT_POINT("restart_note_after");
+        file_adopt(&f[NOTE]);
     }
     return 0;
 }
@@ -487,33 +474,29 @@ static void store_save(struct file_watch *w)
 
 /* ---- when ---- */
 
-/* Watch a folder and each one above it. Watching a folder twice is harmless. */
-static void folder_watch(struct file_watch *w, const char *folder)
+/* Watch both folders, and each one above them. They may be new ones at the same
+ * paths; watching a folder twice is harmless. */
+static void folders_watch(struct file_watch *w)
 {
+    const char *folders[] = {w->with.dir->folder, w->with.runtime->folder};
     char path[PATH_MAX];
     char *slash;
 
-    if (w->source.fd < 0)
-        return;
-    strlcpy(path, folder, sizeof path);
-    (void)inotify_add_watch(w->source.fd, path, FOLDER_EVENTS);
-    while ((slash = strrchr(path, '/')) != NULL && slash > path) {
-        *slash = '\0';
-        (void)inotify_add_watch(w->source.fd, path, ABOVE_EVENTS | IN_MASK_ADD);
+    for (size_t i = 0; i < 2 && w->source.fd >= 0; i++) {
+        strlcpy(path, folders[i], sizeof path);
+        (void)inotify_add_watch(w->source.fd, path, FOLDER_EVENTS);
+        while ((slash = strrchr(path, '/')) != NULL && slash > path) {
+            *slash = '\0';
+            (void)inotify_add_watch(w->source.fd, path,
+                                    ABOVE_EVENTS | IN_MASK_ADD);
+        }
     }
-}
-
-/* Watch both folders again: new ones may have been made at their paths. */
-static void folders_watch(struct file_watch *w)
-{
-    folder_watch(w, w->with.dir->folder);
-    folder_watch(w, w->with.runtime->folder);
 }
 
 /* Check the files, and restart the worker if one was removed. The restart waits
  * until no file has been lost for a second, so that it does not race with an
  * `rm -r` that is still running. */
-static int watch_run(struct chore *chore)
+static int files_watch_run(struct chore *chore)
 {
     struct file_watch *w = CONTAINER_OF(chore, struct file_watch, chore);
     bool fine = files_look(w);
@@ -571,7 +554,7 @@ int file_watch_open(struct file_watch **out,
     if (!w)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     w->with = *setup;
-    w->chore = (struct chore){.run = watch_run,
+    w->chore = (struct chore){.run = files_watch_run,
                               .first_ns = AGAIN_NS,
                               .most_ns = AGAIN_NS,
                               .timers = flow->timers,

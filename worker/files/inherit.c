@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/fault_point.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
@@ -25,23 +26,6 @@
 
 #define FOLDER_TRIES 100 /* attempts while the folder is removed each time */
 
-/* Take over the counters that the last worker left in another place. A
- * copy in the state folder was made by an orderly stop; remove the copy, so
- * that it never shows a run before the last one.
- */
-static void totals_bring(const char *path, const struct runtimedir *runtime,
-                         const struct statedir *dir)
-{
-    char other[PATH_MAX];
-
-    if (runtime->lock < 0 ||
-        statedir_path(dir, RUNTIMEDIR_COUNTERS, other, NULL) < 0)
-        return;
-    if (access(path, F_OK) < 0)
-        (void)counters_copy(path, other);
-    (void)unlink(other);
-}
-
 void inherit_totals_keep(struct counters *c, bool ran,
                          const struct runtimedir *runtime,
                          const struct statedir *dir)
@@ -56,17 +40,24 @@ void inherit_totals_keep(struct counters *c, bool ran,
         (void)counters_save(c, path);
 }
 
-/* Open the counters, with what the last worker left in another place. A worker
- * that others cannot look at works as well. */
-static int totals_open(struct counters **out, const struct runtimedir *runtime,
-                       const struct statedir *dir, struct problem *p)
+/* Open the counters, with what the last worker left in another place: an
+ * orderly stop made a copy in the state folder. Remove the copy, so that it
+ * never shows a run before the last one. A worker whose counters no other
+ * program can read works as well. */
+static int totals_open(const struct inherit *i, struct problem *p)
 {
-    char path[PATH_MAX];
-    int err = runtimedir_path(runtime, RUNTIMEDIR_COUNTERS, path, p);
+    struct counters **out = &i->flow->counters;
+    char path[PATH_MAX], other[PATH_MAX];
+    int err = runtimedir_path(i->runtime, RUNTIMEDIR_COUNTERS, path, p);
 
     if (err)
         return err;
-    totals_bring(path, runtime, dir);
+    if (i->runtime->lock >= 0 &&
+        statedir_path(i->dir, RUNTIMEDIR_COUNTERS, other, NULL) == 0) {
+        if (access(path, F_OK) < 0)
+            (void)counters_copy(path, other);
+        (void)unlink(other);
+    }
     if (counters_open(out, path, 1 + ITEMS_MAX) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     if (counters_private(*out))
@@ -77,8 +68,8 @@ static int totals_open(struct counters **out, const struct runtimedir *runtime,
     return 0;
 }
 
-/* queue_ready - open the queue, tell what differs from what was asked for */
-static int queue_ready(const struct inherit *i, struct problem *p)
+/* Open the queue, and warn if it differs from what the settings ask for. */
+static int own_queue_open(const struct inherit *i, struct problem *p)
 {
     const struct settings *set = i->flow->set;
     struct queue_attr attr;
@@ -104,41 +95,6 @@ static int queue_ready(const struct inherit *i, struct problem *p)
     return 0;
 }
 
-/* past_tell - what became of the messages that the last worker had in hand */
-static void past_tell(const struct inherit *i)
-{
-    const struct runtimedir *r = i->runtime;
-
-    if (r->past == RUNTIMEDIR_GONE)
-        log_warn("custody_missing", F_STR("queue", i->flow->set->queue),
-                 F_STR("folder", r->was),
-                 F_STR("next", "a worker was killed, and what it had in hand "
-                               "there is gone: the folder was removed, or its "
-                               "container ended. Retries and letters are in "
-                               "the store"));
-    if (r->past == RUNTIMEDIR_REBOOT)
-        log_warn("custody_rebooted", F_STR("queue", i->flow->set->queue),
-                 F_STR("folder", r->was),
-                 F_STR("next", "the machine went down under a worker: what it "
-                               "had in hand is gone, as is the queue. Retries "
-                               "and letters are in the store"));
-}
-
-/* Check that custody and the ends of a spool can be read. Do so before creating
- * a queue or a store, so that a refused start leaves neither behind. */
-static int flight_check(const struct inherit *i, struct problem *p)
-{
-    const char *folder = i->runtime->folder;
-    char path[PATH_MAX];
-    int err = 0;
-
-    if (folder_join(path, folder, "/" RUNTIMEDIR_CUSTODY, ""))
-        err = custody_known(path, p);
-    if (!err && folder_join(path, folder, "/" RUNTIMEDIR_ENDS, ""))
-        err = ends_known(path, p);
-    return err;
-}
-
 /* Tie custody to the store. A file that names another store was left by a
  * worker with the same path of its state directory: that directory was removed,
  * or the store was moved away, or another container sees the same memory. A
@@ -147,8 +103,9 @@ static int flight_check(const struct inherit *i, struct problem *p)
  * one. So its messages run as new ones, if no row of ours can be taken for
  * theirs, and otherwise the start is refused.
  * Which of our messages may have run is not known either: another worker has
- * had the file. Crash before custody names our store: the next start does the
- * same. */
+ * had the file, so the store marks its messages.
+ * Crash before the marks are on the disk, or before custody names our store:
+ * the next start finds the other number in custody and does the same. */
 static int custody_tie(const struct inherit *i, const char *path,
                        struct problem *p)
 {
@@ -174,8 +131,10 @@ static int custody_tie(const struct inherit *i, const char *path,
                                    "here run again, marked as redelivered; if "
                                    "that store comes back, those that were "
                                    "retries run once more from there"));
+        FAULT_POINT("custody_tie_before_doubt");
         if (!err)
             err = store_doubt(i->mq->store);
+        FAULT_POINT("custody_tie_after_doubt");
     }
     if (err)
         return problem_set(p, EX_CANTCREAT, -err,
@@ -197,7 +156,19 @@ static int custody_ready(const struct inherit *i, struct custody_spec *spec,
     bool doubtful;
     int err = runtimedir_path(r, RUNTIMEDIR_CUSTODY, path, p);
 
-    past_tell(i);
+    if (r->past == RUNTIMEDIR_GONE)
+        log_warn("custody_missing", F_STR("queue", i->flow->set->queue),
+                 F_STR("folder", r->was),
+                 F_STR("next", "a worker was killed, and what it had in hand "
+                               "there is gone: the folder was removed, or its "
+                               "container ended. Retries and letters are in "
+                               "the store"));
+    if (r->past == RUNTIMEDIR_REBOOT)
+        log_warn("custody_rebooted", F_STR("queue", i->flow->set->queue),
+                 F_STR("folder", r->was),
+                 F_STR("next", "the machine went down under a worker: what it "
+                               "had in hand is gone, as is the queue. Retries "
+                               "and letters are in the store"));
     if (!err)
         err = custody_open(&i->mq->custody, path, spec, p);
     if (!err)
@@ -210,10 +181,9 @@ static int custody_ready(const struct inherit *i, struct custody_spec *spec,
     return 0;
 }
 
-/* store_ready - what the last worker wrote is there, or it is told that it is
- * not; before anything is written, as that may overwrite what is left of it
- * Crash before it is told: the next start finds, copies and tells the same.
- */
+/* Check that the store has what the last worker wrote, before anything is
+ * written, because a write may destroy what is left of it. Crash before the
+ * loss is logged: the next start finds, copies and logs the same. */
 static int store_ready(const struct inherit *i, struct problem *p)
 {
     _Atomic uint64_t *last = counters_commits(i->flow->counters);
@@ -243,49 +213,40 @@ static int store_ready(const struct inherit *i, struct problem *p)
     return err;
 }
 
-/* Log that a lost message may still have its unique key. */
-static void keys_tell(const struct inherit *i)
+/* Mark the messages that wait, if custody is gone: nobody knows which of them
+ * ran already, so each says so when it runs.
+ * Crash before the commit, or between it and the note that names this run of
+ * the machine (runtimedir_settle): the next start finds the old note and does
+ * the same. Crash after the note: the marks are on the disk. */
+static int rows_doubt(const struct inherit *i, struct problem *p)
 {
-    int64_t n = i->runtime->past == RUNTIMEDIR_REBOOT ||
-                        i->runtime->past == RUNTIMEDIR_GONE
-                    ? store_keys_count(i->mq->store, clock_wall_ns())
-                    : 0;
+    int64_t keys;
+    int err;
 
-    if (n > 0)
+    if (i->runtime->past != RUNTIMEDIR_REBOOT &&
+        i->runtime->past != RUNTIMEDIR_GONE)
+        return 0;
+    err = store_doubt(i->mq->store);
+    if (err)
+        return problem_set(
+            p, EX_CANTCREAT, -err,
+            "store of %s: waiting messages cannot be marked as redelivered: "
+            "%s. Nothing was lost; %s, and start again",
+            i->flow->set->queue, errno_text(-err), disk_advice(err));
+    keys = store_keys_count(i->mq->store, clock_wall_ns());
+    if (keys > 0)
         log_warn("keys_kept", F_STR("queue", i->flow->set->queue),
-                 F_INT("count", n),
+                 F_INT("count", keys),
                  F_STR("next",
                        "a message lost in the crash of the machine keeps its "
                        "unique key until the key expires. List keys with mqctl "
                        "keys, and free one with mqctl keys QUEUE --free KEY"));
-}
-
-/* rows_doubt - with custody gone nobody knows which of the messages that wait
- * ran already: each says so when it runs
- * Crash before the commit, or between it and the note that names this run of
- * the machine (runtimedir_settle): the next start finds the old note and does
- * the same. Crash after the note: the marks are on the disk.
- */
-static int rows_doubt(const struct inherit *i, struct problem *p)
-{
-    int err = 0;
-
-    if (i->runtime->past == RUNTIMEDIR_REBOOT ||
-        i->runtime->past == RUNTIMEDIR_GONE)
-        err = store_doubt(i->mq->store);
-    if (!err)
-        keys_tell(i);
-    return err ? problem_set(
-                     p, EX_CANTCREAT, -err,
-                     "store of %s: waiting messages cannot be marked as "
-                     "redelivered: %s. Nothing was lost; %s, and start again",
-                     i->flow->set->queue, errno_text(-err), disk_advice(err))
-               : 0;
+    return 0;
 }
 
 /* Make the folder of the queue and take its locks. `mqctl forget` may remove
  * the folder between the two steps; then create the folder again. */
-static int folder_lock(const struct inherit *i, bool broker, struct problem *p)
+static int state_lock(const struct inherit *i, bool broker, struct problem *p)
 {
     const struct settings *set = i->flow->set;
     char path[PATH_MAX];
@@ -306,12 +267,12 @@ static int folder_lock(const struct inherit *i, bool broker, struct problem *p)
     return err;
 }
 
-/* inherit_open - lock first: from then on the last owner is known to be dead
- * The queue is made only when both folders are known to be good: a start that
- * is refused leaves none. The steps after it may still fail for want of room:
- * custody is as large as the queue's messages, and a store must not be left by
- * a start whose queue cannot be had, as happens more often.
- */
+/* The lock comes first: from then on the last owner is known to be dead.
+ * Custody and the ends of a spool are checked before a queue or a store is
+ * made, so that a refused start leaves neither behind. The steps after the
+ * queue may still fail for want of room: custody is as large as the queue's
+ * messages, and a start whose queue cannot be had, which is more usual, must
+ * not leave a store. */
 int inherit_open(const struct inherit *i, struct problem *p)
 {
     const struct settings *set = i->flow->set;
@@ -326,16 +287,19 @@ int inherit_open(const struct inherit *i, struct problem *p)
         .allow_disk = set->allow_disk_custody,
         .holds = custody_holds,
     };
+    const char *folder = i->runtime->folder;
     char path[PATH_MAX];
     int err;
 
-    err = folder_lock(i, false, p);
+    err = state_lock(i, false, p);
     if (!err)
         err = runtimedir_open(i->runtime, &wish, i->dir, p);
+    if (!err && folder_join(path, folder, "/" RUNTIMEDIR_CUSTODY, ""))
+        err = custody_known(path, p);
+    if (!err && folder_join(path, folder, "/" RUNTIMEDIR_ENDS, ""))
+        err = ends_known(path, p);
     if (!err)
-        err = flight_check(i, p);
-    if (!err)
-        err = queue_ready(i, p);
+        err = own_queue_open(i, p);
     if (!err)
         err = statedir_path(i->dir, STATEDIR_STORE, path, p);
     if (!err)
@@ -349,12 +313,13 @@ int inherit_open(const struct inherit *i, struct problem *p)
     spec.body_bytes = queue_message_size(i->mq->queue);
     err = custody_ready(i, &spec, p);
     if (!err)
-        err = totals_open(&i->flow->counters, i->runtime, i->dir, p);
+        err = totals_open(i, p);
     return err ? err : store_ready(i, p);
 }
 
-/* nothing_held - no message in flight is in a folder of ours */
-static int nothing_held(const char *path)
+/* Say of a runtime folder that it holds no messages in flight: the broker has
+ * them. */
+static int holds_none(const char *path)
 {
     (void)path;
     return 0;
@@ -364,17 +329,17 @@ int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p)
 {
     const struct settings *set = i->flow->set;
-    /* On a disk, too: what a kill during writeback takes out of the run file is
+    /* A disk will do: a kill during writeback may lose a note of the run file
      * that a message was settled or crashed, and then it runs once more. */
     const struct runtimedir_wish wish = {
-        .dir = set->runtime_dir, .allow_disk = true, .holds = nothing_held};
-    int err = folder_lock(i, true, p);
+        .dir = set->runtime_dir, .allow_disk = true, .holds = holds_none};
+    int err = state_lock(i, true, p);
 
     if (!err)
         err = runtimedir_open(i->runtime, &wish, i->dir, p);
     if (!err)
         err = runtimedir_settle(i->runtime, i->dir, p);
     if (!err)
-        err = totals_open(&i->flow->counters, i->runtime, i->dir, p);
+        err = totals_open(i, p);
     return err ? err : runtimedir_path(i->runtime, RUNTIMEDIR_RUNS, runs, p);
 }

@@ -1,5 +1,4 @@
-/* pid_file.c - one worker for each queue and state directory (see pid_file.h)
- *  */
+/* pid_file.c - one worker for each state directory (see pid_file.h) */
 #include "worker/files/pid_file.h"
 
 #include <dirent.h>
@@ -26,43 +25,31 @@
 #include "common/base/safe_text.h"
 #include "common/state/worker_lock.h"
 
-#define DEAD_NS    (30 * NS_PER_S) /* for what it was starting, a slow disk */
-#define TOLD_NS    NS_PER_S
+/* How long an owner that has died or is not visible is waited for: what it was
+ * starting has the lock until its execve, for which the kernel takes long if
+ * the disk stands still. */
+#define DEAD_NS    (30 * NS_PER_S)
+#define LOG_NS     NS_PER_S /* until the wait is logged */
 #define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
 
 struct pid_file {
     char path[PATH_MAX];
     int pidfile, folder; /* locked; -1: not */
-    bool folder_taken;   /* by somebody, when it was tried last */
-    bool told;           /* that it is waited for */
-    pid_t last;          /* of the pidfile when we got it; 0: none was in it */
+    bool folder_taken;   /* another process had the folder at the last try */
+    bool logged_wait;
+    pid_t last; /* the pid in the pidfile when it was locked; 0: none */
 };
 
-/* proc_text - a file of /proc/PID; false if the process is gone */
-static bool proc_text(pid_t pid, const char *name, char *buf, size_t room)
+/* Return true if a process is gone, a zombie, exiting, or about to be killed by
+ * SIGKILL. */
+static bool owner_is_dying(pid_t pid)
 {
-    char path[64];
-    ssize_t n;
-    int fd;
-
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    n = read(fd, buf, room - 1);
-    close(fd);
-    buf[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
-
-/* dying - gone, a zombie, exiting, or with a SIGKILL on its way */
-static bool dying(pid_t pid)
-{
-    char text[4096];
+    char path[64], text[4096];
     const char *at;
     char state;
 
-    if (pid <= 0 || !proc_text(pid, "stat", text, sizeof text))
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (pid <= 0 || file_read_text(path, text, sizeof text) <= 0)
         return true;
     at = strrchr(text, ')'); /* then field 3, a letter */
     state = at && at[1] ? at[2] : '\0';
@@ -71,7 +58,8 @@ static bool dying(pid_t pid)
     if (state == 'Z' || state == 'X' ||
         (at && strtoul(at + 1, NULL, 10) & PF_EXITING))
         return true;
-    if (!proc_text(pid, "status", text, sizeof text))
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    if (file_read_text(path, text, sizeof text) <= 0)
         return true;
     for (int i = 0; i < 2; i++) {
         at = strstr(text, i ? "ShdPnd:" : "SigPnd:");
@@ -81,10 +69,10 @@ static bool dying(pid_t pid)
     return false;
 }
 
-/* has_open - whether the process has the file open; true where it is seen and
- * its descriptors are not. Of another PID namespace, or with hidepid=2, it is
- * not seen: false, and a start waits as for one that is gone. */
-static bool has_open(pid_t pid, const char *path)
+/* Return true if a process has the file open, or is visible without its
+ * descriptors. A process of another PID namespace, or with hidepid=2, is not
+ * visible, and a start waits as for one that is gone. */
+static bool owner_has_open(pid_t pid, const char *path)
 {
     const struct dirent *entry;
     struct stat file, is;
@@ -105,45 +93,29 @@ static bool has_open(pid_t pid, const char *path)
     return has;
 }
 
-/* gone - no worker any more, or not for long
- * A child that it was starting has the lock until its execve, and the number
- * may be another process's by then: that one has no pidfile of ours open.
- */
-static bool gone(pid_t pid, const char *path)
-{
-    return dying(pid) || !has_open(pid, path);
-}
-
-/* patience - how long an owner that has ended, or does not look like one, is
- * waited for
- * Nobody else has the lock then, and it can only come free. The longest known
- * wait is that of a child in its execve, for the kernel, on a machine whose
- * disk stands still.
- */
-static uint64_t patience(bool held, pid_t owner)
-{
-    return held && owner > 0 ? DEAD_NS : WORKER_LOCK_DYING_NS;
-}
-
-/* refused - why the lock cannot be had: -EAGAIN if it will be, soon
- * A program that only looks (worker_lock_look) holds it shared, for a moment.
- * The kernel tells the two apart: beside a worker's lock no other can be had,
- * beside that of a program that looks a shared one can. So a look cannot refuse
- * a start, whatever number an old pidfile names; it can only delay it.
- */
-static int refused(struct pid_file *l, const char *queue, uint64_t waited,
-                   struct problem *p)
+/* Return why the lock cannot be had; -EAGAIN if it can be, soon.
+ * A program that only looks (worker_lock_look) holds the lock shared, for a
+ * moment. A shared lock can be had beside that one, but not beside a worker's.
+ * So a look cannot refuse a start, whatever number an old pidfile names; it can
+ * only delay it.
+ * If the owner has died, a child that it was starting has the lock until its
+ * execve, and the owner's pid may be another process's by then: that one does
+ * not have our pidfile open. Nobody else has the lock then, and it can only
+ * come free. */
+static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
+                       struct problem *p)
 {
     const char *path = l->path;
     pid_t owner;
     bool held = worker_lock_look(path, &owner) == WORKER_RUNS;
-    bool ended = !held || gone(owner, path);
+    bool ended = !held || owner_is_dying(owner) || !owner_has_open(owner, path);
 
-    if (ended && waited < patience(held, owner)) {
-        if (waited >= TOLD_NS && held && owner > 0 && !l->told) {
+    if (ended &&
+        waited < (held && owner > 0 ? DEAD_NS : WORKER_LOCK_DYING_NS)) {
+        if (waited >= LOG_NS && held && owner > 0 && !l->logged_wait) {
             log_warn("start_waits", F_STR("queue", queue),
                      F_STR("pidfile", path), F_INT("dead", owner));
-            l->told = true;
+            l->logged_wait = true;
         }
         return -EAGAIN;
     }
@@ -186,8 +158,8 @@ static int refused(struct pid_file *l, const char *queue, uint64_t waited,
                        queue, (int)owner, path, (int)owner, SHELL_QUEUE(queue));
 }
 
-/* is_named - whether the folder has its name still */
-static bool is_named(int fd, const char *folder)
+/* Return true if the locked folder still has its name. */
+static bool folder_is_named(int fd, const char *folder)
 {
     struct stat is, named;
 
@@ -195,37 +167,10 @@ static bool is_named(int fd, const char *folder)
            file_same(&is, &named);
 }
 
-/* folder_lock - the folder of the pidfile, ours alone; -1 with errno
- * mqctl forget moves it away before it removes it: a file opened before that is
- * locked in vain, and counts as taken.
- */
-static int folder_lock(const char *path)
-{
-    char folder[PATH_MAX];
-    int fd, err;
-
-    strlcpy(folder, path, sizeof folder);
-    (void)file_parent(folder);
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    fd = file_fd_raise(fd);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        err = errno;
-    else if (is_named(fd, folder))
-        return fd;
-    else
-        err = EWOULDBLOCK;
-    close(fd);
-    errno = err;
-    return -1;
-}
-
-/* pidfile_lock - the pidfile, ours alone; -1 with errno
- * Not by pid_file_open(3), which leaves the descriptor to a handler that
- * another thread starts at that moment: a lock that outlives us. Its owner may
- * remove the file before we lock what we opened.
- */
+/* Lock the pidfile. Returns its descriptor, or -1 with errno. pidfile_open(3)
+ * is no help: it leaves the descriptor to a handler that another thread starts
+ * at that moment, which gives us a lock that outlives us. The owner may remove
+ * the file before we lock what we opened. */
 static int pidfile_lock(const char *path)
 {
     for (;;) {
@@ -247,9 +192,9 @@ static int pidfile_lock(const char *path)
     }
 }
 
-/* pidfile_end - it goes, and the lock with it; what has its name by now, and is
- * another file, stays */
-static void pidfile_end(const char *path, int *fd)
+/* Remove the pidfile, with its lock. If another file has its name by now, that
+ * file stays. */
+static void pidfile_remove(const char *path, int *fd)
 {
     if (*fd < 0)
         return;
@@ -259,37 +204,70 @@ static void pidfile_end(const char *path, int *fd)
     *fd = -1;
 }
 
-/* try - both locks, or neither, and errno
- * The folder first: a holder of only that, as mqctl move, or a worker whose
- * pidfile was removed, must not see ours come and go.
- */
-static bool try(struct pid_file *l)
+/* Lock the folder of the pidfile, then the pidfile: both, or neither, with
+ * errno. The folder comes first: a holder of only the folder, as mqctl move, or
+ * a worker whose pidfile was removed, must not see our pidfile come and go.
+ * mqctl forget moves the folder away before it removes it: a folder without its
+ * name counts as taken. */
+static bool locks_try(struct pid_file *l)
 {
-    int err;
+    char folder[PATH_MAX];
+    int err = 0;
 
-    l->folder = folder_lock(l->path);
-    l->folder_taken = l->folder < 0 && errno == EWOULDBLOCK;
+    strlcpy(folder, l->path, sizeof folder);
+    (void)file_parent(folder);
+    l->folder_taken = false;
+    l->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l->folder < 0)
         return false;
-    l->pidfile = pidfile_lock(l->path);
-    if (l->pidfile >= 0)
-        return true;
-    err = errno;
+    l->folder = file_fd_raise(l->folder);
+    if (flock(l->folder, LOCK_EX | LOCK_NB) < 0)
+        err = errno;
+    else if (!folder_is_named(l->folder, folder))
+        err = EWOULDBLOCK;
+    l->folder_taken = err == EWOULDBLOCK;
+    if (!err) {
+        l->pidfile = pidfile_lock(l->path);
+        if (l->pidfile >= 0)
+            return true;
+        err = errno;
+    }
     close(l->folder);
     l->folder = -1;
     errno = err;
     return false;
 }
 
-/* pid_file_wait - until both are ours; wait only for one that is on its way
- * out, or only looks */
-static int pid_file_wait(struct pid_file *l, const char *queue,
-                         struct problem *p)
+/* Write a pid, for those who look for the worker. */
+static int pid_write(int pidfile, pid_t pid)
+{
+    char text[16];
+    int size = snprintf(text, sizeof text, "%d", (int)pid);
+
+    if (ftruncate(pidfile, 0) < 0)
+        return -errno;
+    errno = ENOSPC; /* of a write that is cut short */
+    return pwrite(pidfile, text, (size_t)size, 0) == size ? 0 : -errno;
+}
+
+/* Free the struct; the kernel drops its locks. */
+static void pid_file_free(struct pid_file *l)
+{
+    if (l->pidfile >= 0)
+        close(l->pidfile);
+    if (l->folder >= 0)
+        close(l->folder);
+    free(l);
+}
+
+/* Wait until both locks are ours, as long as an owner is dying, or a program
+ * looks. */
+static int locks_wait(struct pid_file *l, const char *queue, struct problem *p)
 {
     uint64_t start = clock_mono_ns();
     int err;
 
-    while (!try(l)) {
+    while (!locks_try(l)) {
         if (errno == EROFS)
             return folder_read_only(l->path, p);
         if (errno == ENOENT)
@@ -303,7 +281,7 @@ static int pid_file_wait(struct pid_file *l, const char *queue,
                                "pidfile %s: %s; give another --state-dir, or "
                                "fix its permissions",
                                l->path, errno_text(errno));
-        err = refused(l, queue, clock_mono_ns() - start, p);
+        err = lock_refuse(l, queue, clock_mono_ns() - start, p);
         if (err != -EAGAIN)
             return err;
         poll(NULL, 0, WORKER_LOCK_LOOK_MS);
@@ -311,42 +289,12 @@ static int pid_file_wait(struct pid_file *l, const char *queue,
     return 0;
 }
 
-/* pid_read - who was killed with this pidfile; 0: nobody */
-static pid_t pid_read(int pidfile)
-{
-    char text[16];
-    ssize_t n = pread(pidfile, text, sizeof text - 1, 0);
-
-    text[n > 0 ? n : 0] = '\0';
-    return (pid_t)strtol(text, NULL, 10);
-}
-
-/* pid_write - for those who ask whom to stop */
-static int pid_write(int pidfile, pid_t pid)
-{
-    char text[16];
-    int size = snprintf(text, sizeof text, "%d", (int)pid);
-
-    if (ftruncate(pidfile, 0) < 0)
-        return -errno;
-    errno = ENOSPC; /* of a write that is cut short */
-    return pwrite(pidfile, text, (size_t)size, 0) == size ? 0 : -errno;
-}
-
-/* pid_file_free - the kernel drops what is locked */
-static void pid_file_free(struct pid_file *l)
-{
-    if (l->pidfile >= 0)
-        close(l->pidfile);
-    if (l->folder >= 0)
-        close(l->folder);
-    free(l);
-}
-
 int pid_file_open(struct pid_file **out, const char *path, const char *queue,
                   struct problem *p)
 {
     struct pid_file *l = calloc(1, sizeof *l);
+    char text[16];
+    ssize_t n;
     int err;
 
     *out = NULL;
@@ -354,12 +302,14 @@ int pid_file_open(struct pid_file **out, const char *path, const char *queue,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     l->pidfile = l->folder = -1;
     strlcpy(l->path, path, sizeof l->path);
-    err = pid_file_wait(l, queue, p);
+    err = locks_wait(l, queue, p);
     if (!err) {
-        l->last = pid_read(l->pidfile);
+        n = pread(l->pidfile, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        l->last = (pid_t)strtol(text, NULL, 10); /* it was killed */
         err = pid_write(l->pidfile, getpid());
         if (err) {
-            pidfile_end(l->path, &l->pidfile);
+            pidfile_remove(l->path, &l->pidfile);
             err = problem_set(p, EX_CANTCREAT, -err,
                               "pidfile %s: %s; %s, or give another --state-dir",
                               path, errno_text(-err), folder_room(path));
@@ -378,11 +328,10 @@ bool pid_file_has_folder(const struct pid_file *l)
 
     strlcpy(folder, l->path, sizeof folder);
     (void)file_parent(folder);
-    return is_named(l->folder, folder);
+    return folder_is_named(l->folder, folder);
 }
 
-/* pid_file_give_back - a kill in here leaves a pidfile that nobody holds, too
- *  */
+/* A kill in here leaves a pidfile that nobody holds, too. */
 void pid_file_give_back(struct pid_file *l)
 {
     if (!l || l->last <= 0 || pid_write(l->pidfile, l->last) < 0)
@@ -391,7 +340,6 @@ void pid_file_give_back(struct pid_file *l)
     l->pidfile = -1;
 }
 
-/* pid_file_close - the file goes with the lock */
 void pid_file_close(struct pid_file **lock)
 {
     struct pid_file *l = *lock;
@@ -399,6 +347,6 @@ void pid_file_close(struct pid_file **lock)
     if (!l)
         return;
     *lock = NULL;
-    pidfile_end(l->path, &l->pidfile);
+    pidfile_remove(l->path, &l->pidfile);
     pid_file_free(l);
 }

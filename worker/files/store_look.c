@@ -12,21 +12,19 @@
 
 #define SMALL (UINT64_C(16) << 20) /* bytes; checked in about 20 ms */
 
-/* Return true for a bounded run. Such a run checks the store first, so that its
- * exit status reports damage. */
-static bool is_bounded(const struct settings *set)
-{
-    return set->exit_when_idle || set->run_for_ns || set->max_deliveries;
-}
-
 int store_look_open(struct store_look *l, struct flow *f, struct store *s,
                     struct problem *p)
 {
+    const struct settings *set = f->set;
+    bool bounded =
+        set->exit_when_idle || set->run_for_ns || set->max_deliveries;
     int err;
 
     l->flow = f;
     l->store = s;
-    if (!is_bounded(f->set) && store_bytes(s) > SMALL) {
+    /* A bounded run checks any store first, so that its exit status reports
+     * damage. */
+    if (!bounded && store_bytes(s) > SMALL) {
         atomic_store(&l->state, STORE_LOOK_DUE);
         return 0;
     }
@@ -45,7 +43,7 @@ int store_look_open(struct store_look *l, struct flow *f, struct store *s,
 }
 
 /* Check while the worker is running. */
-static void look_job(struct pool_job *job)
+static void store_look_run(struct pool_job *job)
 {
     struct store_look *l = CONTAINER_OF(job, struct store_look, job);
     struct flow *f = l->flow;
@@ -79,7 +77,7 @@ void store_look_start(struct store_look *l)
 {
     if (atomic_load(&l->state) != STORE_LOOK_DUE)
         return;
-    l->job.run = look_job;
+    l->job.run = store_look_run;
     atomic_store(&l->state, STORE_LOOK_CHECKING);
     if (pool_submit(l->flow->pool, &l->job) < 0)
         atomic_store(&l->state, STORE_LOOK_FAILED);

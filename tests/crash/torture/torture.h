@@ -124,6 +124,10 @@ void place_power_cut(const struct torture *t);
 void place_lose(const struct torture *t);
 /* The file of the spool's ends has no name any more. */
 void place_remove_ends(const struct torture *t);
+/* Remove the note of the runtime folder. */
+void place_remove_note(const struct torture *t);
+/* Have the custody file, which holds no message, name another store. */
+void place_other_store(const struct torture *t);
 /* The next worker has what is in flight in another place. */
 void place_move(struct torture *t);
 /* Each message in a slot, as custody_look shows it; what a visit gave, or 0. */

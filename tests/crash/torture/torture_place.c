@@ -21,6 +21,7 @@
 /* In the custody file, as docs/formats/custody.md says. */
 #define AT_STRIDE 32
 #define AT_NUMBER 56
+#define AT_STORE  120
 #define AT_SLOTS  4096
 
 static const struct torture *here; /* to clean up at exit; NULL: not ours */
@@ -308,6 +309,22 @@ void place_lose(const struct torture *t)
 void place_remove_ends(const struct torture *t)
 {
     (void)unlink(place_runtime(t, "ends"));
+}
+
+void place_remove_note(const struct torture *t)
+{
+    (void)unlink(state_path(t, "runtime"));
+}
+
+void place_other_store(const struct torture *t)
+{
+    const uint64_t other = UINT64_C(0x0123456789abcdef);
+    int fd = open(custody_path(t), O_RDWR | O_CLOEXEC);
+
+    if (fd >= 0 && pwrite(fd, &other, sizeof other, AT_STORE) != sizeof other)
+        torture_die("the custody file: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
 }
 
 static void clean_up(void)

@@ -103,6 +103,17 @@ static void lose_memory(struct torture *t)
         place_lose(t);
 }
 
+/* Have custody name another store, as after another worker had the file. It
+ * holds no message: with one, the start would be refused, because our store has
+ * messages. */
+static void change_store(struct torture *t)
+{
+    stop_clean(t);
+    worker_start(t, "runtimedir_settle_before_remove", NULL);
+    if (scene_await(t, NULL) && place_slots(t) == 0)
+        place_other_store(t);
+}
+
 /* grow_queue - it takes larger messages from now on, with some in flight; a
  * file that was grown before is made small first, when it is empty */
 static void grow_queue(struct torture *t)
@@ -149,6 +160,12 @@ static void ask_stop(struct torture *t)
 static void ask_ends(struct torture *t)
 {
     place_remove_ends(t);
+}
+
+/* Remove the note of the runtime folder. */
+static void ask_note(struct torture *t)
+{
+    place_remove_note(t);
 }
 
 /* ask_quit - while it has messages that take long */
@@ -292,6 +309,8 @@ static bool lent_play(struct torture *t, const char *point)
 
 static const struct scene scenes[] = {
     {"custody_rebuild_", .prepare = grow_queue, .once = true},
+    {"custody_tie_", .prepare = change_store, .once = true},
+    {"custody_bind_", .prepare = change_store, .once = true},
     {"custody_in_use_", .prepare = stop_clean, .once = true},
     {"custody_claim_", .prepare = stop_clean, .once = true},
     {"runtimedir_", .prepare = move_memory, .once = true},
@@ -309,6 +328,7 @@ static const struct scene scenes[] = {
     {"slot_crashed_", .before = "slot_run_after_word:3", .once = true},
     {"slot_unrun_", .ask = ask_quit, .once = true},
     {"keep_", .ask = ask_quit, .once = true},
+    {"restart_note_", .ask = ask_note, .once = true},
     {"restart_", .more = little, .ask = ask_ends, .once = true},
     {"slot_disarm_", .ask = ask_nothing, .once = true},
     {"spool_", .more = spool},
@@ -370,7 +390,8 @@ bool scene_first(const char *point)
 bool scene_await(struct torture *t, void (*ask)(struct torture *t))
 {
     /* a file that is gone is found by the next look, a second later */
-    uint64_t end = clock_mono_ns() + (ask == ask_ends ? 3 : 1) * AWAIT_NS;
+    bool slow = ask == ask_ends || ask == ask_note;
+    uint64_t end = clock_mono_ns() + (slow ? 3 : 1) * AWAIT_NS;
     int status;
 
     while (!worker_ended(t, &status)) {
