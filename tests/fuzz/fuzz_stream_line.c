@@ -69,7 +69,7 @@ static void message_check(const uint8_t *data, size_t size)
     memset(slot, 0, SLOT_HEADER);
     memcpy(slot->body, data, size);
     slot_hold(slot, &meta);
-    lent_init(&lent, slot);
+    lent_init(&lent, slot, false);
     lent_fill(&lent);
     delivery_read(&d, &lent.m, ':');
     slot_run(slot, 1);

@@ -248,7 +248,7 @@ void decision_died(struct flow *f, const struct source_death *death)
 
 /* ---- from an outcome to a verdict ---- */
 
-/* The source (worker/source/mq/mq_settle.c) keeps a message from being lost
+/* The source (worker/source/mq/source_mq.c) keeps a message from being lost
  * between a verdict and the disk. Here one thing counts: the consequences of a
  * verdict follow when it is durable, and not before.
  */

@@ -152,14 +152,14 @@ Test(settle, what_was_stopped_stays_and_may_have_run)
  * taken, and the verdict is that of the handler when it can be written. */
 Test(settle, a_verdict_that_cannot_be_written_waits_in_its_slot)
 {
-    source_mq_store_gone(&mq, true);
+    atomic_store(&mq.store_gone, true);
     out.verdict = MQW_RETRY;
     settle(&flow, &d, &out);
     cr_assert_eq(unsettled_count(&flow.unsettled), 1);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
     cr_assert(gate_held(&flow.gate, HOLD_STORE));
     cr_assert(!stored());
-    source_mq_store_gone(&mq, false);
+    atomic_store(&mq.store_gone, false);
     tried = true;
     unsettled_fini(&flow.unsettled); /* one last try */
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);

@@ -143,7 +143,7 @@ static inline struct delivery *stream_make(unsigned i, const char *text,
     cr_assert_leq(size, STREAM_BODY);
     memcpy(m->slot->body, text, size);
     slot_hold(m->slot, &meta);
-    lent_init(&m->lent, m->slot);
+    lent_init(&m->lent, m->slot, false);
     lent_fill(&m->lent);
     delivery_read(&m->d, &m->lent.m, 0);
     slot_run(m->slot, 1);

@@ -30,7 +30,7 @@ static void message(const char *text, size_t size, unsigned flags)
     cr_assert_eq(ulid_parse(ID, strlen(ID), &meta.id), 0);
     memcpy(slot->body, text, size);
     slot_hold(slot, &meta);
-    lent_init(&lent, slot);
+    lent_init(&lent, slot, false);
     lent_fill(&lent);
     delivery_read(&d, &lent.m, 0);
     slot_run(slot, 1);

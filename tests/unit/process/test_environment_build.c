@@ -47,7 +47,7 @@ static void build(const char *message, unsigned flags, uint32_t failures)
                                         .flags = flags,
                                         .seq = 4711,
                                         .received_ns = 1732126091123456789});
-    lent_init(&lent, slot);
+    lent_init(&lent, slot, false);
     lent_fill(&lent);
     delivery_read(&d, &lent.m, 0);
     cr_assert_not(d.unfit, "%s", d.why);

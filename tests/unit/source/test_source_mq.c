@@ -175,12 +175,12 @@ Test(source_mq, a_refused_verdict_changes_nothing_but_that_it_may_have_run)
     put(STORE_WAITING, 1, 0);
     m = take_due(0);
     m->ops->run(m, 1);
-    source_mq_store_gone(&mq, true);
+    atomic_store(&mq.store_gone, true);
     cr_assert_eq(settle(m, SETTLE_DEAD, 0), -EBADFD);
     cr_assert_eq(slot_word(lent_of(m)->slot).state, SLOT_HELD);
     cr_assert(m->flags & MESSAGE_REDELIVERED);
     cr_assert_eq(row_of(1).state, STORE_WAITING);
-    source_mq_store_gone(&mq, false);
+    atomic_store(&mq.store_gone, false);
     cr_assert_eq(settle(m, SETTLE_DEAD, 0), 0);
     cr_assert_eq(row_of(1).state, STORE_DEAD);
     cr_assert(row_of(1).flags & STORE_REDELIVERED);
@@ -349,9 +349,9 @@ Test(source_mq, a_store_that_is_gone_steers_nothing)
     int64_t row = later(1, 0);
     enum steered out;
 
-    source_mq_store_gone(&mq, true);
+    atomic_store(&mq.store_gone, true);
     cr_assert_eq(s->local->steer(s, STEER_CANCEL, &row, 1, &out), -EBADFD);
-    source_mq_store_gone(&mq, false);
+    atomic_store(&mq.store_gone, false);
     cr_assert_not(row_of(1).flags & STORE_CANCELLED);
     cr_assert_eq(steer(STEER_CANCEL, row), STEERED, "nor is it claimed");
 }

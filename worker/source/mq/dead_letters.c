@@ -6,10 +6,10 @@
  *   waiting for its retry    -                        dropped
  *   dead again, or gone      -                        dropped
  *
- * Dropping loses nothing: what the copy is a copy of is in its slot, in the
- * store, or at its end. Any other message that says that it is a letter,
- * without a token of ours, runs as the message that it is. It is marked, as
- * there may be a letter with the same id that ran; and it touches no letter.
+ * Dropping a copy loses nothing: the letter is in its slot, in the store, or at
+ * its end. Any other message that says that it is a letter, without a token of
+ * ours, runs as an ordinary message. It is marked, because a letter with the
+ * same id may have run, and it touches no letter.
  */
 #include "worker/source/mq/dead_letters.h"
 
@@ -36,25 +36,25 @@ struct dead_letters {
     struct chore limit;         /* removes letters */
     struct chore recall;        /* at the start, until it has worked */
     struct chore move;          /* moves letters to `queue` */
-    struct queue *queue;        /* c  NULL: none wanted */
-    struct mq_name_watch *name; /* c  its name */
-    struct queue_attr attr;     /* c  if it must be made again */
+    struct queue *queue;        /* c  --dead-letter-queue; NULL: none */
+    struct mq_name_watch *name; /* c  watches its name */
+    struct queue_attr attr;     /* c  used to make it again */
     struct loop_source source;  /* m  waits for room in it */
     unsigned char *data;        /* m  one letter */
-    size_t room;                /* c  of `data` */
-    int64_t sent; /* m  is in the queue and still in the store; 0: none */
+    size_t room;                /* c  bytes of `data` */
+    int64_t sent; /* m  a letter in the queue and still in the store; 0: none */
     struct ulid sent_id; /* m */
 };
 
 /* ---- --keep-dead and --max-dead ---- */
 
-/* One run. */
+/* One run of the chore `limit`. */
 struct pass {
     uint64_t keep_ns, now_ns; /* wall */
-    uint64_t over;            /* so many are too many */
-    uint64_t next_ns;         /* wall; when the next one is too old */
-    struct store_cursor old[STORE_PAGE];
-    size_t count, aged; /* of these, those that are too old */
+    uint64_t over;            /* letters above --max-dead */
+    uint64_t next_ns;         /* wall; when the next letter will be too old */
+    struct store_cursor old[STORE_PAGE]; /* letters to remove */
+    size_t count, aged;                  /* of these, and too old of these */
 };
 
 static bool has_limit(const struct settings *set)
@@ -84,58 +84,57 @@ static bool page_choose(const struct dead_letters *d, struct pass *p,
     return true;
 }
 
-/* Remove the chosen letters. */
-static int page_drop(struct dead_letters *d, const struct pass *p)
-{
-    struct source_mq *q = d->q;
-    int64_t gone = p->count ? letters_drop(q->store, p->old, p->count) : 0;
-
-    if (gone <= 0)
-        return (int)gone;
-    q->events.removed(q->events.arg, (uint64_t)gone);
-    /* We write the store's log ourselves: nobody closes it. */
-    if (q->group_watch && q->events.held(q->events.arg) > 0)
-        group_watch_again(q->group_watch);
-    dirty_count(q->dirty);
-    log_info("letters_removed", F_STR("queue", q->set->queue),
-             F_INT("count", gone), F_UINT("too_old", p->aged),
-             F_INT("first", p->old[0].row),
-             F_INT("last", p->old[p->count - 1].row));
-    return 0;
-}
-
 /* Remove letters page by page, and look again when the next one is too old. */
 static int limit_run(struct chore *chore)
 {
     struct dead_letters *d = CONTAINER_OF(chore, struct dead_letters, limit);
-    const struct settings *set = d->q->set;
+    struct source_mq *q = d->q;
+    const struct settings *set = q->set;
     struct store_cursor page[STORE_PAGE], after = {0};
     struct pass p = {.keep_ns = set->keep_dead_ns,
                      .now_ns = clock_wall_ns(),
                      .next_ns = UINT64_MAX};
+    uint64_t most = set->max_dead;
     bool more = true;
-    int64_t there = 0;
-    int err;
+    int64_t there = 0, gone;
 
     if (!has_limit(set))
         return 0;
     /* Counting reads the index of all letters. */
-    if (set->max_dead)
-        there = store_count(d->q->store, STORE_DEAD);
-    err = there < 0 ? (int)there : 0;
-    if (there > 0 && (uint64_t)there > set->max_dead)
-        p.over = (uint64_t)there - set->max_dead;
-    while (more && !err) {
-        int n = letters_deaths(d->q->store, &after, page);
+    if (most)
+        there = store_count(q->store, STORE_DEAD);
+    if (there < 0)
+        return (int)there;
+    if ((uint64_t)there > most)
+        p.over = (uint64_t)there - most;
+    while (more) {
+        int n = letters_deaths(q->store, &after, page);
 
-        more = n > 0 && page_choose(d, &p, page, n);
-        err = n < 0 ? n : n > 0 ? page_drop(d, &p) : 0;
-        if (n > 0)
-            after = page[n - 1];
+        if (n <= 0) {
+            if (n < 0)
+                return n;
+            break;
+        }
+        after = page[n - 1];
+        more = page_choose(d, &p, page, n);
+        gone = p.count ? letters_drop(q->store, p.old, p.count) : 0;
+        if (gone < 0)
+            return (int)gone;
+        if (gone == 0)
+            continue;
+        q->events.removed(q->events.arg, (uint64_t)gone);
+        /* We write the store's log ourselves: nobody closes it. */
+        if (q->group_watch && q->events.held(q->events.arg) > 0)
+            group_watch_again(q->group_watch);
+        dirty_count(q->dirty);
+        log_info("letters_removed", F_STR("queue", q->set->queue),
+                 F_INT("count", gone), F_UINT("too_old", p.aged),
+                 F_INT("first", p.old[0].row),
+                 F_INT("last", p.old[p.count - 1].row));
     }
-    if (!err && p.next_ns != UINT64_MAX)
+    if (p.next_ns != UINT64_MAX)
         chore_after(chore, p.next_ns - p.now_ns);
-    return err;
+    return 0;
 }
 
 static void limit_log(struct chore *chore, int err)
@@ -152,7 +151,7 @@ static void limit_log(struct chore *chore, int err)
 
 /* ---- --dead-letter-queue ---- */
 
-/* Open the queue, which is made if it is missing, like the worker's own. */
+/* Open the queue; make it if it is missing, like the worker's own. */
 static int queue_ready(struct dead_letters *d, struct problem *p)
 {
     const struct settings *set = d->q->set;
@@ -163,39 +162,32 @@ static int queue_ready(struct dead_letters *d, struct problem *p)
                                  &d->attr, NULL, p);
 }
 
-/* Open the queue again whose name was removed: nobody would ever find a letter
- * in the old one. */
-static int queue_open_again(struct dead_letters *d)
-{
-    struct problem p;
-    int err = queue_ready(d, &p);
-
-    if (err && d->move.err != -ESTALE)
-        log_error("dead_letter_queue_gone", F_STR("to", queue_label(d->queue)),
-                  F_STR("error", p.text));
-    if (err)
-        return -ESTALE;
-    d->source.added = false; /* the old one's place in the peeker is gone */
-    mq_name_watch_again(d->name);
-    log_warn("dead_letter_queue_opened_again",
-             F_STR("to", queue_label(d->queue)));
-    return 0;
-}
-
 /* Send a letter to the queue that has the name now: 0, or -errno of queue_send.
- * The name may be removed before the message is in the queue, so check it after
- * that, too: a letter that went with the old queue is sent to the new one. A
- * full queue has its name, and a later removal wakes the chore: nobody makes
- * room in a queue that nobody finds. */
+ * A queue whose name was removed is opened again, because nobody would ever
+ * find a letter in the old one. The name may be removed before the message is
+ * in the queue, so check it after that, too: a letter that went with the old
+ * queue is sent to the new one. A full queue has its name, and a later removal
+ * wakes the chore: nobody makes room in a queue that nobody finds. */
 static int letter_post(struct dead_letters *d, const struct store_row *m)
 {
-    int err = 0;
+    struct problem p;
+    int err;
 
     do {
-        if (queue_gone(d->queue))
-            err = queue_open_again(d);
-        if (!err)
-            err = queue_send(d->queue, d->data, m->size, m->priority);
+        if (queue_gone(d->queue)) {
+            if (queue_ready(d, &p) < 0) {
+                if (d->move.err != -ESTALE)
+                    log_error("dead_letter_queue_gone",
+                              F_STR("to", queue_label(d->queue)),
+                              F_STR("error", p.text));
+                return -ESTALE;
+            }
+            d->source.added = false; /* the old one's place in the peeker */
+            mq_name_watch_again(d->name);
+            log_warn("dead_letter_queue_opened_again",
+                     F_STR("to", queue_label(d->queue)));
+        }
+        err = queue_send(d->queue, d->data, m->size, m->priority);
     } while ((!err || err == -EAGAIN) && queue_gone(d->queue));
     return err;
 }
@@ -216,45 +208,40 @@ static int sent_forget(struct dead_letters *d)
     return 0;
 }
 
-/* Send a letter, then delete it from the store.
+/* Move a letter: send it, then delete it from the store. A letter in flight is
+ * left alone: it was sent again, recalled when the queue was gone, and found in
+ * a slot, and it ends from there.
  * Crash before the send: it is in the store. Between send and delete: it is in
  * both, and is sent again by the next worker. After: it is in the queue. */
-static int letter_send(struct dead_letters *d, const struct store_row *m,
-                       bool fits)
-{
-    char id[ULID_TEXT];
-    int err;
-
-    FAULT_POINT("dead_queue_before_send");
-    err = fits ? letter_post(d, m) : -EMSGSIZE;
-    FAULT_POINT("dead_queue_after_send");
-    if (err == -EMSGSIZE) {
-        log_warn("dead_letter_too_large", F_STR("msg", ulid_print(m->id, id)),
-                 F_UINT("size", m->size),
-                 F_UINT("allowed", queue_message_size(d->queue)),
-                 F_STR("next", "it stays in the store: see mqdlq list"));
-        return 0;
-    }
-    if (err)
-        return err;
-    d->sent = m->row;
-    d->sent_id = m->id;
-    return sent_forget(d);
-}
-
-/* Move a letter, unless it is in flight: sent again, recalled when the queue
- * was gone, and found in a slot. It ends from there. */
 static int letter_move(struct dead_letters *d, int64_t row, uint64_t *died_ns)
 {
     struct source_mq *q = d->q;
     bool ours = due_rows_move(q->due_rows, row);
+    char id[ULID_TEXT];
     struct store_row m;
     int err = store_get(q->store, row, &m, d->data, d->room, NULL);
-    bool fits = err != -EMSGSIZE;
+    bool there = !err || err == -EMSGSIZE;
 
-    if (!err || !fits) {
+    if (there)
         *died_ns = m.died_ns;
-        err = ours && m.state == STORE_DEAD ? letter_send(d, &m, fits) : 0;
+    if (there && (!ours || m.state != STORE_DEAD)) {
+        err = 0;
+    } else if (there) {
+        FAULT_POINT("dead_queue_before_send");
+        if (!err)
+            err = letter_post(d, &m);
+        FAULT_POINT("dead_queue_after_send");
+        if (!err) {
+            d->sent = row;
+            d->sent_id = m.id;
+            err = sent_forget(d);
+        } else if (err == -EMSGSIZE) {
+            log_warn("dead_letter_too_large",
+                     F_STR("msg", ulid_print(m.id, id)), F_UINT("size", m.size),
+                     F_UINT("allowed", queue_message_size(d->queue)),
+                     F_STR("next", "it stays in the store: see mqdlq list"));
+            err = 0;
+        }
     }
     if (ours && !d->sent)
         due_rows_release(q->due_rows, row);
@@ -304,29 +291,6 @@ static void queue_has_room(struct loop_source *source)
     chore_soon(&CONTAINER_OF(source, struct dead_letters, source)->move);
 }
 
-static int move_open(struct dead_letters *d, struct problem *p)
-{
-    struct source_mq *q = d->q;
-    int err;
-
-    d->room = custody_body_bytes(q->custody);
-    d->data = malloc(d->room);
-    d->attr.message_size = queue_message_size(q->queue);
-    d->attr.mode = (mode_t)q->set->mode;
-    err = d->data ? queue_ready(d, p)
-                  : problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    if (err)
-        return err;
-    d->attr.depth = queue_depth(d->queue);
-    d->attr.message_size = queue_message_size(d->queue);
-    d->source =
-        (struct loop_source){.fd = queue_fd(d->queue), .ready = queue_has_room};
-    return mq_name_watch_open(&d->name, q->loop, q->timers, d->queue,
-                              queue_gone_now, d) < 0
-               ? problem_set(p, EX_OSERR, ENOMEM, "out of memory")
-               : 0;
-}
-
 /* ---- replayed letters ---- */
 
 /* Ask the store what a message is that says it is a letter. */
@@ -364,36 +328,22 @@ static int replay_take(struct source_mq *q, struct lent *l,
     if (err)
         return err;
     err = replay_find(q->store, h, is);
-    if (!err && *is == REPLAY_OPEN)
-        lent_link(l, row);
-    else
+    if (!err && *is == REPLAY_OPEN) {
+        slot_link(l->slot, row);
+        l->m.flags |= MESSAGE_STORED;
+    } else {
         due_rows_release(q->due_rows, row);
+    }
     return err;
-}
-
-/* Mark a message as a possible repeat of what it says it is. A message that has
- * expired does not run, and the mark would let it. */
-static void replay_mark(struct lent *l, const struct header *h)
-{
-    char id[ULID_TEXT];
-
-    if (l->m.flags & MESSAGE_REDELIVERED ||
-        (h->fields & HEADER_EXPIRES && h->expires_ns <= clock_wall_ns()))
-        return;
-    log_warn("letter_unknown",
-             F_STR("msg", ulid_print(*message_name(&l->m), id)),
-             F_UINT("letter", h->letter),
-             F_STR("next", "it was not sent by a replay of this store: it runs "
-                           "as any message, marked as redelivered, and the "
-                           "letter is kept"));
-    lent_mark(l);
 }
 
 /* A slot that has a row when its message is sorted is linked already: messages
  * loaded from the store are not sorted again. */
-int dead_letters_link(struct source_mq *q, struct lent *l,
-                      const struct header *h)
+int mq_link(struct source *s, struct message *m, const struct header *h)
 {
+    struct source_mq *q = source_mq_of(s);
+    struct lent *l = lent_of(m);
+    char id[ULID_TEXT];
     enum store_replay is;
     int err;
 
@@ -405,12 +355,23 @@ int dead_letters_link(struct source_mq *q, struct lent *l,
             return err;
         if (is == REPLAY_OVER)
             return LINK_REPEAT;
-        if (is == REPLAY_NONE)
-            replay_mark(l, h);
+        /* An expired message does not run, and with the mark it would. */
+        if (is == REPLAY_NONE && !(m->flags & MESSAGE_REDELIVERED) &&
+            !(h->fields & HEADER_EXPIRES && h->expires_ns <= clock_wall_ns())) {
+            log_warn("letter_unknown",
+                     F_STR("msg", ulid_print(*message_name(m), id)),
+                     F_UINT("letter", h->letter),
+                     F_STR("next",
+                           "it was not sent by a replay of this store: it runs "
+                           "as any message, marked as redelivered, and the "
+                           "letter is kept"));
+            slot_mark(l->slot);
+            m->flags |= MESSAGE_REDELIVERED;
+        }
     }
     if (!l->slot->row)
         return LINK_NONE;
-    l->m.flags |= MESSAGE_FRONT;
+    m->flags |= MESSAGE_FRONT;
     return LINK_LETTER;
 }
 
@@ -489,6 +450,7 @@ static void chore_ready(struct chore *chore, int (*run)(struct chore *chore),
 int dead_letters_open(struct source_mq *q, struct problem *p)
 {
     struct dead_letters *d = q->dead_letters = calloc(1, sizeof *d);
+    int err;
 
     if (!d)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -496,7 +458,25 @@ int dead_letters_open(struct source_mq *q, struct problem *p)
     chore_ready(&d->limit, limit_run, limit_log, 30 * NS_PER_S, q);
     chore_ready(&d->move, move_run, move_log, 30 * NS_PER_S, q);
     chore_ready(&d->recall, recall_run, recall_log, 5 * NS_PER_S, q);
-    return q->set->dead_letter_queue[0] ? move_open(d, p) : 0;
+    if (!q->set->dead_letter_queue[0])
+        return 0;
+    d->room = custody_body_bytes(q->custody);
+    d->data = malloc(d->room);
+    if (!d->data)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    d->attr.message_size = queue_message_size(q->queue);
+    d->attr.mode = (mode_t)q->set->mode;
+    err = queue_ready(d, p);
+    if (err)
+        return err;
+    d->attr.depth = queue_depth(d->queue);
+    d->attr.message_size = queue_message_size(d->queue);
+    d->source =
+        (struct loop_source){.fd = queue_fd(d->queue), .ready = queue_has_room};
+    return mq_name_watch_open(&d->name, q->loop, q->timers, d->queue,
+                              queue_gone_now, d) < 0
+               ? problem_set(p, EX_OSERR, ENOMEM, "out of memory")
+               : 0;
 }
 
 void dead_letters_close(struct source_mq *q)

@@ -10,7 +10,8 @@
  *        A letter in flight is never moved or removed: it is claimed
  *        (due_rows.h).
  * WHO    open, close: the engine. start: when recovery is done. wake: any
- *        thread. link: the thread that received the message, and recovery.
+ *        thread. Replays: mq_link (source_mq.h), by the thread that received
+ *        the message, and by recovery.
  * OWNS   The other queue, and a chore each, which run on pool threads.
  * FAILS  open: a problem. What a store or queue refuses is tried again.
  */
@@ -20,8 +21,6 @@
 #include "common/base/problem.h"
 
 struct dead_letters; /* opaque; body in dead_letters.c */
-struct header;
-struct lent;
 struct source_mq;
 
 /* Set q->dead_letters. */
@@ -33,13 +32,5 @@ void dead_letters_start(struct source_mq *q);
 void dead_letters_wake(struct source_mq *q);
 /* Call it after the pool. */
 void dead_letters_close(struct source_mq *q);
-
-/* Link a message that says it is a letter to the row of that letter: enum
- * source_link. Of several copies one becomes the letter, and the others are
- * repeats. A message that is no letter of this store is marked as one that may
- * have run already. -errno: the store cannot be asked, and nothing has
- * changed. */
-int dead_letters_link(struct source_mq *q, struct lent *l,
-                      const struct header *header);
 
 #endif

@@ -12,39 +12,39 @@
 
 #define BATCH 64
 
-/* Whether something is due. While the store is asked it may be: a thread that
- * looks meanwhile must not go to sleep, as nobody would wake it if it is.
+/* States of source->due. While the store is asked, a row may be due: a thread
+ * that looks then must not go to sleep, because nothing would wake it.
  *
  *   from       event                         to
  *   any        the timer; more may be due    DUE
  *   any        the store is asked            ASKING
- *   ASKING     nothing is due                NONE
+ *   ASKING     no row is due                 NONE
  */
 enum { NONE, ASKING, DUE };
 
 struct claim {
     int64_t row;
-    bool sooner; /* somebody made it due meanwhile: a look passed it over */
+    bool sooner; /* made due meanwhile, when a look passed it over */
 };
 
 /* m = under mtx   c = constant after open   a = atomic */
 struct due_rows {
-    struct timer timer;     /* the earliest row that waits */
+    struct timer timer;     /* of the earliest waiting row */
     struct store *store;    /* c */
     struct timers *timers;  /* c */
     void (*due)(void *arg); /* c */
     void *arg;              /* c */
     pthread_mutex_t mtx;
-    int64_t batch[BATCH];  /* m  due, not yet handed out */
-    size_t at, count;      /* m */
-    atomic_bool old;       /* a the batch is stale: other rows may come before
+    int64_t batch[BATCH]; /* m  due, not yet handed out */
+    size_t at, count;     /* m */
+    atomic_bool old;      /* a the batch is stale: other rows may come before
                               it */
-    struct claim *claims;  /* m  handed out, not yet released */
-    size_t claim_count;    /* m */
-    size_t claim_max;      /* c */
-    bool all;              /* c  every row is due */
-    int64_t moving;        /* m  one of them, to another queue; 0: none */
-    struct source *source; /* c  its `due`: NONE, ASKING, DUE */
+    struct claim *claims; /* m  handed out, not yet released */
+    size_t claim_count;   /* m */
+    size_t claim_max;     /* c */
+    bool all;             /* c  every row is due */
+    int64_t moving; /* m  the claim that moves to another queue; 0: none */
+    struct source *source; /* c  has `due` */
 };
 
 void due_rows_look(struct due_rows *r)
@@ -54,13 +54,12 @@ void due_rows_look(struct due_rows *r)
     r->due(r->arg);
 }
 
-/* timer_fired - handle the due time of the earliest row */
 static void timer_fired(struct timer *timer)
 {
     due_rows_look(CONTAINER_OF(timer, struct due_rows, timer));
 }
 
-/* due_rows_open - what the last run left may be due at once */
+/* Rows that the last worker left may be due immediately. */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max,
                   struct source *source, void (*due)(void *arg), void *arg)
@@ -70,12 +69,12 @@ int due_rows_open(struct due_rows **out, struct store *store,
     *out = NULL;
     if (!r)
         return -ENOMEM;
-    r->claim_max = in_flight_max;
     r->claims = calloc(in_flight_max, sizeof *r->claims);
     if (!r->claims) {
         free(r);
         return -ENOMEM;
     }
+    r->claim_max = in_flight_max;
     r->store = store;
     r->timers = timers;
     r->source = source;
@@ -106,7 +105,7 @@ void due_rows_all(struct due_rows *r)
     r->all = true;
 }
 
-/* claim_find - where a claimed row is noted; NULL: it is not claimed */
+/* Return the claim on a row, or NULL. */
 static struct claim *claim_find(const struct due_rows *r, int64_t row)
 {
     for (size_t i = 0; i < r->claim_count; i++)
@@ -120,11 +119,6 @@ static bool claimed_locked(int64_t row, void *arg)
     return claim_find(arg, row) != NULL;
 }
 
-static void claim_note_locked(struct due_rows *r, int64_t row)
-{
-    r->claims[r->claim_count++] = (struct claim){.row = row};
-}
-
 void due_rows_expect(struct due_rows *r, uint64_t due_ns)
 {
     uint64_t now = clock_boot_ns();
@@ -135,10 +129,9 @@ void due_rows_expect(struct due_rows *r, uint64_t due_ns)
                              ns_add(clock_mono_ns(), wait));
 }
 
-/* fill_locked - Read the next due rows if the batch is empty or stale. A batch
+/* Read the next due rows if the batch is empty or stale. A batch
  * is stale if a row of higher priority may have become due since, or if the
- * clock was set and rows of the batch may no longer be due.
- */
+ * clock was set and rows of the batch may no longer be due. */
 static int fill_locked(struct due_rows *r)
 {
     uint64_t next;
@@ -164,7 +157,6 @@ static int fill_locked(struct due_rows *r)
     return 0;
 }
 
-/* due_rows_take - the next row that is due */
 int due_rows_take(struct due_rows *r, int64_t *row)
 {
     int err;
@@ -175,7 +167,7 @@ int due_rows_take(struct due_rows *r, int64_t *row)
         err = -EAGAIN;
     if (!err) {
         *row = r->batch[r->at++];
-        claim_note_locked(r, *row);
+        r->claims[r->claim_count++] = (struct claim){.row = *row};
     }
     pthread_mutex_unlock(&r->mtx);
     return err;
@@ -195,7 +187,6 @@ int due_rows_any(struct due_rows *r)
     return err ? err : due ? YES : NO;
 }
 
-/* claim_locked - due_rows_claim */
 static int claim_locked(struct due_rows *r, int64_t row)
 {
     if (r->moving == row)
@@ -207,7 +198,7 @@ static int claim_locked(struct due_rows *r, int64_t row)
             return -EALREADY;
     if (r->claim_count == r->claim_max)
         return -ENOMEM;
-    claim_note_locked(r, row);
+    r->claims[r->claim_count++] = (struct claim){.row = row};
     return 0;
 }
 
@@ -234,7 +225,7 @@ bool due_rows_seize(struct due_rows *r, int64_t row)
             if (r->batch[i] != row) /* it is not handed out any more */
                 r->batch[kept++] = r->batch[i];
         r->count = kept;
-        claim_note_locked(r, row);
+        r->claims[r->claim_count++] = (struct claim){.row = row};
     }
     pthread_mutex_unlock(&r->mtx);
     return ok;

@@ -32,31 +32,31 @@ void due_rows_close(struct due_rows **due_rows);
 /* Take every row for due, whatever its time. Called once, after open. */
 void due_rows_all(struct due_rows *r);
 
-/* Whether a row is due that is not in flight: YES, NO, or the store's -errno,
- * which is asked if it has to be. */
+/* Return YES if a row is due that is not in flight, NO, or the store's -errno.
+ * Asks the store if necessary. */
 int due_rows_any(struct due_rows *r);
-/* The next row that is due. */
+/* Take the next row that is due. */
 int due_rows_take(struct due_rows *r, int64_t *row);
-/* Mark a row as in flight that was not taken here (a held slot, a letter): 0.
- * -EALREADY if it is in flight or about to be, -EXDEV if it is being moved to
+/* Mark a row as in flight that was not taken here (a held slot, a letter).
+ * -EALREADY: it is in flight or about to be; -EXDEV: it is being moved to
  * another queue; -ENOMEM. */
 int due_rows_claim(struct due_rows *r, int64_t row);
-/* Mark a row as in flight, also one that is about to be handed out, which it is
- * not then: whether it was not in flight. */
+/* Mark a row as in flight, even if it is about to be handed out. Returns true
+ * if it was not in flight. */
 bool due_rows_seize(struct due_rows *r, int64_t row);
-/* Claim a letter that is to be moved to the dead-letter queue, one at a time:
- * whether it was not in flight. */
+/* Claim a letter to move it to the dead-letter queue, one at a time. Returns
+ * true if it was not in flight. */
 bool due_rows_move(struct due_rows *r, int64_t row);
-/* Whether it is in flight. */
+/* Return true if the row is in flight. */
 bool due_rows_is_claimed(struct due_rows *r, int64_t row);
-/* The row is settled or stored again. */
+/* Give up a claim: the row is settled or stored again. */
 void due_rows_release(struct due_rows *r, int64_t row);
-/* A row was made due now in the store. If it is in flight, whoever looks until
- * it is released passes it over, so there is one more look then. */
+/* Note that a row was made due now in the store. A look passes a row in flight
+ * over, so there is one more look when such a row is released. */
 void due_rows_sooner(struct due_rows *r, int64_t row);
 /* Note that a stored row is due at `due_ns` (CLOCK_BOOTTIME). */
 void due_rows_expect(struct due_rows *r, uint64_t due_ns);
-/* Find due rows again after the clock was set. Any thread. */
+/* Find due rows again after the clock was set. */
 void due_rows_look(struct due_rows *r);
 
 #endif

@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "worker/source/mq/source_mq.h"
 
-static void run(struct message *m, uint64_t started_ns)
+static void lent_run(struct message *m, uint64_t started_ns)
 {
     slot_run(lent_of(m)->slot, started_ns);
 }
@@ -15,14 +15,14 @@ static void run(struct message *m, uint64_t started_ns)
 /* Run a message that is forwarded. A crash during that is not the message's
  * fault, so its slot says that others ran beside it: a later worker with a
  * command counts the crash, but makes no dead letter of it. */
-static void run_forwarded(struct message *m, uint64_t started_ns)
+static void forwarded_run(struct message *m, uint64_t started_ns)
 {
     slot_run(lent_of(m)->slot, started_ns);
     slot_beside(lent_of(m)->slot);
 }
 
-/* name_handler - slot_run has set both of them to 0 */
-static void name_handler(struct message *m, uint64_t mark, uint64_t start)
+/* slot_run has set both fields to 0. */
+static void handler_note(struct message *m, uint64_t mark, uint64_t start)
 {
     struct slot *slot = lent_of(m)->slot;
 
@@ -30,47 +30,38 @@ static void name_handler(struct message *m, uint64_t mark, uint64_t start)
     slot->handler_start = start;
 }
 
-/* name_group - after the start time: recovery kills no group without that */
-static void name_group(struct message *m, pid_t group)
+/* The group is stored after the start time: recovery kills no group without
+ * that time. */
+static void group_note(struct message *m, pid_t group)
 {
     atomic_store_explicit(&lent_of(m)->slot->handler_pgid, group,
                           memory_order_release);
 }
 
-static void unrun(struct message *m, bool may_have_run)
-{
-    lent_unrun(lent_of(m), may_have_run);
-}
-
 static const struct message_ops slot_ops = {
-    .run = run,
-    .handler = name_handler,
-    .handler_group = name_group,
-    .unrun = unrun,
+    .run = lent_run,
+    .handler = handler_note,
+    .handler_group = group_note,
+    .unrun = lent_unrun,
 };
 
 static const struct message_ops forwarded_ops = {
-    .run = run_forwarded,
-    .handler = name_handler,
-    .handler_group = name_group,
-    .unrun = unrun,
+    .run = forwarded_run,
+    .handler = handler_note,
+    .handler_group = group_note,
+    .unrun = lent_unrun,
 };
 
 _Static_assert((int)MESSAGE_REDELIVERED == (int)SLOT_REDELIVERED &&
                    (int)MESSAGE_LENGTH_INFERRED == (int)SLOT_LENGTH_INFERRED,
                "a slot's flags are a message's");
 
-void lent_init(struct lent *l, struct slot *slot)
+void lent_init(struct lent *l, struct slot *slot, bool forwarded)
 {
     l->slot = slot;
-    l->m.ops = &slot_ops;
+    l->m.ops = forwarded ? &forwarded_ops : &slot_ops;
     l->m.data = slot->body;
     l->m.id = &slot->id;
-}
-
-void lent_forwarded(struct lent *l)
-{
-    l->m.ops = &forwarded_ops;
 }
 
 void lent_fill(struct lent *l)
@@ -98,23 +89,11 @@ void lent_group(struct lent *l, const char *key, size_t size)
     l->m.group = (struct header_text){.at = l->key, .size = size};
 }
 
-void lent_link(struct lent *l, int64_t row)
+void lent_unrun(struct message *m, bool may_have_run)
 {
-    slot_link(l->slot, row);
-    l->m.flags |= MESSAGE_STORED;
-}
-
-void lent_mark(struct lent *l)
-{
-    slot_mark(l->slot);
-    l->m.flags |= MESSAGE_REDELIVERED;
-}
-
-void lent_unrun(struct lent *l, bool may_have_run)
-{
-    slot_unrun(l->slot, may_have_run);
+    slot_unrun(lent_of(m)->slot, may_have_run);
     if (may_have_run)
-        l->m.flags |= MESSAGE_REDELIVERED;
+        m->flags |= MESSAGE_REDELIVERED;
 }
 
 /* ---- its row ---- */
@@ -150,27 +129,6 @@ void row_make(struct store_row *row, const struct lent *l,
         row->flags |= STORE_CANCELLED;
 }
 
-/* Write the record of a FREE slot, whose body has the row already. */
-static void slot_hold_row(struct slot *slot, const struct store_row *row)
-{
-    struct slot_meta meta = {
-        .row = row->row,
-        .length = (uint32_t)row->size,
-        .priority = row->priority,
-        .failures = row->attempts,
-        .crashes = row->crashes,
-        .seq = row->receive_seq,
-        .received_ns = row->first_received_ns,
-        .id = row->id,
-    };
-
-    if (row->flags & STORE_REDELIVERED)
-        meta.flags |= SLOT_REDELIVERED;
-    if (row->flags & STORE_LENGTH_INFERRED)
-        meta.flags |= SLOT_LENGTH_INFERRED;
-    slot_hold(slot, &meta);
-}
-
 int row_too_large(struct source_mq *q, struct store_row *m)
 {
     int64_t row = m->row;
@@ -198,36 +156,41 @@ int row_too_large(struct source_mq *q, struct store_row *m)
     return 0;
 }
 
-/* Make a dead letter of a row of the messages that is too large. */
-static int row_give_up(struct source_mq *q, int64_t row)
-{
-    char group[HEADER_VALUE_MAX + 1];
-    struct store_row m;
-    int err = store_get(q->store, row, &m, NULL, 0, group);
-
-    return err ? err : row_too_large(q, &m);
-}
-
 int row_restore(struct source_mq *q, int64_t row, enum store_state state,
                 struct lent *l)
 {
     char group[HEADER_VALUE_MAX + 1];
     struct slot *slot = l->slot;
     struct store_row m;
+    struct slot_meta meta;
     int err;
 
-    /* Whatever is written there, the next slot_arm makes fill of it again. */
+    /* slot_arm makes fill again of what is written to the body now. */
     slot->dirty = (uint32_t)custody_body_bytes(q->custody);
     err = store_get(q->store, row, &m, slot->body, slot->dirty, group);
     if (err == -EMSGSIZE) {
-        err = row_give_up(q, row);
+        err = store_get(q->store, row, &m, NULL, 0, group);
+        if (!err)
+            err = row_too_large(q, &m);
         return err ? err : -EMSGSIZE;
     }
     if (err)
         return err;
     if (m.state != state)
         return -ENOENT;
-    slot_hold_row(slot, &m);
+    meta = (struct slot_meta){.row = m.row,
+                              .length = (uint32_t)m.size,
+                              .priority = m.priority,
+                              .failures = m.attempts,
+                              .crashes = m.crashes,
+                              .seq = m.receive_seq,
+                              .received_ns = m.first_received_ns,
+                              .id = m.id};
+    if (m.flags & STORE_REDELIVERED)
+        meta.flags |= SLOT_REDELIVERED;
+    if (m.flags & STORE_LENGTH_INFERRED)
+        meta.flags |= SLOT_LENGTH_INFERRED;
+    slot_hold(slot, &meta);
     lent_fill(l);
     if (state == STORE_WAITING)
         l->m.due_ns = m.due_ns;

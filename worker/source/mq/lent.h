@@ -1,8 +1,8 @@
 /* lent.h - the message in a slot, as it is lent, and its row in the store
  *
- * WHAT   One struct message for each slot; carries out in the slot what is
- *        asked of the message's owner. Copies a message from its slot to a row
- *        and back.
+ * WHAT   One struct message for each slot. Carries out in the slot what is
+ *        asked of the message's owner, and copies a message from its slot to a
+ *        row and back.
  * WHO    The thread that owns the slot.
  * OWNS   Nothing; the array is source_mq's.
  * FAILS  Rows: as each says.
@@ -17,27 +17,24 @@
 
 struct source_mq;
 
-/* Of a slot, by its number. */
 struct lent {
     struct message m;
     struct slot *slot;
-    int64_t spooled; /* key of its row of the spool; 0: it has none */
-    char key[HEADER_VALUE_MAX]; /* of its group; what m.group points to */
+    int64_t spooled;            /* key of its row in the spool; 0: none */
+    char key[HEADER_VALUE_MAX]; /* the group that m.group points to */
 };
 
 static inline struct lent *lent_of(const struct message *m)
 {
     return CONTAINER_OF((struct message *)m, struct lent, m);
 }
-/* What does not change while it is that slot's. */
-void lent_init(struct lent *l, struct slot *slot);
-/* The same, after lent_init: no handler has it that could be to blame for a
- * crash. */
-void lent_forwarded(struct lent *l);
-/* The slot is HELD: what it has is the message. It has no group but what its
- * bytes say. */
+/* Set what does not change while the message is in that slot. `forwarded`: no
+ * handler has it that could be to blame for a crash. */
+void lent_init(struct lent *l, struct slot *slot, bool forwarded);
+/* Set the rest from a HELD slot. The message has no group but what its bytes
+ * say. */
 void lent_fill(struct lent *l);
-/* The same, of one that was received a moment ago. */
+/* Do the same for a message that was just received. */
 static inline void lent_fresh(struct lent *l, size_t size, uint64_t received_ns)
 {
     const struct slot *slot = l->slot;
@@ -51,14 +48,10 @@ static inline void lent_fresh(struct lent *l, size_t size, uint64_t received_ns)
     m->flags = 0;
     m->group = (struct header_text){0};
 }
-/* As a row says. */
+/* Set the group that a row names. */
 void lent_group(struct lent *l, const char *key, size_t size);
-/* It is a run of that row from here on; a letter. */
-void lent_link(struct lent *l, int64_t row);
-/* It may have run already, though nobody of ours ran it. */
-void lent_mark(struct lent *l);
-/* Not running any more. */
-void lent_unrun(struct lent *l, bool may_have_run);
+/* Note that the message is not running any more. */
+void lent_unrun(struct message *m, bool may_have_run);
 
 /* Fill a row with what the store keeps of a message; it borrows the slot's body
  * and the group. */

@@ -2,10 +2,10 @@
  *
  * With --on-group-dead hold, a group whose head died waits until no dead or
  * replayed letter of it is left. A letter that was sent again comes through the
- * queue and is noticed there. A letter that was discarded leaves no trace but a
- * write to the store, so that is watched (inotify on its write-ahead log),
- * while any group is held. A commit can be read some time after it was written,
- * so the end of the writer is watched, too.
+ * queue and is noticed there. A letter that was discarded leaves only a write
+ * to the store, so inotify watches its write-ahead log while a group is held. A
+ * commit can become readable some time after it was written, so the watch also
+ * covers the end of the writer.
  */
 #include "worker/source/mq/source_mq.h"
 
@@ -23,11 +23,10 @@
 #include "common/state/statedir.h"
 #include "worker/loop/loop.h"
 
-/* A commit is written, synced, and there to read after that, whenever the disk
- * is done. A program that deals with letters closes the file after its last
- * one. */
+/* A commit is written, then synced, and readable after that. A program that
+ * deals with letters closes the file after its last commit. */
 #define EVENTS   (IN_MODIFY | IN_CLOSE_WRITE)
-#define LOOK_NS  (100 * NS_PER_MS) /* our own writes are seen as well */
+#define LOOK_NS  (100 * NS_PER_MS) /* our own writes cause events as well */
 #define AGAIN_NS NS_PER_S          /* after a failure */
 
 /* c = constant after open   a = atomic */
@@ -37,16 +36,6 @@ struct group_watch {
     struct chore chore;        /* asks the store */
     atomic_bool watching; /* a  the source is armed, or a look is to come */
 };
-
-/* head_seq - of the row that a group waits for; 0: it is gone */
-static int head_seq(struct source_mq *q, int64_t row, uint64_t *seq)
-{
-    struct store_row m = {0};
-    int err = row ? store_get(q->store, row, &m, NULL, 0, NULL) : 0;
-
-    *seq = m.receive_seq;
-    return err == -ENOENT ? 0 : err;
-}
 
 int mq_groups(struct source *s,
               int (*visit)(void *arg, const struct source_group *group),
@@ -62,9 +51,13 @@ int mq_groups(struct source *s,
         struct source_group one = {.key = {.at = key, .size = size},
                                    .parked = g.parked,
                                    .letters = g.letters};
+        struct store_row head = {0};
 
-        err = head_seq(q, g.head, &one.head);
-        if (!err)
+        /* The group waits for this row, unless the row is gone. */
+        if (g.head)
+            err = store_get(q->store, g.head, &head, NULL, 0, NULL);
+        one.head = head.receive_seq;
+        if (!err || err == -ENOENT)
             err = visit(arg, &one);
         if (err)
             return err;
@@ -91,14 +84,14 @@ void group_watch_again(struct group_watch *w)
 /* Start to watch. One look comes first, as the letter may be gone already: of
  * the events since the last read at least one is still in the descriptor, so a
  * write between that look and the wait is not missed. */
-static void watch_start(struct group_watch *w)
+static void group_watch_start(struct group_watch *w)
 {
     if (!atomic_exchange(&w->watching, true) &&
         loop_watch(w->q->loop, &w->source, EPOLLIN) < 0)
         group_watch_again(w);
 }
 
-static void watch_log(struct chore *chore, int err)
+static void group_watch_log(struct chore *chore, int err)
 {
     const struct group_watch *w =
         CONTAINER_OF(chore, struct group_watch, chore);
@@ -113,7 +106,7 @@ static void watch_log(struct chore *chore, int err)
 /* Ask the store about each held group. If it cannot be read, nobody need ever
  * write there again: the chore asks once more by itself, and watches when the
  * store has answered. */
-static int watch_run(struct chore *chore)
+static int group_watch_run(struct chore *chore)
 {
     struct group_watch *w = CONTAINER_OF(chore, struct group_watch, chore);
     const struct source_events *events = &w->q->events;
@@ -123,7 +116,7 @@ static int watch_run(struct chore *chore)
         return released;
     atomic_store(&w->watching, false);
     if (events->held(events->arg) > 0)
-        watch_start(w);
+        group_watch_start(w);
     return 0;
 }
 
@@ -138,36 +131,18 @@ static void store_written(struct loop_source *source)
     chore_after(&w->chore, LOOK_NS);
 }
 
-/* not_watched - of the limits that an errno stands for, the one it was; a limit
- * on open files problem_set knows by itself */
-static int not_watched(const char *path, int err, struct problem *p)
-{
-    const char *limit = err == EMFILE && !problem_descriptors_gone()
-                            ? "fs.inotify.max_user_instances"
-                        : err == ENOSPC ? "fs.inotify.max_user_watches"
-                                        : NULL;
-
-    if (!limit)
-        return problem_set(p, EX_OSERR, err,
-                           "--on-group-dead hold: cannot watch %s: %s", path,
-                           errno_text(err));
-    return problem_set(p, EX_OSERR, err,
-                       "--on-group-dead hold: cannot watch %s: user id %u is "
-                       "at the limit %s; raise it as root: `sysctl %s=N`, N "
-                       "over what `sysctl %s` says now",
-                       path, (unsigned)getuid(), limit, limit, limit);
-}
-
 int group_watch_open(struct source_mq *q, struct problem *p)
 {
     struct group_watch *w = calloc(1, sizeof *w);
     char path[PATH_MAX];
+    const char *limit;
+    int err;
 
     if (!w)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     w->q = q;
-    w->chore = (struct chore){.run = watch_run,
-                              .tell = watch_log,
+    w->chore = (struct chore){.run = group_watch_run,
+                              .tell = group_watch_log,
                               .first_ns = AGAIN_NS,
                               .most_ns = AGAIN_NS,
                               .timers = q->timers,
@@ -178,16 +153,30 @@ int group_watch_open(struct source_mq *q, struct problem *p)
     /* Each change of the store writes this file, which is there as long as we
      * have the store open. */
     snprintf(path, sizeof path, "%.4000s/" STATEDIR_STORE "-wal", q->folder);
-    if (w->source.fd < 0 || inotify_add_watch(w->source.fd, path, EVENTS) < 0) {
-        int err = errno;
-
-        if (w->source.fd >= 0)
-            close(w->source.fd);
-        free(w);
-        return not_watched(path, err, p);
+    if (w->source.fd >= 0 &&
+        inotify_add_watch(w->source.fd, path, EVENTS) >= 0) {
+        q->group_watch = w;
+        return 0;
     }
-    q->group_watch = w;
-    return 0;
+    err = errno;
+    if (w->source.fd >= 0)
+        close(w->source.fd);
+    free(w);
+    /* An errno stands for several limits: name the one that was reached.
+     * problem_set names a limit on open files by itself. */
+    limit = err == EMFILE && !problem_descriptors_gone()
+                ? "fs.inotify.max_user_instances"
+            : err == ENOSPC ? "fs.inotify.max_user_watches"
+                            : NULL;
+    if (!limit)
+        return problem_set(p, EX_OSERR, err,
+                           "--on-group-dead hold: cannot watch %s: %s", path,
+                           errno_text(err));
+    return problem_set(p, EX_OSERR, err,
+                       "--on-group-dead hold: cannot watch %s: user id %u is "
+                       "at the limit %s; raise it as root: `sysctl %s=N`, N "
+                       "over what `sysctl %s` says now",
+                       path, (unsigned)getuid(), limit, limit, limit);
 }
 
 void group_watch_close(struct source_mq *q)
@@ -209,5 +198,5 @@ void mq_watch(struct source *s, bool soon)
     if (w && soon)
         group_watch_again(w);
     else if (w)
-        watch_start(w);
+        group_watch_start(w);
 }

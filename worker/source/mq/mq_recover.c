@@ -1,23 +1,21 @@
 /* mq_recover.c - from one owner of custody to the next (see source_mq.h)
  *
- * Recovery:
- * Each step may be cut off by a kill and is done again by the next start with
- * the same result: a crash is counted in the one store that also takes the slot
+ * Recovery: a kill may cut off each step, and the next start does it again with
+ * the same result. A crash is counted in the one store that also takes the slot
  * out of RUNNING, and what is written to a row before that comes from the slot.
  *
- * An orderly end, which leaves nothing in slots:
- * One commit for all, then the slots are FREE (store_put_all).
+ * An orderly end leaves nothing in slots: one commit for all, then the slots
+ * are FREE (store_put_all).
  * Crash before the commit: each message is in its slot, HELD, and marked as
  * redelivered if a handler may have seen it; recovery runs it from there.
  * Crash between the commit and a slot's store: recovery finds the row, by the
  * receive sequence or as the row that the slot is a run of, with the attempts
- * that the slot has. The first is taken for settled, the second is written once
- * more with the same numbers (mq_recover.c); both free the slot. So there is
- * one message whatever happens, and the mark was on the disk before its slot
- * was free.
- * Assumed of the kernel: that a commit that returned is on the disk (fsync(2)),
- * and that a store to the mapped file before a kill is seen after it. No
- * handler runs any more, or can still settle: the caller sees to that.
+ * that the slot has. It takes the first for settled, and writes the second once
+ * more with the same numbers; it frees both slots. So there is one message
+ * whatever happens, and the mark was on the disk before its slot was free.
+ * This relies on two things: a commit that returned is on the disk (fsync(2)),
+ * and a store to the mapped file before a kill is seen after it. The caller
+ * sees to it that no handler is running or can still settle.
  */
 #include "worker/source/mq/source_mq.h"
 #include "worker/source/mq/spool.h"
@@ -33,12 +31,12 @@
 /* What a slot has. */
 enum left {
     LEFT_SETTLED,   /* a message whose verdict is in the store already */
-    LEFT_FRESH,     /* one that came from the queue */
-    LEFT_LETTER,    /* the same, and a letter that was sent again */
+    LEFT_FRESH,     /* a message from the queue */
+    LEFT_LETTER,    /* a letter that was sent again, from the queue */
     LEFT_ROW,       /* a run of a row that waits, or is parked */
-    LEFT_SPOOLED,   /* the same of a row of the spool */
-    LEFT_CANCELLED, /* a run of a row that is not to run: the row is taken
-                     * again, and comes to its end then */
+    LEFT_SPOOLED,   /* a run of a row of the spool */
+    LEFT_CANCELLED, /* a run of a cancelled row: the row is taken again, and
+                     * comes to its end then */
 };
 
 static void left_collect(struct slot *slot, void *arg)
@@ -72,66 +70,47 @@ int mq_runs(struct source *s,
     return err;
 }
 
-/* spooled_of - the same of one that came from the queue, maybe by the spool */
-static int spooled_of(const struct source_mq *q, const struct slot *slot)
-{
-    struct spool *sp = q->spool;
-    enum spool_at at = SPOOL_AT_NOT;
-    int err = sp ? spool_find(sp, slot, &at) : 0;
-
-    return err                        ? err
-           : at == SPOOL_AT_ENDED     ? LEFT_SETTLED
-           : at == SPOOL_AT_CANCELLED ? LEFT_CANCELLED
-           : at == SPOOL_AT_ROW       ? LEFT_SPOOLED
-                                      : LEFT_FRESH;
-}
-
-/* left_of - what a slot has: enum left, or -errno
- * A run of a waiting or parked row: done or discarded deletes the row; a
- * failure counts its attempt or changes its state. A replayed letter that runs
- * under a new receive sequence: settling writes that sequence to the row; torn,
- * it is recalled from that row. A fresh message: settling stores a row with its
- * sequence, or leaves no trace (then the slot was freed by the very same store,
- * or it runs again).
- */
+/* Find out what a slot has. A run of a waiting or parked row: done or discarded
+ * deletes the row; a failure counts its attempt or changes its state. A
+ * replayed letter runs under a new receive sequence, which settling writes to
+ * its row; after a torn stop it is recalled from that row. A fresh message:
+ * settling stores a row with its sequence, or leaves no trace (then the slot
+ * was freed by the very same store, or it runs again). */
 static int left_of(const struct source_mq *q, const struct slot *slot,
-                   struct store_row *m, char *group)
+                   struct store_row *m, char *group, enum left *is)
 {
+    static const enum left spooled[] = {
+        [SPOOL_AT_NOT] = LEFT_FRESH,
+        [SPOOL_AT_ROW] = LEFT_SPOOLED,
+        [SPOOL_AT_CANCELLED] = LEFT_CANCELLED,
+        [SPOOL_AT_ENDED] = LEFT_SETTLED,
+    };
+    enum spool_at at = SPOOL_AT_NOT;
     int64_t row;
     int err;
 
+    *is = LEFT_SETTLED;
     if (slot->row == 0) {
         err = store_find_seq(q->store, slot->seq, &row);
-        return err == 0         ? LEFT_SETTLED
-               : err == -ENOENT ? spooled_of(q, slot)
-                                : err;
+        if (err != -ENOENT)
+            return err;
+        err = q->spool ? spool_find(q->spool, slot, &at) : 0;
+        *is = spooled[at];
+        return err;
     }
     err = store_get(q->store, slot->row, m, NULL, 0, group);
     if (err)
-        return err == -ENOENT ? LEFT_SETTLED : err;
+        return err == -ENOENT ? 0 : err;
     if (m->receive_seq != slot->seq)
-        return custody_torn(q->custody) ? LEFT_SETTLED : LEFT_LETTER;
-    if (m->state >= STORE_DEAD || m->attempts != slot->failures)
-        return LEFT_SETTLED;
-    return m->flags & STORE_CANCELLED ? LEFT_CANCELLED : LEFT_ROW;
-}
-
-/* slot_let_go - nothing is left to do from the slot */
-static int slot_let_go(const struct source_mq *q, struct slot *slot)
-{
-    FAULT_POINT("recover_settled_before_retire");
-    slot_retire(slot);
-    if (slot->row)
-        due_rows_release(q->due_rows, slot->row);
-    custody_release(q->custody, slot);
+        *is = custody_torn(q->custody) ? LEFT_SETTLED : LEFT_LETTER;
+    else if (m->state < STORE_DEAD && m->attempts == slot->failures)
+        *is = m->flags & STORE_CANCELLED ? LEFT_CANCELLED : LEFT_ROW;
     return 0;
 }
 
-/* row_crashed - the row takes what the slot knows: 0, or -ENOENT: it was
- * discarded meanwhile
- * Crash after it: the slot is as before, and the next start writes the same
- * numbers again.
- */
+/* Write the slot's crash and mark to its row. -ENOENT: the row was discarded
+ * meanwhile. Crash after it: the slot is as before, and the next start writes
+ * the same numbers again. */
 static int row_crashed(const struct source_mq *q, const struct slot *slot,
                        struct store_row *m)
 {
@@ -169,48 +148,47 @@ static struct source_left left_lend(struct source_mq *q, struct slot *slot,
     return left;
 }
 
-/* Put a message in line again that was not lent, behind those that came before
- * it. Returns false if it is not such a message. */
-static bool queue_again(struct source_mq *q, struct slot *slot)
-{
-    struct slot_word w = slot_word(slot);
-    struct lent *l = source_mq_lent(q, slot);
-
-    if (!q->spool || w.state != SLOT_HELD || w.crashes ||
-        w.flags & SLOT_REDELIVERED || custody_torn(q->custody))
-        return false;
-    lent_fill(l);
-    spool_adopt(q->spool, l);
-    return true;
-}
-
-/* recover_one - settled already, or lent again */
+/* Deal with one slot: free it if its message is settled, put a message that was
+ * never lent back in line, or lend the message again. */
 static int recover_one(struct source_mq *q, struct slot *slot,
                        int (*visit)(void *arg, const struct source_left *left),
                        void *arg)
 {
     char group[HEADER_VALUE_MAX + 1];
+    struct slot_word w = slot_word(slot);
     struct store_row m = {0};
     struct source_left left;
-    int is = left_of(q, slot, &m, group), err;
+    struct lent *l;
+    enum left is;
+    int err = left_of(q, slot, &m, group, &is);
 
-    if (is < 0)
-        return is;
-    if (slot->received_ns == 0) /* the kill came first; --retry-for asks */
+    if (err)
+        return err;
+    if (slot->received_ns == 0) /* the kill came first; --retry-for needs it */
         slot->received_ns = clock_wall_ns();
-    if (is == LEFT_FRESH && queue_again(q, slot))
+    if (is == LEFT_FRESH && q->spool && w.state == SLOT_HELD && !w.crashes &&
+        !(w.flags & SLOT_REDELIVERED) && !custody_torn(q->custody)) {
+        l = source_mq_lent(q, slot);
+        lent_fill(l);
+        spool_adopt(q->spool, l);
         return 0;
+    }
     err = is == LEFT_ROW       ? row_crashed(q, slot, &m)
           : is == LEFT_SPOOLED ? spool_note(q->spool, slot)
                                : 0;
-    if (is == LEFT_SETTLED || is == LEFT_CANCELLED || err == -ENOENT)
-        return slot_let_go(q, slot);
+    if (is == LEFT_SETTLED || is == LEFT_CANCELLED || err == -ENOENT) {
+        FAULT_POINT("recover_settled_before_retire");
+        slot_retire(slot);
+        if (slot->row)
+            due_rows_release(q->due_rows, slot->row);
+        custody_release(q->custody, slot);
+        return 0;
+    }
     if (err)
         return err;
     left = left_lend(q, slot, is == LEFT_ROW || is == LEFT_SPOOLED ? &m : NULL);
     if (is == LEFT_SPOOLED) {
-        struct lent *l = lent_of(left.m);
-
+        l = lent_of(left.m);
         l->spooled = spool_key_of(slot);
         l->m.flags |= MESSAGE_KEYED;
     }
@@ -219,53 +197,39 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     return visit(arg, &left);
 }
 
-/* tell_damaged - what could not be lent */
-static void tell_damaged(const struct source_mq *q)
-{
-    const char *copy;
-    unsigned damaged = custody_damaged(q->custody, &copy);
-
-    if (damaged || copy[0])
-        log_error("custody_damaged", F_STR("queue", q->set->queue),
-                  F_UINT("slots", damaged), F_STR("copy", copy),
-                  F_STR("next", "these slots, or numbers of the file, could "
-                                "not be read; the file as it was is kept in "
-                                "the copy"));
-}
-
-/* Mark the running messages if there was more than one. */
-static void beside_mark(const struct source_mq *q)
-{
-    size_t ran = 0;
-
-    for (size_t i = 0; i < q->left_count; i++)
-        ran += slot_word(q->left[i]).state == SLOT_RUNNING;
-    for (size_t i = 0; i < q->left_count && ran > 1; i++)
-        if (slot_word(q->left[i]).state == SLOT_RUNNING)
-            slot_beside(q->left[i]);
-}
-
-/* mq_recover - all rows are claimed before any slot is looked at: of two copies
- * of a letter the one that was linked to its row is the message, wherever the
- * other one is */
+/* All rows are claimed before any slot is looked at: of two copies of a letter,
+ * the one that was linked to its row is the message, wherever the other is. */
 int mq_recover(struct source *s,
                int (*visit)(void *arg, const struct source_left *left),
                void *arg)
 {
     struct source_mq *q = source_mq_of(s);
+    const char *copy;
+    unsigned damaged;
+    size_t ran = 0;
     uint64_t seq;
     int err = store_max_seq(q->store, &seq);
 
     if (!err)
         custody_seq_raise(q->custody, seq + 1);
-    beside_mark(q);
+    /* Mark the running messages if there was more than one. */
+    for (size_t i = 0; i < q->left_count; i++)
+        ran += slot_word(q->left[i]).state == SLOT_RUNNING;
+    for (size_t i = 0; i < q->left_count && ran > 1; i++)
+        if (slot_word(q->left[i]).state == SLOT_RUNNING)
+            slot_beside(q->left[i]);
     for (size_t i = 0; i < q->left_count; i++)
         if (q->left[i]->row)
             (void)due_rows_claim(q->due_rows, q->left[i]->row);
     for (size_t i = 0; i < q->left_count && !err; i++)
         err = recover_one(q, q->left[i], visit, arg);
-    if (!err)
-        tell_damaged(q);
+    damaged = custody_damaged(q->custody, &copy);
+    if (!err && (damaged || copy[0]))
+        log_error("custody_damaged", F_STR("queue", q->set->queue),
+                  F_UINT("slots", damaged), F_STR("copy", copy),
+                  F_STR("next", "these slots, or numbers of the file, could "
+                                "not be read; the file as it was is kept in "
+                                "the copy"));
     free(q->left);
     q->left = NULL;
     q->left_count = 0;
@@ -282,20 +246,13 @@ struct kept {
     char group[HEADER_VALUE_MAX + 1]; /* of a row */
 };
 
+/* What an orderly end writes. */
 struct keep {
     struct source_mq *q;
     struct kept *all; /* in receive order */
     struct store_row *rows;
     size_t count, row_count;
 };
-
-static void count_slot(struct slot *slot, void *arg)
-{
-    struct keep *k = arg;
-
-    (void)slot;
-    k->count++;
-}
 
 static void kept_collect(struct slot *slot, void *arg)
 {
@@ -304,7 +261,8 @@ static void kept_collect(struct slot *slot, void *arg)
     k->all[k->count++].lent = source_mq_lent(k->q, slot);
 }
 
-static int by_seq(const void *a, const void *b)
+/* Compare two messages by their receive sequence, for qsort(3). */
+static int kept_compare(const void *a, const void *b)
 {
     uint64_t x = ((const struct kept *)a)->lent->slot->seq;
     uint64_t y = ((const struct kept *)b)->lent->slot->seq;
@@ -330,28 +288,11 @@ static bool slot_hold_again(const struct source_mq *q, struct lent *l)
     return half;
 }
 
-/* new_row - of a message that waits as its place says: one that has no row, or
- * a letter that was sent again, which is the first of its group */
-static void new_row(struct store_row *m, const struct kept *x)
-{
-    const struct settle *to = &x->place;
-
-    row_make(m, x->lent, to->group, to->header_size);
-    m->state = to->kind == SETTLE_PARK ? STORE_PARKED : STORE_WAITING;
-    m->due_ns = to->due_ns;
-    m->due_boot_ns = to->due_boot_ns;
-    m->delay_ns = to->delay_ns;
-    if (m->row && m->group)
-        m->flags |= STORE_FRONT;
-}
-
-/* old_row - of a run of a row that waited or was parked; whether it is to be
- * written
- * A delayed message that got in line in its group stays in line, but not one
- * that was to be forwarded before its time.
- */
-static bool old_row(const struct source_mq *q, struct store_row *m,
-                    const struct slot *slot)
+/* Update the row of a message that waited or was parked. Returns true if it has
+ * to be written. A delayed message that got in line in its group stays in line,
+ * except one that was to be forwarded before its time. */
+static bool row_update(const struct source_mq *q, struct store_row *m,
+                       const struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
     struct store_row was = *m;
@@ -369,33 +310,43 @@ static bool old_row(const struct source_mq *q, struct store_row *m,
            m->crashes != was.crashes;
 }
 
-/* row_add - what becomes of one message, if it is to be written: not if the
- * store has all of it, or an operator discarded it */
+/* Add the row of a message to what is written, unless the store has all of it,
+ * or an operator discarded it. */
 static int row_add(struct keep *k, struct kept *x)
 {
+    const struct settle *to = &x->place;
     struct slot *slot = x->lent->slot;
     struct store_row *m = &k->rows[k->row_count];
     int err =
         slot->row ? store_get(k->q->store, slot->row, m, NULL, 0, x->group) : 0;
-    bool old = slot->row && !err && m->receive_seq == slot->seq;
 
     if (err)
         return err == -ENOENT ? 0 : err;
-    if (!old)
-        new_row(m, x);
-    else if (!old_row(k->q, m, slot))
-        return 0;
+    if (slot->row && m->receive_seq == slot->seq) {
+        if (!row_update(k->q, m, slot))
+            return 0;
+    } else {
+        /* It has no row, or it is a letter that was sent again, which is the
+         * first of its group. */
+        row_make(m, x->lent, to->group, to->header_size);
+        m->state = to->kind == SETTLE_PARK ? STORE_PARKED : STORE_WAITING;
+        m->due_ns = to->due_ns;
+        m->due_boot_ns = to->due_boot_ns;
+        m->delay_ns = to->delay_ns;
+        if (m->row && m->group)
+            m->flags |= STORE_FRONT;
+    }
     m->slot = slot;
     m->retire = slot_retire;
     k->row_count++;
     return 0;
 }
 
-/* write_rows - all rows in one commit, all slots free after it; nothing has
- * happened if it fails */
-static int write_rows(struct keep *k)
+/* Write all rows in one commit, then free the slots. After an error nothing has
+ * happened. */
+static int rows_write(struct keep *k)
 {
-    int err = atomic_load(&k->q->store_gone) ? -EBADFD : 0;
+    int err = source_mq_writable(k->q);
 
     for (size_t i = 0; i < k->count && !err; i++)
         if (!k->all[i].settled)
@@ -410,17 +361,32 @@ static int write_rows(struct keep *k)
     return err;
 }
 
-/* place_all - each is asked for, whatever the others said: so all are named */
-static int place_all(struct keep *k,
-                     int (*place)(void *arg, struct message *m, bool half,
-                                  struct settle *out),
-                     void *arg)
+/* `place` is asked for each message, whatever it said of the others, so that it
+ * logs all of them. */
+int mq_keep(struct source *s,
+            int (*place)(void *arg, struct message *m, bool half,
+                         struct settle *out),
+            void *arg)
 {
+    struct source_mq *q = source_mq_of(s);
+    size_t most = custody_slots(q->custody);
+    struct keep k = {.q = q};
     int err = 0;
 
-    for (size_t i = 0; i < k->count; i++) {
-        struct kept *x = &k->all[i];
-        bool half = slot_hold_again(k->q, x->lent);
+    if (custody_empty(q->custody))
+        return 0;
+    k.all = calloc(most, sizeof *k.all);
+    k.rows = calloc(most, sizeof *k.rows);
+    if (!k.all || !k.rows) {
+        free(k.all);
+        free(k.rows);
+        return -ENOMEM;
+    }
+    custody_each(q->custody, kept_collect, &k);
+    qsort(k.all, k.count, sizeof *k.all, kept_compare);
+    for (size_t i = 0; i < k.count; i++) {
+        struct kept *x = &k.all[i];
+        bool half = slot_hold_again(q, x->lent);
         int is;
 
         x->place.m = &x->lent->m;
@@ -429,33 +395,8 @@ static int place_all(struct keep *k,
         if (is < 0 && !err)
             err = is;
     }
-    return err;
-}
-
-int mq_keep(struct source *s,
-            int (*place)(void *arg, struct message *m, bool half,
-                         struct settle *out),
-            void *arg)
-{
-    struct source_mq *q = source_mq_of(s);
-    struct keep k = {.q = q};
-    size_t most;
-    int err = -ENOMEM;
-
-    custody_each(q->custody, count_slot, &k);
-    most = k.count;
-    if (most == 0)
-        return 0;
-    k.all = calloc(most, sizeof *k.all);
-    k.rows = calloc(most, sizeof *k.rows);
-    if (k.all && k.rows) {
-        k.count = 0;
-        custody_each(q->custody, kept_collect, &k);
-        qsort(k.all, k.count, sizeof *k.all, by_seq);
-        err = place_all(&k, place, arg);
-        if (!err)
-            err = write_rows(&k);
-    }
+    if (!err)
+        err = rows_write(&k);
     free(k.all);
     free(k.rows);
     return err;

@@ -37,14 +37,8 @@ struct mq_name_watch {
     int watch; /* q */
 };
 
-/* Check the link count, after an event or when it is time. */
-static void name_look(struct mq_name_watch *l)
-{
-    if (queue_gone(l->queue))
-        l->gone(l->arg);
-}
-
-static void event_ready(struct loop_source *source)
+/* Check the link count after an event. */
+static void name_changed(struct loop_source *source)
 {
     struct mq_name_watch *l =
         CONTAINER_OF(source, struct mq_name_watch, source);
@@ -52,7 +46,8 @@ static void event_ready(struct loop_source *source)
 
     while (read(source->fd, events, sizeof events) > 0)
         ;
-    name_look(l);
+    if (queue_gone(l->queue))
+        l->gone(l->arg);
     loop_watch(l->loop, source, EPOLLIN);
 }
 
@@ -61,11 +56,13 @@ static void timer_start(struct mq_name_watch *l)
     timers_start(l->timers, &l->timer, clock_mono_ns() + LOOK_NS);
 }
 
-static void look_due(struct timer *timer)
+/* Check the link count without inotify. */
+static void name_due(struct timer *timer)
 {
     struct mq_name_watch *l = CONTAINER_OF(timer, struct mq_name_watch, timer);
 
-    name_look(l);
+    if (queue_gone(l->queue))
+        l->gone(l->arg);
     timer_start(l);
 }
 
@@ -98,8 +95,8 @@ int mq_name_watch_open(struct mq_name_watch **out, struct loop *loop,
     l->gone = gone;
     l->arg = arg;
     l->watch = -1;
-    timer_init(&l->timer, look_due);
-    l->source.ready = event_ready;
+    timer_init(&l->timer, name_due);
+    l->source.ready = name_changed;
     l->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     mq_name_watch_again(l);
     if (l->source.fd < 0 || loop_watch(loop, &l->source, EPOLLIN) < 0)
@@ -128,12 +125,11 @@ struct mq_reopen {
     struct source_mq *q;              /* c */
     struct mq_name_watch *name_watch; /* c */
     atomic_bool gone;                 /* a */
-    bool told; /* that the messages of the new one are too large;
-                               * inside of flow.solo */
+    bool logged_large; /* event=queue_messages_larger; inside of flow.solo */
 };
 
-/* gone_now - somebody has to drain it */
-static void gone_now(void *arg)
+/* Report the removal once, and have the old queue drained. */
+static void gone_report(void *arg)
 {
     struct mq_reopen *r = arg;
 
@@ -177,7 +173,7 @@ int mq_reopen_open(struct source_mq *q, struct problem *p)
     if (r)
         r->q = q;
     if (!r || mq_name_watch_open(&r->name_watch, q->loop, q->timers, q->queue,
-                                 gone_now, r) < 0) {
+                                 gone_report, r) < 0) {
         free(r);
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     }
@@ -202,67 +198,59 @@ bool mq_reopen_gone(const struct mq_reopen *r)
     return atomic_load_explicit(&r->gone, memory_order_relaxed);
 }
 
-/* as_it_was - how to make it again: as asked for, else like the old one */
-static void as_it_was(const struct mq_reopen *r, struct queue_attr *attr)
+/* Stop the worker: its slots have no room for such messages, so the queue is
+ * left to the next start. */
+static int large_refuse(struct mq_reopen *r, size_t size)
 {
-    struct stat st;
-
-    settings_attr(r->q->set, attr);
-    if (attr->depth == 0)
-        attr->depth = queue_depth(r->q->queue);
-    if (attr->message_size == 0)
-        attr->message_size = queue_message_size(r->q->queue);
-    if (attr->mode == 0 && fstat(queue_fd(r->q->queue), &st) == 0)
-        attr->mode = st.st_mode & 0777;
-}
-
-/* too_large - the slots have no room for such messages: the queue is left to
- * the next start */
-static int too_large(struct mq_reopen *r, size_t size)
-{
-    if (!r->told)
+    if (!r->logged_large)
         log_error("queue_messages_larger", F_STR("queue", r->q->set->queue),
                   F_UINT("message_size", size),
                   F_UINT("room", custody_body_bytes(r->q->custody)),
                   F_STR("next", "start the worker again: its slots are made "
                                 "for smaller messages"));
-    r->told = true;
+    r->logged_large = true;
     r->q->events.ended(r->q->events.arg, "queue-messages-larger", EX_OSERR);
     return -EAGAIN;
 }
 
-/* open_name - the queue that has the name now, or one that is made; -EAGAIN: it
- * has, or would have, messages that do not fit */
-static int open_name(struct mq_reopen *r, struct queue **out, struct problem *p)
+/* Open the queue that has the name now, or make one as the settings say, else
+ * like the old one. -EAGAIN: its messages do not fit, or would not. */
+static int name_open(struct mq_reopen *r, struct queue **out, struct problem *p)
 {
+    const struct queue *old = r->q->queue;
     size_t room = custody_body_bytes(r->q->custody);
     int flags = settings_queue_flags(r->q->set), err;
     struct queue_attr attr;
+    struct stat st;
 
-    as_it_was(r, &attr);
+    settings_attr(r->q->set, &attr);
+    if (attr.depth == 0)
+        attr.depth = queue_depth(old);
+    if (attr.message_size == 0)
+        attr.message_size = queue_message_size(old);
+    if (attr.mode == 0 && fstat(queue_fd(old), &st) == 0)
+        attr.mode = st.st_mode & 0777;
     err = queue_open(out, r->q->set->queue, flags & ~QUEUE_CREATE, &attr, NULL,
                      p);
     if (err == -ENOENT && flags & QUEUE_CREATE) {
         if (attr.message_size > room)
-            return too_large(r, attr.message_size);
+            return large_refuse(r, attr.message_size);
         err = queue_open(out, r->q->set->queue, flags, &attr, NULL, p);
     }
     if (err || queue_message_size(*out) <= room)
         return err;
-    err = too_large(r, queue_message_size(*out));
+    err = large_refuse(r, queue_message_size(*out));
     queue_close(out);
     return err;
 }
 
-/* mq_reopen_now - the name again, or one more delay
- * A queue whose messages do not fit is never behind the descriptor: the next
- * thread that has solo would receive past the end of its slot.
- */
+/* A queue whose messages do not fit is never put behind the descriptor: the
+ * next thread that has solo would receive past the end of its slot. */
 int mq_reopen_now(struct mq_reopen *r)
 {
     struct queue *fresh;
     struct problem p;
-    int err = open_name(r, &fresh, &p);
+    int err = name_open(r, &fresh, &p);
 
     if (err == -EAGAIN)
         return err;
@@ -274,7 +262,7 @@ int mq_reopen_now(struct mq_reopen *r)
         return err;
     }
     mq_name_watch_again(r->name_watch);
-    /* In this order: gone_now says nothing while it is said already. */
+    /* In this order: gone_report does nothing while `gone` is set. */
     atomic_store(&r->gone, false);
     if (queue_gone(r->q->queue))
         atomic_store(&r->gone, true);

@@ -33,12 +33,12 @@ bool mq_reopen_gone(const struct mq_reopen *r);
 /* The old queue is empty: take the new one. */
 int mq_reopen_now(struct mq_reopen *r);
 
-/* Watch the name of any queue. Nothing is said of a queue that is gone already:
- * check once after this. */
+/* Watch the name of any queue. `gone` is not called for a queue that is gone
+ * already: check once after this. */
 int mq_name_watch_open(struct mq_name_watch **out, struct loop *loop,
                        struct timers *timers, struct queue *queue,
                        void (*gone)(void *arg), void *arg);
-/* The queue's descriptor stands for another queue now. */
+/* Watch the new queue after the one behind the descriptor was replaced. */
 void mq_name_watch_again(struct mq_name_watch *l);
 /* NULL-safe; sets NULL. */
 void mq_name_watch_close(struct mq_name_watch **watch);

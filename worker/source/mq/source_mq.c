@@ -1,7 +1,18 @@
 /* source_mq.c - a POSIX queue with its custody and store, as a source (see
- * source_mq.h) */
+ * source_mq.h)
+ *
+ * A slot is kept for each work item between two messages: it is FREE, and its
+ * first lines are in the processor's cache.
+ *
+ * A verdict is written in one order everywhere: the store has it on the disk,
+ * then the slot is FREE, then anything else is written; the claim on the row is
+ * released after both.
+ * Crash before the commit: the slot is RUNNING (or HELD), and the message runs
+ * again. Crash between: recovery finds the verdict in the store, by the row's
+ * state or by the receive sequence, and frees the slot. So a crash can repeat a
+ * message, never lose one, and never give it two final states.
+ */
 #include "worker/source/mq/source_mq.h"
-#include "worker/source/mq/spool.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,28 +21,232 @@
 #include <sysexits.h>
 
 #include "common/base/clock.h"
+#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "common/store/letters.h"
 #include "common/store/waiting.h"
 #include "worker/source/mq/mq_reopen.h"
+#include "worker/source/mq/spool.h"
 
-#define WAL_NS \
-    (5 * NS_PER_S) /* time from noticing a large -wal to emptying
-                                 it */
+#define SOON_NS NS_PER_MS /* until a row that could not be read is due again */
+#define WAL_NS  (5 * NS_PER_S) /* from a large -wal to emptying it */
 
-static int mq_link(struct source *s, struct message *m, const struct header *h)
+/* ---- lanes ---- */
+
+struct lent *source_mq_lent(struct source_mq *q, struct slot *slot)
 {
-    return dead_letters_link(source_mq_of(s), lent_of(m), h);
+    struct lent *l = &q->lents[custody_index(q->custody, slot)];
+
+    lent_init(l, slot, q->set->forward != NULL);
+    return l;
 }
 
-/* mq_claim - a spool gives keys itself, in the order of receipt; what comes
- * here by way of it ran before there was one */
+/* Give a slot to a lane that has none. Not inline, because a lane hardly ever
+ * has none, and mq_take keeps a small frame. */
+__attribute__((noinline)) static struct lent *lane_fill(struct source_mq *q,
+                                                        unsigned lane)
+{
+    struct slot *slot = custody_acquire(q->custody);
+
+    if (slot)
+        q->lanes[lane] = source_mq_lent(q, slot);
+    return q->lanes[lane];
+}
+
+struct lent *mq_lane_get(struct source_mq *q, unsigned lane)
+{
+    struct lent *l = q->lanes[lane];
+
+    return l ? l : lane_fill(q, lane);
+}
+
+/* Keep a FREE slot for the lane's next message. With LANE_NONE the caller of
+ * settle releases it. */
+static void lane_keep(struct source_mq *q, unsigned lane, struct lent *l)
+{
+    struct lent *was;
+
+    if (lane == LANE_NONE)
+        return;
+    was = q->lanes[lane];
+    q->lanes[lane] = l;
+    if (__builtin_expect(was != NULL, 0))
+        custody_release(q->custody, was->slot);
+}
+
+/* Crash in here: the slot is FREE, whatever is in the body; the next start
+ * fills it again. */
+static void mq_warm(struct source *s, unsigned lane)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct lent *l = mq_lane_get(q, lane);
+
+    if (l)
+        slot_scrub(l->slot, q->fill, l->slot->dirty);
+}
+
+static void mq_rest(struct source *s, unsigned lane)
+{
+    struct source_mq *q = source_mq_of(s);
+
+    if (q->lanes[lane])
+        custody_release(q->custody, q->lanes[lane]->slot);
+    q->lanes[lane] = NULL;
+}
+
+static void mq_release(struct source *s, struct message *m)
+{
+    custody_release(source_mq_of(s)->custody, lent_of(m)->slot);
+}
+
+/* ---- from the queue ---- */
+
+/* Return why nothing was received. */
+__attribute__((noinline)) static int receive_failed(struct source_mq *q,
+                                                    struct slot *slot, int n)
+{
+    int err;
+
+    /* The call failed after the message had left the queue, because the kernel
+     * could not get a page of the slot that was stored to just before. The slot
+     * stays as a kill would leave it, and the next start runs what is there. So
+     * the sequence number is used up: if the next message had the same one,
+     * recovery would mistake its verdict for this message's. */
+    if (slot->priority != SLOT_UNSET) {
+        custody_seq_used(q->custody);
+        log_error("half_received", F_STR("queue", q->set->queue),
+                  F_STR("error", errno_text(-n)),
+                  F_STR("next",
+                        "its body may be cut; it runs when the worker is "
+                        "started again. Look at the disk of --state-dir"));
+        return n;
+    }
+    slot_disarm(slot);
+    if (n != -EAGAIN || !mq_reopen_gone(q->mq_reopen))
+        return n;
+    /* Open the name again, behind the same descriptor: a thread that sleeps on
+     * it sleeps on the old queue. */
+    err = mq_reopen_now(q->mq_reopen);
+    if (!err && q->spool)
+        spool_wake(q->spool); /* its thread polls the new one */
+    return err ? err : -EAGAIN;
+}
+
+/* Crash anywhere in here: slot_arm and slot_taken say what is left. This relies
+ * on the kernel to copy a message whole: the pages are in memory that nothing
+ * writes back, allocated and populated (custody.c, which locks them where it
+ * may). The syncer of `make torture` would notice. */
+int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
+{
+    struct slot *slot = l->slot;
+    size_t dirty = slot->dirty;
+    ssize_t n;
+
+    slot_arm(slot, q->fill, custody_seq_next(q->custody));
+    if (q->on_disk)
+        slot_warm(slot, q->fill, dirty, queue_message_size(q->queue));
+    FAULT_POINT("receive_before");
+    n = queue_receive(q->queue, slot->body, &slot->priority);
+    FAULT_POINT("receive_after");
+    if (n < 0)
+        return receive_failed(q, slot, (int)n);
+    slot_taken(slot, (uint32_t)n, wall_ns);
+    custody_seq_used(q->custody);
+    lent_fresh(l, (size_t)n, wall_ns);
+    return 0;
+}
+
+/* Take from the spool, if it is on, else from the queue, into the slot that the
+ * lane keeps. `flatten` puts the whole way from here to mq_receive(3) into one
+ * frame (docs/performance.md). */
+__attribute__((flatten)) static int
+mq_take(struct source *s, unsigned lane, uint64_t wall_ns, struct message **out)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct spool *sp = atomic_load_explicit(&q->spool, memory_order_relaxed);
+    struct lent *l;
+    int err;
+
+    if (__builtin_expect(sp != NULL, 0))
+        return spool_take(sp, lane, wall_ns, out);
+    l = mq_lane_get(q, lane);
+    if (!l)
+        return -EAGAIN; /* room() is 0, and a slot that becomes free is seen */
+    err = mq_fetch(q, l, wall_ns);
+    if (!err)
+        *out = &l->m;
+    if (!err || !slot_free(l->slot)) /* lent, or half received */
+        q->lanes[lane] = NULL;
+    return err;
+}
+
+/* ---- from the store ---- */
+
+/* Crash: a row whose slot is HELD is there twice, and recovery keeps one. */
+static int mq_take_due(struct source *s, unsigned lane, struct message **out)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct lent *l = mq_lane_get(q, lane);
+    int64_t row;
+    int err;
+
+    while (l && source_due(s)) {
+        err = due_rows_take(q->due_rows, &row);
+        if (err)
+            return err;
+        err = row_restore(q, row, STORE_WAITING, l);
+        if (!err)
+            return mq_lend(q, lane, out);
+        due_rows_release(q->due_rows, row);
+        if (err != -ENOENT && err != -EMSGSIZE) {
+            due_rows_expect(q->due_rows, clock_boot_ns() + SOON_NS);
+            return err;
+        }
+    }
+    return -EAGAIN;
+}
+
+/* The thread that wrote the row may not be back from the commit yet: then the
+ * row is still claimed, -EINPROGRESS. That thread gives up the claim before it
+ * tells the group that the row has arrived. So a group that is given back waits
+ * for that (PARKING), or the claim is gone. */
+static int mq_unpark(struct source *s, unsigned lane, struct header_text key,
+                     bool low, const struct message *before,
+                     struct message **out)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct store_parked p;
+    struct lent *l;
+    int err = store_next_parked(q->store, key.at, key.size, low, &p);
+
+    if (err)
+        return err;
+    if (before) {
+        bool first = p.priority == before->priority
+                         ? p.receive_seq < before->seq
+                         : (p.priority > before->priority) != low;
+
+        if (!first)
+            return -EAGAIN;
+    }
+    l = mq_lane_get(q, lane);
+    err = l ? row_restore(q, p.row, STORE_PARKED, l) : -EINPROGRESS;
+    if (err == -ENOENT) /* it was there a moment ago: look again */
+        err = -EINPROGRESS;
+    if (!err && due_rows_claim(q->due_rows, p.row) != 0) {
+        slot_retire(l->slot); /* it is in the store as before */
+        err = -EINPROGRESS;
+    }
+    return err ? err : mq_lend(q, lane, out);
+}
+
+/* A spool gives keys itself, in the order of receipt. */
 static int mq_claim(struct source *s, const struct message *m,
                     struct header_text key, uint64_t ns, struct ulid *first)
 {
     const struct source_mq *q = source_mq_of(s);
-    /* A kill may have come before its time was noted. */
+    /* A kill may have come before the time of receipt was written. */
     uint64_t from = m->received_ns ? m->received_ns : clock_wall_ns();
     const struct store_key claim = {.text = key.at,
                                     .size = key.size,
@@ -39,15 +254,189 @@ static int mq_claim(struct source *s, const struct message *m,
                                     .id = *m->id,
                                     .received_ns = from,
                                     .until_ns = ns_add(from, ns)};
+    int err = source_mq_writable(q);
 
-    if (atomic_load(&q->store_gone))
-        return -EBADFD;
-    return store_key_claim(q->store, &claim, first);
+    return err ? err : store_key_claim(q->store, &claim, first);
 }
 
-static void mq_release(struct source *s, struct message *m)
+/* ---- verdicts ---- */
+
+/* Fill a row with what the store is to have of a message after its verdict. */
+static void settle_row(struct store_row *row, const struct settle *st)
 {
-    custody_release(source_mq_of(s)->custody, lent_of(m)->slot);
+    static const enum store_state states[] = {
+        [SETTLE_RETRY] = STORE_WAITING,
+        [SETTLE_DEAD] = STORE_DEAD,
+        [SETTLE_PARK] = STORE_PARKED,
+        [SETTLE_RETURN] = STORE_WAITING,
+    };
+
+    row_make(row, lent_of(st->m), st->group, st->header_size);
+    row->state = states[st->kind];
+    row->attempts += st->attempt != NULL;
+    row->due_ns = st->due_ns;
+    row->due_boot_ns = st->due_boot_ns;
+    row->delay_ns = st->delay_ns;
+    row->died_ns = st->died_ns;
+    row->reason = st->reason;
+    row->error = st->error;
+    if (st->reason == REASON_GROUP_CLOSED)
+        row->flags |= STORE_LET_GO;
+}
+
+/* Write a row, durable on 0. A row that is gone was a letter on its way again
+ * that an operator discarded: so is the message. A sequence that is there
+ * already was written by a worker that died before it freed the slot. Nothing
+ * is left to write for either. */
+static int row_put(struct source_mq *q, struct settle *st)
+{
+    const struct attempt *a = st->attempt;
+    struct store_attempt attempt;
+    struct store_row row;
+    int err;
+
+    if (a)
+        attempt = (struct store_attempt){
+            .started_ns = a->started_ns,
+            .duration_ns = a->duration_ns,
+            .error = a->error,
+            .stderr_tail = a->stderr_tail,
+            .stderr_size = a->stderr_size,
+            .said = a->said,
+        };
+    settle_row(&row, st);
+    err = store_put(q->store, &row, a ? &attempt : NULL, &row.row);
+    st->letter = row.row;
+    if (err == -ENOENT)
+        st->kind = SETTLE_DISCARD;
+    return err == -ENOENT || err == -EEXIST ? 0 : err;
+}
+
+/* Give up the claim on the row of a settled message, and note when it is due.
+ */
+static void row_unclaim(struct source_mq *q, const struct settle *st,
+                        int64_t row)
+{
+    if (row)
+        due_rows_release(q->due_rows, row);
+    if (st->kind == SETTLE_RETRY || st->kind == SETTLE_RETURN)
+        due_rows_expect(q->due_rows, settle_due(st));
+}
+
+/* Settle a message that needs more than a store to its slot. A row that was put
+ * has freed the slot already; one that was deleted, or is gone, has not. Not
+ * inline, as settle_all.
+ * A letter that came by way of the spool has two rows. Crash between their
+ * ends: the slot is freed, as the letter is gone, and the other row is a second
+ * copy of the letter, which is dropped. After an error the first is deleted
+ * once more, which changes nothing. */
+__attribute__((noinline)) static int settle_stored(struct source_mq *q,
+                                                   struct settle *st)
+{
+    struct lent *l = lent_of(st->m);
+    int64_t row = l->slot->row;
+    /* A row that was not delivered is in the store as before, and a row of the
+     * spool that recovery gives back comes again in its turn. A message of the
+     * queue is written and waits in the store from now on.
+     * Crash: the slot is HELD, or FREE, and the row waits in the store. */
+    bool as_before = st->kind == SETTLE_RETURN &&
+                     (row || (l->spooled && !atomic_load(&q->started)));
+    int err = as_before ? 0 : source_mq_writable(q);
+
+    if (!err && st->kind <= SETTLE_DISCARD) {
+        err = store_delete(q->store, row);
+        if (!err && l->spooled)
+            err = spool_end(q->spool, l);
+    } else if (!err && !as_before) {
+        err = row_put(q, st);
+    }
+    if (err)
+        return err;
+    FAULT_POINT("settle_after_write");
+    l->spooled = 0;
+    slot_retire(l->slot);
+    row_unclaim(q, st, row);
+    if (st->kind == SETTLE_DEAD)
+        source_mq_died(q);
+    return 0;
+}
+
+/* Settle many in one commit, which frees the slots.
+ * Crash before it: each message is HELD in its slot. After it, before the slot
+ * is FREE: recovery finds the row by the receive sequence (or the row in the
+ * slot) and frees the slot.
+ * Not inline: the usual way has a small frame. */
+__attribute__((noinline)) static int settle_all(struct source_mq *q,
+                                                struct settle *list, size_t n)
+{
+    struct store_row rows[SETTLE_MOST] = {{0}};
+    int err;
+
+    for (size_t i = 0; i < n; i++)
+        settle_row(&rows[i], &list[i]);
+    err = source_mq_writable(q);
+    if (!err)
+        err = store_put_all(q->store, rows, n);
+    for (size_t i = 0; i < n; i++) {
+        list[i].err = err;
+        if (err)
+            continue;
+        lent_of(list[i].m)->spooled = 0;
+        row_unclaim(q, &list[i], rows[i].row);
+        lane_keep(q, list[i].lane, lent_of(list[i].m));
+    }
+    return err;
+}
+
+/* A parked message is written like many. The unique key of a cancelled message
+ * is freed in a commit before its end. Crash between the two: the message is
+ * still in its slot, or its row is marked. If it runs, it claims its key again,
+ * unless another message holds the key by then. */
+static int mq_settle(struct source *s, struct settle *list, size_t n)
+{
+    struct source_mq *q = source_mq_of(s);
+    struct lent *l = lent_of(list->m);
+    bool ran = slot_word(l->slot).state == SLOT_RUNNING;
+    int err = list->unkey ? source_mq_writable(q) : 0;
+
+    if (!err && list->unkey)
+        err = store_key_free(q->store, list->m->seq);
+    if (!err && (n > 1 || list->kind == SETTLE_PARK))
+        return settle_all(q, list, n);
+    if (!err && (list->kind > SETTLE_DISCARD || l->slot->row != 0))
+        err = settle_stored(q, list);
+    else if (!err && l->spooled)
+        err = spool_end(q->spool, l);
+    else if (!err)
+        slot_retire(l->slot);
+    if (err)
+        lent_unrun(&l->m, ran);
+    else
+        lane_keep(q, list->lane, l);
+    return list->err = err;
+}
+
+/* End a message that has a row after all. Not inline, because mq_done is short.
+ */
+__attribute__((noinline)) static int
+done_stored(struct source *s, struct message *m, unsigned lane)
+{
+    struct settle st = {.m = m, .kind = SETTLE_DONE, .lane = lane};
+
+    return mq_settle(s, &st, 1);
+}
+
+/* End a message in the usual way: only its slot has it, so one store to the
+ * slot is enough. */
+static int mq_done(struct source *s, struct message *m, unsigned lane)
+{
+    struct lent *l = lent_of(m);
+
+    if ((l->slot->row | l->spooled) != 0)
+        return done_stored(s, m, lane);
+    slot_retire(l->slot);
+    lane_keep(source_mq_of(s), lane, l);
+    return 0;
 }
 
 /* ---- looking ---- */
@@ -103,8 +492,8 @@ static int mq_is_due(struct source *s)
     return due_rows_any(source_mq_of(s)->due_rows);
 }
 
-/* mq_count - what waits is known since the start, where it was counted once: a
- * million of rows take a while */
+/* The numbers of waiting messages were counted once at the start, because a
+ * million rows take a while. */
 static int64_t mq_count(struct source *s, enum source_count what)
 {
     struct source_mq *q = source_mq_of(s);
@@ -139,16 +528,16 @@ static size_t mq_unlocked(const struct source *s)
     return custody_locked(c) ? 0 : custody_bytes(c);
 }
 
-/* ---- how many ---- */
+/* ---- how many may be lent, and the start ---- */
 
 static unsigned mq_lent(const struct source *s)
 {
     return custody_slots(source_mq_of(s)->custody);
 }
 
-/* tell_unlocked - at start, and when there are more slots: one lock is for all,
- * so the number is what has to be allowed now */
-static void tell_unlocked(const struct source_mq *q)
+/* Warn that slots may be swapped out. One lock covers all slots, so the number
+ * is the whole amount that has to be allowed. */
+static void unlocked_warn(const struct source_mq *q)
 {
     const char *path = custody_path(q->custody);
     size_t bytes = mq_unlocked(&q->source);
@@ -171,7 +560,7 @@ static int mq_resize(struct source *s, unsigned lent, struct problem *p)
     int err = custody_grow(q->custody, lent, p);
 
     if (!err && atomic_load(&q->started))
-        tell_unlocked(q);
+        unlocked_warn(q);
     return err;
 }
 
@@ -185,15 +574,15 @@ static void mq_tuned(struct source *s)
         spool_tuned(q->spool_there);
 }
 
-/* clock_follow - Update due times first, then find the due rows; a letter may
- * now be too old as well. Runs in the pool.
- */
+/* Update due times after the clock was set, then find the due rows; a letter
+ * may now be too old as well. Runs in the pool. */
 static int clock_follow(struct chore *chore)
 {
     struct source_mq *q = CONTAINER_OF(chore, struct source_mq, clock);
-    int err =
-        atomic_load(&q->store_gone) ? -EBADFD : store_clock_follow(q->store);
+    int err = source_mq_writable(q);
 
+    if (!err)
+        err = store_clock_follow(q->store);
     if (!err) {
         due_rows_look(q->due_rows);
         dead_letters_wake(q);
@@ -201,17 +590,22 @@ static int clock_follow(struct chore *chore)
     return err;
 }
 
-/* wal_empty - Empty the -wal. Runs in the pool. */
+static void mq_clock_set(struct source *s)
+{
+    chore_soon(&source_mq_of(s)->clock);
+}
+
+/* Empty the -wal. Runs in the pool. */
 static int wal_empty(struct chore *chore)
 {
     const struct source_mq *q = CONTAINER_OF(chore, struct source_mq, wal);
 
-    return atomic_load(&q->store_gone) ? 0 : store_empty_wal(q->store);
+    return source_mq_writable(q) ? 0 : store_empty_wal(q->store);
 }
 
-/* wal_large - Schedule the emptying of the -wal for later, because the -wal
- * grows again while messages arrive. An idle worker wakes up once to empty the
- * -wal, and again only if a reader was in the way. */
+/* Schedule the emptying of the -wal for later, because the -wal grows again
+ * while messages arrive. An idle worker wakes up once to empty the -wal, and
+ * again only if a reader was in the way. */
 static void wal_large(void *arg)
 {
     struct source_mq *q = arg;
@@ -219,20 +613,15 @@ static void wal_large(void *arg)
     chore_after(&q->wal, WAL_NS);
 }
 
-static void mq_clock_set(struct source *s)
-{
-    chore_soon(&source_mq_of(s)->clock);
-}
-
-/* mq_start - letters may move from here on: recovery has found all slots, and
- * what was torn in them is in the store */
+/* Letters may move from here on: recovery has found all slots, and torn
+ * messages are in the store. */
 static void mq_start(struct source *s)
 {
     struct source_mq *q = source_mq_of(s);
 
     custody_fix(q->custody);
     atomic_store(&q->started, true);
-    tell_unlocked(q);
+    unlocked_warn(q);
     dead_letters_start(q);
     if (q->spool)
         spool_start(q->spool);
@@ -243,9 +632,9 @@ static void mq_start(struct source *s)
         mq_watch(s, false);
 }
 
-/* ---- deaths that --on-dead is told of ---- */
+/* ---- deaths for --on-dead ---- */
 
-/* letter_copy - visit: what of it is in the environment */
+/* Copy what the command's environment has of a letter. */
 static int letter_copy(const struct letter *l, void *arg)
 {
     struct source_hook *out = arg;
@@ -270,60 +659,45 @@ static int letter_copy(const struct letter *l, void *arg)
     return 0;
 }
 
-/* json_make - as mqdlq show --json prints it */
-static int json_make(struct source_mq *q, struct source_hook *out)
-{
-    FILE *f = open_memstream(&out->json, &out->json_size);
-    int err;
-
-    if (!f)
-        return -ENOMEM;
-    err = letter_json_print(q->store, q->set->queue, out->letter, NULL, f);
-    return fclose(f) == 0 ? err : -ENOMEM;
-}
-
-/* read_one - all of a letter; -ENOENT: it is none any more */
-static int read_one(struct source_mq *q, struct source_hook *out)
-{
-    int err = letters_get(q->store, out->letter, letter_copy, out);
-
-    if (!err)
-        err = json_make(q, out);
-    if (err) {
-        free(out->data);
-        free(out->json);
-    }
-    return err;
-}
-
-/* mq_hook - one that was sent again, failed, and waits for its retry, is none:
- * if it dies, that is another death */
+/* A death whose letter is gone is skipped. So is a letter that was sent again,
+ * failed, and waits for its retry: if it dies, that is another death. */
 static int mq_hook(struct source *s, int64_t after, struct source_hook *out)
 {
     struct source_mq *q = source_mq_of(s);
     struct letter_hook hook;
-    int err;
 
     for (;;) {
-        err = letters_hook(q->store, after, &hook);
+        FILE *f = NULL;
+        int err = letters_hook(q->store, after, &hook);
+
         if (err)
             return err;
         *out = (struct source_hook){.n = hook.n, .letter = hook.row};
-        err = read_one(q, out);
+        err = letters_get(q->store, out->letter, letter_copy, out);
+        if (!err) {
+            f = open_memstream(&out->json, &out->json_size);
+            err = f ? letter_json_print(q->store, q->set->queue, out->letter,
+                                        NULL, f)
+                    : -ENOMEM;
+        }
+        if (f && fclose(f) != 0)
+            err = -ENOMEM;
+        if (!err)
+            return 0;
+        free(out->data);
+        free(out->json);
         if (err == -ENOENT)
             err = letters_hook_end(q->store, hook.n, true, NULL);
-        else
-            return err;
         if (err)
             return err;
     }
 }
 
-/* mq_hook_end - the letter may be moved or removed from here on */
+/* The letter may be moved or removed from here on. */
 static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 {
     struct source_mq *q = source_mq_of(s);
-    int err = atomic_load(&q->store_gone) ? -EBADFD : 0;
+    int err = source_mq_writable(q);
 
     if (!err)
         err = letters_hook_end(q->store, n, told, next);
@@ -332,46 +706,21 @@ static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
     return err;
 }
 
-/* ---- what an operator wants of rows that wait ---- */
+/* ---- operators ---- */
 
-/* Keep others from taking the rows before they have their mark. skip: another
- * thread has taken the row. */
-static void rows_seize(struct source_mq *q, struct spool *sp,
-                       const struct waiting_steer *order, bool *skip)
-{
-    for (size_t i = 0; i < order->count; i++)
-        skip[i] =
-            order->rows[i] < 0 || !due_rows_seize(q->due_rows, order->rows[i]);
-    if (sp)
-        spool_seize(sp, order->rows, order->count, skip);
-}
-
-/* rows_release - `done`: those that have it */
-static void rows_release(struct source_mq *q, struct spool *sp,
-                         const struct waiting_steer *order, const bool *done)
-{
-    for (size_t i = 0; i < order->count; i++)
-        if (order->rows[i] > 0 && !order->skip[i])
-            due_rows_release(q->due_rows, order->rows[i]);
-    if (sp)
-        spool_release(sp, done);
-}
-
-/* mq_steer - one commit
- * A row that is to be cancelled is claimed first: nobody loads it into a slot
- * before it has its mark, and one that a slot has already is left alone. Crash
- * before the commit: all wait as before, the claims were in memory. After it:
- * the next start takes what is due, or next in the spool, and what it takes has
- * the mark.
- * One that is to run now needs no claim: while it is in flight its due time is
- * over. If it was settled as a retry meanwhile, it is that retry which is due,
- * and it may still be noted as in flight: due_rows_sooner.
- */
+/* Steer rows in one commit. A row that is to be cancelled is claimed first, so
+ * that no thread loads it into a slot before it has its mark; a row that is in
+ * a slot already is left as it is. Crash before the commit: all wait as before,
+ * the claims were in memory. After it: the next start takes what is due, or
+ * next in the spool, and what it takes has the mark.
+ * A row that is to run now needs no claim: while it is in flight its due time
+ * is over. If it was settled as a retry meanwhile, it is that retry which is
+ * due, and it may still be noted as in flight: due_rows_sooner. */
 static int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
                     size_t n, enum steered *out)
 {
     struct source_mq *q = source_mq_of(s);
-    struct spool *sp = q->spool;
+    struct spool *sp = what == STEER_CANCEL ? q->spool : NULL;
     bool skip[STEER_MOST] = {false}, done[STEER_MOST] = {false};
     struct waiting_steer order = {.cancel = what == STEER_CANCEL,
                                   .rows = numbers,
@@ -379,22 +728,28 @@ static int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
                                   .most = custody_body_bytes(q->custody),
                                   .skip = skip,
                                   .now_ns = clock_wall_ns()};
-    int err = atomic_load(&q->store_gone) ? -EBADFD : 0;
+    int err = source_mq_writable(q);
 
-    if (order.cancel)
-        rows_seize(q, sp, &order, skip);
+    for (size_t i = 0; i < n && order.cancel; i++)
+        skip[i] = numbers[i] < 0 || !due_rows_seize(q->due_rows, numbers[i]);
+    if (sp)
+        spool_seize(sp, numbers, n, skip);
     if (!err)
         err = waiting_steer(q->store, &order, out);
-    for (size_t i = 0; i < n && !err; i++)
-        done[i] = out[i] == STEERED;
-    if (order.cancel)
-        rows_release(q, sp, &order, done);
-    for (size_t i = 0; i < n && !order.cancel; i++)
-        if (done[i])
+    for (size_t i = 0; i < n; i++) {
+        done[i] = !err && out[i] == STEERED;
+        if (order.cancel && numbers[i] > 0 && !skip[i])
+            due_rows_release(q->due_rows, numbers[i]);
+        else if (!order.cancel && done[i])
             due_rows_sooner(q->due_rows, numbers[i]);
+    }
+    if (sp)
+        spool_release(sp, done);
     due_rows_look(q->due_rows);
     return err;
 }
+
+/* ---- open and close ---- */
 
 static const struct source_ops mq_ops = {
     .name = "mq",
@@ -438,68 +793,16 @@ static const struct source_local_ops mq_local_ops = {
     .keep = mq_keep,
 };
 
-/* ---- open and close ---- */
-
-/* lents_open - one for each slot that there will ever be */
-static int lents_open(struct source_mq *q)
+int source_mq_open(struct source_mq *q, struct problem *p)
 {
     unsigned most = custody_slots_most(q->custody);
-    int err;
+    int err = -ENOMEM;
 
-    q->lents = calloc(most, sizeof *q->lents);
-    q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
-    if (!q->lents || !q->lanes)
-        return -ENOMEM;
-    for (unsigned i = 0; i < most; i++)
-        q->lents[i].m.index = i;
-    q->fill = custody_fill(q->custody);
+    q->source.ops = &mq_ops;
+    q->source.local = &mq_local_ops;
     q->source.lanes = ITEMS_MAX;
     q->source.lent_most = most;
     q->source.nonce = custody_nonce(q->custody);
-    err = due_rows_open(&q->due_rows, q->store, q->timers, 2 * most, &q->source,
-                        q->events.changed, q->events.arg);
-    if (!err && q->set->forward)
-        due_rows_all(q->due_rows);
-    return err;
-}
-
-int source_mq_watch(struct source_mq *q, struct problem *p)
-{
-    int err = mq_reopen_open(q, p);
-
-    if (!err && q->set->on_group_dead == GROUP_DEAD_HOLD)
-        err = group_watch_open(q, p);
-    return err ? err : dead_letters_open(q, p);
-}
-
-/* hooks_open - without --on-dead nobody is told of the deaths that are noted */
-static int hooks_open(struct source_mq *q, struct problem *p)
-{
-    int err = 0;
-
-    if (q->set->on_dead)
-        store_hooks_note(q->store);
-    else
-        err = letters_hooks_forget(q->store);
-    return err ? problem_set(
-                     p, EX_CANTCREAT, -err,
-                     "store of %s: the list of deaths for --on-dead cannot be "
-                     "cleared: %s; %s, or start with --on-dead",
-                     q->set->queue, errno_text(-err), disk_advice(err))
-               : 0;
-}
-
-int source_mq_open(struct source_mq *q, struct problem *p)
-{
-    int err = lents_open(q);
-
-    if (err)
-        err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
-                          errno_text(-err));
-    else
-        err = hooks_open(q, p);
-    q->source.ops = &mq_ops;
-    q->source.local = &mq_local_ops;
     atomic_store(&q->source.timeout_most_ns, q->set->max_timeout_ns);
     q->clock = (struct chore){.run = clock_follow,
                               .first_ns = NS_PER_S,
@@ -513,8 +816,39 @@ int source_mq_open(struct source_mq *q, struct problem *p)
                             .timers = q->timers,
                             .pool = q->pool};
     chore_init(&q->wal);
+    q->fill = custody_fill(q->custody);
+    q->lents = calloc(most, sizeof *q->lents);
+    q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
+    if (q->lents && q->lanes)
+        err = due_rows_open(&q->due_rows, q->store, q->timers, 2 * most,
+                            &q->source, q->events.changed, q->events.arg);
+    if (err)
+        return problem_set(p, EX_OSERR, -err, "cannot start: %s",
+                           errno_text(-err));
+    for (unsigned i = 0; i < most; i++)
+        q->lents[i].m.index = i;
+    if (q->set->forward)
+        due_rows_all(q->due_rows);
     store_watch_wal(q->store, wal_large, q);
-    return err;
+    if (q->set->on_dead)
+        store_hooks_note(q->store);
+    else /* no command is told of the deaths that an earlier worker noted */
+        err = letters_hooks_forget(q->store);
+    return err ? problem_set(
+                     p, EX_CANTCREAT, -err,
+                     "store of %s: the list of deaths for --on-dead cannot be "
+                     "cleared: %s; %s, or start with --on-dead",
+                     q->set->queue, errno_text(-err), disk_advice(err))
+               : 0;
+}
+
+int source_mq_watch(struct source_mq *q, struct problem *p)
+{
+    int err = mq_reopen_open(q, p);
+
+    if (!err && q->set->on_group_dead == GROUP_DEAD_HOLD)
+        err = group_watch_open(q, p);
+    return err ? err : dead_letters_open(q, p);
 }
 
 void source_mq_stop(struct source_mq *q)
@@ -541,9 +875,4 @@ void source_mq_close(struct source_mq *q)
     q->left_count = 0;
     q->lanes = NULL;
     q->lents = NULL;
-}
-
-void source_mq_store_gone(struct source_mq *q, bool gone)
-{
-    atomic_store(&q->store_gone, gone);
 }
