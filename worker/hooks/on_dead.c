@@ -1,8 +1,8 @@
 /* on_dead.c - --on-dead (see on_dead.h)
  *
- * Crash before the command ends: its death is noted in the source still, and
- * the next worker ends what is left of it, and runs it again. Crash between its
- * end and hook_end: likewise. After hook_end: it was told, once at least.
+ * Crash before the command has ended, or before hook_end: the death is still
+ * noted in the source. The next worker ends what is left of the command, and
+ * runs it again. After hook_end: the command was told once at least.
  */
 #include "worker/hooks/on_dead.h"
 
@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static uint64_t wait_double(uint64_t wait_ns)
     return next < UNTOLD_LAST_NS ? next : UNTOLD_LAST_NS;
 }
 
-/* Return the place of a death; count: it has none. */
+/* Return the place of a death, or `count`. */
 static size_t untold_find(const struct untold *u, int64_t n)
 {
     size_t i = 0;
@@ -113,22 +114,30 @@ int64_t untold_first(const struct untold *u, uint64_t *due_ns)
     return first ? first->n : 0;
 }
 
+/* c = constant after open   a = atomic   t = the thread's */
+struct on_dead {
+    struct on_dead_setup with; /* c */
+    pthread_t thread;          /* c */
+    int wake;          /* c  eventfd: there is a new death, or the stop */
+    int stop;          /* c  eventfd: readable from the stop on */
+    atomic_bool asked; /* a  there may be a new death */
+    atomic_bool stops; /* a  on_dead_close was called */
+    struct environment_base base; /* c */
+
+    struct untold untold; /* t */
+    uint64_t wait_ns;     /* t  before anything is tried; 0: untold has room */
+    int64_t fresh_after;  /* t  up to this n each was told, or is in `untold` */
+    bool again_last;      /* t  the last command that ran had run before */
+    struct environment env;  /* t */
+    struct stderr_tail tail; /* t */
+    struct outcome out;      /* t  why the command failed, and its stderr */
+};
+
 /* ---- the command ----
  *
- * /bin/sh with the letter's JSON on stdin and its handler's environment,
- * supervised until it has ended: --timeout (60 s without), and what is left of
- * its process group then ends with it. */
-
-/* c = constant after open   r = the run's */
-struct hook_command {
-    const struct settings *set;        /* c */
-    struct stderr_limit *stderr_limit; /* c */
-    int stop;                          /* c  eventfd: readable once it stops */
-    struct environment_base base;      /* c */
-    struct environment env;            /* r */
-    struct stderr_tail tail;           /* r */
-    struct outcome out;                /* r  why it did not tell, its stderr */
-};
+ * /bin/sh with the letter's JSON on stdin and its handler's environment. It may
+ * take --timeout (60 s without), and what is left of its process group is
+ * killed when it has ended. */
 
 /* One run of the command. */
 struct run {
@@ -139,52 +148,15 @@ struct run {
     uint64_t started_ns, limit_ns;
 };
 
-static void close_fd(int *fd)
+static void fd_close(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
 }
 
-/* Prepare to run the command; -errno. */
-static int hook_command_open(struct hook_command *c, const struct settings *set,
-                             struct stderr_limit *limit, uint64_t nonce)
-{
-    *c = (struct hook_command){.set = set, .stderr_limit = limit};
-    c->stop = eventfd(0, EFD_CLOEXEC);
-    return c->stop < 0 ? -errno
-                       : environment_base_open(&c->base, set->queue,
-                                               set->max_attempts, nonce);
-}
-
-/* Release what it has, also if hook_command_open failed. */
-static void hook_command_close(struct hook_command *c)
-{
-    close_fd(&c->stop);
-    environment_close(&c->env);
-    environment_base_close(&c->base);
-}
-
-/* Stop, from any thread: a command that runs may finish within --kill-after,
- * gets SIGTERM, and, that much later, SIGKILL. */
-static void hook_command_stop(struct hook_command *c)
-{
-    const uint64_t one = 1;
-
-    (void)!write(c->stop, &one, sizeof one);
-}
-
-/* Return whether hook_command_stop was called. */
-static bool hook_command_stops(const struct hook_command *c)
-{
-    struct pollfd fd = {.fd = c->stop, .events = POLLIN};
-
-    return poll(&fd, 1, 0) > 0;
-}
-
 /* Make the environment of the letter, as its handler had it. */
-static int environment_make(struct hook_command *c,
-                            const struct source_hook *hook)
+static int environment_make(struct on_dead *h, const struct source_hook *hook)
 {
     struct ulid id = hook->id;
     struct message m = {
@@ -203,19 +175,20 @@ static int environment_make(struct hook_command *c,
     int err;
 
     delivery_parse(&d, &m, '\0');
-    err = environment_build(&c->env, &c->base, &d,
-                            delivery_max_attempts(&d, c->set->max_attempts));
+    err =
+        environment_build(&h->env, &h->base, &d,
+                          delivery_max_attempts(&d, h->with.set->max_attempts));
     if (!err)
-        environment_letter(&c->env, hook->letter);
+        environment_letter(&h->env, hook->letter);
     return err;
 }
 
 /* Start the command with the letter as a file on stdin. */
-static int hook_command_start(struct hook_command *c, struct run *r)
+static int hook_command_start(struct on_dead *h, struct run *r)
 {
-    static char shell[] = "sh", command[] = "-c";
-    char *argv[] = {shell, command, (char *)c->set->on_dead, NULL};
-    int fds[2], err = environment_make(c, r->hook);
+    static char shell[] = "sh", option[] = "-c";
+    char *argv[] = {shell, option, (char *)h->with.set->on_dead, NULL};
+    int fds[2], err = environment_make(h, r->hook);
 
     if (err)
         return err;
@@ -230,28 +203,28 @@ static int hook_command_start(struct hook_command *c, struct run *r)
     r->err_out = fds[0];
     r->err = fds[1];
     r->started_ns = clock_mono_ns();
-    err = process_start(&r->process, SHELL, argv, c->env.vars,
+    err = process_start(&r->process, SHELL, argv, h->env.vars,
                         (int[]){r->in, -1, r->err}, 0);
-    close_fd(&r->in);
-    close_fd(&r->err);
+    fd_close(&r->in);
+    fd_close(&r->err);
     return err;
 }
 
-/* Read its stderr until it has ended. False: `due_ns` came first, or, with
- * `wake`, the stop of the worker. */
-static bool hook_command_watch(struct hook_command *c, struct run *r,
-                               uint64_t due_ns, int wake)
+/* Read the command's stderr until it has ended. Returns false if `due_ns` came
+ * first, or, with `stop`, the stop of the worker. */
+static bool hook_command_watch(struct on_dead *h, struct run *r,
+                               uint64_t due_ns, int stop)
 {
     struct pollfd fds[3] = {{.fd = r->process.end, .events = POLLIN},
                             {.fd = r->err_out, .events = POLLIN},
-                            {.fd = wake, .events = POLLIN}};
+                            {.fd = stop, .events = POLLIN}};
 
     for (;;) {
         int ms = clock_ms_until(due_ns);
 
         if (poll(fds, 3, ms) < 0)
             continue; /* EINTR, ENOMEM */
-        if (fds[1].revents && !stderr_tail_read(&c->tail, r->err_out))
+        if (fds[1].revents && !stderr_tail_read(&h->tail, r->err_out))
             fds[1].fd = -1;
         if (fds[0].revents)
             return true;
@@ -260,149 +233,108 @@ static bool hook_command_watch(struct hook_command *c, struct run *r,
     }
 }
 
-/* Supervise the command until it has ended; false: it was ended, being over its
- * limit, or because the worker stops. What is left of its process group after
- * that is killed. */
-static bool hook_command_supervise(struct hook_command *c, struct run *r)
+/* Supervise the command until it has ended. Returns false if it was terminated,
+ * because its time was over or the worker stops. What is left of its process
+ * group after that is killed. */
+static bool hook_command_supervise(struct on_dead *h, struct run *r)
 {
-    uint64_t due_ns = ns_add(r->started_ns, r->limit_ns);
+    uint64_t kill_after_ns = h->with.set->kill_after_ns;
+    uint64_t due_ns = ns_add(r->started_ns, r->limit_ns), grace_ns;
     bool ended;
 
-    stderr_tail_init(&c->tail, r->id, 0, c->stderr_limit);
-    ended = hook_command_watch(c, r, due_ns, c->stop);
-    if (!ended && hook_command_stops(c)) {
-        uint64_t grace_ns = ns_add(clock_mono_ns(), c->set->kill_after_ns);
-
+    stderr_tail_init(&h->tail, r->id, 0, h->with.stderr_limit);
+    ended = hook_command_watch(h, r, due_ns, h->stop);
+    if (!ended && atomic_load(&h->stops)) {
+        grace_ns = ns_add(clock_mono_ns(), kill_after_ns);
         ended =
-            hook_command_watch(c, r, grace_ns < due_ns ? grace_ns : due_ns, -1);
+            hook_command_watch(h, r, grace_ns < due_ns ? grace_ns : due_ns, -1);
     }
     if (!ended) {
         process_group_signal(r->process.pid, SIGTERM);
-        (void)hook_command_watch(
-            c, r, ns_add(clock_mono_ns(), c->set->kill_after_ns), -1);
+        (void)hook_command_watch(h, r, ns_add(clock_mono_ns(), kill_after_ns),
+                                 -1);
         process_group_signal(r->process.pid, SIGKILL);
-        (void)hook_command_watch(c, r, UINT64_MAX, -1);
+        (void)hook_command_watch(h, r, UINT64_MAX, -1);
     }
     fcntl(r->err_out, F_SETFL, O_NONBLOCK);
-    stderr_tail_drain(&c->tail, r->err_out);
-    stderr_tail_end(&c->tail, &c->out);
+    stderr_tail_drain(&h->tail, r->err_out);
+    stderr_tail_end(&h->tail, &h->out);
     return ended;
 }
 
-/* Return whether it told; else c->out.error says why not. */
-static bool hook_command_judge(struct hook_command *c, const struct run *r,
-                               bool ended)
+/* Run the command for one death. Returns true if it succeeded; else
+ * h->out.error says why not. */
+static bool hook_command_run(struct on_dead *h, const struct source_hook *hook)
 {
-    char limit[DURATION_TEXT];
-    siginfo_t info = {0};
-
-    while (waitid(P_PID, (id_t)r->process.pid, &info, WEXITED) < 0 &&
-           errno == EINTR)
-        ;
-    if (!ended && hook_command_stops(c))
-        snprintf(c->out.error, sizeof c->out.error, "the worker stopped");
-    else if (!ended)
-        snprintf(c->out.error, sizeof c->out.error, "timeout %s",
-                 duration_print(r->limit_ns, limit));
-    else if (info.si_code != CLD_EXITED || info.si_status != 0)
-        snprintf(c->out.error, sizeof c->out.error, "%s %d",
-                 info.si_code == CLD_EXITED ? "exit" : "signal",
-                 info.si_status);
-    else
-        return true;
-    return false;
-}
-
-/* Run the command for one death. Return whether it told; else c->out.error says
- * why not. */
-static bool hook_command_run(struct hook_command *c,
-                             const struct source_hook *hook)
-{
-    uint64_t limit = c->set->timeout_ns;
+    uint64_t limit_ns = h->with.set->timeout_ns;
     struct run r = {.hook = hook,
                     .in = -1,
                     .err_out = -1,
                     .err = -1,
                     .process.end = -1,
-                    .limit_ns = limit == UINT64_MAX ? LIMIT_NS : limit};
-    char why[ERRNO_LIMIT_TEXT];
+                    .limit_ns = limit_ns == UINT64_MAX ? LIMIT_NS : limit_ns};
+    char *error = h->out.error, text[ERRNO_LIMIT_TEXT];
+    size_t room = sizeof h->out.error;
+    siginfo_t info = {0};
     bool told = false;
     int err;
 
     ulid_print(hook->id, r.id);
-    c->out.tail_size = 0;
+    h->out.tail_size = 0;
     FAULT_POINT("on_dead_before_run");
-    err = hook_command_start(c, &r);
+    err = hook_command_start(h, &r);
     if (err) {
-        snprintf(c->out.error, sizeof c->out.error, "cannot start: %s",
-                 errno_limit_text(-err, why));
+        snprintf(error, room, "cannot start: %s", errno_limit_text(-err, text));
     } else {
+        bool ended;
+
         FAULT_POINT("on_dead_running");
-        told = hook_command_judge(c, &r, hook_command_supervise(c, &r));
-        close_fd(&r.process.end);
+        ended = hook_command_supervise(h, &r);
+        while (waitid(P_PID, (id_t)r.process.pid, &info, WEXITED) < 0 &&
+               errno == EINTR)
+            ;
+        fd_close(&r.process.end);
+        told = ended && info.si_code == CLD_EXITED && info.si_status == 0;
+        if (!ended && atomic_load(&h->stops))
+            snprintf(error, room, "the worker stopped");
+        else if (!ended)
+            snprintf(error, room, "timeout %s",
+                     duration_print(r.limit_ns, text));
+        else if (!told)
+            snprintf(error, room, "%s %d",
+                     info.si_code == CLD_EXITED ? "exit" : "signal",
+                     info.si_status);
     }
     FAULT_POINT("on_dead_after_run");
-    close_fd(&r.in);
-    close_fd(&r.err_out);
+    fd_close(&r.in);
+    fd_close(&r.err_out);
     return told;
-}
-
-/* ---- the thread ---- */
-
-/* m = under mtx   c = constant after open   t = the thread's */
-struct on_dead {
-    struct on_dead_setup with; /* c */
-    pthread_t thread;          /* c */
-    pthread_mutex_t mtx;
-    pthread_cond_t more;  /* m  asked, or stops; on the monotonic clock */
-    bool asked;           /* m */
-    bool stops;           /* m */
-    uint64_t wait_ns;     /* t  before anything is tried; 0: untold has room */
-    int64_t fresh_after;  /* t  up to this n each was told, or is in untold */
-    bool again_last;      /* t  the last one that ran had run before */
-    struct untold untold; /* t */
-    struct hook_command command; /* t */
-};
-
-/* Return whether on_dead_close was called. */
-static bool stops(struct on_dead *h)
-{
-    bool is;
-
-    pthread_mutex_lock(&h->mtx);
-    is = h->stops;
-    pthread_mutex_unlock(&h->mtx);
-    return is;
 }
 
 /* ---- one after the other ---- */
 
-/* Wait until that monotonic time, or until somebody signals `more`. */
-static void wait_locked(struct on_dead *h, uint64_t end_ns)
+/* Wait until that monotonic time, or until the thread is woken. */
+static void wake_wait(struct on_dead *h, uint64_t end_ns)
 {
-    const struct timespec end = {.tv_sec = (time_t)(end_ns / NS_PER_S),
-                                 .tv_nsec = (long)(end_ns % NS_PER_S)};
+    struct pollfd fd = {.fd = h->wake, .events = POLLIN};
+    uint64_t ignored;
 
-    if (end_ns == UINT64_MAX)
-        pthread_cond_wait(&h->more, &h->mtx);
-    else
-        pthread_cond_timedwait(&h->more, &h->mtx, &end);
+    if (poll(&fd, 1, clock_ms_until(end_ns)) > 0)
+        (void)!read(h->wake, &ignored, sizeof ignored);
 }
 
 /* Wait that long, or until the worker stops. */
-static void nap(struct on_dead *h, uint64_t wait_ns)
+static void stop_wait(struct on_dead *h, uint64_t wait_ns)
 {
     uint64_t end_ns = ns_add(clock_mono_ns(), wait_ns);
 
-    pthread_mutex_lock(&h->mtx);
-    while (!h->stops && clock_mono_ns() < end_ns)
-        wait_locked(h, end_ns);
-    pthread_mutex_unlock(&h->mtx);
+    while (!atomic_load(&h->stops) && clock_mono_ns() < end_ns)
+        wake_wait(h, end_ns);
 }
 
-/* Wait, longer each time, before the source is tried again, which could not be
- * read or written. */
-static void store_trouble(struct on_dead *h, int err, uint64_t *wait_ns)
+/* Wait, longer each time, before a source that could not be read or written is
+ * tried again. */
+static void source_retry_wait(struct on_dead *h, int err, uint64_t *wait_ns)
 {
     bool first = *wait_ns == 0;
 
@@ -412,23 +344,21 @@ static void store_trouble(struct on_dead *h, int err, uint64_t *wait_ns)
                   F_STR("error", errno_text(-err)), F_DURATION("in", *wait_ns),
                   F_STR("next", "look at the disk of the store; it is tried "
                                 "again, and no letter is left out"));
-    nap(h, *wait_ns);
+    stop_wait(h, *wait_ns);
 }
 
-/* Note that the command failed for a death, which waits by itself. A death that
- * cannot be noted, as so many others failed, makes all wait. */
-static void failed(struct on_dead *h, const struct source_hook *hook)
+/* Note that the command failed for a death, which waits by itself. If there is
+ * no room for that, because it failed for so many others, all wait. */
+static void failure_note(struct on_dead *h, const struct source_hook *hook)
 {
     uint64_t in = untold_failed(&h->untold, hook->n, clock_mono_ns());
     char id[ULID_TEXT], text[ERROR_TEXT];
 
     if (in == 0)
         in = h->wait_ns = wait_double(h->wait_ns);
-    error_text(text, NULL, false, h->command.out.tail,
-               h->command.out.tail_size);
+    error_text(text, NULL, false, h->out.tail, h->out.tail_size);
     log_warn("on_dead_failed", F_STR("msg", ulid_print(hook->id, id)),
-             F_INT("letter", hook->letter),
-             F_STR("error", h->command.out.error),
+             F_INT("letter", hook->letter), F_STR("error", h->out.error),
              F_STR("error_text", text[0] ? text : NULL), F_DURATION("in", in),
              F_STR("next", "it is run again, and for other letters meanwhile; "
                            "mqdlq discard ends that"));
@@ -436,23 +366,24 @@ static void failed(struct on_dead *h, const struct source_hook *hook)
 
 /* Settle a run: its end is durable before anything else is run. A run that the
  * stop of the worker cut off stays as it is. */
-static void settle(struct on_dead *h, const struct source_hook *hook, bool told)
+static void run_settle(struct on_dead *h, const struct source_hook *hook,
+                       bool told)
 {
+    struct source *source = h->with.source;
     uint64_t wait_ns = 0;
     int64_t next = 0;
     int err;
 
     if (told)
         h->wait_ns = 0;
-    else if (stops(h))
+    else if (atomic_load(&h->stops))
         return;
     else
-        failed(h, hook);
-    while ((err = h->with.source->local->hook_end(h->with.source, hook->n, told,
-                                                  &next)) != 0) {
-        if (stops(h))
+        failure_note(h, hook);
+    while ((err = source->local->hook_end(source, hook->n, told, &next)) != 0) {
+        if (atomic_load(&h->stops))
             return;
-        store_trouble(h, err, &wait_ns);
+        source_retry_wait(h, err, &wait_ns);
     }
     if (told)
         untold_told(&h->untold, hook->n);
@@ -467,7 +398,7 @@ static void hook_free(struct source_hook *hook)
     free(hook->data);
 }
 
-/* Find the first death that has not been tried: -ENOENT, or trouble. */
+/* Find the first death that has not been tried. -ENOENT: none. */
 static int fresh_next(struct on_dead *h, struct source_hook *hook)
 {
     const struct source_local_ops *ops = h->with.source->local;
@@ -483,8 +414,8 @@ static int fresh_next(struct on_dead *h, struct source_hook *hook)
     return err;
 }
 
-/* Find the first death whose wait is over. A death whose letter is gone
- * meanwhile is forgotten. */
+/* Find the first death whose wait is over. -ENOENT: none. A death whose letter
+ * is gone meanwhile is forgotten. */
 static int again_next(struct on_dead *h, struct source_hook *hook)
 {
     const struct source_local_ops *ops = h->with.source->local;
@@ -508,139 +439,119 @@ static int again_next(struct on_dead *h, struct source_hook *hook)
     return -ENOENT;
 }
 
-/* Find what to run: a fresh death, and one that runs again, in turn, so that
- * neither keeps the other waiting. */
-static int hook_next(struct on_dead *h, struct source_hook *hook)
-{
-    bool again = !h->again_last;
-    int err = again ? again_next(h, hook) : fresh_next(h, hook);
-
-    if (err == -ENOENT)
-        err = again ? fresh_next(h, hook) : again_next(h, hook);
-    return err;
-}
-
-/* Run the command for all that can be told now. */
-static void work(struct on_dead *h)
+/* Run the command for all deaths that can be told now: fresh ones, and those
+ * that run again, in turn, so that neither keeps the other waiting. */
+static void deaths_tell(struct on_dead *h)
 {
     struct source_hook hook;
     uint64_t wait_ns = 0;
 
-    while (!stops(h)) {
-        int err = hook_next(h, &hook);
+    while (!atomic_load(&h->stops)) {
+        bool again = !h->again_last;
+        int err = again ? again_next(h, &hook) : fresh_next(h, &hook);
 
+        if (err == -ENOENT)
+            err = again ? fresh_next(h, &hook) : again_next(h, &hook);
         if (err == -ENOENT)
             return;
         if (err) {
-            store_trouble(h, err, &wait_ns);
+            source_retry_wait(h, err, &wait_ns);
             continue;
         }
         wait_ns = 0;
-        settle(h, &hook, hook_command_run(&h->command, &hook));
+        run_settle(h, &hook, hook_command_run(h, &hook));
         if (!h->again_last)
             h->fresh_after = hook.n;
         hook_free(&hook);
         if (h->wait_ns)
-            nap(h, h->wait_ns);
+            stop_wait(h, h->wait_ns);
     }
 }
 
-/* End what is left of a killed worker's command before another is run. */
-static void leftovers_kill(struct on_dead *h)
+/* ---- the thread ---- */
+
+static void *on_dead_main(void *arg)
 {
     const struct stale_handler stale = {.mark = MARK};
+    struct on_dead *h = arg;
+    struct source *source = h->with.source;
     struct source_hook hook;
-    int err = h->with.source->local->hook(h->with.source, 0, &hook), killed;
+    uint64_t due_ns;
+    int err = source->local->hook(source, 0, &hook), killed = 0;
 
-    if (err == -ENOENT)
-        return; /* nothing was cut off */
     if (!err)
         hook_free(&hook);
-    killed = stale_handlers_kill(h->with.source->nonce, &stale, 1);
+    /* End what is left of a killed worker's command before another is run.
+     * Without a death in the source, no command was cut off. */
+    if (err != -ENOENT)
+        killed = stale_handlers_kill(source->nonce, &stale, 1);
     if (killed != 0)
         log_warn("on_dead_left", F_STR("queue", h->with.set->queue),
                  F_INT("processes", killed > 0 ? killed : 0),
                  F_STR("error", killed < 0 ? errno_text(-killed) : NULL),
                  F_STR("next", "a killed worker left its --on-dead command; it "
                                "is run again"));
+    while (!atomic_load(&h->stops)) {
+        (void)untold_first(&h->untold, &due_ns);
+        if (atomic_exchange(&h->asked, false) || clock_mono_ns() >= due_ns)
+            deaths_tell(h);
+        else
+            wake_wait(h, due_ns);
+    }
+    return NULL;
 }
 
-static void *thread(void *arg)
+static void fd_signal(int fd)
 {
-    struct on_dead *h = arg;
-    uint64_t due_ns;
+    const uint64_t one = 1;
 
-    leftovers_kill(h);
-    pthread_mutex_lock(&h->mtx);
-    while (!h->stops) {
-        (void)untold_first(&h->untold, &due_ns);
-        if (!h->asked && clock_mono_ns() < due_ns) {
-            wait_locked(h, due_ns);
-            continue;
-        }
-        h->asked = false;
-        pthread_mutex_unlock(&h->mtx);
-        work(h);
-        pthread_mutex_lock(&h->mtx);
-    }
-    pthread_mutex_unlock(&h->mtx);
-    return NULL;
+    (void)!write(fd, &one, sizeof one);
 }
 
 void on_dead_wake(struct on_dead *h)
 {
-    if (!h)
-        return;
-    pthread_mutex_lock(&h->mtx);
-    h->asked = true;
-    pthread_cond_signal(&h->more);
-    pthread_mutex_unlock(&h->mtx);
+    if (h && !atomic_exchange(&h->asked, true))
+        fd_signal(h->wake);
 }
 
-/* Start the thread with all signals blocked: they are the loop's, and none may
- * run in a child before it execs (process.h). */
-static int thread_start(struct on_dead *h)
+/* Release what it has, also if it was not opened completely. */
+static void on_dead_free(struct on_dead *h)
 {
-    sigset_t all, was;
-    int err;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &was);
-    err = pthread_create(&h->thread, NULL, thread, h);
-    pthread_sigmask(SIG_SETMASK, &was, NULL);
-    return -err;
-}
-
-static void release(struct on_dead *h)
-{
-    hook_command_close(&h->command);
-    pthread_cond_destroy(&h->more);
-    pthread_mutex_destroy(&h->mtx);
+    fd_close(&h->wake);
+    fd_close(&h->stop);
+    environment_close(&h->env);
+    environment_base_close(&h->base);
     free(h);
 }
 
 int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
                  struct problem *p)
 {
+    const struct settings *set = setup->set;
     struct on_dead *h = calloc(1, sizeof *h);
-    pthread_condattr_t attr;
+    sigset_t all, was;
     int err;
 
     *out = NULL;
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     h->with = *setup;
-    pthread_mutex_init(&h->mtx, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->more, &attr);
-    pthread_condattr_destroy(&attr);
-    err = hook_command_open(&h->command, setup->set, setup->stderr_limit,
-                            setup->source->nonce);
-    if (!err)
-        err = thread_start(h);
+    h->wake = eventfd(0, EFD_CLOEXEC);
+    h->stop = h->wake < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
+    err = h->stop < 0
+              ? -errno
+              : environment_base_open(&h->base, set->queue, set->max_attempts,
+                                      setup->source->nonce);
+    if (!err) {
+        /* All signals are blocked: they are the loop's, and none may run in a
+         * child before it execs (process.h). */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &was);
+        err = -pthread_create(&h->thread, NULL, on_dead_main, h);
+        pthread_sigmask(SIG_SETMASK, &was, NULL);
+    }
     if (err) {
-        release(h);
+        on_dead_free(h);
         return problem_set(p, EX_OSERR, -err, "cannot run --on-dead: %s",
                            errno_text(-err));
     }
@@ -654,12 +565,10 @@ void on_dead_close(struct on_dead **on_dead)
 
     if (!h)
         return;
-    pthread_mutex_lock(&h->mtx);
-    h->stops = true;
-    pthread_cond_signal(&h->more);
-    pthread_mutex_unlock(&h->mtx);
-    hook_command_stop(&h->command);
+    atomic_store(&h->stops, true);
+    fd_signal(h->wake);
+    fd_signal(h->stop);
     pthread_join(h->thread, NULL);
     *on_dead = NULL; /* the thread wakes itself by it */
-    release(h);
+    on_dead_free(h);
 }

@@ -1,13 +1,13 @@
 /* on_dead.h - --on-dead: a command that is run once for each dead letter
  *
  * WHAT   Runs the command for one death after the other, the oldest first, with
- *        the letter as JSON on stdin. A command that ends with 0 was told of
- *        it. Anything else is told again, after a wait of its own that doubles
- *        (struct untold); what a kill cuts off, by the next worker. Where it
- *        is durable: source.h, hook.
+ *        the letter as JSON on stdin. Exit status 0 ends that; after any other
+ *        end the command is run again, after a wait that doubles for each death
+ *        (struct untold). If a kill cuts the command off, the next worker runs
+ *        it again. The source keeps the deaths (source.h, hook).
  * WHO    open, close: the engine. wake: any thread.
- * OWNS   A thread, which waits where there is nothing to do, and the process.
- *        No thread of the pool and no lock of the worker's waits for it.
+ * OWNS   A thread, which sleeps while there is nothing to do, and the process.
+ *        No thread of the pool waits for it, and no lock.
  * FAILS  open: a problem.
  */
 #ifndef WORKER_HOOKS_ON_DEAD_H
@@ -25,23 +25,23 @@ struct source;
 struct stderr_limit;
 struct on_dead; /* opaque; body in on_dead.c */
 
-/* What it works on; all of it outlives it. */
+/* The parts that it works on; all of them outlive it. */
 struct on_dead_setup {
     const struct settings *set;
     struct source *source;
     struct stderr_limit *stderr_limit;
-    /* So many letters wait for the command to run again; `failed`: it has just
-     * failed for one. Its thread. */
+    /* The number of letters for which the command is to run again changed;
+     * `failed`: it has just failed for one. Called by its thread. */
     void (*failing)(void *arg, uint64_t letters, bool failed);
     void *arg;
 };
 
 int on_dead_open(struct on_dead **out, const struct on_dead_setup *setup,
                  struct problem *p);
-/* There may be a death to tell of. NULL-safe; never waits. */
+/* Look for new deaths. NULL-safe; never waits. */
 void on_dead_wake(struct on_dead *h);
-/* A command that runs may finish within --kill-after, gets SIGTERM, and, that
- * much later, SIGKILL; no other is started. NULL-safe; waits; sets NULL. */
+/* Start no other command. A running command may finish within --kill-after,
+ * gets SIGTERM, and, that much later, SIGKILL. NULL-safe; waits; sets NULL. */
 void on_dead_close(struct on_dead **on_dead);
 
 /* ---- when a command that failed runs again ---- */
@@ -56,10 +56,10 @@ struct untold_one {
 };
 
 /* Deaths whose command failed. Each has a wait of its own, which doubles with
- * each failure, whatever becomes of others. While none succeeds, there is a
- * pause between two that run again, which doubles, too: a command that is
- * broken is tried for one letter, not for all. In memory: after a restart each
- * is tried once, at once. All 0: there are none. For one thread. */
+ * each failure, whatever happens to others. While none succeeds, there is also
+ * a pause between two runs, which doubles: a broken command is tried for one
+ * letter, not for all. In memory only: after a restart each is tried once,
+ * immediately. All 0: there are none. For one thread. */
 struct untold {
     struct untold_one all[UNTOLD_MOST];
     size_t count;
@@ -67,14 +67,14 @@ struct untold {
 };
 
 bool untold_has(const struct untold *u, int64_t n);
-/* It failed at `now_ns` (monotonic): how long it waits; 0: there is no room to
- * note it. */
+/* Note a failure at `now_ns` (monotonic). Returns how long the death waits; 0 if
+ * there is no room to note it. */
 uint64_t untold_failed(struct untold *u, int64_t n, uint64_t now_ns);
-/* It has another number from here on; 0: it is gone. */
+/* Change the number of a death; 0: forget it. */
 void untold_moved(struct untold *u, int64_t n, int64_t next);
-/* One was told: this one is gone, if it was noted, and there is no pause. */
+/* Forget a death whose command succeeded, and end the pause. */
 void untold_told(struct untold *u, int64_t n);
-/* Which runs again first, and when; 0 and UINT64_MAX: there are none. */
+/* Return the death that runs again first, and when; 0 and UINT64_MAX: none. */
 int64_t untold_first(const struct untold *u, uint64_t *due_ns);
 
 #endif
