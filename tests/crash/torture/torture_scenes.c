@@ -13,10 +13,10 @@
 #include "tests/crash/torture/torture.h"
 #include "tests/crash/torture/torture_feed.h"
 
-#define AWAIT_NS  (2 * NS_PER_S) /* a step is passed before that */
-#define TICK_NS   (500 * NS_PER_US)
-#define DAWDLE_NS (5 * NS_PER_MS) /* until a worker has such messages */
-#define PASSES    6 /* at most so many passes before the kill, at random */
+#define AWAIT_NS (2 * NS_PER_S) /* a step is passed before that */
+#define TICK_NS  (500 * NS_PER_US)
+#define TAKEN_NS (5 * NS_PER_MS) /* until a worker has such messages */
+#define PASSES   6 /* at most so many passes before the kill, at random */
 
 struct scene {
     const char *prefix;
@@ -168,12 +168,16 @@ static void ask_note(struct torture *t)
     place_remove_note(t);
 }
 
-/* ask_quit - while it has messages that take long */
+/* Stop the worker while each handler has a message that takes longer than a
+ * busy machine needs to act on the signal. */
 static void ask_quit(struct torture *t)
 {
-    if (atomic_exchange(&t->world->dawdle, true))
+    /* A spool that still has rows takes in the whole queue before the worker
+     * keeps what is in flight, for seconds if senders go on. */
+    feed_pause(t->world);
+    if (atomic_exchange(&t->world->dawdle_ms, DAWDLE_LONG_MS))
         kill(t->worker.pid, SIGQUIT);
-    torture_nap(DAWDLE_NS);
+    torture_nap(TAKEN_NS);
 }
 
 /* ask_now - retries run at once */
@@ -237,10 +241,10 @@ static bool cancel_there(struct torture *t, const char *point,
 {
     bool hit;
 
-    atomic_store(&t->world->dawdle, true);
+    atomic_store(&t->world->dawdle_ms, DAWDLE_MS);
     worker_start(t, point, more);
     hit = scene_await(t, ask);
-    atomic_store(&t->world->dawdle, false);
+    atomic_store(&t->world->dawdle_ms, 0);
     t->sum.kills += hit;
     return hit;
 }
@@ -251,11 +255,11 @@ static bool leave_one(struct torture *t, const char *const *more,
 {
     uint64_t end = clock_mono_ns() + AWAIT_NS;
 
-    atomic_store(&t->world->dawdle, true);
+    atomic_store(&t->world->dawdle_ms, DAWDLE_MS);
     worker_start(t, NULL, more);
     while (worker_delivers(t) && !choose(t) && clock_mono_ns() < end)
         torture_nap(TICK_NS);
-    atomic_store(&t->world->dawdle, false);
+    atomic_store(&t->world->dawdle_ms, 0);
     if (t->failed)
         return false;
     worker_kill(t);
@@ -444,7 +448,7 @@ bool scene_play(struct torture *t, const char *point)
     if (s->more == moves)
         letters_receive(t);
     letters_sent(t);
-    atomic_store(&t->world->dawdle, false);
+    atomic_store(&t->world->dawdle_ms, 0);
     feed_resume(t->world);
     t->sum.kills += hit;
     return hit;

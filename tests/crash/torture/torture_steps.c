@@ -152,13 +152,13 @@ static void recovered_start(struct torture *t, uint64_t messages_begun)
     uint64_t begun = atomic_load(&t->world->event_count) + messages_begun;
 
     t->traced = false;
-    atomic_store(&t->world->dawdle, true);
+    atomic_store(&t->world->dawdle_ms, DAWDLE_LONG_MS);
     worker_start(t, NULL, messages_begun > 1 ? two : until);
     while (atomic_load(&t->world->event_count) < begun && !torture_over(t))
         torture_nap(NS_PER_MS);
     worker_kill(t);
     t->sum.kills++;
-    atomic_store(&t->world->dawdle, false);
+    atomic_store(&t->world->dawdle_ms, 0);
     t->traced = true;
     worker_start(t, NULL, until);
 }

@@ -10,9 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MANY      255u /* counts stay there */
-#define DAWDLE_NS 20000000
-#define EARLY_NS  1000000 /* the two clocks are read one after the other */
+#define MANY     255u    /* counts stay there */
+#define EARLY_NS 1000000 /* the two clocks are read one after the other */
 
 const char *const torture_faults[TORTURE_FAULT_KINDS] = {
     [TORTURE_NO_FAULT] = "no fault",
@@ -374,8 +373,12 @@ void torture_begin(const struct torture_seen *s, struct torture_run *run)
 
 void torture_dawdle(void)
 {
-    if (atomic_load_explicit(&world->dawdle, memory_order_relaxed))
-        nanosleep(&(struct timespec){.tv_nsec = DAWDLE_NS}, NULL);
+    unsigned ms = atomic_load_explicit(&world->dawdle_ms, memory_order_relaxed);
+
+    if (ms)
+        nanosleep(&(struct timespec){.tv_sec = ms / 1000,
+                                     .tv_nsec = ms % 1000 * 1000000},
+                  NULL);
 }
 
 void torture_end(const struct torture_run *run)

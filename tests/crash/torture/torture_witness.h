@@ -110,6 +110,10 @@ struct torture_small {
     _Atomic uint64_t key; /* a  of its id, size in the lowest byte; 0: free */
     _Atomic uint64_t record;
 };
+/* Values of dawdle_ms. The long time is for a handler that is cut off in any
+ * case, on a machine that may be busy for a while. */
+enum { DAWDLE_MS = 20, DAWDLE_LONG_MS = 2000 };
+
 struct torture_world {
     struct torture_terms terms;       /* d  first of all */
     uint64_t base[TORTURE_PRODUCERS]; /* d  before it: audited and settled */
@@ -117,7 +121,7 @@ struct torture_world {
     _Alignas(64) atomic_bool stop, pause; /* a */
     atomic_uint paused;                   /* a  that wait because of it */
     atomic_uint failed;                   /* a  errno of one that could not */
-    atomic_bool dawdle;                   /* a  handlers take their time */
+    atomic_uint dawdle_ms;                /* a  handlers take so long */
     struct {
         _Alignas(
             64) _Atomic uint64_t sent; /* a  messages in the queue so far */
@@ -166,7 +170,7 @@ struct torture_run {
 void torture_begin(const struct torture_seen *seen, struct torture_run *run);
 void torture_end(const struct torture_run *run);
 
-/* Some ms, if the driver wants messages that are under way. */
+/* Sleep dawdle_ms, so that the driver finds messages that are under way. */
 void torture_dawdle(void);
 
 /* The record of a number, NULL: outside of what is under way. */
