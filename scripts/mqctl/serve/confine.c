@@ -1,9 +1,9 @@
 /* confine.c - see confine.h
  *
- * The list is what was seen of the server, of looks and of mqdlq, and what
- * other C libraries and SQLite may do in their place. The C library of another
- * day tries new calls first: it must hear that there are none (ENOSYS), and
- * then takes those that it had before.
+ * The list has the calls that were seen of the server, its children and mqdlq,
+ * and what other versions of the C library and of SQLite may call instead. A
+ * later C library tries new calls first. ENOSYS makes it fall back to the calls
+ * in the list.
  */
 #include "scripts/mqctl/serve/confine.h"
 
@@ -32,7 +32,7 @@ static const uint32_t machine = AUDIT_ARCH_RISCV64;
 #endif
 
 #ifndef NO_LIST
-#define NEWER 435 /* no call from here on, but for those in the list */
+#define NEWER 435 /* calls from here on fail with ENOSYS, if not in the list */
 #define NAMESPACES                                                 \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | \
      CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
@@ -40,7 +40,7 @@ static const uint32_t machine = AUDIT_ARCH_RISCV64;
 static const uint32_t memory[] = {SYS_brk,   SYS_madvise, SYS_mlock, SYS_mremap,
                                   SYS_msync, SYS_munlock, SYS_munmap};
 
-/* SQLite makes a -shm and a -wal also to read. */
+/* SQLite makes a -shm and a -wal even to read. */
 static const uint32_t files[] = {
     SYS_close,      SYS_close_range, SYS_dup,          SYS_dup3,
     SYS_faccessat,  SYS_fallocate,   SYS_fchmod,       SYS_fchown,
@@ -52,8 +52,7 @@ static const uint32_t files[] = {
     SYS_statfs,     SYS_statx,       SYS_unlinkat,     SYS_write,
     SYS_writev};
 
-/* Looking at them; where no file system shows them, one is opened that is
- * mounted nowhere. */
+/* If no queue file system is mounted, one is opened without mounting it. */
 static const uint32_t queues[] = {SYS_fsconfig, SYS_fsmount, SYS_fsopen,
                                   SYS_mq_getsetattr, SYS_mq_open};
 
@@ -83,7 +82,7 @@ static const uint32_t processes[] = {
     SYS_sigaltstack,  SYS_tgkill,          SYS_tkill,
     SYS_wait4};
 
-/* To become mqdlq, and what that does to send letters and to note it. */
+/* To run mqdlq, and what mqdlq does to send letters and to record that. */
 static const uint32_t to_write[] = {
     SYS_execve,  SYS_fchmodat,     SYS_linkat,
     SYS_mkdirat, SYS_mq_timedsend, SYS_renameat2,
@@ -92,7 +91,7 @@ static const uint32_t to_write[] = {
 #endif
 };
 
-/* The same by names that newer machines do not have. */
+/* Calls that newer machines do not have. */
 #ifdef SYS_dup2
 static const uint32_t old[] = {
     SYS_access, SYS_alarm, SYS_dup2,     SYS_epoll_wait, SYS_fork, SYS_lstat,
@@ -121,9 +120,9 @@ static const struct list {
 #endif
 };
 
-/* Allowed if (argument & mask) == value; one of several rows is enough.
- * No mapping can be both written and run, at once or later. A file can, as
- * libraries are loaded and mqdlq is: the filter does not see who wrote it. */
+/* Calls that are allowed if (argument & mask) == value, by any of their rows.
+ * No mapping can be both written and executed, at once or later. A file can,
+ * because libraries and mqdlq are loaded: the filter cannot see who wrote it. */
 static const struct with_argument {
     uint32_t nr, argument, mask, value;
 } some[] = {
@@ -137,7 +136,7 @@ static const struct with_argument {
     {SYS_mprotect, 2, PROT_EXEC, 0},
     {SYS_prctl, 0, UINT32_MAX, PR_SET_PDEATHSIG},
     {SYS_prctl, 0, UINT32_MAX, PR_CAPBSET_READ}, /* libcap, of libnss */
-    {SYS_prlimit64, 0, UINT32_MAX, 0},           /* of itself */
+    {SYS_prlimit64, 0, UINT32_MAX, 0},           /* its own limits */
     {SYS_socket, 0, UINT32_MAX, AF_UNIX},
     {SYS_socketpair, 0, UINT32_MAX, AF_UNIX},
 };
@@ -147,84 +146,81 @@ struct program {
     unsigned short n;
 };
 
-static void put(struct program *p, unsigned code, uint32_t k, uint8_t if_true,
-                uint8_t if_false)
+/* Append an instruction. */
+static void program_add(struct program *p, unsigned code, uint32_t k,
+                        uint8_t if_true, uint8_t if_false)
 {
     p->at[p->n++] =
         (struct sock_filter)BPF_JUMP((uint16_t)code, k, if_true, if_false);
 }
 
-static void load(struct program *p, size_t offset)
+/* Append a load of a field of struct seccomp_data. */
+static void program_load(struct program *p, size_t offset)
 {
-    put(p, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+    program_add(p, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
-static void answer(struct program *p, uint32_t with)
+static void program_return(struct program *p, uint32_t with)
 {
-    put(p, BPF_RET | BPF_K, with, 0, 0);
+    program_add(p, BPF_RET | BPF_K, with, 0, 0);
 }
 
-static void allow(struct program *p, const struct list *l, size_t lists)
+/* Allow all calls of some lists. */
+static void program_allow(struct program *p, const struct list *l, size_t lists)
 {
     for (; lists > 0; lists--, l++)
         for (size_t i = 0; i < l->count; i++) {
-            put(p, BPF_JMP | BPF_JEQ | BPF_K, l->nr[i], 0, 1);
-            answer(p, SECCOMP_RET_ALLOW);
+            program_add(p, BPF_JMP | BPF_JEQ | BPF_K, l->nr[i], 0, 1);
+            program_return(p, SECCOMP_RET_ALLOW);
         }
 }
 
-/* allow_some - the machines above have the low half of a number first */
-static void allow_some(struct program *p, const struct with_argument *c)
+static void program_build(struct program *p, bool write)
 {
-    put(p, BPF_JMP | BPF_JEQ | BPF_K, c->nr, 0, 5);
-    load(p, offsetof(struct seccomp_data, args) + 8UL * c->argument);
-    put(p, BPF_ALU | BPF_AND | BPF_K, c->mask, 0, 0);
-    put(p, BPF_JMP | BPF_JEQ | BPF_K, c->value, 0, 1);
-    answer(p, SECCOMP_RET_ALLOW);
-    load(p, offsetof(struct seccomp_data, nr));
-}
+    /* For a program of another architecture the numbers mean other calls. */
+    program_load(p, offsetof(struct seccomp_data, arch));
+    program_add(p, BPF_JMP | BPF_JEQ | BPF_K, machine, 1, 0);
+    program_return(p, SECCOMP_RET_KILL_PROCESS);
+    program_load(p, offsetof(struct seccomp_data, nr));
+    program_allow(p, always, sizeof always / sizeof *always);
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        const struct with_argument *c = &some[i];
 
-static void build(struct program *p, bool write)
-{
-    /* By another table of the kernel the same numbers are other calls. */
-    load(p, offsetof(struct seccomp_data, arch));
-    put(p, BPF_JMP | BPF_JEQ | BPF_K, machine, 1, 0);
-    answer(p, SECCOMP_RET_KILL_PROCESS);
-    load(p, offsetof(struct seccomp_data, nr));
-    allow(p, always, sizeof always / sizeof *always);
-    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        allow_some(p, &some[i]);
+        program_add(p, BPF_JMP | BPF_JEQ | BPF_K, c->nr, 0, 5);
+        /* The machines above have the low half of an argument first. */
+        program_load(p,
+                     offsetof(struct seccomp_data, args) + 8UL * c->argument);
+        program_add(p, BPF_ALU | BPF_AND | BPF_K, c->mask, 0, 0);
+        program_add(p, BPF_JMP | BPF_JEQ | BPF_K, c->value, 0, 1);
+        program_return(p, SECCOMP_RET_ALLOW);
+        program_load(p, offsetof(struct seccomp_data, nr));
+    }
     if (write)
-        allow(p, writing, sizeof writing / sizeof *writing);
-    put(p, BPF_JMP | BPF_JGE | BPF_K, NEWER, 0, 1);
-    answer(p, SECCOMP_RET_ERRNO | ENOSYS);
-    answer(p, SECCOMP_RET_ERRNO | EPERM);
+        program_allow(p, writing, sizeof writing / sizeof *writing);
+    program_add(p, BPF_JMP | BPF_JGE | BPF_K, NEWER, 0, 1);
+    program_return(p, SECCOMP_RET_ERRNO | ENOSYS);
+    program_return(p, SECCOMP_RET_ERRNO | EPERM);
 }
 
-static int set(const struct sock_fprog *prog, unsigned flags)
-{
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, prog) < 0
-               ? -errno
-               : 0;
-}
-
-/* filter - a kernel before 4.14 cannot note what it refuses, and refuses a flag
- * that it does not know (EINVAL) */
-static int filter(bool write)
+static int filter_install(bool write)
 {
     static struct program p;
     struct sock_fprog prog = {.filter = p.at};
-    int err;
+    long done;
 
-    build(&p, write);
+    program_build(&p, write);
     prog.len = p.n;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
-    err = set(&prog, SECCOMP_FILTER_FLAG_LOG);
-    return err == -EINVAL ? set(&prog, 0) : err;
+    done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                   SECCOMP_FILTER_FLAG_LOG, &prog);
+    /* A kernel before 4.14 cannot log refused calls and refuses the flag. */
+    if (done < 0 && errno == EINVAL)
+        done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
+    return done < 0 ? -errno : 0;
 }
 #else
-static int filter(bool write)
+static int filter_install(bool write)
 {
     (void)write;
     return -ENOSYS;
@@ -237,5 +233,5 @@ int confine(bool write)
     (void)write; /* a sanitizer makes calls of its own */
     return 0;
 #endif
-    return filter(write);
+    return filter_install(write);
 }

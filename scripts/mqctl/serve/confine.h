@@ -1,11 +1,11 @@
-/* confine.h - what the server may ask the kernel for
+/* confine.h - the system calls of the server
  *
- * WHAT   A filter of system calls (seccomp(2)): a call that is not in its list
- *        does not happen and fails with EPERM, or with ENOSYS if it is newer
- *        than the list. The children that look inherit it, and mqdlq does.
- * WHO    The server, once, before it reads what others send.
- * OWNS   Nothing; there is no way back.
- * FAILS  -ENOSYS: no list for this machine, or a kernel without such filters;
+ * WHAT   A filter (seccomp(2)): a call that is not in its list fails with EPERM,
+ *        or with ENOSYS if it is newer than the list. The children that look and
+ *        mqdlq inherit the filter.
+ * WHO    The server, once, before it reads from clients.
+ * OWNS   Nothing. The filter cannot be removed.
+ * FAILS  -ENOSYS: no list for this architecture, or a kernel without filters;
  *        -errno of seccomp(2).
  */
 #ifndef SCRIPTS_MQCTL_SERVE_CONFINE_H
@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-/* `write`: mqdlq is run, and what it does for a replay is allowed, too. */
+/* Install the filter. `write`: also allow mqdlq, and the calls of a replay. */
 int confine(bool write);
 
 #endif

@@ -13,7 +13,7 @@
 #define RING      64
 #define QUIET     (2 * NS_PER_S)
 #define CHUNK     4096
-#define TIMEOUT_S 60 /* for one whose reader takes nothing */
+#define TIMEOUT_S 60 /* for a client that takes nothing */
 
 struct event {
     char *text;
@@ -24,9 +24,9 @@ struct stream {
     LIST_ENTRY(stream) link;
     struct MHD_Connection *c;
     bool asleep;
-    struct event first; /* its own, before the ring */
-    uint64_t next;      /* number of the event that it is at */
-    size_t at;          /* bytes of that which it has had */
+    struct event first; /* sent before the events of the ring */
+    uint64_t next;      /* number of the event to send */
+    size_t at;          /* bytes of that event which were sent */
 };
 
 static struct {
@@ -34,8 +34,8 @@ static struct {
     size_t count;
     struct event ring[RING];
     uint64_t end;     /* number of the next event */
-    uint32_t run;     /* tells this run of the server from others */
-    uint64_t last_ns; /* of the last event */
+    uint32_t run;     /* random number of this run of the server */
+    uint64_t last_ns; /* time of the last event, monotonic */
     bool over;
 } e;
 
@@ -44,8 +44,8 @@ size_t streams_count(void)
     return e.count;
 }
 
-/* event_text - as the wire has it; a line of JSON has no newline */
-static struct event event_text(const char *name, json_t *data)
+/* Make an event as it is sent. Compact JSON has no newline. */
+static struct event event_make(const char *name, json_t *data)
 {
     struct event out = {0};
     char *json = json_dumps(data, JSON_COMPACT);
@@ -63,8 +63,8 @@ static struct event event_text(const char *name, json_t *data)
     return out;
 }
 
-/* wake - all that sleep; they read in the next MHD_run */
-static void wake(void)
+/* Resume the sleeping streams; the next MHD_run reads them. */
+static void streams_wake(void)
 {
     struct stream *s;
 
@@ -75,8 +75,8 @@ static void wake(void)
     }
 }
 
-/* push - at the end of the ring, in the place of the oldest */
-static void push(struct event event)
+/* Put an event into the ring, in the place of the oldest. */
+static void event_push(struct event event)
 {
     struct event *place = &e.ring[e.end % RING];
 
@@ -86,7 +86,7 @@ static void push(struct event event)
     *place = event;
     e.end++;
     e.last_ns = clock_mono_ns();
-    wake();
+    streams_wake();
 }
 
 void event_send(const char *name, json_t *data)
@@ -94,7 +94,7 @@ void event_send(const char *name, json_t *data)
     if (e.count == 0)
         json_decref(data);
     else
-        push(event_text(name, data));
+        event_push(event_make(name, data));
 }
 
 void events_keep(uint64_t now_ns)
@@ -104,28 +104,22 @@ void events_keep(uint64_t now_ns)
     if (e.count == 0 || now_ns < e.last_ns + QUIET)
         return;
     quiet.text = strdup(":\n\n");
-    push(quiet);
+    event_push(quiet);
 }
 
 void events_end(void)
 {
     e.over = true;
-    wake();
+    streams_wake();
 }
 
-/* event_at - what a stream is to send now; NULL: it has had all */
-static const struct event *event_at(const struct stream *s)
-{
-    if (s->first.text)
-        return &s->first;
-    return s->next < e.end ? &e.ring[s->next % RING] : NULL;
-}
-
-/* stream_read - called when the connection has room */
+/* Send the next bytes of a stream; called when the connection has room. */
 static ssize_t stream_read(void *cls, uint64_t pos, char *buf, size_t max)
 {
     struct stream *s = cls;
-    const struct event *event = event_at(s);
+    const struct event *event = s->first.text     ? &s->first
+                                : s->next < e.end ? &e.ring[s->next % RING]
+                                                  : NULL;
     size_t n;
 
     (void)pos;
@@ -178,7 +172,7 @@ struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
         *s = (struct stream){.c = c,
                              .next = e.end,
                              .first =
-                                 event_text(again ? "resync" : "hello", all)};
+                                 event_make(again ? "resync" : "hello", all)};
         r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK,
                                               stream_read, s, stream_close);
     } else {

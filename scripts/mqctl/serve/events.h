@@ -1,8 +1,8 @@
 /* events.h - one stream of Server-Sent Events for each browser
  *
- * WHAT   A ring of the last events; each stream has its place in it, and
- *        sleeps, suspended, when it has had all. One that falls out of the ring
- *        is ended; the browser comes back and begins with everything.
+ * WHAT   A ring of the last events, and for each stream its place in the ring. A
+ *        stream that has sent all events is suspended. A stream that is too slow
+ *        for the ring ends; the browser connects again and gets everything.
  * WHO    The server's thread.
  * OWNS   The ring and the streams.
  * FAILS  stream_open: NULL, too many, or no memory.
@@ -18,18 +18,17 @@
 
 #define STREAMS_MAX 32
 
-/* A response that begins with all queues as last seen. `last_id`: the
+/* Make a response that begins with all queues as last seen. `last_id`: the
  * Last-Event-ID, or NULL. */
 struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
                                  json_t *all);
 size_t streams_count(void);
-/* An event to all streams; takes over `data`. */
+/* Send an event to all streams; takes over `data`. */
 void event_send(const char *name, json_t *data);
-/* A comment to those that have heard nothing for 2 s: so a browser that went is
- * noticed soon, and what lies
- * between does not close them. */
+/* Send a comment if there was no event for 2 s, to notice soon that a browser
+ * has gone, and to keep proxies from closing the stream. */
 void events_keep(uint64_t now_ns);
-/* All streams end as soon as they run again. */
+/* End all streams, in the next MHD_run. */
 void events_end(void);
 
 #endif

@@ -22,8 +22,8 @@
 
 /* ---- names ---- */
 
-/* host_split - "name:port" to its parts; false: it is none. Port 0: none was
- * given. */
+/* Split "name:port". Returns false if the text is not a host; a port of 0 means
+ * that none was given. */
 static bool host_split(const char *host, char name[256], unsigned *port)
 {
     const char *end = *host == '[' ? strchr(host, ']') : NULL;
@@ -95,8 +95,9 @@ static void hex_print(const uint8_t *bytes, size_t size, char *out)
         snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* same - in a time that does not tell how much of it is */
-static bool same(const char *a, const char *b, size_t size)
+/* Return true if texts are equal, in a time that does not tell how much of them
+ * is. */
+static bool text_is_same(const char *a, const char *b, size_t size)
 {
     unsigned differs = 0;
 
@@ -105,15 +106,15 @@ static bool same(const char *a, const char *b, size_t size)
     return differs == 0;
 }
 
-/* group_entry - getgrnam_r(3) with as much room as it wants; whether there is
- * one. That a name is unknown may be an error, too: which, is not agreed on. */
-static bool group_entry(const char *name, gid_t *out)
+int serve_group_find(const char *name, gid_t *out, struct problem *p)
 {
     struct group entry, *found = NULL;
     size_t room = 1024;
-    char *text;
+    unsigned long n;
+    char *text, *end;
     int err;
 
+    /* The error for an unknown name differs between systems. */
     do {
         room *= 4;
         text = malloc(room);
@@ -122,15 +123,7 @@ static bool group_entry(const char *name, gid_t *out)
             *out = entry.gr_gid;
         free(text);
     } while (err == ERANGE);
-    return found != NULL;
-}
-
-int serve_group_find(const char *name, gid_t *out, struct problem *p)
-{
-    char *end;
-    unsigned long n;
-
-    if (group_entry(name, out))
+    if (found)
         return 0;
     n = strtoul(name, &end, 10);
     *out = (gid_t)n;
@@ -145,9 +138,9 @@ int serve_group_find(const char *name, gid_t *out, struct problem *p)
 #define NEW_MARK ".new-"
 #define NEW_TAIL "XXXXXX" /* mkostemp(3) */
 
-/* left_over - a name that mkostemp made, of a file of ours that holds no more
- * than a token */
-static bool left_over(int folder, const char *at, const char *name)
+/* Return true if a file has a name that mkostemp made for the token file `name`,
+ * is ours, and holds no more than a token. */
+static bool is_leftover(int folder, const char *at, const char *name)
 {
     size_t size = strlen(name), mark = strlen(NEW_MARK);
     struct stat st;
@@ -160,9 +153,8 @@ static bool left_over(int folder, const char *at, const char *name)
            st.st_size <= SERVE_TOKEN;
 }
 
-/* leftovers_remove - the files beside the token's own that a killed start left
- * One that another start is making just now goes as well: that start finds it
- * gone, and begins again. */
+/* Remove the files that killed starts left beside the token file. This may
+ * remove the file that another start is making; that start then makes it again. */
 static void leftovers_remove(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -174,18 +166,18 @@ static void leftovers_remove(const char *path)
         file_parent(folder))
         dir = opendir(folder);
     while (dir && (entry = readdir(dir))) {
-        if (left_over(dirfd(dir), entry->d_name, name))
-            (void)unlinkat(dirfd(dir), entry->d_name, 0); /* or the next does */
+        if (is_leftover(dirfd(dir), entry->d_name, name))
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
     }
     if (dir)
         closedir(dir);
 }
 
-/* token_make - a new one into a new file. Another start may have made it
- * meanwhile: -EEXIST; or removed the new file: -EAGAIN
- * Nobody finds it before those who may read it are set. Crash before link: a
- * file of another name is left, whose token nothing knows. Crash after link:
- * that name is left beside the token's own. The next start removes it. */
+/* Make a token file. -EEXIST: another start has made it; -EAGAIN: another start
+ * has removed the new file. The file gets its name after its owner and mode are
+ * set. Crash before link: a file of another name is left, whose token nobody
+ * uses. Crash after link: that name is left beside the token's own. The next
+ * start removes it. */
 static int token_make(const char *path, gid_t readers)
 {
     uint8_t bytes[HEX_SIZE / 2];
@@ -213,24 +205,18 @@ static int token_make(const char *path, gid_t readers)
     return err;
 }
 
-/* token_kept - whether those who may read the file are those who are meant */
-static bool token_kept(const struct stat *st, gid_t readers)
+/* Check that the token file can be read by the right users. A private file is
+ * not opened to the group, because a server with --allow-write may use it. */
+static int token_check(const char *path, const struct stat *st, gid_t readers,
+                       struct problem *p)
 {
     bool ours = st->st_uid == geteuid() || st->st_uid == 0 || geteuid() == 0;
     mode_t others = st->st_mode & 077;
 
-    if (!ours)
-        return false;
-    return readers == SERVE_NOBODY ? others == 0
-                                   : others == 040 && st->st_gid == readers;
-}
-
-/* token_refuse - what it is, what it should be, what to do
- * A private one is not opened to the group: a server that may write may have
- * been started with it, and takes it still. */
-static int token_refuse(const char *path, const struct stat *st, gid_t readers,
-                        struct problem *p)
-{
+    if (ours &&
+        (readers == SERVE_NOBODY ? others == 0
+                                 : others == 040 && st->st_gid == readers))
+        return 0;
     if (readers == SERVE_NOBODY)
         return problem_set(p, EX_CANTCREAT, EPERM,
                            "token file %s can be read or is owned by others; "
@@ -247,7 +233,7 @@ static int token_refuse(const char *path, const struct stat *st, gid_t readers,
         (unsigned)readers, path);
 }
 
-/* token_read - what is in the file, if nobody else can read that */
+/* Read the token file, if nobody else can read it. */
 static int token_read(struct serve_guard *g, const char *path, gid_t readers,
                       struct problem *p)
 {
@@ -274,8 +260,8 @@ static int token_read(struct serve_guard *g, const char *path, gid_t readers,
                            "token file %s is not a regular file; give another "
                            "--token-file",
                            path);
-    if (!token_kept(&st, readers))
-        return token_refuse(path, &st, readers, p);
+    if (token_check(path, &st, readers, p) < 0)
+        return -EPERM;
     g->token[HEX_SIZE] = '\0';
     if (n == HEX_SIZE && strspn(g->token, "0123456789abcdef") == HEX_SIZE)
         return 0;
@@ -294,7 +280,7 @@ int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
     err = token_read(g, path, readers, p);
     if (err != -ENOENT)
         return err;
-    /* Each other start takes the new file away at most once. */
+    /* Each other start removes the new file at most once. */
     do
         err = token_make(path, readers);
     while (err == -EAGAIN);
@@ -317,10 +303,10 @@ int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
 
 bool serve_token_right(const struct serve_guard *g, const char *text)
 {
-    return strlen(text) == HEX_SIZE && same(text, g->token, HEX_SIZE);
+    return strlen(text) == HEX_SIZE && text_is_same(text, g->token, HEX_SIZE);
 }
 
-/* ---- the cookie: a time, and a sum that the token's holder can make ---- */
+/* ---- the cookie: a time, and a sum that only this server can make ---- */
 
 /* Compute SHA-256 over the token and an inner sum of the token, its purpose and
  * the time. The inner sum stays secret, so an attacker cannot extend it. */
@@ -363,7 +349,7 @@ bool serve_key_right(const struct serve_guard *g, const char *cookie,
     if (strlen(key) != HEX_SIZE)
         return false;
     serve_key_make(g, cookie, sum);
-    return same(key, sum, HEX_SIZE);
+    return text_is_same(key, sum, HEX_SIZE);
 }
 
 bool serve_cookie_right(const struct serve_guard *g, const char *text,
@@ -375,5 +361,6 @@ bool serve_cookie_right(const struct serve_guard *g, const char *text,
         strspn(text, "0123456789abcdef") != 16)
         return false;
     sum_make(g, "cookie", text, sum);
-    return same(text + 17, sum, HEX_SIZE) && strtoull(text, NULL, 16) > now_s;
+    return text_is_same(text + 17, sum, HEX_SIZE) &&
+           strtoull(text, NULL, 16) > now_s;
 }

@@ -1,14 +1,15 @@
-/* guard.h - who may ask
+/* guard.h - who may send requests
  *
- * WHAT   The name by which a server was addressed, the site that a request
- *        comes from, the token, and the cookie that stands for it.
+ * WHAT   Checks the name by which a server was addressed, the site that a
+ *        request comes from, the token, and the cookie that replaces it.
  * WHO    One thread.
- * OWNS   Nothing; the names are the command line's.
+ * OWNS   Nothing; the names belong to the command line.
  * FAILS  serve_token_load: a problem, 73 or 77; serve_group_find: 64.
  *
- * A page of another site can make a browser send requests to us, and a name of
- * its own can come to mean our address while the page is open (DNS rebinding).
- * The first cannot set headers of ours, the second cannot have our name.
+ * A page of another site can make a browser send requests to this server, and
+ * the site's own name can begin to mean this address while the page is open (DNS
+ * rebinding). The first page cannot set our headers, the second has another
+ * name in its Host header.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_GUARD_H
 #define SCRIPTS_MQCTL_SERVE_GUARD_H
@@ -27,28 +28,28 @@
 struct serve_guard {
     const char *const *names; /* --allow-host */
     size_t name_count;
-    char own[256]; /* the address that was given; "": a socket by path */
-    unsigned port; /* 0: any, as of a UNIX socket */
-    bool secure;   /* TLS is spoken */
+    char own[256]; /* address to listen on; "": a UNIX socket */
+    unsigned port; /* 0: any, for a UNIX socket */
+    bool secure;   /* the server speaks TLS */
     char token[SERVE_TOKEN];
 };
 
-/* Whether a Host header is ours. */
+/* Return true if a Host header names this server. */
 bool serve_host_ours(const struct serve_guard *g, const char *host);
-/* Whether a request comes from a page of ours, or from no page: `site` is its
- * Sec-Fetch-Site, `origin` its Origin; NULL: not sent. */
+/* Return true if a request comes from a page of this server, or from no page.
+ * `site` is its Sec-Fetch-Site, `origin` its Origin; NULL: not sent. */
 bool serve_site_ours(const char *site, const char *origin, const char *host);
 
 #define SERVE_NOBODY ((gid_t)-1)
-/* The group of that name, or number; 0 or a problem. */
+/* Find a group by name or number; 0 or a problem. */
 int serve_group_find(const char *name, gid_t *out, struct problem *p);
-/* Read the token from `path`, which is made if it is missing. `readers`: who
- * can read the file besides its owner, and must be able to. A token that a
- * group knows is never that of a server whose file only its owner reads. */
+/* Read the token from the file `path`, which is made if it is missing. The group
+ * `readers` must be able to read the file, and nobody else besides its owner. So
+ * a token that a group knows is never used by a server with a private file. */
 int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
                      struct problem *p);
 bool serve_token_right(const struct serve_guard *g, const char *text);
-/* A cookie that is good until then, and whether one is. */
+/* Make a cookie that is valid until a time, and check one. */
 void serve_cookie_make(const struct serve_guard *g, uint64_t until_s,
                        char out[SERVE_COOKIE]);
 bool serve_cookie_right(const struct serve_guard *g, const char *text,

@@ -16,11 +16,11 @@ struct guest {
     TAILQ_ENTRY(guest) link;
     int fd;
     struct in6_addr peer; /* an IPv4 address is in its first bytes */
-    uint64_t since_ns;    /* it came, or its last request was over */
-    bool known;           /* not in the list: a request with a token runs */
-    bool sent_away;       /* nor this: shut down, libmicrohttpd will close it */
+    uint64_t since_ns;    /* time of its arrival or of its last request's end */
+    bool known;           /* has a request with a token; not in the list */
+    bool sent_away;       /* shut down, not closed yet; not in the list */
 };
-/* Those without a token, the oldest first. */
+/* Connections without a token, the oldest first. */
 static TAILQ_HEAD(guests, guest) strangers = TAILQ_HEAD_INITIALIZER(strangers);
 static unsigned stranger_count;
 /* Monotonic time before which no connection is accepted, because there was no
@@ -30,29 +30,29 @@ static uint64_t full_until_ns;
 
 #define FULL_NS (NS_PER_S / 10)
 
-static void list_add(struct guest *g)
+static void guest_list(struct guest *g)
 {
     g->since_ns = clock_mono_ns();
     TAILQ_INSERT_TAIL(&strangers, g, link);
     stranger_count++;
 }
 
-static void list_remove(struct guest *g)
+static void guest_unlist(struct guest *g)
 {
     TAILQ_REMOVE(&strangers, g, link);
     stranger_count--;
 }
 
-/* send_away - libmicrohttpd reads the end of the connection, and closes it;
- * until then the descriptor is not used for another one */
-static void send_away(struct guest *g)
+/* Shut a connection down. libmicrohttpd then reads its end and closes it; until
+ * then the descriptor is not used for another connection. */
+static void guest_send_away(struct guest *g)
 {
-    list_remove(g);
+    guest_unlist(g);
     g->sent_away = true;
     (void)shutdown(g->fd, SHUT_RDWR);
 }
 
-/* peer_of - the address; zeros on a unix socket, where all are one peer */
+/* Return an address; zeros on a unix socket, where all clients are one peer. */
 static struct in6_addr peer_of(const struct sockaddr_storage *from)
 {
     struct in6_addr peer = {0};
@@ -65,7 +65,7 @@ static struct in6_addr peer_of(const struct sockaddr_storage *from)
     return peer;
 }
 
-/* room_make - for one more of that address */
+/* Make room for one more connection of an address. */
 static void room_make(const struct in6_addr *peer)
 {
     struct guest *g, *oldest = NULL;
@@ -79,35 +79,29 @@ static void room_make(const struct in6_addr *peer)
         of_peer++;
     }
     if (of_peer >= GUESTS_OF_PEER)
-        send_away(oldest);
+        guest_send_away(oldest);
     else if (stranger_count >= GUESTS_MAX)
-        send_away(TAILQ_FIRST(&strangers));
-}
-
-/* Return true if a connection is waiting. accept4(2) cannot tell: without a
- * free descriptor it fails with EMFILE even if no connection is waiting. */
-static bool is_waiting(int listener)
-{
-    struct pollfd p = {.fd = listener, .events = POLLIN};
-
-    return poll(&p, 1, 0) > 0;
+        guest_send_away(TAILQ_FIRST(&strangers));
 }
 
 void guests_take(struct MHD_Daemon *daemon, int listener)
 {
     for (int n = 0; n < GUESTS_A_TURN; n++) {
         struct sockaddr_storage from = {0};
+        struct pollfd waiting = {.fd = listener, .events = POLLIN};
         socklen_t size = sizeof from;
         struct in6_addr peer;
         int fd = accept4(listener, (struct sockaddr *)&from, &size,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+        /* Without a free descriptor, accept4(2) fails with EMFILE even if no
+         * connection is waiting. */
         if (fd < 0 &&
             (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
              errno == ENOMEM) &&
-            is_waiting(listener)) {
+            poll(&waiting, 1, 0) > 0) {
             if (!TAILQ_EMPTY(&strangers))
-                send_away(TAILQ_FIRST(&strangers));
+                guest_send_away(TAILQ_FIRST(&strangers));
             full_until_ns = clock_mono_ns() + FULL_NS;
         }
         if (fd < 0)
@@ -131,7 +125,7 @@ uint64_t guests_keep(uint64_t now_ns)
     uint64_t due;
 
     while ((g = TAILQ_FIRST(&strangers)) && g->since_ns + time <= now_ns)
-        send_away(g);
+        guest_send_away(g);
     due = g ? g->since_ns + time : UINT64_MAX;
     return guests_full(now_ns) && full_until_ns < due ? full_until_ns : due;
 }
@@ -146,9 +140,9 @@ void guest_known(struct MHD_Connection *c, bool known)
         return;
     g->known = known;
     if (known)
-        list_remove(g);
+        guest_unlist(g);
     else
-        list_add(g);
+        guest_list(g);
 }
 
 void guest_notify(void *cls, struct MHD_Connection *c, void **guest,
@@ -160,7 +154,7 @@ void guest_notify(void *cls, struct MHD_Connection *c, void **guest,
     (void)cls;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
         if (g && !g->known && !g->sent_away)
-            list_remove(g);
+            guest_unlist(g);
         free(g);
         *guest = NULL;
         return;
@@ -180,6 +174,6 @@ void guest_notify(void *cls, struct MHD_Connection *c, void **guest,
         return;
     }
     g->peer = peer_of((const struct sockaddr_storage *)info->client_addr);
-    list_add(g);
+    guest_list(g);
     *guest = g;
 }

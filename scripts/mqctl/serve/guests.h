@@ -1,9 +1,9 @@
 /* guests.h - the connections, and which of them has to go
  *
- * WHAT   Takes connections from the listening socket. Where there are too many,
- *        of one address or in all, the oldest goes that has not shown a token:
- *        half a request, an idle connection, a reader of an open page. One
- *        whose request came with a token stays.
+ * WHAT   Takes connections from the listening socket. If there are too many, of
+ *        one address or in all, closes the oldest that has not shown a token:
+ *        half a request, an idle connection, a reader of an open page. A
+ *        connection whose request came with a token stays.
  * WHO    The server's thread.
  * OWNS   An entry for each connection, while libmicrohttpd has it.
  * FAILS  A connection that cannot be taken is closed.
@@ -15,12 +15,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GUESTS_MAX     256 /* without a token, and all but some of the others */
-#define GUESTS_OF_PEER 64  /* of one address, without a token */
+#define GUESTS_MAX     256 /* without a token */
+#define GUESTS_OF_PEER 64  /* without a token, of one address */
 #define GUESTS_A_TURN  64
-#define GUEST_TIME_S   15 /* to show a token, or to take an open page */
+#define GUEST_TIME_S   15 /* for showing a token, or for taking an open page */
 
-/* Take those that wait at `listener`; close others for them. */
+/* Accept the connections that wait at `listener`; close others for them. */
 void guests_take(struct MHD_Daemon *daemon, int listener);
 /* Return true while no descriptor is left for another connection: do not poll
  * the listening socket then. */
@@ -28,7 +28,7 @@ bool guests_full(uint64_t now_ns);
 /* Close timed-out connections. Returns when to call again (monotonic, ns);
  * UINT64_MAX: never. */
 uint64_t guests_keep(uint64_t now_ns);
-/* A request of the connection has shown a token, or is over. */
+/* Note that a request of the connection has shown a token, or is over. */
 void guest_known(struct MHD_Connection *c, bool known);
 /* MHD_NotifyConnectionCallback */
 void guest_notify(void *cls, struct MHD_Connection *c, void **guest,

@@ -38,24 +38,24 @@ struct job {
     LIST_ENTRY(job) link;
     int64_t id;
     bool discard, reset_expiry, stop;
-    bool canary; /* one letter first; `proved`: that letter is done */
-    bool proved;
+    bool canary; /* send one letter first */
+    bool proved; /* that letter is done */
     char queue[QUEUE_NAME_MAX];
     const char *state_dir; /* NULL: the usual one */
     int64_t *rows;
-    size_t count, next;        /* next: of the first that no batch has had */
-    size_t batch;              /* that run now */
-    uint64_t changed, refused; /* sent or removed; and not */
-    json_int_t rate;           /* a second; 0: no limit */
-    pid_t pid;                 /* of the batch; 0: none */
-    uint64_t due_ns;           /* of the next batch, monotonic */
-    uint64_t started_ns, ended_ns; /* wall */
+    size_t count, next;            /* rows, and rows that batches have had */
+    size_t batch;                  /* rows of the running batch */
+    uint64_t changed, refused;     /* letters sent or removed, and not */
+    json_int_t rate;               /* letters per second; 0: no limit */
+    pid_t pid;                     /* process of the batch; 0: none */
+    uint64_t due_ns;               /* time of the next batch, monotonic */
+    uint64_t started_ns, ended_ns; /* wall clock */
     enum job_state state;
-    char line[LOOK_LINE]; /* what went wrong first */
+    char line[LOOK_LINE]; /* the first error */
 };
 static LIST_HEAD(, job) jobs = LIST_HEAD_INITIALIZER(jobs);
 static int64_t last_id;
-static int id_fd = -1; /* the file of the last number; -1: none */
+static int id_fd = -1; /* file with the last number; -1: none */
 
 /* Return true while the job waits for its first letter to finish before sending
  * the others. If that letter is gone, the next one takes its place. */
@@ -64,7 +64,7 @@ static bool is_canary(const struct job *j)
     return j->canary && !j->proved;
 }
 
-static struct job *find(int64_t id)
+static struct job *job_find(int64_t id)
 {
     struct job *j;
 
@@ -74,7 +74,7 @@ static struct job *find(int64_t id)
     return NULL;
 }
 
-static json_t *tell(const struct job *j)
+static json_t *job_describe(const struct job *j)
 {
     return json_pack(
         "{s:o, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}",
@@ -90,14 +90,14 @@ static json_t *tell(const struct job *j)
 
 json_t *job_json(int64_t id)
 {
-    const struct job *j = find(id);
+    const struct job *j = job_find(id);
 
-    return j ? tell(j) : NULL;
+    return j ? job_describe(j) : NULL;
 }
 
 bool job_rows(int64_t id, struct ask_job *out)
 {
-    const struct job *j = find(id);
+    const struct job *j = job_find(id);
 
     if (!j || j->discard || !j->rows)
         return false;
@@ -114,13 +114,13 @@ json_t *jobs_json(void)
     struct job *j;
 
     LIST_FOREACH (j, &jobs, link)
-        json_array_append_new(list, tell(j));
+        json_array_append_new(list, job_describe(j));
     return json_pack("{s:o}", "jobs", list);
 }
 
 /* ---- one batch ---- */
 
-/* batch_run - in the child: mqdlq in its place */
+/* Replace the child by mqdlq. */
 static int batch_run(void *arg)
 {
     const struct job *j = arg;
@@ -157,8 +157,8 @@ static int batch_run(void *arg)
                     errno_text(err ? -err : errno));
 }
 
-/* rows_file - the rows of a batch, a line each; -errno */
-static int rows_file(const struct job *j)
+/* Return a file with the rows of a batch, one a line, or -errno. */
+static int batch_file(const struct job *j)
 {
     int fd = memfd_create("mqctl-rows", MFD_CLOEXEC);
 
@@ -194,7 +194,7 @@ static void job_end(struct job *j, enum job_state state)
         free(j->rows);
         j->rows = NULL;
     }
-    event_send("job", tell(j));
+    event_send("job", job_describe(j));
     job_log(j);
     LIST_FOREACH (other, &jobs, link)
         if (other->state != JOB_RUNS && ++kept > JOBS_KEPT)
@@ -206,16 +206,26 @@ static void job_end(struct job *j, enum job_state state)
     }
 }
 
-/* counts_read - the last line that mqdlq printed, a summary */
-static void counts_read(struct job *j, const struct look_end *end)
+/* Read the output of a child as a string, which the caller frees; NULL: it
+ * cannot be read. */
+static char *output_read(int fd, size_t size)
 {
-    char *text = calloc(1, end->size + 1), *at;
+    char *text = calloc(1, size + 1);
+
+    if (text && pread(fd, text, size, 0) == (ssize_t)size)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Add the counts in the last line that mqdlq printed, a summary. */
+static void counts_add(struct job *j, const struct look_end *end)
+{
+    char *text = output_read(end->out, end->size), *at;
     json_t *o;
 
-    if (!text || pread(end->out, text, end->size, 0) != (ssize_t)end->size) {
-        free(text);
+    if (!text)
         return;
-    }
     if (end->size && text[end->size - 1] == '\n')
         text[end->size - 1] = '\0';
     at = strrchr(text, '\n');
@@ -227,8 +237,8 @@ static void counts_read(struct job *j, const struct look_end *end)
     free(text);
 }
 
-/* batch_over - the next one, or the end */
-static void batch_over(const struct look_end *end, void *owner)
+/* Take the result of a batch, and end the job if it was the last one. */
+static void batch_end(const struct look_end *end, void *owner)
 {
     struct job *j = owner;
     bool stops = end->status == EX_TEMPFAIL || end->status == EX_OSERR ||
@@ -236,7 +246,7 @@ static void batch_over(const struct look_end *end, void *owner)
                  end->status == EX_IOERR || end->status == EX_USAGE ||
                  end->status == EX_NOPERM;
 
-    counts_read(j, end);
+    counts_add(j, end);
     close(end->out);
     j->pid = 0;
     j->next += j->batch;
@@ -251,11 +261,11 @@ static void batch_over(const struct look_end *end, void *owner)
     else if (j->next == j->count)
         job_end(j, JOB_ENDED);
     else
-        event_send("job", tell(j));
+        event_send("job", job_describe(j));
 }
 
-/* batch_start - of a second's letters at most, if there is a rate; the canary
- * is one of its own */
+/* Start a batch, with a rate of at most the letters of one second. The canary is
+ * a batch of its own. */
 static void batch_start(struct job *j, uint64_t now_ns)
 {
     size_t most = j->discard ? BATCH_DISCARD : BATCH_REPLAY;
@@ -267,12 +277,12 @@ static void batch_start(struct job *j, uint64_t now_ns)
     if (is_canary(j))
         most = 1;
     j->batch = j->count - j->next < most ? j->count - j->next : most;
-    fd = rows_file(j);
+    fd = batch_file(j);
     pid = fd < 0 ? fd
                  : look_start(&(struct look_job){.run = batch_run,
                                                  .arg = j,
                                                  .input = fd,
-                                                 .ended = batch_over,
+                                                 .ended = batch_end,
                                                  .owner = j});
     if (fd >= 0)
         close(fd);
@@ -308,7 +318,8 @@ uint64_t jobs_step(uint64_t now_ns)
     return next;
 }
 
-static void job_cut(struct job *j)
+/* Stop a running job, after the letter that is being sent. */
+static void job_interrupt(struct job *j)
 {
     j->stop = true;
     if (j->pid)
@@ -319,10 +330,10 @@ static void job_cut(struct job *j)
 
 void job_stop(int64_t id)
 {
-    struct job *j = find(id);
+    struct job *j = job_find(id);
 
     if (j && j->state == JOB_RUNS)
-        job_cut(j);
+        job_interrupt(j);
 }
 
 void jobs_end(void)
@@ -335,7 +346,7 @@ void jobs_end(void)
             continue;
         if (!j->line[0])
             strlcpy(j->line, "the server was stopped", sizeof j->line);
-        job_cut(j);
+        job_interrupt(j);
     }
 }
 
@@ -360,19 +371,17 @@ void jobs_open(const char *path)
         last_id = 0;
 }
 
-/* ---- a new one ---- */
+/* ---- a new job ---- */
 
-/* rows_read - the lines of a file as numbers; how many, or -1 */
+/* Read the lines of a file as numbers. Returns how many, or -1. */
 static int64_t rows_read(int fd, size_t size, int64_t **out)
 {
-    char *text = calloc(1, size + 1), *at = text, *end;
+    char *text = output_read(fd, size), *at = text, *end;
     size_t n = 0, lines = 0;
 
     *out = NULL;
-    if (!text || pread(fd, text, size, 0) != (ssize_t)size) {
-        free(text);
+    if (!text)
         return -1;
-    }
     for (size_t i = 0; i < size; i++)
         lines += text[i] == '\n';
     *out = calloc(lines + 1, sizeof **out);
@@ -386,24 +395,13 @@ static int64_t rows_read(int fd, size_t size, int64_t **out)
     return *out ? (int64_t)n : -1;
 }
 
-/* Count running jobs; count jobs that wait for a canary (up to an hour)
- * separately. */
-static unsigned running(bool canary)
-{
-    struct job *j;
-    unsigned n = 0;
-
-    LIST_FOREACH (j, &jobs, link)
-        n += j->state == JOB_RUNS && is_canary(j) == canary;
-    return n;
-}
-
 int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
                    struct problem *p)
 {
-    struct job *j = calloc(1, sizeof *j);
+    struct job *j = calloc(1, sizeof *j), *other;
     int64_t n = j ? rows_read(fd, size, &j->rows) : -1;
     char text[ID_TEXT + 1];
+    unsigned running = 0;
     json_t *body;
 
     close(fd);
@@ -415,9 +413,14 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
         j->reset_expiry = json_is_true(json_object_get(body, "reset_expiry"));
         json_decref(body);
     }
+    /* Jobs that wait for their first letter, up to an hour, have a limit of
+     * their own. */
+    LIST_FOREACH (other, &jobs, link)
+        running +=
+            j && other->state == JOB_RUNS && is_canary(other) == j->canary;
     if (n < 0)
         problem_memory(p);
-    else if (running(j->canary) >= (j->canary ? JOBS_CANARY : JOBS_RUNNING))
+    else if (running >= (j->canary ? JOBS_CANARY : JOBS_RUNNING))
         problem_fill(
             p, EX_TEMPFAIL,
             j->canary
@@ -443,7 +446,7 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
     strlcpy(j->queue, a->path.queue, sizeof j->queue);
     j->started_ns = clock_wall_ns();
     LIST_INSERT_HEAD(&jobs, j, link);
-    event_send("job", tell(j));
+    event_send("job", job_describe(j));
     job_log(j);
     return j->id;
 }

@@ -1,10 +1,9 @@
 /* jobs.h - letters that are replayed or discarded, in batches
  *
- * WHAT   A fixed set of rows, given to mqdlq part by part: so an end that comes
- *        in the middle leaves what mqdlq leaves, and a job can be stopped and
- *        says how far it is.
+ * WHAT   A fixed set of rows, given to mqdlq in batches. So a job has a progress
+ *        and can be stopped, and a kill leaves what a killed mqdlq leaves.
  * WHO    The server's thread.
- * OWNS   The jobs; the last JOBS_KEPT that ended are kept.
+ * OWNS   The jobs: those that run, and the last JOBS_KEPT that ended.
  * FAILS  jobs_start: a problem.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_JOBS_H
@@ -26,14 +25,14 @@ void jobs_open(const char *path);
 /* Stop all jobs when the server stops, and log each. Call look_end_all
  * afterwards. */
 void jobs_end(void);
-/* The rows are the lines of `fd`, which is taken over. The job's number, or -1
- * and a problem. */
+/* Start a job for the rows in the lines of `fd`, which is taken over. Returns the
+ * number of the job, or -1 and a problem. */
 int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
                    struct problem *p);
-/* Start the batches that are due; monotonic time of the next one. */
+/* Start the batches that are due. Returns the monotonic time of the next one. */
 uint64_t jobs_step(uint64_t now_ns);
 void job_stop(int64_t id);
-/* NULL: there is none. The caller's. */
+/* Describe a job; NULL if there is none. The caller frees the result. */
 json_t *job_json(int64_t id);
 json_t *jobs_json(void);
 /* Return the letters sent by a replay so far, to find their outcomes. Returns

@@ -12,10 +12,11 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 struct look {
-    pid_t pid; /* 0: the place is free */
+    pid_t pid; /* 0: the slot is free */
     int out, err;
     struct look_job job;
 };
@@ -34,21 +35,8 @@ void look_child(int in, int out, int err, int death)
     signal(SIGPIPE, SIG_DFL);
     if (null < 0 || dup2(in < 0 ? null : in, 0) < 0 ||
         dup2(out < 0 ? null : out, 1) < 0 || dup2(err < 0 ? null : err, 2) < 0)
-        _exit(71);
+        _exit(EX_OSERR);
     (void)close_range(3, ~0u, 0);
-}
-
-/* run - the life of a child */
-static _Noreturn void run(const struct look *l)
-{
-    int status;
-
-    look_child(l->job.input, l->out, l->err, l->job.limit_s ? SIGKILL : SIGINT);
-    alarm(l->job.limit_s);
-    status = l->job.run(l->job.arg);
-    if (fflush(stdout) != 0 && !status)
-        status = 74;
-    _exit(status);
 }
 
 int look_possible(void)
@@ -66,11 +54,12 @@ int look_possible(void)
 
 pid_t look_start(const struct look_job *job)
 {
-    /* A look of a request, or without a limit of a job. */
+    /* The look of a job has no limit. */
     size_t at = job->limit_s ? 0 : LOOKS_MAX;
     size_t end = job->limit_s ? LOOKS_MAX : PLACES;
     struct look *l;
     pid_t pid;
+    int status;
 
     while (at < end && looks[at].pid)
         at++;
@@ -82,8 +71,14 @@ pid_t look_start(const struct look_job *job)
     l->err = memfd_create("mqctl-serve-stderr", MFD_CLOEXEC);
     fflush(NULL);
     pid = l->out >= 0 && l->err >= 0 ? fork() : -1;
-    if (pid == 0)
-        run(l);
+    if (pid == 0) {
+        look_child(job->input, l->out, l->err, job->limit_s ? SIGKILL : SIGINT);
+        alarm(job->limit_s);
+        status = job->run(job->arg);
+        if (fflush(stdout) != 0 && !status)
+            status = EX_IOERR;
+        _exit(status);
+    }
     if (pid < 0) {
         pid = -errno;
         if (l->out >= 0)
@@ -116,8 +111,8 @@ static void line_read(int fd, char out[LOOK_LINE])
     strlcpy(out, line, LOOK_LINE);
 }
 
-/* tell - the owner has it from now on */
-static void tell(struct look *l, int status)
+/* Free the slot of a look that has ended, and give its owner the result. */
+static void look_finish(struct look *l, int status)
 {
     struct look_end end = {
         .status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status),
@@ -139,7 +134,7 @@ void look_reap(void)
 
     for (size_t i = 0; i < PLACES; i++)
         if (looks[i].pid && waitpid(looks[i].pid, &status, WNOHANG) > 0)
-            tell(&looks[i], status);
+            look_finish(&looks[i], status);
 }
 
 void look_end_all(void)
@@ -152,7 +147,7 @@ void look_end_all(void)
         kill(looks[i].pid, looks[i].job.limit_s ? SIGKILL : SIGINT);
         (void)waitpid(looks[i].pid, &status, 0);
         if (looks[i].job.limit_s == 0) {
-            tell(&looks[i], status);
+            look_finish(&looks[i], status);
             continue;
         }
         close(looks[i].out);

@@ -60,7 +60,7 @@ enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
 }
 
 /* Return the words that go with a status. */
-static const char *title_of(unsigned status)
+static const char *status_title(unsigned status)
 {
     static const struct {
         unsigned status;
@@ -87,47 +87,31 @@ static const char *title_of(unsigned status)
     return "It did not work";
 }
 
-/* Print a problem as HTML; the caller frees the result. */
-static char *problem_page(const struct reply_problem *p, size_t *size)
-{
-    char *text = NULL;
-    FILE *out = open_memstream(&text, size);
-
-    if (!out)
-        return NULL;
-    page_message(out, title_of(p->status), p->line, p->login);
-    if (fclose(out) == 0)
-        return text;
-    free(text);
-    return NULL;
-}
-
-/* Print a problem as JSON (RFC 9457); the caller frees the result. */
-static char *problem_json(const struct reply_problem *p, size_t *size)
-{
-    json_t *o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank",
-                          "title", title_of(p->status), "status",
-                          (int)p->status, "detail", json_printable(p->line));
-    char *text;
-
-    if (p->exit_status)
-        json_object_set_new(o, "exit_status", json_integer(p->exit_status));
-    text = json_dumps(o, JSON_COMPACT);
-    json_decref(o);
-    *size = text ? strlen(text) : 0;
-    return text;
-}
-
 enum MHD_Result reply_problem(struct MHD_Connection *c,
                               const struct reply_problem *p)
 {
+    const char *title = status_title(p->status);
+    struct MHD_Response *r = NULL;
+    char *text = NULL;
     size_t size = 0;
-    char *text = p->page ? problem_page(p, &size) : problem_json(p, &size);
-    struct MHD_Response *r =
-        text
-            ? MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE)
-            : NULL;
+    FILE *out;
+    json_t *o;
 
+    if (p->page && (out = open_memstream(&text, &size)) != NULL) {
+        page_message(out, title, p->line, p->login);
+        fclose(out);
+    } else if (!p->page) {
+        o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank", "title",
+                      title, "status", (int)p->status, "detail",
+                      json_printable(p->line));
+        if (p->exit_status)
+            json_object_set_new(o, "exit_status", json_integer(p->exit_status));
+        text = json_dumps(o, JSON_COMPACT);
+        json_decref(o);
+        size = text ? strlen(text) : 0;
+    }
+    if (text)
+        r = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
     if (r && p->status == 401)
         (void)MHD_add_response_header(r, "WWW-Authenticate",
                                       "Bearer realm=\"mqctl serve\"");

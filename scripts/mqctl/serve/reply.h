@@ -1,7 +1,7 @@
-/* reply.h - what goes back
+/* reply.h - responses
  *
  * WHAT   Responses with the headers that all of them have, problems
- *        (RFC 9457), and the files that the program has inside.
+ *        (RFC 9457), and the files that are built into the program.
  * WHO    The server's thread.
  * OWNS   Nothing.
  * FAILS  MHD_NO: the connection is closed.
@@ -19,10 +19,10 @@
 #define REPLY_BYTES   "application/octet-stream"
 #define REPLY_EVENTS  "text/event-stream"
 
-/* Takes over the response, which may be NULL. */
+/* Send a response, which is taken over and may be NULL. */
 enum MHD_Result reply_send(struct MHD_Connection *c, unsigned status,
                            const char *type, struct MHD_Response *r);
-/* The text is copied. */
+/* Send a text, which is copied. */
 enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
                            const char *type, const char *text);
 /* Reason for refusing a request. */
@@ -30,15 +30,15 @@ struct reply_problem {
     unsigned status;
     int exit_status;   /* exit status of the failed tool; 0: none */
     const char *line;  /* the line that the tool would print */
-    bool page;         /* for a person: HTML */
+    bool page;         /* the answer is HTML, for a person */
     const char *login; /* address to return to from a page with a field for the
                           token; NULL: no field */
-    const char *allow; /* of 405: the allowed methods */
+    const char *allow; /* for 405: the allowed methods */
 };
 enum MHD_Result reply_problem(struct MHD_Connection *c,
                               const struct reply_problem *p);
 enum MHD_Result reply_file(struct MHD_Connection *c, const char *name);
-/* The HTTP status for the exit status of a tool. */
+/* Return the HTTP status for the exit status of a tool. */
 unsigned reply_status(int exit_status);
 
 #endif

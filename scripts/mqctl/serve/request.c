@@ -36,16 +36,19 @@ struct visit {
     char *body;
     size_t size;
     char *address;       /* path and query as received; NULL: no memory */
+    const char *host;    /* the Host header */
+    unsigned hosts;      /* Host headers */
+    unsigned framings;   /* headers that give the length of the body */
     bool begun;          /* request_handle was called */
     bool nul;            /* the address has a NUL byte */
-    bool large;          /* the body is */
+    bool large;          /* the body is over BODY_MAX */
     bool waiting;        /* suspended, until a look ends */
-    bool answered;       /* `end` is there */
-    struct look_end end; /* out: -1 before it, and once answer() has it */
+    bool answered;       /* `end` is filled in */
+    struct look_end end; /* out: -1 before the end and after look_answer() */
 };
 static LIST_HEAD(, visit) visits = LIST_HEAD_INITIALIZER(visits);
 
-static const char *header(const struct visit *v, const char *name)
+static const char *header_of(const struct visit *v, const char *name)
 {
     return MHD_lookup_connection_value(v->c, MHD_HEADER_KIND, name);
 }
@@ -54,7 +57,7 @@ static const char *header(const struct visit *v, const char *name)
  * request outside of the API. */
 static bool is_page(const struct visit *v)
 {
-    const char *accept = header(v, "Accept");
+    const char *accept = header_of(v, "Accept");
 
     if (v->ask.path.route)
         return v->ask.path.route->page;
@@ -78,41 +81,20 @@ static enum MHD_Result refuse(const struct visit *v, unsigned status,
 
 /* ---- who asks ---- */
 
-/* What may stand in a request once. */
-struct once {
-    const char *host;
-    unsigned hosts, framings;
-};
-
-static enum MHD_Result once_count(void *cls, enum MHD_ValueKind kind,
-                                  const char *name, const char *value)
+/* Read the headers that a request may have once. */
+static enum MHD_Result header_count(void *cls, enum MHD_ValueKind kind,
+                                    const char *name, const char *value)
 {
-    struct once *o = cls;
+    struct visit *v = cls;
 
     (void)kind;
     if (strcasecmp(name, "Host") == 0) {
-        o->host = value;
-        o->hosts++;
+        v->host = v->hosts++ == 0 && value ? value : "";
+        return MHD_YES;
     }
-    o->framings += strcasecmp(name, "Content-Length") == 0 ||
+    v->framings += strcasecmp(name, "Content-Length") == 0 ||
                    strcasecmp(name, "Transfer-Encoding") == 0;
     return MHD_YES;
-}
-
-static struct once once_of(const struct visit *v)
-{
-    struct once o = {0};
-
-    (void)MHD_get_connection_values(v->c, MHD_HEADER_KIND, once_count, &o);
-    return o;
-}
-
-/* host_of - the one Host header; "": there is none, or there are two */
-static const char *host_of(const struct visit *v)
-{
-    struct once o = once_of(v);
-
-    return o.hosts == 1 && o.host ? o.host : "";
 }
 
 /* Return true if the browser speaks TLS, with this server or with its proxy. */
@@ -126,7 +108,7 @@ static bool is_secure(const struct visit *v)
  * other's. */
 static void cookie_name(const struct visit *v, char out[COOKIE_NAME])
 {
-    unsigned port = serve_host_port(host_of(v));
+    unsigned port = serve_host_port(v->host);
     const char *base = is_secure(v) ? "__Host-mqctl" : "mqctl";
 
     if (port)
@@ -152,20 +134,20 @@ static const char *cookie_of(const struct visit *v)
 /* Return true if the request has the token. */
 static bool has_token(const struct visit *v)
 {
-    const char *bearer = header(v, "Authorization");
+    const char *bearer = header_of(v, "Authorization");
 
     return bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
            serve_token_right(&v->site->guard, bearer + 7);
 }
 
-/* known - return true if the request has the token, or its cookie */
-static bool known(const struct visit *v)
+/* Return true if the request has the token, or its cookie. */
+static bool is_signed_in(const struct visit *v)
 {
-    return header(v, "Authorization") ? has_token(v) : cookie_of(v) != NULL;
+    return header_of(v, "Authorization") ? has_token(v) : cookie_of(v) != NULL;
 }
 
-/* wrong_often - count a wrong token; true: there were too many this minute */
-static bool wrong_often(void)
+/* Count a wrong token. Returns true if there were too many this minute. */
+static bool token_wrong_count(void)
 {
     static uint64_t minute;
     static unsigned count;
@@ -176,21 +158,21 @@ static bool wrong_often(void)
     return count > WRONG_MOST;
 }
 
-/* write_flaw - why a request may not change anything; NULL: it may */
+/* Return why a request may not change anything; NULL: it may. */
 static const char *write_flaw(const struct visit *v)
 {
     const char *key;
 
-    if (!serve_site_ours(header(v, "Sec-Fetch-Site"), header(v, "Origin"),
-                         host_of(v)))
+    if (!serve_site_ours(header_of(v, "Sec-Fetch-Site"), header_of(v, "Origin"),
+                         v->host))
         return "the request comes from a page of another site";
-    key = header(v, "X-MQ-Key");
+    key = header_of(v, "X-MQ-Key");
     if (!has_token(v) &&
         !(key && serve_key_right(&v->site->guard, cookie_of(v), key)))
         return "a change needs the page's key as well as the cookie. Sign in "
                "again: open the address with the token that mqctl serve "
                "printed";
-    if (!header(v, "X-MQ-Request"))
+    if (!header_of(v, "X-MQ-Request"))
         return "a request that changes something needs the header "
                "X-MQ-Request: 1, which no form of another site can send";
     if (!v->site->o->allow_write)
@@ -199,13 +181,13 @@ static const char *write_flaw(const struct visit *v)
     return NULL;
 }
 
-/* is_json - whether the body says so, if there is one */
+/* Return true if the request has a JSON body, or none. */
 static bool is_json(const struct visit *v)
 {
     static const char json[] = "application/json";
-    const char *type = header(v, "Content-Type");
+    const char *type = header_of(v, "Content-Type");
 
-    if (!header(v, "Content-Length") && !header(v, "Transfer-Encoding"))
+    if (!header_of(v, "Content-Length") && !header_of(v, "Transfer-Encoding"))
         return true;
     return type && strncasecmp(type, json, sizeof json - 1) == 0 &&
            strchr("; \t", type[sizeof json - 1]);
@@ -242,15 +224,18 @@ static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
     return query_flaw[0] ? MHD_NO : MHD_YES;
 }
 
-/* flaw_of - the status to refuse a request with, and why; 0: it is in order */
-static unsigned flaw_of(struct visit *v, const char *method, const char *url,
-                        const char **why)
+/* Check the head of a request. Returns the status to refuse it with, and why; 0
+ * if it is in order. */
+static unsigned head_check(struct visit *v, const char *method, const char *url,
+                           const char **why)
 {
     int status = serve_path_read(&v->ask.path, method, url);
     const struct serve_route *route = v->ask.path.route;
     bool open; /* no token is needed */
 
-    if (!serve_host_ours(&v->site->guard, host_of(v))) {
+    v->host = "";
+    (void)MHD_get_connection_values(v->c, MHD_HEADER_KIND, header_count, v);
+    if (!serve_host_ours(&v->site->guard, v->host)) {
         v->ask.path.route = NULL; /* no page for a name that is not ours */
         *why = "the Host header does not name this server; give --allow-host "
                "NAME if it is to have that name";
@@ -258,7 +243,7 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
     }
     /* The library takes the first length; a proxy before us may not. */
     *why = "the length of the body is told twice";
-    if (once_of(v).framings > 1)
+    if (v->framings > 1)
         return 400;
     *why = "there is a NUL byte (%00) in the address";
     if (v->nul)
@@ -267,9 +252,9 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
            "address with one, or send Authorization: Bearer TOKEN";
     open = route && (route->open || (route->what == SERVE_METRICS &&
                                      v->site->o->metrics_open));
-    if (!open && !known(v))
-        return header(v, "Authorization") && wrong_often() ? 429 : 401;
-    guest_known(v->c, known(v));
+    if (!open && !is_signed_in(v))
+        return header_of(v, "Authorization") && token_wrong_count() ? 429 : 401;
+    guest_known(v->c, is_signed_in(v));
     *why =
         status == 404 ? "there is nothing at that path" : "not by that method";
     if (!route)
@@ -289,8 +274,8 @@ static unsigned flaw_of(struct visit *v, const char *method, const char *url,
 
 /* ---- logging in ---- */
 
-/* token_sent - the token in a body: of a form, or JSON; "": none */
-static void token_sent(const struct visit *v, char out[SERVE_TOKEN])
+/* Copy the token from a body, which is a form or JSON; "" if there is none. */
+static void token_read(const struct visit *v, char out[SERVE_TOKEN])
 {
     const char *at = v->size ? strstr(v->body, "token") : NULL;
     size_t n;
@@ -339,7 +324,7 @@ static void next_read(const struct visit *v, char out[NEXT_MAX])
     strlcpy(out + n, n ? "" : "/", NEXT_MAX - n);
 }
 
-/* session_begin - a cookie for the token */
+/* Answer with a cookie for the token. */
 static enum MHD_Result session_begin(struct visit *v)
 {
     char token[SERVE_TOKEN], cookie[SERVE_COOKIE], key[SERVE_TOKEN];
@@ -347,15 +332,15 @@ static enum MHD_Result session_begin(struct visit *v)
     bool page = is_page(v);
     struct MHD_Response *r;
 
-    if (!serve_site_ours(header(v, "Sec-Fetch-Site"), header(v, "Origin"),
-                         host_of(v)))
+    if (!serve_site_ours(header_of(v, "Sec-Fetch-Site"), header_of(v, "Origin"),
+                         v->host))
         return refuse(v, 403, "the request comes from a page of another site");
-    token_sent(v, token);
+    token_read(v, token);
     next_read(v, next);
     if (!serve_token_right(&v->site->guard, token)) {
         free(v->address);
         v->address = strdup(next);
-        return refuse(v, wrong_often() ? 429 : 401,
+        return refuse(v, token_wrong_count() ? 429 : 401,
                       "that is not the token of this server");
     }
     serve_cookie_make(&v->site->guard,
@@ -377,8 +362,8 @@ static enum MHD_Result session_begin(struct visit *v)
 
 /* ---- looking ---- */
 
-/* ended - the look is over; the connection is served again */
-static void ended(const struct look_end *end, void *owner)
+/* Resume a connection whose look has ended. */
+static void look_ended(const struct look_end *end, void *owner)
 {
     struct visit *v = owner;
 
@@ -388,8 +373,8 @@ static void ended(const struct look_end *end, void *owner)
     MHD_resume_connection(v->c);
 }
 
-/* look - have a child find out, and sleep until it has */
-static enum MHD_Result look(struct visit *v)
+/* Start a child that answers, and suspend the connection until it has ended. */
+static enum MHD_Result look_begin(struct visit *v)
 {
     struct ask_job job; /* for the child, which has a copy */
     pid_t pid;
@@ -410,7 +395,7 @@ static enum MHD_Result look(struct visit *v)
         .arg = &v->ask,
         .input = -1,
         .limit_s = LOOK_TIME_S,
-        .ended = ended,
+        .ended = look_ended,
         .owner = v,
     });
     v->ask.job = NULL;
@@ -423,11 +408,11 @@ static enum MHD_Result look(struct visit *v)
     return MHD_YES;
 }
 
-/* event_stream - from now on */
-static enum MHD_Result event_stream(struct visit *v)
+/* Answer with a stream of events. */
+static enum MHD_Result stream_begin(struct visit *v)
 {
     struct MHD_Response *r =
-        stream_open(v->c, header(v, "Last-Event-ID"), watch_all());
+        stream_open(v->c, header_of(v, "Last-Event-ID"), watch_all());
 
     if (!r)
         return refuse(v, 503, "too many event streams are open");
@@ -438,11 +423,11 @@ static enum MHD_Result event_stream(struct visit *v)
 
 /* ---- answering ---- */
 
-/* audit - who changed what; the body of such a request holds no message */
-static void audit(const struct visit *v, unsigned status)
+/* Log who changed what. The body of such a request holds no message. */
+static void change_log(const struct visit *v, unsigned status)
 {
     const char *user =
-        v->site->o->behind_proxy ? header(v, "X-Forwarded-User") : NULL;
+        v->site->o->behind_proxy ? header_of(v, "X-Forwarded-User") : NULL;
 
     log_info("web_write", F_STR("what", v->ask.path.route->pattern),
              F_STR("queue", v->ask.path.queue), F_STR("word", v->ask.path.word),
@@ -452,7 +437,7 @@ static void audit(const struct visit *v, unsigned status)
              F_UINT("status", status), F_STR("error", v->end.line));
 }
 
-/* job_begin - the letters are known: replay or discard these */
+/* Start a job that replays or discards the letters in a file. */
 static enum MHD_Result job_begin(struct visit *v, int fd)
 {
     struct problem p;
@@ -475,7 +460,7 @@ static enum MHD_Result job_begin(struct visit *v, int fd)
 }
 
 /* Answer with the child's output, or with the reason for its absence. */
-static enum MHD_Result answer(struct visit *v)
+static enum MHD_Result look_answer(struct visit *v)
 {
     const struct serve_route *route = v->ask.path.route;
     unsigned status = reply_status(v->end.status);
@@ -485,7 +470,7 @@ static enum MHD_Result answer(struct visit *v)
 
     v->end.out = -1;
     if (route->write)
-        audit(v, status);
+        change_log(v, status);
     if (status != 200) {
         close(fd);
         return reply_problem(
@@ -517,7 +502,7 @@ static enum MHD_Result answer(struct visit *v)
                       r);
 }
 
-/* job_answer - of the jobs that are known, one, or its end */
+/* Answer with all jobs or one, which may be stopped. */
 static enum MHD_Result job_answer(struct visit *v)
 {
     enum serve_what what = v->ask.path.route->what;
@@ -538,8 +523,8 @@ static enum MHD_Result job_answer(struct visit *v)
     return ok;
 }
 
-/* begin - the request is complete */
-static enum MHD_Result begin(struct visit *v)
+/* Answer a complete request, or begin to. */
+static enum MHD_Result request_serve(struct visit *v)
 {
     const struct serve_path *path = &v->ask.path;
     int err;
@@ -556,34 +541,33 @@ static enum MHD_Result begin(struct visit *v)
     case SERVE_SESSION:
         return session_begin(v);
     case SERVE_EVENTS:
-        return event_stream(v);
+        return stream_begin(v);
     case SERVE_JOBS:
     case SERVE_JOB:
     case SERVE_JOB_STOP:
         return job_answer(v);
     default:
-        return look(v);
+        return look_begin(v);
     }
 }
 
-/* body_add - more of the body; bytes over the limit are passed over, and said
- * when it has all come */
-static enum MHD_Result body_add(struct visit *v, const char *data, size_t *size)
+/* Add bytes to the body, or skip them if it is too large. Such a request is
+ * refused when the whole body has arrived. */
+static enum MHD_Result body_add(struct visit *v, const char *data, size_t size)
 {
     char *more;
 
-    if (v->size + *size > BODY_MAX)
+    if (v->size + size > BODY_MAX)
         v->large = true;
-    if (!v->large) {
-        more = realloc(v->body, v->size + *size + 1);
-        if (!more)
-            return MHD_NO;
-        memcpy(more + v->size, data, *size);
-        v->body = more;
-        v->size += *size;
-        more[v->size] = '\0';
-    }
-    *size = 0;
+    if (v->large)
+        return MHD_YES;
+    more = realloc(v->body, v->size + size + 1);
+    if (!more)
+        return MHD_NO;
+    memcpy(more + v->size, data, size);
+    v->body = more;
+    v->size += size;
+    more[v->size] = '\0';
     return MHD_YES;
 }
 
@@ -612,48 +596,47 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
     struct visit *v = *visit;
     const char *why = NULL;
     unsigned status;
+    size_t added;
 
     (void)version, (void)c, (void)cls;
     if (!v)
         return MHD_NO;
     if (!v->begun) {
         v->begun = true;
-        status = flaw_of(v, method, url, &why);
+        status = head_check(v, method, url, &why);
         return status ? refuse(v, status, why) : MHD_YES;
     }
-    if (*size)
-        return body_add(v, data, size);
-    return v->answered ? answer(v) : begin(v);
-}
-
-/* Drop the result of a look whose client left before answer() ran. Log a change
- * made by the look nevertheless; a job has not begun. */
-static void look_abandon(struct visit *v)
-{
-    const struct serve_route *route = v->ask.path.route;
-
-    if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD) {
-        strlcpy(v->end.line, "the client left before the job began",
-                sizeof v->end.line);
-        audit(v, CLIENT_LEFT);
-    } else if (route->write) {
-        audit(v, reply_status(v->end.status));
+    if (*size) {
+        added = *size;
+        *size = 0;
+        return body_add(v, data, added);
     }
-    close(v->end.out);
+    return v->answered ? look_answer(v) : request_serve(v);
 }
 
 void request_over(void *cls, struct MHD_Connection *c, void **visit,
                   enum MHD_RequestTerminationCode why)
 {
     struct visit *v = *visit;
+    const struct serve_route *route = v ? v->ask.path.route : NULL;
 
     (void)cls, (void)why;
     if (!v)
         return;
     guest_known(c, false);
     LIST_REMOVE(v, link);
-    if (v->end.out >= 0)
-        look_abandon(v);
+    /* The client left before look_answer() ran. Log a change that the look made
+     * nevertheless; a job has not begun. */
+    if (v->end.out >= 0) {
+        bool job = route->what == SERVE_REPLAY || route->what == SERVE_DISCARD;
+
+        if (job)
+            strlcpy(v->end.line, "the client left before the job began",
+                    sizeof v->end.line);
+        if (route->write)
+            change_log(v, job ? CLIENT_LEFT : reply_status(v->end.status));
+        close(v->end.out);
+    }
     free(v->body);
     free(v->address);
     free(v);

@@ -1,8 +1,8 @@
 /* serve.c - a page for all queues of the machine (see mqctl.h)
  *
- * One thread, which waits for connections, for the children that look, and for
- * the one that watches. It opens no store and asks no worker: so nothing that a
- * store or a worker does makes it wait.
+ * One thread, which waits for connections, for the children that answer
+ * requests, and for the child that watches all queues. The thread opens no store
+ * and asks no worker, so no store and no worker can make it wait.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,8 +54,9 @@ union address {
     struct sockaddr_storage room;
 };
 
-/* parse - "127.0.0.1:8480", "[::1]:8480"; "localhost" is 127.0.0.1 */
-static int parse(const char *text, union address *out, struct problem *p)
+/* Parse "127.0.0.1:8480" or "[::1]:8480"; "localhost" is 127.0.0.1. */
+static int address_parse(const char *text, union address *out,
+                         struct problem *p)
 {
     const char *colon = strrchr(text, ':');
     char name[64], *end;
@@ -92,8 +93,8 @@ static int parse(const char *text, union address *out, struct problem *p)
                        text);
 }
 
-/* name_own - what a browser would call this address */
-static void name_own(const union address *a, struct serve_guard *g)
+/* Set the name and the port by which a browser calls this address. */
+static void guard_name(struct serve_guard *g, const union address *a)
 {
     char text[64] = "";
 
@@ -107,10 +108,10 @@ static void name_own(const union address *a, struct serve_guard *g)
     g->port = ntohs(a->six.sin6_port);
 }
 
-/* allowed - another address than loopback is for those who hide the token from
- * the network */
-static int allowed(const struct serve_options *o, const union address *a,
-                   struct problem *p)
+/* Refuse an address other than loopback if others on the network could read the
+ * token. */
+static int address_check(const struct serve_options *o, const union address *a,
+                         struct problem *p)
 {
     bool loopback = a->any.sa_family == AF_INET
                         ? ntohl(a->four.sin_addr.s_addr) >> 24 == 127
@@ -131,19 +132,17 @@ static int listen_inet(const struct serve_options *o, const char *text,
 {
     union address a;
     socklen_t size;
-    int err = parse(text, &a, p), fd, one = 1;
+    int fd, err, one = 1;
 
-    if (!err)
-        err = allowed(o, &a, p);
-    if (err)
-        return err;
+    if (address_parse(text, &a, p) < 0 || address_check(o, &a, p) < 0)
+        return -EINVAL;
     size = a.any.sa_family == AF_INET ? sizeof a.four : sizeof a.six;
     fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 &&
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
         bind(fd, &a.any, size) == 0 && listen(fd, BACKLOG) == 0 &&
         getsockname(fd, &a.any, &size) == 0) {
-        name_own(&a, g);
+        guard_name(g, &a);
         return fd;
     }
     err = errno;
@@ -157,7 +156,7 @@ static int listen_inet(const struct serve_options *o, const char *text,
                        text, errno_text(err));
 }
 
-/* listen_unix - at a path where nothing is, or a socket without a listener */
+/* Listen at a path where nothing is, or a socket without a listener. */
 static int listen_unix(const char *path, struct problem *p)
 {
     struct stat st;
@@ -182,8 +181,8 @@ static int listen_unix(const char *path, struct problem *p)
     return fd;
 }
 
-/* number_of - an environment variable as a number, -1: not there, or none */
-static long number_of(const char *name)
+/* Return an environment variable as a number; -1 if it is not one. */
+static long environment_number(const char *name)
 {
     const char *text = getenv(name);
     char *end;
@@ -192,57 +191,45 @@ static long number_of(const char *name)
     return text && *text && !*end ? n : -1;
 }
 
-/* handed_over - the socket of a unit; -1: there is none */
-static int handed_over(struct serve_guard *g, union address *a)
-{
-    socklen_t size = sizeof *a;
-    int fd = FIRST_FD;
-
-    if (number_of("LISTEN_PID") != getpid() || number_of("LISTEN_FDS") != 1)
-        return -1;
-    /* NOLINTBEGIN(concurrency-mt-unsafe): the page has no threads */
-    unsetenv("LISTEN_PID");
-    unsetenv("LISTEN_FDS");
-    unsetenv("LISTEN_FDNAMES");
-    /* NOLINTEND(concurrency-mt-unsafe) */
-    if (getsockname(fd, &a->any, &size) < 0)
-        return -1;
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    if (a->any.sa_family != AF_UNIX)
-        name_own(a, g);
-    return fd;
-}
-
-/* The socket; fills the name and port of `g`. */
+/* Return the listening socket, which systemd may have passed. Fill in who the
+ * server is for its visitors. */
 static int listen_open(const struct serve_options *o, struct serve_guard *g,
                        struct problem *p)
 {
     const char *text = o->listen ? o->listen : SERVE_LISTEN;
+    bool passed = environment_number("LISTEN_PID") == getpid() &&
+                  environment_number("LISTEN_FDS") == 1;
     union address a = {0};
-    int fd = handed_over(g, &a);
+    socklen_t size = sizeof a;
 
     g->names = o->hosts.at;
     g->name_count = o->hosts.count;
     g->secure = o->tls_cert != NULL;
-    if (fd >= 0 && a.any.sa_family != AF_UNIX) {
-        int err = allowed(o, &a, p);
-
-        return err ? err : fd;
+    if (passed) {
+        /* NOLINTBEGIN(concurrency-mt-unsafe): the page has no threads */
+        unsetenv("LISTEN_PID");
+        unsetenv("LISTEN_FDS");
+        unsetenv("LISTEN_FDNAMES");
+        /* NOLINTEND(concurrency-mt-unsafe) */
     }
-    if (fd >= 0)
-        return fd;
-    if (strncmp(text, "unix:", 5) == 0)
-        return listen_unix(text + 5, p);
-    return listen_inet(o, text, g, p);
+    if (passed && getsockname(FIRST_FD, &a.any, &size) == 0) {
+        (void)fcntl(FIRST_FD, F_SETFD, FD_CLOEXEC);
+        (void)fcntl(FIRST_FD, F_SETFL, fcntl(FIRST_FD, F_GETFL) | O_NONBLOCK);
+        if (a.any.sa_family == AF_UNIX)
+            return FIRST_FD;
+        guard_name(g, &a);
+        return address_check(o, &a, p) < 0 ? -EACCES : FIRST_FD;
+    }
+    return strncmp(text, "unix:", 5) == 0 ? listen_unix(text + 5, p)
+                                          : listen_inet(o, text, g, p);
 }
 
 /* ---- the server ---- */
 
-/* Those with a token, strangers, and strangers that are about to be closed. */
+/* Connections with a token, without one, and being closed. */
 #define CONNECTIONS    (2 * GUESTS_MAX + GUESTS_A_TURN)
 #define CONNECTION_MEM (16u << 10) /* a request's lines and headers */
-#define TIMEOUT_S      15 /* of a client that says, or takes, nothing */
+#define TIMEOUT_S      15 /* for a client that neither sends nor receives */
 #define TOKEN_NAME     "web.token"
 #define JOBS_NAME      "web.jobs" /* the number of the last job */
 
@@ -256,8 +243,8 @@ struct server {
 
 /* ---- starting ---- */
 
-/* file_read - a whole file, NUL-terminated; the caller's */
-static char *file_read(const char *path, struct problem *p)
+/* Read a file as a string; the caller frees it. */
+static char *text_read(const char *path, struct problem *p)
 {
     FILE *in = fopen(path, "re");
     char *text = NULL;
@@ -288,8 +275,8 @@ static int tls_read(struct server *s, struct problem *p)
         return problem_set(p, EX_UNAVAILABLE, ENOSYS,
                            "libmicrohttpd is built without TLS here; use a "
                            "proxy and --behind-proxy");
-    s->cert = file_read(o->tls_cert, p);
-    s->key = s->cert ? file_read(o->tls_key, p) : NULL;
+    s->cert = text_read(o->tls_cert, p);
+    s->key = s->cert ? text_read(o->tls_key, p) : NULL;
     return s->key ? 0 : -EINVAL;
 }
 
@@ -315,10 +302,9 @@ static int own_path(const struct serve_options *o, const char *name,
     return 0;
 }
 
-/* mhd_says - what libmicrohttpd has to tell: of connections that ended */
-static void mhd_says(void *cls, const char *format, va_list args)
-    __attribute__((format(printf, 2, 0)));
-static void mhd_says(void *cls, const char *format, va_list args)
+/* Log a message of libmicrohttpd, which is about a connection that ended. */
+__attribute__((format(printf, 2, 0))) static void
+library_log(void *cls, const char *format, va_list args)
 {
     char text[256];
 
@@ -341,7 +327,7 @@ static int daemon_start(struct server *s, struct problem *p)
 
     s->daemon = MHD_start_daemon(
         s->key ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, request_handle,
-        &s->site, MHD_OPTION_EXTERNAL_LOGGER, mhd_says, NULL,
+        &s->site, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, guest_notify, NULL,
         MHD_OPTION_URI_LOG_CALLBACK, request_begin, &s->site,
         MHD_OPTION_NOTIFY_COMPLETED, request_over, NULL,
@@ -400,69 +386,41 @@ static int server_start(struct server *s, struct problem *p)
         err = serve_token_load(&s->site.guard,
                                o->token_file ? o->token_file : path,
                                o->token_file ? readers : SERVE_NOBODY, p);
-    if (!err && s->site.o->allow_write) {
-        err = own_path(s->site.o, JOBS_NAME, path, p);
+    if (!err && o->allow_write) {
+        err = own_path(o, JOBS_NAME, path, p);
         if (!err)
             jobs_open(path);
     }
     if (err)
         return err;
-    s->listener = listen_open(s->site.o, &s->site.guard, p);
+    s->listener = listen_open(o, &s->site.guard, p);
     if (s->listener < 0)
         return s->listener;
     err = daemon_start(s, p);
     if (err)
         return err;
-    /* All is open; from here on come the bytes of others. */
-    err = confine(s->site.o->allow_write);
+    /* All is open, and nothing has been read from a client. */
+    err = confine(o->allow_write);
     if (err)
         log_warn("web_unconfined", F_STR("error", errno_text(-err)),
                  F_STR("next", "nothing stops; see docs/web.md"));
-    err = watch_start(s->site.o);
+    err = watch_start(o);
     return !err ? 0
                 : problem_set(p, EX_OSERR, -err,
                               "cannot start the watching child: %s",
                               errno_text(-err));
 }
 
-/* address_print - the one line of the start */
-static void address_print(const struct server *s)
-{
-    const struct serve_guard *g = &s->site.guard;
-    const char *listen = s->site.o->listen;
-
-    if (g->port)
-        printf("http%s://%s:%u/#t=%s\n", g->secure ? "s" : "", g->own, g->port,
-               g->token);
-    else
-        printf("ssh -L 8480:%s HOST, then http://localhost:8480/#t=%s\n",
-               listen && strncmp(listen, "unix:", 5) == 0 ? listen + 5
-                                                          : "SOCKET",
-               g->token);
-    fflush(stdout);
-}
-
 /* ---- running ---- */
 
-/* pause_ms - until the library, a job or the watcher has something to do */
-static int pause_ms(struct server *s, uint64_t now)
+/* Wait for the next thing that happens, and handle it. */
+static void server_turn(struct server *s)
 {
-    uint64_t job = jobs_step(now), watch = watch_keep(now);
-    uint64_t due = job < watch ? job : watch, guest = guests_keep(now);
+    uint64_t now = clock_mono_ns(), due, other;
     MHD_UNSIGNED_LONG_LONG most;
-    int ms = clock_ms_until(due < guest ? due : guest);
-
-    if (MHD_get_timeout(s->daemon, &most) == MHD_YES &&
-        (ms < 0 || most < (unsigned)ms))
-        ms = most < INT_MAX ? (int)most : INT_MAX;
-    return ms;
-}
-
-static void turn(struct server *s)
-{
-    uint64_t now = clock_mono_ns();
     struct signalfd_siginfo info;
     json_t *changes = NULL;
+    int ms;
     struct pollfd fds[] = {
         {.fd = s->epoll, .events = POLLIN},
         {.fd = s->signals, .events = POLLIN},
@@ -472,7 +430,15 @@ static void turn(struct server *s)
 
     events_keep(now);
     MHD_run(s->daemon);
-    if (poll(fds, 4, pause_ms(s, now)) < 0)
+    due = jobs_step(now);
+    other = watch_keep(now);
+    due = other < due ? other : due;
+    other = guests_keep(now);
+    ms = clock_ms_until(other < due ? other : due);
+    if (MHD_get_timeout(s->daemon, &most) == MHD_YES &&
+        (ms < 0 || most < (unsigned)ms))
+        ms = most < INT_MAX ? (int)most : INT_MAX;
+    if (poll(fds, 4, ms) < 0)
         return;
     if (fds[3].revents)
         guests_take(s->daemon, s->listener);
@@ -491,7 +457,8 @@ static void turn(struct server *s)
         watch_fast(false);
 }
 
-/* server_stop - streams end, looks are given up; a letter on its way is sent */
+/* End all streams and requests. A batch of a job sends the letter that it has
+ * begun. */
 static void server_stop(struct server *s)
 {
     if (s->daemon) {
@@ -511,11 +478,12 @@ static void server_stop(struct server *s)
     free(s->key);
 }
 
-/* serve_run - run the server until SIGTERM, SIGINT or SIGHUP */
+/* Run the server until SIGTERM, SIGINT or SIGHUP. */
 int serve_run(const struct options *o)
 {
     static struct server s = {.listener = -1, .signals = -1, .epoll = -1};
     static struct serve_options told;
+    const struct serve_guard *g = &s.site.guard;
     struct problem p = {0};
     int err;
 
@@ -524,11 +492,18 @@ int serve_run(const struct options *o)
         told.state_dirs.count = 1;
     s.site.o = &told;
     err = server_start(&s, &p);
-    if (!err) {
-        address_print(&s);
-        while (!s.stop)
-            turn(&s);
-    }
+    if (!err && g->port)
+        printf("http%s://%s:%u/#t=%s\n", g->secure ? "s" : "", g->own, g->port,
+               g->token);
+    else if (!err)
+        printf("ssh -L 8480:%s HOST, then http://localhost:8480/#t=%s\n",
+               told.listen && strncmp(told.listen, "unix:", 5) == 0
+                   ? told.listen + 5
+                   : "SOCKET",
+               g->token);
+    fflush(stdout);
+    while (!err && !s.stop)
+        server_turn(&s);
     server_stop(&s);
     log_flush();
     return err ? complain_of(&p) : 0;

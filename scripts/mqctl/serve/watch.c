@@ -23,29 +23,29 @@
 
 /* ---- the child ---- */
 
-/* Null if no handler ended, so that a chart has a gap and not 0. */
+/* Return a duration; null if no handler ended, so that a chart has a gap and not
+ * 0. */
 static json_t *time_json(uint64_t ns)
 {
     return ns ? json_integer((json_int_t)ns) : json_null();
 }
 
-/* row_print - what changes of a queue; of the last interval its times */
-static void row_print(const struct top_row *r)
+/* Print the numbers of a queue, with the durations of the last interval. */
+static void queue_print(const struct top_row *r)
 {
     json_t *o;
 
-    if (!r->looked || !r->v.has_folder) {
-        (void)json_print_line(json_pack("{s:o, s:b}", "queue",
-                                        json_printable(r->queue), "gone", 1),
-                              stdout);
-        return;
+    if (r->looked && r->v.has_folder) {
+        o = snapshot_json(&r->v);
+        json_object_del(o, "settings");
+        json_object_set_new(o, "rate",
+                            r->measured ? json_real(r->rate) : json_null());
+        json_object_set_new(o, "p50_ns", time_json(r->p50));
+        json_object_set_new(o, "p99_ns", time_json(r->p99));
+    } else {
+        o = json_pack("{s:o, s:b}", "queue", json_printable(r->queue), "gone",
+                      1);
     }
-    o = snapshot_json(&r->v);
-    json_object_del(o, "settings");
-    json_object_set_new(o, "rate",
-                        r->measured ? json_real(r->rate) : json_null());
-    json_object_set_new(o, "p50_ns", time_json(r->p50));
-    json_object_set_new(o, "p99_ns", time_json(r->p99));
     (void)json_print_line(o, stdout);
 }
 
@@ -71,8 +71,8 @@ static bool look_wait(int *pause_ms)
     }
 }
 
-/* look_on - until the server closes the pipe */
-static _Noreturn void look_on(const struct serve_options *o)
+/* Look at all queues until the server closes the pipe. */
+static _Noreturn void queues_watch(const struct serve_options *o)
 {
     static const struct options every;
     struct top t = {.o = &every, .dirs = o->state_dirs, .files_only = true};
@@ -80,7 +80,7 @@ static _Noreturn void look_on(const struct serve_options *o)
 
     while (top_look(&t) == 0) {
         for (size_t i = 0; i < t.count; i++)
-            row_print(t.rows[i]);
+            queue_print(t.rows[i]);
         puts("{\"round\":true}");
         if (fflush(stdout) != 0 || !look_wait(&pause))
             break;
@@ -90,10 +90,11 @@ static _Noreturn void look_on(const struct serve_options *o)
 
 /* ---- the server ---- */
 
+/* The last look at a queue. */
 struct seen {
-    char *text; /* of its last look */
+    char *text; /* as the child printed it */
     json_t *look;
-    bool changed;
+    bool changed; /* since the last complete round */
     struct seen *next;
 };
 
@@ -108,9 +109,10 @@ static struct {
     struct seen *seen;
 } w = {.in = -1, .out = -1};
 
-/* lost - the child is gone */
-static void lost(void)
+void watch_end(void)
 {
+    if (w.out < 0)
+        return;
     close(w.in);
     close(w.out);
     w.in = w.out = -1;
@@ -121,11 +123,11 @@ static void lost(void)
     w.pid = 0;
 }
 
-/* order - set the child's interval between looks */
-static void order(bool fast)
+/* Tell the child how often to look. */
+static void interval_send(void)
 {
-    if (w.in >= 0 && write(w.in, fast ? "f" : "s", 1) != 1 && errno != EPIPE)
-        lost();
+    if (w.in >= 0 && write(w.in, w.fast ? "f" : "s", 1) != 1 && errno != EPIPE)
+        watch_end();
 }
 
 int watch_start(const struct serve_options *o)
@@ -146,7 +148,7 @@ int watch_start(const struct serve_options *o)
     w.pid = fork();
     if (w.pid == 0) {
         look_child(to[0], from[1], 2, SIGKILL);
-        look_on(o);
+        queues_watch(o);
     }
     close(to[0]);
     close(from[1]);
@@ -154,7 +156,7 @@ int watch_start(const struct serve_options *o)
     w.out = from[0];
     (void)fcntl(w.out, F_SETFL, O_NONBLOCK);
     if (w.fast)
-        order(true);
+        interval_send();
     return w.pid > 0 ? 0 : -EAGAIN;
 }
 
@@ -179,11 +181,11 @@ void watch_fast(bool fast)
     if (w.fast == fast)
         return;
     w.fast = fast;
-    order(fast);
+    interval_send();
 }
 
 /* Find the last look at a queue; with `make`, add the queue if unknown. */
-static struct seen *seen_of(const char *queue, bool make)
+static struct seen *seen_find(const char *queue, bool make)
 {
     struct seen *s;
 
@@ -200,12 +202,12 @@ static struct seen *seen_of(const char *queue, bool make)
     return s;
 }
 
-/* look_take - one line about a queue */
+/* Take in one line about a queue. */
 static void look_take(json_t *look, const char *line)
 {
     const char *queue = json_string_value(json_object_get(look, "queue"));
     bool gone = json_object_get(look, "gone") != NULL;
-    struct seen *s = queue ? seen_of(queue, !gone) : NULL;
+    struct seen *s = queue ? seen_find(queue, !gone) : NULL;
 
     /* The child reports a queue without a folder as gone at each look; pass
      * that on only for a queue that was shown. */
@@ -224,8 +226,8 @@ static void look_take(json_t *look, const char *line)
     s->changed = true;
 }
 
-/* changes_take - what differs from the round before; those that are gone are
- * left out from then on */
+/* Return the queues that differ from the round before, and forget those that are
+ * gone. */
 static json_t *changes_take(void)
 {
     json_t *list = json_array();
@@ -257,7 +259,7 @@ bool watch_read(json_t **changes)
 
     if (n <= 0) {
         if (n == 0 || errno != EAGAIN)
-            lost();
+            watch_end();
         return false;
     }
     w.used += (size_t)n;
@@ -275,7 +277,7 @@ bool watch_read(json_t **changes)
         w.line[w.used] = '\0';
     }
     if (w.used == sizeof w.line - 1)
-        lost();
+        watch_end();
     if (round)
         *changes = changes_take();
     return round;
@@ -288,10 +290,4 @@ json_t *watch_all(void)
     for (struct seen *s = w.seen; s; s = s->next)
         json_array_append(list, s->look);
     return list;
-}
-
-void watch_end(void)
-{
-    if (w.out >= 0)
-        lost();
 }

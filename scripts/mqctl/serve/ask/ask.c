@@ -54,13 +54,14 @@ static const struct member {
 };
 #define MEMBERS (sizeof members / sizeof *members)
 
+/* Return true if a route's body can have the member. */
 static bool is_taken(const struct member *m, const struct serve_path *path)
 {
     return m->what == path->route->what &&
            (!m->word || strcmp(m->word, path->word) == 0);
 }
 
-static bool is_kind(const json_t *value, enum kind kind)
+static bool has_kind(const json_t *value, enum kind kind)
 {
     const json_t *one;
     size_t i;
@@ -71,7 +72,7 @@ static bool is_kind(const json_t *value, enum kind kind)
     case TEXTS:
         json_array_foreach(value, i, one)
         {
-            if (!is_kind(one, TEXT))
+            if (!has_kind(one, TEXT))
                 return false;
         }
         return json_is_array(value);
@@ -90,22 +91,6 @@ static bool is_kind(const json_t *value, enum kind kind)
     return false;
 }
 
-/* Fill `p` with the known names. */
-static int refuse_name(const struct serve_ask *a, const char *name,
-                       struct problem *p)
-{
-    char known[256] = "";
-    size_t n = 0;
-
-    for (size_t i = 0; i < MEMBERS && n < sizeof known; i++)
-        if (is_taken(&members[i], &a->path))
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s",
-                                  n ? ", " : "", members[i].name);
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "\"%.64s\" is not known here; the body can have %s",
-                       name, n ? known : "no members");
-}
-
 static int filter_check(json_t *filter, struct problem *p)
 {
     char known[128];
@@ -119,7 +104,7 @@ static int filter_check(json_t *filter, struct problem *p)
                 p, EX_USAGE, EINVAL,
                 "filter: \"%.64s\" is not known; it can have %s", name,
                 serve_query_list(QUERY_FILTER, known, sizeof known));
-        if (!is_kind(value, TEXT))
+        if (!has_kind(value, TEXT))
             return problem_set(p, EX_USAGE, EINVAL, "filter: %s must be %s",
                                name, kinds[TEXT]);
     }
@@ -129,17 +114,28 @@ static int filter_check(json_t *filter, struct problem *p)
 static int member_check(const struct serve_ask *a, const char *name,
                         json_t *value, struct problem *p)
 {
+    char known[256] = "";
+    size_t n = 0;
+
     for (size_t i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[i];
 
-        if (!is_taken(m, &a->path) || (m->name && strcmp(m->name, name) != 0))
+        if (!is_taken(m, &a->path))
             continue;
-        if (!is_kind(value, m->kind))
+        if (m->name && strcmp(m->name, name) != 0) {
+            if (n < sizeof known)
+                n += (size_t)snprintf(known + n, sizeof known - n, "%s%s",
+                                      n ? ", " : "", m->name);
+            continue;
+        }
+        if (!has_kind(value, m->kind))
             return problem_set(p, EX_USAGE, EINVAL, "%.64s must be %s", name,
                                kinds[m->kind]);
         return m->kind == FILTER ? filter_check(value, p) : 0;
     }
-    return refuse_name(a, name, p);
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "\"%.64s\" is not known here; the body can have %s",
+                       name, n ? known : "no members");
 }
 
 json_t *ask_body_read(const struct serve_ask *a, struct problem *p)
@@ -171,7 +167,7 @@ json_t *ask_body_read(const struct serve_ask *a, struct problem *p)
 
 /* ---- the answer ---- */
 
-/* ask_history - from the copy of the server's rings that a child has */
+/* Answer with the history, of which a child has the server's copy. */
 static json_t *ask_history(const struct serve_ask *a, struct problem *p)
 {
     const char *step = a->query[QUERY_STEP] ? a->query[QUERY_STEP] : "1s";
@@ -203,9 +199,8 @@ static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
     [SERVE_GROUPS] = ask_groups,          [SERVE_STEER_GROUP] = ask_steer_group,
 };
 
-/* json_print - a browser takes the text for HTML only if its type says so; `<`
- * is escaped all the same */
-static int json_print(const json_t *data)
+/* Print JSON for a browser. `<` is escaped, in case it is taken for HTML. */
+static int answer_json(const json_t *data)
 {
     char *text = json_dumps(data, JSON_COMPACT);
 
@@ -245,5 +240,5 @@ int answer_print(void *ask)
         return p.status ? p.status : complain_memory();
     if (a->path.route->page)
         page_print(stdout, a, data);
-    return a->path.route->page ? 0 : json_print(data);
+    return a->path.route->page ? 0 : answer_json(data);
 }

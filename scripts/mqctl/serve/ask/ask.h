@@ -1,10 +1,11 @@
-/* ask.h - what a child of the server is to find out
+/* ask.h - the answer to a request
  *
- * WHAT   A request after all checks: its path, its query, its body. Data as
- *        JSON, and the page that shows it.
+ * WHAT   A request after all checks: its path, its query, its body. Its answer
+ *        as JSON, and the page that shows it.
  * WHO    A child of the server (look.h), once.
- * OWNS   Strings are the request's, which outlives the child's fork.
- * FAILS  NULL, and a problem with the exit status that a tool would end with.
+ * OWNS   Nothing: the strings belong to the request, which the child has a copy
+ *        of.
+ * FAILS  NULL, and a problem with the exit status of the tool.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_ASK_ASK_H
 #define SCRIPTS_MQCTL_SERVE_ASK_ASK_H
@@ -52,29 +53,29 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p);
 /* Return true if the queue of the path exists, or a worker has run on it;
  * otherwise fill a problem. An empty answer is right only for such a queue. */
 bool queue_is_known(const struct serve_ask *a, struct problem *p);
-/* What runs and waits, as mqctl list --json, a page of it from a cursor on. */
+/* Return messages as mqctl list --json does: a page, from a cursor on. */
 json_t *ask_messages(const struct serve_ask *a, struct problem *p);
-/* Its ordered groups, as mqctl groups --json, likewise. */
+/* Return ordered groups as mqctl groups --json does: a page, from a cursor on. */
 json_t *ask_groups(const struct serve_ask *a, struct problem *p);
 json_t *ask_explain(const struct serve_ask *a, struct problem *p);
-/* Of one queue, if the query names it. */
+/* Return doctor's findings: of the queue in the query, or of all queues. */
 json_t *ask_doctor(const struct serve_ask *a, struct problem *p);
-/* Pause, resume, drain; and settings. */
+/* Pause, resume or drain a worker, or change its settings. */
 json_t *ask_steer(const struct serve_ask *a, struct problem *p);
-/* Run-now, cancel: messages that the body names. */
+/* Cancel the messages that the body names, or run them now. */
 json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p);
-/* Close, open, release: a group that the body names. */
+/* Close, open or release the group that the body names. */
 json_t *ask_steer_group(const struct serve_ask *a, struct problem *p);
-/* The state directory that a queue has a folder in, the first of several; the
- * first of all if it has none. */
+/* Return the first state directory with a folder of the queue; the first of all
+ * if there is none. */
 const char *ask_state_dir(const struct serve_ask *a, const char *queue);
-/* 0; a problem if what waits and the letters of that queue are on its broker */
+/* Refuse a queue whose waiting messages and letters are on a broker. */
 int ask_kept_here(const char *queue, struct problem *p);
 
 /* ---- letters ---- */
 
-#define LOOKED_AT 20000 /* letters of one answer, the newest first */
-/* "DIED_NS.ROW", as `cursor` of a letter. */
+#define LOOKED_AT 20000 /* letters that one answer looks at */
+/* Read "DIED_NS.ROW", the cursor of a letter. */
 bool ask_cursor(const char *text, uint64_t *ns, int64_t *row);
 
 json_t *ask_letters(const struct serve_ask *a, struct problem *p);

@@ -23,8 +23,8 @@ enum series {
     P99,
     SERIES,
 };
-/* The name of each, the field of a look that it is made of, and whether that is
- * a counter, of which the rate is kept. */
+/* Each series: its name, the field of a look that it is made of, and whether
+ * that field is a counter, whose rate is kept. */
 static const struct {
     const char *name, *field;
     int counter;
@@ -50,14 +50,14 @@ struct history {
     char queue[QUEUE_NAME_MAX];
     struct sample seconds[HISTORY_SECONDS], minutes[HISTORY_MINUTES];
     struct sample last;
-    /* ---- the look before, and the first of this minute ---- */
+    /* ---- the previous look, and the first look of this minute ---- */
     uint64_t seen_ns, minute_ns; /* monotonic; 0: none */
-    uint64_t minute_at;          /* of the wall clock, minutes */
+    uint64_t minute_at;          /* minutes since the epoch */
     double seen[SERIES], minute[SERIES];
 };
 static LIST_HEAD(, history) all = LIST_HEAD_INITIALIZER(all);
 
-static struct history *find(const char *queue)
+static struct history *history_find(const char *queue)
 {
     struct history *h;
 
@@ -67,10 +67,10 @@ static struct history *find(const char *queue)
     return NULL;
 }
 
-/* rates - of counters their rate since the look before, NAN if they went back,
- * as those of a new worker do; of others the value */
-static void rates(struct sample *out, const double *now, const double *before,
-                  uint64_t ns)
+/* Make a sample of two looks: the rates of counters, NAN if they decreased
+ * because the worker is new, and the other values. */
+static void sample_make(struct sample *out, const double *now,
+                        const double *before, uint64_t ns)
 {
     for (int i = 0; i < SERIES; i++)
         if (!kinds[i].counter)
@@ -82,21 +82,9 @@ static void rates(struct sample *out, const double *now, const double *before,
                 (float)((now[i] - before[i]) * (double)NS_PER_S / (double)ns);
 }
 
-/* values_read - NAN for what is not known */
-static void values_read(const json_t *look, double out[SERIES])
-{
-    for (int i = 0; i < SERIES; i++) {
-        const json_t *v = json_object_get(look, kinds[i].field);
-
-        out[i] = json_is_number(v) ? json_number_value(v) : NAN;
-        if (i == P50 || i == P99)
-            out[i] /= (double)NS_PER_MS;
-    }
-}
-
 void history_add(const char *queue, const json_t *look)
 {
-    struct history *h = find(queue);
+    struct history *h = history_find(queue);
     uint64_t s = clock_wall_ns() / NS_PER_S, mono = clock_mono_ns();
     double now[SERIES];
 
@@ -107,16 +95,22 @@ void history_add(const char *queue, const json_t *look)
         strlcpy(h->queue, queue, sizeof h->queue);
         LIST_INSERT_HEAD(&all, h, link);
     }
-    values_read(look, now);
-    rates(&h->last, now, h->seen, h->seen_ns ? mono - h->seen_ns : 0);
+    for (int i = 0; i < SERIES; i++) {
+        const json_t *v = json_object_get(look, kinds[i].field);
+
+        now[i] = json_is_number(v) ? json_number_value(v) : NAN;
+        if (i == P50 || i == P99)
+            now[i] /= (double)NS_PER_MS;
+    }
+    sample_make(&h->last, now, h->seen, h->seen_ns ? mono - h->seen_ns : 0);
     h->last.at = s;
     h->seconds[s % HISTORY_SECONDS] = h->last;
     memcpy(h->seen, now, sizeof now);
     h->seen_ns = mono;
     if (h->minute_ns && s / 60 == h->minute_at)
         return;
-    rates(&h->minutes[s / 60 % HISTORY_MINUTES], now, h->minute,
-          h->minute_ns ? mono - h->minute_ns : 0);
+    sample_make(&h->minutes[s / 60 % HISTORY_MINUTES], now, h->minute,
+                h->minute_ns ? mono - h->minute_ns : 0);
     h->minutes[s / 60 % HISTORY_MINUTES].at = s / 60;
     memcpy(h->minute, now, sizeof now);
     h->minute_ns = mono;
@@ -125,7 +119,7 @@ void history_add(const char *queue, const json_t *look)
 
 void history_forget(const char *queue)
 {
-    struct history *h = find(queue);
+    struct history *h = history_find(queue);
 
     if (!h)
         return;
@@ -133,14 +127,14 @@ void history_forget(const char *queue)
     free(h);
 }
 
-/* number - with three digits after the point, as far as they mean something */
-static json_t *number(float value)
+/* Return a number with three digits after the point; null for NAN. */
+static json_t *number_json(float value)
 {
     return isnan(value) ? json_null()
                         : json_real(round((double)value * 1000) / 1000);
 }
 
-/* series_json - one value of each sample of a ring, oldest first */
+/* Return one value of each sample of a ring, oldest first. */
 static json_t *series_json(const struct sample *ring, unsigned room,
                            uint64_t end, unsigned count, int which)
 {
@@ -149,15 +143,16 @@ static json_t *series_json(const struct sample *ring, unsigned room,
     for (unsigned i = count; i-- > 0;) {
         const struct sample *one = &ring[(end - i) % room];
 
-        json_array_append_new(
-            list, one->at == end - i ? number(one->value[which]) : json_null());
+        json_array_append_new(list, one->at == end - i
+                                        ? number_json(one->value[which])
+                                        : json_null());
     }
     return list;
 }
 
 json_t *history_json(const char *queue, int minutes)
 {
-    const struct history *h = find(queue);
+    const struct history *h = history_find(queue);
     uint64_t now = clock_wall_ns() / NS_PER_S;
     json_t *o =
         json_pack("{s:o, s:i, s:o}", "queue", json_printable(queue), "step_s",
@@ -188,7 +183,7 @@ static json_t *mean_json(const struct history *h, uint64_t end)
         sum += one->value[DONE];
         n++;
     }
-    return number(n ? sum / (float)n : NAN);
+    return number_json(n ? sum / (float)n : NAN);
 }
 
 json_t *history_sparks(void)
@@ -213,10 +208,10 @@ json_t *history_sparks(void)
 
 json_t *history_recent(const char *queue)
 {
-    const struct history *h = find(queue);
+    const struct history *h = history_find(queue);
     json_t *o = json_object();
 
     for (int i = 0; i < SERIES && h && h->last.at; i++)
-        json_object_set_new(o, kinds[i].name, number(h->last.value[i]));
+        json_object_set_new(o, kinds[i].name, number_json(h->last.value[i]));
     return o;
 }

@@ -1,8 +1,8 @@
 /* history.h - the last ten minutes and the last day of each queue
  *
- * WHAT   A ring of samples a second and one of samples a minute, filled from
- *        what the watcher prints.
- * WHO    The server's thread fills; children, which have a copy, read too.
+ * WHAT   A ring of samples for each second and one for each minute, filled with
+ *        the looks of the watching child.
+ * WHO    The server's thread fills the rings. Children read their copies.
  * OWNS   The rings.
  * FAILS  A queue for which there is no memory has no history.
  */
@@ -18,15 +18,15 @@
 
 /* Add the watcher's current measurement. */
 void history_add(const char *queue, const json_t *look);
-/* The queue is gone. */
+/* Forget a queue that is gone. */
 void history_forget(const char *queue);
-/* {"step_s":1, "end":..., "done":[..], ...}: oldest first, null where nobody
- * looked. `minutes`: the day. */
+/* Return {"step_s":1, "end":..., "done":[..], ...}: oldest first, null where there
+ * was no look. `minutes`: of the last day. */
 json_t *history_json(const char *queue, int minutes);
-/* {"step_s":10, "queues":[{"queue":..., "done":[..]}, ...]}: means of ten
+/* Return {"step_s":10, "queues":[{"queue":..., "done":[..]}, ...]}: means of ten
  * minutes, a few bytes for each queue. */
 json_t *history_sparks(void);
-/* The rates and times of the last look, and its last minutes as a line. */
+/* Return the rates and durations of the last look. */
 json_t *history_recent(const char *queue);
 
 #endif

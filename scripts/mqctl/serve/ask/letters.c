@@ -28,7 +28,7 @@
 
 /* ---- opening ---- */
 
-/* ask_store - the store of a queue; NULL in *out: it has none */
+/* Open the store of a queue; NULL in *out: the queue has none. */
 static int ask_store(const struct serve_ask *a, const char *queue,
                      struct store **out, struct problem *p)
 {
@@ -51,7 +51,7 @@ static int ask_store(const struct serve_ask *a, const char *queue,
     return err == -ENOENT ? 0 : err;
 }
 
-/* ask_failed - a -errno of the store as a problem */
+/* Describe a -errno of the store; returns NULL. */
 static json_t *ask_failed(struct problem *p, int err)
 {
     problem_fill(p,
@@ -64,7 +64,6 @@ static json_t *ask_failed(struct problem *p, int err)
 
 /* ---- what a request chooses ---- */
 
-/* ask_cursor - "DIED_NS.ROW", as `cursor` of a letter */
 bool ask_cursor(const char *text, uint64_t *ns, int64_t *row)
 {
     char first[24];
@@ -82,65 +81,71 @@ bool ask_cursor(const char *text, uint64_t *ns, int64_t *row)
     return true;
 }
 
-static int wrong(struct problem *p, const char *name, const char *text,
-                 const char *allowed)
+static int value_refuse(struct problem *p, const char *name, const char *text,
+                        const char *allowed)
 {
     return problem_set(p, EX_USAGE, EINVAL, "%s: \"%.64s\" is not %s", name,
                        text, allowed);
 }
 
-/* given - a value of the query that is there and not empty, as from a form */
-static const char *given(const struct serve_ask *a, enum serve_query which)
+/* Return a value of the query; NULL if it is missing or, as from a form, empty. */
+static const char *query_value(const struct serve_ask *a,
+                               enum serve_query which)
 {
     return a->query[which] && *a->query[which] ? a->query[which] : NULL;
 }
 
-/* ask_filter - of a query */
+/* Make the filter that a query describes. */
 static int ask_filter(const struct serve_ask *a, struct letter_filter *f,
                       struct problem *p)
 {
-    const char *after = given(a, QUERY_AFTER), *limit = given(a, QUERY_LIMIT),
-               *reason = given(a, QUERY_REASON), *since = given(a, QUERY_SINCE),
-               *until = given(a, QUERY_UNTIL);
+    const char *after = query_value(a, QUERY_AFTER),
+               *limit = query_value(a, QUERY_LIMIT),
+               *reason = query_value(a, QUERY_REASON),
+               *since = query_value(a, QUERY_SINCE),
+               *until = query_value(a, QUERY_UNTIL);
     int64_t n = PAGE_LEAST;
 
     if (a->o->no_bodies && a->query[QUERY_MATCH])
         return problem_set(p, EX_NOPERM, EPERM,
                            "match: this server shows no bodies (--no-bodies), "
                            "so it does not search in them either");
-    *f = (struct letter_filter){.error_like = given(a, QUERY_ERROR),
-                                .group = given(a, QUERY_GROUP),
-                                .match = given(a, QUERY_MATCH)};
+    *f = (struct letter_filter){.error_like = query_value(a, QUERY_ERROR),
+                                .group = query_value(a, QUERY_GROUP),
+                                .match = query_value(a, QUERY_MATCH)};
     if (reason) {
         f->reason = dead_reason_parse(reason);
         if (f->reason == REASON_NONE || f->reason == REASON_COUNT)
-            return wrong(p, "reason", reason,
-                         "exhausted, rejected, expired, crashed, bad-header or "
-                         "group-closed");
+            return value_refuse(
+                p, "reason", reason,
+                "exhausted, rejected, expired, crashed, bad-header or "
+                "group-closed");
     }
     if (since && moment_past_parse(since, clock_wall_ns(), &f->since_ns) < 0)
-        return wrong(p, "since", since, "a time, or how long ago, like 2h");
+        return value_refuse(p, "since", since,
+                            "a time, or how long ago, like 2h");
     if (until && moment_past_parse(until, clock_wall_ns(), &f->until_ns) < 0)
-        return wrong(p, "until", until, "a time, or how long ago, like 2h");
+        return value_refuse(p, "until", until,
+                            "a time, or how long ago, like 2h");
     if (after && !ask_cursor(after, &f->before_ns, &f->before_row))
-        return wrong(p, "after", after, "the cursor of a letter");
+        return value_refuse(p, "after", after, "the cursor of a letter");
     if (limit && (!serve_number_read(limit, &n) || n > PAGE_MOST))
-        return wrong(p, "limit", limit, "1 to 500");
+        return value_refuse(p, "limit", limit, "1 to 500");
     f->limit = (uint64_t)n;
     return 0;
 }
 
 /* ---- which letters one answer looks at ---- */
 
-/* Of a million letters an answer looks at some thousand. A filter that matches
- * old letters alone would find none among the newest: so the answer goes back
- * first, for a time, to the newest letter that matches. */
+/* An answer looks at LOOKED_AT letters at most. A filter that matches only old
+ * letters would find none among the newest. So the answer first goes back, for a
+ * limited time, to the newest letter that matches. */
 #define STEP    2000 /* letters between two looks at the clock */
 #define MOST_NS (50 * NS_PER_MS)
 
 enum search { NONE_MATCHES, FOUND, TIME_OVER };
 
-/* place_take - visit: begin at this letter */
+/* Visit: let the filter begin at this letter. */
 static int place_take(const struct letter *l, void *arg)
 {
     struct letter_filter *f = arg;
@@ -150,9 +155,10 @@ static int place_take(const struct letter *l, void *arg)
     return FOUND;
 }
 
-/* go_back - to the newest letter that matches, where the filter begins then; or
- * as far as there is time, and it has no letter then; enum search, -errno */
-static int go_back(struct store *s, struct letter_filter *f)
+/* Let the filter begin at the newest letter that it matches. If the time is over
+ * before one is found, it begins after the last letter that was read. Returns an
+ * enum search or -errno. */
+static int newest_find(struct store *s, struct letter_filter *f)
 {
     uint64_t end = clock_mono_ns() + MOST_NS;
 
@@ -176,13 +182,12 @@ static int go_back(struct store *s, struct letter_filter *f)
 }
 
 /* Let the filter begin at the newest letter that it matches, and end LOOKED_AT
- * letters from there. YES: there are older ones, from since_ns on; then it may
- * match none, as the time was over before one was found. NO: it looks at all
- * that is left. */
+ * letters later. Returns YES if there are older letters, before since_ns; it may
+ * then match none, because the time was over. Returns NO if there are none. */
 static int window_find(struct store *s, struct letter_filter *f)
 {
     bool asks = f->error_like || f->group || f->match || f->reason;
-    int got = asks ? go_back(s, f) : FOUND;
+    int got = asks ? newest_find(s, f) : FOUND;
 
     if (got < 0 || got == TIME_OVER)
         return got < 0 ? got : YES;
@@ -202,7 +207,7 @@ static json_t *ask_since(int narrowed, const struct letter_filter *f)
                : json_null();
 }
 
-/* Bytes of somebody else as text that hides nothing. */
+/* Return untrusted bytes as a text that hides nothing; null for NULL. */
 static json_t *ask_text(const void *bytes, size_t size, bool one_line)
 {
     char *text = NULL;
@@ -224,7 +229,7 @@ static json_t *error_safe(const char *error)
     return ask_text(error, error ? strlen(error) : 0, true);
 }
 
-/* "exit 1: no such order", as mqdlq list shows it. */
+/* Return "exit 1: no such order", as mqdlq list shows it. */
 static json_t *ask_error_line(const char *error, const char *text)
 {
     char line[ERROR_JOINED];
@@ -235,32 +240,24 @@ static json_t *ask_error_line(const char *error, const char *text)
     return error_safe(line);
 }
 
-/* letter_brief - a line of a list */
+/* Describe a letter, as in a list. */
 static json_t *letter_brief(const struct letter *l, bool bodies)
 {
     size_t shown = l->body_size < PREVIEW ? l->body_size : PREVIEW;
     char id[ULID_TEXT];
-    json_t *o = json_object();
+    json_t *o = json_pack(
+        "{s:o, s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:I, s:I, s:I}", "row",
+        json_sprintf("%" PRId64, l->m.row), "cursor",
+        json_sprintf("%" PRIu64 ".%" PRId64, l->m.died_ns, l->m.row),
+        "message_id", ulid_print(l->m.id, id), "state",
+        l->m.state == STORE_REPLAYED ? "replayed" : "dead", "died_at",
+        json_time(l->m.died_ns), "reason", dead_reason_text(l->m.reason),
+        "error", error_safe(l->m.error), "error_line",
+        ask_error_line(l->m.error, l->error_text), "group",
+        ask_text(l->m.group, l->m.group_size, true), "attempts",
+        (json_int_t)l->m.attempts, "crashes", (json_int_t)l->m.crashes, "size",
+        (json_int_t)l->body_size);
 
-    json_object_set_new(o, "row", json_sprintf("%" PRId64, l->m.row));
-    json_object_set_new(
-        o, "cursor",
-        json_sprintf("%" PRIu64 ".%" PRId64, l->m.died_ns, l->m.row));
-    json_object_set_new(o, "message_id", json_string(ulid_print(l->m.id, id)));
-    json_object_set_new(
-        o, "state",
-        json_string(l->m.state == STORE_REPLAYED ? "replayed" : "dead"));
-    json_object_set_new(o, "died_at", json_time(l->m.died_ns));
-    json_object_set_new(o, "reason",
-                        json_string(dead_reason_text(l->m.reason)));
-    json_object_set_new(o, "error", error_safe(l->m.error));
-    json_object_set_new(o, "error_line",
-                        ask_error_line(l->m.error, l->error_text));
-    json_object_set_new(o, "group",
-                        ask_text(l->m.group, l->m.group_size, true));
-    json_object_set_new(o, "attempts", json_integer(l->m.attempts));
-    json_object_set_new(o, "crashes", json_integer(l->m.crashes));
-    json_object_set_new(o, "size", json_integer((json_int_t)l->body_size));
     if (bodies)
         json_object_set_new(o, "preview", ask_text(l->body, shown, true));
     return o;
@@ -273,7 +270,7 @@ struct listing {
     bool more;
 };
 
-/* brief_add - visit */
+/* Visit: add a letter to the list. */
 static int brief_add(const struct letter *l, void *arg)
 {
     struct listing *g = arg;
@@ -320,7 +317,7 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
 
 /* ---- one letter ---- */
 
-/* attempt_add - visit */
+/* Visit: add an attempt to the history. */
 static int attempt_add(unsigned n, const struct store_attempt *at, void *arg)
 {
     json_array_append_new(
@@ -332,7 +329,7 @@ static int attempt_add(unsigned n, const struct store_attempt *at, void *arg)
     return 0;
 }
 
-/* hex_text - offset, 16 bytes, and what of them can be printed */
+/* Print lines of an offset, 16 bytes, and the printable characters in them. */
 static json_t *hex_text(const char *bytes, size_t size)
 {
     size_t shown = size < HEX_SHOWN ? size : HEX_SHOWN, length = 0;
@@ -359,8 +356,8 @@ static json_t *hex_text(const char *bytes, size_t size)
     return s ? s : json_null();
 }
 
-/* json_text - the body indented, if it is JSON; characters that would hide
- * something in it are escaped as in any text */
+/* Return the body indented if it is JSON, and else null. Characters that hide
+ * something are escaped, as in any text. */
 static json_t *json_text(const char *bytes, size_t size)
 {
     json_t *body = size && size <= BODY_SHOWN
@@ -377,40 +374,38 @@ static json_t *json_text(const char *bytes, size_t size)
     return s ? s : json_null();
 }
 
-/* letter_full - visit */
+/* Visit: describe a letter in full. */
 static int letter_full(const struct letter *l, void *arg)
 {
     struct listing *g = arg;
-    bool bodies = !g->ask->o->no_bodies;
+    const struct serve_ask *a = g->ask;
+    bool bodies = !a->o->no_bodies;
     size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
-    json_t *o = letter_brief(l, false);
 
-    json_object_set_new(o, "queue", json_printable(g->ask->path.queue));
-    json_object_set_new(o, "first_received_at",
-                        json_time(l->m.first_received_ns));
-    json_object_set_new(o, "priority", json_integer(l->m.priority));
-    json_object_set_new(o, "sent_again_at",
-                        l->replay.known ? json_time(l->replay.marked_ns)
-                                        : json_null());
-    json_object_set_new(o, "header",
-                        bodies ? ask_text(l->m.data, l->m.header_size, false)
-                               : json_null());
-    json_object_set_new(o, "stderr",
-                        ask_text(l->stderr_tail, l->stderr_size, false));
-    if (bodies) {
-        json_object_set_new(o, "body", ask_text(l->body, shown, false));
-        json_object_set_new(o, "body_hex", hex_text(l->body, l->body_size));
-        json_object_set_new(o, "body_json", json_text(l->body, l->body_size));
-        json_object_set_new(o, "body_cut", json_boolean(shown < l->body_size));
-    }
-    json_object_set_new(o, "bodies", json_boolean(bodies));
-    json_object_set_new(o, "write", json_boolean(g->ask->o->allow_write));
-    g->list = o;
+    g->list = letter_brief(l, false);
+    json_object_update_new(
+        g->list,
+        json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:b}", "queue",
+                  json_printable(a->path.queue), "first_received_at",
+                  json_time(l->m.first_received_ns), "priority",
+                  (json_int_t)l->m.priority, "sent_again_at",
+                  json_time(l->replay.known ? l->replay.marked_ns : 0),
+                  "header",
+                  ask_text(bodies ? l->m.data : NULL, l->m.header_size, false),
+                  "stderr", ask_text(l->stderr_tail, l->stderr_size, false),
+                  "bodies", bodies, "write", a->o->allow_write));
+    if (bodies)
+        json_object_update_new(
+            g->list, json_pack("{s:o, s:o, s:o, s:b}", "body",
+                               ask_text(l->body, shown, false), "body_hex",
+                               hex_text(l->body, l->body_size), "body_json",
+                               json_text(l->body, l->body_size), "body_cut",
+                               shown < l->body_size));
     return 0;
 }
 
-/* gone - no letter of that number */
-static json_t *gone(const struct serve_ask *a, struct problem *p)
+/* Report that there is no letter of that number. */
+static json_t *letter_absent(const struct serve_ask *a, struct problem *p)
 {
     problem_fill(p, EX_NOINPUT,
                  "%s has no letter %" PRId64 ", or not any more: one that was "
@@ -432,14 +427,14 @@ json_t *ask_letter(const struct serve_ask *a, struct problem *p)
     if (!err)
         err = letters_history(s, a->path.row, attempt_add, history);
     if (err == -ENOENT)
-        return gone(a, p);
+        return letter_absent(a, p);
     if (err < 0)
         return ask_failed(p, err);
     json_object_set_new(g.list, "history", history);
     return g.list;
 }
 
-/* body_print - visit */
+/* Visit: print the body. */
 static int body_print(const struct letter *l, void *arg)
 {
     (void)arg;
@@ -459,7 +454,7 @@ int ask_body(const struct serve_ask *a)
         return complain_of(&p);
     err = s ? letters_get(s, a->path.row, body_print, NULL) : -ENOENT;
     if (err == -ENOENT)
-        (void)gone(a, &p);
+        (void)letter_absent(a, &p);
     else if (err < 0)
         (void)ask_failed(&p, err);
     return err ? complain_of(&p) : 0;
@@ -472,10 +467,10 @@ int ask_body(const struct serve_ask *a)
 struct tallies {
     json_t *list;
     const char *queue;
-    uint64_t total; /* letters, also of texts that the list has no room for */
+    uint64_t total; /* letters, including those of texts that were cut off */
 };
 
-/* tally_add - visit; the list of a queue with a thousand texts is cut */
+/* Visit: add the letters with one error text. A list of GROUPS_SHOWN is full. */
 static int tally_add(const struct letter_tally *t, void *arg)
 {
     struct tallies *all = arg;
@@ -492,9 +487,8 @@ static int tally_add(const struct letter_tally *t, void *arg)
     return 0;
 }
 
-/* queue_tally - the groups of one queue, of its newest `most` letters, added to
- * a list; 0: of the letters that ask_letters looks at. *since: json, how far
- * that reached */
+/* Count the letters of one queue by error, of its newest `most` letters; 0: of
+ * the letters that ask_letters looks at. *since gets the end of the search. */
 static int queue_tally(const struct serve_ask *a, uint64_t most,
                        struct tallies *t, json_t **since, struct problem *p)
 {
@@ -532,13 +526,13 @@ json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
                      since);
 }
 
-/* dead_of - the letters of a queue, by its line of a list */
-static json_int_t dead_of(const json_t *one)
+/* Return the number of letters of a queue. */
+static json_int_t queue_dead(const json_t *one)
 {
     return json_integer_value(json_object_get(one, "dead"));
 }
 
-/* ask_all_dead - the queues share what one answer may look at */
+/* The queues share the letters that one answer may look at. */
 json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
 {
     struct letter_filter unused;
@@ -553,7 +547,7 @@ json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
     cut = json_array();
     json_array_foreach(json_object_get(queues, "queues"), i, one)
     {
-        with += dead_of(one) > 0;
+        with += queue_dead(one) > 0;
     }
     json_array_foreach(json_object_get(queues, "queues"), i, one)
     {
@@ -561,7 +555,7 @@ json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
             .list = list,
             .queue = json_string_value(json_object_get(one, "queue"))};
 
-        if (dead_of(one) <= 0)
+        if (queue_dead(one) <= 0)
             continue;
         if (queue_tally(a, LOOKED_AT / with, &t, &since, p) < 0) {
             json_array_append_new(troubles, json_string(p->text));
@@ -571,7 +565,7 @@ json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
             json_array_append_new(cut, json_pack("{s:o, s:I, s:I}", "queue",
                                                  json_printable(t.queue),
                                                  "total", (json_int_t)t.total,
-                                                 "dead", dead_of(one)));
+                                                 "dead", queue_dead(one)));
         json_decref(since);
     }
     json_decref(queues);
@@ -581,38 +575,20 @@ json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
 
 /* ---- letters to replay or to discard ---- */
 
-#define ROWS_MOST 100000 /* of one request */
+#define ROWS_MOST 100000 /* letters of one request */
 
-struct choosing {
-    uint64_t count;
-};
-
-/* row_print - visit */
+/* Visit: print and count the letter. */
 static int row_print(const struct letter *l, void *arg)
 {
-    struct choosing *c = arg;
+    uint64_t *count = arg;
 
     printf("%" PRId64 "\n", l->m.row);
-    return ++c->count > ROWS_MOST ? -E2BIG : 0;
-}
-
-/* filter_of_body - the same names as in a query, as members of an object */
-static int filter_of_body(const struct serve_ask *a, const json_t *filter,
-                          struct letter_filter *f, struct problem *p)
-{
-    struct serve_ask other = *a;
-
-    for (int i = 0; i < QUERY_COUNT; i++)
-        other.query[i] =
-            json_string_value(json_object_get(filter, serve_query_names[i]));
-    other.query[QUERY_LIMIT] = NULL;
-    other.query[QUERY_AFTER] = NULL;
-    return ask_filter(&other, f, p);
+    return ++*count > ROWS_MOST ? -E2BIG : 0;
 }
 
 /* Print each named row once, because a letter named twice must not be sent
  * twice. */
-static int named_print(const json_t *rows, struct choosing *c)
+static int named_print(const json_t *rows, uint64_t *count)
 {
     json_t *had = json_object();
     const json_t *one;
@@ -629,24 +605,31 @@ static int named_print(const json_t *rows, struct choosing *c)
         if (json_object_set_new(had, json_string_value(one), json_true()) < 0)
             return complain_memory();
         printf("%" PRId64 "\n", row);
-        c->count++;
+        ++*count;
     }
     json_decref(had);
     return 0;
 }
 
-/* chosen_print - those that a filter matches, up to the letter that was the
- * newest when somebody looked */
+/* Print the letters that a filter matches, up to the newest one that the user has
+ * seen. The filter has the same names as a query. */
 static int chosen_print(const struct serve_ask *a, const json_t *body,
-                        struct choosing *c)
+                        uint64_t *count)
 {
     const char *up_to = json_string_value(json_object_get(body, "up_to"));
+    const json_t *filter = json_object_get(body, "filter");
+    struct serve_ask other = *a;
     struct letter_filter f;
     struct problem p;
     struct store *s;
     int err;
 
-    if (filter_of_body(a, json_object_get(body, "filter"), &f, &p) < 0)
+    for (int i = 0; i < QUERY_COUNT; i++)
+        other.query[i] =
+            json_string_value(json_object_get(filter, serve_query_names[i]));
+    other.query[QUERY_LIMIT] = NULL;
+    other.query[QUERY_AFTER] = NULL;
+    if (ask_filter(&other, &f, &p) < 0)
         return complain_of(&p);
     if (!up_to || !ask_cursor(up_to, &f.before_ns, &f.before_row))
         return complain(EX_USAGE, "up_to is missing: give the cursor of the "
@@ -655,7 +638,7 @@ static int chosen_print(const struct serve_ask *a, const json_t *body,
     f.limit = 0;
     if (ask_store(a, a->path.queue, &s, &p) < 0)
         return complain_of(&p);
-    err = s ? letters_each(s, &f, true, row_print, c) : 0;
+    err = s ? letters_each(s, &f, true, row_print, count) : 0;
     if (err == -E2BIG)
         return complain(EX_USAGE,
                         "more than %d letters at once; narrow the "
@@ -673,7 +656,7 @@ int ask_rows(const struct serve_ask *a)
     json_t *rows = json_object_get(body, "rows"),
            *filter = json_object_get(body, "filter"),
            *expected = json_object_get(body, "expect_count");
-    struct choosing c = {0};
+    uint64_t count = 0;
     int status;
 
     if (!body || ask_kept_here(a->path.queue, &p) < 0)
@@ -691,16 +674,16 @@ int ask_rows(const struct serve_ask *a)
                                   "of letters that was shown");
     if (!queue_is_known(a, &p))
         return complain_of(&p);
-    status = rows ? named_print(rows, &c) : chosen_print(a, body, &c);
-    if (!status && c.count == 0)
+    status = rows ? named_print(rows, &count) : chosen_print(a, body, &count);
+    if (!status && count == 0)
         return complain(EX_NOINPUT, "no letter is chosen");
     if (!status && json_is_integer(expected) &&
-        json_integer_value(expected) != (json_int_t)c.count)
+        json_integer_value(expected) != (json_int_t)count)
         return complain(1,
                         "%" PRIu64
                         " letters are meant now, and %" JSON_INTEGER_FORMAT
                         " were expected; look again",
-                        c.count, json_integer_value(expected));
+                        count, json_integer_value(expected));
     return status;
 }
 

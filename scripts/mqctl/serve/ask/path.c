@@ -18,7 +18,7 @@ const char *const serve_query_names[QUERY_COUNT] = {
 
 #define LETTERS (QUERY_FILTER | QUERY(AFTER) | QUERY(LIMIT))
 
-/* docs/openapi.yaml has those below /api/ and what they answer. */
+/* docs/openapi.yaml describes the routes below /api/ and their answers. */
 static const struct serve_route routes[] = {
     {"GET", "/", SERVE_QUEUES, .page = true},
     {"GET", "/q/{q}", SERVE_QUEUE, .page = true, .query = QUERY(AFTER)},
@@ -97,7 +97,7 @@ bool serve_number_read(const char *text, int64_t *out)
     return true;
 }
 
-/* hex_value - of a digit; -1: it is none */
+/* Return the value of a hex digit; -1 if it is none. */
 static int hex_value(char c)
 {
     static const char digits[] = "0123456789abcdef";
@@ -106,8 +106,8 @@ static int hex_value(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* operand_read - a queue on a broker. It has slashes, which a segment has not,
- * so it is percent-encoded twice, and one of these is left here. */
+/* Read a queue on a broker. Its name has slashes, so it is percent-encoded twice
+ * in a path, and once here. */
 static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
 {
     char plain[SERVE_SEGMENT];
@@ -134,7 +134,7 @@ static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
     return true;
 }
 
-/* segment_read - one {...} of a pattern; false: the path has something else */
+/* Read the segment of a path that a {...} of a pattern stands for. */
 static bool segment_read(struct serve_path *out, const char *kind,
                          const char *text, size_t size)
 {
@@ -157,9 +157,9 @@ static bool segment_read(struct serve_path *out, const char *kind,
     return true;
 }
 
-/* matches - whether the path has the form of the pattern */
-static bool matches(struct serve_path *out, const char *pattern,
-                    const char *path)
+/* Read a path. Returns false if it does not have the form of the pattern. */
+static bool path_match(struct serve_path *out, const char *pattern,
+                       const char *path)
 {
     *out = (struct serve_path){0};
     for (;;) {
@@ -180,28 +180,19 @@ static bool matches(struct serve_path *out, const char *pattern,
     }
 }
 
-/* known - whether any route has that method */
-static bool known(const char *method)
-{
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (strcmp(routes[i].method, method) == 0)
-            return true;
-    return false;
-}
-
 int serve_path_read(struct serve_path *out, const char *method,
                     const char *path)
 {
     char allow[SERVE_ALLOW] = "";
+    bool known = false; /* the method, by any route */
 
     if (strcmp(method, "HEAD") == 0)
         method = "GET";
-    if (!known(method))
-        return 501;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         const struct serve_route *r = &routes[i];
 
-        if (!matches(out, r->pattern, path))
+        known |= strcmp(r->method, method) == 0;
+        if (!path_match(out, r->pattern, path))
             continue;
         out->route = r;
         if (strcmp(r->method, method) == 0)
@@ -213,5 +204,7 @@ int serve_path_read(struct serve_path *out, const char *method,
     }
     *out = (struct serve_path){0};
     memcpy(out->allow, allow, sizeof allow);
+    if (!known)
+        return 501;
     return allow[0] ? 405 : 404;
 }

@@ -1,6 +1,6 @@
 /* path.h - what a request asks for
  *
- * WHAT   The table of routes, and a method and a path read by it.
+ * WHAT   The table of routes, which reads a method and a path.
  * WHO    Any thread. Pure functions.
  * OWNS   Nothing.
  * FAILS  serve_path_read: the HTTP status to refuse with.
@@ -70,11 +70,11 @@ extern const char *const serve_query_names[QUERY_COUNT];
      QUERY(SINCE) | QUERY(UNTIL))
 
 struct serve_route {
-    const char *method;  /* HEAD is GET without its body */
+    const char *method;  /* GET is HEAD, too */
     const char *pattern; /* {q}, {row}, {word}: one segment each */
     enum serve_what what;
-    bool page;      /* HTML; otherwise an answer of the API */
-    bool open;      /* no token needed */
+    bool page;      /* answers with HTML */
+    bool open;      /* needs no token */
     bool write;     /* changes something */
     unsigned query; /* allowed bits of enum serve_query */
 };
@@ -85,14 +85,14 @@ struct serve_route {
 
 struct serve_path {
     const struct serve_route *route;
-    char queue[QUEUE_NAME_MAX]; /* with its slash, or on a broker; "": none */
-    int64_t row;                /* a letter, or a job; 0: none */
-    char word[SERVE_WORD];      /* a file, an order; "": none */
-    char allow[SERVE_ALLOW];    /* of 405: the allowed methods */
+    char queue[QUEUE_NAME_MAX]; /* "/NAME", or on a broker; "": none */
+    int64_t row;                /* number of a letter or a job; 0: none */
+    char word[SERVE_WORD];      /* name of a file or an order; "": none */
+    char allow[SERVE_ALLOW];    /* for 405: the allowed methods */
 };
 
-/* `path` is percent-decoded. 0; 404 nothing is there; 405 not by that method;
- * 501 no method of ours. */
+/* Read a method and a percent-decoded path. Returns 0; 404: no route; 405: no
+ * route with that method; 501: no route has that method. */
 int serve_path_read(struct serve_path *out, const char *method,
                     const char *path);
 
@@ -101,7 +101,7 @@ enum serve_query serve_query_find(const char *name, unsigned allowed);
 /* Print the names of these bits: "error, reason"; "no names" without any. */
 const char *serve_query_list(unsigned allowed, char *out, size_t room);
 
-/* A decimal number from 1 up, and nothing behind it. */
+/* Read a decimal number from 1 up, and nothing behind it. */
 bool serve_number_read(const char *text, int64_t *out);
 
 #endif

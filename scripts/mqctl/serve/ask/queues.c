@@ -44,7 +44,7 @@ static bool lines_read(int fd, json_t *list)
     return whole;
 }
 
-/* Add to `list` what the verb prints; its exit status. */
+/* Add the objects that a verb prints to a list. Returns its exit status. */
 static int verb_run(int (*verb)(const struct options *),
                     const struct options *o, json_t *list)
 {
@@ -71,9 +71,9 @@ const char *ask_state_dir(const struct serve_ask *a, const char *queue)
 
 /* ---- queues ---- */
 
-/* snapshot_tell - as mqctl status --json, with why nothing is taken and with
- * what the last minutes were like */
-static json_t *snapshot_tell(const struct snapshot *v)
+/* Describe a queue as mqctl status --json does, with the reason why nothing is
+ * taken and with recent rates. */
+static json_t *queue_describe(const struct snapshot *v)
 {
     json_t *o = snapshot_json(v);
     const char *why = snapshot_why(v);
@@ -83,8 +83,8 @@ static json_t *snapshot_tell(const struct snapshot *v)
     return o;
 }
 
-/* The workers are not asked, as one may not answer for seconds; their files
- * are. */
+/* Read the files of the workers. A worker that was asked might not answer for
+ * seconds. */
 json_t *ask_queues(const struct serve_ask *a, struct problem *p)
 {
     json_t *list = json_array(), *troubles = json_array();
@@ -100,7 +100,7 @@ json_t *ask_queues(const struct serve_ask *a, struct problem *p)
     for (size_t i = 0; i < n.count; i++)
         if (snapshot_open(&v, ask_state_dir(a, n.at[i]), n.at[i], false, p) ==
             0) {
-            json_array_append_new(list, snapshot_tell(&v));
+            json_array_append_new(list, queue_describe(&v));
             snapshot_close(&v);
         }
     queue_list_free(&n);
@@ -119,7 +119,7 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
     if (!v.has_folder && !v.has_queue)
         queue_absent(v.dir.root, v.queue, p);
     else
-        o = snapshot_tell(&v);
+        o = queue_describe(&v);
     if (o)
         json_object_set_new(o, "write", json_boolean(a->o->allow_write));
     snapshot_close(&v);
@@ -148,11 +148,13 @@ bool queue_is_known(const struct serve_ask *a, struct problem *p)
 static void doctor_add(json_t *findings, const char *dir, const char *queue)
 {
     char *operands[] = {(char *)queue};
-    struct options o = {.json = true, .look_only = true, .state_dir = dir};
+    struct options o = {.json = true,
+                        .look_only = true,
+                        .state_dir = dir,
+                        .line = {.verb = VERB_DOCTOR,
+                                 .operands = operands,
+                                 .operand_count = queue != NULL}};
 
-    o.line.verb = VERB_DOCTOR;
-    o.line.operands = operands;
-    o.line.operand_count = queue != NULL;
     (void)verb_run(doctor_run, &o, findings);
 }
 
@@ -198,9 +200,9 @@ static void text_trim(const char *text, char *out, size_t room)
         out[--n] = '\0';
 }
 
-/* dir_explain - look for a message in all queues of a directory */
-static void dir_explain(const struct serve_ask *a, const char *dir,
-                        json_t *found)
+/* Look for a message in all queues of a directory. */
+static void directory_explain(const struct serve_ask *a, const char *dir,
+                              json_t *found)
 {
     struct queue_list n = {0};
 
@@ -208,15 +210,15 @@ static void dir_explain(const struct serve_ask *a, const char *dir,
         return;
     for (size_t i = 0; i < n.count; i++) {
         char *operands[] = {n.at[i], (char *)a->query[QUERY_ID]};
-        struct options o = {.json = true, .state_dir = dir};
+        struct options o = {.json = true,
+                            .state_dir = dir,
+                            .line = {.verb = VERB_EXPLAIN,
+                                     .operands = operands,
+                                     .operand_count = 2}};
 
-        if (a->query[QUERY_QUEUE] &&
-            strcmp(a->query[QUERY_QUEUE], n.at[i]) != 0)
-            continue;
-        o.line.verb = VERB_EXPLAIN;
-        o.line.operands = operands;
-        o.line.operand_count = 2;
-        (void)verb_run(explain_run, &o, found);
+        if (!a->query[QUERY_QUEUE] ||
+            strcmp(a->query[QUERY_QUEUE], n.at[i]) == 0)
+            (void)verb_run(explain_run, &o, found);
     }
     queue_list_free(&n);
 }
@@ -236,7 +238,7 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     text_trim(a->query[QUERY_ID] ? a->query[QUERY_ID] : "", id, sizeof id);
     trimmed.query[QUERY_ID] = id;
     for (i = 0; *id && i < a->o->state_dirs.count; i++)
-        dir_explain(&trimmed, a->o->state_dirs.at[i], all);
+        directory_explain(&trimmed, a->o->state_dirs.at[i], all);
     json_array_foreach(all, i, one)
     {
         const char *where = json_string_value(json_object_get(one, "where"));
@@ -263,8 +265,8 @@ int ask_kept_here(const char *queue, struct problem *p)
                : 0;
 }
 
-/* page_cut - the line beyond the page tells that there is a next one, and is
- * taken off; the cursor of the last that stays, or null */
+/* Remove the object beyond a page, if there is one. Returns the cursor of the
+ * next page, or null. */
 static json_t *page_cut(json_t *list)
 {
     if (json_array_size(list) <= PAGE_MOST)
@@ -274,26 +276,25 @@ static json_t *page_cut(json_t *list)
         json_object_get(json_array_get(list, PAGE_MOST - 1), "cursor"));
 }
 
-/* page_of - a page of what a verb lists, from the cursor of the query on; the
- * verb has said why there is none (NULL) */
-static json_t *page_of(const struct serve_ask *a, size_t verb,
-                       int (*run)(const struct options *), struct problem *p)
+/* Return a page of what a verb lists, from the cursor of the query on. NULL: the
+ * verb has printed the reason. */
+static json_t *page_list(const struct serve_ask *a, size_t verb,
+                         int (*run)(const struct options *), struct problem *p)
 {
     char *operands[] = {(char *)a->path.queue};
     const char *after = a->query[QUERY_AFTER];
-    struct options o = {.json = true,
-                        .limit = PAGE_MOST + 1,
-                        .filter.states = WAITING_ALL,
-                        .groups = (1u << GROUP_IS_COUNT) - 1,
-                        .after = after && *after ? after : NULL};
+    struct options o = {
+        .json = true,
+        .limit = PAGE_MOST + 1,
+        .filter.states = WAITING_ALL,
+        .groups = (1u << GROUP_IS_COUNT) - 1,
+        .after = after && *after ? after : NULL,
+        .line = {.verb = verb, .operands = operands, .operand_count = 1}};
     json_t *list;
 
     if (ask_kept_here(a->path.queue, p) < 0)
         return NULL;
     o.state_dir = ask_state_dir(a, a->path.queue);
-    o.line.verb = verb;
-    o.line.operands = operands;
-    o.line.operand_count = 1;
     list = json_array();
     p->status = verb_run(run, &o, list);
     p->text[0] = '\0';
@@ -305,7 +306,7 @@ static json_t *page_of(const struct serve_ask *a, size_t verb,
 
 json_t *ask_messages(const struct serve_ask *a, struct problem *p)
 {
-    json_t *list = page_of(a, VERB_LIST, list_run, p), *one, *next;
+    json_t *list = page_list(a, VERB_LIST, list_run, p), *one, *next;
     size_t i;
 
     if (!list)
@@ -323,7 +324,7 @@ json_t *ask_messages(const struct serve_ask *a, struct problem *p)
 
 json_t *ask_groups(const struct serve_ask *a, struct problem *p)
 {
-    json_t *list = page_of(a, VERB_GROUPS, groups_run, p), *next;
+    json_t *list = page_list(a, VERB_GROUPS, groups_run, p), *next;
 
     if (!list)
         return NULL;
@@ -404,23 +405,35 @@ static int steer_words(const struct serve_ask *a,
     return n;
 }
 
-/* answer_of - the object that a verb printed; it has said why there is none */
-static json_t *answer_of(json_t *list, int status, struct problem *p)
+/* Run a verb of mqctl for the queue of the path. Returns the object that it
+ * printed; NULL: it has printed the reason. With `named`, a status is no failure
+ * if the numbers in the object cover that many messages. */
+static json_t *order_run(const struct serve_ask *a,
+                         int (*verb)(const struct options *), struct options *o,
+                         size_t named, struct problem *p)
 {
-    json_t *answer = json_incref(json_array_get(list, 0));
+    /* What became of a message: gone and in flight are answers. */
+    static const char *const parts[] = {"done", "already", "gone", "in_flight",
+                                        "spooled"};
+    json_t *list = json_array(), *answer;
+    json_int_t sum = 0;
 
+    o->state_dir = ask_state_dir(a, a->path.queue);
+    p->status = verb_run(verb, o, list);
+    p->text[0] = '\0';
+    answer = json_incref(json_array_get(list, 0));
     json_decref(list);
-    if (!status)
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        sum += json_integer_value(json_object_get(answer, parts[i]));
+    if (!p->status || (named && sum == (json_int_t)named))
         return answer;
     json_decref(answer);
-    p->status = status;
-    p->text[0] = '\0';
     return NULL;
 }
 
-/* is_one_of - the words of a route that has several, or a problem */
-static bool is_one_of(const char *word, const char *const words[3],
-                      struct problem *p)
+/* Return true if the word of a route is one of three; else fill a problem. */
+static bool word_check(const char *word, const char *const words[3],
+                       struct problem *p)
 {
     for (int i = 0; i < 3; i++)
         if (strcmp(word, words[i]) == 0)
@@ -435,19 +448,16 @@ json_t *ask_steer(const struct serve_ask *a, struct problem *p)
     static const char *const orders[3] = {"pause", "resume", "drain"};
     static char words[WORDS_MAX][WORD_SIZE];
     char *operands[WORDS_MAX + 1] = {(char *)a->path.queue};
-    struct options o = {.json = true};
+    struct options o = {.json = true, .line.operands = operands};
     bool set = a->path.route->what == SERVE_SETTINGS;
-    json_t *list;
-    int n, status;
+    int n;
 
-    if (!set && !is_one_of(a->path.word, orders, p))
+    if (!set && !word_check(a->path.word, orders, p))
         return NULL;
     n = steer_words(a, words, p);
-    o.state_dir = ask_state_dir(a, a->path.queue);
-    o.line.verb = set ? VERB_SET : subcommand_find(&mqctl_table, a->path.word);
-    o.line.operands = operands;
     if (n < 0)
         return NULL;
+    o.line.verb = set ? VERB_SET : subcommand_find(&mqctl_table, a->path.word);
     if (set && n == 0) {
         problem_fill(p, EX_USAGE, "nothing to set; give {\"NAME\": \"VALUE\"}");
         return NULL;
@@ -456,36 +466,20 @@ json_t *ask_steer(const struct serve_ask *a, struct problem *p)
         operands[i + 1] = words[i];
     o.line.operand_count = set ? n + 1 : 1;
     o.pause_for = !set && n > 0 ? words[0] : NULL;
-    list = json_array();
-    status = verb_run(steer_run, &o, list);
-    return answer_of(list, status, p);
+    return order_run(a, steer_run, &o, 0, p);
 }
 
 /* ---- messages that wait ---- */
 
 #define IDS_MAX 500
 
-/* accounted - whether the verb's numbers cover all that were named: then an id
- * that is gone, or in flight, is an answer and no failure */
-static bool accounted(const json_t *answer, size_t named)
-{
-    static const char *const parts[] = {"done", "already", "gone", "in_flight",
-                                        "spooled"};
-    json_int_t sum = 0;
-
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        sum += json_integer_value(json_object_get(answer, parts[i]));
-    return sum == (json_int_t)named;
-}
-
 json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
 {
     json_t *body = ask_body_read(a, p), *ids = json_object_get(body, "ids"),
-           *list = json_array(), *one;
+           *one;
     char *operands[IDS_MAX + 1] = {(char *)a->path.queue};
     struct options o = {.json = true, .line.operands = operands};
     size_t n = json_array_size(ids), i;
-    int status;
 
     if (!body || ask_kept_here(a->path.queue, p) < 0)
         return NULL;
@@ -504,11 +498,7 @@ json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
     o.line.operand_count++;
     o.line.verb =
         a->path.route->what == SERVE_CANCEL ? VERB_CANCEL : VERB_RUN_NOW;
-    o.state_dir = ask_state_dir(a, a->path.queue);
-    status = verb_run(steer_messages_run, &o, list);
-    if (accounted(json_array_get(list, 0), n))
-        status = 0;
-    return answer_of(list, status, p);
+    return order_run(a, steer_messages_run, &o, n, p);
 }
 
 /* ---- one group ---- */
@@ -522,10 +512,8 @@ json_t *ask_steer_group(const struct serve_ask *a, struct problem *p)
                         (char *)a->path.word};
     struct options o = {
         .json = true, .line.operands = operands, .line.operand_count = 3};
-    json_t *list;
-    int status;
 
-    if (!is_one_of(a->path.word, orders, p) || !body ||
+    if (!word_check(a->path.word, orders, p) || !body ||
         ask_kept_here(a->path.queue, p) < 0)
         return NULL;
     if (!key) {
@@ -533,8 +521,5 @@ json_t *ask_steer_group(const struct serve_ask *a, struct problem *p)
         return NULL;
     }
     o.line.verb = VERB_GROUP;
-    o.state_dir = ask_state_dir(a, a->path.queue);
-    list = json_array();
-    status = verb_run(group_run, &o, list);
-    return answer_of(list, status, p);
+    return order_run(a, group_run, &o, 0, p);
 }
