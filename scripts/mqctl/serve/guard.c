@@ -89,7 +89,7 @@ bool serve_site_ours(const char *site, const char *origin, const char *host)
 
 /* ---- the token ---- */
 
-static void hex_print(const uint8_t *bytes, size_t size, char *out)
+static void digest_print(const uint8_t *bytes, size_t size, char *out)
 {
     for (size_t i = 0; i < size; i++)
         snprintf(out + 2 * i, 3, "%02x", bytes[i]);
@@ -190,7 +190,7 @@ static int token_make(const char *path, gid_t readers)
     if (fd < 0)
         return -errno;
     arc4random_buf(bytes, sizeof bytes);
-    hex_print(bytes, sizeof bytes, text);
+    digest_print(bytes, sizeof bytes, text);
     memcpy(text + HEX_SIZE, "\n", 2);
     err = file_write(fd, text, SERVE_TOKEN, 0);
     if (!err && readers != SERVE_NOBODY &&
@@ -234,8 +234,8 @@ static int token_check(const char *path, const struct stat *st, gid_t readers,
 }
 
 /* Read the token file, if nobody else can read it. */
-static int token_read(struct serve_guard *g, const char *path, gid_t readers,
-                      struct problem *p)
+static int token_file_read(struct serve_guard *g, const char *path,
+                           gid_t readers, struct problem *p)
 {
     /* Without O_NONBLOCK, opening a FIFO would wait for a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -277,7 +277,7 @@ int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
     int err;
 
     leftovers_remove(path);
-    err = token_read(g, path, readers, p);
+    err = token_file_read(g, path, readers, p);
     if (err != -ENOENT)
         return err;
     /* Each other start removes the new file at most once. */
@@ -293,7 +293,7 @@ int serve_token_load(struct serve_guard *g, const char *path, gid_t readers,
                            err == -EPERM && readers != SERVE_NOBODY
                                ? ", and be of that --group"
                                : "");
-    err = token_read(g, path, readers, p);
+    err = token_file_read(g, path, readers, p);
     return err != -ENOENT
                ? err
                : problem_set(p, EX_CANTCREAT, ENOENT,
@@ -325,7 +325,7 @@ static void sum_make(const struct serve_guard *g, const char *what,
     SHA256Update(&c, (const uint8_t *)g->token, HEX_SIZE);
     SHA256Update(&c, sum, sizeof sum);
     SHA256Final(sum, &c);
-    hex_print(sum, sizeof sum, out);
+    digest_print(sum, sizeof sum, out);
 }
 
 void serve_cookie_make(const struct serve_guard *g, uint64_t until_s,

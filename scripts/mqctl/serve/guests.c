@@ -66,7 +66,7 @@ static struct in6_addr peer_of(const struct sockaddr_storage *from)
 }
 
 /* Make room for one more connection of an address. */
-static void room_make(const struct in6_addr *peer)
+static void guest_make_room(const struct in6_addr *peer)
 {
     struct guest *g, *oldest = NULL;
     unsigned of_peer = 0;
@@ -107,7 +107,7 @@ void guests_take(struct MHD_Daemon *daemon, int listener)
         if (fd < 0)
             return;
         peer = peer_of(&from);
-        room_make(&peer);
+        guest_make_room(&peer);
         /* It closes the descriptor if it has no room. */
         (void)MHD_add_connection(daemon, fd, (struct sockaddr *)&from, size);
     }

@@ -238,7 +238,7 @@ static void counts_add(struct job *j, const struct look_end *end)
 }
 
 /* Take the result of a batch, and end the job if it was the last one. */
-static void batch_end(const struct look_end *end, void *owner)
+static void batch_finish(const struct look_end *end, void *owner)
 {
     struct job *j = owner;
     bool stops = end->status == EX_TEMPFAIL || end->status == EX_OSERR ||
@@ -282,7 +282,7 @@ static void batch_start(struct job *j, uint64_t now_ns)
                  : look_start(&(struct look_job){.run = batch_run,
                                                  .arg = j,
                                                  .input = fd,
-                                                 .ended = batch_end,
+                                                 .ended = batch_finish,
                                                  .owner = j});
     if (fd >= 0)
         close(fd);

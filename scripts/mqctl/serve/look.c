@@ -93,7 +93,7 @@ pid_t look_start(const struct look_job *job)
 
 /* Read the last error line of a look, without "mqctl: ". Earlier lines are
  * progress notes. */
-static void line_read(int fd, char out[LOOK_LINE])
+static void error_line_read(int fd, char out[LOOK_LINE])
 {
     char text[4 * LOOK_LINE], *line;
     off_t size = lseek(fd, 0, SEEK_END);
@@ -121,7 +121,7 @@ static void look_finish(struct look *l, int status)
     struct look_job job = l->job;
     struct stat st;
 
-    line_read(l->err, end.line);
+    error_line_read(l->err, end.line);
     close(l->err);
     end.size = fstat(l->out, &st) == 0 ? (size_t)st.st_size : 0;
     l->pid = 0;

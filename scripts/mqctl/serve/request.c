@@ -48,7 +48,7 @@ struct visit {
 };
 static LIST_HEAD(, visit) visits = LIST_HEAD_INITIALIZER(visits);
 
-static const char *header_of(const struct visit *v, const char *name)
+static const char *header_find(const struct visit *v, const char *name)
 {
     return MHD_lookup_connection_value(v->c, MHD_HEADER_KIND, name);
 }
@@ -57,7 +57,7 @@ static const char *header_of(const struct visit *v, const char *name)
  * request outside of the API. */
 static bool is_page(const struct visit *v)
 {
-    const char *accept = header_of(v, "Accept");
+    const char *accept = header_find(v, "Accept");
 
     if (v->ask.path.route)
         return v->ask.path.route->page;
@@ -68,8 +68,8 @@ static bool is_page(const struct visit *v)
 /* Reason for refusing a query; "": accepted. */
 static char query_flaw[256];
 
-static enum MHD_Result refuse(const struct visit *v, unsigned status,
-                              const char *line)
+static enum MHD_Result request_refuse(const struct visit *v, unsigned status,
+                                      const char *line)
 {
     return reply_problem(v->c, &(struct reply_problem){
                                    .status = status,
@@ -134,7 +134,7 @@ static const char *cookie_of(const struct visit *v)
 /* Return true if the request has the token. */
 static bool has_token(const struct visit *v)
 {
-    const char *bearer = header_of(v, "Authorization");
+    const char *bearer = header_find(v, "Authorization");
 
     return bearer && strncasecmp(bearer, "Bearer ", 7) == 0 &&
            serve_token_right(&v->site->guard, bearer + 7);
@@ -143,7 +143,8 @@ static bool has_token(const struct visit *v)
 /* Return true if the request has the token, or its cookie. */
 static bool is_signed_in(const struct visit *v)
 {
-    return header_of(v, "Authorization") ? has_token(v) : cookie_of(v) != NULL;
+    return header_find(v, "Authorization") ? has_token(v)
+                                           : cookie_of(v) != NULL;
 }
 
 /* Count a wrong token. Returns true if there were too many this minute. */
@@ -163,16 +164,16 @@ static const char *write_flaw(const struct visit *v)
 {
     const char *key;
 
-    if (!serve_site_ours(header_of(v, "Sec-Fetch-Site"), header_of(v, "Origin"),
-                         v->host))
+    if (!serve_site_ours(header_find(v, "Sec-Fetch-Site"),
+                         header_find(v, "Origin"), v->host))
         return "the request comes from a page of another site";
-    key = header_of(v, "X-MQ-Key");
+    key = header_find(v, "X-MQ-Key");
     if (!has_token(v) &&
         !(key && serve_key_right(&v->site->guard, cookie_of(v), key)))
         return "a change needs the page's key as well as the cookie. Sign in "
                "again: open the address with the token that mqctl serve "
                "printed";
-    if (!header_of(v, "X-MQ-Request"))
+    if (!header_find(v, "X-MQ-Request"))
         return "a request that changes something needs the header "
                "X-MQ-Request: 1, which no form of another site can send";
     if (!v->site->o->allow_write)
@@ -185,9 +186,10 @@ static const char *write_flaw(const struct visit *v)
 static bool is_json(const struct visit *v)
 {
     static const char json[] = "application/json";
-    const char *type = header_of(v, "Content-Type");
+    const char *type = header_find(v, "Content-Type");
 
-    if (!header_of(v, "Content-Length") && !header_of(v, "Transfer-Encoding"))
+    if (!header_find(v, "Content-Length") &&
+        !header_find(v, "Transfer-Encoding"))
         return true;
     return type && strncasecmp(type, json, sizeof json - 1) == 0 &&
            strchr("; \t", type[sizeof json - 1]);
@@ -224,10 +226,10 @@ static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
     return query_flaw[0] ? MHD_NO : MHD_YES;
 }
 
-/* Check the head of a request. Returns the status to refuse it with, and why; 0
+/* Check the head of a request. Returns the status to request_refuse it with, and why; 0
  * if it is in order. */
-static unsigned head_check(struct visit *v, const char *method, const char *url,
-                           const char **why)
+static unsigned request_check(struct visit *v, const char *method,
+                              const char *url, const char **why)
 {
     int status = serve_path_read(&v->ask.path, method, url);
     const struct serve_route *route = v->ask.path.route;
@@ -253,7 +255,8 @@ static unsigned head_check(struct visit *v, const char *method, const char *url,
     open = route && (route->open || (route->what == SERVE_METRICS &&
                                      v->site->o->metrics_open));
     if (!open && !is_signed_in(v))
-        return header_of(v, "Authorization") && token_wrong_count() ? 429 : 401;
+        return header_find(v, "Authorization") && token_wrong_count() ? 429
+                                                                      : 401;
     guest_known(v->c, is_signed_in(v));
     *why =
         status == 404 ? "there is nothing at that path" : "not by that method";
@@ -275,7 +278,7 @@ static unsigned head_check(struct visit *v, const char *method, const char *url,
 /* ---- logging in ---- */
 
 /* Copy the token from a body, which is a form or JSON; "" if there is none. */
-static void token_read(const struct visit *v, char out[SERVE_TOKEN])
+static void token_copy(const struct visit *v, char out[SERVE_TOKEN])
 {
     const char *at = v->size ? strstr(v->body, "token") : NULL;
     size_t n;
@@ -332,16 +335,17 @@ static enum MHD_Result session_begin(struct visit *v)
     bool page = is_page(v);
     struct MHD_Response *r;
 
-    if (!serve_site_ours(header_of(v, "Sec-Fetch-Site"), header_of(v, "Origin"),
-                         v->host))
-        return refuse(v, 403, "the request comes from a page of another site");
-    token_read(v, token);
+    if (!serve_site_ours(header_find(v, "Sec-Fetch-Site"),
+                         header_find(v, "Origin"), v->host))
+        return request_refuse(v, 403,
+                              "the request comes from a page of another site");
+    token_copy(v, token);
     next_read(v, next);
     if (!serve_token_right(&v->site->guard, token)) {
         free(v->address);
         v->address = strdup(next);
-        return refuse(v, token_wrong_count() ? 429 : 401,
-                      "that is not the token of this server");
+        return request_refuse(v, token_wrong_count() ? 429 : 401,
+                              "that is not the token of this server");
     }
     serve_cookie_make(&v->site->guard,
                       clock_wall_ns() / NS_PER_S + SERVE_COOKIE_S, cookie);
@@ -384,10 +388,11 @@ static enum MHD_Result look_begin(struct visit *v)
     v->ask.body_size = v->size;
     if (v->ask.path.route->what == SERVE_JOB_OUTCOME) {
         if (!job_rows(v->ask.path.row, &job))
-            return refuse(v, 404,
-                          "there is no replay with that number, or it has too "
-                          "many letters to check each one; mqdlq list shows "
-                          "the ones that died again");
+            return request_refuse(
+                v, 404,
+                "there is no replay with that number, or it has too "
+                "many letters to check each one; mqdlq list shows "
+                "the ones that died again");
         v->ask.job = &job;
     }
     pid = look_start(&(struct look_job){
@@ -400,9 +405,9 @@ static enum MHD_Result look_begin(struct visit *v)
     });
     v->ask.job = NULL;
     if (pid == -EAGAIN)
-        return refuse(v, 503, "too many requests at once; try again");
+        return request_refuse(v, 503, "too many requests at once; try again");
     if (pid < 0)
-        return refuse(v, 503, errno_text((int)-pid));
+        return request_refuse(v, 503, errno_text((int)-pid));
     v->waiting = true;
     MHD_suspend_connection(v->c);
     return MHD_YES;
@@ -412,10 +417,10 @@ static enum MHD_Result look_begin(struct visit *v)
 static enum MHD_Result stream_begin(struct visit *v)
 {
     struct MHD_Response *r =
-        stream_open(v->c, header_of(v, "Last-Event-ID"), watch_all());
+        stream_open(v->c, header_find(v, "Last-Event-ID"), watch_all());
 
     if (!r)
-        return refuse(v, 503, "too many event streams are open");
+        return request_refuse(v, 503, "too many event streams are open");
     watch_fast(true);
     (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
     return reply_send(v->c, 200, REPLY_EVENTS, r);
@@ -427,7 +432,7 @@ static enum MHD_Result stream_begin(struct visit *v)
 static void change_log(const struct visit *v, unsigned status)
 {
     const char *user =
-        v->site->o->behind_proxy ? header_of(v, "X-Forwarded-User") : NULL;
+        v->site->o->behind_proxy ? header_find(v, "X-Forwarded-User") : NULL;
 
     log_info("web_write", F_STR("what", v->ask.path.route->pattern),
              F_STR("queue", v->ask.path.queue), F_STR("word", v->ask.path.word),
@@ -511,9 +516,9 @@ static enum MHD_Result job_answer(struct visit *v)
     char *text;
 
     if (!o)
-        return refuse(v, 404,
-                      "there is no such job, or not any more: the "
-                      "server keeps the last ones, until it ends");
+        return request_refuse(v, 404,
+                              "there is no such job, or not any more: the "
+                              "server keeps the last ones, until it ends");
     if (what == SERVE_JOB_STOP)
         job_stop(v->ask.path.row);
     text = json_dumps(o, JSON_COMPACT);
@@ -530,11 +535,11 @@ static enum MHD_Result request_serve(struct visit *v)
     int err;
 
     if (v->large)
-        return refuse(v, 413, "the body is over 64 KiB");
+        return request_refuse(v, 413, "the body is over 64 KiB");
     switch (path->route->what) {
     case SERVE_HEALTH:
         err = look_possible();
-        return err ? refuse(v, 503, errno_text(-err))
+        return err ? request_refuse(v, 503, errno_text(-err))
                    : reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
     case SERVE_FILE:
         return reply_file(v->c, path->word[0] ? path->word : "icon.svg");
@@ -603,8 +608,8 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
         return MHD_NO;
     if (!v->begun) {
         v->begun = true;
-        status = head_check(v, method, url, &why);
-        return status ? refuse(v, status, why) : MHD_YES;
+        status = request_check(v, method, url, &why);
+        return status ? request_refuse(v, status, why) : MHD_YES;
     }
     if (*size) {
         added = *size;

@@ -244,7 +244,7 @@ struct server {
 /* ---- starting ---- */
 
 /* Read a file as a string; the caller frees it. */
-static char *text_read(const char *path, struct problem *p)
+static char *tls_file_read(const char *path, struct problem *p)
 {
     FILE *in = fopen(path, "re");
     char *text = NULL;
@@ -275,8 +275,8 @@ static int tls_read(struct server *s, struct problem *p)
         return problem_set(p, EX_UNAVAILABLE, ENOSYS,
                            "libmicrohttpd is built without TLS here; use a "
                            "proxy and --behind-proxy");
-    s->cert = text_read(o->tls_cert, p);
-    s->key = s->cert ? text_read(o->tls_key, p) : NULL;
+    s->cert = tls_file_read(o->tls_cert, p);
+    s->key = s->cert ? tls_file_read(o->tls_key, p) : NULL;
     return s->key ? 0 : -EINVAL;
 }
 
@@ -349,7 +349,7 @@ static int daemon_start(struct server *s, struct problem *p)
 
 /* Catch the signals that stop the server, except HUP and INT if they are
  * ignored (nohup(1), a background job of a script). */
-static int signals_open(struct server *s, struct problem *p)
+static int server_signals_open(struct server *s, struct problem *p)
 {
     static const int stops[] = {SIGTERM, SIGINT, SIGHUP};
     struct sigaction now;
@@ -377,7 +377,7 @@ static int server_start(struct server *s, struct problem *p)
     int err = tls_read(s, p);
 
     if (!err)
-        err = signals_open(s, p);
+        err = server_signals_open(s, p);
     if (!err && o->group)
         err = serve_group_find(o->group, &readers, p);
     if (!err && !o->token_file)

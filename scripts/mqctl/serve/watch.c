@@ -31,7 +31,7 @@ static json_t *time_json(uint64_t ns)
 }
 
 /* Print the numbers of a queue, with the durations of the last interval. */
-static void queue_print(const struct top_row *r)
+static void look_print(const struct top_row *r)
 {
     json_t *o;
 
@@ -80,7 +80,7 @@ static _Noreturn void queues_watch(const struct serve_options *o)
 
     while (top_look(&t) == 0) {
         for (size_t i = 0; i < t.count; i++)
-            queue_print(t.rows[i]);
+            look_print(t.rows[i]);
         puts("{\"round\":true}");
         if (fflush(stdout) != 0 || !look_wait(&pause))
             break;
@@ -185,7 +185,7 @@ void watch_fast(bool fast)
 }
 
 /* Find the last look at a queue; with `make`, add the queue if unknown. */
-static struct seen *seen_find(const char *queue, bool make)
+static struct seen *seen_queue(const char *queue, bool make)
 {
     struct seen *s;
 
@@ -207,7 +207,7 @@ static void look_take(json_t *look, const char *line)
 {
     const char *queue = json_string_value(json_object_get(look, "queue"));
     bool gone = json_object_get(look, "gone") != NULL;
-    struct seen *s = queue ? seen_find(queue, !gone) : NULL;
+    struct seen *s = queue ? seen_queue(queue, !gone) : NULL;
 
     /* The child reports a queue without a folder as gone at each look; pass
      * that on only for a queue that was shown. */

@@ -81,7 +81,7 @@ bool ask_cursor(const char *text, uint64_t *ns, int64_t *row)
     return true;
 }
 
-static int value_refuse(struct problem *p, const char *name, const char *text,
+static int query_refuse(struct problem *p, const char *name, const char *text,
                         const char *allowed)
 {
     return problem_set(p, EX_USAGE, EINVAL, "%s: \"%.64s\" is not %s", name,
@@ -116,21 +116,21 @@ static int ask_filter(const struct serve_ask *a, struct letter_filter *f,
     if (reason) {
         f->reason = dead_reason_parse(reason);
         if (f->reason == REASON_NONE || f->reason == REASON_COUNT)
-            return value_refuse(
+            return query_refuse(
                 p, "reason", reason,
                 "exhausted, rejected, expired, crashed, bad-header or "
                 "group-closed");
     }
     if (since && moment_past_parse(since, clock_wall_ns(), &f->since_ns) < 0)
-        return value_refuse(p, "since", since,
+        return query_refuse(p, "since", since,
                             "a time, or how long ago, like 2h");
     if (until && moment_past_parse(until, clock_wall_ns(), &f->until_ns) < 0)
-        return value_refuse(p, "until", until,
+        return query_refuse(p, "until", until,
                             "a time, or how long ago, like 2h");
     if (after && !ask_cursor(after, &f->before_ns, &f->before_row))
-        return value_refuse(p, "after", after, "the cursor of a letter");
+        return query_refuse(p, "after", after, "the cursor of a letter");
     if (limit && (!serve_number_read(limit, &n) || n > PAGE_MOST))
-        return value_refuse(p, "limit", limit, "1 to 500");
+        return query_refuse(p, "limit", limit, "1 to 500");
     f->limit = (uint64_t)n;
     return 0;
 }
@@ -435,7 +435,7 @@ json_t *ask_letter(const struct serve_ask *a, struct problem *p)
 }
 
 /* Visit: print the body. */
-static int body_print(const struct letter *l, void *arg)
+static int letter_body_print(const struct letter *l, void *arg)
 {
     (void)arg;
     fwrite(l->body, 1, l->body_size, stdout);
@@ -452,7 +452,7 @@ int ask_body(const struct serve_ask *a)
         return complain(EX_NOPERM, "this server shows no bodies (--no-bodies)");
     if (ask_store(a, a->path.queue, &s, &p) < 0)
         return complain_of(&p);
-    err = s ? letters_get(s, a->path.row, body_print, NULL) : -ENOENT;
+    err = s ? letters_get(s, a->path.row, letter_body_print, NULL) : -ENOENT;
     if (err == -ENOENT)
         (void)letter_absent(a, &p);
     else if (err < 0)
@@ -471,7 +471,7 @@ struct tallies {
 };
 
 /* Visit: add the letters with one error text. A list of GROUPS_SHOWN is full. */
-static int tally_add(const struct letter_tally *t, void *arg)
+static int error_tally_add(const struct letter_tally *t, void *arg)
 {
     struct tallies *all = arg;
 
@@ -503,7 +503,7 @@ static int queue_tally(const struct serve_ask *a, uint64_t most,
         err = narrowed =
             most ? letters_narrow(s, &f, most) : window_find(s, &f);
     if (s && err >= 0)
-        err = letters_summary(s, LETTER_BY_ERROR, &f, tally_add, t);
+        err = letters_summary(s, LETTER_BY_ERROR, &f, error_tally_add, t);
     store_close(&s);
     if (err < 0)
         (void)ask_failed(p, err);
@@ -578,7 +578,7 @@ json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
 #define ROWS_MOST 100000 /* letters of one request */
 
 /* Visit: print and count the letter. */
-static int row_print(const struct letter *l, void *arg)
+static int letter_row_print(const struct letter *l, void *arg)
 {
     uint64_t *count = arg;
 
@@ -638,7 +638,7 @@ static int chosen_print(const struct serve_ask *a, const json_t *body,
     f.limit = 0;
     if (ask_store(a, a->path.queue, &s, &p) < 0)
         return complain_of(&p);
-    err = s ? letters_each(s, &f, true, row_print, count) : 0;
+    err = s ? letters_each(s, &f, true, letter_row_print, count) : 0;
     if (err == -E2BIG)
         return complain(EX_USAGE,
                         "more than %d letters at once; narrow the "

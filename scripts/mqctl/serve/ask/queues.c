@@ -24,7 +24,7 @@
 
 /* Add the objects of a file, one a line, to a list. Returns false if memory ran
  * out before the end of the file. */
-static bool lines_read(int fd, json_t *list)
+static bool objects_read(int fd, json_t *list)
 {
     FILE *in = fdopen(fd, "r");
     char *line = NULL;
@@ -61,7 +61,7 @@ static int verb_run(int (*verb)(const struct options *),
     fflush(stdout);
     (void)dup2(out, STDOUT_FILENO);
     close(out);
-    return lines_read(fd, list) ? status : complain_memory();
+    return objects_read(fd, list) ? status : complain_memory();
 }
 
 const char *ask_state_dir(const struct serve_ask *a, const char *queue)
