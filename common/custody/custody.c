@@ -57,21 +57,6 @@ struct custody {
 
 /* ---- the mapped file ---- */
 
-/* custody_make - calloc(3) does not align as `fill` asks for */
-static struct custody *custody_make(const char *path)
-{
-    struct custody *c = aligned_alloc(_Alignof(struct custody), sizeof *c);
-
-    if (!c)
-        return NULL;
-    memset(c, 0, sizeof *c);
-    c->fd = -1;
-    strlcpy(c->path, path, sizeof c->path);
-    pthread_mutex_init(&c->size_mtx, NULL);
-    pthread_mutex_init(&c->mtx, NULL);
-    return c;
-}
-
 static void file_close(struct custody *c)
 {
     if (c->base)
@@ -97,8 +82,8 @@ static struct slot *slot_at(const struct custody *c, unsigned i)
     return (struct slot *)(void *)(c->base + FILE_HEAD + c->stride * i);
 }
 
-/* file_map - reserve room to grow to, map the `slots` that are there
- * A file may have more than this run asks for, as the one before asked for
+/* Reserve address space to grow into, and map the slots that exist. A file may
+ * have more slots than this run asks for, because an earlier run asked for
  * more; and it may have to grow all the same. */
 static int file_map(struct custody *c, unsigned slots,
                     const struct custody_spec *spec)
@@ -124,13 +109,14 @@ static int file_map(struct custody *c, unsigned slots,
     return 0;
 }
 
-/* pages_ready - take the write faults now, and keep the pages if we may
- * A page that is not there when the kernel copies a message into it costs the
- * message, if a SIGKILL comes while it is fetched. tmpfs never writes a page
- * back; it may swap it, which mlock(2) prevents; and the collapse into a huge
- * page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All three
- * are best effort: custody_locked says what came of the second. Piece by piece,
- * as each call keeps threads waiting that start another one or take memory. */
+/* Take the write faults now, and lock the pages in memory if the limits allow.
+ * If a page is missing when the kernel copies a message into it, and a SIGKILL
+ * comes while the page is fetched, the message is lost. tmpfs never writes a
+ * page back; it may swap it, which mlock(2) prevents; and the collapse into a
+ * huge page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All
+ * three are best effort: custody_locked tells whether mlock(2) worked. Each
+ * call handles one piece, because threads that start another thread or take
+ * memory wait for it. */
 static void pages_ready(struct custody *c, size_t from)
 {
     size_t first = atomic_load(&c->locked) ? from : 0, size;
@@ -156,18 +142,7 @@ static bool slots_busy(const struct custody *c)
     return false;
 }
 
-/* cut_short - a file with fewer bytes than its header says */
-static int cut_short(struct custody *c, unsigned slots, uint64_t size,
-                     struct problem *p)
-{
-    return problem_set(p, EX_CONFIG, EINVAL,
-                       "custody file %s is cut short: %llu bytes where its "
-                       "header says %zu; it was left untouched: move it away "
-                       "to start with a new one",
-                       c->path, (unsigned long long)size,
-                       custody_file_bytes(c->stride, slots));
-}
-
+/* Open and map the file; -ENOENT if there is none. */
 static int file_open(struct custody *c, const struct custody_spec *spec,
                      struct problem *p)
 {
@@ -184,7 +159,7 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
         return custody_problem(p, errno, "look at", c->path);
     if (!S_ISREG(st.st_mode))
         return custody_problem(p, EINVAL, "not a regular file", c->path);
-    if (st.st_uid != geteuid()) /* whatever the path led to by now: folder.c */
+    if (st.st_uid != geteuid()) /* a path may lead elsewhere by now: folder.c */
         return custody_problem(p, EPERM, "of another user", c->path);
     memset(&h, 0, sizeof h);
     if (pread(c->fd, &h, sizeof h, 0) < 0)
@@ -196,7 +171,12 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
     c->body_bytes = h.body_bytes;
     if (h.slots > CUSTODY_SLOTS_MAX ||
         (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots))
-        return cut_short(c, h.slots, (uint64_t)st.st_size, p);
+        return problem_set(p, EX_CONFIG, EINVAL,
+                           "custody file %s is cut short: %llu bytes where its "
+                           "header says %zu; it was left untouched: move it "
+                           "away to start with a new one",
+                           c->path, (unsigned long long)st.st_size,
+                           custody_file_bytes(c->stride, h.slots));
     slots = custody_slots_there(c->fd, &h, st.st_size);
     err = file_map(c, slots, spec);
     return err ? custody_problem(p, -err, "map", c->path) : 0;
@@ -214,42 +194,13 @@ static void slots_resolve(struct custody *c)
 
 /* ---- the same messages in another file ---- */
 
-/* slot_move - copy a slot into a file that has another fill and larger bodies
- * The bytes after the message are fill of the new file. A RECEIVING slot was
- * resolved before. A damaged one may have any length; `room` is what it had. */
-static void slot_move(struct slot *to, const struct slot *from, size_t room)
-{
-    uint32_t length = atomic_load_explicit(&from->length, memory_order_relaxed);
-    size_t n = length < room ? length : room;
-
-    memcpy(to, from, SLOT_HEADER);
-    to->dirty = (uint32_t)n;
-    memcpy(to->body, from->body, n);
-}
-
-/* Copy all slots that are not FREE to the first slots of a mapped file. */
-static void slots_move(unsigned char *map, const struct custody_head *h,
-                       const struct custody *from)
-{
-    unsigned next = 0;
-
-    for (unsigned i = 0; i < from->head->slots; i++) {
-        struct slot *slot = slot_at(from, i);
-        struct slot *to =
-            (struct slot *)(void *)(map + FILE_HEAD + h->stride * next);
-
-        if (slot_free(slot))
-            continue;
-        slot_move(to, slot, from->body_bytes);
-        next++;
-    }
-}
-
-/* copy_made - a complete new file at `temp`, on the disk */
+/* Create a complete new file at `temp`, on disk, with all slots of `old` (may
+ * be NULL) that are not FREE as its first ones. The bytes after a message are
+ * fill of the new file. RECEIVING slots were resolved before. */
 static int copy_made(const char *temp, const struct custody_head *h,
                      const struct custody *old, struct problem *p)
 {
-    size_t bytes = custody_file_bytes(h->stride, h->slots);
+    size_t bytes = custody_file_bytes(h->stride, h->slots), next = 0;
     unsigned char *map;
     int fd, err = custody_file_create(temp, h, &fd, p);
 
@@ -260,19 +211,33 @@ static int copy_made(const char *temp, const struct custody_head *h,
         return err;
     }
     map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    err = map == MAP_FAILED ? -errno : 0;
+    err = map == MAP_FAILED ? errno : 0;
     close(fd);
-    if (!err) {
-        slots_move(map, h, old);
-        FAULT_POINT("custody_rebuild_copied");
-        if (msync(map, bytes, MS_SYNC) < 0)
-            err = -errno;
-        munmap(map, bytes);
+    if (err)
+        return custody_problem(p, err, "rebuild", temp);
+    for (unsigned i = 0; i < old->head->slots; i++) {
+        struct slot *from = slot_at(old, i);
+        struct slot *to =
+            (struct slot *)(void *)(map + FILE_HEAD + h->stride * next);
+        uint32_t length = atomic_load(&from->length);
+
+        if (slot_free(from))
+            continue;
+        memcpy(to, from, SLOT_HEADER);
+        /* A damaged slot may have any length; there was room for this. */
+        to->dirty =
+            length < old->body_bytes ? length : (uint32_t)old->body_bytes;
+        memcpy(to->body, from->body, to->dirty);
+        next++;
     }
-    return err ? custody_problem(p, -err, "rebuild", temp) : 0;
+    FAULT_POINT("custody_rebuild_copied");
+    if (msync(map, bytes, MS_SYNC) < 0)
+        err = errno;
+    munmap(map, bytes);
+    return err ? custody_problem(p, err, "rebuild", temp) : 0;
 }
 
-/* file_rebuild - copy the messages to a file with another geometry or place.
+/* Copy the messages to a file with another geometry or place.
  * The file is completed and synced beside `path`, then renamed: a crash before
  * the rename leaves the old file at `path`, a crash after it the new one, and
  * never a mixture. The new file keeps the number of `old`, which marks the
@@ -315,7 +280,7 @@ static int file_rebuild(struct custody *old, const char *path,
 
 /* ---- open and close ---- */
 
-/* geometry_fit - make the file fit the spec; reopens a replaced file */
+/* Make the file fit the spec; a replaced file is opened again. */
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
@@ -341,47 +306,24 @@ static int geometry_fit(struct custody *c, const struct custody_spec *spec,
     return file_open(c, spec, p);
 }
 
-/* in_use - mark the file as ours, on disk, before the first message. Otherwise
- * a power cut could bring back an older file that says "clean" and holds slots
- * of finished messages. */
-static int in_use(struct custody *c, struct problem *p)
-{
-    struct boot now, then = custody_head_boot(c->head);
-
-    boot_now(&now);
-    c->torn = !c->head->clean && !boot_same(&now, &then);
-    if (c->torn) /* stays so until custody_recover has dealt with the slots */
-        return 0;
-    if (!c->head->clean)
-        return 0;
-    custody_head_claim(c->head, &now);
-    FAULT_POINT("custody_in_use_before_sync");
-    return msync(c->base, FILE_HEAD, MS_SYNC) < 0
-               ? custody_problem(p, errno, "sync", c->path)
-               : 0;
-}
-
-/* disk_look - what the file lies on; unknown is taken for a disk */
-static void disk_look(struct custody *c)
-{
-    struct statfs s;
-    long type = fstatfs(c->fd, &s) == 0 ? (long)s.f_type : 0;
-
-    if (fs_type_memory(type))
-        return;
-    fs_type_text(type, c->disk);
-    c->doubtful = fs_type_doubtful(type);
-}
-
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p)
 {
-    struct custody *c = custody_make(path);
+    /* calloc(3) does not align as `fill` needs it. */
+    struct custody *c = aligned_alloc(_Alignof(struct custody), sizeof *c);
+    struct boot now, then;
+    struct statfs disk;
+    long type;
     int err;
 
     *out = NULL;
     if (!c)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    memset(c, 0, sizeof *c);
+    c->fd = -1;
+    strlcpy(c->path, path, sizeof c->path);
+    pthread_mutex_init(&c->size_mtx, NULL);
+    pthread_mutex_init(&c->mtx, NULL);
     if (spec->aside)
         strlcpy(c->aside, spec->aside, sizeof c->aside);
     err = file_open(c, spec, p);
@@ -394,7 +336,19 @@ int custody_open(struct custody **out, const char *path,
     }
     if (!err && c->head) { /* set if and only if !err */
         slot_fill_init(&c->fill, c->head->nonce);
-        err = in_use(c, p);
+        boot_now(&now);
+        then = custody_head_boot(c->head);
+        /* A torn file stays so until custody_fix. */
+        c->torn = !c->head->clean && !boot_same(&now, &then);
+        /* Mark the file as ours, on disk, before the first message. Otherwise a
+         * power cut could bring back an older file that says "clean" and holds
+         * slots of finished messages. */
+        if (c->head->clean) {
+            custody_head_claim(c->head, &now);
+            FAULT_POINT("custody_in_use_before_sync");
+            if (msync(c->base, FILE_HEAD, MS_SYNC) < 0)
+                err = custody_problem(p, errno, "sync", c->path);
+        }
         if (!err && c->head->slots < spec->slots)
             err = custody_grow(c, spec->slots, p);
     }
@@ -402,14 +356,17 @@ int custody_open(struct custody **out, const char *path,
         custody_unmake(c);
         return err;
     }
-    disk_look(c);
+    type = fstatfs(c->fd, &disk) == 0 ? (long)disk.f_type : 0;
+    if (!fs_type_memory(type)) { /* an unknown type counts as a disk */
+        fs_type_text(type, c->disk);
+        c->doubtful = fs_type_doubtful(type);
+    }
     pages_ready(c, 0);
     *out = c;
     return 0;
 }
 
-/* custody_close - on the disk, marked clean
- * Crash before the mark: the next start recovers as after a kill. A file that
+/* Crash before the mark: the next start recovers as after a kill. A file that
  * is torn still keeps its old boot id, for the next start to deal with. */
 void custody_close(struct custody **custody)
 {
@@ -427,6 +384,8 @@ void custody_close(struct custody **custody)
     custody_unmake(c);
 }
 
+/* Make room in the free list for that many slots. The caller holds mtx, or is
+ * the only thread. */
 static int free_room(struct custody *c, unsigned slots)
 {
     struct slot **more;
@@ -441,7 +400,7 @@ static int free_room(struct custody *c, unsigned slots)
     return 0;
 }
 
-/* grow_locked - append slots
+/* Append slots. The caller holds size_mtx.
  * Crash before the number is raised: the file is longer than its header says,
  * which the next open allows. Slots in use stay where they are: the pages that
  * are mapped already are not mapped again. */
@@ -500,9 +459,8 @@ struct slot *custody_acquire(struct custody *c)
     struct slot *slot = NULL;
 
     pthread_mutex_lock(&c->mtx);
-    if (c->free_count > 0) {
+    if (c->free_count > 0)
         slot = c->free[--c->free_count];
-    }
     pthread_mutex_unlock(&c->mtx);
     return slot;
 }
@@ -521,9 +479,9 @@ unsigned custody_free_slots(const struct custody *c)
 
 unsigned custody_index(const struct custody *c, const struct slot *slot)
 {
-    return (
-        unsigned)((size_t)((const unsigned char *)slot - c->base - FILE_HEAD) /
-                  c->stride);
+    const unsigned char *at = (const unsigned char *)slot;
+
+    return (unsigned)((size_t)(at - c->base - FILE_HEAD) / c->stride);
 }
 
 void custody_each(struct custody *c,
@@ -630,7 +588,7 @@ const struct slot_fill *custody_fill(const struct custody *c)
 
 /* ---- what a worker that died left in its slots ---- */
 
-/* copy_aside - the whole file beside itself, before a record is given up */
+/* Copy the whole file aside, once, before a record is given up. */
 static int copy_aside(struct custody *c, struct problem *p)
 {
     int fd;
@@ -649,23 +607,7 @@ static int copy_aside(struct custody *c, struct problem *p)
     return 0;
 }
 
-/* seq_check - a next sequence that cannot be is found again from the slots and
- * the store */
-static int seq_check(struct custody *c, struct problem *p)
-{
-    int err;
-
-    if (c->head->next_seq <= SLOT_SEQ_MAX) {
-        custody_seq_raise(c, 1);
-        return 0;
-    }
-    err = copy_aside(c, p);
-    if (!err)
-        c->head->next_seq = 1; /* sort_out and the store raise it */
-    return err;
-}
-
-/* by_seq - receive order */
+/* Compare two slots by receive sequence; for qsort. */
 static int by_seq(const void *a, const void *b)
 {
     const struct slot *x = *(struct slot *const *)a;
@@ -674,8 +616,8 @@ static int by_seq(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-/* sort_out - free slots to the free list, others to `busy`; damaged set
- * aside */
+/* Put free slots into the free list, and others into `busy`. A damaged slot is
+ * freed after the file has been copied aside. */
 static int sort_out(struct custody *c, struct slot **busy, size_t *n,
                     struct problem *p)
 {
@@ -716,7 +658,12 @@ int custody_recover(struct custody *c,
     }
     FAULT_POINT("custody_recover_before_resolve");
     slots_resolve(c);
-    err = seq_check(c, p);
+    /* A next sequence that cannot be true is found again from the slots, by
+     * sort_out, and from the store, by the caller. */
+    err = c->head->next_seq > SLOT_SEQ_MAX ? copy_aside(c, p) : 0;
+    if (!err && c->head->next_seq > SLOT_SEQ_MAX)
+        c->head->next_seq = 1;
+    custody_seq_raise(c, 1);
     if (!err)
         err = sort_out(c, busy, &n, p);
     if (!err) {

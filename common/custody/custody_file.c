@@ -47,7 +47,7 @@
 #define SLOT_ALIGN 64
 #define SUM_START  UINT64_C(0xcbf29ce484222325)
 
-/* stride_of - bytes from slot to slot */
+/* Return the bytes from one slot to the next. */
 static size_t stride_of(size_t body_bytes)
 {
     return (SLOT_HEADER + body_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN *
@@ -124,8 +124,6 @@ void custody_complain(struct problem *p, int err, const char *what,
     problem_limit(p, err);
 }
 
-/* custody_slots_write - FREE, filled slots from..to-1 and the rest of the last
- * page */
 int custody_slots_write(int fd, size_t stride, const struct slot_fill *fill,
                         unsigned from, unsigned to)
 {
@@ -165,7 +163,7 @@ void custody_head_make(struct custody_head *h, size_t body_bytes,
     h->clean = 1;
 }
 
-/* no_room - the arithmetic, and what makes it smaller */
+/* Report a lack of room, with the arithmetic and what makes it smaller. */
 static int no_room(int fd, const char *path, size_t stride, unsigned slots,
                    struct problem *p)
 {
@@ -186,10 +184,9 @@ static int no_room(int fd, const char *path, size_t stride, unsigned slots,
             : "free some space");
 }
 
-/* custody_allocate - a page fault later, in the kernel's copy into a slot, must
- * never find the disk or the memory full
- * A file system without fallocate(2) has them allocated by the writes that
- * follow. */
+/* A page fault later, in the kernel's copy into a slot, must never find the
+ * disk or the memory full. On a file system without fallocate(2) the writes
+ * that follow allocate the blocks. */
 int custody_allocate(int fd, const char *path, size_t stride, unsigned from,
                      unsigned to, struct problem *p)
 {
@@ -209,8 +206,6 @@ int custody_allocate(int fd, const char *path, size_t stride, unsigned from,
                : 0;
 }
 
-/* custody_file_create - a complete new file at `path`, on the disk when it
- * returns 0 */
 int custody_file_create(const char *path, const struct custody_head *h, int *fd,
                         struct problem *p)
 {
@@ -277,9 +272,9 @@ int custody_head_check(const struct custody_head *h, const char *path,
     return 0;
 }
 
-/* custody_slots_there - the header's number, which has no check sum as it
- * grows, unless that would leave a message out
- * A crash while slots are appended leaves FREE ones behind the last. */
+/* The header's number has no check sum, because it grows. It is not believed if
+ * it would leave a message out. A crash while slots are appended leaves FREE
+ * ones behind the last. */
 unsigned custody_slots_there(int fd, const struct custody_head *h, off_t size)
 {
     uint64_t fit = ((uint64_t)size - FILE_HEAD) / h->stride;

@@ -60,31 +60,14 @@ static void map_close(struct map *m)
     munmap((void *)m->at, m->bytes);
 }
 
-/* header_copy - from a body that may change; a copy is parsed, never the
- * body */
-static void header_copy(struct custody_seen *out, const struct slot *slot,
-                        unsigned char *body, size_t room)
-{
-    char why[HEADER_WHY];
-    size_t size = out->size < room ? out->size : room;
-
-    memcpy(body, slot->body, size);
-    out->data = body;
-    out->data_size = size;
-    memset(&out->header, 0, sizeof out->header);
-    out->group[0] = '\0';
-    if (header_parse(body, size, &out->header, why) < 0)
-        memset(&out->header, 0, sizeof out->header);
-    if (out->header.fields & HEADER_GROUP) {
-        memcpy(out->group, out->header.group.at, out->header.group.size);
-        out->group[out->header.group.size] = '\0';
-    }
-}
-
-/* slot_copy - true: whole, and worth a visit */
+/* Copy a slot, with its body and the header in it, while its worker may be
+ * changing both. Returns true if the copy is whole and the slot is HELD or
+ * RUNNING. */
 static bool slot_copy(struct custody_seen *out, const struct slot *slot,
                       unsigned char *body, size_t room)
 {
+    char why[HEADER_WHY];
+
     for (int i = 0; i < TRIES; i++) {
         uint64_t before = atomic_load(&slot->word);
 
@@ -100,39 +83,30 @@ static bool slot_copy(struct custody_seen *out, const struct slot *slot,
         out->seq = slot->seq;
         out->received_ns = slot->received_ns;
         out->started_ns = slot->started_ns;
-        header_copy(out, slot, body, room);
-        if (atomic_load(&slot->word) == before)
-            return true;
+        out->data = body;
+        out->data_size = out->size < room ? out->size : room;
+        memcpy(body, slot->body, out->data_size);
+        if (atomic_load(&slot->word) != before)
+            continue;
+        memset(&out->header, 0, sizeof out->header);
+        out->group[0] = '\0';
+        if (header_parse(body, out->data_size, &out->header, why) < 0)
+            memset(&out->header, 0, sizeof out->header);
+        if (out->header.fields & HEADER_GROUP) {
+            memcpy(out->group, out->header.group.at, out->header.group.size);
+            out->group[out->header.group.size] = '\0';
+        }
+        return true;
     }
     return false;
-}
-
-/* slots_visit - all there are in the file */
-static int slots_visit(const struct map *m, const struct custody_head *h,
-                       int (*visit)(const struct custody_seen *seen, void *arg),
-                       void *arg)
-{
-    unsigned char *body = malloc(h->body_bytes + 1);
-    struct custody_seen seen;
-    int err = body ? 0 : -ENOMEM;
-
-    for (uint32_t i = 0; !err && i < h->slots; i++) {
-        size_t at = FILE_HEAD + i * h->stride;
-
-        if (at + h->stride > m->bytes)
-            break;
-        if (slot_copy(&seen, (const struct slot *)(const void *)(m->at + at),
-                      body, h->body_bytes))
-            err = visit(&seen, arg);
-    }
-    free(body);
-    return err;
 }
 
 int custody_look(const char *path,
                  int (*visit)(const struct custody_seen *seen, void *arg),
                  void *arg, struct problem *p)
 {
+    unsigned char *body = NULL;
+    struct custody_seen seen;
     struct custody_head h;
     struct map m;
     int err = map_open(&m, &h, path, p);
@@ -140,10 +114,16 @@ int custody_look(const char *path,
     if (err)
         return err;
     err = custody_head_check(&h, path, p);
-    if (!err)
-        err = slots_visit(&m, &h, visit, arg);
+    if (!err && !(body = malloc(h.body_bytes + 1)))
+        err = -ENOMEM;
+    for (size_t i = 0, at = FILE_HEAD;
+         !err && i < h.slots && at + h.stride <= m.bytes; i++, at += h.stride)
+        if (slot_copy(&seen, (const struct slot *)(const void *)(m.at + at),
+                      body, h.body_bytes))
+            err = visit(&seen, arg);
     if (err == -ENOMEM)
         problem_memory(p);
+    free(body);
     map_close(&m);
     return err;
 }
@@ -170,7 +150,7 @@ uint64_t custody_look_nonce(const char *path)
     return custody_head_check(&h, path, NULL) < 0 ? 0 : h.nonce;
 }
 
-/* custody_holds - any slot that is not FREE, RECEIVING ones too */
+/* A RECEIVING slot counts as a message, too. */
 int custody_holds(const char *path)
 {
     struct custody_head h;

@@ -65,9 +65,9 @@ static int refuse(struct problem *p, int err, const char *path)
                        path, errno_text(err));
 }
 
-/* foreign - another version of mqworker wrote it: its number is the last byte
- */
-static bool foreign(int fd)
+/* Return true if another version of mqworker wrote the file: its number is the
+ * last byte of the magic. */
+static bool is_foreign(int fd)
 {
     char magic[sizeof MAGIC - 1];
 
@@ -76,35 +76,20 @@ static bool foreign(int fd)
            memcmp(magic, MAGIC, sizeof magic) != 0;
 }
 
-/* file_open - with a block for each byte: no store to it can fail. -EPROTO: it
- * is another version's, and stays as it is. */
+/* Open the file, and allocate a block for each byte, so that no store to it can
+ * fail. -EPROTO: another version wrote it, and it is unchanged. */
 static int file_open(const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), err;
 
     if (fd < 0)
         return -errno;
-    if (foreign(fd)) {
-        close(fd);
-        return -EPROTO;
-    }
-    err = posix_fallocate(fd, 0, sizeof(struct ends_file));
+    err = is_foreign(fd) ? EPROTO
+                         : posix_fallocate(fd, 0, sizeof(struct ends_file));
     if (!err)
         return fd;
     close(fd);
     return -err;
-}
-
-/* found - the keys of the last process lie anywhere: a gap between them is
- * none */
-static void found(struct ends *e)
-{
-    e->tail = 0;
-    e->head = 0;
-    for (uint64_t i = 0; i < ENDS_MOST; i++)
-        if (atomic_load(&e->file->keys[i]) != 0)
-            e->head = i + 1;
-    atomic_store(&e->count, (size_t)e->head);
 }
 
 int ends_open(struct ends **out, const char *path, struct problem *p)
@@ -131,7 +116,12 @@ int ends_open(struct ends **out, const char *path, struct problem *p)
     pthread_mutex_init(&e->mtx, NULL);
     if (memcmp(e->file->magic, MAGIC, sizeof e->file->magic) != 0)
         ends_reset(e, 0);
-    found(e);
+    /* The keys of the last process lie anywhere: a gap between them holds no
+     * key. */
+    for (uint64_t i = 0; i < ENDS_MOST; i++)
+        if (atomic_load(&e->file->keys[i]) != 0)
+            e->head = i + 1;
+    atomic_store(&e->count, (size_t)e->head);
     *out = e;
     return 0;
 }
@@ -139,7 +129,7 @@ int ends_open(struct ends **out, const char *path, struct problem *p)
 int ends_known(const char *path, struct problem *p)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    bool other = fd >= 0 && foreign(fd);
+    bool other = fd >= 0 && is_foreign(fd);
 
     if (fd >= 0)
         close(fd);
@@ -165,8 +155,8 @@ uint64_t ends_run(const struct ends *e)
     return atomic_load(&e->file->run);
 }
 
-/* ends_reset - the number last
- * Crash before that: the number is 0, which the store never names. */
+/* Crash before the number is stored: the number is 0, which the store never
+ * names. */
 void ends_reset(struct ends *e, uint64_t run)
 {
     atomic_store(&e->file->run, 0);
@@ -178,8 +168,8 @@ void ends_reset(struct ends *e, uint64_t run)
     atomic_store(&e->file->run, run);
 }
 
-/* ends_put - Crash before the note: the slot is RUNNING, and the message runs
- * again, and says so. Between the two: recovery finds the note and frees the
+/* Crash before the note: the slot is RUNNING, and the message runs again, and
+ * says so. Between the two: recovery finds the note and frees the
  * slot. After both: the note. */
 size_t ends_put(struct ends *e, int64_t key, struct slot *slot)
 {
@@ -197,8 +187,7 @@ size_t ends_put(struct ends *e, int64_t key, struct slot *slot)
     return n;
 }
 
-/* ends_peek - a place without a key (see found) is as one with a key of none,
- * which nobody has */
+/* A place without a key (ends_open) reads as key 0, which no message has. */
 size_t ends_peek(struct ends *e, int64_t *keys, size_t room)
 {
     size_t n;
@@ -212,8 +201,8 @@ size_t ends_peek(struct ends *e, int64_t *keys, size_t room)
     return n;
 }
 
-/* ends_drop - after the commit that deleted them
- * Crash before it: they are deleted once more, which changes nothing. */
+/* Called after the commit that deleted the messages. Crash before it: they are
+ * deleted once more, which changes nothing. */
 void ends_drop(struct ends *e, size_t n)
 {
     pthread_mutex_lock(&e->mtx);
@@ -240,7 +229,7 @@ bool ends_has(struct ends *e, int64_t key)
     return has;
 }
 
-/* ends_look - read, not mapped: a file that is cut short is no trouble */
+/* The file is read, not mapped: one that is cut short does no harm. */
 int ends_look(const char *path, uint64_t run, int64_t keys[ENDS_MOST])
 {
     const ssize_t size = ENDS_MOST * (ssize_t)sizeof *keys;

@@ -9,21 +9,19 @@
 #define PRIORITY_MAX 32767 /* MQ_PRIO_MAX - 1 of Linux */
 #define PAGE         4096u /* or larger: one store more */
 
-/* word_pack - the word as it is in the file */
-static uint64_t word_pack(struct slot_word w)
-{
-    return (uint64_t)(w.state & 0xff) | (uint64_t)(w.flags & 0x7f) << 8 |
-           (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
-}
-
 /* Flags and crashes that a run does not change, except SLOT_BESIDE. */
 #define WORD_KEPT UINT64_C(0xffff7b00)
 _Static_assert((WORD_KEPT >> 8 & SLOT_BESIDE) == 0, "a run of its own");
 
-/* word_set - one store; everything before it is in the page already */
+/* Store the word, as slot.h describes it, in one store. Every store before this
+ * one is in the page already. */
 static void word_set(struct slot *slot, struct slot_word w)
 {
-    atomic_store_explicit(&slot->word, word_pack(w), memory_order_release);
+    uint64_t word =
+        (uint64_t)(w.state & 0xff) | (uint64_t)(w.flags & 0x7f) << 8 |
+        (uint64_t)(w.crashes & 0xffff) << 16 | (uint64_t)w.attempt << 32;
+
+    atomic_store_explicit(&slot->word, word, memory_order_release);
 }
 
 struct slot_word slot_word(const struct slot *slot)
@@ -43,15 +41,17 @@ bool slot_free(const struct slot *slot)
     return atomic_load_explicit(&slot->word, memory_order_acquire) == 0;
 }
 
-/* sum_step - can be undone for a given word, so one word that differs always
- * makes another sum (the multiplier is that of splitmix64) */
+/* Add a word to a sum. The step can be undone for a given word, so one word
+ * that differs always makes another sum (the multiplier is that of splitmix64).
+ */
 static inline uint64_t sum_step(uint64_t sum, uint64_t word)
 {
     sum = (sum ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
     return sum ^ sum >> 31;
 }
 
-/* sum_over - over what is the same as long as the slot is HELD or RUNNING */
+/* Return the sum of the fields that do not change while a slot is HELD or
+ * RUNNING. */
 static inline uint64_t sum_over(const struct slot *slot, uint32_t length,
                                 int64_t row, uint32_t failures)
 {
@@ -69,7 +69,7 @@ static inline uint64_t sum_of(const struct slot *slot, int64_t row)
                     row, slot->failures);
 }
 
-/* sum_set - the fields are stored */
+/* Store the sum, after the fields that it covers. */
 static void sum_set(struct slot *slot)
 {
     slot->sum = sum_of(slot, slot->row);
@@ -92,7 +92,7 @@ void slot_fill_init(struct slot_fill *fill, uint64_t seed)
     }
 }
 
-/* fill_long - more than the fill at once; not inline, as slot_arm is short */
+/* Fill more than SLOT_FILL bytes. Not inline, to keep slot_arm short. */
 __attribute__((noinline)) static void
 fill_long(unsigned char *at, const struct slot_fill *fill, size_t size)
 {
@@ -101,11 +101,10 @@ fill_long(unsigned char *at, const struct slot_fill *fill, size_t size)
     memmove(at, fill->bytes, size);
 }
 
-/* fill_body - the first `size` bytes of a body are fill again
- * FILL_LEAST bytes are the slot's, as a body takes up a multiple of that in the
- * file (custody_file.c), and what is fill already may be stored again: so a
- * short message costs no call. memmove, as gcc makes "rep movsq" of a memcpy of
- * any size, which takes longer to begin than a short copy takes. */
+/* Make the first `size` bytes of a body fill again. A body takes up a multiple
+ * of FILL_LEAST bytes in the file (custody_file.c), and fill may be stored
+ * again, so a short message costs no call. memmove, as gcc makes "rep movsq" of
+ * a memcpy of any size, which takes longer to begin than a short copy takes. */
 #define FILL_LEAST 64
 static inline void fill_body(struct slot *slot, const struct slot_fill *fill,
                              size_t size)
@@ -118,8 +117,7 @@ static inline void fill_body(struct slot *slot, const struct slot_fill *fill,
         fill_long(slot->body, fill, size);
 }
 
-/* slot_arm - make the slot ready for the kernel
- * The kernel writes the priority first, then the body; so a priority that is
+/* The kernel writes the priority first, then the body; so a priority that is
  * set says that the message left the queue and the fill says where it ends.
  * Crash before the last store: FREE, nothing was asked of the kernel.
  * Crash after it: RECEIVING, and slot_resolve decides by the priority. */
@@ -141,8 +139,7 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
     FAULT_POINT("slot_arm_after_word");
 }
 
-/* slot_warm - a store to each page of the body
- * Writeback leaves a page write-protected (page_mkclean in mm/rmap.c), so that
+/* Writeback leaves a page write-protected (page_mkclean in mm/rmap.c), so that
  * the next store to it takes a fault, locked in memory or not. A fault inside
  * of the kernel's copy fails if a SIGKILL has come meanwhile, and then the
  * message is lost: tried on ext4 with msync(2) all the time, 10 were in 12,000
@@ -168,8 +165,7 @@ void slot_disarm(struct slot *slot)
     word_set(slot, (struct slot_word){.state = SLOT_FREE});
 }
 
-/* slot_taken - the message is complete
- * Crash before the length: slot_resolve infers it. Crash between the two
+/* Crash before the length: slot_resolve infers it. Crash between the two
  * stores: RECEIVING with a length, the message is whole. Crash after: HELD. */
 void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
 {
@@ -183,8 +179,7 @@ void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
     FAULT_POINT("slot_taken_after_word");
 }
 
-/* slot_hold - a stored row is about to run
- * Crash before the last store: FREE; the row waits in the store as before.
+/* Crash before the last store: FREE; the row waits in the store as before.
  * Crash after it: HELD with its row; recovery asks the store whether the row
  * is still there, and runs it or forgets the slot. */
 void slot_hold(struct slot *slot, const struct slot_meta *meta)
@@ -208,7 +203,7 @@ void slot_hold(struct slot *slot, const struct slot_meta *meta)
     FAULT_POINT("slot_hold_after_word");
 }
 
-/* slot_link - the row, then the sum that has it
+/* The row is stored, then the sum that covers it.
  * Crash before the sum: it is right for no row, so slot_resolve takes the row
  * back, and the next start links it again. Crash after it: it is linked. */
 void slot_link(struct slot *slot, int64_t row)
@@ -236,7 +231,7 @@ void slot_unlink(struct slot *slot)
     slot->row = 0;
 }
 
-/* slot_run - the delivery's number is written before the handler can run
+/* The delivery's number is written before the handler can run.
  * Crash after it: RUNNING, so the crash is counted and the next run is marked
  * redelivered, whether or not the handler had started. */
 void slot_run(struct slot *slot, uint64_t started_ns)
@@ -264,8 +259,7 @@ void slot_unrun(struct slot *slot, bool may_have_run)
     FAULT_POINT("slot_unrun_after_word");
 }
 
-/* slot_mark - the next delivery says that it may be a repeat
- * One store. Crash before it: the next recovery finds the same reason and marks
+/* One store. Crash before it: the next recovery finds the same reason and marks
  * it then. */
 void slot_mark(struct slot *slot)
 {
@@ -287,7 +281,7 @@ void slot_beside(struct slot *slot)
     word_set(slot, w);
 }
 
-/* slot_crashed - count the crash and hold the message, in one store
+/* Count the crash and hold the message, in one store.
  * A crash of the recovery before it counts once later, after it not again. */
 void slot_crashed(struct slot *slot)
 {
@@ -302,8 +296,7 @@ void slot_crashed(struct slot *slot)
     FAULT_POINT("slot_crashed_after_word");
 }
 
-/* slot_retire - give the slot back once the verdict is durable
- * Crash before the store: the slot reads RUNNING, the message runs again.
+/* Crash before the store: the slot reads RUNNING, the message runs again.
  * Crash after it: the slot reads FREE, the message is finished.
  * So a crash here can repeat a message and never lose one. */
 void slot_retire(struct slot *slot)
@@ -313,7 +306,7 @@ void slot_retire(struct slot *slot)
     FAULT_POINT("slot_retire_after_word");
 }
 
-/* length_infer - where the message ends: its header says so, else the fill */
+/* Find where a message ends: by its header, else by the fill. */
 static uint32_t length_infer(const struct slot *slot,
                              const struct slot_fill *fill, size_t room)
 {
@@ -327,10 +320,10 @@ static uint32_t length_infer(const struct slot *slot,
     return (uint32_t)n;
 }
 
-/* slot_resolve - decide what a kill left while receiving, or in slot_link
- * The old owner is dead and no other is there yet. A kill of the recovery
- * between any two steps leaves RECEIVING, and the next recovery comes to the
- * same result: the flag is in the file before the length that it speaks of. */
+/* Decide what a kill while receiving, or in slot_link, has left. The old owner
+ * is dead and no other is there yet. A kill of the recovery between any two
+ * steps leaves RECEIVING, and the next recovery comes to the same result: the
+ * flag is in the file before the length that it speaks of. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
 {
     struct slot_word w = slot_word(slot);

@@ -293,8 +293,8 @@ int64_t store_parked(const struct store *s)
     return atomic_load(&s->parked);
 }
 
-/* store_waiting - a row may be parked between the two looks, so that more are
- * parked than there were: then none is the nearest truth */
+/* A row may be parked between the two reads. If that makes more rows parked
+ * than there were in all, 0 is the best answer. */
 int64_t store_waiting(const struct store *s)
 {
     int64_t waits = atomic_load(&s->waits), parked = atomic_load(&s->parked);
@@ -390,12 +390,12 @@ int store_copy(struct store *s, const char *path)
     return err;
 }
 
-/* store_claim - the last worker's commit that was cut off never comes back, or
- * is here to stay
- * Where nobody else had the store open, we have taken over what there was; its
- * sync may not have ended, and a checkpoint begins with one. A disk that is
- * full now was when the commit was written: it has no room for a whole one.
- * Crash before it is done: the next start does it. */
+/* Make sure that a commit of the last worker that was cut off never comes back,
+ * or is here to stay. If no other program had the store open, opening it has
+ * taken the commit over; its sync may not have finished, and a checkpoint
+ * begins with one. If the disk is full now, it was full when the commit was
+ * written, and has no whole commit. Crash before it is done: the next start
+ * does it. */
 int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
 {
     sqlite3 *db = s->writer.db;
@@ -685,7 +685,7 @@ uint64_t store_bytes(struct store *s)
  * kept where a damaged disk, or a store that was replaced, cannot change it.
  */
 
-/* store_commits - the number is a row of a table that each insert writes */
+/* The number is a row of a table that each insert writes. */
 uint64_t store_commits(struct store *s)
 {
     int64_t n = store_tally(s, SQL_COMMITS, NULL);
@@ -693,8 +693,8 @@ uint64_t store_commits(struct store *s)
     return n < 0 ? UINT64_MAX : (uint64_t)n;
 }
 
-/* file_copy - through SQLite's own descriptor: closing one of ours would drop
- * the locks that this process has on the file (fcntl(2)) */
+/* Copy a file through SQLite's own descriptor: closing one of ours would drop
+ * the locks that this process has on the file (fcntl(2)). */
 static int file_copy(sqlite3_file *from, const char *to)
 {
     char data[65536];
@@ -721,7 +721,7 @@ static int file_copy(sqlite3_file *from, const char *to)
     return err;
 }
 
-/* store_set_aside - sqlite3(1) opens the copy with its -wal */
+/* sqlite3(1) opens the copy with its -wal. */
 int store_set_aside(struct store *s, char copy[PATH_MAX])
 {
     static const struct {
