@@ -1,8 +1,10 @@
-/* file.c - the file of a store, and its -wal, as files; see file.h */
+/* file.c - the file of a store, and its -wal, as files; see sql.h */
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,24 +17,17 @@
 #include <unistd.h>
 #include <bsd/string.h>
 
+#include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
 #include "common/base/problem.h"
-#include "common/store/file.h"
 #include "common/store/sql.h"
 
 static int memory_problem(const char *path, struct problem *p)
 {
     return problem_set(p, EX_OSERR, ENOMEM,
                        "%s cannot be opened: out of memory", path);
-}
-
-/* Read big-endian 32 bits of SQLite's file header. */
-static uint32_t number_at(const unsigned char *header, size_t at)
-{
-    return (uint32_t)header[at] << 24 | (uint32_t)header[at + 1] << 16 |
-           (uint32_t)header[at + 2] << 8 | header[at + 3];
 }
 
 int store_version_refuse(const char *path, int64_t version, struct problem *p)
@@ -60,7 +55,7 @@ static int magic_problem(const char *path, const char *what, struct problem *p)
 int store_file_check(sqlite3 *db, const char *path, struct problem *p)
 {
     static const char magic[16] = "SQLite format 3";
-    unsigned char header[100];
+    uint32_t header[25], version, application; /* big-endian */
     sqlite3_file *file = NULL;
     int rc;
 
@@ -72,10 +67,12 @@ int store_file_check(sqlite3 *db, const char *path, struct problem *p)
         return store_file_refuse(db, rc, path, p);
     if (rc != SQLITE_OK || memcmp(header, magic, sizeof magic) != 0)
         return magic_problem(path, "not an SQLite file", p);
-    if (number_at(header, 68) != STORE_MAGIC)
+    version = be32toh(header[15]);
+    application = be32toh(header[17]);
+    if (application != STORE_MAGIC)
         return magic_problem(path, "an SQLite file of another program", p);
-    if (number_at(header, 60) != STORE_VERSION)
-        return store_version_refuse(path, number_at(header, 60), p);
+    if (version != STORE_VERSION)
+        return store_version_refuse(path, version, p);
     return 0;
 }
 
@@ -455,4 +452,177 @@ int store_wal_bury(sqlite3 *db)
     if (rc != SQLITE_OK)
         rc = sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL);
     return rc;
+}
+
+/* ---- checking the whole store ---- */
+
+/* Without this check, damage shows only in a query that reads the damaged page,
+ * or not at all: a flipped bit in an index hides the rows behind it, and the
+ * query succeeds.
+ */
+
+/* Steps of SQLite's virtual machine between two looks at *stop. */
+#define STEPS 10000
+
+static int check_is_stopped(void *arg)
+{
+    const atomic_bool *stop = arg;
+
+    return atomic_load(stop);
+}
+
+/* Copy the path of the store's file. */
+static void path_copy(struct store *s, char path[PATH_MAX])
+{
+    struct sql *sql = store_read_begin(s);
+
+    strlcpy(path, sqlite3_db_filename(sql->db, "main"), PATH_MAX);
+    store_read_end(s);
+}
+
+/* Return SQLITE_OK for the answer of a check of a sound store, SQLITE_CORRUPT
+ * if it found damage, or the error that kept it from reading a page. SQLite
+ * reports both as a line of text: "unable to get the page. error code=7" is a
+ * lack of memory, and "failed to get page 9", of a page in a list, has no code.
+ */
+static int check_result(const char *text)
+{
+    const char *code = text ? strstr(text, "error code=") : NULL;
+
+    if (!text)
+        return SQLITE_NOMEM;
+    if (code)
+        return (int)strtol(code + strlen("error code="), NULL, 10);
+    if (strcmp(text, "ok") == 0)
+        return SQLITE_OK;
+    return strstr(text, "failed to get page") ? SQLITE_IOERR : SQLITE_CORRUPT;
+}
+
+/* Check the store at `path` once, over a connection of its own: 0 or -errno. */
+static int check_file(const char *path, const atomic_bool *stop,
+                      char found[STORE_FOUND])
+{
+    const char *text, *line;
+    sqlite3_stmt *st = NULL;
+    struct sql sql;
+    int rc, err;
+
+    found[0] = '\0';
+    rc = sql_open(&sql, path);
+    if (rc == SQLITE_OK)
+        rc = sql_setup(&sql, SQL_READER);
+    if (sql.db)
+        sqlite3_db_config(sql.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (rc == SQLITE_OK && stop)
+        sqlite3_progress_handler(sql.db, STEPS, check_is_stopped, (void *)stop);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(sql.db, "PRAGMA quick_check(1)", -1, &st, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW) {
+        text = (const char *)sqlite3_column_text(st, 0);
+        rc = check_result(text);
+        if ((rc & 0xff) == SQLITE_CORRUPT) {
+            /* A first line of "*** in database main ***" says nothing. */
+            line = strncmp(text, "***", 3) == 0 ? strchr(text, '\n') : NULL;
+            strlcpy(found, line ? line + 1 : text, STORE_FOUND);
+        }
+    } else if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB) {
+        strlcpy(found, sqlite3_errstr(rc), STORE_FOUND);
+    }
+    /* quick_check prints several lines per page; the first is enough for a
+     * log. */
+    found[strcspn(found, "\n")] = '\0';
+    sqlite3_finalize(st);
+    err = (rc & 0xff) == SQLITE_INTERRUPT ? -ECANCELED : sql_error(sql.db, rc);
+    sql_close(&sql);
+    return err;
+}
+
+int store_check(struct store *s, const atomic_bool *stop,
+                char found[STORE_FOUND])
+{
+    char path[PATH_MAX];
+    int err;
+
+    path_copy(s, path);
+    err = check_file(path, stop, found);
+    /* A lack of memory can end the count of an index early, and SQLite 3.46
+     * then reports a wrong number of entries. Damage is found again. */
+    if (found[0])
+        err = check_file(path, stop, found);
+    return err;
+}
+
+uint64_t store_bytes(struct store *s)
+{
+    char path[PATH_MAX], wal[PATH_MAX + 8];
+    uint64_t bytes = 0;
+    struct stat st;
+
+    path_copy(s, path);
+    if (stat(path, &st) == 0)
+        bytes += (uint64_t)st.st_size;
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    if (stat(wal, &st) == 0)
+        bytes += (uint64_t)st.st_size;
+    return bytes;
+}
+
+/* ---- what a store that has lost commits leaves ---- */
+
+/* Copy a file through SQLite's own descriptor: closing one of ours would drop
+ * the locks that this process has on the file (fcntl(2)). */
+static int file_copy(sqlite3_file *from, const char *to)
+{
+    char data[65536];
+    sqlite3_int64 size = 0, at = 0;
+    int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), err = 0;
+
+    if (fd < 0)
+        return -errno;
+    if (from->pMethods->xFileSize(from, &size) != SQLITE_OK)
+        err = -EIO;
+    while (!err && at < size) {
+        int n =
+            size - at < (int)sizeof data ? (int)(size - at) : (int)sizeof data;
+
+        if (from->pMethods->xRead(from, data, n, at) != SQLITE_OK)
+            err = -EIO;
+        else
+            err = file_write(fd, data, (size_t)n, at);
+        at += n;
+    }
+    if (!err && fsync(fd) < 0)
+        err = -errno;
+    close(fd);
+    return err;
+}
+
+/* sqlite3(1) opens the copy with its -wal. */
+int store_set_aside(struct store *s, char copy[PATH_MAX])
+{
+    static const struct {
+        int pointer;
+        const char *tail;
+    } files[] = {{SQLITE_FCNTL_FILE_POINTER, ""},
+                 {SQLITE_FCNTL_JOURNAL_POINTER, "-wal"}};
+    struct sql *sql = store_read_begin(s);
+    char path[PATH_MAX + 8];
+    int err = 0;
+
+    if (snprintf(copy, PATH_MAX, "%s.behind.%llu",
+                 sqlite3_db_filename(sql->db, "main"),
+                 (unsigned long long)clock_wall_ns()) >= PATH_MAX)
+        err = -ENAMETOOLONG;
+    for (size_t i = 0; i < 2 && !err; i++) {
+        sqlite3_file *file = NULL;
+
+        sqlite3_file_control(sql->db, "main", files[i].pointer, &file);
+        snprintf(path, sizeof path, "%s%s", copy, files[i].tail);
+        if (file && file->pMethods)
+            err = file_copy(file, path);
+    }
+    store_read_end(s);
+    return err;
 }

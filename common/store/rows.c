@@ -18,27 +18,21 @@
 
 /* ---- writing ---- */
 
-/* Return 1 if store_waits counts a row in that state, else 0. */
-static int state_waits(int state)
-{
-    return state == STORE_WAITING || state == STORE_PARKED;
-}
-
 /* Count a row that goes from one state to another; state 0: no row. */
 static void waits_moved(struct store_more *more, int from, int to)
 {
-    more->waits += state_waits(to) - state_waits(from);
+    more->waiting += (to == STORE_WAITING) - (from == STORE_WAITING);
     more->parked += (to == STORE_PARKED) - (from == STORE_PARKED);
 }
 
-/* One call of store_put or store_put_all. */
+/* One call of store_put, store_put_all or store_delete. */
 struct put {
     struct store *store;
     const struct store_row *rows;
     size_t n;
     const struct store_attempt *attempt; /* of the only row; NULL: none */
     bool lenient; /* rows that are there already, or gone, stay so */
-    int64_t row;  /* the last one written */
+    int64_t row;  /* the last one written, or the one to delete */
     struct store_more more;
 };
 
@@ -123,40 +117,26 @@ int store_put_all(struct store *s, const struct store_row *rows, size_t n)
     return err;
 }
 
-struct delete
-{
-    struct store *store;
-    int64_t row;
-    struct store_more more;
-};
-
 /* Remove a row; its history goes with it. */
 static int delete_apply(struct sql *sql, void *arg)
 {
-    struct delete *d = arg;
-    int was = sql_row_state(sql, d->row);
+    struct put *put = arg;
+    int was = sql_row_state(sql, put->row);
 
-    d->more = (struct store_more){0};
+    put->more = (struct store_more){0};
     if (was < 0)
         return was;
-    waits_moved(&d->more, was, 0);
-    return sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(d->row)));
-}
-
-static void delete_durable(void *arg)
-{
-    const struct delete *d = arg;
-
-    store_waits_add(d->store, &d->more);
+    waits_moved(&put->more, was, 0);
+    return sql_run(sql, SQL_DELETE, SQL_VALUES(value_int(put->row)));
 }
 
 int store_delete(struct store *s, int64_t row)
 {
-    struct delete d = {.store = s, .row = row};
+    struct put put = {.store = s, .row = row};
     int err;
 
     FAULT_POINT("store_delete_before");
-    err = store_write(s, delete_apply, delete_durable, &d);
+    err = store_write(s, delete_apply, put_durable, &put);
     FAULT_POINT("store_delete_after");
     return err;
 }

@@ -49,7 +49,7 @@ static int row_in(struct sql *sql, struct store_spooled *m,
         return m->taken ? 0 : err;
     if (m->later) {
         err = sql_put_row(sql, m->later, store_boot(change->store), &row);
-        change->more.waits += !err;
+        change->more.waiting += !err;
         /* A sequence that exists was written by a worker that died before it
          * freed the slot. */
         return err == -EEXIST ? 0 : err;

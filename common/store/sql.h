@@ -2,7 +2,7 @@
  *
  * WHAT   Opens a connection with the settings that durability rests on, keeps
  *        every statement prepared, turns SQLite's results into -errno.
- * WHO    Inside the store only: store*.c, commit.c, letters*.c.
+ * WHO    Inside the store only.
  *        One thread at a time on a connection.
  * OWNS   The connection and its statements.
  * FAILS  disk_is_full, -EIO, -EUCLEAN damaged, -EBUSY, -ENOMEM, -EEXIST
@@ -210,7 +210,13 @@ int store_run(struct store *s, enum sql_id id, const struct sql_value *values,
  * one shared commit: how many rows it changed, or -errno. */
 int64_t store_run_rows(struct store *s, enum sql_id id, const int64_t *rows,
                        size_t n, struct sql_value also);
-/* Run `apply` inside a shared commit; see commit_run. */
+/* Run `apply` inside a shared commit: 0 when it is on the disk, the error that
+ * `apply` returned (it alone is undone), or that of the transaction (none of it
+ * has happened). `apply` runs on any of the waiting threads, and may run again
+ * after it was undone (disk full), so it sets all its results each time; it
+ * must not write through the store. `durable` (NULL: none) is called once it is
+ * on the disk, before any later operation runs, on any of the waiting threads;
+ * it is short and does not use the store. */
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg);
 /* As store_hooks_note says. */
@@ -218,7 +224,7 @@ bool store_hooks_noted(const struct store *s);
 /* Add to the rows that store_waits, store_parked and store_spooled count; below
  * 0: there are fewer. */
 struct store_more {
-    int64_t waits, parked, spooled;
+    int64_t waiting, parked, spooled;
 };
 void store_waits_add(struct store *s, const struct store_more *more);
 #define STORE_BOOT 128
@@ -230,5 +236,35 @@ const char *store_boot(const struct store *s);
 bool sql_elsewhere(const char *then, const char *now);
 /* STORE_IDENTITY bytes. */
 const uint8_t *store_identity(const struct store *s);
+
+/* ---- the file of a store, and its -wal, as files (file.c) ---- */
+
+#define STORE_MAGIC   0x4d515753 /* "MQWS", SQLite's application_id */
+#define STORE_VERSION 1          /* SQLite's user_version */
+
+/* Is the file behind `db`, from which nothing was read yet, a store of ours? */
+int store_file_check(sqlite3 *db, const char *path, struct problem *p);
+/* Mode 0600 for the file, its -wal and its -shm. */
+int store_file_modes(const char *path, struct problem *p);
+/* The problem for a SQLite result `rc` that kept us from opening the file. */
+int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p);
+/* The problem for a store that another version of mqworker wrote. */
+int store_version_refuse(const char *path, int64_t version, struct problem *p);
+/* An empty store, mode 0600, owned by the owner of its folder. A file that is
+ * there already (another program was first) is left alone: 0. */
+int store_make(const char *path, struct problem *p);
+/* Write an empty store, or all that `from` holds, to `path`, durably: it
+ * appears complete or not at all. Existing -wal and -shm files there must be
+ * those of `from`, and are removed. -EEXIST if there is a file, unless
+ * `replace` (NULL: none) names it. -errno: nothing has changed, or the copy is
+ * there and was not synced. */
+int store_file_make(const char *path, sqlite3 *from,
+                    const struct stat replace[2]);
+/* Remove what processes that were killed in one of these left at `path`. */
+void store_make_tidy(const char *path);
+
+/* A commit that was cut off in its sync, by a kill or an error, never comes
+ * back. Waits up to 5 s for readers. A SQLite result code. */
+int store_wal_bury(sqlite3 *db);
 
 #endif

@@ -167,21 +167,16 @@ STATEMENT(SQL_KEYS_OVER,
     " WHERE until_ns <= ?1 ORDER BY until_ns LIMIT 8)")
 STATEMENT(SQL_COUNT_WAITING, "SELECT count(*) FROM messages WHERE state = 1")
 STATEMENT(SQL_COUNT_PARKED, "SELECT count(*) FROM messages WHERE state = 2")
-STATEMENT(SQL_OLDEST_WAITING,
-    "SELECT first_received_ns FROM messages WHERE row ="
-    " (SELECT min(row) FROM messages INDEXED BY messages_due WHERE state = 1)")
-STATEMENT(SQL_OLDEST_PARKED,
-    "SELECT first_received_ns FROM messages WHERE row = (SELECT min(row) FROM"
-    " messages INDEXED BY messages_parked WHERE state = 2)")
-STATEMENT(SQL_OLDEST_SPOOLED,
-    "SELECT received_ns FROM spool ORDER BY key LIMIT 1")
-STATEMENT(SQL_NEWEST,
-    "SELECT first_received_ns FROM messages WHERE receive_seq ="
-    " (SELECT max(receive_seq) FROM messages)")
-STATEMENT(SQL_COUNT_WAITING_CANCELLED,
-    "SELECT count(*) FROM messages WHERE state = 1 AND flags & 8")
-STATEMENT(SQL_COUNT_PARKED_CANCELLED,
-    "SELECT count(*) FROM messages WHERE state = 2 AND flags & 8")
+STATEMENT(SQL_AGES,
+    "SELECT (SELECT first_received_ns FROM messages WHERE row = (SELECT"
+    " min(row) FROM messages INDEXED BY messages_due WHERE state = 1)),"
+    " (SELECT first_received_ns FROM messages WHERE row = (SELECT min(row)"
+    " FROM messages INDEXED BY messages_parked WHERE state = 2)),"
+    " (SELECT received_ns FROM spool ORDER BY key LIMIT 1),"
+    " (SELECT first_received_ns FROM messages WHERE receive_seq ="
+    " (SELECT max(receive_seq) FROM messages))")
+STATEMENT(SQL_COUNT_CANCELLED,
+    "SELECT count(*) FROM messages WHERE state = ?1 AND flags & 8")
 STATEMENT(SQL_COUNT_DEAD, /* few are on their way: a look at both is half */
     "SELECT (SELECT count(*) FROM messages WHERE state >= 3) -"
     " (SELECT count(*) FROM messages WHERE state >= 3 AND state = 4)")

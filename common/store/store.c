@@ -1,12 +1,45 @@
-/* store.c - rows that wait and dead letters; see store.h
+/* store.c - connections, group commit, the -wal; see store.h
  *
- * Writes go through commit (one transaction for all that come at once), reads
- * through a connection of their own: in WAL mode a reader sees the last commit
- * and never waits for a writer, nor for its sync.
- * Lock order: the commit's lock and read_mtx are never held together.
+ * Reads go through a connection of their own: in WAL mode a reader sees the
+ * last commit and never waits for a writer, nor for its sync. Writes share a
+ * transaction: while a leader syncs, others queue up; the oldest of them leads
+ * next and takes all that are there into its transaction. Nobody waits for more
+ * to come.
+ * Lock order: mtx and read_mtx are never held together.
+ *
+ * What a crash leaves, step by step of one batch:
+ *   before COMMIT           SQLite drops the unfinished transaction at the next
+ *                           open. No caller was told anything, so each slot
+ *                           still holds its message, which runs again.
+ *   inside COMMIT           the frames with the commit mark are in the -wal or
+ *                           are not: all of the batch or nothing. Nobody was
+ *                           told; a slot whose message is in the store already
+ *                           is found at recovery by its receive sequence.
+ *   after COMMIT            everything is on the disk (synchronous=FULL). The
+ *                           slots of callers that were not woken yet are found
+ *                           at recovery, as above.
+ * Rows that a commit wrote can be read, and used, before its callers are awake:
+ * a retry that is due runs to its end. But nothing of that is written by this
+ * process before the slots that the commit settled are FREE (`durable`), so the
+ * worker leaves no slot whose row has come and gone. (An operator who discards
+ * the row between its death and the next start does.)
+ * A COMMIT that fails, as its sync did: the batch is undone in this process and
+ * everyone gets the error; nothing is tried again here. But its frames are in
+ * the file, and a message of it may run from its slot and be done, which writes
+ * nothing here. So the frames are made worthless first (store_wal_bury). If the
+ * process dies before that, its slots are as they were, and the receive
+ * sequence tells, as above.
+ * The number of a worker's commit (store_claim) is a row of the same
+ * transaction, so the store has the number if and only if it has the commit;
+ * *last gets it as soon as COMMIT says that it is on the disk, before anybody
+ * is told. Crash between the two: the store is ahead. So it is behind *last
+ * only if it lost what was durable. That a store to a mapped file is seen after
+ * a kill of the process is the kernel's promise for this run of the machine.
+ * A checkpoint that fails loses nothing: frames leave the -wal only after a
+ * checkpoint whose sync succeeded.
  */
+#include <bsd/sys/queue.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,14 +49,10 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
-#include <bsd/string.h>
 
 #include "common/base/boot_id.h"
-#include "common/base/clock.h"
-#include "common/base/file.h"
+#include "common/base/fault_point.h"
 #include "common/base/problem.h"
-#include "common/store/commit.h"
-#include "common/store/file.h"
 #include "common/store/spool.h"
 #include "common/store/sql.h"
 
@@ -34,18 +63,44 @@
  * emptying, ms. */
 #define SHRINK_MS 100
 
-/* c = constant after open   r = under read_mtx   l = the commit's leader
- * only   a = atomic */
+#define PATIENCE_MS 5000 /* longest wait for another program's lock */
+#define HURRY_MS    2000 /* the same while the worker stops */
+#define LOOK_MS     10   /* from one try to the next */
+
+/* One waiting call of store_write; lives on its caller's stack. */
+struct op {
+    TAILQ_ENTRY(op) link;
+    int (*apply)(struct sql *sql, void *arg);
+    void (*durable)(void *arg); /* NULL: none */
+    void *arg;
+    int result;
+    bool done;           /* result is final */
+    bool lead;           /* this one runs the next batch */
+    pthread_cond_t wake; /* done or lead came true */
+};
+TAILQ_HEAD(batch, op);
+
+/* c = constant after open   r = under read_mtx   m = under mtx   l = the
+ * leader only   a = atomic */
 struct store {
-    struct sql writer;            /* l */
-    struct sql reader;            /* r */
-    pthread_mutex_t read_mtx;     /* held for one query; no callback under it */
-    struct commit *commit;        /* c */
-    _Atomic int64_t waits;        /* a  rows other than letters */
-    _Atomic int64_t parked;       /* a  of these, PARKED */
-    atomic_bool hooks;            /* a  each death is noted for --on-dead */
-    _Atomic int64_t spooled;      /* a  rows of the spool */
-    atomic_int wal_frames;        /* a  of the -wal at the last commit */
+    struct sql writer;        /* l */
+    struct sql reader;        /* r */
+    pthread_mutex_t read_mtx; /* held for one query; no callback under it */
+    pthread_mutex_t mtx;      /* never held while waiting for a disk */
+    struct batch queue;       /* m  in order of arrival */
+    bool leading;             /* m  a leader is at work or was named */
+    unsigned stoppers;        /* m  calls of commit_stop waiting to lead */
+    bool stopped;             /* m  one of these may lead now */
+    pthread_cond_t stop;      /* stopped came true */
+    struct store_stats stats; /* m */
+    atomic_uint patience_ms;  /* a  longest wait for another program's lock */
+    _Atomic uint64_t *last;   /* l  number of the last commit on the disk;
+                                    NULL: commits get no numbers */
+    _Atomic int64_t waiting;  /* a  rows in this state */
+    _Atomic int64_t parked;   /* a  the same */
+    _Atomic int64_t spooled;  /* a  rows of the spool */
+    atomic_bool hooks;        /* a  each death is noted for --on-dead */
+    atomic_int wal_frames;    /* a  of the -wal at the last commit */
     void (*wal_large)(void *arg); /* c  NULL: nobody empties the -wal */
     void *wal_arg;                /* c */
     char boot[STORE_BOOT];        /* c  "" if not known */
@@ -128,22 +183,6 @@ static int file_wanted(const char *path, bool create, struct problem *p)
                        path, wal);
 }
 
-/* Read what the tokens of this store begin with. */
-static int identity_read(struct store *s, const char *path, struct problem *p)
-{
-    sqlite3_stmt *st;
-    int found = store_ask(s, &st, SQL_IDENTITY, NULL);
-    int rc =
-        found < 0 ? sqlite3_extended_errcode(s->reader.db) : SQLITE_CORRUPT;
-    const void *id = found > 0 ? sqlite3_column_blob(st, 0) : NULL;
-    bool whole = id && sqlite3_column_bytes(st, 0) == sizeof s->identity;
-
-    if (whole)
-        memcpy(s->identity, id, sizeof s->identity);
-    (void)store_answered(s, st, found);
-    return whole ? 0 : store_file_refuse(s->reader.db, rc, path, p);
-}
-
 /* Open both connections, the writer first. The caller closes both, also after
  * an error. Nothing of a file that is not ours is changed, not even by a
  * checkpoint as a connection is closed. The version counts as SQLite reads it,
@@ -170,26 +209,55 @@ static int connections_open(struct sql *writer, struct sql *reader,
     return store_file_modes(path, p);
 }
 
+/* Run as SQLite's busy handler: decide whether to wait for another program's
+ * lock after `n` tries. */
+static int lock_wait(void *arg, int n)
+{
+    const struct store *s = arg;
+
+    if ((unsigned)n * LOOK_MS >= atomic_load(&s->patience_ms))
+        return 0;
+    sqlite3_sleep(LOOK_MS);
+    return 1;
+}
+
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p)
 {
-    int err = file_wanted(path, create, p);
-    struct store *s;
+    int err = file_wanted(path, create, p), found;
+    struct store *s = NULL;
+    sqlite3_stmt *st;
+    const void *id;
 
+    *out = NULL;
     if (err)
         return err;
     s = calloc(1, sizeof *s);
     if (!s)
         return problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
     pthread_mutex_init(&s->read_mtx, NULL);
+    pthread_mutex_init(&s->mtx, NULL);
+    pthread_cond_init(&s->stop, NULL);
+    TAILQ_INIT(&s->queue);
+    atomic_store(&s->patience_ms, PATIENCE_MS);
     /* Queues die with the IPC namespace, too: a container that is started again
      * has empty ones. */
     store_boot_read("ipc", s->boot);
     err = connections_open(&s->writer, &s->reader, path, p);
-    if (!err)
-        err = identity_read(s, path, p);
-    if (!err && commit_open(&s->commit, &s->writer) < 0)
-        err = problem_set(p, EX_OSERR, ENOMEM, "%s: out of memory", path);
+    if (!err) {
+        sqlite3_busy_handler(s->writer.db, lock_wait, s);
+        found = store_ask(s, &st, SQL_IDENTITY, NULL);
+        id = found > 0 ? sqlite3_column_blob(st, 0) : NULL;
+        if (id && sqlite3_column_bytes(st, 0) == sizeof s->identity)
+            memcpy(s->identity, id, sizeof s->identity);
+        else
+            err = store_file_refuse(s->reader.db,
+                                    found < 0
+                                        ? sqlite3_extended_errcode(s->reader.db)
+                                        : SQLITE_CORRUPT,
+                                    path, p);
+        (void)store_answered(s, st, found);
+    }
     if (err)
         store_close(&s);
     *out = s;
@@ -260,32 +328,28 @@ int64_t store_count(struct store *s, enum store_state state)
 
 int64_t store_count_cancelled(struct store *s, enum store_state state)
 {
-    return store_tally(s,
-                       state == STORE_PARKED ? SQL_COUNT_PARKED_CANCELLED
-                                             : SQL_COUNT_WAITING_CANCELLED,
-                       NULL);
+    return store_tally(s, SQL_COUNT_CANCELLED, SQL_VALUES(value_int(state)));
 }
 
 void store_ages(struct store *s, struct store_ages *out)
 {
-    const struct {
-        enum sql_id id;
-        uint64_t *at;
-    } all[] = {{SQL_OLDEST_WAITING, &out->waiting},
-               {SQL_OLDEST_PARKED, &out->parked},
-               {SQL_OLDEST_SPOOLED, &out->spooled},
-               {SQL_NEWEST, &out->newest}};
+    sqlite3_stmt *st;
+    int found = store_ask(s, &st, SQL_AGES, NULL);
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        int64_t ns = store_tally(s, all[i].id, NULL);
-
-        *all[i].at = ns > 0 ? (uint64_t)ns : 0;
-    }
+    *out = (struct store_ages){0};
+    if (found > 0)
+        *out = (struct store_ages){
+            .waiting = sql_column_u64(st, 0),
+            .parked = sql_column_u64(st, 1),
+            .spooled = sql_column_u64(st, 2),
+            .newest = sql_column_u64(st, 3),
+        };
+    (void)store_answered(s, st, found);
 }
 
 int64_t store_waits(const struct store *s)
 {
-    return atomic_load(&s->waits);
+    return atomic_load(&s->waiting) + atomic_load(&s->parked);
 }
 
 int64_t store_parked(const struct store *s)
@@ -293,187 +357,240 @@ int64_t store_parked(const struct store *s)
     return atomic_load(&s->parked);
 }
 
-/* A row may be parked between the two reads. If that makes more rows parked
- * than there were in all, 0 is the best answer. */
 int64_t store_waiting(const struct store *s)
 {
-    int64_t waits = atomic_load(&s->waits), parked = atomic_load(&s->parked);
-
-    return waits > parked ? waits - parked : 0;
+    return atomic_load(&s->waiting);
 }
 
-/* Checkpoint the -wal as SQLite would do without a hook, and record its number
- * of frames. A reader can keep frames from being copied or overwritten; then
- * the -wal grows.
- */
-static int wal_grown(void *arg, sqlite3 *db, const char *name, int frames)
+int64_t store_spooled(const struct store *s)
 {
-    struct store *s = arg;
-
-    atomic_store(&s->wal_frames, frames);
-    if (frames >= WAL_COPY)
-        (void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE,
-                                        NULL, NULL);
-    return SQLITE_OK;
+    return atomic_load(&s->spooled);
 }
 
-void store_watch_wal(struct store *s, void (*large)(void *arg), void *arg)
+void store_waits_add(struct store *s, const struct store_more *more)
 {
-    s->wal_large = large;
-    s->wal_arg = arg;
-    sqlite3_wal_hook(s->writer.db, wal_grown, s);
+    atomic_fetch_add(&s->waiting, more->waiting);
+    atomic_fetch_add(&s->parked, more->parked);
+    atomic_fetch_add(&s->spooled, more->spooled);
 }
 
-int store_empty_wal(struct store *s)
+const char *store_boot(const struct store *s)
 {
-    int rc = SQLITE_OK, err;
-
-    commit_stop(s->commit);
-    if (atomic_load(&s->wal_frames) > WAL_MOST) {
-        sqlite3_busy_timeout(s->writer.db, SHRINK_MS);
-        rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL,
-                                       SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-        commit_patience(s->commit);
-    }
-    if (rc == SQLITE_OK)
-        atomic_store(&s->wal_frames, 0);
-    err = sql_error(s->writer.db, rc);
-    commit_go(s->commit);
-    return err;
+    return s->boot;
 }
 
-/* No commit comes between the copy and the change of connections.
- * SQLite leaves the names alone when it closes a file that has lost its own, so
- * closing the old connections removes nothing of the new file; and as the two
- * are different files, closing one drops no lock of the other (fcntl(2)).
- * A copy that cannot be opened stays, for the next start should this process
- * die; the old connections still hold everything, and the next try replaces the
- * copy. */
-int store_put_back(struct store *s, const char *path,
-                   const struct stat replace[2], struct problem *p)
+uint64_t store_id(const struct store *s)
 {
-    struct sql writer = {0}, reader = {0};
-    int err;
+    uint64_t id;
 
-    commit_stop(s->commit);
-    pthread_mutex_lock(&s->read_mtx);
-    err = store_file_make(path, s->writer.db, replace);
+    memcpy(&id, s->identity, sizeof id);
+    return id ? id : 1;
+}
+
+const uint8_t *store_identity(const struct store *s)
+{
+    return s->identity;
+}
+
+void store_hooks_note(struct store *s)
+{
+    atomic_store(&s->hooks, true);
+}
+
+bool store_hooks_noted(const struct store *s)
+{
+    return atomic_load(&s->hooks);
+}
+
+/* ---- group commit ---- */
+
+/* Run one operation so that it can be undone alone. An error here is one of the
+ * transaction, not of the operation: SQLite rolls everything back by itself on
+ * some errors (disk full while the cache spills). */
+static int op_apply(struct sql *sql, struct op *op)
+{
+    int err = sql_run(sql, SQL_SAVE, NULL);
+
     if (err)
-        err = problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
-                          errno_text(-err));
-    else
-        err = connections_open(&writer, &reader, path, p);
-    if (err) {
-        sql_close(&reader);
-        sql_close(&writer);
-    } else {
-        sql_close(&s->reader);
-        sql_close(&s->writer);
-        s->reader = reader;
-        s->writer = writer;
-        commit_patience(s->commit);
-        if (s->wal_large)
-            store_watch_wal(s, s->wal_large, s->wal_arg);
+        return err;
+    op->result = op->apply(sql, op->arg);
+    if (sqlite3_get_autocommit(sql->db))
+        return op->result ? op->result : -EIO;
+    if (op->result)
+        err = sql_run(sql, SQL_UNDO, NULL);
+    return err ? err : sql_run(sql, SQL_RELEASE, NULL);
+}
+
+/* Commit the operations from `first` up to `end` in one transaction, with its
+ * number (an insert writes the same page). 0: each op->result holds. Else:
+ * nothing of any of them has happened. */
+static int range_commit(struct store *s, struct op *first, struct op *end)
+{
+    struct sql *sql = &s->writer;
+    uint64_t n = s->last ? atomic_load(s->last) + 1 : 0;
+    int err = sql_run(sql, SQL_BEGIN, NULL), rc;
+    bool written, whole;
+
+    for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
+        err = op_apply(sql, op);
+    if (!err && s->last) {
+        err = sql_change(sql, SQL_NUMBER, SQL_VALUES(value_u64(n)));
+        if (err == -ENOENT)
+            err = sql_run(sql, SQL_FIRST_NUMBER, SQL_VALUES(value_u64(n)));
     }
-    pthread_mutex_unlock(&s->read_mtx);
-    commit_go(s->commit);
+    FAULT_POINT("commit_before");
+    written = !err;
+    if (!err)
+        err = sql_run(sql, SQL_COMMIT, NULL);
+    FAULT_POINT("commit_after");
+    if (!err && s->last)
+        atomic_store(s->last, n);
+    if (err == -EBUSY && atomic_load(&s->patience_ms) < PATIENCE_MS)
+        atomic_store(&s->patience_ms, 0);
+    /* The transaction may be whole in the -wal, unless there was no room for it
+     * there. SQLite writes the -shm last. */
+    rc = sqlite3_extended_errcode(sql->db);
+    whole = written && err &&
+            (!disk_is_full(err) || rc == SQLITE_IOERR_SHMSIZE ||
+             rc == SQLITE_IOERR_SHMMAP);
+    if (err && !sqlite3_get_autocommit(sql->db))
+        sql_run(sql, SQL_ROLLBACK, NULL);
+    if (whole)
+        (void)store_wal_bury(sql->db); /* or the disk takes nothing at all */
+    for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
+        if (op->result == 0 && op->durable)
+            op->durable(op->arg);
     return err;
 }
 
-int store_copy(struct store *s, const char *path)
+/* Give every operation of the batch its result; return how many transactions
+ * were committed for that.
+ * On a full disk each operation gets a transaction of its own: a large message
+ * must not take small ones along, nor stop deletes, which make room. A
+ * checkpoint first, since a -wal that is copied over starts from its beginning
+ * again and needs no new block. */
+static unsigned batch_commit(struct store *s, struct batch *batch)
 {
-    int err;
+    unsigned commits = 0;
+    struct op *op;
+    int err = range_commit(s, TAILQ_FIRST(batch), NULL);
 
-    commit_stop(s->commit);
-    err = store_file_make(path, s->writer.db, NULL);
-    commit_go(s->commit);
-    return err;
+    if (!err)
+        return 1;
+    if (disk_is_full(err))
+        sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE,
+                                  NULL, NULL);
+    TAILQ_FOREACH (op, batch, link) {
+        int failed =
+            disk_is_full(err) ? range_commit(s, op, TAILQ_NEXT(op, link)) : err;
+
+        if (failed)
+            op->result = failed;
+        else
+            commits++;
+    }
+    return commits;
 }
 
-/* Make sure that a commit of the last worker that was cut off never comes back,
- * or is here to stay. If no other program had the store open, opening it has
- * taken the commit over; its sync may not have finished, and a checkpoint
- * begins with one. If the disk is full now, it was full when the commit was
- * written, and has no whole commit. Crash before it is done: the next start
- * does it. */
-int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
+/* Name the next leader, after the last one has finished. The caller holds mtx.
+ * A caller of commit_stop goes first, or a steady load would keep it waiting
+ * for ever. */
+static void lead_next_locked(struct store *s)
 {
-    sqlite3 *db = s->writer.db;
-    int rc = store_wal_bury(db);
-    int64_t waiting, parked;
+    struct op *next = TAILQ_FIRST(&s->queue);
 
-    store_make_tidy(sqlite3_db_filename(db, "main"));
-    if (rc != SQLITE_OK && !disk_is_full(sql_error(db, rc)))
-        return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
-    commit_number(s->commit, last);
-    /* A store that cannot be counted counts as empty: the part that needs a row
-     * it cannot read reports that. */
-    waiting = store_count(s, STORE_WAITING);
-    parked = store_count(s, STORE_PARKED);
-    s->parked = parked > 0 ? parked : 0;
-    s->waits = (waiting > 0 ? waiting : 0) + s->parked;
-    return 0;
+    if (s->stoppers > 0) {
+        s->stoppers--;
+        s->stopped = true;
+        pthread_cond_signal(&s->stop);
+        return;
+    }
+    s->leading = next != NULL;
+    if (next) {
+        next->lead = true;
+        pthread_cond_signal(&next->wake);
+    }
+}
+
+/* Settle all that wait, then name the next leader. The caller holds mtx.
+ * Invariant: leading is false only while the queue is empty, so each op in the
+ * queue has a leader who will take it, or commit_go names one. The caller's own
+ * op is in the queue. */
+static void lead_locked(struct store *s)
+{
+    struct batch batch = TAILQ_HEAD_INITIALIZER(batch);
+    struct op *op;
+    unsigned commits;
+
+    s->leading = true;
+    TAILQ_CONCAT(&batch, &s->queue, link);
+    s->stats.waiting = 0;
+    pthread_mutex_unlock(&s->mtx);
+    commits = batch_commit(s, &batch);
+    pthread_mutex_lock(&s->mtx);
+    s->stats.commits += commits;
+    /* Another caller's op goes away as soon as the lock is free. */
+    TAILQ_FOREACH (op, &batch, link) {
+        op->done = true;
+        pthread_cond_signal(&op->wake);
+    }
+    lead_next_locked(s);
+}
+
+/* Lead without a batch. Several threads may call this: the leader hands over
+ * to one of them (lead_next_locked), and `leading` stays set meanwhile. */
+static void commit_stop(struct store *s)
+{
+    pthread_mutex_lock(&s->mtx);
+    if (s->leading) {
+        s->stoppers++;
+        while (!s->stopped)
+            pthread_cond_wait(&s->stop, &s->mtx);
+        s->stopped = false;
+    }
+    s->leading = true;
+    pthread_mutex_unlock(&s->mtx);
+}
+
+/* The first call that waits leads next. */
+static void commit_go(struct store *s)
+{
+    pthread_mutex_lock(&s->mtx);
+    lead_next_locked(s);
+    pthread_mutex_unlock(&s->mtx);
 }
 
 void store_hurry(struct store *s)
 {
     if (s)
-        commit_hurry(s->commit);
-}
-
-void store_stats(struct store *s, struct store_stats *out)
-{
-    commit_stats(s->commit, out);
-}
-
-/* Copy the -wal into the file as far as no reader is in the way. Nothing
- * depends on it: the -wal is durable. The last program that closes the store
- * removes the -wal, if it wrote something or there is nothing in it. A program
- * that wrote nothing leaves the copying to the others: SQLite copies and syncs
- * under a lock that keeps others from opening the store, so that a program
- * which only looks, between the kill of a worker and its next start, would have
- * that start refused; and a list costs a running worker no sync. */
-void store_close(struct store **store)
-{
-    struct store *s = *store;
-    struct store_stats stats = {0};
-    char wal[PATH_MAX + 8];
-    struct stat st;
-
-    if (!s)
-        return;
-    if (s->commit)
-        store_stats(s, &stats);
-    if (stats.commits == 0 && s->writer.db) {
-        snprintf(wal, sizeof wal, "%s-wal",
-                 sqlite3_db_filename(s->writer.db, "main"));
-        if (stat(wal, &st) == 0 && st.st_size > WAL_HEAD) {
-            sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
-                              NULL);
-            if (s->reader.db)
-                sqlite3_db_config(s->reader.db,
-                                  SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-        }
-    }
-    sql_close(&s->reader);
-    if (stats.commits > 0)
-        sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE,
-                                  NULL, NULL);
-    sql_close(&s->writer);
-    commit_close(&s->commit);
-    pthread_mutex_destroy(&s->read_mtx);
-    free(s);
-    *store = NULL;
+        atomic_store(&s->patience_ms, HURRY_MS);
 }
 
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg)
 {
-    int err = commit_run(s->commit, apply, durable, arg);
+    struct op op = {.apply = apply, .durable = durable, .arg = arg};
 
+    pthread_cond_init(&op.wake, NULL);
+    pthread_mutex_lock(&s->mtx);
+    TAILQ_INSERT_TAIL(&s->queue, &op, link);
+    s->stats.waiting++;
+    while (s->leading && !op.done && !op.lead)
+        pthread_cond_wait(&op.wake, &s->mtx);
+    if (!op.done)
+        lead_locked(s);
+    pthread_mutex_unlock(&s->mtx);
+    pthread_cond_destroy(&op.wake);
     if (s->wal_large && atomic_load(&s->wal_frames) > WAL_MOST)
         s->wal_large(s->wal_arg);
-    return err;
+    return op.result;
+}
+
+void store_stats(struct store *s, struct store_stats *out)
+{
+    pthread_mutex_lock(&s->mtx);
+    *out = s->stats;
+    pthread_mutex_unlock(&s->mtx);
 }
 
 /* One statement, run for each of `rows`, or once. */
@@ -522,168 +639,150 @@ int64_t store_run_rows(struct store *s, enum sql_id id, const int64_t *rows,
     return err ? err : st.changed;
 }
 
-void store_waits_add(struct store *s, const struct store_more *more)
-{
-    atomic_fetch_add(&s->waits, more->waits);
-    atomic_fetch_add(&s->parked, more->parked);
-    atomic_fetch_add(&s->spooled, more->spooled);
-}
+/* ---- the -wal, and the end of a store ---- */
 
-int64_t store_spooled(const struct store *s)
-{
-    return atomic_load(&s->spooled);
-}
-
-const char *store_boot(const struct store *s)
-{
-    return s->boot;
-}
-
-uint64_t store_id(const struct store *s)
-{
-    uint64_t id;
-
-    memcpy(&id, s->identity, sizeof id);
-    return id ? id : 1;
-}
-
-const uint8_t *store_identity(const struct store *s)
-{
-    return s->identity;
-}
-
-void store_hooks_note(struct store *s)
-{
-    atomic_store(&s->hooks, true);
-}
-
-bool store_hooks_noted(const struct store *s)
-{
-    return atomic_load(&s->hooks);
-}
-
-/* ---- checking the whole store ---- */
-
-/* Without this check, damage shows only in a query that reads the damaged page,
- * or not at all: a flipped bit in an index hides the rows behind it, and the
- * query succeeds.
+/* Checkpoint the -wal as SQLite would do without a hook, and record its number
+ * of frames. A reader can keep frames from being copied or overwritten; then
+ * the -wal grows.
  */
-
-/* Steps of SQLite's virtual machine between two looks at *stop. */
-#define STEPS 10000
-
-static int check_is_stopped(void *arg)
+static int wal_grown(void *arg, sqlite3 *db, const char *name, int frames)
 {
-    const atomic_bool *stop = arg;
+    struct store *s = arg;
 
-    return atomic_load(stop);
+    atomic_store(&s->wal_frames, frames);
+    if (frames >= WAL_COPY)
+        (void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE,
+                                        NULL, NULL);
+    return SQLITE_OK;
 }
 
-/* Copy the path of the store's file. */
-static void path_copy(struct store *s, char path[PATH_MAX])
+void store_watch_wal(struct store *s, void (*large)(void *arg), void *arg)
 {
-    struct sql *sql = store_read_begin(s);
-
-    strlcpy(path, sqlite3_db_filename(sql->db, "main"), PATH_MAX);
-    store_read_end(s);
+    s->wal_large = large;
+    s->wal_arg = arg;
+    sqlite3_wal_hook(s->writer.db, wal_grown, s);
 }
 
-/* Return SQLITE_OK for the answer of a check of a sound store, SQLITE_CORRUPT
- * if it found damage, or the error that kept it from reading a page. SQLite
- * reports both as a line of text: "unable to get the page. error code=7" is a
- * lack of memory, and "failed to get page 9", of a page in a list, has no code.
- */
-static int check_result(const char *text)
+int store_empty_wal(struct store *s)
 {
-    const char *code = text ? strstr(text, "error code=") : NULL;
+    int rc = SQLITE_OK, err;
 
-    if (!text)
-        return SQLITE_NOMEM;
-    if (code)
-        return (int)strtol(code + strlen("error code="), NULL, 10);
-    if (strcmp(text, "ok") == 0)
-        return SQLITE_OK;
-    return strstr(text, "failed to get page") ? SQLITE_IOERR : SQLITE_CORRUPT;
-}
-
-/* Check the store at `path` once, over a connection of its own: 0 or -errno. */
-static int check_file(const char *path, const atomic_bool *stop,
-                      char found[STORE_FOUND])
-{
-    const char *text, *line;
-    sqlite3_stmt *st = NULL;
-    struct sql sql;
-    int rc, err;
-
-    found[0] = '\0';
-    rc = sql_open(&sql, path);
-    if (rc == SQLITE_OK)
-        rc = sql_setup(&sql, SQL_READER);
-    if (sql.db)
-        sqlite3_db_config(sql.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    if (rc == SQLITE_OK && stop)
-        sqlite3_progress_handler(sql.db, STEPS, check_is_stopped, (void *)stop);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_prepare_v2(sql.db, "PRAGMA quick_check(1)", -1, &st, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(st);
-    if (rc == SQLITE_ROW) {
-        text = (const char *)sqlite3_column_text(st, 0);
-        rc = check_result(text);
-        if ((rc & 0xff) == SQLITE_CORRUPT) {
-            /* A first line of "*** in database main ***" says nothing. */
-            line = strncmp(text, "***", 3) == 0 ? strchr(text, '\n') : NULL;
-            strlcpy(found, line ? line + 1 : text, STORE_FOUND);
-        }
-    } else if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB) {
-        strlcpy(found, sqlite3_errstr(rc), STORE_FOUND);
+    commit_stop(s);
+    if (atomic_load(&s->wal_frames) > WAL_MOST) {
+        sqlite3_busy_timeout(s->writer.db, SHRINK_MS);
+        rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL,
+                                       SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+        sqlite3_busy_handler(s->writer.db, lock_wait, s);
     }
-    /* quick_check prints several lines per page; the first is enough for a
-     * log. */
-    found[strcspn(found, "\n")] = '\0';
-    sqlite3_finalize(st);
-    err = (rc & 0xff) == SQLITE_INTERRUPT ? -ECANCELED : sql_error(sql.db, rc);
-    sql_close(&sql);
+    if (rc == SQLITE_OK)
+        atomic_store(&s->wal_frames, 0);
+    err = sql_error(s->writer.db, rc);
+    commit_go(s);
     return err;
 }
 
-int store_check(struct store *s, const atomic_bool *stop,
-                char found[STORE_FOUND])
+/* No commit comes between the copy and the change of connections.
+ * SQLite leaves the names alone when it closes a file that has lost its own, so
+ * closing the old connections removes nothing of the new file; and as the two
+ * are different files, closing one drops no lock of the other (fcntl(2)).
+ * A copy that cannot be opened stays, for the next start should this process
+ * die; the old connections still hold everything, and the next try replaces the
+ * copy. */
+int store_put_back(struct store *s, const char *path,
+                   const struct stat replace[2], struct problem *p)
 {
-    char path[PATH_MAX];
+    struct sql writer = {0}, reader = {0};
     int err;
 
-    path_copy(s, path);
-    err = check_file(path, stop, found);
-    /* A lack of memory can end the count of an index early, and SQLite 3.46
-     * then reports a wrong number of entries. Damage is found again. */
-    if (found[0])
-        err = check_file(path, stop, found);
+    commit_stop(s);
+    pthread_mutex_lock(&s->read_mtx);
+    err = store_file_make(path, s->writer.db, replace);
+    if (err)
+        err = problem_set(p, EX_CANTCREAT, -err, "%s: %s", path,
+                          errno_text(-err));
+    else
+        err = connections_open(&writer, &reader, path, p);
+    if (err) {
+        sql_close(&reader);
+        sql_close(&writer);
+    } else {
+        sql_close(&s->reader);
+        sql_close(&s->writer);
+        s->reader = reader;
+        s->writer = writer;
+        sqlite3_busy_handler(s->writer.db, lock_wait, s);
+        if (s->wal_large)
+            store_watch_wal(s, s->wal_large, s->wal_arg);
+    }
+    pthread_mutex_unlock(&s->read_mtx);
+    commit_go(s);
     return err;
 }
 
-uint64_t store_bytes(struct store *s)
+/* Make sure that a commit of the last worker that was cut off never comes back,
+ * or is here to stay. If no other program had the store open, opening it has
+ * taken the commit over; its sync may not have finished, and a checkpoint
+ * begins with one. If the disk is full now, it was full when the commit was
+ * written, and has no whole commit. Crash before it is done: the next start
+ * does it. */
+int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
 {
-    char path[PATH_MAX], wal[PATH_MAX + 8];
-    uint64_t bytes = 0;
-    struct stat st;
+    sqlite3 *db = s->writer.db;
+    int rc = store_wal_bury(db);
+    int64_t waiting, parked;
 
-    path_copy(s, path);
-    if (stat(path, &st) == 0)
-        bytes += (uint64_t)st.st_size;
-    snprintf(wal, sizeof wal, "%s-wal", path);
-    if (stat(wal, &st) == 0)
-        bytes += (uint64_t)st.st_size;
-    return bytes;
+    store_make_tidy(sqlite3_db_filename(db, "main"));
+    if (rc != SQLITE_OK && !disk_is_full(sql_error(db, rc)))
+        return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
+    s->last = last;
+    /* A store that cannot be counted counts as empty: the part that needs a row
+     * it cannot read reports that. */
+    waiting = store_count(s, STORE_WAITING);
+    parked = store_count(s, STORE_PARKED);
+    s->waiting = waiting > 0 ? waiting : 0;
+    s->parked = parked > 0 ? parked : 0;
+    return 0;
 }
 
-/* ---- whether the store has lost commits ---- */
+/* Copy the -wal into the file as far as no reader is in the way. Nothing
+ * depends on it: the -wal is durable. The last program that closes the store
+ * removes the -wal, if it wrote something or there is nothing in it. A program
+ * that wrote nothing leaves the copying to the others: SQLite copies and syncs
+ * under a lock that keeps others from opening the store, so that a program
+ * which only looks, between the kill of a worker and its next start, would have
+ * that start refused; and a list costs a running worker no sync. */
+void store_close(struct store **store)
+{
+    struct store *s = *store;
+    uint64_t commits;
+    char wal[PATH_MAX + 8];
+    struct stat st;
 
-/* SQLite takes over what a -wal holds up to the first frame that does not match
- * its checksum, and drops the rest without a word. So each commit of a worker
- * has a number (commit.c), and the number of the last one that was durable is
- * kept where a damaged disk, or a store that was replaced, cannot change it.
- */
+    if (!s)
+        return;
+    commits = s->stats.commits;
+    if (commits == 0 && s->writer.db) {
+        snprintf(wal, sizeof wal, "%s-wal",
+                 sqlite3_db_filename(s->writer.db, "main"));
+        if (stat(wal, &st) == 0 && st.st_size > WAL_HEAD) {
+            sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+                              NULL);
+            if (s->reader.db)
+                sqlite3_db_config(s->reader.db,
+                                  SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+        }
+    }
+    sql_close(&s->reader);
+    if (commits > 0)
+        sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE,
+                                  NULL, NULL);
+    sql_close(&s->writer);
+    pthread_cond_destroy(&s->stop);
+    pthread_mutex_destroy(&s->mtx);
+    pthread_mutex_destroy(&s->read_mtx);
+    free(s);
+    *store = NULL;
+}
 
 /* The number is a row of a table that each insert writes. */
 uint64_t store_commits(struct store *s)
@@ -691,60 +790,4 @@ uint64_t store_commits(struct store *s)
     int64_t n = store_tally(s, SQL_COMMITS, NULL);
 
     return n < 0 ? UINT64_MAX : (uint64_t)n;
-}
-
-/* Copy a file through SQLite's own descriptor: closing one of ours would drop
- * the locks that this process has on the file (fcntl(2)). */
-static int file_copy(sqlite3_file *from, const char *to)
-{
-    char data[65536];
-    sqlite3_int64 size = 0, at = 0;
-    int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), err = 0;
-
-    if (fd < 0)
-        return -errno;
-    if (from->pMethods->xFileSize(from, &size) != SQLITE_OK)
-        err = -EIO;
-    while (!err && at < size) {
-        int n =
-            size - at < (int)sizeof data ? (int)(size - at) : (int)sizeof data;
-
-        if (from->pMethods->xRead(from, data, n, at) != SQLITE_OK)
-            err = -EIO;
-        else
-            err = file_write(fd, data, (size_t)n, at);
-        at += n;
-    }
-    if (!err && fsync(fd) < 0)
-        err = -errno;
-    close(fd);
-    return err;
-}
-
-/* sqlite3(1) opens the copy with its -wal. */
-int store_set_aside(struct store *s, char copy[PATH_MAX])
-{
-    static const struct {
-        int pointer;
-        const char *tail;
-    } files[] = {{SQLITE_FCNTL_FILE_POINTER, ""},
-                 {SQLITE_FCNTL_JOURNAL_POINTER, "-wal"}};
-    struct sql *sql = store_read_begin(s);
-    char path[PATH_MAX + 8];
-    int err = 0;
-
-    if (snprintf(copy, PATH_MAX, "%s.behind.%llu",
-                 sqlite3_db_filename(sql->db, "main"),
-                 (unsigned long long)clock_wall_ns()) >= PATH_MAX)
-        err = -ENAMETOOLONG;
-    for (size_t i = 0; i < 2 && !err; i++) {
-        sqlite3_file *file = NULL;
-
-        sqlite3_file_control(sql->db, "main", files[i].pointer, &file);
-        snprintf(path, sizeof path, "%s%s", copy, files[i].tail);
-        if (file && file->pMethods)
-            err = file_copy(file, path);
-    }
-    store_read_end(s);
-    return err;
 }

@@ -177,8 +177,6 @@ int store_empty_wal(struct store *s);
  * time. */
 int store_put_back(struct store *s, const char *path,
                    const struct stat replace[2], struct problem *p);
-/* A store of its own at `path` with all that this one holds; as above. */
-int store_copy(struct store *s, const char *path);
 
 struct store_stats {
     uint64_t commits; /* transactions */

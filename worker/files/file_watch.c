@@ -460,7 +460,7 @@ static void store_save(struct file_watch *w)
     int err;
 
     snprintf(saved, sizeof saved, "%.4000s.saved-%d", path, (int)getpid());
-    err = store_copy(w->with.mq->store, saved);
+    err = store_put_back(w->with.mq->store, saved, NULL, NULL);
     if (err)
         log_error("store_lost", F_STR("queue", queue), F_STR("file", path),
                   F_STR("error", errno_text(-err)),

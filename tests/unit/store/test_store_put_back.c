@@ -132,8 +132,8 @@ Test(store_put_back, a_copy_beside_it)
     put(s, 1);
     removed("dws");
     put(s, 2);
-    cr_assert_eq(store_copy(s, path), 0);
-    cr_assert_eq(store_copy(s, path), -EEXIST);
+    cr_assert_eq(store_put_back(s, path, NULL, NULL), 0);
+    cr_assert_eq(store_put_back(s, path, NULL, NULL), -EEXIST);
     store_close(&s);
     cr_assert_eq(rename(path, fixture_db), 0);
     cr_assert_eq(fixture_sql("SELECT count(*) FROM messages"), 2);

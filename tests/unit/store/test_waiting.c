@@ -365,9 +365,7 @@ Test(waiting, cancelled_ones_are_counted_all_and_without_a_look_at_the_others)
                      store_count_cancelled(s, STORE_PARKED),
                  10333);
     cr_expect(strstr(plan(SQL_SPOOL_COUNT_CANCELLED), "INDEX spool_cancelled"));
-    cr_expect(strstr(plan(SQL_COUNT_WAITING_CANCELLED),
-                     "INDEX messages_cancelled (state=?)"));
-    cr_expect(strstr(plan(SQL_COUNT_PARKED_CANCELLED),
+    cr_expect(strstr(plan(SQL_COUNT_CANCELLED),
                      "INDEX messages_cancelled (state=?)"));
     store_close(&s);
 }
