@@ -69,6 +69,9 @@ static _Noreturn void become(struct torture *t, const char **argv,
     char number[16];
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* A shell ignores these two in what it starts in the background. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
     snprintf(number, sizeof number, "%u", t->worker.generation);
     setenv(TORTURE_WORLD, t->file, 1);
     setenv(TORTURE_GENERATION, number, 1);
