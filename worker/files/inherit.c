@@ -35,8 +35,9 @@ void inherit_totals_keep(struct counters *c, bool ran,
     if (!ran && counters_give_back(c))
         return;
     counters_gauge(c, COUNTERS_ENDED_NS, clock_wall_ns());
-    if (ran && !counters_private(c) && runtime->lock >= 0 &&
-        statedir_path(dir, RUNTIMEDIR_COUNTERS, path, NULL) == 0)
+    if (ran && !counters_private(c) &&
+        statedir_path(dir, RUNTIMEDIR_COUNTERS, path, NULL) == 0 &&
+        (runtime->lock >= 0 || access(path, F_OK) < 0))
         (void)counters_save(c, path);
 }
 

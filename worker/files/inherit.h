@@ -38,9 +38,9 @@ int inherit_open(const struct inherit *i, struct problem *p);
 int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p);
 /* Note an orderly end in the counters, for tools that look later. `ran`: keep a
- * copy in the state folder, which outlives the machine. Else the start was
- * refused, and the tools find the end of the last worker, which may have been
- * killed. */
+ * copy in the state folder, which outlives the machine; if that is the runtime
+ * folder, too, only after the file was removed. Else the start was refused, and
+ * the tools find the end of the last worker, which may have been killed. */
 void inherit_totals_keep(struct counters *c, bool ran,
                          const struct runtimedir *runtime,
                          const struct statedir *dir);

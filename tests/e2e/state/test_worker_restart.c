@@ -164,3 +164,26 @@ Test(worker_restart, the_note_of_the_folder_is_back_before_the_stop)
     cr_assert_eq(harness_stop(w, 20000), 0);
     cr_assert_eq(harness_lines("runs"), 1);
 }
+
+/* The folder of the state is the runtime folder, too. */
+Test(worker_restart, the_totals_go_on_although_their_only_file_was_removed)
+{
+    const char *q = harness_queue(0, 0), *dir = harness_state_dir();
+    struct harness_process *w =
+        harness_worker(q, "--runtime-dir", dir, "--allow-disk-custody", "--",
+                       "sh", "-c", "echo >>runs");
+    const char *out;
+
+    harness_send_text(q, "one");
+    harness_send_text(q, "two");
+    harness_until_lines("runs", 2, 10000);
+    removal_run(q, "rm -rf $S");
+    harness_until(harness_log_count(w, "event=started queue=") == 2, 20000);
+    harness_send_text(q, "three");
+    harness_until_lines("runs", 3, 10000);
+    cr_assert_eq(harness_stop(w, 20000), 0);
+    out = harness_run("mqctl", "status", "--state-dir", dir, q, "--json").out;
+    out = strstr(out, "\"totals\":{");
+    cr_assert_not_null(out);
+    cr_assert_not_null(strstr(out, "\"done\":3"), "%s", out);
+}
