@@ -6,28 +6,25 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
-/* The result of a run */
-static void result_note(struct chore *c, int err)
-{
-    if (c->tell && err != c->err)
-        c->tell(c, err);
-    c->err = err;
-    c->wait_ns = !err ? 0 : c->wait_ns ? 2 * c->wait_ns : c->first_ns;
-    if (c->wait_ns > c->most_ns)
-        c->wait_ns = c->most_ns;
-    if (err)
-        chore_after(c, c->wait_ns);
-}
-
-/* Run; and again if another thread has asked meanwhile */
+/* Run, and again if another thread has asked meanwhile. */
 static void run_asked(struct chore *c)
 {
     unsigned seen;
 
     do {
+        int err;
+
         seen = atomic_load(&c->asked);
         timers_cancel(c->timers, &c->timer); /* this run is as good */
-        result_note(c, c->run(c));
+        err = c->run(c);
+        if (c->tell && err != c->err)
+            c->tell(c, err);
+        c->err = err;
+        c->wait_ns = !err ? 0 : c->wait_ns ? 2 * c->wait_ns : c->first_ns;
+        if (c->wait_ns > c->most_ns)
+            c->wait_ns = c->most_ns;
+        if (err)
+            chore_after(c, c->wait_ns);
     } while (!atomic_compare_exchange_strong(&c->asked, &seen, 0));
 }
 
@@ -68,8 +65,8 @@ bool chore_quiet(struct chore *c)
     return atomic_load(&c->asked) == 0;
 }
 
-/* The thread that moves `asked` from 0 has the right to run. This
- * one takes it and never gives it back. */
+/* The thread that moves `asked` from 0 has the right to run. This one takes it
+ * and never gives it back. */
 void chore_stop(struct chore *c)
 {
     const struct timespec tick = {.tv_nsec = NS_PER_MS};

@@ -9,7 +9,7 @@
 
 #define STACK_BYTES (256u << 10) /* handlers in C run on it, too */
 
-/* A thread that has nothing to do; on its own stack. */
+/* An idle thread; on its own stack. */
 struct idler {
     LIST_ENTRY(idler) link;
     pthread_cond_t wake;
@@ -19,7 +19,7 @@ struct idler {
 /* m = under mtx   c = constant after open */
 struct pool {
     pthread_mutex_t mtx;
-    pthread_cond_t gone;         /* m  threads fell */
+    pthread_cond_t gone;         /* m  a thread has ended */
     TAILQ_HEAD(, pool_job) jobs; /* m  FIFO */
     LIST_HEAD(, idler) idle;     /* m  last to sleep is first */
     unsigned threads;            /* m */
@@ -30,7 +30,6 @@ struct pool {
     pthread_attr_t attr;         /* c */
 };
 
-/* No thread is started yet */
 int pool_open(struct pool **out, unsigned max_threads)
 {
     struct pool *p = calloc(1, sizeof *p);
@@ -50,7 +49,7 @@ int pool_open(struct pool **out, unsigned max_threads)
     return 0;
 }
 
-/* Send one idle thread to the jobs */
+/* Send one idle thread to the jobs. */
 static void wake_locked(struct pool *p)
 {
     struct idler *i = LIST_FIRST(&p->idle);
@@ -61,20 +60,7 @@ static void wake_locked(struct pool *p)
     pthread_cond_signal(&i->wake);
 }
 
-/* Sleep until woken */
-static void rest_locked(struct pool *p)
-{
-    struct idler me = {.woken = false};
-
-    pthread_cond_init(&me.wake, NULL);
-    LIST_INSERT_HEAD(&p->idle, &me, link);
-    while (!me.woken)
-        pthread_cond_wait(&me.wake, &p->mtx);
-    p->woken--;
-    pthread_cond_destroy(&me.wake);
-}
-
-/* Run jobs until the pool closes or shrinks */
+/* Run jobs until the pool closes or shrinks. */
 static void *thread_main(void *arg)
 {
     struct pool *p = arg;
@@ -92,8 +78,15 @@ static void *thread_main(void *arg)
             pthread_mutex_lock(&p->mtx);
         } else if (p->closing || p->threads > p->max_threads) {
             break;
-        } else {
-            rest_locked(p);
+        } else { /* sleep until woken */
+            struct idler me = {.woken = false};
+
+            pthread_cond_init(&me.wake, NULL);
+            LIST_INSERT_HEAD(&p->idle, &me, link);
+            while (!me.woken)
+                pthread_cond_wait(&me.wake, &p->mtx);
+            p->woken--;
+            pthread_cond_destroy(&me.wake);
         }
     }
     p->threads--;
@@ -102,42 +95,33 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* One more thread; signals are the peeker's business */
-static int start_locked(struct pool *p)
-{
-    pthread_t thread;
-    sigset_t all, old;
-    int err;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    err = pthread_create(&thread, &p->attr, thread_main, p);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (err)
-        return -err;
-    p->threads++;
-    p->woken++;
-    return 0;
-}
-
-/* Threads on their way for that many jobs, as far as there
- * are */
+/* Wake or start threads until so many are on their way, as far as there are. A
+ * new thread blocks all signals, which the peeker handles. */
 static int staff_locked(struct pool *p, unsigned jobs)
 {
+    sigset_t all, old;
+    pthread_t thread;
     int err = 0;
 
     while (p->woken < jobs && !err) {
-        if (!LIST_EMPTY(&p->idle))
+        if (!LIST_EMPTY(&p->idle)) {
             wake_locked(p);
-        else if (p->threads < p->max_threads)
-            err = start_locked(p);
-        else
+        } else if (p->threads < p->max_threads) {
+            sigfillset(&all);
+            pthread_sigmask(SIG_SETMASK, &all, &old);
+            err = -pthread_create(&thread, &p->attr, thread_main, p);
+            pthread_sigmask(SIG_SETMASK, &old, NULL);
+            if (!err) {
+                p->threads++;
+                p->woken++;
+            }
+        } else {
             break;
+        }
     }
     return err;
 }
 
-/* Queue a job and see that a thread comes for it */
 int pool_submit(struct pool *pool, struct pool_job *job)
 {
     int err;
@@ -158,7 +142,6 @@ int pool_submit(struct pool *pool, struct pool_job *job)
     return err;
 }
 
-/* A new bound */
 void pool_resize(struct pool *pool, unsigned max_threads)
 {
     pthread_mutex_lock(&pool->mtx);
@@ -170,10 +153,8 @@ void pool_resize(struct pool *pool, unsigned max_threads)
     pthread_mutex_unlock(&pool->mtx);
 }
 
-/* Queued jobs still run; returns when the last thread has left
- * A job may still submit by way of *pool, and is refused: so that is there
- * until no thread is.
- */
+/* Queued jobs still run. A job may still submit by way of *pool, and is refused;
+ * so *pool is set to NULL only when no thread is left. */
 void pool_close(struct pool **pool)
 {
     struct pool *p = *pool;

@@ -31,16 +31,6 @@ static bool list_has(int sig, const int *list, size_t n)
 }
 #define IS_IN(sig, list) list_has(sig, list, sizeof(list) / sizeof *(list))
 
-/* Return true if the parent program made this process ignore the signal, as a
- * shell does with INT and QUIT for a background job, and nohup(1) with HUP. */
-static bool is_ignored(int sig)
-{
-    struct sigaction now;
-
-    return (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT) &&
-           sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
 /* Return true for a stray signal without a handler in this process; a preloaded
  * profiler, for example, handles SIGPROF. */
 static bool is_stray(int sig)
@@ -60,60 +50,54 @@ void signals_block(bool whole_process)
 {
     struct sigaction nothing = {.sa_handler = signals_nothing,
                                 .sa_flags = SA_RESTART};
+    struct sigaction now;
 
     sigemptyset(&mine);
-    for (int sig = 1; sig < _NSIG; sig++)
-        if ((IS_IN(sig, taken) && !is_ignored(sig)) ||
-            (whole_process && is_stray(sig)))
+    for (int sig = 1; sig < _NSIG; sig++) {
+        /* The parent may have made this process ignore the signal, as a shell
+         * does with INT and QUIT for a background job, and nohup(1) with HUP.
+         */
+        bool ignored = (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT) &&
+                       sigaction(sig, NULL, &now) == 0 &&
+                       now.sa_handler == SIG_IGN;
+
+        if ((IS_IN(sig, taken) && !ignored) || (whole_process && is_stray(sig)))
             sigaddset(&mine, sig);
+    }
     pthread_sigmask(SIG_BLOCK, &mine, NULL);
     sigaction(SIGPIPE, &nothing, NULL);
     /* A file that may not grow is a full disk. */
     sigaction(SIGXFSZ, &nothing, NULL);
 }
 
-/* Log a signal that means nothing to the worker. */
-static void signal_ignored(const struct signalfd_siginfo *info)
-{
-    int sig = (int)info->ssi_signo;
-    const char *name = sigabbrev_np(sig);
-
-    log_warn("signal_ignored", F_STR("signal", name), F_INT("number", sig),
-             F_UINT("from", info->ssi_pid),
-             F_STR("next", "send SIGTERM to stop, SIGUSR2 to pause and SIGCONT "
-                           "to resume, or use mqctl"));
-}
-
-/* Leave a signal to a handler that a plugin has set since the signal was
- * blocked. The signal goes to this thread, because the others block all
- * signals. */
-static void signal_give_back(struct loop_source *source, int sig)
-{
-    sigset_t one;
-
-    sigdelset(&mine, sig);
-    (void)signalfd(source->fd, &mine, 0);
-    sigemptyset(&one);
-    sigaddset(&one, sig);
-    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
-    raise(sig);
-}
-
-/* All that came */
+/* Handle all signals that came. */
 static void signals_read(struct loop_source *source)
 {
     struct signals *s = CONTAINER_OF(source, struct signals, source);
     struct signalfd_siginfo info;
+    sigset_t one;
 
     while (read(source->fd, &info, sizeof info) == sizeof info) {
         int sig = (int)info.ssi_signo;
 
-        if (IS_IN(sig, taken) || sig == SIGXCPU)
+        if (IS_IN(sig, taken) || sig == SIGXCPU) {
             s->came(s->arg, sig);
-        else if (is_stray(sig))
-            signal_ignored(&info);
-        else
-            signal_give_back(source, sig);
+        } else if (is_stray(sig)) {
+            log_warn("signal_ignored", F_STR("signal", sigabbrev_np(sig)),
+                     F_INT("number", sig), F_UINT("from", info.ssi_pid),
+                     F_STR("next", "send SIGTERM to stop, SIGUSR2 to pause and "
+                                   "SIGCONT to resume, or use mqctl"));
+        } else {
+            /* Leave the signal to a handler that a plugin has set since it was
+             * blocked. It goes to this thread, because the others block all
+             * signals. */
+            sigdelset(&mine, sig);
+            (void)signalfd(source->fd, &mine, 0);
+            sigemptyset(&one);
+            sigaddset(&one, sig);
+            pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+            raise(sig);
+        }
     }
 }
 

@@ -34,11 +34,11 @@
 struct client {
     struct loop_source source; /* fd -1: free */
     struct control *control;
-    uint64_t heard; /* when it said something last, counted */
+    uint64_t heard; /* number of its last request among all */
     size_t used;
     uid_t uid;                 /* of its process */
-    bool waits;                /* for the answer to its first line */
-    struct steering *steering; /* that it waits for; NULL: none */
+    bool waits;                /* its first line is answered later */
+    struct steering *steering; /* NULL: none */
     char line[STATEDIR_BEFORE_SIZE + STATEDIR_REQUEST];
 };
 
@@ -50,9 +50,9 @@ struct control {
     struct timer door_timer; /* after an accept without a free descriptor */
     struct client clients[CLIENTS];
     struct timer over_timer; /* a pool job of an order is over */
-    uint64_t heard;          /* things said so far */
+    uint64_t heard;          /* requests so far */
     char path[PATH_MAX];     /* c */
-    struct stat node;        /* c  what our door made there */
+    struct stat node;        /* c  the socket at `path` */
 };
 
 /* ---- clients ---- */
@@ -95,34 +95,27 @@ static void order_over(void *arg)
     timers_start(k->flow->timers, &k->over_timer, clock_mono_ns());
 }
 
-/* Answer one line. Returns false if the client is gone, or waits. */
-static bool request_answer(struct client *c, const char *line)
-{
-    char words[sizeof c->line]; /* cut into words; may be answered again */
-    struct order_call call = {.again = c->waits,
-                              .uid = c->uid,
-                              .steering = &c->steering,
-                              .over = order_over,
-                              .arg = c->control};
-    json_t *out;
-
-    strlcpy(words, line, sizeof words);
-    out = orders_answer(c->control->orders, words, &call);
-    c->waits = call.later;
-    return !c->waits && answer_send(c, out);
-}
-
 /* Answer each complete line, and keep the rest. */
 static void lines_answer(struct client *c)
 {
-    char *from = c->line, *end;
+    char *from = c->line, *end, words[sizeof c->line];
     bool on = true;
 
     while (on && (end = memchr(from, '\n', c->used)) != NULL) {
+        struct order_call call = {.again = c->waits,
+                                  .uid = c->uid,
+                                  .steering = &c->steering,
+                                  .over = order_over,
+                                  .arg = c->control};
+        json_t *out;
+
         *end = '\0';
-        on = request_answer(c, from);
+        strlcpy(words, from, sizeof words); /* which is cut into words */
+        out = orders_answer(c->control->orders, words, &call);
+        c->waits = call.later;
+        on = !c->waits && answer_send(c, out);
         if (c->waits)
-            *end = '\n'; /* the line is asked again */
+            *end = '\n'; /* the line is answered later */
         if (on) {
             c->used -= (size_t)(end + 1 - from);
             from = end + 1;
@@ -142,8 +135,8 @@ static void listen_on(struct client *c)
         client_drop(c);
 }
 
-/* Answer waiting orders after handlers were added or refused, an order
- * about messages has ended, or a pause was saved */
+/* Answer waiting orders after handlers were added or refused, an order about
+ * messages has ended, or a pause was saved. */
 static void waiting_answer(void *arg)
 {
     struct control *k = arg;
@@ -223,8 +216,8 @@ static void door_open(struct timer *timer)
     (void)loop_watch(k->flow->loop, &k->door, EPOLLIN);
 }
 
-/* Let one client in; without a free descriptor it waits for a
- * timer, as the door stays readable */
+/* Let one client in. Without a free descriptor wait for a timer, because the door
+ * stays readable. */
 static void door_ready(struct loop_source *source)
 {
     struct control *k = CONTAINER_OF(source, struct control, door);
@@ -296,18 +289,10 @@ struct control *control_open(struct orders *orders)
     return err ? control_fail(k, f, -err) : k;
 }
 
-/* Return true if the name is still that of our socket: another worker may have
- * it after the folder was replaced. */
-static bool socket_is_ours(const struct control *k)
-{
-    struct stat name;
-
-    return lstat(k->path, &name) == 0 && file_same(&name, &k->node);
-}
-
 void control_close(struct control **control)
 {
     struct control *k = *control;
+    struct stat name;
 
     if (!k)
         return;
@@ -320,7 +305,8 @@ void control_close(struct control **control)
         client_drop(&k->clients[i]);
     if (k->door.fd >= 0) {
         close(k->door.fd);
-        if (socket_is_ours(k))
+        /* Another worker may have the name after the folder was replaced. */
+        if (lstat(k->path, &name) == 0 && file_same(&name, &k->node))
             unlink(k->path);
     }
     free(k);

@@ -19,16 +19,6 @@
 
 /* ---- the note ---- */
 
-/* Return true if the file equals `note`. */
-static bool note_is_there(const struct pause_note *note, const char *folder)
-{
-    struct pause_note there;
-
-    return pause_note_read(&there, folder) == 0 &&
-           there.since_ns == note->since_ns &&
-           there.until_ns == note->until_ns && strcmp(there.by, note->by) == 0;
-}
-
 /* Write `note` to the file, or remove the file. If the process is killed before
  * that, the order was not answered yet, and the next worker starts as if the
  * order had not been given. A saved note that still exists is not written
@@ -37,7 +27,7 @@ static bool note_is_there(const struct pause_note *note, const char *folder)
 static int note_save(struct chore *chore)
 {
     struct pause *p = CONTAINER_OF(chore, struct pause, chore);
-    struct pause_note note;
+    struct pause_note note, there;
     unsigned asked;
     int err;
 
@@ -46,7 +36,9 @@ static int note_save(struct chore *chore)
     asked = p->asked;
     pthread_mutex_unlock(&p->mtx);
     if (atomic_load(&p->tried) == asked && atomic_load(&p->err) == 0 &&
-        note_is_there(&note, p->flow->folder))
+        pause_note_read(&there, p->flow->folder) == 0 &&
+        there.since_ns == note.since_ns && there.until_ns == note.until_ns &&
+        strcmp(there.by, note.by) == 0)
         return 0;
     err = note.since_ns ? pause_note_write(&note, p->flow->folder)
                         : pause_note_remove(p->flow->folder);
@@ -298,10 +290,8 @@ static void handlers_end(struct timer *timer)
         timers_start_after(f->timers, timer, f->set->kill_after_ns);
 }
 
-/* A signal to stop came
- * First TERM or INT: finish what runs within the grace. A second one skips the
- * rest of the grace; QUIT kills now.
- */
+/* Handle a signal to stop. The first TERM or INT lets handlers finish within the
+ * grace. A second one skips the rest of the grace; QUIT kills now. */
 void stop_worker(struct stop *s, int signal)
 {
     struct flow *f = s->flow;

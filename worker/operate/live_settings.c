@@ -20,53 +20,6 @@
 #include "worker/flow/dispatch.h"
 #include "worker/operate/orders.h"
 
-static int concurrency_change(struct orders *o, uint64_t value,
-                              struct problem *p)
-{
-    return cap_set(o->cap, (unsigned)value, p);
-}
-
-static int failures_change(struct orders *o, uint64_t value, struct problem *p)
-{
-    (void)p;
-    gate_tune_breaker(&o->flow->gate, value, o->flow->set->breaker_pause_ns);
-    return 0;
-}
-
-static int pause_change(struct orders *o, uint64_t value, struct problem *p)
-{
-    (void)p;
-    gate_tune_breaker(&o->flow->gate, o->flow->set->breaker_failures, value);
-    return 0;
-}
-
-static int quantum_change(struct orders *o, uint64_t value, struct problem *p)
-{
-    (void)p;
-    dispatch_set_quantum(o->flow, (unsigned)value);
-    return 0;
-}
-
-static int rate_change(struct orders *o, uint64_t value, struct problem *p)
-{
-    (void)p;
-    rate_set(&o->flow->rate, value);
-    return 0;
-}
-
-/* Changes that a part must be told of. `change` comes before the setting, and
- * may refuse. All other settings are read again each time they are needed. */
-static const struct {
-    const char *name;
-    int (*change)(struct orders *o, uint64_t value, struct problem *p);
-} told[] = {
-    {"max-concurrency", concurrency_change},
-    {"breaker-failures", failures_change},
-    {"breaker-pause", pause_change},
-    {"group-quantum", quantum_change},
-    {"rate", rate_change},
-};
-
 /* Return true for the only live setting that is not a number. */
 static bool is_backoff(const struct option_row *row)
 {
@@ -162,31 +115,33 @@ static int together_check(struct orders *o, const struct option_row *row,
     return err;
 }
 
-/* Remove the dashes in front of the name: here it is a setting, not a flag. */
-static void dashes_strip(const char *name, struct problem *p)
-{
-    if (strncmp(p->text, "--", 2) == 0 &&
-        strncmp(p->text + 2, name, strlen(name)) == 0)
-        memmove(p->text, p->text + 2, strlen(p->text + 2) + 1);
-}
-
-/* Tell the part that is concerned, then change the setting. */
+/* Tell the part that keeps a copy of the setting, and may refuse the change; then
+ * change the setting. */
 static int number_set(struct orders *o, const struct option_row *row,
                       uint64_t value, struct problem *p)
 {
+    struct flow *f = o->flow;
     int err = 0;
 
-    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
-        if (strcmp(told[i].name, row->name) == 0)
-            err = told[i].change(o, value, p);
+    /* All other settings are read each time they are needed. */
+    if (strcmp(row->name, "max-concurrency") == 0)
+        err = cap_set(o->cap, (unsigned)value, p);
+    else if (strcmp(row->name, "breaker-failures") == 0)
+        gate_tune_breaker(&f->gate, value, f->set->breaker_pause_ns);
+    else if (strcmp(row->name, "breaker-pause") == 0)
+        gate_tune_breaker(&f->gate, f->set->breaker_failures, value);
+    else if (strcmp(row->name, "group-quantum") == 0)
+        dispatch_set_quantum(f, (unsigned)value);
+    else if (strcmp(row->name, "rate") == 0)
+        rate_set(&f->rate, value);
     if (!err || err == -EINPROGRESS)
         *set_ns_at(o, row) = clock_wall_ns();
     if (err)
         return err == -EINPROGRESS ? 0 : err; /* the cap sets it when it can */
     atomic_store(setting_at(o->live, row), value);
-    backlog_look(o->flow);
-    gate_changed(&o->flow->gate); /* more may be parked now */
-    o->flow->source->ops->tuned(o->flow->source);
+    backlog_look(f);
+    gate_changed(&f->gate); /* more may be parked now */
+    f->source->ops->tuned(f->source);
     return 0;
 }
 
@@ -220,7 +175,10 @@ static const struct option_row *setting_read(struct orders *o, const char *name,
     if (option_read(row, text, next, p) == 0 &&
         together_check(o, row, next, p) == 0)
         return row;
-    dashes_strip(name, p);
+    /* Here the name is that of a setting, not of a flag. */
+    if (strncmp(p->text, "--", 2) == 0 &&
+        strncmp(p->text + 2, name, strlen(name)) == 0)
+        memmove(p->text, p->text + 2, strlen(p->text + 2) + 1);
     return NULL;
 }
 
@@ -280,12 +238,21 @@ static void grow_job(struct pool_job *job)
     timers_start(f->timers, &c->timer, clock_mono_ns());
 }
 
-/* Start the job that adds slots. */
-static int slots_grow(struct cap *c, unsigned cap, struct problem *p)
+int cap_ready(struct cap *c, unsigned cap, struct problem *p)
 {
     struct flow *f = c->flow;
     int err;
 
+    if (c->busy)
+        return -EINPROGRESS;
+    if (slots_for(f->set, cap) <= f->source->ops->lent(f->source))
+        return 0;
+    if (c->failed == cap) {
+        c->failed = 0; /* the next request tries again */
+        if (p)
+            *p = c->problem;
+        return -ENOSPC;
+    }
     c->busy = true;
     c->growing = cap;
     c->failed = 0;
@@ -297,22 +264,6 @@ static int slots_grow(struct cap *c, unsigned cap, struct problem *p)
     atomic_store(&f->growing, false);
     return problem_set(p, EX_OSERR, -err, "cannot start a thread: %s",
                        errno_text(-err));
-}
-
-int cap_ready(struct cap *c, unsigned cap, struct problem *p)
-{
-    struct flow *f = c->flow;
-
-    if (c->busy)
-        return -EINPROGRESS;
-    if (slots_for(f->set, cap) <= f->source->ops->lent(f->source))
-        return 0;
-    if (c->failed != cap)
-        return slots_grow(c, cap, p);
-    c->failed = 0; /* the next request tries again */
-    if (p)
-        *p = c->problem;
-    return -ENOSPC;
 }
 
 /* Put the cap into force; there are slots for it. */

@@ -32,9 +32,12 @@
 #include "worker/operate/live_settings.h"
 
 #define WORDS_MAX STEER_MOST
+#define ARGS_MOST 64 /* words of the command that are shown */
+#define PAGE      64 /* keys of groups in an answer */
 
 struct request {
     struct orders *orders;
+    enum steer what;        /* for rows_steer */
     char *words[WORDS_MAX]; /* without the verb */
     size_t count;
     struct order_call *call;
@@ -94,70 +97,38 @@ static void settings_put(struct orders *o, json_t *all, json_t *changed,
     }
 }
 
-/* Return what differs between the queue and the settings; null if nothing
- * does. */
-static json_t *differs_json(const struct flow *f)
-{
-    const struct source *s = f->source;
-    char text[256];
-
-    return s->local && s->local->differs(s, text, sizeof text)
-               ? json_string(text)
-               : json_null();
-}
-
-/* Add the file that keeps messages from being taken. A path that is no UTF-8 is
- * left out. */
-static void files_put(json_t *out, struct file_watch *w)
-{
-    struct file_trouble t;
-
-    file_watch_trouble(w, &t);
-    json_object_set_new(out, "file_gone", json_string(t.text));
-    json_object_set_new(out, "file", json_string(t.path));
-    json_object_set_new(out, "file_next", json_string(t.next));
-}
-
 /* Add a flag that is not at its default; for settings_told. */
 static void flag_put(const char *flag, const char *value, void *arg)
 {
     (void)json_object_set_new(arg, flag, json_string(value));
 }
 
-#define ARGS_MOST 64 /* of a command that are told */
-
-/* Return the words of the command; null if a C function is called. */
-static json_t *command_json(const struct settings *set)
-{
-    json_t *all = set->command ? json_array() : json_null();
-    char text[256];
-
-    for (int i = 0; set->command && set->command[i] && i < ARGS_MOST; i++) {
-        safe_text_copy(text, sizeof text, set->command[i],
-                       strlen(set->command[i]));
-        (void)json_array_append_new(all, json_string(text));
-    }
-    return all;
-}
-
-/* Return the program, its command and the flags at its start, which stay the
- * same while the worker is running. */
+/* Return the program, its command (null: a C function is called) and the flags at
+ * its start, which stay the same while the worker is running. */
 static json_t *runs_json(struct request *r)
 {
     const struct flow *f = r->orders->flow;
     const char *path = r->orders->path;
     char plugin[PATH_MAX], folder[PATH_MAX];
     json_t *flags = json_object();
+    json_t *command = f->set->command ? json_array() : json_null();
+    char word[256];
 
+    for (int i = 0; i < ARGS_MOST && f->set->command && f->set->command[i];
+         i++) {
+        safe_text_copy(word, sizeof word, f->set->command[i],
+                       strlen(f->set->command[i]));
+        (void)json_array_append_new(command, json_string(word));
+    }
     settings_told(r->orders->started, flag_put, flags);
     safe_text_copy(plugin, sizeof plugin, path ? path : "",
                    path ? strlen(path) : 0);
     safe_text_copy(folder, sizeof folder, f->folder, strlen(f->folder));
     return json_pack("{s:s, s:s, s:I, s:o, s:s?, s:s, s:o}", "version",
                      MQW_VERSION, "handler", f->ops->name, "uid",
-                     (json_int_t)geteuid(), "command", command_json(f->set),
-                     "path", plugin[0] ? plugin : NULL, "state_dir", folder,
-                     "flags", flags);
+                     (json_int_t)geteuid(), "command", command, "path",
+                     plugin[0] ? plugin : NULL, "state_dir", folder, "flags",
+                     flags);
 }
 
 static void part_put(void *arg, const struct source_part *p)
@@ -166,19 +137,6 @@ static void part_put(void *arg, const struct source_part *p)
                                          (int)p->number, "here", p->here,
                                          "in_hand", (int)p->in_hand,
                                          "blocked_groups", (int)p->blocked));
-}
-
-/* Return the partitions of the queue; null if it has none. */
-static json_t *parts_json(struct source *s)
-{
-    json_t *all = json_array();
-
-    if (s->ops->parts)
-        s->ops->parts(s, part_put, all);
-    if (json_array_size(all) > 0)
-        return all;
-    json_decref(all);
-    return json_null();
 }
 
 /* Add the start and the end of the pause, and the user who paused the
@@ -208,15 +166,27 @@ static json_t *answer_status(struct request *r)
     struct flow *f = r->orders->flow;
     unsigned holds = atomic_load(&f->gate.holds);
     enum gate_why takes = schedule_why(f);
+    struct source *source = f->source;
     json_t *settings = json_object(), *changed = json_object(), *out;
+    json_t *differs = json_null(), *parts = json_array();
     struct counters_sum s;
-    size_t unlocked;
-    char why[160], queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
+    struct file_trouble file;
+    size_t unlocked = 0;
+    char why[160], text[256];
+    char queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
 
     safe_text_copy(queue, sizeof queue, f->set->queue, strlen(f->set->queue));
     settings_put(r->orders, settings, changed, NULL);
     counters_sum(f->counters, &s);
     breaker_reason(&f->gate.breaker, why, sizeof why);
+    if (source->local && source->local->differs(source, text, sizeof text))
+        differs = json_string(text);
+    if (source->ops->parts)
+        source->ops->parts(source, part_put, parts);
+    if (json_array_size(parts) == 0) {
+        json_decref(parts);
+        parts = json_null();
+    }
     out = json_pack(
         "{s:b, s:i, s:s, s:i, s:I, s:i, s:s, s:b, s:s, s:s, s:o, s:o}", "ok", 1,
         "pid", (int)getpid(), "queue", queue, "max_concurrency",
@@ -225,14 +195,14 @@ static json_t *answer_status(struct request *r)
         worker_state_text(worker_state_of_holds(holds)), "paused",
         (holds & HOLD_PAUSE) != 0, "breaker",
         breaker_state_text(breaker_state(&f->gate.breaker)), "breaker_reason",
-        why, "queue_differs", differs_json(f), "settings", settings);
+        why, "queue_differs", differs, "settings", settings);
     json_object_update_new(
         out, json_pack("{s:I, s:I, s:I}", "window", (json_int_t)f->set->window,
                        "groups", (json_int_t)dispatch_groups(f), "groups_held",
                        (json_int_t)dispatch_held(f)));
     json_object_set_new(out, "runs", runs_json(r));
     json_object_set_new(out, "settings_changed", changed);
-    json_object_set_new(out, "partitions", parts_json(f->source));
+    json_object_set_new(out, "partitions", parts);
     pause_put(out, r->orders->pause);
     if (store_look_text(r->orders->store_look))
         json_object_set_new(
@@ -243,13 +213,20 @@ static json_t *answer_status(struct request *r)
                             json_integer((json_int_t)log_lost()));
     if (takes != WHY_NOT_SO)
         json_object_set_new(out, "why", json_string(gate_why_text(takes)));
-    /* A job that makes room is just about to lock it. */
-    unlocked = f->source->local ? f->source->local->unlocked(f->source) : 0;
+    /* A job that makes room will lock it soon. */
+    if (source->local)
+        unlocked = source->local->unlocked(source);
     if (!atomic_load(&f->growing) && unlocked > 0)
         json_object_set_new(out, "unlocked_kib",
                             json_integer((json_int_t)(unlocked + 1023) / 1024));
-    if (holds & HOLD_FILES)
-        files_put(out, r->orders->file_watch);
+    /* The file that keeps messages from being taken. A path that is no UTF-8 is
+     * left out. */
+    if (holds & HOLD_FILES) {
+        file_watch_trouble(r->orders->file_watch, &file);
+        json_object_set_new(out, "file_gone", json_string(file.text));
+        json_object_set_new(out, "file", json_string(file.path));
+        json_object_set_new(out, "file_next", json_string(file.next));
+    }
     return out;
 }
 
@@ -324,16 +301,6 @@ static json_t *answer_quit(struct request *r)
     return answer_ok();
 }
 
-/* Cut "name=value" in two. Returns the value, or NULL if there is no "=". */
-static char *assignment_cut(char *word)
-{
-    char *value = strchr(word, '=');
-
-    if (value)
-        *value++ = '\0';
-    return value;
-}
-
 /* Check all changes before any of them is made. Returns a refusal, or NULL. */
 static json_t *set_check(struct request *r, char *values[WORDS_MAX])
 {
@@ -343,7 +310,9 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
     int err;
 
     for (size_t i = 0; i < r->count; i++) {
-        values[i] = assignment_cut(r->words[i]);
+        values[i] = strchr(r->words[i], '=');
+        if (values[i])
+            *values[i]++ = '\0';
         err = values[i]
                   ? live_settings_ready(r->orders, r->words[i], values[i], &p)
                   : problem_set(&p, EX_USAGE, EINVAL,
@@ -423,56 +392,27 @@ void steering_drop(struct steering **steering)
         free(s);
 }
 
-/* Cancel the message that is lent, on a thread of the pool. */
-static int steer_lent(struct steering *s)
-{
-    struct header_text key = {.at = s->key_size ? s->key : NULL,
-                              .size = s->key_size};
-    int err = settle_cancel(s->flow, key, (uint64_t)s->numbers[0]);
-
-    s->results[0] = err ? STEERED_IN_FLIGHT : STEERED;
-    return err == -EAGAIN ? 0 : err;
-}
-
-/* Ask the source, then have the loop answer. The control socket, which `over`
- * needs, is closed after the pool. */
+/* Ask the source, or cancel a message that is lent, then have the loop answer.
+ * The control socket, which `over` needs, is closed after the pool. */
 static void steer_job(struct pool_job *job)
 {
     struct steering *s = CONTAINER_OF(job, struct steering, job);
     struct source *source = s->flow->source;
+    struct header_text key = {.at = s->key_size ? s->key : NULL,
+                              .size = s->key_size};
 
-    s->err = s->lent ? steer_lent(s)
-                     : source->local->steer(source, s->what, s->numbers,
-                                            s->count, s->results);
+    if (s->lent) {
+        s->err = settle_cancel(s->flow, key, (uint64_t)s->numbers[0]);
+        s->results[0] = s->err ? STEERED_IN_FLIGHT : STEERED;
+        if (s->err == -EAGAIN)
+            s->err = 0;
+    } else {
+        s->err = source->local->steer(source, s->what, s->numbers, s->count,
+                                      s->results);
+    }
     atomic_store(&s->is_over, true);
     s->over(s->arg);
     steering_drop(&s);
-}
-
-/* Start the job. Returns NULL, and the request is answered later; or a
- * refusal. */
-static json_t *steering_begin(struct request *r, const struct steering *what)
-{
-    struct steering *s = malloc(sizeof *s);
-    int err = -ENOMEM;
-
-    if (s) {
-        *s = *what;
-        s->flow = r->orders->flow;
-        s->over = r->call->over;
-        s->arg = r->call->arg;
-        s->job.run = steer_job;
-        atomic_init(&s->is_over, false);
-        atomic_init(&s->users, 2);
-        err = pool_submit(s->flow->pool, &s->job);
-    }
-    r->call->later = !err;
-    if (!err) {
-        *r->call->steering = s;
-        return NULL;
-    }
-    free(s);
-    return orders_refusal(EX_OSERR, errno_text(-err));
 }
 
 /* Answer with a word for each number, or with the reason why nothing has
@@ -504,6 +444,42 @@ static json_t *steering_answer(struct request *r)
     return out;
 }
 
+/* Start the job, unless `wrong` says what is wrong with the words. Returns NULL,
+ * and the request is answered later; or a refusal. Asked again, it returns the
+ * answer. */
+static json_t *steering_begin(struct request *r, const struct steering *what,
+                              const char *wrong)
+{
+    struct steering *s;
+    int err = -ENOMEM;
+
+    if (*r->call->steering)
+        return steering_answer(r);
+    if (!r->orders->flow->source->local)
+        return orders_refusal(EX_UNAVAILABLE,
+                              "messages of this source cannot be steered");
+    if (wrong)
+        return orders_refusal(EX_USAGE, wrong);
+    s = malloc(sizeof *s);
+    if (s) {
+        *s = *what;
+        s->flow = r->orders->flow;
+        s->over = r->call->over;
+        s->arg = r->call->arg;
+        s->job.run = steer_job;
+        atomic_init(&s->is_over, false);
+        atomic_init(&s->users, 2);
+        err = pool_submit(s->flow->pool, &s->job);
+    }
+    r->call->later = !err;
+    if (!err) {
+        *r->call->steering = s;
+        return NULL;
+    }
+    free(s);
+    return orders_refusal(EX_OSERR, errno_text(-err));
+}
+
 /* Read numbers of rows, or with a minus keys of the spool. */
 static bool numbers_read(const struct request *r, size_t count,
                          int64_t out[STEER_MOST])
@@ -518,35 +494,15 @@ static bool numbers_read(const struct request *r, size_t count,
     return count > 0 && !trouble;
 }
 
-static json_t *cannot_steer(void)
-{
-    return orders_refusal(EX_UNAVAILABLE,
-                          "messages of this source cannot be steered");
-}
-
 /* Run or cancel messages that wait in the store, by their rows. */
-static json_t *rows_steer(struct request *r, enum steer what)
+static json_t *rows_steer(struct request *r)
 {
-    struct steering s = {.what = what, .count = r->count};
+    struct steering s = {.what = r->what, .count = r->count};
 
-    if (*r->call->steering)
-        return steering_answer(r);
-    if (!r->orders->flow->source->local)
-        return cannot_steer();
-    if (!numbers_read(r, r->count, s.numbers))
-        return orders_refusal(EX_USAGE,
-                              "give numbers of rows, as the store has them");
-    return steering_begin(r, &s);
-}
-
-static json_t *answer_run_now(struct request *r)
-{
-    return rows_steer(r, STEER_RUN_NOW);
-}
-
-static json_t *answer_cancel(struct request *r)
-{
-    return rows_steer(r, STEER_CANCEL);
+    return steering_begin(r, &s,
+                          numbers_read(r, r->count, s.numbers)
+                              ? NULL
+                              : "give numbers of rows, as the store has them");
 }
 
 /* Cancel a message that is in a slot and does not run. */
@@ -554,23 +510,19 @@ static json_t *answer_cancel_lent(struct request *r)
 {
     struct steering s = {.lent = true, .count = 1};
     int size = r->count == 2 ? hex_parse(r->words[1], s.key, sizeof s.key) : 0;
+    bool right = r->count <= 2 && size >= 0 &&
+                 numbers_read(r, r->count > 0, s.numbers) && s.numbers[0] > 0;
 
-    if (*r->call->steering)
-        return steering_answer(r);
-    if (!r->orders->flow->source->local)
-        return cannot_steer();
-    if (r->count > 2 || size < 0 || !numbers_read(r, r->count > 0, s.numbers) ||
-        s.numbers[0] < 0)
-        return orders_refusal(
-            EX_USAGE, "cancel-lent: give the receive sequence of a message, "
-                      "and the key of its group in hexadecimal if it has one");
     s.key_size = (size_t)size;
-    return steering_begin(r, &s);
+    return steering_begin(
+        r, &s,
+        right ? NULL
+              : "cancel-lent: give the receive sequence of a message, "
+                "and the key of its group in hexadecimal if it has one");
 }
 
-/* End the handlers of messages. The answer says which of them the order
- * reached; what becomes of the messages is in the log, and durable only
- * later. */
+/* End the handlers of messages. The answer says which of them the order reached.
+ * The log says what becomes of the messages, once that is durable. */
 static json_t *answer_cancel_running(struct request *r)
 {
     const struct flow *f = r->orders->flow;
@@ -605,8 +557,6 @@ static json_t *answer_cancel_running(struct request *r)
 
 /* ---- groups: their keys are written in hexadecimal ---- */
 
-#define PAGE 64 /* keys in an answer */
-
 struct key {
     const char *at;
     size_t size;
@@ -640,29 +590,15 @@ static struct key *keys_cut(const char *copies, size_t bytes, size_t *n)
     return keys;
 }
 
-/* Return a page of the keys after `after`, and whether there are more. */
-static json_t *page_json(const struct key *keys, size_t n, struct key after)
-{
-    char text[2 * GROUP_KEY_MAX + 1];
-    json_t *all = json_array();
-    size_t i = 0;
-
-    while (i < n && group_key_order(&keys[i], &after) <= 0)
-        i++;
-    for (; i < n && json_array_size(all) < PAGE; i++)
-        json_array_append_new(
-            all, json_string(hex_print(keys[i].at, keys[i].size, text)));
-    return json_pack("{s:b, s:o, s:b}", "ok", 1, "groups", all, "more", i < n);
-}
-
-/* List the groups that are closing. */
+/* List the groups that are closing: a page of the keys after the given one, and
+ * whether there are more. */
 static json_t *answer_closing(struct request *r)
 {
-    char after[GROUP_KEY_MAX];
-    int size = r->count == 1 ? hex_parse(r->words[0], after, sizeof after) : 0;
-    size_t bytes, n;
-    struct key *keys;
-    json_t *out = NULL;
+    char key[GROUP_KEY_MAX], text[2 * GROUP_KEY_MAX + 1];
+    int size = r->count == 1 ? hex_parse(r->words[0], key, sizeof key) : 0;
+    struct key after = {key, size > 0 ? (size_t)size : 0}, *keys;
+    json_t *all, *out = NULL;
+    size_t bytes, n, i = 0;
     char *copies;
 
     if (r->count > 1 || size < 0)
@@ -671,8 +607,15 @@ static json_t *answer_closing(struct request *r)
     copies = dispatch_closing(r->orders->flow, &bytes);
     keys = keys_cut(copies, bytes, &n);
     if (keys) {
+        all = json_array();
         qsort(keys, n, sizeof *keys, group_key_order);
-        out = page_json(keys, n, (struct key){after, (size_t)size});
+        while (i < n && group_key_order(&keys[i], &after) <= 0)
+            i++;
+        for (; i < n && json_array_size(all) < PAGE; i++)
+            json_array_append_new(
+                all, json_string(hex_print(keys[i].at, keys[i].size, text)));
+        out =
+            json_pack("{s:b, s:o, s:b}", "ok", 1, "groups", all, "more", i < n);
     }
     free(keys);
     free(copies);
@@ -715,20 +658,21 @@ static const struct {
     const char *name;
     json_t *(*answer)(struct request *r);
     bool order; /* it changes something, and nothing else logs that */
+    enum steer what;
 } verbs[] = {
-    {"status", answer_status, false},
-    {"pause", answer_pause, false},
-    {"resume", answer_resume, false},
-    {"set", answer_set, false},
-    {"drain", answer_drain, true},
-    {"stop", answer_stop, true},
-    {"quit", answer_quit, true},
-    {"run-now", answer_run_now, true},
-    {"cancel", answer_cancel, true},
-    {"closing", answer_closing, false},
-    {"group", answer_group, true},
-    {"cancel-running", answer_cancel_running, false},
-    {"cancel-lent", answer_cancel_lent, true},
+    {.name = "status", .answer = answer_status},
+    {.name = "pause", .answer = answer_pause},
+    {.name = "resume", .answer = answer_resume},
+    {.name = "set", .answer = answer_set},
+    {.name = "drain", .answer = answer_drain, .order = true},
+    {.name = "stop", .answer = answer_stop, .order = true},
+    {.name = "quit", .answer = answer_quit, .order = true},
+    {"run-now", rows_steer, true, STEER_RUN_NOW},
+    {"cancel", rows_steer, true, STEER_CANCEL},
+    {.name = "closing", .answer = answer_closing},
+    {.name = "group", .answer = answer_group, .order = true},
+    {.name = "cancel-running", .answer = answer_cancel_running},
+    {.name = "cancel-lent", .answer = answer_cancel_lent, .order = true},
 };
 
 #define VERBS (sizeof verbs / sizeof verbs[0])
@@ -752,37 +696,22 @@ static const char *request_read(struct request *r, char *line)
     return verb;
 }
 
-/* Return the verb's index in the table; VERBS if it is not there. */
-static size_t verb_of(const char *name)
-{
-    size_t i = 0;
-
-    while (i < VERBS && (!name || strcmp(verbs[i].name, name) != 0))
-        i++;
-    return i;
-}
-
-/* Skip the deadline in front of a request. Returns true if the deadline has
- * passed: the client has given up on the order. */
-static bool is_late(char **line)
-{
-    const size_t size = strlen(STATEDIR_BEFORE);
-    uint64_t ns;
-
-    if (strncmp(*line, STATEDIR_BEFORE, size) != 0)
-        return false;
-    ns = strtoull(*line + size, line, 10);
-    return clock_wall_ns() > ns;
-}
-
 json_t *orders_answer(struct orders *orders, char *line,
                       struct order_call *call)
 {
+    const size_t before = strlen(STATEDIR_BEFORE);
     struct request r = {.orders = orders, .call = call};
-    bool late = is_late(&line);
-    size_t i = verb_of(request_read(&r, line));
+    bool late = false;
+    const char *verb;
+    size_t i = 0;
     json_t *out;
 
+    /* A client gives up on an order at the deadline in front of it. */
+    if (strncmp(line, STATEDIR_BEFORE, before) == 0)
+        late = clock_wall_ns() > strtoull(line + before, &line, 10);
+    verb = request_read(&r, line);
+    while (i < VERBS && (!verb || strcmp(verbs[i].name, verb) != 0))
+        i++;
     call->later = false;
     /* An order that was begun in time is done or in progress. */
     if (late && (!call->again || (i < VERBS && verbs[i].answer == answer_set)))
@@ -799,6 +728,7 @@ json_t *orders_answer(struct orders *orders, char *line,
     if (verbs[i].order && !call->again)
         log_info("control", F_STR("queue", orders->flow->set->queue),
                  F_STR("order", verbs[i].name));
+    r.what = verbs[i].what;
     out = verbs[i].answer(&r);
     call->later = call->later && !out;
     /* cppcheck-suppress returnDanglingLifetime ; it points into no request */

@@ -24,9 +24,9 @@
 #define COUNT_NS    NS_PER_S
 #define COUNT_SHARE 50 /* counting takes at most this part of the time */
 
-/* As the source has them now, or as they were where it cannot say;
- * a million of them take a while, so the pause until the next time grows with
- * it */
+/* Count the rows of the source; a number that it cannot give stays as it was. A
+ * million rows take a while, so the pause until the next count grows with the
+ * time that this one took. */
 static void rows_count(struct status *b)
 {
     struct flow *f = b->flow;
@@ -104,53 +104,46 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
                    (int)HOLD_DAMAGED == COUNTERS_DAMAGED,
                "counters format");
 
-/* What is not as usual, "" if nothing is; a bound that is reached
- * comes and goes with each message */
-static void title_state(struct status *b, const char *breaker, char *out,
-                        size_t room)
+/* Show numbers in the process title, then what is not as usual. A bound that is
+ * reached is left out, because it comes and goes with each message. */
+static void title_show(struct status *b, const char *breaker)
 {
-    struct gate *g = &b->flow->gate;
+    struct flow *f = b->flow;
+    struct gate *g = &f->gate;
+    int64_t waiting = atomic_load(&b->rows[COUNT_WAITING]) +
+                      atomic_load(&b->rows[COUNT_PARKED]) +
+                      atomic_load(&b->rows[COUNT_SPOOLED]);
+    char state[200] = "", text[QUEUE_NAME_MAX + 300];
     struct file_trouble file;
 
-    out[0] = '\0';
     if (gate_why(g) == WHY_FILES) {
         file_watch_trouble(b->file_watch, &file);
-        snprintf(out, room, " [takes nothing: %s]", file.text);
+        snprintf(state, sizeof state, " [takes nothing: %s]", file.text);
     } else if (gate_held(g, ~(unsigned)HOLD_BOUND)) {
-        snprintf(out, room, " [%s]",
+        snprintf(state, sizeof state, " [%s]",
                  worker_state_text(worker_state_of_holds(
                      atomic_load(&g->holds) & ~(unsigned)HOLD_BOUND)));
     } else if (breaker_state(&g->breaker) != BREAKER_CLOSED) {
-        snprintf(out, room, " [breaker open: %s]", breaker);
+        snprintf(state, sizeof state, " [breaker open: %s]", breaker);
     }
-}
-
-/* Show numbers in the process title, then what is not as usual. */
-static void title_show(struct status *b, const char *why)
-{
-    struct flow *f = b->flow;
-    int64_t waiting = atomic_load(&b->rows[COUNT_WAITING]);
-    int64_t parked = atomic_load(&b->rows[COUNT_PARKED]);
-    int64_t spooled = atomic_load(&b->rows[COUNT_SPOOLED]);
-    char state[200], text[QUEUE_NAME_MAX + 300];
-
-    title_state(b, why, state, sizeof state);
     snprintf(text, sizeof text,
              "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
-             f->set->queue, atomic_load(&f->gate.running), gate_cap(&f->gate),
-             waiting + parked + spooled, atomic_load(&b->rows[COUNT_DEAD]),
-             state);
+             f->set->queue, atomic_load(&g->running), gate_cap(g), waiting,
+             atomic_load(&b->rows[COUNT_DEAD]), state);
     setproctitle("-mqworker: %s", text);
     if (b->reader)
         b->reader->read(b->reader, text);
 }
 
-/* Show the same in the counters' header. */
-static void gauges_show(struct status *b)
+void status_show(struct status *b)
 {
     struct flow *f = b->flow;
     struct counters *c = f->counters;
+    char why[160];
 
+    if (!dirty_state_take(&f->dirty))
+        return;
+    breaker_reason(&f->gate.breaker, why, sizeof why);
     counters_gauge(c, COUNTERS_CAP, gate_cap(&f->gate));
     counters_gauge(c, COUNTERS_HOLDS, atomic_load(&f->gate.holds));
     counters_gauge(c, COUNTERS_BREAKER, breaker_state(&f->gate.breaker));
@@ -164,17 +157,6 @@ static void gauges_show(struct status *b)
     counters_gauge(c, COUNTERS_GROUPS_HELD, dispatch_held(f));
     counters_gauge(c, COUNTERS_WINDOW, f->set->window);
     counters_gauge(c, COUNTERS_UNTOLD, atomic_load(&b->untold));
-}
-
-void status_show(struct status *b)
-{
-    struct flow *f = b->flow;
-    char why[160];
-
-    if (!dirty_state_take(&f->dirty))
-        return;
-    breaker_reason(&f->gate.breaker, why, sizeof why);
-    gauges_show(b);
     if (!f->set->inproc)
         title_show(b, why);
 }
