@@ -2,11 +2,13 @@
 #include "worker/engine.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
+#include <bsd/string.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -305,20 +307,6 @@ static void on_last(void *arg)
     _exit(EX_OK);
 }
 
-/* Lend timers, loop and counters to the parts that own none. */
-static void borrow(struct engine *e)
-{
-    e->flow.dirty.timers = e->flow.timers;
-    e->flow.dirty.loop = e->flow.loop;
-    e->flow.gate.timers = e->flow.timers;
-    e->flow.gate.dirty = &e->flow.dirty;
-    e->flow.gate.counters = e->flow.counters;
-    e->flow.items.counters = e->flow.counters;
-    e->flow.unsettled.retry_chore.timers = e->flow.timers;
-    e->status.chore.timers = e->flow.timers;
-    e->pause.chore.timers = e->flow.timers;
-}
-
 /* Create the note of a pause again after the folder was replaced. On a pool
  * thread. */
 static void on_there(void *arg)
@@ -337,28 +325,6 @@ static void on_again(void *arg)
     timers_start(e->flow.timers, &e->stop.again, clock_mono_ns());
 }
 
-/* Watch the files that a POSIX queue needs. */
-static int watch_ready(struct engine *e, struct problem *p)
-{
-    const struct file_watch_setup setup = {.flow = &e->flow,
-                                           .mq = &e->mq,
-                                           .dir = &e->dir,
-                                           .runtime = &e->runtime,
-                                           .lock = &e->lock,
-                                           .there = on_there,
-                                           .again = on_again,
-                                           .arg = e};
-
-    return e->broker ? 0 : file_watch_open(&e->file_watch, &setup, p);
-}
-
-/* Return the largest number of messages that can be lent at once, whatever the
- * settings are. */
-static unsigned lent_most(const struct engine *e)
-{
-    return e->mq.custody ? custody_slots_most(e->mq.custody) : BROKER_LENT;
-}
-
 /* Handle a change of the wall clock or a resume of the machine. */
 static void on_clock_set(void *arg)
 {
@@ -368,41 +334,43 @@ static void on_clock_set(void *arg)
     pause_clock_set(&e->pause);
 }
 
-/* Watch the clock. Some kernels and sandboxes lack this timer; the worker then
- * runs without it, and waiting messages run late or early after the clock was
- * set. */
-static void clock_watch_start(struct engine *e)
-{
-    int err = clock_watch_open(&e->clock_watch, e->flow.loop, on_clock_set, e);
-
-    if (err)
-        log_warn(
-            "clock_not_watched", F_STR("queue", e->flow.set->queue),
-            F_STR("error", errno_text(-err)),
-            F_STR(
-                "next",
-                "restart the worker after the clock was set or the machine was "
-                "suspended, or waiting messages run too early or too late"));
-}
-
 /* Start the threads and open the descriptors. */
 static int parts_ready(struct engine *e, struct problem *p)
 {
-    int err;
+    const struct file_watch_setup watch = {.flow = &e->flow,
+                                           .mq = &e->mq,
+                                           .dir = &e->dir,
+                                           .runtime = &e->runtime,
+                                           .lock = &e->lock,
+                                           .there = on_there,
+                                           .again = on_again,
+                                           .arg = e};
+    /* The most messages that can be lent, whatever the settings are. */
+    unsigned lent_most =
+        e->mq.custody ? custody_slots_most(e->mq.custody) : BROKER_LENT;
+    int err = timers_open(&e->flow.timers), unwatched;
 
-    err = timers_open(&e->flow.timers);
     if (!err)
         err = pool_open(&e->flow.pool,
                         (unsigned)e->flow.set->concurrency + SPARE_THREADS);
     if (!err)
-        err = dispatch_open(&e->flow.dispatch, &e->flow, lent_most(e));
+        err = dispatch_open(&e->flow.dispatch, &e->flow, lent_most);
     if (!err)
         err = loop_open(&e->flow.loop, e->flow.timers);
     if (!err && e->flow.set->take_signals)
         err =
             signals_open(&e->signals, e->flow.loop, orders_signal, &e->orders);
-    if (!err)
-        clock_watch_start(e);
+    /* Some kernels and sandboxes lack this timer; the worker then runs without
+     * it, and waiting messages run late or early after the clock was set. */
+    unwatched =
+        err ? 0
+            : clock_watch_open(&e->clock_watch, e->flow.loop, on_clock_set, e);
+    if (unwatched)
+        log_warn("clock_not_watched", F_STR("queue", e->flow.set->queue),
+                 F_STR("error", errno_text(-unwatched)),
+                 F_STR("next", "restart the worker after the clock was set or "
+                               "the machine was suspended, or waiting messages "
+                               "run too early or too late"));
     if (!err)
         err = peeker_open(&e->flow.peeker,
                           &(struct peeker_setup){.loop = e->flow.loop,
@@ -414,7 +382,16 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));
-    borrow(e);
+    /* Lend timers, loop and counters to the parts that own none. */
+    e->flow.dirty.timers = e->flow.timers;
+    e->flow.dirty.loop = e->flow.loop;
+    e->flow.gate.timers = e->flow.timers;
+    e->flow.gate.dirty = &e->flow.dirty;
+    e->flow.gate.counters = e->flow.counters;
+    e->flow.items.counters = e->flow.counters;
+    e->flow.unsettled.retry_chore.timers = e->flow.timers;
+    e->status.chore.timers = e->flow.timers;
+    e->pause.chore.timers = e->flow.timers;
     err = source_open(e, p);
     if (err)
         return err;
@@ -430,7 +407,7 @@ static int parts_ready(struct engine *e, struct problem *p)
     if (!err)
         e->control = control_open(&e->orders);
     if (!err)
-        err = watch_ready(e, p);
+        err = e->broker ? 0 : file_watch_open(&e->file_watch, &watch, p);
     e->orders.file_watch = e->status.file_watch = e->file_watch;
     return err;
 }
@@ -440,36 +417,16 @@ static int parts_ready(struct engine *e, struct problem *p)
  * directory was removed. */
 static bool path_absolute(char path[PATH_MAX])
 {
-    char folder[PATH_MAX];
-    const char *at = path;
-    size_t size;
+    char folder[PATH_MAX], relative[PATH_MAX];
+    const char *at = relative;
 
     if (path[0] == '/')
         return true;
+    strlcpy(relative, path, sizeof relative);
     while (strncmp(at, "./", 2) == 0)
         at += 2;
-    if (!getcwd(folder, sizeof folder))
-        return false;
-    size = strlen(folder);
-    if (size + 1 + strlen(at) >= PATH_MAX)
-        return false;
-    memmove(path + size + 1, at, strlen(at) + 1);
-    memcpy(path, folder, size);
-    path[size] = '/';
-    return true;
-}
-
-/* Find the path of the command or the plugin, for mqctl status. */
-static void path_find(struct engine *e, const struct settings *set)
-{
-    if (set->inproc || set->forward)
-        return;
-    e->orders.path = e->path;
-    if (set->command &&
-        (process_find(set->command[0], e->path) < 0 || !path_absolute(e->path)))
-        e->path[0] = '\0';
-    if (!set->command && set->plugin && !realpath(set->plugin, e->path))
-        e->path[0] = '\0';
+    return getcwd(folder, sizeof folder) &&
+           snprintf(path, PATH_MAX, "%s/%s", folder, at) < PATH_MAX;
 }
 
 /* Initialize the parts that cannot fail. */
@@ -494,7 +451,14 @@ static void engine_init(struct engine *e, struct settings *set,
                                 .cap = &e->cap,
                                 .pause = &e->pause,
                                 .store_look = &e->store_look};
-    path_find(e, set);
+    /* The path of the command or the plugin, for mqctl status. */
+    if (!set->inproc && !set->forward) {
+        e->orders.path = e->path;
+        if (set->command ? process_find(set->command[0], e->path) < 0 ||
+                               !path_absolute(e->path)
+                         : set->plugin && !realpath(set->plugin, e->path))
+            e->path[0] = '\0';
+    }
     cap_init(&e->cap, &e->flow, set);
     pause_init(&e->pause, &e->flow);
     unsettled_init(&e->flow.unsettled, &e->flow);
@@ -502,20 +466,6 @@ static void engine_init(struct engine *e, struct settings *set,
     ready_init(&e->flow.ready, &e->flow.gate.attention);
     run_limits_init(&e->flow);
     status_init(&e->status, &e->flow);
-}
-
-/* Take the lock and open what the last worker left. */
-static int files_ready(struct engine *e, struct problem *p)
-{
-    const struct inherit inherit = {.flow = &e->flow,
-                                    .mq = &e->mq,
-                                    .dir = &e->dir,
-                                    .runtime = &e->runtime,
-                                    .lock = &e->lock,
-                                    .look = &e->store_look};
-
-    return e->broker ? inherit_broker_open(&inherit, e->runs, p)
-                     : inherit_open(&inherit, p);
 }
 
 /* Count a failed run of the --on-dead command, and show how many letters wait
@@ -535,19 +485,28 @@ int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p)
 {
     struct engine *e = calloc(1, sizeof *e);
+    struct inherit inherit;
     int err;
 
     *out = NULL;
     if (!e)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    inherit = (struct inherit){.flow = &e->flow,
+                               .mq = &e->mq,
+                               .dir = &e->dir,
+                               .runtime = &e->runtime,
+                               .lock = &e->lock,
+                               .look = &e->store_look};
     engine_init(e, set, ops);
     err = ops->check ? ops->check(set, p) : 0;
     if (!err && settings_on_broker(set)) {
         e->broker = broker_engine_of(set->queue, p);
         err = e->broker ? 0 : -ENOTSUP;
     }
+    /* Take the lock and open what the last worker left. */
     if (!err)
-        err = files_ready(e, p);
+        err = e->broker ? inherit_broker_open(&inherit, e->runs, p)
+                        : inherit_open(&inherit, p);
     if (!err)
         err = parts_ready(e, p);
     if (!err)
@@ -600,31 +559,18 @@ static void started_log(struct engine *e)
                              "tmpfs"));
 }
 
+/* The values of the last log line of a run. */
 struct summary {
     struct items_stats items;
     struct counters_sum sum;
     int64_t in_queue;
 };
 
-/* Digits below a microsecond say nothing */
-static uint64_t whole_us(uint64_t ns)
-{
-    return ns / NS_PER_US * NS_PER_US;
-}
-
-/* Collect the values of the last log line of a run before its parts are
- * closed. */
-static void summary_collect(const struct engine *e, struct summary *out)
-{
-    items_stats((struct items *)&e->flow.items, &out->items);
-    counters_sum(e->flow.counters, &out->sum);
-    out->in_queue = e->flow.source->ops->fresh(e->flow.source);
-}
-
 /* Log the last line of a run, after everything else is done. */
 static void summary_log(const struct engine *e, const struct summary *s)
 {
     uint64_t n = s->items.deliveries;
+    uint64_t mean_us = n ? s->items.took_ns / n / NS_PER_US : 0;
 
     log_info(
         "stopped", F_STR("queue", e->flow.set->queue),
@@ -634,8 +580,8 @@ static void summary_log(const struct engine *e, const struct summary *s)
         F_UINT("deliveries", n), F_UINT("done", s->sum.done),
         F_UINT("retried", s->sum.retried), F_UINT("dead", s->sum.dead),
         F_UINT("discarded", s->sum.discarded),
-        F_DURATION("mean", whole_us(n ? s->items.took_ns / n : 0)),
-        F_DURATION("longest", whole_us(s->items.longest_ns)),
+        F_DURATION("mean", mean_us * NS_PER_US),
+        F_DURATION("longest", s->items.longest_ns / NS_PER_US * NS_PER_US),
         F_INT("in_queue", s->in_queue));
 }
 
@@ -702,38 +648,21 @@ int engine_run(struct engine *e)
     return engine_status(e);
 }
 
-/* Close the files and the queue, then release the lock, so that the next worker
- * may start. */
-static void files_close(struct engine *e)
-{
-    bool empty = e->mq.custody && custody_empty(e->mq.custody);
-
-    if (e->flow.counters)
-        inherit_totals_keep(e->flow.counters, e->flow.started, &e->runtime,
-                            &e->dir);
-    counters_close(&e->flow.counters);
-    custody_close(&e->mq.custody);
-    runtimedir_close(&e->runtime, &e->dir, empty);
-    store_close(&e->mq.store);
-    queue_close(&e->mq.queue);
-    if (!e->flow.started)
-        pid_file_give_back(e->lock);
-    pid_file_close(&e->lock);
-    if (!e->flow.started)
-        (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
-}
-
 /* Close the parts in the order that lets each finish what it began. */
 void engine_close(struct engine **engine)
 {
     struct engine *e = *engine;
     struct summary end = {0};
+    bool empty;
 
     if (!e)
         return;
     *engine = NULL;
-    if (e->flow.started)
-        summary_collect(e, &end);
+    if (e->flow.started) { /* before its parts are closed */
+        items_stats(&e->flow.items, &end.items);
+        counters_sum(e->flow.counters, &end.sum);
+        end.in_queue = e->flow.source->ops->fresh(e->flow.source);
+    }
     broker_stop(e);
     if (e->flow.peeker)
         peeker_release(e->flow.peeker);
@@ -768,7 +697,22 @@ void engine_close(struct engine **engine)
     clock_watch_close(&e->clock_watch);
     loop_close(&e->flow.loop);
     timers_close(&e->flow.timers);
-    files_close(e);
+    /* Close the files and the queue, then release the lock, so that the next
+     * worker may start. */
+    empty = e->mq.custody && custody_empty(e->mq.custody);
+    if (e->flow.counters)
+        inherit_totals_keep(e->flow.counters, e->flow.started, &e->runtime,
+                            &e->dir);
+    counters_close(&e->flow.counters);
+    custody_close(&e->mq.custody);
+    runtimedir_close(&e->runtime, &e->dir, empty);
+    store_close(&e->mq.store);
+    queue_close(&e->mq.queue);
+    if (!e->flow.started)
+        pid_file_give_back(e->lock);
+    pid_file_close(&e->lock);
+    if (!e->flow.started)
+        (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
     if (e->flow.started)
         summary_log(e, &end);
     pause_fini(&e->pause);

@@ -289,44 +289,35 @@ static int option_field_read(struct settings *set, const struct option_row *row,
     return err;
 }
 
-/* Read the fields whose values differ from those of their flags. */
-static int fields_read(struct settings *set, const struct mqw_options *o,
-                       struct problem *p)
-{
-    const char separator[2] = {(char)o->group_separator, '\0'};
-
-    set->take_signals = o->take_signals != 0;
-    set->allow_disk_custody = o->allow_disk_custody != 0;
-    set->exit_when_idle = o->exit_when_idle != MQW_NEVER;
-    set->exit_when_idle_ns = set->exit_when_idle ? o->exit_when_idle : 0;
-    if (o->log_level < MQW_LOG_DEBUG || o->log_level > MQW_LOG_ERROR ||
-        o->log_format < LOG_TEXT || o->log_format > LOG_JSON)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "log_level is 0 to 3, log_format 0 or 1");
-    if (o->group_separator < 0 || o->group_separator > 127)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "group_separator: %d is not one ASCII character",
-                           o->group_separator);
-    return o->group_separator
-               ? option_read(settings_row("group-separator"), separator, set, p)
-               : 0;
-}
-
 /* Read all options, with the checks of the flags. A problem names the field. */
 static int options_read(struct settings *set, const struct mqw_options *o,
                         struct problem *p)
 {
+    const char separator[2] = {(char)o->group_separator, '\0'};
     int err;
 
     settings_init(set);
     if (!o->queue)
         return problem_set(p, EX_USAGE, EINVAL, "no queue: set options.queue");
+    /* The fields whose values differ from those of their flags. */
+    set->take_signals = o->take_signals != 0;
+    set->allow_disk_custody = o->allow_disk_custody != 0;
+    set->exit_when_idle = o->exit_when_idle != MQW_NEVER;
+    set->exit_when_idle_ns = set->exit_when_idle ? o->exit_when_idle : 0;
     err = queue_name(o->queue, set->queue, p);
     for (size_t i = 0; i < settings_table.count && !err; i++)
         if (settings_table.rows[i].library)
             err = option_field_read(set, &settings_table.rows[i], o, p);
-    if (!err)
-        err = fields_read(set, o, p);
+    if (!err && (o->log_level < MQW_LOG_DEBUG || o->log_level > MQW_LOG_ERROR ||
+                 o->log_format < LOG_TEXT || o->log_format > LOG_JSON))
+        err = problem_set(p, EX_USAGE, EINVAL,
+                          "log_level is 0 to 3, log_format 0 or 1");
+    if (!err && (o->group_separator < 0 || o->group_separator > 127))
+        err = problem_set(p, EX_USAGE, EINVAL,
+                          "group_separator: %d is not one ASCII character",
+                          o->group_separator);
+    if (!err && o->group_separator)
+        err = option_read(settings_row("group-separator"), separator, set, p);
     if (!err)
         err = settings_check(set, p);
     if (err)
@@ -370,23 +361,6 @@ static void log_choose_locked(void)
     else
         log_setup((enum log_level)w->log_level, (enum log_format)w->log_format);
     log_divert(w && w->log ? hand_line : NULL, w);
-}
-
-static void log_enter(struct mqw_worker *w)
-{
-    pthread_mutex_lock(&logs_mtx);
-    LIST_INSERT_HEAD(&logs, w, logs);
-    log_choose_locked();
-    pthread_mutex_unlock(&logs_mtx);
-}
-
-/* Go back to the log of the worker before this one, or to stderr. */
-static void log_leave(struct mqw_worker *w)
-{
-    pthread_mutex_lock(&logs_mtx);
-    LIST_REMOVE(w, logs);
-    log_choose_locked();
-    pthread_mutex_unlock(&logs_mtx);
 }
 
 /* The worker that has the signals. They are the process's, and the kernel hands
@@ -441,7 +415,10 @@ void mqw_close(struct mqw_worker **worker)
     if (w->orders.fd >= 0)
         close(w->orders.fd);
     signals_give_back(w);
-    log_leave(w);
+    pthread_mutex_lock(&logs_mtx);
+    LIST_REMOVE(w, logs);
+    log_choose_locked(); /* of the worker before this one, or stderr */
+    pthread_mutex_unlock(&logs_mtx);
     options_free(&w->set);
     free(w);
 }
@@ -455,7 +432,10 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
     w->log = o->log;
     w->log_level = o->log_level;
     w->log_format = o->log_format;
-    log_enter(w);
+    pthread_mutex_lock(&logs_mtx);
+    LIST_INSERT_HEAD(&logs, w, logs);
+    log_choose_locked();
+    pthread_mutex_unlock(&logs_mtx);
     err = w->set.take_signals ? signals_take(w, p) : 0;
     if (err)
         return err;

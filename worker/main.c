@@ -21,8 +21,8 @@
 #include "worker/handlers/handler_inproc.h"
 #include "worker/notify.h"
 
-/* Only 0, 1, 2 and the passed ones stay open: handlers must
- * not inherit a descriptor that our parent forgot to close */
+/* Keep only 0, 1, 2 and the passed descriptors open: handlers must not inherit a
+ * descriptor that our parent forgot to close. */
 static void descriptors_ready(int passed)
 {
     int fd;

@@ -34,9 +34,9 @@
 #define STOP_MORE  (10 * NS_PER_S) /* for verdicts and files, when all ended */
 #define SAY_S      1 /* at the start and the end it has as long to make room */
 
-/* A number from the environment; 0: none, or not for this process
- * A variable that a shell or another service inherited and passed on has the
- * pid of that process. `pid` may be missing only where `pid_optional`. */
+/* Take a number from the environment; 0: there is none, or it is not for this
+ * process. A variable that a shell or another service inherited and passed on
+ * has the pid of that process. `pid` may be missing only with `pid_optional`. */
 static uint64_t number_take(const char *name, const char *pid,
                             bool pid_optional, int64_t most)
 {
@@ -54,28 +54,24 @@ static uint64_t number_take(const char *name, const char *pid,
     return wrong ? 0 : (uint64_t)n;
 }
 
-/* How many descriptors were handed over; none of them reaches a
- * handler. That many are said and one is not open: nobody handed them over. */
-static int passed_take(void)
-{
-    int count =
-        (int)number_take("LISTEN_FDS", "LISTEN_PID", false, INT_MAX - FIRST_FD);
-
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no threads yet */
-    unsetenv("LISTEN_FDNAMES");
-    for (int fd = FIRST_FD; fd < FIRST_FD + count; fd++)
-        if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
-            return 0;
-    return count;
-}
-
-/* Where the manager listens: a path, or @ and an abstract name.
- * Anything else is no place that a datagram can be sent to. */
-static void address_take(struct notify *n)
+void notify_init(struct notify *n)
 {
     const char *text = getenv("NOTIFY_SOCKET");
     size_t size = text ? strlen(text) : 0;
 
+    *n = (struct notify){.fd = -1};
+    /* Descriptors that were handed over; no handler gets them. If one of them is
+     * not open, nobody handed them over. */
+    n->inherited =
+        (int)number_take("LISTEN_FDS", "LISTEN_PID", false, INT_MAX - FIRST_FD);
+    for (int fd = FIRST_FD; fd < FIRST_FD + n->inherited; fd++)
+        if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+            n->inherited = 0;
+    n->feed_ns = number_take("WATCHDOG_USEC", "WATCHDOG_PID", true,
+                             INT64_MAX / (int64_t)NS_PER_US) *
+                 NS_PER_US / FEED_PART;
+    /* The manager's socket: a path, or @ and an abstract name. A datagram cannot
+     * be sent to anything else. */
     n->asked = size > 0;
     n->socket = text ? strdup(text) : NULL;
     n->to.sun_family = AF_UNIX;
@@ -88,36 +84,10 @@ static void address_take(struct notify *n)
             size++; /* a path ends in NUL, an abstract name in its size */
         n->to_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
     }
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no threads yet */
+    /* NOLINTBEGIN(concurrency-mt-unsafe): no threads yet */
+    unsetenv("LISTEN_FDNAMES");
     unsetenv("NOTIFY_SOCKET");
-}
-
-void notify_init(struct notify *n)
-{
-    *n = (struct notify){.fd = -1};
-    n->inherited = passed_take();
-    n->feed_ns = number_take("WATCHDOG_USEC", "WATCHDOG_PID", true,
-                             INT64_MAX / (int64_t)NS_PER_US) *
-                 NS_PER_US / FEED_PART;
-    address_take(n);
-}
-
-/* The descriptor of the queue called `name`, else 0; *other: there
- * is a queue of another name */
-static int queue_pick(const char *name, int inherited, bool *other)
-{
-    int picked = 0;
-
-    for (int fd = FIRST_FD; fd < FIRST_FD + inherited; fd++) {
-        enum queue_match match = queue_match(fd, name);
-
-        *other |= match == QUEUE_OTHER;
-        if (match == QUEUE_SAME && !picked)
-            picked = fd;
-        else
-            close(fd);
-    }
-    return picked;
+    /* NOLINTEND(concurrency-mt-unsafe) */
 }
 
 int notify_queue(const struct notify *n, struct settings *set,
@@ -127,7 +97,16 @@ int notify_queue(const struct notify *n, struct settings *set,
 
     if (n->inherited == 0)
         return 0;
-    set->passed_fd = queue_pick(set->queue, n->inherited, &other);
+    set->passed_fd = 0;
+    for (int fd = FIRST_FD; fd < FIRST_FD + n->inherited; fd++) {
+        enum queue_match match = queue_match(fd, set->queue);
+
+        other |= match == QUEUE_OTHER;
+        if (match == QUEUE_SAME && !set->passed_fd)
+            set->passed_fd = fd;
+        else
+            close(fd);
+    }
     if (set->passed_fd)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,
@@ -138,9 +117,9 @@ int notify_queue(const struct notify *n, struct settings *set,
                        set->queue);
 }
 
-/* 0, or -errno: it did not get it
- * To the address and not by a connection, so that a manager that was started
- * again hears the next one. */
+/* Send a datagram to the manager; 0, or -errno if it did not get it. It goes to
+ * the address and not over a connection, so that a manager that was started
+ * again gets the next one. */
 static int manager_tell(const struct notify *n, const char *text, int flags)
 {
     ssize_t sent;
@@ -152,22 +131,8 @@ static int manager_tell(const struct notify *n, const char *text, int flags)
     return sent < 0 ? -errno : 0;
 }
 
-/* The first that it hears, and whether it hears at all */
-static int ready_say(struct notify *n)
-{
-    const struct timeval limit = {.tv_sec = SAY_S};
-
-    if (n->to_size == 0)
-        return -EAFNOSUPPORT;
-    n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (n->fd < 0 ||
-        setsockopt(n->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
-        return -errno;
-    return manager_tell(n, "READY=1", 0);
-}
-
-/* The loop is alive, or this would not be called; it waits for nobody,
- * so a manager that is behind hears it at the next try */
+/* Feed the watchdog: the loop is alive, because this runs in it. It does not wait
+ * for the manager, and tries again if that is behind. */
 static void watchdog_feed(struct timer *timer)
 {
     struct notify *n = CONTAINER_OF(timer, struct notify, watchdog);
@@ -178,7 +143,7 @@ static void watchdog_feed(struct timer *timer)
                                                                  : n->feed_ns);
 }
 
-/* Once; how long a stop may take is ours to know */
+/* Tell the manager once that the worker stops, and how long that may take. */
 static void stopping_say(struct notify *n, int flags)
 {
     const struct settings *set = n->engine->flow.set;
@@ -193,15 +158,15 @@ static void stopping_say(struct notify *n, int flags)
     n->stopping = manager_tell(n, text, flags) != -EAGAIN;
 }
 
-/* A new title; its last part may be what a command printed. The
- * next one tells all of it again: nothing waits for room for this one. */
+/* Send a new title, whose end may be text that a command printed. The next title
+ * replaces it, so it does not wait for room. */
 static void title_read(struct status_reader *reader, const char *title)
 {
     static const char status[] = "STATUS=";
     struct notify *n = CONTAINER_OF(reader, struct notify, reader);
     char text[512];
 
-    /* The manager would end a worker that says it stops, and is there still. */
+    /* The manager would end a worker that says it stops, and then restarts. */
     if (gate_held(&n->engine->flow.gate, HOLD_STOP) &&
         !engine_restarts(n->engine))
         stopping_say(n, MSG_DONTWAIT);
@@ -213,14 +178,21 @@ static void title_read(struct status_reader *reader, const char *title)
 
 void notify_begin(struct notify *n, struct engine *e)
 {
-    int err;
+    const struct timeval limit = {.tv_sec = SAY_S};
+    int err = -EAFNOSUPPORT;
 
     n->engine = e;
     n->reader.read = title_read;
     timer_init(&n->watchdog, watchdog_feed);
     if (!n->asked)
         return;
-    err = ready_say(n);
+    if (n->to_size) {
+        n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        err = n->fd < 0 || setsockopt(n->fd, SOL_SOCKET, SO_SNDTIMEO, &limit,
+                                      sizeof limit) < 0
+                  ? -errno
+                  : manager_tell(n, "READY=1", 0);
+    }
     if (err < 0)
         log_warn("manager_not_told", F_STR("error", errno_text(-err)),
                  F_STR("next", "NOTIFY_SOCKET of the environment is not where "

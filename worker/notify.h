@@ -27,27 +27,29 @@ struct notify {
     struct status_reader reader;
     struct engine *engine;
     struct timer watchdog;
-    struct sockaddr_un to; /* where the manager listens */
-    socklen_t to_size;     /* 0: nowhere */
-    int fd;                /* of our end; -1: none */
-    int inherited;         /* descriptors that were handed over, from 3 on */
-    uint64_t feed_ns;      /* from one WATCHDOG=1 to the next; 0: none wanted */
+    struct sockaddr_un to; /* the manager's socket */
+    socklen_t to_size;     /* 0: none */
+    int fd;                /* our socket; -1: none */
+    int inherited;         /* number of descriptors handed over, from 3 on */
+    uint64_t feed_ns;      /* from one WATCHDOG=1 to the next; 0: no watchdog */
     const char *socket;    /* $NOTIFY_SOCKET */
-    bool asked;            /* there is a manager that wants to be told */
-    bool stopping;         /* it was said */
+    bool asked;            /* a manager wants to be told */
+    bool stopping;         /* STOPPING=1 was sent */
 };
 
-/* What the environment says, which it does not from then on: no handler sees
- * it. */
+/* Read the manager's variables, and remove them from the environment, so that no
+ * handler sees them. */
 void notify_init(struct notify *n);
-/* set->passed_fd is that of the queue among the inherited; the others are
- * closed. */
+/* Set set->passed_fd to the inherited descriptor of the queue, and close the
+ * others. */
 int notify_queue(const struct notify *n, struct settings *set,
                  struct problem *p);
 
-/* It is ready. Before engine_run, which tells the rest. */
+/* Tell the manager that the worker is ready. Before engine_run, which sends the
+ * rest. */
 void notify_begin(struct notify *n, struct engine *e);
-/* It takes no more. After engine_run. `restarts`: it will be ready again. */
+/* Tell the manager that the worker stops, unless it `restarts`. After
+ * engine_run. */
 void notify_end(struct notify *n, bool restarts);
 /* Ask the manager for ten more seconds, because the end waits until messages in
  * flight can be written. After notify_end, about once a second. */

@@ -59,27 +59,19 @@ static uint64_t rate_cut(const char **text)
     return n <= RATE_MOST ? n : 0;
 }
 
-/* Cut "/s" off *text. Returns seconds if there is none, and UNITS for another
- * unit. */
-static size_t unit_cut(const char **text)
-{
-    size_t i = 0;
-
-    if (**text != '/')
-        return 0;
-    while (i < UNITS && (*text)[1] != units[i].letter)
-        i++;
-    *text += i < UNITS ? 2 : 0;
-    return i;
-}
-
 int rate_parse(const char *text, uint64_t *out, struct problem *p)
 {
     const char *at = text;
     uint64_t n = rate_cut(&at), burst;
-    size_t unit = unit_cut(&at);
-    bool given = *at == ',';
+    size_t unit = 0; /* seconds */
+    bool given;
 
+    if (*at == '/') {
+        while (unit < UNITS && at[1] != units[unit].letter)
+            unit++;
+        at += unit < UNITS ? 2 : 0;
+    }
+    given = *at == ',';
     *out = RATE_OFF;
     if (strcmp(text, "off") == 0)
         return 0;

@@ -1,6 +1,7 @@
-/* rate_text.h - at most so many deliveries in so long, as one number
+/* rate_text.h - a limit of deliveries per time, as one number
  *
- * WHAT   "100/s,20" to a number that is set and read at once, and back.
+ * WHAT   Converts "100/s,20" to a number that is set and read atomically, and
+ *        back.
  * WHO    Any thread.
  * OWNS   Nothing.
  * FAILS  A problem with status 64.
@@ -12,17 +13,17 @@
 
 #include "common/base/problem.h"
 
-#define RATE_OFF  0 /* the number of no rate */
+#define RATE_OFF  0 /* no limit */
 #define RATE_MOST 1000000
 #define RATE_TEXT 32
 
-/* N[/s|/m|/h][,BURST], or off. Without BURST it is what comes in a tenth of a
- * second, 1 at least. */
+/* Read N[/s|/m|/h][,BURST], or off. Without BURST the burst is the number of a
+ * tenth of a second, at least 1. */
 int rate_parse(const char *text, uint64_t *out, struct problem *p);
 const char *rate_print(uint64_t rate, char out[RATE_TEXT]);
 
-/* Of one that is not RATE_OFF: ns between two deliveries, rounded up, and how
- * many may come at once. */
+/* Return the ns between two deliveries, rounded up, and the burst; not of
+ * RATE_OFF. */
 uint64_t rate_interval_ns(uint64_t rate);
 uint64_t rate_burst(uint64_t rate);
 

@@ -474,16 +474,6 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns)
 #define SETTLED_AFTER 64
 _Static_assert(BACKOFF_STEPS <= SETTLED_AFTER, "the last one repeats");
 
-/* Return how long one attempt may take. Without a limit only the operator knows
- * it. */
-static uint64_t run_ns(const struct settings *s)
-{
-    uint64_t limit = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
-    uint64_t asked = s->max_timeout_ns == UINT64_MAX ? 0 : s->max_timeout_ns;
-
-    return limit > asked ? limit : asked;
-}
-
 /* Return the longest wait of the backoff after so many failures. */
 static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
                         uint32_t failures)
@@ -497,7 +487,11 @@ static uint64_t wait_ns(const struct settings *s, const struct backoff *b,
  * one before, so that a million attempts cost no more than these. */
 static uint64_t sum_ns(const struct settings *s, const struct backoff *b)
 {
-    uint64_t run = run_ns(s), sum = run, attempts = s->max_attempts, each;
+    uint64_t limit = s->timeout_ns == UINT64_MAX ? 0 : s->timeout_ns;
+    uint64_t asked = s->max_timeout_ns == UINT64_MAX ? 0 : s->max_timeout_ns;
+    /* The time of one attempt. Without a limit only the operator knows it. */
+    uint64_t run = limit > asked ? limit : asked;
+    uint64_t sum = run, attempts = s->max_attempts, each;
     uint32_t n = 1;
 
     for (; n < attempts && n < SETTLED_AFTER; n++)
@@ -673,27 +667,20 @@ static int forward_take(struct settings *s, struct problem *p)
     return err;
 }
 
-/* Return true if two operands name the same queue on the same broker. */
-static bool brokers_same(const struct broker_operand *a,
-                         const struct broker_operand *b)
-{
-    if (strcmp(a->vhost, b->vhost) != 0 || strcmp(a->queue, b->queue) != 0)
-        return false;
-    for (unsigned i = 0; i < a->host_count; i++)
-        for (unsigned k = 0; k < b->host_count; k++)
-            if (strcmp(a->hosts[i].name, b->hosts[k].name) == 0 &&
-                a->hosts[i].port == b->hosts[k].port)
-                return true;
-    return false;
-}
-
-/* Check, after the queue was read, that its messages are not sent back to
- * it. */
+/* Check, after the queue was read, that its messages are not sent back to it: on
+ * a broker, that no host of one operand is also a host of the other. */
 static int forward_other_check(const struct settings *s, struct problem *p)
 {
-    bool same = settings_on_broker(s) ? brokers_same(&s->broker, &s->forward_to)
-                                      : strcmp(s->queue, s->forward_queue) == 0;
+    const struct broker_operand *a = &s->broker, *b = &s->forward_to;
+    bool same =
+        !settings_on_broker(s) && strcmp(s->queue, s->forward_queue) == 0;
 
+    for (unsigned i = 0; i < a->host_count; i++)
+        for (unsigned k = 0; k < b->host_count; k++)
+            same |= strcmp(a->vhost, b->vhost) == 0 &&
+                    strcmp(a->queue, b->queue) == 0 &&
+                    strcmp(a->hosts[i].name, b->hosts[k].name) == 0 &&
+                    a->hosts[i].port == b->hosts[k].port;
     return same ? problem_set(p, EX_USAGE, EINVAL,
                               "--forward %s: a queue cannot be forwarded to "
                               "itself; give another queue",
@@ -701,28 +688,11 @@ static int forward_other_check(const struct settings *s, struct problem *p)
                 : 0;
 }
 
-/* Complain that no command was given, and name the place for it. Our systemd
- * unit reads the command from a file and passes on that file's name. */
-static int no_command(const char *queue, struct problem *p)
-{
-    const char *file = getenv("MQW_CONFIG");
-
-    if (file)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "no command: put COMMAND=/path/of/your-handler into "
-                           "%s, which the unit reads; by hand: mqworker %s -- "
-                           "COMMAND",
-                           file, SHELL_QUEUE(queue));
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "no command: mqworker %s -- COMMAND, like mqworker %s "
-                       "-- ./handle-order",
-                       SHELL_QUEUE(queue), SHELL_QUEUE(queue));
-}
-
 /* Check that there is a command, and that the flags are for its kind. */
 static int command_check(const struct settings *s, char *const *command,
                          const char *queue, struct problem *p)
 {
+    const char *file = getenv("MQW_CONFIG"); /* of our systemd unit */
     char flag[FLAG_TEXT];
 
     if (s->plugin_arg || s->timeout_abort)
@@ -731,7 +701,17 @@ static int command_check(const struct settings *s, char *const *command,
                            "--plugin FILE.so, too",
                            s->plugin_arg ? "--plugin-arg" : "--timeout-abort");
     if (!command || !command[0] || command[0][0] == '\0')
-        return no_command(queue, p);
+        return file
+                   ? problem_set(p, EX_USAGE, EINVAL,
+                                 "no command: put "
+                                 "COMMAND=/path/of/your-handler into %s, which "
+                                 "the unit reads; by hand: mqworker %s -- "
+                                 "COMMAND",
+                                 file, SHELL_QUEUE(queue))
+                   : problem_set(p, EX_USAGE, EINVAL,
+                                 "no command: mqworker %s -- COMMAND, like "
+                                 "mqworker %s -- ./handle-order",
+                                 SHELL_QUEUE(queue), SHELL_QUEUE(queue));
     if (!s->stream && for_children(s, flag))
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s is for a long-lived command: give --stream, too",
@@ -744,46 +724,24 @@ static int command_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-/* Print the value of a flag. Returns true if it is not at its default, or was
- * given although it is. */
-static bool is_told(const struct settings *s, const struct settings *def,
-                    const struct option_row *row, char out[SETTING_TEXT])
-{
-    char other[SETTING_TEXT];
-    bool has = option_print(row, s, out, SETTING_TEXT);
-
-    if (row->seen)
-        return *((const bool *)s + row->seen - 1);
-    return has != option_print(row, def, other, sizeof other) ||
-           strcmp(out, other) != 0;
-}
-
 void settings_told(const struct settings *s,
                    void (*visit)(const char *flag, const char *value,
                                  void *arg),
                    void *arg)
 {
+    char text[SETTING_TEXT], other[SETTING_TEXT];
     struct settings def;
-    char text[SETTING_TEXT];
 
     settings_init(&def);
-    for (size_t i = 0; i < settings_table.count; i++)
-        if (is_told(s, &def, &rows[i], text))
-            visit(rows[i].name, text, arg);
-}
+    for (size_t i = 0; i < settings_table.count; i++) {
+        const struct option_row *row = &rows[i];
+        bool has = option_print(row, s, text, sizeof text);
 
-/* Set the lookahead of a queue with partitions: a failed head waits in hand,
- * and so does what is behind it, as much as the broker gives. */
-static int partitions_take(struct settings *s, struct problem *p)
-{
-    if (s->lookahead_given)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--lookahead %" PRIu64 " and --partitions %" PRIu64
-                           ": what a worker has in hand is the same for all "
-                           "workers of such a queue; leave out --lookahead",
-                           s->lookahead, s->access.partitions);
-    s->lookahead = IN_HAND;
-    return 0;
+        if (row->seen ? *((const bool *)s + row->seen - 1)
+                      : has != option_print(row, &def, other, sizeof other) ||
+                            strcmp(text, other) != 0)
+            visit(row->name, text, arg);
+    }
 }
 
 /* Take an operand that names a queue on a broker. */
@@ -804,18 +762,18 @@ static int broker_take(struct settings *s, const char *operand,
     snprintf(s->queue, sizeof s->queue, "%s", s->broker.shown);
     if (s->forward_to.host_count)
         s->forward_partitions = (unsigned)s->access.partitions;
-    return s->access.partitions ? partitions_take(s, p) : 0;
-}
-
-/* Check the flags of a broker that is only the destination, and leave none of
- * them for the queue itself. */
-static int forward_access_take(struct settings *s, struct problem *p)
-{
-    int err = broker_access_check(&s->access, s->forward, p);
-
-    s->forward_partitions = (unsigned)s->access.partitions;
-    s->access.partitions = 0;
-    return err;
+    if (!s->access.partitions)
+        return 0;
+    if (s->lookahead_given)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--lookahead %" PRIu64 " and --partitions %" PRIu64
+                           ": what a worker has in hand is the same for all "
+                           "workers of such a queue; leave out --lookahead",
+                           s->lookahead, s->access.partitions);
+    /* A failed head waits in hand, and so does everything behind it, as much as
+     * the broker gives. */
+    s->lookahead = IN_HAND;
+    return 0;
 }
 
 /* Take the operand: a POSIX queue, or a queue on a broker. */
@@ -824,46 +782,36 @@ static int queue_operand_take(struct settings *s, const char *operand,
 {
     if (broker_operand_is(operand))
         return broker_take(s, operand, p);
-    if (s->forward_to.host_count)
-        return forward_access_take(s, p) < 0 ? -EINVAL
-                                             : queue_name(operand, s->queue, p);
-    if (s->allow_unreplicated)
+    if (!s->forward_to.host_count && s->allow_unreplicated)
         return broker_only("--allow-unreplicated", operand, p);
-    if (broker_access_check(&s->access, operand, p) < 0)
+    if (broker_access_check(
+            &s->access, s->forward_to.host_count ? s->forward : operand, p) < 0)
         return -EINVAL;
+    /* The flags of a broker that is only the destination are not for the queue
+     * itself. */
+    if (s->forward_to.host_count) {
+        s->forward_partitions = (unsigned)s->access.partitions;
+        s->access.partitions = 0;
+    }
     return queue_name(operand, s->queue, p);
-}
-
-/* Take the first `count` arguments, which are exactly one queue, and the
- * command from argv[rest] on; -1: there is no "--". */
-static int operands_take(struct settings *s, int count, int rest, char **argv,
-                         struct problem *p)
-{
-    char **command = rest < 0 ? NULL : argv + rest;
-    int err = queue_operand_check(count, rest >= 0, argv, p);
-
-    if (!err)
-        err = s->forward  ? settings_forward_check(s, command, p)
-              : s->plugin ? plugin_option_check(s, command, p)
-                          : command_check(s, command, argv[0], p);
-    if (!err && s->forward)
-        err = forward_take(s, p);
-    if (err)
-        return err;
-    s->command = s->plugin || s->forward ? NULL : command;
-    err = queue_operand_take(s, argv[0], p);
-    return !err && s->forward ? forward_other_check(s, p) : err;
 }
 
 /* ---- all of them together ---- */
 
-/* Check that something can be taken at the very start: run_limits_take compares
- * the end with now and the margin. */
-static int run_for_check(const struct settings *s, struct problem *p)
+int settings_check(const struct settings *s, struct problem *p)
 {
     uint64_t margin = settings_margin(s, s->estimated_duration_ns);
     char run[DURATION_TEXT], one[DURATION_TEXT], all[DURATION_TEXT];
 
+    if (strcmp(s->dead_letter_queue, s->queue) == 0)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "--dead-letter-queue: \"%s\" is the queue that is "
+                           "consumed; give another name",
+                           s->dead_letter_queue);
+    if (s->access.partitions && in_hand_limit_check(s, &s->backoff, p) < 0)
+        return -EINVAL;
+    /* Something must be taken at the very start: run_limits_take compares the end
+     * with now and the margin. */
     if (s->run_for_ns == 0 || s->run_for_ns > margin)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,
@@ -878,25 +826,29 @@ static int run_for_check(const struct settings *s, struct problem *p)
                        duration_print(margin, all));
 }
 
-int settings_check(const struct settings *s, struct problem *p)
-{
-    if (strcmp(s->dead_letter_queue, s->queue) == 0)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "--dead-letter-queue: \"%s\" is the queue that is "
-                           "consumed; give another name",
-                           s->dead_letter_queue);
-    if (s->access.partitions && in_hand_limit_check(s, &s->backoff, p) < 0)
-        return -EINVAL;
-    return run_for_check(s, p);
-}
-
 int settings_parse(struct settings *s, int argc, char **argv, struct problem *p)
 {
+    char **command;
     int count, rest;
     int err = options_parse(&settings_table, argc, argv, s, &count, &rest, p);
 
     if (err || s->help || s->version)
         return err;
-    err = operands_take(s, count, rest, argv, p);
+    /* The first `count` arguments have to be one queue; the command begins at
+     * argv[rest], or there is no "--". */
+    command = rest < 0 ? NULL : argv + rest;
+    err = queue_operand_check(count, rest >= 0, argv, p);
+    if (!err)
+        err = s->forward  ? settings_forward_check(s, command, p)
+              : s->plugin ? plugin_option_check(s, command, p)
+                          : command_check(s, command, argv[0], p);
+    if (!err && s->forward)
+        err = forward_take(s, p);
+    if (err)
+        return err;
+    s->command = s->plugin || s->forward ? NULL : command;
+    err = queue_operand_take(s, argv[0], p);
+    if (!err && s->forward)
+        err = forward_other_check(s, p);
     return err ? err : settings_check(s, p);
 }
