@@ -51,11 +51,6 @@
  * number on, descriptors are saved instead. */
 #define FEW_FDS 256
 
-/* Buffers that a pool thread keeps for its runs. */
-struct scratch {
-    struct environment env;
-    struct stderr_tail tail;
-};
 /* A run; on the stack of its pool thread.
  * m = under mtx   c = constant after its start */
 struct running {
@@ -84,41 +79,6 @@ struct handler {
     struct timers *timers;        /* c */
     struct timer kill;            /* for cancelled runs */
 };
-
-static pthread_key_t scratch_key;
-static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
-
-static void scratch_free(void *arg)
-{
-    struct scratch *s = arg;
-
-    environment_close(&s->env);
-    free(s);
-}
-
-static void scratch_key_make(void)
-{
-    int err = pthread_key_create(&scratch_key, scratch_free);
-
-    if (err)
-        panic("pthread_key_create: %s", errno_text(err));
-}
-
-/* Return this thread's buffers, which its first run allocates; NULL: no
- * memory. */
-static struct scratch *scratch_get(void)
-{
-    struct scratch *s = pthread_getspecific(scratch_key);
-
-    if (!s) {
-        s = calloc(1, sizeof *s);
-        if (s && pthread_setspecific(scratch_key, s) != 0) {
-            free(s);
-            s = NULL;
-        }
-    }
-    return s;
-}
 
 /* Kill cancelled runs whose time is over, and start the timer again for the
  * others. */
@@ -168,7 +128,6 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
 
     *out = NULL;
     h = calloc(1, sizeof *h);
-    pthread_once(&scratch_once, scratch_key_make);
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     h->set = set;
@@ -345,9 +304,10 @@ static void end_signalled(struct running *r, uint64_t seq,
 /* Name the started process in the message's slot, watch it, and fill in the
  * outcome. */
 static void run_supervise(struct running *r, struct delivery *d,
-                          struct stderr_tail *t, struct outcome *out)
+                          struct outcome *out)
 {
     struct handler *h = r->handler;
+    struct stderr_tail tail;
     uint64_t due_ns = r->limit_ns == UINT64_MAX
                           ? UINT64_MAX
                           : ns_add(clock_mono_ns(), r->limit_ns);
@@ -363,8 +323,8 @@ static void run_supervise(struct running *r, struct delivery *d,
     FAULT_POINT("exec_before_group");
     d->message->ops->handler_group(d->message, r->process.pid);
     FAULT_POINT("exec_after_name");
-    stderr_tail_init(t, r->id, 0, h->stderr_limit);
-    if (!run_watch(r, t, due_ns)) {
+    stderr_tail_init(&tail, r->id, 0, h->stderr_limit);
+    if (!run_watch(r, &tail, due_ns)) {
         /* The limit does not count after the worker's stop or an operator's
          * order: these have times of their own, and their end is no failure of
          * the handler. */
@@ -378,7 +338,7 @@ static void run_supervise(struct running *r, struct delivery *d,
                      F_DURATION("limit", r->limit_ns),
                      F_DURATION("kill_after", h->set->kill_after_ns));
         } else {
-            run_watch(r, t, UINT64_MAX);
+            run_watch(r, &tail, UINT64_MAX);
         }
     }
     out->ran = true;
@@ -392,19 +352,19 @@ static void run_supervise(struct running *r, struct delivery *d,
         LIST_REMOVE(r, link);
     pthread_mutex_unlock(&h->mtx);
     if (signalled) {
-        end_signalled(r, d->message->seq, &for_what, t, out);
+        end_signalled(r, d->message->seq, &for_what, &tail, out);
     } else {
         info = process_wait(r->process.pid, 0);
         verdict_exit(out, h->set->on_exit, &info, false);
         if (out->kind == OUTCOME_NOT_STARTED && command_fault(&h->command, why))
             verdict_not_started(out, "exit %d: %s", info.si_status, why);
     }
-    stderr_tail_end(t, out);
+    stderr_tail_end(&tail, out);
 }
 
 static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
 {
-    struct scratch *s = scratch_get();
+    struct environment env = {.vars = NULL};
     struct running r = {.handler = h,
                         .id = delivery_id(d),
                         .limit_ns = delivery_limit_ns(d, h->set->timeout_ns)};
@@ -415,16 +375,18 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
     out->said = false;
     out->error[0] = '\0';
     out->ran = false;
-    if (!s ||
-        environment_build(&s->env, &h->base, d,
+    if (environment_build(&env, &h->base, d,
                           delivery_max_attempts(d, h->set->max_attempts)) < 0) {
         verdict_not_started(out, "out of memory");
         return;
     }
-    if (!descriptors_open(&r, d, out))
+    if (!descriptors_open(&r, d, out)) {
+        environment_close(&env);
         return;
-    err = command_start(&h->command, &r.process, s->env.vars,
+    }
+    err = command_start(&h->command, &r.process, env.vars,
                         (int[]){r.body, -1, r.err});
+    environment_close(&env);
     if (err) {
         fds_close((int[]){r.body, r.out, r.err}, 3);
         verdict_not_started(out, "cannot start %s: %s", h->set->command[0],
@@ -442,7 +404,7 @@ static void exec_run(struct handler *h, struct delivery *d, struct outcome *out)
         fds_close((int[]){r.body, r.err}, 2);
         r.body = r.err = -1;
     }
-    run_supervise(&r, d, &s->tail, out);
+    run_supervise(&r, d, out);
     fds_close((int[]){r.body, r.out, r.err, r.process.end}, 4);
 }
 
