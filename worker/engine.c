@@ -510,7 +510,7 @@ int engine_open(struct engine **out, struct settings *set,
     if (!err)
         err = parts_ready(e, p);
     if (!err)
-        err = recover(&e->flow, p);
+        err = recovery_run(&e->flow, p);
     if (!err && set->on_dead)
         err = on_dead_open(
             &e->on_dead,

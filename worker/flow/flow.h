@@ -1,8 +1,8 @@
-/* flow.h - from where messages come to a verdict: what the parts of it share
+/* flow.h - from where messages come to a verdict: what the parts share
  *
- * WHAT   Handles, opened and closed by the engine in order. A part keeps its
- *        own state and its own lock; here is only who is there.
- * WHO    The parts of worker/flow/, and those above it (restart/, operate/).
+ * WHAT   The parts, opened and closed by the engine in order. Each keeps its own
+ *        state and its own lock.
+ * WHO    The parts of worker/flow/, and those above it (operate/).
  * OWNS   Nothing; the engine does.
  * FAILS  Never.
  *
@@ -37,7 +37,7 @@ struct peeker;   /* peeker.c */
 /* c = constant after open   a = atomic */
 struct flow {
     const struct settings *set; /* c  what it points to: settings.h */
-    const char *folder;         /* c  of the worker's state */
+    const char *folder;         /* c  the worker's state directory */
     struct timers *timers;      /* c */
     struct pool *pool;          /* c */
     struct loop *loop;          /* c */
@@ -51,7 +51,7 @@ struct flow {
     /* What runs for them. */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
-    bool hears;                    /* c  it wants to hear of what is durable */
+    bool hears;                    /* c  ops->settled is to be called */
 
     /* Which is next, and what a verdict means; from the bottom to the top. */
     struct gate gate;
@@ -63,15 +63,16 @@ struct flow {
     struct unsettled unsettled;
     struct rate rate;
     struct run_limits run_limits;
-    struct solo solo; /* one thread takes at a time, and puts what it took in
-                         line: in the source's order */
-    atomic_uint due_first;  /* a  due ones to take before fresh ones */
-    atomic_bool growing;    /* a  a job resizes the source; set in the loop */
-    _Atomic uint64_t stale; /* a  claims that were gone, so far */
-    _Atomic uint64_t stale_told_ns; /* a  when that was told last; 0: never */
-    atomic_bool unique_told;        /* a  that unique lines are not looked at */
+    struct solo solo;      /* one thread takes at a time, and puts messages into
+                         their groups: in the source's order */
+    atomic_uint due_first; /* a  due messages to take before fresh ones */
+    atomic_bool growing;   /* a  a job resizes the source; set in the loop */
+    _Atomic uint64_t stale;         /* a  number of claims that were gone */
+    _Atomic uint64_t stale_told_ns; /* a  when that was logged last; 0: never */
+    atomic_bool unique_told;        /* a  keys_ignored was logged */
     atomic_bool timeout_told;       /* a  that a time limit was cut */
-    bool started; /* it ran; before, it only finds what was left. Of the loop */
+    bool started; /* messages run; before, the start finds what was left. The
+                     loop's */
 };
 
 #endif

@@ -1,8 +1,8 @@
 /* gate.c - whether messages may be taken, and why not (see gate.h)
  *
- * The thread that changes a reason not to take messages says GATE_CHANGED after
- * the change, and a work item after it has counted itself out. So of two that
- * happen at once, the later one sees both.
+ * A thread that changes a reason not to take messages sends GATE_CHANGED after
+ * the change, and a work item does after it has counted itself out. So of two
+ * that happen at once, the later one sees both.
  */
 #include "worker/flow/gate.h"
 
@@ -18,7 +18,7 @@
 #define TROUBLE_FIRST NS_PER_S
 #define TROUBLE_MOST  (30 * NS_PER_S)
 
-/* attend_bits - what the reasons come to now */
+/* Work the attention bits out from the reasons as they are now. */
 static unsigned attend_bits(struct gate *g)
 {
     unsigned running = gate_running(g), bits = 0;
@@ -37,11 +37,11 @@ static unsigned attend_bits(struct gate *g)
     return bits;
 }
 
-/* attend - the gate's bits, called after each change of a reason
- * The last thread to get the lock has seen all changes. A change that takes no
- * lock while its bit is clear (counted) is seen in the second look.
+/* Set the gate's attention bits, after each change of a reason. The last thread
+ * to get the lock has seen all changes. A change that takes no lock while its
+ * bit is clear (running_changed) is seen in the second look.
  */
-static void attend(struct gate *g)
+static void gate_attend(struct gate *g)
 {
     unsigned bits;
 
@@ -53,46 +53,44 @@ static void attend(struct gate *g)
     pthread_mutex_unlock(&g->attend_mtx);
 }
 
-/* counted - after `running` became `n`, and before one that was counted in
- * takes anything
- * A single work item is over no cap, which is 1 at least, and has none
- * beside it: the bits are worked out where there were two, or where one of them
- * is set. If it is set just now, the thread that sets it looks at `running`
- * after that.
+/* Set the bits after `running` became `n`, and before an item that was counted
+ * in takes anything.
+ * A single work item is over no cap, which is 1 at least, and has none beside
+ * it: the bits are worked out only where there were two, or where one of them is
+ * set. A thread that sets it at the same time reads `running` after that.
  */
-static void counted(struct gate *g, unsigned n)
+static void running_changed(struct gate *g, unsigned n)
 {
     if (n > 1 || atomic_load(&g->attention.bits) & (ATTEND_OTHERS | ATTEND_CAP))
-        attend(g);
+        gate_attend(g);
 }
 
 void gate_run_alone(struct gate *g, uint64_t seq)
 {
     if (atomic_exchange(&g->alone, seq) == 0)
-        attend(g);
+        gate_attend(g);
 }
 
 void gate_run_together(struct gate *g, uint64_t seq)
 {
     if (!atomic_compare_exchange_strong(&g->alone, &seq, 0))
         return;
-    attend(g);
+    gate_attend(g);
     g->event(g->arg, GATE_WIDER);
 }
 
 void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns)
 {
     breaker_tune(&g->breaker, failures, pause_ns);
-    attend(g);
+    gate_attend(g);
 }
 
 void gate_set_cap(struct gate *g, unsigned cap)
 {
     atomic_store(&g->cap, cap);
-    attend(g);
+    gate_attend(g);
 }
 
-/* gate_room - work items that may run now */
 unsigned gate_room(struct gate *g)
 {
     unsigned most, cap;
@@ -112,8 +110,7 @@ unsigned gate_room(struct gate *g)
     }
 }
 
-/* why_held - of the holds the one that counts */
-static enum gate_why why_held(unsigned holds)
+enum gate_why gate_why(struct gate *g)
 {
     static const struct {
         unsigned bits;
@@ -124,19 +121,11 @@ static enum gate_why why_held(unsigned holds)
         {HOLD_STORE, WHY_STORE},     {HOLD_QUEUE, WHY_QUEUE},
         {HOLD_BOUND, WHY_BOUND},     {HOLD_RATE, WHY_RATE},
     };
+    unsigned holds = atomic_load(&g->holds);
 
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (holds & order[i].bits)
             return order[i].why;
-    return WHY_NOT_SO;
-}
-
-enum gate_why gate_why(struct gate *g)
-{
-    enum gate_why why = why_held(atomic_load(&g->holds));
-
-    if (why != WHY_NOT_SO)
-        return why;
     if (gate_running(g) >= gate_room(g))
         return breaker_state(&g->breaker) != BREAKER_CLOSED ? WHY_BREAKER
                : gate_alone(g)                              ? WHY_ALONE
@@ -171,8 +160,8 @@ const char *gate_why_text(enum gate_why why)
     return texts[why];
 }
 
-/* gate_enter - a caller that finds no room is told when there is some, as one
- * that makes it says GATE_CHANGED after that */
+/* A caller that finds no room learns when there is some: a thread that makes room
+ * sends GATE_CHANGED after that. */
 bool gate_enter(struct gate *g)
 {
     unsigned n = atomic_load(&g->running);
@@ -181,13 +170,13 @@ bool gate_enter(struct gate *g)
         if (n >= gate_room(g))
             return false;
     } while (!atomic_compare_exchange_weak(&g->running, &n, n + 1));
-    counted(g, n + 1);
+    running_changed(g, n + 1);
     return true;
 }
 
 void gate_leave(struct gate *g)
 {
-    counted(g, atomic_fetch_sub(&g->running, 1) - 1);
+    running_changed(g, atomic_fetch_sub(&g->running, 1) - 1);
 }
 
 bool gate_leave_over(struct gate *g, unsigned most)
@@ -198,14 +187,8 @@ bool gate_leave_over(struct gate *g, unsigned most)
         if (n <= most)
             return false;
     } while (!atomic_compare_exchange_weak(&g->running, &n, n - 1));
-    counted(g, n - 1);
+    running_changed(g, n - 1);
     return true;
-}
-
-/* tell_state - what others see; shown by the loop, which is woken for it */
-static void tell_state(struct gate *g)
-{
-    dirty_state_now(g->dirty);
 }
 
 void gate_changed(struct gate *g)
@@ -216,27 +199,26 @@ void gate_changed(struct gate *g)
 void gate_hold(struct gate *g, unsigned bit)
 {
     atomic_fetch_or(&g->holds, bit);
-    attend(g);
+    gate_attend(g);
     g->event(g->arg, GATE_SHUT);
-    tell_state(g);
+    dirty_state_now(g->dirty);
 }
 
 void gate_unhold(struct gate *g, unsigned bit)
 {
     atomic_fetch_and(&g->holds, ~bit);
-    attend(g);
-    tell_state(g);
+    gate_attend(g);
+    dirty_state_now(g->dirty);
     gate_changed(g);
 }
 
-/* trouble_over - the delayed peek */
+/* End the delay after trouble. */
 static void trouble_over(struct timer *timer)
 {
     gate_unhold(CONTAINER_OF(timer, struct gate, trouble_timer), HOLD_QUEUE);
 }
 
-/* gate_trouble - take nothing until a delay is over; it doubles while the
- * trouble comes back soon after it */
+/* The delay doubles while the trouble comes back soon after it. */
 void gate_trouble(struct gate *g, const char *what, int err)
 {
     uint64_t now = clock_mono_ns(), wait;
@@ -262,56 +244,48 @@ void gate_trouble(struct gate *g, const char *what, int err)
     timers_start(g->timers, &g->trouble_timer, ns_add(now, wait));
 }
 
-/* pause_over - the breaker lets one probe through, beside handlers that run
- * since before it opened: the first of all these that ends decides
- */
-static void pause_over(struct timer *timer)
+/* Let the breaker send a probe, beside handlers that have been running since
+ * before it opened: the first of all these that ends decides. */
+static void breaker_probe(struct timer *timer)
 {
     struct gate *g = CONTAINER_OF(timer, struct gate, breaker_timer);
 
     atomic_store(&g->probe_room, atomic_load(&g->running) + 1);
     breaker_tell(&g->breaker, BREAKER_PAUSE_OVER, NULL);
-    attend(g);
+    gate_attend(g);
     dirty_state(g->dirty);
     gate_changed(g);
 }
 
-/* breaker_advice - what an operator should know first */
-static const char *breaker_advice(enum breaker_event event)
-{
-    return event == BREAKER_NOT_STARTED
-               ? "messages are kept and no attempt is counted; fix the cause "
-                 "and they run"
-               : "nothing more is taken but one probe after each pause; fix "
-                 "the cause and all run";
-}
-
-/* gate_breaker - tell the breaker, do what it says */
 void gate_breaker(struct gate *g, enum breaker_event event, const char *reason)
 {
     struct breaker_step step = breaker_tell(&g->breaker, event, reason);
+    const char *next = event == BREAKER_NOT_STARTED
+                           ? "messages are kept and no attempt is counted; fix "
+                             "the cause and they run"
+                           : "nothing more is taken but one probe after each "
+                             "pause; fix the cause and all run";
 
-    if (step.opened || step.closed)
-        attend(g);
+    if (!step.opened && !step.closed)
+        return;
+    gate_attend(g);
     if (step.opened) {
         if (reason)
             counters_say(g->counters, COUNTERS_WHY_BREAKER, reason,
                          clock_wall_ns());
         log_error("breaker_open", F_STR("queue", g->set->queue),
                   F_STR("reason", reason), F_DURATION("pause", step.pause_ns),
-                  F_STR("next", step.first ? breaker_advice(event) : NULL));
+                  F_STR("next", step.first ? next : NULL));
         timers_start(g->timers, &g->breaker_timer,
                      ns_add(clock_mono_ns(), step.pause_ns));
-    }
-    if (step.closed)
+    } else {
         log_info("breaker_closed", F_STR("queue", g->set->queue));
-    if (step.opened || step.closed)
-        tell_state(g);
+    }
+    dirty_state_now(g->dirty);
     if (step.closed)
         gate_changed(g);
 }
 
-/* gate_finish - nothing more is taken */
 void gate_finish(struct gate *g, const char *why, int status)
 {
     const char *none = NULL;
@@ -338,9 +312,9 @@ void gate_init(struct gate *g, const struct settings *set,
     pthread_mutex_init(&g->mtx, NULL);
     pthread_mutex_init(&g->attend_mtx, NULL);
     breaker_init(&g->breaker, set->breaker_failures, set->breaker_pause_ns);
-    timer_init(&g->breaker_timer, pause_over);
+    timer_init(&g->breaker_timer, breaker_probe);
     timer_init(&g->trouble_timer, trouble_over);
-    attend(g);
+    gate_attend(g);
 }
 
 void gate_fini(struct gate *g)

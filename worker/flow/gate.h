@@ -26,26 +26,26 @@
 struct counters;
 struct dirty;
 
-/* Why nothing is taken; bits of gate.holds. The breaker is not among them: it
- * lets one probe through. */
+/* Reasons why nothing is taken; bits of gate.holds. The breaker is not among
+ * them: it lets one probe through. */
 enum {
     HOLD_STOP = 1 << 0,  /* draining */
-    HOLD_PAUSE = 1 << 1, /* told to */
+    HOLD_PAUSE = 1 << 1, /* paused by an operator */
     HOLD_STORE = 1 << 2, /* a verdict could not be written */
     HOLD_QUEUE = 1 << 3, /* the queue, or starting a thread, failed */
-    HOLD_BOUND = 1 << 4, /* as many are on their way as may still be taken */
-    /* As many wait in the store as may: nothing is taken from the queue, but
-     * what is due runs. The others stop that, too. */
+    HOLD_BOUND = 1 << 4, /* --max-deliveries are done or on their way */
+    /* --max-waiting messages are in the store: nothing is taken from the queue,
+     * but what is due runs. The other holds stop that as well. */
     HOLD_WAITING = 1 << 5,
-    HOLD_STORE_GONE = 1 << 6,   /* no file of ours has its name */
-    HOLD_CUSTODY_GONE = 1 << 7, /* so has none of custody's */
+    HOLD_STORE_GONE = 1 << 6,   /* no file of ours has the store's name */
+    HOLD_CUSTODY_GONE = 1 << 7, /* nor has one custody's */
     HOLD_READ_ONLY = 1 << 8,    /* their file system */
-    HOLD_RATE = 1 << 9,         /* as many ran as --rate allows, for a moment */
+    HOLD_RATE = 1 << 9,         /* --rate is reached, for a moment */
     HOLD_DAMAGED = 1 << 10,     /* the store is damaged */
     HOLD_FILES = HOLD_STORE_GONE | HOLD_CUSTODY_GONE | HOLD_READ_ONLY,
 };
 
-/* Why nothing is taken: the first reason that there is. */
+/* The first reason why nothing is taken. */
 enum gate_why {
     WHY_NOT_SO, /* messages are taken */
     WHY_STOPPING,
@@ -57,17 +57,17 @@ enum gate_why {
     WHY_BOUND,
     WHY_RATE,
     WHY_BREAKER,
-    WHY_ALONE, /* what may have crashed the worker runs, and nothing beside */
-    WHY_BUSY,  /* as many run as may */
+    WHY_ALONE, /* a suspect runs, and nothing beside it */
+    WHY_BUSY,  /* --max-concurrency */
     /* From here on what is due in the store may run. */
     WHY_WAITING, /* --max-waiting */
     WHY_SLOTS,   /* no slot is free */
-    WHY_GROUPS,  /* as many wait for the heads of their groups as may */
+    WHY_GROUPS,  /* --lookahead and --max-parked, behind heads of groups */
 };
 
 enum gate_event {
     GATE_CHANGED, /* a message may be taken now, maybe: try */
-    GATE_SHUT,    /* a hold is on: threads that wait inside look at once */
+    GATE_SHUT,    /* a hold is on: threads that wait inside look now */
     GATE_WIDER,   /* more may run beside each other from here on: try soon */
 };
 
@@ -88,13 +88,13 @@ struct gate {
     _Atomic uint64_t alone; /* a  sequence of the suspect that runs alone, or
                              *    waits to (crashes.h); 0: there is none */
     struct timer breaker_timer, trouble_timer;
-    pthread_mutex_t attend_mtx; /* the gate's bits of `attention`: worked out
-                                   from the reasons, under it */
+    pthread_mutex_t attend_mtx; /* while the gate's bits of `attention` are
+                                   worked out from the reasons */
     pthread_mutex_t mtx;
     uint64_t trouble_ns;       /* m  end of the last delay */
     uint64_t trouble_wait_ns;  /* m  its length; doubles */
     atomic_int status;         /* a  exit status */
-    _Atomic(const char *) why; /* a  of the end; NULL: it goes on */
+    _Atomic(const char *) why; /* a  reason of the end; NULL: no end yet */
 };
 
 /* `timers`, `dirty` and `counters` are set before the first other call. */
@@ -102,8 +102,8 @@ void gate_init(struct gate *g, const struct settings *set,
                void (*event)(void *arg, enum gate_event event), void *arg);
 void gate_fini(struct gate *g);
 
-/* Whether messages may be taken from the queue; a hold of all is no matter of
- * this. For the hot path: relaxed, and inline. */
+/* Return true if messages may be taken from the queue; holds of everything are
+ * not looked at. For the hot path: relaxed, and inline. */
 static inline bool gate_takes(const struct gate *g)
 {
     return !(atomic_load_explicit(&g->holds, memory_order_relaxed) &
@@ -113,7 +113,7 @@ static inline unsigned gate_running(const struct gate *g)
 {
     return atomic_load(&g->running);
 }
-/* What was set; less may run now. */
+/* Return the cap as it was set; fewer may run now. */
 static inline unsigned gate_cap(const struct gate *g)
 {
     return atomic_load(&g->cap);
@@ -122,16 +122,15 @@ static inline bool gate_held(const struct gate *g, unsigned bits)
 {
     return (atomic_load(&g->holds) & bits) != 0;
 }
-/* Work items that may run now: the cap, one more than ran already while the
- * breaker probes, 0. */
+/* Return how many work items may run now: the cap; while the breaker probes, one
+ * more than ran already; or 0. */
 unsigned gate_room(struct gate *g);
 /* Count one more work item, if there is room. */
 bool gate_enter(struct gate *g);
-/* Count one less; the caller says GATE_CHANGED after it. */
+/* Count one less; the caller sends GATE_CHANGED after it. */
 void gate_leave(struct gate *g);
 /* Count one less, if more than `most` run. */
 bool gate_leave_over(struct gate *g, unsigned most);
-/* So many work items at once, from now on. */
 void gate_set_cap(struct gate *g, unsigned cap);
 /* Return true if messages run one at a time, because of a suspect. */
 static inline bool gate_alone(const struct gate *g)
@@ -142,27 +141,27 @@ static inline bool gate_alone(const struct gate *g)
  * sequence. */
 void gate_run_alone(struct gate *g, uint64_t seq);
 void gate_run_together(struct gate *g, uint64_t seq);
-/* The breaker's numbers, live. */
+/* Change the breaker's numbers. */
 void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns);
 
-/* Why no work item may start; WHY_NOT_SO if one may. Any reason of the gate, up
- * to WHY_WAITING. */
+/* Return why no work item may start: one of the gate's reasons, up to
+ * WHY_WAITING; WHY_NOT_SO if one may. */
 enum gate_why gate_why(struct gate *g);
-/* In words: "paused". */
+/* Return the reason in words. */
 const char *gate_why_text(enum gate_why why);
 
-/* Something changed that may let a message be taken. */
+/* Send GATE_CHANGED: something changed that may let a message be taken. */
 void gate_changed(struct gate *g);
 void gate_hold(struct gate *g, unsigned bit);
 void gate_unhold(struct gate *g, unsigned bit);
-/* Trouble with taking messages: nothing is taken until a delay is over. */
+/* Log trouble with taking messages, and take none until a delay is over. */
 void gate_trouble(struct gate *g, const char *what, int err);
 /* Tell the breaker, log and act on what it says. */
 void gate_breaker(struct gate *g, enum breaker_event event, const char *reason);
-/* Take no more, finish what runs. The first reason counts, and the last status
- * that is not 0. */
+/* Take no more, and finish what runs. The first reason counts, and the last
+ * status that is not 0. */
 void gate_finish(struct gate *g, const char *why, int status);
-/* Nothing more is taken, and nothing runs. */
+/* Return true if nothing more is taken, and nothing runs. */
 bool gate_finished(const struct gate *g);
 
 #endif

@@ -16,22 +16,21 @@
 
 /* ---- --rate: a token bucket ---- */
 
-/* tokens_over - it is worth a try: a thread that finds none holds the gate
- * again */
-static void tokens_over(struct timer *timer)
+/* Let work items try again; one that finds no token holds the gate again. */
+static void rate_refilled(struct timer *timer)
 {
     gate_unhold(CONTAINER_OF(timer, struct rate, timer)->gate, HOLD_RATE);
 }
 
-/* look_now - a token may be there earlier than the timer says */
-static void look_now(struct rate *r)
+/* Lift the hold now, as a token may be there earlier than the timer says. */
+static void rate_refill_now(struct rate *r)
 {
     if (gate_held(r->gate, HOLD_RATE))
         timers_start(r->gate->timers, &r->timer, clock_mono_ns());
 }
 
-/* attend - the reason is set before its bit */
-static void attend(struct rate *r, uint64_t rate)
+/* Store the rate; the reason is changed before its attention bit. */
+static void rate_store(struct rate *r, uint64_t rate)
 {
     atomic_store(&r->is, rate);
     attention_set(&r->gate->attention, ATTEND_RATE,
@@ -41,12 +40,12 @@ static void attend(struct rate *r, uint64_t rate)
 void rate_init(struct rate *r, struct gate *gate, uint64_t rate)
 {
     r->gate = gate;
-    timer_init(&r->timer, tokens_over);
-    attend(r, rate);
+    timer_init(&r->timer, rate_refilled);
+    rate_store(r, rate);
 }
 
-/* room_ns - how far full_ns may lie ahead: an empty bucket */
-static uint64_t room_ns(uint64_t rate)
+/* Return how far full_ns lies ahead when the bucket is empty. */
+static uint64_t rate_fill_ns(uint64_t rate)
 {
     return rate_burst(rate) * rate_interval_ns(rate);
 }
@@ -54,29 +53,29 @@ static uint64_t room_ns(uint64_t rate)
 void rate_set(struct rate *r, uint64_t rate)
 {
     uint64_t most =
-        ns_add(clock_mono_ns(), rate == RATE_OFF ? 0 : room_ns(rate));
+        ns_add(clock_mono_ns(), rate == RATE_OFF ? 0 : rate_fill_ns(rate));
     uint64_t full = atomic_load(&r->full_ns);
 
     while (full > most &&
            !atomic_compare_exchange_weak(&r->full_ns, &full, most))
         continue;
-    attend(r, rate);
-    look_now(r);
+    rate_store(r, rate);
+    rate_refill_now(r);
 }
 
-/* hold - until enough tokens are there. The hold comes before the timer, so
- * that each hold is followed by a lift. */
-static void hold(struct rate *r, uint64_t rate, uint64_t full)
+/* Hold the gate until enough tokens are there. The hold comes before the timer,
+ * so that each hold is followed by a lift. */
+static void rate_hold(struct rate *r, uint64_t rate, uint64_t full)
 {
     uint64_t burst = rate_burst(rate), some = burst > 3 ? burst / 2 : 1;
-    uint64_t at = full - (burst - some) * rate_interval_ns(rate);
     char text[RATE_TEXT];
 
-    if (!atomic_exchange(&r->told, true))
+    if (!atomic_exchange(&r->logged, true))
         log_info("rate_reached", F_STR("queue", r->gate->set->queue),
                  F_STR("rate", rate_print(rate, text)));
     gate_hold(r->gate, HOLD_RATE);
-    timers_start(r->gate->timers, &r->timer, at);
+    timers_start(r->gate->timers, &r->timer,
+                 full - (burst - some) * rate_interval_ns(rate));
 }
 
 bool rate_take(struct rate *r)
@@ -89,19 +88,19 @@ bool rate_take(struct rate *r)
     full = atomic_load(&r->full_ns);
     do {
         from = full > now ? full : now;
-        if (from + rate_interval_ns(rate) > now + room_ns(rate)) {
-            hold(r, rate, full);
+        if (from + rate_interval_ns(rate) > now + rate_fill_ns(rate)) {
+            rate_hold(r, rate, full);
             return false;
         }
     } while (!atomic_compare_exchange_weak(&r->full_ns, &full,
                                            from + rate_interval_ns(rate)));
-    if (from == now && atomic_load_explicit(&r->told, memory_order_relaxed))
-        atomic_store(&r->told, false);
+    if (from == now && atomic_load_explicit(&r->logged, memory_order_relaxed))
+        atomic_store(&r->logged, false);
     return true;
 }
 
-/* rate_untake - one that was given without a token, as the rate was set
- * meanwhile, is none to give back beyond a full bucket */
+/* A token that was not taken, because the rate was set meanwhile, is not given
+ * back beyond a full bucket. */
 void rate_untake(struct rate *r)
 {
     uint64_t rate = atomic_load(&r->is), full = atomic_load(&r->full_ns);
@@ -113,146 +112,118 @@ void rate_untake(struct rate *r)
         one = rate_interval_ns(rate);
         one = one < full ? one : full;
     } while (!atomic_compare_exchange_weak(&r->full_ns, &full, full - one));
-    look_now(r);
+    rate_refill_now(r);
 }
 
 /* ---- --max-waiting ---- */
 
-/* A sixteenth that is free ends what was told. */
-#define FREE_PART 16
+#define FREE_PART 16 /* once a sixteenth is free, that is logged */
 
-static uint64_t waits(const struct flow *f)
+/* Return the number of messages that wait in the store. */
+static uint64_t backlog_size(const struct flow *f)
 {
     return f->source->local ? f->source->local->waits(f->source) : 0;
 }
 
 bool backlog_fills(const struct flow *f, size_t more)
 {
-    return waits(f) + more >= f->set->max_waiting;
+    return backlog_size(f) + more >= f->set->max_waiting;
 }
 
-static bool full(const struct flow *f)
-{
-    return backlog_fills(f, 0);
-}
-
-static bool held(const struct flow *f)
-{
-    return (atomic_load(&f->gate.holds) & HOLD_WAITING) != 0;
-}
-
-/* over - it was full, and is so far from it that this is told */
-static bool over(const struct flow *f)
-{
-    uint64_t most = f->set->max_waiting;
-
-    return atomic_load(&f->backlog.told) && waits(f) < most - most / FREE_PART;
-}
-
-static void tell_full(struct flow *f)
-{
-    if (atomic_exchange(&f->backlog.told, true))
-        return;
-    log_warn("waiting_full", F_STR("queue", f->set->queue),
-             F_UINT("waiting", waits(f)),
-             F_UINT("max_waiting", f->set->max_waiting),
-             F_STR("next", "nothing more is taken from the queue, not even a "
-                           "replay, until some of these are done or dead; "
-                           "find out why they fail, or raise max-waiting with "
-                           "mqctl set"));
-}
-
-static void tell_room(struct flow *f)
-{
-    if (atomic_exchange(&f->backlog.told, false))
-        log_info("waiting_room", F_STR("queue", f->set->queue),
-                 F_UINT("waiting", waits(f)),
-                 F_UINT("max_waiting", f->set->max_waiting));
-}
-
-/* backlog_look - hold or go on, as it is now
- * No lock, as this may start a work item. A thread that changes the number or
- * the bound looks after that, and a thread that changes the hold looks at the
- * number again after that. So the last change of the hold was right when its
- * author left, and a later change of the number finds it. (All of these are
- * sequentially consistent.)
+/* There is no lock, as this may start a work item. A thread that changes the
+ * number or the bound looks after that, and a thread that changes the hold
+ * looks at the number again after that. So the last change of the hold was
+ * right when its author left, and a later change of the number finds it. (All
+ * of these are sequentially consistent.)
  */
 void backlog_look(struct flow *f)
 {
+    uint64_t most = f->set->max_waiting;
+    bool held;
+
     if (!f->started)
         return;
-    while (held(f) != full(f)) {
-        if (held(f)) {
+    while ((held = gate_held(&f->gate, HOLD_WAITING)) != backlog_fills(f, 0)) {
+        if (held) {
             gate_unhold(&f->gate, HOLD_WAITING);
-        } else {
-            tell_full(f);
-            gate_hold(&f->gate, HOLD_WAITING);
+            continue;
         }
+        if (!atomic_exchange(&f->backlog.logged, true))
+            log_warn("waiting_full", F_STR("queue", f->set->queue),
+                     F_UINT("waiting", backlog_size(f)),
+                     F_UINT("max_waiting", most),
+                     F_STR("next",
+                           "nothing more is taken from the queue, not even a "
+                           "replay, until some of these are done or dead; "
+                           "find out why they fail, or raise max-waiting with "
+                           "mqctl set"));
+        gate_hold(&f->gate, HOLD_WAITING);
     }
-    if (over(f))
-        tell_room(f);
+    if (atomic_load(&f->backlog.logged) &&
+        backlog_size(f) < most - most / FREE_PART &&
+        atomic_exchange(&f->backlog.logged, false))
+        log_info("waiting_room", F_STR("queue", f->set->queue),
+                 F_UINT("waiting", backlog_size(f)),
+                 F_UINT("max_waiting", most));
 }
 
 /* ---- runs that end by themselves ---- */
 
-#define UNREAD_MOST 5 /* looks, a second apart */
+#define UNREAD_MOST 5 /* failed looks at the store, a second apart */
 
-/* mean - of the handlers that have ended; the estimate while there is none
- * A run that has an end asks before each message (ATTEND_LIMIT), so none of the
- * durations is missing. */
-static uint64_t mean(struct flow *f)
+/* Return how long the next handler may take: by the mean of those that ended,
+ * or by the estimate while there is none. A run that has an end asks before
+ * each message (ATTEND_LIMIT), so none of the durations is missing. */
+static uint64_t run_margin(struct flow *f)
 {
+    uint64_t mean = f->set->estimated_duration_ns;
     struct items_stats s;
-    uint64_t one;
 
     items_stats(&f->items, &s);
-    if (s.ended == 0)
-        return f->set->estimated_duration_ns;
-    one = s.took_ns / s.ended; /* read while they change */
-    return one < s.longest_ns ? one : s.longest_ns;
+    if (s.ended > 0) {
+        mean = s.took_ns / s.ended; /* the two are read while they change */
+        mean = mean < s.longest_ns ? mean : s.longest_ns;
+    }
+    return settings_margin(f->set, mean);
 }
 
-/* margin - how long the next handler may take */
-static uint64_t margin(struct flow *f)
+/* Return true if a message taken now could still be running at the end of
+ * --run-for. */
+static bool run_is_over(struct flow *f)
 {
-    return settings_margin(f->set, mean(f));
+    return ns_add(clock_mono_ns(), run_margin(f)) >= f->run_limits.end_ns;
 }
 
-/* at_end - whether a message taken now might run past the end */
-static bool at_end(struct flow *f)
+/* End the wait for an empty queue when the margin begins. */
+static void run_end_arm(struct flow *f)
 {
-    return ns_add(clock_mono_ns(), margin(f)) >= f->run_limits.end_ns;
-}
-
-/* end_arm - an empty queue is waited on until the margin begins */
-static void end_arm(struct flow *f)
-{
-    uint64_t m = margin(f), end = f->run_limits.end_ns;
+    uint64_t m = run_margin(f), end = f->run_limits.end_ns;
 
     timers_start(f->timers, &f->run_limits.end_timer, end > m ? end - m : 0);
 }
 
-/* end_due - the mean may have fallen since the timer was started */
-static void end_due(struct timer *timer)
+/* End the run, unless the mean has fallen since the timer was started. */
+static void run_end_due(struct timer *timer)
 {
     struct flow *f = CONTAINER_OF(timer, struct flow, run_limits.end_timer);
 
-    if (at_end(f))
+    if (run_is_over(f))
         gate_finish(&f->gate, "run-for", 0);
     else
-        end_arm(f);
+        run_end_arm(f);
 }
 
-/* idle - YES: nothing runs, nothing is there that could run now; NO: something
- * does; -errno: the source does not tell
- * The source is asked last: a work item that could not start its child has left
- * without a look at it. `fresh` comes after is_due, as it may be what that saw.
+/* Return YES if nothing runs, and nothing is there that could run now; NO if
+ * there is; -errno if the source does not tell.
+ * The source is asked last, because a work item that could not start its child
+ * has left without a look at it. `fresh` comes after is_due, which may have seen
+ * what `fresh` counts.
  */
-static int idle(struct flow *f)
+static int run_is_idle(struct flow *f)
 {
     int due;
 
-    if (atomic_load(&f->gate.running) > 0 || ready_waiting(&f->ready) > 0 ||
+    if (gate_running(&f->gate) > 0 || ready_waiting(&f->ready) > 0 ||
         unsettled_count(&f->unsettled) > 0 || dispatch_ready(f))
         return NO;
     due = f->source->ops->is_due(f->source);
@@ -261,42 +232,39 @@ static int idle(struct flow *f)
     return due == YES || f->source->ops->fresh(f->source) > 0 ? NO : YES;
 }
 
-/* unreadable - end the run: a damaged store never becomes idle */
-static int unreadable(struct flow *f, int err)
-{
-    if ((err != -EIO && err != -EUCLEAN) ||
-        ++f->run_limits.unread != UNREAD_MOST)
-        return err;
-    log_error("store_unreadable", F_STR("queue", f->set->queue),
-              F_STR("error", errno_text(-err)), F_STR("store", f->folder),
-              F_STR("next", disk_advice(err)));
-    gate_finish(&f->gate, "store-unreadable", EX_CANTCREAT);
-    return 0;
-}
-
-/* idle_end - when it has been idle for long enough, if nothing comes */
+/* Return when the run has been idle for long enough, if nothing comes. */
 static uint64_t idle_end(const struct flow *f)
 {
     return ns_add(atomic_load(&f->run_limits.idle_since),
                   f->run_limits.idle_ns);
 }
 
-/* look - has it been idle for long enough? Work that came meanwhile starts the
- * timer again when it leaves. No work that leaves are verdicts that could not
- * be written yet, and messages that nobody has taken, which may be for another
- * consumer of the queue: look again. The end is read last: a message that ended
- * has moved it before it counted itself out.
+/* Chore: end the run if it has been idle for long enough. A work item that
+ * leaves starts the timer again. Verdicts that could not be written yet, and
+ * messages that nobody has taken, which may be for another consumer of the
+ * queue, have no such item: look again. A damaged store never becomes idle, so
+ * it ends the run. The end is read last: a message that ended has moved it
+ * before its item counted itself out.
  */
-static int look(struct chore *chore)
+static int idle_look(struct chore *chore)
 {
     struct flow *f = CONTAINER_OF(chore, struct flow, run_limits.idle);
-    int is = idle(f);
+    int is = run_is_idle(f);
     uint64_t now, end;
 
-    if (is == NO && atomic_load(&f->gate.running) == 0)
+    if (is == NO && gate_running(&f->gate) == 0)
         chore_after(chore, NS_PER_S);
+    if (is == -EIO || is == -EUCLEAN) {
+        if (++f->run_limits.unread != UNREAD_MOST)
+            return is;
+        log_error("store_unreadable", F_STR("queue", f->set->queue),
+                  F_STR("error", errno_text(-is)), F_STR("store", f->folder),
+                  F_STR("next", disk_advice(is)));
+        gate_finish(&f->gate, "store-unreadable", EX_CANTCREAT);
+        return 0;
+    }
     if (is < 0)
-        return unreadable(f, is);
+        return is;
     f->run_limits.unread = 0;
     if (is == NO)
         return 0;
@@ -322,16 +290,15 @@ void run_limits_init(struct flow *f)
     if (set->run_for_ns || set->max_deliveries || b->idle_ends)
         attention_on(&f->gate.attention, ATTEND_LIMIT);
     b->idle_ns = set->exit_when_idle_ns;
-    timer_init(&b->end_timer, end_due);
+    timer_init(&b->end_timer, run_end_due);
     rate_init(&f->rate, &f->gate, set->rate);
-    b->idle = (struct chore){.run = look,
+    b->idle = (struct chore){.run = idle_look,
                              .first_ns = NS_PER_S,
                              .most_ns = NS_PER_S,
                              .pool = &f->pool};
     chore_init(&b->idle);
 }
 
-/* run_limits_start - everything is ready to take messages */
 void run_limits_start(struct flow *f)
 {
     f->run_limits.idle.timers = f->timers;
@@ -339,14 +306,12 @@ void run_limits_start(struct flow *f)
     run_limits_left(f);
 }
 
-/* busy - the latest of all that say so at once; not inline, as few runs end so
- */
-__attribute__((noinline)) static void busy(struct run_limits *b)
+/* Move idle_since to now; of several threads the latest counts. Not inline, as
+ * few runs end by being idle. */
+__attribute__((noinline)) static void idle_restart(struct run_limits *b)
 {
-    uint64_t now, since;
+    uint64_t now = clock_mono_ns(), since = atomic_load(&b->idle_since);
 
-    now = clock_mono_ns();
-    since = atomic_load(&b->idle_since);
     while (since < now &&
            !atomic_compare_exchange_weak(&b->idle_since, &since, now))
         ;
@@ -355,15 +320,14 @@ __attribute__((noinline)) static void busy(struct run_limits *b)
 void run_limits_busy(struct flow *f)
 {
     if (f->run_limits.idle_ends)
-        busy(&f->run_limits);
+        idle_restart(&f->run_limits);
 }
 
-/* run_limits_take - before each message */
 bool run_limits_take(struct flow *f)
 {
     struct run_limits *b = &f->run_limits;
 
-    if (b->end_ns != UINT64_MAX && at_end(f)) {
+    if (b->end_ns != UINT64_MAX && run_is_over(f)) {
         gate_finish(&f->gate, "run-for", 0);
         return false;
     }
@@ -386,19 +350,18 @@ void run_limits_untake(struct flow *f)
     rate_untake(&f->rate);
     if (b->max_deliveries != UINT64_MAX &&
         atomic_fetch_sub(&b->tickets, 1) <= b->max_deliveries &&
-        atomic_load(&f->gate.holds) & HOLD_BOUND)
+        gate_held(&f->gate, HOLD_BOUND))
         gate_unhold(&f->gate, HOLD_BOUND);
 }
 
-/* run_limits_left - the run may be over */
 void run_limits_left(struct flow *f)
 {
     struct run_limits *b = &f->run_limits;
 
-    if (atomic_load(&f->gate.running) > 0)
+    if (gate_running(&f->gate) > 0)
         return;
     if (b->end_ns != UINT64_MAX)
-        end_arm(f);
+        run_end_arm(f);
     if (atomic_load(&b->tickets) >= b->max_deliveries) {
         gate_finish(&f->gate, "max-deliveries", 0);
     } else if (b->idle_ends) {

@@ -3,10 +3,10 @@
  *
  * WHAT   --run-for, --exit-when-idle, --max-deliveries: runs that end by
  *        themselves, for cron and timers (BOUNDED RUNS in docs/mqworker.8).
- *        --rate: a delivery costs a token, and without one the gate is held
- *        (HOLD_RATE) until there is one again, or half of the burst, so that a
- *        quick worker is not stopped and started for each message. Retries cost
- *        a token, too.
+ *        --rate: a delivery costs a token, and so does a retry. Without one the
+ *        gate is held (HOLD_RATE) until there is one again, or half of the
+ *        burst, so that a quick worker is not stopped and started for each
+ *        message.
  *        --max-waiting: at that many messages in the store (delayed, for a
  *        retry, or behind the head of their group) nothing more is taken from
  *        the queue (HOLD_WAITING); what is due, and what waits in slots, goes
@@ -42,20 +42,23 @@ struct run_limits {
     _Atomic uint64_t tickets;    /* a  deliveries made or about to be made */
     _Atomic uint64_t idle_since; /* a  monotonic; grows: last run_limits_busy */
     unsigned unread;   /* of idle: looks in a row at a store that failed */
-    struct chore idle; /* looks whether nothing is left to do */
+    struct chore idle; /* ends the run if there is nothing left to do */
     struct timer end_timer;
 };
 
 void run_limits_init(struct flow *f);
+/* Begin the run, when everything is ready to take messages. */
 void run_limits_start(struct flow *f);
-/* May one more message be taken? It counts as a delivery until untaken. */
+/* Return true if one more message may be taken. It counts as a delivery until
+ * run_limits_untake. */
 bool run_limits_take(struct flow *f);
-/* Nothing was there, or it was not delivered. */
+/* Give back what run_limits_take counted: there was no message, or it was not
+ * delivered. */
 void run_limits_untake(struct flow *f);
-/* A message came, or a delivery has ended, in a work item that still counts. A
- * try that found none is no work, nor is one that failed. */
+/* Note that the run is not idle: a message came, or a delivery has ended, in a
+ * work item that still counts. A try that found none, or failed, is no work. */
 void run_limits_busy(struct flow *f);
-/* A work item has left. */
+/* End the run, if it is over, after a work item has left. */
 void run_limits_left(struct flow *f);
 
 /* ---- --rate ---- */
@@ -64,32 +67,34 @@ void run_limits_left(struct flow *f);
 struct rate {
     struct gate *gate;   /* c */
     _Atomic uint64_t is; /* a  rate_text.h; RATE_OFF */
-    /* a  monotonic: when the bucket is full again; past: it is. So a token
+    /* a  when the bucket is full again, monotonic; past: it is. So a token
      * moves it by an interval, and nothing runs while it fills. */
     _Atomic uint64_t full_ns;
-    atomic_bool told;   /* a  the hold was logged, and it was not full since */
-    struct timer timer; /* there are tokens again */
+    atomic_bool logged; /* a  the hold was logged, and it was not full since */
+    struct timer timer; /* ends a hold */
 };
 
 /* `gate` is open, its timers may be set later. */
 void rate_init(struct rate *r, struct gate *gate, uint64_t rate);
-/* From here on; tokens spent before count, up to an empty bucket. */
+/* Change the rate. Tokens spent before count, up to an empty bucket. */
 void rate_set(struct rate *r, uint64_t rate);
-/* A token; false: there is none, and the gate is held until there is. */
+/* Take a token. Returns false if there is none: the gate is held until there
+ * is. */
 bool rate_take(struct rate *r);
-/* It was no delivery. */
+/* Give a token back, as there was no delivery. */
 void rate_untake(struct rate *r);
 
 /* ---- --max-waiting ---- */
 
 struct backlog {
-    atomic_bool told; /* that it is full, and not yet that it is not */
+    atomic_bool logged; /* that it is full, and not yet that there is room */
 };
 
-/* What waits may have become more or less. Before the run nothing is held: the
- * start puts into the store what it finds. */
+/* Hold the gate or lift its hold, after the number that waits has changed.
+ * Before the run nothing is held: the start puts into the store what it
+ * finds. */
 void backlog_look(struct flow *f);
-/* Whether so many more reach the bound. */
+/* Return true if `more` messages reach the bound. */
 bool backlog_fills(const struct flow *f, size_t more);
 
 #endif

@@ -26,9 +26,9 @@
 
 /* ---- at a start: what the last worker had ---- */
 
-/* The source knows what they are, and whether a crash is counted. Each step may
- * be cut off by a kill and is done again by the next start with the same
- * result: leftovers are killed before anything is changed.
+/* The source knows what its messages are, and whether a crash is counted. Each
+ * step may be cut off by a kill and is done again by the next start with the
+ * same result: leftovers are killed before anything is changed.
  */
 
 #define UNSEEN_NS      (2 * NS_PER_S) /* time for dying handlers to disappear */
@@ -39,8 +39,8 @@
 
 struct found {
     struct flow *flow;
-    struct stale_handler *runs; /* of those that ran */
-    struct message **lent;      /* that run, in the source's order */
+    struct stale_handler *runs; /* handlers that were running */
+    struct message **lent;      /* messages to run, in the source's order */
     size_t run_count, count;
     bool torn; /* the machine went down */
 };
@@ -53,41 +53,42 @@ static void on_run(void *arg, const struct source_run *run)
         .mark = run->mark, .pgid = run->group, .start = run->start};
 }
 
-/* seeing - a handler that may be left over would be found
- * A message whose handler nobody can see might run beside it. So it does not
- * run, nor does any other: a start that is refused is noticed, and changes
+/* Kill the handlers that are left over, before any of their messages runs
+ * again.
+ *
+ * A message whose handler cannot be seen might run beside it. So neither it nor
+ * any other message runs: the start is refused, which is noticed, and changes
  * nothing. Where nothing was running there is nothing to look for yet.
+ *
+ * A handler alive outside of /proc is in another PID namespace, so this worker
+ * cannot kill it. If the killed worker was the first process of that namespace,
+ * the kernel drops the worker's lock just before it kills the other processes
+ * there (exit_files and zap_pid_ns_processes in do_exit): so wait a little.
  */
-static int seeing(const struct found *found, struct problem *p)
+static int leftovers_kill(const struct found *found, struct problem *p)
 {
     const struct flow *f = found->flow;
     const char *blind = process_search_blind();
+    int key = alive_key(f->source->nonce), killed, unseen;
+    uint64_t until;
 
-    if (blind && found->run_count == 0 && !f->ops->within)
+    if (blind && found->run_count > 0)
+        return problem_set(p, EX_OSERR, ENOENT,
+                           "cannot look for handlers left over from a killed "
+                           "worker of %s, which had %zu message%s running: "
+                           "/proc: %s; nothing was lost, mount it (mount -t "
+                           "proc proc /proc) and start again",
+                           f->set->queue, found->run_count,
+                           found->run_count == 1 ? "" : "s", blind);
+    if (blind && !f->ops->within)
         log_warn("proc_not_seen", F_STR("queue", f->set->queue),
                  F_STR("why", blind),
                  F_STR("next", "mount it (mount -t proc proc /proc): without "
                                "it what a handler leaves outside of its "
                                "process group is not found, and a start after "
                                "a kill is refused"));
-    if (!blind || found->run_count == 0)
-        return 0;
-    return problem_set(p, EX_OSERR, ENOENT,
-                       "cannot look for handlers left over from a killed "
-                       "worker of %s, which had %zu message%s running: /proc: "
-                       "%s; nothing was lost, mount it (mount -t proc proc "
-                       "/proc) and start again",
-                       f->set->queue, found->run_count,
-                       found->run_count == 1 ? "" : "s", blind);
-}
-
-/* kill_leftovers - before any of their messages runs again */
-static int kill_leftovers(const struct found *found, struct problem *p)
-{
-    const struct flow *f = found->flow;
-    int killed =
+    killed =
         stale_handlers_kill(f->source->nonce, found->runs, found->run_count);
-
     if (killed < 0)
         return problem_set(p, EX_OSERR, -killed,
                            "cannot look for handlers left over from a killed "
@@ -98,52 +99,39 @@ static int kill_leftovers(const struct found *found, struct problem *p)
     if (killed > 0)
         log_warn("leftovers_killed", F_STR("queue", f->set->queue),
                  F_INT("processes", killed));
-    return 0;
-}
-
-/* Wait until no handler of a killed worker is alive outside of /proc. Such a
- * handler is in another PID namespace, so this worker cannot kill the handler
- * and must not run its message beside it. If the killed worker was the first
- * process of that namespace, the kernel drops the worker's lock just before it
- * kills the other processes there (exit_files and zap_pid_ns_processes in
- * do_exit). */
-static int unseen_wait(const struct found *found, struct problem *p)
-{
-    const struct flow *f = found->flow;
-    uint64_t until = clock_mono_ns() + UNSEEN_NS;
-    int key = alive_key(f->source->nonce), count;
-
     if (found->run_count == 0)
         return 0;
-    while ((count = alive_unseen(key)) > 0 && clock_mono_ns() < until)
+    until = clock_mono_ns() + UNSEEN_NS;
+    while ((unseen = alive_unseen(key)) > 0 && clock_mono_ns() < until)
         (void)poll(NULL, 0, UNSEEN_LOOK_MS);
-    return count == 0
-               ? 0
-               : problem_set(p, EX_UNAVAILABLE, EBUSY,
-                             "queue %s: a killed worker left %d handler%s "
-                             "running in another PID namespace, where %s "
-                             "cannot be killed from here, and no message may "
-                             "run twice. Nothing was lost: stop the container "
-                             "in which that worker ran, and start again",
-                             f->set->queue, count, count == 1 ? "" : "s",
-                             count == 1 ? "it" : "they");
+    if (unseen == 0)
+        return 0;
+    return problem_set(p, EX_UNAVAILABLE, EBUSY,
+                       "queue %s: a killed worker left %d handler%s "
+                       "running in another PID namespace, where %s "
+                       "cannot be killed from here, and no message may "
+                       "run twice. Nothing was lost: stop the container "
+                       "in which that worker ran, and start again",
+                       f->set->queue, unseen, unseen == 1 ? "" : "s",
+                       unseen == 1 ? "it" : "they");
 }
 
-/* read_left - the delivery of a message that is lent, and whether it is known:
- * 0, or -errno */
-static int read_left(struct flow *f, struct message *m, struct delivery *d)
+/* Read a message that is lent, and find out whether it was here before.
+ * Returns 0, or -errno. */
+static int left_read(struct flow *f, struct message *m, struct delivery *d)
 {
     delivery_read(d, m, f->set->group_separator);
     d->place = LANE_NONE;
     return known_look(f, d);
 }
 
-/* settle_crashed - dead by crashes, or by a machine that went down under it;
- * its letter becomes this one, no second one */
+/* Make a message a dead letter because of its crashes, or of a machine that
+ * went down under it. A replayed letter becomes that letter again, and no second
+ * one. */
 static int settle_crashed(struct flow *f, struct message *m, const char *error)
 {
     struct delivery d = {0};
-    int err = read_left(f, m, &d);
+    int err = left_read(f, m, &d);
 
     if (err)
         return err;
@@ -155,55 +143,45 @@ static int settle_crashed(struct flow *f, struct message *m, const char *error)
     return 0;
 }
 
-/* count_crash - a worker died under it */
-static void count_crash(struct flow *f)
-{
-    counters_add(&counters_rest(f->counters)->crashes, 1);
-    counters_rest_done(f->counters);
-}
-
-/* tell_crash - and it runs again */
-static void tell_crash(const struct flow *f, struct message *m)
-{
-    char id[ULID_TEXT];
-
-    log_warn("crashed", F_STR("msg", ulid_print(*message_name(m), id)),
-             F_UINT("crashes", m->crashes), F_UINT("of", f->set->max_crashes),
-             F_STR("next", crashes_is_suspect(f, m)
-                               ? "it runs again, with nothing beside it"
-                               : "it runs again"));
-}
-
-/* on_left - what needs no run of its own is settled, the others wait until the
- * groups are restored */
+/* Settle a message that needs no run of its own; the others wait until the
+ * groups are restored. */
 static int on_left(void *arg, const struct source_left *left)
 {
     struct found *found = arg;
     struct flow *f = found->flow;
+    struct message *m = left->m;
+    char id[ULID_TEXT];
 
     found->torn |= left->torn;
-    if (left->ran)
-        count_crash(f);
+    if (left->ran) {
+        counters_add(&counters_rest(f->counters)->crashes, 1);
+        counters_rest_done(f->counters);
+    }
     if (left->torn && !left->waits)
-        return settle_crashed(f, left->m, TORN);
-    if (crashes_too_many(f, left->m))
-        return settle_crashed(f, left->m, CRASHES_ERROR);
+        return settle_crashed(f, m, TORN);
+    if (crashes_too_many(f, m))
+        return settle_crashed(f, m, CRASHES_ERROR);
     if (left->ran)
-        tell_crash(f, left->m);
+        log_warn("crashed", F_STR("msg", ulid_print(*message_name(m), id)),
+                 F_UINT("crashes", m->crashes),
+                 F_UINT("of", f->set->max_crashes),
+                 F_STR("next", crashes_is_suspect(f, m)
+                                   ? "it runs again, with nothing beside it"
+                                   : "it runs again"));
     if (left->waits) {
-        source_return(f->source, left->m, LANE_NONE, 0);
-        f->source->ops->release(f->source, left->m);
+        source_return(f->source, m, LANE_NONE, 0);
+        f->source->ops->release(f->source, m);
         return 0;
     }
-    found->lent[found->count++] = left->m;
+    found->lent[found->count++] = m;
     return 0;
 }
 
-/* revive - a message that runs: to its group, or to the ready list */
-static int revive(struct flow *f, struct message *m)
+/* Put a message that runs again into its group, or on the ready list. */
+static int left_revive(struct flow *f, struct message *m)
 {
     struct delivery d = {0};
-    int err = read_left(f, m, &d);
+    int err = left_read(f, m, &d);
 
     if (err)
         return err;
@@ -211,57 +189,48 @@ static int revive(struct flow *f, struct message *m)
         settle_repeat(f, &d);
         return 0;
     }
-    err = d.group.at ? dispatch_add(f, &d) : TAKEN;
-    if (err == TAKEN)
+    if (d.group.at)
+        err = dispatch_add(f, &d);
+    else
         ready_put(&f->ready, m, false);
     return err < 0 ? err : 0;
 }
 
-/* unreadable - the source says no; lent messages stay as they are */
-static int unreadable(const struct flow *f, int err, struct problem *p)
+/* Revive all messages that are left. What waits in the source comes first:
+ * groups are restored from there before messages are added to them. If the
+ * source fails, lent messages stay as they are. */
+static int left_revive_all(struct found *found, struct problem *p)
 {
+    struct flow *f = found->flow;
+    int err = f->source->ops->recover(f->source, on_left, found);
+
+    if (!err) {
+        FAULT_POINT("recover_before_restore");
+        err = dispatch_restore(f);
+        FAULT_POINT("recover_before_revive");
+    }
+    for (size_t i = 0; i < found->count && !err; i++)
+        err = left_revive(f, found->lent[i]);
+    FAULT_POINT("recover_after_revive");
     if (err == -ENOMEM)
         return problem_set(p, EX_OSERR, ENOMEM,
                            "out of memory while looking for what the last "
                            "worker left in %s; nothing was lost, free some and "
                            "start again",
                            f->set->queue);
-    return problem_set(p, EX_CANTCREAT, -err,
-                       "store of %s: %s; nothing was lost, fix it and start "
-                       "again",
-                       f->set->queue, errno_text(-err));
+    return err ? problem_set(p, EX_CANTCREAT, -err,
+                             "store of %s: %s; nothing was lost, fix it and "
+                             "start again",
+                             f->set->queue, errno_text(-err))
+               : 0;
 }
 
-/* revive_all - what waits in the source first: groups are restored from there
- * before messages are added to them */
-static int revive_all(struct found *found, struct problem *p)
-{
-    struct flow *f = found->flow;
-    int err = f->source->ops->recover(f->source, on_left, found);
-
-    if (err)
-        return unreadable(f, err, p);
-    FAULT_POINT("recover_before_restore");
-    err = dispatch_restore(f);
-    FAULT_POINT("recover_before_revive");
-    for (size_t i = 0; i < found->count && !err; i++)
-        err = revive(f, found->lent[i]);
-    FAULT_POINT("recover_after_revive");
-    return err ? unreadable(f, err, p) : 0;
-}
-
-/* goes_on - without room for one more, as there is some by and by: a message on
- * the ready list runs, a verdict is written, groups are parked */
-static bool goes_on(const struct flow *f)
-{
-    return f->source->ops->pending(f->source) || ready_waiting(&f->ready) > 0 ||
-           unsettled_count(&f->unsettled) > 0 || dispatch_must_park(f);
-}
-
-/* room_make - what waits in its group must be lent to be run
- * Messages on their way to the source when the kill came may have taken all the
- * room. With more of it all may run beside each other from the start. Without,
- * a start is refused only if nothing would ever run.
+/* Make room for one more message, as what waits in its group must be lent to be
+ * run. Messages on their way to the source when the kill came may have taken
+ * all the room. With more of it all may run beside each other from the start.
+ * Without, a start is refused only if no room would ever come: from a message
+ * on the ready list that runs, a verdict that is written, groups that are
+ * parked.
  */
 static int room_make(struct flow *f, struct problem *p)
 {
@@ -275,7 +244,8 @@ static int room_make(struct flow *f, struct problem *p)
         ops->resize(f->source, ops->lent(f->source) + slots_more(f->set), &why);
     if (!err)
         return 0;
-    if (!goes_on(f)) {
+    if (!ops->pending(f->source) && ready_waiting(&f->ready) == 0 &&
+        unsettled_count(&f->unsettled) == 0 && !dispatch_must_park(f)) {
         if (p)
             *p = why;
         return err;
@@ -287,22 +257,7 @@ static int room_make(struct flow *f, struct problem *p)
     return 0;
 }
 
-/* all_written - what was torn is in the source for good, and nowhere else */
-static int all_written(const struct found *found, struct problem *p)
-{
-    const struct flow *f = found->flow;
-
-    if (!found->torn || unsettled_count(&f->unsettled) == 0)
-        return 0;
-    return problem_set(p, EX_CANTCREAT, EIO,
-                       "store of %s cannot be written, and what was in "
-                       "flight when the machine went down must go there; "
-                       "free some space and start again",
-                       f->set->queue);
-}
-
-/* recover - end what is left over, then run what was left */
-int recover(struct flow *f, struct problem *p)
+int recovery_run(struct flow *f, struct problem *p)
 {
     unsigned most = f->source->ops->lent(f->source);
     struct found found = {.flow = f};
@@ -316,18 +271,19 @@ int recover(struct flow *f, struct problem *p)
         err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     FAULT_POINT("recover_before_leftovers");
     if (!err)
-        err = seeing(&found, p);
-    if (!err)
-        err = kill_leftovers(&found, p);
-    if (!err)
-        err = unseen_wait(&found, p);
+        err = leftovers_kill(&found, p);
     FAULT_POINT("recover_after_leftovers");
     if (!err)
-        err = revive_all(&found, p);
+        err = left_revive_all(&found, p);
     if (!err)
         err = room_make(f, p);
-    if (!err)
-        err = all_written(&found, p);
+    /* Messages that were torn exist nowhere else than in the store. */
+    if (!err && found.torn && unsettled_count(&f->unsettled) > 0)
+        err = problem_set(p, EX_CANTCREAT, EIO,
+                          "store of %s cannot be written, and what was in "
+                          "flight when the machine went down must go there; "
+                          "free some space and start again",
+                          f->set->queue);
     if (!err && found.count > 0)
         log_info("recovered", F_STR("queue", f->set->queue),
                  F_UINT("messages", found.count));
@@ -340,7 +296,7 @@ int recover(struct flow *f, struct problem *p)
 
 #define TICK_NS NS_PER_MS
 
-/* Of each message, for the log. */
+/* A message, for the log. */
 struct unfinished {
     char id[ULID_TEXT];
     bool half; /* it was half received */
@@ -350,45 +306,25 @@ struct keep {
     struct flow *flow;
     struct unfinished *all; /* in the source's order; NULL: no memory */
     size_t count;
-    unsigned ran; /* may have run */
+    unsigned ran; /* messages that may have run */
 };
 
-/* place_of - where it waits for the next worker
+/* Say where a message waits for the next worker: enum source_place, or -errno.
+ * It may not be known yet whether the message is a letter that was sent again:
+ * a second copy of one comes to nothing.
  * A group's messages are parked: its order is theirs, and messages after them
- * wait for them. A letter that was sent again is before those.
- * A message that was to be forwarded before its time waits for that time: the
- * next worker may run it.
+ * wait for them. A letter that was sent again goes before those. A message that
+ * was to be forwarded before its time waits for that time: the next worker may
+ * run it.
  */
-static void place_of(const struct flow *f, const struct delivery *d,
-                     struct settle *out)
-{
-    bool delayed = delivery_delayed(d, f->set->forward ? UINT64_MAX
-                                                       : f->set->max_delay_ns);
-
-    out->group = d->group;
-    out->header_size = d->header.bytes;
-    out->kind = SETTLE_RETRY;
-    if (delayed)
-        out->due_ns = delivery_due(d, &out->due_boot_ns, &out->delay_ns);
-    else
-        settle_wait(out, 0);
-    if (!delayed && d->group.at && !(d->message->flags & MESSAGE_STORED))
-        out->kind = SETTLE_PARK;
-}
-
-/* place - it gets its id, for who is told of it. Nobody may have looked yet
- * whether it is a letter that was sent again: a second copy of one comes to
- * nothing. enum source_place, or -errno */
-static int place(void *arg, struct message *m, bool half, struct settle *out)
+static int message_place(void *arg, struct message *m, bool half,
+                         struct settle *out)
 {
     struct keep *k = arg;
     struct flow *f = k->flow;
     struct delivery d = {0};
-    int err;
+    int err = left_read(f, m, &d);
 
-    delivery_read(&d, m, f->set->group_separator);
-    d.place = LANE_NONE;
-    err = known_look(f, &d);
     if (!err && (d.repeat || d.duplicate)) {
         settle_repeat(f, &d);
         return PLACE_SETTLED;
@@ -399,28 +335,33 @@ static int place(void *arg, struct message *m, bool half, struct settle *out)
         k->all[k->count].half = half;
     }
     k->count++;
-    place_of(f, &d, out);
+    out->group = d.group;
+    out->header_size = d.header.bytes;
+    out->kind = SETTLE_RETRY;
+    if (delivery_delayed(&d,
+                         f->set->forward ? UINT64_MAX : f->set->max_delay_ns)) {
+        out->due_ns = delivery_due(&d, &out->due_boot_ns, &out->delay_ns);
+    } else {
+        settle_wait(out, 0);
+        if (d.group.at && !(m->flags & MESSAGE_STORED))
+            out->kind = SETTLE_PARK;
+    }
     return err < 0 ? err : PLACE_WAITS;
 }
 
-/* tell_each - where it is, by its id */
-static void tell_each(const struct keep *k, bool kept)
-{
-    for (size_t i = 0; k->all && i < k->count; i++)
-        log_warn("unfinished", F_STR("msg", k->all[i].id),
-                 F_STR("what", k->all[i].half ? "was half received" : NULL),
-                 F_STR("next", kept ? "it is in the store; the next worker "
-                                      "goes on with it, no attempt counted"
-                                    : "stays in custody; the next worker goes "
-                                      "on with it, no attempt counted"));
-}
-
-/* tell - one line for all */
-static void tell(const struct keep *k, int err)
+/* Log where each message is, by its id, and one line for all. */
+static void kept_log(const struct keep *k, int err)
 {
     const struct flow *f = k->flow;
     char next[512];
 
+    for (size_t i = 0; k->all && i < k->count; i++)
+        log_warn("unfinished", F_STR("msg", k->all[i].id),
+                 F_STR("what", k->all[i].half ? "was half received" : NULL),
+                 F_STR("next", err ? "stays in custody; the next worker goes "
+                                     "on with it, no attempt counted"
+                                   : "it is in the store; the next worker "
+                                     "goes on with it, no attempt counted"));
     snprintf(next, sizeof next,
              "%s, then start a worker. Until then these messages exist only in "
              "custody: do not delete it",
@@ -436,36 +377,34 @@ static void tell(const struct keep *k, int err)
                                "next worker goes on with them"));
 }
 
-/* keep_all - without memory for their names they are kept all the same */
 int keep_all(struct flow *f, bool again)
 {
     struct keep k = {.flow = f};
     int err;
 
-    if (!f->source->local) /* the broker has its messages still */
+    if (!f->source->local) /* the broker still has its messages */
         return 0;
+    /* Without memory for their ids the messages are kept all the same. */
     k.all = calloc(f->source->ops->lent(f->source), sizeof *k.all);
-    err = f->source->local->keep(f->source, place, &k);
-    if (!again || !err) {
-        tell_each(&k, err == 0);
-        tell(&k, err);
-    }
+    err = f->source->local->keep(f->source, message_place, &k);
+    if (!again || !err)
+        kept_log(&k, err);
     free(k.all);
     return err;
 }
 
-/* busy - a thread may settle something still: each work item that runs is in a
- * handler that will never be heard of again, and no verdict is written again */
-static bool busy(struct flow *f)
+/* Return true if a thread may still settle a message: a work item that is not
+ * in a handler whose answer does not count any more, or a verdict that is
+ * written again. */
+static bool flow_is_busy(struct flow *f)
 {
-    unsigned taken = f->ops->seize(f->handler);
+    unsigned seized = f->ops->seize(f->handler);
 
-    return atomic_load(&f->growing) || atomic_load(&f->gate.running) > taken ||
+    return atomic_load(&f->growing) || gate_running(&f->gate) > seized ||
            !unsettled_is_quiet(&f->unsettled) || !items_others_over(&f->items);
 }
 
-/* keep_quiet - what a handler of ours returns from here on is not asked for
- * Crash anywhere: a slot that was seized is HELD, and runs again from there.
+/* Crash anywhere: a slot that was seized is HELD, and runs again from there.
  * A thread that is about to settle is waited for, as long as a handler is
  * after SIGTERM: a message that it writes must not be written by us as well.
  */
@@ -473,17 +412,15 @@ bool keep_quiet(struct flow *f)
 {
     const struct timespec tick = {.tv_nsec = TICK_NS};
     uint64_t end = ns_add(clock_mono_ns(), f->set->kill_after_ns);
-    bool wait = busy(f);
+    bool busy;
 
-    while (wait && clock_mono_ns() < end) {
+    while ((busy = flow_is_busy(f)) && clock_mono_ns() < end)
         nanosleep(&tick, NULL);
-        wait = busy(f);
-    }
-    if (wait)
+    if (busy)
         log_error("not_kept", F_STR("queue", f->set->queue),
                   F_UINT("running", gate_running(&f->gate)),
                   F_STR("error", "a thread of the worker is still busy"),
                   F_STR("next", "their messages stay in custody; start a "
                                 "worker, which goes on with them"));
-    return !wait;
+    return !busy;
 }

@@ -67,7 +67,7 @@ static int starts(void)
 {
     mq_custody();
     mq_parts();
-    return recover(&flow, &problem);
+    return recovery_run(&flow, &problem);
 }
 
 /* dead - it is a letter, because of crashes */

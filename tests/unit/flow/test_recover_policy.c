@@ -59,7 +59,7 @@ Test(recover_policy, no_handler_lives_when_its_message_is_lent_again)
     cr_assert(setpgid(pid, pid) == 0 || errno == EACCES);
     x->run = (struct source_run){
         .mark = 1, .start = process_start_time(pid), .group = pid};
-    cr_assert_eq(recover(&flow, &problem), 0, "%s", problem.text);
+    cr_assert_eq(recovery_run(&flow, &problem), 0, "%s", problem.text);
     cr_assert_eq(waitpid(pid, &status, WNOHANG), pid);
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     next_runs(x);
@@ -71,7 +71,7 @@ Test(recover_policy, what_runs_again_is_in_the_order_of_the_source)
                               *b = fake_leave("b", false),
                               *c = fake_leave("c", true);
 
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     next_runs(a);
     next_runs(b);
     next_runs(c);
@@ -84,7 +84,7 @@ Test(recover_policy, the_crash_that_is_one_too_many_buries_it)
     struct fake_message *a = fake_leave("a", true), *b = fake_leave("b", false);
 
     a->m.crashes = MAX_CRASHES - 1;
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     dead(a);
     next_runs(b);
     cr_assert_eq(flow_numbers().dead, 1);
@@ -96,7 +96,7 @@ Test(recover_policy, also_one_that_waited_and_its_letter_has_its_group)
 
     a->m.crashes = MAX_CRASHES - 1;
     a->waits = true;
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     dead(a);
     cr_assert_str_eq(a->group, "k");
 }
@@ -106,7 +106,7 @@ Test(recover_policy, what_waited_waits_again_with_its_crash)
     struct fake_message *a = fake_leave("a", true);
 
     a->waits = true;
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     cr_assert_eq(a->at, FAKE_WAITS);
     cr_assert_eq(a->m.crashes, 1);
     cr_assert_eq(a->m.failures, 0);
@@ -121,7 +121,7 @@ Test(recover_policy, what_ran_together_runs_alone_and_none_is_dead)
 
     a->m.crashes = MAX_CRASHES;
     b->waits = true;
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     cr_assert_eq(a->at, FAKE_IS_LENT);
     cr_assert(suspect(a) && suspect(b));
     cr_assert_not(suspect(c));
@@ -135,7 +135,7 @@ Test(recover_policy, what_has_crashes_to_spare_runs_beside_others)
     set.max_crashes = MAX_CRASHES + 1;
     a = fake_leave("a", true);
     b = fake_leave("b", true);
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     cr_assert_eq(a->m.crashes, 1);
     cr_assert(!suspect(a) && !suspect(b));
 }
@@ -146,7 +146,7 @@ Test(recover_policy, what_ran_alone_is_to_blame)
 
     a->m.crashes = MAX_CRASHES - 1;
     b->m.crashes = MAX_CRASHES;
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     dead(a);
     next_runs(b);
     cr_assert(suspect(b), "it has crashed before");
@@ -159,7 +159,7 @@ Test(recover_policy, a_letter_that_cannot_be_written_is_written_later)
     a->m.crashes = MAX_CRASHES - 1;
     fake.refusals = 1;
     fake.refused = -ENOSPC;
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     cr_assert_eq(a->at, FAKE_IS_LENT);
     cr_assert_eq(unsettled_count(&flow.unsettled), 1);
     flow_pass(2 * NS_PER_S);
@@ -172,7 +172,7 @@ Test(recover_policy, messages_of_a_group_go_behind_what_it_has_in_the_source)
     const struct fake_message *second = fake_leave("k:2", true);
     struct delivery d;
 
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     cr_assert(ready_empty(&flow.ready));
     cr_assert_eq(dispatch_take(&flow, 0, &d), 0);
     cr_assert_eq(d.message, &first->m);
@@ -191,7 +191,7 @@ Test(recover_policy, a_second_copy_of_a_letter_comes_to_nothing)
 
     dies->m.crashes = MAX_CRASHES - 1;
     fake.link = LINK_REPEAT;
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     cr_assert_eq(runs->at, FAKE_GONE);
     cr_assert_eq(dies->at, FAKE_GONE, "there is one letter, not two");
     cr_assert(ready_empty(&flow.ready));
@@ -204,7 +204,7 @@ Test(recover_policy, where_it_is_not_known_what_is_a_letter_nothing_starts)
     const struct fake_message *x = fake_leave(LETTER, false);
 
     fake.link = -EIO;
-    cr_assert_lt(recover(&flow, &problem), 0);
+    cr_assert_lt(recovery_run(&flow, &problem), 0);
     cr_assert_eq(problem.status, EX_CANTCREAT);
     cr_assert_not_null(strstr(problem.text, "nothing was lost"));
     cr_assert_eq(x->at, FAKE_IS_LENT);
@@ -225,7 +225,7 @@ Test(recover_policy, of_what_may_be_damaged_nothing_runs)
 {
     const struct fake_message *a = torn("a", false), *b = torn("b", true);
 
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     dead(a);
     cr_assert_not_null(strstr(a->error, "damaged"));
     cr_assert_eq(b->at, FAKE_WAITS, "its bytes are in the source");
@@ -237,7 +237,7 @@ Test(recover_policy, what_may_be_damaged_must_be_written_before_all_else)
     torn("a", false);
     fake.refusals = 1;
     fake.refused = -ENOSPC;
-    cr_assert_lt(recover(&flow, &problem), 0);
+    cr_assert_lt(recovery_run(&flow, &problem), 0);
     cr_assert_not_null(strstr(problem.text, "free some space"));
 }
 
@@ -248,7 +248,7 @@ Test(recover_policy, a_worker_that_had_all_of_its_room_gets_more)
     fake.allowed = 2;
     fake_leave("a", true);
     fake_leave("b", true);
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
     cr_assert_eq(fake.allowed, 2 + set.concurrency);
 }
 
@@ -257,7 +257,7 @@ Test(recover_policy, without_more_it_goes_on_by_what_is_on_the_ready_list)
     fake.allowed = 1;
     fake.resize_fails = ENOSPC;
     fake_leave("a", true);
-    cr_assert_eq(recover(&flow, &problem), 0);
+    cr_assert_eq(recovery_run(&flow, &problem), 0);
 }
 
 Test(recover_policy, and_is_refused_where_nothing_would_ever_run)
@@ -266,7 +266,7 @@ Test(recover_policy, and_is_refused_where_nothing_would_ever_run)
     set.lookahead = 64;
     fake.allowed = 0;
     fake.resize_fails = ENOSPC;
-    cr_assert_lt(recover(&flow, &problem), 0);
+    cr_assert_lt(recovery_run(&flow, &problem), 0);
     cr_assert_str_eq(problem.text, "no room for 2");
 }
 
