@@ -9,23 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* key_order - by bytes */
-static int key_order(const char *a, size_t a_size, const char *b, size_t b_size)
+/* Compare two keys by their bytes. */
+static int bytes_order(const char *a, size_t a_size, const char *b,
+                       size_t b_size)
 {
     int way = memcmp(a, b, a_size < b_size ? a_size : b_size);
 
     return way ? way : (a_size > b_size) - (a_size < b_size);
 }
 
-static int order(const struct closing *a, const struct closing *b)
+static int closing_order(const struct closing *a, const struct closing *b)
 {
-    int way = key_order(a->key, a->size, b->key, b->size);
+    int way = bytes_order(a->key, a->size, b->key, b->size);
 
     return way ? way : (a->from > b->from) - (a->from < b->from);
 }
 
 /* RB_GENERATE_STATIC needs a macro that glibc does not have. */
-RB_GENERATE_INTERNAL(closing_tree, closing, node, order,
+RB_GENERATE_INTERNAL(closing_tree, closing, node, closing_order,
                      __attribute__((unused)) static)
 
 void closings_fini(struct closings *c)
@@ -69,14 +70,14 @@ void closings_remove(struct closings *c, struct closing *one)
     free(one);
 }
 
-/* first_of - the first close of a group; NULL: none */
-static struct closing *first_of(const struct closings *c, const char *key,
-                                size_t size)
+/* Find the first close of a group; NULL: there is none. */
+static struct closing *closing_first(const struct closings *c, const char *key,
+                                     size_t size)
 {
     struct closing *at = RB_ROOT(&c->all), *first = NULL;
 
     while (at) {
-        int way = key_order(at->key, at->size, key, size);
+        int way = bytes_order(at->key, at->size, key, size);
 
         if (way == 0)
             first = at;
@@ -85,12 +86,12 @@ static struct closing *first_of(const struct closings *c, const char *key,
     return first;
 }
 
-/* next_of - the next close of the same group; NULL: none */
-static struct closing *next_of(struct closing *one)
+/* Find the next close of the same group; NULL: there is none. */
+static struct closing *closing_next(struct closing *one)
 {
     struct closing *next = RB_NEXT(closing_tree, NULL, one);
 
-    return next && key_order(one->key, one->size, next->key, next->size) == 0
+    return next && bytes_order(one->key, one->size, next->key, next->size) == 0
                ? next
                : NULL;
 }
@@ -98,30 +99,30 @@ static struct closing *next_of(struct closing *one)
 struct closing *closings_find(const struct closings *c, const char *key,
                               size_t size)
 {
-    struct closing *one = first_of(c, key, size);
+    struct closing *one = closing_first(c, key, size);
 
     while (one && one->until)
-        one = next_of(one);
+        one = closing_next(one);
     return one;
 }
 
 bool closings_refuse(const struct closings *c, const char *key, size_t size,
                      uint64_t seq)
 {
-    struct closing *one = first_of(c, key, size);
+    struct closing *one = closing_first(c, key, size);
 
     while (one && (seq < one->from || (one->until && seq >= one->until)))
-        one = next_of(one);
+        one = closing_next(one);
     return one != NULL;
 }
 
 bool closings_open(struct closings *c, const char *key, size_t size)
 {
-    struct closing *one = first_of(c, key, size), *next;
+    struct closing *one = closing_first(c, key, size), *next;
     bool any = one != NULL;
 
     for (; one; one = next) {
-        next = next_of(one);
+        next = closing_next(one);
         closings_remove(c, one);
     }
     return any;

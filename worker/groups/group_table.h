@@ -50,8 +50,6 @@ struct group_item *group_items_low(const struct group_items *items);
 void group_items_each(const struct group_items *items,
                       bool (*visit)(const struct group_item *item, void *arg),
                       void *arg);
-/* Every invariant; NULL or what is wrong. */
-const char *group_items_check(const struct group_items *items);
 
 /* ---- groups by key ---- */
 
@@ -133,8 +131,6 @@ static inline void group_table_rest(struct group_table *t, struct group *group)
 }
 /* Groups that are not at rest. */
 size_t group_table_busy(const struct group_table *t);
-/* Every invariant; NULL or what is wrong. */
-const char *group_table_check(const struct group_table *t);
 
 #pragma GCC visibility pop
 

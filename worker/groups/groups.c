@@ -33,8 +33,8 @@ struct groups {
     bool attends;                /* m  the bit is set */
 };
 
-/* The end of each change: the next receive goes the long way as long as
- * something waits, is parked, or may run. */
+/* End a change. While something waits, is parked, or may run, work items do not
+ * take messages the short way (ATTEND_GROUP). */
 static inline void groups_unlock(struct groups *g)
 {
     bool busy = (atomic_load_explicit(&g->waiting, memory_order_relaxed) |
@@ -48,7 +48,7 @@ static inline void groups_unlock(struct groups *g)
     quick_unlock(&g->mtx);
 }
 
-/* The group of that key; NULL: nothing of it is here. */
+/* Return the group of that key; NULL: nothing of it is here. */
 static inline struct group *group_find_locked(const struct groups *g,
                                               const char *key, size_t size)
 {
@@ -66,7 +66,7 @@ static inline struct group *group_find_locked(const struct groups *g,
 /* `used` of a group that was leased out of its turn: its quantum is over. */
 #define USED_UP UINT16_MAX
 
-/* counter_add - a plain store will do: only the thread with the lock writes */
+/* A plain store will do, as only the thread with the lock writes. */
 static void counter_add(atomic_size_t *counter, size_t n)
 {
     atomic_store_explicit(
@@ -136,8 +136,8 @@ static size_t group_parkable(const struct groups *g, const struct group *group)
     return group->items.count - (g->keep_front ? group->items.fronts : 0);
 }
 
-/* unlink_locked - off the list that its state put it on */
-static void unlink_locked(struct groups *g, struct group *group)
+/* Take a group off the list that its state put it on. */
+static void group_unlink_locked(struct groups *g, struct group *group)
 {
     if (group->state == GROUP_QUEUED) {
         TAILQ_REMOVE(&g->runs, group, link);
@@ -151,17 +151,17 @@ static void unlink_locked(struct groups *g, struct group *group)
     group->state = GROUP_IDLE;
 }
 
-/* run_locked - to RUNNING, off the list that it is on */
-static void run_locked(struct groups *g, struct group *group)
+/* Lease a group, and take it off the list that it is on. */
+static void group_run_locked(struct groups *g, struct group *group)
 {
-    unlink_locked(g, group);
+    group_unlink_locked(g, group);
     group->state = GROUP_RUNNING;
 }
 
 static void group_queue_locked(struct groups *g, struct group *group,
                                bool front)
 {
-    unlink_locked(g, group);
+    group_unlink_locked(g, group);
     group->state = GROUP_QUEUED;
     if (front)
         TAILQ_INSERT_HEAD(&g->runs, group, link);
@@ -170,13 +170,13 @@ static void group_queue_locked(struct groups *g, struct group *group,
     counter_add(&g->ready, 1);
 }
 
-/* `state` is BLOCKED or HELD. */
+/* Block a group; `state` is BLOCKED or HELD. */
 static void group_block_locked(struct groups *g, struct group *group,
                                enum group_state state)
 {
     size_t parkable = group_parkable(g, group);
 
-    unlink_locked(g, group);
+    group_unlink_locked(g, group);
     group->state = (uint8_t)state;
     if (parkable)
         TAILQ_INSERT_HEAD(&g->blocked, group, link);
@@ -187,26 +187,25 @@ static void group_block_locked(struct groups *g, struct group *group,
         counter_add(&g->held, 1);
 }
 
-/* group_wake_locked - to the end of the run queue, or to be forgotten
- * While items of the group are on their way to the store, no later one may run.
- */
+/* Put a group at the end of the run queue, or let it come to rest. While items
+ * of the group are on their way to the store, no later one may run. */
 static void group_wake_locked(struct groups *g, struct group *group)
 {
     group->head = 0;
     group->used = 0;
     if (group->parking) {
-        unlink_locked(g, group);
+        group_unlink_locked(g, group);
         group->state = GROUP_PARKING;
     } else if (group->items.count || group->parked) {
         group_queue_locked(g, group, false);
     } else {
-        unlink_locked(g, group);
+        group_unlink_locked(g, group);
         group_table_rest(&g->table, group);
     }
 }
 
-/* count_parkable_locked - a blocked group had `was` items that could be parked;
- * count what it has now, and keep groups that have some in front */
+/* Count what can be parked of a blocked group, which had `was` such items, and
+ * keep groups that have some in front. */
 static void count_parkable_locked(struct groups *g, struct group *group,
                                   size_t was)
 {
@@ -243,10 +242,10 @@ static void group_insert_locked(struct groups *g, struct group *group,
         group_queue_locked(g, group, false);
 }
 
-/* out_locked - `out` takes an item from its group */
+/* Take an item from its group, by group_items_remove or group_items_cut. */
 static inline void
-out_locked(struct groups *g, struct group *group, struct group_item *item,
-           void (*out)(struct group_items *items, struct group_item *item))
+item_out_locked(struct groups *g, struct group *group, struct group_item *item,
+                void (*out)(struct group_items *items, struct group_item *item))
 {
     bool blocked = group_is_blocked(group);
     size_t was = blocked ? group_parkable(g, group) : 0;
@@ -257,23 +256,8 @@ out_locked(struct groups *g, struct group *group, struct group_item *item,
         count_parkable_locked(g, group, was);
 }
 
-static void group_remove_locked(struct groups *g, struct group *group,
-                                struct group_item *item)
-{
-    out_locked(g, group, item, group_items_remove);
-}
-
-/* Remove an item that is not the first of its priority. */
-static void group_cut_locked(struct groups *g, struct group *group,
-                             struct group_item *item)
-{
-    out_locked(g, group, item, group_items_cut);
-}
-
-/* ---- coming ---- */
-
-/* The group of that key, or a new one. 0: the lock is held on return. -ENOMEM,
- * -ENAMETOOLONG. */
+/* Find the group of that key, or make one. 0: the lock is held on return.
+ * -ENOMEM, -ENAMETOOLONG. */
 static int group_lock(struct groups *g, const char *key, size_t size,
                       struct group **group)
 {
@@ -289,7 +273,6 @@ static int group_lock(struct groups *g, const char *key, size_t size,
     return -ENOMEM;
 }
 
-/* groups_add - a message of a group came */
 int groups_add(struct groups *g, const char *key, size_t size,
                struct group_item *item)
 {
@@ -310,27 +293,20 @@ bool groups_low_turn(const struct group *lease)
     return lease->high >= GROUP_HIGH_ROW;
 }
 
-/* next_item - the first item, or the first of the lowest priority when that has
- * its turn; GROUP_FRONT goes before both */
-static struct group_item *next_item(const struct group *lease)
+/* Take the next item out of its place, so that a delayed message that gets in
+ * line from now on cannot come before it: the first item, or the first of the
+ * lowest priority when that has its turn; GROUP_FRONT goes before both. */
+static void item_ahead_locked(struct groups *g, struct group *group)
 {
-    struct group_item *item = group_items_first(&lease->items);
+    struct group_item *item = group_items_first(&group->items);
 
-    if (item && item->priority != GROUP_FRONT && groups_low_turn(lease))
-        item = group_items_low(&lease->items);
-    return item;
+    if (item && item->priority != GROUP_FRONT && groups_low_turn(group))
+        item = group_items_low(&group->items);
+    group->ahead = item;
+    if (item)
+        item_out_locked(g, group, item, group_items_remove);
 }
 
-/* ahead_locked - the next item leaves its place, so that a delayed message that
- * gets in line from now on cannot come before it */
-static void ahead_locked(struct groups *g, struct group *group)
-{
-    group->ahead = next_item(group);
-    if (group->ahead)
-        group_remove_locked(g, group, group->ahead);
-}
-
-/* groups_lease - the first group of the run queue */
 struct group *groups_lease(struct groups *g)
 {
     struct group *group;
@@ -340,9 +316,9 @@ struct group *groups_lease(struct groups *g)
     quick_lock(&g->mtx);
     group = TAILQ_FIRST(&g->runs);
     if (group) {
-        run_locked(g, group);
+        group_run_locked(g, group);
         if (group->parked == 0)
-            ahead_locked(g, group);
+            item_ahead_locked(g, group);
     }
     groups_unlock(g);
     return group;
@@ -353,7 +329,7 @@ struct group_item *groups_peek(struct groups *g, struct group *lease)
     if (lease->ahead)
         return lease->ahead;
     quick_lock(&g->mtx);
-    ahead_locked(g, lease);
+    item_ahead_locked(g, lease);
     groups_unlock(g);
     return lease->ahead;
 }
@@ -370,8 +346,8 @@ const char *groups_key(const struct group *lease, size_t *size)
     return lease->key;
 }
 
-/* count_high - messages above priority 0 in a row; the lowest priority keeps
- * its turn while items of GROUP_FRONT go first */
+/* Count messages above priority 0 in a row. The lowest priority keeps its turn
+ * while items of GROUP_FRONT go first. */
 static void count_high(struct group *lease, const struct group_item *item,
                        uint32_t priority)
 {
@@ -383,12 +359,12 @@ static void count_high(struct group *lease, const struct group_item *item,
         lease->high++;
 }
 
-/* groups_take - the lock is needed for parked messages only */
+/* The lock is needed for parked messages only. */
 void groups_take(struct groups *g, struct group *lease, struct group_item *item,
                  uint32_t priority)
 {
     count_high(lease, item, priority);
-    if (item) { /* ahead_locked took it out of its place */
+    if (item) { /* item_ahead_locked took it out of its place */
         lease->ahead = NULL;
         return;
     }
@@ -398,11 +374,9 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
     groups_unlock(g);
 }
 
-/* groups_pass - no message of an idle group can be before this one
- * A message that waits, runs or is parked keeps its group from being idle.
- * Nothing that groups_unlock asks about changes. All that finds a group has one
- * frame.
- */
+/* No message of an idle group can be before this one: a message that waits, runs
+ * or is parked keeps its group from being idle. Nothing changes of what
+ * groups_unlock reads. All that finds a group has one frame (flatten). */
 __attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
                                          size_t size, uint32_t priority,
                                          struct group **lease)
@@ -430,7 +404,6 @@ __attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
     return err;
 }
 
-/* groups_unpark - an operator removed the rows, or the count was wrong */
 void groups_unpark(struct groups *g, struct group *lease)
 {
     quick_lock(&g->mtx);
@@ -441,8 +414,8 @@ void groups_unpark(struct groups *g, struct group *lease)
 
 /* ---- the end of a lease ---- */
 
-/* put_back_locked - the item that left its place and was not taken */
-static void put_back_locked(struct groups *g, struct group *lease)
+/* Put the item back that left its place and was not taken. */
+static void ahead_return_locked(struct groups *g, struct group *lease)
 {
     struct group_item *item = lease->ahead;
 
@@ -451,47 +424,39 @@ static void put_back_locked(struct groups *g, struct group *lease)
         group_insert_locked(g, lease, item);
 }
 
-/* release_locked - the group stays first while its quantum lasts */
-static void release_locked(struct groups *g, struct group *lease)
-{
-    put_back_locked(g, lease);
-    if (lease->parking || (lease->items.count == 0 && lease->parked == 0) ||
-        lease->used + 1u >= g->quantum) {
-        group_wake_locked(g, lease);
-    } else {
-        lease->used++;
-        group_queue_locked(g, lease, true);
-    }
-}
-
-/* is_last - nothing of the group is here but what its lessee had */
-static inline bool is_last(const struct group *lease)
-{
-    uint64_t more = atomic_load_explicit(&lease->parked, memory_order_relaxed) |
-                    lease->items.count | lease->parking;
-
-    return !more && !lease->ahead && !lease->recheck;
-}
-
-/* release_rest - unlocks; not inline, as the usual way is short */
+/* Release a lease, or note that the group is to be looked at once more; then
+ * unlock. The group stays first while its quantum lasts. Not inline, as the
+ * usual way is short. */
 __attribute__((noinline)) static bool release_rest(struct groups *g,
                                                    struct group *lease)
 {
     bool recheck = lease->recheck;
 
     lease->recheck = false;
-    if (!recheck)
-        release_locked(g, lease);
+    if (!recheck) {
+        ahead_return_locked(g, lease);
+        if (lease->parking || (lease->items.count == 0 && lease->parked == 0) ||
+            lease->used + 1u >= g->quantum) {
+            group_wake_locked(g, lease);
+        } else {
+            lease->used++;
+            group_queue_locked(g, lease, true);
+        }
+    }
     groups_unlock(g);
     return !recheck;
 }
 
-/* groups_release - of the usual message, the group had this one only: nothing
- * that groups_unlock asks about changes */
+/* The usual message is the only one of its group: then nothing changes of what
+ * groups_unlock reads. */
 bool groups_release(struct groups *g, struct group *lease)
 {
+    uint64_t more;
+
     quick_lock(&g->mtx);
-    if (!is_last(lease))
+    more = atomic_load_explicit(&lease->parked, memory_order_relaxed) |
+           lease->items.count | lease->parking;
+    if (more || lease->ahead || lease->recheck)
         return release_rest(g, lease);
     group_table_rest(&g->table, lease);
     quick_unlock(&g->mtx);
@@ -501,17 +466,17 @@ bool groups_release(struct groups *g, struct group *lease)
 void groups_block(struct groups *g, struct group *lease, int64_t head)
 {
     quick_lock(&g->mtx);
-    put_back_locked(g, lease);
+    ahead_return_locked(g, lease);
     lease->head = head;
     group_block_locked(g, lease, GROUP_BLOCKED);
     groups_unlock(g);
 }
 
-/* groups_hold - a letter that an operator sent again meanwhile runs */
+/* A letter that an operator sent again meanwhile runs. */
 void groups_hold(struct groups *g, struct group *lease)
 {
     quick_lock(&g->mtx);
-    put_back_locked(g, lease);
+    ahead_return_locked(g, lease);
     lease->head = 0;
     lease->used = 0;
     lease->recheck = false;
@@ -522,12 +487,12 @@ void groups_hold(struct groups *g, struct group *lease)
     groups_unlock(g);
 }
 
-/* groups_return - first in line again, and its group too */
+/* The message is first in line again, and so is its group. */
 void groups_return(struct groups *g, struct group *lease,
                    struct group_item *item)
 {
     quick_lock(&g->mtx);
-    put_back_locked(g, lease);
+    ahead_return_locked(g, lease);
     lease->head = 0;
     item->priority = GROUP_FRONT;
     group_insert_locked(g, lease, item);
@@ -535,8 +500,8 @@ void groups_return(struct groups *g, struct group *lease,
     groups_unlock(g);
 }
 
-/* groups_resume - the head runs out of turn; the items after it wait for the
- * group's own turn */
+/* The head runs out of turn; the items after it wait for the group's own turn.
+ */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row)
 {
@@ -547,7 +512,7 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
     if (group && (group->state != GROUP_BLOCKED || group->head != row))
         group = NULL;
     if (group) {
-        run_locked(g, group);
+        group_run_locked(g, group);
         group->used = USED_UP;
     }
     groups_unlock(g);
@@ -561,7 +526,6 @@ void groups_keep_front(struct groups *g)
     g->keep_front = true;
 }
 
-/* groups_restore - called before any item is added */
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held)
 {
@@ -588,7 +552,7 @@ int groups_restore(struct groups *g, const char *key, size_t size,
     return err;
 }
 
-/* groups_hold_late - hold the group now, or have it checked again
+/* Hold the group now, or have it checked once more.
  * A leased group cannot be held before its lease ends. One with an item of
  * GROUP_FRONT runs that first. For one that is held, another thread may have
  * looked for letters before this one was there. All three are marked; the
@@ -631,27 +595,18 @@ bool groups_unhold(struct groups *g, const char *key, size_t size)
     return !recheck;
 }
 
-/* held_size - bytes that the keys of all held groups take */
-static size_t held_size(const struct groups *g)
-{
-    struct group *group;
-    size_t bytes = 0;
-
-    TAILQ_FOREACH (group, &g->blocked, link)
-        if (group->state == GROUP_HELD)
-            bytes += sizeof(size_t) + group->key_size;
-    return bytes;
-}
-
-/* groups_held_keys - copies, as the caller asks the store about them without
- * the lock */
+/* The keys are copied, as the caller asks the store about them without the lock.
+ */
 char *groups_held_keys(struct groups *g, size_t *bytes)
 {
     struct group *group;
     char *keys = NULL, *at;
 
     quick_lock(&g->mtx);
-    *bytes = held_size(g);
+    *bytes = 0;
+    TAILQ_FOREACH (group, &g->blocked, link)
+        if (group->state == GROUP_HELD)
+            *bytes += sizeof(size_t) + group->key_size;
     if (*bytes)
         keys = malloc(*bytes);
     if (!keys)
@@ -669,7 +624,7 @@ char *groups_held_keys(struct groups *g, size_t *bytes)
     return keys;
 }
 
-/* groups_park_begin - each group counts its items that are on their way */
+/* Each group counts its items that are on their way. */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room)
 {
@@ -681,15 +636,15 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
            group_parkable(g, group)) {
         items[n] = g->keep_front ? group_items_behind(&group->items)
                                  : group_items_first(&group->items);
-        group_remove_locked(g, group, items[n++]);
+        item_out_locked(g, group, items[n++], group_items_remove);
         group->parking++;
     }
     groups_unlock(g);
     return n;
 }
 
-/* groups_park_one - a delayed message goes from row to row; its group stays
- * known until that is written */
+/* A delayed message goes from row to row; its group stays known until that is
+ * written. */
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item)
 {
@@ -706,15 +661,15 @@ int groups_park_one(struct groups *g, const char *key, size_t size,
     return 0;
 }
 
-/* arrived_locked - one item of the group is not on its way any more */
-static void arrived_locked(struct groups *g, struct group *group)
+/* Count an item of the group that is not on its way any more. */
+static void group_arrived_locked(struct groups *g, struct group *group)
 {
     group->parking--;
     if (group->state == GROUP_PARKING)
         group_wake_locked(g, group);
 }
 
-/* groups_pull - a group that has nothing else to deliver waits for it */
+/* A group that has nothing else to deliver waits for the item. */
 struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
                                uint64_t seq,
                                bool (*letter)(const struct group_item *item))
@@ -730,7 +685,7 @@ struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
         (group->recheck || letter(item)))
         item = NULL;
     if (item) {
-        group_cut_locked(g, group, item);
+        item_out_locked(g, group, item, group_items_cut);
         group->parking++;
         if (group->state == GROUP_QUEUED && !group->items.count &&
             !group->parked)
@@ -743,11 +698,10 @@ struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
 void groups_park_undo(struct groups *g, struct group_item *item)
 {
     quick_lock(&g->mtx);
-    arrived_locked(g, item->group);
+    group_arrived_locked(g, item->group);
     groups_unlock(g);
 }
 
-/* groups_park_end - a group may go on when its last item has arrived */
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked)
 {
@@ -761,7 +715,7 @@ void groups_park_end(struct groups *g, struct group_item *const *items,
         } else {
             group_insert_locked(g, group, items[i]);
         }
-        arrived_locked(g, group);
+        group_arrived_locked(g, group);
     }
     groups_unlock(g);
 }
@@ -837,125 +791,4 @@ int groups_list(struct groups *g, const char *key, size_t size,
         group_items_each(&group->items, visit, arg);
     groups_unlock(g);
     return group ? 0 : -ENOENT;
-}
-
-/* ---- for tests ---- */
-
-struct sums {
-    size_t ready, waiting, parkable, held, blocked;
-    uint64_t parked;
-};
-
-/* state_check - whether a group has only what its state allows */
-static const char *state_check(const struct group *group,
-                               const struct group_item *first)
-{
-    bool front = first && first->priority == GROUP_FRONT;
-
-    switch ((enum group_state)group->state) {
-    case GROUP_IDLE:
-        if (!group->kept)
-            return "an idle group stays that is not kept";
-        if (first || group->parked || group->parking || group->ahead ||
-            group->recheck || group->used || group->high)
-            return "an idle group has something left";
-        break;
-    case GROUP_QUEUED:
-        if (!first && !group->parked)
-            return "a queued group has nothing to deliver";
-        break;
-    case GROUP_HELD:
-        if (front)
-            return "a held group keeps back what was sent again";
-        break;
-    case GROUP_PARKING:
-        if (!group->parking)
-            return "a group waits for parking that is over";
-        break;
-    case GROUP_BLOCKED:
-    case GROUP_RUNNING:
-        break;
-    }
-    if (group->head && group->state != GROUP_BLOCKED &&
-        group->state != GROUP_RUNNING)
-        return "a head, but not blocked";
-    if (group->state == GROUP_BLOCKED && !group->head)
-        return "blocked without a head";
-    return NULL;
-}
-
-/* names - whether an item names its group */
-static bool names(const struct group_item *item, void *arg)
-{
-    const struct group **group = arg;
-
-    if (item->group != *group)
-        *group = NULL;
-    return *group;
-}
-
-/* group_check - one group; adds to the sums */
-static const char *group_check(const struct groups *g,
-                               const struct group *group, struct sums *sums)
-{
-    const struct group *named = group;
-    const char *wrong = group_items_check(&group->items);
-
-    group_items_each(&group->items, names, &named);
-    if (!wrong && named != group)
-        wrong = "an item names another group";
-    if (!wrong)
-        wrong = state_check(group, group_items_first(&group->items));
-    sums->ready += group->state == GROUP_QUEUED;
-    sums->waiting += group->items.count;
-    sums->parkable += group_is_blocked(group) ? group_parkable(g, group) : 0;
-    sums->held += group->state == GROUP_HELD;
-    sums->blocked += group_is_blocked(group);
-    sums->parked += group->parked;
-    return wrong;
-}
-
-/* lists_check - each group is on the list of its state, and on no other */
-static const char *lists_check(const struct groups *g, const struct sums *sums)
-{
-    struct group *group;
-    size_t runs = 0, blocked = 0;
-    bool none = false;
-
-    TAILQ_FOREACH (group, &g->runs, link) {
-        if (group->state != GROUP_QUEUED)
-            return "a group on the run queue has another state";
-        runs++;
-    }
-    TAILQ_FOREACH (group, &g->blocked, link) {
-        if (!group_is_blocked(group))
-            return "a group on the list of the blocked has another state";
-        if (none && group_parkable(g, group))
-            return "a blocked group with items is behind one without";
-        none = group_parkable(g, group) == 0;
-        blocked++;
-    }
-    if (runs != sums->ready || blocked != sums->blocked)
-        return "a group is not on the list of its state";
-    return NULL;
-}
-
-const char *groups_check(struct groups *g)
-{
-    struct sums sums = {0};
-    const char *wrong;
-
-    quick_lock(&g->mtx);
-    wrong = group_table_check(&g->table);
-    for (size_t i = 0; i < g->table.size && !wrong; i++)
-        if (g->table.slots[i].group)
-            wrong = group_check(g, g->table.slots[i].group, &sums);
-    if (!wrong && (sums.ready != g->ready || sums.waiting != g->waiting ||
-                   sums.parkable != g->parkable || sums.held != g->held ||
-                   sums.parked != g->parked))
-        wrong = "a sum over all groups is wrong";
-    if (!wrong)
-        wrong = lists_check(g, &sums);
-    groups_unlock(g);
-    return wrong;
 }

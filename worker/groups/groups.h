@@ -165,7 +165,5 @@ size_t groups_held(const struct groups *g); /* groups that are held */
 int groups_list(struct groups *g, const char *key, size_t size,
                 bool (*visit)(const struct group_item *item, void *arg),
                 void *arg);
-/* Every invariant, for tests; NULL or what is wrong. */
-const char *groups_check(struct groups *g);
 
 #endif

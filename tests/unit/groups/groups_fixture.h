@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "worker/groups/groups.h"
+#include "tests/unit/groups/groups_check.h"
 
 #define MANY    20001
 #define QUANTUM 10

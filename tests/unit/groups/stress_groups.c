@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "worker/groups/groups.h"
+#include "tests/unit/groups/groups_check.h"
 
 #define KEYS       40
 #define PRIORITIES 3

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "worker/groups/group_table.h"
+#include "tests/unit/groups/groups_check.h"
 
 #define KEYS 3000
 #define OPS  300000

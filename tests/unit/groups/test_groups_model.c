@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "worker/groups/groups.h"
+#include "tests/unit/groups/groups_check.h"
 
 #define KEYS    12
 #define ITEMS   400
