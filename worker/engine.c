@@ -70,7 +70,7 @@ static size_t on_held(void *arg)
 {
     const struct engine *e = arg;
 
-    return dispatch_held(&e->flow);
+    return groups_held(e->flow.groups);
 }
 
 /* Start work items: a row is due, or the queue's name was removed and the
@@ -354,7 +354,7 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = pool_open(&e->flow.pool,
                         (unsigned)e->flow.set->concurrency + SPARE_THREADS);
     if (!err)
-        err = dispatch_open(&e->flow.dispatch, &e->flow, lent_most);
+        err = dispatch_open(&e->flow, lent_most);
     if (!err)
         err = loop_open(&e->flow.loop, e->flow.timers);
     if (!err && e->flow.set->take_signals)
@@ -678,7 +678,7 @@ void engine_close(struct engine **engine)
     if (e->flow.started)
         spool_stop(e->mq.spool_there);
     source_mq_stop(&e->mq);
-    dispatch_close(&e->flow.dispatch);
+    dispatch_close(&e->flow);
     if (e->flow.handler)
         e->flow.ops->close(&e->flow.handler);
     if (e->flow.source)

@@ -26,7 +26,6 @@ struct member {
 /* c = constant after open   p = the thread that set parking   a = atomic
  * x = under close_mtx, which is taken before that of the groups */
 struct dispatch {
-    struct groups *groups;  /* c */
     struct member *members; /* c  by the message's index */
     atomic_bool parking;    /* a  one thread parks at a time: in order */
     struct group_item *items[SETTLE_MOST]; /* p */
@@ -81,7 +80,7 @@ static void closing_check_locked(struct flow *f, const char *key, size_t size,
     struct dispatch *o = f->dispatch;
     struct closing *one = closings_find(&o->closings, key, size);
 
-    if (!one || groups_known(o->groups, key, size) ||
+    if (!one || groups_known(f->groups, key, size) ||
         (one->last && is_queued(f, one->last)))
         return;
     if (seq > one->from && (atomic_load(&f->set->spool) > 0 || is_queued(f, 0)))
@@ -130,7 +129,7 @@ static bool close_release(struct flow *f, struct group *lease)
 
     memcpy(copy, key, size); /* the group may be freed with its lease */
     pthread_mutex_lock(&o->close_mtx);
-    over = groups_release(o->groups, lease);
+    over = groups_release(f->groups, lease);
     if (over)
         closing_check_locked(f, copy, size, next_seq(f));
     pthread_mutex_unlock(&o->close_mtx);
@@ -158,7 +157,7 @@ int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last)
     one = closings_find(&o->closings, key, size);
     if (one && last > one->last) /* the turn of `last` comes later */
         one->last = last;
-    else if (!one && (groups_known(o->groups, key, size) ||
+    else if (!one && (groups_known(f->groups, key, size) ||
                       (last && is_queued(f, last))))
         err = closings_add(&o->closings, key, size, next_seq(f), last);
     else if (!one)
@@ -177,7 +176,7 @@ int dispatch_reopen(struct flow *f, const char *key, size_t size)
 
     pthread_mutex_lock(&o->close_mtx);
     known = closings_open(&o->closings, key, size) ||
-            groups_known(o->groups, key, size);
+            groups_known(f->groups, key, size);
     pthread_mutex_unlock(&o->close_mtx);
     if (known)
         log_info("group_opened", F_STR("queue", f->set->queue),
@@ -211,7 +210,7 @@ static int group_unhold(struct flow *f, const char *key, size_t size)
                                         (struct header_text){key, size});
         if (has != NO)
             return has == YES ? NO : has;
-    } while (!groups_unhold(f->dispatch->groups, key, size));
+    } while (!groups_unhold(f->groups, key, size));
     close_check(f, key, size);
     log_info("group_released", F_STR("queue", f->set->queue),
              F_BYTES("group", key, size));
@@ -220,7 +219,7 @@ static int group_unhold(struct flow *f, const char *key, size_t size)
 
 int dispatch_release(struct flow *f)
 {
-    struct groups *g = f->dispatch->groups;
+    struct groups *g = f->groups;
     size_t bytes, size;
     char *keys = groups_held_keys(g, &bytes);
     int err = keys || groups_held(g) == 0 ? 0 : -ENOMEM, n = 0;
@@ -239,11 +238,6 @@ int dispatch_release(struct flow *f)
     return err ? err : n;
 }
 
-size_t dispatch_held(const struct flow *f)
-{
-    return groups_held(f->dispatch->groups);
-}
-
 /* Log that a group waits for an operator, and have the source watch its letter.
  * The watch may have looked after the letter had gone and before this group was
  * held: so look once more. It notices each letter that goes later than that.
@@ -257,7 +251,7 @@ static void held_watch(struct flow *f, const char *key, size_t size)
              F_STR("next", "its letter keeps it waiting: mqdlq replay or "
                            "mqdlq discard"));
     /* For the tools that read the numbers of a killed worker. */
-    counters_gauge(f->counters, COUNTERS_GROUPS_HELD, dispatch_held(f));
+    counters_gauge(f->counters, COUNTERS_GROUPS_HELD, groups_held(f->groups));
     f->source->local->watch(f->source, false);
     released = group_unhold(f, key, size);
     if (released == YES)
@@ -274,7 +268,7 @@ static void lease_hold(struct flow *f, struct group *lease)
     const char *key = groups_key(lease, &size);
 
     memcpy(copy, key, size); /* the group may be freed with its lease */
-    groups_hold(f->dispatch->groups, lease);
+    groups_hold(f->groups, lease);
     held_watch(f, copy, size);
 }
 
@@ -283,7 +277,7 @@ static void lease_hold(struct flow *f, struct group *lease)
 static bool lease_release(struct flow *f, struct group *lease)
 {
     return dispatch_closes(f) ? close_release(f, lease)
-                              : groups_release(f->dispatch->groups, lease);
+                              : groups_release(f->groups, lease);
 }
 
 /* End a lease: hold the group if the source was to be asked (`ask`, or a letter
@@ -315,7 +309,7 @@ void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
     bool holds = f->set->on_group_dead == GROUP_DEAD_HOLD;
 
     if (end == GROUP_WAITS)
-        groups_block(f->dispatch->groups, lease, (int64_t)seq);
+        groups_block(f->groups, lease, (int64_t)seq);
     else if (holds && end == GROUP_DIED)
         lease_hold(f, lease);
     else
@@ -324,7 +318,7 @@ void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
 
 void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
 {
-    struct groups *g = f->dispatch->groups;
+    struct groups *g = f->groups;
     struct group *lease = groups_resume(g, group.at, group.size, (int64_t)seq);
     int err = NO;
 
@@ -347,7 +341,7 @@ void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
  * that, whatever the bounds say. */
 static bool is_crowded(const struct flow *f)
 {
-    const struct groups *g = f->dispatch->groups;
+    const struct groups *g = f->groups;
 
     return can_park(f) && groups_parkable(g) > 0 &&
            (f->source->ops->room(f->source) == 0 ||
@@ -364,14 +358,14 @@ bool dispatch_room(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
 
-    if (groups_parked(o->groups) < f->set->max_parked) {
+    if (groups_parked(f->groups) < f->set->max_parked) {
         atomic_store_explicit(&o->logged_full, false, memory_order_relaxed);
-        return groups_waiting(o->groups) < f->set->lookahead;
+        return groups_waiting(f->groups) < f->set->lookahead;
     }
     if (!atomic_exchange(&o->logged_full, true))
         log_warn(
             "parked_full", F_STR("queue", f->set->queue),
-            F_UINT("parked", groups_parked(o->groups)),
+            F_UINT("parked", groups_parked(f->groups)),
             F_STR(
                 "next",
                 "no message is received, not even a replay, until blocked "
@@ -400,7 +394,7 @@ static struct settle park_settle(struct message *m, unsigned lane,
  */
 static int park_due(struct flow *f, struct delivery *d, struct group_item *item)
 {
-    struct groups *g = f->dispatch->groups;
+    struct groups *g = f->groups;
     struct message *m = d->message;
     struct settle st = park_settle(m, d->place, d->group, d->header.bytes);
     int err = groups_park_one(g, d->group.at, d->group.size, item);
@@ -427,7 +421,7 @@ static int park_due(struct flow *f, struct delivery *d, struct group_item *item)
 static bool park_some(struct flow *f)
 {
     struct dispatch *o = f->dispatch;
-    size_t n = groups_park_begin(o->groups, o->items, SETTLE_MOST);
+    size_t n = groups_park_begin(f->groups, o->items, SETTLE_MOST);
     struct header header;
     char why[HEADER_WHY];
     int err;
@@ -445,13 +439,13 @@ static bool park_some(struct flow *f)
     }
     err = f->source->ops->settle(f->source, o->parks, n);
     if (err) {
-        groups_park_end(o->groups, o->items, n, false);
+        groups_park_end(f->groups, o->items, n, false);
         gate_trouble(&f->gate, "parking messages in the store", -err);
         return false;
     }
     FAULT_POINT("park_after_put");
     /* Each message's member is in use until the message is given back. */
-    groups_park_end(o->groups, o->items, n, true);
+    groups_park_end(f->groups, o->items, n, true);
     for (size_t i = 0; i < n; i++) {
         crashes_ended(f, o->parks[i].m->seq);
         f->source->ops->release(f->source, o->parks[i].m);
@@ -491,7 +485,7 @@ struct message *dispatch_pull(struct flow *f, struct header_text key,
                               uint64_t seq)
 {
     struct group_item *item =
-        groups_pull(f->dispatch->groups, key.at, key.size, seq, is_letter);
+        groups_pull(f->groups, key.at, key.size, seq, is_letter);
 
     return item ? CONTAINER_OF(item, struct member, item)->m : NULL;
 }
@@ -503,50 +497,48 @@ void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
     struct group_item *item = &o->members[m->index].item;
 
     if (!gone) {
-        groups_park_end(o->groups, &item, 1, false);
+        groups_park_end(f->groups, &item, 1, false);
         return;
     }
-    groups_park_undo(o->groups, item);
+    groups_park_undo(f->groups, item);
     if (dispatch_closes(f))
         close_check(f, key.at, key.size);
 }
 
 /* ---- from where a message waits to a thread ---- */
 
-int dispatch_open(struct dispatch **out, struct flow *f, unsigned most)
+int dispatch_open(struct flow *f, unsigned most)
 {
     struct dispatch *o = calloc(1, sizeof *o);
     int err = -ENOMEM;
 
-    *out = NULL;
     if (o)
         o->members = calloc(most, sizeof *o->members);
+    /* A letter that was sent again keeps its group waiting; as a parked row it
+     * would not. */
     if (o && o->members)
-        err = groups_open(&o->groups, (unsigned)f->set->group_quantum);
+        err = groups_open(&f->groups, (unsigned)f->set->group_quantum,
+                          f->set->on_group_dead == GROUP_DEAD_HOLD,
+                          &f->gate.attention);
     if (err) {
         if (o)
             free(o->members);
         free(o);
         return err;
     }
-    /* A letter that was sent again keeps its group waiting; as a parked row it
-     * would not. */
-    if (f->set->on_group_dead == GROUP_DEAD_HOLD)
-        groups_keep_front(o->groups);
-    groups_attend(o->groups, &f->gate.attention);
     pthread_mutex_init(&o->close_mtx, NULL);
-    *out = o;
+    f->dispatch = o;
     return 0;
 }
 
-void dispatch_close(struct dispatch **dispatch)
+void dispatch_close(struct flow *f)
 {
-    struct dispatch *o = *dispatch;
+    struct dispatch *o = f->dispatch;
 
     if (!o)
         return;
-    *dispatch = NULL;
-    groups_close(&o->groups);
+    f->dispatch = NULL;
+    groups_close(&f->groups);
     closings_fini(&o->closings);
     pthread_mutex_destroy(&o->close_mtx);
     free(o->members);
@@ -559,7 +551,7 @@ static int group_restore(void *arg, const struct source_group *group)
     struct flow *f = arg;
     bool held = f->set->on_group_dead == GROUP_DEAD_HOLD && group->letters > 0;
 
-    return groups_restore(f->dispatch->groups, group->key.at, group->key.size,
+    return groups_restore(f->groups, group->key.at, group->key.size,
                           group->parked, (int64_t)group->head, held);
 }
 
@@ -572,15 +564,13 @@ int dispatch_restore(struct flow *f)
 
 bool dispatch_ready(const struct flow *f)
 {
-    return groups_ready(f->dispatch->groups) > 0 || dispatch_must_park(f);
+    return groups_ready(f->groups) > 0 || dispatch_must_park(f);
 }
 
 bool dispatch_empty(const struct flow *f)
 {
-    const struct dispatch *o = f->dispatch;
-
-    return groups_waiting(o->groups) == 0 && groups_parked(o->groups) == 0 &&
-           groups_ready(o->groups) == 0;
+    return groups_waiting(f->groups) == 0 && groups_parked(f->groups) == 0 &&
+           groups_ready(f->groups) == 0;
 }
 
 /* Return a message's priority in its group. Where the source keeps the order, a
@@ -608,8 +598,7 @@ static struct member *member_make(struct flow *f, struct message *m)
 __attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
 {
     struct member *m = member_make(f, d->message);
-    int err =
-        groups_add(f->dispatch->groups, d->group.at, d->group.size, &m->item);
+    int err = groups_add(f->groups, d->group.at, d->group.size, &m->item);
 
     return err ? err : HANDED_OVER;
 }
@@ -620,7 +609,7 @@ int dispatch_enter(struct flow *f, struct delivery *d)
 
     if (dispatch_closes(f) && close_refuses(f, d))
         return TAKEN;
-    err = groups_pass(f->dispatch->groups, d->group.at, d->group.size,
+    err = groups_pass(f->groups, d->group.at, d->group.size,
                       priority_in(f, d->message), &d->lease);
     return err == -EAGAIN ? dispatch_add(f, d) : err;
 }
@@ -635,7 +624,7 @@ int dispatch_enter(struct flow *f, struct delivery *d)
  */
 int dispatch_due(struct flow *f, struct delivery *d)
 {
-    struct groups *g = f->dispatch->groups;
+    struct groups *g = f->groups;
     const struct message *m = d->message;
     const char *key = d->group.at;
     size_t size = d->group.size;
@@ -665,7 +654,7 @@ static int take_parked(struct flow *f, struct group *lease,
 {
     const struct message *before =
         item ? CONTAINER_OF(item, const struct member, item)->m : NULL;
-    struct groups *g = f->dispatch->groups;
+    struct groups *g = f->groups;
     struct header_text key;
     struct message *m;
     int err;
@@ -691,7 +680,7 @@ static int take_parked(struct flow *f, struct group *lease,
 static int group_take(struct flow *f, struct group *lease, unsigned lane,
                       struct delivery *d)
 {
-    struct groups *g = f->dispatch->groups;
+    struct groups *g = f->groups;
     struct group_item *item = groups_peek(g, lease);
     int err = -ENOENT;
     struct message *m;
@@ -722,7 +711,7 @@ int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
     struct group *lease;
     int err = -EAGAIN;
 
-    while ((lease = groups_lease(f->dispatch->groups)) != NULL) {
+    while ((lease = groups_lease(f->groups)) != NULL) {
         err = group_take(f, lease, lane, d);
         if (!err)
             return 0;
@@ -735,16 +724,6 @@ int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
         err = -EAGAIN;
     }
     return err;
-}
-
-void dispatch_set_quantum(struct flow *f, unsigned quantum)
-{
-    groups_set_quantum(f->dispatch->groups, quantum);
-}
-
-size_t dispatch_groups(const struct flow *f)
-{
-    return groups_count(f->dispatch->groups);
 }
 
 /* One walk of dispatch_list. */
@@ -765,7 +744,7 @@ int dispatch_list(struct flow *f, const char *key, size_t size,
 {
     struct walk w = {.visit = visit, .arg = arg};
 
-    return groups_list(f->dispatch->groups, key, size, walk_item, &w);
+    return groups_list(f->groups, key, size, walk_item, &w);
 }
 
 void dispatch_return(struct flow *f, struct group *lease, struct message *m)
@@ -774,5 +753,5 @@ void dispatch_return(struct flow *f, struct group *lease, struct message *m)
 
     one->m = m;
     one->item.seq = m->seq;
-    groups_return(f->dispatch->groups, lease, &one->item);
+    groups_return(f->groups, lease, &one->item);
 }

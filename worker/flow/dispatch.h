@@ -31,8 +31,8 @@ enum taken {
 };
 
 /* `most`: above the index of every message that is ever lent. */
-int dispatch_open(struct dispatch **out, struct flow *f, unsigned most);
-void dispatch_close(struct dispatch **dispatch);
+int dispatch_open(struct flow *f, unsigned most);
+void dispatch_close(struct flow *f);
 /* Read what the source knows of groups, before any message is added. */
 int dispatch_restore(struct flow *f);
 
@@ -73,10 +73,6 @@ void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
 /* Let held groups go on that have no letter left. Returns their number, or
  * -errno if the source did not answer for one of them; others may go on. */
 int dispatch_release(struct flow *f);
-size_t dispatch_held(const struct flow *f);
-void dispatch_set_quantum(struct flow *f, unsigned quantum);
-/* Return the number of groups that are known now. */
-size_t dispatch_groups(const struct flow *f);
 
 /* Visit the messages of a group that wait, as groups_list does. */
 int dispatch_list(struct flow *f, const char *key, size_t size,

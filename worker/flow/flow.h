@@ -32,6 +32,7 @@
 struct counters; /* counters.h */
 struct loop;     /* loop.c */
 struct dispatch; /* dispatch.c */
+struct groups;   /* groups.c */
 struct peeker;   /* peeker.c */
 
 /* c = constant after open   a = atomic */
@@ -57,8 +58,8 @@ struct flow {
     struct gate gate;
     struct ready ready;
     struct items items;
-    struct backlog backlog;
     struct crashes crashes;
+    struct groups *groups;     /* c  order in groups */
     struct dispatch *dispatch; /* c  groups at work */
     struct unsettled unsettled;
     struct rate rate;
@@ -66,8 +67,10 @@ struct flow {
     struct solo solo;      /* one thread takes at a time, and puts messages into
                          their groups: in the source's order */
     atomic_uint due_first; /* a  due messages to take before fresh ones */
-    atomic_bool growing;   /* a  a job resizes the source; set in the loop */
-    _Atomic uint64_t stale;         /* a  number of claims that were gone */
+    atomic_bool backlog_full; /* a  that it is full was logged, and not yet that
+                                 there is room */
+    atomic_bool growing;      /* a  a job resizes the source; set in the loop */
+    _Atomic uint64_t stale;   /* a  number of claims that were gone */
     _Atomic uint64_t stale_told_ns; /* a  when that was logged last; 0: never */
     atomic_bool unique_told;        /* a  keys_ignored was logged */
     atomic_bool timeout_told;       /* a  that a time limit was cut */

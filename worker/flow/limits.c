@@ -148,7 +148,7 @@ void backlog_look(struct flow *f)
             gate_unhold(&f->gate, HOLD_WAITING);
             continue;
         }
-        if (!atomic_exchange(&f->backlog.logged, true))
+        if (!atomic_exchange(&f->backlog_full, true))
             log_warn("waiting_full", F_STR("queue", f->set->queue),
                      F_UINT("waiting", backlog_size(f)),
                      F_UINT("max_waiting", most),
@@ -159,9 +159,9 @@ void backlog_look(struct flow *f)
                            "mqctl set"));
         gate_hold(&f->gate, HOLD_WAITING);
     }
-    if (atomic_load(&f->backlog.logged) &&
+    if (atomic_load(&f->backlog_full) &&
         backlog_size(f) < most - most / FREE_PART &&
-        atomic_exchange(&f->backlog.logged, false))
+        atomic_exchange(&f->backlog_full, false))
         log_info("waiting_room", F_STR("queue", f->set->queue),
                  F_UINT("waiting", backlog_size(f)),
                  F_UINT("max_waiting", most));

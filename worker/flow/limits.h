@@ -86,10 +86,6 @@ void rate_untake(struct rate *r);
 
 /* ---- --max-waiting ---- */
 
-struct backlog {
-    atomic_bool logged; /* that it is full, and not yet that there is room */
-};
-
 /* Hold the gate or lift its hold, after the number that waits has changed.
  * Before the run nothing is held: the start puts into the store what it
  * finds. */

@@ -395,7 +395,7 @@ int settle_cancel(struct flow *f, struct header_text key, uint64_t seq)
     m = key.at ? dispatch_pull(f, key, seq) : NULL;
     in_group = m != NULL;
     if (!m)
-        m = ready_pull(&f->ready, seq);
+        m = ready_take(&f->ready, seq);
     if (m) {
         err = cancel_pulled(f, m);
         if (in_group)

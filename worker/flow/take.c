@@ -40,11 +40,12 @@ void ready_put(struct ready *r, struct message *m, bool front)
     pthread_mutex_unlock(&r->mtx);
 }
 
-/* Take the message with that sequence, or with 0 the first. */
-static struct message *ready_find(struct ready *r, uint64_t seq)
+struct message *ready_take(struct ready *r, uint64_t seq)
 {
     struct message *m;
 
+    if (ready_empty(r))
+        return NULL;
     pthread_mutex_lock(&r->mtx);
     STAILQ_FOREACH (m, &r->list, link)
         if (seq == 0 || m->seq == seq)
@@ -56,16 +57,6 @@ static struct message *ready_find(struct ready *r, uint64_t seq)
     }
     pthread_mutex_unlock(&r->mtx);
     return m;
-}
-
-struct message *ready_take(struct ready *r)
-{
-    return ready_empty(r) ? NULL : ready_find(r, 0);
-}
-
-struct message *ready_pull(struct ready *r, uint64_t seq)
-{
-    return ready_find(r, seq);
 }
 
 /* ---- how long a thread tries before it sleeps ---- */
@@ -379,7 +370,7 @@ static int take_any(struct receive *item)
         if (err != HANDED_OVER)
             return err;
     }
-    while ((m = ready_take(&f->ready)) != NULL) {
+    while ((m = ready_take(&f->ready, 0)) != NULL) {
         receive_look(item);
         err = receive_sort(item, m);
         if (err != HANDED_OVER)

@@ -40,10 +40,9 @@ void ready_init(struct ready *r, struct attention *attention);
 void ready_fini(struct ready *r);
 /* Add a message at the end, or with `front` before all others. */
 void ready_put(struct ready *r, struct message *m, bool front);
-/* Take the first message; NULL: there is none. */
-struct message *ready_take(struct ready *r);
-/* Take the message with that sequence; NULL: it is not on the list. */
-struct message *ready_pull(struct ready *r, uint64_t seq);
+/* Take the message with that sequence, or with 0 the first; NULL: it is not on
+ * the list. */
+struct message *ready_take(struct ready *r, uint64_t seq);
 static inline unsigned ready_waiting(const struct ready *r)
 {
     return atomic_load(&r->waiting);

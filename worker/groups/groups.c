@@ -79,7 +79,8 @@ static void counter_sub(atomic_size_t *counter, size_t n)
     counter_add(counter, (size_t)0 - n);
 }
 
-int groups_open(struct groups **out, unsigned quantum)
+int groups_open(struct groups **out, unsigned quantum, bool keep_front,
+                struct attention *attention)
 {
     struct groups *g = calloc(1, sizeof *g);
     int err;
@@ -95,6 +96,8 @@ int groups_open(struct groups **out, unsigned quantum)
     TAILQ_INIT(&g->runs);
     TAILQ_INIT(&g->blocked);
     groups_set_quantum(g, quantum);
+    g->keep_front = keep_front;
+    g->attention = attention;
     *out = g;
     return 0;
 }
@@ -104,11 +107,6 @@ void groups_set_quantum(struct groups *g, unsigned quantum)
     quick_lock(&g->mtx);
     g->quantum = quantum < USED_UP ? quantum : USED_UP;
     groups_unlock(g);
-}
-
-void groups_attend(struct groups *g, struct attention *attention)
-{
-    g->attention = attention;
 }
 
 void groups_close(struct groups **groups)
@@ -520,11 +518,6 @@ struct group *groups_resume(struct groups *g, const char *key, size_t size,
 }
 
 /* ---- between memory and the store ---- */
-
-void groups_keep_front(struct groups *g)
-{
-    g->keep_front = true;
-}
 
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held)

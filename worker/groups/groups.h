@@ -46,15 +46,13 @@ struct group_item {
  * that waits gets its turn. */
 #define GROUP_HIGH_ROW 7
 
-int groups_open(struct groups **out, unsigned quantum);
+/* With `keep_front`, items of priority GROUP_FRONT are never parked. While a
+ * message waits, is parked, or may run, ATTEND_GROUP of `attention` is set
+ * (NULL: none). */
+int groups_open(struct groups **out, unsigned quantum, bool keep_front,
+                struct attention *attention);
 /* Takes effect with the next turn of each group. */
 void groups_set_quantum(struct groups *g, unsigned quantum);
-/* Items of priority GROUP_FRONT are never parked. Call it before any item is
- * added. */
-void groups_keep_front(struct groups *g);
-/* A thread that receives is told here whether a message waits, is parked, or
- * may run. Call it before any item is added. */
-void groups_attend(struct groups *g, struct attention *attention);
 void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 
 /* Put an item in its place. Calls for one group come in receive order. */
@@ -144,7 +142,7 @@ void groups_park_undo(struct groups *g, struct group_item *item);
 /* Take the item with that sequence out of its place, wherever that is in line;
  * those behind it may run meanwhile. The caller has it until groups_park_end
  * gives it back, or groups_park_undo says that it is gone. NULL: it has no
- * place there; or groups_keep_front was called, it is of GROUP_FRONT, and its
+ * place there; or keep_front is set, it is of GROUP_FRONT, and its
  * group may be held without it: it is a letter, as `letter` says with the lock
  * held, or one came meanwhile. */
 struct group_item *groups_pull(struct groups *g, const char *key, size_t size,

@@ -131,7 +131,7 @@ static int number_set(struct orders *o, const struct option_row *row,
     else if (strcmp(row->name, "breaker-pause") == 0)
         gate_tune_breaker(&f->gate, f->set->breaker_failures, value);
     else if (strcmp(row->name, "group-quantum") == 0)
-        dispatch_set_quantum(f, (unsigned)value);
+        groups_set_quantum(f->groups, (unsigned)value);
     else if (strcmp(row->name, "rate") == 0)
         rate_set(&f->rate, value);
     if (!err || err == -EINPROGRESS)

@@ -198,8 +198,8 @@ static json_t *answer_status(struct request *r)
         why, "queue_differs", differs, "settings", settings);
     json_object_update_new(
         out, json_pack("{s:I, s:I, s:I}", "window", (json_int_t)f->set->window,
-                       "groups", (json_int_t)dispatch_groups(f), "groups_held",
-                       (json_int_t)dispatch_held(f)));
+                       "groups", (json_int_t)groups_count(f->groups), "groups_held",
+                       (json_int_t)groups_held(f->groups)));
     json_object_set_new(out, "runs", runs_json(r));
     json_object_set_new(out, "settings_changed", changed);
     json_object_set_new(out, "partitions", parts);

@@ -153,8 +153,8 @@ void status_show(struct status *b)
                    (uint64_t)atomic_load(&b->rows[COUNT_PARKED]));
     counters_gauge(c, COUNTERS_LETTERS,
                    (uint64_t)atomic_load(&b->rows[COUNT_DEAD]));
-    counters_gauge(c, COUNTERS_GROUPS, dispatch_groups(f));
-    counters_gauge(c, COUNTERS_GROUPS_HELD, dispatch_held(f));
+    counters_gauge(c, COUNTERS_GROUPS, groups_count(f->groups));
+    counters_gauge(c, COUNTERS_GROUPS_HELD, groups_held(f->groups));
     counters_gauge(c, COUNTERS_WINDOW, f->set->window);
     counters_gauge(c, COUNTERS_UNTOLD, atomic_load(&b->untold));
     if (!f->set->inproc)

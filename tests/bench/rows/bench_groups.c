@@ -179,7 +179,7 @@ static enum measured take(const struct contender *c, const struct task *task,
     pthread_t other;
 
     if (pthread_create(&other, NULL, stay, NULL) ||
-        groups_open(&groups, QUANTUM))
+        groups_open(&groups, QUANTUM, false, NULL))
         fail(ENOMEM, "groups_open");
     for (unsigned r = 0; r < rounds; r++) {
         load_fill(task, &seed);

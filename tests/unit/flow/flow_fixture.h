@@ -113,7 +113,7 @@ static inline void flow_open(void)
     flow.dirty.loop = flow.loop;
     solo_init(&flow.solo);
     ready_init(&flow.ready, &flow.gate.attention);
-    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, FAKE_LENT), 0);
+    cr_assert_eq(dispatch_open(&flow, FAKE_LENT), 0);
     unsettled_init(&flow.unsettled, &flow);
     crashes_init(&flow);
     gate_init(&flow.gate, &set, flow_event, NULL);
@@ -134,7 +134,7 @@ static inline void flow_close(void)
     items_fini(&flow.items);
     crashes_fini(&flow);
     gate_fini(&flow.gate);
-    dispatch_close(&flow.dispatch);
+    dispatch_close(&flow);
     ready_fini(&flow.ready);
     peeker_close(&flow.peeker);
     counters_close(&flow.counters);

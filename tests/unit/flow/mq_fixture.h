@@ -76,7 +76,7 @@ static inline void mq_parts(void)
     mq.source.attention = &flow.gate.attention;
     cr_assert_eq(source_mq_open(&mq, &problem), 0);
     flow.source = &mq.source;
-    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
+    cr_assert_eq(dispatch_open(&flow, SLOTS), 0);
     dirty_init(&flow.dirty, NS_PER_S, mq_nothing, NULL);
     flow.dirty.timers = flow.timers;
     flow.dirty.loop = flow.loop;
@@ -93,7 +93,7 @@ static inline void mq_close_tried(void)
 {
     crashes_fini(&flow);
     gate_fini(&flow.gate);
-    dispatch_close(&flow.dispatch);
+    dispatch_close(&flow);
     ready_fini(&flow.ready);
     source_mq_close(&mq);
     counters_close(&flow.counters);

@@ -40,12 +40,12 @@ Test(backlog, it_is_full_at_the_bound_and_not_before)
 Test(backlog, it_is_told_once_until_there_is_room_again)
 {
     waits(16);
-    cr_assert(atomic_load(&flow.backlog.logged));
+    cr_assert(atomic_load(&flow.backlog_full));
     waits(15);
-    cr_assert(atomic_load(&flow.backlog.logged), "it comes and goes");
+    cr_assert(atomic_load(&flow.backlog_full), "it comes and goes");
     waits(16);
     waits(1);
-    cr_assert(!atomic_load(&flow.backlog.logged));
+    cr_assert(!atomic_load(&flow.backlog_full));
 }
 
 Test(backlog, what_is_about_to_wait_counts)

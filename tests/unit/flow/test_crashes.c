@@ -147,7 +147,7 @@ Test(crashes, a_suspect_that_is_gone_keeps_nobody_waiting)
     another_runs();
     cr_assert_eq(take(item), TAKEN_NONE);
     cr_assert(!receive_must_leave(item, &why) || why == LEFT_TOLD);
-    ready_take(&flow.ready); /* an operator cancels it */
+    ready_take(&flow.ready, 0); /* an operator cancels it */
     crashes_stuck(&flow);
     cr_assert_gt(gate_room(&flow.gate), 1);
 }

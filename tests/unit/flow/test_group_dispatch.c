@@ -49,12 +49,12 @@ static void setup(void)
     mq.events.changed = on_due;
     mq.source.attention = &flow.gate.attention;
     cr_assert_eq(source_mq_open(&mq, &p), 0);
-    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, SLOTS), 0);
+    cr_assert_eq(dispatch_open(&flow, SLOTS), 0);
 }
 
 static void teardown(void)
 {
-    dispatch_close(&flow.dispatch);
+    dispatch_close(&flow);
     source_mq_close(&mq);
     timers_close(&flow.timers);
     custody_close(&mq.custody);

@@ -24,7 +24,7 @@ TestSuite(ready, .init = setup, .fini = teardown);
 Test(ready, none_waits_at_first)
 {
     cr_assert(ready_empty(&ready));
-    cr_assert_null(ready_take(&ready));
+    cr_assert_null(ready_take(&ready, 0));
 }
 
 Test(ready, they_come_in_the_order_they_went)
@@ -33,7 +33,7 @@ Test(ready, they_come_in_the_order_they_went)
         ready_put(&ready, &m[i], false);
     cr_assert_eq(ready_waiting(&ready), COUNT);
     for (unsigned i = 0; i < COUNT; i++)
-        cr_assert_eq(ready_take(&ready), &m[i]);
+        cr_assert_eq(ready_take(&ready, 0), &m[i]);
     cr_assert(ready_empty(&ready));
 }
 
@@ -41,11 +41,11 @@ Test(ready, what_was_given_back_is_first_again)
 {
     ready_put(&ready, &m[1], false);
     ready_put(&ready, &m[0], true);
-    cr_assert_eq(ready_take(&ready), &m[0]);
+    cr_assert_eq(ready_take(&ready, 0), &m[0]);
     ready_put(&ready, &m[0], true);
-    cr_assert_eq(ready_take(&ready), &m[0]);
-    cr_assert_eq(ready_take(&ready), &m[1]);
-    cr_assert_null(ready_take(&ready));
+    cr_assert_eq(ready_take(&ready, 0), &m[0]);
+    cr_assert_eq(ready_take(&ready, 0), &m[1]);
+    cr_assert_null(ready_take(&ready, 0));
 }
 
 Test(ready, one_is_taken_out_by_its_sequence)
@@ -54,13 +54,13 @@ Test(ready, one_is_taken_out_by_its_sequence)
         m[i].seq = i + 1;
         ready_put(&ready, &m[i], false);
     }
-    cr_assert_null(ready_pull(&ready, COUNT + 1));
-    cr_assert_eq(ready_pull(&ready, 2), &m[1]);
+    cr_assert_null(ready_take(&ready, COUNT + 1));
+    cr_assert_eq(ready_take(&ready, 2), &m[1]);
     cr_assert_eq(ready_waiting(&ready), COUNT - 1);
-    cr_assert_eq(ready_pull(&ready, COUNT), &m[COUNT - 1], "the last one");
+    cr_assert_eq(ready_take(&ready, COUNT), &m[COUNT - 1], "the last one");
     ready_put(&ready, &m[1], false);
-    cr_assert_eq(ready_take(&ready), &m[0]);
-    cr_assert_eq(ready_take(&ready), &m[2]);
-    cr_assert_eq(ready_take(&ready), &m[1]);
+    cr_assert_eq(ready_take(&ready, 0), &m[0]);
+    cr_assert_eq(ready_take(&ready, 0), &m[2]);
+    cr_assert_eq(ready_take(&ready, 0), &m[1]);
     cr_assert(ready_empty(&ready));
 }

@@ -85,7 +85,7 @@ static void dead(uint64_t seq)
 /* next_runs - the next on the ready list, which had so many crashes */
 static void next_runs(uint64_t seq, unsigned crashes)
 {
-    const struct message *m = ready_take(&flow.ready);
+    const struct message *m = ready_take(&flow.ready, 0);
 
     cr_assert_not_null(m);
     cr_assert_eq(m->seq, seq);
@@ -126,9 +126,9 @@ Test(recover, what_may_have_run_says_so)
 
     ran_before(left, 2);
     cr_assert_eq(starts(), 0);
-    m = ready_take(&flow.ready);
+    m = ready_take(&flow.ready, 0);
     cr_assert(!(m->flags & MESSAGE_REDELIVERED));
-    m = ready_take(&flow.ready);
+    m = ready_take(&flow.ready, 0);
     cr_assert(m->flags & MESSAGE_REDELIVERED);
 }
 

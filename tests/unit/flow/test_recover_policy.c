@@ -28,7 +28,7 @@ TestSuite(keep, .init = setup, .fini = flow_close);
 
 static void next_runs(const struct fake_message *x)
 {
-    cr_assert_eq(ready_take(&flow.ready), &x->m, "%s is next", x->text);
+    cr_assert_eq(ready_take(&flow.ready, 0), &x->m, "%s is next", x->text);
 }
 
 static void dead(const struct fake_message *x)

@@ -134,7 +134,7 @@ Test(settle, what_was_not_started_is_first_in_line_again)
     settle(&flow, &d, &out);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
     cr_assert(!(slot_word(slot).flags & SLOT_REDELIVERED));
-    cr_assert_eq(ready_take(&flow.ready), d.message);
+    cr_assert_eq(ready_take(&flow.ready, 0), d.message);
     cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
     cr_assert(!stored());
 }

@@ -189,7 +189,7 @@ Test(settle_source, what_was_not_started_is_first_in_line_again)
     cr_assert(!x->running);
     cr_assert(!(x->m.flags & MESSAGE_REDELIVERED));
     cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
-    cr_assert_eq(ready_take(&flow.ready), &x->m);
+    cr_assert_eq(ready_take(&flow.ready, 0), &x->m);
     cr_assert_eq(x->settled, 0);
 }
 

@@ -29,7 +29,7 @@ static void sound(void)
 
 static void setup(void)
 {
-    cr_assert_eq(groups_open(&groups, QUANTUM), 0);
+    cr_assert_eq(groups_open(&groups, QUANTUM, false, NULL), 0);
     memset(item, 0, sizeof item);
 }
 

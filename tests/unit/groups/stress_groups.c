@@ -426,7 +426,7 @@ int main(int argc, char **argv)
         argc > 2 ? strtoul(argv[2], NULL, 10) : (unsigned long)clock_wall_ns();
     for (unsigned i = 0; i < SLOTS; i++)
         slot_put(&slot[i]);
-    if (groups_open(&groups, 3))
+    if (groups_open(&groups, 3, false, NULL))
         fail("no memory");
     for (uintptr_t i = 0; i < WORKERS + 3; i++)
         if (pthread_create(&thread[i], NULL,

@@ -109,7 +109,7 @@ Test(closings, those_that_close_still_are_listed_by_their_keys)
     cr_assert_str_eq(keys(), "aaac");
 }
 
-/* A tree of many, of which half is over, against a table. */
+/* A list of many, of which half is over, against a table. */
 Test(closings, many_are_told_apart)
 {
     enum { MANY = 1000 };

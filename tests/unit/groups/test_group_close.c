@@ -35,7 +35,7 @@ static struct flow flow = {.set = &set, .source = &source};
 static void setup(void)
 {
     log_setup(LOG_ERROR + 1, LOG_TEXT);
-    cr_assert_eq(dispatch_open(&flow.dispatch, &flow, MOST), 0);
+    cr_assert_eq(dispatch_open(&flow, MOST), 0);
     next = 100;
     spooled = true;
     lent_to = 4;
@@ -44,7 +44,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    dispatch_close(&flow.dispatch);
+    dispatch_close(&flow);
 }
 
 TestSuite(group_close, .init = setup, .fini = teardown);

@@ -707,9 +707,9 @@ static void any_step(void)
 /* run - random operations, then all that is left leaves */
 static void run(unsigned long ops)
 {
-    cr_assert_eq(groups_open(&groups, quantum), 0);
+    cr_assert_eq(groups_open(&groups, quantum, false, NULL), 0);
     if (keep_front)
-        groups_keep_front(groups);
+        groups->keep_front = true;
     first_turn = last_turn = UINT64_MAX / 2;
     added = taken = parks = unparked = restored = 0;
     for (op = 0; op < ops; op++) {

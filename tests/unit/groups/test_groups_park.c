@@ -289,7 +289,7 @@ Test(groups_park, what_goes_first_stays_where_it_is_if_told_so)
     struct group_item *items[8];
     struct group *a;
 
-    groups_keep_front(groups);
+    groups->keep_front = true;
     put("a", 1, 0);
     a = lease("a");
     take(a);
@@ -404,7 +404,7 @@ Test(groups_park, what_runs_or_is_parked_now_is_not_taken_out)
 
 Test(groups_park, what_a_held_group_waits_for_is_not_taken_out)
 {
-    groups_keep_front(groups);
+    groups->keep_front = true;
     put("a", 1, GROUP_FRONT);
     put("a", 2, 0);
     cr_assert_null(pull("a", 1));
@@ -418,7 +418,7 @@ Test(groups_park, what_was_given_back_is_taken_out_unless_a_letter_came)
 {
     struct group *a;
 
-    groups_keep_front(groups);
+    groups->keep_front = true;
     letters = false;
     put("a", 1, 0);
     put("a", 2, 0);

@@ -93,9 +93,9 @@ Test(attention, held_messages_are_a_bit_until_the_last_is_taken)
     none();
     ready_put(&flow.ready, &a, false);
     ready_put(&flow.ready, &b, false);
-    (void)ready_take(&flow.ready);
+    (void)ready_take(&flow.ready, 0);
     cr_assert_eq(bits(), ATTEND_READY);
-    (void)ready_take(&flow.ready);
+    (void)ready_take(&flow.ready, 0);
     cr_assert_eq(bits(), 0);
 }
 
@@ -118,8 +118,7 @@ Test(attention, a_group_is_a_bit_while_one_waits_is_parked_or_may_run)
     struct attention word = {0};
     struct group *lease;
 
-    cr_assert_eq(groups_open(&g, 10), 0);
-    groups_attend(g, &word);
+    cr_assert_eq(groups_open(&g, 10, false, &word), 0);
     cr_assert_eq(groups_pass(g, "a", 1, 0, &lease), 0);
     cr_assert_eq(attention_look(&word), 0, "one that runs at once");
     cr_assert_eq(groups_add(g, "a", 1, &one), 0);
