@@ -13,19 +13,18 @@
 #include "common/message/header.h"
 #include "common/mq/queue.h"
 
-/* What is being read. The first error stays; values read after it are not
- * used. */
+/* The reading of a letter. Only the first error is kept; values that are read
+ * after it are not used. */
 struct reading {
-    struct decoding *decoding;
-    json_t
-        *object; /* the letter, or one attempt of it; owned by the decoding */
+    struct decoding *decoding; /* owns the object */
+    json_t *object;            /* the letter, or one attempt of it */
     char *why;
     int err;
 };
 
-/* refuse - why the text is no letter */
-__attribute__((format(printf, 2, 3))) static void refuse(struct reading *r,
-                                                         const char *fmt, ...)
+/* Say why the text is no letter. */
+__attribute__((format(printf, 2, 3))) static void
+letter_refuse(struct reading *r, const char *fmt, ...)
 {
     va_list args;
 
@@ -58,8 +57,8 @@ void decoding_free(struct decoding *d)
     *d = (struct decoding){0};
 }
 
-/* field - NULL if it is null or missing */
-static const json_t *field(const struct reading *r, const char *name)
+/* Return a member; NULL if it is null or missing. */
+static const json_t *member_find(const struct reading *r, const char *name)
 {
     const json_t *value = json_object_get(r->object, name);
 
@@ -80,17 +79,6 @@ static const char *const attempt_members[] = {"n",     "started_at", "duration",
                                               "error", "error_text", "stderr",
                                               "said",  "machine",    NULL};
 
-/* Return true if `name` is that member, or its NAME_ns or NAME_base64. */
-static bool member_is(const char *name, const char *member)
-{
-    size_t size = strlen(member);
-
-    if (strncmp(name, member, size) != 0)
-        return false;
-    name += size;
-    return !*name || strcmp(name, "_ns") == 0 || strcmp(name, "_base64") == 0;
-}
-
 /* Refuse an unknown member, because a letter with a misspelt group would
  * otherwise be imported without a group. */
 static void members_check(struct reading *r, const char *const *known)
@@ -102,15 +90,21 @@ static void members_check(struct reading *r, const char *const *known)
     {
         size_t i = 0;
 
-        while (known[i] && !member_is(name, known[i]))
-            i++;
+        for (; known[i]; i++) {
+            size_t size = strlen(known[i]);
+
+            if (strncmp(name, known[i], size) == 0 &&
+                (!name[size] || strcmp(name + size, "_ns") == 0 ||
+                 strcmp(name + size, "_base64") == 0))
+                break;
+        }
         if (!known[i])
-            refuse(r, "%.64s is not a member of %s", name,
-                   known == letter_members ? "a letter" : "an attempt");
+            letter_refuse(r, "%.64s is not a member of %s", name,
+                          known == letter_members ? "a letter" : "an attempt");
     }
 }
 
-/* read_base64 - the field NAME_base64 */
+/* Read the member NAME_base64. */
 static struct header_text read_base64(struct reading *r, const char *name,
                                       const json_t *value)
 {
@@ -119,7 +113,7 @@ static struct header_text read_base64(struct reading *r, const char *name,
     void *bytes;
 
     if (!json_is_string(value)) {
-        refuse(r, "%s_base64 is not a string", name);
+        letter_refuse(r, "%s_base64 is not a string", name);
         return text;
     }
     bytes = base64_decode(json_string_value(value), json_string_length(value),
@@ -129,12 +123,12 @@ static struct header_text read_base64(struct reading *r, const char *name,
     else if (errno == ENOMEM)
         r->err = r->err ? r->err : -ENOMEM;
     else
-        refuse(r, "%s_base64 is not base64", name);
+        letter_refuse(r, "%s_base64 is not base64", name);
     free(bytes);
     return text;
 }
 
-/* read_bytes - the field NAME or NAME_base64; NULL if it is null or missing */
+/* Read the member NAME or NAME_base64; NULL if it is null or missing. */
 static struct header_text read_bytes(struct reading *r, const char *name)
 {
     const json_t *value = json_object_get(r->object, name), *value64;
@@ -143,33 +137,33 @@ static struct header_text read_bytes(struct reading *r, const char *name)
     snprintf(name64, sizeof name64, "%s_base64", name);
     value64 = json_object_get(r->object, name64);
     if (value && value64)
-        refuse(r, "both %s and %s are there", name, name64);
+        letter_refuse(r, "both %s and %s are there", name, name64);
     else if (value64)
         return read_base64(r, name, value64);
     else if (json_is_string(value))
         return (struct header_text){json_string_value(value),
                                     json_string_length(value)};
     else if (value && !json_is_null(value))
-        refuse(r, "%s is not a string", name);
+        letter_refuse(r, "%s is not a string", name);
     return (struct header_text){0};
 }
 
-/* read_number - 0 if it is null or missing */
+/* Read a number; 0 if it is null or missing. */
 static uint64_t read_number(struct reading *r, const char *name, uint64_t most)
 {
-    const json_t *value = field(r, name);
+    const json_t *value = member_find(r, name);
     json_int_t n = json_integer_value(value);
 
     if (!value)
         return 0;
     if (json_is_integer(value) && n >= 0 && (uint64_t)n <= most)
         return (uint64_t)n;
-    refuse(r, "%s is not a number from 0 to %llu", name,
-           (unsigned long long)most);
+    letter_refuse(r, "%s is not a number from 0 to %llu", name,
+                  (unsigned long long)most);
     return 0;
 }
 
-/* read_time - NAME_ns, else NAME as text, else 0 */
+/* Read a time from NAME_ns, else from NAME as text, else 0. */
 static uint64_t read_time(struct reading *r, const char *name)
 {
     const json_t *text = json_object_get(r->object, name);
@@ -182,27 +176,28 @@ static uint64_t read_time(struct reading *r, const char *name)
     if (time_parse(json_string_value(text), clock_wall_ns(), &ns) == 0 &&
         ns <= INT64_MAX)
         return ns;
-    refuse(r, "%s is not a time like 2026-11-20T19:22:59Z, up to the year 2261",
-           name);
+    letter_refuse(
+        r, "%s is not a time like 2026-11-20T19:22:59Z, up to the year 2261",
+        name);
     return 0;
 }
 
-/* read_flag - a bit for a true */
+/* Return the bit if a member is true. */
 static unsigned read_flag(const struct reading *r, const char *name,
                           unsigned bit)
 {
     return json_is_true(json_object_get(r->object, name)) ? bit : 0;
 }
 
-/* read_reason - of what it died; any other text is refused with the list, but
- * for "none" of a message that somebody put among the letters of a broker */
-static void read_reason(struct reading *r, struct store_row *m)
+/* Read why the letter died. "none" stands for a message that somebody put among
+ * the letters of a broker. */
+static void read_dead_reason(struct reading *r, struct store_row *m)
 {
     const char *text = json_string_value(json_object_get(r->object, "reason"));
     char safe[48];
 
     if (!text) {
-        refuse(r, "reason is missing or not a string");
+        letter_refuse(r, "reason is missing or not a string");
         return;
     }
     if (strcmp(text, dead_reason_text(REASON_NONE)) == 0)
@@ -210,38 +205,14 @@ static void read_reason(struct reading *r, struct store_row *m)
     m->reason = dead_reason_parse(text);
     safe_text_copy(safe, sizeof safe, text, strlen(text));
     if (m->reason == REASON_COUNT)
-        refuse(r,
-               "reason \"%s\" is not one of exhausted, rejected, expired, "
-               "crashed, bad-header, group-closed",
-               safe);
+        letter_refuse(
+            r,
+            "reason \"%s\" is not one of exhausted, rejected, expired, "
+            "crashed, bad-header, group-closed",
+            safe);
 }
 
-/* read_group - a group the worker would take, too */
-static void read_group(struct reading *r, struct store_row *m)
-{
-    struct header_text group = read_bytes(r, "group");
-
-    if (group.at && !header_value_ok(group.at, group.size))
-        refuse(r, "group is not 1 to %d bytes of printable UTF-8",
-               HEADER_VALUE_MAX);
-    m->group = group.at;
-    m->group_size = group.size;
-}
-
-/* read_id - a message id; one is made if there is none */
-static void read_id(struct reading *r, struct store_row *m)
-{
-    const json_t *value = field(r, "message_id");
-    const char *text = json_string_value(value);
-
-    if (!value)
-        m->id = ulid_make(clock_wall_ns());
-    else if (!text || ulid_parse(text, strlen(text), &m->id) != 0)
-        refuse(r, "message_id is not an id of 26 characters");
-}
-
-/* header_resize - the header with the number of its size line put right, for a
- * body that was edited */
+/* Correct the size line of a header, for a body that was edited. */
 static struct header_text header_resize(struct header_text header,
                                         size_t body_size,
                                         char buf[HEADER_MAX + 32])
@@ -261,33 +232,20 @@ static struct header_text header_resize(struct header_text header,
     return (struct header_text){buf, n + after};
 }
 
-/* header_check - a header must be one that the worker takes, all of it. A
- * letter that died of its header is left as it is. */
-static void header_check(struct reading *r, const struct store_row *m)
-{
-    char why[HEADER_WHY] = "";
-    struct header h;
-
-    if (m->header_size == 0 || m->reason == REASON_BAD_HEADER)
-        return;
-    if (header_parse(m->data, m->size, &h, why) != 0)
-        refuse(r, "header: %s", why);
-    else if (h.bytes != m->header_size)
-        refuse(r, "header does not end where it should");
-}
-
-/* read_message - header and body, put together again */
+/* Put header and body together. The header must be one that the worker takes,
+ * except in a letter that died of its header. */
 static void read_message(struct reading *r, struct store_row *m)
 {
     struct header_text header = read_bytes(r, "header");
     struct header_text body = read_bytes(r, "body");
-    char resized[HEADER_MAX + 32], *data;
+    char resized[HEADER_MAX + 32], why[HEADER_WHY] = "", *data;
     struct header_text whole;
+    struct header h;
 
     if (!body.at)
-        refuse(r, "neither body nor body_base64 is there");
+        letter_refuse(r, "neither body nor body_base64 is there");
     if (header.size > HEADER_MAX)
-        refuse(r, "header is over %d bytes", HEADER_MAX);
+        letter_refuse(r, "header is over %d bytes", HEADER_MAX);
     if (r->err || !body.at)
         return;
     if (header.size > 0 && m->reason != REASON_BAD_HEADER)
@@ -305,16 +263,21 @@ static void read_message(struct reading *r, struct store_row *m)
     m->data = whole.at;
     m->size = whole.size;
     m->header_size = whole.at ? header.size : 0;
-    header_check(r, m);
+    if (m->header_size == 0 || m->reason == REASON_BAD_HEADER)
+        return;
+    if (header_parse(m->data, m->size, &h, why) != 0)
+        letter_refuse(r, "header: %s", why);
+    else if (h.bytes != m->header_size)
+        letter_refuse(r, "header does not end where it should");
 }
 
-/* read_attempt - one failed delivery */
+/* Read one failed delivery. */
 static void read_attempt(struct reading *r, struct store_attempt *a)
 {
     struct header_text tail;
 
     if (!json_is_object(r->object))
-        refuse(r, "history has something else than objects in it");
+        letter_refuse(r, "history has something else than objects in it");
     members_check(r, attempt_members);
     a->started_ns = read_time(r, "started_at");
     a->duration_ns = read_number(r, "duration_ns", INT64_MAX);
@@ -325,7 +288,7 @@ static void read_attempt(struct reading *r, struct store_attempt *a)
     a->said = read_flag(r, "said", 1) != 0;
 }
 
-/* read_history - all of them; may be left out */
+/* Read all attempts, which may be missing. */
 static void read_history(struct reading *r, struct letter_import *l)
 {
     json_t *letter = r->object, *array = json_object_get(letter, "history");
@@ -335,7 +298,7 @@ static void read_history(struct reading *r, struct letter_import *l)
     if (!array || json_is_null(array))
         return;
     if (!json_is_array(array))
-        refuse(r, "history is not an array");
+        letter_refuse(r, "history is not an array");
     d->history = calloc(n + 1, sizeof *d->history);
     d->machines = calloc(n + 1, sizeof *d->machines);
     if (!d->history || !d->machines) {
@@ -352,17 +315,24 @@ static void read_history(struct reading *r, struct letter_import *l)
     l->history_count = n;
 }
 
-/* read_letter - everything; the time of death may be left out: now */
+/* Read a letter. Without an id it gets a new one; without a time of death, the
+ * current time. */
 static void read_letter(struct reading *r)
 {
     struct letter_import *l = &r->decoding->letter;
     struct store_row *m = &l->m;
+    const json_t *id = member_find(r, "message_id");
+    const char *text = json_string_value(id);
+    struct header_text group;
 
     members_check(r, letter_members);
     m->state = STORE_DEAD;
-    l->named = field(r, "message_id") != NULL;
-    read_id(r, m);
-    read_reason(r, m);
+    l->named = id != NULL;
+    if (!id)
+        m->id = ulid_make(clock_wall_ns());
+    else if (!text || ulid_parse(text, strlen(text), &m->id) != 0)
+        letter_refuse(r, "message_id is not an id of 26 characters");
+    read_dead_reason(r, m);
     m->died_ns = read_time(r, "died_at");
     l->dated = m->died_ns != 0;
     if (m->died_ns == 0)
@@ -376,7 +346,12 @@ static void read_letter(struct reading *r)
     if (m->reason == REASON_GROUP_CLOSED) /* its group did not wait for it */
         m->flags |= STORE_LET_GO;
     m->priority = (uint32_t)read_number(r, "priority", QUEUE_PRIORITY_MAX);
-    read_group(r, m);
+    group = read_bytes(r, "group");
+    if (group.at && !header_value_ok(group.at, group.size))
+        letter_refuse(r, "group is not 1 to %d bytes of printable UTF-8",
+                      HEADER_VALUE_MAX);
+    m->group = group.at;
+    m->group_size = group.size;
     m->first_received_ns = read_time(r, "first_received_at");
     read_message(r, m);
     read_history(r, l);
@@ -394,11 +369,11 @@ int decoding_read(struct decoding *d, const char *text, size_t size,
     if (json_is_object(d->object))
         read_letter(&r);
     else if (d->object)
-        refuse(&r, "not a JSON object");
+        letter_refuse(&r, "not a JSON object");
     else if (error.text[0] == 0)
         r.err = -ENOMEM; /* it had nothing to refuse */
     else
-        refuse(&r, "not JSON: %s (column %d)", error.text, error.column);
+        letter_refuse(&r, "not JSON: %s (column %d)", error.text, error.column);
     if (r.err)
         decoding_free(d);
     return r.err;

@@ -1,11 +1,11 @@
 /* decode.h - a dead letter from a JSON object
  *
  * WHAT   Reads what letters.h writes: the letter is the same, byte for
- *        byte. REASON_NONE is that of a message without one, which only a
+ *        byte. REASON_NONE stands for a message without a reason, which only a
  *        broker has among its letters.
  * WHO    One thread.
  * OWNS   A decoding owns what its letter points to.
- * FAILS  -EINVAL and a sentence in `why`, -ENOMEM.
+ * FAILS  -EINVAL and a sentence in `why`; -ENOMEM.
  */
 #ifndef SCRIPTS_MQDLQ_DECODE_H
 #define SCRIPTS_MQDLQ_DECODE_H
@@ -19,10 +19,10 @@
 
 /* A letter that was read. */
 struct decoding {
-    struct letter_import letter; /* named, dated: by the file */
-    const char **machines;       /* of each attempt; NULL: not known */
-    uint64_t line;               /* of the file; the caller's */
-    json_t *object;              /* what `letter` points to, as the next */
+    struct letter_import letter;
+    const char **machines; /* for each attempt; NULL: not known */
+    uint64_t line;         /* number of the line; set by the caller */
+    json_t *object;        /* owns what `letter` points to */
     struct store_attempt *history;
 };
 int decoding_read(struct decoding *d, const char *text, size_t size,

@@ -41,50 +41,36 @@ static void batch_free(struct import *i)
     i->bytes = 0;
 }
 
-/* Send the batch to the broker; it has some of a batch that fails. */
-static int batch_send(struct import *i)
-{
-    struct broker_imported sum = {0};
-    struct problem p;
-    int err = i->context->letters->import(i->context, i->decodings, i->count,
-                                          &sum, &p);
-
-    i->in += sum.in;
-    i->present += sum.present;
-    if (!err)
-        return 0;
-    term_progress_end(&i->bar);
-    return complain(p.status, "%s%s", p.text,
-                    p.status == EX_DATAERR
-                        ? ""
-                        : "; import the same file again: what is there by now "
-                          "is left out");
-}
-
-/* Write the batch to the store, all of it or nothing. */
-static int batch_store(struct import *i)
-{
-    struct store *store = i->context->store;
-    struct letter_known known = {.last_row = i->last_row};
-    int err = letters_import(store, i->letters, i->count,
-                             i->context->o->again ? NULL : &known);
-
-    if (!err) {
-        i->in += i->count - known.present;
-        i->present += known.present;
-        return 0;
-    }
-    term_progress_end(&i->bar);
-    return store_failed("import", err);
-}
-
-/* Put the batch where the letters go; 0, or an exit status, and why is said. */
+/* Send the batch to the broker, which has some of a batch that fails, or write
+ * all of it or nothing to the store. 0 or an exit status. */
 static int batch_put(struct import *i)
 {
-    int status = i->count == 0        ? 0
-                 : i->context->broker ? batch_send(i)
-                                      : batch_store(i);
+    struct context *ctx = i->context;
+    struct letter_known known = {.last_row = i->last_row};
+    struct broker_imported sum = {0};
+    struct problem p;
+    int err = 0, status = 0;
 
+    if (i->count > 0 && ctx->broker) {
+        err = ctx->letters->import(ctx, i->decodings, i->count, &sum, &p);
+        i->in += sum.in;
+        i->present += sum.present;
+    } else if (i->count > 0) {
+        err = letters_import(ctx->store, i->letters, i->count,
+                             ctx->o->again ? NULL : &known);
+        i->in += err ? 0 : i->count - known.present;
+        i->present += err ? 0 : known.present;
+    }
+    if (err)
+        term_progress_end(&i->bar);
+    if (err && ctx->broker)
+        status = complain(p.status, "%s%s", p.text,
+                          p.status == EX_DATAERR
+                              ? ""
+                              : "; import the same file again: what is there "
+                                "by now is left out");
+    else if (err)
+        status = store_failed("import", err);
     batch_free(i);
     term_progress_step(&i->bar, i->read);
     return status;
@@ -181,7 +167,7 @@ static int lines_import(struct import *i)
 }
 
 /* Open FILE, or stdin for none and for "-"; its size is the bar's end. */
-static int file_open(struct import *i)
+static int import_open(struct import *i)
 {
     const struct options *o = i->context->o;
     const char *name = o->line.operand_count > 1 ? o->line.operands[1] : "-";
@@ -204,7 +190,7 @@ static int file_open(struct import *i)
 }
 
 /* Print the number of letters imported, and of letters that existed already. */
-static void summary(const struct import *i)
+static void import_summarize(const struct import *i)
 {
     const struct context *ctx = i->context;
 
@@ -228,7 +214,7 @@ int import_run(struct context *ctx)
     if (!i)
         return store_failed("import", -ENOMEM);
     i->context = ctx;
-    status = file_open(i);
+    status = import_open(i);
     if (!status && ctx->store) {
         int err = letters_last_row(ctx->store, &i->last_row);
 
@@ -240,7 +226,7 @@ int import_run(struct context *ctx)
         (void)batch_failed(i, status);
     term_progress_end(&i->bar);
     if (!status)
-        summary(i);
+        import_summarize(i);
     batch_free(i);
     if (i->file && i->file != stdin)
         fclose(i->file);

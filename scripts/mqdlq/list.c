@@ -134,20 +134,6 @@ static int letters_count(struct context *ctx, struct sum *sum)
     return err ? store_failed("count the letters", err) : 0;
 }
 
-/* Print a number. */
-static int list_count(struct context *ctx)
-{
-    struct sum sum = {0};
-    int status = letters_count(ctx, &sum);
-
-    if (!status &&
-        !summary_told(ctx, json_pack("{s:o, s:I}", "queue",
-                                     json_printable(ctx->queue), "count",
-                                     (json_int_t)sum.count)))
-        printf("%" PRIu64 "\n", sum.count);
-    return status;
-}
-
 /* What --by prints. */
 struct summary {
     struct term_table *table; /* NULL: JSON */
@@ -156,36 +142,27 @@ struct summary {
     uint64_t rows;
 };
 
-/* Print {"reason":"rejected","count":3,"newest":"..."}. */
-static int tally_json(const struct letter_tally *t, const struct summary *s)
-{
-    char time[TIME_TEXT], safe[1024];
-    json_t *object;
-
-    if (t->value)
-        safe_text_copy(safe, sizeof safe, t->value, t->size);
-    object = json_pack("{s:s?, s:I, s:s}", s->by, t->value ? safe : NULL,
-                       "count", (json_int_t)t->count, "newest",
-                       time_print(t->newest_ns, time));
-    if (s->by_error &&
-        json_object_set_new(object, "error_text",
-                            t->text ? json_string(t->text) : json_null()) < 0) {
-        json_decref(object);
-        return -ENOMEM;
-    }
-    return json_print_line(object, stdout);
-}
-
-/* Visit: print one value and how often it is. */
+/* Visit: print one value and how often it is, with --json like
+ * {"reason":"rejected","count":3,"newest":"..."}. */
 static int tally_row(const struct letter_tally *t, void *arg)
 {
     struct summary *summary = arg;
-    char time[TIME_TEXT], error[ERROR_JOINED];
+    char time[TIME_TEXT], error[ERROR_JOINED], safe[1024];
     const char *value = t->value;
     size_t size = t->size;
+    json_t *o;
 
-    if (!summary->table)
-        return tally_json(t, summary);
+    if (!summary->table) {
+        if (value)
+            safe_text_copy(safe, sizeof safe, value, size);
+        o = json_pack("{s:s?, s:I, s:s}", summary->by, value ? safe : NULL,
+                      "count", (json_int_t)t->count, "newest",
+                      time_print(t->newest_ns, time));
+        if (summary->by_error)
+            json_object_set_new(o, "error_text",
+                                t->text ? json_string(t->text) : json_null());
+        return json_print_line(o, stdout);
+    }
     if (summary->by_error && value) {
         value = error_text_join(error, sizeof error, value, t->text);
         size = strlen(value);
@@ -262,14 +239,23 @@ static int list_json(struct context *ctx, bool backwards)
 
 int list_run(struct context *ctx)
 {
-    if (ctx->o->count)
-        return list_count(ctx);
+    struct sum sum = {0};
+    int status;
+
     if (ctx->o->has_by)
         return list_by(ctx);
-    return ctx->o->json ? list_json(ctx, true) : list_table(ctx);
+    if (!ctx->o->count)
+        return ctx->o->json ? list_json(ctx, true) : list_table(ctx);
+    status = letters_count(ctx, &sum);
+    if (!status &&
+        !summary_told(ctx, json_pack("{s:o, s:I}", "queue",
+                                     json_printable(ctx->queue), "count",
+                                     (json_int_t)sum.count)))
+        printf("%" PRIu64 "\n", sum.count);
+    return status;
 }
 
-/* Oldest first, so that import keeps the order. */
+/* The oldest letter comes first, so that import keeps the order. */
 int export_run(struct context *ctx)
 {
     return list_json(ctx, false);
@@ -277,37 +263,38 @@ int export_run(struct context *ctx)
 
 /* ---- list without a queue ---- */
 
-/* Count the letters of one queue that match the filter. */
-static int queue_count(const struct options *o, char *queue, struct sum *out)
+/* Count the letters of one queue that match the filter, and print the queue if
+ * it has any. */
+static int queue_count(const struct options *o, char *queue,
+                       struct term_table *table, uint64_t *all)
 {
     struct options one = *o;
     struct context ctx;
+    struct sum sum = {0};
+    char time[TIME_TEXT];
     int status;
 
     one.line.operands = &queue;
     one.line.operand_count = 1;
     status = context_open(&ctx, &one, false);
     if (!status)
-        status = letters_count(&ctx, out);
-    return status_worse(status, context_close(&ctx));
-}
-
-/* Print one queue; 0 or -ENOMEM. */
-static int queue_print(struct term_table *table, const char *queue,
-                       const struct sum *is)
-{
-    char time[TIME_TEXT];
-
-    if (!table)
-        return json_print_line(json_pack("{s:o, s:I, s:o}", "queue",
+        status = letters_count(&ctx, &sum);
+    status = status_worse(status, context_close(&ctx));
+    *all += sum.count;
+    if (sum.count == 0 || o->count)
+        return status;
+    if (table) {
+        term_cell(table, queue, strlen(queue));
+        term_cellf(table, "%" PRIu64, sum.count);
+        term_cellf(table, "%s", term_time_ago(sum.newest_ns, time));
+    } else if (json_print_line(json_pack("{s:o, s:I, s:o}", "queue",
                                          json_printable(queue), "count",
-                                         (json_int_t)is->count, "newest",
-                                         json_time(is->newest_ns)),
-                               stdout);
-    term_cell(table, queue, strlen(queue));
-    term_cellf(table, "%" PRIu64, is->count);
-    term_cellf(table, "%s", term_time_ago(is->newest_ns, time));
-    return 0;
+                                         (json_int_t)sum.count, "newest",
+                                         json_time(sum.newest_ns)),
+                               stdout) < 0) {
+        status = status_worse(status, complain_memory());
+    }
+    return status;
 }
 
 /* Choose the folders of queues for scandir(3). */
@@ -325,7 +312,7 @@ int queues_run(const struct options *o)
     };
     struct dirent **names = NULL;
     struct term_table *table = NULL;
-    struct sum all = {0};
+    uint64_t all = 0;
     char root[PATH_MAX], path[PATH_MAX], queue[NAME_MAX + 2];
     struct problem p = {0};
     int n, status = 0;
@@ -343,26 +330,20 @@ int queues_run(const struct options *o)
                           "cannot read the state directory %s: %s", root,
                           errno_text(errno));
     for (int i = 0; i < n; i++) {
-        struct sum is = {0};
-
         snprintf(queue, sizeof queue, "/%s", names[i]->d_name);
         free(names[i]);
         if (snprintf(path, sizeof path, "%s%s/" STATEDIR_STORE, root, queue) >=
                 (int)sizeof path ||
             access(path, F_OK) < 0)
             continue;
-        status = status_worse(status, queue_count(o, queue, &is));
-        if (is.count > 0 && !o->count && queue_print(table, queue, &is) < 0)
-            status = status_worse(status, complain_memory());
-        all.count += is.count;
+        status = status_worse(status, queue_count(o, queue, table, &all));
     }
     free(names);
     if (o->count && o->json)
-        json_print_line(json_pack("{s:I}", "count", (json_int_t)all.count),
-                        stdout);
+        json_print_line(json_pack("{s:I}", "count", (json_int_t)all), stdout);
     else if (o->count)
-        printf("%" PRIu64 "\n", all.count);
-    else if (all.count == 0 && !status)
+        printf("%" PRIu64 "\n", all);
+    else if (all == 0 && !status)
         complain(0, "no queue with state directory %s has dead letters%s", root,
                  filter_given(o) ? " of that kind" : "");
     else if (table && term_table_print(table, stdout) < 0)
@@ -376,8 +357,8 @@ int queues_run(const struct options *o)
 #define BODY_SHOWN (16u << 10)
 
 /* Print "name            value" with a value that is trusted. */
-__attribute__((format(printf, 2, 3))) static void field(const char *name,
-                                                        const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void
+field_print(const char *name, const char *fmt, ...)
 {
     va_list args;
     printf("%-16s", name);
@@ -458,29 +439,12 @@ static void header_print(const struct store_row *m)
     }
 }
 
-/* Print that a letter is dead, or since when it is on its way. */
-static void state_print(const struct letter *l)
-{
-    const struct letter_replay *how = &l->replay;
-    char time[TIME_TEXT];
-
-    if (l->m.state != STORE_REPLAYED)
-        field("state", "dead");
-    else if (!how->here)
-        field("state", "replayed, and the machine was started since");
-    else if (!how->known)
-        field("state", "replayed, on its way");
-    else
-        field("state", "replayed, %s %s",
-              how->sent ? "on its way since" : "maybe not sent; marked",
-              term_time_both(how->marked_ns, time));
-}
-
 /* Visit: print everything but history and body. */
 static int fields_print(const struct letter *l, void *arg)
 {
     const struct context *ctx = arg;
     const struct store_row *m = &l->m;
+    const struct letter_replay *how = &l->replay;
     char id[ULID_TEXT], time[TIME_TEXT];
 
     fputs(term_colour(stdout, TERM_BOLD), stdout);
@@ -489,27 +453,38 @@ static int fields_print(const struct letter *l, void *arg)
     else
         printf("Letter %" PRId64 " of %s", m->row, ctx->queue);
     printf("%s\n", term_colour(stdout, TERM_PLAIN));
-    field("message id", "%s", ulid_print(m->id, id));
-    state_print(l);
-    field("died", "%s", term_time_both(m->died_ns, time));
-    field("reason", "%s", dead_reason_text(m->reason));
+    field_print("message id", "%s", ulid_print(m->id, id));
+    if (m->state != STORE_REPLAYED)
+        field_print("state", "dead");
+    else if (!how->here)
+        field_print("state", "replayed, and the machine was started since");
+    else if (!how->known)
+        field_print("state", "replayed, on its way");
+    else
+        field_print("state", "replayed, %s %s",
+                    how->sent ? "on its way since" : "maybe not sent; marked",
+                    term_time_both(how->marked_ns, time));
+    field_print("died", "%s", term_time_both(m->died_ns, time));
+    field_print("reason", "%s", dead_reason_text(m->reason));
     if (m->error)
         field_safe("error", m->error, strlen(m->error));
     if (l->error_text && (!m->error || strcmp(m->error, l->error_text) != 0))
         field_safe("error text", l->error_text, strlen(l->error_text));
-    field("attempts", "%" PRIu32, m->attempts);
-    field("crashes", "%" PRIu32, m->crashes);
+    field_print("attempts", "%" PRIu32, m->attempts);
+    field_print("crashes", "%" PRIu32, m->crashes);
     if (m->first_received_ns)
-        field("first received", "%s",
-              term_time_both(m->first_received_ns, time));
-    field("priority", "%" PRIu32, m->priority);
+        field_print("first received", "%s",
+                    term_time_both(m->first_received_ns, time));
+    field_print("priority", "%" PRIu32, m->priority);
     if (m->group)
         field_safe("group", m->group, m->group_size);
-    field("size", "%zu", l->body_size);
+    field_print("size", "%zu", l->body_size);
     if (m->flags & STORE_REDELIVERED)
-        field("redelivered", "a handler may have seen it without a verdict");
+        field_print("redelivered",
+                    "a handler may have seen it without a verdict");
     if (m->flags & STORE_LENGTH_INFERRED)
-        field("size inferred", "the worker was killed while it received it");
+        field_print("size inferred",
+                    "the worker was killed while it received it");
     if (m->header_size > 0)
         header_print(m);
     return 0;
@@ -616,40 +591,35 @@ static int letter_show(struct context *ctx, int64_t row)
 }
 
 /* Show the chosen letters, newest first. */
-static int selection_show(struct context *ctx, const struct selection *c)
-{
-    int status = c->missing ? EX_NOINPUT : 0;
-
-    if (ctx->o->body && c->count > 1)
-        return complain(
-            EX_USAGE, "--body is for one letter, and %zu are chosen", c->count);
-    if (c->count == 0 && !c->missing)
-        return complain(EX_NOINPUT, "no letter of %s matches", ctx->queue);
-    for (size_t i = c->count; i-- > 0;) {
-        int err = letter_show(ctx, c->picks[i].row);
-
-        if (err && err != -ENOENT)
-            return store_failed("read a letter", err);
-        if (err)
-            status = complain(EX_NOINPUT, "letter %" PRId64 " is gone",
-                              c->picks[i].row);
-        if (i > 0)
-            putchar('\n');
-    }
-    return status;
-}
-
 int show_run(struct context *ctx)
 {
     struct selection c;
-    int status;
+    int err = 0, status;
 
     if (ctx->o->json)
         return list_json(ctx, true);
     status = selection_make(&c, ctx);
     if (status)
         return status;
-    status = selection_show(ctx, &c);
+    status = c.missing ? EX_NOINPUT : 0;
+    if (ctx->o->body && c.count > 1)
+        status = complain(
+            EX_USAGE, "--body is for one letter, and %zu are chosen", c.count);
+    else if (c.count == 0 && !c.missing)
+        status = complain(EX_NOINPUT, "no letter of %s matches", ctx->queue);
+    else
+        for (size_t i = c.count; i-- > 0;) {
+            err = letter_show(ctx, c.picks[i].row);
+            if (err && err != -ENOENT)
+                break;
+            if (err)
+                status = complain(EX_NOINPUT, "letter %" PRId64 " is gone",
+                                  c.picks[i].row);
+            if (i > 0)
+                putchar('\n');
+        }
+    if (err && err != -ENOENT)
+        status = store_failed("read a letter", err);
     selection_free(&c);
     return status;
 }

@@ -56,7 +56,7 @@ static const struct subcommand_row verbs[] = {
 };
 
 /* Read --reason. */
-static int read_reason(const char *text, void *into, struct problem *p)
+static int flag_reason(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
 
@@ -79,7 +79,7 @@ static int read_reason(const char *text, void *into, struct problem *p)
 /* Each flag and the verbs that take it. */
 static const struct subcommand_flag flags[] = {
     {FILTER,
-     {"reason", 0, OPT_CALL, .value = "REASON", .call = read_reason,
+     {"reason", 0, OPT_CALL, .value = "REASON", .call = flag_reason,
       .words = "exhausted|rejected|expired|crashed|bad-header|group-closed",
       .help = "only letters with this reason: exhausted, rejected, expired, "
               "crashed, bad-header or group-closed"}},
@@ -423,7 +423,6 @@ static int store_absent(const struct context *ctx, const char *why)
     return complain_of(&p);
 }
 
-/* Open the store of the queue named by the operands. */
 int context_open(struct context *ctx, const struct options *o, bool create)
 {
     struct problem p = {0};

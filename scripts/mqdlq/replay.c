@@ -63,8 +63,8 @@ struct replay {
 /* ---- the message for a letter ---- */
 
 /* Return the header that the letter came with; all 0 if it had none, or a
- * broken one, whose bytes are part of the body then. */
-static struct header header_of(const struct letter *l)
+ * broken one, whose bytes are then part of the body. */
+static struct header letter_header(const struct letter *l)
 {
     struct header h;
 
@@ -114,32 +114,26 @@ static int raw_make(struct replay *r, const struct letter *l,
 {
     struct encoding *p = &r->encoding;
 
-    if (old->fields & HEADER_LETTER_TOKEN) {
+    if (old->fields & HEADER_LETTER_TOKEN)
         snprintf(why, WHY,
                  "it came with a letter-token in its header, by which a worker "
                  "could take it for a repeat; it needs a new header, and a "
                  "queue with room for one");
-        return EX_DATAERR;
-    }
-    if (old->fields & HEADER_UNIQUE && !p->elsewhere) {
+    else if (old->fields & HEADER_UNIQUE && !p->elsewhere)
         snprintf(why, WHY,
                  "it came with a unique key in its header, by which the worker "
                  "could take it for a duplicate of itself; it needs a new "
                  "header, and a queue with room for one");
-        return EX_DATAERR;
-    }
-    if (l->m.size > p->room) {
+    else if (l->m.size > p->room)
         snprintf(why, WHY, "%zu bytes, and the queue takes %zu", l->m.size,
                  p->room);
-        return EX_DATAERR;
-    }
-    if (r->context->o->reset_expiry && (old->fields & HEADER_EXPIRES)) {
+    else if (r->context->o->reset_expiry && (old->fields & HEADER_EXPIRES))
         snprintf(why, WHY,
                  "its expiry cannot be reset: behind a new header it would be "
                  "larger than the %zu bytes that the queue takes",
                  p->room);
+    if (why[0])
         return EX_DATAERR;
-    }
     p->kind = ENCODING_RAW;
     p->size = l->m.size;
     if (p->size > 0)
@@ -156,7 +150,7 @@ static int message_make(struct replay *r, const struct letter *l, char why[WHY])
     const struct options *o = r->context->o;
     struct encoding *p = &r->encoding;
     uint64_t now_ns = clock_wall_ns();
-    struct header old = header_of(l);
+    struct header old = letter_header(l);
     char time[TIME_TEXT];
     int header = -EMSGSIZE, err = 0;
 
@@ -266,7 +260,7 @@ static void message_foretell(const struct replay *r)
 
 /* Tell, when the queue has been full for a second, whether a worker runs, and
  * how to end the wait. */
-static void room_say(bool first, void *arg)
+static void full_queue_say(bool first, void *arg)
 {
     struct replay *r = arg;
     const struct options *o = r->context->o;
@@ -306,7 +300,7 @@ static int message_post(struct replay *r)
         .size = r->encoding.size,
         .priority = r->encoding.priority,
         .deadline_ns = deadline,
-        .say = room_say,
+        .say = full_queue_say,
         .arg = r,
     });
     return !err && queue_gone(r->queue) ? -ESTALE : err;
@@ -587,24 +581,8 @@ static int letter_replay(const struct letter *l, void *arg)
     return 0;
 }
 
-/* Complain that the sent messages wait until a worker is started. */
-static void worker_note(const struct replay *r)
-{
-    const struct options *o = r->context->o;
-    enum worker_lock lock;
-
-    if (r->context->broker || r->sent == 0 || o->dry_run || o->quiet)
-        return;
-    lock = worker_lock_find(o->state_dir, r->to, NULL, NULL);
-    if (lock == WORKER_NONE || lock == WORKER_GONE)
-        complain(0,
-                 "no worker is running on %s with this state directory; the "
-                 "sent messages wait in the queue until you start one",
-                 r->to);
-}
-
 /* Say how it went. */
-static void summary(const struct replay *r)
+static void replay_summarize(const struct replay *r)
 {
     const struct options *o = r->context->o;
     size_t total = r->selection.count;
@@ -636,6 +614,7 @@ static int selection_replay(struct replay *r)
 {
     const struct options *o = r->context->o;
     size_t total = r->selection.count;
+    enum worker_lock lock;
     char name[ULID_TEXT];
 
     if (total > 1 && !o->dry_run && !o->quiet)
@@ -655,8 +634,15 @@ static int selection_replay(struct replay *r)
     }
     sent_note(r);
     term_progress_end(&r->bar);
-    summary(r);
-    worker_note(r);
+    replay_summarize(r);
+    if (!r->context->broker && r->sent > 0 && !o->dry_run && !o->quiet) {
+        lock = worker_lock_find(o->state_dir, r->to, NULL, NULL);
+        if (lock == WORKER_NONE || lock == WORKER_GONE)
+            complain(0,
+                     "no worker is running on %s with this state directory; "
+                     "the sent messages wait in the queue until you start one",
+                     r->to);
+    }
     return status_worse(r->end, r->status);
 }
 
@@ -694,7 +680,7 @@ int replay_run(struct context *ctx)
     if (!status && r.selection.count > 0)
         status = selection_replay(&r);
     else if (!status)
-        summary(&r);
+        replay_summarize(&r);
     status = status_worse(status, r.selection.missing ? EX_NOINPUT : 0);
     free(r.encoding.bytes);
     queue_close(&r.queue);

@@ -1,5 +1,4 @@
-/* envelope.c - a body and the header that goes in front of it (see
- * envelope.h) */
+/* envelope.c - see envelope.h */
 #include "scripts/mqsend/envelope.h"
 
 #include <errno.h>
@@ -12,12 +11,6 @@
 #include "common/cli/json_line.h"
 #include "common/cli/moment.h"
 #include "common/message/backoff.h"
-
-/* text_same - equal strings of given lengths */
-static bool text_same(struct header_text a, struct header_text b)
-{
-    return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
-}
 
 /* A name given twice would be one variable of the handler with two values. */
 int flag_header(const char *text, void *into, struct problem *p)
@@ -43,7 +36,8 @@ int flag_header(const char *text, void *into, struct problem *p)
                            "of printable UTF-8 without blanks at its ends",
                            (int)x.name.size, x.name.at, HEADER_VALUE_MAX);
     for (size_t i = 0; i < e->x_count; i++)
-        if (text_same(e->x[i].name, x.name))
+        if (e->x[i].name.size == x.name.size &&
+            memcmp(e->x[i].name.at, x.name.at, x.name.size) == 0)
             return problem_set(p, EX_USAGE, EINVAL,
                                "--header: %.*s is given twice",
                                (int)x.name.size, x.name.at);
@@ -59,7 +53,7 @@ uint64_t envelope_not_before(const struct envelope *e, uint64_t now_ns)
     return e->delay_ns ? ns_add(now_ns, e->delay_ns) : e->at_ns;
 }
 
-/* header_fill - the header for a body of `size` bytes that is sent now */
+/* Make the header for a body of `size` bytes that is sent now. */
 static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
                        char buf[HEADER_MAX])
 {
@@ -102,11 +96,11 @@ static int header_fill(const struct envelope *e, uint64_t now_ns, size_t size,
     return header_write(buf, HEADER_MAX, &h, e->x, e->x_count);
 }
 
-/* envelope_check - try the longest header there can be */
 int envelope_check(const struct envelope *e, struct problem *p)
 {
     char header[HEADER_MAX];
 
+    /* The largest body has the longest header. */
     if (e->raw || header_fill(e, clock_wall_ns(), 16u << 20, header) >= 0)
         return 0;
     return problem_set(p, EX_USAGE, EMSGSIZE,
@@ -115,7 +109,6 @@ int envelope_check(const struct envelope *e, struct problem *p)
                        HEADER_MAX);
 }
 
-/* envelope_fill - header and body to `buf` */
 ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
                       char *buf, size_t room)
 {
@@ -158,7 +151,6 @@ int envelope_told(const struct envelope *e, enum envelope_tell tell,
     return json_print_line(o, stdout);
 }
 
-/* flag_id - --id */
 int flag_id(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;
@@ -172,7 +164,6 @@ int flag_id(const char *text, void *into, struct problem *p)
                        text);
 }
 
-/* flag_at - --at */
 int flag_at(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;
@@ -190,30 +181,22 @@ int flag_at(const char *text, void *into, struct problem *p)
     return 0;
 }
 
-void flag_at_note(const struct envelope *e)
+void envelope_note(const struct envelope *e)
 {
-    char when[MOMENT_TEXT];
+    uint64_t now = clock_wall_ns(), at = envelope_not_before(e, now), most;
+    char when[MOMENT_TEXT], ahead[DURATION_TEXT];
 
-    if (!e->at_ns)
-        return;
     moment_print(e->at_ns, when);
-    if (e->at_ns <= clock_wall_ns())
+    if (e->at_ns && e->at_ns <= now)
         complain(0, "--at: \"%s\" is past (%s): it may run at once", e->at_text,
                  when);
-    else if (e->at_clock == MOMENT_SKIPPED)
+    else if (e->at_ns && e->at_clock == MOMENT_SKIPPED)
         complain(0, "--at: the clock skips \"%s\" that day: it runs at %s",
                  e->at_text, when);
-    else if (e->at_clock == MOMENT_TWICE)
+    else if (e->at_ns && e->at_clock == MOMENT_TWICE)
         complain(0,
                  "--at: the clock shows \"%s\" twice that day: it runs at %s",
                  e->at_text, when);
-}
-
-void flag_far_note(const struct envelope *e)
-{
-    uint64_t now = clock_wall_ns(), at = envelope_not_before(e, now), most;
-    char ahead[DURATION_TEXT];
-
     (void)duration_parse(HEADER_MAX_DELAY, &most);
     if (at > now && at - now > most)
         complain(0,
@@ -224,7 +207,6 @@ void flag_far_note(const struct envelope *e)
                  duration_print((at - now) / NS_PER_S * NS_PER_S, ahead));
 }
 
-/* flag_group - --group */
 int flag_group(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;
@@ -238,7 +220,6 @@ int flag_group(const char *text, void *into, struct problem *p)
                        text, HEADER_VALUE_MAX);
 }
 
-/* flag_backoff - --backoff */
 int flag_backoff(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;
@@ -252,8 +233,7 @@ int flag_backoff(const char *text, void *into, struct problem *p)
                        HEADER_VALUE_MAX);
 }
 
-/* flag_unique - --unique KEY[,DUR]; the text after the last comma is a part of
- * the key where it is no duration */
+/* The text after the last comma is a part of the key if it is no duration. */
 int flag_unique(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;

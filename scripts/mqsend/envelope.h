@@ -19,21 +19,21 @@
 #include "common/cli/moment.h"
 #include "common/message/header.h"
 
-/* What is printed of a message that was sent. */
+/* What is printed about a message that was sent. */
 enum envelope_tell {
     ENVELOPE_NOTHING,
-    ENVELOPE_ID,   /* a line */
-    ENVELOPE_JSON, /* an object with its queue: a line */
+    ENVELOPE_ID,
+    ENVELOPE_JSON, /* an object with its id and its queue */
 };
 
 struct envelope {
     bool raw;            /* no header at all */
-    bool has_id;         /* `id` instead of a fresh one */
-    struct ulid id;      /* of the message made last */
+    bool has_id;         /* `id` was given */
+    struct ulid id;      /* id of the message made last */
     const char *group;   /* NULL: none */
     uint64_t delay_ns;   /* 0: none */
     uint64_t at_ns;      /* instead of a delay; 0: none */
-    const char *at_text; /* as it was given */
+    const char *at_text; /* that time, as it was given */
     enum moment_clock at_clock;
     uint64_t ttl_ns;           /* 0: none */
     uint64_t timeout_ms;       /* 0: none */
@@ -43,25 +43,23 @@ struct envelope {
     uint64_t unique_for_ms;    /* 0: the worker's default */
     struct header_x x[HEADER_X_MAX];
     size_t x_count;
-    size_t header_bytes; /* of the message made last */
+    size_t header_bytes; /* in the message made last */
 };
 
-/* When a message that is sent now may run; 0: at once. */
+/* Return the time from which a message sent now may run; 0: at once. */
 uint64_t envelope_not_before(const struct envelope *e, uint64_t now_ns);
-/* Whether headers made from this are within HEADER_MAX. */
+/* Check that headers made from this are within HEADER_MAX. */
 int envelope_check(const struct envelope *e, struct problem *p);
-/* The message for a body, to `buf`: its bytes, or -EMSGSIZE when header_bytes
- * and `size` together are more than `room`. */
+/* Make the message for a body in `buf`. Returns its bytes, or -EMSGSIZE if
+ * header_bytes and `size` together are more than `room`. */
 ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
                       char *buf, size_t room);
-/* Print what is wanted of the message made last, to stdout; 0 or -ENOMEM. */
+/* Print the id of the message made last, as wanted; 0 or -ENOMEM. */
 int envelope_told(const struct envelope *e, enum envelope_tell tell,
                   const char *queue);
 
 /* Read the value of a flag into a struct envelope. */
 int flag_id(const char *text, void *into, struct problem *p);
-/* --at: a time that the local clock shows twice or skips, or one that is past,
- * is told by flag_at_note */
 int flag_at(const char *text, void *into, struct problem *p);
 int flag_group(const char *text, void *into, struct problem *p);
 int flag_backoff(const char *text, void *into, struct problem *p);
@@ -69,9 +67,8 @@ int flag_unique(const char *text, void *into, struct problem *p);
 /* Add "x-name=value"; --header is given any number of times. */
 int flag_header(const char *text, void *into, struct problem *p);
 
-/* Say what --at means where that is not what it says. */
-void flag_at_note(const struct envelope *e);
-/* Say so if it is to wait for longer than a worker lets it. */
-void flag_far_note(const struct envelope *e);
+/* Complain if the time of --at is past, or is one that the local clock skips or
+ * shows twice, and if a message is to wait for longer than a worker allows. */
+void envelope_note(const struct envelope *e);
 
 #endif

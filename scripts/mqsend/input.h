@@ -1,12 +1,11 @@
-/* input.h - where the bodies come from: an argument, stdin, a file
+/* input.h - the source of the bodies: an argument, stdin, a file
  *
- * WHAT   The whole as one record, or one record for each line or each run that
- *        NUL ends. Streams: nothing but the current record is held.
+ * WHAT   Reads one record: the whole input, a line, or the bytes up to a NUL.
+ *        Holds only the current record.
  * WHO    One thread.
  * OWNS   The descriptor it opened and its buffers.
  * FAILS  open: a problem, 66 no such file, 71 no memory. next: -errno of
- *        read(2), -EINTR included; the part of a record that was read is lost
- *        then.
+ *        read(2), including -EINTR; the record is then lost.
  */
 #ifndef SCRIPTS_MQSEND_INPUT_H
 #define SCRIPTS_MQSEND_INPUT_H
@@ -23,14 +22,14 @@ struct input_spec {
     const char *text; /* the argument; NULL: none */
     const char *file; /* else this file; NULL: stdin */
     int delimiter;    /* '\n', '\0' or INPUT_WHOLE */
-    size_t keep;      /* bytes of a record that are held */
+    size_t keep;      /* most bytes of a record that are held */
 };
 
 int input_open(struct input **out, const struct input_spec *spec,
                struct problem *p);
 enum input_got { INPUT_END, INPUT_RECORD };
-/* The next record, whose `size` may be more than `keep`: then only `keep` bytes
- * are at `data`. enum input_got, or -errno. Valid until the next call. */
+/* Read the next record, which is valid until the next call. Only `keep` bytes are
+ * at `data` if `size` is more. Returns an enum input_got or -errno. */
 int input_next(struct input *in, const char **data, size_t *size);
 void input_close(struct input **in); /* NULL-safe; sets NULL */
 

@@ -17,7 +17,7 @@
 #include "scripts/mqsend/input.h"
 #include "scripts/mqsend/post.h"
 
-#define BROKER_BODY (128u << 20) /* more no broker takes unless told to */
+#define BROKER_BODY (128u << 20) /* a broker's default limit */
 
 #define DURATION_MAX ((uint64_t)INT64_MAX)
 #define COUNT_MAX    ((uint64_t)INT64_MAX)
@@ -133,98 +133,78 @@ static const struct option_table table = {
     .count = sizeof rows / sizeof *rows,
 };
 
-/* usage - refuse the command line */
-static int usage(struct problem *p, const char *text)
-{
-    return problem_set(p, EX_USAGE, EINVAL, "%s", text);
-}
-
-/* raw_check - flags that would need the header that --raw leaves out */
-static int raw_check(const struct options *o, struct problem *p)
-{
-    const struct envelope *e = &o->envelope;
-    const char *flag = e->has_id         ? "--id"
-                       : e->group        ? "--group"
-                       : o->has_delay    ? "--delay"
-                       : e->at_ns        ? "--at"
-                       : e->ttl_ns       ? "--ttl"
-                       : o->timeout_ns   ? "--timeout"
-                       : e->max_attempts ? "--max-attempts"
-                       : e->backoff      ? "--backoff"
-                       : e->unique.at    ? "--unique"
-                       : e->x_count      ? "--header"
-                       : o->print_id     ? "--print-id"
-                                         : NULL;
-
-    if (!o->raw || !flag)
-        return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "%s needs a header, and --raw sends none; leave one of "
-                       "them out",
-                       flag);
-}
-
-/* options_check - what the flags cannot mean together */
-static int options_check(const struct options *o, const char *body,
+/* Check the operands QUEUE and BODY, which may be NULL, and what the flags cannot
+ * mean together. */
+static int options_check(const struct options *o, int operands,
+                         const char *operand, const char *body,
                          struct problem *p)
 {
-    bool many = o->lines || o->null;
+    const struct envelope *e = &o->envelope;
+    const char *raw = e->has_id         ? "--id"
+                      : e->group        ? "--group"
+                      : o->has_delay    ? "--delay"
+                      : e->at_ns        ? "--at"
+                      : e->ttl_ns       ? "--ttl"
+                      : o->timeout_ns   ? "--timeout"
+                      : e->max_attempts ? "--max-attempts"
+                      : e->backoff      ? "--backoff"
+                      : e->unique.at    ? "--unique"
+                      : e->x_count      ? "--header"
+                      : o->print_id     ? "--print-id"
+                                        : NULL;
+    const char *text = NULL;
 
-    if (body && o->file)
-        return usage(p, "BODY and --file are both given; give one");
-    if (o->lines && o->null)
-        return usage(p, "--lines and --null are both given; give one");
-    if (o->has_wait && o->no_wait)
-        return usage(p, "--wait and --no-wait are both given; give one");
-    if (o->envelope.has_id && (many || o->repeat > 1))
-        return usage(p, "--id is for one message; without it each message "
-                        "gets an id of its own");
-    if (!o->create && (o->has_depth || o->has_size || o->has_mode))
-        return usage(p, "--queue-depth, --message-size and --mode are for a "
-                        "queue that is made; add --create");
-    if (o->envelope.at_ns && o->has_delay)
-        return usage(p, "--at and --delay are both given; give one");
-    if (o->envelope.ttl_ns && o->envelope.delay_ns >= o->envelope.ttl_ns)
-        return usage(p, "--delay is not shorter than --ttl: the message would "
-                        "be dead before it may run");
-    if (o->envelope.ttl_ns &&
-        o->envelope.at_ns >= ns_add(clock_wall_ns(), o->envelope.ttl_ns))
-        return usage(p, "--at is not before the end of --ttl: the message "
-                        "would be dead before it may run");
-    return raw_check(o, p);
-}
-
-/* body_find - the operands: QUEUE, and BODY, each before or after "--" */
-static int body_find(int argc, char **argv, int operands, int rest,
-                     const char **body, struct problem *p)
-{
-    while (rest >= 0 && rest < argc)
-        argv[operands++] = argv[rest++];
     if (operands < 1)
-        return usage(p, "no queue given; usage: mqsend [options] QUEUE [BODY]");
-    if (operands > 2)
-        return usage(p, "more than QUEUE and BODY given; quote a body with "
-                        "blanks in it");
-    *body = operands == 2 ? argv[1] : NULL;
-    return 0;
+        text = "no queue given; usage: mqsend [options] QUEUE [BODY]";
+    else if (operands > 2)
+        text = "more than QUEUE and BODY given; quote a body with blanks in it";
+    else if (body && o->file)
+        text = "BODY and --file are both given; give one";
+    else if (o->lines && o->null)
+        text = "--lines and --null are both given; give one";
+    else if (o->has_wait && o->no_wait)
+        text = "--wait and --no-wait are both given; give one";
+    else if (e->has_id && (o->lines || o->null || o->repeat > 1))
+        text = "--id is for one message; without it each message gets an id of "
+               "its own";
+    else if (!o->create && (o->has_depth || o->has_size || o->has_mode))
+        text = "--queue-depth, --message-size and --mode are for a queue that "
+               "is made; add --create";
+    else if (e->at_ns && o->has_delay)
+        text = "--at and --delay are both given; give one";
+    else if (e->ttl_ns && e->delay_ns >= e->ttl_ns)
+        text = "--delay is not shorter than --ttl: the message would be dead "
+               "before it may run";
+    else if (e->ttl_ns && e->at_ns >= ns_add(clock_wall_ns(), e->ttl_ns))
+        text = "--at is not before the end of --ttl: the message would be dead "
+               "before it may run";
+    if (text)
+        return problem_set(p, EX_USAGE, EINVAL, "%s", text);
+    if (o->raw && raw)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s needs a header, and --raw sends none; leave one "
+                           "of them out",
+                           raw);
+    for (size_t i = 0; broker_operand_is(operand) && i < table.count; i++)
+        if (broker_option_check("mqsend", &rows[i], o, operand,
+                                o->access.partitions, p) < 0)
+            return -EINVAL;
+    return broker_access_check(&o->access, operand, p);
 }
 
-/* queue_get - open the queue to send to; tell how an existing one differs */
+/* Open the queue to send to. Warn if an existing queue differs. */
 static int queue_get(const struct options *o, const char *text,
                      struct queue **queue, struct problem *p)
 {
     char name[QUEUE_NAME_MAX], differs[256];
     struct queue_attr attr = o->attr;
-    bool created;
-    int err;
+    int how = QUEUE_SEND | (o->create ? QUEUE_CREATE : 0);
+    bool created = false;
+    int err = queue_name(text, name, p);
 
     attr.mode = o->has_mode ? (mode_t)o->mode : 0600;
-    created = false;
-    err = queue_name(text, name, p);
     if (!err)
-        err =
-            queue_open(queue, name, QUEUE_SEND | (o->create ? QUEUE_CREATE : 0),
-                       &attr, &created, p);
+        err = queue_open(queue, name, how, &attr, &created, p);
     if (err || !o->create || created)
         return err;
     if (!o->has_mode)
@@ -232,22 +212,6 @@ static int queue_get(const struct options *o, const char *text,
     if (queue_differs(*queue, &attr, differs, sizeof differs))
         complain(0, "warning: %s exists: %s", name, differs);
     return 0;
-}
-
-/* input_get - open the source of the bodies, of which `keep` bytes are read */
-static int input_get(const struct options *o, const char *body, size_t keep,
-                     struct input **input, struct problem *p)
-{
-    struct input_spec spec = {
-        .text = body,
-        .file = o->file,
-        .delimiter = o->lines  ? '\n'
-                     : o->null ? '\0'
-                               : INPUT_WHOLE,
-        .keep = keep,
-    };
-
-    return input_open(input, &spec, p);
 }
 
 /* Complain that the queue could not be opened; if it does not exist, name the
@@ -269,26 +233,21 @@ static int queue_failed(const struct problem *p, const char *operand,
     return complain_of(p);
 }
 
-/* Refuse what a queue on a broker cannot have, and flags of a broker for
- * another queue. */
-static int broker_check(const struct options *o, const char *operand,
-                        struct problem *p)
-{
-    for (size_t i = 0; broker_operand_is(operand) && i < table.count; i++)
-        if (broker_option_check("mqsend", &rows[i], o, operand,
-                                o->access.partitions, p) < 0)
-            return -EINVAL;
-    return broker_access_check(&o->access, operand, p);
-}
-
-/* Open the queue or the broker, send, close; return the exit status. */
-static int run(struct options *o, const char *name, const char *body)
+/* Send to a queue or a broker; returns the exit status. */
+static int messages_send(struct options *o, const char *name, const char *body)
 {
     const struct broker_engine *engine = NULL;
     struct broker_operand operand;
     struct queue *queue = NULL;
     struct input *input = NULL;
     struct problem p = {0};
+    struct input_spec spec = {
+        .text = body,
+        .file = o->file,
+        .delimiter = o->lines  ? '\n'
+                     : o->null ? '\0'
+                               : INPUT_WHOLE,
+    };
     struct post post = {
         .operand = &operand,
         .access = &o->access,
@@ -320,8 +279,8 @@ static int run(struct options *o, const char *name, const char *body)
     } else if (queue_get(o, name, &queue, &p) < 0) {
         return queue_failed(&p, name, body);
     }
-    if (input_get(o, body, queue ? queue_message_size(queue) : BROKER_BODY,
-                  &input, &p) < 0) {
+    spec.keep = queue ? queue_message_size(queue) : BROKER_BODY;
+    if (input_open(&input, &spec, &p) < 0) {
         status = complain_of(&p);
     } else {
         if (!body && !o->file && !o->quiet)
@@ -337,7 +296,6 @@ static int run(struct options *o, const char *name, const char *body)
     return status;
 }
 
-/* main - mqsend */
 int main(int argc, char **argv)
 {
     static struct options o = {.repeat = 1};
@@ -358,18 +316,13 @@ int main(int argc, char **argv)
         puts("mqsend " MQW_VERSION);
         return complain_output(0);
     }
-    if (!err)
-        err = body_find(argc, argv, operands, rest, &body, &p);
-    if (!err)
-        err = options_check(&o, body, &p);
-    if (!err)
-        err = broker_check(&o, argv[0], &p);
-    if (err)
+    while (!err && rest >= 0 && rest < argc)
+        argv[operands++] = argv[rest++]; /* operands after "--" */
+    body = operands == 2 ? argv[1] : NULL;
+    if (err || options_check(&o, operands, argv[0], body, &p) < 0)
         return complain_of(&p);
-    if (!o.quiet) {
-        flag_at_note(&o.envelope);
-        flag_far_note(&o.envelope);
-    }
+    if (!o.quiet)
+        envelope_note(&o.envelope);
     cli_interrupt_catch();
-    return run(&o, argv[0], body);
+    return messages_send(&o, argv[0], body);
 }

@@ -77,9 +77,9 @@ int posting_fail(struct posting *g, const struct problem *p,
 
 /* ---- a POSIX queue ---- */
 
-/* how_far - "3 sent, 4 left"; for an input whose end is not known, the record
- * where to continue */
-static void how_far(const struct run *r, char *text, size_t room)
+/* Print "3 sent, 4 left"; for an input whose end is not known, the record with
+ * which to continue. */
+static void progress_print(const struct run *r, char *text, size_t room)
 {
     const struct post *post = r->posting.post;
     int n = snprintf(text, room, "%" PRIu64 " sent", r->sent);
@@ -124,7 +124,7 @@ static int send_refused(const struct run *r, int err, struct problem *p)
                        term_plural(depth), duration_print(post->wait_ns, wait));
 }
 
-/* Name all numbers, and what to do; no flag enlarges a queue that exists. */
+/* Explain why a body is too large. No flag enlarges an existing queue. */
 static int body_too_large(const struct run *r, size_t body, struct problem *p)
 {
     const struct post *post = r->posting.post;
@@ -149,9 +149,9 @@ static int body_too_large(const struct run *r, size_t body, struct problem *p)
                        r->room, name, next);
 }
 
-/* room_say - the queue has been full for a second: tell whether a worker runs,
- * and how to end the wait */
-static void room_say(bool first, void *arg)
+/* Say, when the queue has been full for a second, whether a worker is running,
+ * and how to end the wait. */
+static void full_say(bool first, void *arg)
 {
     struct run *r = arg;
     const char *name = queue_label(r->posting.post->queue);
@@ -198,7 +198,7 @@ static int message_send(void *arg, const char *body, size_t size,
             .deadline_ns = post->wait_ns == UINT64_MAX
                                ? UINT64_MAX
                                : ns_add(clock_mono_ns(), post->wait_ns),
-            .say = room_say,
+            .say = full_say,
             .arg = r,
         });
     if (err)
@@ -207,23 +207,6 @@ static int message_send(void *arg, const char *body, size_t size,
     if (envelope_told(post->envelope, post->tell, queue_label(post->queue)) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     term_progress_step(&r->posting.bar, r->sent);
-    return 0;
-}
-
-/* Check what shows only at the end: the queue was removed meanwhile, or the ids
- * did not reach their file. */
-static int end_check(struct run *r, struct problem *p)
-{
-    const struct queue *queue = r->posting.post->queue;
-
-    term_progress_end(&r->posting.bar);
-    if (queue_gone(queue))
-        return problem_set(p, EX_NOINPUT, ENOENT,
-                           "%s was removed meanwhile: what was sent can only "
-                           "be read by programs that still have it open",
-                           queue_label(queue));
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return problem_set(p, EX_IOERR, EIO, "cannot write the ids");
     return 0;
 }
 
@@ -240,10 +223,17 @@ int post_run(const struct post *post)
     posting_start(&r.posting, post, "sending");
     err = posting_run(&r.posting, message_send, &r, &p);
     if (!err)
-        err = end_check(&r, &p);
+        term_progress_end(&r.posting.bar);
+    if (!err && queue_gone(post->queue))
+        err = problem_set(&p, EX_NOINPUT, ENOENT,
+                          "%s was removed meanwhile: what was sent can only be "
+                          "read by programs that still have it open",
+                          queue_label(post->queue));
+    else if (!err && (fflush(stdout) != 0 || ferror(stdout)))
+        err = problem_set(&p, EX_IOERR, EIO, "cannot write the ids");
     free(r.message);
     if (!err)
         return 0;
-    how_far(&r, text, sizeof text);
+    progress_print(&r, text, sizeof text);
     return posting_fail(&r.posting, &p, text);
 }

@@ -1,13 +1,13 @@
 /* post.h - the sending of a run's messages, one after the other
  *
  * WHAT   Takes records from the input, puts them in envelopes, sends each as
- *        often as asked, at the pace asked for, and counts the messages that
- *        were sent, or that the broker confirmed.
+ *        often and as fast as asked, and counts the messages that were sent, or
+ *        that the broker confirmed.
  * WHO    One thread.
  * OWNS   Its buffers, the progress bar and the connection to a broker, during
  *        the call.
- * FAILS  Says what happened, and how many were sent, on stderr; returns the
- *        exit status.
+ * FAILS  Returns the exit status; the reason, and how many messages were sent,
+ *        is out on stderr.
  */
 #ifndef SCRIPTS_MQSEND_POST_H
 #define SCRIPTS_MQSEND_POST_H
@@ -23,23 +23,23 @@
 #include "scripts/mqsend/input.h"
 
 struct post {
-    struct queue *queue;                  /* NULL: the queue is on a broker, */
-    const struct broker_operand *operand; /* this one, */
-    const struct broker_access *access;   /* and this opens it */
-    bool create;                          /* a queue on a broker, if missing */
-    size_t most;                          /* bytes of a body for a broker */
+    struct queue *queue;                  /* NULL: a queue on a broker */
+    const struct broker_operand *operand; /* the queue on a broker */
+    const struct broker_access *access;   /* password and TLS for the broker */
+    bool create;                          /* make a missing queue on a broker */
+    size_t most;                          /* largest body for a broker */
     struct input *input;
     struct envelope *envelope;
     uint32_t priority;
-    uint64_t wait_ns; /* for room or a confirm, each; UINT64_MAX: no limit */
-    uint64_t repeat;  /* times each record, 1 and up */
-    uint64_t rate;    /* messages a second; 0: no limit */
+    uint64_t wait_ns; /* limit for room or a confirm; UINT64_MAX: none */
+    uint64_t repeat;  /* times that each record is sent, from 1 up */
+    uint64_t rate;    /* messages per second; 0: no limit */
     bool many;        /* the number of records is not known */
-    enum envelope_tell tell; /* of each message that was sent */
-    bool quiet;              /* say only why it stops */
+    enum envelope_tell tell;
+    bool quiet; /* print only errors */
 };
 
-/* Send to a POSIX queue. To one on a broker: broker_engine.h, `send`. */
+/* Send to a POSIX queue; for a queue on a broker see broker_engine.h, `send`. */
 int post_run(const struct post *post);
 
 /* What a run has in common for all queues. */
@@ -47,8 +47,8 @@ struct posting {
     const struct post *post;
     struct rate_limit rate;
     struct term_progress bar;
-    uint64_t records; /* taken from the input so far */
-    uint64_t left;    /* times that the last record is to be sent still */
+    uint64_t records; /* records read so far */
+    uint64_t left;    /* times that the last record has still to be sent */
 };
 
 /* Start the clock of --rate, and a progress bar that counts `what`. */
