@@ -37,88 +37,56 @@ static const uint32_t machine = AUDIT_ARCH_RISCV64;
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | \
      CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
-static const uint32_t memory[] = {SYS_brk,   SYS_madvise, SYS_mlock, SYS_mremap,
-                                  SYS_msync, SYS_munlock, SYS_munmap};
+/* Calls that are always allowed. */
+static const uint32_t always[] = {
+#ifdef SYS_dup2
+    /* calls that newer machines do not have */
+    SYS_access, SYS_alarm, SYS_dup2, SYS_epoll_wait, SYS_fork, SYS_lstat,
+    SYS_open, SYS_poll, SYS_readlink, SYS_stat, SYS_time, SYS_unlink,
+#endif
+    /* memory */
+    SYS_brk, SYS_madvise, SYS_mlock, SYS_mremap, SYS_msync, SYS_munlock,
+    SYS_munmap,
+    /* files; SQLite makes a -shm and a -wal even to read */
+    SYS_close, SYS_close_range, SYS_dup, SYS_dup3, SYS_faccessat, SYS_fallocate,
+    SYS_fchmod, SYS_fchown, SYS_fcntl, SYS_fdatasync, SYS_flock, SYS_fstat,
+    SYS_fstatfs, SYS_fsync, SYS_ftruncate, SYS_getcwd, SYS_getdents64,
+    SYS_lseek, SYS_memfd_create, SYS_newfstatat, SYS_openat, SYS_pipe2,
+    SYS_pread64, SYS_pwrite64, SYS_pwritev2, SYS_read, SYS_readlinkat,
+    SYS_readv, SYS_statfs, SYS_statx, SYS_unlinkat, SYS_write, SYS_writev,
+    /* queues; without a mounted queue file system, one is opened unmounted */
+    SYS_fsconfig, SYS_fsmount, SYS_fsopen, SYS_mq_getsetattr, SYS_mq_open,
+    /* connections */
+    SYS_accept, SYS_accept4, SYS_connect, SYS_getpeername, SYS_getsockname,
+    SYS_getsockopt, SYS_recvfrom, SYS_recvmsg, SYS_sendmsg, SYS_sendto,
+    SYS_setsockopt, SYS_shutdown,
+    /* waiting */
+    SYS_clock_nanosleep, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait,
+    SYS_eventfd2, SYS_futex, SYS_nanosleep, SYS_ppoll, SYS_pselect6,
+    SYS_restart_syscall, SYS_sched_yield, SYS_setitimer, SYS_signalfd4,
+    /* time and chance */
+    SYS_clock_getres, SYS_clock_gettime, SYS_getrandom, SYS_gettimeofday,
+    /* the process itself */
+    SYS_getegid, SYS_geteuid, SYS_getgid, SYS_getpid, SYS_getppid,
+    SYS_getrusage, SYS_gettid, SYS_getuid, SYS_sched_getaffinity, SYS_sysinfo,
+    SYS_uname,
+    /* processes and signals */
+    SYS_exit, SYS_exit_group, SYS_kill, SYS_rseq, SYS_rt_sigaction,
+    SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_set_robust_list,
+    SYS_set_tid_address, SYS_sigaltstack, SYS_tgkill, SYS_tkill, SYS_wait4};
 
-/* SQLite makes a -shm and a -wal even to read. */
-static const uint32_t files[] = {
-    SYS_close,      SYS_close_range, SYS_dup,          SYS_dup3,
-    SYS_faccessat,  SYS_fallocate,   SYS_fchmod,       SYS_fchown,
-    SYS_fcntl,      SYS_fdatasync,   SYS_flock,        SYS_fstat,
-    SYS_fstatfs,    SYS_fsync,       SYS_ftruncate,    SYS_getcwd,
-    SYS_getdents64, SYS_lseek,       SYS_memfd_create, SYS_newfstatat,
-    SYS_openat,     SYS_pipe2,       SYS_pread64,      SYS_pwrite64,
-    SYS_pwritev2,   SYS_read,        SYS_readlinkat,   SYS_readv,
-    SYS_statfs,     SYS_statx,       SYS_unlinkat,     SYS_write,
-    SYS_writev};
-
-/* If no queue file system is mounted, one is opened without mounting it. */
-static const uint32_t queues[] = {SYS_fsconfig, SYS_fsmount, SYS_fsopen,
-                                  SYS_mq_getsetattr, SYS_mq_open};
-
-static const uint32_t connections[] = {
-    SYS_accept,      SYS_accept4,    SYS_connect,    SYS_getpeername,
-    SYS_getsockname, SYS_getsockopt, SYS_recvfrom,   SYS_recvmsg,
-    SYS_sendmsg,     SYS_sendto,     SYS_setsockopt, SYS_shutdown};
-
-static const uint32_t waiting[] = {
-    SYS_clock_nanosleep, SYS_epoll_create1,   SYS_epoll_ctl,   SYS_epoll_pwait,
-    SYS_eventfd2,        SYS_futex,           SYS_nanosleep,   SYS_ppoll,
-    SYS_pselect6,        SYS_restart_syscall, SYS_sched_yield, SYS_setitimer,
-    SYS_signalfd4};
-
-static const uint32_t time_and_chance[] = {SYS_clock_getres, SYS_clock_gettime,
-                                           SYS_getrandom, SYS_gettimeofday};
-
-static const uint32_t own_numbers[] = {
-    SYS_getegid,           SYS_geteuid,   SYS_getgid, SYS_getpid,
-    SYS_getppid,           SYS_getrusage, SYS_gettid, SYS_getuid,
-    SYS_sched_getaffinity, SYS_sysinfo,   SYS_uname};
-
-static const uint32_t processes[] = {
-    SYS_exit,         SYS_exit_group,      SYS_kill,
-    SYS_rseq,         SYS_rt_sigaction,    SYS_rt_sigprocmask,
-    SYS_rt_sigreturn, SYS_set_robust_list, SYS_set_tid_address,
-    SYS_sigaltstack,  SYS_tgkill,          SYS_tkill,
-    SYS_wait4};
-
-/* To run mqdlq, and what mqdlq does to send letters and to record that. */
+/* Calls that run mqdlq, and that mqdlq needs to send letters and to record
+ * that. */
 static const uint32_t to_write[] = {
-    SYS_execve,  SYS_fchmodat,     SYS_linkat,
-    SYS_mkdirat, SYS_mq_timedsend, SYS_renameat2,
+#ifdef SYS_dup2
+    SYS_arch_prctl, SYS_chmod,        SYS_link,
+    SYS_mkdir,      SYS_rename,       SYS_rmdir,
+#endif
 #ifdef SYS_renameat
-    SYS_renameat /* rename(3) of ARM64 */
+    SYS_renameat, /* rename(3) of ARM64 */
 #endif
-};
-
-/* Calls that newer machines do not have. */
-#ifdef SYS_dup2
-static const uint32_t old[] = {
-    SYS_access, SYS_alarm, SYS_dup2,     SYS_epoll_wait, SYS_fork, SYS_lstat,
-    SYS_open,   SYS_poll,  SYS_readlink, SYS_stat,       SYS_time, SYS_unlink};
-static const uint32_t old_to_write[] = {SYS_arch_prctl, SYS_chmod,  SYS_link,
-                                        SYS_mkdir,      SYS_rename, SYS_rmdir};
-#endif
-
-#define LIST(of)                       \
-    {                                  \
-        of, sizeof(of) / sizeof(of)[0] \
-    }
-static const struct list {
-    const uint32_t *nr;
-    size_t count;
-} always[] = {LIST(memory),      LIST(files),     LIST(queues),
-              LIST(connections), LIST(waiting),   LIST(time_and_chance),
-              LIST(own_numbers), LIST(processes),
-#ifdef SYS_dup2
-              LIST(old)
-#endif
-},
-  writing[] = {LIST(to_write),
-#ifdef SYS_dup2
-               LIST(old_to_write)
-#endif
-};
+    SYS_execve,     SYS_fchmodat,     SYS_linkat,
+    SYS_mkdirat,    SYS_mq_timedsend, SYS_renameat2};
 
 /* Calls that are allowed if (argument & mask) == value, by any of their rows.
  * No mapping can be both written and executed, at once or later. A file can,
@@ -165,14 +133,14 @@ static void program_return(struct program *p, uint32_t with)
     program_add(p, BPF_RET | BPF_K, with, 0, 0);
 }
 
-/* Allow all calls of some lists. */
-static void program_allow(struct program *p, const struct list *l, size_t lists)
+/* Allow all calls of a list. */
+static void program_allow(struct program *p, const uint32_t *calls,
+                          size_t count)
 {
-    for (; lists > 0; lists--, l++)
-        for (size_t i = 0; i < l->count; i++) {
-            program_add(p, BPF_JMP | BPF_JEQ | BPF_K, l->nr[i], 0, 1);
-            program_return(p, SECCOMP_RET_ALLOW);
-        }
+    for (size_t i = 0; i < count; i++) {
+        program_add(p, BPF_JMP | BPF_JEQ | BPF_K, calls[i], 0, 1);
+        program_return(p, SECCOMP_RET_ALLOW);
+    }
 }
 
 static void program_build(struct program *p, bool write)
@@ -196,7 +164,7 @@ static void program_build(struct program *p, bool write)
         program_load(p, offsetof(struct seccomp_data, nr));
     }
     if (write)
-        program_allow(p, writing, sizeof writing / sizeof *writing);
+        program_allow(p, to_write, sizeof to_write / sizeof *to_write);
     program_add(p, BPF_JMP | BPF_JGE | BPF_K, NEWER, 0, 1);
     program_return(p, SECCOMP_RET_ERRNO | ENOSYS);
     program_return(p, SECCOMP_RET_ERRNO | EPERM);

@@ -138,36 +138,30 @@ int serve_group_find(const char *name, gid_t *out, struct problem *p)
 #define NEW_MARK ".new-"
 #define NEW_TAIL "XXXXXX" /* mkostemp(3) */
 
-/* Return true if a file has a name that mkostemp made for the token file `name`,
- * is ours, and holds no more than a token. */
-static bool is_leftover(int folder, const char *at, const char *name)
-{
-    size_t size = strlen(name), mark = strlen(NEW_MARK);
-    struct stat st;
-
-    return strncmp(at, name, size) == 0 &&
-           strncmp(at + size, NEW_MARK, mark) == 0 &&
-           strlen(at + size + mark) == strlen(NEW_TAIL) &&
-           fstatat(folder, at, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-           st.st_size <= SERVE_TOKEN;
-}
-
-/* Remove the files that killed starts left beside the token file. This may
- * remove the file that another start is making; that start then makes it again. */
+/* Remove the files that killed starts left beside the token file: files of ours
+ * with a name that mkostemp made, which hold no more than a token. This may remove the file that another start is making; that start then makes it again. */
 static void leftovers_remove(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t size = strlen(name), mark = strlen(NEW_MARK);
     char folder[PATH_MAX];
     struct dirent *entry;
+    struct stat st;
     DIR *dir = NULL;
 
     if (snprintf(folder, sizeof folder, "%s", path) < PATH_MAX &&
         file_parent(folder))
         dir = opendir(folder);
     while (dir && (entry = readdir(dir))) {
-        if (is_leftover(dirfd(dir), entry->d_name, name))
-            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+        const char *at = entry->d_name;
+
+        if (strncmp(at, name, size) == 0 &&
+            strncmp(at + size, NEW_MARK, mark) == 0 &&
+            strlen(at + size + mark) == strlen(NEW_TAIL) &&
+            fstatat(dirfd(dir), at, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            st.st_size <= SERVE_TOKEN)
+            (void)unlinkat(dirfd(dir), at, 0);
     }
     if (dir)
         closedir(dir);

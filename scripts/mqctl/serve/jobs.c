@@ -157,22 +157,6 @@ static int batch_run(void *arg)
                     errno_text(err ? -err : errno));
 }
 
-/* Return a file with the rows of a batch, one a line, or -errno. */
-static int batch_file(const struct job *j)
-{
-    int fd = memfd_create("mqctl-rows", MFD_CLOEXEC);
-
-    if (fd < 0)
-        return -errno;
-    for (size_t i = j->next; i < j->next + j->batch; i++)
-        if (dprintf(fd, "%" PRId64 "\n", j->rows[i]) < 0) {
-            close(fd);
-            return -EIO;
-        }
-    (void)lseek(fd, 0, SEEK_SET);
-    return fd;
-}
-
 /* Log, for an audit, the subject and the progress of a job. */
 static void job_log(const struct job *j)
 {
@@ -269,21 +253,25 @@ static void batch_finish(const struct look_end *end, void *owner)
 static void batch_start(struct job *j, uint64_t now_ns)
 {
     size_t most = j->discard ? BATCH_DISCARD : BATCH_REPLAY;
-    int fd;
-    pid_t pid;
+    int fd = memfd_create("mqctl-rows", MFD_CLOEXEC);
+    pid_t pid = fd < 0 ? -errno : 0;
 
     if (j->rate && (size_t)j->rate < most)
         most = (size_t)j->rate;
     if (is_canary(j))
         most = 1;
     j->batch = j->count - j->next < most ? j->count - j->next : most;
-    fd = batch_file(j);
-    pid = fd < 0 ? fd
-                 : look_start(&(struct look_job){.run = batch_run,
-                                                 .arg = j,
-                                                 .input = fd,
-                                                 .ended = batch_finish,
-                                                 .owner = j});
+    for (size_t i = j->next; i < j->next + j->batch && !pid; i++)
+        if (dprintf(fd, "%" PRId64 "\n", j->rows[i]) < 0)
+            pid = -EIO;
+    if (!pid) {
+        (void)lseek(fd, 0, SEEK_SET);
+        pid = look_start(&(struct look_job){.run = batch_run,
+                                            .arg = j,
+                                            .input = fd,
+                                            .ended = batch_finish,
+                                            .owner = j});
+    }
     if (fd >= 0)
         close(fd);
     if (pid > 0) {

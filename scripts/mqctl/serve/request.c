@@ -182,19 +182,6 @@ static const char *write_flaw(const struct visit *v)
     return NULL;
 }
 
-/* Return true if the request has a JSON body, or none. */
-static bool is_json(const struct visit *v)
-{
-    static const char json[] = "application/json";
-    const char *type = header_find(v, "Content-Type");
-
-    if (!header_find(v, "Content-Length") &&
-        !header_find(v, "Transfer-Encoding"))
-        return true;
-    return type && strncasecmp(type, json, sizeof json - 1) == 0 &&
-           strchr("; \t", type[sizeof json - 1]);
-}
-
 /* Take one name of the query. Refuse a name that is misspelt, given twice or
  * cut by a NUL byte, because ignoring it would drop a restriction. */
 static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
@@ -231,8 +218,10 @@ static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
 static unsigned request_check(struct visit *v, const char *method,
                               const char *url, const char **why)
 {
+    static const char json[] = "application/json";
     int status = serve_path_read(&v->ask.path, method, url);
     const struct serve_route *route = v->ask.path.route;
+    const char *type = header_find(v, "Content-Type");
     bool open; /* no token is needed */
 
     v->host = "";
@@ -266,7 +255,9 @@ static unsigned request_check(struct visit *v, const char *method,
     if (*why)
         return 403;
     *why = "the body must be JSON: send Content-Type: application/json";
-    if (route->write && !is_json(v))
+    if (route->write && v->framings > 0 &&
+        (!type || strncasecmp(type, json, sizeof json - 1) != 0 ||
+         !strchr("; \t", type[sizeof json - 1])))
         return 415;
     query_flaw[0] = '\0';
     (void)MHD_get_connection_values_n(v->c, MHD_GET_ARGUMENT_KIND, query_take,
@@ -276,24 +267,6 @@ static unsigned request_check(struct visit *v, const char *method,
 }
 
 /* ---- logging in ---- */
-
-/* Copy the token from a body, which is a form or JSON; "" if there is none. */
-static void token_copy(const struct visit *v, char out[SERVE_TOKEN])
-{
-    const char *at = v->size ? strstr(v->body, "token") : NULL;
-    size_t n;
-
-    out[0] = '\0';
-    if (!at)
-        return;
-    at += strlen("token");
-    at += strspn(at, "\"=: ");
-    n = strspn(at, "0123456789abcdef");
-    if (n != SERVE_TOKEN - 1)
-        return;
-    memcpy(out, at, n);
-    out[n] = '\0';
-}
 
 /* Copy the value of `next` in the body of a form if it is an address of this
  * server, else "/". */
@@ -330,7 +303,8 @@ static void next_read(const struct visit *v, char out[NEXT_MAX])
 /* Answer with a cookie for the token. */
 static enum MHD_Result session_begin(struct visit *v)
 {
-    char token[SERVE_TOKEN], cookie[SERVE_COOKIE], key[SERVE_TOKEN];
+    char token[SERVE_TOKEN] = "", cookie[SERVE_COOKIE], key[SERVE_TOKEN];
+    const char *at = v->size ? strstr(v->body, "token") : NULL;
     char name[COOKIE_NAME], line[256], next[NEXT_MAX];
     bool page = is_page(v);
     struct MHD_Response *r;
@@ -339,7 +313,13 @@ static enum MHD_Result session_begin(struct visit *v)
                          header_find(v, "Origin"), v->host))
         return request_refuse(v, 403,
                               "the request comes from a page of another site");
-    token_copy(v, token);
+    /* The body is a form or JSON. */
+    if (at) {
+        at += strlen("token");
+        at += strspn(at, "\"=: ");
+    }
+    if (at && strspn(at, "0123456789abcdef") == SERVE_TOKEN - 1)
+        strlcpy(token, at, sizeof token);
     next_read(v, next);
     if (!serve_token_right(&v->site->guard, token)) {
         free(v->address);
@@ -411,19 +391,6 @@ static enum MHD_Result look_begin(struct visit *v)
     v->waiting = true;
     MHD_suspend_connection(v->c);
     return MHD_YES;
-}
-
-/* Answer with a stream of events. */
-static enum MHD_Result stream_begin(struct visit *v)
-{
-    struct MHD_Response *r =
-        stream_open(v->c, header_find(v, "Last-Event-ID"), watch_all());
-
-    if (!r)
-        return request_refuse(v, 503, "too many event streams are open");
-    watch_fast(true);
-    (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
-    return reply_send(v->c, 200, REPLY_EVENTS, r);
 }
 
 /* ---- answering ---- */
@@ -532,6 +499,7 @@ static enum MHD_Result job_answer(struct visit *v)
 static enum MHD_Result request_serve(struct visit *v)
 {
     const struct serve_path *path = &v->ask.path;
+    struct MHD_Response *r;
     int err;
 
     if (v->large)
@@ -546,7 +514,12 @@ static enum MHD_Result request_serve(struct visit *v)
     case SERVE_SESSION:
         return session_begin(v);
     case SERVE_EVENTS:
-        return stream_begin(v);
+        r = stream_open(v->c, header_find(v, "Last-Event-ID"), watch_all());
+        if (!r)
+            return request_refuse(v, 503, "too many event streams are open");
+        watch_fast(true);
+        (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
+        return reply_send(v->c, 200, REPLY_EVENTS, r);
     case SERVE_JOBS:
     case SERVE_JOB:
     case SERVE_JOB_STOP:

@@ -184,33 +184,22 @@ void watch_fast(bool fast)
     interval_send();
 }
 
-/* Find the last look at a queue; with `make`, add the queue if unknown. */
-static struct seen *seen_queue(const char *queue, bool make)
-{
-    struct seen *s;
-
-    for (s = w.seen; s; s = s->next)
-        if (strcmp(json_string_value(json_object_get(s->look, "queue")),
-                   queue) == 0)
-            return s;
-    s = make ? calloc(1, sizeof *s) : NULL;
-    if (!s)
-        return NULL;
-    s->look = json_pack("{s:s}", "queue", queue);
-    s->next = w.seen;
-    w.seen = s;
-    return s;
-}
-
 /* Take in one line about a queue. */
 static void look_take(json_t *look, const char *line)
 {
     const char *queue = json_string_value(json_object_get(look, "queue"));
     bool gone = json_object_get(look, "gone") != NULL;
-    struct seen *s = queue ? seen_queue(queue, !gone) : NULL;
+    struct seen *s = queue ? w.seen : NULL;
 
+    while (s && strcmp(json_string_value(json_object_get(s->look, "queue")),
+                       queue) != 0)
+        s = s->next;
     /* The child reports a queue without a folder as gone at each look; pass
      * that on only for a queue that was shown. */
+    if (!s && queue && !gone && (s = calloc(1, sizeof *s)) != NULL) {
+        s->next = w.seen;
+        w.seen = s;
+    }
     if (!s)
         return;
     if (gone)

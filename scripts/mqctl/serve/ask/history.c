@@ -168,24 +168,6 @@ json_t *history_json(const char *queue, int minutes)
     return o;
 }
 
-/* Return the mean of the measured seconds before `end`; null if there are
- * none. */
-static json_t *mean_json(const struct history *h, uint64_t end)
-{
-    unsigned n = 0;
-    float sum = 0;
-
-    for (uint64_t at = end - HISTORY_SPARK; at < end; at++) {
-        const struct sample *one = &h->seconds[at % HISTORY_SECONDS];
-
-        if (one->at != at || isnan(one->value[DONE]))
-            continue;
-        sum += one->value[DONE];
-        n++;
-    }
-    return number_json(n ? sum / (float)n : NAN);
-}
-
 json_t *history_sparks(void)
 {
     uint64_t end = clock_wall_ns() / NS_PER_S / HISTORY_SPARK * HISTORY_SPARK;
@@ -194,10 +176,22 @@ json_t *history_sparks(void)
 
     LIST_FOREACH (h, &all, link) {
         json_t *done = json_array();
+        unsigned n = 0;
+        float sum = 0;
 
-        for (uint64_t at = end - HISTORY_SECONDS + HISTORY_SPARK; at <= end;
-             at += HISTORY_SPARK)
-            json_array_append_new(done, mean_json(h, at));
+        for (uint64_t at = end - HISTORY_SECONDS; at < end; at++) {
+            const struct sample *one = &h->seconds[at % HISTORY_SECONDS];
+
+            if (one->at == at && !isnan(one->value[DONE])) {
+                sum += one->value[DONE];
+                n++;
+            }
+            if ((at + 1) % HISTORY_SPARK != 0)
+                continue;
+            json_array_append_new(done, number_json(n ? sum / (float)n : NAN));
+            n = 0;
+            sum = 0;
+        }
         json_array_append_new(queues, json_pack("{s:o, s:o}", "queue",
                                                 json_printable(h->queue),
                                                 "done", done));

@@ -372,12 +372,6 @@ static void letters_prepare(const struct serve_ask *a, json_t *page)
     json_decref(errors);
 }
 
-static void all_dead_prepare(const struct serve_ask *a, json_t *page)
-{
-    (void)a;
-    json_object_set_new(page, "several", json_true());
-}
-
 static void find_prepare(const struct serve_ask *a, json_t *page)
 {
     json_t *unseen = json_array(), *f;
@@ -407,7 +401,7 @@ void page_print(FILE *out, const struct serve_ask *a, json_t *data)
         [SERVE_LETTERS] = {"letters", NULL, letters_prepare},
         [SERVE_LETTER] = {"letter", NULL, NULL},
         [SERVE_GROUPS] = {"groups", NULL, NULL},
-        [SERVE_ALL_DEAD] = {"all-dead", "Dead letters", all_dead_prepare},
+        [SERVE_ALL_DEAD] = {"all-dead", "Dead letters", NULL},
         [SERVE_EXPLAIN] = {"find", "Find a message", find_prepare},
     };
     enum serve_what what = a->path.route->what;
@@ -421,6 +415,7 @@ void page_print(FILE *out, const struct serve_ask *a, json_t *data)
     json_object_set_new(data, "query", query);
     json_object_set_new(data, "page", json_string(pages[what].name));
     json_object_set_new(data, "write", json_boolean(a->o->allow_write));
+    json_object_set_new(data, "several", json_boolean(what == SERVE_ALL_DEAD));
     if (!title)
         json_object_set_new(data, "queue", json_string_nocheck(a->path.queue));
     json_object_set_new(data, "title",

@@ -188,18 +188,6 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
     return json_pack("{s:o}", "findings", all);
 }
 
-/* Copy a text without surrounding blanks, which a paste may contain. */
-static void text_trim(const char *text, char *out, size_t room)
-{
-    size_t n;
-
-    text += strspn(text, " \t\r\n");
-    n = strlcpy(out, text, room);
-    n = n < room ? n : room - 1;
-    while (n > 0 && strchr(" \t\r\n", out[n - 1]))
-        out[--n] = '\0';
-}
-
 /* Look for a message in all queues of a directory. */
 static void directory_explain(const struct serve_ask *a, const char *dir,
                               json_t *found)
@@ -225,17 +213,21 @@ static void directory_explain(const struct serve_ask *a, const char *dir,
 
 json_t *ask_explain(const struct serve_ask *a, struct problem *p)
 {
+    static const char blanks[] = " \t\r\n"; /* which a paste may contain */
+    const char *queue = a->query[QUERY_QUEUE], *text = a->query[QUERY_ID];
     struct serve_ask trimmed = *a;
     char id[128];
     json_t *all = json_array(), *found = json_array(), *one;
-    size_t i;
+    size_t i, n;
 
-    if (a->query[QUERY_QUEUE] && *a->query[QUERY_QUEUE]) {
-        if (!named_queue(a, &trimmed, p))
-            return NULL;
-        trimmed.query[QUERY_QUEUE] = trimmed.path.queue;
-    }
-    text_trim(a->query[QUERY_ID] ? a->query[QUERY_ID] : "", id, sizeof id);
+    if (queue && *queue && !named_queue(a, &trimmed, p))
+        return NULL;
+    trimmed.query[QUERY_QUEUE] = queue && *queue ? trimmed.path.queue : NULL;
+    n = text ? strlcpy(id, text + strspn(text, blanks), sizeof id) : 0;
+    n = n < sizeof id ? n : sizeof id - 1;
+    while (n > 0 && strchr(blanks, id[n - 1]))
+        n--;
+    id[n] = '\0';
     trimmed.query[QUERY_ID] = id;
     for (i = 0; *id && i < a->o->state_dirs.count; i++)
         directory_explain(&trimmed, a->o->state_dirs.at[i], all);
@@ -342,34 +334,28 @@ json_t *ask_groups(const struct serve_ask *a, struct problem *p)
 #define WORDS_MAX 32
 #define WORD_SIZE 256
 
-/* Print the time from now until `until` as a duration for mqctl pause. */
-static int until_word(const char *until, char word[WORD_SIZE],
-                      struct problem *p)
-{
-    uint64_t now = clock_wall_ns(), end;
-
-    if (time_parse(until, now, &end) < 0 || end <= now)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "until: \"%.64s\" is not a time in the future; give "
-                           "one like 2026-12-24T18:00+01:00",
-                           until);
-    end = (end - now + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
-    duration_print(end, word);
-    return 0;
-}
-
 /* Print one member of a body as a word of mqctl's command line: NAME=VALUE for
- * a setting, only the time for a pause. */
+ * a setting, only the duration for a pause. */
 static int word_write(bool setting, const char *name, const json_t *value,
                       char word[WORD_SIZE], struct problem *p)
 {
     char number[JSON_TEXT];
+    const char *text = json_as_text(value, number);
+    uint64_t now = clock_wall_ns(), end;
     int size;
 
-    if (!setting && strcmp(name, "until") == 0)
-        return until_word(json_string_value(value), word, p);
+    if (!setting && strcmp(name, "until") == 0) {
+        if (time_parse(text, now, &end) < 0 || end <= now)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "until: \"%.64s\" is not a time in the future; "
+                               "give one like 2026-12-24T18:00+01:00",
+                               text);
+        end = (end - now + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+        duration_print(end, word);
+        return 0;
+    }
     size = snprintf(word, WORD_SIZE, "%s%s%s", setting ? name : "",
-                    setting ? "=" : "", json_as_text(value, number));
+                    setting ? "=" : "", text);
     return size < WORD_SIZE && !strpbrk(word, " \t\r\n")
                ? 0
                : problem_set(
