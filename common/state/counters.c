@@ -504,9 +504,11 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
                      path);
     else if (err)
         problem_fill(p, err == -EACCES ? EX_NOPERM : EX_CANTCREAT,
-                     "counters file %s: %s; %s", path, errno_text(-err),
-                     err == -ENOENT ? "no worker of this release has run here"
-                                    : "run as the owner of the file");
+                     err == -ENOENT ? "no counters yet (%s: %s): no worker of "
+                                      "this version has run here"
+                                    : "counters file %s: %s; run as the owner "
+                                      "of the file",
+                     path, errno_text(-err));
     else
         err = head_check(c, path, p);
     if (err) {

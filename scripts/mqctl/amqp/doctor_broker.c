@@ -19,6 +19,7 @@
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
 #include "common/cli/complain.h"
+#include "common/cli/term.h"
 #include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/mqctl.h"
@@ -386,8 +387,8 @@ static void letters_found(struct visit *t, const struct topology_seen *seen,
     else if (seen->messages > 0)
         FOUND(t->f, WARN, "dead letters",
               fix(t->f, "mqdlq list --by error %s", SHELL_QUEUE(op)),
-              "%" PRIu32 " message%s given up on", seen->messages,
-              seen->messages == 1 ? " was" : "s were");
+              "%" PRIu32 " dead letter%s", seen->messages,
+              term_plural(seen->messages));
 }
 
 static void queue_found(const struct topology_seen *seen, void *arg)

@@ -1,10 +1,13 @@
-/* doctor.c - the verb, and what it finds of the machine (see doctor.h) */
+/* doctor.c - the verb, findings, and the checks of the machine (see
+ * doctor.h) */
 #include "scripts/mqctl/look/doctor.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,7 @@
 #include "common/broker/broker_engine.h"
 #include "common/broker/broker_operand.h"
 #include "common/cli/complain.h"
+#include "common/cli/json_line.h"
 #include "common/cli/term.h"
 #include "common/custody/custody_look.h"
 #include "common/mq/mqlimit.h"
@@ -35,6 +39,98 @@
 #define MIB    UINT64_C(1048576)
 #define LITTLE (64 * MIB)            /* of free space in the state directory */
 #define FULL   (64 * UINT64_C(1024)) /* no commit of some size has room */
+
+/* ---- findings ---- */
+
+static const struct {
+    const char *name;
+    enum term_colour colour;
+} levels[] = {
+    [FINE] = {"ok", TERM_GREEN},
+    [NOTE] = {"note", TERM_DIM},
+    [WARN] = {"warn", TERM_YELLOW},
+    [BAD] = {"bad", TERM_RED},
+};
+
+#define INDENT 6 /* columns of "warn  " */
+
+const char *fix(struct findings *f, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(f->fix, sizeof f->fix, fmt, args);
+    va_end(args);
+    return f->fix;
+}
+
+void finding(struct findings *f, const struct finding *what, const char *fmt,
+             ...)
+{
+    FILE *out = f->parts[what->level] ? f->parts[what->level] : stdout;
+    char text[768], line[2048];
+
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    f->counts[what->level]++;
+    if (f->quiet && what->level < WARN)
+        return;
+    if (f->json) {
+        (void)json_print_line(
+            json_pack("{s:o, s:s, s:s, s:o, s:o}", "queue",
+                      f->queue ? json_printable(f->queue) : json_null(),
+                      "check", what->check, "level", levels[what->level].name,
+                      "text", json_printable(text), "fix",
+                      what->fix ? json_printable(what->fix) : json_null()),
+            stdout);
+        return;
+    }
+    snprintf(line, sizeof line, "%s%s%s: %s", f->queue ? f->queue : "",
+             f->queue ? " " : "", what->check, text);
+    fprintf(out, "%s%-4s%s  ", term_colour(stdout, levels[what->level].colour),
+            levels[what->level].name, term_colour(stdout, TERM_PLAIN));
+    term_words(out, line, INDENT, INDENT, term_width(stdout));
+    if (what->fix) { /* on one line, so that it can be copied */
+        fprintf(out, "\n%*s-> ", INDENT, "");
+        safe_text(out, what->fix, strlen(what->fix), true);
+    }
+    fputc('\n', out);
+}
+
+void findings_begin(struct findings *f)
+{
+    for (int level = FINE; !f->json && level < LEVELS; level++)
+        f->parts[level] = open_memstream(&f->texts[level], &f->sizes[level]);
+}
+
+bool findings_end(struct findings *f)
+{
+    unsigned found = f->counts[BAD] + f->counts[WARN];
+
+    for (int level = LEVELS - 1; level >= FINE; level--) {
+        if (!f->parts[level])
+            continue;
+        fclose(f->parts[level]);
+        fwrite(f->texts[level], 1, f->sizes[level], stdout);
+        free(f->texts[level]);
+    }
+    if (f->json || f->quiet)
+        return found > 0;
+    printf("%s%u ok%s", term_colour(stdout, found ? TERM_BOLD : TERM_GREEN),
+           f->counts[FINE], term_colour(stdout, TERM_PLAIN));
+    if (f->counts[NOTE])
+        printf(", %u note%s", f->counts[NOTE], term_plural(f->counts[NOTE]));
+    printf(", %u finding%s", found, term_plural(found));
+    if (found)
+        printf(" (%u bad, %u warn)", f->counts[BAD], f->counts[WARN]);
+    putchar('\n');
+    return found > 0;
+}
+
+/* ---- the limits of the kernel ---- */
 
 /* A process, its limit, and the queues charged to its user. */
 struct payer {
@@ -65,37 +161,26 @@ static void charges_count(struct payer *y, const struct queue_list *n)
     }
 }
 
-/* Read the limit of another process; false if the process is not visible from
- * here. */
-static bool limit_read(pid_t pid, uint64_t *limit)
-{
-    static const char name[] = "Max msgqueue size";
-    char text[4096], *at;
-
-    if (!proc_text(text, sizeof text, "/proc/%d/limits", (int)pid))
-        return false;
-    at = strstr(text, name);
-    if (!at)
-        return false;
-    at += strlen(name);
-    at += strspn(at, " ");
-    *limit =
-        strncmp(at, "unlimited", 9) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
-    return true;
-}
-
-/* Add the worker of a queue, unless there is already an equal payer. */
+/* Add the worker of a queue, unless there is already an equal payer, or the
+ * worker's process is not visible from here. Returns the new count. */
 static size_t worker_add(struct payer *all, size_t count, const char *state_dir,
                          const char *queue)
 {
+    static const char name[] = "Max msgqueue size";
     struct payer y = {.queue = queue};
+    char path[32], text[4096], *at;
     struct holder h;
     struct stat st;
-    char path[32];
 
     if (worker_lock_find(state_dir, queue, &y.pid, NULL) != WORKER_RUNS ||
-        !y.pid || !holder_is(&h, y.pid, queue) || !limit_read(y.pid, &y.limit))
+        !y.pid || !holder_is(&h, y.pid, queue) ||
+        !proc_text(text, sizeof text, "/proc/%d/limits", (int)y.pid) ||
+        !(at = strstr(text, name)))
         return count;
+    at += strlen(name);
+    at += strspn(at, " ");
+    y.limit =
+        strncmp(at, "unlimited", 9) == 0 ? UINT64_MAX : strtoull(at, NULL, 10);
     snprintf(path, sizeof path, "/proc/%d", (int)y.pid);
     if (stat(path, &st) < 0)
         return count;
@@ -134,26 +219,13 @@ static int payer_probe(const struct payer *y, const struct options *o,
     return -WEXITSTATUS(status);
 }
 
-/* Return advice on raising the payer's limit. */
-static const char *raised_by(struct findings *f, const struct payer *y)
-{
-    if (!y->pid)
-        return "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: --ulimit "
-               "msgqueue=8388608:8388608), or mqctl remove what nobody needs; "
-               "mqctl remove --orphans -n lists that";
-    return fix(f,
-               "LimitMSGQUEUE=8M in its unit (systemctl edit mqworker@%s), or "
-               "ulimit -q 8388608 before it is started, or mqctl remove what "
-               "nobody needs; mqctl remove --orphans -n lists that",
-               SHELL_QUEUE(y->queue + 1));
-}
-
 /* Check RLIMIT_MSGQUEUE of one payer, which counts for its user as a whole. */
 static void payer_check(struct findings *f, const struct options *o,
                         const struct mqlimit *l, const struct payer *y)
 {
     char user[FOLDER_USER], whose[QUEUE_NAME_MAX + 64] = "", how[160];
     uint64_t depth = 0, size = 0, cost;
+    const char *raise;
     bool fails;
     int err;
 
@@ -184,7 +256,16 @@ static void payer_check(struct findings *f, const struct options *o,
     else
         snprintf(how, sizeof how, "fits: one was created and removed");
     fails = err == -ENOSYS ? fails : err != 0;
-    FOUND(f, fails ? WARN : FINE, "limits", fails ? raised_by(f, y) : NULL,
+    raise = y->pid ? fix(f,
+                         "LimitMSGQUEUE=8M in its unit (systemctl edit "
+                         "mqworker@%s), or ulimit -q 8388608 before it is "
+                         "started, or mqctl remove what nobody needs; mqctl "
+                         "remove --orphans -n lists that",
+                         SHELL_QUEUE(y->queue + 1))
+                   : "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: "
+                     "--ulimit msgqueue=8388608:8388608), or mqctl remove what "
+                     "nobody needs; mqctl remove --orphans -n lists that";
+    FOUND(f, fails ? WARN : FINE, "limits", fails ? raise : NULL,
           "%" PRIu64 " queue%s of %s here %s charged %" PRIu64 " of %" PRIu64
           " bytes%s (depth x size + 96 x depth each); one more of %" PRIu64
           " x %" PRIu64 " bytes costs %" PRIu64 " and %s",
@@ -193,7 +274,7 @@ static void payer_check(struct findings *f, const struct options *o,
           cost, how);
 }
 
-/* limits_check - the limits of the kernel, and what is used of them */
+/* Check the limits of the kernel, and what is used of them. */
 static void limits_check(struct findings *f, const struct options *o,
                          const struct queue_list *n)
 {
@@ -242,7 +323,7 @@ static void orphans_check(struct findings *f, const struct options *o,
         return;
     if (all.hidden)
         snprintf(unseen, sizeof unseen,
-                 " (%zu process%s of other users could not be looked into)",
+                 " (%zu process%s of other users cannot be inspected)",
                  all.hidden, all.hidden == 1 ? "" : "es");
     for (size_t i = 0; i < all.count; i++) {
         const struct orphan *orphan = &all.at[i];
@@ -265,24 +346,13 @@ static void orphans_check(struct findings *f, const struct options *o,
 
 /* ---- name spaces ---- */
 
-/* ipc_of - the name space of queues that a process is in; "" if hidden */
-static void ipc_of(const char *pid, char out[64])
-{
-    char path[64];
-    ssize_t n;
-
-    snprintf(path, sizeof path, "/proc/%s/ns/ipc", pid);
-    n = readlink(path, out, 63);
-    out[n > 0 ? n : 0] = '\0';
-}
-
 static void namespace_check(struct findings *f)
 {
-    char ours[64], first[64];
+    char ours[64] = "", first[64] = "";
 
-    ipc_of("self", ours);
-    ipc_of("1", first);
-    if (first[0] && strcmp(ours, first) != 0)
+    if (readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) > 0 &&
+        readlink("/proc/1/ns/ipc", first, sizeof first - 1) > 0 &&
+        strcmp(ours, first) != 0)
         FOUND(f, NOTE, "namespace", NULL,
               "these are the queues of %s, not of %s, where process 1 is; "
               "each has its own limits",
@@ -293,9 +363,9 @@ static void namespace_check(struct findings *f)
 
 /* ---- the state directory ---- */
 
-/* left_check - retries and dead letters need room. Removing a letter needs
- * some, too, so it does not help once the disk is full. */
-static void left_check(struct findings *f, const char *root,
+/* Check the room that is left for retries and dead letters. Removing a letter
+ * needs some room, too, so it does not help once the disk is full. */
+static void room_check(struct findings *f, const char *root,
                        const struct statvfs *s, const char *mount)
 {
     struct stat st;
@@ -314,10 +384,10 @@ static void left_check(struct findings *f, const char *root,
         snprintf(text, sizeof text, "%" PRIu64 " KiB", left / 1024);
     room =
         fix(f,
-            "df -h %s; make room there by what is not mqworker's, or enlarge "
-            "it; %s",
+            "df -h %s; free some space by deleting other files, or enlarge it; "
+            "%s",
             mount,
-            left < FULL ? "the messages that wait run by themselves"
+            left < FULL ? "waiting messages then run on their own"
                         : "old dead letters can be removed while there is "
                           "room: mqdlq purge --older-than 30d QUEUE");
     if (left < FULL)
@@ -331,38 +401,12 @@ static void left_check(struct findings *f, const char *root,
               left < LITTLE ? room : NULL, "%s has %s free", root, text);
 }
 
-/* space_check - whether it can be written to */
-static void space_check(struct findings *f, const char *root)
+/* Check that the state directory is there and can be written to. */
+static void state_dir_check(struct findings *f, const struct options *o)
 {
-    struct statvfs s;
-    char mount[PATH_MAX];
-
-    if (statvfs(root, &s) < 0) {
-        FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
-              errno_text(errno));
-        return;
-    }
-    mount_point(root, mount);
-    if (s.f_flag & ST_RDONLY)
-        FOUND(f, BAD, "state directory",
-              fix(f,
-                  "dmesg, for errors of the disk: umount and fsck come first "
-                  "then; mount -o remount,rw %s",
-                  mount),
-              "%s is on a file system that is read-only, mounted at %s", root,
-              mount);
-    else
-        left_check(f, root, &s, mount);
-    if (s.f_files > 0 && s.f_favail < 16)
-        FOUND(f, BAD, "state directory",
-              fix(f, "df -i %s; remove files there", mount),
-              "%s has no inodes left", root);
-}
-
-static void folder_check(struct findings *f, const struct options *o)
-{
-    char root[PATH_MAX];
+    char root[PATH_MAX], mount[PATH_MAX];
     struct problem p;
+    struct statvfs s;
     int fd;
 
     if (statedir_root(root, o->state_dir, &p) < 0) {
@@ -372,7 +416,7 @@ static void folder_check(struct findings *f, const struct options *o)
     fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
         FOUND(f, NOTE, "state directory", NULL,
-              "%s: %s; the first worker makes it", root, errno_text(ENOENT));
+              "%s: %s; the first worker creates it", root, errno_text(ENOENT));
         return;
     }
     if (fd < 0) {
@@ -381,24 +425,33 @@ static void folder_check(struct findings *f, const struct options *o)
         return;
     }
     close(fd);
-    space_check(f, root);
-}
-
-/* Check limits, name spaces and the state directory. */
-static void machine_check(struct findings *f, const struct options *o,
-                          const struct queue_list *queues)
-{
-    limits_check(f, o, queues);
-    if (o->line.operand_count == 0)
-        orphans_check(f, o, queues);
-    namespace_check(f);
-    folder_check(f, o);
+    if (statvfs(root, &s) < 0) {
+        FOUND(f, WARN, "state directory", NULL, "%s: %s", root,
+              errno_text(errno));
+        return;
+    }
+    mount_point(root, mount);
+    if (s.f_flag & ST_RDONLY)
+        FOUND(f, BAD, "state directory",
+              fix(f,
+                  "check dmesg for disk errors; after such errors run umount "
+                  "and fsck first; then mount -o remount,rw %s",
+                  mount),
+              "%s is on a file system that is read-only, mounted at %s", root,
+              mount);
+    else
+        room_check(f, root, &s, mount);
+    if (s.f_files > 0 && s.f_favail < 16)
+        FOUND(f, BAD, "state directory",
+              fix(f, "df -i %s; remove files there", mount),
+              "%s has no inodes left", root);
 }
 
 /* ---- the verb ---- */
 
-/* one - a queue by name */
-static void one(struct findings *f, const struct options *o, const char *name)
+/* Check one queue and its worker. */
+static void queue_named_check(struct findings *f, const struct options *o,
+                              const char *name)
 {
     struct problem p;
     struct snapshot v;
@@ -415,8 +468,6 @@ static void one(struct findings *f, const struct options *o, const char *name)
     f->queue = NULL;
 }
 
-/* doctor_run - the machine, then the queue that was named or all with a
- * worker */
 int doctor_run(const struct options *o)
 {
     struct findings f = {.json = o->json, .quiet = o->quiet};
@@ -435,12 +486,16 @@ int doctor_run(const struct options *o)
         return complain_memory();
     }
     findings_begin(&f);
-    machine_check(&f, o, &queues);
+    limits_check(&f, o, &queues);
+    if (o->line.operand_count == 0)
+        orphans_check(&f, o, &queues);
+    namespace_check(&f);
+    state_dir_check(&f, o);
     if (o->line.operand_count)
-        one(&f, o, o->line.operands[0]);
+        queue_named_check(&f, o, o->line.operands[0]);
     else
         for (size_t i = 0; i < workers.count; i++)
-            one(&f, o, workers.at[i]);
+            queue_named_check(&f, o, workers.at[i]);
     queue_list_free(&workers);
     queue_list_free(&queues);
     return findings_end(&f) ? 1 : 0;

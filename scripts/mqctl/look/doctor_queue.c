@@ -28,38 +28,34 @@
 #include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/proc.h"
 
-/* ---- letters that nobody was told of ---- */
+/* Return a text of the worker's answer; NULL: there is none. */
+static const char *live_text(const struct snapshot *v, const char *name)
+{
+    return json_string_value(json_object_get(v->live, name));
+}
+
+/* Return a setting of the running worker as text; NULL: not known. */
+static const char *setting_text(const struct snapshot *v, const char *name,
+                                char text[JSON_TEXT])
+{
+    return json_as_text(
+        json_object_get(json_object_get(v->live, "settings"), name), text);
+}
 
 #define COMMAND_MOST 500
 
-/* tried_by - what the worker does, by hand; NULL: the command is not known */
-static const char *tried_by(struct findings *f, const struct snapshot *v,
-                            int64_t row)
+/* Report letters that the command of --on-dead failed for, with a command that
+ * runs it by hand for one of them. */
+static void hooks_check(struct findings *f, struct snapshot *v)
 {
+    const char *queue = SHELL_QUEUE(v->queue), *by_hand = NULL;
     const json_t *runs = json_object_get(v->live, "runs");
     const char *command = json_string_value(
         json_object_get(json_object_get(runs, "flags"), "on-dead"));
-    char word[SHELL_WORD_ROOM(COMMAND_MOST)];
-
-    /* A long command, or one with bytes that are not printed, is not given as
-     * it was typed. */
-    if (!command || !row || strlen(command) >= COMMAND_MOST ||
-        strstr(command, "\\x"))
-        return NULL;
-    return fix(f,
-               "mqdlq show --json %s %" PRId64 " | MQW_LETTER=%" PRId64
-               " MQW_QUEUE=%s sh -c %s",
-               SHELL_QUEUE(v->queue), row, row, SHELL_QUEUE(v->queue),
-               shell_word(command, word, sizeof word));
-}
-
-/* Tell of letters that the command of --on-dead failed for. */
-static void hooks_check(struct findings *f, struct snapshot *v)
-{
     uint64_t n = v->counters ? v->head.gauges[COUNTERS_UNTOLD] : 0;
     struct letter_hook hook = {.row = 0}; /* one of them */
+    char word[SHELL_WORD_ROOM(COMMAND_MOST)];
     struct store *store;
-    int64_t row;
 
     if (n == 0)
         return;
@@ -67,23 +63,31 @@ static void hooks_check(struct findings *f, struct snapshot *v)
         (void)letters_hook(store, 0, &hook);
         store_close(&store);
     }
-    row = hook.row;
-    FOUND(f, WARN, "on-dead", tried_by(f, v, row),
-          "the command of --on-dead failed for %" PRIu64 " letter%s, %" PRIu64
-          " time%s in all; %s; event=on_dead_failed in its log says how, and "
-          "mqdlq discard %s %" PRId64 " gives a letter up",
-          n, n == 1 ? "" : "s", v->sum.hooks_failed,
-          v->sum.hooks_failed == 1 ? "" : "s",
+    /* A long command, or one with bytes that are not printed, is not given as
+     * it was typed. */
+    if (command && hook.row && strlen(command) < COMMAND_MOST &&
+        !strstr(command, "\\x"))
+        by_hand = fix(f,
+                      "mqdlq show --json %s %" PRId64 " | MQW_LETTER=%" PRId64
+                      " MQW_QUEUE=%s sh -c %s",
+                      queue, hook.row, hook.row, queue,
+                      shell_word(command, word, sizeof word));
+    FOUND(f, WARN, "on-dead", by_hand,
+          "the --on-dead command failed for %" PRIu64 " dead letter%s, %" PRIu64
+          " time%s in all. %s. event=on_dead_failed in its log says why; mqdlq "
+          "discard %s %" PRId64 " removes the letter",
+          n, term_plural(n), v->sum.hooks_failed,
+          term_plural(v->sum.hooks_failed),
           v->worker == SNAPSHOT_RUNS
-              ? "it runs again for each, after 5 minutes at most"
-              : "it runs again when a worker is started with it",
-          SHELL_QUEUE(v->queue), row);
+              ? "The worker tries again for each within 5 minutes"
+              : "A worker that is started with it tries again",
+          queue, hook.row);
 }
 
 /* ---- the queue and its worker ---- */
 
-/* start_command - what starts a worker of the queue; as the one whose state it
- * is, if that is not who asks: root may look at it, and keeps nothing there */
+/* Return the command that starts a worker of the queue, as the owner of its
+ * state: root may look at that state, but must not own files in it. */
 static const char *start_command(struct findings *f, const struct snapshot *v)
 {
     char user[FOLDER_USER], start[START_TEXT], root[SHELL_WORD_ROOM(PATH_MAX)];
@@ -98,29 +102,15 @@ static const char *start_command(struct findings *f, const struct snapshot *v)
                SHELL_QUEUE(v->queue));
 }
 
-/* drained_by - a command that makes room in a full queue; NULL: neither more
- * handlers nor a second worker would */
-static const char *drained_by(struct findings *f, const struct snapshot *v,
-                              bool away)
-{
-    if (away)
-        return NULL;
-    if (v->worker != SNAPSHOT_RUNS)
-        return start_command(f, v);
-    if (snapshot_rate_reached(v))
-        return fix(f, "mqctl set %s rate=off", SHELL_QUEUE(v->queue));
-    if (!v->live || snapshot_state(v) != WORKER_STATE_RUNNING)
-        return NULL;
-    return fix(f, "mqctl set %s max-concurrency=%u", SHELL_QUEUE(v->queue),
-               2 * snapshot_cap(v));
-}
-
-/* kernel_check - the queue itself; `away`: a worker with another state
- * directory has it */
+/* Check the queue itself; `away`: a worker with another state directory has the
+ * queue open. */
 static void kernel_check(struct findings *f, const struct snapshot *v,
                          bool away)
 {
-    if (!v->has_queue)
+    const char *room = NULL; /* a command that makes some */
+    char bytes[32] = "";
+
+    if (!v->has_queue) {
         FOUND(f,
               v->no_queue.status == EX_NOINPUT &&
                       (v->worker != SNAPSHOT_RUNS || snapshot_changing(v)) &&
@@ -128,66 +118,37 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
                   ? NOTE
                   : BAD,
               "queue", NULL, "%s", v->no_queue.text);
-    else if (v->depth >= v->depth_max)
-        FOUND(f, WARN, "queue", drained_by(f, v, away),
+    } else if (v->depth >= v->depth_max) {
+        /* In other cases neither more handlers nor a second worker help. */
+        if (!away && v->worker != SNAPSHOT_RUNS)
+            room = start_command(f, v);
+        else if (!away && snapshot_rate_reached(v))
+            room = fix(f, "mqctl set %s rate=off", SHELL_QUEUE(v->queue));
+        else if (!away && v->live && snapshot_state(v) == WORKER_STATE_RUNNING)
+            room = fix(f, "mqctl set %s max-concurrency=%u",
+                       SHELL_QUEUE(v->queue), 2 * snapshot_cap(v));
+        FOUND(f, WARN, "queue", room,
               "it is full (%ld of %ld message%s), and senders are waiting",
               v->depth, v->depth_max, term_plural((uint64_t)v->depth_max));
-    else if (v->depth < 0)
-        FOUND(f, NOTE, "queue", NULL, "what is in it cannot be seen");
-    else if (v->bytes < 0)
-        FOUND(f, FINE, "queue", NULL, "%ld of %ld message%s", v->depth,
-              v->depth_max, term_plural((uint64_t)v->depth_max));
-    else
-        FOUND(f, FINE, "queue", NULL, "%ld of %ld message%s, %ld byte%s",
-              v->depth, v->depth_max, term_plural((uint64_t)v->depth_max),
-              v->bytes, term_plural((uint64_t)v->bytes));
+    } else if (v->depth < 0) {
+        FOUND(f, NOTE, "queue", NULL, "its contents cannot be seen");
+    } else {
+        if (v->bytes >= 0)
+            snprintf(bytes, sizeof bytes, ", %ld byte%s", v->bytes,
+                     term_plural((uint64_t)v->bytes));
+        FOUND(f, FINE, "queue", NULL, "%ld of %ld message%s%s", v->depth,
+              v->depth_max, term_plural((uint64_t)v->depth_max), bytes);
+    }
 }
 
-/* full_found - as many wait as --max-waiting allows */
-static void full_found(struct findings *f, const struct snapshot *v)
-{
-    char text[JSON_TEXT];
-    const char *most = json_as_text(
-        json_object_get(json_object_get(v->live, "settings"), "max-waiting"),
-        text);
-
-    FOUND(f, WARN, "worker",
-          fix(f,
-              "find out what they wait for: mqctl status %s; or let more "
-              "wait: mqctl set %s max-waiting=N",
-              SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
-          "%" PRId64
-          " message%s in the store, and --max-waiting allows %s: the worker "
-          "takes no more messages until some are done or dead",
-          v->waiting + v->parked,
-          v->waiting + v->parked == 1 ? " waits" : "s wait",
-          most ? most : "no more");
-}
-
-/* Report a worker that is held back by its --rate. */
-static void rate_found(struct findings *f, const struct snapshot *v)
-{
-    char text[JSON_TEXT];
-    const char *rate = json_as_text(
-        json_object_get(json_object_get(v->live, "settings"), "rate"), text);
-
-    FOUND(f, WARN, "worker",
-          fix(f,
-              "if that is too slow: mqctl set %s rate=N/s, or rate=off; else "
-              "nothing is to be done",
-              SHELL_QUEUE(v->queue)),
-          "it takes nothing just now: as many were delivered as --rate%s%s "
-          "allows; it goes on by itself",
-          rate ? " " : "", rate ? rate : "");
-}
-
-/* unwritten_found - its disk is full, or broken */
-static void unwritten_found(struct findings *f, const struct snapshot *v)
+/* Report that a worker cannot write its store: another process has the store
+ * locked, or the disk is full or broken. */
+static void store_held_found(struct findings *f, const struct snapshot *v)
 {
     char path[PATH_MAX + 16], who[LOCK_HOLDER];
 
     snprintf(path, sizeof path, "%s/%s", v->dir.folder, STATEDIR_STORE);
-    if (lock_holder(path, v->pid, who)) {
+    if (lock_holder(path, v->pid, who))
         FOUND(f, BAD, "worker",
               fix(f,
                   "wait for %s to finish, or stop it; the worker then resumes "
@@ -196,26 +157,19 @@ static void unwritten_found(struct findings *f, const struct snapshot *v)
               "it takes no messages, because %s has its store locked; its "
               "in-flight messages stay in custody",
               who);
-        return;
-    }
-    FOUND(f, BAD, "worker",
-          fix(f,
-              "df -h %s; make room there by what is not mqworker's; the "
-              "worker goes on by itself",
-              v->dir.folder),
-          "it takes nothing: its store cannot be written; what it has stays in "
-          "custody");
+    else
+        FOUND(f, BAD, "worker",
+              fix(f,
+                  "df -h %s; free some space by deleting other files; the "
+                  "worker resumes on its own",
+                  v->dir.folder),
+              "it takes no messages, because its store cannot be written; its "
+              "in-flight messages stay in custody");
 }
 
-/* live_text - a field of the answer of the worker; NULL: there is none */
-static const char *live_text(const struct snapshot *v, const char *name)
-{
-    return json_string_value(json_object_get(v->live, name));
-}
-
-/* files_check - a file that the worker has open has lost its name, or cannot be
- * written; true: it takes nothing because of that */
-static bool files_check(struct findings *f, const struct snapshot *v)
+/* Return true if the worker takes nothing because an open file of it has lost
+ * its name, or cannot be written. */
+static bool file_found(struct findings *f, const struct snapshot *v)
 {
     uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
     const char *live = live_text(v, "file_gone");
@@ -229,7 +183,7 @@ static bool files_check(struct findings *f, const struct snapshot *v)
     else if (!next)
         next = fix(f,
                    "look for an error in dmesg, then mount -o remount,rw %s; "
-                   "the worker goes on by itself",
+                   "the worker resumes on its own",
                    mount_point(v->dir.folder, mount));
     FOUND(f, BAD, "files", next, "pid %d takes nothing: %s%s%s",
           (int)snapshot_number(v, "pid", (uint64_t)v->pid),
@@ -241,8 +195,11 @@ static bool files_check(struct findings *f, const struct snapshot *v)
 void worker_state_check(struct findings *f, const struct snapshot *v)
 {
     const char *why = v->head.texts[COUNTERS_WHY_BREAKER];
-    const char *takes = snapshot_why(v);
+    const char *queue = SHELL_QUEUE(v->queue), *takes = snapshot_why(v), *set;
+    int64_t lost =
+        (int64_t)json_integer_value(json_object_get(v->live, "log_lost"));
     enum worker_state state = snapshot_state(v);
+    char text[JSON_TEXT];
 
     if (state == WORKER_STATE_STARTING || state == WORKER_STATE_STOPPING) {
         FOUND(f, NOTE, "worker", NULL,
@@ -256,55 +213,75 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
         return;
     }
     if (!v->live)
-        FOUND(f, WARN, "worker", "look at its log; signals work: mqworker(8)",
+        FOUND(f, WARN, "worker", "check its log; signals work: mqworker(8)",
               "%s", v->no_live.text);
-    if (json_integer_value(json_object_get(v->live, "log_lost")) > 0)
-        FOUND(
-            f, WARN, "worker",
-            "check the reader of the log: a stopped pager or terminal "
-            "(Ctrl-Q), a log collector, a full disk",
-            "nothing reads its log: %" PRId64
-            " lines are lost; messages are not delayed",
-            (int64_t)json_integer_value(json_object_get(v->live, "log_lost")));
-    if (files_check(f, v))
-        return;
-    if (strcmp(snapshot_breaker(v), "closed") != 0)
-        FOUND(f, BAD, "worker",
-              "fix what it says; the worker tries again by itself",
-              "its breaker is %s: %s", snapshot_breaker(v), why);
-    else if (snapshot_paused(v))
+    if (lost > 0)
         FOUND(f, WARN, "worker",
-              fix(f, "mqctl resume %s", SHELL_QUEUE(v->queue)), "it is paused");
-    else if (snapshot_full(v))
-        full_found(f, v);
-    else if (state == WORKER_STATE_RATE_HELD)
-        rate_found(f, v);
-    else if (state == WORKER_STATE_STORE_HELD)
-        unwritten_found(f, v);
-    else if (snapshot_severity(v) == WORKER_IDLE)
+              "check the reader of the log: a stopped pager or terminal "
+              "(Ctrl-Q), a log collector, a full disk",
+              "nothing reads its log: %" PRId64
+              " lines are lost; messages are not delayed",
+              lost);
+    if (file_found(f, v))
+        return;
+    if (strcmp(snapshot_breaker(v), "closed") != 0) {
+        FOUND(f, BAD, "worker",
+              "fix the cause; the worker keeps trying on its own",
+              "its breaker is %s: %s", snapshot_breaker(v), why);
+    } else if (snapshot_paused(v)) {
+        FOUND(f, WARN, "worker", fix(f, "mqctl resume %s", queue),
+              "it is paused");
+    } else if (state == WORKER_STATE_FULL) {
+        set = setting_text(v, "max-waiting", text);
+        FOUND(f, WARN, "worker",
+              fix(f,
+                  "find out what they are waiting for: mqctl status %s; or let "
+                  "more wait: mqctl set %s max-waiting=N",
+                  queue, queue),
+              "%" PRId64
+              " message%s waiting in the store, and --max-waiting allows %s: "
+              "the worker takes no more messages until some are done or dead",
+              v->waiting + v->parked,
+              v->waiting + v->parked == 1 ? " is" : "s are",
+              set ? set : "no more");
+    } else if (state == WORKER_STATE_RATE_HELD) {
+        set = setting_text(v, "rate", text);
+        FOUND(f, WARN, "worker",
+              fix(f,
+                  "if that is too slow: mqctl set %s rate=N/s, or rate=off; "
+                  "else there is nothing to do",
+                  queue),
+              "it is taking no messages, because --rate%s%s is reached; it "
+              "resumes on its own",
+              set ? " " : "", set ? set : "");
+    } else if (state == WORKER_STATE_STORE_HELD) {
+        store_held_found(f, v);
+    } else if (snapshot_severity(v) == WORKER_IDLE) {
         FOUND(f, NOTE, "worker", NULL, "it is taking no messages: %s",
               snapshot_state_text(v));
-    else if (state != WORKER_STATE_RUNNING)
-        FOUND(f, WARN, "worker", "look at its log", "it takes nothing: %s",
-              snapshot_state_text(v));
-    else
+    } else if (state != WORKER_STATE_RUNNING) {
+        FOUND(f, WARN, "worker", "check its log",
+              "it is taking no messages: %s", snapshot_state_text(v));
+    } else {
         FOUND(f, FINE, "worker", NULL,
               "pid %d is running, %" PRIu64 " of %u message%s in flight%s%s",
               (int)v->pid, v->sum.running, snapshot_capacity(v),
               term_plural(snapshot_capacity(v)),
-              takes ? "; no more are taken just now: " : "",
+              takes ? "; it is taking no more messages: " : "",
               takes ? takes : "");
+    }
 }
 
-/* spool_check - of a worker that runs: whether there is room in its spool; a
- * part of what it counts may be in slots */
+/* Check that the spool of a running worker has room. Some of the messages that
+ * it counts may be in slots. */
 static void spool_check(struct findings *f, const struct snapshot *v)
 {
+    const char *queue = SHELL_QUEUE(v->queue);
     char text[JSON_TEXT];
-    const char *most = json_as_text(
-        json_object_get(json_object_get(v->live, "settings"), "spool"), text);
+    const char *most = setting_text(v, "spool", text);
     int64_t n = v->spooled, held = v->held > 0 ? v->held : 0;
     int64_t allowed = most ? strtoll(most, NULL, 10) : 0; /* 0: it is off */
+    const char *are = n == 1 ? " is" : "s are";
 
     if (n <= 0 || v->worker != SNAPSHOT_RUNS)
         return;
@@ -313,36 +290,27 @@ static void spool_check(struct findings *f, const struct snapshot *v)
               fix(f,
                   "find out why handlers are slower than senders: mqctl status "
                   "%s; or let more wait: mqctl set %s spool=N",
-                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
+                  queue, queue),
               "it is full: %" PRId64
-              " message%s there, and --spool allows %s; senders wait when the "
-              "queue is full as well",
-              n, n == 1 ? " waits" : "s wait", most);
+              " message%s waiting there, and --spool allows %s; senders wait "
+              "when the queue is full as well",
+              n, are, most);
     else
         FOUND(f, FINE, "spool", NULL,
-              "%" PRId64 " message%s came faster than they run, and wait there",
-              n, n == 1 ? "" : "s");
+              "%" PRId64
+              " message%s waiting there, which came faster than they run",
+              n, are);
 }
 
-/* Return a value of --max-parked that lets a replay through, because all
- * messages before the letter can be parked: twice their number. 0 if there is
- * room now. */
-static int64_t parked_wanted(const struct snapshot *v)
+/* Check the groups that are held by a dead letter. */
+static void groups_check(struct findings *f, const struct snapshot *v)
 {
+    const char *queue = SHELL_QUEUE(v->queue);
     const json_t *most =
         json_object_get(json_object_get(v->live, "settings"), "max-parked");
     int64_t spooled = v->spooled > 0 ? v->spooled : 0;
-
-    if (!json_is_integer(most) || v->parked < json_integer_value(most))
-        return 0;
-    return 2 * (v->parked + spooled + v->depth_max);
-}
-
-/* groups_check - held groups wait for a person */
-static void groups_check(struct findings *f, const struct snapshot *v)
-{
     uint64_t n = snapshot_groups_held(v);
-    int64_t wanted = parked_wanted(v);
+    const char *are = n == 1 ? " is" : "s are";
 
     if (n == 0)
         return;
@@ -352,68 +320,67 @@ static void groups_check(struct findings *f, const struct snapshot *v)
                   "mqdlq list --replayed %s; if the replay of a letter was "
                   "interrupted, send it with mqdlq replay --replayed --again "
                   "--group KEY %s",
-                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
+                  queue, queue),
               "%" PRId64
               " letter%s being replayed; each holds its group until it is done",
               v->replayed, v->replayed == 1 ? " is" : "s are");
-    if (wanted) {
+    if (json_is_integer(most) && v->parked >= json_integer_value(most))
+        /* A replay comes through if all messages before the letter can be
+         * parked: allow twice their number. */
         FOUND(f, WARN, "groups",
               fix(f,
                   "mqctl set %s max-parked=%" PRId64
                   "; then mqdlq replay --group KEY %s. To go on without the "
                   "letter: mqctl group %s KEY release",
-                  SHELL_QUEUE(v->queue), wanted, SHELL_QUEUE(v->queue),
-                  SHELL_QUEUE(v->queue)),
+                  queue, 2 * (v->parked + spooled + v->depth_max), queue,
+                  queue),
               "%" PRIu64
               " group%s held, and --max-parked is reached: the worker receives "
               "no messages, so a replayed letter would not arrive either",
-              n, n == 1 ? " is" : "s are");
-        return;
-    }
-    FOUND(f, WARN, "groups",
-          fix(f,
-              "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
-              "or mqdlq discard --group KEY %s",
-              SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue),
-              SHELL_QUEUE(v->queue)),
-          "%" PRIu64 " group%s held: the head died, and with --on-group-dead "
-          "hold nothing of it runs until that letter was sent again and done, "
-          "or discarded",
-          n, n == 1 ? " is" : "s are");
+              n, are);
+    else
+        FOUND(f, WARN, "groups",
+              fix(f,
+                  "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
+                  "or mqdlq discard --group KEY %s",
+                  queue, queue, queue),
+              "%" PRIu64
+              " group%s held: the head died, and with --on-group-dead hold no "
+              "message of the group runs until that letter is replayed and "
+              "done, or discarded",
+              n, are);
 }
 
-/* killed_check - its messages are in a file in memory, which may be gone */
-static void killed_check(struct findings *f, const struct snapshot *v)
+/* Report the last worker, which was killed. Its in-flight messages are in a
+ * file in memory, which may be gone. */
+static void killed_found(struct findings *f, const struct snapshot *v)
 {
-    char path[PATH_MAX] = "";
+    char path[PATH_MAX] = "", rest[PATH_MAX + sizeof v->no_custody.text];
+    bool unread = v->custody < 0 && v->no_custody.status;
 
     (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
-    if (v->custody < 0 && custody_known(path, NULL) < 0)
-        FOUND(f, BAD, "worker", NULL,
-              "its last one, pid %d, was killed; what it had received and not "
-              "finished is in %s, which is not understood here",
-              (int)v->pid, path);
-    else if (v->custody < 0 && v->no_custody.status)
-        FOUND(f, BAD, "worker", NULL,
-              "its last one, pid %d, was killed; what it had received and not "
-              "finished cannot be counted: %s",
-              (int)v->pid, v->no_custody.text);
-    else if (v->custody < 0)
-        FOUND(f, BAD, "worker", start_command(f, v),
-              "its last one, pid %d, was killed, and what it had received and "
-              "not finished is not found: its runtime directory is gone, or "
-              "the machine was started again",
-              (int)v->pid);
-    else if (v->custody == 0)
-        FOUND(f, BAD, "worker", start_command(f, v),
-              "its last one, pid %d, was killed, and had no message in flight",
-              (int)v->pid);
-    else
-        FOUND(f, BAD, "worker", start_command(f, v),
-              "its last one, pid %d, was killed; %" PRId64 " message%s that it "
-              "had received and not finished wait%s in %s",
-              (int)v->pid, v->custody, v->custody == 1 ? "" : "s",
-              v->custody == 1 ? "s" : "", path);
+    if (v->custody < 0 && custody_known(path, NULL) < 0) {
+        unread = true;
+        snprintf(rest, sizeof rest,
+                 "its unfinished messages are in %s, whose format is unknown",
+                 path);
+    } else if (unread) {
+        snprintf(rest, sizeof rest,
+                 "its unfinished messages cannot be counted: %s",
+                 v->no_custody.text);
+    } else if (v->custody < 0) {
+        snprintf(rest, sizeof rest,
+                 "its unfinished messages were not found: its runtime "
+                 "directory is gone, or the machine was restarted");
+    } else if (v->custody == 0) {
+        snprintf(rest, sizeof rest, "it had no message in flight");
+    } else {
+        snprintf(rest, sizeof rest,
+                 "its %" PRId64 " unfinished message%s waiting in %s",
+                 v->custody, v->custody == 1 ? " is" : "s are", path);
+    }
+    FOUND(f, BAD, "worker", unread ? NULL : start_command(f, v),
+          "the last worker, pid %d, was killed; %s", (int)v->pid, rest);
 }
 
 static void worker_check(struct findings *f, const struct snapshot *v)
@@ -421,55 +388,44 @@ static void worker_check(struct findings *f, const struct snapshot *v)
     if (v->worker == SNAPSHOT_RUNS)
         worker_state_check(f, v);
     else if (v->worker == SNAPSHOT_KILLED)
-        killed_check(f, v);
+        killed_found(f, v);
     else if (v->worker == SNAPSHOT_UNSEEN)
         FOUND(f, WARN, "worker", NULL,
-              "whether one runs is not seen from here: the lock %s/%s cannot "
-              "be checked",
+              "cannot tell whether one is running: the lock %s/%s cannot be "
+              "checked from here",
               v->dir.folder, STATEDIR_PIDFILE);
     else if (v->depth > 0 || snapshot_waits(v) > 0)
         FOUND(f, WARN, "worker", start_command(f, v),
-              "none runs, and messages wait: %ld in the queue, %" PRId64
-              " in custody, %" PRId64 " in the store, %" PRId64 " in the spool",
+              "none is running, and messages are waiting: %ld in the queue, "
+              "%" PRId64 " in custody, %" PRId64 " in the store, %" PRId64
+              " in the spool",
               v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
               v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
               v->spooled > 0 ? v->spooled : 0);
     else if (v->no_custody.status || snapshot_unread(v->store_err))
         FOUND(f, NOTE, "worker", start_command(f, v),
-              "none runs; whether messages wait is not known");
+              "none is running; it is unknown whether messages are waiting");
     else
-        FOUND(f, NOTE, "worker", NULL, "none runs, and nothing waits");
+        FOUND(f, NOTE, "worker", NULL,
+              "none is running, and no messages are waiting");
 }
 
 /* ---- the queue that the worker has, and the one of that name now ---- */
 
-/* disk_check - where a kill can lose the message in hand */
-static void disk_check(struct findings *f, const struct snapshot *v, int fd,
-                       const char *path)
+/* Check the file of slots: its file system, its format, and whether the
+ * messages of a recreated queue fit. */
+static void slots_check(struct findings *f, const struct snapshot *v)
 {
-    char text[FS_TYPE_TEXT];
-    struct statfs s;
-
-    if (fstatfs(fd, &s) == 0 && !fs_type_memory((long)s.f_type))
-        FOUND(f, WARN, "custody",
-              fix(f,
-                  "mqctl drain %s; then mqworker --runtime-dir "
-                  "/dev/shm/mqworker-%u %s -- COMMAND, or another folder "
-                  "on a tmpfs",
-                  SHELL_QUEUE(v->queue), (unsigned)geteuid(),
-                  SHELL_QUEUE(v->queue)),
-              "%s is on %s: a kill while it is written back loses the message "
-              "in hand",
-              path, fs_type_text((long)s.f_type, text));
-}
-
-/* locked_check - memory that is not locked may be swapped out */
-static void locked_check(struct findings *f, const struct snapshot *v)
-{
+    const char *queue = SHELL_QUEUE(v->queue);
     json_int_t kib =
         json_integer_value(json_object_get(v->live, "unlocked_kib"));
+    char path[PATH_MAX], type[FS_TYPE_TEXT];
+    struct custody_head h;
+    struct problem p;
+    struct statfs s;
+    int fd;
 
-    if (kib > 0)
+    if (kib > 0) /* such memory may be swapped out */
         FOUND(f, WARN, "custody",
               fix(f,
                   "let the worker lock %" JSON_INTEGER_FORMAT " KiB "
@@ -480,16 +436,6 @@ static void locked_check(struct findings *f, const struct snapshot *v)
               "locked in memory: a kill while they are swapped loses the "
               "message in hand",
               kib);
-}
-
-/* slots_fit - a queue recreated with larger messages ends the worker */
-static void slots_fit(struct findings *f, const struct snapshot *v)
-{
-    struct custody_head h;
-    char path[PATH_MAX];
-    struct problem p;
-    int fd;
-
     fd = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0
              ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
              : -1;
@@ -499,7 +445,16 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
             FOUND(f, WARN, "custody", NULL, "%s", v->no_custody.text);
         return;
     }
-    disk_check(f, v, fd, path);
+    if (fstatfs(fd, &s) == 0 && !fs_type_memory((long)s.f_type))
+        FOUND(f, WARN, "custody",
+              fix(f,
+                  "mqctl drain %s; then mqworker --runtime-dir "
+                  "/dev/shm/mqworker-%u %s -- COMMAND, or another folder "
+                  "on a tmpfs",
+                  queue, (unsigned)geteuid(), queue),
+              "%s is on %s: a kill while it is written back loses the message "
+              "in hand",
+              path, fs_type_text((long)s.f_type, type));
     if (snapshot_changing(v)) {
         close(fd); /* the file may be incomplete, or the last worker's */
         return;
@@ -511,31 +466,12 @@ static void slots_fit(struct findings *f, const struct snapshot *v)
     else if (v->worker == SNAPSHOT_RUNS && v->has_queue &&
              h.body_bytes < (uint64_t)v->message_size)
         FOUND(f, BAD, "attributes",
-              fix(f, "mqctl drain %s, then start it again",
-                  SHELL_QUEUE(v->queue)),
+              fix(f, "mqctl drain %s, then start it again", queue),
               "the queue takes messages of %ld byte%s, but the worker has room "
               "for %" PRIu64 ", from an earlier queue of that name",
               v->message_size, term_plural((uint64_t)v->message_size),
               h.body_bytes);
     close(fd);
-}
-
-/* namespace_check - a worker in a container has a queue of its own */
-static void namespace_check(struct findings *f, const struct snapshot *v)
-{
-    char path[64], ours[64] = "", its[64] = "";
-
-    snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->pid);
-    if (v->worker != SNAPSHOT_RUNS ||
-        readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) < 0 ||
-        readlink(path, its, sizeof its - 1) < 0 || strcmp(ours, its) == 0)
-        return;
-    FOUND(f, WARN, "namespace",
-          fix(f, "nsenter -t %d -i mqctl status %s", (int)v->pid,
-              SHELL_QUEUE(v->queue)),
-          "the worker is in %s, we are in %s: the queue seen here is another "
-          "one of the same name",
-          its, ours);
 }
 
 #define CHECKED_MOST \
@@ -576,24 +512,6 @@ static void store_damage_check(struct findings *f, struct snapshot *v)
               STATEDIR_STORE, errno_text(-err));
 }
 
-/* letters_check - dead letters wait for a person */
-static void letters_check(struct findings *f, const struct snapshot *v)
-{
-    if (v->dead < 0 && snapshot_changing(v))
-        return; /* the store may be incomplete */
-    if (snapshot_unread(v->store_err))
-        FOUND(f, WARN, "store", NULL, "%s", v->no_store.text);
-    else if (v->dead > 0)
-        FOUND(f, WARN, "dead letters",
-              fix(f, "mqdlq list --by error %s", SHELL_QUEUE(v->queue)),
-              "%" PRId64 " message%s given up on", v->dead,
-              v->dead == 1 ? " was" : "s were");
-    else if (v->dead == 0)
-        FOUND(f, FINE, "dead letters", NULL, "none");
-    else
-        FOUND(f, NOTE, "store", NULL, "%s", v->no_store.text);
-}
-
 /* ---- who else receives from it ---- */
 
 /* The kernel hands a message directly to a process that is blocked in
@@ -617,7 +535,7 @@ struct waiting {
     bool is;
 };
 
-/* thread_look - visit: a thread that is in mq_timedreceive(fd) now */
+/* Visit a thread: note whether it is in mq_timedreceive(fd) now. */
 static bool thread_look(int thread, void *arg)
 {
     struct waiting *w = arg;
@@ -631,20 +549,6 @@ static bool thread_look(int thread, void *arg)
     return !w->is;
 }
 
-/* child_of - its parent is that worker, or a child of it that runs the same
- * program still */
-static bool child_of(pid_t pid, pid_t worker)
-{
-    struct process_stat st;
-
-    if (!process_stat(pid, &st))
-        return false;
-    if (st.parent == worker)
-        return true;
-    return proc_same_program(st.parent, worker) &&
-           process_stat(st.parent, &st) && st.parent == worker;
-}
-
 /* Return true if the process has the queue open only for a moment and takes no
  * messages: another mqctl, or a starting handler. Until its exec a handler has
  * copies of all descriptors of the worker; the exec first changes the name of
@@ -655,13 +559,18 @@ static bool is_passing(const struct readers *r, const struct fd_seen *seen)
     pid_t worker = r->v->worker == SNAPSHOT_RUNS ? r->v->pid : 0;
     uint64_t start = process_start_time(seen->pid);
     struct timespec nap = {.tv_nsec = AGAIN_NS};
+    struct process_stat child;
     struct stat st;
     char path[64];
 
     if (proc_same_program(seen->pid, getpid()))
         return true;
-    if (worker && child_of(seen->pid, worker) &&
-        proc_same_program(seen->pid, worker))
+    /* A child of the worker, or of its child, that is no handler yet. */
+    if (worker && proc_same_program(seen->pid, worker) &&
+        process_stat(seen->pid, &child) &&
+        (child.parent == worker ||
+         (proc_same_program(child.parent, worker) &&
+          process_stat(child.parent, &child) && child.parent == worker)))
         return true;
     while (nanosleep(&nap, &nap) < 0 && errno == EINTR)
         ;
@@ -670,82 +579,16 @@ static bool is_passing(const struct readers *r, const struct fd_seen *seen)
            process_start_time(seen->pid) != start;
 }
 
-/* worker_found - an mqworker: it may have the only copy of its messages, so the
- * advice is never to kill it */
-static void worker_found(const struct readers *r, const struct holder *h)
-{
-    if (h->there)
-        FOUND(r->f, WARN, "other consumers",
-              fix(r->f, "mqctl doctor --state-dir %.*s %s",
-                  (int)(strrchr(h->folder, '/') - h->folder), h->folder,
-                  SHELL_QUEUE(r->v->queue)),
-              "an mqworker (pid %d) takes messages of this queue, too: its "
-              "state is in %s",
-              (int)h->pid, h->folder);
-    else
-        FOUND(r->f, BAD, "other consumers",
-              "do not kill it: put the folder back, then it goes on by itself; "
-              "a removed one it writes again (docs/runbook.md, A file is gone)",
-              "an mqworker (pid %d) has the queue open, and its state "
-              "directory is not to be seen here: it was removed, moved, "
-              "unmounted or mounted over%s%s",
-              (int)h->pid, h->folder[0] ? "; it has files open in " : "",
-              h->folder);
-}
-
-/* Read the name of a program. */
-static void name_read(pid_t pid, char name[64])
-{
-    (void)proc_text(name, 64, "/proc/%d/comm", (int)pid);
-    name[strcspn(name, "\n")] = '\0';
-}
-
-/* Note that systemd created the queue (mqworker@.socket) and only waits for the
- * first message. */
-static bool is_systemd(const struct readers *r, pid_t pid)
-{
-    char name[64];
-
-    name_read(pid, name);
-    if (strcmp(name, "systemd") != 0)
-        return false;
-    FOUND(r->f, NOTE, "other consumers",
-          "systemctl --version; see \"A queue made by systemd\" in "
-          "docs/systemd.md",
-          "systemd (pid %d) has the queue open, for a socket unit; a systemd "
-          "before version 258 hangs at a reboot if messages are left in it",
-          (int)pid);
-    return true;
-}
-
-/* other_found - any other program */
-static void other_found(const struct readers *r, pid_t pid, bool waits)
-{
-    char name[64];
-
-    name_read(pid, name);
-    (void)fix(r->f, "kill %d", (int)pid);
-    if (waits)
-        FOUND(r->f, BAD, "other consumers", r->f->fix,
-              "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
-              "message before a worker is woken",
-              (int)pid, name);
-    else
-        FOUND(
-            r->f, WARN, "other consumers", r->f->fix,
-            "pid %d (%s) has the queue open to receive, and may take messages "
-            "from the worker",
-            (int)pid, name);
-}
-
-/* reader_look - visit: a descriptor of this queue in another process */
+/* Visit a descriptor of a message queue: report the process if it may take
+ * messages of the checked queue. */
 static void reader_look(const struct fd_seen *seen, void *arg)
 {
     struct waiting w = {.pid = seen->pid, .fd = seen->fd};
     struct readers *r = arg;
+    struct findings *f = r->f;
+    char path[64], name[64];
     struct holder h;
-    char path[64];
-    bool waits, holds;
+    bool holds;
 
     if (seen->st.st_dev != r->dev || seen->st.st_ino != r->ino ||
         seen->pid == getpid() ||
@@ -754,19 +597,55 @@ static void reader_look(const struct fd_seen *seen, void *arg)
         return;
     snprintf(path, sizeof path, "/proc/%d/task", (int)seen->pid);
     (void)proc_numbers(path, thread_look, &w);
-    waits = w.is;
-    if (!waits && is_passing(r, seen))
+    if (!w.is && is_passing(r, seen))
         return;
     holds = holder_is(&h, seen->pid, r->v->queue);
     if (holds && holder_is_of(&h, r->v->dir.folder))
         return; /* our own worker, started since its lock was checked */
-    if (!waits && is_systemd(r, seen->pid))
+    (void)proc_text(name, sizeof name, "/proc/%d/comm", (int)seen->pid);
+    name[strcspn(name, "\n")] = '\0';
+    if (!w.is && strcmp(name, "systemd") == 0) {
+        /* It created the queue (mqworker@.socket), and takes no messages. */
+        FOUND(f, NOTE, "other consumers",
+              "systemctl --version; see \"A queue made by systemd\" in "
+              "docs/systemd.md",
+              "systemd (pid %d) has the queue open, for a socket unit; a "
+              "systemd before version 258 hangs at a reboot if messages are "
+              "left in it",
+              (int)seen->pid);
         return;
+    }
     r->others++;
-    if (holds)
-        worker_found(r, &h);
+    /* A worker may have the only copy of its messages: never advise to kill
+     * it. */
+    if (holds && h.there)
+        FOUND(f, WARN, "other consumers",
+              fix(f, "mqctl doctor --state-dir %.*s %s",
+                  (int)(strrchr(h.folder, '/') - h.folder), h.folder,
+                  SHELL_QUEUE(r->v->queue)),
+              "an mqworker (pid %d) takes messages of this queue, too: its "
+              "state is in %s",
+              (int)h.pid, h.folder);
+    else if (holds)
+        FOUND(f, BAD, "other consumers",
+              "do not kill it. If the folder was moved, put it back, and the "
+              "worker resumes on its own; if it was removed, the worker writes "
+              "it again (docs/runbook.md, A file is gone)",
+              "an mqworker (pid %d) has the queue open, and its state "
+              "directory cannot be seen here: it was removed, moved, "
+              "unmounted or mounted over%s%s",
+              (int)h.pid, h.folder[0] ? "; it has files open in " : "",
+              h.folder);
+    else if (w.is)
+        FOUND(f, BAD, "other consumers", fix(f, "kill %d", (int)seen->pid),
+              "pid %d (%s) is blocked in mq_receive: the kernel hands it each "
+              "message before a worker is woken",
+              (int)seen->pid, name);
     else
-        other_found(r, seen->pid, waits);
+        FOUND(f, WARN, "other consumers", fix(f, "kill %d", (int)seen->pid),
+              "pid %d (%s) has the queue open to receive, and may take "
+              "messages from the worker",
+              (int)seen->pid, name);
 }
 
 /* Check all descriptors of this queue that we can see. */
@@ -788,21 +667,24 @@ void readers_check(struct findings *f, const struct snapshot *v)
     queue_close(&q);
     if (r.others == 0)
         FOUND(f, FINE, "other consumers", NULL, "none%s",
-              hidden ? " among the processes that we may look into" : "");
+              hidden ? " among the processes that can be inspected" : "");
     if (hidden)
         FOUND(f, NOTE, "other consumers", "run mqctl doctor as root",
-              "%zu process%s of other users could not be looked into", hidden,
+              "%zu process%s of other users cannot be inspected", hidden,
               hidden == 1 ? "" : "es");
 }
 
 void queue_check(struct findings *f, struct snapshot *v)
 {
     const char *differs = live_text(v, "queue_differs");
+    const char *queue = SHELL_QUEUE(v->queue);
+    char path[64], ours[64] = "", its[64] = "";
     struct holder h;
     /* A worker with another state directory has the queue open: readers_check
-     * tells of it, and nobody is told to start a second one. */
+     * reports it, and no finding advises to start a second one. */
     bool away = v->worker != SNAPSHOT_RUNS && holder_find(&h, v->queue) &&
                 !holder_is_of(&h, v->dir.folder);
+    bool unread = snapshot_unread(v->store_err);
 
     kernel_check(f, v, away);
     if (!v->has_folder) {
@@ -816,18 +698,39 @@ void queue_check(struct findings *f, struct snapshot *v)
     spool_check(f, v);
     groups_check(f, v);
     hooks_check(f, v);
-    slots_fit(f, v);
-    locked_check(f, v);
+    slots_check(f, v);
     if (differs) /* a queue that was there before keeps its attributes */
         FOUND(f, WARN, "attributes",
               fix(f,
                   "mqctl drain %s; mqctl remove %s; and start the worker again",
-                  SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue)),
+                  queue, queue),
               "%s", differs);
-    namespace_check(f, v);
-    letters_check(f, v);
+    /* A worker in a container has a queue of its own. */
+    snprintf(path, sizeof path, "/proc/%d/ns/ipc", (int)v->pid);
+    if (v->worker == SNAPSHOT_RUNS &&
+        readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) >= 0 &&
+        readlink(path, its, sizeof its - 1) >= 0 && strcmp(ours, its) != 0)
+        FOUND(f, WARN, "namespace",
+              fix(f, "nsenter -t %d -i mqctl status %s", (int)v->pid, queue),
+              "the worker is in %s, we are in %s: the queue seen here is "
+              "another one of the same name",
+              its, ours);
+    if (unread || v->dead < 0) {
+        /* The store of a starting worker may be incomplete. */
+        if (v->dead >= 0 || !snapshot_changing(v))
+            FOUND(f, unread ? WARN : NOTE, "store", NULL, "%s",
+                  v->no_store.text);
+    } else if (v->dead > 0) {
+        FOUND(f, WARN, "dead letters",
+              fix(f, "mqdlq list --by error %s", queue),
+              "%" PRId64 " dead letter%s", v->dead,
+              term_plural((uint64_t)v->dead));
+    } else {
+        FOUND(f, FINE, "dead letters", NULL, "none");
+    }
     store_damage_check(f, v);
-    /* Of a worker that was killed they went with its custody: killed_check. */
+    /* The counters of a killed worker are gone with its custody, which
+     * killed_found reports. */
     if (v->no_counters.text[0] && !live_text(v, "file_gone") &&
         !snapshot_changing(v) &&
         !(v->worker == SNAPSHOT_KILLED && v->custody < 0))

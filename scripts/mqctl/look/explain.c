@@ -1,7 +1,8 @@
 /* explain.c - see mqctl.h
  *
- * The order of the looks matters, as a message may move meanwhile: custody goes
- * first, as a message that leaves it is in the store or in the journal by then.
+ * The order of the searches matters, as a message may move meanwhile: custody
+ * goes first, because a message that leaves it is in the store or in the journal
+ * by then.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -48,9 +49,9 @@ struct search {
 /* "2026-... (in 3s)", or "now". */
 #define SEARCH_UNTIL 96
 
-/* found - the answer */
+/* Set the answer. */
 __attribute__((format(printf, 3, 4))) static void
-found(struct search *s, const char *where, const char *fmt, ...)
+answer_set(struct search *s, const char *where, const char *fmt, ...)
 {
     va_list args;
 
@@ -60,9 +61,9 @@ found(struct search *s, const char *where, const char *fmt, ...)
     s->where = where;
 }
 
-/* add - to the sentence */
-__attribute__((format(printf, 2, 3))) static void add(struct search *s,
-                                                      const char *fmt, ...)
+/* Append to the sentence of the answer. */
+__attribute__((format(printf, 2, 3))) static void
+answer_add(struct search *s, const char *fmt, ...)
 {
     size_t used = strlen(s->text);
 
@@ -73,7 +74,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct search *s,
     va_end(args);
 }
 
-/* The store cannot be read: -errno. */
+/* Note that the store cannot be read. */
 static void store_unseen(struct search *s, int err)
 {
     problem_set(&s->unseen, EX_IOERR, -err,
@@ -82,14 +83,28 @@ static void store_unseen(struct search *s, int err)
                 SHELL_QUEUE(s->v.queue));
 }
 
-/* A field of the object. */
-static void put(struct search *s, const char *name, json_t *value)
+/* Add a field to the object. */
+static void field_put(struct search *s, const char *name, json_t *value)
 {
     (void)json_object_set_new(s->more, name, value);
 }
 
-/* until - "2026-… (in 3s)", or "now" */
-static const char *until(uint64_t wall_ns, char buf[SEARCH_UNTIL])
+/* Append that a worker died under the message, and that no worker is
+ * running. */
+static void worker_add(struct search *s, uint32_t crashes)
+{
+    char start[START_TEXT];
+
+    if (crashes)
+        answer_add(s, "; a worker died under it, %" PRIu32 " time%s", crashes,
+                   term_plural(crashes));
+    if (s->v.worker != SNAPSHOT_RUNS)
+        answer_add(s, "; no worker is running, start one: %s",
+                   worker_start_text(s->v.queue, start));
+}
+
+/* Print a time as "2026-... (in 3s)", or "now". */
+static const char *time_until(uint64_t wall_ns, char buf[SEARCH_UNTIL])
 {
     uint64_t now = clock_wall_ns();
     char time[TIME_TEXT], left[DURATION_TEXT];
@@ -109,7 +124,8 @@ struct head {
     bool seen;
 };
 
-/* head_slot - the message of a group that runs, else the first in its order */
+/* Visit a slot: keep the running message of a group, else the first in its
+ * order. */
 static int head_slot(const struct custody_seen *seen, void *arg)
 {
     struct head *h = arg;
@@ -127,15 +143,15 @@ static int head_slot(const struct custody_seen *seen, void *arg)
 }
 
 /* Print the time that has passed since a wall time. */
-static const char *ago(uint64_t wall_ns, char buf[DURATION_TEXT])
+static const char *time_ago(uint64_t wall_ns, char buf[DURATION_TEXT])
 {
     uint64_t now = clock_wall_ns();
 
     return duration_rough(now > wall_ns ? now - wall_ns : 0, buf);
 }
 
-/* behind - name the head of the group that a message waits in */
-static void behind(struct search *s, const char *group)
+/* Name the head of the group that the message waits in. */
+static void head_add(struct search *s, const char *group)
 {
     struct head h = {.group = group, .self = s->in_slot ? &s->slot : NULL};
     char path[PATH_MAX], id[ULID_TEXT], when[SEARCH_UNTIL];
@@ -145,18 +161,20 @@ static void behind(struct search *s, const char *group)
 
     if (runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
         (void)custody_look(path, head_slot, &h, &p);
-    if (s->store) /* one that it does not have has no head there */
+    if (s->store) /* an unknown group has no head there */
         (void)store_get_group(s->store, group, strlen(group), &g);
-    put(s, "group_parked", json_integer((json_int_t)g.parked));
+    field_put(s, "group_parked", json_integer((json_int_t)g.parked));
     if (h.seen && h.first.w.state == SLOT_RUNNING) {
-        put(s, "head", json_string(ulid_print(h.first.id, id)));
-        add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
+        field_put(s, "head", json_string(ulid_print(h.first.id, id)));
+        answer_add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
     } else if (g.head && store_get(s->store, g.head, &m, NULL, 0, NULL) == 0) {
-        put(s, "head", json_string(ulid_print(m.id, id)));
-        add(s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
-            m.attempts, m.attempts == 1 ? "" : "s", until(m.due_ns, when));
+        field_put(s, "head", json_string(ulid_print(m.id, id)));
+        answer_add(
+            s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
+            m.attempts, m.attempts == 1 ? "" : "s", time_until(m.due_ns, when));
     } else if (g.letters) {
-        add(s, "; the group has a dead letter, and with --on-group-dead hold "
+        answer_add(
+            s, "; the group has a dead letter, and with --on-group-dead hold "
                "waits until mqdlq replays or discards it");
     }
 }
@@ -172,8 +190,8 @@ struct spooled {
     bool cancelled;
 };
 
-/* spooled_match - visit: whether it is this one; one that has not run has its
- * id in its header, or none */
+/* Visit a row of the spool: whether it is the message. A message that has not
+ * run has its id in its header, or none. */
 static int spooled_match(const struct store_spooled *row, void *arg)
 {
     struct spooled *x = arg;
@@ -192,12 +210,12 @@ static int spooled_match(const struct store_spooled *row, void *arg)
     return YES;
 }
 
-/* Look in the spool, after the journal: a row may be there some 200 ms longer
- * than its message. True: it is there. */
+/* Search the spool, after the journal: a row may be there some 200 ms longer
+ * than its message. Returns true if the message is there. */
 static bool spool_search(struct search *s)
 {
     struct spooled x = {.id = &s->id};
-    char start[START_TEXT], time[DURATION_TEXT];
+    char time[DURATION_TEXT];
     int err = s->store && s->named
                   ? store_spool_each(s->store, 0, spooled_match, &x)
                   : NO;
@@ -206,33 +224,28 @@ static bool spool_search(struct search *s)
         store_unseen(s, err);
     if (err != YES)
         return false;
-    put(s, "before", json_integer((json_int_t)x.before));
-    put(s, "crashes", json_integer(x.crashes));
+    field_put(s, "before", json_integer((json_int_t)x.before));
+    field_put(s, "crashes", json_integer(x.crashes));
     if (x.cancelled) {
-        found(s, "cancelled",
-              "cancelled: it does not run, and ends as discarded when its turn "
-              "in the spool comes");
+        answer_set(s, "cancelled",
+                   "cancelled: it does not run, and ends as discarded when its "
+                   "turn in the spool comes");
         return true;
     }
-    found(s, "spooled",
-          "received %s ago and in the spool: it came faster than it runs; "
-          "%" PRIu64 " message%s of the spool come%s before it",
-          ago(x.received_ns, time), x.before, term_plural(x.before),
-          x.before == 1 ? "s" : "");
-    if (x.crashes)
-        add(s, "; a worker died under it, %" PRIu32 " time%s", x.crashes,
-            term_plural(x.crashes));
-    if (s->v.worker != SNAPSHOT_RUNS)
-        add(s, "; no worker is running, start one: %s",
-            worker_start_text(s->v.queue, start));
-    else if (snapshot_why(&s->v))
-        add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+    answer_set(s, "spooled",
+               "received %s ago and in the spool: it came faster than it runs; "
+               "%" PRIu64 " message%s of the spool come%s before it",
+               time_ago(x.received_ns, time), x.before, term_plural(x.before),
+               x.before == 1 ? "s" : "");
+    worker_add(s, x.crashes);
+    if (snapshot_why(&s->v))
+        answer_add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     return true;
 }
 
 /* ---- custody ---- */
 
-/* slot_match - visit: whether it is this one; YES ends the look */
+/* Visit a slot: YES, which ends the search, if it has the message. */
 static int slot_match(const struct custody_seen *seen, void *arg)
 {
     struct search *s = arg;
@@ -245,101 +258,87 @@ static int slot_match(const struct custody_seen *seen, void *arg)
     return YES;
 }
 
-/* in_flight - a handler has it, or its worker died with it */
-static void in_flight(struct search *s)
+/* Explain a slot that a handler has, or had when its worker died. */
+static void running_explain(struct search *s)
 {
     const struct custody_seen *m = &s->slot;
     char time[DURATION_TEXT], start[START_TEXT];
 
-    put(s, "attempt", json_integer(m->w.attempt));
-    put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
+    field_put(s, "attempt", json_integer(m->w.attempt));
+    field_put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
     if (s->v.worker != SNAPSHOT_RUNS) {
-        found(s, "held",
-              "in custody of a dead worker, which died during attempt %" PRIu32
-              ", started %s ago. The message runs again, marked redelivered, "
-              "when you start a worker: %s",
-              m->w.attempt, ago(m->started_ns, time),
-              worker_start_text(s->v.queue, start));
+        answer_set(s, "held",
+                   "in custody of a dead worker, which died during attempt "
+                   "%" PRIu32 ", started %s ago. The message runs again, "
+                   "marked redelivered, when you start a worker: %s",
+                   m->w.attempt, time_ago(m->started_ns, time),
+                   worker_start_text(s->v.queue, start));
         return;
     }
-    found(s, "in_flight", "in flight for %s, attempt %" PRIu32,
-          ago(m->started_ns, time), m->w.attempt);
+    answer_set(s, "in_flight", "in flight for %s, attempt %" PRIu32,
+               time_ago(m->started_ns, time), m->w.attempt);
     if (m->pgid)
-        add(s, ", under pid %" PRId32, m->pgid);
-    add(s, " of worker %d", (int)s->v.pid);
+        answer_add(s, ", under pid %" PRId32, m->pgid);
+    answer_add(s, " of worker %d", (int)s->v.pid);
     if (m->w.flags & SLOT_REDELIVERED)
-        add(s, "; redelivered, %u crashes before", m->w.crashes);
+        answer_add(s, "; redelivered, %u crashes before", m->w.crashes);
 }
 
-/* ran_before - a handler had it and ended without a verdict that counts. The
- * time of that run is known only of the last one in this slot: of a row that
- * was read back from the store it is known only that there was one. */
-static void ran_before(struct search *s)
-{
-    const struct custody_seen *m = &s->slot;
-    char time[DURATION_TEXT];
-
-    found(s, "held", "it was started");
-    if (m->w.attempt)
-        add(s, " %s ago, as attempt %" PRIu32, ago(m->started_ns, time),
-            m->w.attempt);
-    if (m->w.crashes)
-        add(s,
-            ", and the worker died under it, %u time%s so far; it runs again",
-            m->w.crashes, term_plural(m->w.crashes));
-    else
-        add(s, ", and interrupted before it was done: the worker was stopped, "
-               "or ended its handler; it runs again");
-    add(s, ", marked redelivered");
-}
-
-/* not_begun - no handler has had it this time */
-static void not_begun(struct search *s)
-{
-    const struct custody_seen *m = &s->slot;
-    char time[DURATION_TEXT];
-
-    if (m->w.attempt)
-        found(s, "held",
-              "received %s ago; the worker could not start or reach its "
-              "handler, which counts no attempt, and tries again",
-              ago(m->received_ns, time));
-    else if (m->failures)
-        found(s, "held",
-              "failed %" PRIu32 " time%s; its next attempt is due, and not "
-              "started yet",
-              m->failures, term_plural(m->failures));
-    else
-        found(s, "held", "received %s ago and not started yet",
-              ago(m->received_ns, time));
-}
-
-/* held - received, and no handler has it now */
-static void held(struct search *s)
+/* Explain a slot that no handler has now. */
+static void held_explain(struct search *s)
 {
     const struct custody_seen *m = &s->slot;
     bool again = m->w.flags & SLOT_REDELIVERED;
-    char start[START_TEXT];
+    char start[START_TEXT], time[DURATION_TEXT];
 
-    put(s, "redelivered", json_boolean(again));
-    if (again)
-        ran_before(s);
-    else
-        not_begun(s);
+    field_put(s, "redelivered", json_boolean(again));
+    if (again) {
+        /* A handler had it and ended without a verdict that counts. The time
+         * of that run is known only of the last one in this slot: of a row
+         * that was read back from the store it is known only that there was
+         * one. */
+        answer_set(s, "held", "it was started");
+        if (m->w.attempt)
+            answer_add(s, " %s ago, as attempt %" PRIu32,
+                       time_ago(m->started_ns, time), m->w.attempt);
+        if (m->w.crashes)
+            answer_add(s,
+                       ", and the worker died under it, %u time%s so far; it "
+                       "runs again",
+                       m->w.crashes, term_plural(m->w.crashes));
+        else
+            answer_add(s, ", and interrupted before it was done: the worker "
+                          "was stopped, or ended its handler; it runs again");
+        answer_add(s, ", marked redelivered");
+    } else if (m->w.attempt) {
+        answer_set(s, "held",
+                   "received %s ago; the worker could not start or reach its "
+                   "handler, which counts no attempt, and tries again",
+                   time_ago(m->received_ns, time));
+    } else if (m->failures) {
+        answer_set(s, "held",
+                   "failed %" PRIu32 " time%s; its next attempt is due, and "
+                   "not started yet",
+                   m->failures, term_plural(m->failures));
+    } else {
+        answer_set(s, "held", "received %s ago and not started yet",
+                   time_ago(m->received_ns, time));
+    }
     if (s->v.worker != SNAPSHOT_RUNS)
-        add(s,
-            "; no worker is running. The message runs when you start one: %s",
-            worker_start_text(s->v.queue, start));
-    else if (snapshot_why(&s->v) && !snapshot_full(&s->v))
-        add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+        answer_add(s,
+                   "; no worker is running. The message runs when you start "
+                   "one: %s",
+                   worker_start_text(s->v.queue, start));
+    else if (snapshot_why(&s->v) && snapshot_state(&s->v) != WORKER_STATE_FULL)
+        answer_add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     if (m->group[0]) {
-        add(s, "; it waits in group %s", m->group);
-        put(s, "group", json_string(m->group));
-        behind(s, m->group);
+        answer_add(s, "; it waits in group %s", m->group);
+        field_put(s, "group", json_string(m->group));
+        head_add(s, m->group);
     }
 }
 
-/* custody_search - slots go first: a slot may be a run of a row */
+/* Search custody. Slots go first: a slot may be a run of a row. */
 static bool custody_search(struct search *s)
 {
     char path[PATH_MAX];
@@ -354,12 +353,12 @@ static bool custody_search(struct search *s)
         return false;
     s->id = s->slot.id;
     s->named = true;
-    put(s, "failures", json_integer(s->slot.failures));
-    put(s, "crashes", json_integer(s->slot.w.crashes));
+    field_put(s, "failures", json_integer(s->slot.failures));
+    field_put(s, "crashes", json_integer(s->slot.w.crashes));
     if (s->slot.w.state == SLOT_RUNNING)
-        in_flight(s);
+        running_explain(s);
     else
-        held(s);
+        held_explain(s);
     return true;
 }
 
@@ -370,7 +369,7 @@ struct last {
     char error[ERROR_TEXT], text[ERROR_TEXT];
 };
 
-/* attempt_last - visit: the last one stays */
+/* Visit an attempt: keep the last one. */
 static int attempt_last(unsigned n, const struct store_attempt *a, void *arg)
 {
     struct last *last = arg;
@@ -382,99 +381,91 @@ static int attempt_last(unsigned n, const struct store_attempt *a, void *arg)
     return 0;
 }
 
-/* waiting - for its time */
-static void waiting(struct search *s, const struct store_row *m,
-                    const char *error)
+/* Explain a row that waits for its time. */
+static void waiting_explain(struct search *s, const struct store_row *m,
+                            const char *error)
 {
-    char when[SEARCH_UNTIL], start[START_TEXT];
+    bool again = m->flags & STORE_REDELIVERED;
+    char when[SEARCH_UNTIL];
 
-    until(m->due_ns, when);
-    put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
+    time_until(m->due_ns, when);
+    field_put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
     if (m->flags & STORE_CANCELLED) {
-        found(s, "cancelled",
-              "cancelled: it does not run, and ends as discarded as soon as a "
-              "worker takes it");
+        answer_set(s, "cancelled",
+                   "cancelled: it does not run, and ends as discarded as soon "
+                   "as a worker takes it");
         return;
     }
     if (m->attempts == 0 && m->due_ns <= clock_wall_ns())
-        found(s, "waiting",
-              "in the store and due: it runs as soon as a worker takes it");
-    else if (m->attempts == 0 && m->flags & STORE_REDELIVERED)
-        found(s, "waiting", "waits until %s", when);
+        answer_set(s, "waiting",
+                   "in the store and due: it runs as soon as a worker takes "
+                   "it");
     else if (m->attempts == 0)
-        found(s, "waiting", "waits until %s, as its not-before says", when);
+        answer_set(s, "waiting", "waits until %s%s", when,
+                   again ? "" : ", as its not-before says");
     else
-        found(s, "waiting",
-              "failed %" PRIu32 " time%s, the last with %s, and waits until "
-              "%s for its next attempt",
-              m->attempts, term_plural(m->attempts),
-              *error ? error : "no error", when);
-    if (m->crashes)
-        add(s, "; a worker died under it, %" PRIu32 " time%s", m->crashes,
-            term_plural(m->crashes));
-    if (m->flags & STORE_REDELIVERED)
-        add(s, "; it had been started without an end, and runs again, marked "
-               "redelivered");
-    if (s->v.worker != SNAPSHOT_RUNS)
-        add(s, "; no worker is running, start one: %s",
-            worker_start_text(s->v.queue, start));
+        answer_set(s, "waiting",
+                   "failed %" PRIu32 " time%s, the last with %s, and waits "
+                   "until %s for its next attempt",
+                   m->attempts, term_plural(m->attempts),
+                   *error ? error : "no error", when);
+    if (again)
+        answer_add(s, "; it had been started without an end, and runs again, "
+                      "marked redelivered");
+    worker_add(s, m->crashes);
 }
 
-/* letter - dead, or on its way again */
-static void letter(struct search *s, const struct store_row *m,
-                   const char *error)
+/* Explain a row of the store by its state. */
+static void row_explain(struct search *s, const struct store_row *m,
+                        const char *group)
 {
-    char when[TIME_TEXT];
-
-    time_print(m->died_ns, when);
-    put(s, "reason", json_string(dead_reason_text(m->reason)));
-    put(s, "died_at", json_string(when));
-    term_time(m->died_ns, when);
-    if (m->state == STORE_REPLAYED)
-        found(s, "replayed",
-              "died at %s and was replayed: it is in the queue, which has %ld "
-              "message%s; details: mqdlq show %s %" PRId64,
-              when, s->v.depth, term_plural((uint64_t)s->v.depth),
-              SHELL_QUEUE(s->v.queue), m->row);
-    else
-        found(s, "dead",
-              "dead since %s, because %s%s%s, after %" PRIu32 " failed "
-              "attempt%s; mqdlq show %s %" PRId64 " tells all, mqdlq replay %s "
-              "%" PRId64 " sends it again",
-              when, dead_reason_text(m->reason), *error ? ": " : "", error,
-              m->attempts, term_plural(m->attempts), SHELL_QUEUE(s->v.queue),
-              m->row, SHELL_QUEUE(s->v.queue), m->row);
-}
-
-/* row_tell - a row, by its state */
-static void row_tell(struct search *s, const struct store_row *m,
-                     const char *group)
-{
+    const char *queue = SHELL_QUEUE(s->v.queue);
     struct last last = {"", ""};
-    char error[ERROR_JOINED];
+    char error[ERROR_JOINED], when[TIME_TEXT];
 
     (void)letters_history(s->store, m->row, attempt_last, &last);
     error_text_join(error, sizeof error, last.error, last.text);
-    put(s, "row", json_integer(m->row));
-    put(s, "failures", json_integer(m->attempts));
-    put(s, "crashes", json_integer(m->crashes));
-    put(s, "error", *last.error ? json_string(last.error) : json_null());
-    put(s, "error_text", *last.text ? json_string(last.text) : json_null());
+    field_put(s, "row", json_integer(m->row));
+    field_put(s, "failures", json_integer(m->attempts));
+    field_put(s, "crashes", json_integer(m->crashes));
+    field_put(s, "error", *last.error ? json_string(last.error) : json_null());
+    field_put(s, "error_text",
+              *last.text ? json_string(last.text) : json_null());
     if (m->group)
-        put(s, "group", json_stringn(group, m->group_size));
+        field_put(s, "group", json_stringn(group, m->group_size));
     if (m->state == STORE_WAITING) {
-        waiting(s, m, error);
-    } else if (m->state != STORE_PARKED) {
-        letter(s, m, error);
-    } else if (m->flags & STORE_CANCELLED) {
-        found(s, "cancelled",
-              "cancelled: it does not run, and ends as discarded when the turn "
-              "of its group comes to it");
-    } else {
-        found(s, "parked", "waits in the store for its turn in its group %s",
-              group);
-        behind(s, group);
+        waiting_explain(s, m, error);
+        return;
     }
+    if (m->state == STORE_PARKED && m->flags & STORE_CANCELLED) {
+        answer_set(s, "cancelled",
+                   "cancelled: it does not run, and ends as discarded when the "
+                   "turn of its group comes to it");
+        return;
+    }
+    if (m->state == STORE_PARKED) {
+        answer_set(s, "parked",
+                   "waits in the store for its turn in its group %s", group);
+        head_add(s, group);
+        return;
+    }
+    field_put(s, "reason", json_string(dead_reason_text(m->reason)));
+    field_put(s, "died_at", json_string(time_print(m->died_ns, when)));
+    term_time(m->died_ns, when);
+    if (m->state == STORE_REPLAYED)
+        answer_set(s, "replayed",
+                   "died at %s and was replayed: it is in the queue, which has "
+                   "%ld message%s; details: mqdlq show %s %" PRId64,
+                   when, s->v.depth, term_plural((uint64_t)s->v.depth), queue,
+                   m->row);
+    else
+        answer_set(s, "dead",
+                   "died at %s after %" PRIu32
+                   " failed attempt%s (%s%s%s); details: mqdlq show %s "
+                   "%" PRId64 "; to send it again: mqdlq replay %s %" PRId64,
+                   when, m->attempts, term_plural(m->attempts),
+                   dead_reason_text(m->reason), *error ? "; last error: " : "",
+                   error, queue, m->row, queue, m->row);
 }
 
 static bool store_search(struct search *s)
@@ -496,7 +487,7 @@ static bool store_search(struct search *s)
     s->named = true;
     if (m.group)
         group[m.group_size] = '\0';
-    row_tell(s, &m, group);
+    row_explain(s, &m, group);
     return true;
 }
 
@@ -519,52 +510,57 @@ static bool journal_search(struct search *s)
     if (!s->v.counters || !s->named ||
         !counters_find(s->v.counters, &s->id, &end, &at))
         return false;
-    put(s, "ended_at", json_string(time_print(at, when)));
+    field_put(s, "ended_at", json_string(time_print(at, when)));
     term_time(at, when);
     if (end == COUNTERS_DEAD)
-        found(s, "removed", "died at %s, and its letter has been removed since",
-              when);
+        answer_set(s, "removed",
+                   "died at %s, and its letter has been removed since", when);
     else
-        found(s, ends[end], "%s at %s, %s ago", ends[end], when, ago(at, time));
+        answer_set(s, ends[end], "%s at %s, %s ago", ends[end], when,
+                   time_ago(at, time));
     if (end <= COUNTERS_DEAD)
         return true;
     /* A handler's reason is in the log alone. */
     cancelled = end == COUNTERS_CANCELLED;
-    put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
-    add(s, cancelled ? ": an operator cancelled it"
-                     : ": a duplicate, as another message had its unique key; "
-                       "the log of the worker names that one");
+    field_put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
+    answer_add(s, cancelled
+                      ? ": an operator cancelled it"
+                      : ": a duplicate, as another message had its unique key; "
+                        "the log of the worker names that one");
     return true;
 }
 
-/* unknown - name the cases that are left. A number tells nothing of a message
+/* Explain that the message was not found. A number says nothing about a message
  * once its letter is gone. */
-static void unknown(struct search *s)
+static void unknown_explain(struct search *s)
 {
     if (s->unseen.status) {
-        found(s, "unseen", "not found, but %s", s->unseen.text);
+        answer_set(s, "unseen", "not found, but %s", s->unseen.text);
         return;
     }
     if (!s->named) {
-        found(s, "unknown",
-              "there is no letter of that number, or no longer: a letter that "
-              "was discarded, or sent again and done, is gone; ask by the "
-              "message's id of 26 characters what became of it: mqctl explain "
-              "%s ID",
-              SHELL_QUEUE(s->v.queue));
+        answer_set(
+            s, "unknown",
+            "no dead letter has that number: it was discarded, or replayed "
+            "and done. To see what became of the message, give its id of 26 "
+            "characters: mqctl explain %s ID",
+            SHELL_QUEUE(s->v.queue));
         return;
     }
-    found(s, "unknown",
-          "nothing is known of it: it was never sent, or sent under another "
-          "id, or ended before the last %d that the worker remembers",
-          COUNTERS_JOURNAL);
+    answer_set(
+        s, "unknown",
+        "no trace of it: it was never sent, or sent under another id, or "
+        "finished before the last %d that the worker remembers",
+        COUNTERS_JOURNAL);
     if (s->v.depth > 0)
-        add(s,
+        answer_add(
+            s,
             "; or it is in the queue, which has %ld message%s and cannot be "
             "looked into",
             s->v.depth, term_plural((uint64_t)s->v.depth));
     if (s->v.depth > 0 && snapshot_why(&s->v))
-        add(s, "; the worker takes none of these now: %s", snapshot_why(&s->v));
+        answer_add(s, "; the worker takes none of these now: %s",
+                   snapshot_why(&s->v));
 }
 
 /* ---- the verb ---- */
@@ -599,7 +595,7 @@ static bool is_known(const struct search *s)
 }
 
 /* Print the answer in the requested form; returns an exit status. */
-static int tell(struct search *s, const struct options *o)
+static int answer_print(struct search *s, const struct options *o)
 {
     bool alone = o->line.operand_count == 1; /* then the user does not know the
                                                 queue yet */
@@ -627,7 +623,7 @@ static int tell(struct search *s, const struct options *o)
 
 /* Search the places one by one; `store_err` is the reason if there is no
  * store. */
-static bool look(struct search *s, int store_err)
+static bool places_search(struct search *s, int store_err)
 {
     s->unseen = (struct problem){0};
     if (snapshot_unread(store_err))
@@ -647,8 +643,8 @@ static int search_open(struct search *s, const struct options *o,
     s->more = json_object();
     err = snapshot_store(&s->v, &s->store);
     /* One pass may miss a message that is moving between two places. */
-    if (s->v.has_folder && !look(s, err) && !look(s, err))
-        unknown(s);
+    if (s->v.has_folder && !places_search(s, err) && !places_search(s, err))
+        unknown_explain(s);
     return 0;
 }
 
@@ -675,7 +671,7 @@ static int explain_anywhere(const struct options *o, const struct search *what)
         if (search_open(&s, o, n.at[i], &p) < 0)
             continue;
         if (is_known(&s))
-            status = tell(&s, o);
+            status = answer_print(&s, o);
         else if (s.unseen.status || s.v.shut)
             unseen = s.v.shut ? s.v.no_store : s.unseen;
         search_close(&s);
@@ -695,7 +691,6 @@ static int explain_anywhere(const struct options *o, const struct search *what)
     return status;
 }
 
-/* explain_run - custody, store, journal, spool */
 int explain_run(const struct options *o)
 {
     bool alone = o->line.operand_count == 1;
@@ -711,7 +706,7 @@ int explain_run(const struct options *o)
     if (search_open(&s, o, o->line.operands[0], &p) < 0)
         return complain_of(&p);
     status = s.v.has_folder
-                 ? tell(&s, o)
+                 ? answer_print(&s, o)
                  : complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT,
                             "%s: %s", s.v.queue, s.v.no_store.text);
     search_close(&s);

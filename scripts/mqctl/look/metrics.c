@@ -26,14 +26,20 @@
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/queue_list.h"
 
-static double seconds(uint64_t ns)
+/* A queue, and the numbers of its metrics. */
+struct looked {
+    struct snapshot v;
+    struct snapshot_fields fields;
+};
+
+static double ns_seconds(uint64_t ns)
 {
     return (double)ns / (double)NS_PER_S;
 }
 
-/* labels - a queue's name, as UTF-8 and with \ and " escaped, and what it is a
- * queue of */
-static void labels(FILE *out, const struct snapshot *v)
+/* Print the labels of a sample: the name of the queue, in UTF-8 and with \ and
+ * " escaped, and its engine. */
+static void labels_print(FILE *out, const struct snapshot *v)
 {
     char name[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
 
@@ -44,11 +50,11 @@ static void labels(FILE *out, const struct snapshot *v)
             fputc('\\', out);
         fputc(*c, out);
     }
-    fprintf(out, "\",engine=\"%s\"", snapshot_engine(v));
+    fprintf(out, "\",engine=\"%s\"", v->engine);
 }
 
-static void family(FILE *out, const char *name, const char *type,
-                   const char *help)
+static void family_print(FILE *out, const char *name, const char *type,
+                         const char *help)
 {
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -56,51 +62,41 @@ static void family(FILE *out, const char *name, const char *type,
 /* ---- histograms ---- */
 
 /* Upper bounds in ns: 1, 2.5 and 5 in each decade, from 1 us to 2500 s. */
-static const uint64_t steps[] = {10, 25, 50};
 #define DECADES 10 /* from 100 ns x 10 */
+#define BOUNDS  (3 * DECADES - 1)
 
-static uint64_t bound(size_t i)
+static uint64_t bound_ns(size_t i)
 {
+    static const uint64_t steps[] = {10, 25, 50};
     uint64_t ns = steps[i % 3] * 100;
 
     for (size_t d = 0; d < i / 3; d++)
         ns *= 10;
     return ns;
 }
-#define BOUNDS (3 * DECADES - 1)
 
-/* histogram - one queue; `sum_ns` of all values */
-static void histogram(FILE *out, const char *name, const struct snapshot *v,
-                      const struct histogram_sum *h, uint64_t sum_ns)
+/* Print the histogram of one queue; `sum_ns` is the sum of all values. */
+static void histogram_print(FILE *out, const char *name,
+                            const struct snapshot *v,
+                            const struct histogram_sum *h, uint64_t sum_ns)
 {
     for (size_t i = 0; i < BOUNDS; i++) {
         fprintf(out, "%s_bucket", name);
-        labels(out, v);
-        fprintf(out, ",le=\"%.10g\"} %" PRIu64 "\n", seconds(bound(i)),
-                histogram_upto(h, bound(i)));
+        labels_print(out, v);
+        fprintf(out, ",le=\"%.10g\"} %" PRIu64 "\n", ns_seconds(bound_ns(i)),
+                histogram_upto(h, bound_ns(i)));
     }
     fprintf(out, "%s_bucket", name);
-    labels(out, v);
+    labels_print(out, v);
     fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n%s_sum", h->total, name);
-    labels(out, v);
-    fprintf(out, "} %.9f\n%s_count", seconds(sum_ns), name);
-    labels(out, v);
+    labels_print(out, v);
+    fprintf(out, "} %.9f\n%s_count", ns_seconds(sum_ns), name);
+    labels_print(out, v);
     fprintf(out, "} %" PRIu64 "\n", h->total);
 }
 
-/* roughly - the sum of a histogram that has none: the middle of each bucket */
-static uint64_t roughly(const struct histogram_sum *h)
-{
-    double sum = 0;
-
-    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-        sum += (double)h->count[i] *
-               (double)(histogram_low(i) + histogram_low(i + 1) - 1) / 2;
-    return (uint64_t)sum;
-}
-
-/* Its count, its sum, and the count up to each bound; the bounds are text as in
- * the labels of the other format. */
+/* Return the count, the sum, and the count up to each bound as an object. Its
+ * bounds are text, as in the labels of the other format. */
 static json_t *histogram_json(const struct histogram_sum *h, uint64_t sum_ns)
 {
     json_t *buckets = json_object();
@@ -108,15 +104,16 @@ static json_t *histogram_json(const struct histogram_sum *h, uint64_t sum_ns)
     int err = 0;
 
     for (size_t i = 0; i < BOUNDS; i++) {
-        snprintf(le, sizeof le, "%.10g", seconds(bound(i)));
+        snprintf(le, sizeof le, "%.10g", ns_seconds(bound_ns(i)));
         err |= json_object_set_new(
-            buckets, le, json_integer((json_int_t)histogram_upto(h, bound(i))));
+            buckets, le,
+            json_integer((json_int_t)histogram_upto(h, bound_ns(i))));
     }
     err |= json_object_set_new(buckets, "+Inf",
                                json_integer((json_int_t)h->total));
     if (!err)
         return json_pack("{s:I,s:f,s:o}", "count", (json_int_t)h->total, "sum",
-                         seconds(sum_ns), "buckets", buckets);
+                         ns_seconds(sum_ns), "buckets", buckets);
     json_decref(buckets);
     return NULL;
 }
@@ -129,7 +126,7 @@ static int object_print(const struct snapshot *v, const char *name,
 {
     json_t *o =
         json_pack("{s:o,s:s,s:s,s:s}", "queue", json_printable(v->queue),
-                  "engine", snapshot_engine(v), "name", name, "type", type);
+                  "engine", v->engine, "name", name, "type", type);
 
     if (state)
         (void)json_object_set_new(o, "state", json_string(state));
@@ -141,8 +138,8 @@ static int object_print(const struct snapshot *v, const char *name,
 
 /* Print handler times, or latencies, of which no sum is kept. `out`: NULL for
  * JSON. */
-static int histograms(FILE *out, const struct snapshot *all, size_t n,
-                      bool latency)
+static int histograms_print(FILE *out, const struct looked *all, size_t n,
+                            bool latency)
 {
     const char *name =
         latency ? "mqworker_latency_seconds" : "mqworker_handler_seconds";
@@ -150,22 +147,30 @@ static int histograms(FILE *out, const struct snapshot *all, size_t n,
     int err = 0;
 
     if (out)
-        family(out, name, "histogram",
-               latency ? "From sent, or received, to the start of the handler, "
-                         "at the first delivery."
-                       : "How long handlers ran.");
+        family_print(out, name, "histogram",
+                     latency ? "From sent, or received, to the start of the "
+                               "handler, at the first delivery."
+                             : "How long handlers ran.");
     for (size_t i = 0; i < n && !err; i++) {
-        uint64_t sum_ns;
+        const struct snapshot *v = &all[i].v;
+        uint64_t sum_ns = v->totals.took_ns;
+        double middles = 0;
 
-        if (!all[i].counters)
+        if (!v->counters)
             continue;
-        counters_histogram_totals(all[i].counters, latency ? NULL : &h,
+        counters_histogram_totals(v->counters, latency ? NULL : &h,
                                   latency ? &h : NULL);
-        sum_ns = latency ? roughly(&h) : all[i].totals.took_ns;
+        /* Without a sum, each value counts as the middle of its bucket. */
+        for (unsigned k = 0; latency && k < HISTOGRAM_BUCKETS; k++)
+            middles += (double)h.count[k] *
+                       (double)(histogram_low(k) + histogram_low(k + 1) - 1) /
+                       2;
+        if (latency)
+            sum_ns = (uint64_t)middles;
         if (out)
-            histogram(out, name, &all[i], &h, sum_ns);
+            histogram_print(out, name, v, &h, sum_ns);
         else
-            err = object_print(&all[i], name, NULL, "histogram",
+            err = object_print(v, name, NULL, "histogram",
                                histogram_json(&h, sum_ns));
     }
     return err;
@@ -179,35 +184,33 @@ static bool ends_in(const char *name, const char *end)
 }
 
 /* Print one family, or its part with one label, if any queue has a value. Input
- * times are in ns. *family_is is the last family begun. `out`: NULL for JSON,
- * in which a whole number has no point. */
-static int numbers(FILE *out, const struct snapshot_field *f,
-                   const struct snapshot *all, size_t n, const char **family_is)
+ * times are in ns. *family is the last family begun. `out`: NULL for JSON, in
+ * which a whole number has no point. */
+static int numbers_print(FILE *out, size_t field, const struct looked *all,
+                         size_t n, const char **family)
 {
+    const struct snapshot_field *f = &all[0].fields.at[field];
     double unit = ends_in(f->metric, "_seconds") ? (double)NS_PER_S : 1;
     const char *type = ends_in(f->metric, "_total") ? "counter" : "gauge";
-    bool named = *family_is && strcmp(*family_is, f->metric) == 0;
     int err = 0;
 
     for (size_t i = 0; i < n && !err; i++) {
-        double value = snapshot_metric(f, &all[i]);
+        double value = (double)all[i].fields.at[field].number / unit;
 
         if (value < 0)
             continue;
-        value /= unit;
         if (!out) {
-            err = object_print(&all[i], f->metric, f->label, type,
+            err = object_print(&all[i].v, f->metric, f->label, type,
                                (double)(json_int_t)value == value
                                    ? json_integer((json_int_t)value)
                                    : json_real(value));
             continue;
         }
-        if (!named)
-            family(out, f->metric, type, f->help);
-        named = true;
-        *family_is = f->metric;
+        if (!*family || strcmp(*family, f->metric) != 0)
+            family_print(out, f->metric, type, f->help);
+        *family = f->metric;
         fputs(f->metric, out);
-        labels(out, &all[i]);
+        labels_print(out, &all[i].v);
         if (f->label)
             fprintf(out, ",state=\"%s\"", f->label);
         fprintf(out, "} %.17g\n", value);
@@ -217,21 +220,22 @@ static int numbers(FILE *out, const struct snapshot_field *f,
 
 /* Print all families as text, or with NULL as JSON: an object for each queue
  * and name. 0 or -ENOMEM. */
-static int print_all(FILE *out, const struct snapshot *all, size_t n)
+static int families_print(FILE *out, const struct looked *all, size_t n)
 {
-    const char *family_is = NULL;
+    const char *family = NULL;
     int err = 0;
 
-    for (size_t i = 0; i < snapshot_field_count && !err; i++)
-        if (snapshot_fields[i].metric)
-            err = numbers(out, &snapshot_fields[i], all, n, &family_is);
+    for (size_t i = 0; n && i < SNAPSHOT_FIELDS && !err; i++)
+        if (all[0].fields.at[i].metric)
+            err = numbers_print(out, i, all, n, &family);
     if (!err)
-        err = histograms(out, all, n, false);
-    return err ? err : histograms(out, all, n, true);
+        err = histograms_print(out, all, n, false);
+    return err ? err : histograms_print(out, all, n, true);
 }
 
-/* to_file - beside it, then in its place */
-static int to_file(const char *path, const struct snapshot *all, size_t n)
+/* Write a file beside the wanted one, then rename it, so that a reader finds
+ * the old one or the new one whole. Returns an exit status. */
+static int file_replace(const char *path, const struct looked *all, size_t n)
 {
     char beside[PATH_MAX], user[FOLDER_USER];
     int fd, ok;
@@ -250,54 +254,47 @@ static int to_file(const char *path, const struct snapshot *all, size_t n)
                         "cannot make %s: %s; this runs as %s: give a "
                         "--textfile in another folder",
                         beside, errno_text(err), folder_user(geteuid(), user));
-    (void)print_all(out, all, n);
+    (void)families_print(out, all, n);
     ok = fflush(out) == 0 && !ferror(out) && fsync(fd) == 0;
     ok = fclose(out) == 0 && ok && rename(beside, path) == 0;
     if (ok)
         return 0;
-    n = (size_t)errno;
+    err = errno;
     unlink(beside);
     return complain(EX_CANTCREAT, "cannot write %s: %s; it is as it was", path,
-                    errno_text((int)n));
-}
-
-/* Look at a queue. Returns true if there is a snapshot to print. */
-static bool look(struct snapshot *v, const char *dir, const char *queue,
-                 int *status)
-{
-    struct problem p;
-
-    if (snapshot_open(v, dir, queue, true, &p) < 0) {
-        *status = complain_of(&p);
-        return false;
-    }
-    v->in_all = true; /* a restart does not reset a counter */
-    if (!v->shut)
-        return true;
-    *status = complain_of(&v->no_live);
-    snapshot_close(v);
-    return false;
+                    errno_text(err));
 }
 
 /* Look at all queues, then print them; returns an exit status. */
-static int metrics_tell(const struct options *o, const struct words *dirs,
-                        const struct queue_list *n, struct snapshot *all)
+static int queues_print(const struct options *o, const struct words *dirs,
+                        const struct queue_list *n, struct looked *all)
 {
+    int status = 0, written = 0;
+    struct problem p;
     size_t count = 0;
-    int status = 0, written;
 
-    for (size_t i = 0; i < n->count; i++)
-        count +=
-            look(&all[count], snapshot_dir(dirs->at, dirs->count, n->at[i]),
-                 n->at[i], &status);
+    for (size_t i = 0; i < n->count; i++) {
+        struct snapshot *v = &all[count].v;
+
+        if (snapshot_open(v, snapshot_dir(dirs->at, dirs->count, n->at[i]),
+                          n->at[i], true, &p) < 0) {
+            status = complain_of(&p);
+            continue;
+        }
+        if (v->shut) {
+            status = complain_of(&v->no_live);
+            snapshot_close(v);
+            continue;
+        }
+        v->in_all = true; /* a restart does not reset a counter */
+        snapshot_metrics(v, &all[count++].fields);
+    }
     if (o->textfile)
-        written = to_file(o->textfile, all, count);
-    else
-        written = print_all(o->json ? NULL : stdout, all, count) < 0
-                      ? complain_memory()
-                      : 0;
+        written = file_replace(o->textfile, all, count);
+    else if (families_print(o->json ? NULL : stdout, all, count) < 0)
+        written = complain_memory();
     for (size_t i = 0; i < count; i++)
-        snapshot_close(&all[i]);
+        snapshot_close(&all[i].v);
     return written ? written : status;
 }
 
@@ -305,7 +302,7 @@ int metrics_run(const struct options *o)
 {
     struct words dirs = o->serve.state_dirs; /* of serve, else our own */
     struct queue_list n = {0};
-    struct snapshot *all;
+    struct looked *all;
     int status = 0;
 
     if (o->json && o->textfile)
@@ -321,7 +318,7 @@ int metrics_run(const struct options *o)
     }
     all = status ? NULL : calloc(n.count + 1, sizeof *all);
     if (!status)
-        status = all ? metrics_tell(o, &dirs, &n, all) : complain_memory();
+        status = all ? queues_print(o, &dirs, &n, all) : complain_memory();
     free(all);
     queue_list_free(&n);
     return status;

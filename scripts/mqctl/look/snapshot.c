@@ -22,13 +22,14 @@
 #include "common/store/spool.h"
 #include "scripts/mqctl/ask.h"
 
-/* queue_look - the kernel's side */
-static void queue_look(struct snapshot *v)
+/* Look at the queue in the kernel. */
+static void queue_read(struct snapshot *v)
 {
     struct queue *q;
 
     v->depth = v->depth_max = v->message_size = v->bytes = -1;
     v->broker = broker_operand_is(v->queue);
+    v->engine = v->broker ? "amqp" : "mq";
     if (v->broker) {
         (void)problem_set(&v->no_queue, EX_UNAVAILABLE, ENOTSUP,
                           "it is on a broker: rabbitmqctl list_queues name "
@@ -46,47 +47,6 @@ static void queue_look(struct snapshot *v)
     queue_close(&q);
 }
 
-/* counters_look - the numbers that the worker wrote last */
-static void counters_look(struct snapshot *v)
-{
-    char path[PATH_MAX];
-
-    int err =
-        runtimedir_file(&v->dir, RUNTIMEDIR_COUNTERS, path, &v->no_counters);
-
-    if (!err)
-        err = counters_attach(&v->counters, path, &v->no_counters);
-    v->counters_err = err;
-    if (err)
-        return;
-    counters_header(v->counters, &v->head);
-    counters_sum(v->counters, &v->sum);
-    counters_totals(v->counters, &v->totals);
-}
-
-/* worker_look - whether it runs: its lock tells; how the last one ended: its
- * counters tell */
-static void worker_look(struct snapshot *v)
-{
-    enum worker_lock lock = WORKER_UNSEEN;
-    char path[PATH_MAX];
-    pid_t pid = 0;
-
-    if (statedir_path(&v->dir, STATEDIR_PIDFILE, path, NULL) == 0)
-        lock = worker_lock_look(path, &pid);
-    v->pid = pid ? pid : v->head.pid;
-    if (lock == WORKER_RUNS)
-        v->worker = SNAPSHOT_RUNS;
-    else if (lock == WORKER_UNSEEN)
-        v->worker = SNAPSHOT_UNSEEN;
-    else if (v->head.gauges[COUNTERS_ENDED_NS] && v->pid == v->head.pid)
-        v->worker = SNAPSHOT_ENDED;
-    else
-        v->worker = v->counters || lock == WORKER_GONE ? SNAPSHOT_KILLED
-                                                       : SNAPSHOT_NEVER;
-}
-
-/* snapshot_store - the file of a queue that was never used may be missing */
 int snapshot_store(struct snapshot *v, struct store **out)
 {
     char path[PATH_MAX];
@@ -112,6 +72,7 @@ struct custody_count {
     int64_t waiting, parked, spooled;
 };
 
+/* Visit a slot: count its message. */
 static int slot_count(const struct custody_seen *seen, void *arg)
 {
     struct custody_count *c = arg;
@@ -142,8 +103,8 @@ static int slot_count(const struct custody_seen *seen, void *arg)
     return 0;
 }
 
-/* Return true if no worker runs. What was cancelled stays until the next worker
- * ends it; a worker that runs does so at once. */
+/* Return true if no worker runs. A cancelled message then stays until the next
+ * worker ends it. */
 static bool is_idle(const struct snapshot *v)
 {
     return v->worker != SNAPSHOT_RUNS && v->worker != SNAPSHOT_UNSEEN;
@@ -173,24 +134,45 @@ static void custody_count(struct snapshot *v, struct custody_count *c,
     v->held_since_ns = c->oldest_ns;
 }
 
-/* without - a count, but for those that were counted in custody; -errno */
-static int64_t without(int64_t n, int64_t less)
+/* Subtract a count that is not known if it is below 0. Returns the same -errno
+ * if `n` is one. */
+static int64_t count_minus(int64_t n, int64_t some)
 {
-    return n < less ? (n < 0 ? n : 0) : n - less;
+    return n < 0 || some <= 0 ? n : n > some ? n - some : 0;
 }
 
-/* but - a count, but for some; how many may be -errno */
-static int64_t but(int64_t n, int64_t some)
-{
-    return some > 0 ? without(n, some) : n;
-}
-
-/* uncounted - a number that could not be had is -errno */
-static void uncounted(struct snapshot *v)
+/* Count the messages in custody and in the store now, instead of showing what
+ * the worker counted last. Custody goes first: a message that leaves it
+ * meanwhile is in the store by then, and is counted. */
+static void counts_read(struct snapshot *v)
 {
     int64_t *const all[] = {&v->waiting, &v->parked, &v->spooled, &v->dead,
                             &v->replayed};
+    struct custody_count c;
+    struct store *s;
 
+    v->store_err = snapshot_store(v, &s);
+    custody_count(v, &c, s);
+    if (v->totals.received_ns < c.newest_ns)
+        v->totals.received_ns = c.newest_ns;
+    if (!s)
+        return;
+    v->waiting = count_minus(store_count(s, STORE_WAITING), c.waiting);
+    v->parked = count_minus(store_count(s, STORE_PARKED), c.parked);
+    v->spooled = count_minus(store_spool_count(s), c.spooled);
+    if (is_idle(v)) { /* a cancelled message waits for nothing */
+        v->waiting =
+            count_minus(v->waiting, store_count_cancelled(s, STORE_WAITING));
+        v->parked =
+            count_minus(v->parked, store_count_cancelled(s, STORE_PARKED));
+        v->spooled = count_minus(v->spooled, store_spool_count_cancelled(s));
+    }
+    v->dead = store_count(s, STORE_DEAD);
+    v->replayed = store_count(s, STORE_REPLAYED);
+    store_ages(s, &v->ages);
+    if (v->totals.received_ns < v->ages.newest)
+        v->totals.received_ns = v->ages.newest;
+    store_close(&s);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (*all[i] < 0) {
             v->store_err = (int)*all[i];
@@ -201,36 +183,6 @@ static void uncounted(struct snapshot *v)
                     "%s/%s cannot be read: %s; %s", v->dir.folder,
                     STATEDIR_STORE, errno_text(-v->store_err),
                     disk_advice(v->store_err));
-}
-
-/* store_look - count now, not when the worker last did. Custody goes first: a
- * message that leaves it meanwhile is in the store by then, and is counted. */
-static void store_look(struct snapshot *v)
-{
-    struct custody_count c;
-    struct store *s;
-
-    v->store_err = snapshot_store(v, &s);
-    custody_count(v, &c, s);
-    if (v->totals.received_ns < c.newest_ns)
-        v->totals.received_ns = c.newest_ns;
-    if (!s)
-        return;
-    v->waiting = without(store_count(s, STORE_WAITING), c.waiting);
-    v->parked = without(store_count(s, STORE_PARKED), c.parked);
-    v->spooled = without(store_spool_count(s), c.spooled);
-    if (is_idle(v)) { /* a cancelled message waits for nothing */
-        v->waiting = but(v->waiting, store_count_cancelled(s, STORE_WAITING));
-        v->parked = but(v->parked, store_count_cancelled(s, STORE_PARKED));
-        v->spooled = but(v->spooled, store_spool_count_cancelled(s));
-    }
-    v->dead = store_count(s, STORE_DEAD);
-    v->replayed = store_count(s, STORE_REPLAYED);
-    store_ages(s, &v->ages);
-    if (v->totals.received_ns < v->ages.newest)
-        v->totals.received_ns = v->ages.newest;
-    store_close(&s);
-    uncounted(v);
 }
 
 int snapshot_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
@@ -246,7 +198,6 @@ int snapshot_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
     return err;
 }
 
-/* snapshot_folder - as statedir_open, with the exit status of a look */
 int snapshot_folder(struct statedir *out, const char *state_dir,
                     const char *queue, struct problem *p)
 {
@@ -301,12 +252,15 @@ int snapshot_named_folder(struct statedir *out, const char *state_dir,
 
 /* Read everything except the counted values, once. Ask the worker first: when
  * it answers, its counters exist. */
-static void look_once(struct snapshot *v, const char *state_dir,
-                      bool ask_worker)
+static void parts_read(struct snapshot *v, const char *state_dir,
+                       bool ask_worker)
 {
+    enum worker_lock lock = WORKER_UNSEEN;
+    char path[PATH_MAX];
+    pid_t pid = 0;
     int err;
 
-    queue_look(v);
+    queue_read(v);
     err = snapshot_folder(&v->dir, state_dir, v->queue, &v->no_live);
     v->has_folder = !err;
     v->shut = err && err != -ENOENT;
@@ -319,15 +273,33 @@ static void look_once(struct snapshot *v, const char *state_dir,
     if (ask_worker)
         v->stopped = ask(&v->dir, v->queue, "status", &v->live, &v->no_live) ==
                      -EHOSTDOWN;
-    counters_look(v);
-    worker_look(v);
-    if (v->live && v->worker == SNAPSHOT_UNSEEN)
+    err = runtimedir_file(&v->dir, RUNTIMEDIR_COUNTERS, path, &v->no_counters);
+    if (!err)
+        err = counters_attach(&v->counters, path, &v->no_counters);
+    v->counters_err = err;
+    if (!err) {
+        counters_header(v->counters, &v->head);
+        counters_sum(v->counters, &v->sum);
+        counters_totals(v->counters, &v->totals);
+    }
+    /* The lock says whether the worker runs, the counters how the last one
+     * ended. */
+    if (statedir_path(&v->dir, STATEDIR_PIDFILE, path, NULL) == 0)
+        lock = worker_lock_look(path, &pid);
+    v->pid = pid ? pid : v->head.pid;
+    if (lock == WORKER_RUNS || (v->live && lock == WORKER_UNSEEN))
         v->worker = SNAPSHOT_RUNS;
+    else if (lock == WORKER_UNSEEN)
+        v->worker = SNAPSHOT_UNSEEN;
+    else if (v->head.gauges[COUNTERS_ENDED_NS] && v->pid == v->head.pid)
+        v->worker = SNAPSHOT_ENDED;
+    else
+        v->worker = v->counters || lock == WORKER_GONE ? SNAPSHOT_KILLED
+                                                       : SNAPSHOT_NEVER;
     if (v->worker == SNAPSHOT_RUNS && !v->live)
         v->phase = worker_phase(&v->dir);
 }
 
-/* Give a starting or stopping worker some time to answer or to exit. */
 int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
                    bool ask_worker, struct problem *p)
 {
@@ -345,22 +317,22 @@ int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
         v->waiting = v->parked = v->spooled = v->dead = v->replayed = -1;
         v->custody = v->held = v->grouped = -1;
         memcpy(v->queue, name, sizeof name);
-        look_once(v, state_dir, ask_worker);
-        /* Lock and answer agree, unless it is starting, stopping or dying. */
+        parts_read(v, state_dir, ask_worker);
+        /* Lock and answer agree, unless the worker is starting, stopping or
+         * dying: give it some time to answer or to exit. */
     } while (ask_worker &&
              (v->stopped || v->live) != (v->worker == SNAPSHOT_RUNS) &&
              worker_phase_wait(&v->dir, &wait));
     return 0;
 }
 
-/* snapshot_open - look at everything once */
 int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                   bool ask_worker, struct problem *p)
 {
     int err = snapshot_begin(v, state_dir, queue, ask_worker, p);
 
     if (!err)
-        store_look(v);
+        counts_read(v);
     return err;
 }
 
@@ -371,12 +343,6 @@ void snapshot_close(struct snapshot *v)
     v->live = NULL;
 }
 
-const char *snapshot_engine(const struct snapshot *v)
-{
-    return v->broker ? "amqp" : "mq";
-}
-
-/* snapshot_number - as the worker answered, else as it wrote */
 json_int_t snapshot_number(const struct snapshot *v, const char *name,
                            uint64_t otherwise)
 {
@@ -457,11 +423,6 @@ bool snapshot_rate_reached(const struct snapshot *v)
            (v->head.gauges[COUNTERS_HOLDS] & COUNTERS_RATE_HELD) != 0;
 }
 
-bool snapshot_full(const struct snapshot *v)
-{
-    return snapshot_state(v) == WORKER_STATE_FULL;
-}
-
 const char *snapshot_breaker(const struct snapshot *v)
 {
     static const char *const texts[] = {"closed", "open", "probing"};
@@ -527,12 +488,6 @@ enum term_colour snapshot_state_colour(const char *text)
     return severity == WORKER_BAD    ? TERM_RED
            : severity == WORKER_WARN ? TERM_YELLOW
                                      : TERM_PLAIN;
-}
-
-enum term_colour snapshot_dead_colour(const char *dead)
-{
-    return strcmp(dead, "0") == 0 || strcmp(dead, "-") == 0 ? TERM_PLAIN
-                                                            : TERM_YELLOW;
 }
 
 const char *snapshot_why(const struct snapshot *v)

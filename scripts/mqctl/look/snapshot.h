@@ -35,7 +35,8 @@ enum snapshot_worker {
 
 struct snapshot {
     char queue[QUEUE_NAME_MAX];
-    bool broker; /* it is on a broker: its messages are not known here */
+    bool broker;        /* it is on a broker: its messages are not known here */
+    const char *engine; /* "mq": in the kernel; "amqp": on a broker */
     /* ---- the queue ---- */
     bool has_queue;
     long depth, depth_max, message_size, bytes; /* -1: not known */
@@ -106,14 +107,11 @@ int snapshot_named_folder(struct statedir *out, const char *state_dir,
 const char *snapshot_dir(const char *const *dirs, size_t count,
                          const char *queue);
 
-/* What it is a queue of: "mq" the kernel, "amqp" a broker. */
-const char *snapshot_engine(const struct snapshot *v);
 enum worker_state snapshot_state(const struct snapshot *v);
 const char *snapshot_state_text(const struct snapshot *v);
 enum worker_severity snapshot_severity(const struct snapshot *v);
-/* Table styles of a state's text and of a number of dead letters. */
+/* Return the table style of a state's text. */
 enum term_colour snapshot_state_colour(const char *text);
-enum term_colour snapshot_dead_colour(const char *dead);
 /* Why nothing is taken from the queue just now: in the words of the worker,
  * else as its counters say. NULL: messages are taken, or no worker runs. */
 const char *snapshot_why(const struct snapshot *v);
@@ -126,8 +124,6 @@ bool snapshot_paused(const struct snapshot *v);
 bool snapshot_pause(const struct snapshot *v, struct pause_note *out);
 /* No more are delivered just now, as --rate says. */
 bool snapshot_rate_reached(const struct snapshot *v);
-/* Nothing is taken from the queue, as --max-waiting is reached. */
-bool snapshot_full(const struct snapshot *v);
 /* A number that the worker answered, else `otherwise`. */
 json_int_t snapshot_number(const struct snapshot *v, const char *name,
                            uint64_t otherwise);
@@ -143,28 +139,30 @@ uint64_t snapshot_groups_held(const struct snapshot *v);
 int64_t snapshot_waits(const struct snapshot *v);
 const char *snapshot_breaker(const struct snapshot *v); /* "closed" */
 
-/* One row for each thing there is to tell of a queue, in the order of mqctl
- * status --json. */
+/* What there is to tell of a queue, in the order of mqctl status --json. */
 enum snapshot_when {
-    SNAPSHOT_ALWAYS,  /* as far as it is known */
+    SNAPSHOT_ALWAYS,  /* whether a worker has run or not */
     SNAPSHOT_COUNTED, /* with counters, also of a worker that is gone */
-    SNAPSHOT_RUNNING, /* of a worker that runs */
+    SNAPSHOT_RUNNING, /* of a running worker */
 };
 struct snapshot_field {
     const char *json; /* its name there; NULL: none */
     enum snapshot_when when;
-    int64_t (*number)(const struct snapshot *v); /* below 0: not known */
-    json_t *(*value)(const struct snapshot *v);  /* JSON, if not the number */
+    int64_t number;            /* below 0: not known */
+    json_t *value;             /* JSON, if not the number */
     const char *metric, *help; /* of mqctl metrics; NULL: it is none */
     const char *label;         /* the metric's label `state`; NULL: none */
+    bool known;                /* `when` is the case */
 };
-extern const struct snapshot_field snapshot_fields[];
-extern const size_t snapshot_field_count;
-/* The object of mqctl status --json, the caller's; NULL: no memory. */
+#define SNAPSHOT_FIELDS 72 /* some at the end are all 0 */
+struct snapshot_fields {
+    struct snapshot_field at[SNAPSHOT_FIELDS];
+};
+/* Return the object of mqctl status --json, the caller's; NULL: no memory. */
 json_t *snapshot_json(const struct snapshot *v);
-/* The number of a field as a metric; below 0: to be left out. */
-double snapshot_metric(const struct snapshot_field *f,
-                       const struct snapshot *v);
+/* Return all fields with the numbers of their metrics; a number below 0 is left
+ * out. */
+void snapshot_metrics(const struct snapshot *v, struct snapshot_fields *out);
 /* Open the store of a view to read; 0, or -errno with no_store set. */
 int snapshot_store(struct snapshot *v, struct store **out);
 

@@ -83,7 +83,7 @@ Test(amqp_doctor, letters_and_a_queue_that_nobody_takes_from_are_found)
     harness_until(amqp_ready(amqp_of("dead")) == 1, 20000);
     r = DOCTOR(OP);
     cr_assert_eq(r.status, 1);
-    cr_found(r.out, "warn", "dead letters: 1 message was given up on");
+    cr_found(r.out, "warn", "dead letters: 1 dead letter");
     cr_found(r.out, "    ", "mqdlq list --by error amqp://guest@");
     cr_found(r.out, "warn", "--timeout is none");
     cr_assert_eq(harness_stop(w, 20000), 0);

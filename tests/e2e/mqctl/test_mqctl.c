@@ -270,10 +270,9 @@ Test(mqctl, status_says_what_waits_in_the_store_for_what)
     harness_until_lines("runs", 1, SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
     r = ctl("status", q);
-    cr_assert(strstr(r.out, "1 wait (delayed, for a retry, or kept by a stop)"),
+    cr_assert(strstr(r.out, "1 waiting (delayed, retrying or interrupted)"),
               "%s", r.out);
-    cr_assert(strstr(r.out, "0 wait for their turn in their group"), "%s",
-              r.out);
+    cr_assert(strstr(r.out, "0 blocked by their group"), "%s", r.out);
 }
 
 Test(mqctl, the_breaker_and_its_reason_are_shown)

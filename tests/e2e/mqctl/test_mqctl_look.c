@@ -83,7 +83,7 @@ Test(mqctl_look, explain_finds_the_queue_of_an_id_by_itself)
     id = ctl_send(q, "x");
     harness_until(is_at(q, id, "dead"), SOON_MS);
     r = ctl("explain", id);
-    snprintf(text, sizeof text, "%s of %s: dead since ", id, q);
+    snprintf(text, sizeof text, "%s of %s: died at ", id, q);
     cr_assert_eq(r.status, 0, "%s", r.err);
     cr_assert_eq(strncmp(r.out, text, strlen(text)), 0, "%s", r.out);
     r = ctl("explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV");
@@ -410,7 +410,7 @@ Test(mqctl_look, doctor_says_that_a_killed_worker_had_nothing_in_flight)
 
     harness_kill(w);
     r = ctl("doctor", q);
-    cr_assert_not_null(strstr(r.out, "killed, and had no message in flight"),
+    cr_assert_not_null(strstr(r.out, "was killed; it had no message in flight"),
                        "%s", r.out);
 }
 

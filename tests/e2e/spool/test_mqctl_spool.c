@@ -80,8 +80,7 @@ Test(mqctl_spool, all_that_count_what_waits_count_it)
     cr_assert_eq(ctl_number(q, "held"), 0);
     cr_assert_eq(metric(q, "mqworker_spooled"), SPOOLED);
     out = ctl_out("status", q);
-    cr_assert_not_null(strstr(out, "20 wait on the disk for their turn, of "
-                                   "1000000 at most"),
+    cr_assert_not_null(strstr(out, "20 waiting on disk, of at most 1000000"),
                        "%s", out);
     out = ctl_out("status", NULL);
     cr_assert_not_null(strstr(out, " 20 "), "WAITING has them: %s", out);
@@ -106,7 +105,7 @@ Test(mqctl_spool, a_worker_that_is_gone_does_not_hide_it)
     cr_assert_eq(json_integer_value(json_object_get(o, "custody")), 1);
     json_decref(o);
     r = ctl("status", q);
-    cr_assert_not_null(strstr(r.out, "they run when a worker is started"), "%s",
+    cr_assert_not_null(strstr(r.out, "they run when you start a worker"), "%s",
                        r.out);
     cr_assert_eq(metric(q, "mqworker_spooled"), SPOOLED);
 }
@@ -310,7 +309,9 @@ Test(mqctl_spool, doctor_tells_of_it_with_and_without_a_worker)
     struct harness_process *w = spool_fill(q);
     struct harness_result r = ctl("doctor", q);
 
-    cr_assert_not_null(strstr(r.out, "20 messages came faster"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "20 messages are waiting there, which "
+                                     "came faster"),
+                       "%s", r.out);
     ctl_out("set", q, "spool=5");
     r = ctl("doctor", q);
     cr_assert_not_null(strstr(r.out, "--spool allows 5"), "%s", r.out);

@@ -93,8 +93,8 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
     harness_until(told("1") >= 2, SOON_MS);
     harness_until(ctl_number(q, "on_dead_waiting") == 1, SOON_MS);
     harness_until(ctl_number(q, "on_dead_failed") >= 2, SOON_MS);
-    says(ctl_out("status", q), "failed for 1 dead letter, and runs again");
-    says(ctl("doctor", q).out, "--on-dead failed for 1 letter,");
+    says(ctl_out("status", q), "failed for 1 dead letter; will run again");
+    says(ctl("doctor", q).out, "--on-dead command failed for 1 dead letter,");
     snprintf(want, sizeof want,
              "\n      -> mqdlq show --json %s 1 | MQW_LETTER=1 MQW_QUEUE=%s sh "
              "-c 'cd $TEST_DIR; ",

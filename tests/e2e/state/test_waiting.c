@@ -73,8 +73,9 @@ Test(waiting, delayed_messages_are_taken_up_to_the_bound_and_no_further)
               "%s", r.out);
     r = mqctl("doctor", q, NULL);
     cr_assert_eq(r.status, 1, "%s", r.out);
-    cr_assert(strstr(r.out, "4 messages wait in the store, and --max-waiting "
-                            "allows 4: the worker takes no more messages"),
+    cr_assert(strstr(r.out, "4 messages are waiting in the store, and "
+                            "--max-waiting allows 4: the worker takes no "
+                            "more messages"),
               "%s", r.out);
     r = mqctl("explain", q, "01JD3Z6Q9V0X8N5T2K7B4M1C3F");
     cr_assert(
