@@ -2,7 +2,7 @@
  *
  * A group is read from the store with one query, from the slots that name it,
  * and from the spool, whose groups were counted before. Custody was read first
- * (messages.c): a message that moves meanwhile counts once more or once less.
+ * (messages.c): a message that moves meanwhile counts twice or not at all.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,13 +24,12 @@
 #include "scripts/mqctl/look/messages.h"
 
 /* The spool is in the order of its turns, and a list of groups in that of their
- * keys. So all of the spool is read for the next keys, as many as fit in
- * memory, and again for the keys behind them. What is in a slot is not counted.
- */
+ * keys. So the whole spool is read for the next keys, as many as fit in memory,
+ * and again for the keys behind them. Messages in slots are not counted. */
 struct group_spooled {
     RB_ENTRY(group_spooled) node;
     uint64_t count;
-    struct ulid head; /* of the first one; all 0: it has no id yet */
+    struct ulid head; /* of the first message; all 0: it has no id yet */
     uint64_t received_ns;
     size_t size;
     char key[];
@@ -38,40 +37,50 @@ struct group_spooled {
 
 RB_HEAD(spooled_tree, group_spooled);
 
-/* All 0: nothing was read. */
-struct groups_spooled {
-    struct spooled_tree all;
-    size_t count;
-    bool more; /* there are keys behind these */
-};
+#define GROUPS_MOST 20000 /* groups of the spool in memory at a time */
+#define KEY_MAX     HEADER_VALUE_MAX
+#define HEX_ROOM    (2 * KEY_MAX + 1)
 
-/* The ordered groups of a queue that have a message: what custody, the store
- * and the spool have of each, by its key, so that a list can be taken up again
- * after any of them. Which groups are closing only a worker knows. */
-struct groups_seen {
+/* A visit to all groups that have a message, in the order of their keys: what
+ * custody, the store and the spool have of each. */
+struct walk {
     struct messages *m;
-    json_t *closing;          /* an object, by the key in hexadecimal */
+    json_t *closing; /* an object, by the key in hexadecimal; the worker's */
     struct slot_seen **slots; /* those that name a group, by that */
-    size_t count;
-    struct groups_spooled spooled;
+    size_t slot_count, slot;  /* all of them; the next one */
+    struct spooled_tree spooled;
+    size_t spooled_count;
+    bool spooled_more; /* there are keys behind these */
+    struct store_group stored;
+    char key[KEY_MAX]; /* of `stored` */
+    size_t size;
+    bool stored_more, has; /* the store may have more; `stored` is one */
 };
 
-/* One of them; valid during the visit. */
+/* What the store, the spool and the slots have of one group. */
+struct parts {
+    struct store_group stored;
+    const struct group_spooled *spooled; /* NULL: nothing */
+    struct slot_seen **slots;
+    size_t count;
+};
+
+/* A group; valid during the visit. */
 struct group_seen {
     const char *key;
     size_t size;
     enum group_where where;
-    bool closing;         /* it refuses what comes */
-    uint64_t waiting;     /* messages that do not run, its head included */
+    bool closing;         /* it refuses new messages */
+    uint64_t waiting;     /* messages that are not running, with its head */
     uint64_t due_ns;      /* blocked: until then */
-    int64_t letter;       /* held: by that one; else 0 */
+    int64_t letter;       /* held: the letter that holds it; else 0 */
     struct ulid head;     /* all 0: it has no id yet */
     uint64_t received_ns; /* of its head */
 };
 
 /* ---- what the spool has of each group ---- */
 
-#define GROUPS_MOST 20000 /* that are in memory at a time */
+typedef int group_visit(const struct group_seen *seen, void *arg);
 
 /* Compare two keys by their bytes, in the order that SQLite uses. */
 static int group_key_order(const char *a, size_t a_size, const char *b,
@@ -82,59 +91,62 @@ static int group_key_order(const char *a, size_t a_size, const char *b,
     return way ? way : (a_size > b_size) - (a_size < b_size);
 }
 
-static int order(const struct group_spooled *a, const struct group_spooled *b)
+static int spooled_order(const struct group_spooled *a,
+                         const struct group_spooled *b)
 {
     return group_key_order(a->key, a->size, b->key, b->size);
 }
 
 /* RB_GENERATE_STATIC needs a macro that glibc does not have. */
-RB_GENERATE_INTERNAL(spooled_tree, group_spooled, node, order,
+RB_GENERATE_INTERNAL(spooled_tree, group_spooled, node, spooled_order,
                      static __attribute__((unused)))
 
-/* The first of them; NULL: none is left. */
-static struct group_spooled *
-groups_spooled_first(const struct groups_spooled *g)
+static void spooled_drop(struct walk *w, struct group_spooled *one)
 {
-    return RB_MIN(spooled_tree, (struct spooled_tree *)&g->all);
-}
-
-static void groups_spooled_drop(struct groups_spooled *g,
-                                struct group_spooled *one)
-{
-    RB_REMOVE(spooled_tree, &g->all, one);
-    g->count--;
+    RB_REMOVE(spooled_tree, &w->spooled, one);
+    w->spooled_count--;
     free(one);
 }
 
-static void groups_spooled_free(struct groups_spooled *g)
+static void spooled_free(struct walk *w)
 {
-    while (g->count)
-        groups_spooled_drop(g, groups_spooled_first(g));
+    while (w->spooled_count)
+        spooled_drop(w, RB_MIN(spooled_tree, &w->spooled));
 }
 
-/* One look at the spool. */
+/* A search of the spool: keys behind this one. */
 struct reading {
-    struct groups_spooled *g;
-    const char *after; /* keys behind this one */
+    struct walk *w;
+    const char *after;
     size_t size;
 };
 
-static struct group_spooled *find(const struct groups_spooled *g,
-                                  const char *key, size_t size)
+/* Visit a message of the spool, in the order of their turns: count it for its
+ * group. A group with a later key makes room for a new one. */
+static int spooled_count(const struct message_seen *seen, void *arg)
 {
-    struct group_spooled *at = RB_ROOT(&g->all);
-    int way;
+    const struct reading *r = arg;
+    struct walk *w = r->w;
+    struct group_spooled *last =
+        w->spooled_more ? RB_MAX(spooled_tree, &w->spooled) : NULL;
+    struct group_spooled *one = RB_ROOT(&w->spooled);
+    int way = 0;
 
-    while (at && (way = group_key_order(key, size, at->key, at->size)) != 0)
-        at = way < 0 ? RB_LEFT(at, node) : RB_RIGHT(at, node);
-    return at;
-}
-
-/* add - the first message of a group; one with a later key makes room */
-static int add(struct groups_spooled *g, const struct message_seen *seen)
-{
-    struct group_spooled *one = malloc(sizeof *one + seen->group_size);
-
+    /* Of groups behind the last one that is kept, some messages were left
+     * out. */
+    if (!seen->group ||
+        (last && group_key_order(seen->group, seen->group_size, last->key,
+                                 last->size) > 0) ||
+        group_key_order(seen->group, seen->group_size, r->after, r->size) <= 0)
+        return 0;
+    while (one && (way = group_key_order(seen->group, seen->group_size,
+                                         one->key, one->size)) != 0)
+        one = way < 0 ? RB_LEFT(one, node) : RB_RIGHT(one, node);
+    if (one) {
+        one->count++;
+        return 0;
+    }
+    one = malloc(sizeof *one + seen->group_size);
     if (!one)
         return -ENOMEM;
     *one = (struct group_spooled){.count = 1,
@@ -142,69 +154,38 @@ static int add(struct groups_spooled *g, const struct message_seen *seen)
                                   .received_ns = seen->received_ns,
                                   .size = seen->group_size};
     memcpy(one->key, seen->group, seen->group_size);
-    RB_INSERT(spooled_tree, &g->all, one);
+    RB_INSERT(spooled_tree, &w->spooled, one);
     /* NOLINTBEGIN(clang-analyzer-unix.Malloc): the tree has it */
-    g->more |= ++g->count > GROUPS_MOST;
-    if (g->count > GROUPS_MOST)
-        groups_spooled_drop(g, RB_MAX(spooled_tree, &g->all));
+    w->spooled_more |= ++w->spooled_count > GROUPS_MOST;
+    if (w->spooled_count > GROUPS_MOST)
+        spooled_drop(w, RB_MAX(spooled_tree, &w->spooled));
     return 0;
     /* NOLINTEND(clang-analyzer-unix.Malloc) */
 }
 
-/* later - whether a key is behind those that are kept: some of its messages
- * were left out */
-static bool later(const struct groups_spooled *g, const char *key, size_t size)
-{
-    const struct group_spooled *last =
-        g->more ? RB_MAX(spooled_tree, (struct spooled_tree *)&g->all) : NULL;
-
-    return last && group_key_order(key, size, last->key, last->size) > 0;
-}
-
-/* row_count - visit: rows come in the order of their turns */
-static int row_count(const struct message_seen *seen, void *arg)
-{
-    const struct reading *r = arg;
-    struct group_spooled *one;
-
-    if (!seen->group || later(r->g, seen->group, seen->group_size) ||
-        group_key_order(seen->group, seen->group_size, r->after, r->size) <= 0)
-        return 0;
-    one = find(r->g, seen->group, seen->group_size);
-    if (!one)
-        return add(r->g, seen);
-    one->count++;
-    return 0;
-}
-
 /* Read the groups of the spool that come after a key, or from the first on if
  * `size` is 0. With `only`, read that group alone. */
-static int groups_spooled_read(struct groups_spooled *g, struct messages *m,
-                               const char *after, size_t size, const char *only)
+static int spooled_read(struct walk *w, const char *after, size_t size,
+                        const char *only)
 {
-    const struct waiting_filter filter = m->filter;
-    struct reading r = {g, after, size};
+    const struct waiting_filter filter = w->m->filter;
+    struct reading r = {w, after, size};
     int err;
 
-    g->more = false;
-    m->filter.states = WAITING_BIT(WAITING_SPOOLED);
-    m->filter.group = only;
-    err = messages_each(m, "spool-0", row_count, &r);
-    m->filter = filter;
+    w->spooled_more = false;
+    w->m->filter.states = WAITING_BIT(WAITING_SPOOLED);
+    w->m->filter.group = only;
+    err = messages_each(w->m, "spool-0", spooled_count, &r);
+    w->m->filter = filter;
     if (err)
-        groups_spooled_free(g);
+        spooled_free(w);
     return err;
 }
 
-/* ---- groups ---- */
-
-#define KEY_MAX  HEADER_VALUE_MAX
-#define HEX_ROOM (2 * KEY_MAX + 1)
-
 /* ---- open and close ---- */
 
-/* slot_order - compare for qsort: by group, then in order of arrival */
-static int slot_order(const void *a, const void *b)
+/* Compare for qsort: by group, then in order of arrival. */
+static int slot_group_order(const void *a, const void *b)
 {
     const struct slot_seen *const *x = a, *const *y = b;
 
@@ -214,77 +195,55 @@ static int slot_order(const void *a, const void *b)
                  : ((*x)->c.seq > (*y)->c.seq) - ((*x)->c.seq < (*y)->c.seq);
 }
 
-/* page_keep - the keys of an answer; whether there are more, and the last */
-static bool page_keep(struct groups_seen *g, const json_t *answer,
-                      char last[HEX_ROOM])
-{
-    const json_t *keys = json_object_get(answer, "groups"), *key;
-    size_t i;
-
-    json_array_foreach(keys, i, key)
-    {
-        snprintf(last, HEX_ROOM, "%s", json_string_value(key));
-        (void)json_object_set_new(g->closing, last, json_true());
-    }
-    return i > 0 && json_is_true(json_object_get(answer, "more"));
-}
-
-/* closing_ask - page by page; a worker that does not answer closes none */
-static void closing_ask(struct groups_seen *g)
+/* Open a walk through the groups of `m`, which is open without a filter, and
+ * ask its worker page by page which groups are closing. -ENOMEM. */
+static int walk_open(struct walk *w, struct messages *m)
 {
     char line[HEX_ROOM + 16], last[HEX_ROOM] = "";
-    bool more = g->m->runs;
+    bool more = m->runs;
     struct problem p;
-    json_t *answer;
+    json_t *answer, *key;
+    size_t i;
 
+    *w = (struct walk){.m = m, .closing = json_object()};
+    w->slots = calloc(m->count + 1, sizeof(struct slot_seen *));
+    if (!w->closing || !w->slots)
+        return -ENOMEM;
+    for (i = 0; i < m->count; i++)
+        if (m->slots[i].c.group[0])
+            w->slots[w->slot_count++] = &m->slots[i];
+    qsort(w->slots, w->slot_count, sizeof(struct slot_seen *),
+          slot_group_order);
     while (more) {
         snprintf(line, sizeof line, "closing %s", last);
-        if (ask(&g->m->dir, g->m->queue, line, &answer, &p) < 0)
-            return;
-        more = page_keep(g, answer, last);
+        if (ask(&m->dir, m->queue, line, &answer, &p) < 0)
+            return 0; /* a worker that does not answer closes none */
+        json_array_foreach(json_object_get(answer, "groups"), i, key)
+        {
+            snprintf(last, HEX_ROOM, "%s", json_string_value(key));
+            (void)json_object_set_new(w->closing, last, json_true());
+        }
+        more = i > 0 && json_is_true(json_object_get(answer, "more"));
         json_decref(answer);
     }
-}
-
-/* `m` is open, without a filter. -ENOMEM. */
-static int groups_seen_open(struct groups_seen *g, struct messages *m)
-{
-    *g = (struct groups_seen){.m = m, .closing = json_object()};
-    g->slots = calloc(m->count + 1, sizeof(struct slot_seen *));
-    if (!g->closing || !g->slots)
-        return -ENOMEM;
-    for (size_t i = 0; i < m->count; i++)
-        if (m->slots[i].c.group[0])
-            g->slots[g->count++] = &m->slots[i];
-    qsort(g->slots, g->count, sizeof(struct slot_seen *), slot_order);
-    closing_ask(g);
     return 0;
 }
 
-static void groups_seen_close(struct groups_seen *g)
+static void walk_close(struct walk *w)
 {
-    json_decref(g->closing);
-    free(g->slots);
-    groups_spooled_free(&g->spooled);
-    *g = (struct groups_seen){0};
+    json_decref(w->closing);
+    free(w->slots);
+    spooled_free(w);
+    *w = (struct walk){0};
 }
 
 /* ---- one group ---- */
 
-/* What the store, the spool and the slots have of it. */
-struct parts {
-    struct store_group stored;
-    const struct group_spooled *spooled; /* NULL: nothing */
-    struct slot_seen **slots;
-    size_t count;
-};
-
-/* head_row - the head is a row of the store; out->due_ns as it has it */
-static int head_row(const struct groups_seen *g, int64_t row,
-                    struct group_seen *out)
+/* Note a row of the store as the head, with the time until which it waits. */
+static int head_row(const struct walk *w, int64_t row, struct group_seen *out)
 {
     struct store_row r = {0};
-    int err = store_get(g->m->store, row, &r, NULL, 0, NULL);
+    int err = store_get(w->m->store, row, &r, NULL, 0, NULL);
 
     if (err)
         return err == -ENOENT ? 0 : err; /* it has gone meanwhile */
@@ -294,76 +253,60 @@ static int head_row(const struct groups_seen *g, int64_t row,
     return 0;
 }
 
-/* counted - whether a slot is a run of a row that was counted as waiting */
-static int counted(const struct groups_seen *g, const struct parts *p,
-                   int64_t row)
+/* Return true if the slot `a` comes before `b` in the order of their group. */
+static bool slot_before(const struct slot_seen *a, const struct slot_seen *b)
 {
-    struct store_row r;
-    int err;
-
-    if (!row || !g->m->store)
-        return NO;
-    if (row == p->stored.head)
-        return YES;
-    err = store_get(g->m->store, row, &r, NULL, 0, NULL);
-    return !err ? r.state == STORE_PARKED : err == -ENOENT ? NO : err;
+    return a->c.priority > b->c.priority ||
+           (a->c.priority == b->c.priority && a->c.seq < b->c.seq);
 }
 
-/* slots_count - adds to out->waiting; *first: the one that runs, or else is
- * first; *head: the row that waits has a slot */
-static int slots_count(const struct groups_seen *g, const struct parts *p,
+/* Add the slots of a group to `out`. *first: the running one, or else the first
+ * in order; *head: a slot has the group's row that waits. */
+static int slots_count(const struct walk *w, const struct parts *p,
                        struct group_seen *out, const struct slot_seen **first,
                        bool *head)
 {
     for (size_t i = 0; i < p->count; i++) {
         const struct slot_seen *s = p->slots[i], *was = *first;
         bool runs = s->state == WAITING_RUNNING;
-        int is = counted(g, p, s->c.row);
+        bool is_head = p->stored.head && s->c.row == p->stored.head;
+        bool counted = is_head; /* as a row that waits */
+        struct store_row r;
+        int err = -ENOENT;
 
-        if (is < 0)
-            return is;
+        if (s->c.row && w->m->store && !is_head)
+            err = store_get(w->m->store, s->c.row, &r, NULL, 0, NULL);
+        if (err && err != -ENOENT)
+            return err;
+        if (!err)
+            counted = r.state == STORE_PARKED;
         out->waiting += !runs;
-        out->waiting -= is == YES && out->waiting > 0;
-        *head |= p->stored.head && s->c.row == p->stored.head;
+        out->waiting -= counted && out->waiting > 0;
+        *head |= is_head;
         if (runs)
             out->where = GROUP_IS_RUNNING;
         if (!was || runs ||
-            (was->state != WAITING_RUNNING &&
-             (s->c.priority > was->c.priority ||
-              (s->c.priority == was->c.priority && s->c.seq < was->c.seq))))
+            (was->state != WAITING_RUNNING && slot_before(s, was)))
             *first = s;
     }
     return 0;
 }
 
-/* head_parked - the first parked row, if that comes before the slot */
-static int head_parked(const struct groups_seen *g, const struct slot_seen *s,
-                       struct group_seen *out)
-{
-    struct store_parked next;
-    int err = store_next_parked(g->m->store, out->key, out->size, false, &next);
-
-    if (err)
-        return err == -ENOENT ? 0 : err;
-    if (s && (s->c.priority > next.priority ||
-              (s->c.priority == next.priority && s->c.seq < next.receive_seq)))
-        return 0;
-    return head_row(g, next.row, out);
-}
-
-/* group_look - what a group does, and what is first in it; -ENOENT: it has no
- * message in line */
-static int group_look(const struct groups_seen *g, const struct parts *p,
+/* Find what a group does, and which message is first in it. -ENOENT: it has no
+ * message in line. */
+static int group_look(const struct walk *w, const struct parts *p,
                       struct group_seen *out)
 {
     const struct slot_seen *first = NULL;
+    struct store *store = w->m->store;
+    struct store_parked next;
     bool head = false;
     int err;
 
     out->where = GROUP_IS_READY;
     out->waiting = p->stored.parked + (p->stored.head != 0) +
                    (p->spooled ? p->spooled->count : 0);
-    err = slots_count(g, p, out, &first, &head);
+    err = slots_count(w, p, out, &first, &head);
     if (p->spooled) { /* unless something comes before that */
         out->head = p->spooled->head;
         out->received_ns = p->spooled->received_ns;
@@ -375,190 +318,151 @@ static int group_look(const struct groups_seen *g, const struct parts *p,
     if (err || out->where == GROUP_IS_RUNNING)
         return err;
     if (p->stored.head && !head) {
-        err = head_row(g, p->stored.head, out);
-        if (out->due_ns > g->m->filter.now_ns)
+        err = head_row(w, p->stored.head, out);
+        if (out->due_ns > w->m->filter.now_ns)
             out->where = GROUP_IS_BLOCKED;
         return err;
     }
-    if (p->stored.letters && g->m->filter.holds && !head) {
-        err =
-            store_group_letter(g->m->store, out->key, out->size, &out->letter);
+    if (p->stored.letters && w->m->filter.holds && !head) {
+        err = store_group_letter(store, out->key, out->size, &out->letter);
         if (!err)
             out->where = GROUP_IS_HELD;
-        return err ? err : head_row(g, out->letter, out);
+        return err ? err : head_row(w, out->letter, out);
     }
     if (!out->waiting)
         return -ENOENT;
-    return p->stored.parked ? head_parked(g, first, out) : 0;
+    if (!p->stored.parked)
+        return 0;
+    /* The first parked row is the head, unless the slot comes before it. */
+    err = store_next_parked(store, out->key, out->size, false, &next);
+    if (err)
+        return err == -ENOENT ? 0 : err;
+    if (first && (first->c.priority > next.priority ||
+                  (first->c.priority == next.priority &&
+                   first->c.seq < next.receive_seq)))
+        return 0;
+    return head_row(w, next.row, out);
 }
 
-/* group_visit - unless nothing of it is in line */
-static int group_visit(const struct groups_seen *g, const struct parts *p,
-                       const char *key, size_t size,
-                       int (*visit)(const struct group_seen *seen, void *arg),
+/* Visit a group, unless it has no message in line. */
+static int parts_visit(const struct walk *w, const struct parts *p,
+                       const char *key, size_t size, group_visit *visit,
                        void *arg)
 {
     struct group_seen seen = {.key = key, .size = size};
     char hex[HEX_ROOM];
-    int err = group_look(g, p, &seen);
+    int err = group_look(w, p, &seen);
 
     seen.closing =
-        json_object_get(g->closing, hex_print(key, size, hex)) != NULL;
-    if (err == -ENOENT && seen.closing) /* all of it is on its way somewhere */
-        err = 0;
-    return err == -ENOENT ? 0 : err ? err : visit(&seen, arg);
+        json_object_get(w->closing, hex_print(key, size, hex)) != NULL;
+    /* All messages of a closing group may be on their way somewhere. */
+    if (err == -ENOENT)
+        return seen.closing ? visit(&seen, arg) : 0;
+    return err ? err : visit(&seen, arg);
 }
 
 /* ---- all ---- */
 
-/* slots_of - those of one group, from *at on; *at is behind them then */
-static void slots_of(const struct groups_seen *g, size_t *at, const char *key,
-                     size_t size, struct parts *p)
+/* Compare the group of the next slot with a key; above 0 if there is none. */
+static int slot_way(const struct walk *w, const char *key, size_t size)
 {
-    p->slots = &g->slots[*at];
-    p->count = 0;
-    while (*at < g->count) {
-        const char *group = g->slots[*at]->c.group;
+    const char *group =
+        w->slot < w->slot_count ? w->slots[w->slot]->c.group : NULL;
 
-        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): an array */
-        if (group_key_order(group, strlen(group), key, size) != 0)
-            break;
-        p->count++;
-        (*at)++;
-    }
+    return group ? group_key_order(group, strlen(group), key, size) : 1;
 }
 
-/* slots_skip - to the first slot of a group behind a key; `same`: or of it */
-static void slots_skip(const struct groups_seen *g, size_t *at, const char *key,
-                       size_t size, bool same)
+/* Take the slots of one group, from the next one on. */
+static void slots_take(struct walk *w, const char *key, size_t size,
+                       struct parts *p)
 {
-    while (*at < g->count) {
-        const char *group = g->slots[*at]->c.group;
-        int way = group_key_order(group, strlen(group), key, size);
-
-        if (way > 0 || (same && way == 0))
-            break;
-        (*at)++;
-    }
+    p->slots = &w->slots[w->slot];
+    for (p->count = 0; slot_way(w, key, size) == 0; p->count++)
+        w->slot++;
 }
 
-static int one_visit(struct groups_seen *g, const char *key, size_t size,
-                     int (*visit)(const struct group_seen *seen, void *arg),
-                     void *arg)
+/* Visit one group alone. */
+static int group_visit_one(struct walk *w, const char *key, group_visit *visit,
+                           void *arg)
 {
+    size_t size = strlen(key);
     struct parts p = {.count = 0};
-    size_t at = 0;
-    int err = groups_spooled_read(&g->spooled, g->m, "", 0, key);
+    int err = spooled_read(w, "", 0, key);
 
     if (err)
         return err;
-    p.spooled = groups_spooled_first(&g->spooled);
-    err = g->m->store ? store_get_group(g->m->store, key, size, &p.stored)
+    p.spooled = RB_MIN(spooled_tree, &w->spooled);
+    err = w->m->store ? store_get_group(w->m->store, key, size, &p.stored)
                       : -ENOENT;
-
     if (err && err != -ENOENT)
         return err;
-    slots_skip(g, &at, key, size, true);
-    slots_of(g, &at, key, size, &p);
-    return group_visit(g, &p, key, size, visit, arg);
+    while (slot_way(w, key, size) < 0)
+        w->slot++;
+    slots_take(w, key, size, &p);
+    return parts_visit(w, &p, key, size, visit, arg);
 }
 
-/* Where a walk through all groups is: what each of the three has next. */
-struct walk {
-    struct groups_seen *g;
-    struct store_group stored;
-    char key[KEY_MAX]; /* of it */
-    size_t size;
-    bool ask, has; /* the store may have more; `stored` is one */
-    size_t at;     /* of the slots */
-    struct group_spooled *spooled;
-};
-
-/* next_find - in the store, and in the spool; 0, or -errno */
-static int next_find(struct walk *w, char last[KEY_MAX], size_t last_size)
-{
-    struct groups_spooled *spooled = &w->g->spooled;
-    int err = 0;
-
-    if (w->ask && !w->has) {
-        err = store_next_group(w->g->m->store, w->key, &w->size, &w->stored);
-        w->ask = w->has = !err;
-        err = err == -ENOENT ? 0 : err;
-    }
-    w->spooled = groups_spooled_first(spooled);
-    if (!err && !w->spooled && spooled->more) {
-        err = groups_spooled_read(spooled, w->g->m, last, last_size, NULL);
-        w->spooled = groups_spooled_first(spooled);
-    }
-    return err;
-}
-
-/* first_key - of the three; the bytes of it, or 0: there is none */
-static size_t first_key(const struct walk *w, char key[KEY_MAX])
-{
-    const char *slot = w->at < w->g->count ? w->g->slots[w->at]->c.group : NULL;
-    const char *first = w->has ? w->key : NULL;
-    size_t size = w->has ? w->size : 0;
-
-    if (slot &&
-        (!first || group_key_order(slot, strlen(slot), first, size) < 0))
-        size = strlen(first = slot);
-    if (w->spooled &&
-        (!first ||
-         group_key_order(w->spooled->key, w->spooled->size, first, size) < 0)) {
-        first = w->spooled->key;
-        size = w->spooled->size;
-    }
-    if (first)
-        memcpy(key, first, size);
-    return first ? size : 0;
-}
-
-/* walk_visit - the group of that key, and on */
-static int walk_visit(struct walk *w, const char *key, size_t size,
-                      int (*visit)(const struct group_seen *seen, void *arg),
-                      void *arg)
-{
-    struct group_spooled *one = w->spooled;
-    struct parts p = {.count = 0};
-    int err;
-
-    if (w->has && group_key_order(w->key, w->size, key, size) == 0) {
-        p.stored = w->stored;
-        w->has = false;
-    }
-    if (one && group_key_order(one->key, one->size, key, size) == 0)
-        p.spooled = one;
-    slots_of(w->g, &w->at, key, size, &p);
-    err = group_visit(w->g, &p, key, size, visit, arg);
-    if (p.spooled)
-        groups_spooled_drop(&w->g->spooled, one);
-    return err;
-}
-
-/* Visit the groups that come after a key, or from the first on if `size` is 0.
+/* Visit the groups that come after a key, or from the first on if `size` is 0:
+ * each time the one whose key is first in the store, the spool and the slots.
  * With `only`, visit that group alone. */
-static int groups_seen_each(
-    struct groups_seen *g, const char *after, size_t size, const char *only,
-    int (*visit)(const struct group_seen *seen, void *arg), void *arg)
+static int groups_each(struct walk *w, const char *after, size_t size,
+                       const char *only, group_visit *visit, void *arg)
 {
-    struct walk w = {.g = g, .size = size, .ask = g->m->store != NULL};
+    struct group_spooled *spooled;
     char key[KEY_MAX];
     int err;
 
     if (only)
-        return one_visit(g, only, strlen(only), visit, arg);
-    memcpy(w.key, after, size);
+        return group_visit_one(w, only, visit, arg);
+    memcpy(w->key, after, size);
     memcpy(key, after, size);
-    slots_skip(g, &w.at, after, size, false);
-    err = groups_spooled_read(&g->spooled, g->m, after, size, NULL);
+    w->size = size;
+    w->stored_more = w->m->store != NULL;
+    while (w->slot < w->slot_count && slot_way(w, after, size) <= 0)
+        w->slot++;
+    err = spooled_read(w, after, size, NULL);
     while (!err) {
-        err = next_find(&w, key, size);
-        if (!err)
-            size = first_key(&w, key);
-        if (err || size == 0)
-            break;
-        err = walk_visit(&w, key, size, visit, arg);
+        struct parts p = {.count = 0};
+        const char *slot =
+            w->slot < w->slot_count ? w->slots[w->slot]->c.group : NULL;
+        const char *first;
+
+        if (w->stored_more && !w->has) {
+            err = store_next_group(w->m->store, w->key, &w->size, &w->stored);
+            w->stored_more = w->has = !err;
+            if (err && err != -ENOENT)
+                return err;
+        }
+        if (w->spooled_count == 0 && w->spooled_more) {
+            err = spooled_read(w, key, size, NULL);
+            if (err)
+                return err;
+        }
+        spooled = RB_MIN(spooled_tree, &w->spooled);
+        first = w->has ? w->key : NULL;
+        size = w->has ? w->size : 0;
+        if (slot &&
+            (!first || group_key_order(slot, strlen(slot), first, size) < 0))
+            size = strlen(first = slot);
+        if (spooled && (!first || group_key_order(spooled->key, spooled->size,
+                                                  first, size) < 0)) {
+            first = spooled->key;
+            size = spooled->size;
+        }
+        if (!first || size == 0)
+            return 0;
+        memcpy(key, first, size);
+        if (w->has && group_key_order(w->key, w->size, key, size) == 0) {
+            p.stored = w->stored;
+            w->has = false;
+        }
+        if (spooled &&
+            group_key_order(spooled->key, spooled->size, key, size) == 0)
+            p.spooled = spooled;
+        slots_take(w, key, size, &p);
+        err = parts_visit(w, &p, key, size, visit, arg);
+        if (p.spooled)
+            spooled_drop(w, spooled);
     }
     return err;
 }
@@ -571,41 +475,30 @@ static int groups_seen_each(
 struct groups_list {
     const struct options *o;
     struct messages m;
-    struct groups_seen g;
+    struct walk walk;
     struct term_table *table; /* NULL: JSON */
     uint64_t rows;
     char last[CURSOR_HEX]; /* the key of the last one */
 };
 
-/* ---- a group ---- */
-
-/* state_text - "blocked, retry in 3s", "held by letter 7, closing" */
-static void state_text(const struct group_seen *s, uint64_t now_ns, char *text,
-                       size_t room)
-{
-    char time[DURATION_TEXT], more[64] = "";
-
-    if (s->where == GROUP_IS_BLOCKED && s->due_ns > now_ns)
-        snprintf(more, sizeof more, ", retry in %s",
-                 duration_rough(s->due_ns - now_ns, time));
-    else if (s->where == GROUP_IS_HELD)
-        snprintf(more, sizeof more, " by letter %" PRId64, s->letter);
-    snprintf(text, room, "%s%s%s", group_where_text(s->where), more,
-             s->closing ? ", closing" : "");
-}
-
-/* row_put - a line of the table */
-static void row_put(struct term_table *t, const struct group_seen *s)
+/* Add a line to the table. Its state reads "blocked, retry in 3s", or "held by
+ * letter 7, closing". */
+static void table_group(struct term_table *t, const struct group_seen *s)
 {
     static const struct ulid none;
     uint64_t wall = clock_wall_ns();
-    char id[ULID_TEXT] = "-", text[128], time[DURATION_TEXT];
+    char id[ULID_TEXT] = "-", time[DURATION_TEXT], more[64] = "";
 
     if (memcmp(&s->head, &none, sizeof none) != 0)
         ulid_print(s->head, id);
+    if (s->where == GROUP_IS_BLOCKED && s->due_ns > wall)
+        snprintf(more, sizeof more, ", retry in %s",
+                 duration_rough(s->due_ns - wall, time));
+    else if (s->where == GROUP_IS_HELD)
+        snprintf(more, sizeof more, " by letter %" PRId64, s->letter);
     term_cell(t, s->key, s->size);
-    state_text(s, wall, text, sizeof text);
-    term_cellf(t, "%s", text);
+    term_cellf(t, "%s%s%s", group_where_text(s->where), more,
+               s->closing ? ", closing" : "");
     term_cellf(t, "%" PRIu64, s->waiting);
     term_cellf(t, "%s", id);
     term_cellf(t, "%s",
@@ -614,15 +507,15 @@ static void row_put(struct term_table *t, const struct group_seen *s)
                    : "-");
 }
 
-/* group_json - the object of a group; NULL: no memory */
+/* Return the object of a group; NULL: no memory. */
 static json_t *group_json(const struct groups_list *l,
                           const struct group_seen *s)
 {
     static const struct ulid none;
     char id[ULID_TEXT], cursor[sizeof CURSOR + CURSOR_HEX];
     bool named = memcmp(&s->head, &none, sizeof none) != 0;
+    uint64_t due_ns = s->where == GROUP_IS_BLOCKED ? s->due_ns : 0;
     json_t *o;
-    int err;
 
     snprintf(cursor, sizeof cursor, CURSOR "%s", l->last);
     o = json_pack("{s:o, s:s, s:b, s:I, s:o, s:s?, s:s}", "queue",
@@ -631,20 +524,16 @@ static json_t *group_json(const struct groups_list *l,
                   (json_int_t)s->waiting, "letter",
                   s->letter ? json_integer(s->letter) : json_null(), "head",
                   named ? ulid_print(s->head, id) : NULL, "cursor", cursor);
-    err = o ? json_put_bytes(o, "group", s->key, s->size) : -ENOMEM;
-    if (!err)
-        err = json_put_time(o, "due_at",
-                            s->where == GROUP_IS_BLOCKED ? s->due_ns : 0);
-    if (!err)
-        err = json_put_time(o, "received_at", s->received_ns);
-    if (!err)
+    if (o && json_put_bytes(o, "group", s->key, s->size) == 0 &&
+        json_put_time(o, "due_at", due_ns) == 0 &&
+        json_put_time(o, "received_at", s->received_ns) == 0)
         return o;
     json_decref(o);
     return NULL;
 }
 
-/* group_show - visit: one line, unless as many as were asked for are out */
-static int group_show(const struct group_seen *s, void *arg)
+/* Visit a group: print a line, unless the limit is reached. */
+static int group_print(const struct group_seen *s, void *arg)
 {
     struct groups_list *l = arg;
     unsigned is = 1u << s->where | (unsigned)s->closing << GROUP_IS_CLOSING;
@@ -656,7 +545,7 @@ static int group_show(const struct group_seen *s, void *arg)
         return VISIT_ENOUGH;
     hex_print(s->key, s->size, l->last);
     if (l->table)
-        row_put(l->table, s);
+        table_group(l->table, s);
     else
         err = json_print_line(group_json(l, s), stdout);
     if (++l->rows % TERM_TABLE_PART == 0 && l->table)
@@ -666,8 +555,8 @@ static int group_show(const struct group_seen *s, void *arg)
 
 /* ---- the verb ---- */
 
-/* list_end - what became of the visit; an exit status */
-static int list_end(const struct groups_list *l, int err)
+/* Print hints after the list; returns an exit status. */
+static int groups_end(const struct groups_list *l, int err)
 {
     if (err < 0)
         return complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,
@@ -681,7 +570,7 @@ static int list_end(const struct groups_list *l, int err)
                  l->o->groups == (1u << GROUP_IS_COUNT) - 1 &&
                          !l->o->filter.group && !l->o->after
                      ? "%s has no group with a message whose time has come"
-                     : "%s has no group that was asked for",
+                     : "%s has no matching group",
                  l->m.queue);
     if (l->rows && !l->m.runs)
         complain(
@@ -693,33 +582,15 @@ static int list_end(const struct groups_list *l, int err)
     return 0;
 }
 
-/* list_open - the messages, and a table if one is wanted; an exit status */
-static int list_open(struct groups_list *l)
+int groups_run(const struct options *o)
 {
     static const struct term_column columns[] = {
         {"KEY", TERM_LEFT, TERM_END},        {"STATE", TERM_LEFT, TERM_WHOLE},
         {"WAITING", TERM_RIGHT, TERM_WHOLE}, {"HEAD", TERM_LEFT, TERM_WHOLE},
         {"AGE", TERM_RIGHT, TERM_WHOLE},
     };
-    struct options all = *l->o;
-    int status;
-
-    all.filter = (struct waiting_filter){.states = WAITING_ALL};
-    status = messages_open(&l->m, &all);
-    if (status)
-        return status;
-    if (groups_seen_open(&l->g, &l->m) == 0 &&
-        (l->o->json || (l->table = term_table_open(
-                            columns, sizeof columns / sizeof *columns))))
-        return 0;
-    groups_seen_close(&l->g);
-    messages_close(&l->m);
-    return complain_memory();
-}
-
-int groups_run(const struct options *o)
-{
     struct groups_list l = {.o = o};
+    struct options all = *o;
     char after[HEADER_VALUE_MAX];
     int size = 0, status, err;
 
@@ -732,16 +603,23 @@ int groups_run(const struct options *o)
                         "--after: \"%.80s\" is not a cursor; give one that "
                         "groups printed",
                         o->after);
-    status = list_open(&l);
+    all.filter = (struct waiting_filter){.states = WAITING_ALL};
+    status = messages_open(&l.m, &all);
     if (status)
         return status;
-    err = groups_seen_each(&l.g, after, (size_t)size, o->filter.group,
-                           group_show, &l);
+    err = walk_open(&l.walk, &l.m);
+    if (!err && !o->json) {
+        l.table = term_table_open(columns, sizeof columns / sizeof *columns);
+        err = l.table ? 0 : -ENOMEM;
+    }
+    if (!err)
+        err = groups_each(&l.walk, after, (size_t)size, o->filter.group,
+                          group_print, &l);
     if (l.table && l.rows && term_table_print(l.table, stdout) < 0 && err >= 0)
         err = -ENOMEM;
-    status = list_end(&l, err);
+    status = groups_end(&l, err);
     term_table_close(&l.table);
-    groups_seen_close(&l.g);
+    walk_close(&l.walk);
     messages_close(&l.m);
     return status;
 }

@@ -27,32 +27,26 @@ static const struct term_column columns[] = {
     {"UNTIL", TERM_LEFT, TERM_WHOLE},
 };
 
-/* Print one key as JSON. */
-static int key_json(const struct store_key *key)
-{
-    char id[ULID_TEXT];
-    json_t *o = json_object();
-
-    if (json_put_bytes(o, "key", key->text, key->size) < 0 ||
-        json_object_set_new(o, "id", json_string(ulid_print(key->id, id))) <
-            0 ||
-        json_object_set_new(o, "since", json_time(key->received_ns)) < 0 ||
-        json_object_set_new(o, "until", json_time(key->until_ns)) < 0) {
-        json_decref(o);
-        return -ENOMEM;
-    }
-    return json_print_line(o, stdout);
-}
-
 /* Print one key as JSON, or add it to the table `arg`. */
 static int key_show(const struct store_key *key, void *arg)
 {
     char id[ULID_TEXT], since[TIME_TEXT], until[TIME_TEXT];
+    json_t *o;
 
-    if (!arg)
-        return key_json(key);
+    ulid_print(key->id, id);
+    if (!arg) {
+        o = json_object();
+        if (json_put_bytes(o, "key", key->text, key->size) == 0 &&
+            json_object_update_new(
+                o, json_pack("{s:s, s:o, s:o}", "id", id, "since",
+                             json_time(key->received_ns), "until",
+                             json_time(key->until_ns))) == 0)
+            return json_print_line(o, stdout);
+        json_decref(o);
+        return -ENOMEM;
+    }
     term_cellf(arg, "%.*s", (int)key->size, key->text);
-    term_cellf(arg, "%s", ulid_print(key->id, id));
+    term_cellf(arg, "%s", id);
     term_cellf(arg, "%s", term_time(key->received_ns, since));
     term_cellf(arg, "%s", term_time(key->until_ns, until));
     return 0;

@@ -19,7 +19,7 @@
 
 struct listing {
     const struct options *o;
-    const struct messages *m;
+    struct messages m;
     struct term_table *table; /* NULL: JSON */
     uint64_t rows;
     char last[CURSOR_TEXT];
@@ -27,8 +27,8 @@ struct listing {
 
 /* ---- a message ---- */
 
-/* row_put - a line of the table */
-static void row_put(struct term_table *t, const struct message_seen *seen)
+/* Add a line to the table. */
+static void table_message(struct term_table *t, const struct message_seen *seen)
 {
     static const struct ulid none;
     uint64_t wall = clock_wall_ns();
@@ -55,7 +55,7 @@ static void row_put(struct term_table *t, const struct message_seen *seen)
     term_cell(t, seen->body, seen->body_size);
 }
 
-/* message_json - the object of a message; NULL: no memory */
+/* Return the object of a message; NULL: no memory. */
 static json_t *message_json(const struct listing *l,
                             const struct message_seen *seen)
 {
@@ -64,7 +64,7 @@ static json_t *message_json(const struct listing *l,
     bool named = memcmp(&seen->id, &none, sizeof none) != 0;
     json_t *o = json_pack(
         "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
-        "queue", json_printable(l->m->queue), "id",
+        "queue", json_printable(l->m.queue), "id",
         named ? ulid_print(seen->id, id) : NULL, "row",
         seen->row ? json_integer(seen->row) : json_null(), "state",
         waiting_state_text(seen->state), "failures", (json_int_t)seen->failures,
@@ -73,32 +73,23 @@ static json_t *message_json(const struct listing *l,
         (json_int_t)seen->crashes, "priority", (json_int_t)seen->priority,
         "size", (json_int_t)seen->size, "body_cut",
         seen->body_size < seen->size, "cursor", messages_cursor(seen, cursor));
-    int err = o ? 0 : -ENOMEM;
+    const char *error = seen->error, *text = seen->error_text;
 
-    if (!err)
-        err = json_put_bytes(o, "error", seen->error,
-                             seen->error ? strlen(seen->error) : 0);
-    if (!err)
-        err = json_put_bytes(o, "error_text", seen->error_text,
-                             seen->error_text ? strlen(seen->error_text) : 0);
-    if (!err)
-        err = json_put_bytes(o, "group", seen->group, seen->group_size);
-    if (!err)
-        err = json_put_bytes(o, "body", seen->body, seen->body_size);
-    if (!err)
-        err = json_put_time(o, "due_at", seen->due_ns);
-    if (!err)
-        err = json_put_time(o, "received_at", seen->received_ns);
-    if (!err)
-        err = json_put_time(o, "started_at", seen->started_ns);
-    if (!err)
+    if (o &&
+        json_put_bytes(o, "error", error, error ? strlen(error) : 0) == 0 &&
+        json_put_bytes(o, "error_text", text, text ? strlen(text) : 0) == 0 &&
+        json_put_bytes(o, "group", seen->group, seen->group_size) == 0 &&
+        json_put_bytes(o, "body", seen->body, seen->body_size) == 0 &&
+        json_put_time(o, "due_at", seen->due_ns) == 0 &&
+        json_put_time(o, "received_at", seen->received_ns) == 0 &&
+        json_put_time(o, "started_at", seen->started_ns) == 0)
         return o;
     json_decref(o);
     return NULL;
 }
 
-/* message_show - visit: one line, unless as many as were asked for are out */
-static int message_show(const struct message_seen *seen, void *arg)
+/* Visit a message: print a line, unless the limit is reached. */
+static int message_print(const struct message_seen *seen, void *arg)
 {
     struct listing *l = arg;
     int err = 0;
@@ -106,7 +97,7 @@ static int message_show(const struct message_seen *seen, void *arg)
     if (l->o->limit && l->rows == l->o->limit)
         return VISIT_ENOUGH;
     if (l->table)
-        row_put(l->table, seen);
+        table_message(l->table, seen);
     else
         err = json_print_line(message_json(l, seen), stdout);
     messages_cursor(seen, l->last);
@@ -117,8 +108,8 @@ static int message_show(const struct message_seen *seen, void *arg)
 
 /* ---- the verb ---- */
 
-/* list_end - what became of the visit; an exit status */
-static int list_end(const struct listing *l, const char *queue, int err)
+/* Print hints after the list; returns an exit status. */
+static int messages_end(const struct listing *l, int err)
 {
     if (err == -EINVAL && l->rows == 0 && l->o->after)
         return complain(EX_USAGE,
@@ -133,15 +124,14 @@ static int list_end(const struct listing *l, const char *queue, int err)
     else if (!err && l->rows == 0 && l->table)
         complain(0,
                  filter_given(l->o)
-                     ? "%s has no message that was asked for"
-                     : "%s has no message that runs or waits; those "
-                       "still in the queue are not listed",
-                 queue);
+                     ? "%s has no matching message"
+                     : "%s has no running or waiting message; messages still "
+                       "in the queue are not listed",
+                 l->m.queue);
     return 0;
 }
 
-/* list_open - the queue, and a table if one is wanted; an exit status */
-static int list_open(struct listing *l, struct messages *m)
+int list_run(const struct options *o)
 {
     static const struct term_column columns[] = {
         {"ID", TERM_LEFT, TERM_WHOLE},    {"STATE", TERM_LEFT, TERM_WHOLE},
@@ -150,33 +140,24 @@ static int list_open(struct listing *l, struct messages *m)
         {"AGE", TERM_RIGHT, TERM_EXTRA},  {"ERROR", TERM_LEFT, TERM_SPARE},
         {"SIZE", TERM_RIGHT, TERM_EXTRA}, {"BODY", TERM_LEFT, TERM_END},
     };
-    struct options o = *l->o;
-    int status;
+    struct listing l = {.o = o};
+    struct options all = *o;
+    int status, err = 0;
 
-    o.filter.body_most = o.json ? BODY_BYTES : TERM_TABLE_PREVIEW;
-    status = messages_open(m, &o);
-    if (status || o.json)
-        return status;
-    l->table = term_table_open(columns, sizeof columns / sizeof *columns);
-    if (l->table)
-        return 0;
-    messages_close(m);
-    return complain_memory();
-}
-
-int list_run(const struct options *o)
-{
-    struct messages m;
-    struct listing l = {.o = o, .m = &m};
-    int status = list_open(&l, &m), err;
-
+    all.filter.body_most = o->json ? BODY_BYTES : TERM_TABLE_PREVIEW;
+    status = messages_open(&l.m, &all);
     if (status)
         return status;
-    err = messages_each(&m, o->after ? o->after : "", message_show, &l);
+    if (!o->json) {
+        l.table = term_table_open(columns, sizeof columns / sizeof *columns);
+        err = l.table ? 0 : -ENOMEM;
+    }
+    if (!err)
+        err = messages_each(&l.m, o->after ? o->after : "", message_print, &l);
     if (l.table && l.rows && term_table_print(l.table, stdout) < 0 && err >= 0)
         err = -ENOMEM;
-    status = list_end(&l, m.queue, err);
+    status = messages_end(&l, err);
     term_table_close(&l.table);
-    messages_close(&m);
+    messages_close(&l.m);
     return status;
 }

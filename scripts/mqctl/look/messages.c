@@ -1,8 +1,8 @@
 /* messages.c - see messages.h
  *
  * Custody is read first: a message that leaves it meanwhile is in the store by
- * then. A row that a slot is a run of, or that was written when the slots had
- * been read, is known by its receive sequence, and left out.
+ * then. A row is left out if a slot with the same receive sequence was read: the
+ * slot is a run of that row, or the row was written after the slot was read.
  */
 #include "scripts/mqctl/look/messages.h"
 
@@ -31,7 +31,7 @@
 
 /* ---- cursors ---- */
 
-/* The place behind a message of a list is a text: slot-STATE-SEQ, due-DUE-ROW,
+/* The text of a place behind a message is slot-STATE-SEQ, due-DUE-ROW,
  * spool-KEY, time-DUE-ROW or park-PRIORITY-SEQ-GROUP. */
 struct cursor {
     bool slots, due, spool; /* there may be more of them */
@@ -44,34 +44,29 @@ struct cursor {
 const char *messages_cursor(const struct message_seen *seen,
                             char text[CURSOR_TEXT])
 {
-    bool parked = seen->state == WAITING_PARKED || seen->state == WAITING_HELD;
     int n;
 
     if (seen->in_slot) {
         snprintf(text, CURSOR_TEXT, "slot-%d-%" PRIu64, (int)seen->state,
                  seen->seq);
-        return text;
-    }
-    if (seen->state == WAITING_SPOOLED) {
+    } else if (seen->state == WAITING_SPOOLED) {
         snprintf(text, CURSOR_TEXT, "spool-%" PRId64,
                  messages_spooled_key(seen));
-        return text;
-    }
-    if (!parked) {
+    } else if (seen->state == WAITING_PARKED || seen->state == WAITING_HELD) {
+        n = snprintf(text, CURSOR_TEXT, "park-%" PRIu32 "-%" PRIu64 "-",
+                     seen->priority, seen->seq);
+        hex_print(seen->group, seen->group_size, text + n);
+    } else {
         snprintf(text, CURSOR_TEXT, "%s-%" PRIu64 "-%" PRId64,
                  seen->state == WAITING_READY ? "due" : "time", seen->due_ns,
                  seen->row);
-        return text;
     }
-    n = snprintf(text, CURSOR_TEXT, "park-%" PRIu32 "-%" PRIu64 "-",
-                 seen->priority, seen->seq);
-    hex_print(seen->group, seen->group_size, text + n);
     return text;
 }
 
-/* number_cut - the digits at *text, and the dash after them; false: there are
- * none */
-static bool number_cut(const char **text, uint64_t *out)
+/* Read the digits at *text, and skip the dash after them; false if there are
+ * none. */
+static bool digits_read(const char **text, uint64_t *out)
 {
     char *end;
 
@@ -82,7 +77,7 @@ static bool number_cut(const char **text, uint64_t *out)
     return true;
 }
 
-/* after_word - what follows "WORD-"; NULL: it is another one */
+/* Return the text behind "WORD-"; NULL if it begins otherwise. */
 static const char *after_word(const char *text, const char *word)
 {
     size_t size = strlen(word);
@@ -90,18 +85,18 @@ static const char *after_word(const char *text, const char *word)
     return strncmp(text, word, size) == 0 ? text + size : NULL;
 }
 
-/* row_cut - the due time of a row, and its number */
-static bool row_cut(const char *text, struct waiting_place *at)
+/* Read the due time of a row, and its number. */
+static bool row_read(const char *text, struct waiting_place *at)
 {
     uint64_t row;
 
-    if (!number_cut(&text, &at->at) || !number_cut(&text, &row) || *text)
+    if (!digits_read(&text, &at->at) || !digits_read(&text, &row) || *text)
         return false;
     at->row = (int64_t)row;
     return true;
 }
 
-/* cursor_parse - "" is the place before all */
+/* Read a cursor; "" is the place before all messages. */
 static int cursor_parse(struct cursor *c, const char *text)
 {
     const char *slot = after_word(text, "slot-");
@@ -116,23 +111,23 @@ static int cursor_parse(struct cursor *c, const char *text)
     *c = (struct cursor){.slots = true, .due = true, .spool = true};
     if (!*text)
         return 0;
-    if (number_cut(&slot, &state) && number_cut(&slot, &c->seq) && !*slot &&
+    if (digits_read(&slot, &state) && digits_read(&slot, &c->seq) && !*slot &&
         state < WAITING_STATES) {
         c->state = (enum waiting_state)state;
         return 0;
     }
     c->slots = false;
-    if (row_cut(due, at))
+    if (row_read(due, at))
         return 0;
     c->due = false;
-    if (number_cut(&spool, &key) && !*spool && key <= INT64_MAX) {
+    if (digits_read(&spool, &key) && !*spool && key <= INT64_MAX) {
         c->spooled = (int64_t)key;
         return 0;
     }
     c->spool = false;
-    if (row_cut(time, at))
+    if (row_read(time, at))
         return 0;
-    if (!number_cut(&park, &priority) || !number_cut(&park, &at->at) ||
+    if (!digits_read(&park, &priority) || !digits_read(&park, &at->at) ||
         (size = hex_parse(park, at->group, sizeof at->group)) < 0)
         return -EINVAL;
     at->group_size = (size_t)size;
@@ -143,10 +138,9 @@ static int cursor_parse(struct cursor *c, const char *text)
 
 /* ---- the spool ---- */
 
-/* Nothing of a header is in a column there, so that a commit of many messages
- * is short: a filter is parsed here. */
-
-/* Return true if a filter chooses a message, whose error is not looked at. */
+/* Return true if a filter chooses a message, regardless of its error. A row of
+ * the spool has no columns for its header, so that a commit of many messages is
+ * short: the header is parsed here. */
 static bool message_wanted(const struct waiting_filter *f, const char *group,
                            size_t group_size, uint64_t received_ns,
                            const char *body, size_t size)
@@ -168,18 +162,29 @@ static size_t group_prefix(const char *body, size_t size, char separator)
     return end ? (size_t)(end - body) : 0;
 }
 
-/* seen_of - a row with what its header says; a broken header is a part of the
- * body, as for a slot */
-static void seen_of(struct message_seen *out, const struct store_spooled *row,
-                    char separator)
+/* A visit on its way. */
+struct passing {
+    struct messages *m;
+    int (*visit)(const struct message_seen *seen, void *arg);
+    void *arg;
+};
+
+/* Visit a row of the spool, if the filter chooses it. A broken header is a part
+ * of the body, as for a slot. */
+static int spooled_visit(const struct store_spooled *row, void *arg)
 {
     static const struct ulid none;
+    const struct passing *p = arg;
+    size_t most = p->m->filter.body_most;
+    struct message_seen seen;
     char why[HEADER_WHY];
     struct header h;
 
+    if (row->flags & STORE_CANCELLED)
+        return 0;
     if (header_parse(row->data, row->size, &h, why) < 0)
         h = (struct header){.bytes = 0};
-    *out = (struct message_seen){
+    seen = (struct message_seen){
         .state = WAITING_SPOOLED,
         .id = row->id,
         .seq = store_spool_seq(row->key),
@@ -190,33 +195,14 @@ static void seen_of(struct message_seen *out, const struct store_spooled *row,
         .size = row->size - h.bytes,
     };
     if (h.fields & HEADER_ID && memcmp(&row->id, &none, sizeof none) == 0)
-        out->id = h.id;
+        seen.id = h.id;
     if (h.fields & HEADER_GROUP) {
-        out->group = h.group.at;
-        out->group_size = h.group.size;
+        seen.group = h.group.at;
+        seen.group_size = h.group.size;
     } else if (!h.bytes) {
-        out->group_size = group_prefix(out->body, out->size, separator);
-        out->group = out->group_size ? out->body : NULL;
+        seen.group_size = group_prefix(seen.body, seen.size, p->m->separator);
+        seen.group = seen.group_size ? seen.body : NULL;
     }
-}
-
-/* A visit on its way. */
-struct passing {
-    struct messages *m;
-    int (*visit)(const struct message_seen *seen, void *arg);
-    void *arg;
-};
-
-/* Visit a row of the spool, if the filter chooses it. */
-static int spooled_visit(const struct store_spooled *row, void *arg)
-{
-    const struct passing *p = arg;
-    size_t most = p->m->filter.body_most;
-    struct message_seen seen;
-
-    if (row->flags & STORE_CANCELLED)
-        return 0;
-    seen_of(&seen, row, p->m->separator);
     if (!message_wanted(&p->m->filter, seen.group, seen.group_size,
                         seen.received_ns, seen.body, seen.size))
         return 0;
@@ -278,9 +264,8 @@ int messages_in_slots(struct messages *m, const int64_t *rows, size_t count,
     return err ? err : custody_look(path, seen_mark, &r, &p);
 }
 
-/* messages_spooled_ran - by the file in which the next worker looks
- * If the machine went down, or the file is gone, all that is in the spool may
- * have run (spool_on.c). */
+/* Read the file of ends, as the next worker will. If the machine went down, or
+ * the file is gone, every message of the spool may have run. */
 bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
                           bool *ran)
 {
@@ -294,7 +279,7 @@ bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
     if (store_spool_left(m->store, &left) < 0 || left.cut)
         return false;
     if (left.run == 0)
-        return true; /* it came to an orderly end */
+        return true; /* the last worker stopped in an orderly way */
     if (runtimedir_file(&m->dir, RUNTIMEDIR_ENDS, path, &p) < 0)
         return false;
     n = ends_look(path, left.run, ended);
@@ -305,7 +290,7 @@ bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
 
 /* ---- the slots ---- */
 
-/* slot_add - visit: a copy, with no state but whether it runs */
+/* Visit a slot: copy it. Its state is only whether it is running. */
 static int slot_add(const struct custody_seen *c, void *arg)
 {
     struct messages *m = arg;
@@ -330,12 +315,12 @@ static int slot_add(const struct custody_seen *c, void *arg)
         memcpy(s->c.group, body, group_prefix(body, size, m->separator));
     if (!message_wanted(&m->filter, s->c.group, strlen(s->c.group),
                         c->received_ns, body, size))
-        s->state = WAITING_STATES; /* it counts in its group, no more */
+        s->state = WAITING_STATES; /* only counted in its group */
     m->count++;
     return 0;
 }
 
-/* before_in_group - whether `a` keeps `b` of the same group waiting */
+/* Return true if `a` keeps `b` of the same group waiting. */
 static bool before_in_group(const struct slot_seen *a,
                             const struct slot_seen *b)
 {
@@ -347,7 +332,7 @@ static bool before_in_group(const struct slot_seen *a,
                                           : a->c.seq < b->c.seq;
 }
 
-/* group_state - of a message that has a slot and a group, and does not run */
+/* Find the state of a message in a slot that has a group and is not running. */
 static int group_state(struct messages *m, struct slot_seen *s)
 {
     size_t size = strlen(s->c.group);
@@ -369,7 +354,7 @@ static int group_state(struct messages *m, struct slot_seen *s)
     return err < 0 ? err : 0;
 }
 
-/* slot_order - qsort: by state, then as they came */
+/* Compare for qsort: by state, then in the order of receipt. */
 static int slot_order(const void *a, const void *b)
 {
     const struct slot_seen *x = a, *y = b;
@@ -386,14 +371,14 @@ static int seq_order(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* slot_has - whether a message was in a slot when custody was read */
+/* Return true if the message was in a slot when custody was read. */
 static bool slot_has(const struct messages *m, uint64_t seq)
 {
     return m->seqs &&
            bsearch(&seq, m->seqs, m->count, sizeof *m->seqs, seq_order);
 }
 
-/* slots_read - all of custody; no problem where no worker has left any */
+/* Copy all of custody. No file is no problem. */
 static int slots_read(struct messages *m, struct problem *p)
 {
     char path[PATH_MAX];
@@ -422,8 +407,9 @@ static int slots_read(struct messages *m, struct problem *p)
 
 /* ---- open and close ---- */
 
-/* worker_ask - whether groups wait for their letters, and where the key of a
- * group is; the worker says so */
+/* Find out whether groups wait for their letters, and what separates the key of
+ * a group from the rest of a body: ask the worker. Without a worker, the last
+ * one's counters have the first; a boot removes them. */
 static void worker_ask(struct messages *m)
 {
     struct counters_header head = {.pid = 0};
@@ -433,7 +419,7 @@ static void worker_ask(struct messages *m)
     struct problem p;
     json_t *live;
 
-    if (!m->runs) { /* by the numbers of the last one; a boot removes them */
+    if (!m->runs) {
         if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
             counters_attach(&c, path, &p) == 0)
             counters_header(c, &head);
@@ -497,7 +483,7 @@ void messages_close(struct messages *m)
 
 /* ---- each ---- */
 
-/* row_pass - visit: a row, unless a slot has it */
+/* Visit a row of the store, unless it is left out. */
 static int row_pass(const struct waiting_row *w, void *arg)
 {
     const struct passing *p = arg;
@@ -526,7 +512,7 @@ static int row_pass(const struct waiting_row *w, void *arg)
                     p->arg);
 }
 
-/* rows_pass - those behind a place that are in one of these states, too */
+/* Visit the rows behind a place that are in one of these states, too. */
 static int rows_pass(struct passing *p, const struct waiting_place *place,
                      unsigned states)
 {
@@ -536,7 +522,7 @@ static int rows_pass(struct passing *p, const struct waiting_place *place,
     return p->m->store ? waiting_each(p->m->store, &f, place, row_pass, p) : 0;
 }
 
-/* spooled_pass - visit: a row of the spool, unless a slot has it */
+/* Visit a row of the spool, unless it is left out. */
 static int spooled_pass(const struct message_seen *seen, void *arg)
 {
     const struct passing *p = arg;
@@ -544,13 +530,13 @@ static int spooled_pass(const struct message_seen *seen, void *arg)
     return slot_has(p->m, seen->seq) ? 0 : p->visit(seen, p->arg);
 }
 
-/* How the row failed last that a slot is a run of. */
+/* The last failure of a row that a slot is a run of. */
 struct failure {
     bool seen;
     char error[ERROR_JOINED], text[ERROR_TEXT];
 };
 
-/* failure_keep - visit: of a row */
+/* Visit a row: keep its last failure. */
 static int failure_keep(const struct waiting_row *w, void *arg)
 {
     struct failure *f = arg;
@@ -561,7 +547,7 @@ static int failure_keep(const struct waiting_row *w, void *arg)
     return 0;
 }
 
-/* slot_pass - one slot, if its error is one that is wanted */
+/* Visit one slot, if its error is wanted. */
 static int slot_pass(const struct passing *p, const struct slot_seen *s)
 {
     const struct custody_seen *c = &s->c;
@@ -601,9 +587,9 @@ static int slot_pass(const struct passing *p, const struct slot_seen *s)
         p->arg);
 }
 
-/* messages_each - as they run: those that are due before the spool
- * One that was listed as due, and waits still, is not listed again behind the
- * spool; one that became due meanwhile is in neither. */
+/* Due rows run before the spool, and come first. A row that was listed as due
+ * and still waits is not listed again behind the spool; a row that became due
+ * meanwhile is listed in neither place. */
 int messages_each(struct messages *m, const char *cursor,
                   int (*visit)(const struct message_seen *seen, void *arg),
                   void *arg)

@@ -1,10 +1,8 @@
-/* messages.h - every message of a queue that was received and has not
- * come to its end
+/* messages.h - every message of a queue that was received and is unfinished
  *
- * WHAT   Custody and store as one list, in an order that can be taken up again
- *        after any message: what runs, what is in another slot, what is
- *        due, what is spooled, what waits for its time, what is parked. Works
- *        with and without a worker.
+ * WHAT   Custody and store as one list, in an order that can be continued after
+ *        any message: running, in another slot, due, spooled, delayed, parked.
+ *        Works with and without a worker.
  * WHO    One thread.
  * OWNS   The store, and copies of the slots: as many as there are slots.
  * FAILS  messages_open: an exit status, the reason is out on stderr. each:
