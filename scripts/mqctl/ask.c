@@ -86,16 +86,15 @@ static int answer_missing(const struct statedir *dir, const char *queue,
 }
 
 /* Explain why the socket at `path` could not be connected to. */
-static int refused(const struct statedir *dir, const char *queue,
-                   const char *path, int err, struct problem *p)
+static int connect_complain(const struct statedir *dir, const char *queue,
+                            const char *path, int err, struct problem *p)
 {
     char start[START_TEXT];
 
     if (is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
         return answer_missing(
             dir, queue,
-            "its socket, control, was removed. The worker starts again when "
-            "its "
+            "its socket, control, was removed. The worker restarts when its "
             "handlers have ended: then try again, or use signals (mqworker(8))",
             err, p);
     if (is_absent(err))
@@ -113,54 +112,46 @@ static int refused(const struct statedir *dir, const char *queue,
         problem_fill(p, EX_NOPERM, "%s: %s; run as the worker's user or root",
                      path, errno_text(-err));
     else
-        problem_fill(p, EX_UNAVAILABLE, "%s: %s; look whether the worker runs",
-                     path, errno_text(-err));
+        problem_fill(p, EX_UNAVAILABLE,
+                     "%s: %s; check whether the worker is running", path,
+                     errno_text(-err));
     return err;
 }
 
-/* line_read - read up to a newline, within a time; bytes or -errno */
-static ssize_t line_read(int fd, char *buf, size_t room)
-{
-    uint64_t end = clock_mono_ns() + PATIENCE;
-    size_t used = 0;
-
-    while (used < room) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        uint64_t now = clock_mono_ns();
-        int n = now < end ? poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) : 0;
-        ssize_t got = n > 0 ? recv(fd, buf + used, room - used, 0) : 0;
-
-        if (n < 0 || got < 0)
-            return -errno;
-        if (n == 0)
-            return -ETIMEDOUT;
-        if (got == 0)
-            return -EPIPE;
-        used += (size_t)got;
-        if (buf[used - 1] == '\n')
-            return (ssize_t)used;
-    }
-    return -EMSGSIZE;
-}
-
-/* talk - one line out, one object in. A worker that refuses the connection says
- * why and closes it, maybe before our line is out: its answer can still be
- * read. */
-static int talk(int fd, const char *line, json_t **out)
+/* Send one line and read the answer, one object. A worker that refuses the
+ * connection says why and closes it, maybe before our line is out: its answer
+ * can still be read. */
+static int line_ask(int fd, const char *line, json_t **out)
 {
     static char buf[ANSWER_MAX];
     char all[STATEDIR_BEFORE_SIZE + STATEDIR_REQUEST];
+    uint64_t end = clock_mono_ns() + PATIENCE, now;
     /* The deadline keeps the worker from carrying out an order after we stopped
      * waiting for the answer. */
     ssize_t n = snprintf(all, sizeof all, STATEDIR_BEFORE "%" PRIu64 " %s\n",
                          clock_wall_ns() + PATIENCE, line);
     bool sent =
         n < (ssize_t)sizeof all && send(fd, all, (size_t)n, MSG_NOSIGNAL) == n;
+    size_t used = 0;
 
-    n = sent || errno == EPIPE ? line_read(fd, buf, sizeof buf) : -EPIPE;
-    if (n < 0)
-        return (int)n;
-    *out = json_loadb(buf, (size_t)n, 0, NULL);
+    if (!sent && errno != EPIPE)
+        return -EPIPE;
+    while (used == 0 || buf[used - 1] != '\n') {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int ready;
+
+        if (used == sizeof buf)
+            return -EMSGSIZE;
+        now = clock_mono_ns();
+        ready = now < end ? poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) : 0;
+        n = ready > 0 ? recv(fd, buf + used, sizeof buf - used, 0) : 0;
+        if (ready < 0 || n < 0)
+            return -errno;
+        if (n == 0)
+            return ready ? -EPIPE : -ETIMEDOUT;
+        used += (size_t)n;
+    }
+    *out = json_loadb(buf, used, 0, NULL);
     return json_is_object(*out) ? 0 : -EPROTO;
 }
 
@@ -192,8 +183,8 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
     while (is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
            worker_phase_wait(dir, &wait));
     if (fd < 0)
-        return refused(dir, queue, path, fd, p);
-    err = talk(fd, line, out);
+        return connect_complain(dir, queue, path, fd, p);
+    err = line_ask(fd, line, out);
     close(fd);
     if (!err)
         return 0;
@@ -204,6 +195,18 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
              "(mqworker(8))",
              errno_text(-err));
     return answer_missing(dir, queue, what, err, p);
+}
+
+int ask_status(const json_t *answer, const char **why)
+{
+    int status = (int)json_integer_value(json_object_get(answer, "status"));
+
+    *why = json_string_value(json_object_get(answer, "error"));
+    if (!*why)
+        *why = "the worker gave no reason";
+    return json_is_true(json_object_get(answer, "ok")) ? 0
+           : status                                    ? status
+                                                       : EX_TEMPFAIL;
 }
 
 /* ---- the end of a worker ---- */
@@ -219,36 +222,29 @@ pid_t ask_runs(const struct statedir *dir)
     return pid;
 }
 
-/* quiet - until the worker closes its side of a connection, on which it has
- * nothing to say, or the time is over. Without one it is just about to go, or
- * has too many clients: look again in a moment. */
-static void quiet(const struct statedir *dir, uint64_t left_ns)
-{
-    char path[PATH_MAX];
-    struct pollfd p = {.fd = -1, .events = POLLIN};
-    uint64_t most = 10 * NS_PER_MS;
-
-    if (snprintf(path, sizeof path, "%s/%s", dir->folder, STATEDIR_CONTROL) <
-        (int)sizeof path)
-        p.fd = unix_socket_connect(path);
-    if (p.fd >= 0)
-        most = 60 * NS_PER_S;
-    if (most > left_ns)
-        most = left_ns;
-    (void)poll(&p, p.fd >= 0 ? 1 : 0, (int)(most / NS_PER_MS) + 1);
-    if (p.fd >= 0)
-        close(p.fd);
-}
-
 int ask_until_gone(const struct statedir *dir, pid_t pid, uint64_t limit_ns)
 {
-    uint64_t end = ns_add(clock_mono_ns(), limit_ns), now;
+    uint64_t end = ns_add(clock_mono_ns(), limit_ns), now, most;
+    char path[PATH_MAX];
 
     while (ask_runs(dir) == pid) {
+        struct pollfd p = {.fd = -1, .events = POLLIN};
+
         now = clock_mono_ns();
         if (now >= end)
             return -ETIMEDOUT;
-        quiet(dir, end - now);
+        /* The worker closes its side of an idle connection when it exits. If
+         * there is no connection, it is about to exit, or has too many clients:
+         * check again in a moment. */
+        if (snprintf(path, sizeof path, "%s/%s", dir->folder,
+                     STATEDIR_CONTROL) < (int)sizeof path)
+            p.fd = unix_socket_connect(path);
+        most = p.fd >= 0 ? 60 * NS_PER_S : 10 * NS_PER_MS;
+        if (most > end - now)
+            most = end - now;
+        (void)poll(&p, p.fd >= 0 ? 1 : 0, (int)(most / NS_PER_MS) + 1);
+        if (p.fd >= 0)
+            close(p.fd);
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-/* ask.h - say something to a worker
+/* ask.h - ask a worker, or give it an order
  *
  * WHAT   One request to the control socket of a folder, one answer.
  * WHO    One thread.
@@ -23,9 +23,13 @@
 int ask(const struct statedir *dir, const char *queue, const char *line,
         json_t **out, struct problem *p);
 
-/* The pid of the worker that runs; 0: none does. */
+/* Return 0 if the worker carried out the order, else an exit status and the
+ * reason in *why. */
+int ask_status(const json_t *answer, const char **why);
+
+/* Return the pid of the running worker; 0: none is running. */
 pid_t ask_runs(const struct statedir *dir);
-/* Until that worker has gone, and its lock with it: 0, or -ETIMEDOUT.
+/* Wait until that worker has exited and released its lock: 0, or -ETIMEDOUT.
  * UINT64_MAX: without a limit. */
 int ask_until_gone(const struct statedir *dir, pid_t pid, uint64_t limit_ns);
 

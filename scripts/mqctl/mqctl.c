@@ -1,4 +1,4 @@
-/* mqctl.c - look at workers and steer them (docs/mqctl.1) */
+/* mqctl.c - inspect and control workers (docs/mqctl.1) */
 #include "scripts/mqctl/mqctl.h"
 
 #include <signal.h>
@@ -36,7 +36,6 @@ static int systemd_tell(int argc, char **argv)
     return -1;
 }
 
-/* main - mqctl */
 int main(int argc, char **argv)
 {
     static int (*const runs[VERB_COUNT])(const struct options *) = {

@@ -16,78 +16,77 @@
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
                      "List every queue of this machine and its worker.",
-                     .most = 0, .under = "Look"},
+                     .most = 0, .under = "Inspect"},
     [VERB_LIST] = {"list", "[options] QUEUE",
-                   "List messages that run and wait.", .least = 1, .most = 1,
-                   .also = "ls", .under = "Look"},
+                   "List running and waiting messages.", .least = 1, .most = 1,
+                   .also = "ls", .under = "Inspect"},
     [VERB_RUN_NOW] = {"run-now", "[options] QUEUE ID...|--all|filter",
-                      "Make messages that wait for their time due now.",
-                      .least = 1, .most = SUBCOMMAND_ANY,
-                      .under = "Deal with messages"},
+                      "Make delayed messages and retries due now.", .least = 1,
+                      .most = SUBCOMMAND_ANY, .under = "Manage messages"},
     [VERB_CANCEL] = {"cancel", "[options] QUEUE ID...|--all|filter",
-                     "Discard messages that wait, or run.", .least = 1,
-                     .most = SUBCOMMAND_ANY, .under = "Deal with messages"},
+                     "Discard waiting messages, or running ones.", .least = 1,
+                     .most = SUBCOMMAND_ANY, .under = "Manage messages"},
     [VERB_GROUPS] = {"groups", "[options] QUEUE",
-                     "List ordered groups that have a message.", .least = 1,
-                     .most = 1, .under = "Look"},
+                     "List ordered groups with messages.", .least = 1,
+                     .most = 1, .under = "Inspect"},
     [VERB_GROUP] =
         {"group", "[options] QUEUE KEY close|open|release",
          "Close a group to new messages, open it again, or release a held one.",
          .least = 3, .most = 3, .last = "close|open|release",
-         .under = "Deal with messages"},
+         .under = "Manage messages"},
     [VERB_KEYS] = {"keys", "[options] QUEUE", "List unique keys, or free one.",
-                   .least = 1, .most = 1, .under = "Deal with messages"},
+                   .least = 1, .most = 1, .under = "Manage messages"},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
                      "Show what workers do; without QUEUE all of them.",
-                     .least = 0, .most = SUBCOMMAND_ANY, .under = "Look"},
+                     .least = 0, .most = SUBCOMMAND_ANY, .under = "Inspect"},
     [VERB_TOP] = {"top", "[options] [QUEUE...]",
                   "Watch workers live; plain lines if there is no terminal.",
-                  .least = 0, .most = SUBCOMMAND_ANY, .under = "Look"},
+                  .least = 0, .most = SUBCOMMAND_ANY, .under = "Inspect"},
     [VERB_PAUSE] = {"pause", "[options] QUEUE...|--all [DUR]",
                     "Stop taking messages until resume or for DUR.", .least = 0,
-                    .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
+                    .most = SUBCOMMAND_ANY, .under = "Control a worker"},
     [VERB_RESUME] = {"resume", "[options] QUEUE...|--all",
                      "Take messages again.", .least = 0, .most = SUBCOMMAND_ANY,
-                     .under = "Steer a worker"},
+                     .under = "Control a worker"},
     [VERB_SET] = {"set", "[options] QUEUE [NAME=VALUE...]",
                   "Change settings of a running worker, or list them.",
                   .least = 1, .most = SUBCOMMAND_ANY, .settings = true,
-                  .under = "Steer a worker"},
+                  .under = "Control a worker"},
     [VERB_DRAIN] = {"drain", "[options] QUEUE...|--all",
                     "Let the worker finish running messages and exit.",
                     .least = 0, .most = SUBCOMMAND_ANY,
-                    .under = "Steer a worker"},
+                    .under = "Control a worker"},
     [VERB_STOP] = {"stop", "[options] QUEUE...|--all",
                    "The same, within the worker's --grace; like SIGTERM.",
                    .least = 0, .most = SUBCOMMAND_ANY,
-                   .under = "Steer a worker"},
+                   .under = "Control a worker"},
     [VERB_QUIT] =
         {"quit", "[options] QUEUE...",
          "Let the worker end its handlers now and exit; like SIGQUIT.",
-         .least = 1, .most = SUBCOMMAND_ANY, .under = "Steer a worker"},
+         .least = 1, .most = SUBCOMMAND_ANY, .under = "Control a worker"},
     [VERB_EXPLAIN] = {"explain", "[options] [QUEUE] ID",
                       "Show where a message is and why.", .least = 1, .most = 2,
-                      .under = "Look"},
+                      .under = "Inspect"},
     [VERB_DOCTOR] = {"doctor", "[options] [QUEUE]",
-                     "Look for trouble, and name the command that fixes it.",
-                     .least = 0, .most = 1, .under = "Look"},
+                     "Diagnose problems, and name the command that fixes each.",
+                     .least = 0, .most = 1, .under = "Inspect"},
     [VERB_METRICS] = {"metrics", "[options]",
                       "Print numbers of all workers for Prometheus.", .most = 0,
-                      .under = "Look"},
+                      .under = "Inspect"},
     [VERB_SERVE] = {"serve", "[options]",
                     "Show all queues and dead letters in a browser.", .most = 0,
-                    .also = "web", .under = "Look"},
-    [VERB_CREATE] = {"create", "[options] QUEUE", "Make a queue.", .least = 1,
-                     .most = 1, .under = "Make and remove queues"},
+                    .also = "web", .under = "Inspect"},
+    [VERB_CREATE] = {"create", "[options] QUEUE", "Create a queue.", .least = 1,
+                     .most = 1, .under = "Create and remove queues"},
     [VERB_REMOVE] = {"remove", "[options] QUEUE...|--orphans", "Remove queues.",
                      .least = 0, .most = SUBCOMMAND_ANY,
-                     .under = "Make and remove queues"},
+                     .under = "Create and remove queues"},
     [VERB_FORGET] = {"forget", "[options] QUEUE",
-                     "Remove all that was kept of a queue that is gone.",
-                     .least = 1, .most = 1, .under = "Make and remove queues"},
+                     "Delete the saved state of a removed queue.", .least = 1,
+                     .most = 1, .under = "Create and remove queues"},
     [VERB_MOVE] = {"move", "[options] QUEUE amqp://...",
                    "Send all messages of a POSIX queue to a queue on a broker.",
-                   .least = 2, .most = 2, .under = "Make and remove queues"},
+                   .least = 2, .most = 2, .under = "Create and remove queues"},
 };
 /* Read the values of --state, with commas between them, as bits. */
 static int states_read(const char *text, const char *const *names,
@@ -117,7 +116,7 @@ static int states_read(const char *text, const char *const *names,
     return 0;
 }
 
-/* read_state - --state of messages */
+/* Read --state of messages. */
 static int read_state(const char *text, void *into, struct problem *p)
 {
     struct options *o = into;
@@ -139,14 +138,14 @@ const char *group_where_text(enum group_where where)
     return wheres[where];
 }
 
-/* read_where - --state of groups */
+/* Read --state of groups. */
 static int read_where(const char *text, void *into, struct problem *p)
 {
     return states_read(text, wheres, GROUP_IS_COUNT,
                        "running, ready, blocked, held or closing", into, p);
 }
 
-/* read_word - one more of a flag that may be given several times */
+/* Add a value of a flag that may be given several times. */
 static int read_word(const char *text, void *into, struct problem *p)
 {
     struct words *words = into;
@@ -217,8 +216,7 @@ static const struct subcommand_flag flags[] = {
          V(MOVE),
      {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only errors"}},
     {V(DOCTOR),
-     {"quiet", 'q', OPT_FLAG, AT(quiet),
-      .help = "print only problems: nothing if all is well"}},
+     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "print only problems"}},
     {FILTER,
      {"state", 's', OPT_CALL, .value = "STATE,...", .call = read_state,
       .words = "running|ready|spooled|delayed|retry|parked|held",
@@ -254,15 +252,15 @@ static const struct subcommand_flag flags[] = {
      {"wait", 0, OPT_DURATION, true, .value = "DUR", .words = "forever",
       .preset = "forever", AT(wait_ns),
       .seen = offsetof(struct options, wait) + 1,
-      .help =
-          "return when the worker has ended; exit 75 if it has not after DUR"}},
+      .help = "return when the worker has exited; exit 75 if it has not after "
+              "DUR"}},
     {STEER, {"all", 'a', OPT_FLAG, AT(all), .help = "all messages"}},
     {EVERY_WORKER,
      {"all", 'a', OPT_FLAG, AT(all),
       .help = "all running workers with this state directory"}},
     {V(CANCEL),
      {"running", 0, OPT_FLAG, AT(running),
-      .help = "also messages that run: their handlers are ended"}},
+      .help = "also running messages: their handlers are terminated"}},
     {STEER | V(REMOVE) | V(FORGET),
      {"dry-run", 'n', OPT_FLAG, AT(dry_run),
       .help = "print what would be done and do nothing"}},
@@ -291,8 +289,7 @@ static const struct subcommand_flag flags[] = {
      {"mode", 0, OPT_OCTAL, .value = "OCTAL", .max = 0777, .preset = "0600",
       AT(mode), .help = "access mode"}},
     {V(MOVE),
-     {"letters", 0, OPT_FLAG, AT(letters),
-      .help = "move dead letters, too; without this, they stay"}},
+     {"letters", 0, OPT_FLAG, AT(letters), .help = "also move dead letters"}},
     {V(MOVE),
      {"group-separator", 0, OPT_CALL, .value = "CHAR", .call = header_separator,
       AT(group_separator),
@@ -314,7 +311,7 @@ static const struct subcommand_flag flags[] = {
       .help = "even if it holds messages, which are lost, or has a worker"}},
     {V(FORGET),
      {"force", 'f', OPT_FLAG, AT(force),
-      .help = "even if messages were kept, which are thrown away"}},
+      .help = "even if messages are saved, which are deleted"}},
     {V(STATUS) | V(TOP) | V(EXPLAIN) | V(DOCTOR),
      {"utc", 0, OPT_FLAG, AT(utc),
       .help = "print times in UTC (RFC 3339) on a terminal, too"}},
@@ -325,22 +322,6 @@ static const struct subcommand_flag flags[] = {
     {EVERY,
      {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
-
-/* group_check - who can look must not be able to change anything */
-static int group_check(const struct serve_options *s, struct problem *p)
-{
-    if (s->group && s->allow_write)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "serve: --group is for those who only look; leave "
-                           "out --allow-write, or start a second server for "
-                           "those who steer");
-    if (s->group && !s->token_file)
-        return problem_set(
-            p, EX_USAGE, EINVAL,
-            "serve: --group needs a --token-file in a folder that the group "
-            "can get into; the state directory is not one");
-    return 0;
-}
 
 bool filter_given(const struct options *o)
 {
@@ -365,21 +346,26 @@ static int broker_check(const struct options *o, struct problem *p)
     return broker_access_check(&o->access, last, p);
 }
 
-/* Check that remove got either names or --orphans. */
-static int remove_check(const struct options *o, struct problem *p)
+/* Check that a verb got either queues or the flag that selects all of them. */
+static int queues_check(const struct options *o, struct problem *p)
 {
-    if (o->filter.match && !o->orphans)
+    const struct subcommand_row *verb = &mqctl_table.verbs[o->line.verb];
+    bool remove = o->line.verb == VERB_REMOVE;
+    bool all = remove ? o->orphans : o->all;
+
+    if (remove && o->filter.match && !all)
         return problem_set(
             p, EX_USAGE, EINVAL,
             "remove: --match needs --orphans; give both, or name the queues");
-    if (o->orphans && o->line.operand_count)
+    if (all && o->line.operand_count)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "%s: queues and %s exclude each other; give one of them",
+            verb->name, remove ? "--orphans" : "--all");
+    if (!all && o->line.operand_count == 0)
         return problem_set(p, EX_USAGE, EINVAL,
-                           "remove: queues and --orphans exclude each other; "
-                           "give one of them");
-    if (!o->orphans && o->line.operand_count == 0)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "remove: no queue given; usage: mqctl remove %s",
-                           mqctl_table.verbs[VERB_REMOVE].usage);
+                           "%s: no queue given; usage: mqctl %s %s", verb->name,
+                           verb->name, verb->usage);
     return 0;
 }
 
@@ -413,23 +399,6 @@ static int pause_read(struct options *o, struct problem *p)
     return 0;
 }
 
-/* Check that a verb that controls workers got either names or --all. */
-static int workers_check(const struct options *o, struct problem *p)
-{
-    const struct subcommand_row *verb = &mqctl_table.verbs[o->line.verb];
-
-    if (o->all && o->line.operand_count)
-        return problem_set(
-            p, EX_USAGE, EINVAL,
-            "%s: queues and --all exclude each other; give one of them",
-            verb->name);
-    if (!o->all && o->line.operand_count == 0)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: no queue given; usage: mqctl %s %s", verb->name,
-                           verb->name, verb->usage);
-    return 0;
-}
-
 static bool is_queue(const char *word)
 {
     return word[0] == '/' || broker_operand_is(word);
@@ -452,14 +421,14 @@ static int order_check(const struct options *o, struct problem *p)
                        n > 2 ? " ..." : "");
 }
 
-/* options_check - a verb that changes messages must be told of which, and not
- * twice */
+/* Check each verb's operands and flags. A verb that changes messages must be
+ * told which, and not twice. */
 static int options_check(void *options, struct problem *p)
 {
     struct options *o = options;
     const struct waiting_filter *f = &o->filter;
-    bool ids = o->line.operand_count > 1;
-    bool narrowed = filter_given(o);
+    const char *verb = mqctl_table.verbs[o->line.verb].name;
+    bool ids = o->line.operand_count > 1, narrowed = filter_given(o);
 
     if (order_check(o, p) < 0 || broker_check(o, p) < 0)
         return -EINVAL;
@@ -468,14 +437,20 @@ static int options_check(void *options, struct problem *p)
                            "move: %s is not a queue on a broker; give "
                            "amqp://USER@HOST/VHOST/QUEUE",
                            o->line.operands[1]);
-    if (group_check(&o->serve, p) < 0)
-        return -EINVAL;
+    if (o->serve.group && o->serve.allow_write)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "serve: --group is for people who only look; leave "
+                           "out --allow-write, or start a second server for "
+                           "people who may change something");
+    if (o->serve.group && !o->serve.token_file)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "serve: --group needs a --token-file in a folder that the group "
+            "can get into; the state directory is not one");
     if (o->line.verb == VERB_PAUSE && pause_read(o, p) < 0)
         return -EINVAL;
-    if (1u << o->line.verb & EVERY_WORKER)
-        return workers_check(o, p);
-    if (o->line.verb == VERB_REMOVE)
-        return remove_check(o, p);
+    if (1u << o->line.verb & (EVERY_WORKER | V(REMOVE)))
+        return queues_check(o, p);
     if (!(1u << o->line.verb & STEER))
         return 0;
     if (o->line.verb == VERB_RUN_NOW && f->states != WAITING_ALL &&
@@ -487,17 +462,16 @@ static int options_check(void *options, struct problem *p)
     if (o->line.verb == VERB_CANCEL && !o->running &&
         f->states == WAITING_BIT(WAITING_RUNNING))
         return problem_set(p, EX_USAGE, EINVAL,
-                           "cancel: messages that run are left alone; give "
-                           "--running to have their handlers ended");
+                           "cancel: running messages are skipped; give "
+                           "--running to have their handlers terminated");
     if (ids && (narrowed || o->all))
         return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: ids and %s are both given; give one",
-                           mqctl_table.verbs[o->line.verb].name,
+                           "%s: ids and %s are both given; give one", verb,
                            o->all ? "--all" : "a filter");
     if (!ids && !narrowed && !o->all)
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s: nothing chosen; give ids, a filter, or --all",
-                           mqctl_table.verbs[o->line.verb].name);
+                           verb);
     return 0;
 }
 
@@ -509,7 +483,7 @@ static const struct subcommand_exit exits[] = {
     {V(EXPLAIN) | STEER, EX_NOINPUT, "no such message"},
     {V(GROUP), EX_NOINPUT, "no such group"},
     {V(KEYS), EX_NOINPUT, "no such key"},
-    {V(FORGET), EX_NOINPUT, "nothing was kept of it"},
+    {V(FORGET), EX_NOINPUT, "nothing is saved of it"},
     {V(SERVE), EX_NOINPUT, "a file is missing"},
     {EVERY & ~(V(EXPLAIN) | STEER | V(GROUP) | V(FORGET) | V(SERVE) |
                V(QUEUES) | V(DOCTOR) | V(METRICS) | V(CREATE)),
@@ -526,7 +500,7 @@ static const struct subcommand_exit exits[] = {
     {V(CREATE), EX_CANTCREAT, "the queue exists"},
     {EVERY, EX_IOERR, "input or output"},
     {ORDERS | V(GROUP) | V(STATUS), EX_TEMPFAIL, "the worker does not answer"},
-    {ENDS, EX_TEMPFAIL, "it has not gone within --wait"},
+    {ENDS, EX_TEMPFAIL, "the worker has not exited within --wait"},
     {STEER, EX_TEMPFAIL, "the message is in flight"},
     {V(SERVE), EX_TEMPFAIL, "the address is in use"},
     {V(MOVE), EX_TEMPFAIL, "the broker takes no message, or interrupted"},
@@ -538,7 +512,7 @@ static const struct subcommand_exit exits[] = {
 const struct subcommand_table mqctl_table = {
     .program = "mqctl",
     .usage = "VERB [options] [QUEUE ...]",
-    .about = "Look at workers of POSIX message queues, and steer them.",
+    .about = "Inspect and control workers of POSIX message queues.",
     .exits = exits,
     .exit_count = sizeof exits / sizeof *exits,
     .notes = "See mqctl(1).",

@@ -70,7 +70,7 @@ bool proc_same_program(pid_t a, pid_t b)
     return stat(path, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* link_read - where it leads, " (deleted)" left out; false: nowhere */
+/* Read a link without " (deleted)"; false if there is none. */
 static bool link_read(const char *path, char out[PATH_MAX])
 {
     ssize_t n = readlink(path, out, PATH_MAX - 1);
@@ -89,8 +89,8 @@ struct walk {
     size_t *hidden;
 };
 
-/* fd_look - visit: one of a process, if it is a message queue's */
-static bool fd_look(int fd, void *arg)
+/* Visit a descriptor of a process: report it if it is a message queue. */
+static bool fd_visit(int fd, void *arg)
 {
     const struct walk *w = arg;
     char path[64], name[PATH_MAX];
@@ -106,7 +106,7 @@ static bool fd_look(int fd, void *arg)
     return true;
 }
 
-/* process_look - visit: all of one; it may be hidden from us, or just end */
+/* Visit the descriptors of a process, which may be hidden from us, or exit. */
 static bool process_look(int pid, void *arg)
 {
     struct walk *w = arg;
@@ -115,12 +115,11 @@ static bool process_look(int pid, void *arg)
 
     w->pid = pid;
     snprintf(path, sizeof path, "/proc/%d/fd", pid);
-    err = proc_numbers(path, fd_look, w);
+    err = proc_numbers(path, fd_visit, w);
     *w->hidden += err && err != -ENOENT && err != -ESRCH;
     return true;
 }
 
-/* fds_each - of all processes */
 void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
               size_t *hidden)
 {
@@ -147,8 +146,8 @@ struct pidfile_search {
     bool found;
 };
 
-/* pidfile_look - visit: whether it is that of a pidfile; its folder, then */
-static bool pidfile_look(int fd, void *arg)
+/* Visit a descriptor: if it is a pidfile, note its folder. */
+static bool pidfile_find(int fd, void *arg)
 {
     struct pidfile_search *s = arg;
     char entry[64], target[PATH_MAX], *slash;
@@ -170,7 +169,6 @@ static bool pidfile_look(int fd, void *arg)
     return false;
 }
 
-/* holder_is - it has a pidfile open, or its program is called so */
 bool holder_is(struct holder *out, pid_t pid, const char *queue)
 {
     struct pidfile_search s = {.out = out, .queue = queue};
@@ -178,7 +176,7 @@ bool holder_is(struct holder *out, pid_t pid, const char *queue)
 
     *out = (struct holder){.pid = pid};
     snprintf(text, sizeof text, "/proc/%d/fd", (int)pid);
-    (void)proc_numbers(text, pidfile_look, &s);
+    (void)proc_numbers(text, pidfile_find, &s);
     return s.found ||
            (proc_text(text, sizeof text, "/proc/%d/comm", (int)pid) &&
             strcmp(text, "mqworker\n") == 0);
@@ -199,8 +197,8 @@ struct search {
     bool found;
 };
 
-/* queue_look - visit: the first is enough */
-static void queue_look(const struct fd_seen *seen, void *arg)
+/* Visit a descriptor of a queue: the first worker is enough. */
+static void holder_visit(const struct fd_seen *seen, void *arg)
 {
     struct search *s = arg;
 
@@ -220,7 +218,7 @@ bool holder_find(struct holder *out, const char *queue)
     if (queue_open(&q, queue, 0, NULL, NULL, &p) < 0)
         return false;
     if (fstat(queue_fd(q), &s.queue) == 0)
-        fds_each(queue_look, &s, &hidden);
+        fds_each(holder_visit, &s, &hidden);
     queue_close(&q);
     return s.found;
 }

@@ -26,15 +26,16 @@ struct fd_seen {
     struct stat st;   /* device and inode name the queue */
 };
 
-/* How many processes could not be looked into goes to *hidden. */
+/* Visit all descriptors of message queues. *hidden: the number of processes that
+ * cannot be inspected. */
 void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
               size_t *hidden);
 
-/* The entries of a folder that are numbers, until `visit` returns false. 0, or
- * -errno if the folder cannot be read. */
+/* Visit the entries of a folder that are numbers, until `visit` returns false.
+ * 0, or -errno if the folder cannot be read. */
 int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
                  void *arg);
-/* A short file, NUL-terminated; false, and "": it is empty or not there. */
+/* Read a short file, NUL-terminated; false, and "": it is empty or missing. */
 bool proc_text(char *buf, size_t room, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -48,13 +49,14 @@ struct holder {
     bool there; /* that path leads to its files, and is of that queue */
 };
 
-/* Whether a process is an mqworker, and where it has the state of `queue`. */
+/* Return true if a process is an mqworker: it has a pidfile open, or its program
+ * has that name. *out: where it has the state of `queue`. */
 bool holder_is(struct holder *out, pid_t pid, const char *queue);
 /* Return true if a worker has its state in that folder. */
 bool holder_is_of(const struct holder *h, const char *folder);
-/* The first mqworker that has this queue open to receive. */
+/* Find the first mqworker that has this queue open to receive. */
 bool holder_find(struct holder *out, const char *queue);
-/* Whether a descriptor takes messages, and is not open to send alone. */
+/* Return true if a descriptor can receive: it is not open only to send. */
 bool holder_receives(pid_t pid, int fd);
 
 #endif

@@ -27,7 +27,7 @@
 #include "common/state/worker_lock.h"
 #include "scripts/mqctl/proc.h"
 
-/* label_add - once, in its place */
+/* Insert a label in its place, once. */
 static int label_add(struct queue_list *n, const char *label)
 {
     char **more, *copy;
@@ -67,19 +67,19 @@ static bool is_folder(int root, const char *name)
     return fstatat(root, name, &st, 0) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* own_folder - of a queue of that name; amqp/ has those of brokers, unless a
- * worker of /amqp has it, too */
-static bool own_folder(int root, const char *name)
+/* Return true for the folder of a queue of that name. amqp/ has the folders of
+ * queues on brokers, unless a worker of /amqp uses it, too. */
+static bool is_own_folder(int root, const char *name)
 {
     struct stat st;
 
-    if (strcmp(name, "amqp") == 0)
-        return fstatat(root, "amqp/" STATEDIR_PIDFILE, &st, 0) == 0;
-    return is_folder(root, name);
+    return strcmp(name, "amqp") == 0
+               ? fstatat(root, "amqp/" STATEDIR_PIDFILE, &st, 0) == 0
+               : is_folder(root, name);
 }
 
-/* entries_add - those of a folder that are wanted, NULL: all; takes the
- * descriptor */
+/* Add the wanted entries of a folder; `wanted` NULL: all. Takes the
+ * descriptor. */
 static int entries_add(struct queue_list *n, int fd,
                        bool (*wanted)(int fd, const char *name),
                        int (*add)(struct queue_list *n, const char *name))
@@ -103,48 +103,30 @@ static int entries_add(struct queue_list *n, int fd,
     return err;
 }
 
-/* mounted - where an mqueue file system is, opened; -1: nowhere */
-static int mounted(void)
-{
-    FILE *f = setmntent("/proc/self/mounts", "re");
-    struct mntent m;
-    char line[4096];
-    int fd = -1;
-
-    while (f && fd < 0 && getmntent_r(f, &m, line, sizeof line))
-        if (strcmp(m.mnt_type, "mqueue") == 0)
-            fd = open(m.mnt_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (f)
-        endmntent(f);
-    return fd;
-}
-
-/* private_mount - one that nobody else sees and that ends with the descriptor;
- * -1: not allowed to */
-static int private_mount(void)
+/* Add the whole list of the kernel, if we may see it. A mounted file system may
+ * list the queues of another IPC namespace, as in a container that shares
+ * folders, so a private mount comes first, which ends with its descriptor. */
+static int kernel_names(struct queue_list *n)
 {
     int fs = fsopen("mqueue", FSOPEN_CLOEXEC), mount = -1, fd = -1;
+    struct mntent m;
+    char line[4096];
+    FILE *mounts;
 
     if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
         mount = fsmount(fs, FSMOUNT_CLOEXEC, 0);
-    if (mount >= 0)
+    if (mount >= 0) {
         fd = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (mount >= 0)
         close(mount);
+    }
     if (fs >= 0)
         close(fs);
-    return fd;
-}
-
-/* Add the whole list of the kernel, if we may see it. What is mounted may list
- * the queues of another IPC namespace, as in a container that shares folders,
- * so a mount of our own comes first. */
-static int kernel_names(struct queue_list *n)
-{
-    int fd = private_mount();
-
-    if (fd < 0)
-        fd = mounted();
+    mounts = fd < 0 ? setmntent("/proc/self/mounts", "re") : NULL;
+    while (mounts && fd < 0 && getmntent_r(mounts, &m, line, sizeof line))
+        if (strcmp(m.mnt_type, "mqueue") == 0)
+            fd = open(m.mnt_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (mounts)
+        endmntent(mounts);
     if (fd < 0)
         return 0;
     n->complete = true;
@@ -153,7 +135,6 @@ static int kernel_names(struct queue_list *n)
 
 /* ---- other places ---- */
 
-/* queue_list_of_workers - folders of the state directory */
 int queue_list_of_workers(struct queue_list *n, const char *state_dir)
 {
     char root[PATH_MAX];
@@ -166,7 +147,7 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
     }
     fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0)
-        return entries_add(n, fd, own_folder, name_add);
+        return entries_add(n, fd, is_own_folder, name_add);
     (void)statedir_shut(root, errno, &p);
     strlcpy(n->folder_trouble, p.text, sizeof n->folder_trouble);
     return 0;
@@ -174,7 +155,7 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
 
 /* ---- brokers ---- */
 
-/* broker_add - the folders of one broker's queues; takes the descriptor */
+/* Add the queues of one broker, from their folders. Takes the descriptor. */
 static int broker_add(struct queue_list *n, const char *broker, int fd)
 {
     char folder[BROKER_FOLDER], operand[QUEUE_NAME_MAX];
@@ -221,7 +202,6 @@ static void name_seen(const struct fd_seen *seen, void *arg)
     (void)name_add(arg, seen->name);
 }
 
-/* queue_list_of_queues - the kernel's list, or what else can be found */
 int queue_list_of_queues(struct queue_list *n, const char *state_dir)
 {
     int err = kernel_names(n);
@@ -251,7 +231,7 @@ void queue_list_free(struct queue_list *n)
 /* ---- queues that no process has open ---- */
 
 /* Inspect one queue; false if the queue is gone, or we lack the permission. */
-static bool queue_look(struct orphan *o, const char *name)
+static bool orphan_read(struct orphan *o, const char *name)
 {
     struct queue *q;
     struct problem p;
@@ -280,7 +260,7 @@ static bool queue_look(struct orphan *o, const char *name)
 
 /* Visit a descriptor, whose queue is therefore open. Skip other mqctl
  * processes, which open each queue for a moment, as this one does. */
-static void fd_look(const struct fd_seen *seen, void *arg)
+static void open_mark(const struct fd_seen *seen, void *arg)
 {
     struct orphans *all = arg;
 
@@ -302,8 +282,8 @@ int orphans_find(struct orphans *out, const struct queue_list *queues,
     if (!out->at)
         return -ENOMEM;
     for (size_t i = 0; i < queues->count; i++)
-        out->count += queue_look(&out->at[out->count], queues->at[i]);
-    fds_each(fd_look, out, &out->hidden);
+        out->count += orphan_read(&out->at[out->count], queues->at[i]);
+    fds_each(open_mark, out, &out->hidden);
     for (size_t i = 0; i < out->count; i++) {
         struct orphan *o = &out->at[i];
         enum worker_lock lock =

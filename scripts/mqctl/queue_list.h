@@ -1,8 +1,8 @@
 /* queue_list.h - which queues there are
  *
- * WHAT   Names of queues from all places that tell: the mqueue file system,
- *        mounted or not, folders of the state directory, descriptors of
- *        processes. Each name once, sorted.
+ * WHAT   Names of queues from the mqueue file system, mounted or not, folders
+ *        of the state directory, and descriptors of processes. Each name once,
+ *        sorted.
  * WHO    One thread.
  * OWNS   The names.
  * FAILS  A place that cannot be read is left out, and `missing` says so.
@@ -26,12 +26,12 @@ struct queue_list {
     char folder_trouble[sizeof((struct problem *)0)->text];
 };
 
-/* Those with a folder in the state directory. 0, or -ENOMEM, as below: then the
- * list is empty. */
+/* List the queues with a folder in the state directory. 0, or -ENOMEM, as
+ * below: then the list is empty. */
 int queue_list_of_workers(struct queue_list *n, const char *state_dir);
-/* And the workers of queues on brokers, each as an operand with one host. */
+/* The same with queues on brokers, each as an operand with one host. */
 int queue_list_of_all_workers(struct queue_list *n, const char *state_dir);
-/* All that can be found. */
+/* List all queues that can be found. */
 int queue_list_of_queues(struct queue_list *n, const char *state_dir);
 void queue_list_free(struct queue_list *n);
 

@@ -449,8 +449,7 @@ int messages_open(struct messages *m, const struct options *o)
     if (queue_name(o->line.operands[0], m->queue, &p) < 0)
         return complain_of(&p);
     err = snapshot_named_folder(&m->dir, o->state_dir, m->queue, &p);
-    m->none = err == -ENOENT;
-    if (m->none)
+    if (err == -ENOENT)
         return p.status == EX_NOINPUT ? complain_of(&p) : 0;
     if (!err)
         err = statedir_path(&m->dir, STATEDIR_PIDFILE, path, &p);

@@ -29,7 +29,6 @@ struct messages {
     char queue[QUEUE_NAME_MAX];
     struct statedir dir;
     struct waiting_filter filter;
-    bool none;               /* nothing was ever kept for this queue */
     bool runs;               /* a worker does */
     char separator;          /* behind a group's key in a body; 0: none */
     struct store *store;     /* NULL: there is none */

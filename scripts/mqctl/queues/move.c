@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,19 +63,26 @@ struct command_line {
     size_t count;
 };
 
-static void word(struct command_line *w, const char *text)
+/* Add words, up to a NULL. */
+__attribute__((sentinel)) static void words_add(struct command_line *w, ...)
 {
-    if (w->count < WORDS)
-        w->at[w->count++] = text;
+    const char *text;
+
+    va_list args;
+
+    va_start(args, w);
+    while ((text = va_arg(args, const char *)) != NULL)
+        if (w->count < WORDS)
+            w->at[w->count++] = text;
+    va_end(args);
 }
 
 /* Add a flag that was given. */
-static void flag(struct command_line *w, const char *name, const char *value)
+static void flag_add(struct command_line *w, const char *name,
+                     const char *value)
 {
-    if (!value)
-        return;
-    word(w, name);
-    word(w, value);
+    if (value)
+        words_add(w, name, value, NULL);
 }
 
 static void access_flags(struct command_line *w, const struct move *m,
@@ -82,22 +90,29 @@ static void access_flags(struct command_line *w, const struct move *m,
 {
     const struct broker_access *a = &m->o->access;
 
-    flag(w, "--password-file", a->password_file);
-    flag(w, "--tls-ca", a->tls.ca);
-    flag(w, "--tls-cert", a->tls.cert);
-    flag(w, "--tls-key", a->tls.key);
-    flag(w, "--partitions", parts && a->partitions ? m->partitions : NULL);
+    flag_add(w, "--password-file", a->password_file);
+    flag_add(w, "--tls-ca", a->tls.ca);
+    flag_add(w, "--tls-cert", a->tls.cert);
+    flag_add(w, "--tls-key", a->tls.key);
+    flag_add(w, "--partitions", parts && a->partitions ? m->partitions : NULL);
 }
 
-/* Run the program in the child process. It gets a SIGTERM when this process is
- * killed. mqsend and mqdlq are called "mqctl", so that their errors begin with
- * the name of the program that the user has started (complain_as). */
-__attribute__((noreturn)) static void
-program_become(struct command_line *w, pid_t parent, int in, int out)
+/* Start a program with these descriptors as its standard input and output. It
+ * gets a SIGTERM when this process is killed. mqsend and mqdlq are called
+ * "mqctl", so that their errors begin with the name of the program that the user
+ * has started (complain_as). */
+static pid_t program_start(struct command_line *w, int in, int out)
 {
     const char *name = w->at[0];
+    pid_t parent = getpid(), pid;
     char path[PATH_MAX];
 
+    fflush(NULL);
+    pid = fork();
+    if (pid < 0)
+        complain(EX_OSERR, "cannot run %s: %s", name, errno_text(errno));
+    if (pid != 0)
+        return pid;
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (strcmp(name, "mqworker") != 0)
         w->at[0] = "mqctl";
@@ -107,20 +122,6 @@ program_become(struct command_line *w, pid_t parent, int in, int out)
     complain(EX_OSERR, "cannot run %s: %s; install it beside mqctl", name,
              errno_text(errno));
     _exit(EX_OSERR);
-}
-
-/* Start a program with these descriptors as its standard input and output. */
-static pid_t program_start(struct command_line *w, int in, int out)
-{
-    pid_t parent = getpid(), pid;
-
-    fflush(NULL);
-    pid = fork();
-    if (pid == 0)
-        program_become(w, parent, in, out);
-    if (pid < 0)
-        complain(EX_OSERR, "cannot run %s: %s", w->at[0], errno_text(errno));
-    return pid;
 }
 
 /* Return the exit status of a program. A signal that came to this process alone
@@ -138,20 +139,6 @@ static int program_end(pid_t pid)
 }
 
 /* ---- messages ---- */
-
-/* Create the queue there, and send nothing. */
-static int queue_create(const struct move *m, int null)
-{
-    struct command_line w = {.count = 0};
-
-    word(&w, "mqsend");
-    word(&w, "--quiet");
-    word(&w, "--create");
-    word(&w, "--lines");
-    access_flags(&w, m, true);
-    word(&w, m->to);
-    return program_end(program_start(&w, null, null));
-}
 
 static uint64_t forwarded_count(const struct move *m,
                                 const struct snapshot *now)
@@ -201,18 +188,15 @@ static int messages_forward(struct move *m, int null)
     pid_t pid;
     int status;
 
-    word(&w, "mqworker");
-    word(&w, "--quiet");
-    word(&w, "--no-create");
-    word(&w, "--exit-when-idle");
-    flag(&w, "--forward", m->to);
+    words_add(&w, "mqworker", "--quiet", "--no-create", "--exit-when-idle",
+              "--forward", m->to, NULL);
     access_flags(&w, m, true);
-    flag(&w, "--state-dir", m->o->state_dir);
-    flag(&w, "--runtime-dir", m->o->runtime_dir);
-    flag(&w, "--group-separator", separator[0] ? separator : NULL);
+    flag_add(&w, "--state-dir", m->o->state_dir);
+    flag_add(&w, "--runtime-dir", m->o->runtime_dir);
+    flag_add(&w, "--group-separator", separator[0] ? separator : NULL);
     if (m->o->allow_disk_custody)
-        word(&w, "--allow-disk-custody");
-    word(&w, m->queue);
+        words_add(&w, "--allow-disk-custody", NULL);
+    words_add(&w, m->queue, NULL);
     pid = program_start(&w, null, null);
     if (pid > 0)
         worker_watch(m, pid);
@@ -237,7 +221,7 @@ static int refused_visit(const struct letter *l, void *arg)
     return 0;
 }
 
-/* Note the letters that there are, and write their numbers to `list`. */
+/* Note the existing letters, and write their numbers to `list`. */
 static int letters_list(struct store *s, int list, struct store_cursor **all,
                         size_t *count)
 {
@@ -267,16 +251,12 @@ static int letters_pass(const struct move *m, int list, int null)
     int fds[2], exported, imported;
     pid_t from, to;
 
-    word(&out, "mqdlq");
-    word(&out, "export");
-    flag(&out, "--state-dir", m->o->state_dir);
-    word(&out, m->queue);
-    word(&out, "-");
-    word(&in, "mqdlq");
-    word(&in, "import");
-    word(&in, "--quiet");
+    words_add(&out, "mqdlq", "export", NULL);
+    flag_add(&out, "--state-dir", m->o->state_dir);
+    words_add(&out, m->queue, "-", NULL);
+    words_add(&in, "mqdlq", "import", "--quiet", NULL);
     access_flags(&in, m, false);
-    word(&in, m->to);
+    words_add(&in, m->to, NULL);
     if (pipe2(fds, O_CLOEXEC) < 0)
         return complain(EX_OSERR, "pipe2: %s", errno_text(errno));
     from = program_start(&out, list, fds[1]);
@@ -288,21 +268,6 @@ static int letters_pass(const struct move *m, int list, int null)
     return exported ? exported : imported;
 }
 
-/* Remove the letters that are there now, unless they have died again since. */
-static int letters_remove(struct move *m, struct store *s,
-                          const struct store_cursor *all, size_t count)
-{
-    for (size_t i = 0; i < count; i += STORE_PAGE) {
-        size_t n = count - i < STORE_PAGE ? count - i : STORE_PAGE;
-        int64_t gone = letters_drop(s, all + i, n);
-
-        if (gone < 0)
-            return (int)gone;
-        m->letters += (uint64_t)gone;
-    }
-    return 0;
-}
-
 static int letters_move(struct move *m, struct store *s, int null)
 {
     int list = memfd_create("mqctl-letters", MFD_CLOEXEC), status = 0, err;
@@ -312,8 +277,14 @@ static int letters_move(struct move *m, struct store *s, int null)
     err = list < 0 ? -errno : letters_list(s, list, &all, &count);
     if (!err && count)
         status = letters_pass(m, list, null);
-    if (!err && !status)
-        err = letters_remove(m, s, all, count);
+    /* Remove the imported letters, unless they have died again since. */
+    for (size_t i = 0; !err && !status && i < count; i += STORE_PAGE) {
+        size_t n = count - i < STORE_PAGE ? count - i : STORE_PAGE;
+        int64_t gone = letters_drop(s, all + i, n);
+
+        err = gone < 0 ? (int)gone : 0;
+        m->letters += gone > 0 ? (uint64_t)gone : 0;
+    }
     free(all);
     if (list >= 0)
         close(list);
@@ -346,7 +317,7 @@ static int letters_run(struct move *m, int null)
 
 /* ---- what came of it ---- */
 
-static uint64_t grown(uint64_t now, uint64_t was)
+static uint64_t count_grown(uint64_t now, uint64_t was)
 {
     return now > was ? now - was : 0;
 }
@@ -360,10 +331,10 @@ static void moved_print(const struct move *m)
     uint64_t waiting = waited < 0                ? 0
                        : (uint64_t)waited > sent ? sent
                                                  : (uint64_t)waited;
-    uint64_t repeats = grown(a->totals.duplicates, b->totals.duplicates);
+    uint64_t repeats = count_grown(a->totals.duplicates, b->totals.duplicates);
     uint64_t discarded =
-        grown(a->totals.discarded, b->totals.discarded) - repeats;
-    uint64_t expired = grown(a->totals.expired, b->totals.expired);
+        count_grown(a->totals.discarded, b->totals.discarded) - repeats;
+    uint64_t expired = count_grown(a->totals.expired, b->totals.expired);
     const struct {
         const char *key, *text;
         uint64_t n;
@@ -410,26 +381,14 @@ static void moved_print(const struct move *m)
                  a->dead, a->dead == 1 ? " stays" : "s stay");
 }
 
-/* Return true if --on-dead is to be told of a letter. The worker that forwards
- * has no --on-dead, and so would forget that. */
-static bool letters_untold(struct move *m)
-{
-    struct letter_hook first;
-    struct store *s;
-    bool untold;
-
-    if (snapshot_store(&m->before, &s) < 0)
-        return false;
-    untold = letters_hook(s, 0, &first) == 0;
-    store_close(&s);
-    return untold;
-}
-
 /* Refuse a queue that is not there, has a worker, or needs its own once
  * more. */
-static int queue_check(struct move *m)
+static int source_check(struct move *m)
 {
-    const struct snapshot *v = &m->before;
+    struct snapshot *v = &m->before;
+    struct letter_hook first;
+    struct store *s = NULL;
+    bool untold;
 
     if (v->worker == SNAPSHOT_RUNS)
         return complain(EX_UNAVAILABLE,
@@ -442,7 +401,11 @@ static int queue_check(struct move *m)
                         "messages, first create it with its old message size: "
                         "mqctl create --message-size N %s",
                         m->queue, SHELL_QUEUE(m->queue));
-    if (letters_untold(m))
+    /* The worker that forwards has no --on-dead, and so would forget which
+     * letters it has to run for. */
+    untold = snapshot_store(v, &s) == 0 && letters_hook(s, 0, &first) == 0;
+    store_close(&s);
+    if (untold)
         return complain(EX_UNAVAILABLE,
                         "--on-dead has not run for all dead letters of %s yet; "
                         "start its worker, then stop it and move again: mqctl "
@@ -455,12 +418,17 @@ static int queue_check(struct move *m)
 static int move_programs(struct move *m)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct command_line w = {.count = 0};
     struct problem p;
     int status;
 
     if (null < 0)
         return complain(EX_OSERR, "/dev/null: %s", errno_text(errno));
-    status = queue_create(m, null);
+    /* Create the queue there, and send nothing. */
+    words_add(&w, "mqsend", "--quiet", "--create", "--lines", NULL);
+    access_flags(&w, m, true);
+    words_add(&w, m->to, NULL);
+    status = program_end(program_start(&w, null, null));
     if (!status)
         status = messages_forward(m, null);
     if (snapshot_open(&m->after, m->o->state_dir, m->queue, false, &p) < 0) {
@@ -499,7 +467,7 @@ int move_run(const struct options *o)
             0)
         return complain_of(&p);
     m.queue = m.before.queue;
-    status = queue_check(&m);
+    status = source_check(&m);
     if (!status)
         status = move_programs(&m);
     snapshot_close(&m.before);

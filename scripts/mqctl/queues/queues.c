@@ -25,21 +25,22 @@
 #include "scripts/mqctl/proc.h"
 #include "scripts/mqctl/queue_list.h"
 
+/* What is saved of a queue. */
 struct kept {
     int64_t waiting, spooled, dead, in_flight;
-    struct problem unknown; /* status 0: they are all known */
+    struct problem unknown; /* status 0: all are known */
 };
 
-/* "3 waiting, 2 dead letters"; "": none. */
 #define KEPT_TEXT 256
 
-/* A file that is not there holds nothing. */
+/* Count what is saved. A file that is not there holds nothing. */
 static void kept_count(struct kept *k, struct snapshot *v)
 {
     char path[PATH_MAX];
     struct store *s;
     int err = snapshot_store(v, &s);
 
+    *k = (struct kept){0};
     store_close(&s);
     if (err ? snapshot_unread(err) : v->store_err)
         k->unknown = v->no_store;
@@ -56,11 +57,7 @@ static void kept_count(struct kept *k, struct snapshot *v)
         problem_fill(&k->unknown, EX_CANTCREAT, "%s cannot be read", path);
 }
 
-static int64_t kept_sum(const struct kept *k)
-{
-    return k->waiting + k->spooled + k->dead + k->in_flight;
-}
-
+/* Return "3 waiting, 2 dead letters"; "" if nothing is saved. */
 static const char *kept_text(const struct kept *k, char buf[KEPT_TEXT])
 {
     const struct {
@@ -98,91 +95,89 @@ static void kept_alive_remove(const struct statedir *dir)
 #define MEMORY_TEXT (PATH_MAX + 128)
 
 #define COLUMN_WORKER 7
-static const struct term_column columns[] = {
-    {"QUEUE", TERM_LEFT, TERM_MIDDLE}, {"DEPTH", TERM_RIGHT, TERM_WHOLE},
-    {"MAX", TERM_RIGHT, TERM_WHOLE},   {"BYTES", TERM_RIGHT, TERM_WHOLE},
-    {"SIZE", TERM_RIGHT, TERM_WHOLE},  {"CHARGED", TERM_RIGHT, TERM_WHOLE},
-    {"PID", TERM_RIGHT, TERM_WHOLE},   {"WORKER", TERM_LEFT, TERM_END},
+
+/* What mqctl queues shows of a queue beside its snapshot. */
+struct shown {
+    long charged;       /* against RLIMIT_MSGQUEUE; -1: not known */
+    long pid;           /* of a running worker; else -1 */
+    const char *worker; /* its state, or why the queue cannot be opened */
 };
 
-/* charged - against RLIMIT_MSGQUEUE; -1: not known */
-static long charged(const struct snapshot *v)
+static struct shown queue_shown(const struct snapshot *v)
 {
-    return v->has_queue ? (long)mqlimit_cost((uint64_t)v->depth_max,
-                                             (uint64_t)v->message_size)
-                        : -1;
+    int status = v->no_queue.status;
+
+    return (struct shown){
+        .charged = v->has_queue ? (long)mqlimit_cost((uint64_t)v->depth_max,
+                                                     (uint64_t)v->message_size)
+                                : -1,
+        .pid = v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1,
+        .worker = !v->has_queue ? (status == EX_NOPERM    ? "no permission"
+                                   : status == EX_NOINPUT ? "no queue"
+                                                          : v->no_queue.text)
+                  : v->worker == SNAPSHOT_NEVER ? "-"
+                                                : snapshot_state_text(v)};
 }
 
-/* worker_text - its state, or why there is nothing to say of the queue */
-static const char *worker_text(const struct snapshot *v)
+static void table_row(struct term_table *t, const struct snapshot *v)
 {
-    if (v->has_queue)
-        return v->worker == SNAPSHOT_NEVER ? "-" : snapshot_state_text(v);
-    return v->no_queue.status == EX_NOPERM    ? "no permission"
-           : v->no_queue.status == EX_NOINPUT ? "no queue"
-                                              : v->no_queue.text;
-}
+    struct shown s = queue_shown(v);
 
-static void row(struct term_table *t, const struct snapshot *v)
-{
     term_cellf(t, "%s", v->queue);
     term_cell_known(t, v->depth);
     term_cell_known(t, v->depth_max);
     term_cell_known(t, v->bytes);
     term_cell_known(t, v->message_size);
-    term_cell_known(t, charged(v));
-    term_cell_known(t, v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1);
-    term_cellf(t, "%s", worker_text(v));
+    term_cell_known(t, s.charged);
+    term_cell_known(t, s.pid);
+    term_cellf(t, "%s", s.worker);
 }
 
-static json_t *object(const struct snapshot *v)
+static json_t *queue_json(const struct snapshot *v)
 {
+    struct shown s = queue_shown(v);
+
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue",
         json_printable(v->queue), "depth", json_known(v->depth), "queue_depth",
         json_known(v->depth_max), "bytes", json_known(v->bytes), "message_size",
-        json_known(v->message_size), "charged", json_known(charged(v)), "pid",
-        json_known(v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1), "worker",
-        worker_text(v));
+        json_known(v->message_size), "charged", json_known(s.charged), "pid",
+        json_known(s.pid), "worker", s.worker);
 }
 
-/* list - all that were found */
-static int list(const struct options *o, const struct queue_list *n)
+int queues_run(const struct options *o)
 {
-    struct term_table *table =
-        term_table_open(columns, sizeof columns / sizeof *columns);
+    static const struct term_column columns[] = {
+        {"QUEUE", TERM_LEFT, TERM_MIDDLE}, {"DEPTH", TERM_RIGHT, TERM_WHOLE},
+        {"MAX", TERM_RIGHT, TERM_WHOLE},   {"BYTES", TERM_RIGHT, TERM_WHOLE},
+        {"SIZE", TERM_RIGHT, TERM_WHOLE},  {"CHARGED", TERM_RIGHT, TERM_WHOLE},
+        {"PID", TERM_RIGHT, TERM_WHOLE},   {"WORKER", TERM_LEFT, TERM_END},
+    };
+    struct queue_list n = {0};
+    struct term_table *t;
     int status = 0;
 
-    term_table_paint(table, COLUMN_WORKER, snapshot_state_colour);
-    for (size_t i = 0; i < n->count; i++) {
+    if (queue_list_of_queues(&n, o->state_dir) < 0)
+        return complain_memory();
+    t = term_table_open(columns, sizeof columns / sizeof *columns);
+    term_table_paint(t, COLUMN_WORKER, snapshot_state_colour);
+    for (size_t i = 0; i < n.count; i++) {
         struct problem p;
         struct snapshot v;
 
-        if (snapshot_open(&v, o->state_dir, n->at[i], false, &p) < 0) {
+        if (snapshot_open(&v, o->state_dir, n.at[i], false, &p) < 0) {
             status = complain_of(&p);
             continue;
         }
         if (!o->json)
-            row(table, &v);
-        else if (json_print_line(object(&v), stdout) < 0)
+            table_row(t, &v);
+        else if (json_print_line(queue_json(&v), stdout) < 0)
             status = complain_memory();
         snapshot_close(&v);
     }
-    if (!o->json && n->count > 0 && term_table_print(table, stdout) < 0)
+    if (!o->json && n.count > 0 && term_table_print(t, stdout) < 0)
         status = complain_memory();
-    term_table_close(&table);
-    return status;
-}
-
-/* queues_run - all of them, then the places that could not be read */
-int queues_run(const struct options *o)
-{
-    struct queue_list n = {0};
-    int status;
-
-    if (queue_list_of_queues(&n, o->state_dir) < 0)
-        return complain_memory();
-    status = list(o, &n);
+    term_table_close(&t);
     if (n.count == 0)
         complain(0, "no queue was found");
     if (n.missing[0])
@@ -193,14 +188,15 @@ int queues_run(const struct options *o)
     return status;
 }
 
-/* create_run - a queue that exists is no success: it may be a different one */
+/* Create a queue. An existing queue is a failure, as it may be different. */
 int create_run(const struct options *o)
 {
     struct queue_attr want = {.depth = o->depth,
                               .message_size = o->message_size,
                               .mode = (mode_t)o->mode};
     struct problem p = {0};
-    char text[256];
+    char text[256], room[128];
+    const char *name;
     struct queue *q;
     bool created;
     int status = 0;
@@ -208,76 +204,64 @@ int create_run(const struct options *o)
     if (queue_open(&q, o->line.operands[0], QUEUE_CREATE, &want, &created, &p) <
         0)
         return complain_of(&p);
+    name = queue_label(q);
+    snprintf(room, sizeof room, "room for %zu message%s of %zu byte%s",
+             queue_depth(q), term_plural(queue_depth(q)), queue_message_size(q),
+             term_plural(queue_message_size(q)));
     if (created && o->json)
         (void)json_print_line(
-            json_pack("{s:o, s:b, s:I, s:I}", "queue",
-                      json_printable(queue_label(q)), "created", 1,
-                      "queue_depth", (json_int_t)queue_depth(q), "message_size",
-                      (json_int_t)queue_message_size(q)),
+            json_pack("{s:o, s:b, s:I, s:I}", "queue", json_printable(name),
+                      "created", 1, "queue_depth", (json_int_t)queue_depth(q),
+                      "message_size", (json_int_t)queue_message_size(q)),
             stdout);
     else if (created && !o->quiet)
-        printf("created %s, with room for %zu message%s of %zu byte%s\n",
-               queue_label(q), queue_depth(q), term_plural(queue_depth(q)),
-               queue_message_size(q), term_plural(queue_message_size(q)));
+        printf("created %s, with %s\n", name, room);
     else if (!created && queue_differs(q, &want, text, sizeof text))
         status = complain(EX_CANTCREAT,
                           "%s exists already, and differs: %s; remove it "
                           "first, with mqctl remove %s",
-                          queue_label(q), text, SHELL_QUEUE(queue_label(q)));
+                          name, text, SHELL_QUEUE(name));
     else if (!created)
-        status = complain(
-            EX_CANTCREAT,
-            "%s exists already, with room for %zu message%s of %zu byte%s",
-            queue_label(q), queue_depth(q), term_plural(queue_depth(q)),
-            queue_message_size(q), term_plural(queue_message_size(q)));
+        status =
+            complain(EX_CANTCREAT, "%s exists already, with %s", name, room);
     queue_close(&q);
     return status;
 }
 
-/* worker_elsewhere - a worker with another state directory has the queue open;
- * 0: none */
-static int worker_elsewhere(const struct snapshot *v)
-{
-    struct holder h;
-
-    if (!v->has_queue || !holder_find(&h, v->queue))
-        return 0;
-    if (!h.there)
-        return complain(
-            EX_UNAVAILABLE,
-            "an mqworker (pid %d) has %s open, and its state directory "
-            "is not to be seen here; see mqctl doctor %s, or give "
-            "--force",
-            (int)h.pid, v->queue, SHELL_QUEUE(v->queue));
-    return complain(
-        EX_UNAVAILABLE,
-        "worker %d is running on %s, with its state in %s, and would create "
-        "it again; stop it first, with mqctl drain --state-dir %.*s %s, "
-        "or give --force",
-        (int)h.pid, v->queue, h.folder,
-        (int)(strrchr(h.folder, '/') - h.folder), h.folder,
-        SHELL_QUEUE(v->queue));
-}
-
-/* in_the_way - a removal would lose messages or a worker; 0: neither */
+/* Complain if a removal would lose messages or a worker. Returns an exit
+ * status; 0: it would lose nothing. */
 static int in_the_way(struct snapshot *v)
 {
-    int status;
+    const char *queue = SHELL_QUEUE(v->queue);
+    struct holder h;
 
     if (v->worker == SNAPSHOT_UNSEEN)
         return complain(v->no_live.status,
-                        "cannot see whether a worker runs on it: %s; or give "
-                        "--force",
+                        "cannot tell whether a worker is running on it: %s; or "
+                        "give --force",
                         v->no_live.text);
     if (v->worker == SNAPSHOT_RUNS)
         return complain(
             EX_UNAVAILABLE,
             "worker %d is running on %s, and would create it again; stop it "
             "first, with mqctl drain %s, or give --force",
-            (int)v->pid, v->queue, SHELL_QUEUE(v->queue));
-    status = worker_elsewhere(v);
-    if (status)
-        return status;
+            (int)v->pid, v->queue, queue);
+    /* A worker with another state directory may have the queue open. */
+    if (v->has_queue && holder_find(&h, v->queue))
+        return h.there
+                   ? complain(EX_UNAVAILABLE,
+                              "worker %d is running on %s, with its state in "
+                              "%s, and would create it again; stop it first, "
+                              "with mqctl drain --state-dir %.*s %s, or give "
+                              "--force",
+                              (int)h.pid, v->queue, h.folder,
+                              (int)(strrchr(h.folder, '/') - h.folder),
+                              h.folder, queue)
+                   : complain(EX_UNAVAILABLE,
+                              "an mqworker (pid %d) has %s open, and its state "
+                              "directory cannot be seen here; see mqctl doctor "
+                              "%s, or give --force",
+                              (int)h.pid, v->queue, queue);
     if (v->depth > 0)
         return complain(
             EX_UNAVAILABLE,
@@ -294,22 +278,21 @@ static int in_the_way(struct snapshot *v)
                         v->dir.folder, v->spooled == 1 ? "has" : "have");
     if (v->spooled < 0 && snapshot_unread(v->store_err))
         return complain(v->no_store.status,
-                        "cannot see whether it has messages in its spool: %s; "
+                        "cannot tell whether it has messages in its spool: %s; "
                         "or give --force",
                         v->no_store.text);
     if (!v->has_queue && v->no_queue.status != EX_NOINPUT)
         return complain(
             v->no_queue.status,
-            "cannot see whether it holds messages: %s; or give --force",
+            "cannot tell whether it holds messages: %s; or give --force",
             v->no_queue.text);
     return 0;
 }
 
-/* memory_remove - remove the runtime folder of a worker that is gone, and tell;
- * the state directory stays as it is. As long as there are rows of a spool, the
- * folder has to stay: it has the ends of those that came to one. */
-static const char *memory_remove(const struct snapshot *v,
-                                 char buf[MEMORY_TEXT])
+/* Remove the runtime folder of a worker that is gone; the state directory stays
+ * as it is. While the spool has rows the folder has to stay: it has the ends of
+ * the finished ones. Puts into `buf` what stays, and why. */
+static void memory_remove(const struct snapshot *v, char buf[MEMORY_TEXT])
 {
     char folder[PATH_MAX];
     int err = -ENOENT;
@@ -317,10 +300,10 @@ static const char *memory_remove(const struct snapshot *v,
     buf[0] = '\0';
     if (v->spooled > 0) {
         snprintf(buf, MEMORY_TEXT,
-                 "; what has not run stays, and runs when a worker is started: "
-                 "%" PRId64 " in the spool, %" PRId64 " in flight",
+                 "; unfinished messages stay, and run when a worker is "
+                 "started: %" PRId64 " in the spool, %" PRId64 " in flight",
                  v->spooled, v->custody > 0 ? v->custody : 0);
-        return buf;
+        return;
     }
     if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
         v->worker != SNAPSHOT_UNSEEN) {
@@ -336,73 +319,52 @@ static const char *memory_remove(const struct snapshot *v,
                  v->custody == 1 ? "s" : "");
     else if (err && err != -ENOENT)
         snprintf(buf, MEMORY_TEXT, "; %s stays: %s", folder, errno_text(-err));
-    return buf;
 }
 
-/* kept_tell - what is left of a queue, where, and what throws that away; what
- * `memory` tells is not said twice */
-static void kept_tell(struct snapshot *v, const char *memory)
+/* Print the object of a removal. `lost`: messages that went with the queue,
+ * below 0: not known. */
+static int removal_json(const struct snapshot *v, bool removed, long lost)
 {
-    char text[KEPT_TEXT];
-    struct kept k = {0};
-
-    kept_count(&k, v);
-    if (memory[0])
-        k.spooled = k.in_flight = 0;
-    kept_text(&k, text);
-    printf("; %s kept in %s until mqctl forget %s%s\n",
-           k.unknown.status ? "what it had is"
-           : text[0]        ? text
-                            : "no message of it is left, its numbers are",
-           v->dir.folder, SHELL_QUEUE(v->queue), memory);
-}
-
-/* removed_tell - `lost`: messages that went with the queue, below 0: not
- * known */
-static void removed_tell(const struct options *o, struct snapshot *v, long lost)
-{
-    char memory[MEMORY_TEXT], thrown[64] = "";
-
-    memory_remove(v, memory);
-    if (lost > 0)
-        snprintf(thrown, sizeof thrown, " with %ld message%s in it", lost,
-                 lost == 1 ? "" : "s");
-    if (o->json)
-        (void)json_print_line(
-            json_pack("{s:o, s:b, s:o, s:o}", "queue", json_printable(v->queue),
-                      "removed", 1, "lost", json_known(lost), "kept_in",
-                      v->has_folder ? json_printable(v->dir.folder)
-                                    : json_null()),
-            stdout);
-    if (o->json || o->quiet)
-        return;
-    printf("%s: removed%s", v->queue, thrown);
-    if (v->has_folder)
-        kept_tell(v, memory);
-    else
-        putchar('\n');
-}
-
-/* Print what would be removed; `more` is not empty for an orphan. */
-static int removal_tell(const struct options *o, const struct snapshot *v,
-                        const char *more)
-{
-    json_t *line;
-
-    if (!o->json) {
-        if (!o->quiet)
-            printf("%s: would be removed%s%s\n", v->queue, *more ? ": " : "",
-                   more);
-        return 0;
-    }
-    line =
+    json_t *line =
         json_pack("{s:o, s:b, s:o, s:o}", "queue", json_printable(v->queue),
-                  "removed", 0, "lost", json_known(v->depth), "kept_in",
+                  "removed", removed, "lost", json_known(lost), "kept_in",
                   v->has_folder ? json_printable(v->dir.folder) : json_null());
+
     return json_print_line(line, stdout) < 0 ? complain_memory() : 0;
 }
 
-static int no_queue(const struct snapshot *v)
+/* Print that a queue was removed; then what is saved of it, where, and how to
+ * delete that. */
+static void removed_print(const struct options *o, struct snapshot *v,
+                          long lost)
+{
+    char memory[MEMORY_TEXT], text[KEPT_TEXT];
+    struct kept k;
+
+    memory_remove(v, memory);
+    if (o->json)
+        (void)removal_json(v, true, lost);
+    if (o->json || o->quiet)
+        return;
+    printf("%s: removed", v->queue);
+    if (lost > 0)
+        printf(" with %ld message%s in it", lost, lost == 1 ? "" : "s");
+    if (v->has_folder) {
+        kept_count(&k, v);
+        if (memory[0]) /* it has told of these */
+            k.spooled = k.in_flight = 0;
+        kept_text(&k, text);
+        printf("; %s kept in %s until mqctl forget %s%s",
+               k.unknown.status ? "its saved state is"
+               : text[0]        ? text
+                                : "it has no saved messages, its numbers are",
+               v->dir.folder, SHELL_QUEUE(v->queue), memory);
+    }
+    putchar('\n');
+}
+
+/* Complain that there is no queue of that name. */
+static int no_queue_complain(const struct snapshot *v)
 {
     return complain(
         EX_NOINPUT,
@@ -427,9 +389,13 @@ static int remove_one(const struct options *o, const char *name,
         return complain_of(&p);
     status = o->force ? 0 : in_way(&v);
     if (!status && o->dry_run) {
-        status = !v.has_queue && v.no_queue.status == EX_NOINPUT
-                     ? no_queue(&v)
-                     : removal_tell(o, &v, more);
+        if (!v.has_queue && v.no_queue.status == EX_NOINPUT)
+            status = no_queue_complain(&v);
+        else if (o->json)
+            status = removal_json(&v, false, v.depth);
+        else if (!o->quiet)
+            printf("%s: would be removed%s%s\n", v.queue, *more ? ": " : "",
+                   more);
     } else if (!status) {
         /* A program that has the queue open may send until it is unlinked. */
         (void)queue_open(&q, v.queue, 0, NULL, NULL, NULL);
@@ -438,13 +404,13 @@ static int remove_one(const struct options *o, const char *name,
             lost = queue_length(q);
         queue_close(&q);
         if (err == -ENOENT)
-            status = no_queue(&v);
+            status = no_queue_complain(&v);
         else if (err)
             status = complain(err == -EACCES ? EX_NOPERM : EX_OSERR,
                               "cannot remove %s: %s; its owner and root may",
                               v.queue, errno_text(-err));
         else
-            removed_tell(o, &v, lost);
+            removed_print(o, &v, lost);
     }
     snapshot_close(&v);
     return status;
@@ -457,7 +423,7 @@ static int remove_one(const struct options *o, const char *name,
 static int orphan_in_the_way(struct snapshot *v)
 {
     char text[KEPT_TEXT];
-    struct kept k = {0};
+    struct kept k;
     int status = in_the_way(v);
 
     if (status || !v->has_folder)
@@ -468,19 +434,12 @@ static int orphan_in_the_way(struct snapshot *v)
                         "%s was not removed: cannot check whether it has saved "
                         "messages: %s; or give --force",
                         v->queue, k.unknown.text);
-    if (kept_sum(&k) == 0)
+    if (!*kept_text(&k, text))
         return 0;
     return complain(EX_UNAVAILABLE,
                     "%s was not removed: it has saved messages for its next "
                     "worker, in %s: %s; or give --force",
-                    v->queue, v->dir.folder, kept_text(&k, text));
-}
-
-/* Return true if the name, with or without its slash, fits the pattern. */
-static bool is_wanted(const struct options *o, const char *name)
-{
-    return !o->filter.match || fnmatch(o->filter.match, name, 0) == 0 ||
-           fnmatch(o->filter.match, name + 1, 0) == 0;
+                    v->queue, v->dir.folder, text);
 }
 
 /* Check again that a queue is an orphan, because a program may have opened the
@@ -495,16 +454,20 @@ static bool is_orphan(const struct options *o, char *name)
     return is;
 }
 
+/* Remove the orphans whose name, with or without its slash, fits the pattern. */
 static int orphans_remove(const struct options *o, const struct queue_list *n,
                           const struct orphans *all)
 {
+    const char *match = o->filter.match;
     char text[ORPHAN_TEXT];
     int status = 0, one;
     size_t found = 0;
 
     for (size_t i = 0; i < n->count; i++)
         for (size_t k = 0; k < all->count; k++) {
-            if (all->at[k].queue != n->at[i] || !is_wanted(o, n->at[i]) ||
+            if (all->at[k].queue != n->at[i] ||
+                (match && fnmatch(match, n->at[i], 0) != 0 &&
+                 fnmatch(match, n->at[i] + 1, 0) != 0) ||
                 !is_orphan(o, n->at[i]))
                 continue;
             found++;
@@ -512,8 +475,8 @@ static int orphans_remove(const struct options *o, const struct queue_list *n,
                              orphan_in_the_way);
             status = status > one ? status : one;
         }
-    if (found == 0 && !o->quiet && !o->json && o->filter.match)
-        printf("no orphan has a name that matches %s\n", o->filter.match);
+    if (found == 0 && !o->quiet && !o->json && match)
+        printf("no orphan has a name that matches %s\n", match);
     else if (found == 0 && !o->quiet && !o->json)
         puts("no orphans: each accessible queue is open in some process, or "
              "has a worker");
@@ -549,7 +512,6 @@ static int orphans_run(const struct options *o)
     return status;
 }
 
-/* remove_run - remove each named queue, or all that no process has open */
 int remove_run(const struct options *o)
 {
     int status = 0, one;
@@ -563,57 +525,42 @@ int remove_run(const struct options *o)
     return status;
 }
 
-/* ---- forget: what was kept of a queue that is gone ---- */
+/* ---- forget: delete the saved state of a removed queue ---- */
 
-/* worker_in_the_way - nothing is forgotten under one, whatever was given */
-static int worker_in_the_way(const struct snapshot *v)
-{
-    if (v->worker == SNAPSHOT_RUNS)
-        return complain(
-            EX_UNAVAILABLE,
-            "worker %d is running on %s; stop it first, with mqctl stop "
-            "--wait %s",
-            (int)v->pid, v->queue, SHELL_QUEUE(v->queue));
-    if (v->worker == SNAPSHOT_UNSEEN)
-        return complain(v->no_live.status,
-                        "cannot see whether a worker runs on %s: %s", v->queue,
-                        v->no_live.text);
-    return 0;
-}
-
-/* kept_in_the_way - a queue that is there still, or messages */
+/* Complain if the queue still exists, or if messages are saved. Returns an exit
+ * status. */
 static int kept_in_the_way(const struct snapshot *v, const struct kept *k)
 {
+    const char *queue = SHELL_QUEUE(v->queue);
     char text[KEPT_TEXT];
 
-    /* Of one on a broker there are no messages here. */
+    /* Messages of a queue on a broker are not here. */
     if (!v->broker && (v->has_queue || v->no_queue.status != EX_NOINPUT))
         return complain(EX_UNAVAILABLE,
-                        "queue %s is there still; remove it first, with mqctl "
-                        "remove %s, or give --force: then it stays, and what "
-                        "was kept of it goes",
-                        v->queue, SHELL_QUEUE(v->queue));
+                        "queue %s still exists; remove it first, with mqctl "
+                        "remove %s, or give --force to keep it and delete its "
+                        "saved state",
+                        v->queue, queue);
     if (k->unknown.status)
         return complain(k->unknown.status,
-                        "cannot see whether messages of %s were kept: %s; or "
+                        "cannot tell whether messages of %s are saved: %s; or "
                         "give --force",
                         v->queue, k->unknown.text);
-    if (kept_sum(k) == 0)
+    if (!*kept_text(k, text))
         return 0;
     return complain(EX_UNAVAILABLE,
-                    "messages of %s were kept, in %s: %s; see mqctl list %s "
-                    "and mqdlq list %s, or give --force, which throws them "
-                    "away",
-                    v->queue, v->dir.folder, kept_text(k, text),
-                    SHELL_QUEUE(v->queue), SHELL_QUEUE(v->queue));
+                    "messages of %s are saved in %s: %s; see mqctl list %s "
+                    "and mqdlq list %s, or give --force to delete them",
+                    v->queue, v->dir.folder, text, queue, queue);
 }
 
-/* forgotten_tell - or what would be */
-static void forgotten_tell(const struct options *o, const char *queue,
-                           const struct kept *k)
+/* Print what was forgotten, or would be. */
+static void forgotten_print(const struct options *o, const char *queue,
+                            const struct kept *k)
 {
     char text[KEPT_TEXT];
 
+    kept_text(k, text);
     if (o->json)
         (void)json_print_line(
             json_pack("{s:o, s:b, s:I, s:I, s:I, s:I}", "queue",
@@ -625,36 +572,24 @@ static void forgotten_tell(const struct options *o, const char *queue,
     else if (!o->quiet)
         printf("%s: %s%s%s%s\n", queue,
                o->dry_run ? "would be forgotten" : "forgotten",
-               kept_sum(k) ? ", and thrown away: " : "", kept_text(k, text),
-               k->unknown.status ? ", and what could not be read" : "");
+               *text ? ", and thrown away: " : "", text,
+               k->unknown.status ? ", and unreadable messages" : "");
 }
 
-/* look - at all of it; 0 or an exit status */
-static int look(struct snapshot *v, struct kept *k, const struct options *o,
-                const char *queue)
-{
-    struct problem p = {0};
-
-    *k = (struct kept){0};
-    if (snapshot_open(v, o->state_dir, queue, false, &p) < 0)
-        return complain_of(&p);
-    kept_count(k, v);
-    return 0;
-}
-
-/* locked_run - no worker can start now: numbers counted before may be old */
-static int locked_run(const struct options *o, struct state_forget *f,
-                      const char *queue)
+/* Delete the saved state under the lock, so that no worker can start. Count it
+ * again: numbers counted before may be old. Returns an exit status. */
+static int forget_locked(const struct options *o, struct state_forget *f,
+                         const char *queue)
 {
     struct problem p = {0};
     struct snapshot v;
     struct kept k;
-    int status = look(&v, &k, o, queue);
+    int status;
 
-    if (status)
-        return status;
-    if (!o->force)
-        status = kept_in_the_way(&v, &k);
+    if (snapshot_open(&v, o->state_dir, queue, false, &p) < 0)
+        return complain_of(&p);
+    kept_count(&k, &v);
+    status = o->force ? 0 : kept_in_the_way(&v, &k);
     snapshot_close(&v);
     if (status)
         return status;
@@ -663,50 +598,51 @@ static int locked_run(const struct options *o, struct state_forget *f,
         if (state_forget_run(f, &p) < 0)
             return complain_of(&p);
     }
-    forgotten_tell(o, queue, &k);
+    forgotten_print(o, queue, &k);
     return 0;
 }
 
-/* unknown - there is no folder; it is a success that an earlier call, which was
- * ended in the middle, comes to its end now */
-static int unknown(const struct options *o, const struct statedir *dir,
-                   const char *queue)
-{
-    struct problem p = {0};
-    int found = o->dry_run ? NO : state_forget_finish(dir, &p);
-
-    if (found < 0)
-        return complain_of(&p);
-    if (found == NO)
-        return complain(EX_NOINPUT,
-                        "nothing was kept of %s in %s; mqctl queues lists "
-                        "what there is, and --state-dir looks elsewhere",
-                        queue, dir->root);
-    forgotten_tell(o, queue, &(struct kept){0});
-    return 0;
-}
-
-/* forget_run - its folders */
 int forget_run(const struct options *o)
 {
     struct problem p = {0};
     struct state_forget f;
     struct snapshot v;
-    struct kept k;
-    int status = look(&v, &k, o, o->line.operands[0]), err;
+    int status = 0, err, found;
 
-    if (status)
-        return status;
-    status = worker_in_the_way(&v);
-    if (!status && v.shut)
+    if (snapshot_open(&v, o->state_dir, o->line.operands[0], false, &p) < 0)
+        return complain_of(&p);
+    /* --force does not help against a worker. */
+    if (v.worker == SNAPSHOT_RUNS)
+        status = complain(
+            EX_UNAVAILABLE,
+            "worker %d is running on %s; stop it first, with mqctl stop "
+            "--wait %s",
+            (int)v.pid, v.queue, SHELL_QUEUE(v.queue));
+    else if (v.worker == SNAPSHOT_UNSEEN)
+        status = complain(v.no_live.status,
+                          "cannot tell whether a worker is running on %s: %s",
+                          v.queue, v.no_live.text);
+    else if (v.shut)
         status = complain(EX_NOPERM, "%s", v.no_store.text);
-    if (!status) {
-        err = state_forget_open(&f, &v.dir, &p);
-        status = err == -ENOENT ? unknown(o, &v.dir, v.queue)
-                 : err          ? complain_of(&p)
-                                : locked_run(o, &f, v.queue);
-        if (!err)
-            state_forget_close(&f);
+    err = status ? -EBUSY : state_forget_open(&f, &v.dir, &p);
+    if (!err) {
+        status = forget_locked(o, &f, v.queue);
+        state_forget_close(&f);
+    } else if (!status && err == -ENOENT) {
+        /* There is no folder. An earlier call that was interrupted may have
+         * left something, and finishing that is a success. */
+        found = o->dry_run ? NO : state_forget_finish(&v.dir, &p);
+        if (found == NO)
+            status = complain(EX_NOINPUT,
+                              "nothing is saved of %s in %s; mqctl queues "
+                              "lists the queues; see --state-dir",
+                              v.queue, v.dir.root);
+        else if (found < 0)
+            status = complain_of(&p);
+        else
+            forgotten_print(o, v.queue, &(struct kept){0});
+    } else if (!status) {
+        status = complain_of(&p);
     }
     snapshot_close(&v);
     return status;

@@ -1,8 +1,8 @@
-/* group.c - what one group is told (see mqctl.h)
+/* group.c - close, open and release a group (see mqctl.h)
  *
- * close and open are for the worker, which is the one that refuses messages. A
- * release is a write to the store, with and without a worker: one that runs
- * watches the store while a group of it is held.
+ * The worker closes and opens a group, as it is the one that refuses messages.
+ * A release is a write to the store, with and without a worker: a running worker
+ * watches the store while it holds a group.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,8 +28,9 @@ struct group_order {
     size_t size;
 };
 
-/* told - the answer as JSON, or a line */
-static int told(const struct group_order *x, json_t *answer, const char *text)
+/* Print the answer as JSON, or a line. */
+static int result_print(const struct group_order *x, json_t *answer,
+                        const char *text)
 {
     if (!x->o->json) {
         json_decref(answer);
@@ -48,7 +49,7 @@ static int told(const struct group_order *x, json_t *answer, const char *text)
 
 /* ---- release ---- */
 
-static int release(const struct group_order *x)
+static int group_release(const struct group_order *x)
 {
     struct store *s = NULL;
     char path[PATH_MAX], text[96];
@@ -73,74 +74,25 @@ static int release(const struct group_order *x)
                         "no dead letter of %s holds group %.80s; mqctl groups "
                         "--state held %s has those that are held",
                         x->queue, x->key, SHELL_QUEUE(x->queue));
-    snprintf(text, sizeof text, "goes on; %" PRId64 " dead letter%s kept", n,
+    snprintf(text, sizeof text, "released; %" PRId64 " dead letter%s kept", n,
              n == 1 ? " is" : "s are");
-    return told(x, json_pack("{s:I}", "released", (json_int_t)n), text);
+    return result_print(x, json_pack("{s:I}", "released", (json_int_t)n), text);
 }
 
 /* ---- close, open ---- */
 
-/* What a close finds of the group; 0: nothing. */
-struct group_found {
-    int64_t last; /* the key of the last one in the spool */
-    bool moving;  /* a slot has one, which may be on its way there */
-};
-
-/* answered - what the worker did */
-static int answered(const struct group_order *x, json_t *answer, bool moving)
-{
-    bool shut = strcmp(x->word, "close") == 0;
-    bool known = json_is_true(json_object_get(answer, "known"));
-    const char *error = json_string_value(json_object_get(answer, "error"));
-    int status = (int)json_integer_value(json_object_get(answer, "status"));
-
-    if (!json_is_true(json_object_get(answer, "ok")))
-        return complain(status ? status : EX_TEMPFAIL, "%s",
-                        error ? error : "it does not say why");
-    if (shut && !known && moving)
-        return complain(EX_TEMPFAIL,
-                        "a message of group %.80s of %s was on its way to the "
-                        "spool, or to its end; nothing has changed; close it "
-                        "again",
-                        x->key, x->queue);
-    if (shut && !known)
-        return complain(EX_NOINPUT,
-                        "%s has no message of group %.80s, so there is nothing "
-                        "to close; mqctl groups %s has those that there are",
-                        x->queue, x->key, SHELL_QUEUE(x->queue));
-    return told(
-        x, json_pack("{s:b}", "closing", shut),
-        shut ? "refuses new messages (they become dead letters, group-closed) "
-               "until its messages are done or the worker is restarted"
-        : known ? "takes messages"
-                : "takes messages, and has none now");
-}
-
-/* is_moving - whether a slot has one that does not run, and is not stored */
-static bool is_moving(const struct messages *m)
-{
-    for (size_t i = 0; i < m->count; i++) {
-        const struct slot_seen *s = &m->slots[i];
-
-        if (s->state < WAITING_STATES && s->state != WAITING_RUNNING &&
-            !s->c.row)
-            return true;
-    }
-    return false;
-}
-
 /* Keep the key of the last message that the spool has of the group. */
 static int spooled_last(const struct message_seen *seen, void *arg)
 {
-    struct group_found *found = arg;
-
-    found->last = messages_spooled_key(seen);
+    *(int64_t *)arg = messages_spooled_key(seen);
     return 0;
 }
 
 /* Find what the worker does not know of the group: it learns of a message in
- * the spool when its turn comes. Returns an exit status. */
-static int group_find(const struct group_order *x, struct group_found *found)
+ * the spool when its turn comes. *last: the key of the last one there, 0: none.
+ * *moving: a slot has a message that may be on its way there. Returns an exit
+ * status. */
+static int group_find(const struct group_order *x, int64_t *last, bool *moving)
 {
     struct options all = *x->o;
     struct messages m;
@@ -151,33 +103,63 @@ static int group_find(const struct group_order *x, struct group_found *found)
     status = messages_open(&m, &all);
     if (status)
         return status;
-    err = messages_each(&m, "spool-0", spooled_last, found);
+    err = messages_each(&m, "spool-0", spooled_last, last);
     if (err)
         status =
             complain(EX_IOERR, "cannot read the spool: %s; nothing has changed",
                      errno_text(-err));
-    found->moving = is_moving(&m);
+    for (size_t i = 0; i < m.count; i++) {
+        const struct slot_seen *s = &m.slots[i];
+
+        *moving |= s->state < WAITING_STATES && s->state != WAITING_RUNNING &&
+                   !s->c.row;
+    }
     messages_close(&m);
     return status;
 }
 
-static int order(const struct group_order *x)
+/* Have the worker close or open the group. Returns an exit status. */
+static int group_order(const struct group_order *x)
 {
     char line[2 * HEADER_VALUE_MAX + 64], hex[2 * HEADER_VALUE_MAX + 1];
-    struct group_found found = {0};
+    bool shut = strcmp(x->word, "close") == 0, moving = false, known;
     struct problem p = {0};
+    const char *why;
     json_t *answer;
-    int status = strcmp(x->word, "close") == 0 ? group_find(x, &found) : 0;
+    int64_t last = 0;
+    int status = shut ? group_find(x, &last, &moving) : 0;
     int n = snprintf(line, sizeof line, "group %s %s", x->word,
                      hex_print(x->key, x->size, hex));
 
     if (status)
         return status;
-    if (found.last)
-        snprintf(line + n, sizeof line - (size_t)n, " -%" PRId64, found.last);
+    if (last)
+        snprintf(line + n, sizeof line - (size_t)n, " -%" PRId64, last);
     if (ask(&x->dir, x->queue, line, &answer, &p) < 0)
         return complain_of(&p);
-    status = answered(x, answer, found.moving);
+    known = json_is_true(json_object_get(answer, "known"));
+    status = ask_status(answer, &why);
+    if (status)
+        complain(status, "%s", why);
+    else if (shut && !known && moving)
+        status = complain(EX_TEMPFAIL,
+                          "a message of group %.80s of %s was on its way to "
+                          "the spool, or to its end; nothing has changed; "
+                          "close it again",
+                          x->key, x->queue);
+    else if (shut && !known)
+        status = complain(EX_NOINPUT,
+                          "%s has no message of group %.80s, so there is "
+                          "nothing to close; mqctl groups %s lists its groups",
+                          x->queue, x->key, SHELL_QUEUE(x->queue));
+    else
+        status = result_print(
+            x, json_pack("{s:b}", "closing", shut),
+            shut    ? "refuses new messages (they become dead letters, "
+                      "group-closed) until its messages are done or the worker "
+                      "is restarted"
+            : known ? "takes messages"
+                    : "takes messages, and has none now");
     json_decref(answer);
     return status;
 }
@@ -199,5 +181,5 @@ int group_run(const struct options *o)
     if (queue_name(o->line.operands[0], x.queue, &p) < 0 ||
         snapshot_named_folder(&x.dir, o->state_dir, x.queue, &p) < 0)
         return complain_of(&p);
-    return strcmp(x.word, "release") == 0 ? release(&x) : order(&x);
+    return strcmp(x.word, "release") == 0 ? group_release(&x) : group_order(&x);
 }

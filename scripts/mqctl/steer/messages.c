@@ -1,16 +1,17 @@
 /* messages.c - run-now, cancel (see mqctl.h)
  *
- * A worker that runs carries out the order: it knows what it has in flight.
+ * A running worker carries out the order: it knows what it has in flight.
  * Without a worker the store is written here, and no worker can come between:
- * whether one runs is asked inside the transaction, and a worker that starts
- * takes its lock first and then waits for the store (store_claim). A row of the
- * spool is named by its key, with a minus. All rows of the spool are due, so
- * run-now has nothing to do with them. Those that a killed worker had ended are
- * left alone, and counted; all of them are if that is not known. A message in a
- * slot is cancelled by its worker. In the slot of a killed worker it is left
- * alone: the next start decides about it, and ends the handler that may still
- * be at work. A message that runs is left alone, or, with --running, ended with
- * its handler after all that wait have been dealt with: below.
+ * the transaction checks that none is running, and a starting worker takes its
+ * lock first and then waits for the store (store_claim).
+ *
+ * A row of the spool is named by its key, with a minus. All rows of the spool
+ * are due, so run-now does nothing with them. Rows that a killed worker had
+ * finished are skipped and counted; if that is unknown, all rows of the spool
+ * are. A message in a slot is cancelled by its worker. In the slot of a killed
+ * worker it is skipped: the next start decides about it, and ends the handler
+ * that may still be at work. A running message is skipped, or, with --running,
+ * ended with its handler after all waiting messages have been dealt with.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -42,15 +43,15 @@
 
 struct steered_sums {
     uint64_t chosen, result[STEERED_RESULTS];
-    uint64_t spooled; /* left alone: nobody knows whether they have run */
-    uint64_t slots;   /* left alone: in a slot of a killed worker */
-    uint64_t runs;    /* left alone: a handler has them */
-    uint64_t letters; /* left alone: letters that were sent again */
-    /* To run now: those for which there was nothing to do, by their state. */
+    uint64_t spooled; /* skipped: it is unknown whether they have run */
+    uint64_t slots;   /* skipped: in a slot of a killed worker */
+    uint64_t runs;    /* skipped: a handler has them */
+    uint64_t letters; /* skipped: letters that were replayed */
+    /* run-now: messages with nothing to do, by their state */
     uint64_t waits[WAITING_STATES];
     uint64_t unended;   /* --running: messages that have not ended */
     uint64_t told_gone; /* gone messages already reported by name */
-    bool blind;         /* nobody knows which rows are in a slot */
+    bool blind;         /* it is unknown which rows are in a slot */
 };
 
 struct run {
@@ -61,9 +62,9 @@ struct run {
 };
 
 struct runs {
-    struct run *at; /* those of which it is not known yet how they ended */
+    struct run *at; /* runs whose end is not known yet */
     size_t count, room;
-    uint64_t cancelled, ended; /* how many; the latter by themselves */
+    uint64_t cancelled, ended; /* number of runs; the latter by themselves */
 };
 
 struct order {
@@ -76,37 +77,24 @@ struct order {
     struct waiting_steer write; /* the batch, as it is written */
     struct steered_sums sums;
     struct runs running; /* to be cancelled with their handlers */
-    struct ulid *absent; /* named, and neither in a slot nor a row */
+    struct ulid *absent; /* named ids that are neither in a slot nor a row */
     size_t absent_count;
     int status; /* the first trouble */
 };
 
 /* ---- orders to the worker that runs ---- */
 
-/* Read the result of each message; false if this is no such answer. */
-static bool results_read(const json_t *answer, size_t count, enum steered *out)
-{
-    const json_t *all = json_object_get(answer, "results");
-
-    if (json_array_size(all) != count)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        out[i] = steered_parse(json_string_value(json_array_get(all, i)));
-        if (out[i] == STEERED_RESULTS)
-            return false;
-    }
-    return true;
-}
-
-/* Send one request. -EAGAIN: no worker runs any more. -EIO: the reason is out
- * on stderr, and *status is the exit status. */
+/* Send one request, and read the result of each message. -EAGAIN: no worker is
+ * running any more. -EIO: the reason is out on stderr, and *status is the exit
+ * status. */
 static int order_send(const struct messages *m, const char *line, size_t count,
                       enum steered *out, int *status)
 {
     struct problem p = {0};
+    const json_t *all;
     json_t *answer;
     const char *why;
-    int err = 0;
+    bool read;
 
     if (ask(&m->dir, m->queue, line, &answer, &p) < 0) {
         if (ask_runs(&m->dir) == 0)
@@ -114,23 +102,25 @@ static int order_send(const struct messages *m, const char *line, size_t count,
         *status = complain_of(&p);
         return -EIO;
     }
-    if (!json_is_true(json_object_get(answer, "ok")) ||
-        !results_read(answer, count, out)) {
-        why = json_string_value(json_object_get(answer, "error"));
-        *status = complain(EX_TEMPFAIL, "%s", why ? why : "no answer");
-        err = -EIO;
+    all = json_object_get(answer, "results");
+    read = ask_status(answer, &why) == 0 && json_array_size(all) == count;
+    for (size_t i = 0; read && i < count; i++) {
+        out[i] = steered_parse(json_string_value(json_array_get(all, i)));
+        read = out[i] != STEERED_RESULTS;
     }
+    if (!read)
+        *status = complain(EX_TEMPFAIL, "%s", why);
     json_decref(answer);
-    return err;
+    return read ? 0 : -EIO;
 }
 
 /* ---- messages that run, cancelled with their handlers ---- */
 
-/* The order is given again at each look, to whatever runs still: a process that
- * was just about to be started was not there to be ended. So no answer of the
- * worker says what became of a message; custody does, and the journal: a
- * message counts as cancelled when the journal says that it was discarded,
- * which the worker writes once that is durable. */
+/* The order is given again at each look, for all messages that are still
+ * running: a process that was about to start could not be ended before. So no
+ * answer of the worker says what became of a message. Custody does, and the
+ * journal: a message counts as cancelled when the journal says that it was
+ * discarded, which the worker writes once that is durable. */
 
 #define PAUSE    (20 * NS_PER_MS) /* between two looks */
 #define PATIENCE (60 * NS_PER_S)  /* for --kill-after, and the disk */
@@ -138,7 +128,7 @@ static int order_send(const struct messages *m, const char *line, size_t count,
 
 /* ---- one look ---- */
 
-/* run_seen - visit: a slot; one of those that are waited for runs still */
+/* Visit a slot: mark the awaited message that is still running in it. */
 static int run_seen(const struct custody_seen *c, void *arg)
 {
     struct runs *r = arg;
@@ -149,9 +139,9 @@ static int run_seen(const struct custody_seen *c, void *arg)
     return 0;
 }
 
-/* journal_look - how the others ended, and count them; those of which nothing
- * is written yet stay, for some more looks */
-static void journal_look(struct runs *r, const struct messages *m)
+/* Count how the other messages ended. Those without an entry in the journal stay
+ * for some more looks. */
+static void journal_count(struct runs *r, const struct messages *m)
 {
     struct counters *c = NULL;
     char path[PATH_MAX];
@@ -178,8 +168,8 @@ static void journal_look(struct runs *r, const struct messages *m)
     counters_close(&c);
 }
 
-/* waits - whether another look may tell more */
-static bool waits(const struct runs *r)
+/* Return true if another look may find more. */
+static bool runs_left(const struct runs *r)
 {
     for (size_t i = 0; i < r->count; i++)
         if (r->at[i].runs || r->at[i].looks < LOOKS)
@@ -198,7 +188,7 @@ static int running_order(const struct runs *r, size_t from,
     struct problem p;
     const char *why;
     json_t *answer;
-    int status = 0, err;
+    int status, err;
     int n = snprintf(line, sizeof line, "cancel-running");
 
     for (size_t i = from; i < r->count && i < from + BATCH; i++)
@@ -211,17 +201,15 @@ static int running_order(const struct runs *r, size_t from,
     }
     if (err)
         return complain_of(&p);
-    if (!json_is_true(json_object_get(answer, "ok"))) {
-        why = json_string_value(json_object_get(answer, "error"));
-        status = (int)json_integer_value(json_object_get(answer, "status"));
-        status = complain(status ? status : EX_TEMPFAIL, "%s",
-                          why ? why : "no answer");
-    }
+    status = ask_status(answer, &why);
+    if (status)
+        complain(status, "%s", why);
     json_decref(answer);
     return status;
 }
 
-/* The rest that is in `at` after it runs still, or failed by itself. */
+/* End the handlers of the messages. Afterwards `at` has the messages that are
+ * still running, or failed by themselves. */
 static int running_cancel(struct runs *r, const struct messages *m)
 {
     uint64_t until = ns_add(clock_mono_ns(), PATIENCE);
@@ -231,7 +219,7 @@ static int running_cancel(struct runs *r, const struct messages *m)
     bool runs = true;
     int status = 0;
 
-    while (!status && runs && waits(r) && clock_mono_ns() < until) {
+    while (!status && runs && runs_left(r) && clock_mono_ns() < until) {
         for (size_t i = 0; i < r->count && !status; i += BATCH)
             status = running_order(r, i, m);
         runs = ask_runs(&m->dir) != 0; /* what it wrote is seen after this */
@@ -239,8 +227,8 @@ static int running_cancel(struct runs *r, const struct messages *m)
             r->at[i].runs = false; /* without custody none of them does */
         if (runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
             (void)custody_look(path, run_seen, r, &p);
-        journal_look(r, m);
-        if (!status && runs && waits(r))
+        journal_count(r, m);
+        if (!status && runs && runs_left(r))
             nanosleep(&pause, NULL);
     }
     if (!status && !runs && r->count)
@@ -254,10 +242,9 @@ static int running_cancel(struct runs *r, const struct messages *m)
 
 /* ---- a batch ---- */
 
-/* Return true if no worker runs; then none can take or end anything before the
- * commit. Called in the transaction. Marks the rows that are to be left alone:
- * a slot of the killed worker has them, or they are in the spool and have come
- * to their end. */
+/* Return true if no worker is running; then none can take or end a message
+ * before the commit. Called in the transaction. Marks the rows to be skipped: a
+ * slot of the killed worker has them, or they are finished rows of the spool. */
 static bool no_worker(void *arg)
 {
     struct order *x = arg;
@@ -297,8 +284,8 @@ static void row_result(struct order *x, int64_t row, enum steered is)
     gone_tell(x, name);
 }
 
-/* write_here - without a worker; -EAGAIN: one runs now */
-static int write_here(struct order *x)
+/* Write the batch without a worker. -EAGAIN: a worker is running now. */
+static int batch_write(struct order *x)
 {
     enum steered out[BATCH];
     int err;
@@ -335,8 +322,8 @@ static int write_here(struct order *x)
     return 0;
 }
 
-/* ask_worker - the one that runs; -EAGAIN: none does any more */
-static int ask_worker(struct order *x)
+/* Send the batch to the worker. -EAGAIN: none is running any more. */
+static int batch_send(struct order *x)
 {
     enum steered out[BATCH] = {0}; /* order_send fills it */
     char line[STATEDIR_REQUEST];
@@ -351,41 +338,41 @@ static int ask_worker(struct order *x)
     return err;
 }
 
-/* turns - it starts and ends while we look */
-static int turns(struct order *x)
+/* Complain that a worker is starting or stopping during the order. */
+static int turns_complain(struct order *x)
 {
     x->status = complain(EX_TEMPFAIL,
-                         "a worker of %s starts or ends just now; give the "
+                         "a worker of %s is starting or stopping; give the "
                          "order again",
                          x->m.queue);
     return -EIO;
 }
 
-/* batch_end - all that were collected; 0, or x->status is set */
+/* Carry out the collected batch. Returns 0, or x->status is set. */
 static int batch_end(struct order *x)
 {
     int err = 0;
 
     if (x->count && !x->o->dry_run) {
-        err = x->m.runs ? ask_worker(x) : write_here(x);
-        if (err == -EAGAIN) /* it has ended, or one has begun */
-            err = x->m.runs ? write_here(x) : ask_worker(x);
+        err = x->m.runs ? batch_send(x) : batch_write(x);
+        if (err == -EAGAIN) /* the worker has exited, or one has started */
+            err = x->m.runs ? batch_write(x) : batch_send(x);
         if (err == -EAGAIN)
-            err = turns(x);
+            err = turns_complain(x);
     }
     x->count = 0;
     return err;
 }
 
-/* row_take - one more, of which it is known that no slot has it */
-static int row_take(struct order *x, int64_t row)
+/* Add a row that is in no slot to the batch. */
+static int batch_add(struct order *x, int64_t row)
 {
     x->rows[x->count++] = row;
     return x->count == BATCH ? batch_end(x) : 0;
 }
 
-/* state_take - run-now has nothing to do with one in that state */
-static int state_take(struct order *x, enum waiting_state state)
+/* Count a message in whose state run-now does nothing. */
+static int state_count(struct order *x, enum waiting_state state)
 {
     x->sums.result[state == WAITING_RUNNING ? STEERED_IN_FLIGHT
                                             : STEERED_BEFORE]++;
@@ -393,16 +380,16 @@ static int state_take(struct order *x, enum waiting_state state)
     return 0;
 }
 
-/* state_keep - visit: of a row */
+/* Visit a row: keep its state. */
 static int state_keep(const struct waiting_row *w, void *arg)
 {
     *(enum waiting_state *)arg = w->state;
     return 0;
 }
 
-/* named_take - a row, or a key of the spool with a minus, that was named
- * Whether a row is due is for the worker to say, which counts delays by a clock
- * that nobody sets: after a step of the wall clock ours says something else. */
+/* Take a named row, or a key of the spool with a minus. The worker decides
+ * whether a row is due, because it counts delays by a clock that nobody sets:
+ * after a step of the wall clock ours disagrees. */
 static int named_take(struct order *x, int64_t row)
 {
     enum waiting_state state = WAITING_DELAYED;
@@ -418,17 +405,17 @@ static int named_take(struct order *x, int64_t row)
         return 0;
     }
     if (x->cancel || err)
-        return row_take(x, row);
+        return batch_add(x, row);
     if (spooled)
-        return state_take(x, WAITING_SPOOLED);
+        return state_count(x, WAITING_SPOOLED);
     if (state != WAITING_DELAYED && state != WAITING_RETRY &&
         state != WAITING_READY)
-        return state_take(x, state);
-    return row_take(x, row);
+        return state_count(x, state);
+    return batch_add(x, row);
 }
 
-/* run_take - a handler has it: it is left alone, unless it is to be ended, and
- * can be named to the worker */
+/* Take a running message: skip it, unless its handler is to be ended and it has
+ * an id by which the worker can find it. */
 static int run_take(struct order *x, const struct custody_seen *c)
 {
     static const struct ulid none;
@@ -448,8 +435,8 @@ static int run_take(struct order *x, const struct custody_seen *c)
     return 0;
 }
 
-/* Return true if the message is a letter of this store that was sent again, or
- * a copy of one: mqdlq ends it. */
+/* Return true if the message is a replayed letter of this store, or a copy of
+ * one: only mqdlq can end it. */
 static bool slot_is_letter(const struct messages *m,
                            const struct custody_seen *c)
 {
@@ -472,7 +459,7 @@ static int slot_take(struct order *x, const struct slot_seen *s)
     int err;
 
     if (!x->cancel)
-        return state_take(x, s->state);
+        return state_count(x, s->state);
     if (s->state == WAITING_RUNNING)
         return run_take(x, &s->c);
     if (!x->m.runs) {
@@ -486,7 +473,7 @@ static int slot_take(struct order *x, const struct slot_seen *s)
              hex_print(s->c.group, strlen(s->c.group), hex));
     err = order_send(&x->m, line, 1, &is, &x->status);
     if (err)
-        return err == -EAGAIN ? turns(x) : err;
+        return err == -EAGAIN ? turns_complain(x) : err;
     if (is == STEERED_IN_FLIGHT && slot_is_letter(&x->m, &s->c))
         x->sums.letters++;
     else if (is == STEERED_IN_FLIGHT && x->o->running)
@@ -506,13 +493,13 @@ static int message_take(const struct message_seen *seen, void *arg)
     if (seen->in_slot)
         return slot_take(x, seen->slot);
     if (seen->state == WAITING_SPOOLED)
-        return row_take(x, -messages_spooled_key(seen));
-    return row_take(x, seen->row);
+        return batch_add(x, -messages_spooled_key(seen));
+    return batch_add(x, seen->row);
 }
 
 /* ---- ids ---- */
 
-/* slot_find - the slot of a message, by its id or its row; NULL: none has it */
+/* Find the slot of a message by its id or its row; NULL: no slot has it. */
 static const struct slot_seen *slot_find(const struct order *x,
                                          const struct ulid *id, int64_t row)
 {
@@ -525,8 +512,7 @@ static const struct slot_seen *slot_find(const struct order *x,
     return NULL;
 }
 
-/* id_find - the row of an id that was given, or the slot that has it; -ENOENT
- */
+/* Find the row of a given id, or the slot that has it; -ENOENT. */
 static int id_find(struct order *x, const char *text, int64_t *row,
                    const struct slot_seen **slot)
 {
@@ -557,7 +543,7 @@ static int id_find(struct order *x, const char *text, int64_t *row,
     return x->m.store ? 0 : -ENOENT;
 }
 
-/* absent_find - visit: a message of the spool that was named is not gone */
+/* Visit a message of the spool: take it if its id was named. */
 static int absent_find(const struct message_seen *seen, void *arg)
 {
     struct order *x = arg;
@@ -574,7 +560,7 @@ static int absent_find(const struct message_seen *seen, void *arg)
     return x->absent_count == 0;
 }
 
-/* ids_take - the messages that the operands name */
+/* Take the messages that the operands name. */
 static int ids_take(struct order *x)
 {
     const struct options *o = x->o;
@@ -621,12 +607,11 @@ static int ids_take(struct order *x)
 
 /* ---- what is printed ---- */
 
-/* of - "2 are", "1 is" */
 #define IS(n) (n), (n) == 1 ? "is" : "are"
 #define S(n)  (n), (n) == 1 ? "s" : ""
 
-/* waits_tell - of run-now: those that cannot be due sooner; `due`: rows that
- * were, by the clock that counts */
+/* Print why run-now did nothing with some messages; `due`: rows that were due
+ * by the worker's clock. */
 static void waits_tell(const struct steered_sums *n, const struct messages *m,
                        uint64_t due)
 {
@@ -692,13 +677,34 @@ static void flight_tell(const struct steered_sums *n, const struct messages *m,
                  moving);
 }
 
-/* others_tell - those that were not steered, and what to do */
-static void others_tell(const struct steered_sums *n, const struct messages *m,
-                        const struct options *o)
+/* Print the numbers, and why messages were skipped, and what to do. */
+static void steered_tell(const struct steered_sums *n, const struct messages *m,
+                         const struct options *o)
 {
     bool cancel = o->line.verb == VERB_CANCEL;
-    uint64_t before = n->result[STEERED_BEFORE];
+    uint64_t done = n->result[STEERED], before = n->result[STEERED_BEFORE];
 
+    if (o->dry_run)
+        done = n->chosen - n->result[STEERED_IN_FLIGHT] - before -
+               n->result[STEERED_GONE];
+    if (o->json) {
+        if (json_print_line(
+                json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
+                          json_printable(m->queue), "chosen",
+                          (json_int_t)n->chosen, "done",
+                          (json_int_t)n->result[STEERED], "already",
+                          (json_int_t)before, "gone",
+                          (json_int_t)n->result[STEERED_GONE], "in_flight",
+                          (json_int_t)n->result[STEERED_IN_FLIGHT], "spooled",
+                          (json_int_t)n->spooled, "dry_run", o->dry_run),
+                stdout) < 0)
+            complain_memory();
+        return;
+    }
+    if (!o->quiet)
+        printf("%s: %" PRIu64 " of %" PRIu64 " message%s %s%s\n", m->queue,
+               done, n->chosen, term_plural(n->chosen),
+               o->dry_run ? "would be " : "", cancel ? "cancelled" : "due now");
     for (int i = 0; !cancel && i < WAITING_STATES; i++)
         before -= i == WAITING_RUNNING ? 0 : n->waits[i];
     if (!cancel)
@@ -727,73 +733,14 @@ static void others_tell(const struct steered_sums *n, const struct messages *m,
                     "may be at work on a message that was cancelled");
 }
 
-/* Print the numbers, and for those that were left alone why, and what to do. */
-static void steered_tell(const struct steered_sums *n, const struct messages *m,
-                         const struct options *o)
-{
-    bool cancel = o->line.verb == VERB_CANCEL;
-    uint64_t done = n->result[STEERED];
-
-    if (o->dry_run)
-        done = n->chosen - n->result[STEERED_IN_FLIGHT] -
-               n->result[STEERED_BEFORE] - n->result[STEERED_GONE];
-    if (o->json) {
-        if (json_print_line(
-                json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
-                          json_printable(m->queue), "chosen",
-                          (json_int_t)n->chosen, "done",
-                          (json_int_t)n->result[STEERED], "already",
-                          (json_int_t)n->result[STEERED_BEFORE], "gone",
-                          (json_int_t)n->result[STEERED_GONE], "in_flight",
-                          (json_int_t)n->result[STEERED_IN_FLIGHT], "spooled",
-                          (json_int_t)n->spooled, "dry_run", o->dry_run),
-                stdout) < 0)
-            complain_memory();
-        return;
-    }
-    if (!o->quiet)
-        printf("%s: %" PRIu64 " of %" PRIu64 " message%s %s%s\n", m->queue,
-               done, n->chosen, term_plural(n->chosen),
-               o->dry_run ? "would be " : "", cancel ? "cancelled" : "due now");
-    others_tell(n, m, o);
-}
-
 /* ---- the verbs ---- */
-
-/* numbers_status - an id that was named and not steered is a failure */
-static int numbers_status(const struct order *x)
-{
-    const struct steered_sums *n = &x->sums;
-
-    if (x->status || x->o->line.operand_count == 1)
-        return x->status;
-    if (n->result[STEERED_GONE])
-        return EX_NOINPUT;
-    return n->result[STEERED_IN_FLIGHT] || n->spooled ||
-                   n->waits[WAITING_PARKED] || n->waits[WAITING_HELD] ||
-                   (n->unended && !x->o->dry_run)
-               ? EX_TEMPFAIL
-               : 0;
-}
-
-/* states_of - what a filter chooses from; run-now has nothing to do with those
- * that are due */
-static unsigned states_of(const struct options *o, bool cancel)
-{
-    unsigned states = o->filter.states;
-
-    if (!o->running)
-        states &= ~WAITING_BIT(WAITING_RUNNING);
-    return cancel ? states
-                  : states & (WAITING_BIT(WAITING_DELAYED) |
-                              WAITING_BIT(WAITING_RETRY));
-}
 
 int steer_messages_run(const struct options *o)
 {
     struct options all = *o;
     struct order x = {.o = o, .cancel = o->line.verb == VERB_CANCEL};
     bool by_id = o->line.operand_count > 1;
+    struct steered_sums *n = &x.sums;
     int err, status;
 
     if (by_id)
@@ -801,7 +748,12 @@ int steer_messages_run(const struct options *o)
     x.status = messages_open(&x.m, &all);
     if (x.status)
         return x.status;
-    x.m.filter.states = states_of(o, x.cancel);
+    x.m.filter.states = o->filter.states;
+    if (!o->running)
+        x.m.filter.states &= ~WAITING_BIT(WAITING_RUNNING);
+    if (!x.cancel) /* other messages are due already */
+        x.m.filter.states &=
+            WAITING_BIT(WAITING_DELAYED) | WAITING_BIT(WAITING_RETRY);
     err = by_id ? ids_take(&x) : messages_each(&x.m, "", message_take, &x);
     if (err >= 0)
         err = batch_end(&x);
@@ -809,16 +761,25 @@ int steer_messages_run(const struct options *o)
         status = running_cancel(&x.running, &x.m);
         if (!x.status)
             x.status = status;
-        x.sums.result[STEERED] += x.running.cancelled;
-        x.sums.result[STEERED_GONE] += x.running.ended; /* by itself */
+        n->result[STEERED] += x.running.cancelled;
+        n->result[STEERED_GONE] += x.running.ended; /* by itself */
     }
     if (err < 0 && !x.status)
         x.status = complain(EX_IOERR, "cannot read the messages: %s",
                             errno_text(-err));
-    x.sums.unended = x.running.count;
-    steered_tell(&x.sums, &x.m, o);
+    n->unended = x.running.count;
+    steered_tell(n, &x.m, o);
     messages_close(&x.m);
     free(x.running.at);
     free(x.absent);
-    return numbers_status(&x);
+    if (x.status || !by_id)
+        return x.status;
+    /* A named message that was not dealt with is a failure. */
+    if (n->result[STEERED_GONE])
+        return EX_NOINPUT;
+    return n->result[STEERED_IN_FLIGHT] || n->spooled ||
+                   n->waits[WAITING_PARKED] || n->waits[WAITING_HELD] ||
+                   (n->unended && !o->dry_run)
+               ? EX_TEMPFAIL
+               : 0;
 }

@@ -21,25 +21,6 @@
 
 #define SILENT_NS NS_PER_S /* a wait that is longer says what it is for */
 
-/* Add a word to the request; returns an exit status. */
-static int word_add(const struct options *o, char line[STATEDIR_REQUEST],
-                    const char *word)
-{
-    const char *verb = mqctl_table.verbs[o->line.verb].name;
-
-    if (strpbrk(word, " \t\r\n"))
-        return complain(EX_USAGE,
-                        "%s: \"%s\" contains a space; give NAME=VALUE without "
-                        "spaces, like backoff=1s,5s",
-                        verb, word);
-    strlcat(line, " ", STATEDIR_REQUEST);
-    if (strlcat(line, word, STATEDIR_REQUEST) >= STATEDIR_REQUEST)
-        return complain(
-            EX_USAGE, "%s: the arguments are too long; give less than %d bytes",
-            verb, STATEDIR_REQUEST);
-    return 0;
-}
-
 /* Return true for a set without NAME=VALUE: the worker is asked for the
  * settings that it can change. */
 static bool settings_listed(const struct options *o)
@@ -47,51 +28,37 @@ static bool settings_listed(const struct options *o)
     return o->line.verb == VERB_SET && o->line.operand_count == 1;
 }
 
-/* Build the request: the verb and its arguments except the queue. */
-static int line_make(const struct options *o, char line[STATEDIR_REQUEST])
+/* Build the request: the verb and its arguments except the queue. Returns an
+ * exit status. */
+static int request_make(const struct options *o, char line[STATEDIR_REQUEST])
 {
-    int status = 0;
+    const char *verb = mqctl_table.verbs[o->line.verb].name;
+    int end = o->line.verb == VERB_SET ? o->line.operand_count : 1;
 
-    strlcpy(line,
-            settings_listed(o) ? "status"
-                               : mqctl_table.verbs[o->line.verb].name,
-            STATEDIR_REQUEST);
-    if (o->pause_for)
-        status = word_add(o, line, o->pause_for);
-    for (int i = 1; o->line.verb == VERB_SET && i < o->line.operand_count; i++)
-        status = status ? status : word_add(o, line, o->line.operands[i]);
+    strlcpy(line, settings_listed(o) ? "status" : verb, STATEDIR_REQUEST);
+    for (int i = o->pause_for ? 0 : 1; i < end; i++) {
+        const char *word = i == 0 ? o->pause_for : o->line.operands[i];
+
+        if (strpbrk(word, " \t\r\n"))
+            return complain(EX_USAGE,
+                            "%s: \"%s\" contains a space; give NAME=VALUE "
+                            "without spaces, like backoff=1s,5s",
+                            verb, word);
+        strlcat(line, " ", STATEDIR_REQUEST);
+        if (strlcat(line, word, STATEDIR_REQUEST) >= STATEDIR_REQUEST)
+            return complain(EX_USAGE,
+                            "%s: the arguments are too long; give less than %d "
+                            "bytes",
+                            verb, STATEDIR_REQUEST);
+    }
     if (o->line.verb == VERB_STOP && o->wait) /* it may be asked again */
         strlcat(line, " once", STATEDIR_REQUEST);
-    return status;
+    return 0;
 }
 
-/* text_of - a string of an object, or NULL. Not json_unpack, which needs
- * memory: a success is not told as a failure for want of it. */
-static const char *text_of(const json_t *o, const char *name)
-{
-    return json_string_value(json_object_get(o, name));
-}
-
-/* Print that changed settings last until the worker stops, and how to keep
- * them. */
-static void keep_print(const char *queue, const json_t *answer)
-{
-    const char *keep = text_of(answer, "keep");
-    const char *config = text_of(answer, "config");
-
-    if (keep && config)
-        printf("%s: this lasts until the worker stops; to keep it, put %s into "
-               "OPTIONS in %s\n",
-               queue, keep, config);
-    else if (keep)
-        printf("%s: this lasts until the worker stops; to keep it, start the "
-               "worker with %s, or with systemd put that into OPTIONS in "
-               "/etc/mqworker/NAME.conf\n",
-               queue, keep);
-}
-
-/* told - for a person */
-static void told(const struct options *o, const char *queue, json_t *answer)
+/* Print for a person what the worker did. */
+static void answer_print(const struct options *o, const char *queue,
+                         json_t *answer)
 {
     static const char *const words[VERB_COUNT] = {
         [VERB_PAUSE] = "paused",   [VERB_RESUME] = "resumed",
@@ -99,6 +66,8 @@ static void told(const struct options *o, const char *queue, json_t *answer)
         [VERB_QUIT] = "quitting",
     };
     json_t *all = json_object_get(answer, "settings"), *one;
+    const char *keep = json_string_value(json_object_get(answer, "keep"));
+    const char *config = json_string_value(json_object_get(answer, "config"));
     char from[JSON_TEXT], to[JSON_TEXT];
     const char *name, *old, *new;
     size_t i;
@@ -120,13 +89,21 @@ static void told(const struct options *o, const char *queue, json_t *answer)
         printf("%s=%s\n", name, json_as_text(one, to));
     json_array_foreach(all, i, one)
     {
-        name = text_of(one, "name");
+        name = json_string_value(json_object_get(one, "name"));
         old = json_as_text(json_object_get(one, "old"), from);
         new = json_as_text(json_object_get(one, "new"), to);
         if (name && old && new)
             printf("%s: %s %s -> %s\n", queue, name, old, new);
     }
-    keep_print(queue, answer);
+    if (keep && config)
+        printf("%s: this lasts until the worker stops; to keep it, put %s into "
+               "OPTIONS in %s\n",
+               queue, keep, config);
+    else if (keep)
+        printf("%s: this lasts until the worker stops; to keep it, start the "
+               "worker with %s, or with systemd put that into OPTIONS in "
+               "/etc/mqworker/NAME.conf\n",
+               queue, keep);
 }
 
 /* A worker that was ordered to exit. */
@@ -146,25 +123,27 @@ static int gone_wait(const struct options *o, const struct ordered *w,
     char time[DURATION_TEXT];
     int err;
 
-    fflush(stdout); /* what was told already is not kept back by the wait */
+    fflush(stdout); /* lines of other workers must not wait for this one */
     err = ask_until_gone(&w->dir, w->pid, first);
     if (err && left > first) {
         if (!o->quiet)
             complain(0,
-                     "waiting until worker %d of %s has gone: handlers run; "
-                     "mqctl status %s shows what, mqctl quit %s ends them",
+                     "waiting for worker %d of %s to exit: handlers are "
+                     "running; mqctl status %s shows them, mqctl quit %s ends "
+                     "them",
                      (int)w->pid, w->queue, SHELL_QUEUE(w->queue),
                      SHELL_QUEUE(w->queue));
         err = ask_until_gone(&w->dir, w->pid, left - first);
     }
     if (!err) {
         if (!o->quiet && !o->json)
-            printf("%s: its worker has gone\n", w->queue);
+            printf("%s: worker stopped\n", w->queue);
         return 0;
     }
     return complain(EX_TEMPFAIL,
-                    "worker %d of %s has not gone after %s: handlers run; see "
-                    "mqctl status %s, or end them with mqctl quit %s",
+                    "worker %d of %s has not exited after %s: handlers are "
+                    "running; see mqctl status %s, or end them with mqctl quit "
+                    "%s",
                     (int)w->pid, w->queue, duration_print(o->wait_ns, time),
                     SHELL_QUEUE(w->queue), SHELL_QUEUE(w->queue));
 }
@@ -211,14 +190,10 @@ static int resume_here(const struct options *o, const struct statedir *dir,
 static int answer_tell(const struct options *o, const struct ordered *w,
                        json_t *answer)
 {
-    const char *error = text_of(answer, "error");
+    const char *error, *unsaved;
+    int status = ask_status(answer, &error);
     json_t *all;
-    int status = 0;
 
-    if (!json_is_true(json_object_get(answer, "ok"))) {
-        status = (int)json_integer_value(json_object_get(answer, "status"));
-        status = status ? status : EX_TEMPFAIL;
-    }
     if (o->json && !status && settings_listed(o)) { /* without the rest */
         all = json_incref(json_object_get(answer, "settings"));
         (void)json_object_clear(answer);
@@ -229,17 +204,16 @@ static int answer_tell(const struct options *o, const struct ordered *w,
         (void)json_object_set_new(answer, "queue", json_printable(w->queue));
         (void)json_print_line(json_incref(answer), stdout);
     } else if (!status && !o->quiet) {
-        told(o, w->queue, answer);
+        answer_print(o, w->queue, answer);
     }
     if (status)
-        complain(status, "%s: %s", w->queue,
-                 error ? error : "the worker gave no reason");
-    error = text_of(answer, "not_saved");
-    if (error)
+        complain(status, "%s: %s", w->queue, error);
+    unsaved = json_string_value(json_object_get(answer, "not_saved"));
+    if (unsaved)
         complain(0,
                  "%s: done, but not yet saved in %s: %s. The worker keeps "
                  "trying; a restart before that loses the change",
-                 w->queue, w->dir.folder, error);
+                 w->queue, w->dir.folder, unsaved);
     return status;
 }
 
@@ -284,7 +258,7 @@ static int orders_give(const struct options *o, char *const *names,
 
     if (!all)
         return complain_memory();
-    status = line_make(o, line);
+    status = request_make(o, line);
     count = status ? 0 : count;
     for (size_t i = 0; i < count; i++) {
         one = order_give(o, names[i], line, &all[told]);
@@ -297,29 +271,6 @@ static int orders_give(const struct options *o, char *const *names,
     }
     free(all);
     return status;
-}
-
-/* Keep the queues with a worker, and for resume also queues with a saved
- * pause. */
-static void workers_keep(const struct options *o, struct queue_list *n)
-{
-    static struct statedir dir;
-    struct pause_note note;
-    struct problem p;
-    size_t kept = 0;
-
-    for (size_t i = 0; i < n->count; i++) {
-        bool is = snapshot_folder(&dir, o->state_dir, n->at[i], &p) == 0 &&
-                  (worker_phase(&dir) != WORKER_PHASE_NONE ||
-                   (o->line.verb == VERB_RESUME &&
-                    pause_note_read(&note, dir.folder) == 0));
-
-        if (is)
-            n->at[kept++] = n->at[i];
-        else
-            free(n->at[i]);
-    }
-    n->count = kept;
 }
 
 /* Refuse a last operand of pause that is neither a duration nor a queue, before
@@ -343,10 +294,13 @@ static int last_check(const struct options *o)
                     word);
 }
 
-/* steer_run - give orders to the named workers, or to all */
 int steer_run(const struct options *o)
 {
     struct queue_list n = {0};
+    static struct statedir dir;
+    struct pause_note note;
+    struct problem p;
+    size_t kept = 0;
     int status = last_check(o);
 
     if (status)
@@ -357,15 +311,24 @@ int steer_run(const struct options *o)
             o->line.verb == VERB_SET ? 1 : (size_t)o->line.operand_count);
     if (queue_list_of_all_workers(&n, o->state_dir) < 0)
         return complain_memory();
+    /* Keep the queues with a worker, and for resume also queues with a saved
+     * pause. */
+    for (size_t i = 0; i < n.count; i++)
+        if (snapshot_folder(&dir, o->state_dir, n.at[i], &p) == 0 &&
+            (worker_phase(&dir) != WORKER_PHASE_NONE ||
+             (o->line.verb == VERB_RESUME &&
+              pause_note_read(&note, dir.folder) == 0)))
+            n.at[kept++] = n.at[i];
+        else
+            free(n.at[i]);
+    n.count = kept;
     if (n.folder_trouble[0])
         status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
-    else {
-        workers_keep(o, &n);
-        status = n.count ? orders_give(o, n.at, n.count)
-                         : complain(EX_UNAVAILABLE,
-                                    "no worker is running with this state "
-                                    "directory; see --state-dir");
-    }
+    else if (n.count == 0)
+        status = complain(EX_UNAVAILABLE, "no worker is running with this "
+                                          "state directory; see --state-dir");
+    else
+        status = orders_give(o, n.at, n.count);
     queue_list_free(&n);
     return status;
 }

@@ -36,8 +36,9 @@
 
 /* ---- mqdlq, run for a person in front of top ---- */
 
-/* kept - the text of a file, and its last line; NULL: no memory */
-static char *kept(int fd, char why[TOOL_WHY])
+/* Return the text of a file, and its last line without the program's name;
+ * NULL: no memory. */
+static char *output_read(int fd, char why[TOOL_WHY])
 {
     off_t size = lseek(fd, 0, SEEK_END);
     size_t room = size > 0 && size < OUT_MOST ? (size_t)size : OUT_MOST;
@@ -58,8 +59,8 @@ static char *kept(int fd, char why[TOOL_WHY])
     return text;
 }
 
-/* run - until it has ended; its exit status, below 0: -errno */
-static int run(const char *const argv[], int out)
+/* Run mqdlq, and wait for its end. Returns its exit status, or -errno. */
+static int mqdlq_run(const char *const argv[], int out)
 {
     posix_spawn_file_actions_t files;
     char path[PATH_MAX];
@@ -87,11 +88,11 @@ static int run(const char *const argv[], int out)
     return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
 }
 
-/* One letter of a queue: show, replay, discard. `why`: the last line of what it
- * printed, which says how it went. */
-static int tool_letter(const struct options *o, const char *verb,
-                       const char *queue, int64_t row, char **out,
-                       char why[TOOL_WHY])
+/* Have mqdlq show, replay or discard one letter of a queue. `why`: the last line
+ * of its output, which says how it went. */
+static int letter_run(const struct options *o, const char *verb,
+                      const char *queue, int64_t row, char **out,
+                      char why[TOOL_WHY])
 {
     const char *argv[11] = {"mqdlq", verb};
     char number[32];
@@ -112,45 +113,49 @@ static int tool_letter(const struct options *o, const char *verb,
     argv[n++] = "--";
     argv[n++] = queue;
     argv[n++] = number;
-    status = fd < 0 ? -errno : run(argv, fd);
-    *out = status < 0 ? NULL : kept(fd, why);
+    status = fd < 0 ? -errno : mqdlq_run(argv, fd);
+    *out = status < 0 ? NULL : output_read(fd, why);
     if (fd >= 0)
         close(fd);
     if (status < 0)
         snprintf(why, TOOL_WHY, "cannot run mqdlq: %s", errno_text(-status));
     else if (!*out)
-        strlcpy(why, "what mqdlq said is lost: no memory", TOOL_WHY);
+        strlcpy(why, "the output of mqdlq is lost: no memory", TOOL_WHY);
     return status < 0 ? EX_OSERR : status;
 }
 
 /* ---- what the screen shows, looked up ---- */
 
-static void model_queue(struct view_queue *q, const struct top_row *r)
+static void queue_fill(struct view_queue *q, const struct top_row *r)
 {
     const struct snapshot *v = &r->v;
 
-    *q = (struct view_queue){.name = r->queue, .past = &r->past};
     if (!r->looked) {
-        q->problem = r->problem.text;
+        *q = (struct view_queue){
+            .name = r->queue, .past = &r->past, .problem = r->problem.text};
         return;
     }
-    q->state = snapshot_state(v);
-    q->depth = v->depth;
-    q->depth_max = v->depth_max;
-    q->rate = r->rate;
-    q->running = (int64_t)v->sum.running;
-    q->capacity = v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0;
-    q->waits = snapshot_waits(v);
-    q->dead = v->dead;
-    q->p50 = r->p50;
-    q->p99 = r->p99;
-    q->done = v->sum.done;
-    q->retried = v->sum.retried;
-    q->died = v->sum.dead;
-    q->last_error = v->head.texts[COUNTERS_LAST_ERROR];
+    *q = (struct view_queue){
+        .name = r->queue,
+        .past = &r->past,
+        .state = snapshot_state(v),
+        .depth = v->depth,
+        .depth_max = v->depth_max,
+        .rate = r->rate,
+        .running = (int64_t)v->sum.running,
+        .capacity = v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0,
+        .waits = snapshot_waits(v),
+        .dead = v->dead,
+        .p50 = r->p50,
+        .p99 = r->p99,
+        .done = v->sum.done,
+        .retried = v->sum.retried,
+        .died = v->sum.dead,
+        .last_error = v->head.texts[COUNTERS_LAST_ERROR],
+    };
 }
 
-/* body_text - the beginning of a body, on one line */
+/* Print the beginning of a body, on one line. */
 static void body_text(char out[VIEW_BODY], const void *body, size_t size)
 {
     safe_text_copy(out, VIEW_BODY, body, size < VIEW_BODY ? size : VIEW_BODY);
@@ -158,7 +163,7 @@ static void body_text(char out[VIEW_BODY], const void *body, size_t size)
 
 /* ---- what runs ---- */
 
-/* flight_add - visit */
+/* Visit a slot: add its message if that is running. */
 static int flight_add(const struct custody_seen *seen, void *arg)
 {
     static const struct ulid none;
@@ -172,7 +177,7 @@ static int flight_add(const struct custody_seen *seen, void *arg)
     if (seen->w.state != SLOT_RUNNING || d->flight_count == VIEW_FLIGHTS)
         return 0;
     d->flight_count++;
-    /* A function that ends soon has nobody ask for an id. */
+    /* A message gets its id when something asks for it. */
     if (memcmp(&seen->id, &none, sizeof none) == 0)
         strlcpy(f->id, "-", ULID_TEXT);
     else
@@ -201,7 +206,7 @@ static int longest_first(const void *a, const void *b)
 
 /* ---- dead letters ---- */
 
-/* letter_add - visit */
+/* Visit a dead letter: add it. */
 static int letter_add(const struct letter *l, void *arg)
 {
     struct view_detail *d = arg;
@@ -220,8 +225,8 @@ static int letter_add(const struct letter *l, void *arg)
 }
 
 /* Read up to `letters` dead letters of the chosen queue. */
-static void model_detail(struct view_detail *d, struct top_row *r,
-                         size_t letters)
+static void detail_fill(struct view_detail *d, struct top_row *r,
+                        size_t letters)
 {
     struct letter_filter f = {.limit = letters};
     struct store *store;
@@ -273,7 +278,7 @@ void session_fini(struct session *s)
     s->page = NULL;
 }
 
-/* row_named - NULL: it is gone */
+/* Return the row of a queue; NULL: it is gone. */
 static struct top_row *row_named(const struct session *s, const char *queue)
 {
     for (size_t i = 0; i < s->top->count; i++)
@@ -282,34 +287,12 @@ static struct top_row *row_named(const struct session *s, const char *queue)
     return NULL;
 }
 
-/* chosen_update - the queue that was chosen, wherever it is by now */
-static void chosen_update(struct session *s, int rows)
-{
-    struct view *v = &s->view;
-    size_t letters =
-        v->letters || view_tall(rows) ? (size_t)rows + v->letter : 0;
-    size_t count;
-
-    v->chosen = 0;
-    for (size_t i = 0; i < v->count; i++)
-        if (strcmp(s->chosen, s->queues[i].name) == 0)
-            v->chosen = i;
-    strlcpy(s->chosen, s->queues[v->chosen].name, sizeof s->chosen);
-    model_detail(&s->detail, row_named(s, s->chosen), letters);
-    count = s->detail.letter_count;
-    for (size_t i = 0; i < count; i++)
-        if (s->detail.letters[i].row == s->letter)
-            v->letter = i;
-    if (v->letter >= count) /* what is in its place by now */
-        v->letter = count ? count - 1 : 0;
-    s->letter = count ? s->detail.letters[v->letter].row : 0;
-}
-
 int session_update(struct session *s, int columns, int rows)
 {
     struct view *v = &s->view;
     struct view_queue *more;
     size_t rest = s->page ? view_page_rest(s->page, columns, rows) : 0;
+    size_t count;
 
     if (s->top->count > s->room) {
         more = reallocarray(s->queues, s->top->count, sizeof *more);
@@ -321,21 +304,36 @@ int session_update(struct session *s, int columns, int rows)
     v->queues = s->queues;
     v->count = s->top->count;
     for (size_t i = 0; i < v->count; i++)
-        model_queue(&s->queues[i], s->top->rows[i]);
+        queue_fill(&s->queues[i], s->top->rows[i]);
     view_sort(s->queues, v->count, v->sort, v->reverse);
     v->now_ns = clock_wall_ns();
     v->question = s->question.key ? s->question.text : NULL;
     v->page = s->page;
     v->page_from = v->page_from < rest ? v->page_from : rest;
-    if (v->count)
-        chosen_update(s, rows);
+    if (!v->count)
+        return 0;
+    /* Find the chosen queue and the chosen letter, wherever they are by now. */
+    v->chosen = 0;
+    for (size_t i = 0; i < v->count; i++)
+        if (strcmp(s->chosen, s->queues[i].name) == 0)
+            v->chosen = i;
+    strlcpy(s->chosen, s->queues[v->chosen].name, sizeof s->chosen);
+    detail_fill(&s->detail, row_named(s, s->chosen),
+                v->letters || view_tall(rows) ? (size_t)rows + v->letter : 0);
+    count = s->detail.letter_count;
+    for (size_t i = 0; i < count; i++)
+        if (s->detail.letters[i].row == s->letter)
+            v->letter = i;
+    if (v->letter >= count) /* the letter that is in its place by now */
+        v->letter = count ? count - 1 : 0;
+    s->letter = count ? s->detail.letters[v->letter].row : 0;
     return 0;
 }
 
 /* ---- what changes production ---- */
 
-/* order - tell the worker of a queue */
-static void order(struct session *s, const char *queue, const char *line)
+/* Send an order to the worker of a queue, and note the result. */
+static void worker_order(struct session *s, const char *queue, const char *line)
 {
     const struct top_row *r = row_named(s, queue);
     const char *error = NULL;
@@ -343,10 +341,10 @@ static void order(struct session *s, const char *queue, const char *line)
     struct problem p;
 
     if (!r || !r->looked || !r->v.has_folder)
-        strlcpy(s->note, "there is no worker to tell", sizeof s->note);
+        snprintf(s->note, sizeof s->note, "no worker is running on %s", queue);
     else if (ask(&r->v.dir, queue, line, &answer, &p) < 0)
         strlcpy(s->note, p.text, sizeof s->note);
-    else if (json_unpack(answer, "{s:s}", "error", &error) == 0)
+    else if (ask_status(answer, &error) != 0)
         strlcpy(s->note, error, sizeof s->note);
     else
         snprintf(s->note, sizeof s->note, "%s: %s", queue, line);
@@ -362,12 +360,12 @@ static void question_set(struct question *q)
     switch (q->key->does) {
     case KEY_REPLAYS:
         order = "replay";
-        snprintf(q->text, room, "send letter %" PRId64 " into %s again?",
-                 q->row, q->queue);
+        snprintf(q->text, room, "replay letter %" PRId64 " of %s?", q->row,
+                 q->queue);
         break;
     case KEY_DISCARDS:
         order = "discard";
-        snprintf(q->text, room, "remove letter %" PRId64 " of %s for good?",
+        snprintf(q->text, room, "remove letter %" PRId64 " of %s permanently?",
                  q->row, q->queue);
         break;
     case KEY_PAUSES:
@@ -394,8 +392,8 @@ static void question_set(struct question *q)
     strlcpy(q->order, order, sizeof q->order);
 }
 
-/* worker_ask - of the queue that is chosen */
-static void worker_ask(struct session *s, const struct key *k)
+/* Ask to confirm an order to the worker of the chosen queue. */
+static void question_begin(struct session *s, const struct key *k)
 {
     const struct top_row *r = row_named(s, s->chosen);
     struct question *q = &s->question;
@@ -416,7 +414,7 @@ static void worker_ask(struct session *s, const struct key *k)
     question_set(q);
 }
 
-/* question_key - an answer; + and - only change what is asked */
+/* Take a key as the answer; + and - only change the question. */
 static enum session_next question_key(struct session *s, int key)
 {
     struct question *q = &s->question;
@@ -425,11 +423,11 @@ static enum session_next question_key(struct session *s, int key)
     char *out = NULL;
 
     if (key == 'y' || key == 'Y') {
-        if (q->key->letters) /* mqdlq says how it went */
-            (void)tool_letter(s->top->o, q->order, q->queue, q->row, &out,
-                              s->note);
+        if (q->key->letters) /* the note is the output of mqdlq */
+            (void)letter_run(s->top->o, q->order, q->queue, q->row, &out,
+                             s->note);
         else
-            order(s, q->queue, q->order);
+            worker_order(s, q->queue, q->order);
         free(out);
         q->key = NULL;
         return SESSION_LOOKS;
@@ -446,29 +444,23 @@ static enum session_next question_key(struct session *s, int key)
 
 /* ---- what is shown ---- */
 
-/* step - one up or down, of so many */
-static size_t step(size_t at, size_t count, bool up)
-{
-    return up ? at - (at > 0) : at + (at + 1 < count);
-}
-
-/* choose - the letter or the queue above or below, as they are shown */
-static void choose(struct session *s, bool up)
+/* Choose the letter or the queue above or below, as they are shown. */
+static void choose_next(struct session *s, bool up)
 {
     struct view *v = &s->view;
+    size_t count = v->letters ? s->detail.letter_count : v->count;
+    size_t at = v->letters ? v->letter : v->chosen;
 
-    if (v->letters && s->detail.letter_count) {
-        v->letter = step(v->letter, s->detail.letter_count, up);
-        s->letter = s->detail.letters[v->letter].row;
-    } else if (!v->letters && v->count) {
-        strlcpy(s->chosen, s->queues[step(v->chosen, v->count, up)].name,
-                sizeof s->chosen);
-        v->letter = 0;
-        s->letter = 0;
-    }
+    if (count == 0)
+        return;
+    at = up ? at - (at > 0) : at + (at + 1 < count);
+    v->letter = v->letters ? at : 0;
+    s->letter = v->letters ? s->detail.letters[at].row : 0;
+    if (!v->letters)
+        strlcpy(s->chosen, s->queues[at].name, sizeof s->chosen);
 }
 
-/* page_close - back to the queues */
+/* Go back to the queues. */
 static void page_close(struct session *s)
 {
     free(s->page);
@@ -476,23 +468,11 @@ static void page_close(struct session *s)
     s->view.page_from = 0;
 }
 
-/* page_open - the letter that is chosen, as mqdlq shows it */
-static void page_open(struct session *s)
-{
-    char why[TOOL_WHY];
-    int status =
-        tool_letter(s->top->o, "show", s->chosen, s->letter, &s->page, why);
-
-    if (!status)
-        return;
-    page_close(s);
-    strlcpy(s->note, why, sizeof s->note);
-}
-
-/* show - by a key that changes nothing but the screen */
-static enum session_next show(struct session *s, enum key_does does)
+/* Obey a key that changes nothing but the screen. */
+static enum session_next view_change(struct session *s, enum key_does does)
 {
     struct view *v = &s->view;
+    char why[TOOL_WHY];
 
     switch (does) {
     case KEY_QUITS:
@@ -502,7 +482,7 @@ static enum session_next show(struct session *s, enum key_does does)
         break;
     case KEY_GOES_UP:
     case KEY_GOES_DOWN:
-        choose(s, does == KEY_GOES_UP);
+        choose_next(s, does == KEY_GOES_UP);
         break;
     case KEY_SORTS_LEFT:
         v->sort = (v->sort + view_sorts - 1) % view_sorts;
@@ -516,28 +496,17 @@ static enum session_next show(struct session *s, enum key_does does)
     case KEY_LISTS:
         v->letters = !v->letters;
         break;
-    case KEY_SHOWS:
-        page_open(s);
+    case KEY_SHOWS: /* the chosen letter, as mqdlq shows it */
+        if (letter_run(s->top->o, "show", s->chosen, s->letter, &s->page,
+                       why) == 0)
+            break;
+        page_close(s);
+        strlcpy(s->note, why, sizeof s->note);
         break;
     default:
         break;
     }
     return SESSION_GOES_ON;
-}
-
-/* page_key - a page scrolls; any other key leaves it. False: the key is not
- * used up, as it is about the letter. */
-static bool page_key(struct session *s, const struct key *k)
-{
-    if (k && k->does == KEY_GOES_UP) {
-        s->view.page_from -= s->view.page_from > 0;
-    } else if (k && k->does == KEY_GOES_DOWN) {
-        s->view.page_from++; /* session_update knows the end */
-    } else {
-        page_close(s);
-        return !(k && k->letters && k->asks);
-    }
-    return true;
 }
 
 enum session_next session_key(struct session *s, int key)
@@ -551,7 +520,22 @@ enum session_next session_key(struct session *s, int key)
     }
     if (s->question.key)
         return question_key(s, key);
-    if ((s->page && page_key(s, k)) || !k)
+    /* A page scrolls. Any other key leaves it, and does no more, unless the key
+     * is about the letter. */
+    if (s->page && k && k->does == KEY_GOES_UP) {
+        s->view.page_from -= s->view.page_from > 0;
+        return SESSION_GOES_ON;
+    }
+    if (s->page && k && k->does == KEY_GOES_DOWN) {
+        s->view.page_from++; /* session_update knows the end */
+        return SESSION_GOES_ON;
+    }
+    if (s->page) {
+        page_close(s);
+        if (!k || !k->letters || !k->asks)
+            return SESSION_GOES_ON;
+    }
+    if (!k)
         return SESSION_GOES_ON;
     if (k->letters && (!s->view.letters || !s->letter)) {
         strlcpy(s->note,
@@ -559,13 +543,13 @@ enum session_next session_key(struct session *s, int key)
                                 : "d goes to the dead letters first",
                 sizeof s->note);
     } else if (!k->asks) {
-        return show(s, k->does);
+        return view_change(s, k->does);
     } else if (k->letters) {
         s->question = (struct question){.key = k, .row = s->letter};
         strlcpy(s->question.queue, s->chosen, sizeof s->question.queue);
         question_set(&s->question);
     } else {
-        worker_ask(s, k);
+        question_begin(s, k);
     }
     return SESSION_GOES_ON;
 }

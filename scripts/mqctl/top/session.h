@@ -11,7 +11,6 @@
 
 #include <limits.h>
 
-#include "scripts/mqctl/top/draw/keys.h"
 #include "scripts/mqctl/top/draw/view.h"
 #include "scripts/mqctl/top/top.h"
 

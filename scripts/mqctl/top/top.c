@@ -19,7 +19,7 @@
 #include "common/cli/term.h"
 #include "scripts/mqctl/queue_list.h"
 
-/* row_get - the row of a queue, a new one if need be; NULL: no memory */
+/* Return the row of a queue, a new one if need be; NULL: no memory. */
 static struct top_row *row_get(struct top *t, const char *queue)
 {
     struct top_row **more, *r;
@@ -39,39 +39,31 @@ static struct top_row *row_get(struct top *t, const char *queue)
     return r;
 }
 
-/* between - the difference to the look before; a new worker began at 0 */
-static void between(struct top_row *r, uint64_t now,
-                    const struct histogram_sum *handler,
-                    const struct histogram_sum *latency)
+/* Note the numbers of the counters, and what has changed since the last look; a
+ * new worker began at 0. There is no interval at the first look, whose numbers
+ * are those of hours or days. */
+static void counters_note(struct top_row *r, uint64_t now)
 {
-    static struct histogram_sum part;
+    static struct histogram_sum handler, latency, part;
     bool same = r->head.started_ns == r->v.head.started_ns &&
                 r->v.sum.ended >= r->sum.ended;
     double seconds = (double)(now - r->at_ns) / (double)NS_PER_S;
 
-    if (same && seconds > 0)
-        r->rate = (double)(r->v.sum.ended - r->sum.ended) / seconds;
-    if (!same) {
-        memset(&r->handler, 0, sizeof r->handler);
-        memset(&r->latency, 0, sizeof r->latency);
-    }
-    histogram_since(&part, handler, &r->handler);
-    r->p50 = histogram_quantile(&part, 0.5);
-    r->p99 = histogram_quantile(&part, 0.99);
-    histogram_since(&part, latency, &r->latency);
-    r->wait99 = histogram_quantile(&part, 0.99);
-}
-
-/* count - what the counters say; nothing of an interval at the first look,
- * whose numbers are those of hours or days */
-static void count(struct top_row *r, uint64_t now)
-{
-    static struct histogram_sum handler, latency;
-
     counters_histograms(r->v.counters, &handler, &latency);
     r->measured = r->counted;
-    if (r->counted)
-        between(r, now, &handler, &latency);
+    if (r->counted) {
+        if (same && seconds > 0)
+            r->rate = (double)(r->v.sum.ended - r->sum.ended) / seconds;
+        if (!same) {
+            memset(&r->handler, 0, sizeof r->handler);
+            memset(&r->latency, 0, sizeof r->latency);
+        }
+        histogram_since(&part, &handler, &r->handler);
+        r->p50 = histogram_quantile(&part, 0.5);
+        r->p99 = histogram_quantile(&part, 0.99);
+        histogram_since(&part, &latency, &r->latency);
+        r->wait99 = histogram_quantile(&part, 0.99);
+    }
     r->counted = true;
     r->handler = handler;
     r->latency = latency;
@@ -79,7 +71,7 @@ static void count(struct top_row *r, uint64_t now)
     r->head = r->v.head;
 }
 
-/* row_refresh - how it is now; what is of an interval stays */
+/* Read how the queue is now; values of the last interval stay. */
 static void row_refresh(struct top *t, struct top_row *r)
 {
     if (r->looked)
@@ -89,31 +81,13 @@ static void row_refresh(struct top *t, struct top_row *r)
                       r->queue, !t->files_only, &r->problem) == 0;
 }
 
-/* row_look - once more, at the end of an interval */
-static void row_look(struct top *t, struct top_row *r)
-{
-    uint64_t now = clock_mono_ns();
-    size_t at = r->past.looks++ % TOP_HISTORY;
-
-    row_refresh(t, r);
-    r->measured = false;
-    r->rate = 0;
-    r->p50 = r->p99 = r->wait99 = 0;
-    if (r->looked && r->v.counters)
-        count(r, now);
-    r->at_ns = now;
-    r->past.depth[at] = r->looked && r->v.depth > 0 ? (uint64_t)r->v.depth : 0;
-    r->past.waits[at] = r->wait99;
-    r->past.rates[at] = (uint64_t)(r->rate + 0.5);
-}
-
-static int compare(const void *a, const void *b)
+static int row_order(const void *a, const void *b)
 {
     return strcmp((*(struct top_row *const *)a)->queue,
                   (*(struct top_row *const *)b)->queue);
 }
 
-/* rows_find - those that were named, else whatever has a folder by now */
+/* Find the named queues, else all that have a folder by now. */
 static int rows_find(struct top *t)
 {
     struct queue_list n = {0};
@@ -134,17 +108,31 @@ static int rows_find(struct top *t)
         err = row_get(t, n.at[i]) ? 0 : -ENOMEM;
     queue_list_free(&n);
     if (t->count)
-        qsort(t->rows, t->count, sizeof *t->rows, compare);
+        qsort(t->rows, t->count, sizeof *t->rows, row_order);
     return err;
 }
 
-/* top_look - at all of them */
 int top_look(struct top *t)
 {
     int err = rows_find(t);
 
-    for (size_t i = 0; i < t->count && !err; i++)
-        row_look(t, t->rows[i]);
+    for (size_t i = 0; i < t->count && !err; i++) {
+        struct top_row *r = t->rows[i];
+        uint64_t now = clock_mono_ns();
+        size_t at = r->past.looks++ % TOP_HISTORY;
+
+        row_refresh(t, r);
+        r->measured = false;
+        r->rate = 0;
+        r->p50 = r->p99 = r->wait99 = 0;
+        if (r->looked && r->v.counters)
+            counters_note(r, now);
+        r->at_ns = now;
+        r->past.depth[at] =
+            r->looked && r->v.depth > 0 ? (uint64_t)r->v.depth : 0;
+        r->past.waits[at] = r->wait99;
+        r->past.rates[at] = (uint64_t)(r->rate + 0.5);
+    }
     return err;
 }
 
@@ -176,36 +164,17 @@ void top_free(struct top *t)
 #define NAME_TEXT  1024
 #define DEPTH_TEXT ((size_t)2 * TOP_COUNT)
 
-/* name_text - of a queue, as it can be printed; how many columns it takes */
-static int name_text(const struct top_row *r, char out[NAME_TEXT])
-{
-    safe_text_copy(out, NAME_TEXT, r->queue, strlen(r->queue));
-    return term_columns(out);
-}
-
-/* name_width - columns for all of them; whole, as scripts read these lines */
-static int name_width(const struct top *t)
-{
-    char name[NAME_TEXT];
-    int most = NAME_LEAST, n;
-
-    for (size_t i = 0; i < t->count; i++)
-        if ((n = name_text(t->rows[i], name)) > most)
-            most = n;
-    return most;
-}
-
-/* line_text - one queue, as plain text */
-static void line_text(const struct top_row *r, int width)
+/* Print one queue as plain text. */
+static void text_print(const struct top_row *r, int width)
 {
     const struct snapshot *v = &r->v;
     char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[NAME_TEXT];
     char depth[DEPTH_TEXT] = "-", waiting[TOP_COUNT], dead[TOP_COUNT];
     char when[TIME_TEXT], rate[TOP_SHORT] = "-";
-    int columns = name_text(r, name);
 
+    safe_text_copy(name, sizeof name, r->queue, strlen(r->queue));
     term_time(clock_wall_ns(), when);
-    printf("%.8s  %s%*s  ", when + 11, name, width - columns, "");
+    printf("%.8s  %s%*s  ", when + 11, name, width - term_columns(name), "");
     if (!r->looked) {
         safe_text(stdout, r->problem.text, strlen(r->problem.text), true);
         putchar('\n');
@@ -223,8 +192,8 @@ static void line_text(const struct top_row *r, int width)
            top_duration(r->wait99, wait));
 }
 
-/* line_json - the fields of status, and those of the last interval */
-static int line_json(const struct top_row *r)
+/* Print the fields of status, and those of the last interval. */
+static int json_print(const struct top_row *r)
 {
     char when[TIME_TEXT];
     json_t *o = r->looked
@@ -245,33 +214,17 @@ static int line_json(const struct top_row *r)
     return -ENOMEM;
 }
 
-/* round_print - all queues, as they were looked at just now */
-static int round_print(const struct top *t, uint64_t *printed)
-{
-    int width = name_width(t);
-
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->o->json) {
-            if (line_json(t->rows[i]) < 0)
-                return -ENOMEM;
-            continue;
-        }
-        if ((*printed)++ % HEAD_EVERY == 0)
-            printf("%-8s  %-*s  %-12s %9s %9s %9s %8s %6s %7s %7s %7s\n",
-                   "TIME", width, "QUEUE", "STATE", "DEPTH", "RATE/S", "FLIGHT",
-                   "WAITING", "DEAD", "P50", "P99", "WAIT99");
-        line_text(t->rows[i], width);
-    }
-    return 0;
-}
-
-/* lines - look after look, for pipes and files */
-static int lines(struct top *t)
+/* Print look after look, for pipes and files. Names are whole, as scripts read
+ * these lines. */
+static int rounds_print(struct top *t)
 {
     uint64_t printed = 0;
+    char name[NAME_TEXT];
 
     cli_interrupt_catch();
     for (uint64_t round = 0; !cli_interrupt_seen(); round++) {
+        int width = NAME_LEAST;
+
         if (top_look(t) < 0)
             return complain_memory();
         if (t->count == 0)
@@ -279,8 +232,23 @@ static int lines(struct top *t)
                             t->trouble[0] ? t->trouble
                                           : "no worker has run with this state "
                                             "directory; see --state-dir");
-        if (round_print(t, &printed) < 0)
-            return complain_memory();
+        for (size_t i = 0; i < t->count; i++) {
+            const char *queue = t->rows[i]->queue;
+
+            safe_text_copy(name, sizeof name, queue, strlen(queue));
+            if (term_columns(name) > width)
+                width = term_columns(name);
+        }
+        for (size_t i = 0; i < t->count; i++) {
+            if (!t->o->json && printed++ % HEAD_EVERY == 0)
+                printf("%-8s  %-*s  %-12s %9s %9s %9s %8s %6s %7s %7s %7s\n",
+                       "TIME", width, "QUEUE", "STATE", "DEPTH", "RATE/S",
+                       "FLIGHT", "WAITING", "DEAD", "P50", "P99", "WAIT99");
+            if (!t->o->json)
+                text_print(t->rows[i], width);
+            else if (json_print(t->rows[i]) < 0)
+                return complain_memory();
+        }
         if (fflush(stdout) != 0 ||
             (t->o->rounds && round + 1 == t->o->rounds) ||
             poll(NULL, 0, (int)(t->o->interval_ns / NS_PER_MS)) < 0)
@@ -289,24 +257,8 @@ static int lines(struct top *t)
     return 0;
 }
 
-/* Refuse a name that is no queue of this machine, as it may be mistyped.
- * Returns an exit status. */
-static int names_check(const struct options *o)
-{
-    static struct statedir dir;
-    char name[QUEUE_NAME_MAX];
-    struct problem p = {0};
-
-    for (int i = 0; i < o->line.operand_count; i++)
-        if (snapshot_name(o->line.operands[i], name, &p) < 0 ||
-            (snapshot_named_folder(&dir, o->state_dir, name, &p) < 0 &&
-             p.status == EX_NOINPUT))
-            return complain_of(&p);
-    return 0;
-}
-
-/* top_run - on a terminal that can do more than print, a screen; not for
- * JSON */
+/* Show a screen on a terminal that can do more than print; else, and for JSON,
+ * print lines. */
 int top_run(const struct options *o)
 {
     struct top t = {.o = o, .dirs = {.at = {o->state_dir}, .count = 1}};
@@ -314,11 +266,18 @@ int top_run(const struct options *o)
     bool screen = !o->json && term_is_terminal(stdout) &&
                   isatty(STDIN_FILENO) && term && *term &&
                   strcmp(term, "dumb") != 0;
-    int status = names_check(o);
+    static struct statedir dir;
+    char name[QUEUE_NAME_MAX];
+    struct problem p = {0};
+    int status;
 
-    if (status)
-        return status;
-    status = screen ? top_screen(&t) : lines(&t);
+    /* Refuse a name that is no queue of this machine: it may be mistyped. */
+    for (int i = 0; i < o->line.operand_count; i++)
+        if (snapshot_name(o->line.operands[i], name, &p) < 0 ||
+            (snapshot_named_folder(&dir, o->state_dir, name, &p) < 0 &&
+             p.status == EX_NOINPUT))
+            return complain_of(&p);
+    status = screen ? top_screen(&t) : rounds_print(&t);
     top_free(&t);
     cli_interrupt_die();
     return status;

@@ -906,7 +906,7 @@ Test(mqctl, wait_comes_back_when_the_worker_has_gone_and_not_before)
     harness_until_lines("started", 1, SOON_MS);
     r = ctl("drain", "--wait=50ms", q);
     cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
-    cr_assert_not_null(strstr(r.err, "has not gone after 50ms"), "%s", r.err);
+    cr_assert_not_null(strstr(r.err, "has not exited after 50ms"), "%s", r.err);
     waits = harness_program("mqctl", "drain", "--wait", "--state-dir",
                             harness_state_dir(), q);
     harness_until(strstr(harness_stdout(waits, NULL), "draining"), SOON_MS);

@@ -370,7 +370,7 @@ static void letters_drive(unsigned short rows, unsigned short columns)
     harness_until(shows(&t, "nothing was changed"), SOON_MS);
     cr_assert_eq(ctl_number(q, "dead"), 1);
     terminal_key(&t, "r");
-    harness_until(shows(&t, "send letter 1 into "), SOON_MS);
+    harness_until(shows(&t, "replay letter 1 of "), SOON_MS);
     terminal_key(&t, "y");
     harness_until(shows(&t, "1 of 1 letter sent"), SOON_MS);
     harness_until(harness_log_count(w, "event=dead") >= 2, SOON_MS);

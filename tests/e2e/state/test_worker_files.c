@@ -472,7 +472,7 @@ Test(worker_files, a_removed_control_socket_comes_back)
         harness_run("mqctl", "pause", "--state-dir", harness_state_dir(), q);
     cr_assert_eq(r.status, 75, "%s", r.err);
     cr_assert(strstr(r.err, "a worker is running on /") &&
-                  strstr(r.err, "starts again when its handlers have ended"),
+                  strstr(r.err, "restarts when its handlers have ended"),
               "%s", r.err);
     harness_signal(w, SIGCONT);
     started(w, 2);

@@ -1,6 +1,5 @@
 /* test_top_keys.c - The keys of top: what changes production asks, and help
  * tells of each. */
-#include "scripts/mqctl/top/draw/keys.h"
 #include "tests/unit/top/view_fixture.h"
 
 Test(top_keys, no_key_has_two_meanings)
@@ -54,7 +53,7 @@ Test(top_keys, a_question_says_what_y_does_and_hides_the_note)
     v.question = "pause /orders?";
     draw(&v, 80, 24);
     says("pause /orders?");
-    says("y does it, any other key does not");
+    says("Press y to confirm, any other key to cancel");
     cr_assert_null(line_of("an older note"));
     canvas_close(&drawn);
 }

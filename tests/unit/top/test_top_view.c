@@ -325,7 +325,7 @@ Test(top_view, empty_lists_say_so)
     struct view v = a_view(q, 1);
 
     draw(&v, 200, 50);
-    says("nothing runs");
+    says("nothing is running");
     says("no dead letters");
     v.count = 0;
     draw(&v, 80, 24);

@@ -24,28 +24,15 @@ void canvas_close(struct canvas *c)
     *c = (struct canvas){0};
 }
 
-void canvas_clear(struct canvas *c)
-{
-    for (int y = 0; y < c->rows; y++) {
-        c->lines[y].text[0] = '\0';
-        c->lines[y].columns = 0;
-        c->lines[y].count = 0;
-        c->lines[y].chosen = false;
-    }
-    c->y = 0;
-    c->end = c->rows;
-}
-
-/* current - the line that is written; NULL: it is below the end */
-static struct canvas_line *current(struct canvas *c)
+/* Return the current line; NULL if that is below the end. */
+static struct canvas_line *line_current(struct canvas *c)
 {
     return c->y >= 0 && c->y < c->end && c->y < c->rows ? &c->lines[c->y]
                                                         : NULL;
 }
 
-/* paint_from - what follows has that paint; false: there is no room for one
- * more part */
-static bool paint_from(struct canvas_line *l, size_t from, enum paint paint)
+/* Begin a part with that paint; false if the line has too many parts. */
+static bool part_begin(struct canvas_line *l, size_t from, enum paint paint)
 {
     if (l->count == CANVAS_PARTS)
         return false;
@@ -54,34 +41,25 @@ static bool paint_from(struct canvas_line *l, size_t from, enum paint paint)
     return true;
 }
 
-/* fill - blanks up to a column; plain, as an underline or the colour of a line
- * that is chosen would show */
-static void fill(struct canvas_line *l, int x)
+/* Add a safe text at a column, as far as there is room. Blanks before it are
+ * plain, as an underline or the colour of a chosen line would show. */
+static void text_add(const struct canvas *c, struct canvas_line *l, int x,
+                     enum paint paint, const char *text)
 {
-    size_t used = strlen(l->text);
+    size_t used = strlen(l->text), n;
+    int columns;
 
+    if (x >= c->columns)
+        return;
     if (l->columns < x && l->count)
-        paint_from(l, used, PAINT_PLAIN);
+        part_begin(l, used, PAINT_PLAIN);
     while (l->columns < x && used < sizeof l->text - 1) {
         l->text[used++] = ' ';
         l->columns++;
     }
     l->text[used] = '\0';
-}
-
-/* add - a text that is safe, as far as there is room */
-static void add(const struct canvas *c, struct canvas_line *l, int x,
-                enum paint paint, const char *text)
-{
-    int columns;
-    size_t used, n;
-
-    if (x >= c->columns)
-        return;
-    fill(l, x);
-    used = strlen(l->text);
     n = term_fit(text, c->columns - l->columns, &columns);
-    if (n == 0 || used + n >= sizeof l->text || !paint_from(l, used, paint))
+    if (n == 0 || used + n >= sizeof l->text || !part_begin(l, used, paint))
         return;
     memcpy(l->text + used, text, n);
     l->text[used + n] = '\0';
@@ -90,7 +68,7 @@ static void add(const struct canvas *c, struct canvas_line *l, int x,
 
 void canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...)
 {
-    struct canvas_line *l = current(c);
+    struct canvas_line *l = line_current(c);
     char text[CANVAS_TEXT], safe[CANVAS_TEXT];
     va_list args;
 
@@ -100,7 +78,7 @@ void canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     safe_text_copy(safe, sizeof safe, text, strlen(text));
-    add(c, l, x, paint, safe);
+    text_add(c, l, x, paint, safe);
 }
 
 void canvas_cut(char out[CANVAS_TEXT], const char *text, int width, int tail)
@@ -122,7 +100,7 @@ void canvas_cut(char out[CANVAS_TEXT], const char *text, int width, int tail)
 void canvas_cell(struct canvas *c, int x, int width, enum canvas_side side,
                  enum paint paint, const char *text)
 {
-    struct canvas_line *l = current(c);
+    struct canvas_line *l = line_current(c);
     char safe[CANVAS_TEXT], part[CANVAS_TEXT];
     int columns;
 
@@ -133,15 +111,16 @@ void canvas_cell(struct canvas *c, int x, int width, enum canvas_side side,
     if (columns > width) {
         canvas_cut(part, safe, width,
                    side == CANVAS_MIDDLE ? (width - CANVAS_MARK) / 2 : 0);
-        add(c, l, x, paint, part);
+        text_add(c, l, x, paint, part);
     } else {
-        add(c, l, side == CANVAS_RIGHT ? x + width - columns : x, paint, safe);
+        text_add(c, l, side == CANVAS_RIGHT ? x + width - columns : x, paint,
+                 safe);
     }
 }
 
 void canvas_choose(struct canvas *c)
 {
-    struct canvas_line *l = current(c);
+    struct canvas_line *l = line_current(c);
 
     if (l)
         l->chosen = true;

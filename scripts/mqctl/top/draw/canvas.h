@@ -44,8 +44,6 @@ struct canvas {
 
 int canvas_open(struct canvas *c, int columns, int rows);
 void canvas_close(struct canvas *c);
-/* Nothing is on it. */
-void canvas_clear(struct canvas *c);
 /* More on the current line, at a column, or behind what is there. */
 __attribute__((format(printf, 4, 5))) void
 canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...);

@@ -1,7 +1,7 @@
 /* view.c - the whole screen (see view.h)
  *
- * From top to bottom: a title, a table of queues with one chosen, what its
- * handlers do and how it went, a line for messages, a line of keys.
+ * From top to bottom: a title, a table of queues with one chosen, the past and
+ * the messages of that queue, a line for notes, a line of keys.
  */
 #include "scripts/mqctl/top/draw/view.h"
 
@@ -13,11 +13,10 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/cli/term.h"
-#include "scripts/mqctl/top/draw/keys.h"
 
 /* ---- values of the last looks ---- */
 
-/* A value of a ring, `back` looks ago; 0 before the first. */
+/* Return a value of a ring, `back` looks ago; 0 before the first. */
 static uint64_t history_past(const struct history *h, const uint64_t *ring,
                              uint64_t back)
 {
@@ -26,27 +25,22 @@ static uint64_t history_past(const struct history *h, const uint64_t *ring,
     return ring[(h->looks - 1 - back) % TOP_HISTORY];
 }
 
-/* Looks of the last `most` that there are. */
-static int history_width(const struct history *h, int most)
+/* Return the number of looks to show in `width` columns, and their largest
+ * value. */
+static int history_fit(const struct history *h, const uint64_t *ring, int width,
+                       uint64_t *most)
 {
-    int width = most < TOP_HISTORY ? most : TOP_HISTORY;
-
-    return width > 0 && h->looks < (uint64_t)width ? (int)h->looks : width;
-}
-
-/* The largest value of the last `width` looks. */
-static uint64_t history_most(const struct history *h, const uint64_t *ring,
-                             int width)
-{
-    uint64_t most = 0;
-
+    if (width > TOP_HISTORY)
+        width = TOP_HISTORY;
+    if (width > 0 && h->looks < (uint64_t)width)
+        width = (int)h->looks;
+    *most = 0;
     for (int i = 0; i < width; i++)
-        if (history_past(h, ring, (uint64_t)i) > most)
-            most = history_past(h, ring, (uint64_t)i);
-    return most;
+        if (history_past(h, ring, (uint64_t)i) > *most)
+            *most = history_past(h, ring, (uint64_t)i);
+    return width;
 }
 
-/* top_count - a number, "-" if it is not known */
 const char *top_count(int64_t n, char buf[TOP_COUNT])
 {
     if (n < 0)
@@ -90,7 +84,7 @@ static const struct column {
     [P99] = {"P99", 5, false},
 };
 
-/* Print what a column says of a queue. Returns the number that orders it. */
+/* Print a column of a queue. Returns the number by which queues are sorted. */
 static double column_print(const struct view_queue *q, size_t column,
                            char out[CELL])
 {
@@ -122,19 +116,6 @@ static double column_print(const struct view_queue *q, size_t column,
     }
 }
 
-/* Return the paint of a column: senders wait, also because every handler is
- * busy, or messages are dead. */
-static enum paint column_paint(const struct view_queue *q, size_t column)
-{
-    bool full = q->depth_max > 0 && q->depth >= q->depth_max;
-    bool busy = full && q->capacity > 0 && q->running >= q->capacity;
-
-    return (column == DEPTH && full) || (column == FLIGHT && busy) ||
-                   (column == DEAD && q->dead > 0)
-               ? PAINT_WARN
-               : PAINT_PLAIN;
-}
-
 /* ---- their order ---- */
 
 #define SORT_NAME  0
@@ -150,8 +131,8 @@ const char *view_sort_title(size_t sort)
                                 : columns[sort - SORTS].title;
 }
 
-/* rank - what orders them, the largest first */
-static double rank(const struct view_queue *q, size_t sort)
+/* Return the number by which a queue is sorted, the largest first. */
+static double sort_rank(const struct view_queue *q, size_t sort)
 {
     char text[CELL];
 
@@ -167,11 +148,11 @@ struct order {
     bool reverse;
 };
 
-static int compare(const void *a, const void *b, void *arg)
+static int queue_order(const void *a, const void *b, void *arg)
 {
     const struct view_queue *x = a, *y = b;
     const struct order *o = arg;
-    double left = rank(x, o->sort), right = rank(y, o->sort);
+    double left = sort_rank(x, o->sort), right = sort_rank(y, o->sort);
     int order = (left < right) - (left > right);
 
     if (order == 0 && o->sort != SORT_NAME)
@@ -186,12 +167,12 @@ void view_sort(struct view_queue *queues, size_t count, size_t sort,
     struct order o = {.sort = sort, .reverse = reverse};
 
     if (count)
-        qsort_r(queues, count, sizeof *queues, compare, &o);
+        qsort_r(queues, count, sizeof *queues, queue_order, &o);
 }
 
 /* ---- what is where ---- */
 
-/* Where what is, on this screen. */
+/* Columns of the table. */
 struct places {
     int name, state; /* columns wide */
     int tail;        /* columns of the end of a name that is cut */
@@ -199,10 +180,10 @@ struct places {
     int curve;       /* columns of each; 0: there is no room */
 };
 
-/* name_of - of a queue, as it can be printed; before anything is cut, so that
- * what is told apart is what is seen */
-static const char *name_of(const struct view *v, size_t i,
-                           char out[CANVAS_TEXT])
+/* Make the name of a queue safe to print. This comes before any cut, so that
+ * names that look different are different. */
+static const char *name_print(const struct view *v, size_t i,
+                              char out[CANVAS_TEXT])
 {
     const char *name = v->queues[i].name;
 
@@ -210,15 +191,15 @@ static const char *name_of(const struct view *v, size_t i,
     return out;
 }
 
-/* longest - columns of the longest name, or state */
-static int longest(const struct view *v, bool state)
+/* Return the columns of the longest name, or state. */
+static int width_most(const struct view *v, bool state)
 {
     char name[CANVAS_TEXT];
     int most = 0;
 
     for (size_t i = 0; i < v->count; i++) {
         const struct view_queue *q = &v->queues[i];
-        const char *text = !state       ? name_of(v, i, name)
+        const char *text = !state       ? name_print(v, i, name)
                            : q->problem ? ""
                                         : worker_state_text(q->state);
         int n = term_columns(text);
@@ -228,22 +209,22 @@ static int longest(const struct view *v, bool state)
     return most;
 }
 
-/* clamp - `least` comes before `most` */
-static int clamp(int least, int n, int most)
+/* Bring `n` into the range; if the range is empty, `least` wins. */
+static int int_clamp(int least, int n, int most)
 {
     n = n < most ? n : most;
     return n > least ? n : least;
 }
 
-/* alike - whether two queues would have one name on the screen */
-static bool alike(const struct view *v, int width, int tail)
+/* Return true if two queues would have the same name on the screen. */
+static bool has_twins(const struct view *v, int width, int tail)
 {
     char name[CANVAS_TEXT], one[CANVAS_TEXT], other[CANVAS_TEXT];
 
     for (size_t i = 0; i < v->count; i++) {
-        canvas_cut(one, name_of(v, i, name), width, tail);
+        canvas_cut(one, name_print(v, i, name), width, tail);
         for (size_t k = 0; k < i; k++) {
-            canvas_cut(other, name_of(v, k, name), width, tail);
+            canvas_cut(other, name_print(v, k, name), width, tail);
             if (strcmp(one, other) == 0)
                 return true;
         }
@@ -251,21 +232,22 @@ static bool alike(const struct view *v, int width, int tail)
     return false;
 }
 
-/* tail_find - half of what is shown of a name; where that does not tell all
- * queues apart, as much as does, and one more: a letter alone says little */
+/* Return the columns of the end of a name that is cut: half of what is shown.
+ * Where that does not distinguish all queues, as many as do, and one more, as a
+ * single letter says little. */
 static int tail_find(const struct view *v, int width)
 {
     int half = (width - CANVAS_MARK) / 2, most = width - CANVAS_MARK, tail;
 
-    if (longest(v, false) <= width || v->count > COMPARED ||
-        !alike(v, width, half))
+    if (width_most(v, false) <= width || v->count > COMPARED ||
+        !has_twins(v, width, half))
         return half;
-    for (tail = half + 1; tail < most && alike(v, width, tail);)
+    for (tail = half + 1; tail < most && has_twins(v, width, tail);)
         tail++;
-    return alike(v, width, tail) ? half : tail + (tail < most);
+    return has_twins(v, width, tail) ? half : tail + (tail < most);
 }
 
-/* places_find - names first, then states, then curves have what is left */
+/* Share out the columns: names come first, then states; curves get the rest. */
 static struct places places_find(const struct view *v, const struct canvas *c)
 {
     struct places p;
@@ -274,11 +256,11 @@ static struct places places_find(const struct view *v, const struct canvas *c)
     for (size_t i = 0; i < COLUMNS; i++)
         numbers += 1 + columns[i].width;
     room = c->columns - numbers - 2; /* with a blank after name and state */
-    p.name = clamp(NAME_LEAST, longest(v, false), room - STATE_LEAST);
+    p.name = int_clamp(NAME_LEAST, width_most(v, false), room - STATE_LEAST);
     p.tail = tail_find(v, p.name);
     room -= p.name;
-    p.state = clamp(STATE_LEAST, longest(v, true),
-                    room < STATE_MOST ? room : STATE_MOST);
+    p.state = int_clamp(STATE_LEAST, width_most(v, true),
+                        room < STATE_MOST ? room : STATE_MOST);
     p.curves = p.name + 1 + p.state + numbers + 2;
     p.curve = (c->columns - p.curves) / CURVES - 2;
     if (p.curve < CURVE_LEAST)
@@ -288,9 +270,9 @@ static struct places places_find(const struct view *v, const struct canvas *c)
 
 /* ---- curves ---- */
 
-/* One column for each of the last `width` looks, the newest at the right; empty
- * before the first. */
-static void view_spark(const struct view *v, struct canvas *c, int x, int width,
+/* Draw a curve: one column for each of the last `width` looks, the newest at the
+ * right; empty before the first. */
+static void curve_draw(const struct view *v, struct canvas *c, int x, int width,
                        const struct history *h, const uint64_t *ring)
 {
     static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄",
@@ -302,8 +284,7 @@ static void view_spark(const struct view *v, struct canvas *c, int x, int width,
     size_t used = 0;
     uint64_t most, value;
 
-    width = history_width(h, width);
-    most = history_most(h, ring, width);
+    width = history_fit(h, ring, width, &most);
     for (int i = width - 1; i >= 0; i--) {
         value = history_past(h, ring, (uint64_t)i);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s",
@@ -315,47 +296,30 @@ static void view_spark(const struct view *v, struct canvas *c, int x, int width,
 
 /* ---- lines ---- */
 
-/* head_paint - of a column's title */
-static enum paint head_paint(const struct view *v, size_t sort)
+/* Draw the numbers of a queue, or of all queues. */
+static void numbers_draw(struct canvas *c, int x, const struct view_queue *q,
+                         bool total)
 {
-    return v->sort == sort ? PAINT_SORTED : PAINT_BOLD;
-}
-
-static void heading(const struct view *v, struct canvas *c,
-                    const struct places *p)
-{
-    static const char *const curves[CURVES] = {"LAST DEPTHS", "LAST RATES",
-                                               "LAST LATENCIES"};
-    int x = p->name + 1 + p->state;
-
-    canvas_put(c, 0, head_paint(v, SORT_NAME), "QUEUE");
-    canvas_put(c, p->name + 1, head_paint(v, SORT_STATE), "STATE");
-    for (size_t i = 0; i < COLUMNS; x += 1 + columns[i++].width)
-        canvas_cell(c, x + 1, columns[i].width, CANVAS_RIGHT,
-                    head_paint(v, SORTS + i), columns[i].title);
-    for (int i = 0; i < CURVES && p->curve; i++)
-        canvas_put(c, p->curves + i * (p->curve + 2), PAINT_BOLD, "%s",
-                   curves[i]);
-    c->y++;
-}
-
-/* numbers - those of a queue, or of all */
-static void numbers(struct canvas *c, int x, const struct view_queue *q,
-                    bool total)
-{
+    bool full = q->depth_max > 0 && q->depth >= q->depth_max;
+    bool busy = full && q->capacity > 0 && q->running >= q->capacity;
     char text[CELL];
 
     for (size_t i = 0; i < COLUMNS; x += 1 + columns[i++].width) {
+        /* Senders are waiting, also because every handler is busy; or messages
+         * are dead. */
+        bool warn = (i == DEPTH && full) || (i == FLIGHT && busy) ||
+                    (i == DEAD && q->dead > 0);
+
         if (total && !columns[i].total)
             continue;
         column_print(q, i, text);
         canvas_cell(c, x + 1, columns[i].width, CANVAS_RIGHT,
-                    column_paint(q, i), text);
+                    warn ? PAINT_WARN : PAINT_PLAIN, text);
     }
 }
 
-static void row(const struct view *v, struct canvas *c, const struct places *p,
-                size_t i)
+static void row_draw(const struct view *v, struct canvas *c,
+                     const struct places *p, size_t i)
 {
     const struct view_queue *q = &v->queues[i];
     const struct history *h = q->past;
@@ -364,7 +328,7 @@ static void row(const struct view *v, struct canvas *c, const struct places *p,
 
     if (i == v->chosen)
         canvas_choose(c);
-    canvas_cut(part, name_of(v, i, name), p->name, p->tail);
+    canvas_cut(part, name_print(v, i, name), p->name, p->tail);
     canvas_cell(c, 0, p->name, CANVAS_LEFT, PAINT_PLAIN, part);
     if (q->problem) {
         canvas_put(c, p->name + 1, PAINT_BAD, "%s", q->problem);
@@ -373,22 +337,43 @@ static void row(const struct view *v, struct canvas *c, const struct places *p,
     }
     canvas_cell(c, p->name + 1, p->state, CANVAS_LEFT, view_state_paint(q),
                 worker_state_text(q->state));
-    numbers(c, p->name + 1 + p->state, q, false);
+    numbers_draw(c, p->name + 1 + p->state, q, false);
     if (p->curve) {
-        view_spark(v, c, p->curves, p->curve, h, h->depth);
-        view_spark(v, c, p->curves + next, p->curve, h, h->rates);
-        view_spark(v, c, p->curves + 2 * next, p->curve, h, h->waits);
+        curve_draw(v, c, p->curves, p->curve, h, h->depth);
+        curve_draw(v, c, p->curves + next, p->curve, h, h->rates);
+        curve_draw(v, c, p->curves + 2 * next, p->curve, h, h->waits);
     }
     c->y++;
 }
 
-/* total - what can be added up of all queues */
-static void total(const struct view *v, struct canvas *c,
-                  const struct places *p, size_t shown)
+/* Draw the table of queues, from the current line on. */
+static void table_draw(const struct view *v, struct canvas *c)
 {
+    static const char *const curves[CURVES] = {"LAST DEPTHS", "LAST RATES",
+                                               "LAST LATENCIES"};
+    struct places p = places_find(v, c);
     struct view_queue sum = {.depth = -1};
-    char name[CELL];
+    bool several = v->count > 1;
+    size_t room = c->rows > 16 ? (size_t)c->rows / 2 - 3 : 3;
+    size_t rows = room - several, first, shown = 0;
+    int x = p.name + 1 + p.state;
 
+    canvas_put(c, 0, v->sort == SORT_NAME ? PAINT_SORTED : PAINT_BOLD, "QUEUE");
+    canvas_put(c, p.name + 1, v->sort == SORT_STATE ? PAINT_SORTED : PAINT_BOLD,
+               "STATE");
+    for (size_t i = 0; i < COLUMNS; x += 1 + columns[i++].width)
+        canvas_cell(c, x + 1, columns[i].width, CANVAS_RIGHT,
+                    v->sort == SORTS + i ? PAINT_SORTED : PAINT_BOLD,
+                    columns[i].title);
+    for (int i = 0; i < CURVES && p.curve; i++)
+        canvas_put(c, p.curves + i * (p.curve + 2), PAINT_BOLD, "%s",
+                   curves[i]);
+    c->y++;
+    first = v->chosen >= rows ? v->chosen - rows + 1 : 0;
+    for (size_t i = first; i < v->count && shown < rows; i++, shown++)
+        row_draw(v, c, &p, i);
+    if (!several)
+        return;
     for (size_t i = 0; i < v->count; i++) {
         const struct view_queue *q = &v->queues[i];
 
@@ -398,30 +383,11 @@ static void total(const struct view *v, struct canvas *c,
         sum.waits += q->waits > 0 ? q->waits : 0;
         sum.dead += q->dead > 0 ? q->dead : 0;
     }
+    canvas_put(c, 0, PAINT_PLAIN, "all %zu", v->count);
     if (shown < v->count)
-        snprintf(name, sizeof name, "all %zu, %zu not shown", v->count,
-                 v->count - shown);
-    else
-        snprintf(name, sizeof name, "all %zu", v->count);
-    canvas_put(c, 0, PAINT_PLAIN, "%s", name);
-    numbers(c, p->name + 1 + p->state, &sum, true);
+        canvas_put(c, 0, PAINT_PLAIN, ", %zu not shown", v->count - shown);
+    numbers_draw(c, p.name + 1 + p.state, &sum, true);
     c->y++;
-}
-
-/* The table of queues, from the current line on. */
-static void view_table(const struct view *v, struct canvas *c)
-{
-    struct places p = places_find(v, c);
-    bool several = v->count > 1;
-    size_t room = c->rows > 16 ? (size_t)c->rows / 2 - 3 : 3;
-    size_t rows = room - several, first, shown = 0;
-
-    first = v->chosen >= rows ? v->chosen - rows + 1 : 0;
-    heading(v, c, &p);
-    for (size_t i = first; i < v->count && shown < rows; i++, shown++)
-        row(v, c, &p, i);
-    if (several)
-        total(v, c, &p, shown);
 }
 
 #define SPARK_AT   24 /* where curves begin */
@@ -434,26 +400,34 @@ bool view_tall(int rows)
     return rows >= TALL;
 }
 
-/* since - how long ago, short */
-static const char *since(const struct view *v, uint64_t wall_ns,
-                         char buf[TOP_SHORT])
+/* Print the time that has passed, short. */
+static const char *time_since(const struct view *v, uint64_t wall_ns,
+                              char buf[TOP_SHORT])
 {
     return top_duration(v->now_ns > wall_ns ? v->now_ns - wall_ns : 1, buf);
 }
 
 /* ---- how it went ---- */
 
-/* ended - numbers that are never cut, then the last error */
-static void ended(const struct view *v, struct canvas *c,
-                  const struct view_queue *q)
+/* Draw the totals of the chosen queue, which are never cut, its last error, and
+ * with `curves` depth, rate and latency over the last looks. */
+static void past_draw(const struct view *v, struct canvas *c,
+                      const struct view_queue *q, bool curves)
 {
+    const struct history *h = q->past;
+    const struct {
+        const char *name;
+        const uint64_t *ring;
+    } all[] = {{"depth", h->depth}, {"rate", h->rates}, {"latency", h->waits}};
     char numbers[160], oldest[TOP_SHORT] = "-", text[CANVAS_TEXT];
+    char time[TOP_SHORT];
+    uint64_t most;
     int room, name;
 
     safe_text_copy(text, sizeof text, q->name, strlen(q->name));
     name = term_columns(text);
     if (v->detail->oldest_ns)
-        since(v, v->detail->oldest_ns, oldest);
+        time_since(v, v->detail->oldest_ns, oldest);
     snprintf(numbers, sizeof numbers,
              "%" PRIu64 " done, %" PRIu64 " retried, %" PRIu64
              " dead; oldest in custody %s",
@@ -472,70 +446,48 @@ static void ended(const struct view *v, struct canvas *c,
         canvas_put(c, 0, PAINT_PLAIN, "last error %s", q->last_error);
         c->y++;
     }
-}
-
-/* spark - its name, the most that it shows, then the curve */
-static void spark(const struct view *v, struct canvas *c, const char *name,
-                  const struct history *h, const uint64_t *ring,
-                  const char *most)
-{
-    if (c->columns <= SPARK_AT)
-        return;
-    canvas_put(c, 0, PAINT_PLAIN, "%-8s most %s", name, most);
-    view_spark(v, c, SPARK_AT, c->columns - SPARK_AT, h, ring);
-    c->y++;
-}
-
-/* sparks - depth, rate and latency over the last looks */
-static void sparks(const struct view *v, struct canvas *c,
-                   const struct history *h)
-{
-    int width = history_width(h, c->columns - SPARK_AT);
-    char text[32];
-
-    snprintf(text, sizeof text, "%" PRIu64, history_most(h, h->depth, width));
-    spark(v, c, "depth", h, h->depth, text);
-    snprintf(text, sizeof text, "%" PRIu64 "/s",
-             history_most(h, h->rates, width));
-    spark(v, c, "rate", h, h->rates, text);
-    spark(v, c, "latency", h, h->waits,
-          top_duration(history_most(h, h->waits, width), text));
+    for (size_t i = 0; curves && i < 3 && c->columns > SPARK_AT; i++) {
+        (void)history_fit(h, all[i].ring, c->columns - SPARK_AT, &most);
+        if (all[i].ring == h->waits)
+            canvas_put(c, 0, PAINT_PLAIN, "%-8s most %s", all[i].name,
+                       top_duration(most, time));
+        else
+            canvas_put(c, 0, PAINT_PLAIN, "%-8s most %" PRIu64 "%s",
+                       all[i].name, most, all[i].ring == h->rates ? "/s" : "");
+        curve_draw(v, c, SPARK_AT, c->columns - SPARK_AT, h, all[i].ring);
+        c->y++;
+    }
     c->y++;
 }
 
 /* ---- what it runs ---- */
 
-/* group_width - columns for groups; 0: none of them is in one */
-static int group_width(const struct view_detail *d)
-{
-    int most = 0, n;
-
-    for (size_t i = 0; i < d->flight_count; i++)
-        if ((n = term_columns(d->flights[i].group)) > most)
-            most = n;
-    return most == 0 ? 0 : most < 5 ? 5 : most < GROUP_MOST ? most : GROUP_MOST;
-}
-
-/* flights - messages that handlers have, the longest first */
-static void flights(const struct view *v, struct canvas *c)
+/* Draw the messages that handlers have, the longest first. */
+static void flights_draw(const struct view *v, struct canvas *c)
 {
     const struct view_detail *d = v->detail;
-    int group = group_width(d), body = 55 + (group ? group + 1 : 0);
+    int group = 0, body; /* columns of the longest group; column of bodies */
     char time[TOP_SHORT];
 
+    for (size_t i = 0; i < d->flight_count; i++)
+        if (term_columns(d->flights[i].group) > group)
+            group = term_columns(d->flights[i].group);
+    if (group)
+        group = int_clamp(5, group, GROUP_MOST);
+    body = 55 + (group ? group + 1 : 0);
     canvas_put(c, 0, PAINT_BOLD, "%-26s %8s %8s %8s", "IN FLIGHT", "FOR", "PID",
                "ATTEMPT");
     canvas_cell(c, 55, group, CANVAS_LEFT, PAINT_BOLD, "GROUP");
     canvas_put(c, body, PAINT_BOLD, "BODY");
     c->y++;
     if (d->flight_count == 0)
-        canvas_put(c, 0, PAINT_PLAIN, "nothing runs");
+        canvas_put(c, 0, PAINT_PLAIN, "nothing is running");
     c->y += d->flight_count == 0;
     for (size_t i = 0; i < d->flight_count && c->y < c->end; i++, c->y++) {
         const struct view_flight *f = &d->flights[i];
 
         canvas_put(c, 0, PAINT_PLAIN, "%-26s %8s %8d %8" PRIu32, f->id,
-                   since(v, f->started_ns, time), f->pid, f->attempt);
+                   time_since(v, f->started_ns, time), f->pid, f->attempt);
         canvas_cell(c, 55, group, CANVAS_LEFT, PAINT_PLAIN, f->group);
         canvas_cell(c, body, c->columns - body, CANVAS_LEFT, PAINT_PLAIN,
                     f->body);
@@ -544,7 +496,7 @@ static void flights(const struct view *v, struct canvas *c)
 
 /* ---- its dead letters ---- */
 
-static void letters(const struct view *v, struct canvas *c)
+static void letters_draw(const struct view *v, struct canvas *c)
 {
     const struct view_detail *d = v->detail;
     /* What is left of errors has bodies, if that is enough to read any. */
@@ -571,45 +523,95 @@ static void letters(const struct view *v, struct canvas *c)
             canvas_choose(c);
         canvas_put(c, 0, PAINT_PLAIN,
                    "%8" PRId64 " %8s ago %6" PRIu32 "  %-10s", l->row,
-                   since(v, l->died_ns, time), l->attempts, l->reason);
+                   time_since(v, l->died_ns, time), l->attempts, l->reason);
         canvas_cell(c, 41, error, CANVAS_LEFT, PAINT_PLAIN, l->error);
         canvas_cell(c, body, c->columns - body, CANVAS_LEFT, PAINT_PLAIN,
                     l->body);
     }
 }
 
-/* The queue that is chosen: how it went, and what is in it. */
-static void view_chosen(const struct view *v, struct canvas *c)
+/* Draw the chosen queue: its past, and its messages. */
+static void chosen_draw(const struct view *v, struct canvas *c)
 {
     const struct view_queue *q = &v->queues[v->chosen];
+    bool tall = view_tall(c->rows);
     int end = c->end;
 
     if (q->problem)
         return;
-    ended(v, c, q);
-    if (!v->letters || view_tall(c->rows)) /* who asks for letters has them */
-        sparks(v, c, q->past);
-    else
-        c->y++;
-    if (view_tall(c->rows)) { /* both; what runs has at most half of it */
+    /* On a low screen the list of letters needs the lines of the curves. */
+    past_draw(v, c, q, !v->letters || tall);
+    if (tall) { /* both lists; what runs has at most half of it */
         c->end = c->y + (c->end - c->y) / 2;
-        flights(v, c);
+        flights_draw(v, c);
         c->end = end;
         c->y++;
-        letters(v, c);
-    } else if (v->letters) {
-        letters(v, c);
-    } else {
-        flights(v, c);
+    } else if (!v->letters) {
+        flights_draw(v, c);
+        return;
     }
+    letters_draw(v, c);
+}
+
+/* ---- the keys ---- */
+
+#define WHAT_AT 14
+
+/* asks, letters */
+#define LOOKS      false, false
+#define ASKS       true, false
+#define LETTER     false, true
+#define LETTER_ASK true, true
+
+/* clang-format off */
+const struct key top_keys[] = {
+    {{'?', 'h'}, KEY_HELPS, LOOKS, "?", "these keys", "? help", "? help"},
+    {{TOP_KEY_UP, 'k'}, KEY_GOES_UP, LOOKS, "up, down",
+     "choose a queue, or a dead letter", NULL, NULL},
+    {{TOP_KEY_DOWN, 'j'}, KEY_GOES_DOWN, LOOKS, NULL, NULL, NULL, NULL},
+    {{'<', TOP_KEY_LEFT}, KEY_SORTS_LEFT, LOOKS, "<, >",
+     "sort by the column to the left, to the right", "< > sort", NULL},
+    {{'>', TOP_KEY_RIGHT}, KEY_SORTS_RIGHT, LOOKS, NULL, NULL, NULL, NULL},
+    {{'o', 0}, KEY_TURNS, LOOKS, "o", "reverse the order", NULL, NULL},
+    {{'p', 0}, KEY_PAUSES, ASKS, "p",
+     "pause its worker, or resume it", "p pause", NULL},
+    {{'+', '='}, KEY_ADDS, ASKS, "+, -",
+     "raise or lower its concurrency", "+ - concurrency", NULL},
+    {{'-', 0}, KEY_TAKES, ASKS, NULL, NULL, NULL, NULL},
+    {{'D', 0}, KEY_DRAINS, ASKS, "D",
+     "drain: take no more, finish running messages, exit", NULL, NULL},
+    {{'S', 0}, KEY_STOPS, ASKS, "S",
+     "stop: the same within its --grace", NULL, NULL},
+    {{'d', 0}, KEY_LISTS, LOOKS, "d",
+     "go to its dead letters, and back to the queues",
+     "d dead letters", "d back"},
+    {{TOP_KEY_ENTER, 's'}, KEY_SHOWS, LETTER, "enter",
+     "show a dead letter: its body, why it died", NULL, "enter show"},
+    {{'r', 0}, KEY_REPLAYS, LETTER_ASK, "r",
+     "replay it: send it into the queue again", NULL, "r replay"},
+    {{'x', 0}, KEY_DISCARDS, LETTER_ASK, "x",
+     "discard it: remove it permanently", NULL, "x discard"},
+    {{'q', 'Q'}, KEY_QUITS, LOOKS, "q", "quit", "q quit", "q quit"},
+};
+/* clang-format on */
+const size_t top_key_count = sizeof top_keys / sizeof *top_keys;
+
+const struct key *key_find(int key)
+{
+    for (size_t i = 0; i < top_key_count; i++)
+        for (size_t k = 0; k < 2; k++)
+            if (key && top_keys[i].keys[k] == key)
+                return &top_keys[i];
+    return NULL;
 }
 
 /* ---- the screen ---- */
 
 #define CLOCK 8 /* columns */
 
-/* title - who, where, how many, when */
-static void title(const struct view *v, struct canvas *c)
+/* Draw the title: how many queues, in which order, which host and state
+ * directory, the time. */
+static void title_draw(const struct view *v, struct canvas *c)
 {
     char now[TIME_TEXT];
     int room = c->columns - CLOCK - 1, left;
@@ -626,39 +628,57 @@ static void title(const struct view *v, struct canvas *c)
     c->y += 2;
 }
 
-/* foot - the two last lines, which nothing else writes to */
-static void foot(const struct view *v, struct canvas *c)
+/* Draw the last two lines: a question or a note, and the keys. */
+static void foot_draw(const struct view *v, struct canvas *c)
 {
     c->end = c->rows;
     c->y = c->rows - 2;
-    if (v->question)
-        canvas_put(c, 0, PAINT_BOLD, "%s", v->question);
-    else
-        canvas_put(c, 0, PAINT_PLAIN, "%s", v->note);
+    canvas_put(c, 0, v->question ? PAINT_BOLD : PAINT_PLAIN, "%s",
+               v->question ? v->question : v->note);
     c->y = c->rows - 1;
     if (v->question)
-        canvas_put(c, 0, PAINT_BOLD, "y does it, any other key does not");
+        canvas_put(c, 0, PAINT_BOLD,
+                   "Press y to confirm, any other key to cancel");
     else if (v->help)
         canvas_put(c, 0, PAINT_DIM, "any key goes back");
     else if (v->page)
         canvas_put(c, 0, PAINT_DIM,
                    "up down scroll  r replay  x discard  any other key goes "
                    "back");
-    else
-        keys_foot(c, v->letters);
+    for (size_t i = 0;
+         !v->question && !v->help && !v->page && i < top_key_count; i++) {
+        const char *foot =
+            v->letters ? top_keys[i].letters_foot : top_keys[i].foot;
+        int x = c->lines[c->y].columns;
+
+        if (foot)
+            canvas_put(c, x ? x + 2 : 0, PAINT_DIM, "%s", foot);
+    }
 }
 
-/* help - the keys, and what colours mean */
-static void help(struct canvas *c)
+/* Draw the keys, and what colours mean. */
+static void help_draw(struct canvas *c)
 {
-    keys_help(c);
+    canvas_put(c, 0, PAINT_BOLD, "KEY");
+    canvas_put(c, WHAT_AT, PAINT_BOLD, "WHAT IT DOES");
+    c->y++;
+    for (size_t i = 0; i < top_key_count; i++) {
+        const struct key *k = &top_keys[i];
+
+        if (!k->name)
+            continue;
+        canvas_put(c, 0, PAINT_PLAIN, "%s", k->name);
+        canvas_put(c, WHAT_AT, PAINT_PLAIN, "%s%s", k->what,
+                   k->asks ? "; asks first" : "");
+        c->y++;
+    }
     c->y++;
     canvas_put(c, 0, PAINT_BAD, "red");
-    canvas_put(c, 14, PAINT_PLAIN, "nothing is taken until somebody acts");
+    canvas_put(c, WHAT_AT, PAINT_PLAIN, "no messages are taken until you act");
     c->y++;
     canvas_put(c, 0, PAINT_WARN, "yellow");
-    canvas_put(c, 14, PAINT_PLAIN,
-               "somebody has to look: paused, full, dead letters");
+    canvas_put(c, WHAT_AT, PAINT_PLAIN,
+               "needs attention: paused, full, dead letters");
 }
 
 /* ---- a page ---- */
@@ -666,8 +686,8 @@ static void help(struct canvas *c)
 #define PAGE_FROM 2 /* lines above it */
 #define PAGE_WIDE 240
 
-/* page_line - the next line of a text that fits: its bytes; *next: of the one
- * after it, NULL: there is none */
+/* Return the bytes of the next line that fits. *next: the line after it; NULL:
+ * there is none. */
 static int page_line(const char *text, int width, const char **next)
 {
     size_t line = strcspn(text, "\n"), fits;
@@ -694,42 +714,36 @@ size_t view_page_rest(const char *page, int width, int rows)
     return lines > room ? lines - room : 0;
 }
 
-static void page(const struct view *v, struct canvas *c)
-{
-    size_t line = 0;
+/* ---- the whole ---- */
 
-    for (const char *at = v->page; at; line++) {
-        const char *text = at;
-        int bytes = page_line(text, c->columns, &at);
+void view_draw(const struct view *v, struct canvas *c)
+{
+    const char *next = v->help ? NULL : v->page;
+
+    c->y = 0;
+    c->end = c->rows - 2;
+    if (c->end > 0)
+        title_draw(v, c);
+    for (size_t line = 0; next; line++) {
+        const char *text = next;
+        int bytes = page_line(text, c->columns, &next);
 
         if (line < v->page_from)
             continue;
         canvas_put(c, 0, PAINT_PLAIN, "%.*s", bytes, text);
         c->y++;
     }
-}
-
-/* ---- the whole ---- */
-
-void view_draw(const struct view *v, struct canvas *c)
-{
-    c->y = 0;
-    c->end = c->rows - 2;
-    if (c->end > 0)
-        title(v, c);
     if (v->help) {
-        help(c);
-    } else if (v->page) {
-        page(v, c);
-    } else if (v->count == 0) {
+        help_draw(c);
+    } else if (!v->page && v->count == 0) {
         canvas_put(c, 0, PAINT_PLAIN, "%s",
                    v->trouble[0] ? v->trouble
                                  : "no worker has run with this state "
                                    "directory");
-    } else {
-        view_table(v, c);
+    } else if (!v->page) {
+        table_draw(v, c);
         c->y++;
-        view_chosen(v, c);
+        chosen_draw(v, c);
     }
-    foot(v, c);
+    foot_draw(v, c);
 }

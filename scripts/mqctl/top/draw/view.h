@@ -95,7 +95,55 @@ struct view {
     const char *question; /* what y would do; NULL: nothing is asked */
 };
 
-/* All of it; a canvas that is low loses the lower parts. */
+/* ---- keys: one table, from which the help and the last line are made ---- */
+
+/* Keys that are no character. */
+enum {
+    TOP_KEY_UP = 0x100,
+    TOP_KEY_DOWN,
+    TOP_KEY_LEFT,
+    TOP_KEY_RIGHT,
+    TOP_KEY_ENTER,
+};
+
+enum key_does {
+    KEY_HELPS,
+    KEY_GOES_UP,
+    KEY_GOES_DOWN,
+    KEY_PAUSES,
+    KEY_ADDS,
+    KEY_TAKES,
+    KEY_DRAINS,
+    KEY_STOPS,
+    KEY_LISTS,
+    KEY_SHOWS,
+    KEY_REPLAYS,
+    KEY_DISCARDS,
+    KEY_SORTS_LEFT,
+    KEY_SORTS_RIGHT,
+    KEY_TURNS,
+    KEY_QUITS,
+};
+
+struct key {
+    int keys[2]; /* any of them; 0: none */
+    enum key_does does;
+    bool asks;        /* a y has to follow */
+    bool letters;     /* it is about the dead letter that is chosen */
+    const char *name; /* of it and the next rows; NULL: told before */
+    const char *what;
+    const char *foot;         /* in the last line of the screen, */
+    const char *letters_foot; /* among dead letters; NULL: not there */
+};
+
+extern const struct key top_keys[];
+extern const size_t top_key_count;
+
+/* NULL: that key does nothing. */
+const struct key *key_find(int key);
+/* ---- drawing ---- */
+
+/* Draw all of it; a low canvas loses the lower parts. */
 void view_draw(const struct view *v, struct canvas *c);
 
 /* Lines of a page that a screen cannot show at once, so wide and high. */
