@@ -1,7 +1,7 @@
-/* custody.c - the file of slots that hold messages in flight (see custody.h;
- * the bytes are in custody_file.c) */
+/* custody.c - the file of slots that hold messages in flight (see custody.h) */
 #include "common/custody/custody.h"
 
+#include <byteswap.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sysexits.h>
@@ -21,8 +22,11 @@
 #include "common/base/fault_point.h"
 #include "common/base/file.h"
 #include "common/base/folder.h"
-#include "common/custody/custody_file.h"
 
+#define MAGIC      "MQWCUSTO"
+#define SLOTS_MAX  (1u << 24)
+#define SLOT_ALIGN 64
+#define SUM_START  UINT64_C(0xcbf29ce484222325)
 /* So many bytes at a time of what the kernel does with its locks held; whole
  * pages. */
 #define CUSTODY_PIECE ((size_t)4 << 20)
@@ -54,6 +58,235 @@ struct custody {
     _Atomic unsigned free_count; /* m  read without the lock as a hint */
     unsigned free_room;          /* m */
 };
+
+/* ---- the file on disk ---- */
+
+/* Return the bytes from one slot to the next. */
+static size_t stride_of(size_t body_bytes)
+{
+    return (SLOT_HEADER + body_bytes + SLOT_ALIGN - 1) / SLOT_ALIGN *
+           SLOT_ALIGN;
+}
+
+size_t custody_file_bytes(size_t stride, unsigned slots)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return (FILE_HEAD + stride * slots + page - 1) / page * page;
+}
+
+/* Add the bytes of a header from `from` to `to` - 1 to a check sum (FNV-1a). */
+static uint64_t sum_add(uint64_t sum, const struct custody_head *h, size_t from,
+                        size_t to)
+{
+    const unsigned char *b = (const unsigned char *)h;
+
+    for (size_t i = from; i < to; i++)
+        sum = (sum ^ b[i]) * UINT64_C(0x100000001b3);
+    return sum;
+}
+
+/* Return the check sum of the fields that never change. */
+static uint64_t head_sum(const struct custody_head *h)
+{
+    uint64_t sum =
+        sum_add(SUM_START, h, 0, offsetof(struct custody_head, clean));
+
+    return sum_add(sum, h, offsetof(struct custody_head, body_bytes),
+                   offsetof(struct custody_head, sum));
+}
+
+/* Return the check sum of the fields that name the file's user. */
+static uint64_t owner_sum(const struct custody_head *h)
+{
+    uint64_t sum =
+        sum_add(SUM_START, h, offsetof(struct custody_head, boot_time),
+                offsetof(struct custody_head, next_seq));
+
+    return sum_add(sum, h, offsetof(struct custody_head, boot_id),
+                   offsetof(struct custody_head, owner_sum));
+}
+
+/* "In use" is stored last. If the process is killed before that, the file still
+ * reads clean, and the run and its sum are not read from a clean file. */
+void custody_head_claim(struct custody_head *h, const struct boot *boot)
+{
+    h->boot_time = boot->time;
+    memcpy(h->boot_id, boot->id, sizeof h->boot_id);
+    h->owner_sum = owner_sum(h);
+    atomic_signal_fence(memory_order_seq_cst);
+    FAULT_POINT("custody_claim_before_mark");
+    h->clean = 0;
+}
+
+/* Report what stood in the way of a file. */
+static void custody_complain(struct problem *p, int err, const char *what,
+                             const char *path)
+{
+    problem_fill(p, EX_CANTCREAT,
+                 "custody file %s: %s: %s; %s, or give another --runtime-dir",
+                 path, what, errno_text(err),
+                 err == ENOSPC ? folder_room(path) : "check the file system");
+    problem_limit(p, err);
+}
+
+#define custody_problem(p, err, what, path)            \
+    __extension__({                                    \
+        int custody_err_ = (err);                      \
+        custody_complain(p, custody_err_, what, path); \
+        problem_code(custody_err_);                    \
+    })
+
+/* Write FREE, filled slots from..to-1, and the rest of the last page. */
+static int slots_write(int fd, size_t stride, const struct slot_fill *fill,
+                       unsigned from, unsigned to)
+{
+    size_t body = stride - SLOT_HEADER;
+    unsigned char *image = calloc(1, stride);
+    unsigned char zero[SLOT_ALIGN] = {0};
+    int err = image ? 0 : -ENOMEM;
+    size_t end = FILE_HEAD + stride * to;
+
+    if (image)
+        slot_scrub((struct slot *)(void *)image, fill, body);
+    for (unsigned i = from; i < to && !err; i++)
+        err = file_write(fd, image, stride, (off_t)(FILE_HEAD + stride * i));
+    for (; end < custody_file_bytes(stride, to) && !err; end += sizeof zero)
+        err = file_write(fd, zero, sizeof zero, (off_t)end);
+    free(image);
+    return err;
+}
+
+void custody_head_make(struct custody_head *h, size_t body_bytes,
+                       unsigned slots, uint64_t next_seq, uint64_t nonce)
+{
+    memset(h, 0, sizeof *h);
+    memcpy(h->magic, MAGIC, sizeof h->magic);
+    h->version = CUSTODY_VERSION;
+    h->head_bytes = FILE_HEAD;
+    h->slot_head_bytes = SLOT_HEADER;
+    h->body_bytes = body_bytes;
+    h->stride = stride_of(body_bytes);
+    h->nonce = nonce;
+    if (nonce == 0 &&
+        getrandom(&h->nonce, sizeof h->nonce, 0) != sizeof h->nonce)
+        h->nonce = clock_wall_ns() ^ (uint64_t)getpid() << 32;
+    h->sum = head_sum(h);
+    h->slots = slots;
+    h->next_seq = next_seq;
+    h->clean = 1;
+}
+
+/* Report a lack of room, with the arithmetic and what makes it smaller. */
+static int no_room(int fd, const char *path, size_t stride, unsigned slots,
+                   struct problem *p)
+{
+    struct statfs s;
+    bool known = fstatfs(fd, &s) == 0;
+
+    return problem_set(
+        p, EX_CANTCREAT, ENOSPC,
+        "custody file %s: %s: %u slots x %zu bytes = %zu bytes are needed, "
+        "%llu are free there; %s, or need less: --max-concurrency, --window, "
+        "--lookahead, or the message size of the queue",
+        path, errno_text(ENOSPC), slots, stride, stride * slots,
+        known ? (unsigned long long)s.f_bavail * (unsigned long long)s.f_bsize
+              : 0,
+        known && fs_type_memory((long)s.f_type)
+            ? "make it larger (mount -o remount,size=SIZE), give a larger one "
+              "by --runtime-dir"
+            : "free some space");
+}
+
+/* Allocate the blocks of slots from..to-1 now: a page fault later, in the
+ * kernel's copy into a slot, must never find the disk or the memory full. On a
+ * file system without fallocate(2) the writes that follow allocate the
+ * blocks. */
+static int slots_allocate(int fd, const char *path, size_t stride,
+                          unsigned from, unsigned to, struct problem *p)
+{
+    size_t begin = from ? FILE_HEAD + stride * from : 0;
+    int err;
+
+    do
+        err = fallocate(fd, 0, (off_t)begin,
+                        (off_t)(custody_file_bytes(stride, to) - begin)) < 0
+                  ? errno
+                  : 0;
+    while (err == EINTR);
+    if (err == ENOSPC)
+        return no_room(fd, path, stride, to - from, p);
+    return err && err != EOPNOTSUPP && err != ENOSYS
+               ? custody_problem(p, err, "allocate", path)
+               : 0;
+}
+
+/* Create a complete new file at `path`. It is on disk when this returns 0. */
+static int file_create_whole(const char *path, const struct custody_head *h,
+                             int *fd, struct problem *p)
+{
+    struct slot_fill fill;
+    int err;
+
+    slot_fill_init(&fill, h->nonce);
+    *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (*fd < 0)
+        return custody_problem(p, errno, "create", path);
+    err = slots_allocate(*fd, path, h->stride, 0, h->slots, p);
+    if (!err) {
+        err = file_write(*fd, h, sizeof *h, 0);
+        if (!err)
+            err = slots_write(*fd, h->stride, &fill, 0, h->slots);
+        if (!err && fsync(*fd) < 0)
+            err = -errno;
+        if (err == -ENOSPC)
+            err = no_room(*fd, path, h->stride, h->slots, p);
+        else if (err)
+            err = custody_problem(p, -err, "create", path);
+    }
+    if (err) {
+        unlink(path);
+        close(*fd);
+        *fd = -1;
+    }
+    return err;
+}
+
+int custody_head_check(const struct custody_head *h, const char *path,
+                       struct problem *p)
+{
+    if (memcmp(h->magic, MAGIC, sizeof h->magic) != 0)
+        return problem_set(p, EX_CONFIG, EINVAL,
+                           "%s is not a custody file of mqworker; it was left "
+                           "untouched: move it away to start with a new one",
+                           path);
+    if (h->head_bytes == bswap_32(FILE_HEAD))
+        return problem_set(
+            p, EX_CONFIG, EINVAL,
+            "custody file %s was written on a machine with the other byte "
+            "order and was left untouched. Run the worker on such a machine "
+            "until the file is empty, or move the file away",
+            path);
+    if (h->version != CUSTODY_VERSION || h->head_bytes != FILE_HEAD ||
+        h->slot_head_bytes != SLOT_HEADER)
+        return problem_set(p, EX_CONFIG, EINVAL,
+                           "custody file %s is of version %u (layout %u/%u), "
+                           "this mqworker reads version %u (%u/%u); it was "
+                           "left untouched: run the version that wrote it "
+                           "until it is empty, or move it away",
+                           path, h->version, h->head_bytes, h->slot_head_bytes,
+                           CUSTODY_VERSION, FILE_HEAD, SLOT_HEADER);
+    if (h->sum != head_sum(h) || h->clean > 1 ||
+        (!h->clean && h->owner_sum != owner_sum(h)) ||
+        h->body_bytes > CUSTODY_BODY_MAX ||
+        h->stride != stride_of(h->body_bytes))
+        return problem_set(p, EX_CONFIG, EINVAL,
+                           "the header of custody file %s is damaged (check "
+                           "sum); it was left untouched: move it away to "
+                           "start with a new one",
+                           path);
+    return 0;
+}
 
 /* ---- the mapped file ---- */
 
@@ -134,12 +367,12 @@ static void pages_ready(struct custody *c, size_t from)
     atomic_store(&c->locked, locked);
 }
 
-static bool slots_busy(const struct custody *c)
+bool custody_empty(const struct custody *c)
 {
     for (unsigned i = 0; i < c->head->slots; i++)
         if (!slot_free(slot_at(c, i)))
-            return true;
-    return false;
+            return false;
+    return true;
 }
 
 /* Open and map the file; -ENOENT if there is none. */
@@ -147,6 +380,7 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
                      struct problem *p)
 {
     struct custody_head h;
+    uint64_t fit, word;
     struct stat st;
     unsigned slots;
     int err;
@@ -169,7 +403,7 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
         return err;
     c->stride = h.stride;
     c->body_bytes = h.body_bytes;
-    if (h.slots > CUSTODY_SLOTS_MAX ||
+    if (h.slots > SLOTS_MAX ||
         (uint64_t)st.st_size < custody_file_bytes(c->stride, h.slots))
         return problem_set(p, EX_CONFIG, EINVAL,
                            "custody file %s is cut short: %llu bytes where its "
@@ -177,7 +411,16 @@ static int file_open(struct custody *c, const struct custody_spec *spec,
                            "away to start with a new one",
                            c->path, (unsigned long long)st.st_size,
                            custody_file_bytes(c->stride, h.slots));
-    slots = custody_slots_there(c->fd, &h, st.st_size);
+    /* The number of slots has no check sum, because it grows. It is not
+     * believed if it would leave a message out. A crash while slots are
+     * appended leaves FREE ones behind the last. */
+    slots = h.slots;
+    fit = ((uint64_t)st.st_size - FILE_HEAD) / h.stride;
+    for (uint64_t i = h.slots; i < fit && fit <= SLOTS_MAX; i++)
+        if (pread(c->fd, &word, sizeof word,
+                  (off_t)(FILE_HEAD + h.stride * i)) == sizeof word &&
+            word != 0) /* slot_free */
+            slots = (unsigned)fit;
     err = file_map(c, slots, spec);
     return err ? custody_problem(p, -err, "map", c->path) : 0;
 }
@@ -202,7 +445,7 @@ static int copy_made(const char *temp, const struct custody_head *h,
 {
     size_t bytes = custody_file_bytes(h->stride, h->slots), next = 0;
     unsigned char *map;
-    int fd, err = custody_file_create(temp, h, &fd, p);
+    int fd, err = file_create_whole(temp, h, &fd, p);
 
     FAULT_POINT("custody_rebuild_created");
     if (err || !old) {
@@ -248,7 +491,7 @@ static int file_rebuild(struct custody *old, const char *path,
 {
     char temp[PATH_MAX];
     struct custody_head h;
-    unsigned slots = old && slots_busy(old) ? old->head->slots : 0;
+    unsigned slots = old && !custody_empty(old) ? old->head->slots : 0;
     int err;
 
     if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
@@ -284,7 +527,7 @@ static int file_rebuild(struct custody *old, const char *path,
 static int geometry_fit(struct custody *c, const struct custody_spec *spec,
                         struct problem *p)
 {
-    bool busy = slots_busy(c);
+    bool busy = !custody_empty(c);
     bool small = c->body_bytes < spec->body_bytes;
     bool other =
         c->body_bytes != spec->body_bytes || c->head->slots > spec->slots_max;
@@ -337,7 +580,9 @@ int custody_open(struct custody **out, const char *path,
     if (!err && c->head) { /* set if and only if !err */
         slot_fill_init(&c->fill, c->head->nonce);
         boot_now(&now);
-        then = custody_head_boot(c->head);
+        then.time = c->head->boot_time;
+        memcpy(then.id, c->head->boot_id, sizeof then.id);
+        then.id[BOOT_ID - 1] = '\0';
         /* A torn file stays so until custody_fix. */
         c->torn = !c->head->clean && !boot_same(&now, &then);
         /* Mark the file as ours, on disk, before the first message. Otherwise a
@@ -417,10 +662,10 @@ static int grow_locked(struct custody *c, unsigned slots, struct problem *p)
                            "custody file %s: %u slots are more than the %u "
                            "that room was reserved for at start",
                            c->path, slots, c->slots_most);
-    err = custody_allocate(c->fd, c->path, c->stride, had, slots, p);
+    err = slots_allocate(c->fd, c->path, c->stride, had, slots, p);
     if (err)
         return err;
-    err = custody_slots_write(c->fd, c->stride, &c->fill, had, slots);
+    err = slots_write(c->fd, c->stride, &c->fill, had, slots);
     FAULT_POINT("custody_grow_written");
     if (err)
         return custody_problem(p, -err, "grow", c->path);
@@ -559,11 +804,6 @@ bool custody_is_unnamed(const struct custody *c)
     struct stat now;
 
     return fstat(c->fd, &now) == 0 && now.st_nlink == 0;
-}
-
-bool custody_empty(const struct custody *c)
-{
-    return !slots_busy(c);
 }
 
 unsigned custody_slots(const struct custody *c)

@@ -17,11 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/problem.h"
 #include "common/custody/slot.h"
 
 #define CUSTODY_VERSION  1
 #define CUSTODY_BODY_MAX (16u << 20) /* HARD_MSGSIZEMAX of Linux */
+#define FILE_HEAD        4096
 
 struct custody; /* opaque; body in custody.c */
 
@@ -105,5 +107,64 @@ uint64_t custody_seq_next(const struct custody *c);
 void custody_seq_used(struct custody *c);
 /* At start: not below `least` (the store's highest + 1). */
 void custody_seq_raise(struct custody *c, uint64_t least);
+
+/* ---- the header of the file ---- */
+
+/* Host byte order: the file never leaves the machine.
+ *   offset size
+ *        0    8  magic "MQWCUSTO"
+ *        8    4  version (CUSTODY_VERSION)
+ *       12    4  bytes of this header (4096)
+ *       16    4  bytes of a slot's header (128)
+ *       20    4  1: closed in an orderly way, 0: in use or killed
+ *       24    8  bytes of a body
+ *       32    8  bytes from one slot to the next
+ *       40    8  random number of the file
+ *       48    8  check sum of bytes 0..19 and 24..47 (FNV-1a)
+ *       56    4  number of slots
+ *       60    4  start of the machine, s since the epoch; 0: not known
+ *       64    8  next receive sequence
+ *       72   40  boot id of the machine's run that wrote it, text
+ *      112    8  check sum of bytes 60..63 and 72..111, if not clean (FNV-1a)
+ *      120    8  number of the store whose rows the slots name; 0: not known
+ *     4096       slots
+ * Change a row: raise CUSTODY_VERSION. */
+struct custody_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t head_bytes;
+    uint32_t slot_head_bytes;
+    uint32_t clean;
+    uint64_t body_bytes;
+    uint64_t stride;
+    uint64_t nonce;
+    uint64_t sum;
+    uint32_t slots;
+    uint32_t boot_time;        /* with boot_id; 0: not known */
+    _Atomic uint64_t next_seq; /* read by any thread */
+    char boot_id[BOOT_ID];
+    uint64_t owner_sum;
+    uint64_t store; /* whose rows the slots name; 0: not known */
+};
+_Static_assert(offsetof(struct custody_head, body_bytes) == 24,
+               "custody format");
+_Static_assert(offsetof(struct custody_head, sum) == 48, "custody format");
+_Static_assert(offsetof(struct custody_head, boot_id) == 72, "custody format");
+_Static_assert(offsetof(struct custody_head, owner_sum) == 112,
+               "custody format");
+_Static_assert(offsetof(struct custody_head, store) == 120, "custody format");
+
+/* Bytes of a file with that geometry (whole pages). */
+size_t custody_file_bytes(size_t stride, unsigned slots);
+/* `nonce`: that of a file whose messages go on in this one, as their handlers
+ * may still run under its mark; 0: a new one. */
+void custody_head_make(struct custody_head *h, size_t body_bytes,
+                       unsigned slots, uint64_t next_seq, uint64_t nonce);
+/* Name this run of the machine in the header of a clean file, and mark it in
+ * use. */
+void custody_head_claim(struct custody_head *h, const struct boot *boot);
+/* Check that this program can read a file with this header: 0, or a problem. */
+int custody_head_check(const struct custody_head *h, const char *path,
+                       struct problem *p);
 
 #endif

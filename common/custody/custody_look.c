@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/problem.h"
-#include "common/custody/custody_file.h"
+#include "common/custody/custody.h"
 
 #define TRIES 8
 

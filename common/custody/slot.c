@@ -225,7 +225,7 @@ void slot_unlink(struct slot *slot)
     if ((w.state != SLOT_HELD && w.state != SLOT_RUNNING) || slot->row <= 0 ||
         slot->sum != sum_of(slot, slot->row))
         return;
-    slot_mark(slot);
+    slot_mark(slot, SLOT_REDELIVERED);
     slot->sum = sum_of(slot, 0);
     atomic_signal_fence(memory_order_seq_cst);
     slot->row = 0;
@@ -260,24 +260,16 @@ void slot_unrun(struct slot *slot, bool may_have_run)
 }
 
 /* One store. Crash before it: the next recovery finds the same reason and marks
- * it then. */
-void slot_mark(struct slot *slot)
+ * the slot then.
+ * If recovery is killed after marking (SLOT_BESIDE), or counting the crash of,
+ * only some of the running slots, the others still read RUNNING. Either all
+ * slots are marked already, or the number of RUNNING slots is unchanged, so the
+ * next recovery decides the same. */
+void slot_mark(struct slot *slot, unsigned flag)
 {
     struct slot_word w = slot_word(slot);
 
-    w.flags |= SLOT_REDELIVERED;
-    word_set(slot, w);
-}
-
-/* If recovery is killed after marking, or counting the crash of, only some of
- * the running slots, the others still read RUNNING. Either all slots are marked
- * already, or the number of RUNNING slots is unchanged, so the next recovery
- * decides the same. */
-void slot_beside(struct slot *slot)
-{
-    struct slot_word w = slot_word(slot);
-
-    w.flags |= SLOT_BESIDE;
+    w.flags |= flag;
     word_set(slot, w);
 }
 

@@ -138,11 +138,10 @@ void slot_unlink(struct slot *slot);
 void slot_run(struct slot *slot, uint64_t started_ns);
 /* RUNNING -> HELD: stopped without a verdict. */
 void slot_unrun(struct slot *slot, bool may_have_run);
-/* HELD: it may have run already, says somebody else. */
-void slot_mark(struct slot *slot);
-/* Mark a RUNNING slot at recovery if others were RUNNING as well: it is unknown
- * which of them killed the worker. */
-void slot_beside(struct slot *slot);
+/* Set SLOT_REDELIVERED of a HELD slot; or SLOT_BESIDE, of a RUNNING one at
+ * recovery if others were RUNNING as well: it is unknown which of them killed
+ * the worker. */
+void slot_mark(struct slot *slot, unsigned flag);
 /* RUNNING -> HELD at recovery: the worker died under it; crashes + 1. */
 void slot_crashed(struct slot *slot);
 /* any -> FREE: the verdict is durable. */

@@ -366,7 +366,7 @@ int letters_mark_sent(struct store *s, const struct letter_mark *mark)
 /* Make a letter dead again, and delete the replay. */
 static int unmark_apply(struct sql *sql, void *arg)
 {
-    const struct letter_mark *mark = ((const struct mark *)arg)->mark;
+    const struct letter_mark *mark = arg;
     int err = sql_change(sql, SQL_REPLAY_DROP,
                          SQL_VALUES(value_int(mark->row), token_of(mark),
                                     value_u64(mark->marked_ns)));
@@ -377,9 +377,7 @@ static int unmark_apply(struct sql *sql, void *arg)
 
 int letters_unmark(struct store *s, const struct letter_mark *mark)
 {
-    struct mark m = {.mark = mark};
-
-    return store_write(s, unmark_apply, NULL, &m);
+    return store_write(s, unmark_apply, NULL, (void *)mark);
 }
 
 int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)

@@ -32,23 +32,18 @@ struct walk {
     struct store *s;
     const struct waiting_filter *f;
     struct waiting_place at;
+    bool held; /* the group of the rows waits for a letter */
     int (*visit)(const struct waiting_row *w, void *arg);
     void *arg;
 };
 
 /* ---- a page ---- */
 
-/* How the rows of a page are seen. */
-struct view {
-    const struct waiting_filter *f;
-    bool held;
-};
-
 /* Copy the row that a statement stands on. */
-static int row_copy(sqlite3_stmt *st, const void *view, void **out,
+static int row_copy(sqlite3_stmt *st, const void *walk, void **out,
                     size_t *bytes)
 {
-    const struct view *v = view;
+    const struct walk *k = walk;
     static const int columns[] = {COL_GROUP, COL_ERROR, COL_DATA, COL_SAID};
     struct sql_bytes part[4];
     struct store_row m;
@@ -65,8 +60,8 @@ static int row_copy(sqlite3_stmt *st, const void *view, void **out,
     *w = (struct waiting_row){.m = m,
                               .state =
                                   m.state == STORE_PARKED
-                                      ? v->held ? WAITING_HELD : WAITING_PARKED
-                                  : m.due_ns <= v->f->now_ns ? WAITING_READY
+                                      ? k->held ? WAITING_HELD : WAITING_PARKED
+                                  : m.due_ns <= k->f->now_ns ? WAITING_READY
                                   : m.attempts > 0           ? WAITING_RETRY
                                                              : WAITING_DELAYED,
                               .body = part[2].at ? part[2].at : "",
@@ -80,11 +75,9 @@ static int row_copy(sqlite3_stmt *st, const void *view, void **out,
 /* Visit the rows that a statement gives, page by page, from k->at on; of those
  * that wait for their time, up to `last_ns`. k->at is then the place behind the
  * last one. */
-static int rows_each(struct walk *k, enum sql_id id, bool held,
-                     uint64_t last_ns)
+static int rows_each(struct walk *k, enum sql_id id, uint64_t last_ns)
 {
     const struct waiting_filter *f = k->f;
-    const struct view view = {f, held};
     bool parked = id == SQL_WAITING_PARKED;
     bool delayed = f->states & WAITING_BIT(WAITING_DELAYED);
     bool retry = f->states & WAITING_BIT(WAITING_RETRY);
@@ -94,7 +87,7 @@ static int rows_each(struct walk *k, enum sql_id id, bool held,
 
     do {
         more = store_page_read(
-            k->s, &page, row_copy, &view, id,
+            k->s, &page, row_copy, k, id,
             SQL_VALUES(value_u64(k->at.at),
                        value_int(parked ? k->at.priority : k->at.row),
                        value_u64(last_ns),
@@ -127,13 +120,13 @@ static int group_each(struct walk *k, bool resumed)
     int err = k->f->holds ? store_group_letter(k->s, k->at.group,
                                                k->at.group_size, &letter)
                           : -ENOENT;
-    bool held = err == 0;
 
+    k->held = err == 0;
     if (err && err != -ENOENT)
         return err;
-    if (!(k->f->states & WAITING_BIT(held ? WAITING_HELD : WAITING_PARKED)))
+    if (!(k->f->states & WAITING_BIT(k->held ? WAITING_HELD : WAITING_PARKED)))
         return 0;
-    err = resumed ? rows_each(k, SQL_WAITING_PARKED, held, 0) : 0;
+    err = resumed ? rows_each(k, SQL_WAITING_PARKED, 0) : 0;
     while (!err) {
         err = store_number(k->s, &priority, SQL_PARKED_PRIORITY,
                            SQL_VALUES(value_text(k->at.group, k->at.group_size),
@@ -142,7 +135,7 @@ static int group_each(struct walk *k, bool resumed)
             break;
         k->at.priority = (uint32_t)priority;
         k->at.at = 0;
-        err = rows_each(k, SQL_WAITING_PARKED, held, 0);
+        err = rows_each(k, SQL_WAITING_PARKED, 0);
     }
     return err == -ENOENT ? 0 : err;
 }
@@ -213,7 +206,7 @@ int waiting_each(struct store *s, const struct waiting_filter *f,
     if (!k.at.parked) {
         /* The rows that are due, then the others: by group, by kind, or all. */
         if (f->states & WAITING_BIT(WAITING_READY))
-            err = rows_each(&k, all, false, f->now_ns);
+            err = rows_each(&k, all, f->now_ns);
         if (k.at.at < f->now_ns) {
             k.at.at = f->now_ns; /* due then is due now */
             k.at.row = INT64_MAX;
@@ -223,7 +216,7 @@ int waiting_each(struct store *s, const struct waiting_filter *f,
                             f->group || (f->states & later) == later
                                 ? all
                                 : SQL_WAITING_KIND,
-                            false, UINT64_MAX);
+                            UINT64_MAX);
         k.at = (struct waiting_place){0};
     }
     return !err && f->states & parked ? parked_each(&k) : err;
@@ -241,12 +234,12 @@ int waiting_group_blocked(struct store *s, const char *group, size_t size)
 int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
                 int (*visit)(const struct waiting_row *w, void *arg), void *arg)
 {
-    const struct view view = {f, false};
+    const struct walk k = {.f = f};
     struct store_page page;
     struct waiting_row *w;
     int64_t letter;
     int err =
-        store_page_read(s, &page, row_copy, &view, SQL_WAITING_ROW,
+        store_page_read(s, &page, row_copy, &k, SQL_WAITING_ROW,
                         SQL_VALUES(value_int(row), value_u64(f->body_most)));
 
     if (page.count == 0)

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/custody/custody.h"
-#include "common/custody/custody_file.h"
 #include "tests/fuzz/fuzz.h"
 
 #define SLOTS_MAX 64

@@ -19,7 +19,7 @@
 #include "common/base/process_stat.h"
 #include "common/base/safe_text.h"
 #include "common/cli/json_line.h"
-#include "common/custody/custody_file.h"
+#include "common/custody/custody.h"
 #include "common/custody/custody_look.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"

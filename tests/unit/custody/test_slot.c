@@ -554,7 +554,7 @@ Test(slot, retiring_is_one_store)
 static void mark_act(void *arg)
 {
     (void)arg;
-    slot_mark(slot);
+    slot_mark(slot, SLOT_REDELIVERED);
 }
 
 static void mark_look(void *arg)

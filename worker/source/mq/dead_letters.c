@@ -365,7 +365,7 @@ int mq_link(struct source *s, struct message *m, const struct header *h)
                            "it was not sent by a replay of this store: it runs "
                            "as any message, marked as redelivered, and the "
                            "letter is kept"));
-            slot_mark(l->slot);
+            slot_mark(l->slot, SLOT_REDELIVERED);
             m->flags |= MESSAGE_REDELIVERED;
         }
     }

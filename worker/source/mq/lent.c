@@ -18,7 +18,7 @@ static void lent_run(struct message *m, uint64_t started_ns)
 static void forwarded_run(struct message *m, uint64_t started_ns)
 {
     slot_run(lent_of(m)->slot, started_ns);
-    slot_beside(lent_of(m)->slot);
+    slot_mark(lent_of(m)->slot, SLOT_BESIDE);
 }
 
 /* slot_run has set both fields to 0. */

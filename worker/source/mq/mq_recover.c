@@ -217,7 +217,7 @@ int mq_recover(struct source *s,
         ran += slot_word(q->left[i]).state == SLOT_RUNNING;
     for (size_t i = 0; i < q->left_count && ran > 1; i++)
         if (slot_word(q->left[i]).state == SLOT_RUNNING)
-            slot_beside(q->left[i]);
+            slot_mark(q->left[i], SLOT_BESIDE);
     for (size_t i = 0; i < q->left_count; i++)
         if (q->left[i]->row)
             (void)due_rows_claim(q->due_rows, q->left[i]->row);
