@@ -585,39 +585,6 @@ static void summary_log(const struct engine *e, const struct summary *s)
         F_INT("in_queue", s->in_queue));
 }
 
-static bool round_finished(void *arg)
-{
-    const struct engine *e = arg;
-
-    return gate_finished(&e->flow.gate);
-}
-
-static int wait_ms(void *arg)
-{
-    struct engine *e = arg;
-
-    return schedule_wait_ms(&e->flow);
-}
-
-static void round_quiet(void *arg)
-{
-    struct engine *e = arg;
-
-    schedule_quiet(&e->flow);
-}
-
-static void round_show(void *arg)
-{
-    struct engine *e = arg;
-
-    status_show(&e->status);
-}
-
-static const struct loop_hooks rounds = {.finished = round_finished,
-                                         .wait_ms = wait_ms,
-                                         .quiet = round_quiet,
-                                         .round = round_show};
-
 int engine_run(struct engine *e)
 {
     /* The calling thread becomes the peeker. */
@@ -641,7 +608,11 @@ int engine_run(struct engine *e)
     for (unsigned n = ready_waiting(&e->flow.ready); n > 0; n--)
         schedule_wake(&e->flow);
     schedule_wake(&e->flow);
-    loop_run(e->flow.loop, &rounds, e);
+    while (!gate_finished(&e->flow.gate)) {
+        if (!loop_wait(e->flow.loop, schedule_wait_ms(&e->flow)))
+            schedule_quiet(&e->flow);
+        status_show(&e->status);
+    }
     counters_gauge(e->flow.counters, COUNTERS_HOLDS,
                    atomic_load(&e->flow.gate.holds) | COUNTERS_STOPPING);
     stderr_limit_tell(&e->stderr_limit);

@@ -264,36 +264,13 @@ static const struct scene scenes[] = {
 
 /* ---- the loop ---- */
 
-static bool all_over(void *arg)
+static bool all_over(void)
 {
-    (void)arg;
     timers_run(flow.timers);
     fake_tick();
     return all_sent && (operated || !scene->steered_by) &&
            fake_in(FAKE_GONE) == (long)scene->messages;
 }
-
-static int wait_ms(void *arg)
-{
-    (void)arg;
-    return schedule_wait_ms(&flow);
-}
-
-static void quiet(void *arg)
-{
-    (void)arg;
-    schedule_quiet(&flow);
-}
-
-static void round_over(void *arg)
-{
-    (void)arg;
-}
-
-static const struct loop_hooks rounds = {.finished = all_over,
-                                         .wait_ms = wait_ms,
-                                         .quiet = quiet,
-                                         .round = round_over};
 
 /* gate_told - as the engine */
 static void gate_told(void *arg, enum gate_event event)
@@ -421,7 +398,9 @@ uint64_t scene_run(const struct turn_plan *plan)
         pthread_detach(thread);
     }
     schedule_wake(&flow);
-    loop_run(flow.loop, &rounds, NULL);
+    while (!all_over())
+        if (!loop_wait(flow.loop, schedule_wait_ms(&flow)))
+            schedule_quiet(&flow);
     for (unsigned n = 0; n < scene->messages; n++)
         if (sent[n]->runs != 1u + (scene->retries && n % scene->retries == 0))
             turn_fault("message %u ran %u times", n, sent[n]->runs);

@@ -1,4 +1,4 @@
-/* handler.h - what runs for a message: a table of operations
+/* handler.h - handlers of messages: a table of operations
  *
  * WHAT   One kind of handler (a process per message, a long-lived child, a C
  *        function) behind a few calls: one delivery at a time by run, or many
@@ -7,7 +7,7 @@
  *        coprocess belongs to the pool thread that got it. stop: the peeker,
  *        while others run.
  * OWNS   Its processes.
- * FAILS  open: a problem. run never fails: trouble is an outcome.
+ * FAILS  open: a problem. run never fails: a failure is an outcome.
  */
 #ifndef WORKER_HANDLERS_HANDLER_H
 #define WORKER_HANDLERS_HANDLER_H
@@ -21,56 +21,56 @@ struct loop;
 struct stderr_limit;
 struct timers;
 
-/* What a handler is given; pointers outlive it. */
+/* Arguments of open; the pointers outlive the handler. */
 struct handler_setup {
     const struct settings *settings;
-    uint64_t nonce; /* of the source, marks what is started */
+    uint64_t nonce; /* of the source; marks started processes */
     struct timers *timers;
     struct loop *loop;
     struct stderr_limit *stderr_limit;
 };
 
-/* A verdict that is durable. The message is not lent any more, but for this
- * call its bytes are where they were. */
+/* A durable verdict. The message is not lent any more, but its bytes stay for the
+ * duration of the call. */
 struct settlement {
     struct message *message;
     struct header_text group;
     enum mqw_verdict verdict;
-    uint64_t took_ns; /* the handler; 0: it did not run */
+    uint64_t took_ns; /* time of the handler; 0: it did not run */
 };
 
-/* A place for deliveries that are open at the same time: a long-lived child and
- * what it was sent. The thread that got it calls ready, then sends while there
- * is room, then asks for what ended, until nothing is open. */
+/* Deliveries that are open at the same time: a long-lived child and the messages
+ * that it was sent. The thread that got a coprocess calls ready, then sends
+ * while there is room, then calls next until nothing is open. */
 struct coprocess; /* the handler's own */
 struct coprocess_ops {
-    /* A coprocess, one that was put back rather than a new one. NULL: no
-     * memory. */
+    /* Get a coprocess, if possible one that was put back. NULL: no memory. */
     struct coprocess *(*get)(struct handler *h);
-    /* Nothing is open. */
+    /* Put back a coprocess with nothing open. */
     void (*put)(struct handler *h, struct coprocess *coprocess);
-    /* Nothing is open. Make it fit to be sent to: start the child if there is
-     * none, once the time since its last end allows (wake and stop cut that
-     * short: -EINTR), end one that is to be replaced. -errno: it cannot be
-     * started, and `out` says why (OUTCOME_NOT_STARTED). */
+    /* With nothing open, make the coprocess ready for sending: start the child
+     * if there is none, once the backoff since its last end is over (wake and
+     * stop cut that short: -EINTR), and end a child that is to be replaced.
+     * -errno: it cannot be started, and `out` says why (OUTCOME_NOT_STARTED).
+     */
     int (*ready)(struct coprocess *coprocess, struct outcome *out);
-    /* How many more deliveries it takes now; 0 for one that ends. */
+    /* Return how many more deliveries it takes now; 0 if its child ends. */
     unsigned (*room)(const struct coprocess *coprocess);
-    /* Deliver. `d` stays where it is until it came back from next. */
+    /* Deliver. `d` must stay until next has returned it. */
     void (*send)(struct coprocess *coprocess, struct delivery *d);
-    /* Wait for one that ended; `out` is filled but for duration_ns. NULL: the
-     * coprocess was woken. Something is open. */
+    /* With something open, wait for a delivery that ended; fills in `out` except
+     * duration_ns. NULL: the coprocess was woken. */
     struct delivery *(*next)(struct coprocess *coprocess, struct outcome *out);
-    /* Make next (or ready) return; if nobody waits, the next one does. Any
-     * thread. */
+    /* Make next or ready return; without a waiting thread, the next call of
+     * them. Any thread. */
     void (*wake)(struct coprocess *coprocess);
 };
 
 struct handler_ops {
     const char *name;
-    /* It runs in our process: when it crashes, so do we. */
+    /* It runs in the worker's process: if it crashes, so does the worker. */
     bool within;
-    /* How long a run may take before one has been measured, ns. */
+    /* Estimated time of a run until one has been measured, ns. */
     uint64_t guess_ns;
     /* Check the handler before a queue or a file is created, and refuse one
      * that cannot work; NULL: no check. Called by the thread that becomes the
@@ -82,31 +82,31 @@ struct handler_ops {
     void (*restore)(void);
     int (*open)(struct handler **out, const struct handler_setup *setup,
                 struct problem *p);
-    /* NULL: run, one at a time. Else run is NULL. */
+    /* NULL: deliveries go to run, one at a time. Otherwise run is NULL. */
     const struct coprocess_ops *coprocesses;
-    /* Deliver; returns when the handler is done with it. */
+    /* Deliver, and return when the handler has finished. */
     void (*run)(struct handler *h, struct delivery *d, struct outcome *out);
-    /* End what runs with this signal. From now on a run that ends without
-     * success ends as OUTCOME_STOPPED. May be called again. Nothing that a
-     * handler started outlives its end by SIGKILL. */
+    /* End all runs with this signal. From now on a run that ends without success
+     * ends as OUTCOME_STOPPED. May be called again. Nothing that a handler
+     * started outlives its end by SIGKILL. */
     void (*stop)(struct handler *h, int signal);
-    /* End what runs for the message of this id, as at its time limit, unless it
-     * has ended by itself. Its outcome is verdict_cancelled, whatever it still
-     * says. May be called again. False: nothing runs for it. True: it is being
-     * ended, or, of a child with many open, is if it is found. NULL: a run
-     * cannot be ended from outside. The peeker; never waits. */
+    /* End the run of the message with this id, as at its time limit, unless it
+     * has ended by itself. Its outcome is verdict_cancelled, whatever the
+     * handler still says. May be called again. Returns false if no run has the
+     * message. A long-lived child is only ended if it has the message open,
+     * which is not known on return. NULL: a run cannot be ended from outside.
+     * The peeker; never waits. */
     bool (*cancel)(struct handler *h, const char *id);
-    /* Where runs are calls of our own process, and that is to end: nothing that
-     * runs now will be heard of again, and its messages may have run. How
-     * many were taken so, by all calls. NULL: runs end by stop, or are waited
-     * for. The peeker. */
+    /* Seize the runs that are calls in this process, because the process is about
+     * to end: their results will be ignored, and their messages may have run.
+     * Returns how many were seized by all calls. NULL: runs end by stop, or are
+     * waited for. The peeker. */
     unsigned (*seize)(struct handler *h);
-    void (*close)(struct handler **h); /* nothing runs any more */
-    /* NULL: nobody wants to know. On any thread of the pool, without a lock;
-     * the group of the message goes on meanwhile. */
+    void (*close)(struct handler **h); /* after the last run */
+    /* Called after a durable verdict, on any thread of the pool, without a lock;
+     * the group of the message goes on meanwhile. NULL: nothing is called. */
     void (*settled)(struct handler *h, const struct settlement *s);
-    /* After open: whether settled is worth a call. NULL: it is, if it is there.
-     */
+    /* Return, after open, true if settled has to be called. NULL: true. */
     bool (*hears)(const struct handler *h);
 };
 

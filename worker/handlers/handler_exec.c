@@ -114,7 +114,6 @@ static void exec_close(struct handler **handler)
     timers_cancel_sync(h->timers, &h->kill);
     leftovers_close(&h->leftovers);
     environment_base_close(&h->base);
-    command_fini(&h->command);
     pthread_mutex_destroy(&h->mtx);
     free(h);
 }

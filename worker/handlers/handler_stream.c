@@ -189,7 +189,6 @@ static void stream_handler_close(struct handler **handler)
     }
     leftovers_close(&h->stream.leftovers);
     environment_base_close(&h->stream.base);
-    command_fini(&h->stream.command);
     pthread_mutex_destroy(&h->stream.cancels.mtx);
     pthread_mutex_destroy(&h->mtx);
     free(h);

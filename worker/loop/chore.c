@@ -1,4 +1,4 @@
-/* chore.c - something small that is done beside the loop (see chore.h) */
+/* chore.c - a small job beside the loop (see chore.h) */
 #include "worker/loop/chore.h"
 
 #include <time.h>

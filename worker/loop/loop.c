@@ -23,7 +23,7 @@ struct loop {
     struct timers *timers;     /* c */
 };
 
-/* There is nothing to do but to ask `finished` */
+/* Do nothing: the caller of loop_wait checks its state after each wait. */
 static void wake_ready(struct loop_source *source)
 {
     uint64_t ignored;
@@ -78,7 +78,7 @@ void loop_close(struct loop **loop)
     free(l);
 }
 
-/* Epoll_ctl for a source; told apart by its address */
+/* Call epoll_ctl(2) for a source. Its address is the data of its events. */
 static int source_control(struct loop *l, int op, struct loop_source *source,
                           uint32_t events)
 {
@@ -93,15 +93,13 @@ int loop_add(struct loop *l, struct loop_source *source, uint32_t events)
     return source_control(l, EPOLL_CTL_ADD, source, events);
 }
 
-/* One-shot
- * `added` says which call is likely to do. It is wrong where the descriptor
- * was closed meanwhile, which takes it out of the set, or is another one.
- */
+/* `added` says which call is likely to succeed. It is wrong if the descriptor was
+ * closed meanwhile, which takes it out of the set, or is another one. */
 int loop_watch(struct loop *l, struct loop_source *source, uint32_t events)
 {
     int op = source->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, err;
 
-    source->added = true; /* now, as it may be told of at once */
+    source->added = true; /* now, because an event may come at once */
     err = source_control(l, op, source, events | EPOLLONESHOT);
     if (err == -ENOENT && op == EPOLL_CTL_MOD)
         err = source_control(l, op = EPOLL_CTL_ADD, source,
@@ -122,22 +120,17 @@ void loop_wake(struct loop *l)
     (void)!write(l->wake.fd, &one, sizeof one);
 }
 
-void loop_run(struct loop *l, const struct loop_hooks *hooks, void *arg)
+bool loop_wait(struct loop *l, int ms)
 {
     struct epoll_event events[EVENTS];
+    int n = epoll_wait(l->epoll, events, EVENTS, ms);
 
-    while (!hooks->finished(arg)) {
-        int n = epoll_wait(l->epoll, events, EVENTS, hooks->wait_ms(arg));
+    for (int i = 0; i < n; i++) {
+        struct loop_source *source = events[i].data.ptr;
 
-        for (int i = 0; i < n; i++) {
-            struct loop_source *source = events[i].data.ptr;
-
-            source->ready(source);
-        }
-        if (n == 0)
-            hooks->quiet(arg);
-        hooks->round(arg);
+        source->ready(source);
     }
+    return n != 0;
 }
 
 /* ---- the clock was set, or the machine resumed ---- */
@@ -187,9 +180,8 @@ void clock_watch_close(struct clock_watch *w)
     w->source.fd = -1;
 }
 
-/* ---- the state that others see is out of date ---- */
+/* ---- dirty ---- */
 
-/* It is time */
 static void dirty_due(struct timer *timer)
 {
     struct dirty *d = CONTAINER_OF(timer, struct dirty, timer);

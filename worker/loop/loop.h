@@ -1,16 +1,16 @@
 /* loop.h - the event loop: descriptors and deadlines, on one thread
  *
  * WHAT   Waits in epoll for descriptors, the timers and a wake-up, and calls
- *        what was registered for each.
+ *        the function of each source that is ready.
  *        clock_watch: a timer of CLOCK_REALTIME that never expires. The kernel
  *        cancels it when somebody sets the clock, and when the machine resumes
  *        (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
  *        dirty: two marks that any part sets and status.c reads, so that no
- *        part has to know it: the state has changed (shown in the next round),
+ *        part depends on it: the state has changed (shown in the next round),
  *        and the numbers have (counted soon, by a timer).
- * WHO    open, run, close, init: the engine's thread. loop_watch, wake, dirty_:
- *        any thread. All callbacks: the thread in loop_run, with no lock of
- *        ours held. They must not block.
+ * WHO    open, wait, close, init: the engine's thread. loop_watch, wake,
+ *        dirty_: any thread. All callbacks: the thread in loop_wait, with no
+ *        lock of ours held. They must not block.
  * OWNS   The epoll set, an eventfd, and a descriptor for each clock_watch. A
  *        source is embedded in the caller's struct, which closes its
  *        descriptor.
@@ -34,24 +34,18 @@ struct loop_source {
     bool added; /* the loop's */
 };
 
-/* Asked and told between two waits, with `arg`. */
-struct loop_hooks {
-    bool (*finished)(void *arg); /* before each wait: loop_run returns */
-    int (*wait_ms)(void *arg);   /* how long to wait at most; -1: no limit */
-    void (*quiet)(void *arg);    /* the wait was limited, and nothing came */
-    void (*round)(void *arg);    /* what came has been dealt with */
-};
-
 int loop_open(struct loop **out, struct timers *timers);
 void loop_close(struct loop **loop); /* NULL-safe; sets NULL */
 /* Call `ready` whenever one of `events` (epoll_ctl(2)) is there. */
 int loop_add(struct loop *l, struct loop_source *source, uint32_t events);
-/* Call `ready` once; watch it again for the next time. Also where the source
- * has another descriptor than before. */
+/* Call `ready` once; call this again for the next time. The source may have
+ * another descriptor than before. */
 int loop_watch(struct loop *l, struct loop_source *source, uint32_t events);
-/* Make loop_run ask `finished`. Safe in a signal handler. */
+/* End the next wait, or the current one. Safe in a signal handler. */
 void loop_wake(struct loop *l);
-void loop_run(struct loop *l, const struct loop_hooks *hooks, void *arg);
+/* Wait for `ms` at most (-1: without a limit), and call `ready` of each source
+ * that is. Returns false if the time passed and nothing came. */
+bool loop_wait(struct loop *l, int ms);
 
 /* ---- clock_watch ---- */
 
@@ -63,8 +57,8 @@ struct clock_watch {
 
 int clock_watch_open(struct clock_watch *w, struct loop *l,
                      void (*set)(void *arg), void *arg);
-void clock_watch_close(struct clock_watch *w); /* Also for a watch that is not
-                                                  open. */
+/* Does nothing if the watch is not open. */
+void clock_watch_close(struct clock_watch *w);
 
 /* ---- dirty ---- */
 
@@ -76,21 +70,21 @@ struct dirty {
     void (*count)(void *arg);  /* c */
     void *arg;                 /* c */
     atomic_bool state;         /* a */
-    atomic_bool counted_soon;  /* a  the timer runs */
+    atomic_bool counted_soon;  /* a  the timer was started */
     _Atomic uint64_t pause_ns; /* a  until the next count */
 };
 
 void dirty_init(struct dirty *d, uint64_t pause_ns, void (*count)(void *arg),
                 void *arg);
-/* The state has changed. */
+/* Mark the state as changed. */
 void dirty_state(struct dirty *d);
-/* The same, and the loop shows it at once. */
+/* Mark it, and have the loop show it at once. */
 void dirty_state_now(struct dirty *d);
-/* Whether it has since it was asked last. Costs a load as a rule. */
+/* Clear the mark, usually at the cost of a load. Returns true if it was set. */
 bool dirty_state_take(struct dirty *d);
-/* Something was done: the numbers are to be counted. Costs a load as a rule. */
+/* Have the numbers counted soon, usually at the cost of a load. */
 void dirty_count(struct dirty *d);
-/* The count begins; from now on the next change starts another one. */
+/* Begin a count: the next change starts another one. */
 void dirty_count_begins(struct dirty *d);
 
 #endif

@@ -24,10 +24,9 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
-/* The same after such a wait. To start the timer is a system call before the
- * handler's first instruction, and it wakes the peeker, which then is in the
- * way of another message: fewer than one in a hundred, where one comes each few
- * ms. */
+/* The same after a thread waited. Starting the timer is a system call before the
+ * handler's first instruction, and wakes the peeker, which then delays another
+ * message: fewer than one in a hundred, if one comes each few ms. */
 #define LINGER_MS 250
 
 /* Peek mode: which thread waits for the queue. Only the thread that entered a
@@ -55,17 +54,17 @@ struct peeker {
     atomic_int mode;           /* a  PEEK_ */
     atomic_bool released;      /* a  no thread may enter */
     struct timer look_timer;
-    _Atomic uint64_t look_ns; /* a  when it was started for last; 0: it fired */
+    _Atomic uint64_t look_ns; /* a  last deadline of the timer; 0: it fired */
 };
 
-/* From one mode to another; false: it was not in that one */
+/* Change from one mode to another. Returns false if it was not in that mode. */
 static bool mode_shift(struct peeker *p, int from, int to)
 {
     return atomic_compare_exchange_strong(&p->mode, &from, to);
 }
 
-/* The peeker is awake, and its next wait has a limit if work items
- * run; it asks that after this store (peeker_look_later) */
+/* The timer has woken the peeker, whose next wait has a limit if work items are
+ * running; it checks that after this store (peeker_look_later). */
 static void look_timer_due(struct timer *timer)
 {
     struct peeker *p = CONTAINER_OF(timer, struct peeker, look_timer);
@@ -73,8 +72,8 @@ static void look_timer_due(struct timer *timer)
     atomic_store(&p->look_ns, 0);
 }
 
-/* Off before a work item is tried: an item that leaves meanwhile
- * sees it off and arms, or we see the room that it left */
+/* Switch peek mode off before trying to start a work item: an item that leaves
+ * meanwhile sees it off and arms, or this thread sees the room that it left. */
 static void queue_readable(struct loop_source *source)
 {
     struct peeker *p = CONTAINER_OF(source, struct peeker, source);
@@ -83,7 +82,6 @@ static void queue_readable(struct loop_source *source)
     p->setup.ready(p->setup.arg);
 }
 
-/* Not yet in peek mode */
 int peeker_open(struct peeker **out, const struct peeker_setup *setup)
 {
     struct peeker *p = calloc(1, sizeof *p);
@@ -119,12 +117,10 @@ void peeker_close(struct peeker **peeker)
     free(p);
 }
 
-/* One-shot, so that a message wakes the peeker once, not until it
- * was taken
- * The queue is added when it is waited for first: an entry that never fired is
- * not off, whatever its events are (the kernel adds EPOLLERR and EPOLLHUP), and
- * each message that is sent would wake the peeker in vain.
- */
+/* Watch the queue once, so that a message wakes the peeker once and not until it
+ * was taken. The queue is added to the set when it is first waited for: an entry
+ * that never fired is active whatever its events are (the kernel adds EPOLLERR
+ * and EPOLLHUP), and each sent message would wake the peeker in vain. */
 void peeker_arm(struct peeker *p)
 {
     int err = 0;
@@ -143,7 +139,7 @@ void peeker_arm(struct peeker *p)
         p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
 }
 
-/* The thread that waits looks again; the event stays till then */
+/* Make the waiting thread look again. The event stays until then. */
 static void waiter_interrupt(struct peeker *p)
 {
     uint64_t one = 1;
@@ -151,10 +147,9 @@ static void waiter_interrupt(struct peeker *p)
     (void)!write(p->interrupt, &one, sizeof one);
 }
 
-/* Epoll dropped the old queue when it was closed; the
- * next arm finds that out by itself. A thread that waits for the old queue is
- * interrupted; a thread that begins to wait now has the new one.
- */
+/* epoll dropped the old queue when it was closed, and the next arm adds the new
+ * one. A thread that waits for the old queue is interrupted; a thread that
+ * begins to wait from here on uses the new one. */
 void peeker_queue_changed(struct peeker *p)
 {
     if (!mode_shift(p, PEEK_EPOLL, PEEK_OFF) &&
@@ -162,10 +157,8 @@ void peeker_queue_changed(struct peeker *p)
         waiter_interrupt(p);
 }
 
-/* Make the loop look, in `ms` at most
- * look_ns may be out of date: then the timer is started once more, or fires
- * just now, which is a look as well.
- */
+/* Make the loop look within `ms`. If look_ns is out of date, the timer is started
+ * once more, or fires just now, which is a look as well. */
 static void look_in(struct peeker *p, unsigned ms)
 {
     uint64_t now = clock_mono_ns(), when = now + ms * NS_PER_MS;
@@ -177,7 +170,6 @@ static void look_in(struct peeker *p, unsigned ms)
     timers_start_earlier(p->setup.timers, &p->look_timer, when);
 }
 
-/* One thread at a time, as peek mode is entered once */
 bool peeker_enter(struct peeker *p)
 {
     if (atomic_load(&p->released) || !mode_shift(p, PEEK_OFF, PEEK_THREAD))
@@ -188,7 +180,7 @@ bool peeker_enter(struct peeker *p)
     return false;
 }
 
-/* Off before a work item is tried, as in readable */
+/* Peek mode is off before a work item is tried, as in queue_readable. */
 bool peeker_wait(struct peeker *p)
 {
     struct pollfd fds[2] = {{.fd = p->setup.fd(p->setup.arg), .events = POLLIN},
@@ -207,10 +199,9 @@ void peeker_look_soon(struct peeker *p)
     look_in(p, PEEKER_STUCK_MS);
 }
 
-/* Unless a look is pending: that comes in LINGER_MS at most
- * The caller was counted as one that runs before this load. So a look that was
- * pending here finds it counted, as the loop asks who runs after look_due.
- */
+/* A pending look comes within LINGER_MS, so it is enough. The caller was counted
+ * as running before this load, so a look that is pending here counts it, because
+ * the loop checks who is running after look_timer_due. */
 void peeker_look_later(struct peeker *p)
 {
     if (atomic_load(&p->look_ns) == 0)

@@ -19,14 +19,14 @@
 
 struct peeker; /* opaque; body in peeker.c */
 
-/* A handler that takes longer: another thread waits for the queue, too. */
+/* If a handler takes longer, another thread waits for the queue, too. */
 #define PEEKER_STUCK_MS 2
 
-/* Constant while the peeker is open. The calls are made with `arg`. */
+/* Constant while the peeker is open. `arg` is the argument of the calls. */
 struct peeker_setup {
     struct loop *loop;
     struct timers *timers;
-    int (*fd)(void *arg);     /* the queue's, readable while it has messages */
+    int (*fd)(void *arg);     /* descriptor, readable if there are messages */
     void (*ready)(void *arg); /* there may be a message; in the loop */
     void (*trouble)(void *arg, const char *what, int err); /* any thread */
     void *arg;
@@ -35,23 +35,23 @@ struct peeker_setup {
 int peeker_open(struct peeker **out, const struct peeker_setup *setup);
 void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
 
-/* Enter peek mode; no effect if it is entered. */
+/* Enter peek mode, unless it is entered. */
 void peeker_arm(struct peeker *p);
-/* Peek mode by the calling thread; false: it is entered already. Then it waits
- * with peeker_wait; true: there may be a message. False: peeker_release, or
- * another queue. */
+/* Enter peek mode for the calling thread. Returns false if it is entered. */
 bool peeker_enter(struct peeker *p);
+/* Then wait. Returns true if there may be a message; false after peeker_release,
+ * or if there is another queue. */
 bool peeker_wait(struct peeker *p);
-/* Work goes on with peek mode off: have the loop run a round soon (after
- * PEEKER_STUCK_MS), to see whether a handler keeps its thread. Later: the
- * thread waited, and its handler is most likely quick; it was counted as one
- * that runs (gate_enter) before the call. */
+/* Have the loop check after PEEKER_STUCK_MS whether a handler keeps its thread,
+ * because work goes on with peek mode off. Later: after a wait of the thread,
+ * whose handler is most likely quick; the thread was counted (gate_enter) before
+ * the call. */
 void peeker_look_soon(struct peeker *p);
 void peeker_look_later(struct peeker *p);
-/* No thread enters from here on. */
+/* Let no thread enter any more. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
-/* The queue's descriptor stands for another queue now. Inside of flow.solo. */
+/* Handle a change of the queue's descriptor. Inside of flow.solo. */
 void peeker_queue_changed(struct peeker *p);
 
 #endif

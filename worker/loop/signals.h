@@ -1,6 +1,6 @@
 /* signals.h - the signals that a worker takes, as events of the loop
  *
- * WHAT   Blocks them, reads them from a signalfd, and tells of each.
+ * WHAT   Blocks them, reads them from a signalfd, and calls a function for each.
  * WHO    block: before any thread is started. open, close: the engine's thread.
  * OWNS   The signalfd.
  * FAILS  open: -errno.
@@ -25,8 +25,8 @@ struct signals {
  * default but mean nothing to the worker; they are logged, and SIGXCPU stops
  * the worker. */
 void signals_block(bool whole_process);
-/* What the two do. Not SIG_IGN, which a program that is executed inherits: each
- * handler would have to undo it, by a system call for each. */
+/* The handler of SIGPIPE and SIGXFSZ. With SIG_IGN, which an executed program
+ * inherits, each handler would need a system call for each to undo it. */
 void signals_nothing(int signal);
 /* Watch the signals: `came` is called in the loop for each meaningful
  * signal. */

@@ -20,12 +20,12 @@ struct timers {
     pthread_mutex_t mtx;
     pthread_cond_t fired; /* m  `firing` changed */
     struct wheel *wheel;  /* m */
-    struct timer *firing; /* m  its callback runs now */
-    uint64_t armed_ns;    /* m  what the timerfd is set to, NOT_ARMED: off */
+    struct timer *firing; /* m  the timer whose callback is running */
+    uint64_t armed_ns;    /* m  time of the timerfd; NOT_ARMED: off */
     int fd;               /* c */
 };
 
-/* The timerfd; 0 ns: off. Asked twice, as without it messages would wait
+/* Set the timerfd; 0 ns: off. Try twice, because without it messages would wait
  * for ever: 0 or -errno. */
 static int timerfd_set(int fd, uint64_t when_ns)
 {
@@ -40,7 +40,6 @@ static int timerfd_set(int fd, uint64_t when_ns)
     return rc < 0 ? -errno : 0;
 }
 
-/* A stopped clock, nothing armed */
 int timers_open(struct timers **out)
 {
     struct timers *t = calloc(1, sizeof *t);
@@ -69,7 +68,6 @@ int timers_open(struct timers **out)
     return 0;
 }
 
-/* Forget all timers */
 void timers_close(struct timers **timers)
 {
     struct timers *t = *timers;
@@ -90,10 +88,8 @@ void timer_init(struct timer *timer, void (*fire)(struct timer *timer))
     timer->fire = fire;
 }
 
-/* Set the timerfd to the next expiry, if that is another one
- * An expiry that has passed is set as 1 ns, which is in the past as well: 0
- * would switch the timerfd off.
- */
+/* Set the timerfd to the next expiry, if that has changed. An expiry of 0 ns is
+ * set as 1 ns, which is in the past as well, because 0 would switch it off. */
 static void arm_locked(struct timers *t)
 {
     uint64_t next;
@@ -110,7 +106,7 @@ static void arm_locked(struct timers *t)
     t->armed_ns = next;
 }
 
-/* As above, but a later expiry is left to timers_run */
+/* Set the timerfd to an earlier expiry; timers_run sets it to a later one. */
 static void arm_earlier_locked(struct timers *t)
 {
     uint64_t next;
@@ -119,7 +115,6 @@ static void arm_earlier_locked(struct timers *t)
         arm_locked(t);
 }
 
-/* Fire at when_ns */
 void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
 {
     pthread_mutex_lock(&t->mtx);
@@ -128,8 +123,8 @@ void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* The clock is read inside the lock, so that of two with
- * one limit the one that was started first has the earlier deadline */
+/* The clock is read inside the lock, so that of two timers with one limit the one
+ * started first has the earlier deadline. */
 void timers_start_after(struct timers *t, struct timer *timer,
                         uint64_t limit_ns)
 {
@@ -139,7 +134,6 @@ void timers_start_after(struct timers *t, struct timer *timer,
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* Never later than it is pending for */
 void timers_start_earlier(struct timers *t, struct timer *timer,
                           uint64_t when_ns)
 {
@@ -151,7 +145,6 @@ void timers_start_earlier(struct timers *t, struct timer *timer,
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* True if its callback will not run */
 bool timers_cancel(struct timers *t, struct timer *timer)
 {
     bool was;
@@ -162,8 +155,7 @@ bool timers_cancel(struct timers *t, struct timer *timer)
     return was;
 }
 
-/* Wait for a running callback; if it started the timer
- * again, that is cancelled as well */
+/* The callback may have started the timer again, so cancel it after the wait. */
 bool timers_cancel_sync(struct timers *t, struct timer *timer)
 {
     bool was;
@@ -183,13 +175,11 @@ int timers_fd(const struct timers *t)
     return t->fd;
 }
 
-/* Run what is due
- * "armed" is forgotten before draining and computed again after it: a timer
- * that another thread starts meanwhile arms the timerfd by itself. The clock is
+/* armed_ns is reset before the timers run and computed again after it: a timer
+ * that another thread starts meanwhile sets the timerfd itself. The clock is
  * read inside the lock, so that no timer started before it is later than it,
- * and once: a timer that starts itself again, due at once, waits for the next
- * round.
- */
+ * and once: a timer that starts itself again, due immediately, waits for the
+ * next round. */
 void timers_run(struct timers *t)
 {
     uint64_t ignored, now;

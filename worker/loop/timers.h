@@ -35,15 +35,15 @@ void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns);
  * started first fires first. */
 void timers_start_after(struct timers *t, struct timer *timer,
                         uint64_t limit_ns);
-/* As timers_start, unless it is pending for an earlier time. */
+/* Fire at `when_ns`, unless the timer is pending for an earlier time. */
 void timers_start_earlier(struct timers *t, struct timer *timer,
                           uint64_t when_ns);
-/* True exactly if it was pending: its callback will not run. After false it has
- * run or is running. */
+/* Return true exactly if the timer was pending: its callback will not run. After
+ * false the callback has run or is running. */
 bool timers_cancel(struct timers *t, struct timer *timer);
-/* As timers_cancel, and on return no callback of it is running and it is not
- * pending, even if its callback started it again: it may be freed. Not from a
- * callback. */
+/* Cancel, and wait for a running callback. On return the timer is not pending,
+ * even if its callback started it again, and may be freed. Not from a callback.
+ * Returns true if the timer was pending. */
 bool timers_cancel_sync(struct timers *t, struct timer *timer);
 
 int timers_fd(const struct timers *t); /* readable: call timers_run */

@@ -243,20 +243,11 @@ static bool script_fault(const char *path, char buf[COMMAND_WHY])
     return true;
 }
 
-/* Copy the path where the command was last found; "" if it was not found. */
-static void command_path(struct command *c, char path[PATH_MAX])
-{
-    pthread_mutex_lock(&c->mtx);
-    strlcpy(path, c->path, PATH_MAX);
-    pthread_mutex_unlock(&c->mtx);
-}
-
 bool command_fault(struct command *c, char buf[COMMAND_WHY])
 {
     char path[PATH_MAX];
 
-    command_path(c, path);
-    return path[0] && script_fault(path, buf);
+    return process_find(c->argv[0], path) == 0 && script_fault(path, buf);
 }
 
 /* Explain why a command was not found: a name without a slash is searched for
@@ -293,8 +284,7 @@ const char *command_why(struct command *c, int err, char buf[COMMAND_WHY])
 {
     char path[PATH_MAX];
 
-    command_path(c, path);
-    if (err == -ENOENT && !path[0])
+    if (err == -ENOENT && process_find(c->argv[0], path) < 0)
         missing_text(c->argv[0], buf);
     else if (err == -ENOENT && !script_fault(path, buf))
         snprintf(buf, COMMAND_WHY,
@@ -317,7 +307,6 @@ void command_init(struct command *c, char *const *argv, uint64_t nonce)
 
     c->argv = argv;
     c->alive = alive_key(nonce);
-    pthread_mutex_init(&c->mtx, NULL);
     if (!err && !script_fault(c->path, why))
         return;
     if (err) {
@@ -330,28 +319,19 @@ void command_init(struct command *c, char *const *argv, uint64_t nonce)
                             "and they run"));
 }
 
-void command_fini(struct command *c)
-{
-    pthread_mutex_destroy(&c->mtx);
-}
-
-/* Start the command where it was last found; if it is not there any more, look
- * it up again. No lock is held during the start. */
+/* Start the command where it was at init; if it is not there any more, look it up
+ * again. */
 int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3])
 {
     char path[PATH_MAX];
     int err = -ENOENT;
 
-    command_path(c, path);
-    if (path[0])
-        err = process_start(out, path, c->argv, env, fds, c->alive);
+    if (c->path[0])
+        err = process_start(out, c->path, c->argv, env, fds, c->alive);
     if (err != -ENOENT && err != -EACCES)
         return err;
     err = process_find(c->argv[0], path);
-    pthread_mutex_lock(&c->mtx);
-    strlcpy(c->path, err ? "" : path, sizeof c->path);
-    pthread_mutex_unlock(&c->mtx);
     return err ? err : process_start(out, path, c->argv, env, fds, c->alive);
 }
 

@@ -2,15 +2,14 @@
  *
  * WHAT   A start with what every handler needs: own session and process group,
  *        default signals, no descriptors but 0, 1, 2. A command is looked up in
- *        $PATH once, and again when it is no longer there. denied_check
+ *        $PATH once, and again while it is no longer there. denied_check
  *        checks, before the first message, that the system calls are allowed
  *        which return how a handler process ended: without one of them a
  *        handler that did its work would count as failed, or seem to run for
  *        ever.
  * WHO    Any thread, several at once. process_start, command_start: a thread
- *        that blocks all signals (pool.c). command_init, fini: the engine.
- * OWNS   A command: a copy of its path. The caller reaps a started process, and
- *        closes its descriptor.
+ *        that blocks all signals (pool.c). command_init: the engine.
+ * OWNS   Nothing. The caller reaps a started process, and closes its descriptor.
  * FAILS  -errno. A command that cannot be found or run at init is logged; it
  *        may be put in place later. denied_check: a problem with status 71.
  */
@@ -18,7 +17,6 @@
 #define WORKER_PROCESS_PROCESS_H
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -50,17 +48,15 @@ void process_group_signal(pid_t leader, int sig);
 
 /* ---- the command that is run for messages ---- */
 
-/* m = under mtx   c = constant after open */
+/* Constant after init. */
 struct command {
-    char *const *argv; /* c */
-    int alive; /* c  key of the count of its processes (process_stat.h) */
-    pthread_mutex_t mtx;
-    char path[PATH_MAX]; /* m  "": not found */
+    char *const *argv;
+    int alive; /* key of the count of its processes (process_stat.h) */
+    char path[PATH_MAX]; /* "": not found at init */
 };
 
 /* `nonce` is the source's, and marks the started processes. */
 void command_init(struct command *c, char *const *argv, uint64_t nonce);
-void command_fini(struct command *c);
 /* `env` and `fds` as process_start. */
 int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3]);

@@ -68,45 +68,13 @@ static void wait_for(sem_t *sem, unsigned n)
             continue;
 }
 
-static bool read_by_loop;
-
-static bool loop_finished(void *arg)
-{
-    (void)arg;
-    return read_by_loop;
-}
-
-static void loop_round(void *arg)
-{
-    (void)arg;
-    read_by_loop = true;
-}
-
-static int loop_no_limit(void *arg)
-{
-    (void)arg;
-    return -1;
-}
-
-/* loop_once - one round of the event loop: something was there */
-static void loop_once(void)
-{
-    const struct loop_hooks hooks = {.finished = loop_finished,
-                                     .wait_ms = loop_no_limit,
-                                     .quiet = flow_nothing,
-                                     .round = loop_round};
-
-    read_by_loop = false;
-    loop_run(flow.loop, &hooks, NULL);
-}
-
 Test(schedule, with_nothing_to_do_the_loop_waits_for_the_source)
 {
     schedule_wake(&flow);
     cr_assert(peeker_armed(flow.peeker));
     cr_assert_eq(gate_running(&flow.gate), 0);
     fake_give("a");
-    loop_once();
+    loop_wait(flow.loop, -1);
     wait_for(&over, 1);
     cr_assert_eq(fake_in(FAKE_GONE), 1);
 }
@@ -115,7 +83,7 @@ Test(schedule, what_was_there_before_the_wait_began_is_not_slept_over)
 {
     fake_give("a");
     schedule_wake(&flow);
-    loop_once();
+    loop_wait(flow.loop, -1);
     wait_for(&over, 1);
 }
 
@@ -179,7 +147,7 @@ Test(schedule, a_slow_handler_gets_company)
     schedule_quiet(&flow); /* and now none */
     cr_assert(peeker_armed(flow.peeker));
     cr_assert_eq(schedule_wait_ms(&flow), -1);
-    loop_once();
+    loop_wait(flow.loop, -1);
     wait_for(&began, 1);
     cr_assert_eq(atomic_load(&in_now), 2);
 }
@@ -299,33 +267,17 @@ Test(schedule, it_tells_why_nothing_is_taken)
     cr_assert_eq(schedule_why(&flow), WHY_BUSY);
 }
 
-/* worker_finished - the handler ends when the loop is about to wait */
-static bool worker_finished(void *arg)
-{
-    static bool told;
-
-    (void)arg;
-    if (told)
-        return gate_finished(&flow.gate);
-    told = true;
-    sem_post(&may);
-    return false;
-}
-
 Test(schedule, the_last_to_leave_ends_the_loop_of_a_worker_that_stops)
 {
-    const struct loop_hooks hooks = {.finished = worker_finished,
-                                     .wait_ms = loop_no_limit,
-                                     .quiet = flow_nothing,
-                                     .round = flow_nothing};
-
     atomic_store(&slow, true);
     fake_give("a");
     schedule_start(&flow);
     wait_for(&began, 1);
     gate_finish(&flow.gate, "signal", 0);
     cr_assert(!gate_finished(&flow.gate));
-    loop_run(flow.loop, &hooks, NULL); /* or it would wait for ever */
+    sem_post(&may); /* the handler ends when the loop is about to wait */
+    while (!gate_finished(&flow.gate))
+        loop_wait(flow.loop, -1); /* or it would wait for ever */
     cr_assert(gate_finished(&flow.gate));
 }
 

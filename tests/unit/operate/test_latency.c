@@ -60,32 +60,16 @@ static void ticked(struct timer *timer)
     timers_start(flow.timers, timer, due_ns);
 }
 
-static bool finished(void *arg)
-{
-    (void)arg;
-    return atomic_load(&done);
-}
-
-static int wait_ms(void *arg)
-{
-    (void)arg;
-    return -1;
-}
-
 /* run - the loop, until `done` */
 static uint64_t run(void)
 {
-    static const struct loop_hooks hooks = {.finished = finished,
-                                            .wait_ms = wait_ms,
-                                            .quiet = cap_nothing,
-                                            .round = cap_nothing};
-
     atomic_store(&done, false);
     worst_ns = 0;
     waited_ns = waited();
     due_ns = clock_mono_ns() + TICK;
     timers_start(flow.timers, &tick, due_ns);
-    loop_run(flow.loop, &hooks, NULL);
+    while (!atomic_load(&done))
+        loop_wait(flow.loop, -1);
     return worst_ns;
 }
 
