@@ -20,7 +20,6 @@
 #include "common/base/ulid.h"
 #include "worker/config/settings.h"
 #include "worker/handlers/stream_line.h"
-#include "worker/process/child.h"
 #include "worker/process/process.h"
 #include "worker/rules/delivery.h"
 #include "worker/process/environment.h"
