@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "worker/source/amqp/ack_window.h"
+#include "worker/source/amqp/inbox.h"
 
 TestSuite(ack_window);
 

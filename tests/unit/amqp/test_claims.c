@@ -12,10 +12,13 @@
 static char folder[] = "/tmp/mqw-claims-XXXXXX", path[64];
 static struct settings set = {.plugin = "p", .concurrency = 1, .window = 1};
 static struct broker_operand operand = {.queue = "q", .shown = "amqp://h/v/q"};
-static struct amqp_queue queue = {
-    .set = &set, .operand = &operand, .topology = {.operand = &operand}};
 static struct source source;
 static struct source_events events;
+static struct amqp_queue queue = {.set = &set,
+                                  .source = &source,
+                                  .events = &events,
+                                  .operand = &operand,
+                                  .topology = {.operand = &operand}};
 static struct run_file *runs;
 static struct claims *claims;
 
@@ -29,12 +32,7 @@ static void setup(void)
     cr_assert_eq(run_file_open(&runs, path, &p), 0, "%s", p.text);
     cr_assert_eq(side_init(&queue.inbox, &queue, "inbox"), 0);
     cr_assert_eq(side_init(&queue.outbox, &queue, "outbox"), 0);
-    cr_assert_eq(
-        claims_open(&claims, &(struct claims_setup){.queue = &queue,
-                                                    .runs = runs,
-                                                    .source = &source,
-                                                    .events = &events}),
-        0);
+    cr_assert_eq(claims_open(&claims, &queue, runs), 0);
     claims_begin(claims);
 }
 

@@ -35,16 +35,16 @@ void amqp_message_free(struct amqp_message *m)
  * are not taken for each other. */
 static void key_set(struct amqp_message *m, const struct envelope *e)
 {
-    uint64_t sum = 0xcbf29ce484222325U ^ m->body_size, part;
+    size_t summed = m->body_size < SUMMED ? m->body_size : SUMMED;
+    uint64_t part;
 
     m->line = e->line;
     m->derived = e->derived;
     m->key = (struct run_key){e->id, (uint32_t)e->attempt, (uint16_t)e->replay,
                               (uint16_t)e->hop};
-    for (size_t i = 0; !m->line && i < m->body_size && i < SUMMED; i++)
-        sum = (sum ^ m->body[i]) * 0x100000001b3U;
     memcpy(&part, m->key.id.bytes, sizeof part);
-    part ^= m->line ? m->line : sum;
+    part ^=
+        m->line ? m->line : fnv_add(FNV_BEGIN ^ m->body_size, m->body, summed);
     memcpy(m->key.id.bytes, &part, sizeof part);
 }
 
@@ -65,7 +65,7 @@ static void group_set(struct amqp_message *m, struct amqp_queue *queue,
         m->refused = "what it names in mqw-group cannot be a group";
     else if (e->group_crc % parts != m->part)
         m->refused = "it is not in the partition of its group";
-    if (m->refused && !atomic_exchange(&queue->group_told, true))
+    if (m->refused && !atomic_exchange(&queue->group_logged, true))
         log_error("group_refused", F_STR("queue", queue->operand->shown),
                   F_STR("error", m->refused),
                   F_STR("next",

@@ -44,9 +44,10 @@ TAILQ_HEAD(amqp_list, amqp_message);
 
 /* c = constant after open   q = under mtx   i = the inbox's */
 struct claims {
-    struct claims_setup setup;   /* c */
-    struct amqp_message **lanes; /* c  what each may read still; a lane's
-                                  *    thread's */
+    struct amqp_queue *queue;    /* c */
+    struct run_file *runs;       /* c */
+    struct amqp_message **lanes; /* c  messages that each lane may still read;
+                                  *    of the thread of that lane */
     int ready_fd;                /* c  readable while one may be taken */
     struct amqp_list incoming;   /* i  not placed yet */
     unsigned incoming_count;     /* i */
@@ -84,10 +85,10 @@ static struct amqp_message *message_of(struct message *m)
 static void changed_tell(const struct claims *c, bool due)
 {
     if (due)
-        c->setup.events->changed(c->setup.events->arg);
+        c->queue->events->changed(c->queue->events->arg);
 }
 
-static void hold(struct claims *c, struct amqp_message *m)
+static void held_put(struct claims *c, struct amqp_message *m)
 {
     struct amqp_message *before;
 
@@ -113,12 +114,12 @@ static bool ready_update(struct claims *c)
     else if (is != c->ready_said)
         (void)!read(c->ready_fd, &n, sizeof n);
     c->ready_said = is;
-    if (due == source_due(c->setup.source))
+    if (due == source_due(c->queue->source))
         return false;
     if (due)
-        source_due_set(c->setup.source, 1);
+        source_due_set(c->queue->source, 1);
     else
-        source_due_clear(c->setup.source, 1);
+        source_due_clear(c->queue->source, 1);
     return due;
 }
 
@@ -130,13 +131,15 @@ static void due_put(struct claims *c, struct amqp_message *m)
     TAILQ_INSERT_TAIL(&c->due, m, link);
 }
 
-/* ---- who may read it still ---- */
+/* ---- messages that are still read ---- */
 
-/* Let a message go that a lane has read. If it was put off, it is held only
- * now: it could be lent again, and be gone, while its reader is not done. A
- * head whose group waits for it is never just forgotten. */
-static void let_go(struct claims *c, struct amqp_message *m)
+/* If the message was put off, it is held only now: otherwise it could be lent
+ * again and freed while its lane still reads it. A head whose group waits for
+ * it is never just forgotten. */
+void claims_release(struct message *message)
 {
+    struct amqp_message *m = message_of(message);
+    struct claims *c = m->claims;
     bool due;
 
     if (m->at != CLAIM_PUT_OFF) {
@@ -147,14 +150,14 @@ static void let_go(struct claims *c, struct amqp_message *m)
     if (m->again)
         TAILQ_REMOVE(&c->put_off, m, link);
     if (m->epoch == c->epoch)
-        hold(c, m);
+        held_put(c, m);
     else if (m->again)
         due_put(c, m);
     else
         amqp_message_free(m);
     due = ready_update(c);
     pthread_mutex_unlock(&c->mtx);
-    side_wake(&c->setup.queue->inbox);
+    side_wake(&c->queue->inbox);
     changed_tell(c, due);
 }
 
@@ -167,7 +170,7 @@ static void lane_keep(struct claims *c, unsigned lane, struct amqp_message *m)
     last = c->lanes[lane];
     c->lanes[lane] = m;
     if (last)
-        let_go(c, last);
+        claims_release(&last->m);
 }
 
 /* ---- acknowledgements ---- */
@@ -187,7 +190,7 @@ static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
     c->acks = acks;
     c->acks[c->ack_count++] = tag;
     if (c->ack_count == 1)
-        side_wake(&c->setup.queue->inbox);
+        side_wake(&c->queue->inbox);
 }
 
 /* Give the outbox a message. Wake the inbox where nothing in hand is left to
@@ -201,8 +204,8 @@ static void job_add(struct claims *c, struct amqp_message *m)
     TAILQ_INSERT_TAIL(&c->jobs, &m->job.u, link);
     c->job_count++;
     if (TAILQ_EMPTY(&c->arrived) && running + c->job_count >= c->fetched)
-        side_wake(&c->setup.queue->inbox);
-    side_wake(&c->setup.queue->outbox);
+        side_wake(&c->queue->inbox);
+    side_wake(&c->queue->outbox);
 }
 
 /* Add a failed attempt to the properties of a message, for the letter that
@@ -215,7 +218,7 @@ static void history_add(const struct claims *c, struct amqp_message *m,
                                             .duration_ns = a->duration_ns,
                                             .number = m->tries,
                                             .error = a->error,
-                                            .machine = c->setup.queue->machine,
+                                            .machine = c->queue->machine,
                                             .tail = a->stderr_tail,
                                             .tail_size = a->stderr_size};
     amqp_bytes_t raw;
@@ -227,14 +230,14 @@ static void history_add(const struct claims *c, struct amqp_message *m,
     m->raw = raw;
 }
 
-/* ---- what a handler does to it ---- */
+/* ---- the operations of a message ---- */
 
 static struct run_file *runs_of(struct message *m)
 {
-    return message_of(m)->claims->setup.runs;
+    return message_of(m)->claims->runs;
 }
 
-static void run(struct message *m, uint64_t started_ns)
+static void message_run(struct message *m, uint64_t started_ns)
 {
     struct amqp_message *a = message_of(m);
 
@@ -243,17 +246,17 @@ static void run(struct message *m, uint64_t started_ns)
     run_file_run(runs_of(m), m->index, &a->key, m->seq);
 }
 
-static void handler(struct message *m, uint64_t mark, uint64_t start)
+static void message_handler(struct message *m, uint64_t mark, uint64_t start)
 {
     run_file_handler(runs_of(m), m->index, mark, start);
 }
 
-static void handler_group(struct message *m, pid_t group)
+static void message_group(struct message *m, pid_t group)
 {
     run_file_group(runs_of(m), m->index, group);
 }
 
-static void unrun(struct message *m, bool may_have_run)
+static void message_unrun(struct message *m, bool may_have_run)
 {
     run_file_unrun(runs_of(m), m->index);
     atomic_store(&message_of(m)->runs, false);
@@ -261,10 +264,10 @@ static void unrun(struct message *m, bool may_have_run)
         m->flags |= MESSAGE_REDELIVERED;
 }
 
-static const struct message_ops message_ops = {.run = run,
-                                               .handler = handler,
-                                               .handler_group = handler_group,
-                                               .unrun = unrun};
+static const struct message_ops message_ops = {.run = message_run,
+                                               .handler = message_handler,
+                                               .handler_group = message_group,
+                                               .unrun = message_unrun};
 
 /* ---- lists; mtx is held ---- */
 
@@ -308,37 +311,25 @@ uint64_t claims_due(struct claims *c)
 
 /* ---- arriving ---- */
 
-/* Return true if a message waits behind others of its group and has lost its
- * claim. The messages before it may come again behind it, so it has to come
- * again, too. */
-static bool in_line(const struct claims *c, const struct amqp_message *m)
-{
-    return m->grouped && m->epoch != c->epoch && m->at == CLAIM_LENT &&
-           !atomic_load(&m->runs);
-}
-
-/* Find the same message among those lent: its claim went with its
- * connection, or it is a copy that was published twice. NULL: there is none. */
+/* Find the same message among those lent: its claim went with its connection,
+ * or it is a copy that was published twice. NULL: there is none. A message that
+ * has lost its claim while it waits behind others of its group is not meant:
+ * the messages before it may come again behind it, so it must come again. */
 static struct amqp_message *twin_of(struct claims *c,
                                     const struct amqp_message *m)
 {
     struct amqp_message *twin;
 
-    TAILQ_FOREACH (twin, &c->lent, link)
-        if ((twin->epoch != c->epoch || m->line) && !in_line(c, twin) &&
+    TAILQ_FOREACH (twin, &c->lent, link) {
+        bool stale = twin->epoch != c->epoch;
+        bool in_line = stale && twin->grouped && twin->at == CLAIM_LENT &&
+                       !atomic_load(&twin->runs);
+
+        if ((stale || m->line) && !in_line &&
             memcmp(&twin->key, &m->key, sizeof m->key) == 0)
             return twin;
+    }
     return NULL;
-}
-
-static bool is_in(const struct amqp_list *list, const struct amqp_message *m)
-{
-    const struct amqp_message *twin;
-
-    TAILQ_FOREACH (twin, list, link)
-        if (memcmp(&twin->key, &m->key, sizeof m->key) == 0)
-            return true;
-    return false;
 }
 
 /* Return true if a message has waited at the broker as its sender made it,
@@ -358,15 +349,17 @@ static bool may_have_run(const struct claims *c, const struct amqp_message *m)
 {
     const struct amqp_list *const all[] = {&c->lent, &c->arrived, &c->held,
                                            &c->put_off, &c->due};
+    const struct amqp_message *twin;
 
     if (m->m.crashes > 0)
         return !m->derived;
     if (!waited_at_broker(m))
         return false;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (is_in(all[i], m))
-            return true;
-    return run_file_was_settled(c->setup.runs, &m->key);
+        TAILQ_FOREACH (twin, all[i], link)
+            if (memcmp(&twin->key, &m->key, sizeof m->key) == 0)
+                return true;
+    return run_file_was_settled(c->runs, &m->key);
 }
 
 /* Return true if a message may be known. No other message is searched for. */
@@ -396,14 +389,14 @@ static bool settle_known(struct claims *c, const struct amqp_message *m)
         return true;
     }
     if (!twin && (m->derived || (!m->line && run_key_copy(&m->key)) ||
-                  !run_file_was_settled(c->setup.runs, &m->key)))
+                  !run_file_was_settled(c->runs, &m->key)))
         return false;
     ack_add(c, m->epoch, m->tag);
     return true;
 }
 
 /* Decide where a message is from here on. mtx is held. */
-static void place(struct claims *c, struct amqp_message *m)
+static void message_place(struct claims *c, struct amqp_message *m)
 {
     uint64_t now = clock_wall_ns();
     uint64_t wait = m->due_wall_ns > now ? m->due_wall_ns - now : 0;
@@ -422,13 +415,13 @@ static void place(struct claims *c, struct amqp_message *m)
         /* Compute both from one instant, so that messages with the same instant
          * keep their order. */
         m->due_ns = (uint64_t)((int64_t)m->due_wall_ns - c->ahead_ns);
-        hold(c, m);
+        held_put(c, m);
         return;
     } else {
         arrived_put(c, m);
         return;
     }
-    /* It goes on in another queue: a wait queue, or the dead letters. */
+    /* The message moves to another queue: a wait queue, or the dead letters. */
     m->at = CLAIM_HOP;
     TAILQ_INSERT_TAIL(&c->lent, m, link);
     job_add(c, m);
@@ -436,15 +429,14 @@ static void place(struct claims *c, struct amqp_message *m)
 
 void claims_arrived(struct claims *c, struct amqp_message *m, bool redelivered)
 {
-    int err = amqp_message_read(m, c->setup.queue, redelivered);
+    int err = amqp_message_read(m, c->queue, redelivered);
 
     if (err) {
-        log_error("message_unreadable",
-                  F_STR("queue", c->setup.queue->operand->shown),
-                  F_STR("error", errno_text(-err)),
-                  F_UINT("size", m->body_size),
-                  F_STR("next", "it stays in the queue, unacknowledged; look "
-                                "at its properties"));
+        log_error(
+            "message_unreadable", F_STR("queue", c->queue->operand->shown),
+            F_STR("error", errno_text(-err)), F_UINT("size", m->body_size),
+            F_STR("next", "it stays in the queue, unacknowledged; look "
+                          "at its properties"));
         amqp_message_free(m);
         return;
     }
@@ -456,8 +448,8 @@ void claims_arrived(struct claims *c, struct amqp_message *m, bool redelivered)
         claims_place(c);
 }
 
-/* Place many messages with one lock, which the threads that take want, too.
- * A message that is searched for in all that was settled has a lock of its
+/* Place many messages with one lock, because the threads that take need it,
+ * too. A message that is searched for among all settled ones has a lock of its
  * own. */
 void claims_place(struct claims *c)
 {
@@ -476,7 +468,7 @@ void claims_place(struct claims *c)
         searched = may_be_known(m) || waited_at_broker(m);
         TAILQ_REMOVE(&c->incoming, m, link);
         c->given[m->part] = m->epoch;
-        m->m.crashes = run_file_crashes(c->setup.runs, &m->key, &alone);
+        m->m.crashes = run_file_crashes(c->runs, &m->key, &alone);
         m->m.flags |= alone ? MESSAGE_CRASHED_ALONE : 0;
         if (settle_known(c, m)) {
             amqp_message_free(m);
@@ -486,7 +478,7 @@ void claims_place(struct claims *c)
             m->m.flags |= MESSAGE_REDELIVERED;
             m->marked = true;
         }
-        place(c, m);
+        message_place(c, m);
     }
     pthread_mutex_unlock(&c->mtx);
 }
@@ -528,7 +520,8 @@ bool claims_void(struct claims *c)
 /* ---- taking ---- */
 
 /* Lend a message. mtx is held. */
-static void lend(struct claims *c, struct amqp_message *m, uint64_t wall_ns)
+static void message_lend(struct claims *c, struct amqp_message *m,
+                         uint64_t wall_ns)
 {
     m->at = CLAIM_LENT;
     atomic_store(&m->runs, false);
@@ -558,7 +551,7 @@ int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
         }
     }
     if (m)
-        lend(c, m, wall_ns);
+        message_lend(c, m, wall_ns);
     (void)ready_update(c);
     pthread_mutex_unlock(&c->mtx);
     if (!m)
@@ -580,7 +573,7 @@ int claims_take_due(struct claims *c, unsigned lane, struct message **out)
         TAILQ_REMOVE(&c->due, m, link);
         c->again_count--;
         m->m.failures = m->tries;
-        lend(c, m, m->first_ns);
+        message_lend(c, m, m->first_ns);
     }
     (void)ready_update(c);
     pthread_mutex_unlock(&c->mtx);
@@ -590,24 +583,18 @@ int claims_take_due(struct claims *c, unsigned lane, struct message **out)
     return 0;
 }
 
-void claims_release(struct message *m)
-{
-    let_go(message_of(m)->claims, message_of(m));
-}
-
 void claims_lane_rest(struct claims *c, unsigned lane)
 {
     lane_keep(c, lane, NULL);
 }
 
-/* Take a message back, with its index. The caller looks at what is due. mtx
- * is held. */
-static void unlend(struct claims *c, struct amqp_message *m)
+/* Take a message back, with its index. The caller checks `due`. mtx is held. */
+static void message_unlend(struct claims *c, struct amqp_message *m)
 {
     TAILQ_REMOVE(&c->lent, m, link);
     c->lent_count--;
     c->late_count -= m->at == CLAIM_LATE;
-    run_file_unrun(c->setup.runs, m->m.index);
+    run_file_unrun(c->runs, m->m.index);
     c->free_index[c->free_count++] = m->m.index;
     (void)ready_update(c);
 }
@@ -630,7 +617,7 @@ void claims_change(const struct claims *c, const struct amqp_job *j,
                                     .hop = m->key.hop,
                                     .line = m->line,
                                     .number = j->u.number};
-    /* What there may be two of has two copies, maybe. */
+    /* A message that may exist twice may have two copies. */
     out->resent = j->u.resent || m->m.stale || m->m.flags & MESSAGE_REDELIVERED;
     if (!a)
         out->hop++;
@@ -645,55 +632,48 @@ void claims_change(const struct claims *c, const struct amqp_job *j,
                                          .duration_ns = a->duration_ns,
                                          .number = out->attempt,
                                          .error = a->error,
-                                         .machine = c->setup.queue->machine,
+                                         .machine = c->queue->machine,
                                          .tail = a->stderr_tail,
                                          .tail_size = a->stderr_size};
     out->failed = attempt;
     out->failed_count = 1;
 }
 
-/* Report a message that died here, without having been lent. */
-static void death_tell(struct claims *c, const struct amqp_message *m)
-{
-    const struct source_death death = {.id = m->id,
-                                       .seq = 0,
-                                       .reason = m->job.own.reason,
-                                       .error = m->job.own.error,
-                                       .died_ns = m->job.own.died_ns,
-                                       .size = m->m.size};
-
-    c->setup.events->died(c->setup.events->arg, &death);
-}
-
 /* Let the original go, as what follows from its verdict is durable. Crash
  * before the acknowledgement is sent: see the head of this file. */
 void claims_confirmed(struct claims *c, struct amqp_job *j)
 {
+    const struct source_events *events = c->queue->events;
     struct amqp_message *m = amqp_job_message(j);
     struct settle *verdict;
     bool due;
 
     FAULT_POINT("amqp_confirmed");
     pthread_mutex_lock(&c->mtx);
-    run_file_settled(c->setup.runs, &m->key);
+    run_file_settled(c->runs, &m->key);
     ack_add(c, m->epoch, m->tag);
     verdict = m->at == CLAIM_LATE ? j->settle : NULL;
     if (verdict)
-        unlend(c, m);
+        message_unlend(c, m);
     else
         TAILQ_REMOVE(&c->lent, m, link);
     pthread_mutex_unlock(&c->mtx);
     if (verdict) {
         verdict->err = 0;
-        c->setup.events->settled(c->setup.events->arg, verdict);
-    } else if (j->settle) {
-        death_tell(c, m);
+        events->settled(events->arg, verdict);
+    } else if (j->settle) { /* it died here, without having been lent */
+        events->died(events->arg,
+                     &(struct source_death){.id = m->id,
+                                            .reason = m->job.own.reason,
+                                            .error = m->job.own.error,
+                                            .died_ns = m->job.own.died_ns,
+                                            .size = m->m.size});
     }
     pthread_mutex_lock(&c->mtx);
     if (--c->job_count == 0)
         pthread_cond_broadcast(&c->changed);
-    /* What is behind it in its group may run, and no work item looks. */
-    due = m->grouped || source_due(c->setup.source);
+    /* The next message of its group may run, and no work item checks that. */
+    due = m->grouped || source_due(c->queue->source);
     pthread_mutex_unlock(&c->mtx);
     amqp_message_free(m);
     changed_tell(c, due);
@@ -713,13 +693,13 @@ static int settle_now(struct claims *c, struct amqp_message *m,
          * did not hear of. So the run file has it first; a claim that is gone
          * changes nothing then: the message is known as done when it comes here
          * again. Crash before the run file has it: it runs again, marked. */
-        run_file_settled(c->setup.runs, &m->key);
+        run_file_settled(c->runs, &m->key);
         FAULT_POINT("amqp_done_before_ack");
         ack_add(c, m->epoch, m->tag);
     } else if (m->epoch == c->epoch && !in_hand && s->kind != SETTLE_RETURN) {
         return -EINPROGRESS;
     }
-    unlend(c, m);
+    message_unlend(c, m);
     m->at = CLAIM_OVER;
     if (s->kind <= SETTLE_DISCARD)
         return 0;
@@ -756,7 +736,7 @@ static void settle_late(struct claims *c, struct amqp_message *m,
                                  ? clock_wall_ns() + (due > now ? due - now : 0)
                                  : s->due_ns;
     c->late_count++;
-    run_file_unrun(c->setup.runs, m->m.index);
+    run_file_unrun(c->runs, m->m.index);
     (void)ready_update(c); /* the caller looks at what is due itself */
     job_add(c, m);
 }
@@ -782,7 +762,7 @@ int claims_settle(struct claims *c, struct settle *st)
     return err;
 }
 
-/* ---- looking ---- */
+/* ---- numbers ---- */
 
 int claims_fd(const struct claims *c)
 {
@@ -792,7 +772,7 @@ int claims_fd(const struct claims *c)
 /* mtx is held. */
 static bool claims_starved(const struct claims *c)
 {
-    const struct settings *set = c->setup.queue->set;
+    const struct settings *set = c->queue->set;
 
     return TAILQ_EMPTY(&c->arrived) &&
            c->lent_count - c->late_count < set->concurrency * set->window;
@@ -836,9 +816,9 @@ static void part_count(const struct amqp_list *list, struct source_part *parts)
     }
 }
 
-/* A broker does not tell a consumer that it is the active one. So what is known
- * is which partitions have given messages on this connection: nobody else is
- * given any of those while it lasts. */
+/* A broker does not tell a consumer that it is the active one. So a partition
+ * counts as this worker's if it has given messages on this connection: no other
+ * worker is given any of them while the connection lasts. */
 void claims_parts(struct claims *c, struct source_part parts[PARTITIONS_MAX])
 {
     memset(parts, 0, PARTITIONS_MAX * sizeof *parts);
@@ -958,13 +938,21 @@ unsigned claims_drain(struct claims *c, uint64_t limit_ns)
     return left;
 }
 
-static void locks_init(struct claims *c)
+int claims_open(struct claims **out, struct amqp_queue *queue,
+                struct run_file *runs)
 {
+    struct claims *c = calloc(1, sizeof *c);
     pthread_mutexattr_t kind;
     pthread_condattr_t clock;
 
-    /* The mutex is held for very short: a thread that wants it meanwhile does
-     * not sleep. */
+    *out = c;
+    if (!c)
+        return -ENOMEM;
+    c->queue = queue;
+    c->runs = runs;
+    c->seq = run_file_first(runs);
+    c->ahead_ns = clock_ahead_ns();
+    /* The mutex is held for very short: threads that want it spin. */
     pthread_mutexattr_init(&kind);
     (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
     pthread_mutex_init(&c->mtx, &kind);
@@ -973,19 +961,6 @@ static void locks_init(struct claims *c)
     (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&c->changed, &clock);
     pthread_condattr_destroy(&clock);
-}
-
-int claims_open(struct claims **out, const struct claims_setup *setup)
-{
-    struct claims *c = calloc(1, sizeof *c);
-
-    *out = c;
-    if (!c)
-        return -ENOMEM;
-    c->setup = *setup;
-    c->seq = run_file_first(setup->runs);
-    c->ahead_ns = clock_ahead_ns();
-    locks_init(c);
     TAILQ_INIT(&c->incoming);
     TAILQ_INIT(&c->arrived);
     TAILQ_INIT(&c->held);
@@ -1006,27 +981,21 @@ int claims_open(struct claims **out, const struct claims_setup *setup)
     return 0;
 }
 
-static void list_free(struct amqp_list *list)
-{
-    struct amqp_message *m;
-
-    while ((m = TAILQ_FIRST(list)) != NULL) {
-        TAILQ_REMOVE(list, m, link);
-        amqp_message_free(m);
-    }
-}
-
 void claims_close(struct claims **claims)
 {
     struct claims *c = *claims;
+    struct amqp_message *m;
 
     if (!c)
         return;
     *claims = NULL;
-    list_free(&c->arrived);
-    list_free(&c->held);
-    list_free(&c->due);
-    list_free(&c->lent);
+    TAILQ_CONCAT(&c->lent, &c->arrived, link);
+    TAILQ_CONCAT(&c->lent, &c->held, link);
+    TAILQ_CONCAT(&c->lent, &c->due, link);
+    while ((m = TAILQ_FIRST(&c->lent)) != NULL) {
+        TAILQ_REMOVE(&c->lent, m, link);
+        amqp_message_free(m);
+    }
     for (unsigned i = 0; c->lanes && i < ITEMS_MAX; i++)
         if (c->lanes[i])
             amqp_message_free(c->lanes[i]);

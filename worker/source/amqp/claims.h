@@ -21,14 +21,8 @@
 
 struct claims; /* opaque; body in claims.c */
 
-struct claims_setup {
-    struct amqp_queue *queue; /* whose threads are woken when there is work */
-    struct run_file *runs;
-    struct source *source;              /* of which `due` is set */
-    const struct source_events *events; /* changed, settled, died */
-};
-
-int claims_open(struct claims **out, const struct claims_setup *setup);
+int claims_open(struct claims **out, struct amqp_queue *queue,
+                struct run_file *runs);
 void claims_close(struct claims **claims); /* NULL-safe; sets NULL */
 
 /* ---- for the flow: as the operations of source.h ---- */
@@ -38,7 +32,7 @@ int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
 int claims_take_due(struct claims *c, unsigned lane, struct message **out);
 int claims_settle(struct claims *c, struct settle *s);
 void claims_release(struct message *m);
-/* Give up what the lane may still read. */
+/* Give up the message that the lane may still read. */
 void claims_lane_rest(struct claims *c, unsigned lane);
 /* Readable exactly while claims_take gives something. */
 int claims_fd(const struct claims *c);

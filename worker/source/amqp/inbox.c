@@ -28,11 +28,10 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "worker/source/amqp/ack_window.h"
 
 #define CONSUMER "mqworker"     /* a dot and a number follow */
-#define SLOW_NS  (5 * NS_PER_S) /* so long in hand is long */
-#define LATE_NS  NS_PER_S       /* and so long a confirm */
+#define SLOW_NS  (5 * NS_PER_S) /* a long time in hand */
+#define LATE_NS  NS_PER_S       /* a long time for a confirm */
 
 /* As much in hand as may be lent; two for each that may run, or more where they
  * are slow to come; one for each. */
@@ -40,54 +39,125 @@ enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
 
 /* A message that is coming in, frame by frame. */
 struct inbox_part {
-    struct amqp_message *m; /* NULL: its header is not there yet */
+    struct amqp_message *m; /* NULL: its header has not come yet */
     size_t filled;
     uint64_t tag;
-    unsigned queue; /* part of ours that it comes from */
+    unsigned queue; /* part of the queue that it comes from */
     bool expected, redelivered;
 };
 
 /* How much of the queue is in hand. */
 struct prefetch {
     unsigned level;    /* PREFETCH_ */
-    uint64_t level_ns; /* clock_mono_ns: it was changed, or looked at */
+    uint64_t level_ns; /* clock_mono_ns of its last change or check */
     uint64_t acked;    /* since then, */
     uint64_t starved;  /* and of those, when handlers had nothing to run */
     uint64_t acked_ns; /* clock_mono_ns of the last; 0: none */
-    uint64_t trip_ns;  /* of a call to the broker and its answer */
-    unsigned more;     /* in hand, where that is slow to come; 0: not more */
+    uint64_t trip_ns;  /* duration of a call to the broker and its answer */
+    unsigned more;     /* in hand, where they are slow to come; 0: not more */
     unsigned consumer; /* number of the last one on this connection; 0: none */
-    unsigned size;     /* that it was given */
+    unsigned size;     /* prefetch that it was given */
     bool consuming;    /* it was not cancelled */
-    bool called;       /* the broker, which may have kept messages back */
-    uint64_t late_ns;  /* clock_mono_ns since when it runs fewer than it may, as
-                        * the others wait for a confirm; 0: it does not */
+    bool called;       /* the library may have kept messages back in a call */
+    uint64_t late_ns;  /* clock_mono_ns since when it runs fewer than it may,
+                        * because the others wait for a confirm; 0: it does
+                        * not */
 };
 
-/* c = constant after open  t = the thread's  a = atomic */
+/* c = constant after open  t = the thread's */
 struct inbox {
-    struct inbox_setup setup; /* c */
+    struct amqp_queue *queue; /* c */
+    struct claims *claims;    /* c */
     struct side *side;        /* c  the queue's */
     struct inbox_part part;   /* t */
     struct ack_window window; /* t */
     struct prefetch fetch;    /* t */
-    atomic_uint in_hand;      /* a  messages lent at once */
-    atomic_uint doubted; /* a  the host that the outbox has just given up, + 1;
-                          *    0: none */
 };
 
-/* Return the part of the queue that a message comes from, by its consumer's
- * name; 0 for a queue without partitions. */
-static unsigned consumer_part(const struct inbox *in, amqp_bytes_t tag)
-{
-    char text[24] = "";
-    size_t from = sizeof CONSUMER; /* behind the dot */
+/* ---- acknowledgements ---- */
 
-    if (tag.len > from && tag.len < sizeof text)
-        memcpy(text, tag.bytes, tag.len);
-    return (unsigned)strtoul(text + (text[0] ? from : 0), NULL, 10) %
-           in->setup.queue->part_count;
+void ack_window_begin(struct ack_window *w)
+{
+    *w = (struct ack_window){.low = 1, .next = 1};
 }
+
+void ack_window_delivered(struct ack_window *w, uint64_t tag)
+{
+    w->next = tag + 1;
+    w->open++;
+}
+
+static uint64_t *ack_word(struct ack_window *w, uint64_t tag)
+{
+    return &w->done[tag % ACK_WINDOW / 64];
+}
+
+/* A broker refuses a tag that was acknowledged before, so the tag that covers
+ * others is one of these. */
+int ack_window_send(struct ack_window *w, const uint64_t *tags, size_t n,
+                    ack_send *tell, void *arg)
+{
+    size_t i = 0;
+    int err = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        w->open--;
+        if (tags[k] < w->low) {
+            w->behind--;
+        } else if (tags[k] - w->low < ACK_WINDOW) {
+            *ack_word(w, tags[k]) |= UINT64_C(1) << tags[k] % 64;
+        } else { /* too far ahead: start over with the tags still to come */
+            w->low = w->next;
+            w->behind = w->open;
+            memset(w->done, 0, sizeof w->done);
+        }
+    }
+    if (w->behind == 0) {
+        /* Move `low` to the first open tag, and free the bits behind it. */
+        while (w->low < w->next && *ack_word(w, w->low) & UINT64_C(1)
+                                                              << w->low % 64) {
+            *ack_word(w, w->low) &= ~(UINT64_C(1) << w->low % 64);
+            w->low++;
+        }
+        while (i < n && tags[i] < w->low)
+            i++;
+        if (i > 0)
+            err = tell(arg, tags[i - 1], i > 1);
+    }
+    for (; i < n && !err; i++)
+        err = tell(arg, tags[i], false);
+    return err;
+}
+
+static int tag_order(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int ack_tell(void *arg, uint64_t tag, bool all)
+{
+    struct link *l = arg;
+
+    return link_status(l, amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
+}
+
+static int nack_tell(void *arg, uint64_t tag, bool all)
+{
+    struct link *l = arg;
+
+    return link_status(l, amqp_basic_nack(l->c, LINK_CHANNEL, tag, all, 1));
+}
+
+/* Send acknowledgements, or with nack_tell give messages back. */
+static int acks_send(struct inbox *in, uint64_t *tags, size_t n, ack_send *tell)
+{
+    qsort(tags, n, sizeof *tags, tag_order);
+    return ack_window_send(&in->window, tags, n, tell, in->side->link);
+}
+
+/* ---- consuming ---- */
 
 /* Print the name of a consumer: that of a part, or of the whole queue with
  * its number on this connection. A consumer that was cancelled may have
@@ -97,94 +167,39 @@ static void tag_print(const struct inbox *in, unsigned part, unsigned consumer,
                       char tag[24])
 {
     snprintf(tag, 24, CONSUMER ".%u",
-             amqp_queue_is_parted(in->setup.queue) ? part : consumer);
+             amqp_queue_is_parted(in->queue) ? part : consumer);
 }
 
-static int consume_one(struct inbox *in, unsigned part, unsigned consumer)
-{
-    struct link *l = in->side->link;
-    char tag[24];
-
-    tag_print(in, part, consumer, tag);
-    (void)amqp_basic_consume(
-        l->c, LINK_CHANNEL, amqp_cstring_bytes(in->setup.queue->parts[part]),
-        amqp_cstring_bytes(tag), 0, 0, 0, (amqp_table_t){0, NULL});
-    return link_reply(l, amqp_get_rpc_reply(l->c));
-}
-
-/* consumer_begin - of each part the broker has one consumer active: the first.
- * So workers that start at once begin at different ones. A consumer keeps the
- * prefetch that it began with; what the broker counts is what is not
- * acknowledged. */
+/* Begin to consume. The broker has one active consumer of each part: the first.
+ * So each worker begins at a random part. A consumer keeps the prefetch that it
+ * began with, which limits the messages that are not acknowledged. */
 static int consumer_begin(struct inbox *in, unsigned each, unsigned consumer)
 {
     struct link *l = in->side->link;
-    unsigned first = arc4random_uniform(in->setup.queue->part_count);
+    unsigned count = in->queue->part_count, first = arc4random_uniform(count);
+    char tag[24];
     int err;
 
     (void)amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
     err = link_reply(l, amqp_get_rpc_reply(l->c));
-    for (unsigned i = 0; i < in->setup.queue->part_count && !err; i++)
-        err = consume_one(in, (first + i) % in->setup.queue->part_count,
-                          consumer);
+    for (unsigned i = 0; i < count && !err; i++) {
+        unsigned part = (first + i) % count;
+
+        tag_print(in, part, consumer, tag);
+        (void)amqp_basic_consume(
+            l->c, LINK_CHANNEL, amqp_cstring_bytes(in->queue->parts[part]),
+            amqp_cstring_bytes(tag), 0, 0, 0, (amqp_table_t){0, NULL});
+        err = link_reply(l, amqp_get_rpc_reply(l->c));
+    }
     return err;
 }
 
-static int consumer_end(struct inbox *in, unsigned consumer)
+/* Return the number of messages of a level. */
+static unsigned level_size(const struct inbox *in, unsigned level)
 {
-    struct link *l = in->side->link;
-    char tag[24];
-
-    tag_print(in, 0, consumer, tag);
-    (void)amqp_basic_cancel(l->c, LINK_CHANNEL, amqp_cstring_bytes(tag));
-    return link_reply(l, amqp_get_rpc_reply(l->c));
-}
-
-/* ---- what it had ---- */
-
-static int by_tag(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-static int send_ack(void *arg, uint64_t tag, bool all)
-{
-    struct link *l = arg;
-
-    return link_status(l, amqp_basic_ack(l->c, LINK_CHANNEL, tag, all));
-}
-
-static int send_nack(void *arg, uint64_t tag, bool all)
-{
-    struct link *l = arg;
-
-    return link_status(l, amqp_basic_nack(l->c, LINK_CHANNEL, tag, all, 1));
-}
-
-static int acks_send(struct inbox *in, uint64_t *tags, size_t n, ack_send *tell)
-{
-    qsort(tags, n, sizeof *tags, by_tag);
-    return ack_window_send(&in->window, tags, n, tell, in->side->link);
-}
-
-static int consumer_ack(struct inbox *in, uint64_t *tags, size_t n)
-{
-    return acks_send(in, tags, n, send_ack);
-}
-
-static int consumer_give_back(struct inbox *in, uint64_t *tags, size_t n)
-{
-    return acks_send(in, tags, n, send_nack);
-}
-
-/* size_of - a level, in messages */
-static unsigned size_of(const struct inbox *in, unsigned level)
-{
-    unsigned full = atomic_load(&in->in_hand);
-    unsigned run = (unsigned)(in->setup.queue->set->concurrency *
-                              in->setup.queue->set->window);
+    unsigned full = atomic_load(&in->queue->in_hand);
+    unsigned run =
+        (unsigned)(in->queue->set->concurrency * in->queue->set->window);
     unsigned n = level == PREFETCH_SOME ? 2 * run : run;
 
     if (level == PREFETCH_SOME && in->fetch.more > n)
@@ -203,36 +218,15 @@ static void level_set(struct inbox *in, unsigned level)
         f->more = 0;
 }
 
-static void prefetch_begin(struct inbox *in)
-{
-    in->fetch.consuming = false;
-    in->fetch.consumer = 0;
-    if (in->fetch.level_ns == 0)
-        level_set(in, amqp_queue_is_parted(in->setup.queue) ? PREFETCH_FULL
-                                                            : PREFETCH_SOME);
-}
-
-/* Note that a message comes. A long idle time is no part of a period: a
- * worker that had nothing to run was not slow. */
-static void prefetch_delivered(struct inbox *in)
-{
-    struct prefetch *f = &in->fetch;
-    uint64_t last = f->acked_ns > f->level_ns ? f->acked_ns : f->level_ns;
-    uint64_t idle = in->window.open == 0 ? clock_mono_ns() - last : 0;
-
-    if (idle > SLOW_NS)
-        f->level_ns += idle;
-}
-
-/* Set, at the end of a period, how much is in hand to what runs in half of
- * SLOW_NS at its rate. Each change is a new consumer. So it has to be twice
- * as much, which it is where the broker is what limits the rate, or half,
- * before which a message waits SLOW_NS at most. */
+/* Set, at the end of a period, how much is in hand: as much as runs in half of
+ * SLOW_NS at the rate seen. Each change needs a new consumer, so there is one
+ * only to twice as much, if the broker limits the rate, or to half, before
+ * which a message waits SLOW_NS at most. */
 static void more_set(struct inbox *in, uint64_t spent)
 {
     struct prefetch *f = &in->fetch;
-    unsigned full = size_of(in, PREFETCH_FULL),
-             now = size_of(in, PREFETCH_SOME);
+    unsigned full = level_size(in, PREFETCH_FULL),
+             now = level_size(in, PREFETCH_SOME);
     uint64_t want = f->acked * SLOW_NS / spent / 2;
     /* A queue that is nearly empty starves them, too: then hardly any of what
      * may be in hand is on its way. */
@@ -253,17 +247,17 @@ static void prefetch_acked(struct inbox *in, size_t n, bool starved)
     struct prefetch *f = &in->fetch;
     uint64_t spent;
 
-    if (amqp_queue_is_parted(in->setup.queue))
+    if (amqp_queue_is_parted(in->queue))
         return;
     f->acked_ns = clock_mono_ns();
     spent = f->acked_ns - f->level_ns;
     f->acked += n;
     f->starved += starved ? n : 0;
     if (spent < SLOW_NS && f->level > PREFETCH_FULL &&
-        f->acked >= 2 * (uint64_t)size_of(in, f->level - 1)) {
+        f->acked >= 2 * (uint64_t)level_size(in, f->level - 1)) {
         level_set(in, f->level - 1);
     } else if (spent >= SLOW_NS && f->level == PREFETCH_FULL &&
-               2 * f->acked < size_of(in, PREFETCH_FULL)) {
+               2 * f->acked < level_size(in, PREFETCH_FULL)) {
         level_set(in, PREFETCH_SOME);
     } else if (spent >= SLOW_NS) {
         if (f->level == PREFETCH_SOME)
@@ -272,31 +266,34 @@ static void prefetch_acked(struct inbox *in, size_t n, bool starved)
     }
 }
 
-/* Consume as much as is right now. The next consumer begins once so little
+/* Consume as much as the level says. The next consumer begins once so little
  * is in hand that it does not get more than twice its size together with
  * that. -errno: the connection is of no more use. */
 static int prefetch_apply(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
+    struct link *l = in->side->link;
     unsigned want =
-        atomic_load(&in->setup.source->rests) ? 0 : size_of(in, f->level);
-    unsigned each =
-        amqp_queue_is_parted(in->setup.queue)
-            ? partition_in_hand(in->setup.queue->topology.partitions)
-            : want;
+        atomic_load(&in->queue->source->rests) ? 0 : level_size(in, f->level);
+    unsigned each = amqp_queue_is_parted(in->queue)
+                        ? partition_in_hand(in->queue->topology.partitions)
+                        : want;
     uint64_t since;
+    char tag[24];
     int err;
 
     if (f->consuming && want == f->size)
         return 0;
     if (f->consuming) {
         f->called = true;
-        err = consumer_end(in, f->consumer);
+        tag_print(in, 0, f->consumer, tag);
+        (void)amqp_basic_cancel(l->c, LINK_CHANNEL, amqp_cstring_bytes(tag));
+        err = link_reply(l, amqp_get_rpc_reply(l->c));
         if (err)
             return err;
         f->consuming = false;
     }
-    claims_fetched(in->setup.claims, want);
+    claims_fetched(in->claims, want);
     if (want == 0 || in->window.open >= want)
         return 0;
     f->called = true;
@@ -308,41 +305,39 @@ static int prefetch_apply(struct inbox *in)
     return err;
 }
 
-/* ---- what nobody takes ---- */
-
-/* Give back what waits in hand. The consumer is cancelled first, or the
- * broker gives it here again. */
-static int give_back(struct inbox *in)
+/* Give back the messages that wait in hand. The consumer is cancelled first,
+ * or the broker would give them here again. */
+static int hand_give_back(struct inbox *in)
 {
     uint64_t *tags;
     size_t n;
     int err;
 
-    atomic_store(&in->setup.source->rests, true);
-    if (in->setup.events->wants(
-            in->setup.events->arg)) { /* only just: see source.h */
-        atomic_store(&in->setup.source->rests, false);
+    atomic_store(&in->queue->source->rests, true);
+    if (in->queue->events->wants(
+            in->queue->events->arg)) { /* since a moment: see source.h */
+        atomic_store(&in->queue->source->rests, false);
         return 0;
     }
     level_set(in, PREFETCH_LEAN);
     err = prefetch_apply(in);
-    tags = err ? NULL : claims_take_back(in->setup.claims, &n);
+    tags = err ? NULL : claims_take_back(in->claims, &n);
     if (!tags)
         return err;
-    log_info("given_back", F_STR("queue", in->setup.queue->operand->shown),
+    log_info("given_back", F_STR("queue", in->queue->operand->shown),
              F_UINT("count", n),
-             F_STR("next", "this worker takes no messages just now, so others "
-                           "may have these, marked as redelivered"));
-    err = consumer_give_back(in, tags, n);
+             F_STR("next", "this worker takes no messages at the moment, so "
+                           "others can have these, marked as redelivered"));
+    err = acks_send(in, tags, n, nack_tell);
     free(tags);
     return err;
 }
 
 void inbox_wanted(struct inbox *in)
 {
-    if (!in->setup.events->wants(in->setup.events->arg))
+    if (!in->queue->events->wants(in->queue->events->arg))
         return;
-    atomic_store(&in->setup.source->rests, false);
+    atomic_store(&in->queue->source->rests, false);
     side_wake(in->side);
 }
 
@@ -355,7 +350,7 @@ static uint64_t late_look(struct inbox *in, bool idle, uint64_t now)
     struct prefetch *f = &in->fetch;
 
     if (!idle || f->level == PREFETCH_FULL ||
-        atomic_load(&in->setup.source->rests)) {
+        atomic_load(&in->queue->source->rests)) {
         f->late_ns = 0;
         return UINT64_MAX;
     }
@@ -376,15 +371,15 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
     bool idle;
 
     *next_ns = UINT64_MAX;
-    if (amqp_queue_is_parted(in->setup.queue))
+    if (amqp_queue_is_parted(in->queue))
         return 0;
-    if (atomic_load(&in->setup.source->rests))
+    if (atomic_load(&in->queue->source->rests))
         inbox_wanted(in);
-    load = claims_count(in->setup.claims);
+    load = claims_count(in->claims);
     /* None waits in hand, fewer run than may, and the others that may be in
      * hand wait for confirms. */
     idle = load.starved && load.jobs > 0 &&
-           in->window.open >= size_of(in, f->level);
+           in->window.open >= level_size(in, f->level);
     *next_ns = late_look(in, idle, now);
     if (load.oldest_ns == 0)
         return 0;
@@ -394,15 +389,15 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
         *next_ns = SLOW_NS - (now - since);
         return 0;
     }
-    if (!in->setup.events->wants(in->setup.events->arg))
-        return give_back(in);
+    if (!in->queue->events->wants(in->queue->events->arg))
+        return hand_give_back(in);
     level_set(in, f->level < PREFETCH_LEAN ? f->level + 1 : f->level);
     return 0;
 }
 
 /* ---- a message, frame by frame ---- */
 
-/* Drop a message that will not be whole. */
+/* Drop a message whose rest will not come. */
 static void part_drop(struct inbox *in)
 {
     if (in->part.m)
@@ -411,18 +406,18 @@ static void part_drop(struct inbox *in)
 }
 
 /* Give the claims a message that has all its bytes. */
-static void part_over(struct inbox *in)
+static void part_finish(struct inbox *in)
 {
     struct amqp_message *m = in->part.m;
     bool redelivered = in->part.redelivered;
 
     in->part = (struct inbox_part){0};
-    claims_arrived(in->setup.claims, m, redelivered);
+    claims_arrived(in->claims, m, redelivered);
 }
 
 /* Begin a message: its properties, and how much is to follow. The header
  * that the worker reads is written in front of the body later. */
-static int header(struct inbox *in, const amqp_frame_t *f)
+static int part_header(struct inbox *in, const amqp_frame_t *f)
 {
     amqp_bytes_t raw = f->payload.properties.raw;
     uint64_t size = f->payload.properties.body_size;
@@ -437,11 +432,11 @@ static int header(struct inbox *in, const amqp_frame_t *f)
     m->part = in->part.queue;
     in->part.m = m;
     if (size == 0)
-        part_over(in);
+        part_finish(in);
     return 0;
 }
 
-static int body(struct inbox *in, const amqp_frame_t *f)
+static int part_body(struct inbox *in, const amqp_frame_t *f)
 {
     amqp_bytes_t more = f->payload.body_fragment;
     struct inbox_part *part = &in->part;
@@ -451,28 +446,42 @@ static int body(struct inbox *in, const amqp_frame_t *f)
     memcpy(part->m->body + part->filled, more.bytes, more.len);
     part->filled += more.len;
     if (part->filled == part->m->body_size)
-        part_over(in);
+        part_finish(in);
+    return 0;
+}
+
+/* Begin a message of the queue's part that its consumer's name tells. */
+static int part_begin(struct inbox *in, const amqp_basic_deliver_t *d)
+{
+    struct prefetch *f = &in->fetch;
+    uint64_t last = f->acked_ns > f->level_ns ? f->acked_ns : f->level_ns;
+    uint64_t idle = in->window.open == 0 ? clock_mono_ns() - last : 0;
+    size_t from = sizeof CONSUMER; /* behind the dot */
+    char name[24] = "";
+
+    if (in->part.expected)
+        return -EPROTO;
+    /* Leave a long idle time out of the period: a worker that had nothing to
+     * run was not slow. */
+    if (idle > SLOW_NS)
+        f->level_ns += idle;
+    ack_window_delivered(&in->window, d->delivery_tag);
+    if (d->consumer_tag.len > from && d->consumer_tag.len < sizeof name)
+        memcpy(name, d->consumer_tag.bytes, d->consumer_tag.len);
+    in->part = (struct inbox_part){
+        .tag = d->delivery_tag,
+        .queue = (unsigned)strtoul(name + (name[0] ? from : 0), NULL, 10) %
+                 in->queue->part_count,
+        .expected = true,
+        .redelivered = d->redelivered != 0};
     return 0;
 }
 
 /* Handle a method: a message begins, or the broker ends something. */
-static int method(struct inbox *in, const amqp_method_t *m)
+static int method_handle(struct inbox *in, const amqp_method_t *m)
 {
-    const amqp_basic_deliver_t *d;
-
-    if (m->id == AMQP_BASIC_DELIVER_METHOD) {
-        d = m->decoded;
-        if (in->part.expected)
-            return -EPROTO;
-        prefetch_delivered(in);
-        ack_window_delivered(&in->window, d->delivery_tag);
-        in->part =
-            (struct inbox_part){.tag = d->delivery_tag,
-                                .queue = consumer_part(in, d->consumer_tag),
-                                .expected = true,
-                                .redelivered = d->redelivered != 0};
-        return 0;
-    }
+    if (m->id == AMQP_BASIC_DELIVER_METHOD)
+        return part_begin(in, m->decoded);
     if (m->id == AMQP_BASIC_CANCEL_METHOD) {
         snprintf(in->side->link->why, LINK_WHY,
                  "the broker cancelled the consumer: was the queue deleted?");
@@ -481,7 +490,7 @@ static int method(struct inbox *in, const amqp_method_t *m)
     return link_closed_by(in->side->link, m) ? -ECONNRESET : 0;
 }
 
-static int read_frames(struct inbox *in)
+static int inbox_read(struct inbox *in)
 {
     amqp_frame_t f;
     int n, err = 0;
@@ -492,21 +501,19 @@ static int read_frames(struct inbox *in)
         else if (f.channel != LINK_CHANNEL)
             continue;
         else if (f.frame_type == AMQP_FRAME_METHOD)
-            err = method(in, &f.payload.method);
+            err = method_handle(in, &f.payload.method);
         else if (f.frame_type == AMQP_FRAME_HEADER)
-            err = header(in, &f);
+            err = part_header(in, &f);
         else if (f.frame_type == AMQP_FRAME_BODY)
-            err = body(in, &f);
-        /* Its memory is the library's: a large message has many frames. */
+            err = part_body(in, &f);
+        /* Free the library's copy: a large message has many frames. */
         link_tidy(in->side->link);
         if (!link_more(in->side->link))
-            claims_place(in->setup.claims);
+            claims_place(in->claims);
     }
-    claims_place(in->setup.claims);
+    claims_place(in->claims);
     return err;
 }
-
-/* ---- acknowledgements ---- */
 
 /* Send the acknowledgements, without a lock: a write may wait for the
  * broker. */
@@ -514,12 +521,12 @@ static int acks_flush(struct inbox *in)
 {
     bool starved;
     size_t n;
-    uint64_t *acks = claims_acks(in->setup.claims, &n, &starved);
+    uint64_t *acks = claims_acks(in->claims, &n, &starved);
     int err;
 
     if (!acks)
         return 0;
-    err = consumer_ack(in, acks, n);
+    err = acks_send(in, acks, n, ack_tell);
     free(acks);
     prefetch_acked(in, n, starved);
     return err;
@@ -528,29 +535,33 @@ static int acks_flush(struct inbox *in)
 /* ---- the connection ---- */
 
 /* Begin to consume on a new connection, whose claims are good from here on. */
-static int connection_begin(struct inbox *in)
+static int inbox_begin(struct inbox *in)
 {
-    claims_begin(in->setup.claims);
+    claims_begin(in->claims);
     ack_window_begin(&in->window);
-    prefetch_begin(in);
+    in->fetch.consuming = false;
+    in->fetch.consumer = 0;
+    if (in->fetch.level_ns == 0)
+        level_set(in, amqp_queue_is_parted(in->queue) ? PREFETCH_FULL
+                                                      : PREFETCH_SOME);
     return prefetch_apply(in);
 }
 
-/* Begin again after a new connection: the queue may be gone. */
-static int connection_restore(struct inbox *in)
+/* Begin again after a new connection: the queue may have been deleted. */
+static int inbox_restore(struct inbox *in)
 {
     struct problem p = {0};
-    int err = topology_open(in->side->link, &in->setup.queue->topology, &p);
+    int err = topology_open(in->side->link, &in->queue->topology, &p);
 
     if (!err) {
         side_limited(in->side);
-        return connection_begin(in);
+        return inbox_begin(in);
     }
     snprintf(in->side->link->why, LINK_WHY, "%.200s", p.text);
     return err;
 }
 
-static void connection_lost(struct inbox *in, int err)
+static void inbox_lost(struct inbox *in, int err)
 {
     uint64_t wait = in->side->wait_ns;
 
@@ -558,37 +569,29 @@ static void connection_lost(struct inbox *in, int err)
               in->side->link->why[0] ? in->side->link->why : errno_text(-err));
     part_drop(in);
     /* Where it is refused again and again, each try waits longer. */
-    if (claims_void(in->setup.claims))
+    if (claims_void(in->claims))
         in->side->wait_ns =
             10 * wait < 10 * NS_PER_S ? 10 * wait : 10 * NS_PER_S;
 }
 
-/* Send a request to a host that the outbox has given up. Otherwise a hanging
- * host would be noticed only a minute later, by its missing heartbeats. */
-static int host_check(struct inbox *in)
+/* Do one round of work, then wait. No wait after a call, during which the
+ * library may have kept back messages. */
+static int inbox_serve(struct inbox *in)
 {
     uint32_t messages, consumers;
-
-    if (atomic_exchange(&in->doubted, 0) != in->side->link->host + 1)
-        return 0;
-    in->fetch.called =
-        true; /* messages that have arrived since are in the library */
-    return topology_count(in->side->link, in->setup.queue->parts[0], &messages,
-                          &consumers);
-}
-
-/* Do what there is to do, then wait; but not after a call, as messages that
- * came meanwhile are with the library. */
-static int serve(struct inbox *in)
-{
     uint64_t due, wait = UINT64_MAX;
     int err;
 
     in->fetch.called = false;
-    err = read_frames(in);
-    due = claims_due(in->setup.claims);
-    if (!err)
-        err = host_check(in);
+    err = inbox_read(in);
+    due = claims_due(in->claims);
+    /* A host that the outbox has given up is sent a request. */
+    if (!err &&
+        atomic_exchange(&in->queue->doubted, 0) == in->side->link->host + 1) {
+        in->fetch.called = true;
+        err = topology_count(in->side->link, in->queue->parts[0], &messages,
+                             &consumers);
+    }
     if (!err)
         err = acks_flush(in);
     if (!err)
@@ -600,23 +603,23 @@ static int serve(struct inbox *in)
     return err;
 }
 
-static void *inbox_main(void *arg)
+void *inbox_main(void *inbox)
 {
-    struct inbox *in = arg;
-    int err = connection_begin(in);
+    struct inbox *in = inbox;
+    int err = inbox_begin(in);
 
     if (err)
-        connection_lost(in, err);
-    while (!atomic_load(&in->setup.queue->stopping)) {
+        inbox_lost(in, err);
+    while (!atomic_load(&in->queue->stopping)) {
         if (!in->side->link) {
             if (!side_reconnect(in->side))
                 continue;
-            err = connection_restore(in);
+            err = inbox_restore(in);
         } else {
-            err = serve(in);
+            err = inbox_serve(in);
         }
         if (err)
-            connection_lost(in, err);
+            inbox_lost(in, err);
     }
     if (in->side->link)
         (void)acks_flush(in);
@@ -625,20 +628,19 @@ static void *inbox_main(void *arg)
 
 /* ---- open and close ---- */
 
-int inbox_open(struct inbox **out, const struct inbox_setup *setup, long *ready,
-               struct problem *p)
+int inbox_open(struct inbox **out, struct amqp_queue *queue,
+               struct claims *claims, long *ready, struct problem *p)
 {
     struct inbox *in = calloc(1, sizeof *in);
-    const struct amqp_queue *queue = setup->queue;
     uint32_t messages, consumers;
     int err;
 
     *out = in;
     if (!in)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    in->setup = *setup;
-    in->side = &setup->queue->inbox;
-    atomic_store(&in->in_hand, setup->in_hand);
+    in->queue = queue;
+    in->claims = claims;
+    in->side = &queue->inbox;
     err = link_open(&in->side->link, &queue->setup, arc4random(), p);
     if (!err)
         err = topology_unlike(in->side->link, &queue->topology, p);
@@ -658,17 +660,6 @@ int inbox_open(struct inbox **out, const struct inbox_setup *setup, long *ready,
     return 0;
 }
 
-int inbox_start(struct inbox *in)
-{
-    return side_start(in->side, inbox_main, in);
-}
-
-void inbox_stop(struct inbox *in)
-{
-    side_join(in->side);
-    link_close(&in->side->link);
-}
-
 void inbox_close(struct inbox **inbox)
 {
     struct inbox *in = *inbox;
@@ -678,23 +669,4 @@ void inbox_close(struct inbox **inbox)
     *inbox = NULL;
     part_drop(in);
     free(in);
-}
-
-/* ---- for the other parts ---- */
-
-unsigned inbox_in_hand(const struct inbox *in)
-{
-    return atomic_load(&in->in_hand);
-}
-
-void inbox_resize(struct inbox *in, unsigned in_hand)
-{
-    atomic_store(&in->in_hand, in_hand);
-    side_wake(in->side);
-}
-
-void inbox_doubt(struct inbox *in, unsigned host)
-{
-    atomic_store(&in->doubted, host + 1);
-    side_wake(in->side);
 }

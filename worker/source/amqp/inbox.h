@@ -13,30 +13,41 @@
 
 struct inbox; /* opaque; body in inbox.c */
 
-struct inbox_setup {
-    struct amqp_queue *queue;
-    struct claims *claims;
-    struct source *source;              /* of which `rests` is set */
-    const struct source_events *events; /* wants */
-    unsigned in_hand;                   /* messages lent at once */
+/* Connect and declare the queues. *ready: messages in them. */
+int inbox_open(struct inbox **out, struct amqp_queue *queue,
+               struct claims *claims, long *ready, struct problem *p);
+/* Run the thread (side_start). It ends with the last acknowledgements sent. */
+void *inbox_main(void *inbox);
+void inbox_close(struct inbox **inbox); /* NULL-safe; sets NULL */
+/* Consume again, because messages may be taken again: source_ops.wanted. */
+void inbox_wanted(struct inbox *in);
+
+/* ---- acknowledgements of one channel, as few as possible ----
+ *
+ * The tags of a channel are 1, 2, 3, ... One acknowledgement may cover all tags
+ * up to its own, but only if each of them was given to ack_window_send. A tag
+ * that stays open while ACK_WINDOW later ones are delivered (its handler is
+ * slow) has all be acknowledged one by one, until it is acknowledged, too.
+ */
+
+#define ACK_WINDOW 16384 /* a power of two */
+
+struct ack_window {
+    uint64_t next;   /* tag of the next delivery */
+    uint64_t open;   /* tags delivered and not acknowledged */
+    uint64_t low;    /* all tags below are acknowledged, but for `behind` */
+    uint64_t behind; /* number of open tags below `low` */
+    uint64_t done[ACK_WINDOW / 64]; /* bits: acknowledged, from `low` on */
 };
 
-/* Connect and declare the queues. *ready: messages in them. */
-int inbox_open(struct inbox **out, const struct inbox_setup *setup, long *ready,
-               struct problem *p);
-int inbox_start(struct inbox *in);
-/* Wait until the thread has ended (queue->stopping), with the last
- * acknowledgements sent. */
-void inbox_stop(struct inbox *in);
-void inbox_close(struct inbox **inbox); /* NULL-safe; sets NULL */
+/* Acknowledge a tag, and with `all` each one before it. 0, or the error of the
+ * connection, which is of no more use then. */
+typedef int ack_send(void *arg, uint64_t tag, bool all);
 
-/* Messages lent at once. */
-unsigned inbox_in_hand(const struct inbox *in);
-void inbox_resize(struct inbox *in, unsigned in_hand);
-/* Have the inbox try a host that the outbox has given up. Otherwise a hanging
- * host would be noticed only a minute later, by its missing heartbeats. */
-void inbox_doubt(struct inbox *in, unsigned host);
-/* A message may be taken again: source_ops.wanted. */
-void inbox_wanted(struct inbox *in);
+void ack_window_begin(struct ack_window *w); /* of a new channel */
+void ack_window_delivered(struct ack_window *w, uint64_t tag);
+/* Acknowledge `n` different tags, which are sorted. */
+int ack_window_send(struct ack_window *w, const uint64_t *tags, size_t n,
+                    ack_send *tell, void *arg);
 
 #endif

@@ -37,11 +37,10 @@ struct outbox {
     struct side *side;                 /* c  the queue's */
     struct amqp_queue *queue;          /* c */
     struct claims *claims;             /* c */
-    struct inbox *inbox;               /* c */
     struct confirms confirms;          /* t */
     unsigned declared[PARTITIONS_MAX]; /* t  of each part, bits of the wait
                                         *    queues */
-    bool missing;                      /* t  a queue of ours is gone */
+    bool missing;                      /* t  one of the queues was deleted */
     uint64_t refused_ns;               /* t  pause after the next refusal */
 
     pthread_mutex_t mtx;
@@ -108,7 +107,7 @@ static int publish_as(struct outbox *o, struct amqp_job *j, const char *name,
 }
 
 /* Publish what follows from a verdict, or leave the job as it was. */
-static int publish(struct outbox *o, struct amqp_job *j)
+static int job_publish(struct outbox *o, struct amqp_job *j)
 {
     char name[TOPOLOGY_NAME];
     int err = target_find(o, j, name);
@@ -124,15 +123,15 @@ static int publish(struct outbox *o, struct amqp_job *j)
     return err;
 }
 
-/* Publish jobs while there is room for what is not confirmed. */
-static int publish_some(struct outbox *o)
+/* Publish jobs while there is room for unconfirmed ones. */
+static int jobs_publish(struct outbox *o)
 {
     struct amqp_job *j;
     int err = 0;
 
     while (!err && !o->side->link->blocked && !confirms_full(&o->confirms) &&
            (j = claims_job_next(o->claims)) != NULL) {
-        err = publish(o, j);
+        err = job_publish(o, j);
         if (err)
             claims_job_back(o->claims, j);
     }
@@ -143,7 +142,7 @@ static int publish_some(struct outbox *o)
 
 /* Finish a confirmed job, unless no queue took its copy: then its queue is gone
  * and is created again before the copy is published once more. */
-static int on_confirmed(void *arg, struct unconfirmed *u)
+static int job_confirmed(void *arg, struct unconfirmed *u)
 {
     struct outbox *o = arg;
     struct amqp_job *j = amqp_job_of(u);
@@ -161,7 +160,7 @@ static int on_confirmed(void *arg, struct unconfirmed *u)
 }
 
 /* Mark the job whose copy no queue took. */
-static void on_returned(void *arg, amqp_bytes_t properties)
+static void job_returned(void *arg, amqp_bytes_t properties)
 {
     struct outbox *o = arg;
     uint64_t number = envelope_number(properties);
@@ -177,7 +176,7 @@ static void on_returned(void *arg, amqp_bytes_t properties)
 }
 
 /* Read all frames that have come, and log when the broker blocks. */
-static int read_frames(struct outbox *o)
+static int outbox_read(struct outbox *o)
 {
     bool was = o->side->link->blocked;
     int err = confirms_read(&o->confirms, o->side->link);
@@ -194,32 +193,28 @@ static int read_frames(struct outbox *o)
 
 /* ---- the connection ---- */
 
-/* Create the queues again, as one of them was deleted. */
-static int queues_again(struct outbox *o)
+/* Prepare a new connection: create the queues again if one of them was deleted,
+ * and have the broker confirm what is published. */
+static int outbox_begin(struct outbox *o)
 {
     struct problem p = {0};
-    int err = topology_open(o->side->link, &o->queue->topology, &p);
+    int err =
+        o->missing ? topology_open(o->side->link, &o->queue->topology, &p) : 0;
 
-    if (err)
-        snprintf(o->side->link->why, LINK_WHY, "%.200s", p.text);
+    memset(o->declared, 0, sizeof o->declared);
     o->missing = err != 0;
+    if (!err)
+        return confirms_begin(&o->confirms, o->side->link);
+    snprintf(o->side->link->why, LINK_WHY, "%.200s", p.text);
     return err;
 }
 
-/* Prepare a new connection: have it confirm what is published. */
-static int connection_prepare(struct outbox *o)
-{
-    int err = o->missing ? queues_again(o) : 0;
-
-    memset(o->declared, 0, sizeof o->declared);
-    return err ? err : confirms_begin(&o->confirms, o->side->link);
-}
-
-static void connection_lost(struct outbox *o, int err)
+static void outbox_lost(struct outbox *o, int err)
 {
     uint64_t wait = o->side->wait_ns;
 
-    inbox_doubt(o->inbox, o->side->link->host);
+    atomic_store(&o->queue->doubted, o->side->link->host + 1);
+    side_wake(&o->queue->inbox);
     side_lost(o->side,
               o->side->link->why[0] ? o->side->link->why : errno_text(-err));
     /* A queue that is full nacks for long: each try waits longer, until one is
@@ -257,39 +252,39 @@ static int count_answer(struct outbox *o)
 }
 
 /* Do one round of work, then wait. -errno: the connection is of no more use. */
-static int serve(struct outbox *o)
+static int outbox_serve(struct outbox *o)
 {
-    int err = read_frames(o);
+    int err = outbox_read(o);
 
     if (!err)
         err = count_answer(o);
     if (!err)
-        err = publish_some(o);
+        err = jobs_publish(o);
     if (!err && confirms_late(&o->confirms, o->side->link))
         err = -ETIMEDOUT;
     if (!err)
-        err = read_frames(o); /* what a call has kept back */
+        err = outbox_read(o); /* frames that a call has kept back */
     if (!err)
         side_wait(o->side,
                   TAILQ_EMPTY(&o->confirms.sent) ? UINT64_MAX : LATE_LOOK_NS);
     return err;
 }
 
-static void *outbox_main(void *arg)
+void *outbox_main(void *outbox)
 {
-    struct outbox *o = arg;
+    struct outbox *o = outbox;
     int err = 0;
 
     while (!atomic_load(&o->queue->stopping)) {
         if (!o->side->link &&
-            (!side_reconnect(o->side) || (err = connection_prepare(o)) < 0)) {
+            (!side_reconnect(o->side) || (err = outbox_begin(o)) < 0)) {
             if (o->side->link)
-                connection_lost(o, err);
+                outbox_lost(o, err);
             continue;
         }
-        err = serve(o);
+        err = outbox_serve(o);
         if (err)
-            connection_lost(o, err);
+            outbox_lost(o, err);
     }
     return NULL;
 }
@@ -297,7 +292,7 @@ static void *outbox_main(void *arg)
 /* ---- open and close ---- */
 
 int outbox_open(struct outbox **out, struct amqp_queue *queue,
-                struct claims *claims, struct inbox *inbox, struct problem *p)
+                struct claims *claims, struct problem *p)
 {
     struct outbox *o = calloc(1, sizeof *o);
     pthread_condattr_t clock;
@@ -309,9 +304,8 @@ int outbox_open(struct outbox **out, struct amqp_queue *queue,
     *o = (struct outbox){.side = &queue->outbox,
                          .queue = queue,
                          .claims = claims,
-                         .inbox = inbox,
-                         .confirms = {.confirmed = on_confirmed,
-                                      .returned = on_returned,
+                         .confirms = {.confirmed = job_confirmed,
+                                      .returned = job_returned,
                                       .arg = o}};
     TAILQ_INIT(&o->confirms.sent);
     pthread_mutex_init(&o->mtx, NULL);
@@ -322,22 +316,11 @@ int outbox_open(struct outbox **out, struct amqp_queue *queue,
     err = link_open(&o->side->link, &queue->setup, queue->inbox.link->host, p);
     if (err)
         return err;
-    err = connection_prepare(o);
+    err = outbox_begin(o);
     return err ? problem_set(p, EX_UNAVAILABLE, -err,
                              "the broker does not confirm: %s",
                              o->side->link->why)
                : 0;
-}
-
-int outbox_start(struct outbox *o)
-{
-    return side_start(o->side, outbox_main, o);
-}
-
-void outbox_stop(struct outbox *o)
-{
-    side_join(o->side);
-    link_close(&o->side->link);
 }
 
 void outbox_close(struct outbox **outbox)

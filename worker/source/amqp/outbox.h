@@ -9,16 +9,14 @@
 #ifndef WORKER_SOURCE_AMQP_OUTBOX_H
 #define WORKER_SOURCE_AMQP_OUTBOX_H
 
-#include "worker/source/amqp/inbox.h"
+#include "worker/source/amqp/claims.h"
 
 struct outbox; /* opaque; body in outbox.c */
 
 /* Connect to the host of the inbox. */
 int outbox_open(struct outbox **out, struct amqp_queue *queue,
-                struct claims *claims, struct inbox *inbox, struct problem *p);
-int outbox_start(struct outbox *o);
-/* Wait until the thread has ended (queue->stopping). */
-void outbox_stop(struct outbox *o);
+                struct claims *claims, struct problem *p);
+void *outbox_main(void *outbox);           /* run the thread (side_start) */
 void outbox_close(struct outbox **outbox); /* NULL-safe; sets NULL */
 
 /* Count the messages in a queue: 0, -ETIMEDOUT, -errno. Waits for the

@@ -17,10 +17,11 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/base/basics.h"
 #include "common/base/problem.h"
 
-/* "rqmwrun1". Change a row: another last digit. Notes of another version are
- * not thrown away, as its handlers may run. */
+/* "rqmwrun1"; another layout needs another last digit. A file of another
+ * version is kept, because handlers of that version may be running. */
 #define MAGIC   0x316e7572776d7172U
 #define SETTLED 65536
 #define COUNTS  (1U << 18)
@@ -65,49 +66,39 @@ struct run_file {
     uint32_t counts[COUNTS];
 };
 
-static bool same(const struct run_key *a, const struct run_key *b)
+static bool key_equal(const struct run_key *a, const struct run_key *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* sum_of - never 0, which is what an empty place has */
-static uint64_t sum_of(const struct run_key *key)
+/* Return the sum of a key. It is never 0, the sum of an empty place. */
+static uint64_t key_sum(const struct run_key *key)
 {
-    const unsigned char *at = (const unsigned char *)key;
-    uint64_t sum = 0xcbf29ce484222325U;
-
-    for (size_t i = 0; i < sizeof *key; i++)
-        sum = (sum ^ at[i]) * 0x100000001b3U;
-    return sum | 1;
+    return fnv_add(FNV_BEGIN, key, sizeof *key) | 1;
 }
 
-static unsigned count_of(uint64_t sum)
+static uint32_t *sum_count(struct run_file *f, uint64_t sum)
 {
-    return (unsigned)(sum >> 40) % COUNTS;
+    return &f->counts[(sum >> 40) % COUNTS];
 }
 
 /* ---- open ---- */
 
-/* foreign - a new file, and one that a kill left half made, begins with 0 */
-static bool foreign(int fd)
-{
-    uint64_t magic = 0;
-
-    return pread(fd, &magic, sizeof magic, 0) > 0 && magic != 0 &&
-           magic != MAGIC;
-}
-
-/* map - the file at its full size, with its pages: one that is missing later
- * would be a SIGBUS. -EPROTO: it is another version's, and stays as it is. */
-static int map(struct run_file *f, const char *path)
+/* Map the file at its full size, with all its pages: a page that is missing
+ * later would be a SIGBUS. -EPROTO: the file is of another version, and is left
+ * unchanged. */
+static int run_file_map(struct run_file *f, const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    uint64_t magic = 0;
     int err = 0;
     void *at;
 
     if (fd < 0)
         return -errno;
-    if (foreign(fd)) {
+    /* A new file, and one that a kill left half made, begins with 0. */
+    if (pread(fd, &magic, sizeof magic, 0) > 0 && magic != 0 &&
+        magic != MAGIC) {
         close(fd);
         return -EPROTO;
     }
@@ -125,7 +116,7 @@ static int map(struct run_file *f, const char *path)
 int run_file_open(struct run_file **out, const char *path, struct problem *p)
 {
     struct run_file *f = calloc(1, sizeof *f);
-    int err = f ? map(f, path) : -ENOMEM;
+    int err = f ? run_file_map(f, path) : -ENOMEM;
 
     *out = f;
     if (err || !f->map) {
@@ -149,7 +140,7 @@ int run_file_open(struct run_file **out, const char *path, struct problem *p)
     f->map->owners++;
     for (unsigned i = 0; i < SETTLED; i++)
         if (f->map->settled[i].sum)
-            f->counts[count_of(f->map->settled[i].sum)]++;
+            ++*sum_count(f, f->map->settled[i].sum);
     return 0;
 }
 
@@ -177,8 +168,8 @@ uint64_t run_file_first(const struct run_file *f)
 
 /* ---- a handler ---- */
 
-/* run_file_run - the state last: a kill before it finds no run, and none has
- * begun */
+/* Crash before the store of the state, which comes last: no run is found, and
+ * none has begun. */
 void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
                   uint64_t seq)
 {
@@ -217,7 +208,7 @@ void run_file_unrun(struct run_file *f, unsigned index)
 
 /* ---- at start ---- */
 
-static bool running(const struct run_slot *s)
+static bool slot_is_running(const struct run_slot *s)
 {
     return atomic_load_explicit(&s->state, memory_order_acquire) == RUN_RUNNING;
 }
@@ -229,7 +220,7 @@ void run_file_runs(const struct run_file *f,
     for (unsigned i = 0; i < RUN_SLOTS; i++) {
         const struct run_slot *s = &f->map->slots[i];
 
-        if (running(s))
+        if (slot_is_running(s))
             visit(arg,
                   &(struct source_run){.mark = s->mark,
                                        .start = s->start,
@@ -242,47 +233,40 @@ static struct run_crash *crash_find(const struct run_file *f,
                                     const struct run_key *key)
 {
     for (unsigned i = 0; f->map->crash_at && i < CRASHES; i++)
-        if (f->map->crashes[i].seq && same(&f->map->crashes[i].key, key))
+        if (f->map->crashes[i].seq && key_equal(&f->map->crashes[i].key, key))
             return &f->map->crashes[i];
     return NULL;
 }
 
-/* crash_count - once for each run
- * Crash before the slot is free: the entry has the run's number already, and
- * the next start does not count it again.
- */
-static void crash_count(struct run_file *f, const struct run_slot *s,
-                        bool alone)
-{
-    struct run_crash *c = crash_find(f, &s->key);
-
-    if (c && c->seq == s->seq)
-        return;
-    if (!c) {
-        c = &f->map->crashes[f->map->crash_at++ % CRASHES];
-        *c = (struct run_crash){.key = s->key};
-    }
-    c->crashes++;
-    c->alone = alone;
-    atomic_signal_fence(memory_order_release);
-    c->seq = s->seq;
-}
-
+/* Each run is counted once. Crash before its slot is free: the entry has the
+ * number of the run already, and the next start does not count it again. */
 unsigned run_file_crashed(struct run_file *f)
 {
     unsigned n = 0;
 
     for (unsigned i = 0; i < RUN_SLOTS; i++)
-        n += running(&f->map->slots[i]);
-    for (unsigned i = 0; n && i < RUN_SLOTS; i++)
-        if (running(&f->map->slots[i]))
-            crash_count(f, &f->map->slots[i], n == 1);
+        n += slot_is_running(&f->map->slots[i]);
+    for (unsigned i = 0; n && i < RUN_SLOTS; i++) {
+        const struct run_slot *s = &f->map->slots[i];
+        struct run_crash *c = crash_find(f, &s->key);
+
+        if (!slot_is_running(s) || (c && c->seq == s->seq))
+            continue;
+        if (!c) {
+            c = &f->map->crashes[f->map->crash_at++ % CRASHES];
+            *c = (struct run_crash){.key = s->key};
+        }
+        c->crashes++;
+        c->alone = n == 1;
+        atomic_signal_fence(memory_order_release);
+        c->seq = s->seq;
+    }
     for (unsigned i = 0; n && i < RUN_SLOTS; i++)
         run_file_unrun(f, i);
     return n;
 }
 
-/* ---- what was settled ---- */
+/* ---- settled messages ---- */
 
 uint32_t run_file_crashes(const struct run_file *f, const struct run_key *key,
                           bool *alone)
@@ -299,23 +283,26 @@ void run_file_settled(struct run_file *f, const struct run_key *key)
     struct run_crash *c = crash_find(f, key);
 
     if (s->sum)
-        f->counts[count_of(s->sum)]--;
+        --*sum_count(f, s->sum);
     s->sum = 0;
     atomic_signal_fence(memory_order_release);
     s->key = *key;
     atomic_signal_fence(memory_order_release);
-    s->sum = sum_of(key);
-    f->counts[count_of(s->sum)]++;
+    s->sum = key_sum(key);
+    ++*sum_count(f, s->sum);
     if (c)
         c->seq = 0;
 }
 
 bool run_file_was_settled(const struct run_file *f, const struct run_key *key)
 {
-    uint64_t sum = sum_of(key);
+    uint64_t sum = key_sum(key);
 
-    for (unsigned i = 0; f->counts[count_of(sum)] > 0 && i < SETTLED; i++)
-        if (f->map->settled[i].sum == sum && same(&f->map->settled[i].key, key))
+    if (f->counts[(sum >> 40) % COUNTS] == 0)
+        return false;
+    for (unsigned i = 0; i < SETTLED; i++)
+        if (f->map->settled[i].sum == sum &&
+            key_equal(&f->map->settled[i].key, key))
             return true;
     return false;
 }

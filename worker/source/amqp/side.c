@@ -40,13 +40,14 @@ int side_start(struct side *side, void *(*main)(void *), void *arg)
     return err;
 }
 
-void side_join(struct side *side)
+void side_stop(struct side *side)
 {
-    if (!side->running)
-        return;
-    side_wake(side);
-    pthread_join(side->thread, NULL);
-    side->running = false;
+    if (side->running) {
+        side_wake(side);
+        pthread_join(side->thread, NULL);
+        side->running = false;
+    }
+    link_close(&side->link);
 }
 
 void side_wake(struct side *side)
@@ -76,7 +77,7 @@ void side_limited(struct side *side)
 {
     struct amqp_queue *queue = side->queue;
 
-    if (!side->link->limited || atomic_exchange(&queue->limit_told, true))
+    if (!side->link->limited || atomic_exchange(&queue->limit_logged, true))
         return;
     log_warn(
         "delivery_limit", F_STR("queue", queue->operand->shown),
@@ -87,61 +88,52 @@ void side_limited(struct side *side)
                       "dead letters after 20 deliveries"));
 }
 
-/* next_of - what to do about it; nothing, but for what we hold too long */
-static const char *next_of(const char *why)
-{
-    return strstr(why, "timed out") && strstr(why, "acknowledgement")
-               ? "a message had no answer for consumer_timeout, and the broker "
-                 "gives all that this worker has to others, too: shorter waits "
-                 "and handlers, more -c, or raise consumer_timeout on each node"
-               : "it connects again by itself, to the next host; what runs "
-                 "goes on";
-}
-
 void side_lost(struct side *side, const char *why)
 {
     const struct broker_operand *o = side->queue->operand;
+    bool too_slow = strstr(why, "timed out") && strstr(why, "acknowledgement");
 
     if (!side->link)
         return;
-    log_warn("link_lost", F_STR("queue", o->shown), F_STR("side", side->name),
-             F_STR("host", o->hosts[side->link->host].name),
-             F_STR("reason", why), F_STR("next", next_of(why)));
+    log_warn(
+        "link_lost", F_STR("queue", o->shown), F_STR("side", side->name),
+        F_STR("host", o->hosts[side->link->host].name), F_STR("reason", why),
+        F_STR("next",
+              too_slow ? "a message was not acknowledged within "
+                         "consumer_timeout, so the broker gives all messages "
+                         "of this worker to others; use shorter waits and "
+                         "handlers or more -c, or raise consumer_timeout on "
+                         "each node"
+                       : "the worker connects to the next host by itself; "
+                         "running handlers are not affected"));
     side->host = side->link->host + 1;
     side->lost_ns = clock_mono_ns();
     link_close(&side->link);
 }
 
-/* pause_before - many workers that lose one node do not come back at once */
-static void pause_before(struct side *side)
-{
-    uint64_t now = clock_mono_ns();
-    uint64_t half = side->wait_ns / 2;
-    uint64_t wait = half + arc4random() * (half / UINT32_MAX + 1) % (half + 1);
-    uint64_t end = now + wait;
-
-    while (now < end && !atomic_load(&side->queue->stopping)) {
-        side_wait(side, end - now);
-        now = clock_mono_ns();
-    }
-    side->wait_ns *= 2;
-    if (side->wait_ns > WAIT_MOST)
-        side->wait_ns = WAIT_MOST;
-}
-
 bool side_reconnect(struct side *side)
 {
     struct amqp_queue *queue = side->queue;
+    uint64_t half = side->wait_ns / 2;
+    /* A random pause: many workers that lose one node do not all reconnect at
+     * the same instant. */
+    uint64_t wait = half + arc4random() * (half / UINT32_MAX + 1) % (half + 1);
+    uint64_t now = clock_mono_ns(), end = now + wait;
     struct problem p;
 
-    pause_before(side);
+    while (now < end && !atomic_load(&queue->stopping)) {
+        side_wait(side, end - now);
+        now = clock_mono_ns();
+    }
+    side->wait_ns =
+        2 * side->wait_ns < WAIT_MOST ? 2 * side->wait_ns : WAIT_MOST;
     if (atomic_load(&queue->stopping))
         return false;
     if (link_open(&side->link, &queue->setup, side->host, &p) < 0) {
         log_warn("link_failed", F_STR("queue", queue->operand->shown),
                  F_STR("side", side->name), F_STR("reason", p.text),
-                 F_STR("next", "it tries again by itself, up to each 10 s; "
-                               "nothing is lost meanwhile"));
+                 F_STR("next", "the worker tries again at least every 10 s; "
+                               "no message is lost"));
         return false;
     }
     side->wait_ns = WAIT_FIRST;

@@ -2,7 +2,7 @@
  *
  * WHAT   What the inbox and the outbox have in common: the connection, its loss
  *        and the next one, the wait for it and for other threads.
- * WHO    wake: any thread. init, fini, start, join: the engine's. The others:
+ * WHO    wake: any thread. init, fini, start, stop: the engine's. The others:
  *        the thread itself.
  * OWNS   The thread and the connection.
  * FAILS  init, start: -errno.
@@ -18,23 +18,28 @@
 #include "common/broker/broker_operand.h"
 #include "worker/config/settings.h"
 
+struct source;        /* worker/source/source.h */
+struct source_events; /* the same */
+
 /* One thread. c = constant after open  t = the thread's */
 struct side {
     struct amqp_queue *queue; /* c */
     const char *name;         /* c  "inbox" */
     pthread_t thread;         /* c */
-    bool running;             /* c  it was started */
+    bool running;             /* c  the thread was started */
     int wake_fd;              /* c  eventfd */
     struct link *link;        /* t  NULL: not connected */
     unsigned host;            /* t  to try next */
     uint64_t wait_ns;         /* t  before the next try */
-    uint64_t lost_ns;         /* t  clock_mono_ns since when there is none */
+    uint64_t lost_ns;         /* t  clock_mono_ns of the loss */
 };
 
-/* The queue on the broker, and what both connections need.
+/* The queue on the broker, and all that its two threads share.
  * c = constant after open   a = atomic */
 struct amqp_queue {
     const struct settings *set;           /* c */
+    struct source *source;                /* c  for its `due` and `rests` */
+    const struct source_events *events;   /* c */
     const struct broker_operand *operand; /* c */
     char password[BROKER_PASSWORD];       /* c */
     char machine[65];                     /* c */
@@ -43,9 +48,13 @@ struct amqp_queue {
     struct topology topology;             /* c */
     char (*parts)[TOPOLOGY_NAME];         /* c  NAME, or NAME.0 and up */
     unsigned part_count;                  /* c */
-    atomic_bool stopping;                 /* a  both threads are to end */
-    atomic_bool limit_told;               /* a  a delivery limit was logged */
-    atomic_bool group_told;               /* a  a refused group was logged */
+    atomic_uint in_hand;                  /* a  messages lent at once */
+    /* Host that the outbox has given up + 1, so that the inbox tests it at once
+     * and not only by its heartbeats, a minute later; 0: none. */
+    atomic_uint doubted;       /* a */
+    atomic_bool stopping;      /* a  both threads must end */
+    atomic_bool limit_logged;  /* a  a delivery limit was logged */
+    atomic_bool group_logged;  /* a  a refused group was logged */
     struct side inbox, outbox; /* the threads of inbox.h and outbox.h */
 };
 
@@ -57,8 +66,9 @@ static inline bool amqp_queue_is_parted(const struct amqp_queue *queue)
 int side_init(struct side *side, struct amqp_queue *queue, const char *name);
 void side_fini(struct side *side);
 int side_start(struct side *side, void *(*main)(void *), void *arg);
-/* Wait for the end of the thread, which queue->stopping asks for. */
-void side_join(struct side *side);
+/* Wait for the end of the thread, which queue->stopping asks for, and close the
+ * connection. */
+void side_stop(struct side *side);
 void side_wake(struct side *side);
 /* Close the connection, and log why. */
 void side_lost(struct side *side, const char *why);

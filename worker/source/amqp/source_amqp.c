@@ -5,6 +5,7 @@
  * follows from its verdict is confirmed. The engine opens, stops and closes the
  * source through broker_engine.h.
  */
+#include "worker/source/amqp/inbox.h"
 #include "worker/source/amqp/outbox.h"
 
 #include <errno.h>
@@ -42,49 +43,50 @@ static struct source_amqp *source_amqp_of(const struct source *s)
 
 /* ---- taking and settling ---- */
 
-static int take(struct source *s, unsigned lane, uint64_t wall_ns,
-                struct message **out)
+static int source_amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
+                            struct message **out)
 {
     return claims_take(source_amqp_of(s)->claims, lane, wall_ns, out);
 }
 
-static int take_due(struct source *s, unsigned lane, struct message **out)
+static int source_amqp_take_due(struct source *s, unsigned lane,
+                                struct message **out)
 {
     return claims_take_due(source_amqp_of(s)->claims, lane, out);
 }
 
 /* Settle one verdict: verdicts that are settled late come one at a time. */
-static int settle(struct source *s, struct settle *list, size_t n)
+static int source_amqp_settle(struct source *s, struct settle *list, size_t n)
 {
     (void)n;
     return claims_settle(source_amqp_of(s)->claims, list);
 }
 
-static void release(struct source *s, struct message *m)
+static void source_amqp_release(struct source *s, struct message *m)
 {
     (void)s;
     claims_release(m);
 }
 
-static void rest(struct source *s, unsigned lane)
+static void source_amqp_rest(struct source *s, unsigned lane)
 {
     claims_lane_rest(source_amqp_of(s)->claims, lane);
 }
 
 /* ---- looking ---- */
 
-static int poll_fd(const struct source *s)
+static int source_amqp_poll_fd(const struct source *s)
 {
     return claims_fd(source_amqp_of(s)->claims);
 }
 
-static unsigned room(const struct source *s)
+static unsigned source_amqp_room(const struct source *s)
 {
     return claims_count(source_amqp_of(s)->claims).room;
 }
 
-/* Count what was in the queue when it was last asked, and what is here
- * already. */
+/* Count the messages that have arrived, and those in the queue when the broker
+ * was last asked. */
 static long fresh_count(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -92,8 +94,8 @@ static long fresh_count(const struct source *s)
     return (long)claims_count(q->claims).arrived + atomic_load(&q->ready);
 }
 
-/* Ask the broker how much is in the queue. -EAGAIN: it does not answer, and may
- * have any number. */
+/* Ask the broker how many messages are in the queue. -EAGAIN: it does not
+ * answer. */
 static int ready_ask(struct source_amqp *q)
 {
     long ready = 0;
@@ -108,11 +110,12 @@ static int ready_ask(struct source_amqp *q)
     return 0;
 }
 
-/* Messages that the broker has sent are not in the queue, and may not be here
- * yet. So nothing is due if the last call found nothing either, and nothing
- * came since. A head that waits in hand is due: a worker that ended now would
- * give it back, and its failures would be forgotten. */
-static int is_due(struct source *s)
+/* Return whether a message is due. Messages that the broker has sent are not in
+ * the queue, and may not be here yet. So the answer is NO only if the last call
+ * found nothing either, and nothing came since. A head that waits in hand is
+ * due: if the worker ended now, it would give the head back, and the failures
+ * of the head would be forgotten. */
+static int source_amqp_is_due(struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
     int err = ready_ask(q);
@@ -122,7 +125,7 @@ static int is_due(struct source *s)
     return claims_still_idle(q->claims) ? NO : YES;
 }
 
-static int64_t count(struct source *s, enum source_count what)
+static int64_t source_amqp_count(struct source *s, enum source_count what)
 {
     struct source_amqp *q = source_amqp_of(s);
     uint32_t n;
@@ -150,7 +153,7 @@ parts_visit(struct source *s,
         visit(arg, &all[i]);
 }
 
-static bool pending(const struct source *s)
+static bool nothing_pending(const struct source *s)
 {
     (void)s;
     return false;
@@ -158,19 +161,19 @@ static bool pending(const struct source *s)
 
 /* ---- how many ---- */
 
-/* Allow as many as the last owner's runs, while these are looked at. */
-static unsigned lent(const struct source *s)
+/* Before the start, allow as many as the last owner could have lent. */
+static unsigned source_amqp_lent(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
 
     return q->started && !amqp_queue_is_parted(&q->queue)
-               ? inbox_in_hand(q->inbox)
+               ? atomic_load(&q->queue.in_hand)
                : RUN_SLOTS;
 }
 
-/* Set the longest time limit of a message. One that stays in hand gets no more
- * than the worker's unless --max-timeout says so, as all of its attempts end
- * before the broker takes it back (settings.h). */
+/* Set the longest time limit of a message. With partitions, a message gets no
+ * more than the worker's limit unless --max-timeout allows it, because all
+ * attempts must end before the broker takes the message back (settings.h). */
 static void limit_set(struct source_amqp *q)
 {
     const struct settings *set = q->queue.set;
@@ -182,51 +185,55 @@ static void limit_set(struct source_amqp *q)
 }
 
 /* Wake the inbox: it fetches as much as max-concurrency asks for. */
-static void tuned(struct source *s)
+static void source_amqp_tuned(struct source *s)
 {
     limit_set(source_amqp_of(s));
     side_wake(&source_amqp_of(s)->queue.inbox);
 }
 
 /* Wake the inbox, whose timer stands still while the machine is suspended. */
-static void clock_set(struct source *s)
+static void source_amqp_clock_set(struct source *s)
 {
     claims_clock_set(source_amqp_of(s)->claims);
     side_wake(&source_amqp_of(s)->queue.inbox);
 }
 
-static int resize(struct source *s, unsigned n, struct problem *p)
+/* Set how many messages may be lent. With partitions it is the same number for
+ * all workers. */
+static int source_amqp_resize(struct source *s, unsigned n, struct problem *p)
 {
     struct source_amqp *q = source_amqp_of(s);
 
     (void)p;
-    if (!amqp_queue_is_parted(&q->queue)) /* else it is the same for all
-                                             workers */
-        inbox_resize(q->inbox, n < s->lent_most ? n : s->lent_most);
+    if (!amqp_queue_is_parted(&q->queue)) {
+        atomic_store(&q->queue.in_hand, n < s->lent_most ? n : s->lent_most);
+        side_wake(&q->queue.inbox);
+    }
     return 0;
 }
 
-static void wanted(struct source *s)
+static void source_amqp_wanted(struct source *s)
 {
     inbox_wanted(source_amqp_of(s)->inbox);
 }
 
 /* ---- from one owner to the next ---- */
 
-static int runs(struct source *s,
-                void (*visit)(void *arg, const struct source_run *run),
-                void *arg, struct problem *p)
+static int source_amqp_runs(struct source *s,
+                            void (*visit)(void *arg,
+                                          const struct source_run *run),
+                            void *arg, struct problem *p)
 {
     (void)p;
     run_file_runs(source_amqp_of(s)->runs, visit, arg);
     return 0;
 }
 
-/* Count the crashes. The broker gives the messages again, and then their
- * crashes are known. */
-static int recover(struct source *s,
-                   int (*visit)(void *arg, const struct source_left *left),
-                   void *arg)
+/* Count the crashes, for the time when the broker gives the messages again. */
+static int source_amqp_recover(struct source *s,
+                               int (*visit)(void *arg,
+                                            const struct source_left *left),
+                               void *arg)
 {
     struct source_amqp *q = source_amqp_of(s);
     unsigned n = run_file_crashed(q->runs);
@@ -235,20 +242,20 @@ static int recover(struct source *s,
     if (n > 0)
         log_warn("crashed", F_STR("queue", q->queue.operand->shown),
                  F_UINT("messages", n),
-                 F_STR("next", "a worker died while handlers had them; they "
-                               "come again, marked as redelivered"));
+                 F_STR("next", "a worker died while they were running; they "
+                               "run again, marked as redelivered"));
     return 0;
 }
 
-static void start(struct source *s)
+static void source_amqp_start(struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
     int err;
 
     q->started = true;
-    err = outbox_start(q->outbox);
+    err = side_start(&q->queue.outbox, outbox_main, q->outbox);
     if (!err)
-        err = inbox_start(q->inbox);
+        err = side_start(&q->queue.inbox, inbox_main, q->inbox);
     if (err)
         q->events.ended(q->events.arg, "a thread cannot be started", EX_OSERR);
 }
@@ -256,35 +263,37 @@ static void start(struct source *s)
 static const struct source_ops amqp_ops = {
     .name = "amqp",
     .late = true,
-    .take = take,
-    .take_due = take_due,
-    .settle = settle,
-    .release = release,
-    .rest = rest,
-    .poll_fd = poll_fd,
-    .pending = pending,
-    .room = room,
+    .take = source_amqp_take,
+    .take_due = source_amqp_take_due,
+    .settle = source_amqp_settle,
+    .release = source_amqp_release,
+    .rest = source_amqp_rest,
+    .poll_fd = source_amqp_poll_fd,
+    .pending = nothing_pending,
+    .room = source_amqp_room,
     .fresh = fresh_count,
-    .is_due = is_due,
-    .count = count,
+    .is_due = source_amqp_is_due,
+    .count = source_amqp_count,
     .parts = parts_visit,
-    .lent = lent,
-    .resize = resize,
-    .wanted = wanted,
-    .tuned = tuned,
-    .clock_set = clock_set,
-    .runs = runs,
-    .recover = recover,
-    .start = start,
+    .lent = source_amqp_lent,
+    .resize = source_amqp_resize,
+    .wanted = source_amqp_wanted,
+    .tuned = source_amqp_tuned,
+    .clock_set = source_amqp_clock_set,
+    .runs = source_amqp_runs,
+    .recover = source_amqp_recover,
+    .start = source_amqp_start,
 };
 
 /* ---- open and close ---- */
 
-/* Fill in the queue, and what both connections are made of. */
+/* Fill in the queue, with the setup of both connections. */
 static int queue_fill(struct source_amqp *q, const struct settings *set)
 {
     struct amqp_queue *queue = &q->queue;
 
+    queue->source = &q->source;
+    queue->events = &q->events;
     queue->set = set;
     queue->operand = &set->broker;
     queue->inbox.wake_fd = queue->outbox.wake_fd = -1;
@@ -316,29 +325,20 @@ static int parts_open(struct source_amqp *q, long *ready, struct problem *p)
     unsigned parts = q->queue.topology.partitions;
     unsigned want = parts ? parts * partition_in_hand(parts)
                           : slots_for(set, (unsigned)set->concurrency);
-    int err = side_init(&q->queue.inbox, &q->queue, "inbox");
+    int err;
+
+    atomic_store(&q->queue.in_hand, want < RUN_SLOTS ? want : RUN_SLOTS);
+    err = side_init(&q->queue.inbox, &q->queue, "inbox");
 
     if (!err)
         err = side_init(&q->queue.outbox, &q->queue, "outbox");
     if (!err)
-        err = claims_open(&q->claims,
-                          &(struct claims_setup){.queue = &q->queue,
-                                                 .runs = q->runs,
-                                                 .source = &q->source,
-                                                 .events = &q->events});
+        err = claims_open(&q->claims, &q->queue, q->runs);
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));
-    err = inbox_open(
-        &q->inbox,
-        &(struct inbox_setup){.queue = &q->queue,
-                              .claims = q->claims,
-                              .source = &q->source,
-                              .events = &q->events,
-                              .in_hand = want < RUN_SLOTS ? want : RUN_SLOTS},
-        ready, p);
-    return err ? err
-               : outbox_open(&q->outbox, &q->queue, q->claims, q->inbox, p);
+    err = inbox_open(&q->inbox, &q->queue, q->claims, ready, p);
+    return err ? err : outbox_open(&q->outbox, &q->queue, q->claims, p);
 }
 
 /* Stop the outbox first: the inbox acknowledges the messages whose copies the
@@ -357,11 +357,8 @@ static void source_amqp_stop(struct source *source, uint64_t limit_ns)
                  F_STR("next", "these verdicts are not confirmed: their "
                                "messages come again, marked as redelivered"));
     atomic_store(&q->queue.stopping, true);
-    /* The broker gives to others what is not acknowledged. */
-    if (q->outbox)
-        outbox_stop(q->outbox);
-    if (q->inbox)
-        inbox_stop(q->inbox);
+    side_stop(&q->queue.outbox);
+    side_stop(&q->queue.inbox);
 }
 
 static void source_amqp_close(struct source *source)
