@@ -27,13 +27,8 @@
 #define LEAST      0x030a00
 #define LEAST_TEXT "3.10"
 
-static const char *host_name(const struct link_setup *setup, unsigned i)
-{
-    return setup->operand->hosts[i].name;
-}
-
-/* say - why, with what the broker said */
-static void say(struct link *l, uint16_t code, amqp_bytes_t text)
+/* Keep the broker's reason for closing the channel or the connection. */
+static void reason_keep(struct link *l, uint16_t code, amqp_bytes_t text)
 {
     l->code = code;
     (void)safe_text_copy(l->why, sizeof l->why, text.bytes ? text.bytes : "",
@@ -45,13 +40,13 @@ bool link_closed_by(struct link *l, const amqp_method_t *method)
     if (method->id == AMQP_CONNECTION_CLOSE_METHOD) {
         const amqp_connection_close_t *m = method->decoded;
 
-        say(l, m->reply_code, m->reply_text);
+        reason_keep(l, m->reply_code, m->reply_text);
         return true;
     }
     if (method->id == AMQP_CHANNEL_CLOSE_METHOD) {
         const amqp_channel_close_t *m = method->decoded;
 
-        say(l, m->reply_code, m->reply_text);
+        reason_keep(l, m->reply_code, m->reply_text);
         return true;
     }
     return false;
@@ -105,22 +100,9 @@ static void silence_limit(int fd, unsigned ms)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
-/* Note that the broker takes no more messages, or takes them again. Under an
- * alarm it stops reading: its window is full then, which the kernel would take
- * for silence (tcp_probe_timer). */
-static void blocked_by(struct link *l, const amqp_method_t *method)
-{
-    if (method->id == AMQP_CONNECTION_BLOCKED_METHOD)
-        l->blocked = true;
-    else if (method->id == AMQP_CONNECTION_UNBLOCKED_METHOD)
-        l->blocked = false;
-    else
-        return;
-    silence_limit(l->fd, l->blocked ? 0 : SILENT_MS);
-}
-
 int link_frame(struct link *l, amqp_frame_t *frame)
 {
+    const amqp_method_t *m = &frame->payload.method;
     const struct timeval now = {0, 0};
     int status = amqp_simple_wait_frame_noblock(l->c, frame, &now);
 
@@ -128,29 +110,23 @@ int link_frame(struct link *l, amqp_frame_t *frame)
         return NO;
     if (status != AMQP_STATUS_OK)
         return link_status(l, status);
-    if (frame->frame_type == AMQP_FRAME_METHOD && frame->channel == 0) {
-        blocked_by(l, &frame->payload.method);
-        if (link_closed_by(l, &frame->payload.method))
-            return -ECONNRESET;
+    if (frame->frame_type != AMQP_FRAME_METHOD || frame->channel != 0)
+        return YES;
+    /* Under an alarm the broker stops reading: its window is full then, which
+     * the kernel would take for silence (tcp_probe_timer). */
+    if (m->id == AMQP_CONNECTION_BLOCKED_METHOD ||
+        m->id == AMQP_CONNECTION_UNBLOCKED_METHOD) {
+        l->blocked = m->id == AMQP_CONNECTION_BLOCKED_METHOD;
+        silence_limit(l->fd, l->blocked ? 0 : SILENT_MS);
     }
-    return YES;
-}
-
-bool link_more(const struct link *l)
-{
-    return amqp_frames_enqueued(l->c) || amqp_data_in_buffer(l->c);
-}
-
-void link_tidy(struct link *l)
-{
-    amqp_maybe_release_buffers(l->c);
+    return link_closed_by(l, m) ? -ECONNRESET : YES;
 }
 
 /* ---- open ---- */
 
-/* socket_ready - with the keys that were given */
+/* Make a socket with the keys that were given. */
 static amqp_socket_t *
-socket_ready(struct link *l, const struct link_setup *setup, struct problem *p)
+socket_make(struct link *l, const struct link_setup *setup, struct problem *p)
 {
     const char *ca = setup->tls.ca ? setup->tls.ca : SYSTEM_CA;
     amqp_socket_t *s = setup->operand->tls ? amqp_ssl_socket_new(l->c)
@@ -181,8 +157,8 @@ socket_ready(struct link *l, const struct link_setup *setup, struct problem *p)
     return s;
 }
 
-/* connect_error - the errno of a plain connection, as the library does not
- * tell: 0 there is none, or it cannot be known */
+/* Return the errno of a plain connection, which the library does not tell; 0:
+ * no error, or not known. */
 static int connect_error(const struct broker_host *h)
 {
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM};
@@ -205,9 +181,9 @@ static int connect_error(const struct broker_host *h)
     return error;
 }
 
-/* no_socket - why nobody answers */
-static int no_socket(const struct link_setup *setup, unsigned i, int status,
-                     struct problem *p)
+/* Report why a host cannot be connected to. */
+static int socket_refused(const struct link_setup *setup, unsigned i,
+                          int status, struct problem *p)
 {
     const struct broker_host *h = &setup->operand->hosts[i];
     const char *ca = setup->tls.ca ? setup->tls.ca : SYSTEM_CA;
@@ -241,14 +217,14 @@ static int no_socket(const struct link_setup *setup, unsigned i, int status,
         setup->operand->host_count > 1 ? ", nor to the others" : "");
 }
 
-static amqp_table_entry_t flag(const char *name)
+static amqp_table_entry_t property_flag(const char *name)
 {
     return (amqp_table_entry_t){
         .key = amqp_cstring_bytes(name),
         .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
 }
 
-static amqp_table_entry_t text(const char *name, const char *value)
+static amqp_table_entry_t property_text(const char *name, const char *value)
 {
     return (amqp_table_entry_t){
         .key = amqp_cstring_bytes(name),
@@ -256,21 +232,22 @@ static amqp_table_entry_t text(const char *name, const char *value)
                   .value.bytes = amqp_cstring_bytes(value)}};
 }
 
-/* log_in - with what we can: without these the broker tells nothing of a
- * consumer that it cancels, nor that it takes no messages */
+/* Log in with our capabilities. Without them the broker would not report that it
+ * cancels a consumer, nor that it takes no messages. */
 static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
 {
-    amqp_table_entry_t can[] = {flag("consumer_cancel_notify"),
-                                flag("connection.blocked"),
-                                flag("authentication_failure_close"),
-                                flag("basic.nack"), flag("publisher_confirms")};
+    amqp_table_entry_t can[] = {property_flag("consumer_cancel_notify"),
+                                property_flag("connection.blocked"),
+                                property_flag("authentication_failure_close"),
+                                property_flag("basic.nack"),
+                                property_flag("publisher_confirms")};
     amqp_table_entry_t all[] = {
         {.key = amqp_cstring_bytes("capabilities"),
          .value = {.kind = AMQP_FIELD_KIND_TABLE,
                    .value.table = {sizeof can / sizeof can[0], can}}},
-        text("connection_name", setup->name),
-        text("product", "mqworker"),
-        text("version", MQW_VERSION)};
+        property_text("connection_name", setup->name),
+        property_text("product", "mqworker"),
+        property_text("version", MQW_VERSION)};
     const amqp_table_t properties = {sizeof all / sizeof all[0], all};
 
     return amqp_login_with_properties(l->c, setup->operand->vhost, CHANNELS,
@@ -279,12 +256,12 @@ static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
                                       setup->operand->user, setup->password);
 }
 
-/* not_in - why it does not let us in */
-static int not_in(const struct link *l, const struct link_setup *setup,
-                  struct problem *p)
+/* Report why the broker refuses the login. */
+static int login_refused(const struct link *l, const struct link_setup *setup,
+                         struct problem *p)
 {
     const struct broker_operand *o = setup->operand;
-    const char *host = host_name(setup, l->host);
+    const char *host = o->hosts[l->host].name;
 
     if (strstr(l->why, "access to vhost"))
         return problem_set(p, EX_NOPERM, EACCES,
@@ -307,7 +284,7 @@ static int not_in(const struct link *l, const struct link_setup *setup,
                            "%s refuses user %s in virtual host %s: %s", host,
                            o->user, o->vhost, l->why);
     return problem_set(p, EX_UNAVAILABLE, ECONNREFUSED,
-                       "%s:%u does not let us in: %s", host,
+                       "%s:%u refuses the login: %s", host,
                        o->hosts[l->host].port,
                        l->why[0] ? l->why : "it closed the connection");
 }
@@ -329,7 +306,7 @@ void link_property(const struct link *l, const char *name, char *out,
     }
 }
 
-/* version_number - "3.10.8" to 0x030a08 */
+/* Convert "3.10.8" to 0x030a08. */
 static unsigned version_number(const char *text)
 {
     unsigned number = 0;
@@ -344,23 +321,23 @@ static unsigned version_number(const char *text)
     return number;
 }
 
-/* server_check - one that these promises can be kept with */
+/* Refuse a server that may lose messages. */
 static int server_check(struct link *l, const struct link_setup *setup,
                         struct problem *p)
 {
-    const char *host = host_name(setup, l->host);
+    const char *host = setup->operand->hosts[l->host].name;
     char product[64];
 
     link_property(l, "product", product, sizeof product);
     link_property(l, "version", l->version, sizeof l->version);
     l->server = version_number(l->version);
-    if (strcmp(product, "RabbitMQ") != 0 && !setup->other_server)
+    if (strcmp(product, "RabbitMQ") != 0)
         return problem_set(p, EX_UNAVAILABLE, ENOTSUP,
                            "%s is %s %s: only RabbitMQ's quorum queues are "
                            "known to lose nothing",
                            host, product[0] ? product : "a server without name",
                            l->version);
-    if (l->server < LEAST && !setup->other_server)
+    if (l->server < LEAST)
         return problem_set(p, EX_UNAVAILABLE, ENOTSUP,
                            "%s has RabbitMQ %s: its dead lettering may lose "
                            "messages; " LEAST_TEXT
@@ -376,8 +353,8 @@ static int channel_open(struct link *l)
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-/* link_channel - a channel that the broker closed is its until it hears that we
- * know */
+/* Confirm first that the channel is closed: until then the broker does not open
+ * another one of its number. */
 int link_channel(struct link *l)
 {
     int err = link_status(l, amqp_send_method(l->c, LINK_CHANNEL,
@@ -387,25 +364,13 @@ int link_channel(struct link *l)
     return err ? err : channel_open(l);
 }
 
-/* Have the kernel probe an idle connection, and limit its peer's silence. */
-static void probes_start(int fd)
-{
-    const int on = 1, idle_s = 4, interval_s = 2, probes = 3;
-
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s,
-                     sizeof interval_s);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    silence_limit(fd, SILENT_MS);
-}
-
-/* connect_to - host `i` */
-static int connect_to(struct link *l, const struct link_setup *setup,
-                      unsigned i, struct problem *p)
+/* Connect to host `i`. */
+static int host_connect(struct link *l, const struct link_setup *setup,
+                        unsigned i, struct problem *p)
 {
     const struct broker_host *h = &setup->operand->hosts[i];
     struct timeval connect = {.tv_sec = CONNECT_S}, rpc = {.tv_sec = RPC_S};
+    const int on = 1, idle_s = 4, interval_s = 2, probes = 3;
     amqp_socket_t *s;
     int status, err;
 
@@ -413,30 +378,29 @@ static int connect_to(struct link *l, const struct link_setup *setup,
     l->c = amqp_new_connection();
     if (!l->c)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    s = socket_ready(l, setup, p);
+    s = socket_make(l, setup, p);
     if (!s)
         return -EINVAL;
     (void)amqp_set_handshake_timeout(l->c, &rpc);
     (void)amqp_set_rpc_timeout(l->c, &rpc);
     status = amqp_socket_open_noblock(s, h->name, (int)h->port, &connect);
     if (status != AMQP_STATUS_OK)
-        return no_socket(setup, i, status, p);
-    probes_start(amqp_get_sockfd(l->c));
+        return socket_refused(setup, i, status, p);
+    l->fd = amqp_get_sockfd(l->c);
+    /* Have the kernel probe an idle connection, and limit its peer's silence.
+     */
+    (void)setsockopt(l->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(l->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(l->fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s,
+                     sizeof interval_s);
+    (void)setsockopt(l->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    silence_limit(l->fd, SILENT_MS);
     if (link_reply(l, log_in(l, setup)) < 0)
-        return not_in(l, setup, p);
+        return login_refused(l, setup, p);
     err = server_check(l, setup, p);
     if (err)
         return err;
-    l->fd = amqp_get_sockfd(l->c);
-    return channel_open(l) < 0 ? not_in(l, setup, p) : 0;
-}
-
-/* drop - the connection, without a word to the broker */
-static void drop(struct link *l)
-{
-    if (l->c)
-        (void)amqp_destroy_connection(l->c);
-    l->c = NULL;
+    return channel_open(l) < 0 ? login_refused(l, setup, p) : 0;
 }
 
 int link_open(struct link **out, const struct link_setup *setup, unsigned first,
@@ -450,8 +414,9 @@ int link_open(struct link **out, const struct link_setup *setup, unsigned first,
     if (!l)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     for (unsigned n = 0; n < count && err == -ECONNREFUSED; n++) {
-        drop(l);
-        err = connect_to(l, setup, (first + n) % count, p);
+        if (l->c)
+            (void)amqp_destroy_connection(l->c);
+        err = host_connect(l, setup, (first + n) % count, p);
     }
     if (err)
         link_close(&l);
@@ -466,6 +431,7 @@ void link_close(struct link **link)
     if (!l)
         return;
     *link = NULL;
-    drop(l);
+    if (l->c) /* without telling the broker */
+        (void)amqp_destroy_connection(l->c);
     free(l);
 }

@@ -33,8 +33,8 @@
 
 #define LINK_CHANNEL   1
 #define LINK_HEARTBEAT 30 /* seconds */
-/* Of a replicated queue it counts deliveries, and drops a message after 20
- * unless it is told otherwise; and it has priorities. */
+/* From this version on a server drops a message from a replicated queue after
+ * 20 deliveries unless it is told otherwise; and such a queue has priorities. */
 #define SERVER_4 0x040000
 #define LINK_WHY 256
 
@@ -42,8 +42,7 @@ struct link_setup {
     const struct broker_operand *operand;
     const char *password;
     struct broker_tls tls;
-    const char *name;  /* as the broker lists the connection */
-    bool other_server; /* one that is no RabbitMQ is taken, too */
+    const char *name; /* as the broker lists the connection */
 };
 
 struct link {
@@ -59,32 +58,28 @@ struct link {
     uint16_t code;      /* of the broker in that: 404, 406, ...; 0: none */
 };
 
-/* Some host, and the others in turn; the first error that another host would
- * repeat ends it. `first` is where to begin. */
+/* Connect to one of the hosts, in turn from `first` on, until one lets us in or
+ * returns an error that another host would repeat. */
 int link_open(struct link **out, const struct link_setup *setup, unsigned first,
               struct problem *p);
-/* The next frame, without waiting: YES, NO there is none, -errno it is gone.
- * Calls that wait for an answer keep frames back, so ask until it says NO
- * before you wait on `fd`. It sends heartbeats that are due. Pointers of a
- * frame are good until link_tidy. */
+/* Read the next frame, without waiting: YES; NO: there is none; -errno: the
+ * connection is gone. Calls that wait for an answer keep frames back, so read
+ * until NO before you wait on `fd`. Sends due heartbeats. Pointers of a frame
+ * are valid until amqp_maybe_release_buffers. */
 int link_frame(struct link *l, amqp_frame_t *frame);
-/* Whether more of them are here, as far as it is known without asking for
- * them. */
-bool link_more(const struct link *l);
-/* What the server says of itself, as text: "cluster_name"; "" nothing. */
+/* Read a text that the server sent at login, such as "cluster_name"; "": it sent
+ * none. */
 void link_property(const struct link *l, const char *name, char *out,
                    size_t room);
-/* All frames so far are used. */
-void link_tidy(struct link *l);
-/* A call that is answered: 0, -EPROTO if the broker closed the channel (`code`
- * and `why`), or the connection is gone. */
+/* Convert the result of a call that is answered: 0, -EPROTO if the broker closed
+ * the channel (`code` and `why`), or -errno: the connection is gone. */
 int link_reply(struct link *l, amqp_rpc_reply_t reply);
-/* What a call that is not answered returned. */
+/* Convert the result of a call that is not answered. */
 int link_status(struct link *l, int status);
-/* The broker closes the channel or the connection by this method: fills `code`
- * and `why`. False: it is another method. */
+/* Return true if the broker closes the channel or the connection by this
+ * method, with `code` and `why` filled. */
 bool link_closed_by(struct link *l, const amqp_method_t *method);
-/* Another channel 1 after -EPROTO of link_reply. */
+/* Open another channel 1 after -EPROTO of link_reply. */
 int link_channel(struct link *l);
 void link_close(struct link **link); /* NULL-safe; sets NULL */
 

@@ -114,7 +114,7 @@ int confirms_read(struct confirms *c, struct link *l)
 
     while (!err && (n = link_frame(l, &f)) != NO)
         err = n < 0 ? n : frame_use(c, l, &f);
-    link_tidy(l);
+    amqp_maybe_release_buffers(l->c);
     return err;
 }
 

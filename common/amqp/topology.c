@@ -46,7 +46,7 @@ unsigned partition_in_hand(unsigned n)
                                  : each;
 }
 
-/* ms; the longest is a day, and a longer wait is several of them. */
+/* In ms. The longest is a day; a longer wait takes several hops. */
 static const uint64_t lengths[TOPOLOGY_LENGTHS] = {
     1000, 4000, 16000, 60000, 240000, 960000, 3600000, 14400000, 86400000};
 
@@ -116,11 +116,6 @@ unsigned topology_index(uint64_t ms)
     return i;
 }
 
-uint64_t topology_length_at(unsigned i)
-{
-    return lengths[i];
-}
-
 #define LIMIT "x-delivery-limit"
 
 /* A queue's declaration in the making. Names and texts are borrowed. */
@@ -147,6 +142,7 @@ static void queue_spec_number(struct queue_spec *q, const char *name,
         .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = value}};
 }
 
+/* Let one consumer at a time have the messages. */
 static void queue_spec_single(struct queue_spec *q)
 {
     q->entries[q->count++] = (amqp_table_entry_t){
@@ -154,11 +150,10 @@ static void queue_spec_single(struct queue_spec *q)
         .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
 }
 
-/* queue_spec_init - replicated, and what its broker drops goes to `net` (NULL:
- * none)
- * A limit of deliveries would count each look at a letter. Servers before 4.0
- * have none unless asked; one of -1 deletes at once there.
- */
+/* Begin the declaration of a replicated queue. Messages that its broker drops go
+ * to `net`; NULL: nowhere. A limit of deliveries would count each look at a
+ * letter. Servers before 4.0 have no limit by default, and there a limit of -1
+ * deletes at once. */
 static void queue_spec_init(struct queue_spec *q, const struct link *l,
                             const char *name, const char *net)
 {
@@ -187,18 +182,6 @@ static int queue_declare(struct link *l, const struct queue_spec *q,
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-/* Remove the delivery limit from the arguments, if present. */
-static void limit_remove(struct queue_spec *q)
-{
-    int kept = 0;
-
-    for (int i = 0; i < q->count; i++)
-        if (q->entries[i].key.len != strlen(LIMIT) ||
-            memcmp(q->entries[i].key.bytes, LIMIT, strlen(LIMIT)) != 0)
-            q->entries[kept++] = q->entries[i];
-    q->count = kept;
-}
-
 /* A queue's delivery limit is fixed at creation, and requested only from a
  * server of 4.0 or later. So the limit differs for a queue created before an
  * upgrade, and, during a rolling upgrade, for a queue created on a new node and
@@ -210,7 +193,7 @@ static void limit_remove(struct queue_spec *q)
 static int queue_spec_declare(struct link *l, const struct queue_spec *q,
                               bool passive)
 {
-    struct queue_spec bare = *q;
+    struct queue_spec bare = {.name = q->name};
     int err = queue_declare(l, q, passive);
     bool unlimited;
 
@@ -223,72 +206,83 @@ static int queue_spec_declare(struct link *l, const struct queue_spec *q,
         return err;
     if (l->server < SERVER_4 && unlimited)
         return queue_declare(l, q, true);
-    limit_remove(&bare);
+    for (int i = 0; i < q->count; i++)
+        if (q->entries[i].key.len != strlen(LIMIT) ||
+            memcmp(q->entries[i].key.bytes, LIMIT, strlen(LIMIT)) != 0)
+            bare.entries[bare.count++] = q->entries[i];
     err = queue_declare(l, &bare, false);
     l->limited = l->limited || !err;
     return err;
 }
 
-/* type_asked - the broker names one difference only; of all, whether it is a
- * quorum queue matters most */
-static void type_asked(struct link *l, const char *name)
+/* Check whether a queue that differs from its declaration is a quorum queue. The
+ * broker names one difference only, and this one matters most: it replaces
+ * `why`. Opens the channel again; -errno: the connection is gone. */
+static int queue_type_check(struct link *l, const char *name,
+                            char why[LINK_WHY])
 {
-    struct link was = *l;
     struct queue_spec q = {.name = name};
+    int err = link_channel(l);
 
     queue_spec_text(&q, "x-queue-type", "quorum");
-    if (link_channel(l) < 0 || queue_spec_declare(l, &q, false) != -EPROTO ||
-        !strstr(l->why, "x-queue-type"))
-        *l = was;
+    if (!err)
+        err = queue_spec_declare(l, &q, false);
+    if (err != -EPROTO)
+        return err;
+    if (strstr(l->why, "x-queue-type"))
+        memcpy(why, l->why, LINK_WHY);
+    return link_channel(l);
 }
 
-/* queue_spec_refused - why a queue cannot be used, with both values as the
- * broker has them; the channel is closed */
+/* Report why a queue cannot be used, with both values as the broker has them.
+ */
 static int queue_spec_refused(struct link *l, const struct topology *t,
                               const char *name, int err, struct problem *p)
 {
     const struct broker_operand *o = t->operand;
+    uint16_t code = l->code;
+    char why[LINK_WHY];
 
+    memcpy(why, l->why, sizeof why);
     if (err != -EPROTO)
         return problem_set(p, EX_UNAVAILABLE, -err,
                            "lost the connection to %s: %s",
-                           o->hosts[l->host].name, l->why);
-    if (l->code == AMQP_PRECONDITION_FAILED)
-        type_asked(l, name);
-    if (l->code == AMQP_NOT_FOUND)
+                           o->hosts[l->host].name, why);
+    if (code == AMQP_PRECONDITION_FAILED)
+        (void)queue_type_check(l, name, why);
+    if (code == AMQP_NOT_FOUND)
         (void)problem_set(p, EX_NOINPUT, ENOENT,
                           "no queue %s in virtual host %s of %s: leave out "
                           "--no-create, or declare it",
                           name, o->vhost, o->hosts[l->host].name);
-    else if (l->code == AMQP_ACCESS_REFUSED)
+    else if (code == AMQP_ACCESS_REFUSED)
         (void)problem_set(p, EX_NOPERM, EACCES,
                           "user %s may not declare or use queue %s: %s; grant "
                           "the rights with rabbitmqctl set_permissions, or use "
                           "mqworker --no-create if the queue exists",
-                          o->user, name, l->why);
-    else if (strstr(l->why, QUEUE_SPEC_PARTED))
+                          o->user, name, why);
+    else if (strstr(why, QUEUE_SPEC_PARTED))
         (void)problem_set(p, EX_CONFIG, EINVAL,
                           "queue %s has another number of partitions: %s; give "
                           "--partitions as its other workers and senders do, "
                           "or use another name: the number is fixed",
-                          o->queue, l->why);
-    else if (strstr(l->why, "x-queue-type"))
+                          o->queue, why);
+    else if (strstr(why, "x-queue-type"))
         (void)problem_set(p, EX_CONFIG, EINVAL,
                           "queue %s is not replicated (%s): a node that dies "
                           "takes its messages along; declare a quorum queue, "
                           "or give --allow-unreplicated",
-                          name, l->why);
+                          name, why);
     else
         (void)problem_set(
             p, EX_CONFIG, EINVAL,
             "queue %s exists and is of another kind: %s; use it unchanged with "
             "mqworker --no-create, or empty and delete it",
-            name, l->why);
+            name, why);
     return -EPROTO;
 }
 
-/* queue_spec_ready - it is there, as asked; or as it is, where that is wanted
- */
+/* Declare a queue. With `as_it_is` a queue of another kind is accepted. */
 static int queue_spec_ready(struct link *l, const struct topology *t,
                             const struct queue_spec *q, bool as_it_is,
                             struct problem *p)
@@ -322,8 +316,8 @@ int topology_count(struct link *l, const char *queue, uint32_t *messages,
 /* Arguments of queue_spec_init that begin with the exchange of the net. */
 #define NET_ENTRIES 4
 
-/* topology_part_spec - one part of NAME: its net has the number of parts in its
- * name, so that the broker refuses another number */
+/* Begin the declaration of one part of NAME. The name of its net has the number
+ * of parts, so that the broker refuses another number. */
 static void topology_part_spec(struct queue_spec *q, const struct link *l,
                                const char *name, const char *exchange)
 {
@@ -350,28 +344,13 @@ static int queue_bind(struct link *l, const char *exchange, const char *queue,
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-/* exchange_open - each part by its number, and the dead letters */
-static int exchange_open(struct link *l, const struct topology *t,
-                         const char *dead, struct problem *p)
-{
-    char exchange[TOPOLOGY_NAME], queue[TOPOLOGY_NAME], key[12];
-    int err = exchange_declare(l, topology_exchange(t, exchange), t->no_create);
-
-    if (!err && !t->no_create)
-        err = queue_bind(l, exchange, dead, DEAD_KEY);
-    for (unsigned i = 0; i < t->partitions && !err && !t->no_create; i++) {
-        snprintf(key, sizeof key, "%u", i);
-        err = queue_bind(l, exchange, topology_queue(t, i, queue), key);
-    }
-    return err ? queue_spec_refused(l, t, exchange, err, p) : 0;
-}
-
-/* topology_parts_open - the queues first: the broker refuses another number of
- * them before anything of that is made */
+/* Declare the parts, and the exchange that routes to each part by its number and
+ * to the dead letters. The queues come first: the broker refuses another number
+ * of them before anything is created for that number. */
 static int topology_parts_open(struct link *l, const struct topology *t,
                                const char *dead, struct problem *p)
 {
-    char exchange[TOPOLOGY_NAME], name[TOPOLOGY_NAME];
+    char exchange[TOPOLOGY_NAME], name[TOPOLOGY_NAME], key[12];
     struct queue_spec q;
     int err = 0;
 
@@ -380,13 +359,24 @@ static int topology_parts_open(struct link *l, const struct topology *t,
         topology_part_spec(&q, l, topology_queue(t, i, name), exchange);
         err = queue_spec_ready(l, t, &q, false, p);
     }
-    return err ? err : exchange_open(l, t, dead, p);
+    if (err)
+        return err;
+    err = exchange_declare(l, exchange, t->no_create);
+    if (!err && !t->no_create)
+        err = queue_bind(l, exchange, dead, DEAD_KEY);
+    for (unsigned i = 0; i < t->partitions && !err && !t->no_create; i++) {
+        snprintf(key, sizeof key, "%u", i);
+        err = queue_bind(l, exchange, topology_queue(t, i, name), key);
+    }
+    return err ? queue_spec_refused(l, t, exchange, err, p) : 0;
 }
 
-/* is_there - whether there is a queue of that name, and what waits in it: YES,
- * NO, or a problem. One that the user may not see is left to topology_open. */
-static int is_there(struct link *l, const struct topology *t, const char *name,
-                    uint32_t *messages, struct problem *p)
+/* Return whether there is a queue of that name, with the number of its messages:
+ * YES, NO, or a problem. A queue that the user may not see is left to
+ * topology_open. */
+static int queue_is_there(struct link *l, const struct topology *t,
+                          const char *name, uint32_t *messages,
+                          struct problem *p)
 {
     uint32_t consumers;
     int err = topology_count(l, name, messages, &consumers);
@@ -399,27 +389,29 @@ static int is_there(struct link *l, const struct topology *t, const char *name,
     return err ? queue_spec_refused(l, t, name, err, p) : NO;
 }
 
-/* part_is_there - NAME.0, whatever number of them there is */
-static int part_is_there(struct link *l, const struct topology *t,
-                         struct problem *p)
+/* A queue without partitions would never be emptied by a worker with them. One
+ * that is made beside partitions would get nothing, and its worker would wait
+ * in silence: so partitions matter only if there is no queue yet. */
+int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
 {
     const struct topology parted = {.operand = t->operand, .partitions = 1};
-    char name[TOPOLOGY_NAME];
-    uint32_t messages;
-
-    return is_there(l, t, topology_queue(&parted, 0, name), &messages, p);
-}
-
-/* plain_found - NAME itself, and maybe partitions beside it */
-static int plain_found(struct link *l, const struct topology *t,
-                       uint32_t messages, struct problem *p)
-{
     const char *name = t->operand->queue;
-    int both = part_is_there(l, t, p);
+    uint32_t messages = 0, ignored;
+    char first[TOPOLOGY_NAME];
+    int there = queue_is_there(l, t, name, &messages, p), part;
 
-    if (both < 0)
-        return both;
-    if (both == YES)
+    if (there < 0 || (there == YES) != (t->partitions > 0))
+        return there < 0 ? there : 0;
+    part = queue_is_there(l, t, topology_queue(&parted, 0, first), &ignored, p);
+    if (part < 0 || (part == NO && there == NO))
+        return part;
+    if (there == NO)
+        return problem_set(p, EX_CONFIG, EEXIST,
+                           "queue %s has partitions, or another queue of that "
+                           "name is there (%s): give --partitions as its other "
+                           "workers and senders do, or use another name",
+                           name, first);
+    if (part == YES)
         return problem_set(p, EX_CONFIG, EEXIST,
                            "queue %s is there without partitions, and so is "
                            "%s.0, a partition of it or another queue of that "
@@ -433,29 +425,6 @@ static int plain_found(struct link *l, const struct topology *t,
                        "%" PRIu32 " messages: leave out --partitions, or use "
                        "another name for a queue that has them",
                        name, messages);
-}
-
-/* topology_unlike - a queue without partitions would never be emptied by a
- * worker with them. One that is made beside partitions would get nothing, and
- * its worker would wait in silence: it is asked only where there is none yet.
- */
-int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
-{
-    uint32_t messages = 0;
-    int there = is_there(l, t, t->operand->queue, &messages, p);
-
-    if (there < 0)
-        return there;
-    if (t->partitions)
-        return there == YES ? plain_found(l, t, messages, p) : 0;
-    there = there == YES ? NO : part_is_there(l, t, p);
-    if (there != YES)
-        return there;
-    return problem_set(p, EX_CONFIG, EEXIST,
-                       "queue %s has partitions, or another queue of that "
-                       "name is there (%s.0): give --partitions as its other "
-                       "workers and senders do, or use another name",
-                       t->operand->queue, t->operand->queue);
 }
 
 int topology_number(struct link *l, const struct topology *t, struct problem *p)
@@ -475,8 +444,8 @@ int topology_number(struct link *l, const struct topology *t, struct problem *p)
                        exchange);
 }
 
-/* topology_open - the nets first: a queue whose net is missing would keep what
- * it drops where nobody sees it */
+/* The nets come first: messages that a queue drops would be lost from sight while
+ * its net is missing. */
 int topology_open(struct link *l, const struct topology *t, struct problem *p)
 {
     char dead[TOPOLOGY_NAME], kept[TOPOLOGY_NAME + 8];
@@ -528,61 +497,43 @@ int topology_there(struct link *l, const struct topology *t, unsigned part,
                        name, t->operand->vhost);
 }
 
-/* ---- a look ---- */
+/* ---- inspection ---- */
 
-/* kind_asked - whether it is as topology_open would make it, which changes
- * nothing of one that is there; the channel is open afterwards */
-static int kind_asked(struct link *l, const struct queue_spec *q,
-                      struct topology_seen *seen, char why[LINK_WHY])
-{
-    struct queue_spec type = {.name = q->name};
-    int err = queue_spec_declare(l, q, false);
-
-    if (err != -EPROTO)
-        return err;
-    memcpy(why, l->why, LINK_WHY);
-    seen->is =
-        l->code == AMQP_PRECONDITION_FAILED ? TOPOLOGY_OTHER : TOPOLOGY_UNKNOWN;
-    err = link_channel(l);
-    if (err || seen->is == TOPOLOGY_UNKNOWN)
-        return err;
-    /* The broker names one difference only, and this one matters most. */
-    queue_spec_text(&type, "x-queue-type", "quorum");
-    err = queue_spec_declare(l, &type, false);
-    if (err != -EPROTO)
-        return err;
-    if (strstr(l->why, "x-queue-type"))
-        memcpy(why, l->why, LINK_WHY);
-    return link_channel(l);
-}
-
-static int look(struct link *l, const struct queue_spec *q,
-                struct topology_seen *seen, char why[LINK_WHY])
+/* Inspect a queue. To declare an existing queue as topology_open would create it
+ * changes nothing, and shows whether it differs. */
+static int queue_inspect(struct link *l, const struct queue_spec *q,
+                         struct topology_seen *seen, char why[LINK_WHY])
 {
     int err = topology_count(l, q->name, &seen->messages, &seen->consumers);
+    bool exists = !err;
 
     seen->name = q->name;
     seen->is = TOPOLOGY_WANTED;
     seen->why = why;
     why[0] = '\0';
-    if (!err)
-        return kind_asked(l, q, seen, why);
+    if (exists)
+        err = queue_spec_declare(l, q, false);
     if (err != -EPROTO)
         return err;
     memcpy(why, l->why, LINK_WHY);
-    seen->is = l->code == AMQP_NOT_FOUND ? TOPOLOGY_ABSENT : TOPOLOGY_UNKNOWN;
+    if (exists && l->code == AMQP_PRECONDITION_FAILED) {
+        seen->is = TOPOLOGY_OTHER;
+        return queue_type_check(l, q->name, why);
+    }
+    seen->is = !exists && l->code == AMQP_NOT_FOUND ? TOPOLOGY_ABSENT
+                                                    : TOPOLOGY_UNKNOWN;
     return link_channel(l);
 }
 
-/* Names of a look: all that specs point to. */
+/* The names that the specs of topology_each point to. */
 struct names {
     char dead[TOPOLOGY_NAME], kept[TOPOLOGY_NAME + 8];
     char exchange[TOPOLOGY_NAME], part[TOPOLOGY_NAME], wait[TOPOLOGY_NAME];
 };
 
-/* spec_at - the queue of that number: the parts of NAME, or itself; the dead
- * letters and their net; the wait queues of each part. False: there are no
- * more. */
+/* Make the declaration of queue number `i`: the parts of NAME, or NAME itself;
+ * the dead letters and their net; the wait queues of each part. Returns false
+ * if there are no more. */
 static bool spec_at(struct queue_spec *q, const struct link *l,
                     const struct topology *t, unsigned i, struct names *n,
                     uint64_t *wait_ms)
@@ -601,7 +552,7 @@ static bool spec_at(struct queue_spec *q, const struct link *l,
         queue_spec_init(q, l, n->kept, NULL);
     } else if (i < parts + 2 + parts * TOPOLOGY_LENGTHS) {
         part = (i - parts - 2) / TOPOLOGY_LENGTHS;
-        *wait_ms = topology_length_at((i - parts - 2) % TOPOLOGY_LENGTHS);
+        *wait_ms = lengths[(i - parts - 2) % TOPOLOGY_LENGTHS];
         queue_spec_init(q, l, topology_waits(t, part, *wait_ms, n->wait),
                         topology_queue(t, part, n->part));
         queue_spec_number(q, "x-message-ttl", (int64_t)*wait_ms);
@@ -627,7 +578,7 @@ int topology_each(struct link *l, const struct topology *t,
     snprintf(n.kept, sizeof n.kept, "%s.kept", n.dead);
     for (unsigned i = 0; !err && spec_at(&q, l, t, i, &n, &wait_ms); i++) {
         seen = (struct topology_seen){.wait_ms = wait_ms};
-        err = look(l, &q, &seen, why);
+        err = queue_inspect(l, &q, &seen, why);
         if (!err) {
             seen.part = !seen.wait_ms && i < t->partitions;
             visit(&seen, arg);

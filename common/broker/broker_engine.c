@@ -1,5 +1,5 @@
-/* broker_engine.c - what a program does with a queue on a broker, and what it
- * cannot (see broker_engine.h) */
+/* broker_engine.c - the operations and the restrictions of a queue on a broker
+ * (see broker_engine.h) */
 #include "common/broker/broker_engine.h"
 
 #include <errno.h>
@@ -73,8 +73,7 @@ static const struct refused {
      .value = "above 255", .above = UINT8_MAX},
     {"mqsend", "group",
      .reason = "its workers would run a group in any order; give --partitions "
-               "N here and "
-               "there",
+               "N here and there",
      .parted = true},
     {"mqsend", "unique",
      .reason = "a broker does not know which keys there were"},
@@ -86,9 +85,8 @@ static const struct refused {
      .reason = "the broker has a limit of its own (max_message_size)"},
     {"mqsend", "mode", .reason = "the broker has users and permissions"},
     {"mqsend", "no-wait",
-     .reason =
-         "each message is waited for until it is confirmed; --wait DUR bounds "
-         "that"},
+     .reason = "each message is waited for until it is confirmed; --wait DUR "
+               "bounds that"},
 
     {"mqdlq replay", "again",
      .reason = "a letter that was sent again is not a letter any more"},
@@ -108,24 +106,20 @@ static const struct refused {
     {"mqctl", "keys",
      .reason = "it has no unique keys: its messages run as if they had none"},
     {"mqctl", "explain",
-     .reason =
-         "it cannot be asked for one message; mqdlq show looks for it among "
-         "the "
-         "dead letters, and the logs of the workers have its id after msg="},
+     .reason = "it cannot be asked for one message; mqdlq show looks for it "
+               "among the dead letters, and the logs of the workers have its "
+               "id after msg="},
     {"mqctl", "cancel",
      .reason = "it removes no single message that waits; mqctl pause keeps a "
-               "worker from "
-               "taking more, mqdlq discard removes dead letters"},
+               "worker from taking more, mqdlq discard removes dead letters"},
     {"mqctl", "run-now",
      .reason = "it lets a message go on when its time has come; mqdlq replay "
-               "sends dead "
-               "letters again"},
+               "sends dead letters again"},
     {"mqctl", "create",
      .reason = "its worker makes it, and so does mqsend --create"},
     {"mqctl", "remove",
      .reason = "rabbitmqctl delete_queue removes it; its wait queues and dead "
-               "letters "
-               "are queues of their own (rabbitmqctl list_queues)"},
+               "letters are queues of their own (rabbitmqctl list_queues)"},
     {"mqctl", "move",
      .reason =
          "move takes messages from a POSIX queue: mqctl move /NAME amqp://..."},
@@ -147,8 +141,7 @@ const char *broker_refusal(const char *program, const char *name)
     return r ? r->reason : NULL;
 }
 
-/* Return true if the option has another value than without the flag: 0 and the
- * preset are values without it. */
+/* Return true if the option was given: its value is neither 0 nor the preset. */
 static bool option_is_given(const struct option_row *row, const void *options,
                             uint64_t above)
 {
@@ -164,7 +157,7 @@ static bool option_is_given(const struct option_row *row, const void *options,
         return *(const bool *)at;
     case OPT_STRING:
         return *(const char *const *)at != NULL;
-    case OPT_CALL: /* text in place, unless `seen` tells of it */
+    case OPT_CALL: /* text in place, if there is no `seen` */
         return *at != '\0';
     case OPT_COUNT:
     case OPT_NUMBER:

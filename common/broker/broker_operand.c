@@ -39,9 +39,9 @@ bool broker_operand_is(const char *text)
            strncmp(text, SCHEME_TLS, strlen(SCHEME_TLS)) == 0;
 }
 
-/* refuse - `what` is wrong with a part that is no secret */
-static int refuse(struct problem *p, const char *name, struct part part,
-                  const char *what)
+/* Refuse a part that is no secret. */
+static int part_refuse(struct problem *p, const char *name, struct part part,
+                       const char *what)
 {
     char safe[SAFE];
 
@@ -50,8 +50,9 @@ static int refuse(struct problem *p, const char *name, struct part part,
                        what);
 }
 
-/* cut - the part before `at`, which moves behind it; all if there is none */
-static struct part cut(const char **from, const char *end, char at)
+/* Cut off the part before `at`, or all if there is none. *from moves behind
+ * it. */
+static struct part part_cut(const char **from, const char *end, char at)
 {
     const char *found = memchr(*from, at, (size_t)(end - *from));
     struct part part = {*from, (size_t)((found ? found : end) - *from)};
@@ -60,90 +61,48 @@ static struct part cut(const char **from, const char *end, char at)
     return part;
 }
 
-static int hex(char c)
+/* Decode a part with its %XX to a text of `room` bytes, which must be safe to
+ * print. */
+static int part_decode(char *out, size_t room, struct part part,
+                       const char *name, struct problem *p)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)tolower((unsigned char)c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* byte_at - the byte that stands at *i, which moves to its last character; -1:
- * a % without two hex digits */
-static int byte_at(struct part part, size_t *i)
-{
-    int high, low;
-
-    if (part.at[*i] != '%')
-        return (unsigned char)part.at[*i];
-    if (part.size - *i < 3)
-        return -1;
-    high = hex(part.at[*i + 1]);
-    low = hex(part.at[*i + 2]);
-    *i += 2;
-    return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
-/* decode - a part without its %XX, as text of `room` bytes */
-static int decode(char *out, size_t room, struct part part, const char *name,
-                  struct problem *p)
-{
-    size_t n = 0;
-
-    if (part.size == 0)
-        return refuse(p, name, part, "is empty: give one");
-    for (size_t i = 0; i < part.size; i++) {
-        int c = byte_at(part, &i);
-
-        if (c < 0)
-            return refuse(p, name, part,
-                          "has a % without two hex digits behind it; %25 is a "
-                          "percent sign");
-        if (c < 0x20 || c == 0x7f)
-            return refuse(p, name, part,
-                          "has a control character, which is not allowed");
-        if (n + 1 >= room)
-            return refuse(p, name, part, "is too long");
-        out[n++] = (char)c;
-    }
-    out[n] = '\0';
-    return 0;
-}
-
-/* text_ok - nothing that a log or a terminal would take for something else */
-static int text_ok(const char *text, const char *name, struct problem *p)
-{
-    struct part part = {text, strlen(text)};
-    size_t used;
+    size_t n = 0, used;
     uint32_t point;
 
-    for (size_t i = 0; i < part.size; i += used) {
-        used = utf8_read(text + i, part.size - i, &point);
+    if (part.size == 0)
+        return part_refuse(p, name, part, "is empty: give one");
+    for (size_t i = 0; i < part.size; i++) {
+        char c = part.at[i], digits[3] = "";
+
+        if (c == '%') {
+            if (part.size - i > 2)
+                memcpy(digits, part.at + i + 1, 2);
+            if (!isxdigit((unsigned char)digits[0]) ||
+                !isxdigit((unsigned char)digits[1]))
+                return part_refuse(p, name, part,
+                                   "has a % without two hex digits behind it; "
+                                   "%25 is a percent sign");
+            c = (char)strtoul(digits, NULL, 16);
+            i += 2;
+        }
+        if ((unsigned char)c < 0x20 || c == 0x7f)
+            return part_refuse(p, name, part,
+                               "has a control character, which is not allowed");
+        if (n + 1 >= room)
+            return part_refuse(p, name, part, "is too long");
+        out[n++] = c;
+    }
+    out[n] = '\0';
+    for (size_t i = 0; i < n; i += used) {
+        used = utf8_read(out + i, n - i, &point);
         if (used == 0 || utf8_hidden(point))
-            return refuse(p, name, part,
-                          "is not printable UTF-8, which is allowed only");
+            return part_refuse(p, name, (struct part){out, n},
+                               "is not printable UTF-8, which is required");
     }
     return 0;
 }
 
-/* user_read - a password beside it is refused: it would be in ps(1) */
-static int user_read(struct broker_operand *o, struct part part,
-                     struct problem *p)
-{
-    int err;
-
-    if (memchr(part.at, ':', part.size))
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "a password in the operand can be read by everybody "
-                           "on this machine: leave it out; give it by "
-                           "--password-file FILE, "
-                           "$CREDENTIALS_DIRECTORY/amqp-password or "
-                           "AMQP_PASSWORD");
-    err = decode(o->user, sizeof o->user, part, "user", p);
-    return err ? err : text_ok(o->user, "user", p);
-}
-
-/* port_read - "" is the scheme's own */
+/* Read a port; "" is the scheme's own. */
 static int port_read(struct broker_operand *o, struct broker_host *h,
                      struct part part, struct problem *p)
 {
@@ -166,36 +125,28 @@ static int port_read(struct broker_operand *o, struct broker_host *h,
                        "65535: give a port, and no password, " LIKE);
 }
 
-/* host_plain - what a name or an address may have */
-static bool host_plain(struct part part, bool bracketed)
-{
-    for (size_t i = 0; i < part.size; i++) {
-        unsigned char c = (unsigned char)part.at[i];
-
-        if (!isalnum(c) && !strchr(bracketed ? ":.%" : "-._", c))
-            return false;
-    }
-    return part.size > 0;
-}
-
-/* host_read - NAME, NAME:PORT, [IPV6] or [IPV6]:PORT */
+/* Read NAME, NAME:PORT, [IPV6] or [IPV6]:PORT. */
 static int host_read(struct broker_operand *o, struct part part,
                      struct problem *p)
 {
     struct broker_host *h = &o->hosts[o->host_count];
     bool bracketed = part.size > 0 && part.at[0] == '[';
     const char *at = part.at + bracketed, *end = part.at + part.size;
-    struct part name = cut(&at, end, bracketed ? ']' : ':');
+    struct part name = part_cut(&at, end, bracketed ? ']' : ':');
+    bool plain = name.size > 0;
 
     if (bracketed && at < end && *at == ':')
         at++;
     else if (bracketed && at < end)
-        return refuse(p, "host", part, "has something behind its ]");
-    if (!host_plain(name, bracketed))
-        return refuse(p, "host", part,
-                      "is not the name or address of a machine");
+        return part_refuse(p, "host", part, "has something behind its ]");
+    for (size_t i = 0; i < name.size && plain; i++)
+        plain = isalnum((unsigned char)name.at[i]) ||
+                (name.at[i] && strchr(bracketed ? ":.%" : "-._", name.at[i]));
+    if (!plain)
+        return part_refuse(p, "host", part,
+                           "is not the name or address of a machine");
     if (name.size >= sizeof h->name)
-        return refuse(p, "host", part, "is too long");
+        return part_refuse(p, "host", part, "is too long");
     memcpy(h->name, name.at, name.size);
     h->name[name.size] = '\0';
     o->host_count++;
@@ -209,19 +160,20 @@ static int hosts_read(struct broker_operand *o, struct part part,
     int err = 0;
 
     if (part.size > 0 && end[-1] == ',')
-        return refuse(p, "list of hosts", part, "ends in a comma");
+        return part_refuse(p, "list of hosts", part, "ends in a comma");
     while (at < end && !err) {
         if (o->host_count == BROKER_HOSTS)
-            return refuse(p, "list of hosts", part, "has more than 8");
-        err = host_read(o, cut(&at, end, ','), p);
+            return part_refuse(p, "list of hosts", part, "has more than 8");
+        err = host_read(o, part_cut(&at, end, ','), p);
     }
     if (!err && o->host_count == 0)
-        return refuse(p, "host", part, "is empty: give one");
+        return part_refuse(p, "host", part, "is empty: give one");
     return err;
 }
 
-/* escape - one name of a folder: no slash, no dot in front, and decodable */
-static void escape(FILE *out, const char *text)
+/* Print one name of a folder: without a slash or a dot in front, and decodable.
+ */
+static void name_escape(FILE *out, const char *text)
 {
     for (const char *c = text; *c; c++)
         if (isalnum((unsigned char)*c) || strchr("-_:", *c) ||
@@ -231,8 +183,8 @@ static void escape(FILE *out, const char *text)
             fprintf(out, "%%%02X", (unsigned)(unsigned char)*c);
 }
 
-/* folder_name - by the first host, as one broker has many */
-static int folder_name(struct broker_operand *o, struct problem *p)
+/* Name the folder after the first host, as one broker may have many. */
+static int folder_fill(struct broker_operand *o, struct problem *p)
 {
     FILE *out = fmemopen(o->folder, sizeof o->folder, "w");
     bool fits;
@@ -240,13 +192,13 @@ static int folder_name(struct broker_operand *o, struct problem *p)
     if (!out)
         return problem_set(p, EX_OSERR, errno, "out of memory");
     fputs("/amqp/", out);
-    escape(out, o->vhost);
+    name_escape(out, o->vhost);
     fputc('@', out);
-    escape(out, o->hosts[0].name);
+    name_escape(out, o->hosts[0].name);
     if (o->hosts[0].port != (o->tls ? PORT_TLS : PORT))
         fprintf(out, ":%u", o->hosts[0].port);
     fputc('/', out);
-    escape(out, o->queue);
+    name_escape(out, o->queue);
     fflush(out);
     fits = !ferror(out) && ftell(out) < (long)sizeof o->folder;
     fclose(out);
@@ -256,26 +208,25 @@ static int folder_name(struct broker_operand *o, struct problem *p)
                               "too long together");
 }
 
-/* rest_read - /VHOST/QUEUE */
-static int rest_read(struct broker_operand *o, const char *at, const char *end,
-                     struct problem *p)
+/* Read VHOST/QUEUE. */
+static int queue_read(struct broker_operand *o, const char *at, const char *end,
+                      struct problem *p)
 {
-    struct part vhost = cut(&at, end, '/'), queue = {at, (size_t)(end - at)};
+    struct part vhost = part_cut(&at, end, '/'),
+                queue = {at, (size_t)(end - at)};
     int err;
 
     if (vhost.size > 0 && memchr(queue.at, '/', queue.size))
-        return refuse(p, "queue", queue,
-                      "has a slash: write %2F for one that belongs to a name");
-    err = decode(o->vhost, sizeof o->vhost, vhost, "virtual host", p);
+        return part_refuse(
+            p, "queue", queue,
+            "has a slash: write %2F for one that belongs to a name");
+    err = part_decode(o->vhost, sizeof o->vhost, vhost, "virtual host", p);
     if (!err)
-        err = decode(o->queue, sizeof o->queue, queue, "queue", p);
-    if (!err)
-        err = text_ok(o->vhost, "virtual host", p);
-    if (!err)
-        err = text_ok(o->queue, "queue", p);
+        err = part_decode(o->queue, sizeof o->queue, queue, "queue", p);
     if (!err && strncmp(o->queue, "amq.", 4) == 0)
-        return refuse(p, "queue", queue,
-                      "begins with amq., which the broker keeps for itself");
+        return part_refuse(
+            p, "queue", queue,
+            "begins with amq., which the broker keeps for itself");
     return err;
 }
 
@@ -283,26 +234,33 @@ int broker_operand_parse(struct broker_operand *out, const char *text,
                          struct problem *p)
 {
     const char *at = text, *end = text + strlen(text), *sign;
-    struct part hosts;
+    struct part hosts, user;
     int n, err = 0;
 
     *out = (struct broker_operand){
         .tls = strncmp(text, SCHEME_TLS, strlen(SCHEME_TLS)) == 0};
     at += strlen(out->tls ? SCHEME_TLS : SCHEME);
     strcpy(out->user, "guest");
-    hosts = cut(&at, end, '/');
-    /* The last one, as a password may have one; it is not repeated. */
+    hosts = part_cut(&at, end, '/');
+    /* Look for the last @, because a password may have one. */
     sign = memrchr(hosts.at, '@', hosts.size);
     if (sign) {
-        err = user_read(out, (struct part){hosts.at, (size_t)(sign - hosts.at)},
-                        p);
+        user = (struct part){hosts.at, (size_t)(sign - hosts.at)};
+        if (memchr(user.at, ':', user.size)) /* it would be in ps(1) */
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "a password in the operand can be read by "
+                               "everybody on this machine: leave it out; give "
+                               "it by --password-file FILE, "
+                               "$CREDENTIALS_DIRECTORY/amqp-password or "
+                               "AMQP_PASSWORD");
+        err = part_decode(out->user, sizeof out->user, user, "user", p);
         hosts.size -= (size_t)(sign + 1 - hosts.at);
         hosts.at = sign + 1;
     }
     if (!err)
         err = hosts_read(out, hosts, p);
     if (!err)
-        err = rest_read(out, at, end, p);
+        err = queue_read(out, at, end, p);
     if (err)
         return err;
     n = snprintf(out->shown, sizeof out->shown, "%s%s",
@@ -312,7 +270,7 @@ int broker_operand_parse(struct broker_operand *out, const char *text,
                            "the operand has over %d bytes without its user: "
                            "name fewer hosts",
                            QUEUE_NAME_MAX - 1);
-    return folder_name(out, p);
+    return folder_fill(out, p);
 }
 
 bool broker_operand_of(char out[QUEUE_NAME_MAX], const char *folder)
@@ -378,8 +336,9 @@ int broker_access_check(const struct broker_access *a, const char *operand,
 #define CREDENTIAL "/amqp-password"
 #define VARIABLE   "AMQP_PASSWORD"
 
-/* loopback - all hosts are this machine: guest may not come from another */
-static bool loopback(const struct broker_operand *o)
+/* Return true if all hosts are this machine: a broker refuses guest from any
+ * other. */
+static bool hosts_are_local(const struct broker_operand *o)
 {
     for (unsigned i = 0; i < o->host_count; i++) {
         const char *name = o->hosts[i].name;
@@ -391,9 +350,9 @@ static bool loopback(const struct broker_operand *o)
     return true;
 }
 
-/* taken - as far as one line of it goes */
-static int taken(char out[BROKER_PASSWORD], size_t size, const char *from,
-                 struct problem *p)
+/* Cut off the newline, and check that the password is one line. */
+static int password_check(char out[BROKER_PASSWORD], size_t size,
+                          const char *from, struct problem *p)
 {
     while (size > 0 && (out[size - 1] == '\n' || out[size - 1] == '\r'))
         size--;
@@ -405,9 +364,9 @@ static int taken(char out[BROKER_PASSWORD], size_t size, const char *from,
     return 0;
 }
 
-/* file_read - of a file that only its owner reads */
-static int file_read(char out[BROKER_PASSWORD], const char *path,
-                     struct problem *p)
+/* Read a file, which only its owner may read. */
+static int password_read(char out[BROKER_PASSWORD], const char *path,
+                         struct problem *p)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat st;
@@ -432,11 +391,11 @@ static int file_read(char out[BROKER_PASSWORD], const char *path,
         return problem_set(p, EX_CONFIG, EINVAL,
                            "%s has over %d bytes: a password is one line", path,
                            BROKER_PASSWORD - 1);
-    return taken(out, (size_t)n, path, p);
+    return password_check(out, (size_t)n, path, p);
 }
 
-/* variable_read - and it is gone: the environment is what handlers get */
-static int variable_read(char out[BROKER_PASSWORD], struct problem *p)
+/* Take the password out of the environment, which handlers get. */
+static int variable_take(char out[BROKER_PASSWORD], struct problem *p)
 {
     char *value = getenv(VARIABLE);
     size_t size = value ? strlen(value) : 0;
@@ -454,7 +413,7 @@ static int variable_read(char out[BROKER_PASSWORD], struct problem *p)
                            VARIABLE " has over %d bytes: a password is one "
                                     "line",
                            BROKER_PASSWORD - 1);
-    return taken(out, size, VARIABLE, p);
+    return password_check(out, size, VARIABLE, p);
 }
 
 int broker_password_find(char out[BROKER_PASSWORD],
@@ -465,16 +424,16 @@ int broker_password_find(char out[BROKER_PASSWORD],
     char path[PATH_MAX];
     int err;
 
-    /* In any case, so that it is gone. */
-    err = variable_read(out, p);
+    /* Take the variable out in any case. */
+    err = variable_take(out, p);
     if (file)
-        return file_read(out, file, p);
+        return password_read(out, file, p);
     if (folder && folder_join(path, folder, CREDENTIAL, "") &&
         access(path, F_OK) == 0)
-        return file_read(out, path, p);
+        return password_read(out, path, p);
     if (err != -ENOENT)
         return err;
-    if (strcmp(o->user, "guest") == 0 && loopback(o)) {
+    if (strcmp(o->user, "guest") == 0 && hosts_are_local(o)) {
         strlcpy(out, "guest", BROKER_PASSWORD);
         return 0;
     }

@@ -1,8 +1,8 @@
 /* doctor_broker.c - a queue on a broker, its worker here and its nodes
  * (see mqctl.h)
  *
- * All of this is asked by AMQP, as its worker would: no message is taken, none
- * is sent, no queue is made. What AMQP does not tell, rabbitmqctl does.
+ * All checks use AMQP, as the worker does: no message is taken, none is sent, no
+ * queue is created. For the rest the findings name a rabbitmqctl command.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -27,37 +27,30 @@
 #define SAFE_SERVER    0x030c05          /* 3.12.5 */
 #define ACK_TIMEOUT_NS (1800 * NS_PER_S) /* of a server, unless told */
 
-/* ---- what a user may do with a queue ----
- *
- * RabbitMQ looks at the right to read before it looks at the arguments of a
- * consumer: a priority that is no number is refused with 406, and without the
- * right it is 403. No consumer is there at any moment.
- */
+/* ---- the rights of a user ---- */
 
-#define BROKER_RIGHTS_S 5 /* until it has to have answered */
+#define BROKER_RIGHTS_S 5 /* time limit for an answer */
 
 struct broker_rights {
-    char no_read[LINK_WHY], no_write[LINK_WHY]; /* "": it may, or not known */
-    bool answered; /* it took the message, and said so */
-    bool blocked;  /* it takes none: an alarm */
+    char no_read[LINK_WHY], no_write[LINK_WHY]; /* "": allowed, or not known */
+    bool answered; /* the broker confirmed or refused the message */
+    bool blocked;  /* the broker takes no messages: an alarm */
 };
 
-static amqp_bytes_t word(const char *text)
-{
-    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
-}
-
-/* Ask to consume in a way that the broker refuses after it has looked at the
- * right. */
+/* Ask to consume with a priority that is not a number. RabbitMQ checks the right
+ * to read first: it answers 403 without the right, otherwise 406. So there is
+ * never a consumer. */
 static int read_try(struct link *l, const char *queue,
                     struct broker_rights *out)
 {
     amqp_table_entry_t wrong = {
-        .key = word("x-priority"),
-        .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = word("none")}};
+        .key = amqp_cstring_bytes("x-priority"),
+        .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                  .value.bytes = amqp_cstring_bytes("none")}};
     int err;
 
-    (void)amqp_basic_consume(l->c, LINK_CHANNEL, word(queue), word(""), 0, 0, 0,
+    (void)amqp_basic_consume(l->c, LINK_CHANNEL, amqp_cstring_bytes(queue),
+                             amqp_cstring_bytes(""), 0, 0, 0,
                              (amqp_table_t){1, &wrong});
     err = link_reply(l, amqp_get_rpc_reply(l->c));
     if (err != -EPROTO)
@@ -67,7 +60,7 @@ static int read_try(struct link *l, const char *queue,
     return link_channel(l);
 }
 
-/* answer_read - 1 there is one, 0 none yet, -errno */
+/* Read the answer to a message: 1; 0: none has come yet; -errno. */
 static int answer_read(struct link *l, struct broker_rights *out)
 {
     amqp_frame_t f;
@@ -88,11 +81,11 @@ static int answer_read(struct link *l, struct broker_rights *out)
         }
     }
     out->blocked = l->blocked;
-    link_tidy(l);
+    amqp_maybe_release_buffers(l->c);
     return n < 0 ? n : out->answered || out->blocked || out->no_write[0];
 }
 
-/* Send a message to a queue that is not there, which comes back. */
+/* Send a message to a queue that does not exist, so that it comes back. */
 static int write_try(struct link *l, struct broker_rights *out)
 {
     const amqp_basic_properties_t none = {0};
@@ -104,9 +97,10 @@ static int write_try(struct link *l, struct broker_rights *out)
     (void)amqp_confirm_select(l->c, LINK_CHANNEL);
     err = link_reply(l, amqp_get_rpc_reply(l->c));
     if (!err)
-        err = link_status(l, amqp_basic_publish(l->c, LINK_CHANNEL, word(""),
-                                                word(name), 1, 0, &none,
-                                                word("")));
+        err = link_status(l, amqp_basic_publish(l->c, LINK_CHANNEL,
+                                                amqp_cstring_bytes(""),
+                                                amqp_cstring_bytes(name), 1, 0,
+                                                &none, amqp_cstring_bytes("")));
     while (!err && (err = answer_read(l, out)) == 0) {
         struct pollfd fd = {.fd = l->fd, .events = POLLIN};
 
@@ -117,21 +111,7 @@ static int write_try(struct link *l, struct broker_rights *out)
     return err < 0 ? err : 0;
 }
 
-/* Find what the user may do with a queue, by trying: nothing is taken, and
- * nothing is left. `queue`: one that exists; NULL: the right to read is not
- * known. */
-static int broker_rights(struct link *l, const char *queue,
-                         struct broker_rights *out)
-{
-    int err = 0;
-
-    *out = (struct broker_rights){0};
-    if (queue)
-        err = read_try(l, queue, out);
-    return err ? err : write_try(l, out);
-}
-
-/* One queue, by its operand. */
+/* A queue, by its operand. */
 struct visit {
     struct findings *f;
     const struct options *o;
@@ -142,13 +122,13 @@ struct visit {
     struct link *link;       /* to the first host that answers */
     char cluster[64];        /* its name */
     uint64_t waits;          /* messages in wait queues */
-    char any[TOPOLOGY_NAME]; /* NAME, or a partition that is there */
-    bool there, other;       /* it is there; but it is another kind */
+    char any[TOPOLOGY_NAME]; /* NAME, or a partition that exists */
+    bool there;              /* `any` is set */
     bool unlike;             /* a queue cannot be asked for its kind */
     bool misnumbered;        /* it has another number of partitions */
 };
 
-/* worker_fix - how to start one, with `rest` behind it */
+/* Return the command that starts a worker, with `rest` behind it. */
 static const char *worker_fix(struct visit *t, const char *rest)
 {
     const char *op = t->o->line.operands[0];
@@ -184,9 +164,9 @@ static void worker_look(struct visit *t)
         FOUND(t->f, NOTE, "worker", NULL, "none runs on this machine");
 }
 
-/* limit_of - a setting of the worker that runs; false: it is not known */
-static bool limit_of(const struct visit *t, const char *name, const char **text,
-                     uint64_t *ns)
+/* Read a setting of the running worker. Returns false if it is not known. */
+static bool limit_read(const struct visit *t, const char *name,
+                       const char **text, uint64_t *ns)
 {
     *text = json_string_value(
         json_object_get(json_object_get(t->v.live, "settings"), name));
@@ -195,15 +175,15 @@ static bool limit_of(const struct visit *t, const char *name, const char **text,
            (strcmp(*text, "none") == 0 || duration_parse(*text, ns) == 0);
 }
 
-/* timeout_check - what runs for longer than the broker waits is given to
- * somebody else; with partitions a message's own limit is cut */
+/* Check that no handler can run for longer than the broker waits for an
+ * acknowledgement. With partitions a message's own limit is cut. */
 static void timeout_check(struct visit *t)
 {
     const char *text, *longest;
     uint64_t ns, most;
 
-    if (!limit_of(t, "timeout", &text, &ns) ||
-        !limit_of(t, "max-timeout", &longest, &most))
+    if (!limit_read(t, "timeout", &text, &ns) ||
+        !limit_read(t, "max-timeout", &longest, &most))
         return;
     if (ns >= ACK_TIMEOUT_NS)
         FOUND(t->f, WARN, "consumer_timeout",
@@ -229,19 +209,13 @@ static void timeout_check(struct visit *t)
 
 /* ---- hosts ---- */
 
-static struct link_setup setup_of(const struct visit *t,
-                                  const struct broker_operand *operand)
-{
-    return (struct link_setup){.operand = operand,
-                               .password = t->password,
-                               .tls = t->o->access.tls,
-                               .name = "mqctl doctor"};
-}
-
-/* server_check - what is known to go wrong with that version */
+/* Check for a server version with known faults, and that all hosts are of one
+ * cluster: another cluster has another queue of that name. */
 static void server_check(struct visit *t, const struct link *l,
                          const char *host)
 {
+    char name[sizeof t->cluster];
+
     if (l->server < SAFE_SERVER)
         FOUND(t->f, WARN, "server",
               "upgrade each node to RabbitMQ 3.12.5 or later",
@@ -253,15 +227,6 @@ static void server_check(struct visit *t, const struct link *l,
     else
         FOUND(t->f, FINE, "server", NULL, "%s has RabbitMQ %s", host,
               l->version);
-}
-
-/* cluster_check - whether it is one cluster: a host that is another one's has
- * another queue of that name */
-static void cluster_check(struct visit *t, const struct link *l,
-                          const char *host)
-{
-    char name[sizeof t->cluster];
-
     link_property(l, "cluster_name", name, sizeof name);
     if (!t->cluster[0])
         memcpy(t->cluster, name, sizeof name);
@@ -274,11 +239,14 @@ static void cluster_check(struct visit *t, const struct link *l,
               host, name, t->cluster);
 }
 
-/* host_look - one of those that the operand names */
-static void host_look(struct visit *t, unsigned i)
+/* Connect to one of the hosts that the operand names, and check it. */
+static void host_check(struct visit *t, unsigned i)
 {
     struct broker_operand one = t->operand;
-    const struct link_setup setup = setup_of(t, &one);
+    const struct link_setup setup = {.operand = &one,
+                                     .password = t->password,
+                                     .tls = t->o->access.tls,
+                                     .name = "mqctl doctor"};
     struct problem p = {0};
     struct link *l;
     char host[BROKER_HOST + 16];
@@ -291,19 +259,17 @@ static void host_look(struct visit *t, unsigned i)
         return;
     }
     server_check(t, l, host);
-    cluster_check(t, l, host);
     if (t->link) {
         link_close(&l);
-    } else {
-        t->link = l;
-        /* What it points to outlives this function. */
-        t->link->host = 0;
+        return;
     }
+    t->link = l;
+    t->link->host = 0; /* an index of `one` */
 }
 
 /* ---- queues ---- */
 
-/* unlike_found - it is there, and not as the worker wants it */
+/* Report a queue that is not as the worker would create it. */
 static void unlike_found(struct visit *t, const struct topology_seen *seen)
 {
     const struct broker_operand *o = &t->operand;
@@ -347,7 +313,7 @@ static void absent_found(struct visit *t, const struct topology_seen *seen)
               "%s is missing: what would go there cannot", seen->name);
 }
 
-/* own_found - the queue itself */
+/* Report the queue itself, or one part of it. */
 static void own_found(struct visit *t, const struct topology_seen *seen)
 {
     if (seen->consumers == 0 && seen->messages > 0)
@@ -366,7 +332,7 @@ static void own_found(struct visit *t, const struct topology_seen *seen)
               seen->consumers == 1 ? "" : "s");
 }
 
-/* letters_found - in NAME.dead, or what the broker took out of that */
+/* Report the letters in NAME.dead, or those that the broker took out of it. */
 static void letters_found(struct visit *t, const struct topology_seen *seen,
                           bool kept)
 {
@@ -397,7 +363,7 @@ static void queue_found(const struct topology_seen *seen, void *arg)
     size_t own = strlen(t->operand.queue);
     bool itself = seen->name[own] == '\0' || seen->part;
 
-    if (t->misnumbered && itself) /* said once; the rest follows from it */
+    if (t->misnumbered && itself) /* reported once */
         return;
     if (seen->is == TOPOLOGY_ABSENT) {
         if (!seen->wait_ms)
@@ -418,8 +384,8 @@ static void queue_found(const struct topology_seen *seen, void *arg)
     }
 }
 
-/* parts_look - NAME is not there; it may have partitions, and nobody said so */
-static void parts_look(struct visit *t)
+/* Check whether a queue that does not exist has partitions. */
+static void parts_check(struct visit *t)
 {
     const struct topology parted = {.operand = &t->operand, .partitions = 1};
     uint32_t messages, consumers;
@@ -438,27 +404,9 @@ static void parts_look(struct visit *t)
         link_close(&t->link);
 }
 
-/* Note that a queue has RabbitMQ 4's default delivery limit unless a policy
- * lifts the limit. AMQP does not show policies, so the note stays. */
-static void limit_found(struct visit *t)
-{
-    const struct broker_operand *o = &t->operand;
-
-    FOUND(t->f, NOTE, "delivery-limit",
-          fix(t->f,
-              "on a node: rabbitmqctl list_queues -p %s name "
-              "effective_policy_definition; if no policy of %s and its other "
-              "queues has a delivery-limit of -1: rabbitmqctl set_policy -p %s "
-              "--apply-to queues %s-limit '^%s(\\..*)?$' "
-              "'{\"delivery-limit\":-1}'",
-              o->vhost, o->queue, o->vhost, o->queue, o->queue),
-          "its queues were created before the upgrade to RabbitMQ 4, which "
-          "removes a message from such a queue after 20 deliveries unless a "
-          "policy lifts that limit");
-}
-
 static void queues_check(struct visit *t)
 {
+    const struct broker_operand *o = &t->operand;
     const struct topology topology = {.operand = &t->operand,
                                       .partitions =
                                           (unsigned)t->o->access.partitions};
@@ -470,9 +418,21 @@ static void queues_check(struct visit *t)
         return;
     }
     if (!t->there && !topology.partitions)
-        parts_look(t);
+        parts_check(t);
+    /* AMQP does not show policies, so this is reported even if one lifts the
+     * limit. */
     if (t->link && t->link->limited)
-        limit_found(t);
+        FOUND(t->f, NOTE, "delivery-limit",
+              fix(t->f,
+                  "on a node: rabbitmqctl list_queues -p %s name "
+                  "effective_policy_definition; if no policy of %s and its "
+                  "other queues has a delivery-limit of -1: rabbitmqctl "
+                  "set_policy -p %s --apply-to queues %s-limit "
+                  "'^%s(\\..*)?$' '{\"delivery-limit\":-1}'",
+                  o->vhost, o->queue, o->vhost, o->queue, o->queue),
+              "its queues were created before the upgrade to RabbitMQ 4, which "
+              "removes a message from such a queue after 20 deliveries unless "
+              "a policy lifts that limit");
     if (t->waits && t->link)
         FOUND(t->f, FINE, "retries", NULL,
               "%" PRIu64 " message%s for %s backoff or delay", t->waits,
@@ -524,11 +484,20 @@ static void alarm_found(struct visit *t, const struct broker_rights *r)
         FOUND(t->f, FINE, "alarms", NULL, "the broker takes messages");
 }
 
-/* untold_found - what AMQP has no question for */
-static void untold_found(struct visit *t)
+static void broker_check(struct visit *t)
 {
     const struct broker_operand *o = &t->operand;
+    struct broker_rights r = {0};
 
+    for (unsigned i = 0; i < o->host_count; i++)
+        host_check(t, i);
+    if (t->link)
+        queues_check(t);
+    if (t->link && (!t->there || read_try(t->link, t->any, &r) == 0) &&
+        write_try(t->link, &r) == 0) {
+        rights_found(t, &r);
+        alarm_found(t, &r);
+    }
     FOUND(t->f, NOTE, "cluster",
           fix(t->f,
               "on a node: rabbitmqctl cluster_status; rabbitmqctl list_queues "
@@ -539,21 +508,6 @@ static void untold_found(struct visit *t)
           "AMQP does not tell members and replicas (3 at least), policies "
           "(delivery-limit and message-ttl take messages away), "
           "consumer_timeout (above --timeout) and net_ticktime (10 to 15)");
-}
-
-static void broker_check(struct visit *t)
-{
-    struct broker_rights r;
-
-    for (unsigned i = 0; i < t->operand.host_count; i++)
-        host_look(t, i);
-    if (t->link)
-        queues_check(t);
-    if (t->link && broker_rights(t->link, t->there ? t->any : NULL, &r) == 0) {
-        rights_found(t, &r);
-        alarm_found(t, &r);
-    }
-    untold_found(t);
     link_close(&t->link);
 }
 

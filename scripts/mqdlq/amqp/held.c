@@ -1,10 +1,10 @@
-/* held.c - the letters of a broker: taken, put in a store, given back (see
- * held.h and broker.h)
+/* held.c - the dead letters of a broker: fetched, copied to a store, given back
+ * (see held.h and broker.h)
  *
- * To look at a letter is to be given it: the broker counts that as a delivery,
- * and where a queue has a limit of them, drops what was looked at too often. So
- * a letter that was given REFRESH times is published again, with all that it
- * says, and counts from 0 again.
+ * To see a letter, mqdlq must consume it. The broker counts that as a delivery,
+ * and a queue with a delivery limit drops a letter that was seen too often. So a
+ * letter that was delivered REFRESH times is published again, with all its
+ * properties, and its count starts again from 0.
  */
 #include "scripts/mqdlq/amqp/held.h"
 
@@ -28,16 +28,16 @@
 #include "common/cli/term.h"
 #include "common/store/sql.h"
 
-#define MOST     50000 /* letters that are looked at: memory, and prefetch */
+#define MOST     50000 /* letters that are fetched: memory, and prefetch */
 #define REFRESH  8     /* below the 20 of RabbitMQ 4 */
 #define WAIT_NS  (30 * NS_PER_S) /* for a confirm */
-#define FREE_NS  (10 * NS_PER_S) /* for one who just looked to be gone */
+#define FREE_NS  (10 * NS_PER_S) /* for another mqdlq to end */
 #define NAP_NS   (20 * NS_PER_MS)
 #define CONSUMER "mqdlq"
 #define CLAIM    "mqdlq-claim" /* the consumer of held_claim */
 #define BATCH    64            /* letters of one transaction */
 #define SLICE_MS 200
-#define LATE_NS  (20 * NS_PER_S) /* without a letter that is there */
+#define LATE_NS  (20 * NS_PER_S) /* without a letter that must come */
 #define MACHINE  64
 #define STORED   (ENVELOPE_ERROR + MACHINE + 8)
 
@@ -62,8 +62,8 @@ void *held_properties(struct broker *b, const struct held *h)
     return raw;
 }
 
-/* Acknowledge one delivery, and no other; `gone` where that was sent. */
-static int ack(struct broker *b, uint64_t tag, bool *gone)
+/* Acknowledge one delivery; *gone: that was sent. */
+static int delivery_ack(struct broker *b, uint64_t tag, bool *gone)
 {
     int err =
         link_status(b->link, amqp_basic_ack(b->link->c, LINK_CHANNEL, tag, 0));
@@ -72,8 +72,8 @@ static int ack(struct broker *b, uint64_t tag, bool *gone)
     return err;
 }
 
-/* held_ack - its copies first: should we be killed in between, the letter is
- * there, and what was sent of it has its number */
+/* Acknowledge the copies first. Crash in between: the letter is still there, and
+ * the message that was sent has its number. */
 int held_ack(struct broker *b, struct held *h)
 {
     size_t at = (size_t)(h - b->held);
@@ -81,15 +81,8 @@ int held_ack(struct broker *b, struct held *h)
 
     for (size_t i = 0; i < b->copy_count && !err; i++)
         if (b->copies[i].of == at && !b->copies[i].gone)
-            err = ack(b, b->copies[i].tag, &b->copies[i].gone);
-    return err ? err : ack(b, h->tag, &h->gone);
-}
-
-int held_heard(struct broker *b)
-{
-    uint32_t messages, consumers;
-
-    return topology_count(b->link, b->dead, &messages, &consumers);
+            err = delivery_ack(b, b->copies[i].tag, &b->copies[i].gone);
+    return err ? err : delivery_ack(b, h->tag, &h->gone);
 }
 
 int held_tend(struct broker *b)
@@ -101,29 +94,25 @@ int held_tend(struct broker *b)
         if (f.frame_type == AMQP_FRAME_METHOD && f.channel == LINK_CHANNEL &&
             link_closed_by(b->link, &f.payload.method))
             return -ECONNRESET;
-    link_tidy(b->link);
+    amqp_maybe_release_buffers(b->link->c);
     return n;
 }
 
-static bool is_interrupted(void *arg)
+/* Return true after an interrupt, unless it came before the publisher was opened
+ * (`arg`). */
+static bool interrupted(void *arg)
 {
-    (void)arg;
-    return cli_interrupt_seen() != 0;
-}
-
-static bool never(void *arg)
-{
-    (void)arg;
-    return false;
+    return !arg && cli_interrupt_seen() != 0;
 }
 
 int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p)
 {
-    const struct publisher_setup setup = {
-        .link = b->setup,
-        .topology = b->topology,
-        .wait_ns = wait_ns,
-        .stop = cli_interrupt_seen() ? never : is_interrupted};
+    const struct publisher_setup setup = {.link = b->setup,
+                                          .topology = b->topology,
+                                          .wait_ns = wait_ns,
+                                          .stop = interrupted,
+                                          .arg =
+                                              cli_interrupt_seen() ? b : NULL};
 
     return b->publisher ? 0 : publisher_open(&b->publisher, &setup, p);
 }
@@ -144,9 +133,20 @@ int held_publish(struct broker *b, const char *queue,
                         p);
     if (!err)
         err = publisher_flush(b->publisher, p);
-    if (err) /* it is not sent again behind our back */
+    if (err) /* so that it is not sent again later */
         publisher_close(&b->publisher);
     return err;
+}
+
+/* Copy a text, cut to the room. Returns NULL if it is empty. */
+static const char *text_take(char *out, size_t room, amqp_bytes_t from)
+{
+    size_t n = from.len < room ? from.len : room - 1;
+
+    if (n > 0)
+        memcpy(out, from.bytes, n);
+    out[n] = '\0';
+    return from.len > 0 ? out : NULL;
 }
 
 static const char *broker_machine(void *arg, int64_t row, unsigned n)
@@ -158,14 +158,9 @@ static const char *broker_machine(void *arg, int64_t row, unsigned n)
 
     b->machine[0] = '\0';
     if (raw && letter_envelope_read(&l, (amqp_bytes_t){h->size, raw}) == 0) {
-        if (n >= 1 && n <= l.attempt_count) {
-            amqp_bytes_t from = l.attempts[n - 1].machine;
-
-            if (from.len < sizeof b->machine && from.len > 0) {
-                memcpy(b->machine, from.bytes, from.len);
-                b->machine[from.len] = '\0';
-            }
-        }
+        if (n >= 1 && n <= l.attempt_count)
+            (void)text_take(b->machine, sizeof b->machine,
+                            l.attempts[n - 1].machine);
         letter_envelope_free(&l);
     }
     free(raw);
@@ -189,7 +184,7 @@ static int64_t broker_discard(struct context *ctx, const int64_t *rows,
     return gone;
 }
 
-/* ---- looking ---- */
+/* ---- fetching ---- */
 
 /* A letter on its way to the store, with what its row points to. */
 struct arriving {
@@ -206,56 +201,34 @@ struct look {
     struct arriving *all; /* BATCH of them */
     struct letter_import rows[BATCH];
     size_t n;
-    uint32_t wanted;   /* letters that are to come */
-    char consumer[24]; /* its name; one that has letters still takes no more */
-    uint64_t tag;      /* of the delivery whose parts come; 0: none */
+    uint32_t wanted;   /* letters still to come */
+    char consumer[24]; /* a new name for each look */
+    uint64_t tag;      /* of the delivery whose parts are coming; 0: none */
     amqp_bytes_t raw;
 };
 
-static amqp_bytes_t word(const char *text)
-{
-    return (amqp_bytes_t){strlen(text), (void *)(uintptr_t)text};
-}
-
-static const char *text_to(char *out, size_t room, amqp_bytes_t from)
-{
-    size_t n = from.len < room ? from.len : room - 1;
-
-    if (n > 0)
-        memcpy(out, from.bytes, n);
-    out[n] = '\0';
-    return from.len > 0 ? out : NULL;
-}
-
 /* ---- a letter to its row ---- */
-
-/* Fill the history: the last attempt's words are those of the letter; the
- * others say where they were, too. */
-static size_t history_fill(struct arriving *a, const struct letter_envelope *l)
-{
-    for (size_t i = 0; i < l->attempt_count; i++) {
-        const struct letter_attempt *from = &l->attempts[i];
-
-        a->history[i] = (struct store_attempt){
-            .started_ns = from->at_ns,
-            .duration_ns = from->ms * NS_PER_MS,
-            .error = text_to(a->errors[i], STORED, from->error)};
-    }
-    if (l->attempt_count > 0) {
-        a->history[l->attempt_count - 1].stderr_tail = a->tail;
-        a->history[l->attempt_count - 1].stderr_size =
-            l->tail.len < sizeof a->tail ? l->tail.len : sizeof a->tail;
-    }
-    return l->attempt_count;
-}
 
 static void row_fill(struct letter_import *row, struct arriving *a,
                      const struct envelope *e, const struct letter_envelope *l)
 {
     size_t tail = l->tail.len < sizeof a->tail ? l->tail.len : sizeof a->tail;
+    size_t count = l->attempt_count;
 
+    for (size_t i = 0; i < count; i++) {
+        const struct letter_attempt *from = &l->attempts[i];
+
+        a->history[i] = (struct store_attempt){
+            .started_ns = from->at_ns,
+            .duration_ns = from->ms * NS_PER_MS,
+            .error = text_take(a->errors[i], STORED, from->error)};
+    }
     if (tail > 0)
         memcpy(a->tail, l->tail.bytes, tail);
+    if (count > 0) {
+        a->history[count - 1].stderr_tail = a->tail;
+        a->history[count - 1].stderr_size = tail;
+    }
     *row = (struct letter_import){
         .m = {.id = e->id,
               .priority = e->priority,
@@ -263,19 +236,19 @@ static void row_fill(struct letter_import *row, struct arriving *a,
               .first_received_ns = e->first_ns,
               .died_ns = l->died_ns,
               .reason = l->reason,
-              .error = text_to(a->error, sizeof a->error, l->error),
+              .error = text_take(a->error, sizeof a->error, l->error),
               .data = a->bytes + HEADER_MAX - e->head,
               .size = e->head + a->body_size,
               .header_size = e->head},
         .history = a->history,
-        .history_count = history_fill(a, l)};
+        .history_count = count};
     if (l->group.len > 0 && l->group.len <= STORE_GROUP_MAX) {
-        row->m.group = text_to(a->group, sizeof a->group, l->group);
+        row->m.group = text_take(a->group, sizeof a->group, l->group);
         row->m.group_size = l->group.len;
     }
 }
 
-/* Store the letters that are whole; their copies need no sync. */
+/* Store the letters that have arrived; their copies need no sync. */
 static int batch_store(struct look *k)
 {
     int err = k->n > 0 ? letters_import(k->store, k->rows, k->n, NULL) : 0;
@@ -286,7 +259,7 @@ static int batch_store(struct look *k)
     return err;
 }
 
-/* Note a letter beside the row that it is going to have. */
+/* Record a letter beside the row that it will have. */
 static int held_add(struct look *k, uint64_t deliveries)
 {
     struct broker *b = k->b;
@@ -304,8 +277,8 @@ static int held_add(struct look *k, uint64_t deliveries)
                : -EIO;
 }
 
-/* Note one more copy of a letter. Each of the two was looked at as often as the
- * one that was more so: then both are renewed. */
+/* Record one more copy of a letter. Both count as often delivered as the one
+ * that was delivered more often, so that both are published again. */
 static int copy_add(struct look *k, int64_t first, uint64_t deliveries)
 {
     struct broker *b = k->b;
@@ -323,8 +296,8 @@ static int copy_add(struct look *k, int64_t first, uint64_t deliveries)
     return 0;
 }
 
-/* Take the letter in row `n`, which goes on to the store; or a copy of a letter
- * that is there, which does not. */
+/* Take the letter in row `n`, which goes to the store, or a copy of a known
+ * letter, which does not. */
 static int letter_add(struct look *k, const struct envelope *e,
                       uint64_t deliveries)
 {
@@ -334,7 +307,7 @@ static int letter_add(struct look *k, const struct envelope *e,
 
     if (first) {
         err = copy_add(k, first, deliveries);
-        if (!err) /* import knows it by its own time and reason */
+        if (!err) /* for import, by its own time and reason */
             err = known_add(&k->b->known, m, e, first);
         free(k->all[k->n].bytes);
         return err;
@@ -346,7 +319,7 @@ static int letter_add(struct look *k, const struct envelope *e,
     return err;
 }
 
-/* Take a letter all of whose bytes are here. */
+/* Take a letter whose bytes have all arrived. */
 static int letter_whole(struct look *k)
 {
     struct arriving *a = &k->all[k->n];
@@ -405,41 +378,38 @@ static int body_take(struct look *k, const amqp_frame_t *f)
     return a->filled == a->body_size ? letter_whole(k) : 0;
 }
 
-static int method_take(struct look *k, const amqp_method_t *m)
-{
-    if (m->id == AMQP_BASIC_DELIVER_METHOD) {
-        k->tag = ((const amqp_basic_deliver_t *)m->decoded)->delivery_tag;
-        return 0;
-    }
-    if (m->id == AMQP_BASIC_CANCEL_METHOD)
-        return -ENOENT;
-    return link_closed_by(k->b->link, m) ? -ECONNRESET : 0;
-}
-
-/* Take all frames that are there, up to the last letter that is wanted. */
+/* Take all frames that have come, up to the last wanted letter. */
 static int frames_take(struct look *k)
 {
     struct link *l = k->b->link;
+    const amqp_method_t *m;
     amqp_frame_t f;
     int n, err = 0;
+
+    m = &f.payload.method;
 
     while (!err && k->wanted > 0 && (n = link_frame(l, &f)) != NO) {
         if (n < 0)
             err = n;
         else if (f.channel != LINK_CHANNEL)
             continue;
+        else if (f.frame_type == AMQP_FRAME_METHOD &&
+                 m->id == AMQP_BASIC_DELIVER_METHOD)
+            k->tag = ((const amqp_basic_deliver_t *)m->decoded)->delivery_tag;
         else if (f.frame_type == AMQP_FRAME_METHOD)
-            err = method_take(k, &f.payload.method);
+            err = m->id == AMQP_BASIC_CANCEL_METHOD ? -ENOENT
+                  : link_closed_by(l, m)            ? -ECONNRESET
+                                                    : 0;
         else if (f.frame_type == AMQP_FRAME_HEADER)
             err = header_take(k, &f);
         else if (f.frame_type == AMQP_FRAME_BODY)
             err = body_take(k, &f);
-        link_tidy(l);
+        amqp_maybe_release_buffers(l->c);
     }
     return err;
 }
 
-/* Wait until all letters are here; -ETIMEDOUT: the broker gives no more. */
+/* Wait until all letters have come; -ETIMEDOUT: the broker gives no more. */
 static int letters_take(struct look *k)
 {
     uint64_t last = clock_mono_ns();
@@ -463,7 +433,7 @@ static int letters_take(struct look *k)
 }
 
 /* Consume exactly as many as are wanted: more would only go back. */
-static int consume(struct look *k)
+static int consumer_start(struct look *k)
 {
     struct link *l = k->b->link;
     int err;
@@ -472,13 +442,14 @@ static int consume(struct look *k)
     err = link_reply(l, amqp_get_rpc_reply(l->c));
     if (err)
         return err;
-    (void)amqp_basic_consume(l->c, LINK_CHANNEL, word(k->b->dead),
-                             word(k->consumer), 0, 0, 0,
+    (void)amqp_basic_consume(l->c, LINK_CHANNEL, amqp_cstring_bytes(k->b->dead),
+                             amqp_cstring_bytes(k->consumer), 0, 0, 0,
                              (amqp_table_t){0, NULL});
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-static int look_over(struct look *k, int err)
+/* Report why the letters cannot be fetched; an exit status. */
+static int look_failed(const struct look *k, int err)
 {
     const struct broker *b = k->b;
 
@@ -510,15 +481,16 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     if (!k.all)
         return complain_memory();
     snprintf(k.consumer, sizeof k.consumer, CONSUMER "-%u", b->looks++);
-    err = consume(&k);
+    err = consumer_start(&k);
     if (!err)
         err = letters_take(&k);
     if (k.raw.bytes) {
         free(k.all[k.n].bytes);
         free(k.raw.bytes);
     }
-    if (!err) { /* what is acknowledged from here on brings no other one */
-        (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL, word(k.consumer));
+    if (!err) { /* acknowledgements from here on bring no other letter */
+        (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL,
+                                amqp_cstring_bytes(k.consumer));
         err = link_reply(b->link, amqp_get_rpc_reply(b->link->c));
     }
     if (!err)
@@ -526,7 +498,7 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     else
         (void)batch_store(&k);
     free(k.all);
-    return err ? look_over(&k, err) : 0;
+    return err ? look_failed(&k, err) : 0;
 }
 
 /* Say that another program has the letters; an exit status. */
@@ -538,38 +510,26 @@ static int held_busy(const struct broker *b)
                     b->dead);
 }
 
-/* Hold a queue without letters, so that nobody else looks at it: as a consumer,
- * which has one letter at most. Of two who claim at once both see the other, or
- * one does. An exit status. */
+/* Hold a queue without letters as its consumer, with at most one letter, so that
+ * no other mqdlq uses it. If two do so at the same time, one or both of them
+ * see the other. An exit status. */
 static int held_claim(struct broker *b)
 {
     struct look k = {.b = b, .wanted = 1, .consumer = CLAIM};
     uint32_t messages, consumers = 0;
-    int err = consume(&k);
+    int err = consumer_start(&k);
 
     b->claimed = !err;
     if (!err)
         err = topology_count(b->link, b->dead, &messages, &consumers);
     if (err)
-        return look_over(&k, err);
+        return look_failed(&k, err);
     return consumers > 1 ? held_busy(b) : 0;
-}
-
-/* Give back the letter that came meanwhile; 0 or -errno. */
-static int held_unclaim(struct broker *b)
-{
-    struct link *l = b->link;
-    int err;
-
-    (void)amqp_basic_cancel(l->c, LINK_CHANNEL, word(CLAIM));
-    err = link_reply(l, amqp_get_rpc_reply(l->c));
-    return err ? err
-               : link_status(l, amqp_basic_nack(l->c, LINK_CHANNEL, 0, 1, 1));
 }
 
 /* ---- opening ---- */
 
-/* Make a store without a name: nothing of a letter stays here. */
+/* Create a store without a name, so that no letter stays on this machine. */
 static int copies_open(struct context *ctx)
 {
     const char *tmp = getenv("TMPDIR");
@@ -592,8 +552,8 @@ static int copies_open(struct context *ctx)
     return err ? complain_of(&p) : 0;
 }
 
-/* Count what is in NAME.dead, as soon as nobody else has it; -ENOENT: there is
- * no such queue. */
+/* Count the letters in NAME.dead, as soon as nobody else consumes it; -ENOENT:
+ * there is no such queue. */
 static int letters_count(struct broker *b, uint32_t *count)
 {
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};
@@ -639,7 +599,7 @@ static int count_failed(struct context *ctx, int err)
                     b->link->why);
 }
 
-static int connect_to(struct context *ctx, struct problem *p)
+static int broker_connect(struct context *ctx, struct problem *p)
 {
     const struct options *o = ctx->o;
     struct broker *b = ctx->broker;
@@ -679,7 +639,7 @@ static int broker_open(struct context *ctx)
         return complain(EX_CANTCREAT, "no file for copies: %s",
                         errno_text(errno));
     cli_interrupt_catch();
-    if (connect_to(ctx, &p) < 0)
+    if (broker_connect(ctx, &p) < 0)
         return complain_of(&p);
     err = letters_count(b, &count);
     if (err)
@@ -704,12 +664,12 @@ struct refresh {
     struct problem p;
 };
 
-/* Visit: publish a letter again that was looked at often.
- * Crash before the acknowledgement: it is there twice, and has a line or a time
- * by which both are taken for one (known_first), or else is listed twice. So
- * this can repeat one, never lose one.
+/* Publish a letter again that was delivered often; a visit of letters_get.
+ * Crash before the acknowledgement: the letter is there twice, and has a line or
+ * a time by which both are taken for one (known_first), or else is listed
+ * twice. So a crash can repeat a letter, but never lose one.
  */
-static int refresh(const struct letter *l, void *arg)
+static int letter_refresh(const struct letter *l, void *arg)
 {
     struct refresh *r = arg;
     struct broker *b = r->b;
@@ -731,9 +691,9 @@ static int refresh(const struct letter *l, void *arg)
     return err;
 }
 
-/* Refresh the letters that need it, while that works: to fail does no harm yet,
- * and the next look tries again. How many there were. */
-static size_t refresh_some(struct context *ctx)
+/* Refresh the letters that need it, until one fails: that does no harm yet, and
+ * the next look tries again. Returns how many were refreshed. */
+static size_t letters_refresh(struct context *ctx)
 {
     struct broker *b = ctx->broker;
     struct refresh r = {.b = b};
@@ -743,24 +703,25 @@ static size_t refresh_some(struct context *ctx)
     for (size_t i = 0; i < b->count && !err; i++) {
         if (b->held[i].gone || b->held[i].deliveries < REFRESH)
             continue;
-        err = letters_get(ctx->store, (int64_t)i + 1, refresh, &r);
+        err = letters_get(ctx->store, (int64_t)i + 1, letter_refresh, &r);
         n += !err;
         if (!err && held_tend(b) < 0)
             break;
     }
     if (err)
         complain(0,
-                 "letters of %s that were looked at often could not be "
+                 "letters of %s that were inspected often could not be "
                  "published again: %s; a delivery-limit of that queue would "
                  "move them to %s.kept",
                  b->dead, r.p.text[0] ? r.p.text : errno_text(-err), b->dead);
     return n;
 }
 
-/* Give back the letters that are left, and wait until the broker shows them, so
- * that the next look finds them. */
+/* Give back the remaining letters, and wait until the broker counts them, so that
+ * the next look finds them. */
 static int letters_return(struct broker *b, uint32_t left)
 {
+    struct link *l = b->link;
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};
     uint64_t end = clock_mono_ns() + FREE_NS;
     uint32_t count = 0, consumers;
@@ -772,13 +733,15 @@ static int letters_return(struct broker *b, uint32_t left)
     for (size_t i = 0; i < b->copy_count; i++)
         if (!b->copies[i].gone && b->copies[i].tag > tag)
             tag = b->copies[i].tag;
-    if (b->claimed)
-        err = held_unclaim(b);
-    else if (tag)
-        err = link_status(b->link,
-                          amqp_basic_nack(b->link->c, LINK_CHANNEL, tag, 1, 1));
+    if (b->claimed) {
+        (void)amqp_basic_cancel(l->c, LINK_CHANNEL, amqp_cstring_bytes(CLAIM));
+        err = link_reply(l, amqp_get_rpc_reply(l->c));
+    }
+    if (!err && (b->claimed || tag)) /* tag 0: all */
+        err = link_status(
+            l, amqp_basic_nack(l->c, LINK_CHANNEL, b->claimed ? 0 : tag, 1, 1));
     while (!err) {
-        err = topology_count(b->link, b->dead, &count, &consumers);
+        err = topology_count(l, b->dead, &count, &consumers);
         if (err || count >= left || clock_mono_ns() >= end)
             break;
         nanosleep(&nap, NULL);
@@ -786,8 +749,8 @@ static int letters_return(struct broker *b, uint32_t left)
     return err;
 }
 
-/* Say what the broker took out of NAME.dead by a rule of its own. */
-static void kept_say(struct broker *b)
+/* Report letters that the broker took out of NAME.dead by a rule of its own. */
+static void kept_report(struct broker *b)
 {
     char kept[TOPOLOGY_NAME + 8];
     uint32_t count = 0, consumers;
@@ -810,7 +773,7 @@ static int broker_close(struct context *ctx)
     if (!b)
         return 0;
     if (b->link && ctx->store) {
-        left = refresh_some(ctx);
+        left = letters_refresh(ctx);
         for (size_t i = 0; i < b->count; i++)
             left += !b->held[i].gone;
         for (size_t i = 0; i < b->copy_count; i++)
@@ -822,7 +785,7 @@ static int broker_close(struct context *ctx)
                               "that were removed or sent may be in %s still",
                               b->link->why, b->dead);
         else
-            kept_say(b);
+            kept_report(b);
     }
     publisher_close(&b->publisher);
     link_close(&b->link);

@@ -1,5 +1,4 @@
-/* held.h - letters that are held, and what is kept of them beside the
- * store
+/* held.h - letters that are held, with their data beside the store
  *
  * WHAT   The connection that holds them; for each row its delivery tag and its
  *        properties as they came, which are in a file without a name.
@@ -27,11 +26,11 @@ struct held {
     uint64_t tag;
     long at; /* of its properties, in `properties` */
     size_t size;
-    uint64_t deliveries; /* times that somebody had it before */
+    uint64_t deliveries; /* earlier ones */
     bool gone;           /* acknowledged */
 };
 
-/* One more copy of a letter (known_first): it goes with the letter. */
+/* One more copy of a letter (known_first), removed together with the letter. */
 struct held_copy {
     size_t of; /* its index in `held` */
     uint64_t tag;
@@ -40,9 +39,9 @@ struct held_copy {
 
 /* The message that was sent last. */
 struct canary {
-    char queue[TOPOLOGY_NAME]; /* that it went to */
+    char queue[TOPOLOGY_NAME]; /* its destination */
     struct ulid id;
-    uint64_t replay; /* number of times that it was sent again */
+    uint64_t replay; /* number of its replays */
 };
 
 struct broker {
@@ -52,8 +51,8 @@ struct broker {
     struct topology topology;
     char dead[TOPOLOGY_NAME];
     struct link *link;
-    unsigned looks; /* that there were */
-    unsigned next;  /* part of the queue, of a letter without a group */
+    unsigned looks; /* number of calls of held_look */
+    unsigned next;  /* part of the queue for a letter without a group */
     struct publisher *publisher; /* NULL: nothing was published yet */
     FILE *properties;
     struct held *held;
@@ -69,25 +68,22 @@ struct broker {
     char machine[BROKER_MACHINE];
 };
 
-/* Take up to `count` letters, and their copies to the store. */
+/* Hold up to `count` letters, and copy them to the store. An exit status. */
 int held_look(struct broker *b, struct store *store, uint32_t count);
-/* The letter of a row; NULL: it is gone, or there is none. */
+/* Return the letter of a row; NULL: it was removed, or there is none. */
 struct held *held_at(struct broker *b, int64_t row);
-/* Its properties, the caller's to free; NULL: they cannot be read. */
+/* Read its properties, to be freed by the caller; NULL: an error. */
 void *held_properties(struct broker *b, const struct held *h);
-/* It is no letter any more, nor are its copies. 0 or -errno: the connection is
- * gone, and it comes back. */
+/* Remove a letter with its copies. -errno: the connection is gone, and the
+ * letter comes back. */
 int held_ack(struct broker *b, struct held *h);
-/* b->publisher is there; `wait_ns` is for each confirm. */
+/* Open b->publisher unless it is open; `wait_ns` is for each confirm. */
 int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p);
 /* Publish and wait for the confirm. `queue`: as the publisher's operand. */
 int held_publish(struct broker *b, const char *queue,
                  const amqp_basic_properties_t *properties, const void *body,
                  size_t size, uint64_t wait_ns, struct problem *p);
-/* The broker has heard of each acknowledgement so far: it does not confirm one,
- * and what is still in a socket goes with a program that is killed. */
-int held_heard(struct broker *b);
-/* What the broker sent meanwhile is read, and it hears that we live. */
+/* Read the frames that have come, and send due heartbeats. */
 int held_tend(struct broker *b);
 
 /* Members of struct broker_letters. */

@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is equal beside id and body. */
+#include "common/base/basics.h"
+
+/* The values that are equal beside id and body. */
 enum key {
     BY_LINE,  /* and the number of replays */
     BY_SENT,  /* the same */
@@ -26,22 +28,12 @@ struct spot {
     struct ulid id;
     uint64_t key;
     uint64_t sum, size;   /* of the body */
-    uint64_t kind, value; /* what the key adds to these */
+    uint64_t kind, value; /* of the key */
     int64_t row;          /* not compared; stays last */
 };
 _Static_assert(sizeof(struct spot) ==
                    sizeof(struct ulid) + 6 * sizeof(uint64_t),
                "a spot has no padding");
-
-/* Compute the FNV-1a hash of a body. */
-static uint64_t body_sum(const char *body, size_t size)
-{
-    uint64_t sum = 0xcbf29ce484222325U;
-
-    for (size_t i = 0; i < size; i++)
-        sum = (sum ^ (unsigned char)body[i]) * 0x100000001b3U;
-    return sum;
-}
 
 /* Fill the spots of a letter, one for each key. The value of a line or of a
  * time of sending is 0 if the letter has none, and then its spot is not
@@ -53,7 +45,8 @@ static void spots_fill(struct spot spots[KEYS], const struct store_row *m,
                                    [BY_SENT] = e ? e->sent_ns : 0,
                                    [BY_DEATH] = m->died_ns};
     size_t size = m->size - m->header_size;
-    uint64_t sum = body_sum((const char *)m->data + m->header_size, size);
+    uint64_t sum =
+        fnv_add(FNV_BEGIN, (const char *)m->data + m->header_size, size);
 
     for (enum key key = 0; key < KEYS; key++) {
         uint64_t kind = key > BY_SENT ? (uint64_t)m->reason : e ? e->replay : 0;

@@ -1,4 +1,4 @@
-/* known.h - which letters are there already
+/* known.h - the set of letters that exist already
  *
  * WHAT   A set of letters, by their id, and by when and why they died and what
  *        their body is: two messages may have one id. Finds copies of one
@@ -22,17 +22,17 @@ struct known {
     void *spots; /* tsearch(3) */
 };
 
-/* `dated`: m.died_ns is its own; else each letter that is like it in all else
- * will do. */
+/* Return true if the set has this letter. `dated`: m.died_ns is its own;
+ * otherwise any letter matches that is equal in all else. */
 bool known_has(const struct known *k, const struct store_row *m, bool dated);
-/* `m` has the row `row`, and `e` is what its properties say; NULL: they are not
- * there, and it has no copies. */
+/* Add a letter with its row and its properties; NULL: it has none, and no
+ * copies. */
 int known_add(struct known *k, const struct store_row *m,
               const struct envelope *e, int64_t row);
-/* The row of one that was added, of which this is a copy; 0: of none. Both have
- * one id, one body and one number of replays, and come from one message: its
- * sender's clock said the same ns, or they come from one copy of it (its line).
- * Two messages that only look alike are not taken for one. */
+/* Return the row of an added letter of which this one is a copy; 0: there is
+ * none. Both have one id, one body and one number of replays, and come from one
+ * message: the time of sending is the same to the ns, or both come from one copy
+ * of it (its line). Two messages that only look alike are not taken for one. */
 int64_t known_first(const struct known *k, const struct store_row *m,
                     const struct envelope *e);
 void known_free(struct known *k);

@@ -23,6 +23,7 @@
 
 #include "common/amqp/envelope.h"
 #include "common/amqp/topology.h"
+#include "common/base/basics.h"
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/problem.h"
@@ -36,10 +37,10 @@
 
 /* ---- replay ---- */
 
-/* Name the queue for a letter: where its group belongs, if it has one; the
- * others are spread. */
-static const char *queue_of(const struct context *ctx, amqp_bytes_t group,
-                            char name[TOPOLOGY_NAME])
+/* Choose the queue for a letter: the part of its group; letters without a group
+ * are spread. */
+static const char *queue_choose(const struct context *ctx, amqp_bytes_t group,
+                                char name[TOPOLOGY_NAME])
 {
     struct broker *b = ctx->broker;
     unsigned parts = b->topology.partitions;
@@ -53,9 +54,9 @@ static const char *queue_of(const struct context *ctx, amqp_bytes_t group,
                           name);
 }
 
-/* Tell what would be sent. */
-static void foretell(const struct context *ctx, const struct letter *l,
-                     const char *to)
+/* Print what would be sent. */
+static void dry_print(const struct context *ctx, const struct letter *l,
+                      const char *to)
 {
     char id[ULID_TEXT];
 
@@ -69,12 +70,12 @@ static void foretell(const struct context *ctx, const struct letter *l,
         printf("would send %s to %s: %zu bytes\n", id, to, l->body_size);
 }
 
-/* Publish the message of a letter; 0, or an exit status.
- * A retry of the canary would be seen by nobody: its attempts go on from where
- * they were, so that one which had used them up is a letter after one more.
- */
-static int publish(struct context *ctx, const struct letter *l, const char *to,
-                   amqp_bytes_t raw, uint64_t replays, bool canary)
+/* Publish the message of a letter; 0, or an exit status. The attempts of the
+ * canary continue from where they were, so that one which had used them up is a
+ * letter after one more: nobody would see its retry. */
+static int letter_publish(struct context *ctx, const struct letter *l,
+                          const char *to, amqp_bytes_t raw, uint64_t replays,
+                          bool canary)
 {
     const struct options *o = ctx->o;
     struct broker *b = ctx->broker;
@@ -124,6 +125,7 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
     struct held *h = held_at(b, l->m.row);
     amqp_bytes_t raw = {h ? h->size : 0, h ? held_properties(b, h) : NULL};
     char time[TIME_TEXT], head[HEADER_MAX], name[TOPOLOGY_NAME];
+    uint32_t messages, consumers;
     struct letter_envelope died;
     struct envelope e;
     const char *to;
@@ -142,7 +144,7 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
         (void)strlcpy(out->why, "its properties cannot be read", BROKER_WHY);
         return 0;
     }
-    to = queue_of(ctx, died.group, name);
+    to = queue_choose(ctx, died.group, name);
     if (died.expires_ns && died.expires_ns <= clock_wall_ns() &&
         !ctx->o->reset_expiry) {
         out->refused = EX_DATAERR;
@@ -150,16 +152,21 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
                  "it expired %s; --reset-expiry sends it all the same",
                  time_print(died.expires_ns, time));
     } else if (ctx->o->dry_run) {
-        foretell(ctx, l, to);
+        dry_print(ctx, l, to);
         out->sent = true;
     } else {
-        status = publish(ctx, l, to, raw, e.replay, first && ctx->o->canary);
+        status =
+            letter_publish(ctx, l, to, raw, e.replay, first && ctx->o->canary);
         out->sent = !status;
     }
     letter_envelope_free(&died);
     free(raw.bytes);
+    /* The broker does not confirm an acknowledgement, and one in a socket is
+     * lost with a program that is killed. An answer to a later request shows
+     * that the broker has it. */
     if (out->sent && !ctx->o->dry_run &&
-        (held_ack(b, h) < 0 || held_heard(b) < 0))
+        (held_ack(b, h) < 0 ||
+         topology_count(b->link, b->dead, &messages, &consumers) < 0))
         return complain(EX_UNAVAILABLE,
                         "lost the connection just as a letter was sent: %s; it "
                         "is in %s still, and sent again it is known as a "
@@ -170,21 +177,22 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
 
 /* ---- the canary ---- */
 
-/* A broker tells two things of the message that was sent first: that it came
+/* A broker shows two things about the message that was sent first: that it came
  * back as a letter, and that its queue was empty, so that a worker took it, on
- * this machine or another one. It does not tell that the message is done. So
- * the canary is taken for done if it is no letter some time after it was taken;
+ * this machine or another one. It does not show that the message is done. So
+ * the canary counts as done if it is not a letter some time after it was taken;
  * the operator, who knows the handlers, gives that time. */
 struct watch {
     struct context *ctx;
     char id[ULID_TEXT];
     uint64_t start_ns;
-    uint64_t taken_ns;         /* 0: as far as is known nobody has it */
+    uint64_t taken_ns;         /* 0: not taken, as far as is known */
     uint32_t ready, consumers; /* of its queue */
-    bool told;                 /* what it waits for */
+    bool told;                 /* the reason for the wait was printed */
 };
 
-/* Visit: 75 if the letter is the canary, of this replay. */
+/* Return 75 if the letter is the canary of this replay; a visit of letters_get.
+ */
 static int death_find(const struct letter *l, void *arg)
 {
     struct watch *w = arg;
@@ -260,8 +268,8 @@ static int queues_look(struct watch *w)
     return 0;
 }
 
-/* Tell once why it takes so long that nobody has it. */
-static void wait_tell(struct watch *w)
+/* Print once why the canary has not been taken for so long. */
+static void wait_report(struct watch *w)
 {
     const struct options *o = w->ctx->o;
 
@@ -278,7 +286,7 @@ static void wait_tell(struct watch *w)
              o->has_wait ? "" : ", Ctrl-C ends that (or --wait DUR)");
 }
 
-/* Return whether the time of the canary is over. */
+/* Return true if the time of the canary is over. */
 static bool canary_survived(const struct watch *w)
 {
     return w->taken_ns && clock_mono_ns() - w->taken_ns >= w->ctx->o->canary_ns;
@@ -293,10 +301,10 @@ int broker_canary_wait(struct context *ctx)
         ctx->o->has_wait ? ns_add(w.start_ns, ctx->o->wait_ns) : UINT64_MAX;
 
     ulid_print(ctx->broker->canary.id, w.id);
-    /* It would have to be tended meanwhile, and is opened again. */
+    /* An open publisher would need heartbeats during the wait. */
     publisher_close(&ctx->broker->publisher);
     for (;;) {
-        /* Its time is over before the look, so that the look is the last. */
+        /* Check the time before the look, so that the look is the last one. */
         bool last = canary_survived(&w);
         int status = queues_look(&w);
 
@@ -315,7 +323,7 @@ int broker_canary_wait(struct context *ctx)
                             "the canary, letter %s, is not settled%s; nothing "
                             "else was sent",
                             w.id, cli_interrupt_seen() ? "" : " in time");
-        wait_tell(&w);
+        wait_report(&w);
         nanosleep(&nap, NULL);
     }
 }
@@ -329,27 +337,16 @@ int broker_canary_wait(struct context *ctx)
  * Crash before a confirm: the letter is there, or it is not; the next run of
  * the same file sees which. So a crash here can lose none and repeat none. */
 
-/* Say once that not all letters are held, so not all are known. */
-static void beyond_say(struct broker *b)
-{
-    if (b->beyond && !b->beyond_told)
-        complain(0,
-                 "%s has more letters than are looked at: what is in the file "
-                 "and among the others is there twice afterwards",
-                 b->dead);
-    b->beyond_told = true;
-}
-
-/* Make the id of a letter that was given none: from what it is and where it is
- * in the file, so that it has the same in the next run. */
+/* Make the id of a letter that has none, from its bytes and its line in the file,
+ * so that it has the same id in the next run. */
 static void id_make(struct store_row *m, uint64_t line)
 {
     const unsigned char *at = m->data;
-    uint64_t sum[2] = {0xcbf29ce484222325U, line + 1};
+    uint64_t sum[2] = {FNV_BEGIN, line + 1};
 
     for (size_t i = 0; i < m->size; i++) {
-        sum[0] = (sum[0] ^ at[i]) * 0x100000001b3U;
-        sum[1] = (sum[1] ^ (at[i] + 1U) ^ sum[0] >> 29) * 0x100000001b3U;
+        sum[0] = (sum[0] ^ at[i]) * FNV_PRIME;
+        sum[1] = (sum[1] ^ (at[i] + 1U) ^ sum[0] >> 29) * FNV_PRIME;
     }
     memcpy(m->id.bytes, sum, sizeof m->id.bytes);
     m->id.bytes[0] |= 1; /* all 0 would be no id */
@@ -432,10 +429,10 @@ static int letter_put(struct broker *b, const struct decoding *d, bool again,
     return err;
 }
 
-/* Say once that a letter of a group, sent again to a queue without partitions,
- * dies of that, and that why it died before is seen in its history only. */
-static void groups_say(struct context *ctx, const struct decoding *list,
-                       size_t n)
+/* Warn once that a letter of a group dies again if it is replayed to a queue
+ * without partitions. */
+static void groups_warn(struct context *ctx, const struct decoding *list,
+                        size_t n)
 {
     struct broker *b = ctx->broker;
     bool any = false;
@@ -458,8 +455,13 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
     uint64_t before;
     int err;
 
-    beyond_say(b);
-    groups_say(ctx, list, n);
+    if (b->beyond && !b->beyond_told) /* not all letters are known */
+        complain(0,
+                 "%s has more letters than are inspected: letters that are "
+                 "both in the file and among the others will be there twice",
+                 b->dead);
+    b->beyond_told = true;
+    groups_warn(ctx, list, n);
     err = held_publisher(b, WAIT_NS, p);
     if (err)
         return err;

@@ -1,8 +1,9 @@
 /* post_broker.c - the sending of a run's messages to a queue on a broker (see
  * post.h)
  *
- * The id of a message is fixed before it is sent for the first time: what is
- * sent twice, as its confirm was lost, has one id, and the second says so.
+ * A message gets its id before it is sent for the first time. So a message that
+ * is sent twice, because its confirm was lost, has one id, and the second one is
+ * marked.
  */
 #include "scripts/mqsend/post.h"
 
@@ -29,14 +30,13 @@ struct run {
     struct posting posting;
     struct publisher *publisher;
     struct topology topology;
-    uint64_t given; /* to the publisher, which may have sent them */
-    /* Of each part, bits of wait queues that are there. */
-    unsigned declared[PARTITIONS_MAX];
-    unsigned next; /* part, of a message without a group */
+    uint64_t given; /* messages that the publisher accepted */
+    unsigned declared[PARTITIONS_MAX]; /* bits of each part's wait queues */
+    unsigned next; /* part for the next message without a group */
     char password[BROKER_PASSWORD];
 };
 
-static amqp_table_entry_t number(const char *name, uint64_t n)
+static amqp_table_entry_t entry_number(const char *name, uint64_t n)
 {
     return (amqp_table_entry_t){
         .key = amqp_cstring_bytes(name),
@@ -44,19 +44,20 @@ static amqp_table_entry_t number(const char *name, uint64_t n)
                   .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
 }
 
-/* headers_fill - what the text header says of a POSIX queue's message */
+/* Write the headers that the text header of a POSIX queue's message would have.
+ */
 static int headers_fill(const struct envelope *e, uint64_t now,
                         amqp_table_entry_t all[ENTRIES])
 {
     int n = 0;
 
-    all[n++] = number("mqw-sent", now);
+    all[n++] = entry_number("mqw-sent", now);
     if (envelope_not_before(e, now))
-        all[n++] = number("mqw-due", envelope_not_before(e, now));
+        all[n++] = entry_number("mqw-due", envelope_not_before(e, now));
     if (e->ttl_ns)
-        all[n++] = number("mqw-expires", ns_add(now, e->ttl_ns));
+        all[n++] = entry_number("mqw-expires", ns_add(now, e->ttl_ns));
     if (e->timeout_ms)
-        all[n++] = number("mqw-timeout", e->timeout_ms);
+        all[n++] = entry_number("mqw-timeout", e->timeout_ms);
     if (e->group)
         all[n++] = (amqp_table_entry_t){
             .key = amqp_cstring_bytes("mqw-group"),
@@ -71,27 +72,20 @@ static int headers_fill(const struct envelope *e, uint64_t now,
     return n;
 }
 
-/* part_of - that of its group; the others are spread */
-static unsigned part_of(struct run *r)
+/* Choose the queue for a message: of the part of its group, or of the parts in
+ * turn; and its wait queue if it is delayed. */
+static int target_choose(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
+                         struct problem *p)
 {
-    const char *group = r->posting.post->envelope->group;
-    unsigned parts = r->topology.partitions;
-
-    if (!parts)
-        return 0;
-    return group ? partition_of(group, strlen(group), parts)
-                 : r->next++ % parts;
-}
-
-/* target - where it waits for its delay, or the queue itself */
-static int target(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
-                  struct problem *p)
-{
-    uint64_t due = envelope_not_before(r->posting.post->envelope, now);
+    const struct envelope *e = r->posting.post->envelope;
+    uint64_t due = envelope_not_before(e, now);
     uint64_t ms = topology_length(due > now ? (due - now) / NS_PER_MS : 0);
-    unsigned bit, part = part_of(r);
+    unsigned bit, part = 0, parts = r->topology.partitions;
     int err;
 
+    if (parts)
+        part = e->group ? partition_of(e->group, strlen(e->group), parts)
+                        : r->next++ % parts;
     if (ms == 0) {
         topology_queue(&r->topology, part, name);
         return 0;
@@ -126,7 +120,7 @@ static int message_put(void *arg, const char *body, size_t size,
                            "body too large: %zu bytes, a broker takes up to "
                            "%zu",
                            size, r->posting.post->most);
-    err = target(r, now, name, p);
+    err = target_choose(r, now, name, p);
     if (err)
         return err;
     if (!e->has_id && !e->raw)
@@ -148,7 +142,7 @@ static int message_put(void *arg, const char *body, size_t size,
                                               .size = size},
                         p);
     if (err == -ENOMEM || err == -EMSGSIZE)
-        r->given--; /* it never was */
+        r->given--;
     if (err)
         return err;
     if (envelope_told(e, r->posting.post->tell,
@@ -158,9 +152,9 @@ static int message_put(void *arg, const char *body, size_t size,
     return 0;
 }
 
-/* Complain of the problem, and how many messages are there for sure, and how
- * many are surely not: of the others nobody knows. */
-static int failed(struct run *r, const struct problem *p)
+/* Report the problem, how many messages are certainly in the queue, and how many
+ * are certainly not: the others may be. */
+static int run_failed(struct run *r, const struct problem *p)
 {
     uint64_t confirmed = publisher_confirmed(r->publisher);
     uint64_t none = publisher_refused(r->publisher);
@@ -178,14 +172,14 @@ static int failed(struct run *r, const struct problem *p)
     return posting_fail(&r->posting, p, text);
 }
 
-static bool stop(void *arg)
+static bool interrupted(void *arg)
 {
     (void)arg;
     return cli_interrupt_seen() != 0;
 }
 
-/* connect_to - to any of the hosts */
-static int connect_to(struct run *r, struct problem *p)
+/* Connect to one of the hosts. */
+static int run_connect(struct run *r, struct problem *p)
 {
     const struct post *post = r->posting.post;
     struct publisher_setup setup = {
@@ -197,7 +191,7 @@ static int connect_to(struct run *r, struct problem *p)
         .create = post->create,
         .priorities = post->priority > 0,
         .wait_ns = post->wait_ns,
-        .stop = stop,
+        .stop = interrupted,
     };
     int err = broker_password_find(r->password, post->operand,
                                    post->access->password_file, p);
@@ -215,14 +209,14 @@ static int post_all(const struct post *post)
     struct problem p = {0};
     int err, status = 0;
 
-    if (connect_to(&r, &p) < 0)
+    if (run_connect(&r, &p) < 0)
         return complain_of(&p);
     posting_start(&r.posting, post, "confirmed");
     err = posting_run(&r.posting, message_put, &r, &p);
     if (!err)
         err = publisher_flush(r.publisher, &p);
     if (err)
-        status = failed(&r, &p);
+        status = run_failed(&r, &p);
     term_progress_end(&r.posting.bar);
     if (!status && (fflush(stdout) != 0 || ferror(stdout)))
         status = complain(EX_IOERR, "cannot write the ids");

@@ -507,8 +507,9 @@ static int inbox_read(struct inbox *in)
         else if (f.frame_type == AMQP_FRAME_BODY)
             err = part_body(in, &f);
         /* Free the library's copy: a large message has many frames. */
-        link_tidy(in->side->link);
-        if (!link_more(in->side->link))
+        amqp_maybe_release_buffers(in->side->link->c);
+        if (!amqp_frames_enqueued(in->side->link->c) &&
+            !amqp_data_in_buffer(in->side->link->c))
             claims_place(in->claims);
     }
     claims_place(in->claims);
