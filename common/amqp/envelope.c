@@ -117,21 +117,6 @@ struct reading {
     bool named; /* it has an id */
 };
 
-static void group_read(struct reading *r, const amqp_table_entry_t *t)
-{
-    struct envelope *e = r->e;
-    struct header_text key;
-
-    e->has_group = true;
-    e->good_group = header_text_read(&t->value, &key) && key.size > 0 &&
-                    header_value_ok(key.at, key.size);
-    if (!e->good_group)
-        return;
-    e->group_crc = partition_crc(key.at, key.size);
-    r->h.group = key;
-    r->h.fields |= HEADER_GROUP;
-}
-
 /* Return the error text for a restricting header without a valid value; NULL if
  * `key` is another header. */
 static const char *restriction_error(amqp_bytes_t key)
@@ -162,7 +147,14 @@ static void field_read(struct reading *r, const amqp_table_entry_t *t)
         r->named = header_text_read(&t->value, &value) &&
                    ulid_parse(value.at, value.size, &e->id) == 0;
     } else if (field_named(t->key, "mqw-group")) {
-        group_read(r, t);
+        e->has_group = true;
+        e->good_group = header_text_read(&t->value, &value) && value.size > 0 &&
+                        header_value_ok(value.at, value.size);
+        if (e->good_group) {
+            e->group_crc = partition_crc(value.at, value.size);
+            r->h.group = value;
+            r->h.fields |= HEADER_GROUP;
+        }
     } else if (!field_number(&t->value, &n)) {
         if (!e->wrong)
             e->wrong = restriction_error(t->key);
@@ -564,13 +556,16 @@ int envelope_make(struct envelope_copy *out, uint32_t priority,
 
 /* ---- dead letters ---- */
 
-static void attempt_read(struct letter_envelope *l, const amqp_table_t *t)
+static void attempt_read(struct letter_envelope *l, const amqp_field_value_t *v)
 {
-    struct letter_attempt *a = &l->attempts[l->attempt_count++];
+    struct letter_attempt *a = &l->attempts[l->attempt_count];
 
-    *a = (struct letter_attempt){0};
-    for (int i = 0; i < t->num_entries; i++) {
-        const amqp_table_entry_t *e = &t->entries[i];
+    if (v->kind != AMQP_FIELD_KIND_TABLE ||
+        l->attempt_count == ENVELOPE_HISTORY)
+        return;
+    l->attempt_count++;
+    for (int i = 0; i < v->value.table.num_entries; i++) {
+        const amqp_table_entry_t *e = &v->value.table.entries[i];
 
         if (field_named(e->key, "at"))
             (void)field_number(&e->value, &a->at_ns);
@@ -581,30 +576,6 @@ static void attempt_read(struct letter_envelope *l, const amqp_table_t *t)
         else if (field_named(e->key, "machine"))
             (void)field_text(&e->value, &a->machine);
     }
-}
-
-static void history_read(struct letter_envelope *l, const amqp_field_value_t *v)
-{
-    if (v->kind != AMQP_FIELD_KIND_ARRAY)
-        return;
-    for (int i = 0; i < v->value.array.num_entries; i++) {
-        const amqp_field_value_t *one = &v->value.array.entries[i];
-
-        if (one->kind == AMQP_FIELD_KIND_TABLE &&
-            l->attempt_count < ENVELOPE_HISTORY)
-            attempt_read(l, &one->value.table);
-    }
-}
-
-static enum dead_reason reason_read(amqp_bytes_t text)
-{
-    char word[24] = "";
-    enum dead_reason reason;
-
-    if (text.len < sizeof word)
-        memcpy(word, text.bytes, text.len);
-    reason = dead_reason_parse(word);
-    return reason == REASON_COUNT ? REASON_NONE : reason;
 }
 
 /* Read why the broker dropped a message: it expired, was rejected, or was
@@ -636,24 +607,33 @@ static void broker_death_read(struct letter_envelope *l,
 static void letter_field_read(struct letter_envelope *l,
                               const amqp_table_entry_t *e)
 {
+    const amqp_field_value_t *v = &e->value;
+    char word[24] = "";
     amqp_bytes_t text;
 
-    if (field_named(e->key, "mqw-reason") && field_text(&e->value, &text))
-        l->reason = reason_read(text);
-    else if (field_named(e->key, "mqw-error"))
-        (void)field_text(&e->value, &l->error);
-    else if (field_named(e->key, "mqw-died"))
-        (void)field_number(&e->value, &l->died_ns);
-    else if (field_named(e->key, "mqw-expires"))
-        (void)field_number(&e->value, &l->expires_ns);
-    else if (field_named(e->key, "mqw-group"))
-        (void)field_text(&e->value, &l->group);
-    else if (field_named(e->key, "mqw-stderr"))
-        (void)field_text(&e->value, &l->tail);
-    else if (field_named(e->key, "mqw-history"))
-        history_read(l, &e->value);
-    else if (field_named(e->key, "x-delivery-count"))
-        (void)field_number(&e->value, &l->deliveries);
+    if (field_named(e->key, "mqw-reason") && field_text(v, &text)) {
+        if (text.len < sizeof word)
+            memcpy(word, text.bytes, text.len);
+        l->reason = dead_reason_parse(word);
+        if (l->reason == REASON_COUNT)
+            l->reason = REASON_NONE;
+    } else if (field_named(e->key, "mqw-error")) {
+        (void)field_text(v, &l->error);
+    } else if (field_named(e->key, "mqw-died")) {
+        (void)field_number(v, &l->died_ns);
+    } else if (field_named(e->key, "mqw-expires")) {
+        (void)field_number(v, &l->expires_ns);
+    } else if (field_named(e->key, "mqw-group")) {
+        (void)field_text(v, &l->group);
+    } else if (field_named(e->key, "mqw-stderr")) {
+        (void)field_text(v, &l->tail);
+    } else if (field_named(e->key, "mqw-history") &&
+               v->kind == AMQP_FIELD_KIND_ARRAY) {
+        for (int i = 0; i < v->value.array.num_entries; i++)
+            attempt_read(l, &v->value.array.entries[i]);
+    } else if (field_named(e->key, "x-delivery-count")) {
+        (void)field_number(v, &l->deliveries);
+    }
 }
 
 int letter_envelope_read(struct letter_envelope *out, amqp_bytes_t raw)

@@ -241,22 +241,6 @@ static int copy_send(struct publisher *b, struct copy *c)
     return err;
 }
 
-/* Publish the waiting messages, in order. */
-static int send_all(struct publisher *b)
-{
-    struct unconfirmed *u;
-    int err = 0;
-
-    while (!err && !b->link->blocked &&
-           (u = TAILQ_FIRST(&b->waiting)) != NULL) {
-        TAILQ_REMOVE(&b->waiting, u, link);
-        err = copy_send(b, copy_of(u));
-        if (err)
-            TAILQ_INSERT_HEAD(&b->waiting, u, link);
-    }
-    return err;
-}
-
 /* Count a message that the broker acknowledged. The first return ends the
  * sending (-ENOENT), so returned messages need not be told apart: of the
  * messages acknowledged from there on, as many as were returned are in no
@@ -307,15 +291,6 @@ static int publisher_reconnect(struct publisher *b, struct problem *p)
     return err ? err : confirms_set(b, p);
 }
 
-static void connection_drop(struct publisher *b)
-{
-    b->host++;
-    b->returned = 0;
-    b->twice = b->twice || !TAILQ_EMPTY(&b->confirms.sent);
-    link_close(&b->link);
-    confirms_lost(&b->confirms, &b->waiting);
-}
-
 static bool stop_asked(const struct publisher *b)
 {
     return b->setup.stop(b->setup.arg);
@@ -349,7 +324,8 @@ static void reconnect_later(struct publisher *b)
 static int round_run(struct publisher *b, bool wait)
 {
     uint64_t before = b->confirmed;
-    int err;
+    struct unconfirmed *u;
+    int err = 0;
 
     if (!b->link)
         reconnect_later(b);
@@ -357,7 +333,13 @@ static int round_run(struct publisher *b, bool wait)
         return -EINTR;
     if (!b->link)
         return 0;
-    err = send_all(b);
+    while (!err && !b->link->blocked &&
+           (u = TAILQ_FIRST(&b->waiting)) != NULL) {
+        TAILQ_REMOVE(&b->waiting, u, link);
+        err = copy_send(b, copy_of(u));
+        if (err)
+            TAILQ_INSERT_HEAD(&b->waiting, u, link);
+    }
     if (err == -EMSGSIZE)
         return err;
     if (!err)
@@ -366,10 +348,15 @@ static int round_run(struct publisher *b, bool wait)
         b->wait_ns = WAIT_FIRST;
     if (err == -ENOENT)
         return err;
-    if (err || confirms_late(&b->confirms, b->link))
-        connection_drop(b);
-    else if (wait && b->count > 0)
+    if (err || confirms_late(&b->confirms, b->link)) {
+        b->host++;
+        b->returned = 0;
+        b->twice = b->twice || !TAILQ_EMPTY(&b->confirms.sent);
+        link_close(&b->link);
+        confirms_lost(&b->confirms, &b->waiting);
+    } else if (wait && b->count > 0) {
         frames_wait(b, SLICE_NS);
+    }
     return 0;
 }
 

@@ -205,32 +205,14 @@ static int queue_ready(struct handler *h, struct problem *p)
     return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
 }
 
-/* Record why a send failed. The message stays in this queue in each case. */
-static void send_failed(const struct handler *h, int err, struct outcome *out)
-{
-    size_t depth = queue_depth(h->queue);
-
-    out->ran = false;
-    if (err == -EAGAIN || err == -EINTR)
-        verdict_not_started(out,
-                            "the destination is full (%zu message%s): start "
-                            "its worker, or see why it is slow: mqctl status "
-                            "%s",
-                            depth, depth == 1 ? "" : "s",
-                            SHELL_QUEUE(h->set->forward_queue));
-    else
-        verdict_not_started(out, "cannot send to the destination: %s: %s",
-                            errno_text(-err), h->set->forward_queue);
-}
-
 /* Send a message whose header is written, waiting until `end_ns` (monotonic)
- * for room. */
+ * for room. After an error the message stays in this queue. */
 static void message_send(struct handler *h, const struct delivery *d,
                          const char *head, size_t head_size, uint64_t end_ns,
                          struct outcome *out)
 {
     size_t room = queue_message_size(h->queue);
-    size_t size = head_size + d->body_size;
+    size_t size = head_size + d->body_size, depth;
     int err;
 
     if (size > room) {
@@ -247,8 +229,19 @@ static void message_send(struct handler *h, const struct delivery *d,
     err =
         queue_send_wait(h->queue, h->bytes, size, d->message->priority, end_ns);
     FAULT_POINT("forward_sent");
-    if (err && err != -EIDRM) {
-        send_failed(h, err, out);
+    if (err == -EAGAIN || err == -EINTR) {
+        depth = queue_depth(h->queue);
+        out->ran = false;
+        verdict_not_started(out,
+                            "the destination is full (%zu message%s): start "
+                            "its worker, or see why it is slow: mqctl status "
+                            "%s",
+                            depth, depth == 1 ? "" : "s",
+                            SHELL_QUEUE(h->set->forward_queue));
+    } else if (err && err != -EIDRM) {
+        out->ran = false;
+        verdict_not_started(out, "cannot send to the destination: %s: %s",
+                            errno_text(-err), h->set->forward_queue);
     } else if (err || queue_gone(h->queue)) {
         out->ran = !err; /* a process that has it open may receive it */
         verdict_not_started(out,

@@ -12,14 +12,8 @@
 static char folder[] = "/tmp/mqw-claims-XXXXXX", path[64];
 static struct settings set = {.plugin = "p", .concurrency = 1, .window = 1};
 static struct broker_operand operand = {.queue = "q", .shown = "amqp://h/v/q"};
-static struct source source;
-static struct source_events events;
-static struct amqp_queue queue = {.set = &set,
-                                  .source = &source,
-                                  .events = &events,
-                                  .operand = &operand,
-                                  .topology = {.operand = &operand}};
-static struct run_file *runs;
+static struct amqp_queue queue = {
+    .set = &set, .operand = &operand, .topology = {.operand = &operand}};
 static struct claims *claims;
 
 static void setup(void)
@@ -29,10 +23,11 @@ static void setup(void)
     log_setup(LOG_ERROR + 1, LOG_TEXT);
     cr_assert_not_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/runs", folder);
-    cr_assert_eq(run_file_open(&runs, path, &p), 0, "%s", p.text);
+    cr_assert_eq(run_file_open(&queue.runs, path, &p), 0, "%s", p.text);
     cr_assert_eq(side_init(&queue.inbox, &queue, "inbox"), 0);
     cr_assert_eq(side_init(&queue.outbox, &queue, "outbox"), 0);
-    cr_assert_eq(claims_open(&claims, &queue, runs), 0);
+    cr_assert_eq(claims_open(&claims, &queue), 0);
+    queue.claims = claims;
     claims_begin(claims);
 }
 
@@ -41,7 +36,7 @@ static void teardown(void)
     claims_close(&claims);
     side_fini(&queue.inbox);
     side_fini(&queue.outbox);
-    run_file_close(&runs);
+    run_file_close(&queue.runs);
     unlink(path);
     rmdir(folder);
 }
@@ -77,7 +72,7 @@ static char take(void)
 {
     struct message *m;
 
-    if (claims_take(claims, 0, clock_wall_ns(), &m) == -EAGAIN)
+    if (claims_take(&queue.source, 0, clock_wall_ns(), &m) == -EAGAIN)
         return 0;
     return ((const char *)m->data)[m->size - 1];
 }

@@ -45,7 +45,6 @@ TAILQ_HEAD(amqp_list, amqp_message);
 /* c = constant after open   q = under mtx   i = the inbox's */
 struct claims {
     struct amqp_queue *queue;    /* c */
-    struct run_file *runs;       /* c */
     struct amqp_message **lanes; /* c  messages that each lane may still read;
                                   *    of the thread of that lane */
     int ready_fd;                /* c  readable while one may be taken */
@@ -85,7 +84,7 @@ static struct amqp_message *message_of(struct message *m)
 static void changed_tell(const struct claims *c, bool due)
 {
     if (due)
-        c->queue->events->changed(c->queue->events->arg);
+        c->queue->events.changed(c->queue->events.arg);
 }
 
 static void held_put(struct claims *c, struct amqp_message *m)
@@ -114,12 +113,12 @@ static bool ready_update(struct claims *c)
     else if (is != c->ready_said)
         (void)!read(c->ready_fd, &n, sizeof n);
     c->ready_said = is;
-    if (due == source_due(c->queue->source))
+    if (due == source_due(&c->queue->source))
         return false;
     if (due)
-        source_due_set(c->queue->source, 1);
+        source_due_set(&c->queue->source, 1);
     else
-        source_due_clear(c->queue->source, 1);
+        source_due_clear(&c->queue->source, 1);
     return due;
 }
 
@@ -136,9 +135,8 @@ static void due_put(struct claims *c, struct amqp_message *m)
 /* If the message was put off, it is held only now: otherwise it could be lent
  * again and freed while its lane still reads it. A head whose group waits for
  * it is never just forgotten. */
-void claims_release(struct message *message)
+static void message_release(struct amqp_message *m)
 {
-    struct amqp_message *m = message_of(message);
     struct claims *c = m->claims;
     bool due;
 
@@ -170,7 +168,18 @@ static void lane_keep(struct claims *c, unsigned lane, struct amqp_message *m)
     last = c->lanes[lane];
     c->lanes[lane] = m;
     if (last)
-        claims_release(&last->m);
+        message_release(last);
+}
+
+void claims_release(struct source *s, struct message *m)
+{
+    (void)s;
+    message_release(message_of(m));
+}
+
+void claims_lane_rest(struct source *s, unsigned lane)
+{
+    lane_keep(amqp_queue_of(s)->claims, lane, NULL);
 }
 
 /* ---- acknowledgements ---- */
@@ -234,7 +243,7 @@ static void history_add(const struct claims *c, struct amqp_message *m,
 
 static struct run_file *runs_of(struct message *m)
 {
-    return message_of(m)->claims->runs;
+    return message_of(m)->claims->queue->runs;
 }
 
 static void message_run(struct message *m, uint64_t started_ns)
@@ -359,7 +368,7 @@ static bool may_have_run(const struct claims *c, const struct amqp_message *m)
         TAILQ_FOREACH (twin, all[i], link)
             if (memcmp(&twin->key, &m->key, sizeof m->key) == 0)
                 return true;
-    return run_file_was_settled(c->runs, &m->key);
+    return run_file_was_settled(c->queue->runs, &m->key);
 }
 
 /* Return true if a message may be known. No other message is searched for. */
@@ -389,7 +398,7 @@ static bool settle_known(struct claims *c, const struct amqp_message *m)
         return true;
     }
     if (!twin && (m->derived || (!m->line && run_key_copy(&m->key)) ||
-                  !run_file_was_settled(c->runs, &m->key)))
+                  !run_file_was_settled(c->queue->runs, &m->key)))
         return false;
     ack_add(c, m->epoch, m->tag);
     return true;
@@ -468,7 +477,7 @@ void claims_place(struct claims *c)
         searched = may_be_known(m) || waited_at_broker(m);
         TAILQ_REMOVE(&c->incoming, m, link);
         c->given[m->part] = m->epoch;
-        m->m.crashes = run_file_crashes(c->runs, &m->key, &alone);
+        m->m.crashes = run_file_crashes(c->queue->runs, &m->key, &alone);
         m->m.flags |= alone ? MESSAGE_CRASHED_ALONE : 0;
         if (settle_known(c, m)) {
             amqp_message_free(m);
@@ -535,9 +544,10 @@ static void message_lend(struct claims *c, struct amqp_message *m,
     c->lent_count++;
 }
 
-int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
+int claims_take(struct source *s, unsigned lane, uint64_t wall_ns,
                 struct message **out)
 {
+    struct claims *c = amqp_queue_of(s)->claims;
     struct amqp_message *m = NULL;
 
     lane_keep(c, lane, NULL);
@@ -563,8 +573,9 @@ int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
 
 /* Take the head of a group that failed. Any other message that waited comes
  * by claims_take. */
-int claims_take_due(struct claims *c, unsigned lane, struct message **out)
+int claims_take_due(struct source *s, unsigned lane, struct message **out)
 {
+    struct claims *c = amqp_queue_of(s)->claims;
     struct amqp_message *m = NULL;
 
     lane_keep(c, lane, NULL);
@@ -583,18 +594,13 @@ int claims_take_due(struct claims *c, unsigned lane, struct message **out)
     return 0;
 }
 
-void claims_lane_rest(struct claims *c, unsigned lane)
-{
-    lane_keep(c, lane, NULL);
-}
-
 /* Take a message back, with its index. The caller checks `due`. mtx is held. */
 static void message_unlend(struct claims *c, struct amqp_message *m)
 {
     TAILQ_REMOVE(&c->lent, m, link);
     c->lent_count--;
     c->late_count -= m->at == CLAIM_LATE;
-    run_file_unrun(c->runs, m->m.index);
+    run_file_unrun(c->queue->runs, m->m.index);
     c->free_index[c->free_count++] = m->m.index;
     (void)ready_update(c);
 }
@@ -643,14 +649,14 @@ void claims_change(const struct claims *c, const struct amqp_job *j,
  * before the acknowledgement is sent: see the head of this file. */
 void claims_confirmed(struct claims *c, struct amqp_job *j)
 {
-    const struct source_events *events = c->queue->events;
+    const struct source_events *events = &c->queue->events;
     struct amqp_message *m = amqp_job_message(j);
     struct settle *verdict;
     bool due;
 
     FAULT_POINT("amqp_confirmed");
     pthread_mutex_lock(&c->mtx);
-    run_file_settled(c->runs, &m->key);
+    run_file_settled(c->queue->runs, &m->key);
     ack_add(c, m->epoch, m->tag);
     verdict = m->at == CLAIM_LATE ? j->settle : NULL;
     if (verdict)
@@ -673,7 +679,7 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
     if (--c->job_count == 0)
         pthread_cond_broadcast(&c->changed);
     /* The next message of its group may run, and no work item checks that. */
-    due = m->grouped || source_due(c->queue->source);
+    due = m->grouped || source_due(&c->queue->source);
     pthread_mutex_unlock(&c->mtx);
     amqp_message_free(m);
     changed_tell(c, due);
@@ -693,7 +699,7 @@ static int settle_now(struct claims *c, struct amqp_message *m,
          * did not hear of. So the run file has it first; a claim that is gone
          * changes nothing then: the message is known as done when it comes here
          * again. Crash before the run file has it: it runs again, marked. */
-        run_file_settled(c->runs, &m->key);
+        run_file_settled(c->queue->runs, &m->key);
         FAULT_POINT("amqp_done_before_ack");
         ack_add(c, m->epoch, m->tag);
     } else if (m->epoch == c->epoch && !in_hand && s->kind != SETTLE_RETURN) {
@@ -736,17 +742,20 @@ static void settle_late(struct claims *c, struct amqp_message *m,
                                  ? clock_wall_ns() + (due > now ? due - now : 0)
                                  : s->due_ns;
     c->late_count++;
-    run_file_unrun(c->runs, m->m.index);
+    run_file_unrun(c->queue->runs, m->m.index);
     (void)ready_update(c); /* the caller looks at what is due itself */
     job_add(c, m);
 }
 
-int claims_settle(struct claims *c, struct settle *st)
+/* Verdicts of a source that settles late come one at a time. */
+int claims_settle(struct source *s, struct settle *st, size_t n)
 {
+    struct claims *c = amqp_queue_of(s)->claims;
     struct amqp_message *m = message_of(st->m);
     unsigned lane = st->lane;
     int err;
 
+    (void)n;
     pthread_mutex_lock(&c->mtx);
     err = settle_now(c, m, st);
     if (err == -EINPROGRESS)
@@ -764,9 +773,9 @@ int claims_settle(struct claims *c, struct settle *st)
 
 /* ---- numbers ---- */
 
-int claims_fd(const struct claims *c)
+int claims_poll_fd(const struct source *s)
 {
-    return c->ready_fd;
+    return amqp_queue_of(s)->claims->ready_fd;
 }
 
 /* mtx is held. */
@@ -819,19 +828,28 @@ static void part_count(const struct amqp_list *list, struct source_part *parts)
 /* A broker does not tell a consumer that it is the active one. So a partition
  * counts as this worker's if it has given messages on this connection: no other
  * worker is given any of them while the connection lasts. */
-void claims_parts(struct claims *c, struct source_part parts[PARTITIONS_MAX])
+void claims_parts(struct source *s,
+                  void (*visit)(void *arg, const struct source_part *part),
+                  void *arg)
 {
-    memset(parts, 0, PARTITIONS_MAX * sizeof *parts);
+    struct amqp_queue *queue = amqp_queue_of(s);
+    struct source_part parts[PARTITIONS_MAX] = {0};
+    struct claims *c = queue->claims;
+
+    if (!amqp_queue_is_parted(queue))
+        return;
     pthread_mutex_lock(&c->mtx);
     part_count(&c->arrived, parts);
     part_count(&c->held, parts);
     part_count(&c->due, parts);
     part_count(&c->lent, parts);
-    for (unsigned i = 0; i < PARTITIONS_MAX; i++) {
+    for (unsigned i = 0; i < queue->part_count; i++) {
         parts[i].number = i;
         parts[i].here = c->given[i] != 0 && c->given[i] == c->epoch;
     }
     pthread_mutex_unlock(&c->mtx);
+    for (unsigned i = 0; i < queue->part_count; i++)
+        visit(arg, &parts[i]);
 }
 
 /* ---- for the inbox ---- */
@@ -915,11 +933,16 @@ void claims_jobs_again(struct claims *c, struct confirms *confirms)
 
 /* ---- open and close ---- */
 
-void claims_clock_set(struct claims *c)
+/* Wake the inbox, too, because its timer stands still while the machine is
+ * suspended. */
+void claims_clock_set(struct source *s)
 {
+    struct claims *c = amqp_queue_of(s)->claims;
+
     pthread_mutex_lock(&c->mtx);
     c->ahead_ns = clock_ahead_ns();
     pthread_mutex_unlock(&c->mtx);
+    side_wake(&c->queue->inbox);
 }
 
 unsigned claims_drain(struct claims *c, uint64_t limit_ns)
@@ -938,8 +961,7 @@ unsigned claims_drain(struct claims *c, uint64_t limit_ns)
     return left;
 }
 
-int claims_open(struct claims **out, struct amqp_queue *queue,
-                struct run_file *runs)
+int claims_open(struct claims **out, struct amqp_queue *queue)
 {
     struct claims *c = calloc(1, sizeof *c);
     pthread_mutexattr_t kind;
@@ -949,8 +971,7 @@ int claims_open(struct claims **out, struct amqp_queue *queue,
     if (!c)
         return -ENOMEM;
     c->queue = queue;
-    c->runs = runs;
-    c->seq = run_file_first(runs);
+    c->seq = run_file_first(queue->runs);
     c->ahead_ns = clock_ahead_ns();
     /* The mutex is held for very short: threads that want it spin. */
     pthread_mutexattr_init(&kind);

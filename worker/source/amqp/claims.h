@@ -21,37 +21,35 @@
 
 struct claims; /* opaque; body in claims.c */
 
-int claims_open(struct claims **out, struct amqp_queue *queue,
-                struct run_file *runs);
+int claims_open(struct claims **out, struct amqp_queue *queue);
 void claims_close(struct claims **claims); /* NULL-safe; sets NULL */
 
-/* ---- for the flow: as the operations of source.h ---- */
+/* ---- for the flow: operations of source.h ---- */
 
-int claims_take(struct claims *c, unsigned lane, uint64_t wall_ns,
+int claims_take(struct source *s, unsigned lane, uint64_t wall_ns,
                 struct message **out);
-int claims_take_due(struct claims *c, unsigned lane, struct message **out);
-int claims_settle(struct claims *c, struct settle *s);
-void claims_release(struct message *m);
-/* Give up the message that the lane may still read. */
-void claims_lane_rest(struct claims *c, unsigned lane);
-/* Readable exactly while claims_take gives something. */
-int claims_fd(const struct claims *c);
-/* How many messages there are; a snapshot. */
+int claims_take_due(struct source *s, unsigned lane, struct message **out);
+int claims_settle(struct source *s, struct settle *list, size_t n);
+void claims_release(struct source *s, struct message *m);
+void claims_lane_rest(struct source *s, unsigned lane);
+int claims_poll_fd(const struct source *s);
+/* Numbers of messages; a snapshot. */
 struct claims_counts {
-    unsigned room;      /* that may be lent besides */
-    unsigned arrived;   /* to be taken */
-    unsigned held;      /* until their time */
+    unsigned room;      /* may be lent in addition */
+    unsigned arrived;   /* may be taken */
+    unsigned held;      /* wait for their time */
     unsigned jobs;      /* verdicts on their way */
     bool starved;       /* none waits in hand, and fewer run than may */
     uint64_t oldest_ns; /* arrival of the first to be taken; 0: none is */
 };
 struct claims_counts claims_count(struct claims *c);
-/* Fill `parts`: which partitions this worker has, and what is in hand. */
-void claims_parts(struct claims *c, struct source_part parts[PARTITIONS_MAX]);
+void claims_parts(struct source *s,
+                  void (*visit)(void *arg, const struct source_part *part),
+                  void *arg);
 /* Return true if nothing came since the last call that found nothing either,
  * and no head of a group waits. */
 bool claims_still_idle(struct claims *c);
-void claims_clock_set(struct claims *c);
+void claims_clock_set(struct source *s);
 /* Wait until no verdict is on its way, `limit_ns` at most. How many are. */
 unsigned claims_drain(struct claims *c, uint64_t limit_ns);
 

@@ -67,7 +67,6 @@ struct prefetch {
 /* c = constant after open  t = the thread's */
 struct inbox {
     struct amqp_queue *queue; /* c */
-    struct claims *claims;    /* c */
     struct side *side;        /* c  the queue's */
     struct inbox_part part;   /* t */
     struct ack_window window; /* t */
@@ -274,7 +273,7 @@ static int prefetch_apply(struct inbox *in)
     struct prefetch *f = &in->fetch;
     struct link *l = in->side->link;
     unsigned want =
-        atomic_load(&in->queue->source->rests) ? 0 : level_size(in, f->level);
+        atomic_load(&in->queue->source.rests) ? 0 : level_size(in, f->level);
     unsigned each = amqp_queue_is_parted(in->queue)
                         ? partition_in_hand(in->queue->topology.partitions)
                         : want;
@@ -293,7 +292,7 @@ static int prefetch_apply(struct inbox *in)
             return err;
         f->consuming = false;
     }
-    claims_fetched(in->claims, want);
+    claims_fetched(in->queue->claims, want);
     if (want == 0 || in->window.open >= want)
         return 0;
     f->called = true;
@@ -313,15 +312,15 @@ static int hand_give_back(struct inbox *in)
     size_t n;
     int err;
 
-    atomic_store(&in->queue->source->rests, true);
-    if (in->queue->events->wants(
-            in->queue->events->arg)) { /* since a moment: see source.h */
-        atomic_store(&in->queue->source->rests, false);
+    atomic_store(&in->queue->source.rests, true);
+    if (in->queue->events.wants(
+            in->queue->events.arg)) { /* since a moment: see source.h */
+        atomic_store(&in->queue->source.rests, false);
         return 0;
     }
     level_set(in, PREFETCH_LEAN);
     err = prefetch_apply(in);
-    tags = err ? NULL : claims_take_back(in->claims, &n);
+    tags = err ? NULL : claims_take_back(in->queue->claims, &n);
     if (!tags)
         return err;
     log_info("given_back", F_STR("queue", in->queue->operand->shown),
@@ -335,9 +334,9 @@ static int hand_give_back(struct inbox *in)
 
 void inbox_wanted(struct inbox *in)
 {
-    if (!in->queue->events->wants(in->queue->events->arg))
+    if (!in->queue->events.wants(in->queue->events.arg))
         return;
-    atomic_store(&in->queue->source->rests, false);
+    atomic_store(&in->queue->source.rests, false);
     side_wake(in->side);
 }
 
@@ -350,7 +349,7 @@ static uint64_t late_look(struct inbox *in, bool idle, uint64_t now)
     struct prefetch *f = &in->fetch;
 
     if (!idle || f->level == PREFETCH_FULL ||
-        atomic_load(&in->queue->source->rests)) {
+        atomic_load(&in->queue->source.rests)) {
         f->late_ns = 0;
         return UINT64_MAX;
     }
@@ -373,9 +372,9 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
     *next_ns = UINT64_MAX;
     if (amqp_queue_is_parted(in->queue))
         return 0;
-    if (atomic_load(&in->queue->source->rests))
+    if (atomic_load(&in->queue->source.rests))
         inbox_wanted(in);
-    load = claims_count(in->claims);
+    load = claims_count(in->queue->claims);
     /* None waits in hand, fewer run than may, and the others that may be in
      * hand wait for confirms. */
     idle = load.starved && load.jobs > 0 &&
@@ -389,7 +388,7 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
         *next_ns = SLOW_NS - (now - since);
         return 0;
     }
-    if (!in->queue->events->wants(in->queue->events->arg))
+    if (!in->queue->events.wants(in->queue->events.arg))
         return hand_give_back(in);
     level_set(in, f->level < PREFETCH_LEAN ? f->level + 1 : f->level);
     return 0;
@@ -412,7 +411,7 @@ static void part_finish(struct inbox *in)
     bool redelivered = in->part.redelivered;
 
     in->part = (struct inbox_part){0};
-    claims_arrived(in->claims, m, redelivered);
+    claims_arrived(in->queue->claims, m, redelivered);
 }
 
 /* Begin a message: its properties, and how much is to follow. The header
@@ -510,9 +509,9 @@ static int inbox_read(struct inbox *in)
         amqp_maybe_release_buffers(in->side->link->c);
         if (!amqp_frames_enqueued(in->side->link->c) &&
             !amqp_data_in_buffer(in->side->link->c))
-            claims_place(in->claims);
+            claims_place(in->queue->claims);
     }
-    claims_place(in->claims);
+    claims_place(in->queue->claims);
     return err;
 }
 
@@ -522,7 +521,7 @@ static int acks_flush(struct inbox *in)
 {
     bool starved;
     size_t n;
-    uint64_t *acks = claims_acks(in->claims, &n, &starved);
+    uint64_t *acks = claims_acks(in->queue->claims, &n, &starved);
     int err;
 
     if (!acks)
@@ -538,7 +537,7 @@ static int acks_flush(struct inbox *in)
 /* Begin to consume on a new connection, whose claims are good from here on. */
 static int inbox_begin(struct inbox *in)
 {
-    claims_begin(in->claims);
+    claims_begin(in->queue->claims);
     ack_window_begin(&in->window);
     in->fetch.consuming = false;
     in->fetch.consumer = 0;
@@ -570,7 +569,7 @@ static void inbox_lost(struct inbox *in, int err)
               in->side->link->why[0] ? in->side->link->why : errno_text(-err));
     part_drop(in);
     /* Where it is refused again and again, each try waits longer. */
-    if (claims_void(in->claims))
+    if (claims_void(in->queue->claims))
         in->side->wait_ns =
             10 * wait < 10 * NS_PER_S ? 10 * wait : 10 * NS_PER_S;
 }
@@ -585,7 +584,7 @@ static int inbox_serve(struct inbox *in)
 
     in->fetch.called = false;
     err = inbox_read(in);
-    due = claims_due(in->claims);
+    due = claims_due(in->queue->claims);
     /* A host that the outbox has given up is sent a request. */
     if (!err &&
         atomic_exchange(&in->queue->doubted, 0) == in->side->link->host + 1) {
@@ -629,8 +628,7 @@ void *inbox_main(void *inbox)
 
 /* ---- open and close ---- */
 
-int inbox_open(struct inbox **out, struct amqp_queue *queue,
-               struct claims *claims, long *ready, struct problem *p)
+int inbox_open(struct inbox **out, struct amqp_queue *queue, struct problem *p)
 {
     struct inbox *in = calloc(1, sizeof *in);
     uint32_t messages, consumers;
@@ -640,7 +638,6 @@ int inbox_open(struct inbox **out, struct amqp_queue *queue,
     if (!in)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     in->queue = queue;
-    in->claims = claims;
     in->side = &queue->inbox;
     err = link_open(&in->side->link, &queue->setup, arc4random(), p);
     if (!err)
@@ -652,7 +649,8 @@ int inbox_open(struct inbox **out, struct amqp_queue *queue,
     for (unsigned i = 0; i < queue->part_count && !err; i++) {
         err = topology_count(in->side->link, queue->parts[i], &messages,
                              &consumers);
-        *ready += err ? 0 : (long)messages;
+        if (!err)
+            atomic_fetch_add(&queue->ready, (long)messages);
     }
     if (err)
         return problem_set(p, EX_UNAVAILABLE, -err, "queue %s: %s",

@@ -13,9 +13,8 @@
 
 struct inbox; /* opaque; body in inbox.c */
 
-/* Connect and declare the queues. *ready: messages in them. */
-int inbox_open(struct inbox **out, struct amqp_queue *queue,
-               struct claims *claims, long *ready, struct problem *p);
+/* Connect, declare the queues, and count their messages (queue->ready). */
+int inbox_open(struct inbox **out, struct amqp_queue *queue, struct problem *p);
 /* Run the thread (side_start). It ends with the last acknowledgements sent. */
 void *inbox_main(void *inbox);
 void inbox_close(struct inbox **inbox); /* NULL-safe; sets NULL */

@@ -36,7 +36,6 @@ struct count {
 struct outbox {
     struct side *side;                 /* c  the queue's */
     struct amqp_queue *queue;          /* c */
-    struct claims *claims;             /* c */
     struct confirms confirms;          /* t */
     unsigned declared[PARTITIONS_MAX]; /* t  of each part, bits of the wait
                                         *    queues */
@@ -94,7 +93,7 @@ static int publish_as(struct outbox *o, struct amqp_job *j, const char *name,
     struct envelope_copy copy;
     int err;
 
-    claims_change(o->claims, j, &change, &attempt);
+    claims_change(o->queue->claims, j, &change, &attempt);
     err = envelope_copy(&copy, m->raw, &change, plain);
     if (err)
         return err;
@@ -130,10 +129,10 @@ static int jobs_publish(struct outbox *o)
     int err = 0;
 
     while (!err && !o->side->link->blocked && !confirms_full(&o->confirms) &&
-           (j = claims_job_next(o->claims)) != NULL) {
+           (j = claims_job_next(o->queue->claims)) != NULL) {
         err = job_publish(o, j);
         if (err)
-            claims_job_back(o->claims, j);
+            claims_job_back(o->queue->claims, j);
     }
     return err;
 }
@@ -149,10 +148,10 @@ static int job_confirmed(void *arg, struct unconfirmed *u)
 
     if (!j->returned) {
         o->refused_ns = 0;
-        claims_confirmed(o->claims, j);
+        claims_confirmed(o->queue->claims, j);
         return 0;
     }
-    claims_job_back(o->claims, j);
+    claims_job_back(o->queue->claims, j);
     o->missing = true;
     snprintf(o->side->link->why, LINK_WHY,
              "a queue of ours is gone, and is made again");
@@ -224,7 +223,7 @@ static void outbox_lost(struct outbox *o, int err)
         o->refused_ns =
             2 * o->side->wait_ns < NACK_MOST ? 2 * o->side->wait_ns : NACK_MOST;
     }
-    claims_jobs_again(o->claims, &o->confirms);
+    claims_jobs_again(o->queue->claims, &o->confirms);
 }
 
 /* Answer a thread that waits in outbox_count. */
@@ -292,7 +291,7 @@ void *outbox_main(void *outbox)
 /* ---- open and close ---- */
 
 int outbox_open(struct outbox **out, struct amqp_queue *queue,
-                struct claims *claims, struct problem *p)
+                struct problem *p)
 {
     struct outbox *o = calloc(1, sizeof *o);
     pthread_condattr_t clock;
@@ -303,7 +302,6 @@ int outbox_open(struct outbox **out, struct amqp_queue *queue,
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     *o = (struct outbox){.side = &queue->outbox,
                          .queue = queue,
-                         .claims = claims,
                          .confirms = {.confirmed = job_confirmed,
                                       .returned = job_returned,
                                       .arg = o}};

@@ -15,7 +15,7 @@ struct outbox; /* opaque; body in outbox.c */
 
 /* Connect to the host of the inbox. */
 int outbox_open(struct outbox **out, struct amqp_queue *queue,
-                struct claims *claims, struct problem *p);
+                struct problem *p);
 void *outbox_main(void *outbox);           /* run the thread (side_start) */
 void outbox_close(struct outbox **outbox); /* NULL-safe; sets NULL */
 

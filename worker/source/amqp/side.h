@@ -15,11 +15,13 @@
 
 #include "common/amqp/link.h"
 #include "common/amqp/topology.h"
+#include "common/base/basics.h"
 #include "common/broker/broker_operand.h"
 #include "worker/config/settings.h"
+#include "worker/source/source.h"
 
-struct source;        /* worker/source/source.h */
-struct source_events; /* the same */
+struct claims;
+struct run_file;
 
 /* One thread. c = constant after open  t = the thread's */
 struct side {
@@ -34,12 +36,16 @@ struct side {
     uint64_t lost_ns;         /* t  clock_mono_ns of the loss */
 };
 
-/* The queue on the broker, and all that its two threads share.
+/* The queue on the broker, as a source, with all that its two threads share.
  * c = constant after open   a = atomic */
 struct amqp_queue {
+    struct source source;
+    struct source_events events;          /* c */
     const struct settings *set;           /* c */
-    struct source *source;                /* c  for its `due` and `rests` */
-    const struct source_events *events;   /* c */
+    struct run_file *runs;                /* c */
+    struct claims *claims;                /* c */
+    bool started;                         /* c  after it; the engine */
+    atomic_long ready;                    /* a  messages at the last count */
     const struct broker_operand *operand; /* c */
     char password[BROKER_PASSWORD];       /* c */
     char machine[65];                     /* c */
@@ -58,6 +64,11 @@ struct amqp_queue {
     struct side inbox, outbox; /* the threads of inbox.h and outbox.h */
 };
 
+static inline struct amqp_queue *amqp_queue_of(const struct source *s)
+{
+    return CONTAINER_OF((struct source *)(uintptr_t)s, struct amqp_queue,
+                        source);
+}
 static inline bool amqp_queue_is_parted(const struct amqp_queue *queue)
 {
     return queue->topology.partitions > 0;

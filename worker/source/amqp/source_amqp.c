@@ -22,67 +22,23 @@
 #include "common/broker/broker_operand.h"
 #include "worker/config/settings.h"
 
-/* c = constant after open   a = atomic */
+/* A queue, and the state of its threads. c = constant after open */
 struct source_amqp {
-    struct source source;
-    struct source_events events; /* c */
-    struct amqp_queue queue;     /* c */
-    struct run_file *runs;       /* c */
-    struct claims *claims;       /* c */
-    struct inbox *inbox;         /* c */
-    struct outbox *outbox;       /* c */
-    bool started;                /* c  after it; the engine */
-    atomic_long ready;           /* a  messages in the queue, when last asked */
+    struct amqp_queue queue;
+    struct inbox *inbox;   /* c */
+    struct outbox *outbox; /* c */
 };
 
 static struct source_amqp *source_amqp_of(const struct source *s)
 {
-    return CONTAINER_OF((struct source *)(uintptr_t)s, struct source_amqp,
-                        source);
-}
-
-/* ---- taking and settling ---- */
-
-static int source_amqp_take(struct source *s, unsigned lane, uint64_t wall_ns,
-                            struct message **out)
-{
-    return claims_take(source_amqp_of(s)->claims, lane, wall_ns, out);
-}
-
-static int source_amqp_take_due(struct source *s, unsigned lane,
-                                struct message **out)
-{
-    return claims_take_due(source_amqp_of(s)->claims, lane, out);
-}
-
-/* Settle one verdict: verdicts that are settled late come one at a time. */
-static int source_amqp_settle(struct source *s, struct settle *list, size_t n)
-{
-    (void)n;
-    return claims_settle(source_amqp_of(s)->claims, list);
-}
-
-static void source_amqp_release(struct source *s, struct message *m)
-{
-    (void)s;
-    claims_release(m);
-}
-
-static void source_amqp_rest(struct source *s, unsigned lane)
-{
-    claims_lane_rest(source_amqp_of(s)->claims, lane);
+    return CONTAINER_OF(amqp_queue_of(s), struct source_amqp, queue);
 }
 
 /* ---- looking ---- */
 
-static int source_amqp_poll_fd(const struct source *s)
-{
-    return claims_fd(source_amqp_of(s)->claims);
-}
-
 static unsigned source_amqp_room(const struct source *s)
 {
-    return claims_count(source_amqp_of(s)->claims).room;
+    return claims_count(amqp_queue_of(s)->claims).room;
 }
 
 /* Count the messages that have arrived, and those in the queue when the broker
@@ -91,7 +47,8 @@ static long fresh_count(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
 
-    return (long)claims_count(q->claims).arrived + atomic_load(&q->ready);
+    return (long)claims_count(q->queue.claims).arrived +
+           atomic_load(&q->queue.ready);
 }
 
 /* Ask the broker how many messages are in the queue. -EAGAIN: it does not
@@ -106,7 +63,7 @@ static int ready_ask(struct source_amqp *q)
             return -EAGAIN;
         ready += (long)n;
     }
-    atomic_store(&q->ready, ready);
+    atomic_store(&q->queue.ready, ready);
     return 0;
 }
 
@@ -122,7 +79,7 @@ static int source_amqp_is_due(struct source *s)
 
     if (err || fresh_count(s) > 0)
         return err ? err : YES;
-    return claims_still_idle(q->claims) ? NO : YES;
+    return claims_still_idle(q->queue.claims) ? NO : YES;
 }
 
 static int64_t source_amqp_count(struct source *s, enum source_count what)
@@ -131,26 +88,12 @@ static int64_t source_amqp_count(struct source *s, enum source_count what)
     uint32_t n;
 
     if (what == COUNT_WAITING)
-        return claims_count(q->claims).held;
+        return claims_count(q->queue.claims).held;
     if (what == COUNT_PARKED || what == COUNT_SPOOLED)
         return 0;
     (void)ready_ask(q);
     return outbox_count(q->outbox, q->queue.dead, &n) < 0 ? -EAGAIN
                                                           : (int64_t)n;
-}
-
-static void
-parts_visit(struct source *s,
-            void (*visit)(void *arg, const struct source_part *part), void *arg)
-{
-    struct source_amqp *q = source_amqp_of(s);
-    struct source_part all[PARTITIONS_MAX];
-
-    if (!amqp_queue_is_parted(&q->queue))
-        return;
-    claims_parts(q->claims, all);
-    for (unsigned i = 0; i < q->queue.part_count; i++)
-        visit(arg, &all[i]);
 }
 
 static bool nothing_pending(const struct source *s)
@@ -166,7 +109,7 @@ static unsigned source_amqp_lent(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
 
-    return q->started && !amqp_queue_is_parted(&q->queue)
+    return q->queue.started && !amqp_queue_is_parted(&q->queue)
                ? atomic_load(&q->queue.in_hand)
                : RUN_SLOTS;
 }
@@ -181,20 +124,13 @@ static void limit_set(struct source_amqp *q)
 
     if (set->access.partitions && most == UINT64_MAX)
         most = atomic_load(&set->timeout_ns);
-    atomic_store(&q->source.timeout_most_ns, most);
+    atomic_store(&q->queue.source.timeout_most_ns, most);
 }
 
 /* Wake the inbox: it fetches as much as max-concurrency asks for. */
 static void source_amqp_tuned(struct source *s)
 {
     limit_set(source_amqp_of(s));
-    side_wake(&source_amqp_of(s)->queue.inbox);
-}
-
-/* Wake the inbox, whose timer stands still while the machine is suspended. */
-static void source_amqp_clock_set(struct source *s)
-{
-    claims_clock_set(source_amqp_of(s)->claims);
     side_wake(&source_amqp_of(s)->queue.inbox);
 }
 
@@ -225,7 +161,7 @@ static int source_amqp_runs(struct source *s,
                             void *arg, struct problem *p)
 {
     (void)p;
-    run_file_runs(source_amqp_of(s)->runs, visit, arg);
+    run_file_runs(amqp_queue_of(s)->runs, visit, arg);
     return 0;
 }
 
@@ -236,7 +172,7 @@ static int source_amqp_recover(struct source *s,
                                void *arg)
 {
     struct source_amqp *q = source_amqp_of(s);
-    unsigned n = run_file_crashed(q->runs);
+    unsigned n = run_file_crashed(q->queue.runs);
 
     (void)visit, (void)arg;
     if (n > 0)
@@ -252,34 +188,35 @@ static void source_amqp_start(struct source *s)
     struct source_amqp *q = source_amqp_of(s);
     int err;
 
-    q->started = true;
+    q->queue.started = true;
     err = side_start(&q->queue.outbox, outbox_main, q->outbox);
     if (!err)
         err = side_start(&q->queue.inbox, inbox_main, q->inbox);
     if (err)
-        q->events.ended(q->events.arg, "a thread cannot be started", EX_OSERR);
+        q->queue.events.ended(q->queue.events.arg, "a thread cannot be started",
+                              EX_OSERR);
 }
 
 static const struct source_ops amqp_ops = {
     .name = "amqp",
     .late = true,
-    .take = source_amqp_take,
-    .take_due = source_amqp_take_due,
-    .settle = source_amqp_settle,
-    .release = source_amqp_release,
-    .rest = source_amqp_rest,
-    .poll_fd = source_amqp_poll_fd,
+    .take = claims_take,
+    .take_due = claims_take_due,
+    .settle = claims_settle,
+    .release = claims_release,
+    .rest = claims_lane_rest,
+    .poll_fd = claims_poll_fd,
     .pending = nothing_pending,
     .room = source_amqp_room,
     .fresh = fresh_count,
     .is_due = source_amqp_is_due,
     .count = source_amqp_count,
-    .parts = parts_visit,
+    .parts = claims_parts,
     .lent = source_amqp_lent,
     .resize = source_amqp_resize,
     .wanted = source_amqp_wanted,
     .tuned = source_amqp_tuned,
-    .clock_set = source_amqp_clock_set,
+    .clock_set = claims_clock_set,
     .runs = source_amqp_runs,
     .recover = source_amqp_recover,
     .start = source_amqp_start,
@@ -292,8 +229,6 @@ static int queue_fill(struct source_amqp *q, const struct settings *set)
 {
     struct amqp_queue *queue = &q->queue;
 
-    queue->source = &q->source;
-    queue->events = &q->events;
     queue->set = set;
     queue->operand = &set->broker;
     queue->inbox.wake_fd = queue->outbox.wake_fd = -1;
@@ -318,8 +253,8 @@ static int queue_fill(struct source_amqp *q, const struct settings *set)
     return queue->parts ? 0 : -ENOMEM;
 }
 
-/* Open the parts, which connects them. *ready: messages in the queue. */
-static int parts_open(struct source_amqp *q, long *ready, struct problem *p)
+/* Open the parts, which connects them. */
+static int parts_open(struct source_amqp *q, struct problem *p)
 {
     const struct settings *set = q->queue.set;
     unsigned parts = q->queue.topology.partitions;
@@ -333,12 +268,12 @@ static int parts_open(struct source_amqp *q, long *ready, struct problem *p)
     if (!err)
         err = side_init(&q->queue.outbox, &q->queue, "outbox");
     if (!err)
-        err = claims_open(&q->claims, &q->queue, q->runs);
+        err = claims_open(&q->queue.claims, &q->queue);
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));
-    err = inbox_open(&q->inbox, &q->queue, q->claims, ready, p);
-    return err ? err : outbox_open(&q->outbox, &q->queue, q->claims, p);
+    err = inbox_open(&q->inbox, &q->queue, p);
+    return err ? err : outbox_open(&q->outbox, &q->queue, p);
 }
 
 /* Stop the outbox first: the inbox acknowledges the messages whose copies the
@@ -349,8 +284,8 @@ static void source_amqp_stop(struct source *source, uint64_t limit_ns)
     struct source_amqp *q = source_amqp_of(source);
     unsigned left = 0;
 
-    if (q->started && !atomic_load(&q->queue.stopping))
-        left = claims_drain(q->claims, limit_ns);
+    if (q->queue.started && !atomic_load(&q->queue.stopping))
+        left = claims_drain(q->queue.claims, limit_ns);
     if (left > 0)
         log_warn("unconfirmed", F_STR("queue", q->queue.operand->shown),
                  F_UINT("count", left),
@@ -370,8 +305,8 @@ static void source_amqp_close(struct source *source)
     outbox_close(&q->outbox);
     side_fini(&q->queue.inbox);
     side_fini(&q->queue.outbox);
-    claims_close(&q->claims);
-    run_file_close(&q->runs);
+    claims_close(&q->queue.claims);
+    run_file_close(&q->queue.runs);
     explicit_bzero(q->queue.password, sizeof q->queue.password);
     free(q->queue.parts);
     free(q);
@@ -382,16 +317,15 @@ static int source_amqp_open(struct source **out,
                             struct problem *p)
 {
     struct source_amqp *q = calloc(1, sizeof *q);
-    long ready = 0;
     int err;
 
     if (!q)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    q->source.ops = &amqp_ops;
-    q->source.lanes = ITEMS_MAX;
-    q->source.lent_most = RUN_SLOTS;
-    q->source.attention = setup->attention;
-    q->events = setup->events;
+    q->queue.source.ops = &amqp_ops;
+    q->queue.source.lanes = ITEMS_MAX;
+    q->queue.source.lent_most = RUN_SLOTS;
+    q->queue.source.attention = setup->attention;
+    q->queue.events = setup->events;
     err = queue_fill(q, setup->set);
     if (err)
         err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
@@ -400,17 +334,16 @@ static int source_amqp_open(struct source **out,
         err = broker_password_find(q->queue.password, q->queue.operand,
                                    setup->set->access.password_file, p);
     if (!err)
-        err = run_file_open(&q->runs, setup->runs, p);
+        err = run_file_open(&q->queue.runs, setup->runs, p);
     if (!err) {
-        q->source.nonce = run_file_nonce(q->runs);
-        err = parts_open(q, &ready, p);
+        q->queue.source.nonce = run_file_nonce(q->queue.runs);
+        err = parts_open(q, p);
     }
     if (err) {
-        source_amqp_close(&q->source);
+        source_amqp_close(&q->queue.source);
         return err;
     }
-    atomic_store(&q->ready, ready);
-    *out = &q->source;
+    *out = &q->queue.source;
     return 0;
 }
 
