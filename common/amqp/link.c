@@ -122,6 +122,62 @@ int link_frame(struct link *l, amqp_frame_t *frame)
     return link_closed_by(l, m) ? -ECONNRESET : YES;
 }
 
+void incoming_next(struct incoming *in)
+{
+    free(in->block);
+    *in = (struct incoming){.before = in->before, .gap = in->gap};
+}
+
+int incoming_frame(struct incoming *in, struct link *l, const amqp_frame_t *f)
+{
+    const amqp_method_t *m = &f->payload.method;
+    const amqp_basic_deliver_t *d;
+    amqp_bytes_t part;
+    uint64_t size;
+
+    if (f->frame_type == AMQP_FRAME_METHOD &&
+        m->id == AMQP_BASIC_DELIVER_METHOD) {
+        d = m->decoded;
+        if (in->tag)
+            return -EPROTO;
+        in->tag = d->delivery_tag;
+        in->redelivered = d->redelivered != 0;
+        if (d->consumer_tag.len < sizeof in->consumer)
+            memcpy(in->consumer, d->consumer_tag.bytes, d->consumer_tag.len);
+        return NO;
+    }
+    if (f->frame_type == AMQP_FRAME_METHOD &&
+        m->id == AMQP_BASIC_CANCEL_METHOD) {
+        snprintf(l->why, sizeof l->why,
+                 "the broker cancelled the consumer: was the queue deleted?");
+        return -ENOENT;
+    }
+    if (f->frame_type == AMQP_FRAME_METHOD)
+        return link_closed_by(l, m) ? -ECONNRESET : NO;
+    if (f->frame_type == AMQP_FRAME_HEADER) {
+        part = f->payload.properties.raw;
+        size = f->payload.properties.body_size;
+        if (!in->tag || in->block || size > SIZE_MAX / 2)
+            return -EPROTO;
+        in->block = malloc(in->before + part.len + in->gap + (size_t)size);
+        if (!in->block)
+            return -ENOMEM;
+        in->raw = (amqp_bytes_t){part.len, in->block + in->before};
+        memcpy(in->raw.bytes, part.bytes, part.len);
+        in->body = in->block + in->before + part.len + in->gap;
+        in->body_size = (size_t)size;
+    } else if (f->frame_type == AMQP_FRAME_BODY) {
+        part = f->payload.body_fragment;
+        if (!in->block || part.len > in->body_size - in->filled)
+            return -EPROTO;
+        memcpy(in->body + in->filled, part.bytes, part.len);
+        in->filled += part.len;
+    } else {
+        return NO;
+    }
+    return in->filled == in->body_size ? YES : NO;
+}
+
 /* ---- open ---- */
 
 /* Make a socket with the keys that were given. */

@@ -83,4 +83,26 @@ bool link_closed_by(struct link *l, const amqp_method_t *method);
 int link_channel(struct link *l);
 void link_close(struct link **link); /* NULL-safe; sets NULL */
 
+/* ---- a message that comes in, frame by frame ---- */
+
+/* Its bytes are one block of malloc(3): `before` bytes for its owner, the encoded
+ * properties, `gap` bytes, the body. */
+struct incoming {
+    size_t before, gap;   /* constant */
+    uint64_t tag;         /* 0: no message has begun */
+    bool redelivered;     /* the broker gave it before */
+    char consumer[24];    /* name; "": it is longer */
+    unsigned char *block; /* NULL: its header has not come */
+    amqp_bytes_t raw;     /* in `block`, as `body` */
+    unsigned char *body;
+    size_t body_size, filled;
+};
+
+/* Use a frame of the channel. YES: the message is whole, and `block` is the
+ * caller's until incoming_next; NO: more must come; -errno. */
+int incoming_frame(struct incoming *in, struct link *l, const amqp_frame_t *f);
+/* Expect another message. Frees `block`, unless the caller has set it to NULL.
+ */
+void incoming_next(struct incoming *in);
+
 #endif

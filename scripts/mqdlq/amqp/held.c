@@ -188,8 +188,7 @@ static int64_t broker_discard(struct context *ctx, const int64_t *rows,
 
 /* A letter on its way to the store, with what its row points to. */
 struct arriving {
-    char *bytes; /* header, then body */
-    size_t filled, body_size, head;
+    void *block; /* with its header and body */
     struct store_attempt history[ENVELOPE_HISTORY];
     char errors[ENVELOPE_HISTORY][STORED];
     char error[STORED], tail[ENVELOPE_STDERR], group[STORE_GROUP_MAX + 1];
@@ -203,14 +202,14 @@ struct look {
     size_t n;
     uint32_t wanted;   /* letters still to come */
     char consumer[24]; /* a new name for each look */
-    uint64_t tag;      /* of the delivery whose parts are coming; 0: none */
-    amqp_bytes_t raw;
+    struct incoming in;
 };
 
 /* ---- a letter to its row ---- */
 
 static void row_fill(struct letter_import *row, struct arriving *a,
-                     const struct envelope *e, const struct letter_envelope *l)
+                     const struct incoming *in, const struct envelope *e,
+                     const struct letter_envelope *l)
 {
     size_t tail = l->tail.len < sizeof a->tail ? l->tail.len : sizeof a->tail;
     size_t count = l->attempt_count;
@@ -237,8 +236,8 @@ static void row_fill(struct letter_import *row, struct arriving *a,
               .died_ns = l->died_ns,
               .reason = l->reason,
               .error = text_take(a->error, sizeof a->error, l->error),
-              .data = a->bytes + HEADER_MAX - e->head,
-              .size = e->head + a->body_size,
+              .data = in->body - e->head,
+              .size = e->head + in->body_size,
               .header_size = e->head},
         .history = a->history,
         .history_count = count};
@@ -254,7 +253,7 @@ static int batch_store(struct look *k)
     int err = k->n > 0 ? letters_import(k->store, k->rows, k->n, NULL) : 0;
 
     for (size_t i = 0; i < k->n; i++)
-        free(k->all[i].bytes);
+        free(k->all[i].block);
     k->n = 0;
     return err;
 }
@@ -268,11 +267,12 @@ static int held_add(struct look *k, uint64_t deliveries)
     if (!held)
         return -ENOMEM;
     b->held = held;
-    b->held[b->count++] = (struct held){.tag = k->tag,
+    b->held[b->count++] = (struct held){.tag = k->in.tag,
                                         .at = ftell(b->properties),
-                                        .size = k->raw.len,
+                                        .size = k->in.raw.len,
                                         .deliveries = deliveries};
-    return fwrite(k->raw.bytes, 1, k->raw.len, b->properties) == k->raw.len
+    return fwrite(k->in.raw.bytes, 1, k->in.raw.len, b->properties) ==
+                   k->in.raw.len
                ? 0
                : -EIO;
 }
@@ -290,7 +290,7 @@ static int copy_add(struct look *k, int64_t first, uint64_t deliveries)
         return -ENOMEM;
     b->copies = copies;
     copies[b->copy_count++] =
-        (struct held_copy){.of = (size_t)first - 1, .tag = k->tag};
+        (struct held_copy){.of = (size_t)first - 1, .tag = k->in.tag};
     if (h->deliveries < deliveries)
         h->deliveries = deliveries;
     return 0;
@@ -309,101 +309,53 @@ static int letter_add(struct look *k, const struct envelope *e,
         err = copy_add(k, first, deliveries);
         if (!err) /* for import, by its own time and reason */
             err = known_add(&k->b->known, m, e, first);
-        free(k->all[k->n].bytes);
         return err;
     }
     err = held_add(k, deliveries);
     if (!err)
         err = known_add(&k->b->known, m, e, (int64_t)k->b->count);
-    k->n++;
+    k->all[k->n++].block = k->in.block;
+    k->in.block = NULL; /* batch_store frees it */
     return err;
 }
 
 /* Take a letter whose bytes have all arrived. */
 static int letter_whole(struct look *k)
 {
-    struct arriving *a = &k->all[k->n];
+    struct incoming *in = &k->in;
     struct letter_envelope l;
     char head[HEADER_MAX];
     struct envelope e;
-    int err =
-        envelope_read(&e, k->raw, a->bytes + HEADER_MAX, a->body_size, head);
+    int err = envelope_read(&e, in->raw, in->body, in->body_size, head);
 
     if (!err)
-        err = letter_envelope_read(&l, k->raw);
+        err = letter_envelope_read(&l, in->raw);
     if (err)
         return err;
-    memcpy(a->bytes + HEADER_MAX - e.head, head, e.head);
-    row_fill(&k->rows[k->n], a, &e, &l);
+    memcpy(in->body - e.head, head, e.head);
+    row_fill(&k->rows[k->n], &k->all[k->n], in, &e, &l);
     err = letter_add(k, &e, l.deliveries);
     letter_envelope_free(&l);
-    free(k->raw.bytes);
-    k->raw = (amqp_bytes_t){0, NULL};
-    k->tag = 0;
+    incoming_next(in);
     k->wanted--;
     return err || k->n < BATCH ? err : batch_store(k);
 }
 
 /* ---- frames ---- */
 
-static int header_take(struct look *k, const amqp_frame_t *f)
-{
-    amqp_bytes_t raw = f->payload.properties.raw;
-    uint64_t size = f->payload.properties.body_size;
-    struct arriving *a = &k->all[k->n];
-
-    if (k->tag == 0 || k->raw.bytes || size > SIZE_MAX / 2)
-        return -EPROTO;
-    *a = (struct arriving){.body_size = (size_t)size};
-    a->bytes = malloc(HEADER_MAX + (size_t)size);
-    k->raw.bytes = malloc(raw.len + 1);
-    if (!a->bytes || !k->raw.bytes) {
-        free(a->bytes);
-        return -ENOMEM;
-    }
-    memcpy(k->raw.bytes, raw.bytes, raw.len);
-    k->raw.len = raw.len;
-    return size == 0 ? letter_whole(k) : 0;
-}
-
-static int body_take(struct look *k, const amqp_frame_t *f)
-{
-    amqp_bytes_t more = f->payload.body_fragment;
-    struct arriving *a = &k->all[k->n];
-
-    if (!k->raw.bytes || more.len > a->body_size - a->filled)
-        return -EPROTO;
-    memcpy(a->bytes + HEADER_MAX + a->filled, more.bytes, more.len);
-    a->filled += more.len;
-    return a->filled == a->body_size ? letter_whole(k) : 0;
-}
-
 /* Take all frames that have come, up to the last wanted letter. */
 static int frames_take(struct look *k)
 {
     struct link *l = k->b->link;
-    const amqp_method_t *m;
     amqp_frame_t f;
     int n, err = 0;
 
-    m = &f.payload.method;
-
     while (!err && k->wanted > 0 && (n = link_frame(l, &f)) != NO) {
-        if (n < 0)
-            err = n;
-        else if (f.channel != LINK_CHANNEL)
+        if (n == YES && f.channel != LINK_CHANNEL)
             continue;
-        else if (f.frame_type == AMQP_FRAME_METHOD &&
-                 m->id == AMQP_BASIC_DELIVER_METHOD)
-            k->tag = ((const amqp_basic_deliver_t *)m->decoded)->delivery_tag;
-        else if (f.frame_type == AMQP_FRAME_METHOD)
-            err = m->id == AMQP_BASIC_CANCEL_METHOD ? -ENOENT
-                  : link_closed_by(l, m)            ? -ECONNRESET
-                                                    : 0;
-        else if (f.frame_type == AMQP_FRAME_HEADER)
-            err = header_take(k, &f);
-        else if (f.frame_type == AMQP_FRAME_BODY)
-            err = body_take(k, &f);
+        if (n == YES)
+            n = incoming_frame(&k->in, l, &f);
+        err = n == YES ? letter_whole(k) : n;
         amqp_maybe_release_buffers(l->c);
     }
     return err;
@@ -472,7 +424,8 @@ static int look_failed(const struct look *k, int err)
 
 int held_look(struct broker *b, struct store *store, uint32_t count)
 {
-    struct look k = {.b = b, .store = store, .wanted = count};
+    struct look k = {
+        .b = b, .store = store, .wanted = count, .in.gap = HEADER_MAX};
     int err = 0;
 
     if (count == 0)
@@ -484,10 +437,7 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     err = consumer_start(&k);
     if (!err)
         err = letters_take(&k);
-    if (k.raw.bytes) {
-        free(k.all[k.n].bytes);
-        free(k.raw.bytes);
-    }
+    incoming_next(&k.in);
     if (!err) { /* acknowledgements from here on bring no other letter */
         (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL,
                                 amqp_cstring_bytes(k.consumer));

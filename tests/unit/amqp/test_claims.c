@@ -57,13 +57,18 @@ static void arrive(char body, uint64_t ms, uint8_t priority)
                                           .priority = priority};
     int n = amqp_encode_properties(AMQP_BASIC_CLASS, &properties,
                                    (amqp_bytes_t){sizeof room, room});
-    struct amqp_message *m;
+    struct incoming in = {
+        .before = sizeof(struct amqp_message), .gap = HEADER_MAX, .tag = 1};
+    amqp_frame_t f = {
+        .frame_type = AMQP_FRAME_HEADER,
+        .payload.properties = {.body_size = 1, .raw = {(size_t)n, room}}};
 
     cr_assert_gt(n, 0);
-    m = amqp_message_make((amqp_bytes_t){(size_t)n, room}, 1);
-    cr_assert_not_null(m);
-    m->body[0] = (unsigned char)body;
-    claims_arrived(claims, m, false);
+    cr_assert_eq(incoming_frame(&in, NULL, &f), NO);
+    f = (amqp_frame_t){.frame_type = AMQP_FRAME_BODY,
+                       .payload.body_fragment = {1, &body}};
+    cr_assert_eq(incoming_frame(&in, NULL, &f), YES);
+    claims_arrived(claims, &in, 0);
     claims_place(claims);
 }
 

@@ -38,7 +38,8 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 
-#define INCOMING_MOST 32 /* that wait to be placed, while more come */
+#define SUMMED        4096 /* bytes of a body that tell it from others */
+#define INCOMING_MOST 32   /* that wait to be placed, while more come */
 
 TAILQ_HEAD(amqp_list, amqp_message);
 
@@ -78,6 +79,12 @@ struct claims {
 static struct amqp_message *message_of(struct message *m)
 {
     return CONTAINER_OF(m, struct amqp_message, m);
+}
+
+void amqp_message_free(struct amqp_message *m)
+{
+    free(m->own_raw);
+    free(m);
 }
 
 /* Tell the flow that take_due has something, if `due`. mtx is not held. */
@@ -404,6 +411,86 @@ static bool settle_known(struct claims *c, const struct amqp_message *m)
     return true;
 }
 
+/* Make the key by which a message is known. That of a copy has the copy's
+ * line: two messages of a producer may have one id, and each has copies of
+ * its own. That of an original has its body, so that messages that differ
+ * are not taken for each other. */
+static void key_set(struct amqp_message *m, const struct envelope *e)
+{
+    size_t summed = m->body_size < SUMMED ? m->body_size : SUMMED;
+    uint64_t part;
+
+    m->line = e->line;
+    m->derived = e->derived;
+    m->key = (struct run_key){e->id, (uint32_t)e->attempt, (uint16_t)e->replay,
+                              (uint16_t)e->hop};
+    memcpy(&part, m->key.id.bytes, sizeof part);
+    part ^=
+        m->line ? m->line : fnv_add(FNV_BEGIN ^ m->body_size, m->body, summed);
+    memcpy(m->key.id.bytes, &part, sizeof part);
+}
+
+/* Read the group of a message, or refuse the message: only what comes to one
+ * partition has an order. */
+static void group_set(struct amqp_message *m, struct amqp_queue *queue,
+                      const struct envelope *e)
+{
+    unsigned parts = queue->topology.partitions;
+
+    m->grouped = true;
+    m->group_crc = e->group_crc;
+    if (!parts)
+        m->refused =
+            "it names a group, and a queue without partitions keeps no "
+            "order";
+    else if (!e->good_group)
+        m->refused = "what it names in mqw-group cannot be a group";
+    else if (e->group_crc % parts != m->part)
+        m->refused = "it is not in the partition of its group";
+    if (m->refused && !atomic_exchange(&queue->group_logged, true))
+        log_error("group_refused", F_STR("queue", queue->operand->shown),
+                  F_STR("error", m->refused),
+                  F_STR("next",
+                        parts ? "such messages are dead letters: the routing "
+                                "key is CRC-32 of mqw-group modulo the number "
+                                "of partitions"
+                              : "such messages are dead letters, as several "
+                                "workers would run them in any order; leave "
+                                "out mqw-group, or give --partitions to its "
+                                "workers and senders"));
+}
+
+/* Read the properties. A message that must not run has `refused` then. */
+static int message_read(struct amqp_message *m, struct amqp_queue *queue,
+                        bool redelivered)
+{
+    char head[HEADER_MAX];
+    struct envelope e;
+    int err = envelope_read(&e, m->raw, m->body, m->body_size, head);
+
+    if (err)
+        return err;
+    m->id = e.id;
+    key_set(m, &e);
+    m->due_wall_ns = e.due_ns;
+    m->first_ns = e.first_ns;
+    m->m.data = m->body - e.head;
+    m->m.size = m->body_size + e.head;
+    memcpy((unsigned char *)(uintptr_t)m->m.data, head, e.head);
+    m->m.id = &m->id;
+    m->m.priority = e.priority;
+    m->m.failures = (uint32_t)e.attempt;
+    if (redelivered || e.resent)
+        m->m.flags |= MESSAGE_REDELIVERED;
+    if (e.due_ns)
+        m->m.flags |= MESSAGE_STORED;
+    if (e.has_group)
+        group_set(m, queue, &e);
+    if (!m->refused)
+        m->refused = e.wrong;
+    return 0;
+}
+
 /* Decide where a message is from here on. mtx is held. */
 static void message_place(struct claims *c, struct amqp_message *m)
 {
@@ -436,10 +523,18 @@ static void message_place(struct claims *c, struct amqp_message *m)
     job_add(c, m);
 }
 
-void claims_arrived(struct claims *c, struct amqp_message *m, bool redelivered)
+void claims_arrived(struct claims *c, struct incoming *in, unsigned part)
 {
-    int err = amqp_message_read(m, c->queue, redelivered);
+    struct amqp_message *m = (void *)in->block;
+    int err;
 
+    *m = (struct amqp_message){.raw = in->raw,
+                               .body = in->body,
+                               .body_size = in->body_size,
+                               .tag = in->tag,
+                               .part = part};
+    in->block = NULL;
+    err = message_read(m, c->queue, in->redelivered);
     if (err) {
         log_error(
             "message_unreadable", F_STR("queue", c->queue->operand->shown),

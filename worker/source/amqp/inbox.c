@@ -37,15 +37,6 @@
  * are slow to come; one for each. */
 enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
 
-/* A message that is coming in, frame by frame. */
-struct inbox_part {
-    struct amqp_message *m; /* NULL: its header has not come yet */
-    size_t filled;
-    uint64_t tag;
-    unsigned queue; /* part of the queue that it comes from */
-    bool expected, redelivered;
-};
-
 /* How much of the queue is in hand. */
 struct prefetch {
     unsigned level;    /* PREFETCH_ */
@@ -68,7 +59,7 @@ struct prefetch {
 struct inbox {
     struct amqp_queue *queue; /* c */
     struct side *side;        /* c  the queue's */
-    struct inbox_part part;   /* t */
+    struct incoming part;     /* t */
     struct ack_window window; /* t */
     struct prefetch fetch;    /* t */
 };
@@ -394,121 +385,50 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
     return 0;
 }
 
-/* ---- a message, frame by frame ---- */
+/* ---- frames ---- */
 
-/* Drop a message whose rest will not come. */
-static void part_drop(struct inbox *in)
-{
-    if (in->part.m)
-        amqp_message_free(in->part.m);
-    in->part = (struct inbox_part){0};
-}
-
-/* Give the claims a message that has all its bytes. */
-static void part_finish(struct inbox *in)
-{
-    struct amqp_message *m = in->part.m;
-    bool redelivered = in->part.redelivered;
-
-    in->part = (struct inbox_part){0};
-    claims_arrived(in->queue->claims, m, redelivered);
-}
-
-/* Begin a message: its properties, and how much is to follow. The header
- * that the worker reads is written in front of the body later. */
-static int part_header(struct inbox *in, const amqp_frame_t *f)
-{
-    amqp_bytes_t raw = f->payload.properties.raw;
-    uint64_t size = f->payload.properties.body_size;
-    struct amqp_message *m;
-
-    if (!in->part.expected || in->part.m || size > SIZE_MAX / 2)
-        return -EPROTO;
-    m = amqp_message_make(raw, (size_t)size);
-    if (!m)
-        return -ENOMEM;
-    m->tag = in->part.tag;
-    m->part = in->part.queue;
-    in->part.m = m;
-    if (size == 0)
-        part_finish(in);
-    return 0;
-}
-
-static int part_body(struct inbox *in, const amqp_frame_t *f)
-{
-    amqp_bytes_t more = f->payload.body_fragment;
-    struct inbox_part *part = &in->part;
-
-    if (!part->m || more.len > part->m->body_size - part->filled)
-        return -EPROTO;
-    memcpy(part->m->body + part->filled, more.bytes, more.len);
-    part->filled += more.len;
-    if (part->filled == part->m->body_size)
-        part_finish(in);
-    return 0;
-}
-
-/* Begin a message of the queue's part that its consumer's name tells. */
-static int part_begin(struct inbox *in, const amqp_basic_deliver_t *d)
+/* Note that a message has begun to come. */
+static void message_begun(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
     uint64_t last = f->acked_ns > f->level_ns ? f->acked_ns : f->level_ns;
     uint64_t idle = in->window.open == 0 ? clock_mono_ns() - last : 0;
-    size_t from = sizeof CONSUMER; /* behind the dot */
-    char name[24] = "";
 
-    if (in->part.expected)
-        return -EPROTO;
     /* Leave a long idle time out of the period: a worker that had nothing to
      * run was not slow. */
     if (idle > SLOW_NS)
         f->level_ns += idle;
-    ack_window_delivered(&in->window, d->delivery_tag);
-    if (d->consumer_tag.len > from && d->consumer_tag.len < sizeof name)
-        memcpy(name, d->consumer_tag.bytes, d->consumer_tag.len);
-    in->part = (struct inbox_part){
-        .tag = d->delivery_tag,
-        .queue = (unsigned)strtoul(name + (name[0] ? from : 0), NULL, 10) %
-                 in->queue->part_count,
-        .expected = true,
-        .redelivered = d->redelivered != 0};
-    return 0;
-}
-
-/* Handle a method: a message begins, or the broker ends something. */
-static int method_handle(struct inbox *in, const amqp_method_t *m)
-{
-    if (m->id == AMQP_BASIC_DELIVER_METHOD)
-        return part_begin(in, m->decoded);
-    if (m->id == AMQP_BASIC_CANCEL_METHOD) {
-        snprintf(in->side->link->why, LINK_WHY,
-                 "the broker cancelled the consumer: was the queue deleted?");
-        return -ENOENT;
-    }
-    return link_closed_by(in->side->link, m) ? -ECONNRESET : 0;
+    ack_window_delivered(&in->window, in->part.tag);
 }
 
 static int inbox_read(struct inbox *in)
 {
+    struct link *l = in->side->link;
+    const char *number;
     amqp_frame_t f;
     int n, err = 0;
 
-    while (!err && (n = link_frame(in->side->link, &f)) != NO) {
-        if (n < 0)
-            err = n;
-        else if (f.channel != LINK_CHANNEL)
+    while (!err && (n = link_frame(l, &f)) != NO) {
+        if (n == YES && f.channel != LINK_CHANNEL)
             continue;
-        else if (f.frame_type == AMQP_FRAME_METHOD)
-            err = method_handle(in, &f.payload.method);
-        else if (f.frame_type == AMQP_FRAME_HEADER)
-            err = part_header(in, &f);
-        else if (f.frame_type == AMQP_FRAME_BODY)
-            err = part_body(in, &f);
+        if (n == YES)
+            n = incoming_frame(&in->part, l, &f);
+        err = n < 0 ? n : 0;
+        if (n == NO && f.frame_type == AMQP_FRAME_METHOD &&
+            f.payload.method.id == AMQP_BASIC_DELIVER_METHOD)
+            message_begun(in);
+        if (n ==
+            YES) { /* the name of its consumer has the number of its part */
+            number = strchr(in->part.consumer, '.');
+            claims_arrived(
+                in->queue->claims, &in->part,
+                (unsigned)strtoul(number ? number + 1 : "", NULL, 10) %
+                    in->queue->part_count);
+            incoming_next(&in->part);
+        }
         /* Free the library's copy: a large message has many frames. */
-        amqp_maybe_release_buffers(in->side->link->c);
-        if (!amqp_frames_enqueued(in->side->link->c) &&
-            !amqp_data_in_buffer(in->side->link->c))
+        amqp_maybe_release_buffers(l->c);
+        if (!amqp_frames_enqueued(l->c) && !amqp_data_in_buffer(l->c))
             claims_place(in->queue->claims);
     }
     claims_place(in->queue->claims);
@@ -567,7 +487,7 @@ static void inbox_lost(struct inbox *in, int err)
 
     side_lost(in->side,
               in->side->link->why[0] ? in->side->link->why : errno_text(-err));
-    part_drop(in);
+    incoming_next(&in->part);
     /* Where it is refused again and again, each try waits longer. */
     if (claims_void(in->queue->claims))
         in->side->wait_ns =
@@ -639,6 +559,8 @@ int inbox_open(struct inbox **out, struct amqp_queue *queue, struct problem *p)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     in->queue = queue;
     in->side = &queue->inbox;
+    in->part.before = sizeof(struct amqp_message);
+    in->part.gap = HEADER_MAX;
     err = link_open(&in->side->link, &queue->setup, arc4random(), p);
     if (!err)
         err = topology_unlike(in->side->link, &queue->topology, p);
@@ -666,6 +588,6 @@ void inbox_close(struct inbox **inbox)
     if (!in)
         return;
     *inbox = NULL;
-    part_drop(in);
+    incoming_next(&in->part);
     free(in);
 }
