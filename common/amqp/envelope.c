@@ -132,7 +132,7 @@ static const char *restriction_error(amqp_bytes_t key)
  * message a dead letter, because ignoring the restriction would run the message
  * too early, too late or for too long. Any other header without a valid value
  * is left out. */
-static void field_read(struct reading *r, const amqp_table_entry_t *t)
+static void envelope_field_read(struct reading *r, const amqp_table_entry_t *t)
 {
     struct header_text name = {t->key.bytes, t->key.len}, value;
     struct envelope *e = r->e;
@@ -237,7 +237,7 @@ int envelope_read(struct envelope *out, amqp_bytes_t raw, const void *body,
     if (!p)
         return -EBADMSG;
     for (int i = 0; i < p->headers.num_entries; i++)
-        field_read(&r, &p->headers.entries[i]);
+        envelope_field_read(&r, &p->headers.entries[i]);
     /* Properties that are missing are 0 or empty. */
     out->priority = p->priority;
     if (!r.named && ulid_parse(p->message_id.bytes ? p->message_id.bytes : "",
@@ -294,7 +294,7 @@ static void *pool_room(struct writing *w, size_t size)
     return at;
 }
 
-static amqp_table_entry_t entry_number(const char *name, uint64_t n)
+static amqp_table_entry_t entry_of_number(const char *name, uint64_t n)
 {
     return (amqp_table_entry_t){
         .key = amqp_cstring_bytes(name),
@@ -303,8 +303,8 @@ static amqp_table_entry_t entry_number(const char *name, uint64_t n)
 }
 
 /* Make a text entry. Its text is copied, because it may outlive its source. */
-static amqp_table_entry_t entry_text(struct writing *w, const char *name,
-                                     const char *value, size_t size)
+static amqp_table_entry_t entry_of_text(struct writing *w, const char *name,
+                                        const char *value, size_t size)
 {
     void *at = pool_room(w, size ? size : 1);
 
@@ -344,12 +344,12 @@ static amqp_field_value_t attempt_entry(struct writing *w,
 
     if (!t)
         return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_VOID};
-    t[0] = entry_number("at", a->at_ns);
-    t[1] = entry_number("attempt", a->number);
-    t[2] = entry_number("ms", a->duration_ns / NS_PER_MS);
-    t[3] = entry_text(w, "error", a->error,
-                      a->error ? strnlen(a->error, ENVELOPE_ERROR) : 0);
-    t[4] = entry_text(w, "machine", a->machine, strlen(a->machine));
+    t[0] = entry_of_number("at", a->at_ns);
+    t[1] = entry_of_number("attempt", a->number);
+    t[2] = entry_of_number("ms", a->duration_ns / NS_PER_MS);
+    t[3] = entry_of_text(w, "error", a->error,
+                         a->error ? strnlen(a->error, ENVELOPE_ERROR) : 0);
+    t[4] = entry_of_text(w, "machine", a->machine, strlen(a->machine));
     return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_TABLE,
                                 .value.table = {ENTRY, t}};
 }
@@ -392,8 +392,8 @@ static void tail_write(struct writing *w, const amqp_table_t *old,
     if (size > ENVELOPE_STDERR)
         size = ENVELOPE_STDERR;
     if (size > 0)
-        entry_put(w, entry_text(w, "mqw-stderr",
-                                last->tail + last->tail_size - size, size));
+        entry_put(w, entry_of_text(w, "mqw-stderr",
+                                   last->tail + last->tail_size - size, size));
     for (int i = 0; !last && i < old->num_entries; i++)
         if (field_named(old->entries[i].key, "mqw-stderr"))
             entry_put(w, old->entries[i]);
@@ -412,17 +412,18 @@ static void ours_write(struct writing *w, const struct envelope_change *c)
     char id[ULID_TEXT];
 
     ulid_print(*c->id, id);
-    entry_put(w, entry_text(w, "mqw-id", id, strlen(id)));
-    entry_put(w, entry_number("mqw-attempt", c->attempt));
-    entry_put(w, entry_number("mqw-number", c->number));
+    entry_put(w, entry_of_text(w, "mqw-id", id, strlen(id)));
+    entry_put(w, entry_of_number("mqw-attempt", c->attempt));
+    entry_put(w, entry_of_number("mqw-number", c->number));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i].value)
-            entry_put(w, entry_number(numbers[i].name, numbers[i].value));
+            entry_put(w, entry_of_number(numbers[i].name, numbers[i].value));
     if (c->reason)
-        entry_put(w, entry_text(w, "mqw-reason", c->reason, strlen(c->reason)));
+        entry_put(w,
+                  entry_of_text(w, "mqw-reason", c->reason, strlen(c->reason)));
     if (c->error)
-        entry_put(w, entry_text(w, "mqw-error", c->error,
-                                strnlen(c->error, ENVELOPE_ERROR)));
+        entry_put(w, entry_of_text(w, "mqw-error", c->error,
+                                   strnlen(c->error, ENVELOPE_ERROR)));
 }
 
 /* Fill the properties of a copy from those of the original. */
@@ -535,13 +536,13 @@ int envelope_make(struct envelope_copy *out, uint32_t priority,
         p._flags |= AMQP_BASIC_PRIORITY_FLAG;
     }
     if (h->fields & HEADER_SENT)
-        all[n++] = entry_number("mqw-sent", h->sent_ns);
+        all[n++] = entry_of_number("mqw-sent", h->sent_ns);
     if (h->fields & HEADER_EXPIRES)
-        all[n++] = entry_number("mqw-expires", h->expires_ns);
+        all[n++] = entry_of_number("mqw-expires", h->expires_ns);
     if (h->fields & HEADER_TIMEOUT)
-        all[n++] = entry_number("mqw-timeout", h->timeout_ms);
+        all[n++] = entry_of_number("mqw-timeout", h->timeout_ms);
     if (h->fields & HEADER_FORWARDED)
-        all[n++] = entry_number("mqw-forwarded", h->forwarded);
+        all[n++] = entry_of_number("mqw-forwarded", h->forwarded);
     if (h->fields & HEADER_GROUP)
         all[n++] = entry_of((struct header_text){"mqw-group", 9}, h->group);
     while (h->bytes && n < MADE_ENTRIES &&

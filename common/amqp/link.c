@@ -378,8 +378,8 @@ static unsigned version_number(const char *text)
 }
 
 /* Refuse a server that may lose messages. */
-static int server_check(struct link *l, const struct link_setup *setup,
-                        struct problem *p)
+static int link_server_check(struct link *l, const struct link_setup *setup,
+                             struct problem *p)
 {
     const char *host = setup->operand->hosts[l->host].name;
     char product[64];
@@ -453,7 +453,7 @@ static int host_connect(struct link *l, const struct link_setup *setup,
     silence_limit(l->fd, SILENT_MS);
     if (link_reply(l, log_in(l, setup)) < 0)
         return login_refused(l, setup, p);
-    err = server_check(l, setup, p);
+    err = link_server_check(l, setup, p);
     if (err)
         return err;
     return channel_open(l) < 0 ? login_refused(l, setup, p) : 0;

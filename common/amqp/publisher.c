@@ -171,38 +171,6 @@ static struct copy *copy_of(struct unconfirmed *u)
     return CONTAINER_OF(u, struct copy, u);
 }
 
-/* Copy a message. One whose properties do not fit into a frame is refused here,
- * before it could keep later messages from being sent. */
-static int copy_make(struct publisher *b, const struct publication *m,
-                     struct copy **out, struct problem *p)
-{
-    amqp_basic_properties_t properties = *m->properties;
-    amqp_bytes_t id = properties.message_id;
-    int most = b->link ? amqp_get_frame_max(b->link->c) : PROPERTIES_MOST;
-    int n = amqp_encode_properties(
-        AMQP_BASIC_CLASS, &properties,
-        (amqp_bytes_t){(size_t)most - FRAME_SLACK, b->scratch});
-    struct copy *c;
-
-    if (n < 0)
-        return problem_set(p, EX_DATAERR, EMSGSIZE,
-                           "the properties of message %.*s do not fit into a "
-                           "frame of the broker, %d bytes: raise its frame_max",
-                           (int)id.len, id.bytes ? (const char *)id.bytes : "",
-                           most);
-    c = calloc(1, sizeof *c + (size_t)n + m->size);
-    if (!c)
-        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    snprintf(c->queue, sizeof c->queue, "%s", m->queue);
-    c->properties = (amqp_bytes_t){(size_t)n, c->bytes};
-    c->body = (amqp_bytes_t){m->size, c->bytes + n};
-    memcpy(c->properties.bytes, b->scratch, (size_t)n);
-    if (m->size > 0)
-        memcpy(c->body.bytes, m->body, m->size);
-    *out = c;
-    return 0;
-}
-
 /* ---- sending ---- */
 
 /* Mark the properties as those of a message that was sent before. */
@@ -291,7 +259,7 @@ static int publisher_reconnect(struct publisher *b, struct problem *p)
     return err ? err : confirms_set(b, p);
 }
 
-static bool stop_asked(const struct publisher *b)
+static bool publisher_stopping(const struct publisher *b)
 {
     return b->setup.stop(b->setup.arg);
 }
@@ -311,10 +279,10 @@ static void reconnect_later(struct publisher *b)
     uint64_t end = clock_mono_ns() + b->wait_ns, now;
     struct problem ignored;
 
-    while ((now = clock_mono_ns()) < end && !stop_asked(b))
+    while ((now = clock_mono_ns()) < end && !publisher_stopping(b))
         frames_wait(b, end - now);
     b->wait_ns = 2 * b->wait_ns < WAIT_MOST ? 2 * b->wait_ns : WAIT_MOST;
-    if (!stop_asked(b) && publisher_reconnect(b, &ignored) < 0)
+    if (!publisher_stopping(b) && publisher_reconnect(b, &ignored) < 0)
         link_close(&b->link);
 }
 
@@ -329,7 +297,7 @@ static int round_run(struct publisher *b, bool wait)
 
     if (!b->link)
         reconnect_later(b);
-    if (stop_asked(b))
+    if (publisher_stopping(b))
         return -EINTR;
     if (!b->link)
         return 0;
@@ -377,7 +345,7 @@ static int queue_missing(struct publisher *b, struct problem *p)
     uint64_t end = clock_mono_ns() + REST_NS;
     int err = -ENOENT;
 
-    while (b->count > 0 && (!err || err == -ENOENT) && !stop_asked(b) &&
+    while (b->count > 0 && (!err || err == -ENOENT) && !publisher_stopping(b) &&
            clock_mono_ns() < end) {
         err = confirms_read(&b->confirms, b->link);
         if (!err)
@@ -395,7 +363,7 @@ static int queue_missing(struct publisher *b, struct problem *p)
 
 /* Wait until at most `count` messages are not confirmed. Each confirm restarts
  * the time limit. */
-static int wait_until(struct publisher *b, unsigned count, struct problem *p)
+static int confirms_wait(struct publisher *b, unsigned count, struct problem *p)
 {
     uint64_t seen = b->confirmed;
     uint64_t end = ns_add(clock_mono_ns(), b->setup.wait_ns);
@@ -426,22 +394,42 @@ static int wait_until(struct publisher *b, unsigned count, struct problem *p)
     return err ? problem_set(p, EX_TEMPFAIL, EINTR, "interrupted") : 0;
 }
 
-int publisher_put(struct publisher *b, const struct publication *m,
-                  struct problem *p)
+int publisher_put(struct publisher *b, const char *queue,
+                  const amqp_basic_properties_t *properties, const void *body,
+                  size_t size, struct problem *p)
 {
-    struct copy *c = NULL;
-    int err = copy_make(b, m, &c, p);
+    amqp_bytes_t id = properties->message_id;
+    int most = b->link ? amqp_get_frame_max(b->link->c) : PROPERTIES_MOST;
+    /* Refuse properties that do not fit into a frame, before they could keep
+     * later messages from being sent. */
+    int n = amqp_encode_properties(
+        AMQP_BASIC_CLASS, (amqp_basic_properties_t *)(uintptr_t)properties,
+        (amqp_bytes_t){(size_t)most - FRAME_SLACK, b->scratch});
+    struct copy *c;
 
-    if (err)
-        return err;
+    if (n < 0)
+        return problem_set(p, EX_DATAERR, EMSGSIZE,
+                           "the properties of message %.*s do not fit into a "
+                           "frame of the broker, %d bytes: raise its frame_max",
+                           (int)id.len, id.bytes ? (const char *)id.bytes : "",
+                           most);
+    c = calloc(1, sizeof *c + (size_t)n + size);
+    if (!c)
+        return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
+    snprintf(c->queue, sizeof c->queue, "%s", queue);
+    c->properties = (amqp_bytes_t){(size_t)n, c->bytes};
+    c->body = (amqp_bytes_t){size, c->bytes + n};
+    memcpy(c->properties.bytes, b->scratch, (size_t)n);
+    if (size > 0)
+        memcpy(c->body.bytes, body, size);
     TAILQ_INSERT_TAIL(&b->waiting, &c->u, link);
     b->count++;
-    return wait_until(b, WINDOW, p);
+    return confirms_wait(b, WINDOW, p);
 }
 
 int publisher_flush(struct publisher *b, struct problem *p)
 {
-    return wait_until(b, 0, p);
+    return confirms_wait(b, 0, p);
 }
 
 uint64_t publisher_confirmed(const struct publisher *b)

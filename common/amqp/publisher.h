@@ -69,14 +69,6 @@ void confirms_lost(struct confirms *c, struct unconfirmed_list *to);
 
 struct publisher; /* opaque; body in publisher.c */
 
-/* A message; all of it is copied. */
-struct publication {
-    const char *queue;
-    const amqp_basic_properties_t *properties;
-    const void *body;
-    size_t size;
-};
-
 struct publisher_setup {
     struct link_setup link;
     struct topology topology;
@@ -89,10 +81,12 @@ struct publisher_setup {
 
 int publisher_open(struct publisher **out, const struct publisher_setup *setup,
                    struct problem *p);
-/* Publish a message. May wait until earlier ones are confirmed. On any error
- * but -EMSGSIZE and -ENOMEM the publisher has accepted the message. */
-int publisher_put(struct publisher *b, const struct publication *m,
-                  struct problem *p);
+/* Publish a message, all of which is copied. May wait until earlier ones are
+ * confirmed. On any error but -EMSGSIZE and -ENOMEM the publisher has accepted
+ * the message. */
+int publisher_put(struct publisher *b, const char *queue,
+                  const amqp_basic_properties_t *properties, const void *body,
+                  size_t size, struct problem *p);
 /* Wait until all messages are confirmed. */
 int publisher_flush(struct publisher *b, struct problem *p);
 /* Count the confirmed messages. */

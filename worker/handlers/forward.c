@@ -187,7 +187,7 @@ static void queue_forget(struct handler *h)
 
 /* Open the destination unless it is open, and again after its name was
  * removed. */
-static int queue_ready(struct handler *h, struct problem *p)
+static int destination_ready(struct handler *h, struct problem *p)
 {
     int err;
 
@@ -207,7 +207,7 @@ static int queue_ready(struct handler *h, struct problem *p)
 
 /* Send a message whose header is written, waiting until `end_ns` (monotonic)
  * for room. After an error the message stays in this queue. */
-static void message_send(struct handler *h, const struct delivery *d,
+static void forward_send(struct handler *h, const struct delivery *d,
                          const char *head, size_t head_size, uint64_t end_ns,
                          struct outcome *out)
 {
@@ -268,11 +268,11 @@ static void forward_run(struct handler *h, struct delivery *d,
     if (size < 0)
         return;
     pthread_mutex_lock(&h->mtx);
-    if (queue_ready(h, &p) < 0) {
+    if (destination_ready(h, &p) < 0) {
         out->ran = false;
         verdict_not_started(out, "%s", p.text);
     } else {
-        message_send(h, d, head, (size_t)size, end_ns, out);
+        forward_send(h, d, head, (size_t)size, end_ns, out);
     }
     pthread_mutex_unlock(&h->mtx);
 }

@@ -141,7 +141,7 @@ static const char *worker_fix(struct visit *t, const char *rest)
 
 /* ---- the worker of this machine ---- */
 
-static void worker_look(struct visit *t)
+static void own_worker_check(struct visit *t)
 {
     const struct snapshot *v = &t->v;
 
@@ -165,7 +165,7 @@ static void worker_look(struct visit *t)
 }
 
 /* Read a setting of the running worker. Returns false if it is not known. */
-static bool limit_read(const struct visit *t, const char *name,
+static bool live_limit(const struct visit *t, const char *name,
                        const char **text, uint64_t *ns)
 {
     *text = json_string_value(
@@ -182,8 +182,8 @@ static void timeout_check(struct visit *t)
     const char *text, *longest;
     uint64_t ns, most;
 
-    if (!limit_read(t, "timeout", &text, &ns) ||
-        !limit_read(t, "max-timeout", &longest, &most))
+    if (!live_limit(t, "timeout", &text, &ns) ||
+        !live_limit(t, "max-timeout", &longest, &most))
         return;
     if (ns >= ACK_TIMEOUT_NS)
         FOUND(t->f, WARN, "consumer_timeout",
@@ -211,8 +211,8 @@ static void timeout_check(struct visit *t)
 
 /* Check for a server version with known faults, and that all hosts are of one
  * cluster: another cluster has another queue of that name. */
-static void server_check(struct visit *t, const struct link *l,
-                         const char *host)
+static void host_server_check(struct visit *t, const struct link *l,
+                              const char *host)
 {
     char name[sizeof t->cluster];
 
@@ -258,7 +258,7 @@ static void host_check(struct visit *t, unsigned i)
         FOUND(t->f, BAD, "host", NULL, "%s", p.text);
         return;
     }
-    server_check(t, l, host);
+    host_server_check(t, l, host);
     if (t->link) {
         link_close(&l);
         return;
@@ -300,6 +300,7 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
               seen->why);
 }
 
+/* Report a queue that does not exist. */
 static void absent_found(struct visit *t, const struct topology_seen *seen)
 {
     if (!t->there && (seen->part || strcmp(seen->name, t->operand.queue) == 0))
@@ -484,7 +485,7 @@ static void alarm_found(struct visit *t, const struct broker_rights *r)
         FOUND(t->f, FINE, "alarms", NULL, "the broker takes messages");
 }
 
-static void broker_check(struct visit *t)
+static void broker_inspect(struct visit *t)
 {
     const struct broker_operand *o = &t->operand;
     struct broker_rights r = {0};
@@ -526,12 +527,12 @@ static int doctor_broker_run(const struct options *o)
     t.has_v =
         snapshot_open(&t.v, o->state_dir, o->line.operands[0], true, &p) == 0;
     if (t.has_v) {
-        worker_look(&t);
+        own_worker_check(&t);
         timeout_check(&t);
     } else {
         FOUND(&f, BAD, "folder", NULL, "%s", p.text);
     }
-    broker_check(&t);
+    broker_inspect(&t);
     if (t.has_v)
         snapshot_close(&t.v);
     explicit_bzero(t.password, sizeof t.password);

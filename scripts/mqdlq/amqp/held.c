@@ -100,7 +100,7 @@ int held_tend(struct broker *b)
 
 /* Return true after an interrupt, unless it came before the publisher was opened
  * (`arg`). */
-static bool interrupted(void *arg)
+static bool wait_interrupted(void *arg)
 {
     return !arg && cli_interrupt_seen() != 0;
 }
@@ -110,7 +110,7 @@ int held_publisher(struct broker *b, uint64_t wait_ns, struct problem *p)
     const struct publisher_setup setup = {.link = b->setup,
                                           .topology = b->topology,
                                           .wait_ns = wait_ns,
-                                          .stop = interrupted,
+                                          .stop = wait_interrupted,
                                           .arg =
                                               cli_interrupt_seen() ? b : NULL};
 
@@ -125,12 +125,7 @@ int held_publish(struct broker *b, const char *queue,
 
     if (err)
         return err;
-    err = publisher_put(b->publisher,
-                        &(struct publication){.queue = queue,
-                                              .properties = properties,
-                                              .body = body,
-                                              .size = size},
-                        p);
+    err = publisher_put(b->publisher, queue, properties, body, size, p);
     if (!err)
         err = publisher_flush(b->publisher, p);
     if (err) /* so that it is not sent again later */
@@ -248,7 +243,7 @@ static void row_fill(struct letter_import *row, struct arriving *a,
 }
 
 /* Store the letters that have arrived; their copies need no sync. */
-static int batch_store(struct look *k)
+static int look_store(struct look *k)
 {
     int err = k->n > 0 ? letters_import(k->store, k->rows, k->n, NULL) : 0;
 
@@ -298,8 +293,8 @@ static int copy_add(struct look *k, int64_t first, uint64_t deliveries)
 
 /* Take the letter in row `n`, which goes to the store, or a copy of a known
  * letter, which does not. */
-static int letter_add(struct look *k, const struct envelope *e,
-                      uint64_t deliveries)
+static int look_add(struct look *k, const struct envelope *e,
+                    uint64_t deliveries)
 {
     const struct store_row *m = &k->rows[k->n].m;
     int64_t first = known_first(&k->b->known, m, e);
@@ -334,11 +329,11 @@ static int letter_whole(struct look *k)
         return err;
     memcpy(in->body - e.head, head, e.head);
     row_fill(&k->rows[k->n], &k->all[k->n], in, &e, &l);
-    err = letter_add(k, &e, l.deliveries);
+    err = look_add(k, &e, l.deliveries);
     letter_envelope_free(&l);
     incoming_next(in);
     k->wanted--;
-    return err || k->n < BATCH ? err : batch_store(k);
+    return err || k->n < BATCH ? err : look_store(k);
 }
 
 /* ---- frames ---- */
@@ -362,7 +357,7 @@ static int frames_take(struct look *k)
 }
 
 /* Wait until all letters have come; -ETIMEDOUT: the broker gives no more. */
-static int letters_take(struct look *k)
+static int look_take(struct look *k)
 {
     uint64_t last = clock_mono_ns();
     int err = 0;
@@ -436,7 +431,7 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     snprintf(k.consumer, sizeof k.consumer, CONSUMER "-%u", b->looks++);
     err = consumer_start(&k);
     if (!err)
-        err = letters_take(&k);
+        err = look_take(&k);
     incoming_next(&k.in);
     if (!err) { /* acknowledgements from here on bring no other letter */
         (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL,
@@ -444,9 +439,9 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
         err = link_reply(b->link, amqp_get_rpc_reply(b->link->c));
     }
     if (!err)
-        err = batch_store(&k);
+        err = look_store(&k);
     else
-        (void)batch_store(&k);
+        (void)look_store(&k);
     free(k.all);
     return err ? look_failed(&k, err) : 0;
 }
@@ -504,7 +499,7 @@ static int copies_open(struct context *ctx)
 
 /* Count the letters in NAME.dead, as soon as nobody else consumes it; -ENOENT:
  * there is no such queue. */
-static int letters_count(struct broker *b, uint32_t *count)
+static int dead_count(struct broker *b, uint32_t *count)
 {
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};
     uint64_t end = clock_mono_ns() + FREE_NS;
@@ -591,7 +586,7 @@ static int broker_open(struct context *ctx)
     cli_interrupt_catch();
     if (broker_connect(ctx, &p) < 0)
         return complain_of(&p);
-    err = letters_count(b, &count);
+    err = dead_count(b, &count);
     if (err)
         return count_failed(ctx, err);
     if (count > MOST && !ctx->o->quiet)

@@ -39,7 +39,7 @@
 
 /* Choose the queue for a letter: the part of its group; letters without a group
  * are spread. */
-static const char *queue_choose(const struct context *ctx, amqp_bytes_t group,
+static const char *replay_queue(const struct context *ctx, amqp_bytes_t group,
                                 char name[TOPOLOGY_NAME])
 {
     struct broker *b = ctx->broker;
@@ -73,7 +73,7 @@ static void dry_print(const struct context *ctx, const struct letter *l,
 /* Publish the message of a letter; 0, or an exit status. The attempts of the
  * canary continue from where they were, so that one which had used them up is a
  * letter after one more: nobody would see its retry. */
-static int letter_publish(struct context *ctx, const struct letter *l,
+static int replay_publish(struct context *ctx, const struct letter *l,
                           const char *to, amqp_bytes_t raw, uint64_t replays,
                           bool canary)
 {
@@ -144,7 +144,7 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
         (void)strlcpy(out->why, "its properties cannot be read", BROKER_WHY);
         return 0;
     }
-    to = queue_choose(ctx, died.group, name);
+    to = replay_queue(ctx, died.group, name);
     if (died.expires_ns && died.expires_ns <= clock_wall_ns() &&
         !ctx->o->reset_expiry) {
         out->refused = EX_DATAERR;
@@ -156,7 +156,7 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
         out->sent = true;
     } else {
         status =
-            letter_publish(ctx, l, to, raw, e.replay, first && ctx->o->canary);
+            replay_publish(ctx, l, to, raw, e.replay, first && ctx->o->canary);
         out->sent = !status;
     }
     letter_envelope_free(&died);
@@ -215,31 +215,23 @@ static int death_find(const struct letter *l, void *arg)
                     l->m.error ? ": " : "", l->m.error ? l->m.error : "");
 }
 
-/* Look at one letter; 0, or an exit status. */
-static int death_look(struct watch *w, size_t at)
-{
-    int status;
-
-    if (w->ctx->broker->held[at].gone)
-        return 0;
-    status = letters_get(w->ctx->store, (int64_t)at + 1, death_find, w);
-    return status < 0 ? store_failed("read a letter", status) : status;
-}
-
-/* Look at the letters that came since the last look, which are held like the
- * others; 0, or an exit status. A copy was there already: a replay that was
- * killed had sent the canary before. */
+/* Search the letters that came since the last look, which are held like the
+ * others; 0, or an exit status. If a new letter is a copy of a known one, that
+ * is searched: a replay that was killed had sent the canary before. */
 static int deaths_look(struct watch *w, uint32_t count)
 {
     struct broker *b = w->ctx->broker;
     size_t from = b->count, copies = b->copy_count;
     int status = held_look(b, w->ctx->store, count);
+    size_t letters = b->count - from, all = letters + b->copy_count - copies;
 
-    for (size_t i = from; i < b->count && !status; i++)
-        status = death_look(w, i);
-    for (size_t i = copies; i < b->copy_count && !status; i++)
-        status = death_look(w, b->copies[i].of);
-    return status;
+    for (size_t i = 0; i < all && !status; i++) {
+        size_t at = i < letters ? from + i : b->copies[copies + i - letters].of;
+
+        if (!b->held[at].gone)
+            status = letters_get(w->ctx->store, (int64_t)at + 1, death_find, w);
+    }
+    return status < 0 ? store_failed("read a letter", status) : status;
 }
 
 /* Look at both queues; 0, or an exit status. */
@@ -354,8 +346,9 @@ static void id_make(struct store_row *m, uint64_t line)
 
 /* Make the properties as a worker of the broker would have written them. The
  * line is new, so that a replay is not taken for that of an earlier import. */
-static int properties_make(struct envelope_copy *copy, const struct decoding *d,
-                           const struct store_row *m)
+static int import_properties(struct envelope_copy *copy,
+                             const struct decoding *d,
+                             const struct store_row *m)
 {
     size_t count = d->letter.history_count;
     struct envelope_attempt *failed = calloc(count + 1, sizeof *failed);
@@ -398,7 +391,7 @@ static int properties_make(struct envelope_copy *copy, const struct decoding *d,
 }
 
 /* Publish a letter, unless the broker already has it and `again` is false. */
-static int letter_put(struct broker *b, const struct decoding *d, bool again,
+static int import_put(struct broker *b, const struct decoding *d, bool again,
                       struct broker_imported *sum, struct problem *p)
 {
     struct store_row m = d->letter.m;
@@ -413,18 +406,14 @@ static int letter_put(struct broker *b, const struct decoding *d, bool again,
     }
     err = known_add(&b->known, &m, NULL, 0);
     if (!err)
-        err = properties_make(&copy, d, &m);
+        err = import_properties(&copy, d, &m);
     if (err)
         return problem_set(p, EX_OSERR, -err,
                            "line %" PRIu64 ": cannot write its properties: %s",
                            d->line, errno_text(-err));
-    err = publisher_put(
-        b->publisher,
-        &(struct publication){.queue = b->dead,
-                              .properties = &copy.properties,
-                              .body = (const char *)m.data + m.header_size,
-                              .size = m.size - m.header_size},
-        p);
+    err = publisher_put(b->publisher, b->dead, &copy.properties,
+                        (const char *)m.data + m.header_size,
+                        m.size - m.header_size, p);
     envelope_copy_free(&copy);
     return err;
 }
@@ -467,7 +456,7 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
         return err;
     before = publisher_confirmed(b->publisher);
     for (size_t i = 0; i < n && !err; i++)
-        err = letter_put(b, &list[i], ctx->o->again, sum, p);
+        err = import_put(b, &list[i], ctx->o->again, sum, p);
     if (!err)
         err = publisher_flush(b->publisher, p);
     sum->in += publisher_confirmed(b->publisher) - before;

@@ -36,7 +36,7 @@ struct run {
     char password[BROKER_PASSWORD];
 };
 
-static amqp_table_entry_t entry_number(const char *name, uint64_t n)
+static amqp_table_entry_t header_number(const char *name, uint64_t n)
 {
     return (amqp_table_entry_t){
         .key = amqp_cstring_bytes(name),
@@ -51,13 +51,13 @@ static int headers_fill(const struct envelope *e, uint64_t now,
 {
     int n = 0;
 
-    all[n++] = entry_number("mqw-sent", now);
+    all[n++] = header_number("mqw-sent", now);
     if (envelope_not_before(e, now))
-        all[n++] = entry_number("mqw-due", envelope_not_before(e, now));
+        all[n++] = header_number("mqw-due", envelope_not_before(e, now));
     if (e->ttl_ns)
-        all[n++] = entry_number("mqw-expires", ns_add(now, e->ttl_ns));
+        all[n++] = header_number("mqw-expires", ns_add(now, e->ttl_ns));
     if (e->timeout_ms)
-        all[n++] = entry_number("mqw-timeout", e->timeout_ms);
+        all[n++] = header_number("mqw-timeout", e->timeout_ms);
     if (e->group)
         all[n++] = (amqp_table_entry_t){
             .key = amqp_cstring_bytes("mqw-group"),
@@ -135,12 +135,7 @@ static int message_put(void *arg, const char *body, size_t size,
         properties.priority = (uint8_t)r->posting.post->priority;
     }
     r->given++;
-    err = publisher_put(r->publisher,
-                        &(struct publication){.queue = name,
-                                              .properties = &properties,
-                                              .body = body,
-                                              .size = size},
-                        p);
+    err = publisher_put(r->publisher, name, &properties, body, size, p);
     if (err == -ENOMEM || err == -EMSGSIZE)
         r->given--;
     if (err)
@@ -172,7 +167,7 @@ static int run_failed(struct run *r, const struct problem *p)
     return posting_fail(&r->posting, p, text);
 }
 
-static bool interrupted(void *arg)
+static bool post_interrupted(void *arg)
 {
     (void)arg;
     return cli_interrupt_seen() != 0;
@@ -191,7 +186,7 @@ static int run_connect(struct run *r, struct problem *p)
         .create = post->create,
         .priorities = post->priority > 0,
         .wait_ns = post->wait_ns,
-        .stop = interrupted,
+        .stop = post_interrupted,
     };
     int err = broker_password_find(r->password, post->operand,
                                    post->access->password_file, p);

@@ -177,8 +177,6 @@ Test(amqp_fake, a_message_that_fits_into_no_frame_holds_up_no_other)
                            .key = amqp_cstring_bytes("x-a"),
                            .value = {.kind = AMQP_FIELD_KIND_UTF8,
                                      .value.bytes = {sizeof text, text}}}}};
-    const struct publication m = {
-        .queue = "q", .properties = &properties, .body = "b", .size = 1};
     struct broker_operand operand;
     struct publisher_setup setup = {
         .link = {.operand = &operand, .password = "guest", .name = "test"},
@@ -191,10 +189,11 @@ Test(amqp_fake, a_message_that_fits_into_no_frame_holds_up_no_other)
 
     cr_assert_eq(broker_operand_parse(&operand, fake_operand(f), &p), 0);
     cr_assert_eq(publisher_open(&b, &setup, &p), 0, "%s", p.text);
-    cr_assert_eq(publisher_put(b, &m, &p), -EMSGSIZE);
+    cr_assert_eq(publisher_put(b, "q", &properties, "b", 1, &p), -EMSGSIZE);
     cr_assert_not_null(strstr(p.text, "4096 bytes"), "%s", p.text);
     value->value.bytes.len = 100;
-    cr_assert_eq(publisher_put(b, &m, &p), 0, "%s", p.text);
+    cr_assert_eq(publisher_put(b, "q", &properties, "b", 1, &p), 0, "%s",
+                 p.text);
     cr_assert_eq(publisher_flush(b, &p), 0, "%s", p.text);
     cr_assert_eq(publisher_confirmed(b), 1);
     publisher_close(&b);

@@ -76,7 +76,7 @@ struct handler {
     LIST_HEAD(, coprocess) idle; /* m */
 };
 
-static bool stop_asked(void *arg)
+static bool forward_stopping(void *arg)
 {
     const struct handler *h = arg;
 
@@ -96,7 +96,7 @@ static struct publisher_setup publisher_setup_of(struct handler *h)
                      .allow_unreplicated = set->allow_unreplicated,
                      .partitions = set->forward_partitions},
         .wait_ns = CONFIRM_NS,
-        .stop = stop_asked,
+        .stop = forward_stopping,
         .arg = h,
     };
 }
@@ -153,7 +153,7 @@ static int lane_ready(struct coprocess *lane, struct outcome *out)
 
 /* Return the hash by which a worker of the destination recognizes copies of one
  * message: it is the same each time the message is sent. */
-static uint64_t line_of(const struct settings *set, const struct message *m)
+static uint64_t copy_line(const struct settings *set, const struct message *m)
 {
     uint64_t sum = fnv_add(FNV_BEGIN, set->queue, strlen(set->queue));
 
@@ -165,8 +165,8 @@ static uint64_t line_of(const struct settings *set, const struct message *m)
 
 /* Choose the queue for the message: a part by its group, else the next part in
  * turn. */
-static bool queue_choose(struct handler *h, const struct delivery *d,
-                         char queue[TOPOLOGY_NAME], struct outcome *out)
+static bool part_choose(struct handler *h, const struct delivery *d,
+                        char queue[TOPOLOGY_NAME], struct outcome *out)
 {
     const struct settings *set = h->set;
     const struct topology t = {.operand = &set->forward_to,
@@ -188,8 +188,8 @@ static bool queue_choose(struct handler *h, const struct delivery *d,
 }
 
 /* Make the properties, as a worker of the broker would have written them. */
-static int properties_make(const struct settings *set, struct delivery *d,
-                           uint64_t count, struct envelope_copy *copy)
+static int forward_properties(const struct settings *set, struct delivery *d,
+                              uint64_t count, struct envelope_copy *copy)
 {
     const struct message *m = d->message;
     const struct envelope_change change = {.id = message_name(d->message),
@@ -197,7 +197,7 @@ static int properties_make(const struct settings *set, struct delivery *d,
                                            .first_ns =
                                                m->failures ? m->received_ns : 0,
                                            .due_ns = forward_due(d),
-                                           .line = line_of(set, m),
+                                           .line = copy_line(set, m),
                                            .resent = forward_resent(d)};
     struct header h = d->header;
 
@@ -232,7 +232,7 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
     s->d = d;
     forward_begin(&s->out);
     s->refused = forward_count(d, &count, &s->out) < 0 ||
-                 !queue_choose(h, d, queue, &s->out);
+                 !part_choose(h, d, queue, &s->out);
     if (s->refused)
         return;
     if (d->header.fields & LINES_LEFT_OUT && !atomic_exchange(&h->warned, true))
@@ -243,19 +243,15 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
                        "unique for a single message, so these lines are "
                        "left out; set --max-attempts and --backoff of its "
                        "worker instead"));
-    err = properties_make(h->set, d, count, &copy);
+    err = forward_properties(h->set, d, count, &copy);
     if (err) {
         (void)problem_set(&lane->failed, EX_OSERR, -err,
                           "the properties of the message cannot be written: %s",
                           errno_text(-err));
         return;
     }
-    err = publisher_put(lane->publisher,
-                        &(struct publication){.queue = queue,
-                                              .properties = &copy.properties,
-                                              .body = d->body,
-                                              .size = d->body_size},
-                        &lane->failed);
+    err = publisher_put(lane->publisher, queue, &copy.properties, d->body,
+                        d->body_size, &lane->failed);
     envelope_copy_free(&copy);
     if (err == -EMSGSIZE) {
         forward_refuse(&s->out, "not forwarded: %s", lane->failed.text);
@@ -291,7 +287,7 @@ static struct delivery *lane_next(struct coprocess *lane, struct outcome *out)
     *out = s->out;
     if (lane->failed.text[0] && !s->refused) {
         verdict_not_started(out, "%s", lane->failed.text);
-        if (stop_asked(lane->h))
+        if (forward_stopping(lane->h))
             out->kind = OUTCOME_STOPPED;
     }
     if (lane->next == lane->count) {
@@ -311,13 +307,13 @@ static void lane_wake(struct coprocess *lane)
 
 /* Have publishers stop waiting: they ask several times a second whether they
  * should. */
-static void forward_stop(struct handler *h, int signal)
+static void amqp_forward_stop(struct handler *h, int signal)
 {
     (void)signal;
     atomic_store(&h->stopping, true);
 }
 
-static void forward_close(struct handler **handler)
+static void amqp_forward_close(struct handler **handler)
 {
     struct handler *h = *handler;
     struct coprocess *lane;
@@ -354,8 +350,9 @@ static void destination_look(struct handler *h)
         forward_unusable(h->set, &p);
 }
 
-static int forward_open(struct handler **out, const struct handler_setup *setup,
-                        struct problem *p)
+static int amqp_forward_open(struct handler **out,
+                             const struct handler_setup *setup,
+                             struct problem *p)
 {
     struct handler *h = calloc(1, sizeof *h);
 
@@ -370,7 +367,7 @@ static int forward_open(struct handler **out, const struct handler_setup *setup,
 
 /* Find the password. If the consumed queue is on a broker, too, its source
  * looks for the same password after this. */
-static int forward_check(const struct settings *set, struct problem *p)
+static int amqp_forward_check(const struct settings *set, struct problem *p)
 {
     const char *variable = getenv("AMQP_PASSWORD");
     char *kept = variable ? strdup(variable) : NULL;
@@ -392,7 +389,7 @@ static int forward_check(const struct settings *set, struct problem *p)
 /* Put the password back into the environment for the program that this process
  * is about to execute. If that fails for want of memory, its check reports that
  * there is no password. */
-static void forward_restore(void)
+static void amqp_forward_restore(void)
 {
     if (password_in_environment)
         /* NOLINTNEXTLINE(concurrency-mt-unsafe): execv follows */
@@ -413,10 +410,10 @@ const struct handler_ops handler_forward_amqp = {
     .name = "forward",
     .within = true,
     .guess_ns = NS_PER_MS,
-    .check = forward_check,
-    .restore = forward_restore,
-    .open = forward_open,
+    .check = amqp_forward_check,
+    .restore = amqp_forward_restore,
+    .open = amqp_forward_open,
     .coprocesses = &lanes,
-    .stop = forward_stop,
-    .close = forward_close,
+    .stop = amqp_forward_stop,
+    .close = amqp_forward_close,
 };

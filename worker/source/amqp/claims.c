@@ -227,8 +227,8 @@ static void job_add(struct claims *c, struct amqp_message *m)
 /* Add a failed attempt to the properties of a message, for the letter that
  * it may become. Without memory, or room in the properties, the attempt is
  * left out. */
-static void history_add(const struct claims *c, struct amqp_message *m,
-                        const struct attempt *a)
+static void attempt_record(const struct claims *c, struct amqp_message *m,
+                           const struct attempt *a)
 {
     const struct envelope_attempt failed = {.at_ns = a->started_ns,
                                             .duration_ns = a->duration_ns,
@@ -810,7 +810,7 @@ static int settle_now(struct claims *c, struct amqp_message *m,
         m->again = true;
         m->tries = m->m.failures + (s->attempt != NULL);
         if (s->attempt)
-            history_add(c, m, s->attempt);
+            attempt_record(c, m, s->attempt);
     }
     if (m->again) {
         c->again_count++;
