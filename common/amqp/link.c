@@ -288,8 +288,8 @@ static amqp_table_entry_t property_text(const char *name, const char *value)
                   .value.bytes = amqp_cstring_bytes(value)}};
 }
 
-/* Log in with our capabilities. Without them the broker would not report that it
- * cancels a consumer, nor that it takes no messages. */
+/* Log in with our capabilities. Without them the broker would not report that
+ * it cancels a consumer, nor that it takes no messages. */
 static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
 {
     amqp_table_entry_t can[] = {property_flag("consumer_cancel_notify"),

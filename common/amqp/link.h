@@ -34,7 +34,8 @@
 #define LINK_CHANNEL   1
 #define LINK_HEARTBEAT 30 /* seconds */
 /* From this version on a server drops a message from a replicated queue after
- * 20 deliveries unless it is told otherwise; and such a queue has priorities. */
+ * 20 deliveries unless it is told otherwise; and such a queue has priorities.
+ */
 #define SERVER_4 0x040000
 #define LINK_WHY 256
 
@@ -67,12 +68,12 @@ int link_open(struct link **out, const struct link_setup *setup, unsigned first,
  * until NO before you wait on `fd`. Sends due heartbeats. Pointers of a frame
  * are valid until amqp_maybe_release_buffers. */
 int link_frame(struct link *l, amqp_frame_t *frame);
-/* Read a text that the server sent at login, such as "cluster_name"; "": it sent
- * none. */
+/* Read a text that the server sent at login, such as "cluster_name"; "": it
+ * sent none. */
 void link_property(const struct link *l, const char *name, char *out,
                    size_t room);
-/* Convert the result of a call that is answered: 0, -EPROTO if the broker closed
- * the channel (`code` and `why`), or -errno: the connection is gone. */
+/* Convert the result of a call that is answered: 0, -EPROTO if the broker
+ * closed the channel (`code` and `why`), or -errno: the connection is gone. */
 int link_reply(struct link *l, amqp_rpc_reply_t reply);
 /* Convert the result of a call that is not answered. */
 int link_status(struct link *l, int status);
@@ -85,8 +86,8 @@ void link_close(struct link **link); /* NULL-safe; sets NULL */
 
 /* ---- a message that comes in, frame by frame ---- */
 
-/* Its bytes are one block of malloc(3): `before` bytes for its owner, the encoded
- * properties, `gap` bytes, the body. */
+/* Its bytes are one block of malloc(3): `before` bytes for its owner, the
+ * encoded properties, `gap` bytes, the body. */
 struct incoming {
     size_t before, gap;   /* constant */
     uint64_t tag;         /* 0: no message has begun */

@@ -150,8 +150,8 @@ static void queue_spec_single(struct queue_spec *q)
         .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
 }
 
-/* Begin the declaration of a replicated queue. Messages that its broker drops go
- * to `net`; NULL: nowhere. A limit of deliveries would count each look at a
+/* Begin the declaration of a replicated queue. Messages that its broker drops
+ * go to `net`; NULL: nowhere. A limit of deliveries would count each look at a
  * letter. Servers before 4.0 have no limit by default, and there a limit of -1
  * deletes at once. */
 static void queue_spec_init(struct queue_spec *q, const struct link *l,
@@ -215,8 +215,8 @@ static int queue_spec_declare(struct link *l, const struct queue_spec *q,
     return err;
 }
 
-/* Check whether a queue that differs from its declaration is a quorum queue. The
- * broker names one difference only, and this one matters most: it replaces
+/* Check whether a queue that differs from its declaration is a quorum queue.
+ * The broker names one difference only, and this one matters most: it replaces
  * `why`. Opens the channel again; -errno: the connection is gone. */
 static int queue_type_check(struct link *l, const char *name,
                             char why[LINK_WHY])
@@ -344,9 +344,9 @@ static int queue_bind(struct link *l, const char *exchange, const char *queue,
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-/* Declare the parts, and the exchange that routes to each part by its number and
- * to the dead letters. The queues come first: the broker refuses another number
- * of them before anything is created for that number. */
+/* Declare the parts, and the exchange that routes to each part by its number
+ * and to the dead letters. The queues come first: the broker refuses another
+ * number of them before anything is created for that number. */
 static int topology_parts_open(struct link *l, const struct topology *t,
                                const char *dead, struct problem *p)
 {
@@ -371,8 +371,8 @@ static int topology_parts_open(struct link *l, const struct topology *t,
     return err ? queue_spec_refused(l, t, exchange, err, p) : 0;
 }
 
-/* Return whether there is a queue of that name, with the number of its messages:
- * YES, NO, or a problem. A queue that the user may not see is left to
+/* Return whether there is a queue of that name, with the number of its
+ * messages: YES, NO, or a problem. A queue that the user may not see is left to
  * topology_open. */
 static int queue_is_there(struct link *l, const struct topology *t,
                           const char *name, uint32_t *messages,
@@ -444,8 +444,8 @@ int topology_number(struct link *l, const struct topology *t, struct problem *p)
                        exchange);
 }
 
-/* The nets come first: messages that a queue drops would be lost from sight while
- * its net is missing. */
+/* The nets come first: messages that a queue drops would be lost from sight
+ * while its net is missing. */
 int topology_open(struct link *l, const struct topology *t, struct problem *p)
 {
     char dead[TOPOLOGY_NAME], kept[TOPOLOGY_NAME + 8];
@@ -499,8 +499,8 @@ int topology_there(struct link *l, const struct topology *t, unsigned part,
 
 /* ---- inspection ---- */
 
-/* Inspect a queue. To declare an existing queue as topology_open would create it
- * changes nothing, and shows whether it differs. */
+/* Inspect a queue. To declare an existing queue as topology_open would create
+ * it changes nothing, and shows whether it differs. */
 static int queue_inspect(struct link *l, const struct queue_spec *q,
                          struct topology_seen *seen, char why[LINK_WHY])
 {

@@ -72,8 +72,8 @@ struct topology_seen {
     const char *why; /* of the broker; "" */
 };
 /* Inspect each of them: NAME, NAME.dead, its net, the wait queues. 0, or -errno
- * and `why` of the link: the connection is gone. A queue that is deleted at that
- * very moment is created again. */
+ * and `why` of the link: the connection is gone. A queue that is deleted at
+ * that very moment is created again. */
 int topology_each(struct link *l, const struct topology *t,
                   void (*visit)(const struct topology_seen *seen, void *arg),
                   void *arg);
@@ -111,10 +111,10 @@ static inline unsigned partition_of(const void *key, size_t size, unsigned n)
 }
 
 /* Return how many messages of each part a worker has in hand: the same number
- * for all workers of a queue. A broker puts messages that it takes back in front
- * of those it has not given yet, but behind those it took back before. So the
- * next worker must get all of them at once, or the rest of them comes before
- * the messages of the worker before the last. */
+ * for all workers of a queue. A broker puts messages that it takes back in
+ * front of those it has not given yet, but behind those it took back before. So
+ * the next worker must get all of them at once, or the rest of them comes
+ * before the messages of the worker before the last. */
 unsigned partition_in_hand(unsigned n);
 
 #endif

@@ -141,7 +141,8 @@ const char *broker_refusal(const char *program, const char *name)
     return r ? r->reason : NULL;
 }
 
-/* Return true if the option was given: its value is neither 0 nor the preset. */
+/* Return true if the option was given: its value is neither 0 nor the preset.
+ */
 static bool option_is_given(const struct option_row *row, const void *options,
                             uint64_t above)
 {

@@ -102,30 +102,8 @@ static int part_decode(char *out, size_t room, struct part part,
     return 0;
 }
 
-/* Read a port; "" is the scheme's own. */
-static int port_read(struct broker_operand *o, struct broker_host *h,
-                     struct part part, struct problem *p)
-{
-    const char *wrong = NULL;
-    char text[6];
-
-    h->port = o->tls ? PORT_TLS : PORT;
-    if (part.size == 0)
-        return 0;
-    if (part.size < sizeof text) {
-        memcpy(text, part.at, part.size);
-        text[part.size] = '\0';
-        h->port = (unsigned)strtonum(text, 1, 65535, &wrong);
-    }
-    if (part.size < sizeof text && !wrong)
-        return 0;
-    /* Not repeated: it may be a password with a slash in it. */
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "what follows the : of a host is not a number from 1 to "
-                       "65535: give a port, and no password, " LIKE);
-}
-
-/* Read NAME, NAME:PORT, [IPV6] or [IPV6]:PORT. */
+/* Read NAME, NAME:PORT, [IPV6] or [IPV6]:PORT. Without a port it is the
+ * scheme's own. */
 static int host_read(struct broker_operand *o, struct part part,
                      struct problem *p)
 {
@@ -134,6 +112,9 @@ static int host_read(struct broker_operand *o, struct part part,
     const char *at = part.at + bracketed, *end = part.at + part.size;
     struct part name = part_cut(&at, end, bracketed ? ']' : ':');
     bool plain = name.size > 0;
+    const char *wrong = NULL;
+    char port[6] = "";
+    size_t digits;
 
     if (bracketed && at < end && *at == ':')
         at++;
@@ -150,7 +131,20 @@ static int host_read(struct broker_operand *o, struct part part,
     memcpy(h->name, name.at, name.size);
     h->name[name.size] = '\0';
     o->host_count++;
-    return port_read(o, h, (struct part){at, (size_t)(end - at)}, p);
+    h->port = o->tls ? PORT_TLS : PORT;
+    digits = (size_t)(end - at);
+    if (digits == 0)
+        return 0;
+    if (digits < sizeof port) {
+        memcpy(port, at, digits);
+        h->port = (unsigned)strtonum(port, 1, 65535, &wrong);
+    }
+    if (digits < sizeof port && !wrong)
+        return 0;
+    /* Not repeated: it may be a password with a slash in it. */
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "what follows the : of a host is not a number from 1 to "
+                       "65535: give a port, and no password, " LIKE);
 }
 
 static int hosts_read(struct broker_operand *o, struct part part,

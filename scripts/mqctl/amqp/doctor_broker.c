@@ -1,8 +1,8 @@
 /* doctor_broker.c - a queue on a broker, its worker here and its nodes
  * (see mqctl.h)
  *
- * All checks use AMQP, as the worker does: no message is taken, none is sent, no
- * queue is created. For the rest the findings name a rabbitmqctl command.
+ * All checks use AMQP, as the worker does: no message is taken, none is sent,
+ * no queue is created. For the rest the findings name a rabbitmqctl command.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -37,9 +37,9 @@ struct broker_rights {
     bool blocked;  /* the broker takes no messages: an alarm */
 };
 
-/* Ask to consume with a priority that is not a number. RabbitMQ checks the right
- * to read first: it answers 403 without the right, otherwise 406. So there is
- * never a consumer. */
+/* Ask to consume with a priority that is not a number. RabbitMQ checks the
+ * right to read first: it answers 403 without the right, otherwise 406. So
+ * there is never a consumer. */
 static int read_try(struct link *l, const char *queue,
                     struct broker_rights *out)
 {

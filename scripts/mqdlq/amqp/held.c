@@ -2,8 +2,8 @@
  * (see held.h and broker.h)
  *
  * To see a letter, mqdlq must consume it. The broker counts that as a delivery,
- * and a queue with a delivery limit drops a letter that was seen too often. So a
- * letter that was delivered REFRESH times is published again, with all its
+ * and a queue with a delivery limit drops a letter that was seen too often. So
+ * a letter that was delivered REFRESH times is published again, with all its
  * properties, and its count starts again from 0.
  */
 #include "scripts/mqdlq/amqp/held.h"
@@ -72,8 +72,8 @@ static int delivery_ack(struct broker *b, uint64_t tag, bool *gone)
     return err;
 }
 
-/* Acknowledge the copies first. Crash in between: the letter is still there, and
- * the message that was sent has its number. */
+/* Acknowledge the copies first. Crash in between: the letter is still there,
+ * and the message that was sent has its number. */
 int held_ack(struct broker *b, struct held *h)
 {
     size_t at = (size_t)(h - b->held);
@@ -98,8 +98,8 @@ int held_tend(struct broker *b)
     return n;
 }
 
-/* Return true after an interrupt, unless it came before the publisher was opened
- * (`arg`). */
+/* Return true after an interrupt, unless it came before the publisher was
+ * opened (`arg`). */
 static bool wait_interrupted(void *arg)
 {
     return !arg && cli_interrupt_seen() != 0;
@@ -455,9 +455,9 @@ static int held_busy(const struct broker *b)
                     b->dead);
 }
 
-/* Hold a queue without letters as its consumer, with at most one letter, so that
- * no other mqdlq uses it. If two do so at the same time, one or both of them
- * see the other. An exit status. */
+/* Hold a queue without letters as its consumer, with at most one letter, so
+ * that no other mqdlq uses it. If two do so at the same time, one or both of
+ * them see the other. An exit status. */
 static int held_claim(struct broker *b)
 {
     struct look k = {.b = b, .wanted = 1, .consumer = CLAIM};
@@ -544,33 +544,9 @@ static int count_failed(struct context *ctx, int err)
                     b->link->why);
 }
 
-static int broker_connect(struct context *ctx, struct problem *p)
-{
-    const struct options *o = ctx->o;
-    struct broker *b = ctx->broker;
-    int err = broker_operand_parse(&b->operand, o->line.operands[0], p);
-
-    if (!err)
-        err = broker_password_find(b->password, &b->operand,
-                                   o->access.password_file, p);
-    if (err)
-        return err;
-    (void)strlcpy(ctx->queue, b->operand.shown, sizeof ctx->queue);
-    b->topology =
-        (struct topology){.operand = &b->operand,
-                          .no_create = true,
-                          .partitions = (unsigned)o->access.partitions};
-    topology_dead(&b->topology, b->dead);
-    b->to = b->operand;
-    b->setup = (struct link_setup){.operand = &b->to,
-                                   .password = b->password,
-                                   .tls = o->access.tls,
-                                   .name = "mqdlq"};
-    return link_open(&b->link, &b->setup, 0, p);
-}
-
 static int broker_open(struct context *ctx)
 {
+    const struct options *o = ctx->o;
     struct problem p = {0};
     uint32_t count = 0;
     struct broker *b;
@@ -584,12 +560,27 @@ static int broker_open(struct context *ctx)
         return complain(EX_CANTCREAT, "no file for copies: %s",
                         errno_text(errno));
     cli_interrupt_catch();
-    if (broker_connect(ctx, &p) < 0)
+    if (broker_operand_parse(&b->operand, o->line.operands[0], &p) < 0 ||
+        broker_password_find(b->password, &b->operand, o->access.password_file,
+                             &p) < 0)
+        return complain_of(&p);
+    (void)strlcpy(ctx->queue, b->operand.shown, sizeof ctx->queue);
+    b->topology =
+        (struct topology){.operand = &b->operand,
+                          .no_create = true,
+                          .partitions = (unsigned)o->access.partitions};
+    topology_dead(&b->topology, b->dead);
+    b->to = b->operand;
+    b->setup = (struct link_setup){.operand = &b->to,
+                                   .password = b->password,
+                                   .tls = o->access.tls,
+                                   .name = "mqdlq"};
+    if (link_open(&b->link, &b->setup, 0, &p) < 0)
         return complain_of(&p);
     err = dead_count(b, &count);
     if (err)
         return count_failed(ctx, err);
-    if (count > MOST && !ctx->o->quiet)
+    if (count > MOST && !o->quiet)
         complain(0,
                  "%s has %" PRIu32 " letters: these are the first %d of them",
                  b->dead, count, MOST);
@@ -597,7 +588,7 @@ static int broker_open(struct context *ctx)
     status = copies_open(ctx);
     if (status)
         return status;
-    return count == 0 && ctx->o->line.verb == VERB_IMPORT
+    return count == 0 && o->line.verb == VERB_IMPORT
                ? held_claim(b)
                : held_look(b, ctx->store, count < MOST ? count : MOST);
 }
@@ -610,8 +601,8 @@ struct refresh {
 };
 
 /* Publish a letter again that was delivered often; a visit of letters_get.
- * Crash before the acknowledgement: the letter is there twice, and has a line or
- * a time by which both are taken for one (known_first), or else is listed
+ * Crash before the acknowledgement: the letter is there twice, and has a line
+ * or a time by which both are taken for one (known_first), or else is listed
  * twice. So a crash can repeat a letter, but never lose one.
  */
 static int letter_refresh(const struct letter *l, void *arg)
@@ -662,8 +653,8 @@ static size_t letters_refresh(struct context *ctx)
     return n;
 }
 
-/* Give back the remaining letters, and wait until the broker counts them, so that
- * the next look finds them. */
+/* Give back the remaining letters, and wait until the broker counts them, so
+ * that the next look finds them. */
 static int letters_return(struct broker *b, uint32_t left)
 {
     struct link *l = b->link;

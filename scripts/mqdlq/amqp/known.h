@@ -31,8 +31,9 @@ int known_add(struct known *k, const struct store_row *m,
               const struct envelope *e, int64_t row);
 /* Return the row of an added letter of which this one is a copy; 0: there is
  * none. Both have one id, one body and one number of replays, and come from one
- * message: the time of sending is the same to the ns, or both come from one copy
- * of it (its line). Two messages that only look alike are not taken for one. */
+ * message: the time of sending is the same to the ns, or both come from one
+ * copy of it (its line). Two messages that only look alike are not taken for
+ * one. */
 int64_t known_first(const struct known *k, const struct store_row *m,
                     const struct envelope *e);
 void known_free(struct known *k);

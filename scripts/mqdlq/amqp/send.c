@@ -37,39 +37,6 @@
 
 /* ---- replay ---- */
 
-/* Choose the queue for a letter: the part of its group; letters without a group
- * are spread. */
-static const char *replay_queue(const struct context *ctx, amqp_bytes_t group,
-                                char name[TOPOLOGY_NAME])
-{
-    struct broker *b = ctx->broker;
-    unsigned parts = b->topology.partitions;
-
-    if (ctx->o->to || !parts)
-        return b->to.queue;
-    return topology_queue(&b->topology,
-                          group.len
-                              ? partition_of(group.bytes, group.len, parts)
-                              : b->next++ % parts,
-                          name);
-}
-
-/* Print what would be sent. */
-static void dry_print(const struct context *ctx, const struct letter *l,
-                      const char *to)
-{
-    char id[ULID_TEXT];
-
-    ulid_print(l->m.id, id);
-    if (ctx->o->json)
-        (void)json_print_line(json_pack("{s:s, s:s, s:I}", "message_id", id,
-                                        "to", to, "size",
-                                        (json_int_t)l->body_size),
-                              stdout);
-    else
-        printf("would send %s to %s: %zu bytes\n", id, to, l->body_size);
-}
-
 /* Publish the message of a letter; 0, or an exit status. The attempts of the
  * canary continue from where they were, so that one which had used them up is a
  * letter after one more: nobody would see its retry. */
@@ -124,11 +91,12 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
     struct broker *b = ctx->broker;
     struct held *h = held_at(b, l->m.row);
     amqp_bytes_t raw = {h ? h->size : 0, h ? held_properties(b, h) : NULL};
-    char time[TIME_TEXT], head[HEADER_MAX], name[TOPOLOGY_NAME];
+    char time[TIME_TEXT], head[HEADER_MAX], name[TOPOLOGY_NAME], id[ULID_TEXT];
+    unsigned parts = ctx->o->to ? 0 : b->topology.partitions;
     uint32_t messages, consumers;
     struct letter_envelope died;
     struct envelope e;
-    const char *to;
+    const char *to = b->to.queue;
     int status = 0;
 
     if (!h)
@@ -144,7 +112,13 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
         (void)strlcpy(out->why, "its properties cannot be read", BROKER_WHY);
         return 0;
     }
-    to = replay_queue(ctx, died.group, name);
+    /* The part of its group; letters without a group are spread. */
+    if (parts)
+        to = topology_queue(&b->topology,
+                            died.group.len ? partition_of(died.group.bytes,
+                                                          died.group.len, parts)
+                                           : b->next++ % parts,
+                            name);
     if (died.expires_ns && died.expires_ns <= clock_wall_ns() &&
         !ctx->o->reset_expiry) {
         out->refused = EX_DATAERR;
@@ -152,7 +126,14 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
                  "it expired %s; --reset-expiry sends it all the same",
                  time_print(died.expires_ns, time));
     } else if (ctx->o->dry_run) {
-        dry_print(ctx, l, to);
+        ulid_print(l->m.id, id);
+        if (ctx->o->json)
+            (void)json_print_line(json_pack("{s:s, s:s, s:I}", "message_id", id,
+                                            "to", to, "size",
+                                            (json_int_t)l->body_size),
+                                  stdout);
+        else
+            printf("would send %s to %s: %zu bytes\n", id, to, l->body_size);
         out->sent = true;
     } else {
         status =
@@ -329,8 +310,8 @@ int broker_canary_wait(struct context *ctx)
  * Crash before a confirm: the letter is there, or it is not; the next run of
  * the same file sees which. So a crash here can lose none and repeat none. */
 
-/* Make the id of a letter that has none, from its bytes and its line in the file,
- * so that it has the same id in the next run. */
+/* Make the id of a letter that has none, from its bytes and its line in the
+ * file, so that it has the same id in the next run. */
 static void id_make(struct store_row *m, uint64_t line)
 {
     const unsigned char *at = m->data;

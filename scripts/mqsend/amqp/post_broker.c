@@ -2,8 +2,8 @@
  * post.h)
  *
  * A message gets its id before it is sent for the first time. So a message that
- * is sent twice, because its confirm was lost, has one id, and the second one is
- * marked.
+ * is sent twice, because its confirm was lost, has one id, and the second one
+ * is marked.
  */
 #include "scripts/mqsend/post.h"
 
@@ -147,8 +147,8 @@ static int message_put(void *arg, const char *body, size_t size,
     return 0;
 }
 
-/* Report the problem, how many messages are certainly in the queue, and how many
- * are certainly not: the others may be. */
+/* Report the problem, how many messages are certainly in the queue, and how
+ * many are certainly not: the others may be. */
 static int run_failed(struct run *r, const struct problem *p)
 {
     uint64_t confirmed = publisher_confirmed(r->publisher);
@@ -173,27 +173,6 @@ static bool post_interrupted(void *arg)
     return cli_interrupt_seen() != 0;
 }
 
-/* Connect to one of the hosts. */
-static int run_connect(struct run *r, struct problem *p)
-{
-    const struct post *post = r->posting.post;
-    struct publisher_setup setup = {
-        .link = {.operand = post->operand,
-                 .password = r->password,
-                 .tls = post->access->tls,
-                 .name = "mqsend"},
-        .topology = r->topology,
-        .create = post->create,
-        .priorities = post->priority > 0,
-        .wait_ns = post->wait_ns,
-        .stop = post_interrupted,
-    };
-    int err = broker_password_find(r->password, post->operand,
-                                   post->access->password_file, p);
-
-    return err ? err : publisher_open(&r->publisher, &setup, p);
-}
-
 static int post_all(const struct post *post)
 {
     struct run r = {
@@ -201,10 +180,21 @@ static int post_all(const struct post *post)
         .topology = {.operand = post->operand,
                      .partitions = (unsigned)post->access->partitions},
         .next = arc4random()};
+    const struct publisher_setup setup = {.link = {.operand = post->operand,
+                                                   .password = r.password,
+                                                   .tls = post->access->tls,
+                                                   .name = "mqsend"},
+                                          .topology = r.topology,
+                                          .create = post->create,
+                                          .priorities = post->priority > 0,
+                                          .wait_ns = post->wait_ns,
+                                          .stop = post_interrupted};
     struct problem p = {0};
     int err, status = 0;
 
-    if (run_connect(&r, &p) < 0)
+    if (broker_password_find(r.password, post->operand,
+                             post->access->password_file, &p) < 0 ||
+        publisher_open(&r.publisher, &setup, &p) < 0)
         return complain_of(&p);
     posting_start(&r.posting, post, "confirmed");
     err = posting_run(&r.posting, message_put, &r, &p);

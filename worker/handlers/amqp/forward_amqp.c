@@ -263,17 +263,6 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
 /* Wait until all published messages are confirmed. After a failure the
  * connection is closed, with its copies of the messages that were not
  * confirmed: they are given back, and published again from their slots. */
-static void lane_flush(struct coprocess *lane)
-{
-    FAULT_POINT("amqp_forward_sent");
-    if (!lane->failed.text[0])
-        (void)publisher_flush(lane->publisher, &lane->failed);
-    FAULT_POINT("amqp_forward_confirmed");
-    if (lane->failed.text[0])
-        publisher_close(&lane->publisher);
-    lane->flushed = true;
-}
-
 static struct delivery *lane_next(struct coprocess *lane, struct outcome *out)
 {
     const struct sent *s;
@@ -281,7 +270,13 @@ static struct delivery *lane_next(struct coprocess *lane, struct outcome *out)
     if (!lane->flushed) {
         if (atomic_exchange(&lane->woken, false) && lane_room(lane) > 0)
             return NULL;
-        lane_flush(lane);
+        FAULT_POINT("amqp_forward_sent");
+        if (!lane->failed.text[0])
+            (void)publisher_flush(lane->publisher, &lane->failed);
+        FAULT_POINT("amqp_forward_confirmed");
+        if (lane->failed.text[0])
+            publisher_close(&lane->publisher);
+        lane->flushed = true;
     }
     s = &lane->open[lane->next++];
     *out = s->out;

@@ -73,7 +73,6 @@ struct claims {
     size_t ack_count, ack_room;     /* q */
     struct unconfirmed_list jobs;   /* q  to be published */
     unsigned job_count;             /* q  those, and those not confirmed */
-    unsigned fetched;               /* q  what may be in hand; 0: it rests */
 };
 
 static struct amqp_message *message_of(struct message *m)
@@ -219,9 +218,22 @@ static void job_add(struct claims *c, struct amqp_message *m)
         m->line = (uint64_t)arc4random() << 31 ^ arc4random();
     TAILQ_INSERT_TAIL(&c->jobs, &m->job.u, link);
     c->job_count++;
-    if (TAILQ_EMPTY(&c->arrived) && running + c->job_count >= c->fetched)
+    if (TAILQ_EMPTY(&c->arrived) &&
+        running + c->job_count >= atomic_load(&c->queue->fetched))
         side_wake(&c->queue->inbox);
     side_wake(&c->queue->outbox);
+}
+
+static struct envelope_attempt
+attempt_of(const struct claims *c, const struct attempt *a, uint64_t number)
+{
+    return (struct envelope_attempt){.at_ns = a->started_ns,
+                                     .duration_ns = a->duration_ns,
+                                     .number = number,
+                                     .error = a->error,
+                                     .machine = c->queue->machine,
+                                     .tail = a->stderr_tail,
+                                     .tail_size = a->stderr_size};
 }
 
 /* Add a failed attempt to the properties of a message, for the letter that
@@ -230,13 +242,7 @@ static void job_add(struct claims *c, struct amqp_message *m)
 static void attempt_record(const struct claims *c, struct amqp_message *m,
                            const struct attempt *a)
 {
-    const struct envelope_attempt failed = {.at_ns = a->started_ns,
-                                            .duration_ns = a->duration_ns,
-                                            .number = m->tries,
-                                            .error = a->error,
-                                            .machine = c->queue->machine,
-                                            .tail = a->stderr_tail,
-                                            .tail_size = a->stderr_size};
+    const struct envelope_attempt failed = attempt_of(c, a, m->tries);
     amqp_bytes_t raw;
 
     if (envelope_attempt_add(&raw, m->raw, &m->id, &failed) < 0)
@@ -729,13 +735,7 @@ void claims_change(const struct claims *c, const struct amqp_job *j,
     }
     if (!a)
         return;
-    *attempt = (struct envelope_attempt){.at_ns = a->started_ns,
-                                         .duration_ns = a->duration_ns,
-                                         .number = out->attempt,
-                                         .error = a->error,
-                                         .machine = c->queue->machine,
-                                         .tail = a->stderr_tail,
-                                         .tail_size = a->stderr_size};
+    *attempt = attempt_of(c, a, out->attempt);
     out->failed = attempt;
     out->failed_count = 1;
 }
@@ -989,13 +989,6 @@ uint64_t *claims_take_back(struct claims *c, size_t *n)
     (void)ready_update(c);
     pthread_mutex_unlock(&c->mtx);
     return tags;
-}
-
-void claims_fetched(struct claims *c, unsigned n)
-{
-    pthread_mutex_lock(&c->mtx);
-    c->fetched = n;
-    pthread_mutex_unlock(&c->mtx);
 }
 
 /* ---- for the outbox ---- */

@@ -125,8 +125,8 @@ unsigned claims_drain(struct claims *c, uint64_t limit_ns);
 /* ---- for the inbox ---- */
 
 /* Accept a message that is whole, from part `part` of the queue. Its block
- * begins with room for a struct amqp_message, and has a gap of HEADER_MAX. It is
- * placed by the next claims_place. */
+ * begins with room for a struct amqp_message, and has a gap of HEADER_MAX. It
+ * is placed by the next claims_place. */
 void claims_arrived(struct claims *c, struct incoming *in, unsigned part);
 /* Decide for all messages that have arrived where they are from here on. */
 void claims_place(struct claims *c);
@@ -143,8 +143,6 @@ bool claims_void(struct claims *c);
 uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved);
 /* Take back what waits in hand: its tags, to be freed; NULL: nothing. */
 uint64_t *claims_take_back(struct claims *c, size_t *n);
-/* As much as this may be in hand from now on; 0: nothing is consumed. */
-void claims_fetched(struct claims *c, unsigned n);
 
 /* ---- for the outbox ---- */
 

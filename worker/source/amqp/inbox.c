@@ -283,7 +283,7 @@ static int prefetch_apply(struct inbox *in)
             return err;
         f->consuming = false;
     }
-    claims_fetched(in->queue->claims, want);
+    atomic_store(&in->queue->fetched, want);
     if (want == 0 || in->window.open >= want)
         return 0;
     f->called = true;

@@ -122,21 +122,6 @@ static int job_publish(struct outbox *o, struct amqp_job *j)
     return err;
 }
 
-/* Publish jobs while there is room for unconfirmed ones. */
-static int jobs_publish(struct outbox *o)
-{
-    struct amqp_job *j;
-    int err = 0;
-
-    while (!err && !o->side->link->blocked && !confirms_full(&o->confirms) &&
-           (j = claims_job_next(o->queue->claims)) != NULL) {
-        err = job_publish(o, j);
-        if (err)
-            claims_job_back(o->queue->claims, j);
-    }
-    return err;
-}
-
 /* ---- what the broker says ---- */
 
 /* Finish a confirmed job, unless no queue took its copy: then its queue is gone
@@ -254,11 +239,16 @@ static int count_answer(struct outbox *o)
 static int outbox_serve(struct outbox *o)
 {
     int err = outbox_read(o);
+    struct amqp_job *j;
 
     if (!err)
         err = count_answer(o);
-    if (!err)
-        err = jobs_publish(o);
+    while (!err && !o->side->link->blocked && !confirms_full(&o->confirms) &&
+           (j = claims_job_next(o->queue->claims)) != NULL) {
+        err = job_publish(o, j);
+        if (err)
+            claims_job_back(o->queue->claims, j);
+    }
     if (!err && confirms_late(&o->confirms, o->side->link))
         err = -ETIMEDOUT;
     if (!err)

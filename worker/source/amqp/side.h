@@ -55,6 +55,7 @@ struct amqp_queue {
     char (*parts)[TOPOLOGY_NAME];         /* c  NAME, or NAME.0 and up */
     unsigned part_count;                  /* c */
     atomic_uint in_hand;                  /* a  messages lent at once */
+    atomic_uint fetched; /* a  may be in hand; 0: it consumes nothing */
     /* Host that the outbox has given up + 1, so that the inbox tests it at once
      * and not only by its heartbeats, a minute later; 0: none. */
     atomic_uint doubted;       /* a */
