@@ -631,7 +631,7 @@ void engine_close(struct engine **engine)
     *engine = NULL;
     if (e->flow.started) { /* before its parts are closed */
         items_stats(&e->flow.items, &end.items);
-        counters_sum(e->flow.counters, &end.sum);
+        counters_sum(e->flow.counters, false, &end.sum);
         end.in_queue = e->flow.source->ops->fresh(e->flow.source);
     }
     broker_stop(e);

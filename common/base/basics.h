@@ -3,7 +3,6 @@
  * WHAT   Answers, visits that end early, the struct around a member, a hash,
  *        and arrays that grow.
  * WHO    Any thread.
- * OWNS   Nothing.
  * FAILS  array_grow: NULL.
  */
 #ifndef COMMON_BASE_BASICS_H
@@ -17,9 +16,9 @@
  * instead of an answer. */
 enum answer { NO, YES };
 
-/* What a callback that is called for each of many returns: 0 to go on,
- * VISIT_ENOUGH to end the visit without an error, or -errno, which the caller
- * of the visit gets. */
+/* Result of a callback that is called for each of many: 0 to continue,
+ * VISIT_ENOUGH to end the visit without an error, or -errno, which the visit then
+ * returns. */
 enum { VISIT_ENOUGH = 1 };
 
 /* Return the struct of `type` whose `member` is at `ptr`. */

@@ -1,14 +1,13 @@
-/* boot_id.h - which run of the machine this is
+/* boot_id.h - identify one run of the machine, from boot to shutdown
  *
  * WHAT   The kernel's boot id, and when the machine was started by its own
- *        clock. A container manager may lay an id of its own over the kernel's
- *        (systemd-nspawn, LXC), and a service in the same container may see
- *        the kernel's (ProtectKernelTunables=): two ids in one run of the
- *        machine. So an id that is not the kernel's proves nothing by being
- *        another one; then the time of the start decides.
+ *        clock. A container manager may mount an id of its own over the
+ *        kernel's (systemd-nspawn, LXC), and a service in the same container
+ *        may see the kernel's (ProtectKernelTunables=): two ids in one run of
+ *        the machine. So if one of two ids is not the kernel's, the time of the
+ *        start decides whether they name the same run.
  * WHO    Any thread.
- * OWNS   Nothing.
- * FAILS  Never; where /proc does not tell, the id is "".
+ * FAILS  Never; if /proc is missing, the id is "".
  */
 #ifndef COMMON_BASE_BOOT_ID_H
 #define COMMON_BASE_BOOT_ID_H
@@ -25,13 +24,14 @@ struct boot {
     uint32_t time;    /* seconds since the epoch; 0: not known */
 };
 
-/* This run of the machine. Nothing of `out` is left as it was. */
+/* Identify the current run of the machine. Sets every byte of `out`. */
 void boot_now(struct boot *out);
-/* Whether both name the same run. Two ids of the kernel decide it alone. */
+/* Return true if both name the same run of the machine. */
 bool boot_same(const struct boot *a, const struct boot *b);
-/* "87c1d91e-...@1795340326": what boot_parse reads. "" without an id. */
+/* Print "87c1d91e-...@1795340326", which boot_parse reads; "" without an id. */
 const char *boot_print(const struct boot *boot, char buf[BOOT_TEXT]);
-/* Parse `size` bytes of text; text without "@" leaves the time unknown. */
+/* Parse `size` bytes of text; text without "@" leaves the time unknown. Text of
+ * another form becomes an id that no run has. */
 void boot_parse(struct boot *out, const char *text, size_t size);
 
 #endif

@@ -47,9 +47,8 @@ static const struct unit size_units[] = {
     {"GB", 1000000000},
 };
 
-/* clock_ahead_ns - Measure the distance between two clocks that cannot be read
- * at the same instant. Use the try with the shortest interruption.
- */
+/* The two clocks cannot be read at the same instant. Use the try with the
+ * shortest interruption. */
 int64_t clock_ahead_ns(void)
 {
     uint64_t least = UINT64_MAX;
@@ -79,7 +78,6 @@ uint64_t ns_add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* clock_ms_until - what poll(2) is told */
 int clock_ms_until(uint64_t mono_ns)
 {
     uint64_t now, ms;
@@ -93,7 +91,7 @@ int clock_ms_until(uint64_t mono_ns)
     return ms > INT32_MAX ? INT32_MAX : (int)ms;
 }
 
-/* ns_mul - saturating product */
+/* Return a * b, or UINT64_MAX instead of wrapping. */
 static uint64_t ns_mul(uint64_t a, uint64_t b)
 {
     uint64_t product;
@@ -101,13 +99,13 @@ static uint64_t ns_mul(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* is_digit - not isdigit(3): that one is undefined for negative chars */
+/* Unlike isdigit(3), defined for negative chars. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* digits_read - saturating decimal number; false without a digit */
+/* Read a decimal number, at most UINT64_MAX; returns false without a digit. */
 static bool digits_read(const char **at, uint64_t *value)
 {
     const char *text = *at;
@@ -122,9 +120,9 @@ static bool digits_read(const char **at, uint64_t *value)
     return true;
 }
 
-/* fraction_read - ".5" of `scale`, cut at whole units; false for a lone dot.
- * No dot is 0. From the last digit to the first, so that nothing overflows and
- * flooring in each step floors the exact value. */
+/* Read ".5" of `scale`, cut at whole units; without a dot the value is 0. Returns
+ * false for a lone dot. Goes from the last digit to the first, so that nothing
+ * overflows, and flooring in each step floors the exact value. */
 static bool fraction_read(const char **at, uint64_t scale, uint64_t *value)
 {
     const char *first = *at + 1, *end = first;
@@ -142,33 +140,10 @@ static bool fraction_read(const char **at, uint64_t scale, uint64_t *value)
     return true;
 }
 
-/* number_skip - past "12" or "12.5" */
-static const char *number_skip(const char *text)
-{
-    return text + strspn(text, "0123456789.");
-}
-
-/* unit_read - row of the unit that the letters at `at` name; rows from `from`
- * on are allowed. -1: none of them. */
-static int unit_read(const char **at, int from)
-{
-    size_t size = strspn(*at, "abcdefghijklmnopqrstuvwxyz");
-
-    for (int i = from; i < (int)COUNT(duration_units); i++) {
-        const char *name = duration_units[i].name;
-
-        if (strlen(name) == size && memcmp(name, *at, size) == 0) {
-            *at += size;
-            return i;
-        }
-    }
-    return -1;
-}
-
 int duration_parse(const char *text, uint64_t *ns)
 {
     uint64_t sum = 0;
-    int next = 0;
+    size_t unit = 0; /* no later unit may be larger than an earlier one */
 
     if (strcmp(text, "0") == 0) {
         *ns = 0;
@@ -177,20 +152,22 @@ int duration_parse(const char *text, uint64_t *ns)
     if (!*text)
         return -EINVAL;
     while (*text) {
+        const char *name = text + strspn(text, "0123456789.");
+        size_t size = strspn(name, "abcdefghijklmnopqrstuvwxyz");
         uint64_t whole, fraction, scale;
-        const char *unit_at = number_skip(text);
-        int unit = unit_read(&unit_at, next);
 
-        if (unit < 0)
+        while (unit < COUNT(duration_units) &&
+               (strlen(duration_units[unit].name) != size ||
+                memcmp(duration_units[unit].name, name, size) != 0))
+            unit++;
+        if (unit == COUNT(duration_units))
             return -EINVAL;
-        scale = duration_units[unit].scale;
+        scale = duration_units[unit++].scale;
         if (!digits_read(&text, &whole) ||
-            !fraction_read(&text, scale, &fraction) ||
-            text != number_skip(text))
+            !fraction_read(&text, scale, &fraction) || text != name)
             return -EINVAL;
         sum = ns_add(sum, ns_add(ns_mul(whole, scale), fraction));
-        text = unit_at;
-        next = unit + 1;
+        text = name + size;
     }
     if (sum > LARGEST)
         return -ERANGE;
@@ -198,48 +175,38 @@ int duration_parse(const char *text, uint64_t *ns)
     return 0;
 }
 
-/* decimal_print - value / scale with as many decimals as it takes; scale is a
- * power of ten */
-static int decimal_print(char *buf, size_t room, uint64_t value, uint64_t scale,
-                         const char *unit)
-{
-    uint64_t fraction = value % scale;
-    int digits = 0;
-
-    for (uint64_t s = scale; s > 1; s /= 10)
-        digits++;
-    if (fraction == 0)
-        return snprintf(buf, room, "%ju%s", (uintmax_t)(value / scale), unit);
-    for (; fraction % 10 == 0; fraction /= 10)
-        digits--;
-    return snprintf(buf, room, "%ju.%0*ju%s", (uintmax_t)(value / scale),
-                    digits, (uintmax_t)fraction, unit);
-}
-
-/* duration_print - days, hours, minutes, then one decimal number in the largest
- * unit that it fills */
+/* Print days, hours and minutes, then one decimal number in the largest unit
+ * that it fills. */
 const char *duration_print(uint64_t ns, char buf[DURATION_TEXT])
 {
+    const struct unit *unit = duration_units;
+    uint64_t fraction;
     size_t at = 0;
+    int digits = 0;
 
-    buf[0] = '\0';
-    for (size_t i = 0; i < COUNT(duration_units) && (ns > 0 || at == 0); i++) {
-        const struct unit *unit = &duration_units[i];
-        bool decimal = unit->scale <= NS_PER_S;
-        bool zero = ns == 0 && unit->scale == NS_PER_S;
-
-        if (ns < unit->scale && !zero)
-            continue;
-        if (decimal) {
-            decimal_print(buf + at, DURATION_TEXT - at, ns, unit->scale,
-                          unit->name);
-            break;
+    for (; unit->scale > NS_PER_S; unit++)
+        if (ns >= unit->scale) {
+            at += (size_t)snprintf(buf + at, DURATION_TEXT - at, "%ju%s",
+                                   (uintmax_t)(ns / unit->scale), unit->name);
+            ns %= unit->scale;
         }
-        at += (size_t)snprintf(buf + at, DURATION_TEXT - at, "%ju%s",
-                               /* cppcheck-suppress zerodivcond ; of a table */
-                               (uintmax_t)(ns / unit->scale), unit->name);
-        ns %= unit->scale;
+    if (ns == 0) {
+        strlcpy(buf + at, at ? "" : "0s", DURATION_TEXT - at);
+        return buf;
     }
+    while (ns < unit->scale)
+        unit++;
+    at += (size_t)snprintf(buf + at, DURATION_TEXT - at, "%ju",
+                           (uintmax_t)(ns / unit->scale));
+    fraction = ns % unit->scale;
+    for (uint64_t scale = unit->scale; scale > 1; scale /= 10)
+        digits++;
+    for (; fraction && fraction % 10 == 0; fraction /= 10)
+        digits--;
+    if (fraction)
+        at += (size_t)snprintf(buf + at, DURATION_TEXT - at, ".%0*ju", digits,
+                               (uintmax_t)fraction);
+    strlcpy(buf + at, unit->name, DURATION_TEXT - at);
     return buf;
 }
 
@@ -304,7 +271,6 @@ const char *size_print(uint64_t bytes, char buf[SIZE_TEXT])
     return buf;
 }
 
-/* time_print - RFC 3339, UTC, milliseconds (cut, not rounded) */
 const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT])
 {
     time_t seconds = (time_t)(wall_ns / NS_PER_S);
@@ -318,7 +284,7 @@ const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT])
     return buf;
 }
 
-/* field_read - `digits` decimal digits, then `end` unless that is 0 */
+/* Read exactly `digits` decimal digits, then `end` unless that is 0. */
 static bool field_read(const char **at, int digits, char end, int *value)
 {
     int sum = 0;
@@ -334,7 +300,7 @@ static bool field_read(const char **at, int digits, char end, int *value)
     return true;
 }
 
-/* zone_read - "", "Z", "+01:00": seconds east of UTC */
+/* Read "", "Z" or "+01:00" as seconds east of UTC. */
 static bool zone_read(const char *at, int64_t *east)
 {
     int hours, minutes, sign = *at == '-' ? -1 : 1;
@@ -351,7 +317,7 @@ static bool zone_read(const char *at, int64_t *east)
     return !*at && hours < 24 && minutes < 60;
 }
 
-/* clock_part_read - "T19:22" with seconds and a fraction where they are */
+/* Read "T19:22"; seconds and a fraction may follow. */
 static bool clock_part_read(const char **at, struct tm *t, uint64_t *fraction)
 {
     if (!strchr("Tt ", *(*at)++))
@@ -369,7 +335,7 @@ static bool clock_part_read(const char **at, struct tm *t, uint64_t *fraction)
     return t->tm_hour < 24 && t->tm_min < 60 && t->tm_sec <= 60;
 }
 
-/* calendar_parse - RFC 3339 date, or date and time */
+/* Parse a date, or date and time (RFC 3339). */
 static int calendar_parse(const char *text, uint64_t *wall_ns)
 {
     struct tm t = {0};
@@ -402,27 +368,21 @@ static int calendar_parse(const char *text, uint64_t *wall_ns)
     return 0;
 }
 
-/* epoch_parse - seconds since the epoch, with a fraction where there is one */
-static int epoch_parse(const char *text, uint64_t *wall_ns)
-{
-    uint64_t seconds, fraction;
-
-    if (!digits_read(&text, &seconds) ||
-        !fraction_read(&text, NS_PER_S, &fraction) || *text)
-        return -EINVAL;
-    if (seconds > UINT64_MAX / NS_PER_S - 1)
-        return -ERANGE;
-    *wall_ns = seconds * NS_PER_S + fraction;
-    return 0;
-}
-
 int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns)
 {
-    uint64_t ago;
+    uint64_t ago, seconds, fraction;
     int rc;
 
-    if (*text == '@')
-        return epoch_parse(text + 1, wall_ns);
+    if (*text == '@') {
+        text++;
+        if (!digits_read(&text, &seconds) ||
+            !fraction_read(&text, NS_PER_S, &fraction) || *text)
+            return -EINVAL;
+        if (seconds > UINT64_MAX / NS_PER_S - 1)
+            return -ERANGE;
+        *wall_ns = seconds * NS_PER_S + fraction;
+        return 0;
+    }
     rc = duration_parse(text, &ago);
     if (rc == -EINVAL)
         return calendar_parse(text, wall_ns);
@@ -455,25 +415,20 @@ static bool is_rule(const char *text)
     return isdigit((unsigned char)text[n]);
 }
 
-/* Return true for a name of UTC, which needs no file. */
-static bool is_utc(const char *text)
-{
-    const char *slash = strrchr(text, '/'), *name = slash ? slash + 1 : text;
-
-    return strcmp(name, "UTC") == 0 || strcmp(name, "GMT") == 0;
-}
-
 const char *time_zone_unknown(void)
 {
-    const char *zone = getenv("TZ"), *folder = getenv("TZDIR"), *name;
+    const char *zone = getenv("TZ"), *folder = getenv("TZDIR"), *name, *last;
     char path[PATH_MAX];
     struct stat st;
 
     if (!zone)
         return NULL;
     name = zone + (*zone == ':');
-    if (!*name || is_rule(name) || is_utc(name))
+    if (!*name || is_rule(name))
         return NULL;
+    last = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+    if (strcmp(last, "UTC") == 0 || strcmp(last, "GMT") == 0)
+        return NULL; /* UTC needs no file */
     snprintf(path, sizeof path, "%s%s%s",
              *name == '/' ? ""
              : folder     ? folder

@@ -2,8 +2,8 @@
  *
  * WHAT   Monotonic and wall time as uint64_t ns. "250ms", "8KiB" in and out.
  * WHO    Any thread.
- * OWNS   Nothing.
- * FAILS  Parsers: -EINVAL not such a value, -ERANGE too large. No output then.
+ * FAILS  Parsers: -EINVAL for another form, -ERANGE if the value is too large.
+ *        They set nothing then.
  */
 #ifndef COMMON_BASE_CLOCK_H
 #define COMMON_BASE_CLOCK_H
@@ -15,9 +15,9 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S  UINT64_C(1000000000)
 
-/* CLOCK_MONOTONIC, ns. */
+/* Read CLOCK_MONOTONIC, ns. */
 uint64_t clock_mono_ns(void);
-/* CLOCK_REALTIME, ns since the epoch. Steps when somebody sets the clock. */
+/* Read CLOCK_REALTIME, ns since the epoch. Steps when the clock is set. */
 uint64_t clock_wall_ns(void);
 /* Read CLOCK_BOOTTIME, ns. The clock keeps running while the machine is
  * suspended and cannot be set, so delays are measured with it. */
@@ -29,35 +29,37 @@ int64_t clock_ahead_ns(void);
  * it is set before then; the current time if `wall_ns` has passed. */
 uint64_t clock_boot_at(uint64_t wall_ns);
 
-/* a + b, and UINT64_MAX instead of wrapping. */
+/* Return a + b, or UINT64_MAX instead of wrapping. */
 uint64_t ns_add(uint64_t a, uint64_t b);
-/* How long poll(2) has to wait until that monotonic time has come, ms: rounded
- * up; 0: it has; -1, for ever: UINT64_MAX. */
+/* Return the timeout for poll(2) until a monotonic time, ms, rounded up; 0 if
+ * the time has passed, -1 (no timeout) for UINT64_MAX. */
 int clock_ms_until(uint64_t mono_ns);
 
-/* "250ms", "1.5s", "2h30m", "0". Units ns us ms s m h d. A number without a
- * unit is refused, except 0. Longest: 292 years (INT64_MAX ns). */
+/* Parse "250ms", "1.5s", "2h30m" or "0". Units are ns us ms s m h d; a number
+ * other than 0 needs one. The longest duration is 292 years (INT64_MAX ns). */
 int duration_parse(const char *text, uint64_t *ns);
 #define DURATION_TEXT 32
-/* Shortest exact form that duration_parse reads back: "250ms" "1m30s" "0s". */
+/* Print the shortest exact form, "250ms" "1m30s" "0s", which duration_parse
+ * reads. */
 const char *duration_print(uint64_t ns, char buf[DURATION_TEXT]);
-/* For people, in at most five characters up to 1000 d: "2.8ms" "553ms" "1m20s"
- * "12m" "9h59m" "3d". What is left out is cut, not rounded. */
+/* Print for people, in at most five characters up to 1000 d: "2.8ms" "553ms"
+ * "1m20s" "12m" "9h59m" "3d". Cuts instead of rounding. */
 const char *duration_rough(uint64_t ns, char buf[DURATION_TEXT]);
 
-/* "8192", "8KiB", "1MiB", "8k", "2M": KiB/MiB/GiB and k/K, M, G are powers of
- * 1024; kB/KB, MB, GB powers of 1000. Largest: INT64_MAX. */
+/* Parse "8192", "8KiB", "1MiB", "8k" or "2M". KiB, MiB, GiB and k/K, M, G are
+ * powers of 1024; kB/KB, MB, GB powers of 1000. The largest is INT64_MAX. */
 int size_parse(const char *text, uint64_t *bytes);
 #define SIZE_TEXT 32
-/* Exact: "8KiB" where it divides, else "1000B"; size_parse reads it back. */
+/* Print "8KiB" or, if it is no multiple of 1024, "1000B"; size_parse reads both.
+ */
 const char *size_print(uint64_t bytes, char buf[SIZE_TEXT]);
 
 #define TIME_TEXT 48
-/* RFC 3339 in UTC with milliseconds: 2026-11-20T19:22:59.123Z. */
+/* Print RFC 3339 in UTC with milliseconds, cut: 2026-11-20T19:22:59.123Z. */
 const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT]);
-/* RFC 3339 (date, or date and time; seconds and
- * zone may be left out, default UTC), "@seconds" since the epoch, or a duration
- * meaning that long before `now_ns`. */
+/* Parse RFC 3339 (date, or date and time; seconds and zone may be missing, the
+ * default is UTC), "@seconds" since the epoch, or a duration, which means that
+ * long before `now_ns`. */
 int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);
 
 /* Return $TZ if tzset(3) silently treats it as UTC because the C library does

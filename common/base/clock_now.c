@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 
-/* clock_read - read a clock, ns; the clocks used here cannot fail */
+/* Read a clock, ns. The clocks used here cannot fail. */
 static uint64_t clock_read(clockid_t id)
 {
     struct timespec now;

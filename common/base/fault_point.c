@@ -14,9 +14,7 @@
 extern struct fault_point *const __start_fault_points[];
 extern struct fault_point *const __stop_fault_points[];
 
-/* fault_point_pass - and no further, if this is the one
- * SIGKILL goes to all threads at once; this one does not return from the
- * call. */
+/* SIGKILL ends all threads; this one does not return from the call. */
 void fault_point_pass(struct fault_point *point)
 {
     unsigned pass = atomic_fetch_add(&point->passes, 1) + 1;
@@ -25,7 +23,7 @@ void fault_point_pass(struct fault_point *point)
         kill(getpid(), SIGKILL);
 }
 
-/* points_print - at the exit */
+/* Print all points at the exit of the program. */
 static void points_print(void)
 {
     for (struct fault_point *const *p = __start_fault_points;
@@ -33,30 +31,23 @@ static void points_print(void)
         fprintf(stderr, "%s %u\n", (*p)->name, atomic_load(&(*p)->passes));
 }
 
-/* point_choose - NAME or NAME:N */
-static bool point_choose(const char *text)
-{
-    size_t size = strcspn(text, ":");
-    unsigned n = text[size] ? (unsigned)strtoul(text + size + 1, NULL, 10) : 1;
-    bool found = false;
-
-    for (struct fault_point *const *p = __start_fault_points;
-         p < __stop_fault_points; p++)
-        if (strlen((*p)->name) == size && memcmp((*p)->name, text, size) == 0) {
-            (*p)->kill_at = n;
-            found = true;
-        }
-    return found;
-}
-
-/* points_read - before main */
+/* Read the environment before main starts: MQW_KILL_AT is NAME or NAME:N. */
 __attribute__((constructor)) static void points_read(void)
 {
     const char *at = getenv("MQW_KILL_AT");
+    size_t size = at ? strcspn(at, ":") : 0;
+    bool found = false;
 
     if (getenv("MQW_KILL_LIST"))
         atexit(points_print);
-    if (at && !point_choose(at)) {
+    for (struct fault_point *const *p = __start_fault_points;
+         at && p < __stop_fault_points; p++)
+        if (strlen((*p)->name) == size && memcmp((*p)->name, at, size) == 0) {
+            (*p)->kill_at =
+                at[size] ? (unsigned)strtoul(at + size + 1, NULL, 10) : 1;
+            found = true;
+        }
+    if (at && !found) {
         fprintf(stderr,
                 "MQW_KILL_AT: no point \"%s\" in this program; "
                 "MQW_KILL_LIST=1 lists them\n",
@@ -67,7 +58,7 @@ __attribute__((constructor)) static void points_read(void)
 
 #else
 
-/* ISO C wants something here. */
+/* ISO C requires a declaration in each file. */
 typedef int fault_point_none;
 
 #endif

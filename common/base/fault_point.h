@@ -1,13 +1,12 @@
-/* fault_point.h - named steps at which a test may have the process killed
+/* fault_point.h - named steps at which a test may kill the process
  *
  * WHAT   FAULT_POINT("slot_arm_before_word") is nothing, unless the program is
  *        compiled with -DMQW_FAULT_POINTS (make torture). Then
- *        MQW_KILL_AT=NAME[:N] has the process kill itself with SIGKILL as it
- *        passes that point for the Nth time (1), and MQW_KILL_LIST=1 has it
- *        print "NAME PASSES" for each point there is to stderr at its exit.
- * WHO    Any thread. A name is used once; it says what was done last or is done
- *        next, and is found in docs/reliability.md.
- * OWNS   Nothing.
+ *        MQW_KILL_AT=NAME[:N] makes the process kill itself with SIGKILL as it
+ *        passes that point for the Nth time (1), and MQW_KILL_LIST=1 makes it
+ *        print "NAME PASSES" for each point to stderr at its exit.
+ * WHO    Any thread. A name is used once, describes the step before or after
+ *        it, and is listed in docs/reliability.md.
  * FAILS  An unknown name in MQW_KILL_AT ends the program with status 64.
  */
 #ifndef COMMON_BASE_FAULT_POINT_H
@@ -25,8 +24,8 @@ struct fault_point {
 };
 void fault_point_pass(struct fault_point *point);
 
-/* All points of a program are found by the linker: their addresses are in one
- * section. */
+/* The linker collects the addresses of all points of a program in one section.
+ */
 #define FAULT_POINT(what)                                                   \
     do {                                                                    \
         static struct fault_point fault_point_ = {.name = (what)};          \

@@ -134,7 +134,7 @@ static const struct fs {
     {0x7461636F, DOUBTFUL, "ocfs2"},
 };
 
-static const struct fs *find(long magic)
+static const struct fs *fs_find(long magic)
 {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].magic == (uint32_t)magic)
@@ -144,21 +144,21 @@ static const struct fs *find(long magic)
 
 bool fs_type_memory(long magic)
 {
-    const struct fs *fs = find(magic);
+    const struct fs *fs = fs_find(magic);
 
     return fs && fs->kind == MEMORY;
 }
 
 bool fs_type_doubtful(long magic)
 {
-    const struct fs *fs = find(magic);
+    const struct fs *fs = fs_find(magic);
 
     return fs && fs->kind == DOUBTFUL;
 }
 
 const char *fs_type_text(long magic, char out[FS_TYPE_TEXT])
 {
-    const struct fs *fs = find(magic);
+    const struct fs *fs = fs_find(magic);
 
     if (fs)
         strlcpy(out, fs->name, FS_TYPE_TEXT);
@@ -167,8 +167,8 @@ const char *fs_type_text(long magic, char out[FS_TYPE_TEXT])
     return out;
 }
 
-/* mount_point_is - its parent on another device says so on kernels before 5.8,
- * which miss bind mounts by it */
+/* Before Linux 5.8, compare the device with that of the parent, which misses
+ * bind mounts. */
 bool mount_point_is(const char *path)
 {
     char parent[PATH_MAX + 4];
@@ -194,11 +194,11 @@ const char *mount_point(const char *path, char out[PATH_MAX])
     return out;
 }
 
-/* A child that a killed process was just starting has its locks until its
- * execve, which closes descriptors from the highest number down (task_work_run
- * in kernel/task_work.c). Closing an inotify descriptor takes the kernel 15 ms,
- * and seconds on a busy machine, because it waits for its watches to be
- * forgotten; a lock below such a descriptor would be held so long. A number
+/* If a process is killed while it starts a child, the child has its locks until
+ * its execve, which closes descriptors from the highest number down
+ * (task_work_run in kernel/task_work.c). Closing an inotify descriptor takes
+ * 15 ms, and seconds on a busy machine, because the kernel waits for its watches
+ * to be forgotten; a lock with a lower number would be held so long. A number
  * below 64 costs a start nothing. */
 int file_fd_raise(int fd)
 {

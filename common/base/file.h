@@ -1,8 +1,7 @@
-/* file.h - bytes to a file, which file it is, paths and file systems
+/* file.h - write and identify files; paths; file systems
  *
- * WHAT   What pwrite(2), link(2), stat(2) and statfs(2) leave to their caller.
+ * WHAT   The loops and checks around pwrite(2), link(2), stat(2) and statfs(2).
  * WHO    Any thread.
- * OWNS   Nothing.
  * FAILS  -errno.
  */
 #ifndef COMMON_BASE_FILE_H
@@ -14,33 +13,33 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* pwrite(2) until all is out; the offset of `fd` stays. */
+/* Write all bytes with pwrite(2); the offset of `fd` does not change. */
 int file_write(int fd, const void *data, size_t size, off_t at);
-/* Read a small file, at most room - 1 bytes of it, and end it with a NUL. Does
- * not follow a symbolic link, and does not wait. The bytes, or -errno. */
+/* Read a small file, at most room - 1 bytes of it, and append a NUL. Does not
+ * follow a symbolic link, and does not wait. Returns the number of bytes. */
 ssize_t file_read_text(const char *path, char *text, size_t room);
-/* A file that is not there yet, mode 0600, with those bytes, on the disk: its
- * descriptor. -errno: there is none. */
+/* Create a file that does not exist yet, mode 0600, with those bytes, and sync
+ * it to disk. Returns its descriptor. On an error no file is left. */
 int file_create(const char *path, const void *data, size_t size);
-/* The same at `path`.new, whose name goes to `temp`; a file that a crash left
- * there is replaced. */
+/* Create such a file at `path`.new and copy that name to `temp`. A file that a
+ * crash left there is replaced. */
 int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
                        size_t size);
-/* Return the same open file by a descriptor above those that are slow to close,
- * or `fd` if there is none. For the descriptor of a lock. */
+/* Move the descriptor of a lock to a number above those that are slow to close.
+ * Returns the new descriptor, or `fd` if none is free. */
 int file_fd_raise(int fd);
-/* Two looks at one file. */
+/* Return true if both describe the same file. */
 static inline bool file_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
-/* Whether `path` names what `fd` stands for. */
+/* Return true if `path` names the file that `fd` has open. */
 bool file_named(int fd, const char *path);
 
-/* The path of the program `name` that is installed beside this one. */
+/* Make the path of the program `name` that is installed beside this one. */
 int file_of_program(char path[PATH_MAX], const char *name);
-/* Cut the last component off: "/a/b" to "/a", "/a" to "/", "a" to ".". False:
- * there is nothing above ("/", "."). */
+/* Cut off the last component: "/a/b" to "/a", "/a" to "/", "a" to ".". Returns
+ * false for "/" and ".". */
 bool file_parent(char *path);
 
 /* ---- file systems ----
@@ -50,17 +49,18 @@ bool file_parent(char *path);
 
 #define FS_TYPE_TEXT 32
 
-/* tmpfs or ramfs: pages of a file are never written back. */
+/* Return true for tmpfs and ramfs, which never write pages of a file back. */
 bool fs_type_memory(long magic);
-/* Its pages may be moved when they are written, or are on another machine. */
+/* Return true if pages may be moved when they are written, or are on another
+ * machine. */
 bool fs_type_doubtful(long magic);
-/* "ext4"; "type 0x1234" of one that we do not know. Returns `out`. */
+/* Print "ext4", or "type 0x1234" for an unknown type. Returns `out`. */
 const char *fs_type_text(long magic, char out[FS_TYPE_TEXT]);
 
-/* Return, in `out`, where the file system is mounted that an existing path lies
- * on, for advice such as `df -h /srv`; the path itself if that fails. */
+/* Find the mount point of the file system that an existing path is on, for
+ * advice such as `df -h /srv`; on an error, the path itself. Returns `out`. */
 const char *mount_point(const char *path, char out[PATH_MAX]);
-/* Whether something is mounted at a folder itself. */
+/* Return true if the folder is a mount point. */
 bool mount_point_is(const char *path);
 
 #endif

@@ -1,20 +1,21 @@
 /* folder.c - directories that hold what must not be lost (see folder.h)
  *
- * Nobody else may write in a directory above a queue's folder, or it has the
- * sticky bit: he could move the folder away, and put another one in its place.
+ * No other user may write in a directory above a queue's folder, unless it has
+ * the sticky bit: he could move the folder away and put another one in its
+ * place.
  *
- * One exception, for what is in flight: the root of a mounted tmpfs that
+ * The exception, for what is in flight, is the root of a mounted tmpfs that
  * belongs to root, as Kubernetes makes it of an emptyDir (mode 0777, or 2777
- * with fsGroup, never sticky). Only root mounts one there, for those who are to
- * share it. Somebody among these may still move a queue's folder away; he can
- * neither read nor write in it (0700, ours). So
- *   another folder in its place   is refused by its owner (folder_queue), and a
- *                                 file in it by its own (custody.c,
- *                                 counters.c), whatever came in between;
- *   a folder that was moved away  is noticed while a worker runs, which takes
- *                                 nothing from then on (file_watch.c), and at
- *                                 the next start (custody_missing).
- * The store has no such rule: its content outlives everybody.
+ * with fsGroup, never sticky). Only root can mount one, for users who are to
+ * share it. One of these may still move a queue's folder away; he can neither
+ * read nor write in it (0700, ours). So
+ *   another folder in its place   is refused because of its owner
+ *                                 (folder_queue), as is a file in it
+ *                                 (custody.c, counters.c);
+ *   a folder that was moved away  is noticed by a running worker, which then
+ *                                 takes nothing (file_watch.c), and by the next
+ *                                 start (custody_missing).
+ * The store has no such exception: its content must outlive every user.
  */
 #include "common/base/folder.h"
 
@@ -46,8 +47,7 @@ bool folder_join(char out[PATH_MAX], const char *a, const char *b,
     return n >= 0 && n < PATH_MAX;
 }
 
-/* folder_variable - a relative path is to be ignored (XDG Base Directory
- * Specification) */
+/* A relative path must be ignored (XDG Base Directory Specification). */
 const char *folder_variable(const char *name)
 {
     const char *value = getenv(name);
@@ -55,21 +55,14 @@ const char *folder_variable(const char *name)
     return value && value[0] == '/' ? value : NULL;
 }
 
-/* names_open - /etc/passwd or /etc/group, which is asked before the C library's
- * own search: that ends the process where memory runs out while it first reads
- * nsswitch.conf (glibc 2.36), and may wait for another machine. So it is left
- * for those who are not in the file. False: it is not to be asked either, since
- * it would fail for the same reason. */
+/* Open /etc/passwd or /etc/group, to be searched before the C library's own search.
+ * That one crashes if memory runs out while it first reads nsswitch.conf (glibc
+ * 2.36), and may wait for another machine, so it is left for names that are not
+ * in the file. Returns false if it would fail for the same reason. */
 static bool names_open(const char *path, FILE **file)
 {
     *file = fopen(path, "re");
     return *file || (errno != ENOMEM && errno != EMFILE && errno != ENFILE);
-}
-
-/* name_found - in such a file; NIS has lines there that name nobody */
-static bool name_found(const char *name)
-{
-    return name[0] != '+' && name[0] != '-';
 }
 
 const char *folder_user(uid_t uid, char out[FOLDER_USER])
@@ -81,12 +74,11 @@ const char *folder_user(uid_t uid, char out[FOLDER_USER])
     snprintf(out, FOLDER_USER, "uid %u", (unsigned)uid);
     if (!names_open("/etc/passwd", &file))
         return out;
-    if (file) {
-        while (fgetpwent_r(file, &entry, text, sizeof text, &found) == 0)
-            if (found->pw_uid == uid && name_found(found->pw_name))
-                break;
+    while (file && fgetpwent_r(file, &entry, text, sizeof text, &found) == 0)
+        if (found->pw_uid == uid && !strchr("+-", found->pw_name[0]))
+            break; /* a line of NIS begins with a sign */
+    if (file)
         fclose(file);
-    }
     if (!found)
         getpwuid_r(uid, &entry, text, sizeof text, &found);
     if (found)
@@ -103,12 +95,11 @@ const char *folder_group(gid_t gid, char out[FOLDER_USER])
     snprintf(out, FOLDER_USER, "gid %u", (unsigned)gid);
     if (!names_open("/etc/group", &file))
         return out;
-    if (file) {
-        while (fgetgrent_r(file, &entry, text, sizeof text, &found) == 0)
-            if (found->gr_gid == gid && name_found(found->gr_name))
-                break;
+    while (file && fgetgrent_r(file, &entry, text, sizeof text, &found) == 0)
+        if (found->gr_gid == gid && !strchr("+-", found->gr_name[0]))
+            break;
+    if (file)
         fclose(file);
-    }
     if (!found)
         getgrgid_r(gid, &entry, text, sizeof text, &found);
     if (found)
@@ -125,8 +116,8 @@ const char *folder_sudo_user(uid_t uid, char out[FOLDER_USER])
 
 /* ---- made ---- */
 
-/* folder_sync - what cannot be opened for reading, or has no fsync, is left to
- * the system */
+/* A directory that cannot be opened for reading, or whose file system has no
+ * fsync, is left to the system. */
 int folder_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -139,64 +130,40 @@ int folder_sync(const char *path)
     return err;
 }
 
-/* parent_cut - end `path` before its last component; returns the cut, or NULL
- * if there is no parent to speak of */
-static char *parent_cut(char *path)
-{
-    char *slash = strrchr(path, '/');
-
-    if (!slash || slash == path)
-        return NULL;
-    *slash = '\0';
-    return slash;
-}
-
-/* folder_make - from the deepest up, so that parents we may not write are not
- * touched
- * The parent is synced also when the directory was there: its maker may have
- * died before the sync, and the store must not vanish with the entry. */
+/* Begin with the deepest directory, so that parents which we may not write are
+ * not touched. The parent is synced even if the directory existed: its maker may
+ * have died before the sync, and the store must not vanish with the entry. */
 int folder_make(char *path)
 {
     int err = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
-    char *cut;
+    char *slash = strrchr(path, '/');
 
     if (err && err != -ENOENT)
         return err;
-    cut = parent_cut(path);
-    if (!cut)
-        return err ? err : folder_sync(path[0] == '/' ? "/" : ".");
+    if (!slash || slash == path)
+        return err ? err : folder_sync(slash ? "/" : ".");
+    *slash = '\0';
     if (err)
         err = folder_make(path);
-    *cut = '/';
+    *slash = '/';
     if (err)
         return err;
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return -errno;
-    *cut = '\0';
+    *slash = '\0';
     err = folder_sync(path);
-    *cut = '/';
+    *slash = '/';
     return err;
 }
 
 /* ---- checked ---- */
-
-/* shut_owner - of the directory that keeps us from looking at `path` */
-static uid_t shut_owner(const char *path, char dir[PATH_MAX])
-{
-    struct stat st = {.st_uid = 0};
-
-    strlcpy(dir, path, PATH_MAX);
-    while (file_parent(dir) && lstat(dir, &st) < 0)
-        ;
-    return st.st_uid;
-}
 
 int folder_look(const char *path, struct stat *st,
                 const struct folder_kind *kind, struct problem *p)
 {
     char his[FOLDER_USER], sudo[FOLDER_USER], ours[FOLDER_USER], dir[PATH_MAX];
     int err = lstat(path, st) == 0 ? 0 : errno;
-    uid_t owner;
+    struct stat above = {.st_uid = 0};
 
     if (err == 0 || err == ENOENT)
         return -err;
@@ -204,20 +171,23 @@ int folder_look(const char *path, struct stat *st,
         return problem_set(p, EX_CANTCREAT, err,
                            "cannot look at %s: %s; give another %s", path,
                            errno_text(err), kind->flag);
-    owner = shut_owner(path, dir);
-    return problem_set(p, EX_CANTCREAT, err,
-                       "cannot look at %s: %s: %s belongs to %s, and this runs "
-                       "as %s; run as its owner: sudo -u %s %s ..., or give "
-                       "another %s",
-                       path, errno_text(err), dir, folder_user(owner, his),
-                       folder_user(geteuid(), ours),
-                       folder_sudo_user(owner, sudo),
-                       program_invocation_short_name, kind->flag);
+    /* Find the directory that does not let us look at `path`. */
+    strlcpy(dir, path, sizeof dir);
+    while (file_parent(dir) && lstat(dir, &above) < 0)
+        ;
+    return problem_set(
+        p, EX_CANTCREAT, err,
+        "cannot look at %s: %s: %s belongs to %s, and this runs "
+        "as %s; run as its owner: sudo -u %s %s ..., or give "
+        "another %s",
+        path, errno_text(err), dir, folder_user(above.st_uid, his),
+        folder_user(geteuid(), ours), folder_sudo_user(above.st_uid, sudo),
+        program_invocation_short_name, kind->flag);
 }
 
-/* owner_refuse - whose it is, and as whom to run; the folder of somebody else
- * is not to be taken over
- * In memory each user has his own, so this one was put there for us to find. */
+/* Refuse a directory of another user, whose work must not be taken over. In
+ * memory each user has a directory of his own, so somebody put this one there
+ * for us to find. */
 static int owner_refuse(const char *path, uid_t is,
                         const struct folder_kind *kind, struct problem *p)
 {
@@ -249,30 +219,13 @@ bool folder_others(const char *path, const struct folder_kind *kind,
     return true;
 }
 
-/* mode_refuse - and who may change the mode */
-static int mode_refuse(const char *path, const struct stat *st,
-                       const struct folder_kind *kind, struct problem *p)
-{
-    const char *who = st->st_mode & S_IWOTH ? "others" : "its group";
-    unsigned mode = st->st_mode & 07777;
-    char his[FOLDER_USER];
-
-    if (geteuid() == 0 || st->st_uid == geteuid())
-        return problem_set(p, EX_CANTCREAT, EPERM,
-                           "%s is writable by %s (mode %04o); `chmod go-w %s`",
-                           path, who, mode, path);
-    return problem_set(p, EX_CANTCREAT, EPERM,
-                       "%s is writable by %s (mode %04o); have %s do `chmod "
-                       "go-w %s`, or give another %s DIR",
-                       path, who, mode, folder_user(st->st_uid, his), path,
-                       kind->flag);
-}
-
 int folder_node(const char *path, const struct stat *st, mode_t type,
                 uid_t owner, mode_t forbidden, const struct folder_kind *kind,
                 struct problem *p)
 {
     const char *what = type == S_IFDIR ? "directory" : "regular file";
+    const char *who = st->st_mode & S_IWOTH ? "others" : "its group";
+    unsigned mode = st->st_mode & 07777;
     char his[FOLDER_USER], ours[FOLDER_USER];
 
     if (S_ISLNK(st->st_mode))
@@ -291,40 +244,43 @@ int folder_node(const char *path, const struct stat *st, mode_t type,
                            folder_user(owner, ours));
     if (st->st_uid != owner)
         return owner_refuse(path, st->st_uid, kind, p);
-    if (st->st_mode & forbidden)
-        return mode_refuse(path, st, kind, p);
-    return 0;
+    if (!(st->st_mode & forbidden))
+        return 0;
+    if (geteuid() == 0 || st->st_uid == geteuid())
+        return problem_set(p, EX_CANTCREAT, EPERM,
+                           "%s is writable by %s (mode %04o); `chmod go-w %s`",
+                           path, who, mode, path);
+    return problem_set(p, EX_CANTCREAT, EPERM,
+                       "%s is writable by %s (mode %04o); have %s do `chmod "
+                       "go-w %s`, or give another %s DIR",
+                       path, who, mode, folder_user(st->st_uid, his), path,
+                       kind->flag);
 }
 
-/* roots - in a user namespace the number of the machine's root is the owner of
- * "/" */
-static bool roots(uid_t uid)
+/* Return true for root. In a user namespace the owner of "/" is the root of the
+ * machine. */
+static bool user_is_root(uid_t uid)
 {
     struct stat top;
 
     return uid == 0 || (lstat("/", &top) == 0 && uid == top.st_uid);
 }
 
-/* trusted - whether that user can do what he likes to us anyway */
-static bool trusted(uid_t uid)
-{
-    return uid == geteuid() || roots(uid);
-}
-
-/* shared - a tmpfs that root has mounted for several (the head of this file) */
-static bool shared(const char *path, const struct stat *st,
-                   const struct folder_kind *kind)
+/* Return true for a tmpfs that root has mounted for several users (see the head
+ * of this file). */
+static bool folder_is_shared(const char *path, const struct stat *st,
+                             const struct folder_kind *kind)
 {
     struct statfs s;
 
-    return kind->runtime && roots(st->st_uid) && mount_point_is(path) &&
+    return kind->runtime && user_is_root(st->st_uid) && mount_point_is(path) &&
            statfs(path, &s) == 0 && fs_type_memory((long)s.f_type);
 }
 
-/* parent_check - one directory above
- * Sticky (/tmp, /dev/shm), only the owners of a folder and of the directory can
- * move it away. A group of one's own number is a user's private one, as
- * distributions and Kubernetes (fsGroup) give it. */
+/* Check one directory above `path`. If it is sticky (/tmp, /dev/shm), only the
+ * owners of a folder and of the directory can move the folder away. A group with
+ * the number of our user is the user's private one, as distributions and
+ * Kubernetes (fsGroup) make it. */
 static int parent_check(const char *at, const char *path,
                         const struct folder_kind *kind, struct problem *p)
 {
@@ -335,14 +291,15 @@ static int parent_check(const char *at, const char *path,
 
     if (err)
         return err == -ENOENT ? 0 : err; /* folder_make reports it */
-    if (!trusted(st.st_uid))
+    if (st.st_uid != geteuid() && !user_is_root(st.st_uid))
         return problem_set(p, EX_CANTCREAT, EPERM,
                            "%s, above %s, belongs to %s, who could put another "
                            "folder in its place; give another %s",
                            at, path, folder_user(st.st_uid, user), kind->flag);
     group = st.st_mode & S_IWGRP && st.st_gid != 0 && st.st_gid != geteuid();
     others = st.st_mode & S_IWOTH;
-    if (st.st_mode & S_ISVTX || (!group && !others) || shared(at, &st, kind))
+    if (st.st_mode & S_ISVTX || (!group && !others) ||
+        folder_is_shared(at, &st, kind))
         return 0;
     return problem_set(p, EX_CANTCREAT, EPERM,
                        "%s, above %s, is writable by %s (mode %04o), who could "
@@ -353,9 +310,9 @@ static int parent_check(const char *at, const char *path,
                        at, kind->flag);
 }
 
-/* parents_check - every directory that exists above `path`
- * A user who can write in one of them can replace ours with a tree of his own.
- * Links are resolved first, as their targets count. */
+/* Check every existing directory above `path`: a user who can write in one of
+ * them can replace ours with a tree of his own. Links are resolved first, because
+ * their targets count. */
 static int parents_check(const char *path, const struct folder_kind *kind,
                          struct problem *p)
 {
@@ -374,10 +331,9 @@ static int parents_check(const char *path, const struct folder_kind *kind,
     return err;
 }
 
-/* folder_root - the rules for the directory of all queues, if it is there
- * A user who can write in it could replace a queue's folder, and the worker
- * would not find the messages that it kept. With the sticky bit (/tmp, a fresh
- * tmpfs) only the owner of a folder can do that, so that is allowed. */
+/* A user who can write in this directory could replace a queue's folder, and the
+ * worker would not find the messages that it kept. With the sticky bit (/tmp, a
+ * fresh tmpfs) only the owner of a folder can do that, so that is allowed. */
 int folder_root(const char *root, bool create, bool link,
                 const struct folder_kind *kind, struct problem *p)
 {
@@ -394,10 +350,10 @@ int folder_root(const char *root, bool create, bool link,
                                             root, errno_text(errno));
     if (err)
         return err == -ENOENT ? 0 : err;
-    /* What is root's is as good as ours: root can do what it likes anyway. And
-     * root may look at what is somebody's, but keeps nothing there. */
+    /* Root's directory is as good as ours, because root can do anything anyway.
+     * Root may look at any user's directory, but keeps nothing there. */
     any = st.st_uid == 0 || looks;
-    open = st.st_mode & S_ISVTX || shared(root, &st, kind);
+    open = st.st_mode & S_ISVTX || folder_is_shared(root, &st, kind);
     return folder_node(root, &st, S_IFDIR, any ? st.st_uid : geteuid(),
                        open ? 0 : S_IWGRP | S_IWOTH, kind, p);
 }

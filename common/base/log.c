@@ -29,7 +29,7 @@
 #define STACK_BYTES \
     (128u << 10) /* Stack of the writer thread, with room for two lines. */
 
-/* A line that is being built. Pieces go in whole or not at all; after the
+/* A line under construction. Pieces are added whole or not at all; after the
  * first that does not fit, only the end of line_build adds something. */
 struct line {
     char text[LINE_MAX_BYTES];
@@ -40,8 +40,7 @@ struct line {
 static atomic_int log_least = LOG_INFO; /* enum log_level */
 static atomic_int log_shape = LOG_TEXT; /* enum log_format */
 static pthread_rwlock_t log_to_lock = PTHREAD_RWLOCK_INITIALIZER;
-static log_sink *log_to; /* under log_to_lock, which the call holds, too: none
-                            comes after it was changed */
+static log_sink *log_to; /* under log_to_lock, which a call of it holds */
 static void *log_to_arg; /* under log_to_lock */
 
 /* Lines that stderr could not take without waiting, oldest first. Each line
@@ -77,8 +76,17 @@ static const char *const level_priorities[] = {
 
 void log_setup(enum log_level least, enum log_format format)
 {
+    const char *journal = getenv("JOURNAL_STREAM");
+    char real[64] = "-"; /* no value of the variable */
+    struct stat st;
+
+    if (journal && fstat(STDERR_FILENO, &st) == 0)
+        snprintf(real, sizeof real, "%ju:%ju", (uintmax_t)st.st_dev,
+                 (uintmax_t)st.st_ino);
     if (format == LOG_AUTO)
-        format = log_format_of_stderr();
+        format = journal && strcmp(journal, real) == 0 ? LOG_JOURNAL
+                 : isatty(STDERR_FILENO)               ? LOG_HUMAN
+                                                       : LOG_TEXT;
     atomic_store_explicit(&log_least, (int)least, memory_order_relaxed);
     atomic_store_explicit(&log_shape, (int)format, memory_order_relaxed);
 }
@@ -96,7 +104,7 @@ bool log_enabled(enum log_level level)
     return (int)level >= atomic_load_explicit(&log_least, memory_order_relaxed);
 }
 
-/* line_put - append `size` bytes, or mark the line as cut */
+/* Append `size` bytes, or mark the line as cut. */
 static void line_put(struct line *l, const char *text, size_t size)
 {
     if (l->cut || l->size + size > LINE_MAX_BYTES - LINE_TAIL) {
@@ -107,13 +115,12 @@ static void line_put(struct line *l, const char *text, size_t size)
     l->size += size;
 }
 
-/* line_puts - append a string, or mark the line as cut */
 static void line_puts(struct line *l, const char *text)
 {
     line_put(l, text, strlen(text));
 }
 
-/* line_end - append to a cut line too, out of LINE_TAIL */
+/* Append to a line, even to a cut one, in the room of LINE_TAIL. */
 static void line_end(struct line *l, const char *text)
 {
     size_t size = strlen(text);
@@ -122,7 +129,7 @@ static void line_end(struct line *l, const char *text)
     l->size += size;
 }
 
-/* unit_escape - the escape of a character that cannot stand for itself */
+/* Return the escape sequence of a character. */
 static const char *unit_escape(uint32_t c, char buf[UNIT_TEXT])
 {
     switch (c) {
@@ -150,7 +157,7 @@ static const char *unit_escape(uint32_t c, char buf[UNIT_TEXT])
     return buf;
 }
 
-/* unit_put - one character of a value; how many bytes it took */
+/* Append one character of a value; returns the number of bytes read. */
 static size_t unit_put(struct line *l, const unsigned char *at, size_t size)
 {
     char buf[UNIT_TEXT];
@@ -169,7 +176,7 @@ static size_t unit_put(struct line *l, const unsigned char *at, size_t size)
     return took;
 }
 
-/* value_plain - whether a text value can stand without quotes */
+/* Return true if a text value needs no quotes. */
 static bool value_plain(const unsigned char *value, size_t size)
 {
     size_t at = 0;
@@ -186,54 +193,30 @@ static bool value_plain(const unsigned char *value, size_t size)
     return size > 0;
 }
 
-/* value_put - a string, in quotes where the format or the string wants them */
+/* Append a string, in quotes if the format or the string requires them. */
 static void value_put(struct line *l, const char *text, size_t size)
 {
     const unsigned char *value = (const unsigned char *)text;
+    bool quoted = log_shape == LOG_JSON || !value_plain(value, size);
     size_t at = 0;
 
-    if (log_shape != LOG_JSON && value_plain(value, size)) {
-        while (at < size && !l->cut)
-            at += unit_put(l, value + at, size - at);
-        return;
-    }
-    line_puts(l, "\"");
+    if (quoted)
+        line_puts(l, "\"");
     if (l->cut)
         return;
     while (at < size && !l->cut)
         at += unit_put(l, value + at, size - at);
-    line_end(l, "\"");
+    if (quoted)
+        line_end(l, "\"");
 }
 
-/* number_put - a number whole or not at all: half of one is a wrong one */
-static void number_put(struct line *l, const struct log_field *f)
-{
-    char buf[DURATION_TEXT];
-
-    if (f->type == FIELD_DURATION && log_shape == LOG_JSON) {
-        snprintf(buf, sizeof buf, "%ju.%09ju", (uintmax_t)(f->u / NS_PER_S),
-                 (uintmax_t)(f->u % NS_PER_S));
-        line_puts(l, buf);
-        return;
-    }
-    if (f->type == FIELD_DURATION) {
-        duration_print(f->u, buf);
-        value_put(l, buf, strlen(buf));
-        return;
-    }
-    if (f->type == FIELD_INT)
-        snprintf(buf, sizeof buf, "%jd", (intmax_t)f->i);
-    else
-        snprintf(buf, sizeof buf, "%ju", (uintmax_t)f->u);
-    line_puts(l, buf);
-}
-
-/* field_put - key and value; nothing of it if no part of the value fits */
+/* Append a key and its value. A number is added whole or not at all, because
+ * half of a number is a wrong one; of a text at least a part, or nothing. */
 static void field_put(struct line *l, const struct log_field *f)
 {
     bool text = f->type == FIELD_STR || f->type == FIELD_BYTES;
-    size_t start = l->size;
-    size_t value_at;
+    size_t start = l->size, value_at;
+    char buf[DURATION_TEXT];
 
     if (l->cut || (text && !f->str))
         return;
@@ -241,23 +224,46 @@ static void field_put(struct line *l, const struct log_field *f)
     line_puts(l, f->key);
     line_puts(l, log_shape == LOG_JSON ? "\":" : "=");
     value_at = l->size;
-    if (f->type == FIELD_STR)
-        value_put(l, f->str, strlen(f->str));
-    else if (f->type == FIELD_BYTES)
-        value_put(l, f->str, f->size);
+    if (f->type == FIELD_DURATION && log_shape == LOG_JSON)
+        snprintf(buf, sizeof buf, "%ju.%09ju", (uintmax_t)(f->u / NS_PER_S),
+                 (uintmax_t)(f->u % NS_PER_S));
+    else if (f->type == FIELD_DURATION)
+        duration_print(f->u, buf);
+    else if (f->type == FIELD_INT)
+        snprintf(buf, sizeof buf, "%jd", (intmax_t)f->i);
     else
-        number_put(l, f);
+        snprintf(buf, sizeof buf, "%ju", (uintmax_t)f->u);
+    if (text)
+        value_put(l, f->str, f->type == FIELD_STR ? strlen(f->str) : f->size);
+    else
+        line_puts(l, buf);
     if (l->cut && (!text || l->size == value_at))
         l->size = start;
 }
 
-/* line_open - append time, level and event */
-static void line_open(struct line *l, enum log_level level, const char *event)
+/* Build the whole line of an event. LOG_HUMAN: as wide as the terminal, in colour
+ * if the terminal has it and NO_COLOR is not set. */
+static void line_build(struct line *l, enum log_level level, const char *event,
+                       const struct log_field *fields, size_t n)
 {
     char now[TIME_TEXT];
 
     l->size = 0;
     l->cut = false;
+    if (log_shape == LOG_HUMAN) {
+        const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+        struct winsize size = {.ws_col = 0};
+
+        (void)ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+        l->size = log_human(
+            l->text, LINE_MAX_BYTES - LINE_TAIL,
+            &(struct log_event){level, event, fields, n, clock_wall_ns()},
+            isatty(STDERR_FILENO) && !(no && *no) &&
+                !(term && strcmp(term, "dumb") == 0),
+            size.ws_col);
+        line_end(l, "\n");
+        return;
+    }
     if (log_shape == LOG_JOURNAL) { /* which has the time */
         line_puts(l, level_priorities[level]);
         line_puts(l, "level=");
@@ -270,47 +276,6 @@ static void line_open(struct line *l, enum log_level level, const char *event)
     line_puts(l, level_names[level]);
     line_puts(l, log_shape == LOG_JSON ? "\",\"event\":" : " event=");
     value_put(l, event, strlen(event));
-}
-
-/* line_hand - pass a line without its newline to the sink; false if there is no
- * sink */
-static bool line_hand(struct line *l, enum log_level level)
-{
-    bool handed;
-
-    pthread_rwlock_rdlock(&log_to_lock);
-    handed = log_to != NULL;
-    if (handed) {
-        l->text[l->size - 1] = '\0';
-        log_to(level, l->text, l->size - 1, log_to_arg);
-    }
-    pthread_rwlock_unlock(&log_to_lock);
-    return handed;
-}
-
-/* line_human - the whole line, as wide as the terminal if it is one */
-static void line_human(struct line *l, const struct log_event *event)
-{
-    struct winsize size;
-    unsigned columns =
-        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-
-    l->cut = false;
-    l->size = log_human(l->text, LINE_MAX_BYTES - LINE_TAIL, event,
-                        log_human_colour(), columns);
-    line_end(l, "\n");
-}
-
-/* Build the whole line of an event. */
-static void line_build(struct line *l, enum log_level level, const char *event,
-                       const struct log_field *fields, size_t n)
-{
-    if (log_shape == LOG_HUMAN) {
-        line_human(
-            l, &(struct log_event){level, event, fields, n, clock_wall_ns()});
-        return;
-    }
-    line_open(l, level, event);
     for (size_t i = 0; i < n; i++)
         field_put(l, &fields[i]);
     if (l->cut)
@@ -364,24 +329,10 @@ static size_t stderr_write(const char *text, size_t size)
     return at;
 }
 
-/* Remove the first late line from the ring; returns its size. */
-static size_t late_take(char *out)
-{
-    size_t n = 0;
-
-    do {
-        out[n++] = late[late_at];
-        late_at = (late_at + 1) % LATE_BYTES;
-        late_size--;
-    } while (out[n - 1] != '\n');
-    return n;
-}
-
 static void *writer_run(void *arg);
 
-/* Start the writer unless it is running; returns false if it cannot be started.
- * The writer blocks all signals, so that they reach the program's own
- * threads. */
+/* Start the writer; returns false if it cannot be started. The writer blocks all
+ * signals, so that they reach the program's own threads. */
 static bool writer_start(void)
 {
     pthread_condattr_t steady;
@@ -389,8 +340,6 @@ static bool writer_start(void)
     sigset_t all, before;
     pthread_t thread;
 
-    if (log_runs)
-        return true;
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&log_idle, &steady);
@@ -414,7 +363,7 @@ static bool late_put(const char *text, size_t size)
     bool full = size > LATE_BYTES - late_size ||
                 (log_dropped && (late_size || log_busy));
 
-    if (full || !writer_start()) {
+    if (full || (!log_runs && !writer_start())) {
         log_dropped++;
         return false;
     }
@@ -479,7 +428,12 @@ static void *writer_run(void *arg)
         rest = log_rest;
         log_rest = false;
         from = log_torn ? 0 : 1;
-        size = 1 + late_take(text + 1);
+        size = 1;
+        do { /* take the first late line out of the ring */
+            text[size++] = late[late_at];
+            late_at = (late_at + 1) % LATE_BYTES;
+            late_size--;
+        } while (text[size - 1] != '\n');
         log_busy = true;
         pthread_mutex_unlock(&log_mtx);
         end = from + stderr_write(text + from, size - from);
@@ -522,17 +476,25 @@ void log_flush(void)
     pthread_mutex_unlock(&log_mtx);
 }
 
-/* log_write - one event as one line; errno stays as it is */
+/* Leaves errno unchanged. */
 void log_write(enum log_level level, const char *event,
                const struct log_field *fields, size_t n)
 {
     struct line l;
     int saved = errno;
+    bool diverted;
 
     if (!log_enabled(level))
         return;
     line_build(&l, level, event, fields, n);
-    if (!line_hand(&l, level)) {
+    pthread_rwlock_rdlock(&log_to_lock);
+    diverted = log_to != NULL;
+    if (diverted) {
+        l.text[l.size - 1] = '\0'; /* instead of the newline */
+        log_to(level, l.text, l.size - 1, log_to_arg);
+    }
+    pthread_rwlock_unlock(&log_to_lock);
+    if (!diverted) {
         pthread_mutex_lock(&log_mtx);
         line_send(&l);
         pthread_mutex_unlock(&log_mtx);
@@ -542,8 +504,8 @@ void log_write(enum log_level level, const char *event,
 
 /* ---- a line for a person ---- */
 
-#define ERROR_LEAST 12   /* columns of an error's text that say something */
-#define ID_END      8    /* of an id that is shortened, what differs most */
+#define ERROR_LEAST 12   /* columns that a cut error text keeps */
+#define ID_END      8    /* characters that a shortened id keeps, at its end */
 #define VALUE_MAX   1024 /* bytes that one value may take */
 
 #define RESET "\033[0m"
@@ -564,30 +526,7 @@ struct text {
     unsigned error_columns; /* that an error's text takes at most; 0: any */
 };
 
-enum log_format log_format_of_stderr(void)
-{
-    const char *journal = getenv("JOURNAL_STREAM");
-    char real[64];
-    struct stat st;
-
-    if (journal && fstat(STDERR_FILENO, &st) == 0) {
-        snprintf(real, sizeof real, "%ju:%ju", (uintmax_t)st.st_dev,
-                 (uintmax_t)st.st_ino);
-        if (strcmp(journal, real) == 0)
-            return LOG_JOURNAL;
-    }
-    return isatty(STDERR_FILENO) ? LOG_HUMAN : LOG_TEXT;
-}
-
-bool log_human_colour(void)
-{
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-
-    return isatty(STDERR_FILENO) && !(no && *no) &&
-           !(term && strcmp(term, "dumb") == 0);
-}
-
-/* text_put - append what fits as a whole */
+/* Append a text if all of it fits. */
 static void text_put(struct text *t, const char *text, bool shown)
 {
     size_t size = strlen(text);
@@ -600,7 +539,7 @@ static void text_put(struct text *t, const char *text, bool shown)
         t->columns += ((unsigned char)*text & 0xC0) != 0x80;
 }
 
-/* text_colour - an escape sequence, where colour is wanted */
+/* Append an escape sequence, if the line is in colour. */
 static void text_colour(struct text *t, const char *sequence)
 {
     if (t->colour)
@@ -621,7 +560,7 @@ static void text_printf(struct text *t, const char *format, ...)
     text_put(t, buf, true);
 }
 
-/* text_value - a field's value, printable */
+/* Append the value of a field, made printable. */
 static void text_value(struct text *t, const struct log_field *f)
 {
     char buf[VALUE_MAX];
@@ -646,9 +585,9 @@ static void text_value(struct text *t, const struct log_field *f)
     text_put(t, buf, true);
 }
 
-/* field_of - the field of that name, if it has a value */
-static const struct log_field *field_of(const struct log_event *e,
-                                        const char *key)
+/* Find a field by its name; NULL if it is missing or has no value. */
+static const struct log_field *field_find(const struct log_event *e,
+                                          const char *key)
 {
     for (size_t i = 0; i < e->n; i++) {
         const struct log_field *f = &e->fields[i];
@@ -660,11 +599,11 @@ static const struct log_field *field_of(const struct log_event *e,
     return NULL;
 }
 
-/* text_field - `before` and the value of a field that is there */
+/* Append `before` and the value of a field, if there is one. */
 static void text_field(struct text *t, const struct log_event *e,
                        const char *before, const char *key)
 {
-    const struct log_field *f = field_of(e, key);
+    const struct log_field *f = field_find(e, key);
 
     if (!f)
         return;
@@ -672,10 +611,10 @@ static void text_field(struct text *t, const struct log_event *e,
     text_value(t, f);
 }
 
-/* text_id - the message; its end alone if `brief` */
+/* Append the id of the message; only its end if `brief`. */
 static void text_id(struct text *t, const struct log_event *e, bool brief)
 {
-    const struct log_field *f = field_of(e, "msg");
+    const struct log_field *f = field_find(e, "msg");
     size_t size;
 
     if (!f || f->type != FIELD_STR)
@@ -689,8 +628,8 @@ static void text_id(struct text *t, const struct log_event *e, bool brief)
         text_value(t, f);
 }
 
-/* text_error - what a handler said of it, cut where the line is too wide; the
- * whole of it is a line of the handler's, or in its letter */
+/* Append what the handler said of its error, cut if the line is too wide. The
+ * whole text is in a log line of the handler, or in the letter. */
 static void text_error(struct text *t, const struct log_event *e)
 {
     unsigned first = t->columns;
@@ -711,8 +650,7 @@ static void text_error(struct text *t, const struct log_event *e)
     text_put(t, "\u2026", true);
 }
 
-/* fields_known - in words, of the two events that are read most; how it was
- * tried, and when it is again, or which letter it is */
+/* Print the two most frequent events in words; returns false for others. */
 static bool fields_known(struct text *t, const struct log_event *e)
 {
     bool retry = strcmp(e->name, "retry") == 0;
@@ -732,8 +670,8 @@ static bool fields_known(struct text *t, const struct log_event *e)
     return true;
 }
 
-/* field_spared - whether a line that is too wide goes without it: numbers of
- * the first and the last line of a run, which mqctl status has, too */
+/* Return true if a line that is too wide omits the field: numbers of the first
+ * and the last line of a run, which mqctl status has as well. */
 static bool field_spared(const char *event, const char *key)
 {
     static const char *const spared[][2] = {
@@ -749,8 +687,8 @@ static bool field_spared(const char *event, const char *key)
     return false;
 }
 
-/* fields_any - all but the id: text of others and advice bare, the rest as
- * key=value, in quotes if there is a blank in it */
+/* Append all fields but the id: text of others and advice without key, the rest
+ * as key=value, in quotes if there is a blank in it. */
 static void fields_any(struct text *t, const struct log_event *e, bool brief)
 {
     for (size_t i = 0; i < e->n; i++) {
@@ -775,8 +713,9 @@ static void fields_any(struct text *t, const struct log_event *e, bool brief)
     }
 }
 
-/* line_of - the whole line; how many columns it takes */
-static unsigned line_of(struct text *t, const struct log_event *e, bool brief)
+/* Print the whole line; returns its width in columns. */
+static unsigned line_print(struct text *t, const struct log_event *e,
+                           bool brief)
 {
     time_t s = (time_t)(e->wall_ns / NS_PER_S);
     struct tm tm;
@@ -798,33 +737,25 @@ static unsigned line_of(struct text *t, const struct log_event *e, bool brief)
     return t->columns;
 }
 
-/* error_columns - ": " and the text of an error, whole */
-static unsigned error_columns(const struct log_field *error)
-{
-    char buf[VALUE_MAX + 8];
-    struct text t = {.at = buf, .room = sizeof buf};
-
-    text_put(&t, ": ", true);
-    text_value(&t, error);
-    return t.columns;
-}
-
 size_t log_human(char *buf, size_t room, const struct log_event *event,
                  bool colour, unsigned columns)
 {
     struct text t = {.at = buf, .room = room, .colour = colour};
-    const struct log_field *error = field_of(event, "error_text");
-    unsigned wide = line_of(&t, event, false), text;
+    const struct log_field *error = field_find(event, "error_text");
+    unsigned wide = line_print(&t, event, false);
+    char whole[VALUE_MAX + 8];
+    struct text alone = {.at = whole, .room = sizeof whole};
 
     if (columns == 0 || wide <= columns)
         return t.size;
-    wide = line_of(&t, event, true);
+    wide = line_print(&t, event, true);
     if (wide <= columns || !error)
         return t.size;
-    text = error_columns(error);
-    if (text >= ERROR_LEAST + wide - columns) {
-        t.error_columns = text - (wide - columns);
-        line_of(&t, event, true);
+    text_put(&alone, ": ", true); /* the error text, to see how wide it is */
+    text_value(&alone, error);
+    if (alone.columns >= ERROR_LEAST + wide - columns) {
+        t.error_columns = alone.columns - (wide - columns);
+        line_print(&t, event, true);
     }
     return t.size;
 }

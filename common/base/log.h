@@ -22,12 +22,12 @@
 #include <stdint.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
-/* In the order of --log-format; the last one is never asked for by name. */
+/* In the order of --log-format, which has no name for the last one. */
 enum log_format {
     LOG_TEXT,    /* key=value */
     LOG_JSON,    /* durations are numbers, in seconds */
     LOG_HUMAN,   /* log_human */
-    LOG_AUTO,    /* whichever fits what stderr is */
+    LOG_AUTO,    /* LOG_JOURNAL, LOG_HUMAN or LOG_TEXT, by what stderr is */
     LOG_JOURNAL, /* key=value, sd-daemon(3)'s level in front, no time */
 };
 
@@ -50,16 +50,16 @@ struct log_field {
     ((struct log_field){.key = (k), .type = FIELD_INT, .i = (int64_t)(v)})
 #define F_UINT(k, v) \
     ((struct log_field){.key = (k), .type = FIELD_UINT, .u = (uint64_t)(v)})
-/* ns, printed as duration_print does; in JSON as seconds. */
+/* A duration in ns, printed as duration_print does; in JSON as seconds. */
 #define F_DURATION(k, v) \
     ((struct log_field){.key = (k), .type = FIELD_DURATION, .u = (uint64_t)(v)})
 
-/* Lines below `least` are dropped. */
+/* Set the format; lines below `least` are dropped. */
 void log_setup(enum log_level least, enum log_format format);
-/* Lines go to `sink` instead of stderr, without the newline and NUL-terminated;
- * it runs on any thread, may log, and must not call log_divert. NULL: stderr
- * again. When this returns, the sink of before does not run and is not called
- * again. */
+/* Pass lines to `sink` instead of stderr, without the newline and
+ * NUL-terminated. It may be called by any thread, may log, and must not call
+ * log_divert. NULL: stderr again. On return the previous sink is not running and
+ * is not called again. */
 typedef void log_sink(enum log_level level, const char *line, size_t size,
                       void *arg);
 void log_divert(log_sink *sink, void *arg);
@@ -102,21 +102,16 @@ struct log_event {
     uint64_t wall_ns;
 };
 
-/* What stderr is: LOG_JOURNAL where $JOURNAL_STREAM names it, LOG_HUMAN on a
- * terminal, else LOG_TEXT. */
-enum log_format log_format_of_stderr(void);
-/* Whether stderr is a terminal that takes colour, and nobody objects. */
-bool log_human_colour(void);
-/* One line without its newline; returns its bytes. Where the line would be
- * wider than `columns` an id is shortened, then what a handler said of an
- * error, and `started` and `stopped` go without some numbers; 0: never. */
+/* Print one line without its newline; returns its size in bytes. If the line is
+ * wider than `columns`, the id is shortened, then the handler's text of an error,
+ * and `started` and `stopped` omit some numbers; 0: no limit. */
 size_t log_human(char *buf, size_t room, const struct log_event *event,
                  bool colour, unsigned columns);
 
-/* Log event=panic what=... and abort, after a bug of ours. Nothing durable is
- * touched: what was in flight stays in custody, as after a kill. May be called
- * by any thread, with any lock held but those of the log; uses no memory but
- * the stack. (The only other abort(3) is --timeout-abort's, which is no bug and
+/* Log event=panic what=... and abort, because of a bug of ours. Nothing durable
+ * changes: messages in flight stay in custody, as after a kill. May be called by
+ * any thread, with any lock held but those of the log; uses no memory but the
+ * stack. (The only other abort(3) is that of --timeout-abort, which is no bug and
  * logs event=handler_abort.) */
 _Noreturn void panic(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));

@@ -16,19 +16,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-/* line_clean - control bytes to '?': values in the text come from users, and a
- * newline or an escape sequence in one must not make a second line */
-static void line_clean(char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c < 0x20 || c == 0x7f)
-            *text = '?';
-    }
-}
-
-/* tail_trim - drop the UTF-8 character that a cut at `size` split, if any */
+/* Remove the UTF-8 character that a cut at `size` has split, if any. */
 static void tail_trim(char *text, size_t size)
 {
     size_t start = size;
@@ -60,7 +48,11 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
         text[0] = '\0';
     else if ((size_t)size >= sizeof text)
         tail_trim(text, sizeof text - 1);
-    line_clean(text);
+    /* Values in the text come from users: a newline or an escape sequence in
+     * one must not make a second line. */
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+            *at = '?';
     p->status = status;
     memcpy(p->text, text, sizeof text);
 }
@@ -80,26 +72,8 @@ bool problem_descriptors_gone(void)
     return false;
 }
 
-/* files_advice - of this process, or of the machine */
-static void files_advice(int err, char *to, size_t room)
-{
-    struct rlimit limit = {.rlim_cur = 0};
-    unsigned long long want;
-
-    getrlimit(RLIMIT_NOFILE, &limit);
-    want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;
-    if (err == EMFILE)
-        snprintf(to, room,
-                 "; raise the limit: `ulimit -n %llu`, systemd "
-                 "`LimitNOFILE=%llu`",
-                 want, want);
-    else
-        snprintf(to, room,
-                 "; all of the machine are in use: `sysctl fs.file-max`");
-}
-
-/* memory_advice - a limit of this process, if it has one: that is what refuses
- * memory long before the machine does, which ends processes instead */
+/* Name the memory limits of this process: they refuse memory long before the
+ * machine does, which kills processes instead. */
 static void memory_advice(char *to, size_t room)
 {
     static const struct {
@@ -127,16 +101,17 @@ static void memory_advice(char *to, size_t room)
     }
 }
 
-/* problem_limit - what stands behind the error's own text is replaced; a text
- * that tells how to raise a limit is right already */
+/* Text behind the error's own is replaced. A text that already says how to raise
+ * a limit stays. */
 void problem_limit(struct problem *p, int err)
 {
-    bool files = err == EMFILE || err == ENFILE;
+    struct rlimit limit = {.rlim_cur = 0};
+    unsigned long long want;
     size_t used;
     const char *said;
 
-    if (!p || (!files && err != ENOMEM) || strstr(p->text, "ulimit") ||
-        strstr(p->text, "sysctl"))
+    if (!p || (err != EMFILE && err != ENFILE && err != ENOMEM) ||
+        strstr(p->text, "ulimit") || strstr(p->text, "sysctl"))
         return;
     used = strlen(p->text);
     said = strstr(p->text, errno_text(err));
@@ -144,10 +119,19 @@ void problem_limit(struct problem *p, int err)
         used = (size_t)(said - p->text) + strlen(errno_text(err));
     p->text[used] = '\0';
     p->status = EX_OSERR;
-    if (files)
-        files_advice(err, p->text + used, sizeof p->text - used);
-    else
+    if (err == ENOMEM) {
         memory_advice(p->text + used, sizeof p->text - used);
+    } else if (err == ENFILE) {
+        snprintf(p->text + used, sizeof p->text - used,
+                 "; all of the machine are in use: `sysctl fs.file-max`");
+    } else {
+        getrlimit(RLIMIT_NOFILE, &limit);
+        want = limit.rlim_cur < 512 ? 1024 : limit.rlim_cur * 2;
+        snprintf(p->text + used, sizeof p->text - used,
+                 "; raise the limit: `ulimit -n %llu`, systemd "
+                 "`LimitNOFILE=%llu`",
+                 want, want);
+    }
 }
 
 /* ---- what an errno says ---- */

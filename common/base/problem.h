@@ -5,7 +5,6 @@
  *        Has the words for an errno, and the advice for errors on files of the
  *        state directory.
  * WHO    Any thread. The caller owns the struct, usually on its stack.
- * OWNS   Nothing; the text is inside.
  * FAILS  Never. Text that does not fit is cut.
  */
 #ifndef COMMON_BASE_PROBLEM_H
@@ -26,19 +25,19 @@ struct problem {
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Filled because of `err`: if that is a limit on open files or on memory,
- * EX_OSERR, and what to do is to raise it, whatever the text said behind the
- * error's own; else as it is. NULL is allowed. */
+/* Adapt a filled problem to its cause `err`: if that is a limit on open files or
+ * memory, the status becomes EX_OSERR, and the text behind the error's own is
+ * replaced by how to raise the limit. NULL is allowed. */
 void problem_limit(struct problem *p, int err);
 
-/* Out of memory: EX_OSERR, and what problem_limit says of it. */
+/* Fill `p` with EX_OSERR and "out of memory", and with the limit, if any. */
 void problem_memory(struct problem *p);
 
-/* Whether this process cannot open another file; if it can, EMFILE was about
+/* Return true if this process cannot open another file; if false, EMFILE meant
  * another limit. */
 bool problem_descriptors_gone(void);
 
-/* -err, and never 0: a refusal cannot look like success. */
+/* Return -err, never 0: a refusal cannot look like success. */
 static inline int problem_code(int err)
 {
     return err > 0 ? -err : -EIO;

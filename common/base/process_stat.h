@@ -1,11 +1,10 @@
 /* process_stat.h - look processes up
  *
- * WHAT   What proc_pid_stat(5) tells of a process; and a count of the living
- *        handlers of a queue, from any PID namespace.
+ * WHAT   Reads proc_pid_stat(5), and counts the living handlers of a queue, in
+ *        all PID namespaces.
  * WHO    Any thread.
  * OWNS   The semaphore that counts, from the first handler to alive_remove.
- * FAILS  By saying that there is no such process; without semaphores the count
- *        stays 0.
+ * FAILS  No such process; without semaphores the count stays 0.
  */
 #ifndef COMMON_BASE_PROCESS_STAT_H
 #define COMMON_BASE_PROCESS_STAT_H
@@ -14,15 +13,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What proc_pid_stat(5) tells of a process, a zombie too. */
+/* A process, which may be a zombie, by proc_pid_stat(5). */
 struct process_stat {
     char state; /* 'T': stopped by a signal */
     pid_t parent, group;
     uint64_t start; /* clock ticks since boot; with the pid, names a process */
 };
-/* False if there is no such process. */
+/* Look a process up; returns false if there is none. */
 bool process_stat(pid_t pid, struct process_stat *out);
-/* Its start; 0 if there is no such process. */
+/* Return the start of a process; 0 if there is none. */
 uint64_t process_start_time(pid_t pid);
 
 /* ---- living handlers ----

@@ -7,35 +7,26 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TRIES 20 /* before it is slept for: as long as it is held mostly */
+#define TRIES 20 /* before sleeping; most locks are released within these */
 
-/* What a wake-up that is missed costs, where there is no barrier. */
+/* Longest sleep if the kernel has no barrier and a wake-up may be missed. */
 static const struct timespec missed = {.tv_nsec = 1000000};
 
-/* spun - it was given back within the tries */
-static bool spun(struct quick_lock *l)
-{
-    for (int i = 0; i < TRIES; i++) {
-        cpu_pause();
-        if (quick_lock_try(l))
-            return true;
-    }
-    return false;
-}
-
-/* quick_lock_wait - counted before the barrier, it sleeps after it
- * A thread that stored 0 before the barrier did so for the kernel, too, which
- * puts this one to sleep only while the word is 1. A thread that stores 0 after
- * the barrier also reads `waiters` after it, and wakes one. So no wake-up is
- * missed. A thread that is woken and comes too late sleeps again; the one that
- * was quicker wakes another. A call that fails, or returns early, tries again.
- */
+/* The waiter is counted before the barrier and sleeps after it. If the owner
+ * stores 0 before the barrier, the kernel sees the 0 and does not let the waiter
+ * sleep. If the owner stores 0 after the barrier, it also reads `waiters` after
+ * it and wakes one. So no wake-up is missed. A waiter that wakes up too late
+ * sleeps again; the owner that was faster wakes another. A call that fails or
+ * returns early is repeated. */
 void quick_lock_wait(struct quick_lock *l)
 {
     const struct timespec *most;
 
-    if (spun(l))
-        return;
+    for (int i = 0; i < TRIES; i++) {
+        cpu_pause();
+        if (quick_lock_try(l))
+            return;
+    }
     atomic_fetch_add(&l->waiters, 1);
     most = far_barrier() ? NULL : &missed;
     while (!quick_lock_try(l))

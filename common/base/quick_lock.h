@@ -1,15 +1,13 @@
 /* quick_lock.h - a mutex that is nearly always free: one locked instruction to
  * take it, none to give it back
  *
- * WHAT   0 free, 1 taken; and how many wait. A thread that gives it back stores
- *        0, then looks whether somebody waits, with no barrier between the two:
- *        a thread that waits has all threads pass one before it sleeps
- *        (far_barrier).
+ * WHAT   A thread that releases the lock stores 0, then checks whether another
+ *        thread is waiting, with no barrier between the two: a waiting thread
+ *        makes all threads pass a barrier before it sleeps (far_barrier).
  *        For locks of the hot path that are held for some 20 ns; any other is a
  *        pthread_mutex_t.
  * WHO    Any thread of one process. Not recursive, not fair.
- * OWNS   Nothing; all 0 is a free lock.
- * FAILS  Never.
+ *        All 0 is a free lock.
  */
 #ifndef COMMON_BASE_QUICK_LOCK_H
 #define COMMON_BASE_QUICK_LOCK_H
@@ -22,8 +20,8 @@
 
 /* a = atomic */
 struct quick_lock {
-    atomic_uint state;   /* a */
-    atomic_uint waiters; /* a  that may sleep until state changes */
+    atomic_uint state;   /* a  0: free; 1: taken */
+    atomic_uint waiters; /* a  threads that may sleep until state changes */
 };
 
 void quick_lock_wait(struct quick_lock *l);

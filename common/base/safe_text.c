@@ -8,8 +8,8 @@
 
 #define ESCAPE_MAX 16
 
-/* next_printable - the printable form of the first character of `s` to `out`;
- * *used = the bytes of `s` it stands for; the number of bytes written */
+/* Print the first character of `s`; *used is the number of its bytes. Returns the
+ * number of bytes printed. */
 static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
                              size_t size, bool one_line, size_t *used)
 {
@@ -33,16 +33,6 @@ static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
     return *used;
 }
 
-/* plain_run - how many bytes from the start are printable ASCII: most are */
-static size_t plain_run(const unsigned char *s, size_t size)
-{
-    size_t n = 0;
-
-    while (n < size && s[n] >= 0x20 && s[n] < 0x7F)
-        n++;
-    return n;
-}
-
 void safe_text(FILE *out, const void *data, size_t size, bool one_line)
 {
     const unsigned char *s = data;
@@ -51,7 +41,9 @@ void safe_text(FILE *out, const void *data, size_t size, bool one_line)
     for (size_t used; size > 0; s += used, size -= used) {
         size_t n;
 
-        used = plain_run(s, size);
+        used = 0; /* printable ASCII, which most text is */
+        while (used < size && s[used] >= 0x20 && s[used] < 0x7F)
+            used++;
         if (used > 0) {
             fwrite(s, 1, used, out);
             continue;

@@ -3,7 +3,6 @@
  * WHAT   Decodes UTF-8; escapes what would hide something, move the cursor or
  *        is no UTF-8; quotes a word for a shell; checks the name of a queue.
  * WHO    Any thread.
- * OWNS   Nothing.
  * FAILS  utf8_read: 0, the bytes are no UTF-8. queue_name: a problem with
  *        status 64.
  */
@@ -17,11 +16,10 @@
 
 #include "common/base/problem.h"
 
-/* Untrusted bytes as printable UTF-8: what utf8_hidden names and invalid
- * UTF-8 become \n \t \xNN \u{NNNN}. With `one_line`, newlines are escaped too;
- * otherwise \n and \t stay. Writes to `out`. */
+/* Print untrusted bytes as UTF-8: what utf8_hidden names and invalid UTF-8 become
+ * \n \t \xNN \u{NNNN}. Newlines and tabs are escaped only with `one_line`. */
 void safe_text(FILE *out, const void *data, size_t size, bool one_line);
-/* The same on one line into a buffer, cut at `room` - 1 bytes with "..." at the
+/* Copy them to a buffer as one line, cut at `room` - 1 bytes with "..." at the
  * end, never inside a character; returns the number of bytes. */
 size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size);
 
@@ -32,14 +30,14 @@ size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size);
  * show it escaped: so no group or x- value can hold what those would escape.
  */
 
-/* Bytes of the character that `size` (1 and up) bytes at `text` start with, its
- * code point to *point. 0: it is not well-formed as in RFC 3629: cut short,
- * overlong, a surrogate, or past U+10FFFF. */
+/* Decode the character that `size` (1 or more) bytes at `text` start with. Returns
+ * its number of bytes; 0 if it is not well-formed (RFC 3629): cut short, overlong,
+ * a surrogate, or past U+10FFFF. */
 size_t utf8_read(const void *text, size_t size, uint32_t *point);
 
-/* Whether a code point draws nothing, or changes its surroundings: controls,
- * line ends, direction marks, zero width, tags, noncharacters. U+0020 is a
- * space, and not hidden. */
+/* Return true if a code point draws nothing, or changes its surroundings:
+ * controls, line ends, direction marks, zero width, tags, noncharacters. U+0020
+ * is not hidden. */
 bool utf8_hidden(uint32_t point);
 
 /* ---- the name of a queue ---- */
@@ -47,7 +45,7 @@ bool utf8_hidden(uint32_t point);
 #define QUEUE_NAME_MAX  256 /* "/", up to 254 bytes, NUL */
 #define QUEUE_NAME_SAFE 100 /* of one in a sentence, so that the rest fits */
 
-/* "/orders" or "orders" to "/orders" in `out`. Refuses an empty name, "." and
+/* Make "/orders" of "/orders" or "orders". Refuses an empty name, "." and
  * "..", a second slash, control bytes, over 254 bytes. */
 int queue_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p);
 
@@ -70,8 +68,8 @@ const char *shell_word(const char *text, char *buf, size_t room);
 /* Print bytes in lower case, such as the key of a group. `out` has room for
  * 2 * size + 1. Returns `out`. */
 char *hex_print(const void *data, size_t size, char *out);
-/* How many bytes, at most `room`; -EINVAL: other characters, half a byte, or
- * too many. */
+/* Parse such text; returns the number of bytes, at most `room`. -EINVAL: other
+ * characters, half a byte, or too many. */
 int hex_parse(const char *text, void *out, size_t room);
 
 #endif

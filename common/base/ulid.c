@@ -10,10 +10,9 @@
 
 #include "common/base/clock.h"
 
-/* One thread's 80 random bits, counted up by one for each id. 79 of them are
- * drawn, so that 2^79 ids fit before they run over. Two threads, or two
- * machines, meet only if their random starts lie closer than what they
- * count. */
+/* The 80 random bits of one thread, increased by one for each id. 79 are random,
+ * so that 2^79 ids fit before they overflow. Ids of two threads or machines are
+ * equal only if their random starts are closer than the number of their ids. */
 struct counter {
     unsigned generation; /* of the process it was seeded in; 0: not seeded */
     uint16_t high;
@@ -24,45 +23,39 @@ struct counter {
 static _Thread_local struct counter counter;
 static _Atomic unsigned generation = 1; /* + 1 in each child of fork */
 
-/* generation_raise - in the child, before it runs: no counter is valid */
+/* In the child of fork: invalidate the counters of all threads. */
 static void generation_raise(void)
 {
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
 }
 
-/* fork_watch - once a process; children inherit the handler */
 static void fork_watch(void)
 {
     pthread_atfork(NULL, NULL, generation_raise);
 }
 
-/* random_fill - from getrandom(2). Where the kernel has none or a filter
- * forbids it, arc4random knows other sources, and stops the process rather
- * than give what is not random. */
-static void random_fill(void *buf, size_t size)
-{
-    ssize_t got;
-
-    do
-        got = getrandom(buf, size, 0);
-    while (got < 0 && errno == EINTR);
-    if (got != (ssize_t)size)
-        arc4random_buf(buf, size);
-}
-
-/* counter_seed - draw this thread's random start */
+/* Choose the random start of this thread, by getrandom(2). If the kernel has no
+ * getrandom or a filter forbids it, arc4random uses other sources, and stops the
+ * process if there is none. */
 static void counter_seed(struct counter *c, unsigned now)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    unsigned char bits[sizeof c->low + sizeof c->high];
+    ssize_t got;
 
-    pthread_once(&once, fork_watch);
-    random_fill(&c->low, sizeof c->low);
-    random_fill(&c->high, sizeof c->high);
+    pthread_once(&once, fork_watch); /* children inherit the handler */
+    do
+        got = getrandom(bits, sizeof bits, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)sizeof bits)
+        arc4random_buf(bits, sizeof bits);
+    memcpy(&c->low, bits, sizeof c->low);
+    memcpy(&c->high, bits + sizeof c->low, sizeof c->high);
     c->high &= 0x7fff;
     c->generation = now;
 }
 
-/* big_endian - so that the bytes sort as the number does */
+/* Swap bytes so that they sort as the number does. */
 static uint64_t big_endian(uint64_t value)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -91,7 +84,7 @@ struct ulid ulid_make(uint64_t wall_ns)
     return id;
 }
 
-/* digit_value - of a character in either case; -1: not one of the 32 */
+/* Return the value of a character in either case; -1 if it is none of the 32. */
 static int digit_value(char c)
 {
     static const signed char values['Z' - '0' + 1] = {
@@ -138,14 +131,14 @@ static const char pairs[] =
     ROW("R") ROW("S") ROW("T") ROW("V") ROW("W") ROW("X") ROW("Y") ROW("Z");
 /* clang-format on */
 
-/* pairs_put - the lowest 60 bits as 12 characters */
+/* Print the lowest 60 bits as 12 characters. */
 static inline void pairs_put(char *to, uint64_t bits)
 {
     for (int shift = 50; shift >= 0; shift -= 10, to += 2)
         memcpy(to, pairs + 2 * (bits >> shift & 1023), 2);
 }
 
-/* ulid_print - 16 bytes to 26 characters: 10, 60 and 60 bits */
+/* 16 bytes become 26 characters: 10, 60 and 60 bits. */
 const char *ulid_print(struct ulid id, char buf[ULID_TEXT])
 {
     uint64_t words[2], high, low;

@@ -14,8 +14,9 @@
 
 #define CONNECT_S 3
 
-/* address - of a path; *folder is to be closed when it was used, unless -1 */
-static int address(const char *path, struct sockaddr_un *out, int *folder)
+/* Make the address of a path. If *folder is not -1 afterwards, close it when the
+ * address has been used. */
+static int address_make(const char *path, struct sockaddr_un *out, int *folder)
 {
     const char *slash = strrchr(path, '/');
     char dir[PATH_MAX];
@@ -39,17 +40,17 @@ static int address(const char *path, struct sockaddr_un *out, int *folder)
                                                                 : -ENAMETOOLONG;
 }
 
-/* at_path - bind or connect a fresh socket; the descriptor */
-static int at_path(const char *path, int flags,
-                   int (*call)(int, const struct sockaddr *, socklen_t))
+/* Create a socket and call bind or connect; returns the descriptor. */
+static int socket_open(const char *path, int flags,
+                       int (*call)(int, const struct sockaddr *, socklen_t))
 {
     struct sockaddr_un to;
-    int folder, err = address(path, &to, &folder);
+    int folder, err = address_make(path, &to, &folder);
     int fd = err ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
 
     if (!err && fd < 0)
         err = -errno;
-    /* What bind makes has the mode of the socket, cut by the umask. */
+    /* bind creates a file with the mode of the socket, cut by the umask. */
     if (!err && fchmod(fd, 0600) < 0)
         err = -errno;
     if (!err && call(fd, (const struct sockaddr *)&to, sizeof to) < 0)
@@ -61,14 +62,13 @@ static int at_path(const char *path, int flags,
     return err ? err : fd;
 }
 
-/* unix_socket_listen - in place of what is there */
 int unix_socket_listen(const char *path, int backlog)
 {
     int fd, err;
 
     if (unlink(path) < 0 && errno != ENOENT)
         return -errno;
-    fd = at_path(path, SOCK_NONBLOCK, bind);
+    fd = socket_open(path, SOCK_NONBLOCK, bind);
     if (fd < 0 || listen(fd, backlog) == 0)
         return fd;
     err = -errno;
@@ -91,5 +91,5 @@ static int connect_limited(int fd, const struct sockaddr *to, socklen_t size)
 
 int unix_socket_connect(const char *path)
 {
-    return at_path(path, 0, connect_limited);
+    return socket_open(path, 0, connect_limited);
 }

@@ -4,14 +4,13 @@
  *        path; a longer one is reached through its folder's descriptor in
  *        /proc.
  * WHO    Any thread.
- * OWNS   Nothing; the caller closes what it gets.
  * FAILS  -errno.
  */
 #ifndef COMMON_BASE_UNIX_SOCKET_H
 #define COMMON_BASE_UNIX_SOCKET_H
 
-/* A stream socket that listens at `path`, mode 0600 from its first moment on;
- * what was there is removed. Non-blocking, close-on-exec. The descriptor. */
+/* Listen at `path` with a stream socket, mode 0600 from its first moment on; an
+ * existing file is removed. Returns a non-blocking, close-on-exec descriptor. */
 int unix_socket_listen(const char *path, int backlog);
 /* Connect, and return a blocking, close-on-exec descriptor. -ECONNREFUSED: no
  * process is listening. -EAGAIN: the backlog has been full for 3 s. */

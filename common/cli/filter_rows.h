@@ -4,8 +4,6 @@
  *        ("messages"), and where the value goes: FILTER_GROUP("letters",
  *        AT(filter.group)).
  * WHO    mqctl and mqdlq.
- * OWNS   Nothing.
- * FAILS  Never.
  */
 #ifndef COMMON_CLI_FILTER_ROWS_H
 #define COMMON_CLI_FILTER_ROWS_H

@@ -3,7 +3,6 @@
  * WHAT   Prints an object on one line that no terminal can be tricked by; makes
  *        the values that many objects have.
  * WHO    One thread.
- * OWNS   Nothing.
  * FAILS  -ENOMEM; NULL for a value that could not be made, which jansson
  *        refuses to put into an object.
  */

@@ -3,7 +3,6 @@
  * WHAT   "14:30", "tomorrow 08:00", RFC 3339: read in the local time zone ($TZ)
  *        unless a zone is given.
  * WHO    Any thread.
- * OWNS   Nothing.
  * FAILS  -EINVAL not such a text, -ERANGE before 1970 or too late to hold. No
  *        output then.
  */

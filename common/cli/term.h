@@ -3,8 +3,6 @@
  * WHAT   Facts about a terminal, and colour only there and without NO_COLOR; a
  *        progress bar on stderr; times for people. Tables: term_table.h.
  * WHO    One thread.
- * OWNS   Nothing.
- * FAILS  Never.
  */
 #ifndef COMMON_CLI_TERM_H
 #define COMMON_CLI_TERM_H

@@ -1,8 +1,7 @@
 /* backoff.h - how long a failed message waits
  *
- * WHAT   "exp:1s,5m" or "1s,5s,30s", and the jitter on top.
+ * WHAT   "exp:1s,5m" or "1s,5s,30s", and a random addition.
  * WHO    Any thread; read-only after parsing.
- * OWNS   Nothing.
  * FAILS  backoff_parse: a problem with status 64.
  */
 #ifndef COMMON_MESSAGE_BACKOFF_H
@@ -23,10 +22,10 @@ struct backoff {
 };
 
 int backoff_parse(const char *spec, struct backoff *out, struct problem *p);
-/* As backoff_parse reads it back, if there is room. */
+/* Print what backoff_parse reads, if there is room. */
 void backoff_print(const struct backoff *b, char *out, size_t room);
-/* Delay after the `failures`th failure (1 and up), with up to `jitter_percent`
- * (0 to 1000) added at random: never less than the spec says. */
+/* Return the delay after the `failures`th failure (1 or more), with up to
+ * `jitter_percent` (0 to 1000) added at random; never less than the spec. */
 uint64_t backoff_delay(const struct backoff *b, uint32_t failures,
                        unsigned jitter_percent);
 

@@ -7,8 +7,8 @@
 
 #include "common/base/safe_text.h"
 
-/* blank - what may surround a line; not by the locale, as bytes are any */
-static bool blank(char c)
+/* Unlike isspace(3), independent of the locale, because bytes may be anything. */
+static bool is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
 }
@@ -42,12 +42,12 @@ static size_t line_copy(char *to, size_t room, const char *at, const char *end)
     while (at < end && n < room) {
         if (*at == '\033')
             at = sequence_end(at, end);
-        else if (n == 0 && blank(*at))
+        else if (n == 0 && is_blank(*at))
             at++;
         else
             to[n++] = *at++;
     }
-    while (n > 0 && blank(to[n - 1]))
+    while (n > 0 && is_blank(to[n - 1]))
         n--;
     return n;
 }
@@ -83,22 +83,22 @@ const char *error_text_join(char *buf, size_t room, const char *error,
     return buf;
 }
 
-/* digit - not by the locale, as bytes are any */
-static bool digit(char c)
+/* Unlike isdigit(3), defined for negative chars. */
+static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* part_of - whether `part` is somewhere in `text`, and cuts no number in two */
-static bool part_of(const char *part, const char *text)
+/* Return true if `part` is in `text` and cuts no number in two. */
+static bool is_part(const char *part, const char *text)
 {
     size_t size = strlen(part);
 
     if (size == 0)
         return false;
     for (const char *at = text; (at = strstr(at, part)); at++) {
-        bool cut_before = at > text && digit(at[-1]) && digit(at[0]);
-        bool cut_behind = digit(at[size - 1]) && digit(at[size]);
+        bool cut_before = at > text && is_digit(at[-1]) && is_digit(at[0]);
+        bool cut_behind = is_digit(at[size - 1]) && is_digit(at[size]);
 
         if (!cut_before && !cut_behind)
             return true;
@@ -115,7 +115,7 @@ bool error_text_like(const char *like, const char *error, const char *text)
         return false;
     error_text_join(both, sizeof both, error, text);
     for (size_t i = 0; i < sizeof in / sizeof *in; i++)
-        if (in[i] && (part_of(like, in[i]) || fnmatch(like, in[i], 0) == 0))
+        if (in[i] && (is_part(like, in[i]) || fnmatch(like, in[i], 0) == 0))
             return true;
     return false;
 }

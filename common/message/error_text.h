@@ -1,11 +1,9 @@
-/* error_text.h - what a person would say of a failure, beside "exit 1"
+/* error_text.h - describe a failure for people, beside "exit 1"
  *
  * WHAT   One line: the reason that the handler gave, else the last line of its
  *        stderr; and how it is shown beside the error. The reasons for which a
  *        message is dead, and their names.
  * WHO    Any thread.
- * OWNS   Nothing.
- * FAILS  Never.
  */
 #ifndef COMMON_MESSAGE_ERROR_TEXT_H
 #define COMMON_MESSAGE_ERROR_TEXT_H
@@ -24,14 +22,14 @@
  * cut. */
 const char *error_text(char buf[ERROR_TEXT], const char *error, bool said,
                        const void *tail, size_t size);
-/* "exit 1: no such order"; one of both where the other is NULL, "" or the
- * same. Returns `buf`. */
+/* Print "exit 1: no such order", or one of the two if the other is NULL, "" or
+ * the same. Returns `buf`. */
 const char *error_text_join(char *buf, size_t room, const char *error,
                             const char *text);
-/* Whether a failure is one that is asked for: `like` is a part of the error or
- * of its text, or an fnmatch(3) pattern of the error, of the text, or of both
- * as they are joined. A part does not cut a number in two: "exit 1" is no part
- * of "exit 12". "" is a part of none. NULL, of all: false. */
+/* Return true if `like` is a part of the error or of its text, or an fnmatch(3)
+ * pattern of the error, of the text, or of both joined. A part does not cut a
+ * number in two: "exit 1" is no part of "exit 12"; "" is a part of none. NULL for
+ * all: false. */
 bool error_text_like(const char *like, const char *error, const char *text);
 
 /* ---- why a message is a dead letter ---- */
@@ -44,12 +42,12 @@ enum dead_reason {
     REASON_EXPIRED,
     REASON_CRASHED,
     REASON_BAD_HEADER,
-    REASON_GROUP_CLOSED, /* it never held its group */
+    REASON_GROUP_CLOSED, /* such a letter never held its group */
     REASON_COUNT,
 };
 
 const char *dead_reason_text(enum dead_reason reason); /* "bad-header" */
-/* REASON_COUNT if it is none; "none" is no reason. */
+/* Parse such a text; REASON_COUNT if it is no reason, as "none" is none. */
 enum dead_reason dead_reason_parse(const char *text);
 
 #endif

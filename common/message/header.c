@@ -61,14 +61,14 @@ static const struct field fields[] = {
 };
 #define FIELDS (sizeof fields / sizeof fields[0])
 
-/* One line while it is read. */
+/* A line that is being read. */
 struct line {
     unsigned number; /* the magic line is 1 */
     struct header_text name, value;
     char *why; /* HEADER_WHY bytes; may be NULL */
 };
 
-/* line_refuse - "line N: ..." to `why`; returns -EBADMSG */
+/* Write "line N: ..." to `why`; returns -EBADMSG. */
 __attribute__((format(printf, 2, 3))) static int
 line_refuse(const struct line *line, const char *fmt, ...)
 {
@@ -84,41 +84,23 @@ line_refuse(const struct line *line, const char *fmt, ...)
     return -EBADMSG;
 }
 
-/* shown - untrusted bytes made printable and cut, for a sentence */
-static const char *shown(struct header_text text, char buf[SAFE_TEXT])
+/* Make untrusted bytes printable and cut them, for a sentence. */
+static const char *text_show(struct header_text text, char buf[SAFE_TEXT])
 {
     safe_text_copy(buf, SAFE_TEXT, text.at, text.size);
     return buf;
 }
 
-/* value_refuse - as line_refuse, with the field and its value in front */
+/* Refuse a line, with the field and its value in front of the sentence. */
 static int value_refuse(const struct line *line, const char *sentence)
 {
     char value[SAFE_TEXT];
 
     return line_refuse(line, "%.*s: \"%s\" %s", (int)line->name.size,
-                       line->name.at, shown(line->value, value), sentence);
+                       line->name.at, text_show(line->value, value), sentence);
 }
 
-/* text_printable - whether all bytes are printable UTF-8 */
-static bool text_printable(const char *text, size_t size)
-{
-    const unsigned char *s = (const unsigned char *)text;
-
-    for (size_t at = 0, step; at < size; at += step) {
-        uint32_t point;
-
-        step = 1;
-        if (s[at] - 0x20u < 0x5f) /* the common case, first */
-            continue;
-        step = utf8_read(s + at, size - at, &point);
-        if (step == 0 || utf8_hidden(point))
-            return false;
-    }
-    return true;
-}
-
-/* value_flaw - what is wrong with a value, NULL if nothing */
+/* Return what is wrong with a value; NULL if nothing. */
 static const char *value_flaw(const char *text, size_t size)
 {
     if (size == 0)
@@ -127,8 +109,16 @@ static const char *value_flaw(const char *text, size_t size)
         return "is too long: 1 to 256 bytes are allowed";
     if (text[0] == ' ' || text[size - 1] == ' ')
         return "starts or ends with a space";
-    if (!text_printable(text, size))
-        return "is not printable UTF-8";
+    for (size_t at = 0, step; at < size; at += step) {
+        uint32_t point;
+
+        step = 1;
+        if ((unsigned char)text[at] - 0x20u < 0x5f) /* nearly all */
+            continue;
+        step = utf8_read(text + at, size - at, &point);
+        if (step == 0 || utf8_hidden(point))
+            return "is not printable UTF-8";
+    }
     return NULL;
 }
 
@@ -137,8 +127,8 @@ bool header_value_ok(const char *text, size_t size)
     return !value_flaw(text, size);
 }
 
-/* name_ok - whether it matches [a-z0-9-]{1,32} */
-static bool name_ok(struct header_text name)
+/* Return true if a name matches [a-z0-9-]{1,32}. */
+static bool name_is_ok(struct header_text name)
 {
     if (name.size == 0 || name.size > HEADER_NAME_MAX)
         return false;
@@ -151,7 +141,7 @@ static bool name_ok(struct header_text name)
     return true;
 }
 
-/* name_is_x - whether a good name is that of an x- line */
+/* Return true if a correct name is that of an x- line. */
 static bool name_is_x(struct header_text name)
 {
     return name.size > 2 && name.at[0] == 'x' && name.at[1] == '-';
@@ -161,20 +151,10 @@ bool header_x_name_ok(const char *text, size_t size)
 {
     struct header_text name = {text, size};
 
-    return name_ok(name) && name_is_x(name);
+    return name_is_ok(name) && name_is_x(name);
 }
 
-/* field_find - the known field of that name, NULL if it is none */
-static const struct field *field_find(struct header_text name)
-{
-    for (size_t i = 0; i < FIELDS; i++)
-        if (name.at && fields[i].size == name.size &&
-            memcmp(fields[i].name, name.at, name.size) == 0)
-            return &fields[i];
-    return NULL;
-}
-
-/* number_parse - plain decimal without leading zeros; false if it is none */
+/* Parse a plain decimal number without leading zeros. */
 static bool number_parse(struct header_text text, uint64_t *out)
 {
     uint64_t n = 0;
@@ -193,22 +173,6 @@ static bool number_parse(struct header_text text, uint64_t *out)
     return true;
 }
 
-/* number_read - the line's value to `out`, which must be in the field's
-* range */
-static int number_read(const struct line *line, const struct field *field,
-                       uint64_t *out)
-{
-    char range[96];
-
-    if (number_parse(line->value, out) && *out >= field->min &&
-        *out <= field->max)
-        return 0;
-    snprintf(range, sizeof range,
-             "is not a plain decimal number from %" PRIu64 " to %" PRIu64,
-             field->min, field->max);
-    return value_refuse(line, range);
-}
-
 bool header_backoff(struct header_text text, struct backoff *out)
 {
     char spec[HEADER_VALUE_MAX + 1];
@@ -221,42 +185,50 @@ bool header_backoff(struct header_text text, struct backoff *out)
     return backoff_parse(spec, out, &p) == 0;
 }
 
-/* backoff_read - kept as text, and parsed again when it is wanted: a failure is
- * rare */
-static int backoff_read(const struct line *line, struct header_text *into)
-{
-    struct backoff b;
-
-    *into = line->value;
-    if (header_backoff(line->value, &b))
-        return 0;
-    return value_refuse(line, "is not a backoff, like exp:1s,5m or 1s,5s,30s");
-}
-
-/* field_read - the value of a known field into `out` */
+/* Read the value of a known field into `out`. */
 static int field_read(const struct line *line, const struct field *field,
                       struct header *out)
 {
     void *into = (char *)out + field->offset;
-    int err = 0;
+    char range[96];
+    struct backoff b;
+    uint64_t n;
 
     if (out->fields & field->bit)
         return value_refuse(line, "comes a second time: once is allowed");
-    if (field->type == FIELD_TEXT)
+    switch (field->type) {
+    case FIELD_BACKOFF: /* kept as text, and parsed again after a failure */
+        if (!header_backoff(line->value, &b))
+            return value_refuse(
+                line, "is not a backoff, like exp:1s,5m or 1s,5s,30s");
         *(struct header_text *)into = line->value;
-    else if (field->type == FIELD_BACKOFF)
-        err = backoff_read(line, into);
-    else if (field->type == FIELD_NUMBER)
-        err = number_read(line, field, into);
-    else if (ulid_parse(line->value.at, line->value.size, into) != 0)
-        err = value_refuse(line, "is not a ULID: 26 characters, 0-9 and A-Z "
-                                 "without I L O U, up to 7ZZ...");
-    if (!err)
-        out->fields |= field->bit;
-    return err;
+        break;
+    case FIELD_TEXT:
+        *(struct header_text *)into = line->value;
+        break;
+    case FIELD_NUMBER:
+        if (!number_parse(line->value, &n) || n < field->min ||
+            n > field->max) {
+            snprintf(range, sizeof range,
+                     "is not a plain decimal number from %" PRIu64
+                     " to %" PRIu64,
+                     field->min, field->max);
+            return value_refuse(line, range);
+        }
+        *(uint64_t *)into = n;
+        break;
+    case FIELD_ULID:
+        if (ulid_parse(line->value.at, line->value.size, into) != 0)
+            return value_refuse(line,
+                                "is not a ULID: 26 characters, 0-9 and A-Z "
+                                "without I L O U, up to 7ZZ...");
+        break;
+    }
+    out->fields |= field->bit;
+    return 0;
 }
 
-/* line_split - cut `size` bytes at ": "; a line that does not fit is refused */
+/* Cut a line of `size` bytes at ": ", and refuse it if it is malformed. */
 static int line_split(struct line *line, const char *at, size_t size)
 {
     char text[SAFE_TEXT];
@@ -265,41 +237,26 @@ static int line_split(struct line *line, const char *at, size_t size)
 
     if (!cut)
         return line_refuse(line, "\"%s\" is not of the form \"name: value\"",
-                           shown((struct header_text){at, size}, text));
+                           text_show((struct header_text){at, size}, text));
     line->name = (struct header_text){at, (size_t)(cut - at)};
     line->value = (struct header_text){cut + 2, size - line->name.size - 2};
-    if (!name_ok(line->name))
+    if (!name_is_ok(line->name))
         return line_refuse(line,
                            "the name \"%s\" is not 1 to 32 characters "
                            "of a-z, 0-9 and -",
-                           shown(line->name, text));
+                           text_show(line->name, text));
     flaw = value_flaw(line->value.at, line->value.size);
     return flaw ? value_refuse(line, flaw) : 0;
 }
 
-/* line_read - one line of `size` bytes into `out` */
-static int line_read(struct line *line, const char *at, size_t size,
-                     struct header *out)
-{
-    int err = line_split(line, at, size);
-    const struct field *field;
-
-    if (err)
-        return err;
-    field = field_find(line->name);
-    if (field)
-        return field_read(line, field, out);
-    out->x_count += name_is_x(line->name);
-    return 0;
-}
-
-/* lines_read - all lines up to the empty one; out->bytes is set at the end
- * *size_line becomes the line that `size` was on. */
+/* Read all lines up to the empty one; out->bytes is set at the end. *size_line
+ * becomes the number of the `size` line. */
 static int lines_read(const char *data, size_t size, struct header *out,
                       char *why, unsigned *size_line)
 {
     size_t limit = size < HEADER_MAX ? size : HEADER_MAX;
     struct line line = {.number = 2, .why = why};
+    const struct field *field;
 
     for (size_t at = HEADER_MAGIC_BYTES;; line.number++) {
         const char *end = memchr(data + at, '\n', limit - at);
@@ -316,7 +273,17 @@ static int lines_read(const char *data, size_t size, struct header *out,
             out->bytes = at + 1;
             return 0;
         }
-        err = line_read(&line, data + at, length, out);
+        err = line_split(&line, data + at, length);
+        if (err)
+            return err;
+        for (field = fields; field < fields + FIELDS; field++)
+            if (field->size == line.name.size &&
+                memcmp(field->name, line.name.at, field->size) == 0)
+                break;
+        if (field == fields + FIELDS)
+            out->x_count += name_is_x(line.name);
+        else
+            err = field_read(&line, field, out);
         if (err)
             return err;
         if (*size_line == 0 && (out->fields & HEADER_SIZE))
@@ -394,32 +361,32 @@ bool header_next_x(const void *data, const struct header *h, size_t *cursor,
     return false;
 }
 
-/* Where header_write is; `used` may pass `room`, then it did not fit. */
+/* State of header_write. If `used` exceeds `room`, the header did not fit. */
 struct writer {
     char *at;
     size_t room, used;
 };
 
-/* put - add bytes where they fit, count them anyway */
-static void put(struct writer *w, const char *text, size_t size)
+/* Append bytes if they fit; count them anyway. */
+static void bytes_put(struct writer *w, const char *text, size_t size)
 {
     if (w->used <= w->room && size <= w->room - w->used)
         memcpy(w->at + w->used, text, size);
     w->used += size;
 }
 
-/* put_line - add "name: value\n" */
-static void put_line(struct writer *w, struct header_text name,
+/* Append "name: value\n". */
+static void line_put(struct writer *w, struct header_text name,
                      struct header_text value)
 {
-    put(w, name.at, name.size);
-    put(w, ": ", 2);
-    put(w, value.at, value.size);
-    put(w, "\n", 1);
+    bytes_put(w, name.at, name.size);
+    bytes_put(w, ": ", 2);
+    bytes_put(w, value.at, value.size);
+    bytes_put(w, "\n", 1);
 }
 
-/* put_field - add the line of a known field; -EINVAL if its value is bad */
-static int put_field(struct writer *w, const struct field *field,
+/* Append the line of a known field; -EINVAL if its value is malformed. */
+static int field_put(struct writer *w, const struct field *field,
                      const struct header *h)
 {
     const void *from = (const char *)h + field->offset;
@@ -439,7 +406,7 @@ static int put_field(struct writer *w, const struct field *field,
     } else {
         value.size = strlen(ulid_print(*(const struct ulid *)from, text));
     }
-    put_line(w, (struct header_text){field->name, strlen(field->name)}, value);
+    line_put(w, (struct header_text){field->name, strlen(field->name)}, value);
     return 0;
 }
 
@@ -448,28 +415,27 @@ int header_write(char *buf, size_t room, const struct header *h,
 {
     struct writer w = {buf, room < HEADER_MAX ? room : HEADER_MAX, 0};
 
-    put(&w, HEADER_MAGIC, HEADER_MAGIC_BYTES);
+    bytes_put(&w, HEADER_MAGIC, HEADER_MAGIC_BYTES);
     for (size_t i = 0; i < FIELDS; i++) {
-        if ((h->fields & fields[i].bit) && put_field(&w, &fields[i], h) != 0)
+        if ((h->fields & fields[i].bit) && field_put(&w, &fields[i], h) != 0)
             return -EINVAL;
     }
     for (size_t i = 0; i < x_count; i++) {
         if (!header_x_name_ok(x[i].name.at, x[i].name.size) ||
             !header_value_ok(x[i].value.at, x[i].value.size))
             return -EINVAL;
-        put_line(&w, x[i].name, x[i].value);
+        line_put(&w, x[i].name, x[i].value);
     }
-    put(&w, "\n", 1);
+    bytes_put(&w, "\n", 1);
     return w.used <= w.room ? (int)w.used : -EMSGSIZE;
 }
 
 /* ---- the short way to read a header that names its group only ---- */
 
-/* text_end - where the text from `at` on ends, which is printable ASCII; not
- * after `most`
- * Eight bytes at a time: the top bit of a byte that is none is set in one of
- * three, what is less than 0x20 less that, 0x7f and one more, 0x80 and more. A
- * borrow or a carry comes out of such a byte only, so the first is right. */
+/* Find the end of the printable ASCII text that starts at `at`, not after `most`.
+ * Looks at eight bytes at a time: the top bit of any other byte is set in one of
+ * three words, byte - 0x20, byte + 1 or the byte itself. A borrow or a carry comes
+ * from such a byte only, so the first one is right. */
 static size_t text_end(const unsigned char *s, size_t at, size_t most)
 {
     const uint64_t each = UINT64_C(0x0101010101010101);
@@ -487,7 +453,6 @@ static size_t text_end(const unsigned char *s, size_t at, size_t most)
     return at;
 }
 
-/* header_group_alone - as it mostly is where messages have groups */
 bool header_group_alone(const void *data, size_t size, struct header *out)
 {
     static const char begin[] = HEADER_MAGIC "group: ";
@@ -532,7 +497,7 @@ int header_group_raw(const void *body, size_t size, char separator,
     return -EBADMSG;
 }
 
-/* header_separator - one byte that cannot be part of a group by accident */
+/* One byte that cannot be part of a group by accident. */
 int header_separator(const char *text, void *into, struct problem *p)
 {
     char *separator = into;

@@ -5,7 +5,6 @@
  *        Bytes that do not start with the magic line are a body as they are.
  * WHO    Any thread. Pure functions; nothing is copied: strings point into
  *        the caller's buffer and are not NUL-terminated.
- * OWNS   Nothing.
  * FAILS  header_parse: -EBADMSG and a sentence in `why`. header_write:
  *        -EMSGSIZE over HEADER_MAX or the buffer, -EINVAL for a bad field.
  */
@@ -82,64 +81,63 @@ struct header {
     uint64_t resent;    /* 1: its sender may have sent it before */
 };
 
-/* Whether a message begins with the magic line: one compare. */
+/* Return true if a message begins with the magic line. */
 static inline bool header_found(const void *data, size_t size)
 {
     return size >= HEADER_MAGIC_BYTES &&
            memcmp(data, HEADER_MAGIC, HEADER_MAGIC_BYTES) == 0;
 }
 
-/* Whether the header is "group: VALUE", of plain ASCII, and nothing else; then
- * it is read as header_parse does. */
+/* Return true if the header is "group: VALUE", of plain ASCII, and nothing else,
+ * and read it as header_parse does. */
 bool header_group_alone(const void *data, size_t size, struct header *out);
 
-/* The group of a body without a header: what stands before the first
- * `separator`; out->at NULL: it has none. -EBADMSG and a sentence in `why`: it
- * is nothing that a header could name, and nobody meant it. */
+/* Find the group of a body without a header: the bytes before the first
+ * `separator`; out->at NULL: no separator. -EBADMSG and a sentence in `why` if no
+ * header could name such a group, so nobody meant one. */
 int header_group_raw(const void *body, size_t size, char separator,
                      struct header_text *out, char why[HEADER_WHY]);
-/* That character from an option, to a char. */
+/* Read the value of --group-separator; *into is a char. */
 int header_separator(const char *text, void *into, struct problem *p);
 
-/* Read the header of the `size` bytes at `data`, a whole message. 0; if there
- * is none, out->bytes, fields and x_count are 0. A member without its bit in
- * fields is not set.
- * Broken, after the magic line: a line without ": ", a name outside
- * [a-z0-9-]{1,32}, a value that is not 1 to 256 bytes of printable UTF-8, no
- * empty line within HEADER_MAX bytes, a known name twice, a number that is not
- * plain decimal in range, an id that is no ULID, a backoff that is none, a
- * `size` that is not the number of bytes that follow. Unknown names are
- * ignored. */
+/* Read the header of the `size` bytes at `data`, a whole message. Returns 0;
+ * without a header, out->bytes, fields and x_count are 0. A member without its
+ * bit in `fields` is not set.
+ * A header is broken, after the magic line, by a line without ": ", a name
+ * outside [a-z0-9-]{1,32}, a value that is not 1 to 256 bytes of printable UTF-8,
+ * no empty line within HEADER_MAX bytes, a known name twice, a number that is not
+ * plain decimal in range, a malformed id or backoff, or a `size` that is not the
+ * number of bytes that follow. Unknown names are ignored. */
 int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY]);
 
-/* Bytes of the whole message (header and body) as the header's own `size` says,
- * for a message whose length is not known (`room` bytes can be read); 0 if that
- * cannot be told: no header, broken, no `size`, or more than `room`. */
+/* Return the size of the whole message by the header's own `size`, if the length
+ * is not known (`room` bytes can be read); 0 if there is no header, it is broken,
+ * has no `size`, or gives more than `room`. */
 size_t header_message_size(const void *data, size_t room);
 
-/* Step through the lines of a header that header_parse accepted, those whose
- * names are unknown included. `cursor` starts at 0. False at the end. */
+/* Step through the lines of a header that header_parse accepted, including
+ * unknown names. `cursor` starts at 0. Returns false at the end. */
 bool header_next(const void *data, const struct header *h, size_t *cursor,
                  struct header_text *name, struct header_text *value);
-/* The same for the x- lines. `name` comes with its "x-". */
+/* Step through the x- lines. `name` includes "x-". */
 bool header_next_x(const void *data, const struct header *h, size_t *cursor,
                    struct header_text *name, struct header_text *value);
 
-/* A header to write: the fields named in h.fields, then the x lines. */
 struct header_x {
     struct header_text name; /* with "x-" */
     struct header_text value;
 };
-/* Write to `buf`; returns the number of bytes, or -errno (see above). */
+/* Write the fields named in h->fields, then the x lines. Returns the number of
+ * bytes, or -errno. */
 int header_write(char *buf, size_t room, const struct header *h,
                  const struct header_x *x, size_t x_count);
 
-/* What a `backoff` line says; false: it is none. */
+/* Parse the value of a `backoff` line; returns false if it is malformed. */
 bool header_backoff(struct header_text text, struct backoff *out);
-/* Whether `text` may be a group, or the value of an x- line. */
+/* Return true if `text` may be a group, or the value of an x- line. */
 bool header_value_ok(const char *text, size_t size);
-/* Whether `text` may be the name of an x- line ("x-" and 1 to 30 more). */
+/* Return true if `text` may be the name of an x- line, "x-" and 1 to 30 more. */
 bool header_x_name_ok(const char *text, size_t size);
 
 #endif

@@ -1,18 +1,16 @@
-/* steered.h - what became of a message that was to run now, or to be cancelled
+/* steered.h - result of an order to run a waiting message now, or to cancel it
  *
- * WHAT   The results of an order, and their names on the control socket.
+ * WHAT   The results, and their names on the control socket.
  * WHO    Any thread.
- * OWNS   Nothing.
- * FAILS  Never.
  */
 #ifndef COMMON_MESSAGE_STEERED_H
 #define COMMON_MESSAGE_STEERED_H
 
 enum steered {
-    STEERED,           /* the order is carried out, and that is durable */
+    STEERED,           /* carried out, durably */
     STEERED_BEFORE,    /* nothing to do. run-now: the message is due, or waits
                           for the head of its group; cancel: it is cancelled */
-    STEERED_GONE,      /* the message does not wait here */
+    STEERED_GONE,      /* the message is not waiting here */
     STEERED_IN_FLIGHT, /* a slot has the message, or is about to */
     STEERED_RESULTS,
 };

@@ -18,15 +18,7 @@
 #define NODE_BYTES    48
 #define PRIORITIES    32768 /* MQ_PRIO_MAX */
 
-/* What a sentence needs. */
-struct topic {
-    const struct mqlimit *limit;
-    const struct mqlimit_request *request;
-    int err;
-    struct problem *p;
-};
-
-/* sysctl_read - the number in /proc/sys/fs/mqueue/`file`, or `preset` */
+/* Read the number in /proc/sys/fs/mqueue/`file`; `preset` if there is none. */
 static uint64_t sysctl_read(const char *file, uint64_t preset)
 {
     char path[64], text[32];
@@ -38,7 +30,7 @@ static uint64_t sysctl_read(const char *file, uint64_t preset)
     return strtoull(text, NULL, 10);
 }
 
-/* rlimit_read - the soft limit; UINT64_MAX for none */
+/* Read a soft limit; UINT64_MAX if there is none. */
 static uint64_t rlimit_read(int which)
 {
     struct rlimit r;
@@ -86,7 +78,7 @@ void mqlimit_fill(const struct mqlimit *limit, uint64_t *depth,
             s < limit->message_size_max ? s : limit->message_size_max;
 }
 
-/* cost_print - "10 x 8192 + 96 x 10 = 82880", as the kernel reckons */
+/* Print "10 x 8192 + 96 x 10 = 82880", as the kernel calculates. */
 static const char *cost_print(const struct mqlimit_request *r, char *buf,
                               size_t room)
 {
@@ -106,47 +98,34 @@ static const char *cost_print(const struct mqlimit_request *r, char *buf,
     return buf;
 }
 
-/* explain_bytes - RLIMIT_MSGQUEUE, which the kernel reports as EMFILE */
-static int explain_bytes(const struct topic *t)
+/* Explain RLIMIT_MSGQUEUE, which the kernel reports as EMFILE. */
+static int bytes_explain(const struct mqlimit *limit,
+                         const struct mqlimit_request *r, int err,
+                         struct problem *p)
 {
     char cost_text[112], user[FOLDER_USER];
-    uint64_t cost = mqlimit_cost(t->request->depth, t->request->message_size);
-    bool alone = cost > t->limit->bytes; /* too large without any other */
+    uint64_t cost = mqlimit_cost(r->depth, r->message_size);
+    bool alone = cost > limit->bytes; /* too large without any other queue */
     uint64_t need = cost;
 
-    if (!alone && __builtin_add_overflow(need, t->limit->bytes, &need))
+    if (!alone && __builtin_add_overflow(need, limit->bytes, &need))
         need = UINT64_MAX; /* no limit here, but one on the user namespace */
     return problem_set(
-        t->p, EX_OSERR, t->err,
+        p, EX_OSERR, err,
         "queue %s: this queue costs %s of the %" PRIu64
         " bytes that RLIMIT_MSGQUEUE allows all queues of %s together%s; "
         "raise it: `ulimit -q %" PRIu64 "` (as root if that is over the hard "
         "limit), systemd `LimitMSGQUEUE=%" PRIu64
         "`, `docker run --ulimit msgqueue=%" PRIu64 "`",
-        t->request->name, cost_print(t->request, cost_text, sizeof cost_text),
-        t->limit->bytes, folder_user(getuid(), user),
+        r->name, cost_print(r, cost_text, sizeof cost_text), limit->bytes,
+        folder_user(getuid(), user),
         alone ? ""
               : ", and others (unlinked ones too, while open) use the rest",
         need, need, need);
 }
 
-/* explain_descriptors - RLIMIT_NOFILE, the rarer meaning of EMFILE */
-static int explain_descriptors(const struct topic *t)
-{
-    uint64_t need = t->limit->descriptors * 2;
-
-    return problem_set(t->p, EX_OSERR, t->err,
-                       "queue %s: all %" PRIu64
-                       " descriptors that RLIMIT_NOFILE allows this process "
-                       "are in use; raise it: `ulimit -n %" PRIu64
-                       "`, systemd `LimitNOFILE=%" PRIu64
-                       "`, `docker run --ulimit nofile=%" PRIu64 "`",
-                       t->request->name, t->limit->descriptors, need, need,
-                       need);
-}
-
-/* over_print - append a sentence if `asked` is over the limit of a sysctl
- * "hard" is the bound that even root cannot lift. */
+/* Append a sentence if `asked` is over the limit of a sysctl, or over `hard`, the
+ * bound that even root cannot lift. */
 static void over_print(char *buf, size_t room, const char *what,
                        const char *sysctl, uint64_t asked, uint64_t max,
                        uint64_t hard)
@@ -166,19 +145,20 @@ static void over_print(char *buf, size_t room, const char *what,
                  what, asked, sysctl, max, sysctl, asked, sysctl, asked);
 }
 
-/* explain_attributes - msg_max and msgsize_max, which give EINVAL
- * Says in the same breath if RLIMIT_MSGQUEUE would be the next to refuse. */
-static int explain_attributes(const struct topic *t)
+/* Explain msg_max and msgsize_max, which give EINVAL; and RLIMIT_MSGQUEUE if that
+ * would be the next to refuse. */
+static int attributes_explain(const struct mqlimit *limit,
+                              const struct mqlimit_request *r, int err,
+                              struct problem *p)
 {
-    const struct mqlimit_request *r = t->request;
     uint64_t cost = mqlimit_cost(r->depth, r->message_size);
     char text[600] = "";
     size_t used;
 
     over_print(text, sizeof text, "queue depth", "msg_max", r->depth,
-               t->limit->depth_max, MQLIMIT_HARD_DEPTH);
+               limit->depth_max, MQLIMIT_HARD_DEPTH);
     over_print(text, sizeof text, "message size", "msgsize_max",
-               r->message_size, t->limit->message_size_max,
+               r->message_size, limit->message_size_max,
                MQLIMIT_HARD_MESSAGE_SIZE);
     used = strlen(text);
     if (used == 0)
@@ -186,47 +166,45 @@ static int explain_attributes(const struct topic *t)
                  "; the kernel refuses depth %" PRIu64
                  " with message size %" PRIu64,
                  r->depth, r->message_size);
-    else if (cost > t->limit->bytes && r->depth <= MQLIMIT_HARD_DEPTH &&
+    else if (cost > limit->bytes && r->depth <= MQLIMIT_HARD_DEPTH &&
              r->message_size <= MQLIMIT_HARD_MESSAGE_SIZE)
         snprintf(text + used, sizeof text - used,
                  "; it also costs %" PRIu64 " of %" PRIu64
                  " bytes of RLIMIT_MSGQUEUE: `ulimit -q %" PRIu64 "`",
-                 cost, t->limit->bytes, cost);
-    return problem_set(t->p, EX_OSERR, t->err, "queue %s: %s", r->name,
-                       text + 2);
+                 cost, limit->bytes, cost);
+    return problem_set(p, EX_OSERR, err, "queue %s: %s", r->name, text + 2);
 }
 
-/* explain_queues - queues_max, which gives ENOSPC */
-static int explain_queues(const struct topic *t)
-{
-    uint64_t max = t->limit->queues_max, need = max ? max * 2 : 256;
-
-    return problem_set(t->p, EX_OSERR, t->err,
-                       "queue %s: one more queue is over fs.mqueue.queues_max "
-                       "= %" PRIu64 " of this IPC namespace; remove queues "
-                       "that nobody uses, or raise it as root: `sysctl "
-                       "fs.mqueue.queues_max=%" PRIu64
-                       "`, `docker run --sysctl fs.mqueue.queues_max=%" PRIu64
-                       "`",
-                       t->request->name, max, need, need);
-}
-
-/* mqlimit_explain - which limit an errno of mq_open stands for */
 int mqlimit_explain(const struct mqlimit *limit,
                     const struct mqlimit_request *request, int err,
                     struct problem *p)
 {
-    const struct topic t = {limit, request, err, p};
+    uint64_t need;
 
     switch (err) {
     case EMFILE:
-        return request->descriptors_gone ? explain_descriptors(&t)
-                                         : explain_bytes(&t);
+        if (!request->descriptors_gone)
+            return bytes_explain(limit, request, err, p);
+        need = limit->descriptors * 2;
+        return problem_set(p, EX_OSERR, err,
+                           "queue %s: all %" PRIu64
+                           " descriptors that RLIMIT_NOFILE allows this "
+                           "process are in use; raise it: `ulimit -n %" PRIu64
+                           "`, systemd `LimitNOFILE=%" PRIu64
+                           "`, `docker run --ulimit nofile=%" PRIu64 "`",
+                           request->name, limit->descriptors, need, need, need);
     case EINVAL:
     case EOVERFLOW:
-        return explain_attributes(&t);
+        return attributes_explain(limit, request, err, p);
     case ENOSPC:
-        return explain_queues(&t);
+        need = limit->queues_max ? limit->queues_max * 2 : 256;
+        return problem_set(
+            p, EX_OSERR, err,
+            "queue %s: one more queue is over fs.mqueue.queues_max = %" PRIu64
+            " of this IPC namespace; remove queues that nobody uses, or raise "
+            "it as root: `sysctl fs.mqueue.queues_max=%" PRIu64
+            "`, `docker run --sysctl fs.mqueue.queues_max=%" PRIu64 "`",
+            request->name, limit->queues_max, need, need);
     case ENFILE:
         return problem_set(p, EX_OSERR, err,
                            "queue %s: the system is out of file handles; "

@@ -1,10 +1,9 @@
 /* mqlimit.h - the kernel's limits on message queues, and which one was hit
  *
  * WHAT   Reads fs.mqueue.* and the process's limits; turns an errno of mq_open,
- *        which is misleading more often than not, into the limit, its value,
- *        what was asked for, and the command that raises it.
+ *        which is usually misleading, into the limit, its value, what was asked
+ *        for, and the command that raises it.
  * WHO    Any thread.
- * OWNS   Nothing.
  * FAILS  Never; a limit that cannot be read has the kernel's default.
  */
 #ifndef COMMON_MQ_MQLIMIT_H
@@ -29,15 +28,15 @@ struct mqlimit {
 
 void mqlimit_read(struct mqlimit *out);
 
-/* What a queue is charged against RLIMIT_MSGQUEUE when it is made, for its
- * whole capacity (mqueue_get_inode in ipc/mqueue.c). UINT64_MAX: overflow. */
+/* Return what a new queue is charged against RLIMIT_MSGQUEUE, for its whole
+ * capacity (mqueue_get_inode in ipc/mqueue.c). UINT64_MAX: overflow. */
 uint64_t mqlimit_cost(uint64_t depth, uint64_t message_size);
 
-/* Put the kernel's defaults where there is 0. */
+/* Replace 0 by the kernel's default. */
 void mqlimit_fill(const struct mqlimit *limit, uint64_t *depth,
                   uint64_t *message_size);
 
-/* A queue that was to be made or opened. */
+/* A queue that could not be created or opened. */
 struct mqlimit_request {
     const char *name;             /* printable */
     uint64_t depth, message_size; /* after mqlimit_fill */

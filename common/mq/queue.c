@@ -24,22 +24,22 @@
 #include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"
 
-/* A queue is closed with close(2), which is all that mq_close(3) does: so the
+/* Queues are closed with close(2), which is all that mq_close(3) does, so that the
  * thread sanitizer knows that the number may be another descriptor's next. */
 #define MODE_DEFAULT 0600
 
-#define NAME_CHECK_NS \
-    NS_PER_S /* time between checks that a full queue still has a name */
+/* Time between checks that a full queue still has a name. */
+#define NAME_CHECK_NS NS_PER_S
 
 /* Constant after open: any thread may use it without a lock. */
 struct queue {
     int fd;
-    int claim; /* Our own open file if fd is shared; -1 if fd is not shared. */
+    int claim; /* our own open file if fd is shared, else -1 */
     size_t depth, message_size;
     char label[QUEUE_NAME_MAX];
 };
 
-/* What queue_open was asked for. */
+/* A request to queue_open. */
 struct opening {
     char label[QUEUE_NAME_MAX];
     int oflag;
@@ -47,7 +47,7 @@ struct opening {
     struct queue_attr want; /* complete: defaults are filled in */
 };
 
-/* fd_open - mq_open, non-blocking; the descriptor or -errno */
+/* Call mq_open, non-blocking; returns the descriptor or -errno. */
 static int fd_open(const char *label, int oflag, mode_t mode,
                    struct mq_attr *attr)
 {
@@ -56,16 +56,15 @@ static int fd_open(const char *label, int oflag, mode_t mode,
     return fd == (mqd_t)-1 ? -errno : fd;
 }
 
-/* attr_clamp - as the kernel's type; too large stays too large */
+/* Convert to the kernel's type; too large stays too large. */
 static long attr_clamp(uint64_t value, uint64_t hard)
 {
     return (long)(value > hard ? hard + 1 : value);
 }
 
-/* fd_create - make the queue if it is missing, else open it
- * O_EXCL tells whether we made it. Between the two calls another process may
- * make or remove it; each round means that one did. Nothing is left behind on
- * failure. */
+/* Create the queue, or open it if it exists; O_EXCL tells which. Another process
+ * may create or remove it between the two calls; then try again. On failure
+ * nothing is left behind. */
 static int fd_create(const struct opening *o, bool *created)
 {
     const struct queue_attr *want = &o->want;
@@ -93,8 +92,8 @@ static int fd_create(const struct opening *o, bool *created)
     }
 }
 
-/* owner_find - owner, mode and identity of a queue that was not to be opened
- * By a descriptor for less access if that can be had, else by its file. */
+/* Find owner, mode and identity of a queue that could not be opened: by a
+ * descriptor for less access if possible, else by its file. */
 static bool owner_find(const char *label, struct stat *st)
 {
     static const int less[] = {O_RDONLY, O_WRONLY};
@@ -115,8 +114,8 @@ static bool owner_find(const char *label, struct stat *st)
     return lstat(path, st) == 0;
 }
 
-/* explain_access - who owns the queue and what would be needed */
-static int explain_access(const struct opening *o, const char *safe, int err,
+/* Explain who owns the queue and which permission is missing. */
+static int access_explain(const struct opening *o, const char *safe, int err,
                           struct problem *p)
 {
     static const char *const needs[] = {"read", "write", "read and write"};
@@ -141,13 +140,17 @@ static int explain_access(const struct opening *o, const char *safe, int err,
                        (unsigned)(st.st_mode & 07777));
 }
 
-/* explain_open - why mq_open failed */
-static int explain_open(const struct opening *o, int err, struct problem *p)
+/* Explain why mq_open failed. */
+static int open_explain(const struct opening *o, int err, struct problem *p)
 {
     char safe[QUEUE_NAME_SAFE];
     struct mqlimit limit;
-    struct mqlimit_request request;
-    bool gone = err == EMFILE && problem_descriptors_gone();
+    struct mqlimit_request request = {
+        .name = safe,
+        .depth = o->want.depth,
+        .message_size = o->want.message_size,
+        .descriptors_gone = err == EMFILE && problem_descriptors_gone(),
+    };
 
     safe_text_copy(safe, sizeof safe, o->label, strlen(o->label));
     if (err == ENOENT)
@@ -156,18 +159,12 @@ static int explain_open(const struct opening *o, int err, struct problem *p)
                            "(without --no-create), or run `mqctl create %s`",
                            safe, SHELL_QUEUE(safe));
     if (err == EACCES || err == EPERM)
-        return explain_access(o, safe, err, p);
+        return access_explain(o, safe, err, p);
     mqlimit_read(&limit);
-    request = (struct mqlimit_request){
-        .name = safe,
-        .depth = o->want.depth,
-        .message_size = o->want.message_size,
-        .descriptors_gone = gone,
-    };
     return mqlimit_explain(&limit, &request, err, p);
 }
 
-/* queue_wrap - a struct queue around a descriptor; attributes are read once */
+/* Make a struct queue of a descriptor; reads the attributes once. */
 static int queue_wrap(struct queue **out, const char *label, int fd)
 {
     struct mq_attr attr;
@@ -187,36 +184,25 @@ static int queue_wrap(struct queue **out, const char *label, int fd)
     return 0;
 }
 
-/* opening_fill - a complete request
- * mq_open wants both sizes or none: the one not given is the kernel's
- * default. */
-static void opening_fill(struct opening *o, int flags,
-                         const struct queue_attr *attr)
-{
-    struct mqlimit limit;
-    bool both = (flags & QUEUE_RECEIVE) && (flags & QUEUE_SEND);
-
-    o->oflag = both ? O_RDWR : flags & QUEUE_SEND ? O_WRONLY : O_RDONLY;
-    o->want = attr ? *attr : (struct queue_attr){0};
-    o->sized = o->want.depth || o->want.message_size;
-    if (o->want.mode == 0)
-        o->want.mode = MODE_DEFAULT;
-    mqlimit_read(&limit);
-    mqlimit_fill(&limit, &o->want.depth, &o->want.message_size);
-}
-
 int queue_open(struct queue **out, const char *name, int flags,
                const struct queue_attr *attr, bool *created, struct problem *p)
 {
-    struct opening o;
-    bool made = false;
+    bool both = (flags & QUEUE_RECEIVE) && (flags & QUEUE_SEND), made = false;
+    struct opening o = {.want = attr ? *attr : (struct queue_attr){0}};
+    struct mqlimit limit;
     int err, fd;
 
     *out = NULL;
     err = queue_name(name, o.label, p);
     if (err)
         return err;
-    opening_fill(&o, flags, attr);
+    o.oflag = both ? O_RDWR : flags & QUEUE_SEND ? O_WRONLY : O_RDONLY;
+    o.sized = o.want.depth || o.want.message_size;
+    if (o.want.mode == 0)
+        o.want.mode = MODE_DEFAULT;
+    /* mq_open wants both sizes or none: complete them by the kernel's. */
+    mqlimit_read(&limit);
+    mqlimit_fill(&limit, &o.want.depth, &o.want.message_size);
     fd = flags & QUEUE_CREATE ? fd_create(&o, &made)
                               : fd_open(o.label, o.oflag, 0, NULL);
     err = fd < 0 ? fd : queue_wrap(out, o.label, fd);
@@ -225,14 +211,13 @@ int queue_open(struct queue **out, const char *name, int flags,
             close(fd);
         if (made)
             mq_unlink(o.label);
-        return explain_open(&o, -err, p);
+        return open_explain(&o, -err, p);
     }
     if (created)
         *created = made;
     return 0;
 }
 
-/* queue_replace - a new queue of the same name behind the same descriptor */
 int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p)
 {
     int err = 0;
@@ -260,11 +245,10 @@ int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
     return fresh ? queue_replace(queue, &fresh, p) : err;
 }
 
-/* named_so - whether the link of a descriptor in /proc has that name; true
- * without /proc
- * The link of a descriptor of mq_open(3) is the name itself, that of one that
- * was opened below a mount point is a path; a name has no second slash. */
-static bool named_so(int fd, const struct stat *st, const char *name)
+/* Return true if the link of a descriptor in /proc has that name, or if there is
+ * no /proc. The link of a descriptor of mq_open(3) is the name itself; that of a
+ * file opened below a mount point is a path. A name has no second slash. */
+static bool fd_has_name(int fd, const struct stat *st, const char *name)
 {
     static const char gone[] = " (deleted)";
     char entry[64], target[PATH_MAX], *slash;
@@ -284,8 +268,6 @@ static bool named_so(int fd, const struct stat *st, const char *name)
     return slash && strcmp(slash, name) == 0;
 }
 
-/* queue_match - whether a descriptor is the queue of that name
- * That name may have no queue, or none that we may look at. */
 enum queue_match queue_match(int fd, const char *name)
 {
     struct mq_attr attr;
@@ -294,7 +276,7 @@ enum queue_match queue_match(int fd, const char *name)
     if (mq_getattr(fd, &attr) != 0 || fstat(fd, &passed) != 0)
         return QUEUE_NONE;
     if (!owner_find(name, &named))
-        return named_so(fd, &passed, name) ? QUEUE_SAME : QUEUE_OTHER;
+        return fd_has_name(fd, &passed, name) ? QUEUE_SAME : QUEUE_OTHER;
     return file_same(&passed, &named) ? QUEUE_SAME : QUEUE_OTHER;
 }
 
@@ -321,9 +303,9 @@ int queue_adopt(struct queue **out, const char *name, int fd, struct problem *p)
     if (!err)
         err = queue_wrap(out, label, fd);
     if (*out) {
-        (*out)->claim = fd_open(label, O_RDONLY, 0, NULL);
-        if ((*out)->claim < 0)
-            (*out)->claim = -1;
+        int claim = fd_open(label, O_RDONLY, 0, NULL);
+
+        (*out)->claim = claim < 0 ? -1 : claim;
         return 0;
     }
     if (err == -EBADF)
@@ -405,9 +387,8 @@ long queue_length(const struct queue *queue)
     return mq_getattr(queue->fd, &attr) == 0 ? attr.mq_curmsgs : -errno;
 }
 
-/* queue_bytes - what the file of a queue says, "QSIZE:12 NOTIFY:0 ..."; it can
- * be read where no mqueue file system is mounted (mqueue_read_file in
- * ipc/mqueue.c) */
+/* Read the file of the queue, "QSIZE:12 NOTIFY:0 ...", which works without a
+ * mounted mqueue file system (mqueue_read_file in ipc/mqueue.c). */
 long queue_bytes(const struct queue *q)
 {
     static const char name[] = "QSIZE:";
@@ -422,23 +403,12 @@ long queue_bytes(const struct queue *q)
                : -EIO;
 }
 
-/* queue_gone - whether the name was unlinked while we hold the queue
- * An opened name counts as one link, and only removing it takes that away. */
+/* An open name counts as one link; only removing the name takes that away. */
 bool queue_gone(const struct queue *queue)
 {
     struct stat st;
 
     return fstat(queue->fd, &st) == 0 && st.st_nlink == 0;
-}
-
-/* Return a process that holds a lock on the file; 0 if none is visible, as from
- * another PID namespace. */
-static pid_t claim_holder(int fd)
-{
-    const struct lock_look look = {.kind = "FLOCK"};
-    struct stat file;
-
-    return fstat(fd, &file) == 0 ? lock_find(&file, &look) : 0;
 }
 
 /* Each claim is a shared lock, which the kernel drops when the process exits. A
@@ -448,19 +418,21 @@ static pid_t claim_holder(int fd)
  * of them notices the other. */
 bool queue_claim(struct queue *queue, pid_t *other)
 {
+    const struct lock_look look = {.kind = "FLOCK"};
     int fd = queue->claim >= 0 ? queue->claim : queue->fd;
     bool shared = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    struct stat file;
 
-    *other = shared ? claim_holder(fd) : 0;
+    /* The holder is not visible from another PID namespace. */
+    *other = shared && fstat(fd, &file) == 0 ? lock_find(&file, &look) : 0;
     if (flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK)
         shared = true;
     return !shared;
 }
 
-/* queue_receive - one message into `buf`; one system call
- * `priority` goes to the kernel as it is, so that it is written first. It never
- * blocks, so it need not be the cancellation point that mq_receive(3) is, which
- * costs two atomic operations in a process with threads. */
+/* One system call. `priority` is the kernel's own argument, so that it is written
+ * first. The call never blocks, so it need not be the cancellation point that
+ * mq_receive(3) is, which costs two atomic operations in a process with threads. */
 ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority)
 {
     long size;
@@ -472,7 +444,6 @@ ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority)
     return size < 0 ? -errno : size;
 }
 
-/* queue_send - one message, or -EAGAIN */
 int queue_send(struct queue *queue, const void *data, size_t size,
                uint32_t priority)
 {
@@ -510,9 +481,8 @@ static int room_wait(const struct queue *queue, uint64_t deadline_ns)
     }
 }
 
-/* queue_send_wait - one message, waiting for room
- * Not mq_timedsend, which runs on the wall clock. Another sender may take the
- * room that poll saw, so look again until the deadline. */
+/* mq_timedsend cannot be used, because it runs on the wall clock. Another sender
+ * may take the room that poll reported; then wait again until the deadline. */
 int queue_send_wait(struct queue *queue, const void *data, size_t size,
                     uint32_t priority, uint64_t deadline_ns)
 {
@@ -527,9 +497,9 @@ int queue_send_wait(struct queue *queue, const void *data, size_t size,
     }
 }
 
-/* differ - append a sentence if something was asked for and is not so */
-static void differ(char *text, size_t room, const char *what, bool octal,
-                   uint64_t is, uint64_t asked)
+/* Append a sentence if an attribute was requested and differs. */
+static void difference_add(char *text, size_t room, const char *what,
+                           bool octal, uint64_t is, uint64_t asked)
 {
     char is_text[32], asked_text[32];
     const char *fmt = octal ? "%04" PRIo64 : "%" PRIu64;
@@ -549,11 +519,12 @@ bool queue_differs(const struct queue *queue, const struct queue_attr *want,
     struct stat st;
 
     text[0] = '\0';
-    differ(text, room, "queue depth", false, queue->depth, want->depth);
-    differ(text, room, "message size", false, queue->message_size,
-           want->message_size);
+    difference_add(text, room, "queue depth", false, queue->depth, want->depth);
+    difference_add(text, room, "message size", false, queue->message_size,
+                   want->message_size);
     if (fstat(queue->fd, &st) == 0)
-        differ(text, room, "mode", true, st.st_mode & 07777, want->mode);
+        difference_add(text, room, "mode", true, st.st_mode & 07777,
+                       want->mode);
     return text[0] != '\0';
 }
 
@@ -574,7 +545,6 @@ bool patience_over(struct patience *p)
     return true;
 }
 
-/* patience_send - the deadline of the sender decides, if it is first */
 int patience_send(const struct patient_send *s)
 {
     int err = queue_send(s->queue, s->data, s->size, s->priority);

@@ -1,12 +1,12 @@
 /* queue.h - one POSIX message queue (mq_overview(7))
  *
- * WHAT   Opens or creates, receives, sends, tells attributes, and says which
- *        kernel limit stood in the way. The only file that calls mq_*.
+ * WHAT   Opens, creates, receives, sends, and names the kernel limit that was
+ *        hit. The only file that calls mq_*.
  * WHO    Any thread may receive and send. Open and close: the owner.
  * OWNS   The descriptor.
- * FAILS  -errno of the call; open fills in a problem with the exit status:
- *        64 bad name or attributes, 66 no such queue, 71 a system limit,
- *        77 no permission.
+ * FAILS  -errno of the call; open fills a problem with the exit status: 64 bad
+ *        name or attributes, 66 no such queue, 71 a system limit, 77 no
+ *        permission.
  */
 #ifndef COMMON_MQ_QUEUE_H
 #define COMMON_MQ_QUEUE_H
@@ -35,23 +35,24 @@ enum {
     QUEUE_CREATE = 1 << 2, /* when missing */
 };
 
-/* Always O_NONBLOCK and close-on-exec. `flags` with neither RECEIVE nor SEND:
- * to look only, which needs read permission. `attr` may be NULL. *created (may
- * be NULL) says whether this call made the queue. *out is NULL on failure. */
+/* Open or create a queue, with O_NONBLOCK and close-on-exec. `flags` with neither
+ * RECEIVE nor SEND: to look only, which needs read permission. `attr` may be
+ * NULL. *created (may be NULL) is set if this call created the queue. *out is
+ * NULL on failure. */
 int queue_open(struct queue **out, const char *name, int flags,
                const struct queue_attr *attr, bool *created, struct problem *p);
 /* Take over a descriptor that was passed in (systemd); makes it O_NONBLOCK.
  * On failure the descriptor stays the caller's. */
 int queue_adopt(struct queue **out, const char *name, int fd,
                 struct problem *p);
-/* What a descriptor that somebody else opened is. */
+/* How a descriptor that another program opened compares with a name. */
 enum queue_match { QUEUE_NONE, QUEUE_OTHER, QUEUE_SAME };
-/* Whether `fd` is the queue called `name`, which begins with a slash. Where no
- * queue of that name can be looked at (no permission and no /dev/mqueue, or it
- * was removed) any queue is taken for it. */
+/* Compare `fd` with the queue called `name`, which begins with a slash. If no
+ * queue of that name can be inspected (no permission and no /dev/mqueue, or it
+ * was removed), any queue counts as the same. */
 enum queue_match queue_match(int fd, const char *name);
 void queue_close(struct queue **queue); /* NULL-safe; sets NULL */
-/* Remove the name; -ENOENT if there is none. */
+/* Remove the name. Returns 0 or -errno; -ENOENT if there is none. */
 int queue_unlink(const char *name);
 
 /* Test whether a new queue of that size is allowed now: create one that no
@@ -62,21 +63,21 @@ int queue_probe(uint64_t depth, uint64_t message_size);
 
 int queue_fd(const struct queue *queue);
 const char *queue_label(const struct queue *queue); /* "/orders" */
-/* As of open; they never change in a queue's life. */
+/* Return an attribute as read by open; a queue never changes its own. */
 size_t queue_message_size(const struct queue *queue);
 size_t queue_depth(const struct queue *queue);
-/* Messages in the queue now, or -errno. */
+/* Return the number of messages in the queue, or -errno. */
 long queue_length(const struct queue *queue);
-/* Bytes of their bodies together, or -errno. */
+/* Return the total size of their bodies in bytes, or -errno. */
 long queue_bytes(const struct queue *queue);
-/* Whether the name was unlinked: drain the messages that are left, then open
+/* Return true if the name was unlinked: drain the remaining messages, then open
  * the name again. */
 bool queue_gone(const struct queue *queue);
 
-/* The name was removed and what was left is drained: *fresh, of the same name,
- * takes its place. The descriptor keeps its number, depth and message size
- * change; *fresh is closed. On failure the old queue stays. Not while another
- * thread receives. */
+/* Replace a queue whose name was removed, after draining it, by *fresh, which has
+ * the same name. The descriptor keeps its number; depth and message size change;
+ * *fresh is closed. On failure the old queue stays. No other thread may be
+ * receiving. */
 int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p);
 /* Open the name again as queue_open would, and queue_replace. */
 int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
@@ -87,32 +88,30 @@ int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
  * that process, or 0 if it is not visible. Call again after queue_replace. */
 bool queue_claim(struct queue *queue, pid_t *other);
 
-/* Receive one message straight into `buf`, which must hold
- * queue_message_size() bytes and be writable memory: the kernel frees the
- * message whatever happens to the copy. The kernel writes *priority first, then
- * the body (do_mq_timedreceive in ipc/mqueue.c). Bytes, or -EAGAIN when
- * empty. */
+/* Receive one message straight into `buf`, which must be writable memory of
+ * queue_message_size() bytes: the kernel frees the message even if the copy
+ * fails. The kernel writes *priority first, then the body (do_mq_timedreceive in
+ * ipc/mqueue.c). Returns the number of bytes; -EAGAIN if the queue is empty. */
 ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority);
 
-/* Send without blocking: 0, -EAGAIN full, -EMSGSIZE. */
+/* Send without blocking. Returns 0, -EAGAIN if the queue is full, or -EMSGSIZE. */
 int queue_send(struct queue *queue, const void *data, size_t size,
                uint32_t priority);
-/* Send, waiting for room until the monotonic time `deadline_ns` (UINT64_MAX:
- * as long as it takes): 0, -EAGAIN, -EINTR, -EMSGSIZE, or -EIDRM if the queue
- * was unlinked while it was full, because no process may be left to make room
- * in it. */
+/* Send, waiting for room until the monotonic time `deadline_ns` (UINT64_MAX: no
+ * limit). Returns 0, -EAGAIN, -EINTR, -EMSGSIZE, or -EIDRM if the queue was
+ * unlinked while it was full, because no process may be left to make room. */
 int queue_send_wait(struct queue *queue, const void *data, size_t size,
                     uint32_t priority, uint64_t deadline_ns);
 
-/* Compare with what was asked for (0: was not); one sentence per difference
- * that names both values goes to `text`. True if they differ. */
+/* Compare with the requested attributes (0: not requested); returns true if they
+ * differ, with a sentence for each difference in `text`. */
 bool queue_differs(const struct queue *queue, const struct queue_attr *want,
                    char *text, size_t room);
 
 /* ---- patience ----
  *
- * After a second of waiting a program says what it waits for, and how to end
- * that: once in a run, on a terminal and in a log alike, as nobody looks at a
+ * After a second of waiting a program says what it waits for, and how to stop
+ * that: once in a run, on a terminal and in a log alike, because nobody watches a
  * script of cron that hangs. Embedded in the caller; all zero is a good start.
  */
 
@@ -121,24 +120,23 @@ struct patience {
     bool said;
 };
 
-/* From here on something is waited for. */
+/* Begin to wait. */
 void patience_start(struct patience *p);
-/* Whether a second is over, and it was not said before; true once. */
+/* Return true once, when a second has passed. */
 bool patience_over(struct patience *p);
 
-/* What waits for room, and says so. */
 struct patient_send {
     struct patience *patience;
     struct queue *queue;
     const void *data;
     size_t size;
     uint32_t priority;
-    uint64_t deadline_ns; /* monotonic; UINT64_MAX: for ever */
-    /* Each time that a second is over; `first`: for the first time. */
+    uint64_t deadline_ns; /* monotonic; UINT64_MAX: no limit */
+    /* Called each time that a second has passed; `first`: the first time. */
     void (*say)(bool first, void *arg);
     void *arg;
 };
-/* As queue_send_wait. */
+/* Send as queue_send_wait does, and call `say`. */
 int patience_send(const struct patient_send *send);
 
 #endif

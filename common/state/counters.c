@@ -45,18 +45,17 @@ struct counters {
 
 /* ---- the writer ---- */
 
-/* lost - from here on the numbers are in memory only; the first reason
- * counts */
-static void lost(struct counters *c, const char *what, int err)
+/* Note that numbers are in memory only; the first reason counts. */
+static void file_lose(struct counters *c, const char *what, int err)
 {
     if (!c->why[0])
         snprintf(c->why, sizeof c->why, "%s: %s", what, errno_text(err));
 }
 
-/* allocate - disk for a part of the file, now
- * A page that is written to for the first time must never find the disk full:
- * that is a SIGBUS. Without the disk the part is memory of our own. */
-static void allocate(struct counters *c, size_t from, size_t size)
+/* Allocate disk for a part of the file now: a page that is written to for the
+ * first time must never find the disk full, because that is a SIGBUS. Without
+ * disk the part becomes memory of our own. */
+static void part_allocate(struct counters *c, size_t from, size_t size)
 {
     void *at = c->map + from;
     int err;
@@ -66,16 +65,16 @@ static void allocate(struct counters *c, size_t from, size_t size)
     err = posix_fallocate(c->fd, (off_t)from, (off_t)size);
     if (!err)
         return;
-    lost(c, "no room for it", err);
+    file_lose(c, "no room for it", err);
     if (mmap(at, size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         panic("counters: neither disk nor memory for %zu bytes: %s", size,
               errno_text(errno)); /* what was mapped there may be gone */
 }
 
-/* fits - whether an old file can be taken over: of this version and geometry,
- * with all the blocks it speaks of */
-static bool fits(int fd, unsigned blocks_max)
+/* Return true if an old file can be taken over: it has this version and geometry,
+ * and all the blocks that its header counts. */
+static bool file_fits(int fd, unsigned blocks_max)
 {
     struct counters_head h;
     struct stat st;
@@ -88,14 +87,14 @@ static bool fits(int fd, unsigned blocks_max)
            h.blocks_max == blocks_max;
 }
 
-/* file_ready - the old file, or a new one in its place (*made)
- * A file that does not fit is never changed: a reader may have it mapped. */
+/* Open the old file, or create a new one in its place (*made). A file that does
+ * not fit is never changed, because a reader may have it mapped. */
 static int file_ready(const char *path, unsigned blocks_max, bool *made)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     int fd = open(path, flags);
 
-    if (fd >= 0 && fits(fd, blocks_max))
+    if (fd >= 0 && file_fits(fd, blocks_max))
         return fd;
     if (fd >= 0)
         close(fd);
@@ -106,49 +105,64 @@ static int file_ready(const char *path, unsigned blocks_max, bool *made)
     return fd < 0 ? -errno : fd;
 }
 
-/* bytes_copy - all of them, on the disk */
-static int bytes_copy(int out, int in)
-{
-    char buf[65536];
-    off_t at = 0;
-    ssize_t n;
-    int err = 0;
-
-    while (!err && (n = read(in, buf, sizeof buf)) != 0) {
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        if (n > 0) {
-            err = file_write(out, buf, (size_t)n, at);
-            at += n;
-        }
-    }
-    return err ? err : fsync(out) < 0 ? -errno : 0;
-}
-
-/* counters_copy - beside it, then renamed: a crash leaves the old one, or none,
- * and the next copy replaces what was begun */
-int counters_copy(const char *to, const char *from)
+/* Write bytes to a file beside `path`, then rename it: a crash leaves the old file
+ * or none, and the next write replaces what was begun. */
+static int bytes_save(const void *bytes, size_t size, const char *path)
 {
     char temp[PATH_MAX];
-    int in = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    int out = in < 0 ? -errno : file_create_beside(temp, to, "", 0);
-    int err = out < 0 ? out : bytes_copy(out, in);
+    int fd = file_create_beside(temp, path, bytes, size);
+    int err = fd < 0 ? fd : 0;
 
-    if (!err && rename(temp, to) < 0)
+    if (!err && rename(temp, path) < 0) {
         err = -errno;
-    if (err && out >= 0)
         unlink(temp);
-    if (out >= 0)
-        close(out);
-    if (in >= 0)
-        close(in);
+    }
+    if (fd >= 0)
+        close(fd);
     return err;
 }
 
-/* map - the file, or memory where there can be no file
- * Bytes beyond the end of the file are not touched before `allocate` has added
- * them. */
-static int map(struct counters *c, const char *path, unsigned blocks_max)
+/* Map a whole file for reading. */
+static int file_map(struct counters *c, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), err = 0;
+    struct stat st;
+    void *at;
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) < 0)
+        err = -errno;
+    else if (!S_ISREG(st.st_mode) || st.st_size < COUNTERS_HEAD)
+        err = -EINVAL;
+    if (!err) {
+        at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (at == MAP_FAILED) {
+            err = -errno;
+        } else {
+            c->map = at;
+            c->bytes = (size_t)st.st_size;
+        }
+    }
+    close(fd);
+    return err;
+}
+
+int counters_copy(const char *to, const char *from)
+{
+    struct counters c;
+    int err = file_map(&c, from);
+
+    if (err)
+        return err;
+    err = bytes_save(c.map, c.bytes, to);
+    munmap(c.map, c.bytes);
+    return err;
+}
+
+/* Map the file, or memory if there can be no file. Bytes beyond the end of the file
+ * are not touched before part_allocate has added them. */
+static int file_open(struct counters *c, const char *path, unsigned blocks_max)
 {
     void *at = MAP_FAILED;
     bool made = false;
@@ -156,11 +170,11 @@ static int map(struct counters *c, const char *path, unsigned blocks_max)
     c->bytes = counters_bytes(blocks_max);
     c->fd = file_ready(path, blocks_max, &made);
     if (c->fd < 0)
-        lost(c, "it cannot be made", -c->fd);
+        file_lose(c, "it cannot be made", -c->fd);
     else
         at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
     if (at == MAP_FAILED && c->fd >= 0) {
-        lost(c, "mmap", errno);
+        file_lose(c, "mmap", errno);
         if (made)
             unlink(path); /* or it would stay, empty */
         close(c->fd);
@@ -172,12 +186,12 @@ static int map(struct counters *c, const char *path, unsigned blocks_max)
     if (at == MAP_FAILED)
         return -ENOMEM;
     c->map = at;
-    allocate(c, 0, COUNTERS_BLOCKS);
+    part_allocate(c, 0, COUNTERS_BLOCKS);
     return 0;
 }
 
-/* is_torn - the machine went down under its worker */
-static bool is_torn(const struct counters_head *h)
+/* Return true if the machine went down under its worker. */
+static bool head_is_torn(const struct counters_head *h)
 {
     struct boot now, then = {.time = h->boot_time};
 
@@ -278,8 +292,9 @@ static void head_write(struct counters *c, unsigned blocks_max)
     commits =
         boot_same(&now, &then) ? counters_get(&h->gauges[COUNTERS_COMMITS]) : 0;
     for (unsigned i = 0; i < used; i++)
-        allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
-    if (is_torn(h) && used > 0)
+        part_allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE,
+                      COUNTERS_STRIDE);
+    if (head_is_torn(h) && used > 0)
         memset((void *)counters_past(c->map, 0), 0,
                COUNTERS_BLOCKS - COUNTERS_HEAD + used * COUNTERS_STRIDE);
     runs_fold(c, used);
@@ -299,25 +314,22 @@ static void head_write(struct counters *c, unsigned blocks_max)
     atomic_store_explicit(&h->magic, counters_magic(), memory_order_release);
 }
 
-/* counters_open - the file, taken over or new, with block 0 */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max)
 {
     struct counters *c = calloc(1, sizeof *c);
     int err;
 
-    _Static_assert(COUNTERS_BOOT_ID == BOOT_ID, "the same text");
     *out = NULL;
     if (!c)
         return -ENOMEM;
     pthread_mutex_init(&c->mtx, NULL);
     pthread_mutex_init(&c->rest_mtx, NULL);
-    err = map(c, path, blocks_max);
+    err = file_open(c, path, blocks_max);
     if (err) {
         counters_close(&c);
         return err;
     }
     head_write(c, blocks_max);
-    c->claimed = 0;
     (void)counters_claim(c); /* block 0: counters_rest */
     *out = c;
     return 0;
@@ -338,16 +350,9 @@ bool counters_give_back(struct counters *c)
 
 int counters_save(struct counters *c, const char *path)
 {
-    char temp[PATH_MAX];
-    size_t size = counters_bytes(atomic_load(&counters_head(c->map)->blocks));
-    int fd = file_create_beside(temp, path, c->map, size);
-    int err = fd < 0 ? fd : 0;
-
-    if (!err && rename(temp, path) < 0)
-        err = -errno;
-    if (fd >= 0)
-        close(fd);
-    return err;
+    return bytes_save(
+        c->map, counters_bytes(atomic_load(&counters_head(c->map)->blocks)),
+        path);
 }
 
 void counters_close(struct counters **counters)
@@ -377,7 +382,7 @@ void counters_rest_done(struct counters *c)
     pthread_mutex_unlock(&c->rest_mtx);
 }
 
-/* counters_claim - the next block; one that an earlier worker used is clear */
+/* A block that an earlier worker used is clear. */
 struct counters_block *counters_claim(struct counters *c)
 {
     struct counters_head *h = counters_head(c->map);
@@ -389,7 +394,8 @@ struct counters_block *counters_claim(struct counters *c)
         panic("counters: block %u of %u, more work items than there can be", i,
               h->blocks_max);
     if (i >= atomic_load(&h->blocks)) {
-        allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE, COUNTERS_STRIDE);
+        part_allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE,
+                      COUNTERS_STRIDE);
         atomic_store_explicit(&h->blocks, i + 1, memory_order_release);
     }
     pthread_mutex_unlock(&c->mtx);
@@ -412,7 +418,7 @@ _Atomic uint64_t *counters_commits(struct counters *c)
     return &counters_head(c->map)->gauges[COUNTERS_COMMITS];
 }
 
-/* counters_say - odd while it is written, so that a reader tries again */
+/* The sequence is odd while the text is written, so that a reader tries again. */
 void counters_say(struct counters *c, enum counters_text which,
                   const char *text, uint64_t wall_ns)
 {
@@ -432,7 +438,7 @@ void counters_say(struct counters *c, enum counters_text which,
 
 /* ---- readers ---- */
 
-/* head_check - whether we can read it: 0 or a problem */
+/* Check that this program can read the file. */
 static int head_check(const struct counters *c, const char *path,
                       struct problem *p)
 {
@@ -459,32 +465,6 @@ static int head_check(const struct counters *c, const char *path,
     return 0;
 }
 
-/* map_file - the whole of it, to read */
-static int map_file(struct counters *c, const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), err = 0;
-    struct stat st;
-    void *at;
-
-    if (fd < 0)
-        return -errno;
-    if (fstat(fd, &st) < 0)
-        err = -errno;
-    else if (!S_ISREG(st.st_mode) || st.st_size < COUNTERS_HEAD)
-        err = -EINVAL;
-    if (!err) {
-        at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (at == MAP_FAILED) {
-            err = -errno;
-        } else {
-            c->map = at;
-            c->bytes = (size_t)st.st_size;
-        }
-    }
-    close(fd);
-    return err;
-}
-
 int counters_attach(struct counters **out, const char *path, struct problem *p)
 {
     struct counters *c = calloc(1, sizeof *c);
@@ -496,7 +476,7 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     c->fd = -1;
     pthread_mutex_init(&c->mtx, NULL);
     pthread_mutex_init(&c->rest_mtx, NULL);
-    err = map_file(c, path);
+    err = file_map(c, path);
     if (err == -EINVAL)
         problem_fill(p, EX_CANTCREAT,
                      "counters file %s: no worker has written it yet, as "
@@ -519,7 +499,7 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     return 0;
 }
 
-/* text_read - a whole one; "" where it changes all the time */
+/* Read a consistent text; "" if it changes all the time. */
 static uint64_t text_read(const struct counters_words *w,
                           char out[COUNTERS_TEXT])
 {
@@ -555,8 +535,8 @@ void counters_header(const struct counters *c, struct counters_header *out)
         out->text_ns[i] = text_read(&h->texts[i], out->texts[i]);
 }
 
-/* blocks - in use, and inside the file as it was when it was mapped */
-static unsigned blocks(const struct counters *c)
+/* Return the number of blocks in use that are inside the mapping. */
+static unsigned blocks_used(const struct counters *c)
 {
     const struct counters_head *h = counters_head(c->map);
     unsigned n = atomic_load_explicit(&h->blocks, memory_order_acquire);
@@ -565,7 +545,8 @@ static unsigned blocks(const struct counters *c)
     return n < room ? n : (unsigned)room;
 }
 
-/* block_sum - one more; `ended` first: it never is over `deliveries` then */
+/* Add a block to a sum. `ended` is read first, so that it is never over
+ * `deliveries`. */
 static void block_sum(struct counters_sum *s, const struct counters_block *b)
 {
     uint64_t ended = counters_read(&b->ended);
@@ -592,73 +573,55 @@ static void block_sum(struct counters_sum *s, const struct counters_block *b)
     s->hooks_failed += counters_get(&b->hooks_failed);
 }
 
-void counters_sum(const struct counters *c, struct counters_sum *out)
-{
-    *out = (struct counters_sum){.blocks = blocks(c)};
-    for (unsigned i = 0; i < out->blocks; i++)
-        block_sum(out, counters_at(c->map, i));
-}
-
-void counters_totals(const struct counters *c, struct counters_sum *out)
-{
-    const struct counters_head *h = counters_head(c->map);
-    uint64_t folds;
-
-    do { /* repeat if a start added up runs during the read */
-        folds = counters_read(&h->folds);
-        counters_sum(c, out);
-        if (folds % 2)
-            *out = (struct counters_sum){.blocks = out->blocks};
-        block_sum(out, counters_earlier(c->map, folds % 2));
-        atomic_thread_fence(memory_order_acquire);
-    } while (counters_read(&h->folds) != folds);
-}
-
-/* Add the histograms of one block. */
-static void histograms_add(const struct counters_block *b,
-                           struct histogram_sum *handler,
-                           struct histogram_sum *latency)
-{
-    if (handler)
-        histogram_sum(handler, &b->handler);
-    if (latency)
-        histogram_sum(latency, &b->latency);
-}
-
-static void histograms_clear(struct histogram_sum *handler,
-                             struct histogram_sum *latency)
-{
-    if (handler)
-        memset(handler, 0, sizeof *handler);
-    if (latency)
-        memset(latency, 0, sizeof *latency);
-}
-
-void counters_histograms(const struct counters *c,
-                         struct histogram_sum *handler,
-                         struct histogram_sum *latency)
-{
-    histograms_clear(handler, latency);
-    for (unsigned i = 0; i < blocks(c); i++)
-        histograms_add(counters_at(c->map, i), handler, latency);
-}
-
-void counters_histogram_totals(const struct counters *c,
-                               struct histogram_sum *handler,
-                               struct histogram_sum *latency)
+/* Add blocks to each of the sums that are not NULL. If a start is adding up runs at
+ * the same time, read again. */
+static void blocks_add(const struct counters *c, bool earlier,
+                       struct counters_sum *sum, struct histogram_sum *handler,
+                       struct histogram_sum *latency)
 {
     const struct counters_head *h = counters_head(c->map);
     uint64_t folds;
 
     do {
+        unsigned n, first;
+
         folds = counters_read(&h->folds);
-        if (folds % 2)
-            histograms_clear(handler, latency);
-        else
-            counters_histograms(c, handler, latency);
-        histograms_add(counters_earlier(c->map, folds % 2), handler, latency);
+        n = blocks_used(c);
+        /* While `folds` is odd, the new sums have the numbers of the blocks. */
+        first = earlier && folds % 2 ? n : 0;
+        if (sum)
+            *sum = (struct counters_sum){.blocks = n};
+        if (handler)
+            memset(handler, 0, sizeof *handler);
+        if (latency)
+            memset(latency, 0, sizeof *latency);
+        for (unsigned i = first; i < n + earlier; i++) {
+            const struct counters_block *b =
+                i < n ? counters_at(c->map, i)
+                      : counters_earlier(c->map, folds % 2);
+
+            if (sum)
+                block_sum(sum, b);
+            if (handler)
+                histogram_sum(handler, &b->handler);
+            if (latency)
+                histogram_sum(latency, &b->latency);
+        }
         atomic_thread_fence(memory_order_acquire);
-    } while (counters_read(&h->folds) != folds);
+    } while (earlier && counters_read(&h->folds) != folds);
+}
+
+void counters_sum(const struct counters *c, bool earlier,
+                  struct counters_sum *out)
+{
+    blocks_add(c, earlier, out, NULL, NULL);
+}
+
+void counters_histograms(const struct counters *c, bool earlier,
+                         struct histogram_sum *handler,
+                         struct histogram_sum *latency)
+{
+    blocks_add(c, earlier, NULL, handler, latency);
 }
 
 bool counters_find(const struct counters *c, const struct ulid *id,
@@ -707,7 +670,7 @@ void histogram_sum(struct histogram_sum *into, const struct histogram *h)
     }
 }
 
-/* histogram_since - never below 0, as the worker may have restarted */
+/* Never below 0, because the worker may have restarted. */
 void histogram_since(struct histogram_sum *out,
                      const struct histogram_sum *later,
                      const struct histogram_sum *earlier)
@@ -723,8 +686,8 @@ void histogram_since(struct histogram_sum *out,
     out->total = total;
 }
 
-/* histogram_quantile - the end of the bucket in which the fraction is reached,
- * which is certain to hold that many */
+/* Use the end of the bucket in which the fraction is reached: it is certain to hold
+ * that many. */
 uint64_t histogram_quantile(const struct histogram_sum *s, double q)
 {
     double want = q * (double)s->total;
@@ -740,7 +703,6 @@ uint64_t histogram_quantile(const struct histogram_sum *s, double q)
     return histogram_low(HISTOGRAM_BUCKETS);
 }
 
-/* histogram_upto - all buckets that end at or below `ns` */
 uint64_t histogram_upto(const struct histogram_sum *s, uint64_t ns)
 {
     uint64_t n = 0;

@@ -1,4 +1,4 @@
-/* counters.h - what a worker does, as numbers in a mapped file
+/* counters.h - the numbers of a worker, in a mapped file
  *
  * WHAT   One header, the journal of the messages that ended last, and one block
  *        for each work item, in the file `counters` of a queue's folder.
@@ -6,12 +6,12 @@
  *        open the file. docs/formats/counters.md has the bytes.
  * WHO    Writer: the worker, which holds the lock of the folder. A block has
  *        one writer at a time, the thread of its work item; the inline calls
- *        below are plain loads and stores. Times are the caller's: nothing in
- *        here looks at a clock. The header: any thread. Readers: any process.
+ *        below are plain loads and stores. The caller passes all times. The
+ *        header: any thread. Readers: any process.
  * OWNS   The file and its mapping.
- * FAILS  open: -ENOMEM alone. Where the file cannot be had (a full disk) the
- *        numbers are kept in memory, and counters_private says why.
- *        attach: a problem, -ENOENT without a file, 78 of another version.
+ * FAILS  open: -ENOMEM only. If there can be no file (a full disk) the numbers
+ *        are in memory, and counters_private tells why. attach: a problem,
+ *        -ENOENT without a file, 78 for another version.
  */
 #ifndef COMMON_STATE_COUNTERS_H
 #define COMMON_STATE_COUNTERS_H
@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/types.h>
 
+#include "common/base/boot_id.h"
 #include "common/base/problem.h"
 #include "common/base/ulid.h"
 
@@ -44,11 +45,10 @@ struct histogram {
     _Atomic uint64_t count[HISTOGRAM_BUCKETS];
 };
 
-/* The bucket of a duration.
- * As a double (IEEE 754 binary64: 52 bits of fraction, the exponent above them
- * is 1023 more than the power of two) it is exact, and has the doubling and the
- * bits that follow it side by side. The first bucket of a doubling is that of
- * HISTOGRAM_PART. */
+/* Return the bucket of a duration. As a double (IEEE 754 binary64: 52 bits of
+ * fraction, below an exponent that is 1023 more than the power of two) it is exact
+ * and has the doubling and the bits that follow side by side. The first bucket of
+ * a doubling is that of HISTOGRAM_PART. */
 static inline unsigned histogram_bucket(uint64_t ns)
 {
     const uint64_t first = (uint64_t)(1023 + HISTOGRAM_BITS - 1)
@@ -64,7 +64,7 @@ static inline unsigned histogram_bucket(uint64_t ns)
     return (unsigned)((bits >> (52 - HISTOGRAM_BITS)) - first);
 }
 
-/* Count one; by the one thread that writes `h`. */
+/* Count a duration. Only one thread may write `h`. */
 static inline void histogram_add(struct histogram *h, uint64_t ns)
 {
     _Atomic uint64_t *at = &h->count[histogram_bucket(ns)];
@@ -74,23 +74,23 @@ static inline void histogram_add(struct histogram *h, uint64_t ns)
                           memory_order_relaxed);
 }
 
-/* Least duration of a bucket; of HISTOGRAM_BUCKETS: 2^HISTOGRAM_TOP. */
+/* Return the least duration of a bucket; 2^HISTOGRAM_TOP for HISTOGRAM_BUCKETS. */
 uint64_t histogram_low(unsigned bucket);
 
-/* Several, added up; one thread. */
+/* The sum of several histograms, of one thread. */
 struct histogram_sum {
     uint64_t count[HISTOGRAM_BUCKETS];
     uint64_t total; /* of all buckets */
 };
 void histogram_sum(struct histogram_sum *into, const struct histogram *h);
-/* `later` minus `earlier`: what came between. */
+/* Subtract `earlier` from `later`. */
 void histogram_since(struct histogram_sum *out,
                      const struct histogram_sum *later,
                      const struct histogram_sum *earlier);
-/* A duration that the fraction `q` (0 to 1) does not exceed, as near as the
- * buckets tell (the end of one); 0 for an empty one. */
+/* Return a duration that the fraction `q` (0 to 1) does not exceed: the end of a
+ * bucket; 0 if the histogram is empty. */
 uint64_t histogram_quantile(const struct histogram_sum *s, double q);
-/* How many are certainly not over `ns`, whole buckets only. */
+/* Count the durations in buckets that end at or below `ns`. */
 uint64_t histogram_upto(const struct histogram_sum *s, uint64_t ns);
 
 /* ---- the file ---- */
@@ -98,7 +98,6 @@ uint64_t histogram_upto(const struct histogram_sum *s, uint64_t ns);
 #define COUNTERS_VERSION 1
 #define COUNTERS_JOURNAL 16384 /* final states that are remembered */
 #define COUNTERS_TEXT    192
-#define COUNTERS_BOOT_ID 40
 
 struct counters; /* opaque; body in counters.c */
 
@@ -114,12 +113,12 @@ enum counters_end { /* final states in the journal; 0: an empty place */
 };
 
 /* Values of since_ns that are no time. */
-#define COUNTERS_AWAY 0 /* it has no work */
-#define COUNTERS_BUSY 1 /* it is between two handlers */
+#define COUNTERS_AWAY 0 /* the work item has no work */
+#define COUNTERS_BUSY 1 /* the work item is between two handlers */
 
 struct counters_block {
     _Alignas(64) _Atomic uint64_t deliveries; /* handlers started */
-    _Atomic uint64_t ended;                   /* of these; the others run */
+    _Atomic uint64_t ended;                   /* handlers ended */
     _Atomic uint64_t took_ns; /* those that ended, together; may lag */
     _Atomic uint64_t longest_ns;
     _Atomic uint64_t since_ns;    /* monotonic time since which handlers have
@@ -142,7 +141,7 @@ _Static_assert(offsetof(struct counters_block, done) == 64, "counters format");
 _Static_assert(offsetof(struct counters_block, handler) == 256,
                "counters format");
 
-/* A number with one writer. */
+/* Load or store a number that has one writer. */
 static inline uint64_t counters_get(const _Atomic uint64_t *at)
 {
     return atomic_load_explicit(at, memory_order_relaxed);
@@ -153,13 +152,13 @@ static inline void counters_put(_Atomic uint64_t *at, uint64_t value)
     atomic_store_explicit(at, value, memory_order_relaxed);
 }
 
-/* After all that was put before; costs no more than counters_put on x86. */
+/* Store after all earlier stores; costs no more than counters_put on x86. */
 static inline void counters_publish(_Atomic uint64_t *at, uint64_t value)
 {
     atomic_store_explicit(at, value, memory_order_release);
 }
 
-/* Before all that is read after. */
+/* Load before all later loads. */
 static inline uint64_t counters_read(const _Atomic uint64_t *at)
 {
     return atomic_load_explicit(at, memory_order_acquire);
@@ -170,13 +169,13 @@ static inline void counters_add(_Atomic uint64_t *at, uint64_t n)
     counters_put(at, counters_get(at) + n);
 }
 
-/* Handlers of the block that run now. */
+/* Return the number of running handlers of the block. */
 static inline uint64_t counters_running(const struct counters_block *b)
 {
     return counters_get(&b->deliveries) - counters_get(&b->ended);
 }
 
-/* A handler starts, at the monotonic time `now_ns`. */
+/* Count a handler that starts, at the monotonic time `now_ns`. */
 static inline void counters_started(struct counters_block *b, uint64_t now_ns)
 {
     if (counters_running(b) == 0)
@@ -184,9 +183,9 @@ static inline void counters_started(struct counters_block *b, uint64_t now_ns)
     counters_add(&b->deliveries, 1);
 }
 
-/* The message that started has waited, on the wall clock, since it was sent,
- * where its header says so, else since it was received. For a first delivery
- * only, and not for a message that waited in the store. */
+/* Record how long a message waited, on the wall clock, since it was sent, or, if
+ * its header does not say, received. For first deliveries only, and not for
+ * messages from the store. */
 static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
                                    uint64_t start_ns)
 {
@@ -199,7 +198,7 @@ static inline void counters_received(struct counters_block *b, uint64_t wall_ns)
     counters_put(&b->received_ns, wall_ns);
 }
 
-/* It ended, having run for so long. */
+/* Count a handler that ended. */
 static inline void counters_ended(struct counters_block *b, uint64_t took_ns)
 {
     counters_publish(&b->ended, counters_get(&b->ended) + 1);
@@ -211,7 +210,8 @@ static inline void counters_ended(struct counters_block *b, uint64_t took_ns)
     histogram_add(&b->handler, took_ns);
 }
 
-/* The same two of a block whose deliveries come one after the other. */
+/* counters_started and counters_ended for a block that runs one handler at a time.
+ */
 static inline void counters_one_started(struct counters_block *b,
                                         uint64_t now_ns)
 {
@@ -230,7 +230,8 @@ static inline void counters_one_ended(struct counters_block *b,
     histogram_add(&b->handler, took_ns);
 }
 
-/* It never ran: it could not be started, or its child did not get it. */
+/* Uncount a handler that could not be started, or whose child did not get the
+ * message. */
 static inline void counters_unstarted(struct counters_block *b)
 {
     counters_put(&b->deliveries, counters_get(&b->deliveries) - 1);
@@ -240,47 +241,47 @@ static inline void counters_unstarted(struct counters_block *b)
 
 /* ---- the writer ---- */
 
-/* A complete copy of the file at `from`, on the disk; 0 or -errno. */
+/* Copy the file at `from` to `to`, and sync it to disk. Returns 0 or -errno. */
 int counters_copy(const char *to, const char *from);
 /* Create or take over the file. The numbers of this run start at 0, and the
- * sums of all earlier runs are kept beside them (counters_totals). The sums and
+ * sums of all earlier runs are kept beside them (counters_sum). The sums and
  * the journal are dropped if the machine went down under the worker.
  * `blocks_max` includes block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
-/* This start was refused: readers see again how the last worker ended, without
- * the numbers of either. False: there was no last worker. */
+/* If this start was refused, show readers again how the last worker ended, without
+ * the numbers of either. Returns false if there was no last worker. */
 bool counters_give_back(struct counters *c);
-/* The block of no work item, for what is settled elsewhere; the caller's alone
- * until counters_rest_done. */
+/* Lock the block of no work item, for what is settled elsewhere, until
+ * counters_rest_done. */
 struct counters_block *counters_rest(struct counters *c);
 void counters_rest_done(struct counters *c);
 /* Write a copy of the counters to `path`, on the disk; 0 or -errno. Other
  * threads are at rest. */
 int counters_save(struct counters *c, const char *path);
-/* A block that nobody has; never NULL up to blocks_max - 1 calls (after that,
- * our bug: panic). Any thread. */
+/* Return a block without an owner, up to blocks_max - 1 times (after that, our
+ * bug: panic). Any thread. */
 struct counters_block *counters_claim(struct counters *c);
-/* A message came to its end at the wall time `wall_ns`. Any thread. */
+/* Add the end of a message to the journal. Any thread. */
 void counters_settled(struct counters *c, enum counters_end end,
                       const struct ulid *id, uint64_t wall_ns);
-/* NULL: others can read them. Else why not, for the log. */
+/* Return NULL if other processes can read the numbers, else why not. */
 const char *counters_private(const struct counters *c);
-/* Also detaches a reader. The file stays. NULL-safe; sets NULL. */
+/* Close, or detach a reader. The file stays. NULL-safe; sets NULL. */
 void counters_close(struct counters **c);
 
-/* Values of the header that change while it runs. */
+/* Values of the header that change while the worker runs. */
 enum counters_gauge {
     COUNTERS_CAP,
-    COUNTERS_HOLDS,   /* why nothing is taken: bits below */
+    COUNTERS_HOLDS,   /* reasons not to take messages: bits below */
     COUNTERS_BREAKER, /* 0 closed, 1 open, 2 probing */
     COUNTERS_WAITING, /* rows of the store, when last counted: */
     COUNTERS_PARKED,
     COUNTERS_LETTERS,     /* dead */
     COUNTERS_GROUPS,      /* known now */
-    COUNTERS_ENDED_NS,    /* wall; 0: it runs, or was killed */
-    COUNTERS_WINDOW,      /* messages that each handler may have; 0: not told */
+    COUNTERS_ENDED_NS,    /* wall; 0: running, or killed */
+    COUNTERS_WINDOW,      /* messages that each handler may have; 0: unknown */
     COUNTERS_GROUPS_HELD, /* of these known: until a letter is dealt with */
-    COUNTERS_COMMITS,     /* number of the store's last one on the disk */
+    COUNTERS_COMMITS,     /* number of the store's last commit on disk */
     COUNTERS_UNTOLD,      /* letters whose --on-dead failed, and runs again */
     COUNTERS_GAUGES,
 };
@@ -303,11 +304,11 @@ enum {
 void counters_gauge(struct counters *c, enum counters_gauge which,
                     uint64_t value);
 
-/* COUNTERS_COMMITS, for the store. At first that of the last worker, if it was
- * of this run of the machine, else 0. */
+/* Return COUNTERS_COMMITS, for the store. It starts with the value of the last
+ * worker if that was in this run of the machine, else with 0. */
 _Atomic uint64_t *counters_commits(struct counters *c);
 
-/* Texts of the header, with the wall time they are of. Cut to COUNTERS_TEXT. */
+/* Texts of the header, with their wall time. Cut to COUNTERS_TEXT. */
 enum counters_text {
     COUNTERS_WHY_BREAKER,
     COUNTERS_LAST_ERROR,
@@ -318,20 +319,20 @@ void counters_say(struct counters *c, enum counters_text which,
 
 /* ---- readers ---- */
 
-/* Map a file to read; the worker may run or not, or restart meanwhile. Blocks
- * that are claimed later are not seen: attach again for each look. */
+/* Map a file for reading, whether the worker is running or not. Blocks that are
+ * claimed later are not visible: attach again for each look. */
 int counters_attach(struct counters **out, const char *path, struct problem *p);
 
 struct counters_header {
     pid_t pid;
-    uint64_t pid_start;             /* field 22 of proc_pid_stat(5) */
-    uint64_t started_ns;            /* wall */
-    char boot_id[COUNTERS_BOOT_ID]; /* run of the machine */
+    uint64_t pid_start;    /* field 22 of proc_pid_stat(5) */
+    uint64_t started_ns;   /* wall */
+    char boot_id[BOOT_ID]; /* run of the machine */
     uint64_t gauges[COUNTERS_GAUGES];
     char texts[COUNTERS_TEXTS][COUNTERS_TEXT]; /* "": none yet */
     uint64_t text_ns[COUNTERS_TEXTS];          /* wall */
 };
-/* Whether it runs still is not in here: worker_lock.h. */
+/* Read the header. worker_lock.h tells whether the worker is running. */
 void counters_header(const struct counters *c, struct counters_header *out);
 
 struct counters_sum {
@@ -344,21 +345,16 @@ struct counters_sum {
     uint64_t hooks_failed;
     uint64_t blocks;
 };
-/* Since the worker started. */
-void counters_sum(const struct counters *c, struct counters_sum *out);
-/* Read the totals over this run and all earlier runs; `running`, `items` and
- * `longest_ns` are of this run only. */
-void counters_totals(const struct counters *c, struct counters_sum *out);
-/* Read the two histograms since the worker started; either pointer may be
- * NULL. */
-void counters_histograms(const struct counters *c,
+/* Read the sums since the worker started. With `earlier`, add all earlier runs;
+ * `running`, `items` and `longest_ns` are of this run only. */
+void counters_sum(const struct counters *c, bool earlier,
+                  struct counters_sum *out);
+/* Read the two histograms of the same runs; either pointer may be NULL. */
+void counters_histograms(const struct counters *c, bool earlier,
                          struct histogram_sum *handler,
                          struct histogram_sum *latency);
-/* Read the two histograms over this run and all earlier runs. */
-void counters_histogram_totals(const struct counters *c,
-                               struct histogram_sum *handler,
-                               struct histogram_sum *latency);
-/* The newest final state of a message: true if the journal remembers it. */
+/* Find the newest final state of a message; returns false if the journal has none.
+ */
 bool counters_find(const struct counters *c, const struct ulid *id,
                    enum counters_end *end, uint64_t *wall_ns);
 

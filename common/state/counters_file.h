@@ -2,8 +2,6 @@
  *
  * WHAT   Its layout, and where each part of it is in a mapping, `map`.
  * WHO    counters.c, and tests of the format.
- * OWNS   Nothing.
- * FAILS  Never.
  *
  * The file (host byte order; it never leaves the machine;
  * docs/formats/counters.md):
@@ -43,9 +41,9 @@
     (COUNTERS_HEAD + COUNTERS_JOURNAL * sizeof(struct counters_past))
 #define COUNTERS_BLOCKS (COUNTERS_EARLIER + 2 * COUNTERS_STRIDE)
 
-/* One message that is no more. `when` is 0 while it is written. Its low bits
- * are enum counters_end: 2 of them up to COUNTERS_DEAD. If these are 0, the
- * third one says whether it was a duplicate or cancelled. */
+/* The end of one message. `when` is 0 while the entry is written. Its two low bits
+ * are enum counters_end up to COUNTERS_DEAD. If these are 0, the third one is set
+ * for a cancelled message and clear for a duplicate. */
 struct counters_past {
     _Atomic uint64_t when; /* wall ns */
     _Atomic uint64_t id[2];
@@ -69,7 +67,7 @@ struct counters_head {
     _Atomic uint64_t pid;
     _Atomic uint64_t pid_start;
     _Atomic uint64_t started_ns;
-    char boot_id[COUNTERS_BOOT_ID];
+    char boot_id[BOOT_ID];
     _Atomic uint64_t gauges[16];
     struct counters_words texts[COUNTERS_TEXTS];
     uint32_t boot_time;
@@ -110,7 +108,7 @@ static inline struct counters_block *counters_earlier(unsigned char *map,
                                              i * COUNTERS_STRIDE);
 }
 
-/* Entry `n` of the journal, counted from its first. */
+/* Return entry `n` of the journal, counted from the first ever written. */
 static inline struct counters_past *counters_past(unsigned char *map,
                                                   uint64_t n)
 {
@@ -124,7 +122,7 @@ static inline size_t counters_bytes(unsigned blocks)
     return COUNTERS_BLOCKS + COUNTERS_STRIDE * blocks;
 }
 
-/* "MQWCOUNT" as it lies in memory. */
+/* Return "MQWCOUNT" as a word of memory. */
 static inline uint64_t counters_magic(void)
 {
     uint64_t word;

@@ -5,7 +5,6 @@
  *        file exists, a worker starts paused.
  * WHO    write, remove: the worker, or mqctl under the worker's lock. read: any
  *        program.
- * OWNS   Nothing.
  * FAILS  -errno.
  */
 #ifndef COMMON_STATE_PAUSE_NOTE_H

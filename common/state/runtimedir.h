@@ -1,10 +1,10 @@
 /* runtimedir.h - where the messages in flight of a queue are
  *
- * WHAT   Finds the runtime directory, which lies in memory, and the folder of a
+ * WHAT   Finds the runtime directory, which is in memory, and the folder of a
  *        queue in it: custody and counters. The folder is called NAME.HASH; the
  *        hash is of the path of the queue's folder in the state directory, so
  *        two state directories never share one. A note in that state folder
- *        says where the folder is, so a program that only looks needs the state
+ *        names the folder, so a program that only looks needs the state
  *        directory alone. docs/formats/custody.md has the note.
  * WHO    open, settle, close: the engine, which holds the lock of the state
  *        folder. runtimedir_file: any program, any thread.
@@ -28,9 +28,9 @@
 #define RUNTIMEDIR_RUNS     "runs"    /* of a queue on a broker */
 #define RUNTIMEDIR_NOTE     "runtime" /* in the state folder */
 
-/* What became of custody since the last worker. */
+/* State of the last worker's custody. */
 enum runtimedir_past {
-    RUNTIMEDIR_KEPT,   /* it is there, or nothing was in it */
+    RUNTIMEDIR_KEPT,   /* it exists, or nothing was in it */
     RUNTIMEDIR_REBOOT, /* the machine was restarted under a worker */
     RUNTIMEDIR_GONE,   /* it was removed in this run of the machine */
 };
@@ -47,7 +47,7 @@ struct runtimedir {
 struct runtimedir_wish {
     const char *dir; /* --runtime-dir, or NULL */
     bool allow_disk; /* --allow-disk-custody */
-    /* Whether a custody file has messages: YES, NO or -errno. */
+    /* Return YES if a custody file has messages, NO or -errno. */
     int (*holds)(const char *path);
 };
 

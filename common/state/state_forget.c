@@ -21,10 +21,10 @@
 #include "common/state/worker_lock.h"
 
 #define PLACE   "/.forgotten"
-#define LOOK_NS (10 * NS_PER_S) /* who only looks has it no longer */
+#define LOOK_NS (10 * NS_PER_S) /* longest that a tool holds the lock */
 
-/* names_make - where it goes to, on the same file system: one name, also of a
- * queue on a broker, whose folder is some levels down */
+/* Make the names on the same file system: one component, even for a queue on a
+ * broker, whose folder is some levels down. */
 static int names_make(struct state_forget *f, const struct statedir *dir,
                       struct problem *p)
 {
@@ -44,7 +44,8 @@ static int names_make(struct state_forget *f, const struct statedir *dir,
                        dir->folder);
 }
 
-static int cannot(const char *path, int err, struct problem *p)
+/* Fill `p` for a path that cannot be removed. */
+static int remove_refuse(const char *path, int err, struct problem *p)
 {
     if (err == EROFS)
         return folder_read_only(path, p);
@@ -53,8 +54,8 @@ static int cannot(const char *path, int err, struct problem *p)
         "cannot remove %s: %s; its owner and root may", path, errno_text(err));
 }
 
-/* lock_take - as a worker does (worker/files/pid_file.c); who only looks has it
- * shared, for a moment, and a worker has it alone */
+/* Lock as a worker does (worker/files/pid_file.c). A tool that only looks has the
+ * lock shared, for a moment; a worker has it exclusively. */
 static int lock_take(int fd)
 {
     uint64_t end = clock_mono_ns() + LOOK_NS;
@@ -82,7 +83,7 @@ int state_forget_open(struct state_forget *f, const struct statedir *dir,
     if (f->lock < 0 && errno == ENOENT)
         return -ENOENT;
     if (f->lock < 0)
-        return cannot(dir->folder, errno, p);
+        return remove_refuse(dir->folder, errno, p);
     err = lock_take(f->lock);
     if (!err && !file_named(f->lock, dir->folder))
         err = -ENOENT; /* another mqctl was faster */
@@ -92,7 +93,7 @@ int state_forget_open(struct state_forget *f, const struct statedir *dir,
     if (err == -EWOULDBLOCK)
         return problem_set(p, EX_UNAVAILABLE, EBUSY,
                            "a worker has %s; stop it first", dir->folder);
-    return err == -ENOENT ? err : cannot(dir->folder, -err, p);
+    return err == -ENOENT ? err : remove_refuse(dir->folder, -err, p);
 }
 
 void state_forget_close(struct state_forget *f)
@@ -102,9 +103,9 @@ void state_forget_close(struct state_forget *f)
     f->lock = -1;
 }
 
-/* files_each - the entries of a folder; `dry` only looks: -EISDIR if one of
- * them is a folder, which a queue's never has */
-static int files_each(const char *path, bool dry)
+/* Remove the files of a folder; `dry`: only look. Returns -EISDIR if there is a
+ * folder among them, which a queue's folder never has. */
+static int files_remove(const char *path, bool dry)
 {
     DIR *dir = opendir(path);
     struct dirent *entry;
@@ -128,15 +129,15 @@ static int files_each(const char *path, bool dry)
     return err;
 }
 
-/* nothing_held - what is in flight is thrown away with the rest */
-static int nothing_held(const char *custody)
+/* Answer that custody has no messages: what is in flight is removed as well. */
+static int custody_ignore(const char *custody)
 {
     (void)custody;
     return NO;
 }
 
-/* away_remove - what has its other name, the runtime folder first: the note
- * that leads there is among the files */
+/* Remove the renamed folder, after the runtime folder: the note that names the
+ * runtime folder is among the files. */
 static int away_remove(const struct state_forget *f, struct problem *p)
 {
     struct statedir away = f->dir;
@@ -144,15 +145,15 @@ static int away_remove(const struct state_forget *f, struct problem *p)
     int err;
 
     snprintf(away.folder, sizeof away.folder, "%s", f->away);
-    err = runtimedir_remove(&away, nothing_held, runtime);
+    err = runtimedir_remove(&away, custody_ignore, runtime);
     if (err && err != -ENOENT)
-        return cannot(runtime[0] ? runtime : f->away, -err, p);
+        return remove_refuse(runtime[0] ? runtime : f->away, -err, p);
     FAULT_POINT("state_forget_runtime_gone");
-    err = files_each(f->away, false);
+    err = files_remove(f->away, false);
     if (!err && rmdir(f->away) < 0)
         err = -errno;
     if (err)
-        return cannot(f->away, -err, p);
+        return remove_refuse(f->away, -err, p);
     (void)rmdir(f->place); /* unless another queue is on its way */
     return 0;
 }
@@ -166,17 +167,15 @@ int state_forget_finish(const struct statedir *dir, struct problem *p)
     if (err)
         return err;
     if (lstat(f.away, &st) < 0)
-        return errno == ENOENT ? NO : cannot(f.away, errno, p);
+        return errno == ENOENT ? NO : remove_refuse(f.away, errno, p);
     err = away_remove(&f, p);
     return err ? err : YES;
 }
 
-/* state_forget_run - the other name, then the rest
- * Crash before the rename is on the disk: nothing was forgotten, or all of it.
- * After it: no program finds the queue's folder any more; the note of the
- * runtime folder is in what is left, so the next call removes both. A worker
- * that starts meanwhile cannot lock the folder, or makes another one.
- */
+/* Crash before the rename is on disk: nothing was forgotten, or all of it. Crash
+ * after it: no program finds the queue's folder any more; the note of the runtime
+ * folder is in what is left, so the next call removes both. A worker that starts
+ * at the same time cannot lock the folder, or makes another one. */
 int state_forget_run(struct state_forget *f, struct problem *p)
 {
     char parent[PATH_MAX];
@@ -184,19 +183,19 @@ int state_forget_run(struct state_forget *f, struct problem *p)
 
     if (err < 0)
         return err;
-    err = files_each(f->dir.folder, true);
+    err = files_remove(f->dir.folder, true);
     if (err == -EISDIR)
         return problem_set(p, EX_CANTCREAT, EISDIR,
                            "%s has folders in it, so it is not that of a "
                            "queue; nothing was removed",
                            f->dir.folder);
     if (err)
-        return cannot(f->dir.folder, -err, p);
+        return remove_refuse(f->dir.folder, -err, p);
     if (mkdir(f->place, 0700) < 0 && errno != EEXIST)
-        return cannot(f->dir.folder, errno, p);
+        return remove_refuse(f->dir.folder, errno, p);
     FAULT_POINT("state_forget_before_rename");
     if (rename(f->dir.folder, f->away) < 0)
-        return cannot(f->dir.folder, errno, p);
+        return remove_refuse(f->dir.folder, errno, p);
     FAULT_POINT("state_forget_renamed");
     snprintf(parent, sizeof parent, "%.*s",
              (int)(strrchr(f->dir.folder, '/') - f->dir.folder), f->dir.folder);
@@ -204,6 +203,6 @@ int state_forget_run(struct state_forget *f, struct problem *p)
     if (!err)
         err = folder_sync(parent);
     if (err)
-        return cannot(f->away, -err, p);
+        return remove_refuse(f->away, -err, p);
     return away_remove(f, p);
 }

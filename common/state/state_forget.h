@@ -1,14 +1,14 @@
-/* state_forget.h - a queue's folders are removed for good
+/* state_forget.h - remove the folders of a queue for good
  *
- * WHAT   The folder of a queue in the state directory gets another name, in one
- *        step; from then on the queue is forgotten. Then its folder in the
- *        runtime directory and its files go. After a crash the rest still has
- *        that other name, where no program looks for queues, and the next call
+ * WHAT   The folder of a queue in the state directory is renamed, in one step;
+ *        then the queue is forgotten. After that, its folder in the runtime
+ *        directory and its files are removed. After a crash the rest still has
+ *        the other name, where no program looks for queues, and the next call
  *        for that queue removes it.
  * WHO    mqctl forget; one thread.
  * OWNS   The lock of the folder, from open to close: no worker starts.
- * FAILS  A problem: 69 a worker runs; 73 it is no folder of a queue, or cannot
- *        be removed; 77 it is somebody else's.
+ * FAILS  A problem: 69 a worker is running; 73 not the folder of a queue, or it
+ *        cannot be removed; 77 it belongs to another user.
  */
 #ifndef COMMON_STATE_STATE_FORGET_H
 #define COMMON_STATE_STATE_FORGET_H
@@ -18,22 +18,21 @@
 #include "common/state/statedir.h"
 
 struct state_forget {
-    struct statedir dir;  /* as it is called */
+    struct statedir dir;
     char place[PATH_MAX]; /* root/.forgotten */
     char away[PATH_MAX];  /* root/.forgotten/NAME */
-    int lock;             /* of the folder; -1: none */
+    int lock;             /* descriptor; -1: none */
 };
 
-/* Lock it; -ENOENT without a problem: there is no such folder. */
+/* Lock the folder; -ENOENT without a problem if there is none. */
 int state_forget_open(struct state_forget *f, const struct statedir *dir,
                       struct problem *p);
-/* Remove all of it, whatever it holds, and what an earlier call has left. */
+/* Remove the folder with all files, and what an earlier call has left. */
 int state_forget_run(struct state_forget *f, struct problem *p);
 void state_forget_close(struct state_forget *f);
 
-/* An earlier call for that folder did not come to its end; this brings it
- * there: YES, NO there was none, or -errno and a problem. `dir` need not be
- * there any more. */
+/* Finish an earlier call for that folder that did not end. Returns YES, NO if there
+ * was none, or -errno and a problem. `dir` need not exist any more. */
 int state_forget_finish(const struct statedir *dir, struct problem *p);
 
 #endif

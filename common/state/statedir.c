@@ -20,12 +20,15 @@
 
 #define STORE_PATH 497 /* bytes, the longest that SQLite can make */
 
-/* root_find - the state directory as flag and environment say; 0 or -errno */
-static int root_find(char out[PATH_MAX], const char *flag)
+int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
 {
     const char *dir;
     bool fits;
 
+    if (flag && flag[0] == '\0')
+        return problem_set(
+            p, EX_CANTCREAT, EINVAL,
+            "--state-dir is empty: give the path of a directory");
     if (flag)
         fits = folder_join(out, flag, "", "");
     else if ((dir = folder_variable("STATE_DIRECTORY")))
@@ -38,26 +41,12 @@ static int root_find(char out[PATH_MAX], const char *flag)
     else if ((dir = folder_variable("HOME")))
         fits = folder_join(out, dir, "/.local/state/mqworker", "");
     else
-        return -ENOENT;
-    return fits ? 0 : -ENAMETOOLONG;
-}
-
-int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p)
-{
-    int err;
-
-    if (flag && flag[0] == '\0')
-        return problem_set(
-            p, EX_CANTCREAT, EINVAL,
-            "--state-dir is empty: give the path of a directory");
-    err = root_find(out, flag);
-    if (err == -ENOENT)
         return problem_set(p, EX_CANTCREAT, ENOENT,
                            "no state directory: none of STATE_DIRECTORY, "
                            "XDG_STATE_HOME and HOME is an absolute path; give "
                            "--state-dir DIR");
-    if (err)
-        return problem_set(p, EX_CANTCREAT, -err,
+    if (!fits)
+        return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
                            "the path of the state directory is over %d bytes; "
                            "give a shorter --state-dir DIR",
                            PATH_MAX - 1);
@@ -75,34 +64,26 @@ int statedir_shut(const char *root, int err, struct problem *p)
                        errno_text(err));
 }
 
-/* Refuse a folder in which SQLite could not create the store: SQLite allows
- * paths of 512 bytes including "-journal" (sqlite3PagerOpen, MAX_PATHNAME of
- * os_unix.c), and a new store is created as "store.db.XXXXXX". */
-static int store_path_check(const char *folder, struct problem *p)
-{
-    char real[PATH_MAX];
-    size_t size;
-
-    if (!realpath(folder, real))
-        return 0; /* other problems are found when the folder is used */
-    size = strlen(real) + strlen("/" STATEDIR_STORE);
-    if (size <= STORE_PATH)
-        return 0;
-    return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
-                       "the path of %s in %.80s... is %zu bytes long, and "
-                       "SQLite allows %d; give a shorter --state-dir DIR",
-                       STATEDIR_STORE, real, size, STORE_PATH);
-}
-
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p)
 {
-    char label[QUEUE_NAME_MAX];
+    char label[QUEUE_NAME_MAX], real[PATH_MAX];
+    size_t size;
     int err = queue_name(queue, label, p);
 
     if (!err)
         err = statedir_open_label(out, flag, label, create, p);
-    return err ? err : store_path_check(out->folder, p);
+    /* SQLite could not create the store in a longer path. It allows 512 bytes
+     * including "-journal" (sqlite3PagerOpen, MAX_PATHNAME of os_unix.c), and a
+     * new store is created as "store.db.XXXXXX". Other problems of the folder
+     * are found when it is used. */
+    if (err || !realpath(out->folder, real) ||
+        (size = strlen(real) + strlen("/" STATEDIR_STORE)) <= STORE_PATH)
+        return err;
+    return problem_set(p, EX_CANTCREAT, ENAMETOOLONG,
+                       "the path of %s in %.80s... is %zu bytes long, and "
+                       "SQLite allows %d; give a shorter --state-dir DIR",
+                       STATEDIR_STORE, real, size, STORE_PATH);
 }
 
 int statedir_open_label(struct statedir *out, const char *flag,
@@ -118,8 +99,8 @@ int statedir_open_label(struct statedir *out, const char *flag,
                            "the path of the folder of queue %s is over %d "
                            "bytes; give a shorter --state-dir DIR",
                            label, PATH_MAX - 1);
-    /* systemd lays out the StateDirectory= of a DynamicUser= service as a link
-     * of root's, and tells in $STATE_DIRECTORY. */
+    /* systemd makes the StateDirectory= of a DynamicUser= service a link that
+     * belongs to root, and names it in $STATE_DIRECTORY. */
     err = folder_root(out->root, create,
                       !flag && folder_variable("STATE_DIRECTORY"),
                       &folder_state, p);

@@ -3,7 +3,6 @@
  * WHAT   Finds the state directory and a queue's folder in it: custody, store,
  *        pidfile. The same rules in every program.
  * WHO    Any thread.
- * OWNS   Nothing.
  * FAILS  A problem with status 73 (cannot be used, not ours, a symbolic link,
  *        writable by others); -ENOENT if it is missing and was not to be made.
  */
@@ -30,31 +29,28 @@ struct statedir {
 #define STATEDIR_BEFORE      "before "
 #define STATEDIR_BEFORE_SIZE 32 /* maximum size of the prefix, bytes */
 
-/* `flag` is --state-dir or NULL. Then: $STATE_DIRECTORY (its first entry, as
- * systemd separates several with ':'), /var/lib/mqworker for root,
- * $XDG_STATE_HOME/mqworker, ~/.local/state/mqworker. Only text; no file is
- * looked at. */
+/* Find the state directory: `flag` (--state-dir, may be NULL), $STATE_DIRECTORY (its
+ * first entry, as systemd separates several with ':'), /var/lib/mqworker for root,
+ * $XDG_STATE_HOME/mqworker, ~/.local/state/mqworker. Looks at no file. */
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
 
-/* Why that directory cannot be opened, after an open that failed with `err`;
- * -err. */
+/* Fill `p` for a directory that could not be opened; returns -err. */
 int statedir_shut(const char *root, int err, struct problem *p);
 
-/* The folder of queue "/orders" (root/orders). With `create`: made with mode
- * 0700, parents too. Checked: a directory, no symbolic link, owned by us (or
- * we are root), not writable by group or others. So is the state directory
- * itself, which may belong to root, too, and in $STATE_DIRECTORY be a link that
- * does. */
+/* Find the folder of queue "/orders" (root/orders). With `create` it is made with
+ * mode 0700, and its parents. It must be a directory, no symbolic link, ours (or we
+ * are root), and not writable by group or others. So must the state directory,
+ * which may also belong to root, and in $STATE_DIRECTORY be a link of root's. */
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p);
 
-/* The same for a queue that is not this machine's: `label` is its folder,
- * "/amqp/VHOST@HOST/QUEUE", a path of safe names. */
+/* Find the folder of a queue on a broker; `label` is its path below the state
+ * directory, "/amqp/VHOST@HOST/QUEUE". */
 int statedir_open_label(struct statedir *out, const char *flag,
                         const char *label, bool create, struct problem *p);
 
-/* folder/file to `out`; a file that exists must be a regular file, no symbolic
- * link, owned as the folder is, not writable by group or others. */
+/* Join folder/file. A file that exists must be a regular file, no symbolic link,
+ * with the owner of the folder, and not writable by group or others. */
 int statedir_path(const struct statedir *dir, const char *file,
                   char out[PATH_MAX], struct problem *p);
 

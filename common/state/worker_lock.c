@@ -1,4 +1,4 @@
-/* worker_lock.c - whether a worker runs (see worker_lock.h) */
+/* worker_lock.c - see worker_lock.h */
 #include "common/state/worker_lock.h"
 
 #include <dirent.h>
@@ -19,29 +19,17 @@
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
 
-#define TRIES 100 /* at a pidfile that is another one each time */
+#define TRIES 100 /* looks at a pidfile that is replaced each time */
 
 #define PHASE_WAIT_NS (3 * NS_PER_S)  /* a start takes about 20 ms */
 #define YOUNG_NS      (30 * NS_PER_S) /* longest start on a slow disk */
 #define SECOND_MS     20 /* time between taking the lock and writing the pid */
 
-/* pid_read - 0 if there is none in it, yet */
-static pid_t pid_read(int fd)
-{
-    char text[32];
-    ssize_t n = pread(fd, text, sizeof text - 1, 0);
-    long pid;
-
-    text[n > 0 ? n : 0] = '\0';
-    pid = strtol(text, NULL, 10);
-    return pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
-}
-
-/* held - whether somebody else has the lock: enum answer, or -errno
- * A shared lock, on a descriptor that is closed at once, so it disturbs no
- * other reader. A worker that starts in this very moment finds the lock taken,
- * and tries again (pidfile_lock in worker/files/pid_file.c). */
-static int held(int fd)
+/* Return YES if another process has the lock, NO, or -errno. The shared lock on a
+ * descriptor that is closed immediately disturbs no other reader. A worker that
+ * starts in this moment finds the lock taken, and tries again (pidfile_lock in
+ * worker/files/pid_file.c). */
+static int lock_is_held(int fd)
 {
     while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
         if (errno != EINTR)
@@ -50,10 +38,13 @@ static int held(int fd)
     return NO;
 }
 
-/* pidfile_look - *again: the file has lost its name, look at the next one */
+/* Look at one pidfile. *again: the file has lost its name, look at the next one. */
 static enum worker_lock pidfile_look(const char *path, pid_t *pid, bool *again)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    char text[32];
+    ssize_t n;
+    long number;
     enum worker_lock is = WORKER_UNSEEN;
     struct stat st;
     int busy;
@@ -61,28 +52,15 @@ static enum worker_lock pidfile_look(const char *path, pid_t *pid, bool *again)
     *again = false;
     if (fd < 0)
         return errno == ENOENT ? WORKER_NONE : WORKER_UNSEEN;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (busy = held(fd)) >= 0) {
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        (busy = lock_is_held(fd)) >= 0) {
         is = busy == YES ? WORKER_RUNS : WORKER_GONE;
-        *pid = pid_read(fd);
+        n = pread(fd, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        number = strtol(text, NULL, 10); /* 0: it is not written yet */
+        *pid = number > 0 && number <= INT_MAX ? (pid_t)number : 0;
         *again = busy == NO && fstat(fd, &st) == 0 && st.st_nlink == 0;
     }
-    close(fd);
-    return is;
-}
-
-/* folder_held - that of the pidfile: it was removed under a worker that runs */
-static bool folder_held(const char *pidfile)
-{
-    char folder[PATH_MAX];
-    bool is;
-    int fd;
-
-    snprintf(folder, sizeof folder, "%s", pidfile);
-    (void)file_parent(folder);
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    is = held(fd) == YES;
     close(fd);
     return is;
 }
@@ -90,15 +68,24 @@ static bool folder_held(const char *pidfile)
 enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
 {
     enum worker_lock is = WORKER_NONE;
+    char folder[PATH_MAX];
     bool again = true;
     pid_t seen = 0;
+    int fd = -1;
 
     for (int i = 0; again && i < TRIES; i++)
         is = pidfile_look(pidfile, &seen, &again);
-    if ((is == WORKER_NONE || is == WORKER_GONE) && folder_held(pidfile)) {
-        is = WORKER_RUNS;
+    if (is == WORKER_NONE || is == WORKER_GONE) {
+        snprintf(folder, sizeof folder, "%s", pidfile);
+        (void)file_parent(folder);
+        fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (fd >= 0 && lock_is_held(fd) == YES) {
+        is = WORKER_RUNS; /* its pidfile was removed */
         seen = 0;
     }
+    if (fd >= 0)
+        close(fd);
     if (pid)
         *pid = seen;
     return is;
@@ -202,7 +189,8 @@ bool worker_lock_folder(pid_t pid, char folder[PATH_MAX])
     return found;
 }
 
-/* worker_lock_find - no folder, but a state directory: none has run */
+/* If there is a state directory without a folder of the queue, no worker has run.
+ */
 enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
                                   pid_t *pid, char *folder)
 {
@@ -223,7 +211,7 @@ enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
     return worker_lock_look(path, pid);
 }
 
-/* worker_lock_clause - with the directory: a worker may have another one */
+/* The directory is named because a worker may use another one. */
 const char *worker_lock_clause(const char *state_dir, const char *queue,
                                char buf[WORKER_CLAUSE])
 {

@@ -1,15 +1,14 @@
-/* worker_lock.h - whether a worker runs, and its state: ask the lock, not the
- * pid
+/* worker_lock.h - whether a worker is running, and its state: ask the lock, not
+ * the pid
  *
- * WHAT   A worker runs if and only if the lock on its pidfile is held, or on
- *        the folder, should somebody have removed the pidfile
- *        (worker/files/pid_file.h takes them, flock(2)). The kernel drops
- *        them as the worker dies, before anybody has waited for it, and every
- *        namespace sees them: a pid can be a zombie's, another process's, or of
- *        another namespace.
+ * WHAT   A worker is running if and only if the lock on its pidfile is held, or
+ *        on the folder, in case the pidfile was removed (worker/files/pid_file.h
+ *        takes both, flock(2)). The kernel releases them when the worker dies,
+ *        before any process has waited for it, and every namespace sees them; a
+ *        pid may be that of a zombie, of another process, or of another
+ *        namespace.
  * WHO    Any thread of any program. Changes nothing.
- * OWNS   Nothing.
- * FAILS  By saying WORKER_UNSEEN.
+ * FAILS  WORKER_UNSEEN.
  */
 #ifndef COMMON_STATE_WORKER_LOCK_H
 #define COMMON_STATE_WORKER_LOCK_H
@@ -23,24 +22,24 @@
 #include "common/base/clock.h"
 #include "common/state/statedir.h"
 
-/* Waiting for a lock of a process that is just dying: a core dump takes its
- * time. Each look is a flock(2). */
+/* How long to wait for the lock of a dying process, because a core dump takes its
+ * time; and the time between two calls of flock(2). */
 #define WORKER_LOCK_DYING_NS (10 * NS_PER_S)
 #define WORKER_LOCK_LOOK_MS  2
 
 enum worker_lock {
-    WORKER_NONE,   /* no pidfile: none has run, or the last one ended itself */
-    WORKER_GONE,   /* a pidfile that nobody holds: it was killed */
-    WORKER_RUNS,   /* held */
+    WORKER_NONE,   /* no pidfile: none has run, or the last one exited */
+    WORKER_GONE,   /* the pidfile is not locked: the last one was killed */
+    WORKER_RUNS,   /* the lock is held */
     WORKER_UNSEEN, /* we may not look from here */
 };
 
-/* To *pid what the pidfile says, in the worker's own namespace; 0: nothing,
- * as in the moment between the lock and the write. `pid` may be NULL. */
+/* Look at a pidfile. *pid is the worker's pid in its own namespace; 0 if unknown,
+ * as between the lock and the write. `pid` may be NULL. */
 enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid);
 
-/* The same of a queue. `state_dir` as in statedir_root. `folder`, if not NULL,
- * gets PATH_MAX bytes: where it was looked, "" if that could not be found. */
+/* Look at the pidfile of a queue. `state_dir` as in statedir_root. `folder`, if not
+ * NULL, has PATH_MAX bytes and gets the queue's folder, "" if that is unknown. */
 enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
                                   pid_t *pid, char *folder);
 
@@ -48,11 +47,10 @@ enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
  * descriptors of `pid` are not visible from here. */
 bool worker_lock_folder(pid_t pid, char folder[PATH_MAX]);
 
-/* The phase of the worker that holds the lock. The files and the socket of a
- * starting or stopping worker may be missing; that is no error. */
+/* The phase of the worker that holds the lock. While it is starting or stopping,
+ * its files and its socket may be missing; that is no error. */
 enum worker_phase {
-    WORKER_PHASE_NONE, /* the lock is free, or we lack the permission to read
-                          it */
+    WORKER_PHASE_NONE, /* the lock is free, or not readable for us */
     WORKER_PHASE_STARTING,
     WORKER_PHASE_SERVING, /* all files and the socket should exist */
     WORKER_PHASE_STOPPING,
@@ -72,9 +70,8 @@ struct worker_wait {
 bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w);
 
 #define WORKER_CLAUSE 320
-/* "no worker is running with state directory /var/lib/mqworker", "worker 123 is
- * running", "it is not visible from here whether a worker is running": for a
- * longer sentence. */
+/* Print "no worker is running with state directory /var/lib/mqworker", "worker 123
+ * is running" or "it is not visible from here whether a worker is running". */
 const char *worker_lock_clause(const char *state_dir, const char *queue,
                                char buf[WORKER_CLAUSE]);
 
@@ -90,7 +87,7 @@ enum worker_state {
     WORKER_STATE_KILLED,
     WORKER_STATE_STARTING,
     WORKER_STATE_STOPPING,
-    WORKER_STATE_STOPPED, /* by SIGSTOP or ^Z; the process still exists */
+    WORKER_STATE_STOPPED, /* by SIGSTOP or ^Z */
     WORKER_STATE_STORE_GONE,
     WORKER_STATE_CUSTODY_GONE,
     WORKER_STATE_READ_ONLY,
@@ -115,14 +112,14 @@ enum worker_severity {
     WORKER_BAD,  /* action is needed soon */
 };
 
-/* "running", "store.db is gone", ... */
+/* Return "running", "store.db is gone", ... */
 const char *worker_state_text(enum worker_state state);
 /* Return the state with that sentence; WORKER_STATES if there is none. */
 enum worker_state worker_state_parse(const char *text);
 /* Return the severity of a state. `waits`: messages are waiting, so a worker
  * should be running. */
 enum worker_severity worker_state_severity(enum worker_state state, bool waits);
-/* "fine", "idle", "warn" or "bad". */
+/* Return "fine", "idle", "warn" or "bad". */
 const char *worker_severity_text(enum worker_severity severity);
 /* Return the state for bits of COUNTERS_HOLDS (counters.h): the most important
  * bit's state, or WORKER_STATE_RUNNING without any. */

@@ -177,7 +177,7 @@ static json_t *answer_status(struct request *r)
 
     safe_text_copy(queue, sizeof queue, f->set->queue, strlen(f->set->queue));
     settings_put(r->orders, settings, changed, NULL);
-    counters_sum(f->counters, &s);
+    counters_sum(f->counters, false, &s);
     breaker_reason(&f->gate.breaker, why, sizeof why);
     if (source->local && source->local->differs(source, text, sizeof text))
         differs = json_string(text);

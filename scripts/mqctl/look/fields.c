@@ -108,7 +108,7 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
     memset(&handler, 0, sizeof handler);
     memset(&latency, 0, sizeof latency);
     if (v->counters)
-        counters_histograms(v->counters, &handler, &latency);
+        counters_histograms(v->counters, false, &handler, &latency);
     *out = (struct snapshot_fields){{
         {"queue", .value = json_printable(v->queue)},
         {"engine", .value = json_string(v->engine)},

@@ -158,8 +158,8 @@ static int histograms_print(FILE *out, const struct looked *all, size_t n,
 
         if (!v->counters)
             continue;
-        counters_histogram_totals(v->counters, latency ? NULL : &h,
-                                  latency ? &h : NULL);
+        counters_histograms(v->counters, true, latency ? NULL : &h,
+                            latency ? &h : NULL);
         /* Without a sum, each value counts as the middle of its bucket. */
         for (unsigned k = 0; latency && k < HISTOGRAM_BUCKETS; k++)
             middles += (double)h.count[k] *

@@ -279,8 +279,8 @@ static void parts_read(struct snapshot *v, const char *state_dir,
     v->counters_err = err;
     if (!err) {
         counters_header(v->counters, &v->head);
-        counters_sum(v->counters, &v->sum);
-        counters_totals(v->counters, &v->totals);
+        counters_sum(v->counters, false, &v->sum);
+        counters_sum(v->counters, true, &v->totals);
     }
     /* The lock says whether the worker runs, the counters how the last one
      * ended. */

@@ -144,7 +144,7 @@ static void counters_print(const struct snapshot *v)
                     "failed for %" PRIu64 " dead letter%s; will run again for "
                     "%s",
                     untold, term_plural(untold), untold == 1 ? "it" : "each");
-    counters_histograms(v->counters, &handler, &latency);
+    counters_histograms(v->counters, false, &handler, &latency);
     quantiles_print("handler time", &handler, n->longest_ns);
     quantiles_print("latency", &latency, UINT64_MAX);
     if (v->head.texts[COUNTERS_LAST_ERROR][0])

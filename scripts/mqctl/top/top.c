@@ -49,7 +49,7 @@ static void counters_note(struct top_row *r, uint64_t now)
                 r->v.sum.ended >= r->sum.ended;
     double seconds = (double)(now - r->at_ns) / (double)NS_PER_S;
 
-    counters_histograms(r->v.counters, &handler, &latency);
+    counters_histograms(r->v.counters, false, &handler, &latency);
     r->measured = r->counted;
     if (r->counted) {
         if (same && seconds > 0)

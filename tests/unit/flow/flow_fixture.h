@@ -174,7 +174,7 @@ static inline struct counters_sum flow_numbers(void)
 {
     struct counters_sum n;
 
-    counters_sum(flow.counters, &n);
+    counters_sum(flow.counters, false, &n);
     return n;
 }
 

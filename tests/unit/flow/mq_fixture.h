@@ -114,7 +114,7 @@ static inline struct counters_sum mq_numbers(void)
 {
     struct counters_sum n;
 
-    counters_sum(flow.counters, &n);
+    counters_sum(flow.counters, false, &n);
     return n;
 }
 

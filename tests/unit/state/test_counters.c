@@ -73,7 +73,7 @@ static struct counters_sum sum(void)
 {
     struct counters_sum s;
 
-    counters_sum(r, &s);
+    counters_sum(r, false, &s);
     return s;
 }
 
@@ -166,7 +166,7 @@ Test(counters, deliveries_one_after_the_other_are_counted_in_the_same_way)
     cr_assert_eq(sum().running, 0);
     cr_assert_eq(sum().took_ns, 100);
     cr_assert_eq(sum().longest_ns, 50);
-    counters_histograms(r, &handler, NULL);
+    counters_histograms(r, false, &handler, NULL);
     cr_assert_eq(handler.total, 4);
     cr_assert_eq(handler.count[histogram_bucket(10)], 2);
 }
@@ -185,7 +185,7 @@ Test(counters, both_histograms_are_summed_over_the_blocks)
     counters_ended(b, 2000);
     counters_waited(b, WALL, WALL + 70);
     counters_waited(b, WALL + 1, WALL); /* the clock was set back */
-    counters_histograms(r, &handler, &latency);
+    counters_histograms(r, false, &handler, &latency);
     cr_assert_eq(handler.total, 2);
     cr_assert_eq(handler.count[histogram_bucket(2000)], 1);
     cr_assert_eq(latency.count[histogram_bucket(70)], 1);
@@ -472,7 +472,7 @@ Test(counters, without_room_for_the_file_the_numbers_are_kept_in_memory)
     counters_started(b, 1);
     counters_ended(b, 10);
     counters_settled(w, COUNTERS_DONE, &id_a, WALL);
-    counters_sum(w, &s);
+    counters_sum(w, false, &s);
     cr_assert_eq(s.deliveries, 1);
 }
 
@@ -509,7 +509,7 @@ Test(counters, without_room_for_a_block_it_counts_in_memory)
     cr_assert_not_null(counters_private(w));
     counters_started(b, 1);
     cr_assert_eq(sum().deliveries, 0);
-    counters_sum(w, &s);
+    counters_sum(w, false, &s);
     cr_assert_eq(s.deliveries, 1);
     counters_add(&counters_rest(w)->dead, 1);
     counters_rest_done(w);
@@ -538,7 +538,7 @@ static struct counters_sum totals(void)
 {
     struct counters_sum s;
 
-    counters_totals(r, &s);
+    counters_sum(r, true, &s);
     return s;
 }
 
@@ -572,9 +572,9 @@ Test(counters, runs_add_up_and_each_counts_from_its_start)
     counters_add(&b->done, 1);
     cr_assert_eq(totals().done, 2);
     cr_assert_eq(sum().done, 1);
-    counters_histogram_totals(r, &h, NULL);
+    counters_histograms(r, true, &h, NULL);
     cr_assert_eq(h.total, 2);
-    counters_histograms(r, &h, NULL);
+    counters_histograms(r, false, &h, NULL);
     cr_assert_eq(h.total, 1);
 }
 
