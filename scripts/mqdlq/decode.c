@@ -24,7 +24,7 @@ struct reading {
 
 /* Say why the text is no letter. */
 __attribute__((format(printf, 2, 3))) static void
-letter_refuse(struct reading *r, const char *fmt, ...)
+text_refuse(struct reading *r, const char *fmt, ...)
 {
     va_list args;
 
@@ -99,8 +99,8 @@ static void members_check(struct reading *r, const char *const *known)
                 break;
         }
         if (!known[i])
-            letter_refuse(r, "%.64s is not a member of %s", name,
-                          known == letter_members ? "a letter" : "an attempt");
+            text_refuse(r, "%.64s is not a member of %s", name,
+                        known == letter_members ? "a letter" : "an attempt");
     }
 }
 
@@ -113,7 +113,7 @@ static struct header_text read_base64(struct reading *r, const char *name,
     void *bytes;
 
     if (!json_is_string(value)) {
-        letter_refuse(r, "%s_base64 is not a string", name);
+        text_refuse(r, "%s_base64 is not a string", name);
         return text;
     }
     bytes = base64_decode(json_string_value(value), json_string_length(value),
@@ -123,7 +123,7 @@ static struct header_text read_base64(struct reading *r, const char *name,
     else if (errno == ENOMEM)
         r->err = r->err ? r->err : -ENOMEM;
     else
-        letter_refuse(r, "%s_base64 is not base64", name);
+        text_refuse(r, "%s_base64 is not base64", name);
     free(bytes);
     return text;
 }
@@ -137,14 +137,14 @@ static struct header_text read_bytes(struct reading *r, const char *name)
     snprintf(name64, sizeof name64, "%s_base64", name);
     value64 = json_object_get(r->object, name64);
     if (value && value64)
-        letter_refuse(r, "both %s and %s are there", name, name64);
+        text_refuse(r, "both %s and %s are there", name, name64);
     else if (value64)
         return read_base64(r, name, value64);
     else if (json_is_string(value))
         return (struct header_text){json_string_value(value),
                                     json_string_length(value)};
     else if (value && !json_is_null(value))
-        letter_refuse(r, "%s is not a string", name);
+        text_refuse(r, "%s is not a string", name);
     return (struct header_text){0};
 }
 
@@ -158,8 +158,8 @@ static uint64_t read_number(struct reading *r, const char *name, uint64_t most)
         return 0;
     if (json_is_integer(value) && n >= 0 && (uint64_t)n <= most)
         return (uint64_t)n;
-    letter_refuse(r, "%s is not a number from 0 to %llu", name,
-                  (unsigned long long)most);
+    text_refuse(r, "%s is not a number from 0 to %llu", name,
+                (unsigned long long)most);
     return 0;
 }
 
@@ -176,7 +176,7 @@ static uint64_t read_time(struct reading *r, const char *name)
     if (time_parse(json_string_value(text), clock_wall_ns(), &ns) == 0 &&
         ns <= INT64_MAX)
         return ns;
-    letter_refuse(
+    text_refuse(
         r, "%s is not a time like 2026-11-20T19:22:59Z, up to the year 2261",
         name);
     return 0;
@@ -197,7 +197,7 @@ static void read_dead_reason(struct reading *r, struct store_row *m)
     char safe[48];
 
     if (!text) {
-        letter_refuse(r, "reason is missing or not a string");
+        text_refuse(r, "reason is missing or not a string");
         return;
     }
     if (strcmp(text, dead_reason_text(REASON_NONE)) == 0)
@@ -205,11 +205,10 @@ static void read_dead_reason(struct reading *r, struct store_row *m)
     m->reason = dead_reason_parse(text);
     safe_text_copy(safe, sizeof safe, text, strlen(text));
     if (m->reason == REASON_COUNT)
-        letter_refuse(
-            r,
-            "reason \"%s\" is not one of exhausted, rejected, expired, "
-            "crashed, bad-header, group-closed",
-            safe);
+        text_refuse(r,
+                    "reason \"%s\" is not one of exhausted, rejected, expired, "
+                    "crashed, bad-header, group-closed",
+                    safe);
 }
 
 /* Correct the size line of a header, for a body that was edited. */
@@ -243,9 +242,9 @@ static void read_message(struct reading *r, struct store_row *m)
     struct header h;
 
     if (!body.at)
-        letter_refuse(r, "neither body nor body_base64 is there");
+        text_refuse(r, "neither body nor body_base64 is there");
     if (header.size > HEADER_MAX)
-        letter_refuse(r, "header is over %d bytes", HEADER_MAX);
+        text_refuse(r, "header is over %d bytes", HEADER_MAX);
     if (r->err || !body.at)
         return;
     if (header.size > 0 && m->reason != REASON_BAD_HEADER)
@@ -266,9 +265,9 @@ static void read_message(struct reading *r, struct store_row *m)
     if (m->header_size == 0 || m->reason == REASON_BAD_HEADER)
         return;
     if (header_parse(m->data, m->size, &h, why) != 0)
-        letter_refuse(r, "header: %s", why);
+        text_refuse(r, "header: %s", why);
     else if (h.bytes != m->header_size)
-        letter_refuse(r, "header does not end where it should");
+        text_refuse(r, "header does not end where it should");
 }
 
 /* Read one failed delivery. */
@@ -277,7 +276,7 @@ static void read_attempt(struct reading *r, struct store_attempt *a)
     struct header_text tail;
 
     if (!json_is_object(r->object))
-        letter_refuse(r, "history has something else than objects in it");
+        text_refuse(r, "history has something else than objects in it");
     members_check(r, attempt_members);
     a->started_ns = read_time(r, "started_at");
     a->duration_ns = read_number(r, "duration_ns", INT64_MAX);
@@ -298,7 +297,7 @@ static void read_history(struct reading *r, struct letter_import *l)
     if (!array || json_is_null(array))
         return;
     if (!json_is_array(array))
-        letter_refuse(r, "history is not an array");
+        text_refuse(r, "history is not an array");
     d->history = calloc(n + 1, sizeof *d->history);
     d->machines = calloc(n + 1, sizeof *d->machines);
     if (!d->history || !d->machines) {
@@ -331,7 +330,7 @@ static void read_letter(struct reading *r)
     if (!id)
         m->id = ulid_make(clock_wall_ns());
     else if (!text || ulid_parse(text, strlen(text), &m->id) != 0)
-        letter_refuse(r, "message_id is not an id of 26 characters");
+        text_refuse(r, "message_id is not an id of 26 characters");
     read_dead_reason(r, m);
     m->died_ns = read_time(r, "died_at");
     l->dated = m->died_ns != 0;
@@ -348,8 +347,8 @@ static void read_letter(struct reading *r)
     m->priority = (uint32_t)read_number(r, "priority", QUEUE_PRIORITY_MAX);
     group = read_bytes(r, "group");
     if (group.at && !header_value_ok(group.at, group.size))
-        letter_refuse(r, "group is not 1 to %d bytes of printable UTF-8",
-                      HEADER_VALUE_MAX);
+        text_refuse(r, "group is not 1 to %d bytes of printable UTF-8",
+                    HEADER_VALUE_MAX);
     m->group = group.at;
     m->group_size = group.size;
     m->first_received_ns = read_time(r, "first_received_at");
@@ -369,11 +368,11 @@ int decoding_read(struct decoding *d, const char *text, size_t size,
     if (json_is_object(d->object))
         read_letter(&r);
     else if (d->object)
-        letter_refuse(&r, "not a JSON object");
+        text_refuse(&r, "not a JSON object");
     else if (error.text[0] == 0)
         r.err = -ENOMEM; /* it had nothing to refuse */
     else
-        letter_refuse(&r, "not JSON: %s (column %d)", error.text, error.column);
+        text_refuse(&r, "not JSON: %s (column %d)", error.text, error.column);
     if (r.err)
         decoding_free(d);
     return r.err;

@@ -125,7 +125,7 @@ static int tally_add(const struct letter_tally *t, void *arg)
 }
 
 /* Count the letters that match the filter; an exit status. */
-static int letters_count(struct context *ctx, struct sum *sum)
+static int matches_count(struct context *ctx, struct sum *sum)
 {
     int err = ctx->store ? letters_summary(ctx->store, LETTER_BY_REASON,
                                            &ctx->o->filter, tally_add, sum)
@@ -246,7 +246,7 @@ int list_run(struct context *ctx)
         return list_by(ctx);
     if (!ctx->o->count)
         return ctx->o->json ? list_json(ctx, true) : list_table(ctx);
-    status = letters_count(ctx, &sum);
+    status = matches_count(ctx, &sum);
     if (!status &&
         !summary_told(ctx, json_pack("{s:o, s:I}", "queue",
                                      json_printable(ctx->queue), "count",
@@ -278,7 +278,7 @@ static int queue_count(const struct options *o, char *queue,
     one.line.operand_count = 1;
     status = context_open(&ctx, &one, false);
     if (!status)
-        status = letters_count(&ctx, &sum);
+        status = matches_count(&ctx, &sum);
     status = status_worse(status, context_close(&ctx));
     *all += sum.count;
     if (sum.count == 0 || o->count)

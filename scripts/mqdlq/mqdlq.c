@@ -225,7 +225,7 @@ static int choice_check(const struct options *o, struct problem *p)
 
 /* Refuse flags that letters on a broker cannot have, and flags of a broker for
  * other letters. */
-static int broker_check(const struct options *o, struct problem *p)
+static int broker_flags_check(const struct options *o, struct problem *p)
 {
     const char *operand = o->line.operand_count ? o->line.operands[0] : "";
     const char *program =
@@ -258,7 +258,7 @@ static int broker_check(const struct options *o, struct problem *p)
 }
 
 /* Check what the flags cannot mean together. */
-static int options_check(void *options, struct problem *p)
+static int flags_check(void *options, struct problem *p)
 {
     struct options *o = options;
     const char *text = NULL;
@@ -293,7 +293,7 @@ static int options_check(void *options, struct problem *p)
                "ids, or --replayed";
     if (text)
         return problem_set(p, EX_USAGE, EINVAL, "%s", text);
-    return broker_check(o, p) < 0 ? -EINVAL : choice_check(o, p);
+    return broker_flags_check(o, p) < 0 ? -EINVAL : choice_check(o, p);
 }
 
 const struct subcommand_table mqdlq_table = {
@@ -309,7 +309,7 @@ const struct subcommand_table mqdlq_table = {
     .verb_count = VERB_COUNT,
     .flags = flags,
     .flag_count = sizeof flags / sizeof *flags,
-    .check = options_check,
+    .check = flags_check,
 };
 
 /* ---- the store or the broker ---- */
@@ -403,29 +403,11 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
     return err;
 }
 
-/* Report a missing store. An existing queue without a store has no dead
- * letters: print that on stderr and return 0. A queue that does not exist is
- * the user's mistake: 66. */
-static int store_absent(const struct context *ctx, const char *why)
-{
-    struct problem p = {0};
-    struct statedir dir;
-    struct queue *q = NULL;
-    bool known =
-        statedir_open(&dir, ctx->o->state_dir, ctx->queue, false, NULL) == 0 ||
-        queue_open(&q, ctx->queue, 0, NULL, NULL, &p) == 0 ||
-        p.status != EX_NOINPUT;
-
-    queue_close(&q);
-    if (known)
-        return complain(0, "no dead letters of %s: %s", ctx->queue, why);
-    queue_absent(ctx->o->state_dir, ctx->queue, &p);
-    return complain_of(&p);
-}
-
 int context_open(struct context *ctx, const struct options *o, bool create)
 {
-    struct problem p = {0};
+    struct problem p = {0}, unknown = {0};
+    struct statedir dir;
+    struct queue *q = NULL;
     int err;
 
     *ctx = (struct context){.o = o};
@@ -441,9 +423,17 @@ int context_open(struct context *ctx, const struct options *o, bool create)
     err = queue_name(o->line.operands[0], ctx->queue, &p);
     if (!err)
         err = store_find(ctx, create, &p);
-    if (err == -ENOENT && !create)
-        return store_absent(ctx, p.text);
-    return err ? complain(p.status, "%s", p.text) : 0;
+    if (err != -ENOENT || create)
+        return err ? complain(p.status, "%s", p.text) : 0;
+    /* There is no store. Without one an existing queue has no dead letters. */
+    if (statedir_open(&dir, o->state_dir, ctx->queue, false, NULL) == 0 ||
+        queue_open(&q, ctx->queue, 0, NULL, NULL, &unknown) == 0 ||
+        unknown.status != EX_NOINPUT) {
+        queue_close(&q);
+        return complain(0, "no dead letters of %s: %s", ctx->queue, p.text);
+    }
+    queue_absent(o->state_dir, ctx->queue, &unknown);
+    return complain_of(&unknown);
 }
 
 int context_close(struct context *ctx)

@@ -72,19 +72,6 @@ static int removed_tell(const struct context *ctx, const struct selection *c,
     return 0;
 }
 
-/* Tell what would be removed. */
-static int selection_foretell(struct context *ctx, const struct selection *c)
-{
-    for (size_t i = 0; i < c->count; i++) {
-        int err =
-            letters_get(ctx->store, c->picks[i].row, letter_foretell, ctx);
-
-        if (err && err != -ENOENT)
-            return store_failed("read a letter", err);
-    }
-    return removed_tell(ctx, c, 0);
-}
-
 /* Remove all of them; 0 or an exit status. */
 static int selection_remove(struct context *ctx, const struct selection *c)
 {
@@ -119,12 +106,18 @@ static int selection_remove(struct context *ctx, const struct selection *c)
 int remove_run(struct context *ctx)
 {
     struct selection c;
-    int status = selection_make(&c, ctx);
+    int err = 0, status = selection_make(&c, ctx);
 
     if (status)
         return status;
-    status = ctx->o->dry_run ? selection_foretell(ctx, &c)
-                             : selection_remove(ctx, &c);
+    if (ctx->o->dry_run) {
+        for (size_t i = 0; i < c.count && (!err || err == -ENOENT); i++)
+            err = letters_get(ctx->store, c.picks[i].row, letter_foretell, ctx);
+        status = err && err != -ENOENT ? store_failed("read a letter", err)
+                                       : removed_tell(ctx, &c, 0);
+    } else {
+        status = selection_remove(ctx, &c);
+    }
     status = status_worse(status, c.missing ? EX_NOINPUT : 0);
     selection_free(&c);
     return status;

@@ -216,24 +216,6 @@ static void letter_pass(struct replay *r, int64_t row, const char *why)
         r->status = status_worse(r->status, EX_DATAERR);
 }
 
-/* Tell since when a letter is on its way, and how to send it once more. */
-static void on_way_tell(struct replay *r, const struct letter *l)
-{
-    const struct letter_replay *how = &l->replay;
-    char why[256], time[TIME_TEXT];
-
-    if (how->sent)
-        snprintf(why, sizeof why,
-                 "is on its way since %s; --again sends it once more",
-                 term_time_both(how->marked_ns, time));
-    else
-        snprintf(why, sizeof why,
-                 "was marked %s and maybe not sent: another mqdlq is at it, or "
-                 "was killed; --again sends it",
-                 term_time_both(how->marked_ns, time));
-    letter_pass(r, l->m.row, why);
-}
-
 /* ---- sending ---- */
 
 /* Tell what would be sent. */
@@ -515,11 +497,17 @@ static int letter_send(struct replay *r, const struct letter *l)
     const struct options *o = r->context->o;
     bool on_way = l->m.state == STORE_REPLAYED && l->replay.here;
     bool canary = o->canary && r->sent == 0;
-    char why[WHY] = "", name[ULID_TEXT];
+    char why[WHY] = "", name[ULID_TEXT], time[TIME_TEXT];
     int status;
 
     if (on_way && !o->again) {
-        on_way_tell(r, l);
+        snprintf(why, sizeof why,
+                 l->replay.sent
+                     ? "is on its way since %s; --again sends it once more"
+                     : "was marked %s and maybe not sent: another mqdlq is at "
+                       "it, or was killed; --again sends it",
+                 term_time_both(l->replay.marked_ns, time));
+        letter_pass(r, l->m.row, why);
         return 0;
     }
     status = message_make(r, l, why);

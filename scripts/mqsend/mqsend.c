@@ -135,9 +135,8 @@ static const struct option_table table = {
 
 /* Check the operands QUEUE and BODY, which may be NULL, and what the flags cannot
  * mean together. */
-static int options_check(const struct options *o, int operands,
-                         const char *operand, const char *body,
-                         struct problem *p)
+static int usage_check(const struct options *o, int operands,
+                       const char *operand, const char *body, struct problem *p)
 {
     const struct envelope *e = &o->envelope;
     const char *raw = e->has_id         ? "--id"
@@ -319,7 +318,7 @@ int main(int argc, char **argv)
     while (!err && rest >= 0 && rest < argc)
         argv[operands++] = argv[rest++]; /* operands after "--" */
     body = operands == 2 ? argv[1] : NULL;
-    if (err || options_check(&o, operands, argv[0], body, &p) < 0)
+    if (err || usage_check(&o, operands, argv[0], body, &p) < 0)
         return complain_of(&p);
     if (!o.quiet)
         envelope_note(&o.envelope);

@@ -77,27 +77,6 @@ int posting_fail(struct posting *g, const struct problem *p,
 
 /* ---- a POSIX queue ---- */
 
-/* Print "3 sent, 4 left"; for an input whose end is not known, the record with
- * which to continue. */
-static void progress_print(const struct run *r, char *text, size_t room)
-{
-    const struct post *post = r->posting.post;
-    int n = snprintf(text, room, "%" PRIu64 " sent", r->sent);
-    bool between = r->posting.records == 0 || r->posting.left == 0;
-
-    if (!post->many) {
-        snprintf(text + n, room - (size_t)n, ", %" PRIu64 " left",
-                 r->posting.left);
-        return;
-    }
-    n += snprintf(text + n, room - (size_t)n, ", stopped at record %" PRIu64,
-                  r->posting.records + between);
-    if (!between && post->repeat > 1)
-        snprintf(text + n, room - (size_t)n,
-                 ", of which %" PRIu64 " of %" PRIu64 " were sent",
-                 post->repeat - r->posting.left, post->repeat);
-}
-
 /* Explain why the queue did not take a message. */
 static int send_refused(const struct run *r, int err, struct problem *p)
 {
@@ -174,8 +153,8 @@ static void full_say(bool first, void *arg)
 }
 
 /* Send one message. */
-static int message_send(void *arg, const char *body, size_t size,
-                        struct problem *p)
+static int record_send(void *arg, const char *body, size_t size,
+                       struct problem *p)
 {
     struct run *r = arg;
     const struct post *post = r->posting.post;
@@ -214,14 +193,16 @@ int post_run(const struct post *post)
 {
     struct run r = {.room = queue_message_size(post->queue)};
     struct problem p = {0};
+    const struct posting *g = &r.posting;
     char text[SENTENCE];
-    int err;
+    bool between;
+    int n, err;
 
     r.message = malloc(r.room);
     if (!r.message)
         return complain_memory();
     posting_start(&r.posting, post, "sending");
-    err = posting_run(&r.posting, message_send, &r, &p);
+    err = posting_run(&r.posting, record_send, &r, &p);
     if (!err)
         term_progress_end(&r.posting.bar);
     if (!err && queue_gone(post->queue))
@@ -234,6 +215,20 @@ int post_run(const struct post *post)
     free(r.message);
     if (!err)
         return 0;
-    progress_print(&r, text, sizeof text);
+    /* "3 sent, 4 left"; for an input whose end is not known, the record with
+     * which to continue. */
+    between = g->records == 0 || g->left == 0;
+    n = snprintf(text, sizeof text, "%" PRIu64 " sent, ", r.sent);
+    if (!post->many)
+        snprintf(text + n, sizeof text - (size_t)n, "%" PRIu64 " left",
+                 g->left);
+    else if (between || post->repeat == 1)
+        snprintf(text + n, sizeof text - (size_t)n,
+                 "stopped at record %" PRIu64, g->records + between);
+    else
+        snprintf(text + n, sizeof text - (size_t)n,
+                 "stopped at record %" PRIu64 ", of which %" PRIu64
+                 " of %" PRIu64 " were sent",
+                 g->records, post->repeat - g->left, post->repeat);
     return posting_fail(&r.posting, &p, text);
 }

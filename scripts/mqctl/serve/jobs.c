@@ -88,13 +88,6 @@ static json_t *job_describe(const struct job *j)
         j->line[0] ? json_string(j->line) : json_null());
 }
 
-json_t *job_json(int64_t id)
-{
-    const struct job *j = job_find(id);
-
-    return j ? job_describe(j) : NULL;
-}
-
 bool job_rows(int64_t id, struct ask_job *out)
 {
     const struct job *j = job_find(id);
@@ -108,11 +101,14 @@ bool job_rows(int64_t id, struct ask_job *out)
     return true;
 }
 
-json_t *jobs_json(void)
+json_t *jobs_json(int64_t id)
 {
-    json_t *list = json_array();
-    struct job *j;
+    json_t *list;
+    struct job *j = id ? job_find(id) : NULL;
 
+    if (id)
+        return j ? job_describe(j) : NULL;
+    list = json_array();
     LIST_FOREACH (j, &jobs, link)
         json_array_append_new(list, job_describe(j));
     return json_pack("{s:o}", "jobs", list);

@@ -32,9 +32,9 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
 /* Start the batches that are due. Returns the monotonic time of the next one. */
 uint64_t jobs_step(uint64_t now_ns);
 void job_stop(int64_t id);
-/* Describe a job; NULL if there is none. The caller frees the result. */
-json_t *job_json(int64_t id);
-json_t *jobs_json(void);
+/* Describe a job, NULL if there is none; for 0 all jobs. The caller frees the
+ * result. */
+json_t *jobs_json(int64_t id);
 /* Return the letters sent by a replay so far, to find their outcomes. Returns
  * false if there is no such replay, or it has too many letters. */
 bool job_rows(int64_t id, struct ask_job *out);

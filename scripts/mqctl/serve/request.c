@@ -478,7 +478,7 @@ static enum MHD_Result look_answer(struct visit *v)
 static enum MHD_Result job_answer(struct visit *v)
 {
     enum serve_what what = v->ask.path.route->what;
-    json_t *o = what == SERVE_JOBS ? jobs_json() : job_json(v->ask.path.row);
+    json_t *o = jobs_json(v->ask.path.row);
     enum MHD_Result ok;
     char *text;
 

@@ -457,31 +457,10 @@ static void server_turn(struct server *s)
         watch_fast(false);
 }
 
-/* End all streams and requests. A batch of a job sends the letter that it has
- * begun. */
-static void server_stop(struct server *s)
-{
-    if (s->daemon) {
-        jobs_end();
-        look_end_all();
-        requests_end();
-        events_end();
-        MHD_run(s->daemon);
-        MHD_stop_daemon(s->daemon);
-    }
-    if (s->listener >= 0)
-        close(s->listener);
-    watch_end();
-    if (s->signals >= 0)
-        close(s->signals);
-    free(s->cert);
-    free(s->key);
-}
-
 /* Run the server until SIGTERM, SIGINT or SIGHUP. */
 int serve_run(const struct options *o)
 {
-    static struct server s = {.listener = -1, .signals = -1, .epoll = -1};
+    static struct server s;
     static struct serve_options told;
     const struct serve_guard *g = &s.site.guard;
     struct problem p = {0};
@@ -504,7 +483,16 @@ int serve_run(const struct options *o)
     fflush(stdout);
     while (!err && !s.stop)
         server_turn(&s);
-    server_stop(&s);
+    /* A batch of a job sends the letter that it has begun. */
+    if (s.daemon) {
+        jobs_end();
+        look_end_all();
+        requests_end();
+        events_end();
+        MHD_run(s.daemon);
+        MHD_stop_daemon(s.daemon);
+    }
+    watch_end();
     log_flush();
     return err ? complain_of(&p) : 0;
 }

@@ -30,25 +30,6 @@ static json_t *time_json(uint64_t ns)
     return ns ? json_integer((json_int_t)ns) : json_null();
 }
 
-/* Print the numbers of a queue, with the durations of the last interval. */
-static void look_print(const struct top_row *r)
-{
-    json_t *o;
-
-    if (r->looked && r->v.has_folder) {
-        o = snapshot_json(&r->v);
-        json_object_del(o, "settings");
-        json_object_set_new(o, "rate",
-                            r->measured ? json_real(r->rate) : json_null());
-        json_object_set_new(o, "p50_ns", time_json(r->p50));
-        json_object_set_new(o, "p99_ns", time_json(r->p99));
-    } else {
-        o = json_pack("{s:o, s:b}", "queue", json_printable(r->queue), "gone",
-                      1);
-    }
-    (void)json_print_line(o, stdout);
-}
-
 /* Sleep until the next look is due. An order changes the interval, but no look
  * comes sooner than FAST_MS after the last: counts of some milliseconds would
  * be shown as counts per second. Returns false if the server is gone. */
@@ -72,15 +53,32 @@ static bool look_wait(int *pause_ms)
 }
 
 /* Look at all queues until the server closes the pipe. */
-static _Noreturn void queues_watch(const struct serve_options *o)
+static _Noreturn void queues_watch(const struct serve_options *serve)
 {
     static const struct options every;
-    struct top t = {.o = &every, .dirs = o->state_dirs, .files_only = true};
+    struct top t = {.o = &every, .dirs = serve->state_dirs, .files_only = true};
     int pause = SLOW_MS;
+    json_t *o;
 
     while (top_look(&t) == 0) {
-        for (size_t i = 0; i < t.count; i++)
-            look_print(t.rows[i]);
+        /* Print the numbers of each queue, and the durations and the rate of
+         * the last interval. */
+        for (size_t i = 0; i < t.count; i++) {
+            const struct top_row *r = t.rows[i];
+
+            if (r->looked && r->v.has_folder) {
+                o = snapshot_json(&r->v);
+                json_object_del(o, "settings");
+                json_object_set_new(
+                    o, "rate", r->measured ? json_real(r->rate) : json_null());
+                json_object_set_new(o, "p50_ns", time_json(r->p50));
+                json_object_set_new(o, "p99_ns", time_json(r->p99));
+            } else {
+                o = json_pack("{s:o, s:b}", "queue", json_printable(r->queue),
+                              "gone", 1);
+            }
+            (void)json_print_line(o, stdout);
+        }
         puts("{\"round\":true}");
         if (fflush(stdout) != 0 || !look_wait(&pause))
             break;

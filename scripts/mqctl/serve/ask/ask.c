@@ -180,23 +180,16 @@ static json_t *ask_history(const struct serve_ask *a, struct problem *p)
     return NULL;
 }
 
-/* Answer with ten minutes of every queue, for the overview. */
-static json_t *ask_sparks(const struct serve_ask *a, struct problem *p)
-{
-    (void)a, (void)p;
-    return history_sparks();
-}
-
 static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
-    [SERVE_QUEUES] = ask_queues,          [SERVE_QUEUE] = ask_queue,
-    [SERVE_HISTORY] = ask_history,        [SERVE_LETTERS] = ask_letters,
-    [SERVE_BY_ERROR] = ask_by_error,      [SERVE_LETTER] = ask_letter,
-    [SERVE_ALL_DEAD] = ask_all_dead,      [SERVE_EXPLAIN] = ask_explain,
-    [SERVE_DOCTOR] = ask_doctor,          [SERVE_STEER] = ask_steer,
-    [SERVE_SETTINGS] = ask_steer,         [SERVE_MESSAGES] = ask_messages,
-    [SERVE_RUN_NOW] = ask_steer_messages, [SERVE_CANCEL] = ask_steer_messages,
-    [SERVE_SPARKS] = ask_sparks,          [SERVE_JOB_OUTCOME] = ask_outcome,
-    [SERVE_GROUPS] = ask_groups,          [SERVE_STEER_GROUP] = ask_steer_group,
+    [SERVE_QUEUES] = ask_queues,           [SERVE_QUEUE] = ask_queue,
+    [SERVE_HISTORY] = ask_history,         [SERVE_LETTERS] = ask_letters,
+    [SERVE_BY_ERROR] = ask_by_error,       [SERVE_LETTER] = ask_letter,
+    [SERVE_ALL_DEAD] = ask_all_dead,       [SERVE_EXPLAIN] = ask_explain,
+    [SERVE_DOCTOR] = ask_doctor,           [SERVE_STEER] = ask_steer,
+    [SERVE_SETTINGS] = ask_steer,          [SERVE_MESSAGES] = ask_messages,
+    [SERVE_RUN_NOW] = ask_steer_messages,  [SERVE_CANCEL] = ask_steer_messages,
+    [SERVE_JOB_OUTCOME] = ask_outcome,     [SERVE_GROUPS] = ask_groups,
+    [SERVE_STEER_GROUP] = ask_steer_group,
 };
 
 /* Print JSON for a browser. `<` is escaped, in case it is taken for HTML. */
@@ -233,7 +226,7 @@ int answer_print(void *ask)
         return ask_body(a);
     if (what == SERVE_REPLAY || what == SERVE_DISCARD)
         return ask_rows(a);
-    data = asks[what](a, &p);
+    data = what == SERVE_SPARKS ? history_sparks() : asks[what](a, &p);
     if (!data && p.text[0])
         return complain_of(&p);
     if (!data)

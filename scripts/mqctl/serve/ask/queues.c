@@ -108,20 +108,30 @@ json_t *ask_queues(const struct serve_ask *a, struct problem *p)
                      "write", a->o->allow_write);
 }
 
+/* Open the snapshot of the queue of the path. With `ask_worker`, ask its worker.
+ * Returns false and a problem if the queue is unknown. */
+static bool queue_look(const struct serve_ask *a, bool ask_worker,
+                       struct snapshot *v, struct problem *p)
+{
+    if (snapshot_open(v, ask_state_dir(a, a->path.queue), a->path.queue,
+                      ask_worker, p) < 0)
+        return false;
+    if (v->has_folder || v->has_queue)
+        return true;
+    queue_absent(v->dir.root, v->queue, p);
+    snapshot_close(v);
+    return false;
+}
+
 json_t *ask_queue(const struct serve_ask *a, struct problem *p)
 {
-    const char *dir = ask_state_dir(a, a->path.queue);
     struct snapshot v;
-    json_t *o = NULL;
+    json_t *o;
 
-    if (snapshot_open(&v, dir, a->path.queue, true, p) < 0)
+    if (!queue_look(a, true, &v, p))
         return NULL;
-    if (!v.has_folder && !v.has_queue)
-        queue_absent(v.dir.root, v.queue, p);
-    else
-        o = queue_describe(&v);
-    if (o)
-        json_object_set_new(o, "write", json_boolean(a->o->allow_write));
+    o = queue_describe(&v);
+    json_object_set_new(o, "write", json_boolean(a->o->allow_write));
     snapshot_close(&v);
     return o;
 }
@@ -129,16 +139,11 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
 bool queue_is_known(const struct serve_ask *a, struct problem *p)
 {
     struct snapshot v;
-    bool known;
 
-    if (snapshot_open(&v, ask_state_dir(a, a->path.queue), a->path.queue, false,
-                      p) < 0)
+    if (!queue_look(a, false, &v, p))
         return false;
-    known = v.has_folder || v.has_queue;
-    if (!known)
-        queue_absent(v.dir.root, v.queue, p);
     snapshot_close(&v);
-    return known;
+    return true;
 }
 
 /* ---- what verbs of mqctl print ---- */
