@@ -100,16 +100,16 @@ static int batch_failed(struct import *i, int status)
 /* Take one line into the batch; 0 or an exit status. */
 static int line_import(struct import *i, const char *text, size_t size)
 {
+    struct decoding *d = &i->decodings[i->count];
     char why[JSON_WHY] = "", sentence[JSON_WHY + 64];
     struct problem p;
     int err, status;
 
     if (strspn(text, " \t\r\n") == size)
         return 0;
-    err = decoding_read(&i->decodings[i->count], text, size, why);
-    if (!err && !i->context->broker &&
-        i->decodings[i->count].letter.m.reason == REASON_NONE) {
-        decoding_free(&i->decodings[i->count]);
+    err = decoding_read(d, text, size, why);
+    if (!err && !i->context->broker && d->letter.m.reason == REASON_NONE) {
+        decoding_free(d);
         err = -EINVAL;
         snprintf(why, sizeof why,
                  "it has no reason, which only letters on a broker may lack");
@@ -123,9 +123,8 @@ static int line_import(struct import *i, const char *text, size_t size)
                  why);
         return import_stop(i, EX_DATAERR, i->line, sentence);
     }
-    i->decodings[i->count].line = i->line;
-    i->letters[i->count] = i->decodings[i->count].letter;
-    i->count++;
+    d->line = i->line;
+    i->letters[i->count++] = d->letter;
     i->bytes += size;
     if (i->count < BATCH_LETTERS && i->bytes < BATCH_BYTES)
         return 0;

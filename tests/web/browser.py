@@ -222,7 +222,7 @@ class Test:
                 assert NASTY in text, path
             if path.endswith(("/1", "/2")):
                 assert text.count(NASTY) >= 7, path  # error, group, header ...
-                assert "longer than what is shown" in text
+                assert "longer than shown here" in text
         b.cdp("Emulation.clearDeviceMetricsOverride")
         # That a breach would be seen:
         b.js("document.body.setAttribute('style', 'color: red')")
@@ -527,7 +527,7 @@ class Test:
 
     def says_when_the_queue_is_all_right(self, b):
         self.page(b, "/dead")
-        assert "There is none" in b.text("main")
+        assert "There are no dead letters" in b.text("main")
 
     def run(self):
         rules = "--host-resolver-rules=MAP evil.test 127.0.0.1"

@@ -170,8 +170,17 @@ static void program_build(struct program *p, bool write)
     program_return(p, SECCOMP_RET_ERRNO | EPERM);
 }
 
-static int filter_install(bool write)
+#endif
+
+int confine(bool write)
 {
+#if defined(NO_LIST)
+    (void)write;
+    return -ENOSYS;
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void)write, (void)program_build; /* a sanitizer makes calls of its own */
+    return 0;
+#else
     static struct program p;
     struct sock_fprog prog = {.filter = p.at};
     long done;
@@ -186,20 +195,5 @@ static int filter_install(bool write)
     if (done < 0 && errno == EINVAL)
         done = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
     return done < 0 ? -errno : 0;
-}
-#else
-static int filter_install(bool write)
-{
-    (void)write;
-    return -ENOSYS;
-}
 #endif
-
-int confine(bool write)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    (void)write; /* a sanitizer makes calls of its own */
-    return 0;
-#endif
-    return filter_install(write);
 }

@@ -198,25 +198,6 @@ static char *output_read(int fd, size_t size)
     return NULL;
 }
 
-/* Add the counts in the last line that mqdlq printed, a summary. */
-static void counts_add(struct job *j, const struct look_end *end)
-{
-    char *text = output_read(end->out, end->size), *at;
-    json_t *o;
-
-    if (!text)
-        return;
-    if (end->size && text[end->size - 1] == '\n')
-        text[end->size - 1] = '\0';
-    at = strrchr(text, '\n');
-    o = json_loads(at ? at + 1 : text, 0, NULL);
-    j->changed += (uint64_t)json_integer_value(
-        json_object_get(o, j->discard ? "removed" : "sent"));
-    j->refused += (uint64_t)json_integer_value(json_object_get(o, "refused"));
-    json_decref(o);
-    free(text);
-}
-
 /* Take the result of a batch, and end the job if it was the last one. */
 static void batch_finish(const struct look_end *end, void *owner)
 {
@@ -225,9 +206,20 @@ static void batch_finish(const struct look_end *end, void *owner)
                  end->status < 0 || end->status == EX_CANTCREAT ||
                  end->status == EX_IOERR || end->status == EX_USAGE ||
                  end->status == EX_NOPERM;
+    char *text = output_read(end->out, end->size), *at;
+    json_t *o;
 
-    counts_add(j, end);
     close(end->out);
+    /* The last line that mqdlq printed is a summary. */
+    if (text && end->size && text[end->size - 1] == '\n')
+        text[end->size - 1] = '\0';
+    at = text ? strrchr(text, '\n') : NULL;
+    o = json_loads(at ? at + 1 : text ? text : "", 0, NULL);
+    j->changed += (uint64_t)json_integer_value(
+        json_object_get(o, j->discard ? "removed" : "sent"));
+    j->refused += (uint64_t)json_integer_value(json_object_get(o, "refused"));
+    json_decref(o);
+    free(text);
     j->pid = 0;
     j->next += j->batch;
     j->proved = end->status == 0;

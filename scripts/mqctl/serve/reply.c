@@ -66,25 +66,25 @@ static const char *status_title(unsigned status)
         unsigned status;
         const char *title;
     } titles[] = {
-        {400, "That was not understood"},
+        {400, "Bad request"},
         {401, "A token is needed"},
         {403, "Not allowed"},
-        {404, "There is no such thing"},
-        {405, "Not by that method"},
-        {409, "It has changed meanwhile"},
+        {404, "Not found"},
+        {405, "Method not allowed"},
+        {409, "Changed in the meantime"},
         {413, "Too large"},
-        {415, "Not in that form"},
-        {421, "That is not a name of this server"},
+        {415, "Unsupported format"},
+        {421, "Not a name of this server"},
         {429, "Too many wrong tokens"},
-        {501, "Not a method of this server"},
-        {503, "Not now"},
-        {504, "It took too long"},
+        {501, "Unknown method"},
+        {503, "Not available"},
+        {504, "Timed out"},
     };
 
     for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
         if (titles[i].status == status)
             return titles[i].title;
-    return "It did not work";
+    return "Something went wrong";
 }
 
 enum MHD_Result reply_problem(struct MHD_Connection *c,

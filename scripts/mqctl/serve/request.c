@@ -177,8 +177,8 @@ static const char *write_flaw(const struct visit *v)
         return "a request that changes something needs the header "
                "X-MQ-Request: 1, which no form of another site can send";
     if (!v->site->o->allow_write)
-        return "this server only shows; start it with --allow-write to let it "
-               "change something";
+        return "this server is read-only; start it with --allow-write to allow "
+               "changes";
     return NULL;
 }
 
@@ -228,12 +228,12 @@ static unsigned request_check(struct visit *v, const char *method,
     (void)MHD_get_connection_values(v->c, MHD_HEADER_KIND, header_count, v);
     if (!serve_host_ours(&v->site->guard, v->host)) {
         v->ask.path.route = NULL; /* no page for a name that is not ours */
-        *why = "the Host header does not name this server; give --allow-host "
-               "NAME if it is to have that name";
+        *why = "the Host header does not name this server; start it with "
+               "--allow-host NAME to allow that name";
         return 421;
     }
     /* The library takes the first length; a proxy before us may not. */
-    *why = "the length of the body is told twice";
+    *why = "the request gives the length of its body twice";
     if (v->framings > 1)
         return 400;
     *why = "there is a NUL byte (%00) in the address";
@@ -247,8 +247,8 @@ static unsigned request_check(struct visit *v, const char *method,
         return header_find(v, "Authorization") && token_wrong_count() ? 429
                                                                       : 401;
     guest_known(v->c, is_signed_in(v));
-    *why =
-        status == 404 ? "there is nothing at that path" : "not by that method";
+    *why = status == 404 ? "there is nothing at that path"
+                         : "this path does not allow that method";
     if (!route)
         return (unsigned)status;
     *why = route->write ? write_flaw(v) : NULL;
@@ -484,8 +484,8 @@ static enum MHD_Result job_answer(struct visit *v)
 
     if (!o)
         return request_refuse(v, 404,
-                              "there is no such job, or not any more: the "
-                              "server keeps the last ones, until it ends");
+                              "no such job; the server keeps its most recent "
+                              "jobs until it stops");
     if (what == SERVE_JOB_STOP)
         job_stop(v->ask.path.row);
     text = json_dumps(o, JSON_COMPACT);
@@ -503,7 +503,7 @@ static enum MHD_Result request_serve(struct visit *v)
     int err;
 
     if (v->large)
-        return request_refuse(v, 413, "the body is over 64 KiB");
+        return request_refuse(v, 413, "the body is larger than 64 KiB");
     switch (path->route->what) {
     case SERVE_HEALTH:
         err = look_possible();

@@ -410,7 +410,7 @@ Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
              since);
     struct web_answer *r = web_ask(&w, "POST", path, WEB_WRITE, body);
     cr_assert_eq(r->status, 409, "%s", r->text);
-    cr_assert(strstr(r->body, "20000 letters are meant now"), "%s", r->body);
+    cr_assert(strstr(r->body, "20000 letters match now"), "%s", r->body);
     json_decref(o);
     cr_assert(strstr(web_get(&w, "/dead"), "the newest 20000 of 20101"));
     web_stop(&w);

@@ -37,7 +37,7 @@ static unsigned answers_until(const struct web *w, const char *q,
             web_get(w, "/q/%s/dead?%s&after=%s", q + 1, filter, next);
         bool further = strstr(page, ">Look further back</a>") != NULL;
 
-        cr_assert_eq(further, strstr(page, "Nothing matches down to") != NULL);
+        cr_assert_eq(further, strstr(page, "No letter back to") != NULL);
         o = ctl_json(web_get(w, "/api/v1/queues/%s/letters?%s&after=%s", q + 1,
                              filter, next));
         *found = json_array_size(json_object_get(o, "letters"));

@@ -109,7 +109,7 @@ static int ask_filter(const struct serve_ask *a, struct letter_filter *f,
     if (a->o->no_bodies && a->query[QUERY_MATCH])
         return problem_set(p, EX_NOPERM, EPERM,
                            "match: this server shows no bodies (--no-bodies), "
-                           "so it does not search in them either");
+                           "so it cannot search them");
     *f = (struct letter_filter){.error_like = query_value(a, QUERY_ERROR),
                                 .group = query_value(a, QUERY_GROUP),
                                 .match = query_value(a, QUERY_MATCH)};
@@ -408,8 +408,8 @@ static int letter_full(const struct letter *l, void *arg)
 static json_t *letter_absent(const struct serve_ask *a, struct problem *p)
 {
     problem_fill(p, EX_NOINPUT,
-                 "%s has no letter %" PRId64 ", or not any more: one that was "
-                 "sent again and ended done, or was discarded, is gone",
+                 "%s has no letter %" PRId64 "; a letter is removed when its "
+                 "replay is done, or when it is discarded",
                  a->path.queue, a->path.row);
     return NULL;
 }
@@ -632,8 +632,8 @@ static int chosen_print(const struct serve_ask *a, const json_t *body,
     if (ask_filter(&other, &f, &p) < 0)
         return complain_of(&p);
     if (!up_to || !ask_cursor(up_to, &f.before_ns, &f.before_row))
-        return complain(EX_USAGE, "up_to is missing: give the cursor of the "
-                                  "newest letter that is meant");
+        return complain(EX_USAGE, "up_to is missing; give the cursor of the "
+                                  "newest letter to include");
     f.before_row++;
     f.limit = 0;
     if (ask_store(a, a->path.queue, &s, &p) < 0)
@@ -676,13 +676,13 @@ int ask_rows(const struct serve_ask *a)
         return complain_of(&p);
     status = rows ? named_print(rows, &count) : chosen_print(a, body, &count);
     if (!status && count == 0)
-        return complain(EX_NOINPUT, "no letter is chosen");
+        return complain(EX_NOINPUT, "no letter matches");
     if (!status && json_is_integer(expected) &&
         json_integer_value(expected) != (json_int_t)count)
         return complain(1,
                         "%" PRIu64
-                        " letters are meant now, and %" JSON_INTEGER_FORMAT
-                        " were expected; look again",
+                        " letters match now, but %" JSON_INTEGER_FORMAT
+                        " were expected; reload the list",
                         count, json_integer_value(expected));
     return status;
 }
