@@ -91,7 +91,7 @@ struct file_watch {
     enum state logged_state;        /* of that file, then */
     bool logged_ro;
     bool stopped;            /* the chore does not run any more */
-    bool saved;              /* by store_save */
+    bool saved;              /* the store was copied to another name */
     bool logged_error;       /* event=file_not_written, until it works */
     char ro_next[FILE_NEXT]; /* what to do about `read_only` */
     pthread_mutex_t mtx;
@@ -244,23 +244,15 @@ static const char *advice_for(const struct file_watch *w, const struct file *f)
     }
 }
 
-/* Set what file_watch_trouble returns. The text has only the name of the file,
- * because the path is in a field of its own. */
-static void trouble_set(struct file_trouble *t, const struct file *f,
-                        const char *wrong, const char *next)
-{
-    const char *slash = strrchr(f->path, '/');
-
-    snprintf(t->text, sizeof t->text, "%.40s %s", slash ? slash + 1 : f->path,
-             wrong);
-    strlcpy(t->path, f->path, sizeof t->path);
-    strlcpy(t->next, next + strlen(HELD), sizeof t->next);
-}
-
+/* Publish the file that keeps messages from being taken. The text has only the
+ * name of the file, because the path is in a field of its own. */
 static void trouble_publish(struct file_watch *w)
 {
     const struct file *f = file_find_gone(w, STORE, CUSTODY);
-    const struct file *ro = w->read_only;
+    const struct file *ro = w->read_only, *at = f ? f : ro;
+    const char *wrong = f ? states[f->state] : "is on a read-only file system";
+    const char *slash = at ? strrchr(at->path, '/') : NULL;
+    struct file_trouble *t = &w->trouble;
     char mount[PATH_MAX];
 
     if (ro && !w->logged_ro)
@@ -270,13 +262,14 @@ static void trouble_publish(struct file_watch *w)
                       "error, stop the worker, umount, fsck, mount, start it",
                  mount_point(ro->path, mount));
     pthread_mutex_lock(&w->mtx);
-    if (f)
-        trouble_set(&w->trouble, f, states[f->state], advice_for(w, f));
-    else if (ro)
-        trouble_set(&w->trouble, ro, "is on a read-only file system",
-                    w->ro_next);
-    else
-        w->trouble.text[0] = w->trouble.path[0] = w->trouble.next[0] = '\0';
+    t->text[0] = t->path[0] = t->next[0] = '\0';
+    if (at) {
+        snprintf(t->text, sizeof t->text, "%.40s %s",
+                 slash ? slash + 1 : at->path, wrong);
+        strlcpy(t->path, at->path, sizeof t->path);
+        strlcpy(t->next, (f ? advice_for(w, f) : w->ro_next) + strlen(HELD),
+                sizeof t->next);
+    }
     pthread_mutex_unlock(&w->mtx);
 }
 
@@ -376,34 +369,6 @@ static bool may_restart(const struct file_watch *w)
     return w->lost > 0 && !w->read_only;
 }
 
-/* Make removed folders again. A new state folder is locked before anything is
- * written there, because another worker may have been started on it. Only then
- * is the lock of the removed folder released. */
-static int folders_make(struct file_watch *w, struct problem *p)
-{
-    const struct settings *set = w->with.flow->set;
-    struct pid_file *lock;
-    struct statedir dir;
-    char runtime[PATH_MAX];
-    int err;
-
-    if (!pid_file_has_folder(*w->with.lock)) {
-        err = statedir_open(&dir, set->state_dir, set->queue, true, p);
-        if (!err)
-            err = pid_file_open(&lock, w->files[PIDFILE].path, set->queue, p);
-        if (err)
-            return err;
-        pid_file_close(w->with.lock);
-        *w->with.lock = lock;
-        file_adopt(&w->files[PIDFILE]);
-    }
-    strlcpy(runtime, w->with.runtime->folder, sizeof runtime);
-    err = folder_make(runtime);
-    return err ? problem_set(p, EX_CANTCREAT, -err, "%s: %s",
-                             w->with.runtime->folder, errno_text(-err))
-               : 0;
-}
-
 /* Make the folders and the store again, so that the stop can write messages in
  * flight into the store. If that fails, the worker keeps running without taking
  * messages and tries again later, because only its descriptors still lead to
@@ -417,11 +382,36 @@ static int files_restore(struct file_watch *w)
     /* The new file may replace the store itself, if only its -wal or -shm is
      * missing, and an earlier copy that could not be opened. */
     const struct stat replace[2] = {f[STORE].id, w->copy};
+    const struct settings *set = w->with.flow->set;
+    const char *folder = w->with.dir->folder, *why = "";
+    char runtime[PATH_MAX];
     struct problem p = {0};
-    int err;
+    struct pid_file *lock;
+    struct statedir dir;
+    int err = 0;
 
-    if (folders_make(w, &p) < 0) {
-        error_log(w, w->with.dir->folder, p.text);
+    /* A new state folder is locked before anything is written there, because
+     * another worker may have been started on it. Only then is the lock of the
+     * removed folder released. */
+    if (!pid_file_has_folder(*w->with.lock)) {
+        err = statedir_open(&dir, set->state_dir, set->queue, true, &p);
+        if (!err)
+            err = pid_file_open(&lock, f[PIDFILE].path, set->queue, &p);
+        if (!err) {
+            pid_file_close(w->with.lock);
+            *w->with.lock = lock;
+            file_adopt(&f[PIDFILE]);
+        }
+        why = p.text;
+    }
+    if (!err) {
+        folder = w->with.runtime->folder;
+        strlcpy(runtime, folder, sizeof runtime);
+        err = folder_make(runtime);
+        why = errno_text(-err);
+    }
+    if (err) {
+        error_log(w, folder, why);
         return -ENOENT;
     }
     if (file_find_gone(w, STORE, STORE_SHM)) {
@@ -449,27 +439,6 @@ static int files_restore(struct file_watch *w)
         file_adopt(&f[NOTE]);
     }
     return 0;
-}
-
-/* Write the store to another name, because the process is exiting and the store
- * could not get its own name back. */
-static void store_save(struct file_watch *w)
-{
-    const char *path = w->files[STORE].path, *queue = w->with.flow->set->queue;
-    char saved[PATH_MAX];
-    int err;
-
-    snprintf(saved, sizeof saved, "%.4000s.saved-%d", path, (int)getpid());
-    err = store_put_back(w->with.mq->store, saved, NULL, NULL);
-    if (err)
-        log_error("store_lost", F_STR("queue", queue), F_STR("file", path),
-                  F_STR("error", errno_text(-err)),
-                  F_STR("next", "retries and dead letters are lost; messages "
-                                "with an unwritten verdict are in custody"));
-    else
-        log_error("store_saved", F_STR("queue", queue), F_STR("file", saved),
-                  F_STR("next", "it has all retries and dead letters: move it "
-                                "to store.db before the next start"));
 }
 
 /* ---- when ---- */
@@ -586,6 +555,11 @@ int file_watch_open(struct file_watch **out,
 
 void file_watch_last(struct file_watch *w)
 {
+    const struct file *store = &w->files[STORE];
+    const char *queue = w->with.flow->set->queue;
+    char saved[PATH_MAX];
+    int err;
+
     if (!w->stopped) {
         chore_stop(&w->chore);
         w->stopped = true;
@@ -594,8 +568,23 @@ void file_watch_last(struct file_watch *w)
     if (files_look(w))
         return;
     if ((!may_restart(w) || files_restore(w) < 0) && !w->saved &&
-        file_is_unnamed(&w->files[STORE])) {
-        store_save(w);
+        file_is_unnamed(store)) {
+        /* The store could not get its own name back. */
+        snprintf(saved, sizeof saved, "%.4000s.saved-%d", store->path,
+                 (int)getpid());
+        err = store_put_back(w->with.mq->store, saved, NULL, NULL);
+        if (err)
+            log_error("store_lost", F_STR("queue", queue),
+                      F_STR("file", store->path),
+                      F_STR("error", errno_text(-err)),
+                      F_STR("next",
+                            "retries and dead letters are lost; messages with "
+                            "an unwritten verdict are in custody"));
+        else
+            log_error("store_saved", F_STR("queue", queue),
+                      F_STR("file", saved),
+                      F_STR("next", "it has all retries and dead letters: move "
+                                    "it to store.db before the next start"));
         w->saved = true;
     }
     (void)files_look(w);

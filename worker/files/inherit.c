@@ -69,33 +69,6 @@ static int totals_open(const struct inherit *i, struct problem *p)
     return 0;
 }
 
-/* Open the queue, and warn if it differs from what the settings ask for. */
-static int own_queue_open(const struct inherit *i, struct problem *p)
-{
-    const struct settings *set = i->flow->set;
-    struct queue_attr attr;
-    bool created = false;
-    char text[256];
-    int err;
-
-    settings_attr(set, &attr);
-    if (set->passed_fd)
-        err = queue_adopt(&i->mq->queue, set->queue, set->passed_fd, p);
-    else
-        err = queue_open(&i->mq->queue, set->queue, settings_queue_flags(set),
-                         &attr, &created, p);
-    if (err)
-        return err;
-    if (created)
-        log_info("queue_created", F_STR("queue", set->queue),
-                 F_UINT("depth", queue_depth(i->mq->queue)),
-                 F_UINT("message_size", queue_message_size(i->mq->queue)));
-    else if (queue_differs(i->mq->queue, &attr, text, sizeof text))
-        log_warn("queue_differs", F_STR("queue", set->queue),
-                 F_STR("what", text));
-    return 0;
-}
-
 /* Tie custody to the store. A file that names another store was left by a
  * worker with the same path of its state directory: that directory was removed,
  * or the store was moved away, or another container sees the same memory. A
@@ -289,7 +262,9 @@ int inherit_open(const struct inherit *i, struct problem *p)
         .holds = custody_holds,
     };
     const char *folder = i->runtime->folder;
-    char path[PATH_MAX];
+    struct queue_attr attr;
+    char path[PATH_MAX], text[256];
+    bool created = false;
     int err;
 
     err = state_lock(i, false, p);
@@ -299,10 +274,23 @@ int inherit_open(const struct inherit *i, struct problem *p)
         err = custody_known(path, p);
     if (!err && folder_join(path, folder, "/" RUNTIMEDIR_ENDS, ""))
         err = ends_known(path, p);
-    if (!err)
-        err = own_queue_open(i, p);
-    if (!err)
-        err = statedir_path(i->dir, STATEDIR_STORE, path, p);
+    if (err)
+        return err;
+    settings_attr(set, &attr);
+    err = set->passed_fd
+              ? queue_adopt(&i->mq->queue, set->queue, set->passed_fd, p)
+              : queue_open(&i->mq->queue, set->queue, settings_queue_flags(set),
+                           &attr, &created, p);
+    if (err)
+        return err;
+    if (created)
+        log_info("queue_created", F_STR("queue", set->queue),
+                 F_UINT("depth", queue_depth(i->mq->queue)),
+                 F_UINT("message_size", queue_message_size(i->mq->queue)));
+    else if (queue_differs(i->mq->queue, &attr, text, sizeof text))
+        log_warn("queue_differs", F_STR("queue", set->queue),
+                 F_STR("what", text));
+    err = statedir_path(i->dir, STATEDIR_STORE, path, p);
     if (!err)
         err = store_open(&i->mq->store, path, true, p);
     if (!err)
