@@ -155,9 +155,14 @@ static void fd_close(int *fd)
     *fd = -1;
 }
 
-/* Make the environment of the letter, as its handler had it. */
-static int environment_make(struct on_dead *h, const struct source_hook *hook)
+/* Start the command with the letter as a file on stdin, and the environment
+ * that its handler had. */
+static int hook_command_start(struct on_dead *h, struct run *r)
 {
+    static char shell[] = "sh", option[] = "-c";
+    const struct settings *set = h->with.set;
+    const struct source_hook *hook = r->hook;
+    char *argv[] = {shell, option, (char *)set->on_dead, NULL};
     struct ulid id = hook->id;
     struct message m = {
         .data = hook->data,
@@ -172,30 +177,18 @@ static int environment_make(struct on_dead *h, const struct source_hook *hook)
         .group = hook->group,
     };
     struct delivery d = {.place = 0};
-    int err;
+    int fds[2], err;
 
     delivery_parse(&d, &m, '\0');
-    err =
-        environment_build(&h->env, &h->base, &d,
-                          delivery_max_attempts(&d, h->with.set->max_attempts));
-    if (!err)
-        environment_letter(&h->env, hook->letter);
-    return err;
-}
-
-/* Start the command with the letter as a file on stdin. */
-static int hook_command_start(struct on_dead *h, struct run *r)
-{
-    static char shell[] = "sh", option[] = "-c";
-    char *argv[] = {shell, option, (char *)h->with.set->on_dead, NULL};
-    int fds[2], err = environment_make(h, r->hook);
-
+    err = environment_build(&h->env, &h->base, &d,
+                            delivery_max_attempts(&d, set->max_attempts));
     if (err)
         return err;
+    environment_letter(&h->env, hook->letter);
     r->in = memfd_create("mqworker-letter", MFD_CLOEXEC);
     if (r->in < 0)
         return -errno;
-    err = file_write(r->in, r->hook->json, r->hook->json_size, 0);
+    err = file_write(r->in, hook->json, hook->json_size, 0);
     if (!err && pipe2(fds, O_CLOEXEC) < 0)
         err = -errno;
     if (err)
@@ -347,39 +340,35 @@ static void source_retry_wait(struct on_dead *h, int err, uint64_t *wait_ns)
     stop_wait(h, *wait_ns);
 }
 
-/* Note that the command failed for a death, which waits by itself. If there is
- * no room for that, because it failed for so many others, all wait. */
-static void failure_note(struct on_dead *h, const struct source_hook *hook)
-{
-    uint64_t in = untold_failed(&h->untold, hook->n, clock_mono_ns());
-    char id[ULID_TEXT], text[ERROR_TEXT];
-
-    if (in == 0)
-        in = h->wait_ns = wait_double(h->wait_ns);
-    error_text(text, NULL, false, h->out.tail, h->out.tail_size);
-    log_warn("on_dead_failed", F_STR("msg", ulid_print(hook->id, id)),
-             F_INT("letter", hook->letter), F_STR("error", h->out.error),
-             F_STR("error_text", text[0] ? text : NULL), F_DURATION("in", in),
-             F_STR("next", "it is run again, and for other letters meanwhile; "
-                           "mqdlq discard ends that"));
-}
-
 /* Settle a run: its end is durable before anything else is run. A run that the
- * stop of the worker cut off stays as it is. */
+ * stop of the worker cut off stays as it is. A death whose command failed waits
+ * by itself; if there is no room to note that, because it failed for so many
+ * others, all wait. */
 static void run_settle(struct on_dead *h, const struct source_hook *hook,
                        bool told)
 {
     struct source *source = h->with.source;
-    uint64_t wait_ns = 0;
+    char id[ULID_TEXT], text[ERROR_TEXT];
+    uint64_t wait_ns = 0, in;
     int64_t next = 0;
     int err;
 
-    if (told)
+    if (told) {
         h->wait_ns = 0;
-    else if (atomic_load(&h->stops))
+    } else if (atomic_load(&h->stops)) {
         return;
-    else
-        failure_note(h, hook);
+    } else {
+        in = untold_failed(&h->untold, hook->n, clock_mono_ns());
+        if (in == 0)
+            in = h->wait_ns = wait_double(h->wait_ns);
+        error_text(text, NULL, false, h->out.tail, h->out.tail_size);
+        log_warn("on_dead_failed", F_STR("msg", ulid_print(hook->id, id)),
+                 F_INT("letter", hook->letter), F_STR("error", h->out.error),
+                 F_STR("error_text", text[0] ? text : NULL),
+                 F_DURATION("in", in),
+                 F_STR("next", "it is run again, and for other letters "
+                               "meanwhile; mqdlq discard ends that"));
+    }
     while ((err = source->local->hook_end(source, hook->n, told, &next)) != 0) {
         if (atomic_load(&h->stops))
             return;
