@@ -228,7 +228,7 @@ static int queue_poll_fd(void *arg)
 {
     const struct engine *e = arg;
 
-    return e->flow.source->ops->poll_fd(e->flow.source);
+    return e->flow.source->poll_fd;
 }
 
 /* Start a work item: the queue has a message, and peek mode is off. */

@@ -183,7 +183,7 @@ struct source_events {
     void *arg;
     /* Something may have arrived that poll_fd does not report. Any thread. */
     void (*changed)(void *arg);
-    /* poll_fd returns another descriptor now. Inside take. */
+    /* poll_fd stands for another file now. Inside take. */
     void (*moved)(void *arg);
     /* A settle that was in progress has ended, with settle->err 0, -ESTALE, or
      * a disk error, after which the message is lent again. Any thread; may come
@@ -234,6 +234,7 @@ struct source {
     const struct source_ops *ops;         /* c */
     const struct source_local_ops *local; /* c  NULL: it is no local store */
     unsigned lanes;                       /* c */
+    int poll_fd;        /* c  readable while take may lend; only to be polled */
     unsigned lent_most; /* c  message.index is below this, after any resize */
     uint64_t nonce; /* c  marks the handlers of its messages for all its owners,
                      *    one after the other */
@@ -258,7 +259,7 @@ struct source {
  *   settle          any; the lane's    disk           see struct settle
  *   release         any                nothing        -
  *   rest            the lane's         nothing        -
- *   poll_fd, pending, room, fresh, parts
+ *   pending, room, fresh, parts
  *                   any                nothing        -
  *   is_due          any                disk, broker   YES, NO, -errno
  *   count           any                disk, broker   >= 0, -errno
@@ -280,8 +281,6 @@ struct source_ops {
     const char *name; /* "mq" */
     bool late;        /* settle may return -EINPROGRESS */
 
-    /* ---- taking ---- */
-
     /* Lend the next message of the origin, in its order, which is the order of
      * the calls. `wall_ns` is the time for received_ns. -EAGAIN: none now.
      * -ECANCELED: as 0, and the message has MESSAGE_CANCELLED or crashes. */
@@ -290,8 +289,6 @@ struct source_ops {
     /* Lend the next message whose time has come: a retry, a delayed message, or
      * one that an earlier worker kept. -EAGAIN: none. */
     int (*take_due)(struct source *s, unsigned lane, struct message **out);
-
-    /* ---- giving back ---- */
 
     /* Make verdicts durable, up to SETTLE_MOST. Returns the first error that is
      * not -EINPROGRESS, or else that. n > 1: all are RETRY or PARK without an
@@ -304,12 +301,7 @@ struct source_ops {
     /* Drop what is kept for the lane, because it has no work. */
     void (*rest)(struct source *s, unsigned lane);
 
-    /* ---- looking ---- */
-
-    /* Return a descriptor that is readable while take may lend a message. The
-     * caller must not read it. */
-    int (*poll_fd)(const struct source *s);
-    /* Return true if take is worth a call although poll_fd is silent. */
+    /* Return true if take is worth a call although poll_fd is not readable. */
     bool (*pending)(const struct source *s);
     /* Return how many more messages could be lent now; a hint. At 0 nothing can
      * be taken. */
@@ -326,13 +318,9 @@ struct source_ops {
                   void (*visit)(void *arg, const struct source_part *part),
                   void *arg);
 
-    /* ---- how many may be lent at once ---- */
-
     unsigned (*lent)(const struct source *s);
     /* Change that number, up to lent_most. After a problem it is as before. */
     int (*resize)(struct source *s, unsigned lent, struct problem *p);
-
-    /* ---- what has changed ---- */
 
     /* Fetch messages again: the source rests, and one may be taken. May be
      * NULL. */
@@ -342,8 +330,6 @@ struct source_ops {
     /* Find due messages again after the wall clock was set or the machine was
      * suspended. */
     void (*clock_set)(struct source *s);
-
-    /* ---- from one owner to the next ---- */
 
     /* Visit each handler that was running when the last owner died, at most
      * lent() of them. Changes no message that ran: the start is refused if
@@ -383,16 +369,12 @@ struct source_ops {
  * After an error nothing has changed. Ownership: unpark lends as take does;
  * hook returns memory that the caller frees. */
 struct source_local_ops {
-    /* ---- the short way ---- */
-
     /* Settle one message as DONE that is not MESSAGE_STORED: the usual end,
      * without a list. */
     int (*done)(struct source *s, struct message *m, unsigned lane);
     /* Prepare the lane's next message, because the lane waits now and takes
      * again soon. */
     void (*warm)(struct source *s, unsigned lane);
-
-    /* ---- messages that were here before ---- */
 
     /* Find the letter of a message whose header has HEADER_LETTER: enum
      * source_link. The message was just taken, or recovered. May be called
@@ -405,8 +387,6 @@ struct source_local_ops {
      * -EOPNOTSUPP: there are no keys here; the message runs. */
     int (*claim)(struct source *s, const struct message *m,
                  struct header_text key, uint64_t ns, struct ulid *first);
-
-    /* ---- groups ---- */
 
     /* Lend the next parked message of a group: of the highest priority, or with
      * `low` of the lowest, in the order of seq. With `before`, only one that
@@ -432,8 +412,6 @@ struct source_local_ops {
      * where later messages may come before it; 0: if any message does. */
     bool (*queued)(const struct source *s, int64_t number);
 
-    /* ---- operators ---- */
-
     /* Make waiting messages, up to STEER_MOST, named by their public numbers,
      * due now or cancelled. A cancelled message comes from take_due
      * immediately, or from unpark or take in its turn, with MESSAGE_CANCELLED.
@@ -450,8 +428,6 @@ struct source_local_ops {
     /* Return the bytes of messages in flight that may be swapped out. */
     size_t (*unlocked)(const struct source *s);
 
-    /* ---- --on-dead ---- */
-
     /* Return the first death whose n is greater than `after`; later deaths have
      * greater ones. It stays until hook_end. -ENOENT: none. */
     int (*hook)(struct source *s, int64_t after, struct source_hook *out);
@@ -459,8 +435,6 @@ struct source_local_ops {
      * death comes after the others: *next is its n from now on; 0: it is gone.
      */
     int (*hook_end)(struct source *s, int64_t n, bool told, int64_t *next);
-
-    /* ---- the end ---- */
 
     /* Ask `place` (enum source_place, or -errno) where each lent message is to
      * wait, in the order of seq, and make that durable: all of it, or, after

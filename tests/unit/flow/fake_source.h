@@ -530,12 +530,6 @@ static inline void fake_watch(struct source *s, bool soon)
 
 /* ---- looking ---- */
 
-static inline int fake_poll_fd(const struct source *s)
-{
-    (void)s;
-    return fake.fd;
-}
-
 static inline bool fake_pending(const struct source *s)
 {
     (void)s;
@@ -717,7 +711,6 @@ static const struct source_ops fake_ops = {
     .settle = fake_settle,
     .release = fake_release,
     .rest = fake_lane,
-    .poll_fd = fake_poll_fd,
     .pending = fake_pending,
     .room = fake_room,
     .fresh = fake_fresh,
@@ -756,6 +749,7 @@ static inline struct source *fake_open(void)
     pthread_mutex_init(&fake.mtx, NULL);
     fake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     cr_assert_geq(fake.fd, 0);
+    fake.source.poll_fd = fake.fd;
     return &fake.source;
 }
 

@@ -52,9 +52,9 @@ static void setup(void)
     fixture_init();
     store = fixture_open();
     cr_assert_eq(timers_open(&timers), 0);
-    cr_assert_eq(
-        due_rows_open(&due_rows, store, timers, FLYING, &source, on_due, NULL),
-        0);
+    cr_assert_eq(due_rows_open(&due_rows, store, timers, FLYING, false, &source,
+                               on_due, NULL),
+                 0);
     dues = 0;
 }
 

@@ -868,11 +868,6 @@ int claims_settle(struct source *s, struct settle *st, size_t n)
 
 /* ---- numbers ---- */
 
-int claims_poll_fd(const struct source *s)
-{
-    return amqp_queue_of(s)->claims->ready_fd;
-}
-
 /* mtx is held. */
 static bool claims_starved(const struct claims *c)
 {
@@ -1084,6 +1079,7 @@ int claims_open(struct claims **out, struct amqp_queue *queue)
         claims_close(out);
         return -ENOMEM;
     }
+    queue->source.poll_fd = c->ready_fd;
     for (unsigned i = 0; i < RUN_SLOTS; i++)
         c->free_index[i] = RUN_SLOTS - 1 - i;
     c->free_count = RUN_SLOTS;

@@ -101,7 +101,6 @@ int claims_take_due(struct source *s, unsigned lane, struct message **out);
 int claims_settle(struct source *s, struct settle *list, size_t n);
 void claims_release(struct source *s, struct message *m);
 void claims_lane_rest(struct source *s, unsigned lane);
-int claims_poll_fd(const struct source *s);
 /* Numbers of messages; a snapshot. */
 struct claims_counts {
     unsigned room;      /* may be lent in addition */

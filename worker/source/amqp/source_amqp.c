@@ -205,7 +205,6 @@ static const struct source_ops amqp_ops = {
     .settle = claims_settle,
     .release = claims_release,
     .rest = claims_lane_rest,
-    .poll_fd = claims_poll_fd,
     .pending = nothing_pending,
     .room = source_amqp_room,
     .fresh = fresh_count,

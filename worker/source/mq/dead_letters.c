@@ -48,40 +48,9 @@ struct dead_letters {
 
 /* ---- --keep-dead and --max-dead ---- */
 
-/* One run of the chore `limit`. */
-struct pass {
-    uint64_t keep_ns, now_ns; /* wall */
-    uint64_t over;            /* letters above --max-dead */
-    uint64_t next_ns;         /* wall; when the next letter will be too old */
-    struct store_cursor old[STORE_PAGE]; /* letters to remove */
-    size_t count, aged;                  /* of these, and too old of these */
-};
-
 static bool has_limit(const struct settings *set)
 {
     return set->keep_dead_ns != UINT64_MAX || set->max_dead != 0;
-}
-
-/* Choose letters to remove from a page, oldest first. Returns false if those
- * that follow stay. */
-static bool page_choose(const struct dead_letters *d, struct pass *p,
-                        const struct store_cursor *page, int n)
-{
-    p->count = p->aged = 0;
-    for (int i = 0; i < n; i++) {
-        uint64_t end_ns = ns_add(page[i].ns, p->keep_ns);
-
-        if (due_rows_is_claimed(d->q->due_rows, page[i].row))
-            continue;
-        if (end_ns > p->now_ns && p->over == 0) {
-            p->next_ns = end_ns;
-            return false;
-        }
-        p->aged += end_ns <= p->now_ns;
-        p->over -= p->over > 0;
-        p->old[p->count++] = page[i];
-    }
-    return true;
 }
 
 /* Remove letters page by page, and look again when the next one is too old. */
@@ -89,51 +58,59 @@ static int limit_run(struct chore *chore)
 {
     struct dead_letters *d = CONTAINER_OF(chore, struct dead_letters, limit);
     struct source_mq *q = d->q;
-    const struct settings *set = q->set;
-    struct store_cursor page[STORE_PAGE], after = {0};
-    struct pass p = {.keep_ns = set->keep_dead_ns,
-                     .now_ns = clock_wall_ns(),
-                     .next_ns = UINT64_MAX};
-    uint64_t most = set->max_dead;
-    bool more = true;
-    int64_t there = 0, gone;
+    struct store_cursor page[STORE_PAGE], old[STORE_PAGE], after = {0};
+    uint64_t keep_ns = q->set->keep_dead_ns, most = q->set->max_dead;
+    uint64_t now_ns = clock_wall_ns(), next_ns = UINT64_MAX, over = 0;
+    bool more = has_limit(q->set);
+    int64_t n;
 
-    if (!has_limit(set))
-        return 0;
-    /* Counting reads the index of all letters. */
-    if (most)
-        there = store_count(q->store, STORE_DEAD);
-    if (there < 0)
-        return (int)there;
-    if ((uint64_t)there > most)
-        p.over = (uint64_t)there - most;
+    if (most) { /* counting reads the index of all letters */
+        n = store_count(q->store, STORE_DEAD);
+        if (n < 0)
+            return (int)n;
+        over = (uint64_t)n > most ? (uint64_t)n - most : 0;
+    }
     while (more) {
-        int n = letters_deaths(q->store, &after, page);
+        size_t count = 0, aged = 0;
 
-        if (n <= 0) {
-            if (n < 0)
-                return n;
+        n = letters_deaths(q->store, &after, page);
+        if (n < 0)
+            return (int)n;
+        if (n == 0)
             break;
-        }
         after = page[n - 1];
-        more = page_choose(d, &p, page, n);
-        gone = p.count ? letters_drop(q->store, p.old, p.count) : 0;
-        if (gone < 0)
-            return (int)gone;
-        if (gone == 0)
+        /* Choose the oldest letters; all that follow the first to stay stay,
+         * too. */
+        for (int64_t i = 0; i < n && more; i++) {
+            uint64_t end_ns = ns_add(page[i].ns, keep_ns);
+
+            if (due_rows_is_claimed(q->due_rows, page[i].row))
+                continue;
+            if (end_ns > now_ns && over == 0) {
+                next_ns = end_ns;
+                more = false;
+            } else {
+                aged += end_ns <= now_ns;
+                over -= over > 0;
+                old[count++] = page[i];
+            }
+        }
+        n = count ? letters_drop(q->store, old, count) : 0;
+        if (n < 0)
+            return (int)n;
+        if (n == 0)
             continue;
-        q->events.removed(q->events.arg, (uint64_t)gone);
+        q->events.removed(q->events.arg, (uint64_t)n);
         /* We write the store's log ourselves: nobody closes it. */
         if (q->group_watch && q->events.held(q->events.arg) > 0)
             group_watch_again(q->group_watch);
         dirty_count(q->dirty);
         log_info("letters_removed", F_STR("queue", q->set->queue),
-                 F_INT("count", gone), F_UINT("too_old", p.aged),
-                 F_INT("first", p.old[0].row),
-                 F_INT("last", p.old[p.count - 1].row));
+                 F_INT("count", n), F_UINT("too_old", aged),
+                 F_INT("first", old[0].row), F_INT("last", old[count - 1].row));
     }
-    if (p.next_ns != UINT64_MAX)
-        chore_after(chore, p.next_ns - p.now_ns);
+    if (next_ns != UINT64_MAX)
+        chore_after(chore, next_ns - now_ns);
     return 0;
 }
 
@@ -152,7 +129,7 @@ static void limit_log(struct chore *chore, int err)
 /* ---- --dead-letter-queue ---- */
 
 /* Open the queue; make it if it is missing, like the worker's own. */
-static int queue_ready(struct dead_letters *d, struct problem *p)
+static int dead_queue_open(struct dead_letters *d, struct problem *p)
 {
     const struct settings *set = d->q->set;
     int flags = QUEUE_SEND | (set->no_create ? 0 : QUEUE_CREATE);
@@ -175,7 +152,7 @@ static int letter_post(struct dead_letters *d, const struct store_row *m)
 
     do {
         if (queue_gone(d->queue)) {
-            if (queue_ready(d, &p) < 0) {
+            if (dead_queue_open(d, &p) < 0) {
                 if (d->move.err != -ESTALE)
                     log_error("dead_letter_queue_gone",
                               F_STR("to", queue_label(d->queue)),
@@ -249,7 +226,7 @@ static int letter_move(struct dead_letters *d, int64_t row, uint64_t *died_ns)
 }
 
 /* Move letters in order of death until the queue is full or none is left. */
-static int move_run(struct chore *chore)
+static int letters_move_run(struct chore *chore)
 {
     struct dead_letters *d = CONTAINER_OF(chore, struct dead_letters, move);
     uint64_t died_ns = 0;
@@ -279,14 +256,14 @@ static void move_log(struct chore *chore, int err)
                   F_STR("next", "it stays in the store; it is tried again"));
 }
 
-static void queue_gone_now(void *arg)
+static void dead_queue_gone(void *arg)
 {
     struct dead_letters *d = arg;
 
     chore_soon(&d->move);
 }
 
-static void queue_has_room(struct loop_source *source)
+static void dead_queue_has_room(struct loop_source *source)
 {
     chore_soon(&CONTAINER_OF(source, struct dead_letters, source)->move);
 }
@@ -434,19 +411,6 @@ void dead_letters_wake(struct source_mq *q)
         chore_after(&d->limit, PAUSE_NS);
 }
 
-static void chore_ready(struct chore *chore, int (*run)(struct chore *chore),
-                        void (*tell)(struct chore *chore, int err),
-                        uint64_t most_ns, struct source_mq *q)
-{
-    *chore = (struct chore){.run = run,
-                            .tell = tell,
-                            .first_ns = NS_PER_S,
-                            .most_ns = most_ns,
-                            .timers = q->timers,
-                            .pool = q->pool};
-    chore_init(chore);
-}
-
 int dead_letters_open(struct source_mq *q, struct problem *p)
 {
     struct dead_letters *d = q->dead_letters = calloc(1, sizeof *d);
@@ -455,9 +419,12 @@ int dead_letters_open(struct source_mq *q, struct problem *p)
     if (!d)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     d->q = q;
-    chore_ready(&d->limit, limit_run, limit_log, 30 * NS_PER_S, q);
-    chore_ready(&d->move, move_run, move_log, 30 * NS_PER_S, q);
-    chore_ready(&d->recall, recall_run, recall_log, 5 * NS_PER_S, q);
+    source_mq_chore(q, &d->limit, limit_run, limit_log, NS_PER_S,
+                    30 * NS_PER_S);
+    source_mq_chore(q, &d->move, letters_move_run, move_log, NS_PER_S,
+                    30 * NS_PER_S);
+    source_mq_chore(q, &d->recall, recall_run, recall_log, NS_PER_S,
+                    5 * NS_PER_S);
     if (!q->set->dead_letter_queue[0])
         return 0;
     d->room = custody_body_bytes(q->custody);
@@ -466,15 +433,15 @@ int dead_letters_open(struct source_mq *q, struct problem *p)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     d->attr.message_size = queue_message_size(q->queue);
     d->attr.mode = (mode_t)q->set->mode;
-    err = queue_ready(d, p);
+    err = dead_queue_open(d, p);
     if (err)
         return err;
     d->attr.depth = queue_depth(d->queue);
     d->attr.message_size = queue_message_size(d->queue);
-    d->source =
-        (struct loop_source){.fd = queue_fd(d->queue), .ready = queue_has_room};
+    d->source = (struct loop_source){.fd = queue_fd(d->queue),
+                                     .ready = dead_queue_has_room};
     return mq_name_watch_open(&d->name, q->loop, q->timers, d->queue,
-                              queue_gone_now, d) < 0
+                              dead_queue_gone, d) < 0
                ? problem_set(p, EX_OSERR, ENOMEM, "out of memory")
                : 0;
 }

@@ -61,7 +61,7 @@ static void timer_fired(struct timer *timer)
 
 /* Rows that the last worker left may be due immediately. */
 int due_rows_open(struct due_rows **out, struct store *store,
-                  struct timers *timers, unsigned in_flight_max,
+                  struct timers *timers, unsigned in_flight_max, bool all,
                   struct source *source, void (*due)(void *arg), void *arg)
 {
     struct due_rows *r = calloc(1, sizeof *r);
@@ -75,6 +75,7 @@ int due_rows_open(struct due_rows **out, struct store *store,
         return -ENOMEM;
     }
     r->claim_max = in_flight_max;
+    r->all = all;
     r->store = store;
     r->timers = timers;
     r->source = source;
@@ -98,11 +99,6 @@ void due_rows_close(struct due_rows **due_rows)
     pthread_mutex_destroy(&r->mtx);
     free(r->claims);
     free(r);
-}
-
-void due_rows_all(struct due_rows *r)
-{
-    r->all = true;
 }
 
 /* Return the claim on a row, or NULL. */

@@ -24,13 +24,12 @@
 struct due_rows; /* opaque; body in due_rows.c */
 
 /* `due` is called in the loop when a row has become due. source->due is 0 while
- * due_rows_take is not worth a call; the source outlives this. */
+ * due_rows_take is not worth a call; the source outlives this. `all`: take every
+ * row for due, whatever its time. */
 int due_rows_open(struct due_rows **out, struct store *store,
-                  struct timers *timers, unsigned in_flight_max,
+                  struct timers *timers, unsigned in_flight_max, bool all,
                   struct source *source, void (*due)(void *arg), void *arg);
 void due_rows_close(struct due_rows **due_rows);
-/* Take every row for due, whatever its time. Called once, after open. */
-void due_rows_all(struct due_rows *r);
 
 /* Return YES if a row is due that is not in flight, NO, or the store's -errno.
  * Asks the store if necessary. */

@@ -53,8 +53,10 @@ static const struct message_ops forwarded_ops = {
 };
 
 _Static_assert((int)MESSAGE_REDELIVERED == (int)SLOT_REDELIVERED &&
-                   (int)MESSAGE_LENGTH_INFERRED == (int)SLOT_LENGTH_INFERRED,
-               "a slot's flags are a message's");
+                   (int)MESSAGE_LENGTH_INFERRED == (int)SLOT_LENGTH_INFERRED &&
+                   (int)STORE_REDELIVERED == (int)SLOT_REDELIVERED &&
+                   (int)STORE_LENGTH_INFERRED == (int)SLOT_LENGTH_INFERRED,
+               "LENT_MARKS are the same everywhere");
 
 void lent_init(struct lent *l, struct slot *slot, bool forwarded)
 {
@@ -77,7 +79,7 @@ void lent_fill(struct lent *l)
     m->priority = slot->priority;
     m->failures = slot->failures;
     m->crashes = w.crashes;
-    m->flags = w.flags & (SLOT_REDELIVERED | SLOT_LENGTH_INFERRED);
+    m->flags = w.flags & LENT_MARKS;
     if (slot->row)
         m->flags |= MESSAGE_STORED;
     m->group = (struct header_text){0};
@@ -111,6 +113,7 @@ void row_make(struct store_row *row, const struct lent *l,
         .priority = slot->priority,
         .attempts = slot->failures,
         .crashes = w.crashes,
+        .flags = w.flags & LENT_MARKS,
         .group = group.at,
         .group_size = group.size,
         .first_received_ns = slot->received_ns,
@@ -121,10 +124,6 @@ void row_make(struct store_row *row, const struct lent *l,
         .slot = slot,
         .retire = slot_retire,
     };
-    if (w.flags & SLOT_REDELIVERED)
-        row->flags |= STORE_REDELIVERED;
-    if (w.flags & SLOT_LENGTH_INFERRED)
-        row->flags |= STORE_LENGTH_INFERRED;
     if (l->spooled && l->m.flags & MESSAGE_CANCELLED)
         row->flags |= STORE_CANCELLED;
 }
@@ -162,7 +161,6 @@ int row_restore(struct source_mq *q, int64_t row, enum store_state state,
     char group[HEADER_VALUE_MAX + 1];
     struct slot *slot = l->slot;
     struct store_row m;
-    struct slot_meta meta;
     int err;
 
     /* slot_arm makes fill again of what is written to the body now. */
@@ -178,19 +176,15 @@ int row_restore(struct source_mq *q, int64_t row, enum store_state state,
         return err;
     if (m.state != state)
         return -ENOENT;
-    meta = (struct slot_meta){.row = m.row,
-                              .length = (uint32_t)m.size,
-                              .priority = m.priority,
-                              .failures = m.attempts,
-                              .crashes = m.crashes,
-                              .seq = m.receive_seq,
-                              .received_ns = m.first_received_ns,
-                              .id = m.id};
-    if (m.flags & STORE_REDELIVERED)
-        meta.flags |= SLOT_REDELIVERED;
-    if (m.flags & STORE_LENGTH_INFERRED)
-        meta.flags |= SLOT_LENGTH_INFERRED;
-    slot_hold(slot, &meta);
+    slot_hold(slot, &(struct slot_meta){.row = m.row,
+                                        .length = (uint32_t)m.size,
+                                        .priority = m.priority,
+                                        .failures = m.attempts,
+                                        .crashes = m.crashes,
+                                        .flags = m.flags & LENT_MARKS,
+                                        .seq = m.receive_seq,
+                                        .received_ns = m.first_received_ns,
+                                        .id = m.id});
     lent_fill(l);
     if (state == STORE_WAITING)
         l->m.due_ns = m.due_ns;

@@ -24,6 +24,9 @@ struct lent {
     char key[HEADER_VALUE_MAX]; /* the group that m.group points to */
 };
 
+/* Marks that a message has in its slot, in its row and for the worker. */
+#define LENT_MARKS (SLOT_REDELIVERED | SLOT_LENGTH_INFERRED)
+
 static inline struct lent *lent_of(const struct message *m)
 {
     return CONTAINER_OF((struct message *)m, struct lent, m);

@@ -141,13 +141,8 @@ int group_watch_open(struct source_mq *q, struct problem *p)
     if (!w)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     w->q = q;
-    w->chore = (struct chore){.run = group_watch_run,
-                              .tell = group_watch_log,
-                              .first_ns = AGAIN_NS,
-                              .most_ns = AGAIN_NS,
-                              .timers = q->timers,
-                              .pool = q->pool};
-    chore_init(&w->chore);
+    source_mq_chore(q, &w->chore, group_watch_run, group_watch_log, AGAIN_NS,
+                    AGAIN_NS);
     w->source.ready = store_written;
     w->source.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     /* Each change of the store writes this file, which is there as long as we

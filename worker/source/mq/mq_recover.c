@@ -127,27 +127,6 @@ static int row_crashed(const struct source_mq *q, const struct slot *slot,
     return store_put(q->store, m, NULL, NULL);
 }
 
-/* Lend the message of a slot that is HELD, and count the crash, but not of a
- * fresh message that may be damaged: it is not blamed for the machine's end. */
-static struct source_left left_lend(struct source_mq *q, struct slot *slot,
-                                    const struct store_row *m)
-{
-    struct lent *l = source_mq_lent(q, slot);
-    struct source_left left = {
-        .m = &l->m, .waits = m != NULL, .torn = custody_torn(q->custody)};
-
-    left.ran = slot_word(slot).state == SLOT_RUNNING && (m || !left.torn);
-    if (left.ran)
-        slot_crashed(slot);
-    lent_fill(l);
-    /* A row does not record whether others were running at its last crash. */
-    if ((left.ran || !m) && !(slot_word(slot).flags & SLOT_BESIDE))
-        l->m.flags |= MESSAGE_CRASHED_ALONE;
-    if (m && m->group)
-        lent_group(l, m->group, m->group_size);
-    return left;
-}
-
 /* Deal with one slot: free it if its message is settled, put a message that was
  * never lent back in line, or lend the message again. */
 static int recover_one(struct source_mq *q, struct slot *slot,
@@ -186,14 +165,27 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     }
     if (err)
         return err;
-    left = left_lend(q, slot, is == LEFT_ROW || is == LEFT_SPOOLED ? &m : NULL);
+    /* Count the crash, but not of a fresh message that may be damaged: it is
+     * not blamed for the machine's end. */
+    l = source_mq_lent(q, slot);
+    left.waits = is == LEFT_ROW || is == LEFT_SPOOLED;
+    left.torn = custody_torn(q->custody);
+    left.ran = w.state == SLOT_RUNNING && (left.waits || !left.torn);
+    if (left.ran)
+        slot_crashed(slot);
+    lent_fill(l);
+    /* A row does not record whether others were running at its last crash. */
+    if ((left.ran || !left.waits) && !(slot_word(slot).flags & SLOT_BESIDE))
+        l->m.flags |= MESSAGE_CRASHED_ALONE;
+    if (is == LEFT_ROW && m.group)
+        lent_group(l, m.group, m.group_size);
     if (is == LEFT_SPOOLED) {
-        l = lent_of(left.m);
         l->spooled = spool_key_of(slot);
         l->m.flags |= MESSAGE_KEYED;
     }
     if (left.waits)
         FAULT_POINT("recover_row_before_retire");
+    left.m = &l->m;
     return visit(arg, &left);
 }
 

@@ -1,5 +1,4 @@
-/* mq_reopen.c - a queue whose name is removed, and opened again (see
- * mq_reopen.h) */
+/* mq_reopen.c - a queue whose name is removed (see mq_reopen.h) */
 #include "worker/source/mq/mq_reopen.h"
 
 #include <errno.h>
@@ -120,39 +119,31 @@ void mq_name_watch_close(struct mq_name_watch **watch)
 
 /* ---- the worker's queue ---- */
 
-/* c = constant after open   a = atomic */
-struct mq_reopen {
-    struct source_mq *q;              /* c */
-    struct mq_name_watch *name_watch; /* c */
-    atomic_bool gone;                 /* a */
-    bool logged_large; /* event=queue_messages_larger; inside of flow.solo */
-};
-
 /* Report the removal once, and have the old queue drained. */
 static void gone_report(void *arg)
 {
-    struct mq_reopen *r = arg;
+    struct source_mq *q = arg;
 
-    if (atomic_exchange(&r->gone, true))
+    if (atomic_exchange(&q->name_gone, true))
         return;
-    log_warn("queue_deleted", F_STR("queue", r->q->set->queue),
+    log_warn("queue_deleted", F_STR("queue", q->set->queue),
              F_STR("next", "what is left in it is taken, then the name is "
                            "opened again"));
-    r->q->events.changed(r->q->events.arg);
+    q->events.changed(q->events.arg);
 }
 
 /* Warn if another worker takes messages from the queue. That worker has another
  * state directory, because this worker holds the lock on its own. */
-static void other_worker_warn(const struct mq_reopen *r)
+static void other_worker_warn(const struct source_mq *q)
 {
     char folder[PATH_MAX], text[16];
     pid_t pid;
 
-    if (queue_claim(r->q->queue, &pid))
+    if (queue_claim(q->queue, &pid))
         return;
     snprintf(text, sizeof text, "%d", (int)pid);
     log_warn(
-        "queue_shared", F_STR("queue", r->q->set->queue),
+        "queue_shared", F_STR("queue", q->set->queue),
         F_STR("pid", pid ? text : NULL),
         F_STR("state_dir",
               pid && worker_lock_folder(pid, folder) ? folder : NULL),
@@ -166,110 +157,89 @@ static void other_worker_warn(const struct mq_reopen *r)
                     "other worker's messages. Stop one of the two"));
 }
 
-int mq_reopen_open(struct source_mq *q, struct problem *p)
+int mq_reopen_watch(struct source_mq *q, struct problem *p)
 {
-    struct mq_reopen *r = calloc(1, sizeof *r);
-
-    if (r)
-        r->q = q;
-    if (!r || mq_name_watch_open(&r->name_watch, q->loop, q->timers, q->queue,
-                                 gone_report, r) < 0) {
-        free(r);
+    atomic_store(&q->name_gone, false);
+    if (mq_name_watch_open(&q->name_watch, q->loop, q->timers, q->queue,
+                           gone_report, q) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    }
-    other_worker_warn(r);
+    other_worker_warn(q);
     if (queue_gone(q->queue)) /* since it was opened, before it was watched */
-        atomic_store(&r->gone, true);
-    q->mq_reopen = r;
+        atomic_store(&q->name_gone, true);
     return 0;
-}
-
-void mq_reopen_close(struct source_mq *q)
-{
-    if (!q->mq_reopen)
-        return;
-    mq_name_watch_close(&q->mq_reopen->name_watch);
-    free(q->mq_reopen);
-    q->mq_reopen = NULL;
-}
-
-bool mq_reopen_gone(const struct mq_reopen *r)
-{
-    return atomic_load_explicit(&r->gone, memory_order_relaxed);
 }
 
 /* Stop the worker: its slots have no room for such messages, so the queue is
  * left to the next start. */
-static int large_refuse(struct mq_reopen *r, size_t size)
+static int large_refuse(struct source_mq *q, size_t size)
 {
-    if (!r->logged_large)
-        log_error("queue_messages_larger", F_STR("queue", r->q->set->queue),
+    if (!q->logged_large)
+        log_error("queue_messages_larger", F_STR("queue", q->set->queue),
                   F_UINT("message_size", size),
-                  F_UINT("room", custody_body_bytes(r->q->custody)),
+                  F_UINT("room", custody_body_bytes(q->custody)),
                   F_STR("next", "start the worker again: its slots are made "
                                 "for smaller messages"));
-    r->logged_large = true;
-    r->q->events.ended(r->q->events.arg, "queue-messages-larger", EX_OSERR);
+    q->logged_large = true;
+    q->events.ended(q->events.arg, "queue-messages-larger", EX_OSERR);
     return -EAGAIN;
 }
 
 /* Open the queue that has the name now, or make one as the settings say, else
  * like the old one. -EAGAIN: its messages do not fit, or would not. */
-static int name_open(struct mq_reopen *r, struct queue **out, struct problem *p)
+static int name_open(struct source_mq *q, struct queue **out, struct problem *p)
 {
-    const struct queue *old = r->q->queue;
-    size_t room = custody_body_bytes(r->q->custody);
-    int flags = settings_queue_flags(r->q->set), err;
+    const struct queue *old = q->queue;
+    size_t room = custody_body_bytes(q->custody);
+    int flags = settings_queue_flags(q->set), err;
     struct queue_attr attr;
     struct stat st;
 
-    settings_attr(r->q->set, &attr);
+    settings_attr(q->set, &attr);
     if (attr.depth == 0)
         attr.depth = queue_depth(old);
     if (attr.message_size == 0)
         attr.message_size = queue_message_size(old);
     if (attr.mode == 0 && fstat(queue_fd(old), &st) == 0)
         attr.mode = st.st_mode & 0777;
-    err = queue_open(out, r->q->set->queue, flags & ~QUEUE_CREATE, &attr, NULL,
-                     p);
+    err = queue_open(out, q->set->queue, flags & ~QUEUE_CREATE, &attr, NULL, p);
     if (err == -ENOENT && flags & QUEUE_CREATE) {
         if (attr.message_size > room)
-            return large_refuse(r, attr.message_size);
-        err = queue_open(out, r->q->set->queue, flags, &attr, NULL, p);
+            return large_refuse(q, attr.message_size);
+        err = queue_open(out, q->set->queue, flags, &attr, NULL, p);
     }
     if (err || queue_message_size(*out) <= room)
         return err;
-    err = large_refuse(r, queue_message_size(*out));
+    err = large_refuse(q, queue_message_size(*out));
     queue_close(out);
     return err;
 }
 
 /* A queue whose messages do not fit is never put behind the descriptor: the
  * next thread that has solo would receive past the end of its slot. */
-int mq_reopen_now(struct mq_reopen *r)
+int mq_reopen_now(struct source_mq *q)
 {
     struct queue *fresh;
     struct problem p;
-    int err = name_open(r, &fresh, &p);
+    int err = name_open(q, &fresh, &p);
 
     if (err == -EAGAIN)
         return err;
     if (!err)
-        err = queue_replace(r->q->queue, &fresh, &p);
+        err = queue_replace(q->queue, &fresh, &p);
     if (err) {
-        log_error("queue_not_opened", F_STR("queue", r->q->set->queue),
+        log_error("queue_not_opened", F_STR("queue", q->set->queue),
                   F_STR("error", p.text));
         return err;
     }
-    mq_name_watch_again(r->name_watch);
-    /* In this order: gone_report does nothing while `gone` is set. */
-    atomic_store(&r->gone, false);
-    if (queue_gone(r->q->queue))
-        atomic_store(&r->gone, true);
-    other_worker_warn(r);
-    r->q->events.moved(r->q->events.arg);
-    log_info("queue_opened_again", F_STR("queue", r->q->set->queue),
-             F_UINT("depth", queue_depth(r->q->queue)),
-             F_UINT("message_size", queue_message_size(r->q->queue)));
+    mq_name_watch_again(q->name_watch);
+    /* In this order: gone_report does nothing while `name_gone` is set. */
+    atomic_store(&q->name_gone, false);
+    if (queue_gone(q->queue))
+        atomic_store(&q->name_gone, true);
+    other_worker_warn(q);
+    q->events.moved(q->events.arg);
+    log_info("queue_opened_again", F_STR("queue", q->set->queue),
+             F_UINT("depth", queue_depth(q->queue)),
+             F_UINT("message_size", queue_message_size(q->queue)));
     return 0;
 }

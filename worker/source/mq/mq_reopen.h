@@ -5,11 +5,11 @@
  *        drained, then the name is opened again. The removal is noticed by
  *        inotify (IN_ATTRIB, as the link count falls), and where that cannot be
  *        had by a look each 30 s.
- * WHO    open, close: the engine. gone: any thread. now: inside of flow.solo.
+ * WHO    watch, open, close: the engine. now: inside of flow.solo.
  *        mq_name_watch_again: the thread that replaced the queue, one at a
  *        time. `gone` is called in the peeker, maybe more than once.
  * OWNS   The inotify descriptor. Borrows the queue.
- * FAILS  open: a problem, or -ENOMEM. now: -errno, the old queue stays.
+ * FAILS  watch: a problem; open: -ENOMEM. now: -errno, the old queue stays.
  */
 #ifndef WORKER_SOURCE_MQ_MQ_REOPEN_H
 #define WORKER_SOURCE_MQ_MQ_REOPEN_H
@@ -20,18 +20,14 @@
 
 struct loop;
 struct mq_name_watch; /* opaque; body in mq_reopen.c */
-struct mq_reopen;     /* opaque; body in mq_reopen.c */
 struct queue;
 struct source_mq;
 struct timers;
 
-/* Set q->mq_reopen. */
-int mq_reopen_open(struct source_mq *q, struct problem *p);
-void mq_reopen_close(struct source_mq *q);
-/* Return true if the queue's name is gone. */
-bool mq_reopen_gone(const struct mq_reopen *r);
-/* The old queue is empty: take the new one. */
-int mq_reopen_now(struct mq_reopen *r);
+/* Watch the worker's queue: q->name_gone is set when its name is gone. */
+int mq_reopen_watch(struct source_mq *q, struct problem *p);
+/* Open the name again, when the old queue is empty. */
+int mq_reopen_now(struct source_mq *q);
 
 /* Watch the name of any queue. `gone` is not called for a queue that is gone
  * already: check once after this. */

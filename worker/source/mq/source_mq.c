@@ -123,11 +123,12 @@ __attribute__((noinline)) static int receive_failed(struct source_mq *q,
         return n;
     }
     slot_disarm(slot);
-    if (n != -EAGAIN || !mq_reopen_gone(q->mq_reopen))
+    if (n != -EAGAIN ||
+        !atomic_load_explicit(&q->name_gone, memory_order_relaxed))
         return n;
     /* Open the name again, behind the same descriptor: a thread that sleeps on
      * it sleeps on the old queue. */
-    err = mq_reopen_now(q->mq_reopen);
+    err = mq_reopen_now(q);
     if (!err && q->spool)
         spool_wake(q->spool); /* its thread polls the new one */
     return err ? err : -EAGAIN;
@@ -284,38 +285,10 @@ static void settle_row(struct store_row *row, const struct settle *st)
         row->flags |= STORE_LET_GO;
 }
 
-/* Write a row, durable on 0. A row that is gone was a letter on its way again
- * that an operator discarded: so is the message. A sequence that is there
- * already was written by a worker that died before it freed the slot. Nothing
- * is left to write for either. */
-static int row_put(struct source_mq *q, struct settle *st)
-{
-    const struct attempt *a = st->attempt;
-    struct store_attempt attempt;
-    struct store_row row;
-    int err;
-
-    if (a)
-        attempt = (struct store_attempt){
-            .started_ns = a->started_ns,
-            .duration_ns = a->duration_ns,
-            .error = a->error,
-            .stderr_tail = a->stderr_tail,
-            .stderr_size = a->stderr_size,
-            .said = a->said,
-        };
-    settle_row(&row, st);
-    err = store_put(q->store, &row, a ? &attempt : NULL, &row.row);
-    st->letter = row.row;
-    if (err == -ENOENT)
-        st->kind = SETTLE_DISCARD;
-    return err == -ENOENT || err == -EEXIST ? 0 : err;
-}
-
 /* Give up the claim on the row of a settled message, and note when it is due.
  */
-static void row_unclaim(struct source_mq *q, const struct settle *st,
-                        int64_t row)
+static void settled_unclaim(struct source_mq *q, const struct settle *st,
+                            int64_t row)
 {
     if (row)
         due_rows_release(q->due_rows, row);
@@ -323,9 +296,8 @@ static void row_unclaim(struct source_mq *q, const struct settle *st,
         due_rows_expect(q->due_rows, settle_due(st));
 }
 
-/* Settle a message that needs more than a store to its slot. A row that was put
- * has freed the slot already; one that was deleted, or is gone, has not. Not
- * inline, as settle_all.
+/* Settle a message that needs more than a store to its slot. Not inline, as
+ * settle_all.
  * A letter that came by way of the spool has two rows. Crash between their
  * ends: the slot is freed, as the letter is gone, and the other row is a second
  * copy of the letter, which is dropped. After an error the first is deleted
@@ -333,6 +305,7 @@ static void row_unclaim(struct source_mq *q, const struct settle *st,
 __attribute__((noinline)) static int settle_stored(struct source_mq *q,
                                                    struct settle *st)
 {
+    const struct attempt *a = st->attempt;
     struct lent *l = lent_of(st->m);
     int64_t row = l->slot->row;
     /* A row that was not delivered is in the store as before, and a row of the
@@ -341,6 +314,8 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
      * Crash: the slot is HELD, or FREE, and the row waits in the store. */
     bool as_before = st->kind == SETTLE_RETURN &&
                      (row || (l->spooled && !atomic_load(&q->started)));
+    struct store_attempt attempt;
+    struct store_row put;
     int err = as_before ? 0 : source_mq_writable(q);
 
     if (!err && st->kind <= SETTLE_DISCARD) {
@@ -348,14 +323,32 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
         if (!err && l->spooled)
             err = spool_end(q->spool, l);
     } else if (!err && !as_before) {
-        err = row_put(q, st);
+        if (a)
+            attempt = (struct store_attempt){
+                .started_ns = a->started_ns,
+                .duration_ns = a->duration_ns,
+                .error = a->error,
+                .stderr_tail = a->stderr_tail,
+                .stderr_size = a->stderr_size,
+                .said = a->said,
+            };
+        settle_row(&put, st);
+        err = store_put(q->store, &put, a ? &attempt : NULL, &put.row);
+        st->letter = put.row;
+        /* -ENOENT: the row was a letter on its way again, and an operator
+         * discarded it, and so the message. -EEXIST: the worker that wrote this
+         * sequence died before it freed the slot. Nothing is left to write. */
+        if (err == -ENOENT)
+            st->kind = SETTLE_DISCARD;
+        if (err == -ENOENT || err == -EEXIST)
+            err = 0;
     }
     if (err)
         return err;
     FAULT_POINT("settle_after_write");
     l->spooled = 0;
-    slot_retire(l->slot);
-    row_unclaim(q, st, row);
+    slot_retire(l->slot); /* store_put has done so, unless the row was gone */
+    settled_unclaim(q, st, row);
     if (st->kind == SETTLE_DEAD)
         source_mq_died(q);
     return 0;
@@ -382,7 +375,7 @@ __attribute__((noinline)) static int settle_all(struct source_mq *q,
         if (err)
             continue;
         lent_of(list[i].m)->spooled = 0;
-        row_unclaim(q, &list[i], rows[i].row);
+        settled_unclaim(q, &list[i], rows[i].row);
         lane_keep(q, list[i].lane, lent_of(list[i].m));
     }
     return err;
@@ -441,17 +434,13 @@ static int mq_done(struct source *s, struct message *m, unsigned lane)
 
 /* ---- looking ---- */
 
-static int mq_poll_fd(const struct source *s)
-{
-    return queue_fd(source_mq_of(s)->queue);
-}
-
 static bool mq_pending(const struct source *s)
 {
     const struct source_mq *q = source_mq_of(s);
     const struct spool *sp = q->spool;
 
-    return mq_reopen_gone(q->mq_reopen) || (sp && spool_ready(sp));
+    return atomic_load_explicit(&q->name_gone, memory_order_relaxed) ||
+           (sp && spool_ready(sp));
 }
 
 static unsigned mq_room(const struct source *s)
@@ -758,7 +747,6 @@ static const struct source_ops mq_ops = {
     .settle = mq_settle,
     .release = mq_release,
     .rest = mq_rest,
-    .poll_fd = mq_poll_fd,
     .pending = mq_pending,
     .room = mq_room,
     .fresh = mq_fresh,
@@ -804,31 +792,20 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     q->source.lent_most = most;
     q->source.nonce = custody_nonce(q->custody);
     atomic_store(&q->source.timeout_most_ns, q->set->max_timeout_ns);
-    q->clock = (struct chore){.run = clock_follow,
-                              .first_ns = NS_PER_S,
-                              .most_ns = 30 * NS_PER_S,
-                              .timers = q->timers,
-                              .pool = q->pool};
-    chore_init(&q->clock);
-    q->wal = (struct chore){.run = wal_empty,
-                            .first_ns = WAL_NS,
-                            .most_ns = 300 * NS_PER_S,
-                            .timers = q->timers,
-                            .pool = q->pool};
-    chore_init(&q->wal);
+    source_mq_chore(q, &q->clock, clock_follow, NULL, NS_PER_S, 30 * NS_PER_S);
+    source_mq_chore(q, &q->wal, wal_empty, NULL, WAL_NS, 300 * NS_PER_S);
     q->fill = custody_fill(q->custody);
     q->lents = calloc(most, sizeof *q->lents);
     q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
     if (q->lents && q->lanes)
         err = due_rows_open(&q->due_rows, q->store, q->timers, 2 * most,
-                            &q->source, q->events.changed, q->events.arg);
+                            q->set->forward != NULL, &q->source,
+                            q->events.changed, q->events.arg);
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));
     for (unsigned i = 0; i < most; i++)
         q->lents[i].m.index = i;
-    if (q->set->forward)
-        due_rows_all(q->due_rows);
     store_watch_wal(q->store, wal_large, q);
     if (q->set->on_dead)
         store_hooks_note(q->store);
@@ -844,8 +821,9 @@ int source_mq_open(struct source_mq *q, struct problem *p)
 
 int source_mq_watch(struct source_mq *q, struct problem *p)
 {
-    int err = mq_reopen_open(q, p);
+    int err = mq_reopen_watch(q, p);
 
+    q->source.poll_fd = queue_fd(q->queue);
     if (!err && q->set->on_group_dead == GROUP_DEAD_HOLD)
         err = group_watch_open(q, p);
     return err ? err : dead_letters_open(q, p);
@@ -854,7 +832,7 @@ int source_mq_watch(struct source_mq *q, struct problem *p)
 void source_mq_stop(struct source_mq *q)
 {
     dead_letters_close(q);
-    mq_reopen_close(q);
+    mq_name_watch_close(&q->name_watch);
     group_watch_close(q);
 }
 

@@ -28,53 +28,59 @@
 struct dirty;
 struct group_watch; /* opaque; body in mq_groups.c */
 struct loop;
-struct mq_reopen;
+struct mq_name_watch;
 struct spool;
 
 /* c = constant after open   a = atomic   t = under the lock of take */
 struct source_mq {
     struct source source;
+    /* Set by the engine before open. */
     struct source_events events; /* c */
     const struct settings *set;  /* c */
     const char *folder;          /* c  of the store */
     struct queue *queue;         /* c */
     struct custody *custody;     /* c */
     struct store *store;         /* c */
-    const char *on_disk;         /* c  custody is; slot_warm. NULL: it is not */
-    struct timers *timers;       /* c */
-    struct loop *loop;           /* c */
-    struct pool **pool;          /* c  NULL in there once the pool is gone */
-    struct dirty *dirty;         /* c */
-    struct lent *lents;          /* c  by the number of the slot */
-    const struct slot_fill *fill; /* c  custody's */
+    const char *on_disk; /* c  file system of custody; NULL: it is in memory */
+    struct timers *timers; /* c */
+    struct loop *loop;     /* c */
+    struct pool **pool;    /* c  *pool is NULL when the pool has ended */
+    struct dirty *dirty;   /* c */
+    /* c  Keep all threads from taking, from `begins` until the call with false.
+     * Called by one thread at a time. */
+    void (*hold_take)(void *arg, bool begins);
+    void *hold_arg; /* c */
+
+    struct lent *lents; /* c  by the number of the slot */
     /* c  of each lane, for its thread: the FREE slot of the message that it
      * settled last, still in the cache; NULL: none */
     struct lent **lanes;
+    const struct slot_fill *fill;      /* c  custody's */
     struct due_rows *due_rows;         /* c */
-    struct mq_reopen *mq_reopen;       /* c */
+    struct mq_name_watch *name_watch;  /* c */
     struct group_watch *group_watch;   /* c  NULL: no group is ever held */
     struct dead_letters *dead_letters; /* c */
-    struct chore clock;                /* after the clock was set */
-    struct chore wal;                  /* while the store's -wal is large */
     struct spool *spool_there;         /* c  on or off; NULL: none */
-    struct spool *_Atomic spool; /* t  once it is on, for good; NULL: off */
-    /* c  from `begins` to its end nobody takes; by one thread at a time */
-    void (*hold_take)(void *arg, bool begins);
-    void *hold_arg;     /* c */
-    struct slot **left; /* from runs to recover, in the order of seq */
+    struct spool *_Atomic spool; /* t  set for good when it is on; NULL: off */
+    struct chore clock;          /* follows a clock that was set */
+    struct chore wal;            /* empties a large -wal */
+    struct slot **left; /* slots in use, from runs to recover, by seq */
     size_t left_count;
-    atomic_bool store_gone; /* a  no file of ours has its name */
-    atomic_bool started;    /* a  before, letters stay where they are */
+    atomic_bool store_gone; /* a  the store has lost its name (file_watch.c) */
+    atomic_bool started;    /* a  set by start; before, letters stay */
+    atomic_bool name_gone;  /* a  the queue's name was removed */
+    bool logged_large;      /* t  event=queue_messages_larger */
 };
 
-/* With everything above `lents` set; custody and store can be used after it. */
+/* Set all of it; custody and store can be used after it. */
 int source_mq_open(struct source_mq *q, struct problem *p);
-/* Then: what looks after the queue, held groups and dead letters. */
+/* Watch the queue's name and held groups, and deal with dead letters. */
 int source_mq_watch(struct source_mq *q, struct problem *p);
-/* After the pool: nothing of its own moves any more. Lent messages can be
- * settled still, until close. */
+/* End these, after the pool has ended. Lent messages can be settled until
+ * close. */
 void source_mq_stop(struct source_mq *q);
-void source_mq_close(struct source_mq *q); /* also one that was not opened */
+/* May follow an open that failed, or none. */
+void source_mq_close(struct source_mq *q);
 
 static inline struct source_mq *source_mq_of(const struct source *s)
 {
@@ -133,6 +139,21 @@ void group_watch_again(struct group_watch *w);
 static inline int source_mq_writable(const struct source_mq *q)
 {
     return atomic_load(&q->store_gone) ? -EBADFD : 0;
+}
+
+/* Prepare a chore of the source; `most_ns` is the longest wait after trouble. */
+static inline void source_mq_chore(const struct source_mq *q, struct chore *c,
+                                   int (*run)(struct chore *c),
+                                   void (*tell)(struct chore *c, int err),
+                                   uint64_t first_ns, uint64_t most_ns)
+{
+    *c = (struct chore){.run = run,
+                        .tell = tell,
+                        .first_ns = first_ns,
+                        .most_ns = most_ns,
+                        .timers = q->timers,
+                        .pool = q->pool};
+    chore_init(c);
 }
 
 /* Begin the actions for new letters. Does nothing before recovery has found all

@@ -75,7 +75,6 @@ struct spool {
     struct source_mq *q;       /* c */
     struct ends *ends;         /* c */
     uint64_t doubt;            /* c  messages up to this seq may have run */
-    uint64_t seq;              /* c  the highest in the store at the start */
     int wake;                  /* c  eventfd that wakes the thread */
     pthread_mutex_t write_mtx; /* held by the writer, which drops peeked ends */
     pthread_mutex_t mtx;
@@ -291,6 +290,7 @@ static void row_fill(struct spool *sp, size_t i, bool may_wait)
     *row = (struct store_spooled){.key = wait->key,
                                   .received_ns = slot->received_ns,
                                   .crashes = w.crashes,
+                                  .flags = w.flags & LENT_MARKS,
                                   .data = m->data,
                                   .size = m->size};
     if (wait->unique) {
@@ -313,10 +313,6 @@ static void row_fill(struct spool *sp, size_t i, bool may_wait)
         row->letter = (int64_t)h.letter;
     if (may_wait && h.fields & HEADER_NOT_BEFORE && !(h.fields & HEADER_LETTER))
         row->later = later_of(sp, &sp->later[i], wait->lent);
-    if (w.flags & SLOT_REDELIVERED)
-        row->flags |= STORE_REDELIVERED;
-    if (w.flags & SLOT_LENGTH_INFERRED)
-        row->flags |= STORE_LENGTH_INFERRED;
 }
 
 /* Compare two messages by their order of receipt, for qsort(3). */
@@ -602,18 +598,15 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
     if (slot->dirty < m->size)
         slot->dirty = (uint32_t)m->size;
     memcpy(slot->body, m->data, m->size);
-    slot_hold(
-        slot,
-        &(struct slot_meta){
-            .length = (uint32_t)m->size,
-            .priority = store_spool_priority(m->key),
-            .crashes = m->crashes,
-            .flags =
-                (m->flags & STORE_LENGTH_INFERRED ? SLOT_LENGTH_INFERRED : 0) |
-                (doubt || m->flags & STORE_REDELIVERED ? SLOT_REDELIVERED : 0),
-            .seq = store_spool_seq(m->key),
-            .received_ns = m->received_ns,
-            .id = m->id});
+    slot_hold(slot,
+              &(struct slot_meta){.length = (uint32_t)m->size,
+                                  .priority = store_spool_priority(m->key),
+                                  .crashes = m->crashes,
+                                  .flags = (m->flags & LENT_MARKS) |
+                                           (doubt ? SLOT_REDELIVERED : 0),
+                                  .seq = store_spool_seq(m->key),
+                                  .received_ns = m->received_ns,
+                                  .id = m->id});
     FAULT_POINT("spool_row_held");
     lent_fill(l);
     l->spooled = m->key;
@@ -741,54 +734,20 @@ bool spool_ready(const struct spool *sp)
 
 /* ---- from off to on ---- */
 
-/* Open the file in which the last worker noted ends, or begin a new one. The
- * store has the number of the first already, so that a start after a kill
+/* Allocate memory, open the file of ends, and switch take over to the spool,
+ * under the lock of take. The file of ends is the last worker's, or a new one.
+ * The store has the number of the last worker's, so that a start after a kill
  * writes nothing. Crash between the two writes of a new one: the store has
  * another number, or none, and the next start doubts, or begins, in the same
  * way. */
-static int ends_ready(struct spool *sp, struct problem *p)
-{
-    struct store_spool_left left;
-    char path[PATH_MAX];
-    const char *custody = custody_path(sp->q->custody);
-    uint64_t run;
-    int err;
-
-    if (snprintf(path, sizeof path, "%.*sends",
-                 (int)(strrchr(custody, '/') - custody + 1),
-                 custody) >= (int)sizeof path)
-        return problem_set(p, EX_CANTCREAT, ENAMETOOLONG, "%s: too long",
-                           custody);
-    err = ends_open(&sp->ends, path, p);
-    if (err)
-        return err;
-    err = store_spool_left(sp->q->store, &left);
-    run = ends_run(sp->ends);
-    sp->doubt = left.doubt;
-    if (!err && (left.cut || run == 0 || run != left.run)) {
-        run = (uint64_t)arc4random() + 1;
-        ends_reset(sp->ends, run);
-        if (left.run)
-            sp->doubt = left.seq;
-    }
-    if (!err && run != left.run)
-        err = store_spool_begin(sp->q->store, run, sp->doubt);
-    if (err)
-        return problem_set(p, EX_CANTCREAT, -err,
-                           "store of %s: the spool cannot be started: %s. "
-                           "Nothing was lost; %s, and start again",
-                           sp->q->set->queue, errno_text(-err),
-                           disk_advice(err));
-    sp->seq = left.seq;
-    return 0;
-}
-
-/* Allocate memory, open the file of ends, and switch take over to the spool,
- * under the lock of take. */
 static int spool_turn_on(struct spool *sp, struct problem *p)
 {
     struct source_mq *q = sp->q;
     size_t most = custody_slots_most(q->custody);
+    const char *custody = custody_path(q->custody);
+    struct store_spool_left left = {0};
+    char path[PATH_MAX];
+    uint64_t run;
     int err;
 
     sp->room = (size_t)SPOOL_AHEAD * 1024;
@@ -805,11 +764,32 @@ static int spool_turn_on(struct spool *sp, struct problem *p)
     if (!sp->waiting || !sp->writing || !sp->rows || !sp->keys || !sp->later ||
         !sp->bodies || !sp->taken)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    err = ends_ready(sp, p);
+    if (snprintf(path, sizeof path, "%.*sends",
+                 (int)(strrchr(custody, '/') - custody + 1),
+                 custody) >= (int)sizeof path)
+        return problem_set(p, EX_CANTCREAT, ENAMETOOLONG, "%s: too long",
+                           custody);
+    err = ends_open(&sp->ends, path, p);
     if (err)
         return err;
+    err = store_spool_left(q->store, &left);
+    run = ends_run(sp->ends);
+    sp->doubt = left.doubt;
+    if (!err && (left.cut || run == 0 || run != left.run)) {
+        run = (uint64_t)arc4random() + 1;
+        ends_reset(sp->ends, run);
+        if (left.run)
+            sp->doubt = left.seq;
+    }
+    if (!err && run != left.run)
+        err = store_spool_begin(q->store, run, sp->doubt);
+    if (err)
+        return problem_set(p, EX_CANTCREAT, -err,
+                           "store of %s: the spool cannot be started: %s. "
+                           "Nothing was lost; %s, and start again",
+                           q->set->queue, errno_text(-err), disk_advice(err));
     q->hold_take(q->hold_arg, true);
-    custody_seq_raise(q->custody, sp->seq + 1);
+    custody_seq_raise(q->custody, left.seq + 1);
     q->spool = sp;
     q->hold_take(q->hold_arg, false);
     return 0;
@@ -1027,13 +1007,13 @@ int spool_note(struct spool *sp, const struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
     bool ran = w.state == SLOT_RUNNING;
-    struct store_spooled m = {
-        .key = spool_key_of(slot), .id = slot->id, .crashes = w.crashes + ran};
+    struct store_spooled m = {.key = spool_key_of(slot),
+                              .id = slot->id,
+                              .crashes = w.crashes + ran,
+                              .flags = w.flags & LENT_MARKS};
 
-    if (ran || w.flags & SLOT_REDELIVERED)
+    if (ran)
         m.flags |= STORE_REDELIVERED;
-    if (w.flags & SLOT_LENGTH_INFERRED)
-        m.flags |= STORE_LENGTH_INFERRED;
     return m.crashes || m.flags ? store_spool_note(sp->q->store, &m) : 0;
 }
 
