@@ -93,6 +93,32 @@ Test(forward_worker, what_waits_goes_at_once_and_waits_there)
     }
 }
 
+/* The message comes into the slot that a stored message had before. */
+Test(forward_worker, what_comes_after_a_delayed_message_is_not_delayed)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(10, 512);
+    struct harness_process *w = harness_worker(from, "--", "cat");
+    char got[512];
+    ssize_t n;
+
+    harness_wait_log(w, "event=started", SOON_MS);
+    cr_assert_eq(harness_run("mqsend", "--delay", "1h", from, "late").status,
+                 0);
+    harness_until(harness_queue_length(from) == 0, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = FORWARD(from, to, "-c", "1");
+    harness_until(harness_queue_length(to) == 1, SOON_MS);
+    harness_send_text(from, "now");
+    harness_until(harness_queue_length(to) == 2, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    for (int i = 0; i < 2; i++) {
+        n = harness_receive(to, got, sizeof got - 1, NULL);
+        cr_assert_gt(n, 0);
+        got[n] = '\0';
+        cr_assert_eq(strstr(got, "\nnot-before: ") != NULL, i == 0, "%s", got);
+    }
+}
+
 Test(forward_worker, what_waits_keeps_its_time_if_it_cannot_go)
 {
     const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);

@@ -46,6 +46,7 @@ static inline void lent_fresh(struct lent *l, size_t size, uint64_t received_ns)
     m->size = size;
     m->seq = slot->seq;
     m->received_ns = received_ns;
+    m->due_ns = 0;
     m->priority = slot->priority;
     m->failures = m->crashes = 0;
     m->flags = 0;
