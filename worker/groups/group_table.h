@@ -27,26 +27,26 @@ RB_HEAD(item_tree, group_item);
 
 /* All zero is empty. */
 struct group_items {
-    struct item_tree firsts; /* of each priority */
+    struct item_tree firsts; /* the first item of each priority */
     uint32_t count;
-    uint32_t fronts; /* of them, GROUP_FRONT */
+    uint32_t fronts; /* items of GROUP_FRONT */
 };
 
 void group_items_add(struct group_items *items, struct group_item *item);
-/* `item` is the first one of its priority. */
+/* Remove the first item of its priority. */
 void group_items_remove(struct group_items *items, struct group_item *item);
-/* Any item; those of its priority that come before it are read. */
+/* Remove any item; the items before it of its priority are read. */
 void group_items_cut(struct group_items *items, struct group_item *item);
-/* The one with that sequence; all are read. NULL if there is none. */
+/* Find an item by its sequence; all are read. NULL if there is none. */
 struct group_item *group_items_find(const struct group_items *items,
                                     uint64_t seq);
-/* NULL if there is none. */
+/* Return the first item; NULL if there is none. */
 struct group_item *group_items_first(const struct group_items *items);
-/* The first one that is not GROUP_FRONT. */
+/* Return the first item that is not GROUP_FRONT. */
 struct group_item *group_items_behind(const struct group_items *items);
-/* The first one of the lowest priority there is. */
+/* Return the first item of the lowest priority there is. */
 struct group_item *group_items_low(const struct group_items *items);
-/* All, in turn, until `visit` is false. */
+/* Visit all items in their order, until `visit` returns false. */
 void group_items_each(const struct group_items *items,
                       bool (*visit)(const struct group_item *item, void *arg),
                       void *arg);
@@ -73,8 +73,8 @@ struct group {
     _Atomic uint64_t parked;  /* messages in the store behind its head */
     uint32_t parking;         /* items on their way to the store */
     uint32_t hash;            /* its lower half */
-    uint16_t used;            /* of the quantum */
-    uint16_t high;            /* lessee's: of priority above 0 in a row */
+    uint16_t used;            /* messages of the quantum */
+    uint16_t high;            /* lessee's: messages above priority 0 in a row */
     uint16_t key_size;
     uint8_t state;    /* enum group_state */
     bool recheck : 1; /* a letter came while it was leased or held */
@@ -94,13 +94,13 @@ struct group_table {
     size_t count;        /* groups */
     struct group *spare; /* freed ones, by link.tqe_next */
     unsigned spares;
-    /* These stay in the table when they come to rest, in whatever state they
-     * are now. NULL: none yet. The oldest place is used next. */
+    /* Groups that stay in the table when they come to rest, whatever their state
+     * is now. NULL: none yet. The oldest place is used next. */
     struct group *kept[GROUPS_KEPT];
     unsigned kept_next;
 };
 
-/* No two keys of one size up to GROUP_KEY_WORD have the same. */
+/* No two keys of one size up to GROUP_KEY_WORD have the same hash. */
 uint64_t group_hash(const char *key, size_t size);
 #define GROUP_KEY_WORD 8
 
@@ -108,17 +108,16 @@ int group_table_init(struct group_table *t);
 void group_table_fini(struct group_table *t); /* frees the groups */
 struct group *group_table_find(const struct group_table *t, uint64_t hash,
                                const char *key, size_t size);
-/* The group of that key; if there is none, or it is at rest, it is as new, in
- * state IDLE. NULL: no memory. */
+/* Return the group of that key. If there is none, or it is at rest, it is as
+ * new, in state IDLE. NULL: no memory. */
 struct group *group_table_get(struct group_table *t, uint64_t hash,
                               const char *key, size_t size);
 void group_table_remove(struct group_table *t, struct group *group);
-/* Inside of group_table_rest. */
+/* Keep a group in the table; called by group_table_rest. */
 void group_table_keep(struct group_table *t, struct group *group);
-/* Nothing of the group is here, and it is on no list: it comes to rest. So that
- * a group that gets one message after the other is not made and removed for
- * each of them, it stays if it is kept; else it takes the place of one that has
- * been kept for longest. */
+/* Bring a group to rest that has nothing here and is on no list. It stays in the
+ * table, in place of the one that has been kept for longest: so a group that
+ * gets one message after the other is not made and removed for each of them. */
 static inline void group_table_rest(struct group_table *t, struct group *group)
 {
     group->state = GROUP_IDLE;
@@ -129,7 +128,7 @@ static inline void group_table_rest(struct group_table *t, struct group *group)
     if (!group->kept)
         group_table_keep(t, group);
 }
-/* Groups that are not at rest. */
+/* Count the groups that are not at rest. */
 size_t group_table_busy(const struct group_table *t);
 
 #pragma GCC visibility pop

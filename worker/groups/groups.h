@@ -9,7 +9,7 @@
  * OWNS   Groups; a group that is empty, idle and has nothing parked is
  *        forgotten, and freed but for the last GROUPS_KEPT of them.
  *        Items are the caller's, embedded in its own structs.
- * FAILS  groups_add: -ENOMEM, -ENAMETOOLONG its key is.
+ * FAILS  groups_add: -ENOMEM; -ENAMETOOLONG for its key.
  */
 #ifndef WORKER_GROUPS_GROUPS_H
 #define WORKER_GROUPS_GROUPS_H
@@ -51,7 +51,7 @@ struct group_item {
  * (NULL: none). */
 int groups_open(struct groups **out, unsigned quantum, bool keep_front,
                 struct attention *attention);
-/* Takes effect with the next turn of each group. */
+/* Change the quantum; it takes effect with the next turn of each group. */
 void groups_set_quantum(struct groups *g, unsigned quantum);
 void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 
@@ -59,67 +59,69 @@ void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 int groups_add(struct groups *g, const char *key, size_t size,
                struct group_item *item);
 
-/* The short way of a message whose group has nothing else, while no other group
- * is on the run queue: lease the group for it, and count it as taken. -EAGAIN:
- * it has to wait in its place; -ENOMEM, -ENAMETOOLONG. */
+/* Lease the group of a message that has nothing else, while no other group is on
+ * the run queue, and count the message as taken: the short way. -EAGAIN: the
+ * message has to wait in its place; -ENOMEM, -ENAMETOOLONG. */
 int groups_pass(struct groups *g, const char *key, size_t size,
                 uint32_t priority, struct group **lease);
-/* The next group that has something to deliver, or NULL. It is RUNNING until
- * one of the four calls that end a lease. */
+/* Lease the next group that has something to deliver; NULL: there is none. It is
+ * RUNNING until one of the four calls that end a lease. */
 struct group *groups_lease(struct groups *g);
-/* The next item of a leased group, NULL if it has none. Items that are added
- * from then on come after it. If the lease ends without groups_take, the item
- * goes back to its place; meanwhile groups_waiting may leave it out. */
+/* Return the next item of a leased group; NULL if it has none. Items that are
+ * added from then on come after it. If the lease ends without groups_take, the
+ * item goes back to its place; meanwhile groups_waiting may leave it out. */
 struct group_item *groups_peek(struct groups *g, struct group *lease);
-/* Whether the lowest priority has its turn. */
+/* Return true if the lowest priority has its turn. */
 bool groups_low_turn(const struct group *lease);
-/* Messages of the leased group that are parked. */
+/* Return how many messages of the leased group are parked. */
 uint64_t groups_parked_of(struct groups *g, struct group *lease);
 const char *groups_key(const struct group *lease, size_t *size);
-/* `item` is delivered now, or, if it is NULL, a parked message. */
+/* Take `item` for a delivery, or, if it is NULL, a parked message. */
 void groups_take(struct groups *g, struct group *lease, struct group_item *item,
                  uint32_t priority);
-/* The store has none of the messages that were counted as parked. */
+/* Note that the store has none of the messages that were counted as parked. */
 void groups_unpark(struct groups *g, struct group *lease);
 
 /* ---- the end of a lease ---- */
 
-/* The message is settled: the next one may run. False: a letter of the group
- * came meanwhile (groups_hold_late). The lease goes on, and the caller asks the
- * store whether the group has to be held; this is told once. */
+/* Let the next message run, after this one is settled. Returns false if a letter
+ * of the group came meanwhile (groups_hold_late): the lease goes on, and the
+ * caller asks the store whether the group has to be held. It is answered so
+ * once. */
 bool groups_release(struct groups *g, struct group *lease);
-/* The message failed and waits as row `head`: the group waits with it. */
+/* Let the group wait with its message, which failed and waits as row `head`. */
 void groups_block(struct groups *g, struct group *lease, int64_t head);
-/* The message died, and the group waits until groups_unhold, or until an item
+/* Let the group wait, as its message died, until groups_unhold, or until an item
  * of priority GROUP_FRONT comes; one that is there already runs. */
 void groups_hold(struct groups *g, struct group *lease);
-/* The message was not delivered: it is first in line again. `item` was taken
+/* Put a message that was not delivered first in line again. `item` was taken
  * before. */
 void groups_return(struct groups *g, struct group *lease,
                    struct group_item *item);
 
-/* The head `row` is due: lease its group; NULL if it is not that group's
- * head. */
+/* Lease the group of the head `row`, which is due; NULL if it is not that
+ * group's head. */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row);
-/* Whether anything of the group is here. */
+/* Return true if anything of the group is here. */
 bool groups_known(struct groups *g, const char *key, size_t size);
-/* Whether the group is leased now, so that its next state is not known yet. */
+/* Return true if the group is leased, so that its next state is open. */
 bool groups_leased(struct groups *g, const char *key, size_t size);
-/* A message of the group died for which nobody had a lease. YES: the group is
- * held now. NO: it waits for its head; or it is leased, held, or has an item of
- * GROUP_FRONT, and the end of that (groups_release, groups_unhold) says that
- * the store must be asked. -ENOMEM, -ENAMETOOLONG. */
+/* Hold the group of a message that died without a lease. YES: it is held now.
+ * NO: it waits for its head; or it is leased, held, or has an item of
+ * GROUP_FRONT, and the end of that (groups_release, groups_unhold) says that the
+ * store must be asked. -ENOMEM, -ENAMETOOLONG. */
 int groups_hold_late(struct groups *g, const char *key, size_t size);
-/* No letter of the group was found: if it is held, it goes on. False: a letter
- * came since (groups_hold_late), so the group stays held and the caller asks
- * the store again; this is told once. */
+/* Let a held group go on of which no letter was found. Returns false if a letter
+ * came since (groups_hold_late): the group stays held and the caller asks the
+ * store again. It is answered so once. */
 bool groups_unhold(struct groups *g, const char *key, size_t size);
-/* Copies of the keys of all held groups, one after the other, each as a size_t
- * and its bytes. The caller frees them; NULL if there is none. */
+/* Copy the keys of all held groups, one after the other, each as a size_t and
+ * its bytes. The caller frees them; NULL if there is none. */
 char *groups_held_keys(struct groups *g, size_t *bytes);
 
-/* At start: what the store has of a group. -EEXIST: it is there already. */
+/* Restore what the store has of a group, at the start and before any item is
+ * added. -EEXIST: the group is there already. */
 int groups_restore(struct groups *g, const char *key, size_t size,
                    uint64_t parked, int64_t head, bool held);
 
@@ -129,12 +131,13 @@ int groups_restore(struct groups *g, const char *key, size_t size,
  * caller has them until groups_park_end. */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room);
-/* The same for one item that has not been in its place. A group that has
+/* Do the same for one item that has not been in its place. A group that has
  * nothing else waits for it; one that is queued or leased does not. Errors are
  * those of groups_add. */
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item);
-/* The items are in the store (`parked`), or go back to their places. */
+/* End parking: the items are in the store (`parked`), or go back to their
+ * places. */
 void groups_park_end(struct groups *g, struct group_item *const *items,
                      size_t n, bool parked);
 /* Undo groups_park_one: the item is neither in its place nor parked. */
@@ -142,23 +145,23 @@ void groups_park_undo(struct groups *g, struct group_item *item);
 /* Take the item with that sequence out of its place, wherever that is in line;
  * those behind it may run meanwhile. The caller has it until groups_park_end
  * gives it back, or groups_park_undo says that it is gone. NULL: it has no
- * place there; or keep_front is set, it is of GROUP_FRONT, and its
- * group may be held without it: it is a letter, as `letter` says with the lock
- * held, or one came meanwhile. */
+ * place there; or keep_front is set, it is of GROUP_FRONT, and its group may be
+ * held without it: it is a letter, as `letter` says with the lock held, or one
+ * came meanwhile. */
 struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
                                uint64_t seq,
                                bool (*letter)(const struct group_item *item));
 
 /* ---- looking ---- */
 
-size_t groups_ready(const struct groups *g);    /* that could be leased now */
+size_t groups_ready(const struct groups *g);    /* groups to lease now */
 size_t groups_waiting(const struct groups *g);  /* items in their places */
-size_t groups_parkable(const struct groups *g); /* that could be parked now */
+size_t groups_parkable(const struct groups *g); /* items to park now */
 uint64_t groups_parked(const struct groups *g);
 size_t groups_count(struct groups *g);
 size_t groups_held(const struct groups *g); /* groups that are held */
-/* The items of a group, in the order they would be delivered; stops when
- * `visit` is false. `visit` runs under the lock and must not call back.
+/* Visit the items of a group, in the order they would be delivered, until
+ * `visit` returns false. `visit` runs under the lock and must not call back.
  * -ENOENT. */
 int groups_list(struct groups *g, const char *key, size_t size,
                 bool (*visit)(const struct group_item *item, void *arg),

@@ -1,17 +1,16 @@
 /* attention.h - the one word that says whether something needs attention
  *
- * WHAT   One bit for each reason that may keep a work item from going the short
- *        way with its next message. The item reads the word once a message;
- *        while it is 0 it asks none of the reasons.
- * WHO    Any thread reads. A bit has one owner, who is the only one to change
- *        it:
+ * WHAT   One bit for each reason that may keep a work item from taking its next
+ *        message the short way. The item reads the word once a message; while
+ *        it is 0 the item checks none of the reasons.
+ * WHO    Any thread reads. Only its owner changes a bit:
  *            ATTEND_HOLD     gate: a HOLD_ bit is set
- *            ATTEND_CAP      gate: more work items run than may
+ *            ATTEND_CAP      gate: more work items run than the cap
  *            ATTEND_SUSPECT  gate: a suspect runs alone, or waits to
  *            ATTEND_BREAKER  gate: not closed, or it counts failures
- *            ATTEND_OTHERS  gate: more than one work item runs
- *            ATTEND_READY    ready: a held message waits for a thread
- *            ATTEND_GROUP    groups: one waits, is parked, or may run
+ *            ATTEND_OTHERS   gate: more than one work item runs
+ *            ATTEND_READY    ready: a message on the list waits for a thread
+ *            ATTEND_GROUP    groups: a message waits, is parked, or may run
  *            ATTEND_DUE      source: take_due may have something
  *            ATTEND_LIMIT    run_limits: the run ends by itself
  *            ATTEND_LATE     engine: the source has no short way to settle
@@ -19,24 +18,24 @@
  * OWNS   Nothing; it is in the gate.
  * FAILS  Never.
  *
- * An owner changes the reason first and its bit after that, and for each bit
- * one of these holds:
- *   - both are changed under one lock, or the bit is worked out anew under one
- *     after each change: the last one to have the lock has seen all changes;
- *   - the thread that clears the bit looks at the reason once more after it,
- *   and sets it
- *     again; the thread that sets it has set the reason before. All four are
- *     sequentially consistent, so that at least one of two sees what the other
- *     did.
- * So no bit stays clear beside a reason, and none stays set without one. The
- * level of the log is no bit, as it is the process's and not a worker's
+ * An owner changes the reason first and its bit after that. For each bit one of
+ * these holds, so that no bit stays clear beside a reason, and none stays set
+ * without one:
+ *   - both are changed under one lock, or after each change the bit is worked
+ *     out again under one: the last thread to have the lock has seen all
+ *     changes;
+ *   - the thread that clears the bit looks at the reason once more after that,
+ *     and sets the bit again if need be; the thread that sets it has set the
+ *     reason before. All four are sequentially consistent, so that at least one
+ *     of two sees what the other did.
+ * The level of the log is no bit, as it is the process's and not a worker's
  * (log_enabled).
  *
  * The word is read relaxed, and may be read late by as much as a store takes to
  * reach another processor. That misses no wake-up and no stop: the word only
- * says which way a work item that runs takes its next message, as if the reason
+ * says which way a running work item takes its next message, as if the reason
  * had come a message later. A thread that is about to sleep, to start or to end
- * asks the reasons themselves (items.c, gate.c), whatever the word says.
+ * checks the reasons themselves (items.c, gate.c).
  */
 #ifndef WORKER_RULES_ATTENTION_H
 #define WORKER_RULES_ATTENTION_H
@@ -55,12 +54,12 @@ enum {
     ATTEND_LIMIT = 1 << 8,
     ATTEND_LATE = 1 << 9,
     ATTEND_RATE = 1 << 10,
-    /* What may have a work item leave; the gate's. */
+    /* A work item may have to leave; the gate's bits. */
     ATTEND_LEAVE = ATTEND_HOLD | ATTEND_CAP | ATTEND_SUSPECT | ATTEND_BREAKER |
                    ATTEND_OTHERS,
-    /* What needs another way than the short one. */
+    /* The next message is not taken the short way. */
     ATTEND_ASK = ~ATTEND_OTHERS,
-    /* What hears of the end of a message that nobody but its origin knew. */
+    /* The end of a message is not settled the short way. */
     ATTEND_END = ATTEND_SUSPECT | ATTEND_BREAKER | ATTEND_LATE,
 };
 
@@ -85,7 +84,7 @@ static inline void attention_off(struct attention *a, unsigned bits)
         atomic_fetch_and(&a->bits, ~bits);
 }
 
-/* Those of `mine` are to be as in `bits`. */
+/* Make the bits of `mine` those of `bits`. */
 static inline void attention_set(struct attention *a, unsigned mine,
                                  unsigned bits)
 {

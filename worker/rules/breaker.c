@@ -38,7 +38,7 @@ enum breaker_state breaker_state(const struct breaker *b)
     return (enum breaker_state)b->state;
 }
 
-/* open_locked - take no messages for a pause */
+/* Take no messages for a pause. */
 static void open_locked(struct breaker *b, struct breaker_step *step)
 {
     step->opened = true;
@@ -52,12 +52,6 @@ static void open_locked(struct breaker *b, struct breaker_step *step)
 }
 
 /* The actions of the table. */
-static void nothing(struct breaker *b, struct breaker_step *step)
-{
-    (void)b;
-    (void)step;
-}
-
 static void clear_row(struct breaker *b, struct breaker_step *step)
 {
     (void)step;
@@ -72,13 +66,13 @@ static void count_bad(struct breaker *b, struct breaker_step *step)
     open_locked(b, step);
 }
 
-static void trip(struct breaker *b, struct breaker_step *step)
+static void open_not_started(struct breaker *b, struct breaker_step *step)
 {
     b->for_failures = false;
     open_locked(b, step);
 }
 
-static void probe(struct breaker *b, struct breaker_step *step)
+static void start_probing(struct breaker *b, struct breaker_step *step)
 {
     (void)step;
     b->state = BREAKER_PROBING;
@@ -102,34 +96,30 @@ static void probe_bad(struct breaker *b, struct breaker_step *step)
         close_it(b, step);
 }
 
+/* NULL: nothing. Deliveries that were running when the breaker opened end while
+ * it is open. */
 static void (*const table[][BREAKER_EVENTS])(struct breaker *,
                                              struct breaker_step *) = {
     [BREAKER_CLOSED] = {[BREAKER_GOOD] = clear_row,
                         [BREAKER_BAD] = count_bad,
-                        [BREAKER_NOT_STARTED] = trip,
-                        [BREAKER_PAUSE_OVER] = nothing},
-    /* Deliveries that were running when the breaker opened end now. */
-    [BREAKER_OPEN] = {[BREAKER_GOOD] = nothing,
-                      [BREAKER_BAD] = nothing,
-                      [BREAKER_NOT_STARTED] = nothing,
-                      [BREAKER_PAUSE_OVER] = probe},
+                        [BREAKER_NOT_STARTED] = open_not_started},
+    [BREAKER_OPEN] = {[BREAKER_PAUSE_OVER] = start_probing},
     [BREAKER_PROBING] = {[BREAKER_GOOD] = close_it,
                          [BREAKER_BAD] = probe_bad,
-                         [BREAKER_NOT_STARTED] = trip,
-                         [BREAKER_PAUSE_OVER] = nothing},
+                         [BREAKER_NOT_STARTED] = open_not_started},
 };
 
-/* breaker_tell - one event */
 struct breaker_step breaker_tell(struct breaker *b, enum breaker_event event,
                                  const char *reason)
 {
     struct breaker_step step = {0};
 
     /* The common case costs no lock. */
-    if (event == BREAKER_GOOD && b->state == BREAKER_CLOSED && (b->limit == 0))
+    if (event == BREAKER_GOOD && b->state == BREAKER_CLOSED && b->limit == 0)
         return step;
     pthread_mutex_lock(&b->mtx);
-    table[b->state][event](b, &step);
+    if (table[b->state][event])
+        table[b->state][event](b, &step);
     if (step.opened && reason)
         strlcpy(b->reason, reason, sizeof b->reason);
     pthread_mutex_unlock(&b->mtx);

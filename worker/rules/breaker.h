@@ -20,8 +20,8 @@ enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_PROBING };
 const char *breaker_state_text(enum breaker_state state); /* "closed" */
 
 enum breaker_event {
-    BREAKER_GOOD, /* a delivery ended done (or dead, discarded: it ran) */
-    BREAKER_BAD,  /* a delivery failed */
+    BREAKER_GOOD,        /* a delivery ended: done, dead or discarded */
+    BREAKER_BAD,         /* a delivery failed */
     BREAKER_NOT_STARTED, /* the handler could not be started */
     BREAKER_PAUSE_OVER,
     BREAKER_EVENTS,

@@ -8,13 +8,11 @@
 #include "common/base/clock.h"
 
 /* Guards the id of each message that has none yet: the thread of a handler and
- * that of its time limit may both ask. */
+ * that of its time limit may both ask for it. */
 static pthread_mutex_t name_mtx = PTHREAD_MUTEX_INITIALIZER;
 
-/* message_name - made when somebody is about to be told of it
- * Crash before the id is in the source's memory: the next run names the message
- * again, and nobody has seen the other name.
- */
+/* Crash before the id is in the source's memory: the next run makes another id,
+ * and the first one was never shown. */
 const struct ulid *message_name(struct message *m)
 {
     pthread_mutex_lock(&name_mtx);
@@ -26,7 +24,6 @@ const struct ulid *message_name(struct message *m)
 
 #define TIME_END ((uint64_t)INT64_MAX) /* of a source: in the year 2262 */
 
-/* delivery_parse - header, body, group */
 void delivery_parse(struct delivery *d, struct message *m, char separator)
 {
     d->message = m;
@@ -103,8 +100,7 @@ bool delivery_expired(const struct delivery *d, uint64_t now)
     return d->header.fields & HEADER_EXPIRES && d->header.expires_ns <= now;
 }
 
-/* delay_of - return the longest time that the message may wait for its
- * not-before */
+/* Return the longest time that the message may wait for its not-before. */
 static uint64_t delay_of(const struct delivery *d)
 {
     uint64_t ms = d->header.delay_ms;
@@ -148,8 +144,8 @@ uint64_t delivery_wait_cut(uint64_t now, uint64_t wait)
     return wait < most ? wait : most;
 }
 
-/* delivery_due - Keep the message's instant to the ns, so that messages with
- * the same instant are due together. A delay also ends at its instant, unless
+/* The message's instant is kept to the ns, so that messages with the same instant
+ * are due together. A delay also ends at its instant, unless
  * the clock was set back after the message was sent.
  */
 uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
