@@ -7,66 +7,37 @@
 
 /* ---- the items of one group ---- */
 
-/* Order the lists: higher priorities first. Sequences order each list. */
-static int priority_order(const struct group_item *a,
-                          const struct group_item *b)
+/* Return where the list of that priority is linked, or would be. */
+static struct group_item **list_find(struct group_items *items,
+                                     uint32_t priority)
 {
-    return (a->priority < b->priority) - (a->priority > b->priority);
-}
+    struct group_item **at = &items->first;
 
-/* RB_GENERATE_STATIC needs a macro that glibc does not have. */
-RB_GENERATE_INTERNAL(item_tree, group_item, node, priority_order,
-                     static __attribute__((unused)))
-
-/* Make `first`, the head of the only list, the whole tree. */
-static void firsts_set(struct group_items *items, struct group_item *first)
-{
-    RB_SET(first, NULL, node);
-    RB_COLOR(first, node) = RB_BLACK;
-    RB_ROOT(&items->firsts) = first;
-}
-
-/* Let `now` head the list of its priority in place of `was`; NULL: the list is
- * empty. */
-static void first_replace(struct group_items *items, struct group_item *was,
-                          struct group_item *now)
-{
-    bool only = RB_ROOT(&items->firsts) == was && !RB_LEFT(was, node) &&
-                !RB_RIGHT(was, node);
-
-    if (now)
-        now->tail = was->tail;
-    if (only && now) {
-        firsts_set(items, now);
-        return;
-    }
-    RB_REMOVE(item_tree, &items->firsts, was);
-    if (now)
-        RB_INSERT(item_tree, &items->firsts, now);
+    while (*at && (*at)->priority > priority)
+        at = &(*at)->lower;
+    return at;
 }
 
 void group_items_add(struct group_items *items, struct group_item *item)
 {
-    struct group_item *first = RB_ROOT(&items->firsts), *at;
+    struct group_item **list = list_find(items, item->priority);
+    struct group_item *first = *list, *at;
 
-    item->next = NULL;
-    item->tail = item;
+    items->count++;
     items->fronts += item->priority == GROUP_FRONT;
-    if (items->count++ == 0) {
-        firsts_set(items, item);
-        return;
-    }
-    if (first->priority != item->priority)
-        first = RB_FIND(item_tree, &items->firsts, item);
-    if (!first) {
-        RB_INSERT(item_tree, &items->firsts, item);
+    item->next = NULL;
+    if (!first || first->priority != item->priority) { /* a list of its own */
+        item->tail = item;
+        item->lower = first;
+        *list = item;
     } else if (item->seq >= first->tail->seq) {
         first->tail->next = item;
         first->tail = item;
     } else if (item->seq < first->seq) { /* it came late, and leads the list */
+        item->tail = first->tail;
+        item->lower = first->lower;
         item->next = first;
-        /* NOLINTNEXTLINE(readability-suspicious-call-argument): item leads */
-        first_replace(items, first, item);
+        *list = item;
     } else {
         for (at = first; at->next->seq <= item->seq; at = at->next)
             continue;
@@ -78,73 +49,54 @@ void group_items_add(struct group_items *items, struct group_item *item)
 /* The only item is not written to. */
 void group_items_remove(struct group_items *items, struct group_item *item)
 {
-    items->fronts -= item->priority == GROUP_FRONT;
-    if (--items->count == 0)
-        RB_ROOT(&items->firsts) = NULL;
-    else
-        first_replace(items, item, item->next);
-}
+    struct group_item **list = list_find(items, item->priority);
+    struct group_item *first = *list, *at = first, *next = item->next;
 
-void group_items_cut(struct group_items *items, struct group_item *item)
-{
-    struct group_item *first = RB_FIND(item_tree, &items->firsts, item);
-    struct group_item *at = first;
-
-    if (!first || first == item) { /* it has one: its own, or itself */
-        group_items_remove(items, item);
-        return;
-    }
-    while (at->next != item)
-        at = at->next;
-    at->next = item->next;
-    if (first->tail == item)
-        first->tail = at;
-    items->fronts -= item->priority == GROUP_FRONT;
     items->count--;
+    items->fronts -= item->priority == GROUP_FRONT;
+    if (first != item) {
+        while (at->next != item)
+            at = at->next;
+        at->next = next;
+        if (first->tail == item)
+            first->tail = at;
+    } else if (next) {
+        next->tail = item->tail;
+        next->lower = item->lower;
+        *list = next;
+    } else {
+        *list = item->lower;
+    }
 }
 
 struct group_item *group_items_find(const struct group_items *items,
                                     uint64_t seq)
 {
-    struct group_item *first = group_items_first(items), *at;
+    struct group_item *first = items->first, *at;
 
-    for (; first; first = RB_NEXT(item_tree, NULL, first))
+    for (; first; first = first->lower)
         for (at = first; at; at = at->next)
             if (at->seq == seq)
                 return at;
     return NULL;
 }
 
-struct group_item *group_items_first(const struct group_items *items)
-{
-    struct group_item *first = RB_ROOT(&items->firsts);
-
-    while (items->count > 1 && RB_LEFT(first, node))
-        first = RB_LEFT(first, node);
-    return first;
-}
-
-struct group_item *group_items_behind(const struct group_items *items)
-{
-    struct group_item *first = group_items_first(items);
-
-    if (items->count == items->fronts)
-        return NULL;
-    return items->fronts ? RB_NEXT(item_tree, NULL, first) : first;
-}
-
 struct group_item *group_items_low(const struct group_items *items)
 {
-    return RB_MAX(item_tree, (struct item_tree *)&items->firsts);
+    struct group_item *first = items->first;
+
+    while (first && first->lower)
+        first = first->lower;
+    return first;
 }
 
 void group_items_each(const struct group_items *items,
                       bool (*visit)(const struct group_item *item, void *arg),
                       void *arg)
 {
-    struct group_item *first = group_items_first(items), *at;
+    struct group_item *first = items->first, *at;
 
-    for (; first; first = RB_NEXT(item_tree, NULL, first))
+    for (; first; first = first->lower)
         for (at = first; at; at = at->next)
             if (!visit(at, arg))
                 return;

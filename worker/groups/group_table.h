@@ -1,9 +1,9 @@
 /* group_table.h - groups by key, and the items of each
  *
  * WHAT   The items of one group: a list for each priority, in the order of
- *        sequences, and a tree of the first items of the lists. First in, first
- *        out inside one priority costs the same however many wait; an item that
- *        comes late finds its place from the front of its list.
+ *        sequences; the first items of these lists are a list, too. First in,
+ *        first out inside one priority costs the same however many wait; an
+ *        item that comes late finds its place from the front of its list.
  *        The groups: an open hash table that grows and shrinks. Hashes lie
  *        beside the pointers, so that a search that finds nothing, growing and
  *        shrinking touch no group. A group that comes to rest is forgotten by
@@ -23,28 +23,20 @@
 
 #pragma GCC visibility push(hidden)
 
-RB_HEAD(item_tree, group_item);
-
 /* All zero is empty. */
 struct group_items {
-    struct item_tree firsts; /* the first item of each priority */
+    struct group_item *first; /* of the highest priority; NULL: none */
     uint32_t count;
     uint32_t fronts; /* items of GROUP_FRONT */
 };
 
 void group_items_add(struct group_items *items, struct group_item *item);
-/* Remove the first item of its priority. */
+/* Remove an item; those of its priority that come before it are read. */
 void group_items_remove(struct group_items *items, struct group_item *item);
-/* Remove any item; the items before it of its priority are read. */
-void group_items_cut(struct group_items *items, struct group_item *item);
 /* Find an item by its sequence; all are read. NULL if there is none. */
 struct group_item *group_items_find(const struct group_items *items,
                                     uint64_t seq);
-/* Return the first item; NULL if there is none. */
-struct group_item *group_items_first(const struct group_items *items);
-/* Return the first item that is not GROUP_FRONT. */
-struct group_item *group_items_behind(const struct group_items *items);
-/* Return the first item of the lowest priority there is. */
+/* Return the first item of the lowest priority; NULL if there is none. */
 struct group_item *group_items_low(const struct group_items *items);
 /* Visit all items in their order, until `visit` returns false. */
 void group_items_each(const struct group_items *items,

@@ -240,15 +240,14 @@ static void group_insert_locked(struct groups *g, struct group *group,
         group_queue_locked(g, group, false);
 }
 
-/* Take an item from its group, by group_items_remove or group_items_cut. */
-static inline void
-item_out_locked(struct groups *g, struct group *group, struct group_item *item,
-                void (*out)(struct group_items *items, struct group_item *item))
+/* Take an item from its group. */
+static void item_out_locked(struct groups *g, struct group *group,
+                            struct group_item *item)
 {
     bool blocked = group_is_blocked(group);
     size_t was = blocked ? group_parkable(g, group) : 0;
 
-    out(&group->items, item);
+    group_items_remove(&group->items, item);
     counter_sub(&g->waiting, 1);
     if (blocked)
         count_parkable_locked(g, group, was);
@@ -296,13 +295,13 @@ bool groups_low_turn(const struct group *lease)
  * lowest priority when that has its turn; GROUP_FRONT goes before both. */
 static void item_ahead_locked(struct groups *g, struct group *group)
 {
-    struct group_item *item = group_items_first(&group->items);
+    struct group_item *item = group->items.first;
 
     if (item && item->priority != GROUP_FRONT && groups_low_turn(group))
         item = group_items_low(&group->items);
     group->ahead = item;
     if (item)
-        item_out_locked(g, group, item, group_items_remove);
+        item_out_locked(g, group, item);
 }
 
 struct group *groups_lease(struct groups *g)
@@ -627,9 +626,10 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
     quick_lock(&g->mtx);
     while (n < room && (group = TAILQ_FIRST(&g->blocked)) != NULL &&
            group_parkable(g, group)) {
-        items[n] = g->keep_front ? group_items_behind(&group->items)
-                                 : group_items_first(&group->items);
-        item_out_locked(g, group, items[n++], group_items_remove);
+        items[n] = group->items.first;
+        if (g->keep_front && items[n]->priority == GROUP_FRONT)
+            items[n] = items[n]->lower;
+        item_out_locked(g, group, items[n++]);
         group->parking++;
     }
     groups_unlock(g);
@@ -678,7 +678,7 @@ struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
         (group->recheck || letter(item)))
         item = NULL;
     if (item) {
-        item_out_locked(g, group, item, group_items_cut);
+        item_out_locked(g, group, item);
         group->parking++;
         if (group->state == GROUP_QUEUED && !group->items.count &&
             !group->parked)

@@ -17,7 +17,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <bsd/sys/tree.h>
 
 #include "common/base/basics.h"
 
@@ -32,10 +31,9 @@ struct group_item {
     /* Set by groups_add: */
     struct group *group;
     struct group_item *next; /* of the same priority; NULL: none */
-    /* Of the first one of its priority: the last one, the place among the
-     * first ones of others. */
-    struct group_item *tail;
-    RB_ENTRY(group_item) node;
+    /* If it is the first of its priority: the last one, and the first one of
+     * the next lower priority. */
+    struct group_item *tail, *lower;
 };
 #define GROUP_FRONT UINT32_MAX
 

@@ -26,7 +26,7 @@ static const char *list_check(const struct group_item *first, size_t *count)
 
 static inline const char *group_items_check(const struct group_items *items)
 {
-    struct group_item *at = group_items_first(items), *next;
+    struct group_item *at = items->first, *next;
     const char *wrong = NULL;
     size_t count = 0, fronts = 0;
 
@@ -34,8 +34,8 @@ static inline const char *group_items_check(const struct group_items *items)
         wrong = list_check(at, &count);
         if (at->priority == GROUP_FRONT)
             fronts = count;
-        next = RB_NEXT(item_tree, NULL, at);
-        if (next && priority_order(at, next) >= 0)
+        next = at->lower;
+        if (next && next->priority >= at->priority)
             wrong = "priorities are out of order";
     }
     if (!wrong && (count != items->count || fronts != items->fronts))
@@ -152,7 +152,7 @@ static const char *group_check(const struct groups *g,
     if (!wrong && named != group)
         wrong = "an item names another group";
     if (!wrong)
-        wrong = state_check(group, group_items_first(&group->items));
+        wrong = state_check(group, group->items.first);
     sums->ready += group->state == GROUP_QUEUED;
     sums->waiting += group->items.count;
     sums->parkable += group_is_blocked(group) ? group_parkable(g, group) : 0;
