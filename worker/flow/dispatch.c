@@ -84,7 +84,7 @@ static void closing_check_locked(struct flow *f, const char *key, size_t size,
         (one->last && is_queued(f, one->last)))
         return;
     if (seq > one->from && (atomic_load(&f->set->spool) > 0 || is_queued(f, 0)))
-        closings_end(&o->closings, one, seq);
+        one->until = seq;
     else
         closings_remove(&o->closings, one);
 }
@@ -687,7 +687,7 @@ static int group_take(struct flow *f, struct group *lease, unsigned lane,
     const char *key;
     size_t size;
 
-    if (groups_parked_of(g, lease) > 0)
+    if (groups_parked_of(lease) > 0)
         err = take_parked(f, lease, item, lane, d);
     if (err != -ENOENT && err != -EAGAIN)
         return err;

@@ -93,21 +93,17 @@ void gate_set_cap(struct gate *g, unsigned cap)
 
 unsigned gate_room(struct gate *g)
 {
+    enum breaker_state state;
     unsigned most, cap;
 
     if (atomic_load(&g->holds) & ~(unsigned)HOLD_WAITING)
         return 0;
     cap = gate_alone(g) ? 1 : atomic_load(&g->cap);
-    switch (breaker_state(&g->breaker)) {
-    case BREAKER_OPEN:
-        return 0;
-    case BREAKER_PROBING:
-        most = atomic_load(&g->probe_room);
-        return most < cap ? most : cap;
-    case BREAKER_CLOSED:
-    default:
+    state = breaker_state(&g->breaker);
+    if (state == BREAKER_CLOSED)
         return cap;
-    }
+    most = state == BREAKER_PROBING ? atomic_load(&g->probe_room) : 0;
+    return most < cap ? most : cap;
 }
 
 enum gate_why gate_why(struct gate *g)

@@ -27,7 +27,7 @@ void items_init(struct items *it, uint64_t guess_ns)
 
 void items_fini(struct items *it)
 {
-    struct receive *item;
+    struct work_item *item;
 
     while ((item = LIST_FIRST(&it->all)) != NULL) {
         LIST_REMOVE(item, all);
@@ -37,9 +37,9 @@ void items_fini(struct items *it)
     pthread_mutex_destroy(&it->mtx);
 }
 
-int items_get(struct items *it, struct flow *f, struct receive **out)
+int items_get(struct items *it, struct flow *f, struct work_item **out)
 {
-    struct receive *item;
+    struct work_item *item;
 
     pthread_mutex_lock(&it->mtx);
     item = LIST_FIRST(&it->spare);
@@ -57,7 +57,7 @@ int items_get(struct items *it, struct flow *f, struct receive **out)
     return item ? 0 : -ENOMEM;
 }
 
-void items_count(struct items *it, struct receive *item)
+void items_count(struct items *it, struct work_item *item)
 {
     struct counters_block *count;
 
@@ -69,7 +69,7 @@ void items_count(struct items *it, struct receive *item)
     pthread_mutex_unlock(&it->mtx);
 }
 
-void items_put(struct items *it, struct receive *item)
+void items_put(struct items *it, struct work_item *item)
 {
     struct source *source = item->flow->source;
 
@@ -110,9 +110,9 @@ bool items_others_over(struct items *it)
     return over;
 }
 
-bool items_contended(struct items *it, const struct receive *item)
+bool items_contended(struct items *it, const struct work_item *item)
 {
-    struct receive *other;
+    struct work_item *other;
     unsigned quick = 0;
 
     pthread_mutex_lock(&it->mtx);
@@ -130,7 +130,7 @@ bool items_contended(struct items *it, const struct receive *item)
 
 void items_stats(struct items *it, struct items_stats *out)
 {
-    struct receive *item;
+    struct work_item *item;
 
     *out = (struct items_stats){0};
     pthread_mutex_lock(&it->mtx);
@@ -154,7 +154,7 @@ void items_stats(struct items *it, struct items_stats *out)
 /* An item has a coprocess only while it cannot leave, and the calls that wake
  * one hold the lock: so they find only coprocesses that are in use. */
 
-void items_want(struct items *it, struct receive *item)
+void items_want(struct items *it, struct work_item *item)
 {
     pthread_mutex_lock(&it->mtx);
     item->wants = true;
@@ -163,14 +163,14 @@ void items_want(struct items *it, struct receive *item)
     pthread_mutex_unlock(&it->mtx);
 }
 
-static void unwant_locked(struct items *it, struct receive *item)
+static void unwant_locked(struct items *it, struct work_item *item)
 {
     item->wants = false;
     LIST_REMOVE(item, wanted);
     atomic_fetch_sub(&it->wants, 1);
 }
 
-void items_unwant(struct items *it, struct receive *item)
+void items_unwant(struct items *it, struct work_item *item)
 {
     pthread_mutex_lock(&it->mtx);
     if (item->wants)
@@ -180,7 +180,7 @@ void items_unwant(struct items *it, struct receive *item)
 
 bool items_wake_one(struct items *it, void (*wake)(struct coprocess *coprocess))
 {
-    struct receive *item;
+    struct work_item *item;
 
     if (atomic_load(&it->wants) == 0)
         return false;
@@ -196,7 +196,7 @@ bool items_wake_one(struct items *it, void (*wake)(struct coprocess *coprocess))
 
 void items_wake_all(struct items *it, void (*wake)(struct coprocess *coprocess))
 {
-    struct receive *item;
+    struct work_item *item;
 
     pthread_mutex_lock(&it->mtx);
     LIST_FOREACH (item, &it->all, all)
@@ -205,7 +205,7 @@ void items_wake_all(struct items *it, void (*wake)(struct coprocess *coprocess))
     pthread_mutex_unlock(&it->mtx);
 }
 
-void items_coprocess_set(struct items *it, struct receive *item,
+void items_coprocess_set(struct items *it, struct work_item *item,
                          struct coprocess *coprocess)
 {
     pthread_mutex_lock(&it->mtx);
@@ -279,9 +279,9 @@ static bool item_left(struct flow *f, bool stays)
 /* Wait for the queue, with all that the next message needs at hand. Returns
  * NULL if there is no message, or none may be taken. One work item more than
  * the cap is in use meanwhile. */
-static struct receive *item_wait(struct flow *f)
+static struct work_item *item_wait(struct flow *f)
 {
-    struct receive *item;
+    struct work_item *item;
     bool came;
     int err;
 
@@ -314,7 +314,7 @@ static struct receive *item_wait(struct flow *f)
  * waits for itself. */
 static void item_run(struct pool_job *job)
 {
-    struct receive *item = CONTAINER_OF(job, struct receive, job);
+    struct work_item *item = CONTAINER_OF(job, struct work_item, job);
     struct flow *f = item->flow;
 
     items_count(&f->items, item);
@@ -338,7 +338,7 @@ static void item_run(struct pool_job *job)
 
 bool schedule_start(struct flow *f)
 {
-    struct receive *item = NULL;
+    struct work_item *item = NULL;
     int err;
 
     /* Without room, or while all are stopped, the thread that ends that wakes

@@ -25,7 +25,7 @@
 struct counters;
 struct flow;
 struct coprocess;
-struct receive; /* receive.h: one work item */
+struct work_item; /* receive.h: one work item */
 
 /* a = atomic   m = under mtx   c = constant once the worker runs */
 struct items {
@@ -34,12 +34,12 @@ struct items {
     atomic_uint wants;         /* a  items on the wanting list */
     uint64_t seen; /* deliveries at the last quiet round; the loop's */
     pthread_mutex_t mtx;
-    LIST_HEAD(, receive) all;     /* m  all that were ever made */
-    unsigned made;                /* m  their number, up to ITEMS_MAX */
-    unsigned others;              /* m  jobs that write to messages */
-    bool over;                    /* m  no job begins any more */
-    LIST_HEAD(, receive) spare;   /* m  items without work */
-    LIST_HEAD(, receive) wanting; /* m  items that wait and would take more */
+    LIST_HEAD(, work_item) all;     /* m  all that were ever made */
+    unsigned made;                  /* m  their number, up to ITEMS_MAX */
+    unsigned others;                /* m  jobs that write to messages */
+    bool over;                      /* m  no job begins any more */
+    LIST_HEAD(, work_item) spare;   /* m  items without work */
+    LIST_HEAD(, work_item) wanting; /* m  items that wait and would take more */
 };
 
 /* `guess_ns`: the time of a handler before one has been measured. */
@@ -47,13 +47,13 @@ void items_init(struct items *it, uint64_t guess_ns);
 void items_fini(struct items *it); /* nothing runs any more */
 
 /* Get a spare item, or a new one. */
-int items_get(struct items *it, struct flow *f, struct receive **out);
+int items_get(struct items *it, struct flow *f, struct work_item **out);
 /* Give the item its block of counters, which may allocate: called by the thread
  * that runs the item, and not by the loop. */
-void items_count(struct items *it, struct receive *item);
+void items_count(struct items *it, struct work_item *item);
 /* Put an item that has no work away. Called before it is counted out, so that a
  * thread that counts itself in finds it. */
-void items_put(struct items *it, struct receive *item);
+void items_put(struct items *it, struct work_item *item);
 /* Begin and end a job that changes a message which no work item has. Returns
  * false if the worker is ending. */
 bool items_other_begin(struct items *it);
@@ -63,7 +63,7 @@ void items_other_end(struct items *it);
 bool items_others_over(struct items *it);
 /* Return true if another item also takes quick messages. An item inside a slow
  * handler does not. */
-bool items_contended(struct items *it, const struct receive *item);
+bool items_contended(struct items *it, const struct work_item *item);
 /* Below this mean, one thread is enough for all handlers (receive.c). */
 #define ITEMS_QUICK_NS 3000
 static inline bool items_quick(const struct items *it)
@@ -98,15 +98,15 @@ void items_stats(struct items *it, struct items_stats *out);
 
 /* Put an item that waits for its coprocess on the list of items that would take
  * one more message, and take it off again. */
-void items_want(struct items *it, struct receive *item);
-void items_unwant(struct items *it, struct receive *item);
+void items_want(struct items *it, struct work_item *item);
+void items_unwant(struct items *it, struct work_item *item);
 /* Wake the item that began to wait last; false: none does. */
 bool items_wake_one(struct items *it,
                     void (*wake)(struct coprocess *coprocess));
 /* Wake all items that have a coprocess. */
 void items_wake_all(struct items *it,
                     void (*wake)(struct coprocess *coprocess));
-void items_coprocess_set(struct items *it, struct receive *item,
+void items_coprocess_set(struct items *it, struct work_item *item,
                          struct coprocess *coprocess);
 
 /* ---- when one starts ---- */

@@ -37,13 +37,6 @@ static void rate_store(struct rate *r, uint64_t rate)
                   rate == RATE_OFF ? 0 : ATTEND_RATE);
 }
 
-void rate_init(struct rate *r, struct gate *gate, uint64_t rate)
-{
-    r->gate = gate;
-    timer_init(&r->timer, rate_refilled);
-    rate_store(r, rate);
-}
-
 /* Return how far full_ns lies ahead when the bucket is empty. */
 static uint64_t rate_fill_ns(uint64_t rate)
 {
@@ -291,7 +284,9 @@ void run_limits_init(struct flow *f)
         attention_on(&f->gate.attention, ATTEND_LIMIT);
     b->idle_ns = set->exit_when_idle_ns;
     timer_init(&b->end_timer, run_end_due);
-    rate_init(&f->rate, &f->gate, set->rate);
+    f->rate.gate = &f->gate;
+    timer_init(&f->rate.timer, rate_refilled);
+    rate_store(&f->rate, set->rate);
     b->idle = (struct chore){.run = idle_look,
                              .first_ns = NS_PER_S,
                              .most_ns = NS_PER_S,

@@ -13,8 +13,8 @@
  *        on. Messages in hand at that moment are stored all the same, so the
  *        rows can be more by as many messages as there are slots. It is logged
  *        again only after a sixteenth was free.
- * WHO    run_limits_start: the engine. rate_init, rate_set: one thread at a
- *        time. All others: any thread.
+ * WHO    run_limits_init, run_limits_start: the engine. rate_set: one thread at
+ *        a time. All others: any thread.
  * OWNS   Three timers. Costs nothing where no limit was asked for.
  * FAILS  Never.
  */
@@ -74,8 +74,6 @@ struct rate {
     struct timer timer; /* ends a hold */
 };
 
-/* `gate` is open, its timers may be set later. */
-void rate_init(struct rate *r, struct gate *gate, uint64_t rate);
 /* Change the rate. Tokens spent before count, up to an empty bucket. */
 void rate_set(struct rate *r, uint64_t rate);
 /* Take a token. Returns false if there is none: the gate is held until there

@@ -23,25 +23,25 @@
  * noted by the clock as it was, wrong or not. */
 #define WALL_NS (100 * NS_PER_MS)
 
-void receive_wall_look(struct receive *item)
+void receive_wall_look(struct work_item *item)
 {
     item->wall_ns = clock_wall_ns() - item->now_ns;
     item->wall_old = item->now_ns + WALL_NS;
 }
 
-void receive_waited(struct receive *item)
+void receive_waited(struct work_item *item)
 {
     receive_look(item);
     spin_hit(&item->spin);
 }
 
 /* Return true if an empty queue is to be tried again. */
-static bool receive_spins(struct receive *item)
+static bool receive_spins(struct work_item *item)
 {
     return spin_begin(&item->spin) && spin_on(&item->spin, receive_look(item));
 }
 
-void receive_ends(struct receive *item, struct delivery *d, uint64_t took_ns)
+void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns)
 {
     struct flow *f = item->flow;
     struct message *m = d->message;
@@ -52,7 +52,7 @@ void receive_ends(struct receive *item, struct delivery *d, uint64_t took_ns)
         (item->out.kind == OUTCOME_NOT_STARTED ||
          item->out.kind == OUTCOME_UNSENT)) {
         counters_unstarted(item->count);
-        settle(f, d, &item->out);
+        settle_outcome(f, d, &item->out);
         run_limits_untake(f);
         return;
     }
@@ -67,7 +67,7 @@ void receive_ends(struct receive *item, struct delivery *d, uint64_t took_ns)
         counters_received(item->count, m->received_ns);
     }
     items_pace(&f->items, took_ns);
-    settle(f, d, &item->out);
+    settle_outcome(f, d, &item->out);
     crashes_ended(f, seq);
     run_limits_busy(f);
 }
@@ -78,7 +78,7 @@ void receive_ends(struct receive *item, struct delivery *d, uint64_t took_ns)
  * message was taken, or the last one is settled. */
 #define STRAIGHT_ASK 100
 
-/* Run usual messages until one is not. Returns STRAIGHT_ASK, or as take: TAKEN,
+/* Run usual messages until one is not. Returns STRAIGHT_ASK, or as take_next: TAKEN,
  * a message that is not usual and is to be delivered; TAKEN_NONE; -errno.
  *
  * Without this way of its own the usual message takes 6 to 8 % more time
@@ -94,7 +94,7 @@ void receive_ends(struct receive *item, struct delivery *d, uint64_t took_ns)
  * between run and done it is running; after done it is done (source.h). The
  * counters are not read by recovery.
  */
-__attribute__((noinline)) static int straight(struct receive *item)
+__attribute__((noinline)) static int straight(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = &item->own;
@@ -145,7 +145,7 @@ __attribute__((noinline)) static int straight(struct receive *item)
 /* ---- every other message ---- */
 
 /* Run the handler for item->d, then settle the message. */
-static void deliver(struct receive *item)
+static void deliver(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
@@ -166,7 +166,7 @@ static void deliver(struct receive *item)
     receive_ends(item, d, receive_look(item) - before);
 }
 
-bool receive_must_leave(struct receive *item, enum why *why)
+bool receive_must_leave(struct work_item *item, enum why *why)
 {
     struct flow *f = item->flow;
 
@@ -181,14 +181,14 @@ bool receive_must_leave(struct receive *item, enum why *why)
 }
 
 /* Begin a batch: note when it ends. */
-static void batch_begin(struct receive *item)
+static void batch_begin(struct work_item *item)
 {
     item->end_ns = ns_add(receive_look(item), item->flow->set->batch_limit_ns);
     spin_reset(&item->spin);
     counters_put(&item->count->since_ns, COUNTERS_BUSY);
 }
 
-enum why receive_batch(struct receive *item)
+enum why receive_batch(struct work_item *item)
 {
     struct flow *f = item->flow;
     enum why why;
@@ -201,7 +201,7 @@ enum why receive_batch(struct receive *item)
             if (item->attend & ATTEND_LEAVE && receive_must_leave(item, &why))
                 return why;
             err = item->attend & (unsigned)ATTEND_ASK
-                      ? take(item)
+                      ? take_next(item)
                       : take_rest(item, receive_fresh(item));
         }
         if (err == -EAGAIN && receive_spins(item))
@@ -238,7 +238,7 @@ struct open {
 };
 
 /* Allocate as many places as a coprocess takes messages. */
-static int window_open(struct receive *item)
+static int window_open(struct work_item *item)
 {
     size_t n = item->flow->set->window;
 
@@ -261,7 +261,7 @@ static int window_open(struct receive *item)
  * because much time may have passed since the item's last message. While the
  * breaker sends a probe, or a suspect is left, no message is taken beside an
  * open one. */
-static bool window_may_take(struct receive *item)
+static bool window_may_take(struct work_item *item)
 {
     struct flow *f = item->flow;
 
@@ -274,7 +274,7 @@ static bool window_may_take(struct receive *item)
 /* Take messages and send them to the coprocess. 0: it is full, or may not take
  * more; -EAGAIN: there is no more; other -errno: trouble. TAKEN_NONE: look at
  * what is open first. */
-static int window_fill(struct receive *item)
+static int window_fill(struct work_item *item)
 {
     const struct coprocess_ops *coprocesses = item->flow->ops->coprocesses;
     int err = 0;
@@ -285,7 +285,7 @@ static int window_fill(struct receive *item)
         struct open *o = item->free_open;
 
         item->d = &o->d;
-        err = take(item);
+        err = take_next(item);
         if (err == TAKEN_NONE && item->open == 0) {
             err = 0;
         } else if (!err) {
@@ -303,7 +303,7 @@ static int window_fill(struct receive *item)
 
 /* Fill the coprocess, then wait for a delivery that ends. Returns false if
  * there is no message and none is open. */
-static bool window_step(struct receive *item)
+static bool window_step(struct work_item *item)
 {
     struct flow *f = item->flow;
     const struct coprocess_ops *coprocesses = f->ops->coprocesses;
@@ -336,7 +336,7 @@ static bool window_step(struct receive *item)
 
 /* Run a batch with the item's coprocess, which has no delivery open when it
  * ends. */
-static enum why window_run(struct receive *item)
+static enum why window_run(struct work_item *item)
 {
     struct flow *f = item->flow;
     enum why why;
@@ -360,7 +360,7 @@ static enum why window_run(struct receive *item)
     }
 }
 
-enum why receive_window_batch(struct receive *item)
+enum why receive_window_batch(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct coprocess *coprocess;

@@ -30,9 +30,9 @@ struct open;      /* receive.c */
 
 /* c = constant   h = under the items' mtx
  * Everything else belongs to the thread that runs it. */
-struct receive {
-    LIST_ENTRY(receive) all;   /* h */
-    LIST_ENTRY(receive) spare; /* h */
+struct work_item {
+    LIST_ENTRY(work_item) all;   /* h */
+    LIST_ENTRY(work_item) spare; /* h */
     struct pool_job job;
     struct flow *flow;            /* c */
     struct counters_block *count; /* h  written by its thread only; NULL: it
@@ -54,9 +54,9 @@ struct receive {
     struct coprocess *coprocess;     /* h  NULL: none now */
     struct open *window, *free_open; /* receive.c */
     unsigned open;
-    bool took;                  /* this batch has taken a message */
-    bool wants;                 /* h  on the list: it would take one more */
-    LIST_ENTRY(receive) wanted; /* h */
+    bool took;                    /* this batch has taken a message */
+    bool wants;                   /* h  on the list: it would take one more */
+    LIST_ENTRY(work_item) wanted; /* h */
 };
 
 enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CONTENDED };
@@ -64,10 +64,10 @@ enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CONTENDED };
 /* ---- receive.c ---- */
 
 /* Read how far the wall clock is ahead of the monotonic one. */
-__attribute__((noinline)) void receive_wall_look(struct receive *item);
+__attribute__((noinline)) void receive_wall_look(struct work_item *item);
 /* Return the monotonic time. Where handlers are quick, a message costs one call
  * of this. */
-static inline uint64_t receive_look(struct receive *item)
+static inline uint64_t receive_look(struct work_item *item)
 {
     item->now_ns = clock_mono_ns();
     if (item->now_ns >= item->wall_old)
@@ -75,23 +75,23 @@ static inline uint64_t receive_look(struct receive *item)
     return item->now_ns;
 }
 /* Return the time of the last receive_look on the wall clock. */
-static inline uint64_t receive_wall(const struct receive *item)
+static inline uint64_t receive_wall(const struct work_item *item)
 {
     return item->now_ns + item->wall_ns;
 }
 
 /* Read the clock again, because the message came after tries of an empty
  * queue. */
-__attribute__((noinline)) void receive_waited(struct receive *item);
+__attribute__((noinline)) void receive_waited(struct work_item *item);
 
 /* Run one batch: until there is no message, the time is over, or there is
  * another reason to leave. `running` still counts the item, unless the answer
  * is LEFT_TOLD or LEFT_CONTENDED. */
-enum why receive_batch(struct receive *item);
+enum why receive_batch(struct work_item *item);
 /* Do the same with many deliveries open in a coprocess. */
-enum why receive_window_batch(struct receive *item);
+enum why receive_window_batch(struct work_item *item);
 /* Tell the source that a handler is about to get the message. */
-static inline void receive_begins(struct receive *item, struct delivery *d)
+static inline void receive_begins(struct work_item *item, struct delivery *d)
 {
     d->begun_ns = item->now_ns;
     d->started_ns = receive_wall(item);
@@ -102,9 +102,9 @@ static inline void receive_begins(struct receive *item, struct delivery *d)
  * than the cap (or a hold, which is a cap of 0) allows, or handlers are too
  * quick for so many items. An item with coprocesses is never contended: its
  * handlers are processes. */
-bool receive_must_leave(struct receive *item, enum why *why);
+bool receive_must_leave(struct work_item *item, enum why *why);
 /* Count and settle a delivery that ended, with item->out but its duration. */
-void receive_ends(struct receive *item, struct delivery *d, uint64_t took_ns);
+void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns);
 
 /* ---- take.c ---- */
 
@@ -116,27 +116,27 @@ int known_look(struct flow *f, struct delivery *d);
 /* Take the next message that a handler is to get, into item->d: TAKEN.
  * TAKEN_NONE: it needed no handler, and is settled. -EAGAIN: there is none, or
  * no more may be taken; other -errno: trouble. */
-int take(struct receive *item);
+int take_next(struct work_item *item);
 /* Finish what receive_next or receive_fresh began with the answer `err`;
- * answers like take. */
-int take_rest(struct receive *item, int err);
+ * answers like take_next. */
+int take_rest(struct work_item *item, int err);
 /* Give the messages that are not due back to the source, in one commit, before
  * anything takes long. */
-void take_flush(struct receive *item);
+void take_flush(struct work_item *item);
 /* Take a fresh message as receive_next does, in a run that may end by itself.
  */
-__attribute__((noinline)) int receive_fresh(struct receive *item);
+__attribute__((noinline)) int receive_fresh(struct work_item *item);
 /* Put a message of a group in its place: HANDED_OVER. TAKEN: it has none, or
  * may run now. -errno: the message is ready, and is sorted again when it is
  * taken from there. */
-__attribute__((noinline)) int receive_sort(struct receive *item,
+__attribute__((noinline)) int receive_sort(struct work_item *item,
                                            struct message *m);
 /* Take the next fresh message: TAKEN, and item->plain says whether it is plain;
  * HANDED_OVER to its group; -errno. The lock makes the order in a group that of
  * the source. A message that was cancelled, or under which the worker crashed
  * (-ECANCELED), is never plain. */
 static inline __attribute__((always_inline)) int
-receive_next(struct receive *item)
+receive_next(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct source *s = f->source;

@@ -401,7 +401,8 @@ static bool flow_is_busy(struct flow *f)
     unsigned seized = f->ops->seize(f->handler);
 
     return atomic_load(&f->growing) || gate_running(&f->gate) > seized ||
-           !unsettled_is_quiet(&f->unsettled) || !items_others_over(&f->items);
+           !chore_quiet(&f->unsettled.retry_chore) ||
+           !items_others_over(&f->items);
 }
 
 /* Crash anywhere: a slot that was seized is HELD, and runs again from there.

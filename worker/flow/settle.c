@@ -122,18 +122,11 @@ static void log_verdict(const struct flow *f, const struct decision *dec)
  * no end of its own: its id belongs to a message with another verdict. */
 static enum counters_end journal_end(const struct decision *dec)
 {
-    switch (dec->s.kind == SETTLE_DISCARD ? dec->discarded
-                                          : DISCARDED_BY_HANDLER) {
-    case DISCARDED_AS_REPEAT:
-        return COUNTERS_NO_END;
-    case DISCARDED_AS_DUPLICATE:
-        return COUNTERS_DUPLICATE;
-    case DISCARDED_BY_OPERATOR:
-        return COUNTERS_CANCELLED;
-    case DISCARDED_BY_HANDLER:
-    default:
+    if (dec->s.kind != SETTLE_DISCARD || dec->discarded == DISCARDED_BY_HANDLER)
         return rule_of(dec)->end;
-    }
+    return dec->discarded == DISCARDED_AS_REPEAT      ? COUNTERS_NO_END
+           : dec->discarded == DISCARDED_AS_DUPLICATE ? COUNTERS_DUPLICATE
+                                                      : COUNTERS_CANCELLED;
 }
 
 /* Count a verdict where the work item counts, or in the rest, and keep how the
@@ -506,7 +499,9 @@ failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
         dec.s.reason = reason;
         dec.s.died_ns = now;
     } else {
-        dec.wait_ns = delivery_wait_cut(now, retry_wait(f, d, out));
+        dec.wait_ns = retry_wait(f, d, out);
+        if (dec.wait_ns > INT64_MAX - now) /* the last time of a source */
+            dec.wait_ns = INT64_MAX - now;
         settle_wait(&dec.s, dec.wait_ns);
         if (f->source->ops->late)
             dec.s.lane = LANE_NONE;

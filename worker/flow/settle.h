@@ -58,8 +58,8 @@ void decision_give_back(struct flow *f, struct message *m, struct group *lease);
 void decision_died(struct flow *f, const struct source_death *death);
 
 /* Settle a message whose handler ended. */
-static inline void settle(struct flow *f, struct delivery *d,
-                          struct outcome *out);
+static inline void settle_outcome(struct flow *f, struct delivery *d,
+                                  struct outcome *out);
 /* Make a message that did not run, or not again, a dead letter. `error` may be
  * NULL. */
 void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
@@ -140,8 +140,8 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
 
 void settle_other(struct flow *f, struct delivery *d, struct outcome *out);
 
-static inline void settle(struct flow *f, struct delivery *d,
-                          struct outcome *out)
+static inline void settle_outcome(struct flow *f, struct delivery *d,
+                                  struct outcome *out)
 {
     if (settle_is_plain(f, d, out))
         settle_plain(f, d, out);

@@ -181,7 +181,7 @@ int known_look(struct flow *f, struct delivery *d)
 
 /* Put a message on the ready list: it is sorted again when it is taken from
  * there. Returns `err`. */
-__attribute__((noinline)) static int sort_failed(struct receive *item,
+__attribute__((noinline)) static int sort_failed(struct work_item *item,
                                                  struct message *m, int err)
 {
     ready_put(&item->flow->ready, m, false);
@@ -208,7 +208,7 @@ static void timeout_check(struct flow *f, struct delivery *d)
 
 /* Sort a message as receive_sort does, whatever its header says. Not inline, as
  * receive_sort has a small frame. */
-__attribute__((noinline)) static int sort_any(struct receive *item,
+__attribute__((noinline)) static int sort_any(struct work_item *item,
                                               struct message *m)
 {
     struct flow *f = item->flow;
@@ -236,7 +236,7 @@ __attribute__((noinline)) static int sort_any(struct receive *item,
 
 /* A message whose header names its group and nothing else has neither a key nor
  * a time of its own. All that it needs has one frame (flatten). */
-__attribute__((flatten)) int receive_sort(struct receive *item,
+__attribute__((flatten)) int receive_sort(struct work_item *item,
                                           struct message *m)
 {
     struct delivery *d = item->d;
@@ -251,7 +251,7 @@ __attribute__((flatten)) int receive_sort(struct receive *item,
     return err;
 }
 
-__attribute__((noinline)) int receive_fresh(struct receive *item)
+__attribute__((noinline)) int receive_fresh(struct work_item *item)
 {
     int err = receive_next(item);
 
@@ -269,7 +269,7 @@ __attribute__((noinline)) int receive_fresh(struct receive *item)
 #define SOON_NS \
     NS_PER_MS /* until a due message that must wait is tried again */
 
-static int take_due(struct receive *item)
+static int take_due(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct source *s = f->source;
@@ -302,14 +302,14 @@ static int take_due(struct receive *item)
     return err;
 }
 
-static int take_fresh(struct receive *item)
+static int take_fresh(struct work_item *item)
 {
     if (!gate_takes(&item->flow->gate) || !dispatch_room(item->flow))
         return -EAGAIN; /* the thread that makes room wakes a work item */
     return receive_fresh(item);
 }
 
-static int take_group(struct receive *item)
+static int take_group(struct work_item *item)
 {
     int err = dispatch_take(item->flow, item->own.place, item->d);
 
@@ -336,10 +336,10 @@ static bool due_is_first(struct flow *f)
 }
 
 /* Take from one of the three, in turn, so that none starves another. */
-static int take_turn(struct receive *item)
+static int take_turn(struct work_item *item)
 {
-    static int (*const turns[])(struct receive *) = {take_group, take_due,
-                                                     take_fresh};
+    static int (*const turns[])(struct work_item *) = {take_group, take_due,
+                                                       take_fresh};
     const unsigned n = sizeof turns / sizeof turns[0];
     /* The first `some` take turns; the others come after them. */
     const unsigned some = due_is_first(item->flow) ? n - 1 : n;
@@ -358,7 +358,7 @@ static int take_turn(struct receive *item)
 
 /* Read the next message into item->d: from the source, if there can be no other
  * (the usual case), else by the order above. */
-static int take_any(struct receive *item)
+static int take_any(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct message *m;
@@ -385,7 +385,7 @@ static int take_any(struct receive *item)
 
 /* ---- messages that need no handler ---- */
 
-void take_flush(struct receive *item)
+void take_flush(struct work_item *item)
 {
     size_t n = item->later_count;
 
@@ -395,7 +395,7 @@ void take_flush(struct receive *item)
 }
 
 /* Give a message that is not due back to the source, in a batch. */
-static void put_later(struct receive *item)
+static void put_later(struct work_item *item)
 {
     struct delivery *d = item->d;
 
@@ -409,7 +409,7 @@ static void put_later(struct receive *item)
 
 /* Settle a message whose header has a time: it has expired, or its time lies
  * too far ahead; or let it wait. Returns false if its time has come. */
-static bool settle_timed(struct receive *item)
+static bool settle_timed(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
@@ -438,7 +438,7 @@ static bool settle_timed(struct receive *item)
 
 /* Settle a message that comes to its end without a handler, or put it back to
  * wait. Returns false if it is to be delivered. */
-static bool settle_unrun(struct receive *item)
+static bool settle_unrun(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
@@ -471,10 +471,10 @@ static bool settle_unrun(struct receive *item)
     return true;
 }
 
-int take_rest(struct receive *item, int err)
+int take_rest(struct work_item *item, int err)
 {
     if (err == HANDED_OVER) /* what its group has may run now */
-        return take(item);
+        return take_next(item);
     if (err || item->plain || !settle_unrun(item))
         return err;
     receive_look(item);
@@ -483,7 +483,7 @@ int take_rest(struct receive *item, int err)
 
 /* A message that was settled without a handler is no delivery, but many of them
  * take time: they count for the time limit of the batch. */
-int take(struct receive *item)
+int take_next(struct work_item *item)
 {
     struct flow *f = item->flow;
     int err;

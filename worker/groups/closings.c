@@ -29,15 +29,8 @@ int closings_add(struct closings *c, const char *key, size_t size,
     return 0;
 }
 
-void closings_end(struct closings *c, struct closing *one, uint64_t until)
-{
-    one->until = until;
-    c->over++;
-}
-
 void closings_remove(struct closings *c, struct closing *one)
 {
-    c->over -= one->until != 0;
     LIST_REMOVE(one, link);
     atomic_fetch_sub(&c->count, 1);
     free(one);
@@ -91,7 +84,7 @@ void closings_prune(struct closings *c)
 {
     struct closing *one = LIST_FIRST(&c->all), *next;
 
-    for (; one && c->over; one = next) {
+    for (; one; one = next) {
         next = LIST_NEXT(one, link);
         if (one->until)
             closings_remove(c, one);

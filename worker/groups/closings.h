@@ -21,7 +21,8 @@
 struct closing {
     LIST_ENTRY(closing) link;
     uint64_t from;  /* the first sequence that is refused */
-    uint64_t until; /* the first that is not; 0: the group is still closing */
+    uint64_t until; /* the first that is not, set by the caller; 0: the group
+                     * is still closing */
     int64_t last;   /* the last that waited at the source; 0: none */
     size_t size;
     char key[];
@@ -30,7 +31,6 @@ struct closing {
 /* All 0: none. */
 struct closings {
     LIST_HEAD(, closing) all;
-    size_t over;         /* closes that have an end */
     atomic_size_t count; /* all closes; read freely */
 };
 
@@ -49,8 +49,6 @@ struct closing *closings_find(const struct closings *c, const char *key,
 /* Return true if a close of that group refuses that sequence. */
 bool closings_refuse(const struct closings *c, const char *key, size_t size,
                      uint64_t seq);
-/* Let a close refuse nothing from that sequence on. */
-void closings_end(struct closings *c, struct closing *one, uint64_t until);
 void closings_remove(struct closings *c, struct closing *one);
 /* Remove all closes of a group. Returns true if there was one. */
 bool closings_open(struct closings *c, const char *key, size_t size);

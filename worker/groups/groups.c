@@ -331,9 +331,8 @@ struct group_item *groups_peek(struct groups *g, struct group *lease)
     return lease->ahead;
 }
 
-uint64_t groups_parked_of(struct groups *g, struct group *lease)
+uint64_t groups_parked_of(const struct group *lease)
 {
-    (void)g;
     return atomic_load(&lease->parked);
 }
 

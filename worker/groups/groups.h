@@ -72,7 +72,7 @@ struct group_item *groups_peek(struct groups *g, struct group *lease);
 /* Return true if the lowest priority has its turn. */
 bool groups_low_turn(const struct group *lease);
 /* Return how many messages of the leased group are parked. */
-uint64_t groups_parked_of(struct groups *g, struct group *lease);
+uint64_t groups_parked_of(const struct group *lease);
 const char *groups_key(const struct group *lease, size_t *size);
 /* Take `item` for a delivery, or, if it is NULL, a parked message. */
 void groups_take(struct groups *g, struct group *lease, struct group_item *item,

@@ -3,18 +3,7 @@
  * WHAT   One bit for each reason that may keep a work item from taking its next
  *        message the short way. The item reads the word once a message; while
  *        it is 0 the item checks none of the reasons.
- * WHO    Any thread reads. Only its owner changes a bit:
- *            ATTEND_HOLD     gate: a HOLD_ bit is set
- *            ATTEND_CAP      gate: more work items run than the cap
- *            ATTEND_SUSPECT  gate: a suspect runs alone, or waits to
- *            ATTEND_BREAKER  gate: not closed, or it counts failures
- *            ATTEND_OTHERS   gate: more than one work item runs
- *            ATTEND_READY    ready: a message on the list waits for a thread
- *            ATTEND_GROUP    groups: a message waits, is parked, or may run
- *            ATTEND_DUE      source: take_due may have something
- *            ATTEND_LIMIT    run_limits: the run ends by itself
- *            ATTEND_LATE     engine: the source has no short way to settle
- *            ATTEND_RATE     rate: a delivery costs a token
+ * WHO    Any thread reads. Only its owner, named below, changes a bit.
  * OWNS   Nothing; it is in the gate.
  * FAILS  Never.
  *
@@ -43,17 +32,17 @@
 #include <stdatomic.h>
 
 enum {
-    ATTEND_HOLD = 1 << 0,
-    ATTEND_CAP = 1 << 1,
-    ATTEND_SUSPECT = 1 << 2,
-    ATTEND_BREAKER = 1 << 3,
-    ATTEND_OTHERS = 1 << 4,
-    ATTEND_READY = 1 << 5,
-    ATTEND_GROUP = 1 << 6,
-    ATTEND_DUE = 1 << 7,
-    ATTEND_LIMIT = 1 << 8,
-    ATTEND_LATE = 1 << 9,
-    ATTEND_RATE = 1 << 10,
+    ATTEND_HOLD = 1 << 0,    /* gate: a HOLD_ bit is set */
+    ATTEND_CAP = 1 << 1,     /* gate: more work items run than the cap */
+    ATTEND_SUSPECT = 1 << 2, /* gate: a suspect runs alone, or waits to */
+    ATTEND_BREAKER = 1 << 3, /* gate: not closed, or it counts failures */
+    ATTEND_OTHERS = 1 << 4,  /* gate: more than one work item runs */
+    ATTEND_READY = 1 << 5,   /* ready: a message waits for a thread */
+    ATTEND_GROUP = 1 << 6,   /* groups: one waits, is parked, or may run */
+    ATTEND_DUE = 1 << 7,     /* source: take_due may have something */
+    ATTEND_LIMIT = 1 << 8,   /* run_limits: the run ends by itself */
+    ATTEND_LATE = 1 << 9,  /* engine: the source cannot settle the short way */
+    ATTEND_RATE = 1 << 10, /* rate: a delivery costs a token */
     /* A work item may have to leave; the gate's bits. */
     ATTEND_LEAVE = ATTEND_HOLD | ATTEND_CAP | ATTEND_SUSPECT | ATTEND_BREAKER |
                    ATTEND_OTHERS,

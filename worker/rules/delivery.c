@@ -22,8 +22,6 @@ const struct ulid *message_name(struct message *m)
     return m->id;
 }
 
-#define TIME_END ((uint64_t)INT64_MAX) /* of a source: in the year 2262 */
-
 void delivery_parse(struct delivery *d, struct message *m, char separator)
 {
     d->message = m;
@@ -135,13 +133,6 @@ bool delivery_delayed(const struct delivery *d, uint64_t most)
     now = clock_wall_ns();
     return d->header.not_before_ns > now && !delivery_expired(d, now) &&
            delivery_ahead(d, now) <= most;
-}
-
-uint64_t delivery_wait_cut(uint64_t now, uint64_t wait)
-{
-    uint64_t most = now < TIME_END ? TIME_END - now : 0;
-
-    return wait < most ? wait : most;
 }
 
 /* The message's instant is kept to the ns, so that messages with the same instant

@@ -118,9 +118,6 @@ bool delivery_delayed(const struct delivery *d, uint64_t most);
  * settle with the same names. */
 uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
                       uint64_t *delay_ns);
-/* Return a wait from the wall clock's `now`, capped to the range of a
- * source. */
-uint64_t delivery_wait_cut(uint64_t now, uint64_t wait);
 /* Replace the group by the one that the message was stored with. */
 void delivery_regroup(struct delivery *d, const char *key, size_t size);
 

@@ -158,9 +158,9 @@ static inline void late_source(void)
 }
 
 /* flow_item - a work item as a thread has it, counted in */
-static inline struct receive *flow_item(void)
+static inline struct work_item *flow_item(void)
 {
-    struct receive *item;
+    struct work_item *item;
 
     cr_assert(gate_enter(&flow.gate));
     cr_assert_eq(items_get(&flow.items, &flow, &item), 0);
@@ -202,7 +202,7 @@ static inline void flow_pass(uint64_t ns)
 }
 
 /* flow_end - a handler of this one ended so */
-static inline void flow_end(struct receive *item, enum mqw_verdict verdict,
+static inline void flow_end(struct work_item *item, enum mqw_verdict verdict,
                             const char *error)
 {
     struct outcome *out = &item->out;
@@ -214,7 +214,7 @@ static inline void flow_end(struct receive *item, enum mqw_verdict verdict,
     out->tail_size = 0;
     snprintf(out->error, sizeof out->error, "%s", error);
     out->duration_ns = NS_PER_MS;
-    settle(&flow, item->d, out);
+    settle_outcome(&flow, item->d, out);
 }
 
 #endif

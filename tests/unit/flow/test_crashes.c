@@ -4,7 +4,7 @@
 
 enum { MAX_CRASHES = 3 };
 
-static struct receive *item;
+static struct work_item *item;
 
 static void setup(void)
 {
@@ -27,7 +27,7 @@ static struct fake_message *crashed(const char *text, uint32_t crashes)
 
 static void runs(const struct fake_message *x)
 {
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &x->m, "%s runs", x->text);
     receive_begins(item, item->d);
 }
@@ -75,7 +75,7 @@ Test(crashes, a_suspect_waits_for_those_that_run_and_comes_next)
 
     another_runs();
     fake_give("b");
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(gate_room(&flow.gate), 1, "no other one starts meanwhile");
     gate_leave(&flow.gate);
     runs(a);
@@ -89,13 +89,13 @@ Test(crashes, a_suspect_of_a_group_waits_as_the_first_of_its_group)
     another_runs();
     fake_give("g:b");
     do
-        err = take(item);
+        err = take_next(item);
     while (err == TAKEN_NONE && gate_room(&flow.gate) != 1);
     cr_assert_eq(err, TAKEN_NONE);
     gate_leave(&flow.gate);
     runs(a);
     ends(MQW_DONE);
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_str_eq(fake_of(item->d->message)->text, "g:b");
 }
 
@@ -118,7 +118,7 @@ Test(crashes, a_message_that_crashed_alone_too_often_is_dead)
                         *b = crashed("b", MAX_CRASHES);
 
     a->m.flags |= MESSAGE_CRASHED_ALONE;
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(a->at, FAKE_DEAD);
     cr_assert_eq(a->last.reason, REASON_CRASHED);
     runs(b); /* which is not proved to be the one to blame */
@@ -131,9 +131,9 @@ Test(crashes, a_suspect_that_an_operator_cancels_lets_others_start)
 
     another_runs();
     fake_store("due", 0);
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     ends(MQW_DONE);
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(gate_room(&flow.gate), 1);
     cr_assert_eq(settle_cancel(&flow, (struct header_text){0}, a->m.seq), 0);
     cr_assert_gt(gate_room(&flow.gate), 1);
@@ -145,7 +145,7 @@ Test(crashes, a_suspect_that_is_gone_keeps_nobody_waiting)
 
     crashed("a", MAX_CRASHES - 1);
     another_runs();
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert(!receive_must_leave(item, &why) || why == LEFT_TOLD);
     ready_take(&flow.ready, 0); /* an operator cancels it */
     crashes_stuck(&flow);

@@ -31,9 +31,9 @@ static struct coprocess *coprocess(unsigned i)
     return (struct coprocess *)(void *)&coprocesses[i];
 }
 
-static struct receive *item_get(void)
+static struct work_item *item_get(void)
 {
-    struct receive *item;
+    struct work_item *item;
 
     cr_assert_eq(items_get(&items, &flow, &item), 0);
     items_count(&items, item);
@@ -56,7 +56,7 @@ TestSuite(items, .init = setup, .fini = teardown);
 
 Test(items, a_spare_one_is_used_again_and_no_two_have_one_number)
 {
-    struct receive *a = item_get(), *b = item_get();
+    struct work_item *a = item_get(), *b = item_get();
 
     cr_assert_neq(a, b);
     cr_assert_neq(a->own.place, b->own.place);
@@ -77,7 +77,7 @@ Test(items, when_it_is_over_no_job_begins_and_those_at_work_are_waited_for)
 
 Test(items, of_those_that_would_take_more_the_last_is_woken_once)
 {
-    struct receive *a = item_get(), *b = item_get();
+    struct work_item *a = item_get(), *b = item_get();
 
     cr_assert(!items_wake_one(&items, wake));
     items_coprocess_set(&items, a, coprocess(0));
@@ -94,7 +94,7 @@ Test(items, of_those_that_would_take_more_the_last_is_woken_once)
 
 Test(items, a_hold_wakes_those_that_have_a_lane)
 {
-    struct receive *a = item_get();
+    struct work_item *a = item_get();
 
     (void)item_get();
     items_wake_all(&items, wake);
@@ -106,7 +106,7 @@ Test(items, a_hold_wakes_those_that_have_a_lane)
 
 Test(items, who_is_in_a_long_handler_is_no_crowd)
 {
-    struct receive *a = item_get(), *b = item_get();
+    struct work_item *a = item_get(), *b = item_get();
 
     receive_look(a);
     counters_put(&b->count->since_ns, COUNTERS_BUSY);

@@ -5,7 +5,7 @@
 
 #include "worker/flow/limits.h"
 
-static struct receive *item;
+static struct work_item *item;
 
 static void setup(void)
 {
@@ -24,7 +24,7 @@ TestSuite(receive_next, .init = setup, .fini = teardown);
 /* taken - the next is this one, and gets a handler */
 static struct fake_message *taken(void)
 {
-    int err = take(item);
+    int err = take_next(item);
 
     cr_assert_eq(err, TAKEN, "%d", err);
     receive_begins(item, item->d);
@@ -42,7 +42,7 @@ static void next_is(const char *text)
 
 static void nothing_is_next(void)
 {
-    int err = take(item);
+    int err = take_next(item);
 
     cr_assert_eq(err, -EAGAIN, "%d", err);
 }
@@ -135,7 +135,7 @@ Test(receive_next, what_was_given_back_goes_before_all)
     fake_store("due", clock_boot_ns());
     x = taken();
     item->out = (struct outcome){.kind = OUTCOME_UNSENT};
-    settle(&flow, item->d, &item->out);
+    settle_outcome(&flow, item->d, &item->out);
     cr_assert_eq(x->at, FAKE_IS_LENT);
     cr_assert_eq(taken(), x);
     cr_assert_eq(x->runs, 2);
@@ -162,14 +162,14 @@ Test(receive_next, trouble_of_the_source_is_not_nothing)
 {
     fake_give("a");
     fake.take_fails = -EIO;
-    cr_assert_eq(take(item), -EIO);
+    cr_assert_eq(take_next(item), -EIO);
     fake.take_fails = 0;
     next_is("a");
 }
 
 Test(receive_next, without_room_to_lend_nothing_is_lost)
 {
-    struct receive *other = flow_item();
+    struct work_item *other = flow_item();
     char text[16];
 
     for (unsigned i = 0; i < FAKE_LENT + 2; i++) {
@@ -177,7 +177,7 @@ Test(receive_next, without_room_to_lend_nothing_is_lost)
         fake_give(text);
     }
     for (unsigned i = 0; i < FAKE_LENT; i++)
-        cr_assert_eq(take(other), TAKEN); /* they run elsewhere */
+        cr_assert_eq(take_next(other), TAKEN); /* they run elsewhere */
     nothing_is_next();
     flow_end(other, MQW_DONE, ""); /* the last of them */
     next_is("16");
@@ -188,7 +188,7 @@ Test(receive_next, a_ticket_is_given_back_for_what_was_not_delivered)
     flow.run_limits.max_deliveries = 1;
     nothing_is_next();
     fake_give("MQW/1\nexpires: 1000000000000000000\n\nold");
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     fake_give("a");
     next_is("a");
     fake_give("b");
@@ -202,7 +202,7 @@ Test(receive_next, a_message_that_expired_is_a_dead_letter)
     struct fake_message *x =
         fake_give("MQW/1\nexpires: 1000000000000000000\n\nold");
 
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(x->at, FAKE_DEAD);
     cr_assert_eq(x->last.reason, REASON_EXPIRED);
     cr_assert_eq(x->runs, 0);
@@ -211,7 +211,7 @@ Test(receive_next, a_message_that_expired_is_a_dead_letter)
     x = fake_give("MQW/1\nexpires: 1000000000000000000\n\nseen");
     x->m.flags |= MESSAGE_REDELIVERED;
     x->m.failures = 1;
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(x->at, FAKE_DEAD, "nor is it tried again");
 }
 
@@ -219,7 +219,7 @@ Test(receive_next, a_broken_header_is_a_dead_letter)
 {
     struct fake_message *x = fake_give("MQW/1\nnonsense\n\nbody");
 
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(x->at, FAKE_DEAD);
     cr_assert_eq(x->last.reason, REASON_BAD_HEADER);
 }
@@ -240,7 +240,7 @@ Test(receive_next, delayed_ones_go_back_in_one_commit_until_their_time)
 
     for (unsigned i = 0; i < 5; i++) {
         x[i] = not_before(60 + i);
-        cr_assert_eq(take(item), TAKEN_NONE);
+        cr_assert_eq(take_next(item), TAKEN_NONE);
         cr_assert_eq(x[i]->at, FAKE_IS_LENT, "not before the others");
     }
     nothing_is_next();
@@ -264,7 +264,7 @@ Test(receive_next, many_delayed_ones_are_not_kept_for_ever)
     set.lookahead = 100;
     for (unsigned i = 0; i < SETTLE_LATER_MOST; i++) {
         not_before(60);
-        cr_assert_eq(take(item), TAKEN_NONE);
+        cr_assert_eq(take_next(item), TAKEN_NONE);
     }
     cr_assert_eq(fake_in(FAKE_WAITS), SETTLE_LATER_MOST);
     cr_assert_eq(fake.commits, 1);
@@ -274,8 +274,8 @@ Test(receive_next, delayed_ones_that_the_disk_refuses_wait_as_verdicts_do)
 {
     struct fake_message *x = not_before(60), *y = not_before(61);
 
-    cr_assert_eq(take(item), TAKEN_NONE);
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     fake.refusals = 3;
     fake.refused = -ENOSPC;
     take_flush(item);
@@ -292,7 +292,7 @@ Test(receive_next, a_delay_that_is_too_long_is_a_dead_letter)
 
     set.max_delay_ns = 30 * NS_PER_S;
     x = not_before(60);
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(x->at, FAKE_DEAD);
     cr_assert_eq(x->last.reason, REASON_BAD_HEADER);
 }
@@ -305,7 +305,7 @@ Test(receive_next, a_claim_that_is_gone_is_not_worth_a_run)
     cr_assert_eq(fake.ops.take(&fake.source, 0, 1, &m), 0);
     atomic_store(&m->stale, true);
     ready_put(&flow.ready, m, false);
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(x->at, FAKE_NOWHERE);
     cr_assert_eq(x->runs, 0);
     cr_assert_eq(atomic_load(&flow.stale), 1);
@@ -317,7 +317,7 @@ Test(receive_next, a_second_copy_of_a_letter_is_dropped)
     struct fake_message *x = fake_give("MQW/1\nletter: 7\n\nbody");
 
     fake.link = LINK_REPEAT;
-    cr_assert_eq(take(item), TAKEN_NONE);
+    cr_assert_eq(take_next(item), TAKEN_NONE);
     cr_assert_eq(x->at, FAKE_GONE);
     cr_assert_eq(x->last.kind, SETTLE_DISCARD);
     cr_assert_eq(flow_numbers().discarded, 1);
@@ -327,14 +327,14 @@ Test(receive_next, a_second_copy_of_a_letter_is_dropped)
 
 Test(receive_next, of_a_group_one_runs_at_a_time)
 {
-    struct receive *other = flow_item();
+    struct work_item *other = flow_item();
     struct fake_message *a = fake_give("g:1"), *b = fake_give("g:2"),
                         *c = fake_give("h:1");
 
     cr_assert_eq(taken(), a);
-    cr_assert_eq(take(other), TAKEN);
+    cr_assert_eq(take_next(other), TAKEN);
     cr_assert_eq(fake_of(other->d->message), c, "another group goes on");
-    cr_assert_eq(take(other), -EAGAIN);
+    cr_assert_eq(take_next(other), -EAGAIN);
     cr_assert_eq(b->at, FAKE_IS_LENT, "it waits in its group");
     flow_end(item, MQW_DONE, "");
     cr_assert_eq(taken(), b);
@@ -358,11 +358,11 @@ Test(receive_next, a_retry_keeps_its_group_waiting)
 
 Test(receive_next, a_retry_that_is_due_while_its_group_is_leased_comes_soon)
 {
-    struct receive *other = flow_item();
+    struct work_item *other = flow_item();
     struct fake_message *b;
 
     fake_give("g:1");
-    cr_assert_eq(take(other), TAKEN);
+    cr_assert_eq(take_next(other), TAKEN);
     b = fake_group(fake_store("g:0", clock_boot_ns()), "g");
     b->m.failures = 1;
     nothing_is_next();
@@ -412,10 +412,10 @@ Test(receive_next, behind_a_blocked_head_messages_are_parked_and_come_back)
 
 Test(receive_next, a_full_lookahead_stops_fresh_ones)
 {
-    struct receive *other = flow_item();
+    struct work_item *other = flow_item();
 
     fake_give("g:running");
-    cr_assert_eq(take(other), TAKEN);
+    cr_assert_eq(take_next(other), TAKEN);
     for (unsigned i = 0; i < 8; i++)
         fake_give("g:next");
     nothing_is_next();
@@ -469,11 +469,11 @@ Test(receive_next, where_nothing_can_be_parked_what_is_due_gets_in_line)
 
 Test(receive_next, where_nothing_can_be_parked_a_priority_keeps_its_place)
 {
-    struct receive *other = flow_item();
+    struct work_item *other = flow_item();
 
     remote_source();
     fake_give("g:running");
-    cr_assert_eq(take(other), TAKEN);
+    cr_assert_eq(take_next(other), TAKEN);
     fake_give("g:first");
     fake_give("g:second")->m.priority = 9;
     nothing_is_next();

@@ -4,7 +4,7 @@
 
 enum { WINDOW = 4 };
 
-static struct receive *item;
+static struct work_item *item;
 static struct child { /* as a long-lived handler: what it has, in order */
     struct delivery *open[WINDOW];
     unsigned count, most, sent, woken;
@@ -279,7 +279,7 @@ static void child_ends(void)
         struct fake_message *x = fake_of(d->message);
 
         *out = (struct outcome){.kind = OUTCOME_UNSENT};
-        settle(&flow, d, out);
+        settle_outcome(&flow, d, out);
         cr_assert(!x->running);
     }
 }
@@ -295,13 +295,13 @@ Test(receive_window, what_a_child_never_had_goes_to_the_next_in_order)
 
         item->d = &d[i];
         d[i].count = item->count;
-        cr_assert_eq(take(item), TAKEN);
+        cr_assert_eq(take_next(item), TAKEN);
         receive_begins(item, &d[i]);
         on_send(NULL, &d[i]);
     }
     child_ends();
     for (unsigned i = 0; i < 3; i++) {
-        cr_assert_eq(take(item), TAKEN);
+        cr_assert_eq(take_next(item), TAKEN);
         cr_assert_eq(item->d->message, &x[i]->m, "%u", i);
     }
 }

@@ -6,7 +6,7 @@
 #define RUN_FOR (100 * NS_PER_S)
 #define IDLE    (10 * NS_PER_S)
 
-static struct receive *item; /* one that is counted in */
+static struct work_item *item; /* one that is counted in */
 
 /* setup - a limit is set by the test, then `begin` */
 static void setup(void)
@@ -257,7 +257,7 @@ Test(run_limits, a_verdict_that_is_not_written_is_work)
     begin_idle();
     fake_give("a");
     item = flow_item();
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     receive_begins(item, item->d);
     fake.refusals = 1000;
     fake.refused = -ENOSPC;

@@ -244,21 +244,21 @@ Test(schedule, a_source_that_is_to_be_opened_again_is_asked)
 
 Test(schedule, it_tells_why_nothing_is_taken)
 {
-    struct receive *item;
+    struct work_item *item;
 
     flow_on_changed = NULL;
     cr_assert_eq(schedule_why(&flow), WHY_NOT_SO);
     item = flow_item();
     for (unsigned i = 0; i < 8; i++)
         fake_give("g:x");
-    while (take(item) == TAKEN)
+    while (take_next(item) == TAKEN)
         continue;
     cr_assert_eq(schedule_why(&flow), WHY_GROUPS);
     flow.gate.cap = CAP;
     for (unsigned i = 0; i < FAKE_LENT; i++)
         fake_store("h", clock_boot_ns());
     while (fake_room(NULL) > 0)
-        cr_assert_eq(take(item), TAKEN);
+        cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(schedule_why(&flow), WHY_SLOTS);
     set.max_waiting = 1;
     gate_hold(&flow.gate, HOLD_WAITING);

@@ -71,7 +71,7 @@ static bool stored(void)
 Test(settle, done_leaves_nothing)
 {
     out.verdict = MQW_DONE;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert_eq(slot_word(slot).state, SLOT_FREE);
     cr_assert(!stored());
     cr_assert_eq(mq_numbers().done, 1);
@@ -80,7 +80,7 @@ Test(settle, done_leaves_nothing)
 Test(settle, discard_leaves_nothing_and_is_counted_so)
 {
     out.verdict = MQW_DISCARD;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert(!stored());
     cr_assert_eq(mq_numbers().discarded, 1);
 }
@@ -90,7 +90,7 @@ Test(settle, a_retry_waits_as_the_backoff_says)
     uint64_t before = clock_boot_ns();
 
     out.verdict = MQW_RETRY;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert_eq(row().state, STORE_WAITING);
     cr_assert_eq(row().attempts, 1);
     cr_assert_geq(row().due_ns, before + DELAY);
@@ -104,7 +104,7 @@ Test(settle, a_delay_of_the_handler_counts_up_to_the_most)
     out.verdict = MQW_RETRY;
     out.delayed = true;
     out.delay_ns = UINT64_MAX;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert_geq(row().due_ns, before + set.max_delay_ns);
     cr_assert_leq(row().due_ns, clock_boot_ns() + set.max_delay_ns);
 }
@@ -113,7 +113,7 @@ Test(settle, the_last_attempt_that_fails_is_a_letter)
 {
     slot->failures = d.message->failures = (uint32_t)set.max_attempts - 1;
     out.verdict = MQW_RETRY;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert_eq(row().state, STORE_DEAD);
     cr_assert_eq(row().reason, REASON_EXHAUSTED);
     cr_assert_eq(row().attempts, set.max_attempts);
@@ -123,7 +123,7 @@ Test(settle, the_last_attempt_that_fails_is_a_letter)
 Test(settle, dead_is_a_letter_at_once)
 {
     out.verdict = MQW_DEAD;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert_eq(row().state, STORE_DEAD);
     cr_assert_eq(row().reason, REASON_REJECTED);
 }
@@ -131,7 +131,7 @@ Test(settle, dead_is_a_letter_at_once)
 Test(settle, what_was_not_started_is_first_in_line_again)
 {
     out.kind = OUTCOME_NOT_STARTED;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
     cr_assert(!(slot_word(slot).flags & SLOT_REDELIVERED));
     cr_assert_eq(ready_take(&flow.ready, 0), d.message);
@@ -142,7 +142,7 @@ Test(settle, what_was_not_started_is_first_in_line_again)
 Test(settle, what_was_stopped_stays_and_may_have_run)
 {
     out.kind = OUTCOME_STOPPED;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
     cr_assert(slot_word(slot).flags & SLOT_REDELIVERED);
     cr_assert(ready_empty(&flow.ready));
@@ -154,7 +154,7 @@ Test(settle, a_verdict_that_cannot_be_written_waits_in_its_slot)
 {
     atomic_store(&mq.store_gone, true);
     out.verdict = MQW_RETRY;
-    settle(&flow, &d, &out);
+    settle_outcome(&flow, &d, &out);
     cr_assert_eq(unsettled_count(&flow.unsettled), 1);
     cr_assert_eq(slot_word(slot).state, SLOT_HELD);
     cr_assert(gate_held(&flow.gate, HOLD_STORE));

@@ -4,7 +4,7 @@
 
 #define DELAY (7 * NS_PER_S)
 
-static struct receive *item;
+static struct work_item *item;
 static struct settlement told; /* by handler_ops.settled */
 static unsigned tellings;
 
@@ -40,7 +40,7 @@ static struct fake_message *begun(const char *text)
 {
     struct fake_message *x = fake_give(text);
 
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &x->m);
     receive_begins(item, item->d);
     return x;
@@ -93,11 +93,11 @@ Test(settle_source, a_delay_of_the_handler_counts_up_to_the_most)
                                  .ran = true,
                                  .delayed = true,
                                  .delay_ns = 30 * NS_PER_S};
-    settle(&flow, item->d, &item->out);
+    settle_outcome(&flow, item->d, &item->out);
     cr_assert_eq(x->due_ns, clock_boot_ns() + 30 * NS_PER_S);
     x = begun("b");
     item->out.delay_ns = UINT64_MAX;
-    settle(&flow, item->d, &item->out);
+    settle_outcome(&flow, item->d, &item->out);
     cr_assert_eq(x->due_ns, clock_boot_ns() + set.max_delay_ns);
 }
 
@@ -111,7 +111,7 @@ static uint64_t asks_for_an_hour(const char *text, uint32_t failures)
                                  .ran = true,
                                  .delayed = true,
                                  .delay_ns = 3600 * NS_PER_S};
-    settle(&flow, item->d, &item->out);
+    settle_outcome(&flow, item->d, &item->out);
     return x->due_ns - clock_boot_ns();
 }
 
@@ -161,7 +161,7 @@ Test(settle_source, so_is_one_that_was_tried_for_long_enough)
     cr_assert_eq(x->at, FAKE_WAITS);
     flow_pass(DELAY);
     receive_look(item);
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     receive_begins(item, item->d);
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert_eq(x->at, FAKE_DEAD);
@@ -184,7 +184,7 @@ Test(settle_source, what_was_not_started_is_first_in_line_again)
 
     fake_give("b");
     item->out = (struct outcome){.kind = OUTCOME_NOT_STARTED};
-    settle(&flow, item->d, &item->out);
+    settle_outcome(&flow, item->d, &item->out);
     cr_assert_eq(x->at, FAKE_IS_LENT);
     cr_assert(!x->running);
     cr_assert(!(x->m.flags & MESSAGE_REDELIVERED));
@@ -199,8 +199,8 @@ Test(settle_source, so_it_is_in_its_group)
 
     fake_give("g:2");
     item->out = (struct outcome){.kind = OUTCOME_UNSENT};
-    settle(&flow, item->d, &item->out);
-    cr_assert_eq(take(item), TAKEN);
+    settle_outcome(&flow, item->d, &item->out);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &x->m);
 }
 
@@ -209,7 +209,7 @@ Test(settle_source, what_was_stopped_stays_lent_and_may_have_run)
     struct fake_message *x = begun("a");
 
     item->out = (struct outcome){.kind = OUTCOME_STOPPED, .ran = true};
-    settle(&flow, item->d, &item->out);
+    settle_outcome(&flow, item->d, &item->out);
     cr_assert_eq(x->at, FAKE_IS_LENT);
     cr_assert(x->m.flags & MESSAGE_REDELIVERED);
     cr_assert(ready_empty(&flow.ready), "nobody runs it any more");
@@ -324,7 +324,7 @@ Test(settle_source, what_the_handler_wrote_is_kept_with_a_verdict_that_waits)
                                  .error = "exit 65",
                                  .tail_size = 5,
                                  .tail = "words"};
-    settle(&flow, item->d, &item->out);
+    settle_outcome(&flow, item->d, &item->out);
     memset(&item->out, 'x', sizeof item->out); /* the next handler's */
     flow_pass(2 * NS_PER_S);
     cr_assert_eq(x->at, FAKE_DEAD);
@@ -342,9 +342,9 @@ Test(settle_source, a_group_waits_for_a_verdict_that_is_not_written)
     refuse(1, -ENOSPC);
     flow_end(item, MQW_DONE, "");
     gate_unhold(&flow.gate, HOLD_STORE);
-    cr_assert_eq(take(item), -EAGAIN);
+    cr_assert_eq(take_next(item), -EAGAIN);
     flow_pass(2 * NS_PER_S);
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &y->m);
 }
 
@@ -354,7 +354,7 @@ Test(settle_source, the_end_tries_once_more)
 
     refuse(1, -ENOSPC);
     flow_end(item, MQW_RETRY, "exit 1");
-    cr_assert(unsettled_is_quiet(&flow.unsettled));
+    cr_assert(chore_quiet(&flow.unsettled.retry_chore));
     unsettled_fini(&flow.unsettled);
     cr_assert_eq(x->at, FAKE_WAITS);
     unsettled_init(&flow.unsettled, &flow);
@@ -390,7 +390,7 @@ Test(settle_source, a_verdict_on_a_claim_that_is_gone_is_in_vain)
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);
     cr_assert_eq(atomic_load(&flow.stale), 1);
     cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO);
-    cr_assert_eq(take(item), TAKEN, "it comes again");
+    cr_assert_eq(take_next(item), TAKEN, "it comes again");
     cr_assert(item->d->message->flags & MESSAGE_REDELIVERED);
 }
 
@@ -400,7 +400,7 @@ Test(settle_source, its_group_goes_on_with_the_next)
 
     atomic_store(&x->m.stale, true);
     flow_end(item, MQW_RETRY, "exit 1");
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &y->m, "the lost one has a new place");
     cr_assert_eq(x->m.failures, 0);
 }
@@ -490,10 +490,10 @@ Test(settle_source, a_group_waits_for_an_answer_that_is_late)
 
     settles_late();
     flow_end(item, MQW_DONE, "");
-    cr_assert_eq(take(item), -EAGAIN, "the lease is not over");
+    cr_assert_eq(take_next(item), -EAGAIN, "the lease is not over");
     cr_assert_eq(y->runs, 0);
     fake_answer(x, 0);
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &y->m);
 }
 
@@ -504,10 +504,10 @@ Test(settle_source, a_late_retry_keeps_its_group_waiting_for_it)
     settles_late();
     flow_end(item, MQW_RETRY, "exit 1");
     fake_answer(x, 0);
-    cr_assert_eq(take(item), -EAGAIN);
+    cr_assert_eq(take_next(item), -EAGAIN);
     flow_pass(DELAY);
     receive_look(item);
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &x->m);
     cr_assert_eq(y->runs, 0);
 }
@@ -550,7 +550,7 @@ Test(settle_source, a_claim_may_be_lost_while_it_is_settled)
     cr_assert_eq(flow_numbers().done, 0);
     cr_assert_eq(tellings, 0);
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &y->m);
 }
 
@@ -573,7 +573,7 @@ Test(settle_source, failures_in_a_row_open_the_breaker_and_a_success_closes_it)
     flow_pass(11 * NS_PER_S);
     cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO, "one probe may run");
     receive_look(item);
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     receive_begins(item, item->d);
     flow_end(item, MQW_DISCARD, "");
     cr_assert_eq(breaker_state(&flow.gate.breaker), BREAKER_CLOSED);
@@ -585,7 +585,7 @@ Test(settle_source, a_message_that_comes_twice_is_two_messages)
 
     y = fake_again(x);
     flow_end(item, MQW_DONE, "");
-    cr_assert_eq(take(item), TAKEN);
+    cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &y->m);
     receive_begins(item, item->d);
     flow_end(item, MQW_DONE, "");

@@ -213,7 +213,7 @@ static struct message *pick(struct group *lease, unsigned k,
     struct message *m = *own_slot;
     struct row row;
 
-    if (groups_parked_of(groups, lease) > 0 && store_take(k, low, item, &row)) {
+    if (groups_parked_of(lease) > 0 && store_take(k, low, item, &row)) {
         *m = (struct message){
             .item = {.seq = row.seq}, .priority = row.priority, .key = k};
         groups_take(groups, lease, NULL, row.priority);

@@ -55,7 +55,7 @@ Test(closings, what_was_there_before_is_taken_and_what_comes_is_refused)
     cr_assert(refuses("b", UINT64_MAX));
     cr_assert_not(refuses("a", 10));
     cr_assert_not(refuses("bb", 10));
-    closings_end(&all, one, 20);
+    one->until = 20;
     cr_assert(refuses("b", 19));
     cr_assert_not(refuses("b", 20));
 }
@@ -64,7 +64,7 @@ Test(closings, a_group_can_be_closed_again_while_the_last_time_is_not_forgotten)
 {
     struct closing *again;
 
-    closings_end(&all, add("a", 10), 20);
+    add("a", 10)->until = 20;
     cr_assert_null(closings_find(&all, "a", 1));
     again = add("a", 30);
     cr_assert_not_null(again);
@@ -83,8 +83,8 @@ Test(closings, a_group_can_be_closed_again_while_the_last_time_is_not_forgotten)
 Test(closings, one_that_is_opened_has_no_close_left)
 {
     cr_assert_not(closings_open(&all, "b", 1));
-    closings_end(&all, add("b", 10), 20);
-    closings_end(&all, add("b", 30), 40);
+    add("b", 10)->until = 20;
+    add("b", 30)->until = 40;
     (void)add("b", 50);
     (void)add("bb", 10);
     (void)add("a", 10);
@@ -104,7 +104,7 @@ Test(closings, those_that_close_still_are_listed_by_their_keys)
     cr_assert_eq(bytes, 0);
     (void)add("c", 1);
     (void)add("a", 2);
-    closings_end(&all, add("b", 3), 4);
+    add("b", 3)->until = 4;
     (void)add("aa", 5);
     cr_assert_str_eq(keys(), "aaac");
 }
@@ -120,7 +120,7 @@ Test(closings, many_are_told_apart)
         struct closing *one = add(key, 100 + i);
 
         if (i % 2)
-            closings_end(&all, one, 200 + i);
+            one->until = 200 + i;
     }
     for (int pruned = 0; pruned < 2; pruned++) {
         for (unsigned i = 0; i < MANY; i++) {

@@ -468,7 +468,7 @@ Test(groups, what_the_store_knows_is_restored)
     cr_assert_eq(groups_parked(groups), 9);
     cr_assert_eq(groups_held(groups), 1);
     at = lease("p");
-    cr_assert_eq(groups_parked_of(groups, at), 2);
+    cr_assert_eq(groups_parked_of(at), 2);
     cr_assert_null(groups_peek(groups, at));
     groups_take(groups, at, NULL, 0);
     groups_release(groups, at);
@@ -478,7 +478,7 @@ Test(groups, what_the_store_knows_is_restored)
     cr_assert_eq(groups_parked(groups), 7);
     lease(NULL);
     at = groups_resume(groups, "b", 1, 77);
-    cr_assert_eq(groups_parked_of(groups, at), 3);
+    cr_assert_eq(groups_parked_of(at), 3);
     groups_unpark(groups, at);
     groups_release(groups, at);
     groups_unhold(groups, "h", 1);

@@ -277,7 +277,7 @@ static void op_take(void)
     low = m->high >= GROUP_HIGH_ROW;
     next = l->ahead ? l->ahead : first_of(l->key, low);
     expect(groups_low_turn(l->group) == low);
-    expect(groups_parked_of(groups, l->group) == m->parked);
+    expect(groups_parked_of(l->group) == m->parked);
     expect(groups_peek(groups, l->group) == (next ? &next->item : NULL));
     l->ahead = next;
     if (random_below(4) == 0)

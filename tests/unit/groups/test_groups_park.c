@@ -67,7 +67,7 @@ static bool serve(void)
         return false;
     first = groups_peek(groups, at);
     row = store_first();
-    cr_assert_eq(groups_parked_of(groups, at), stored, "%s", trace);
+    cr_assert_eq(groups_parked_of(at), stored, "%s", trace);
     if (stored && !(first && (first->priority == GROUP_FRONT ||
                               first->seq < store[row]))) {
         settle(store[row]);
@@ -462,7 +462,7 @@ Test(groups_park, a_group_whose_head_is_settled_is_not_parked_further)
     lease(NULL);
     groups_park_end(groups, &first, 1, true);
     a = lease("a");
-    cr_assert_eq(groups_parked_of(groups, a), 1);
+    cr_assert_eq(groups_parked_of(a), 1);
     groups_take(groups, a, NULL, 0);
     groups_release(groups, a);
     DELIVERS(3);
@@ -498,7 +498,7 @@ Test(groups_park, one_that_goes_to_the_store_at_once_brings_its_group_along)
     lease(NULL); /* it would overtake */
     groups_park_end(groups, &one, 1, true);
     a = lease("a");
-    cr_assert_eq(groups_parked_of(groups, a), 1);
+    cr_assert_eq(groups_parked_of(a), 1);
     groups_take(groups, a, NULL, 0);
     groups_release(groups, a);
     DELIVERS(2);
@@ -516,7 +516,7 @@ Test(groups_park, one_that_was_parked_under_a_lease_can_be_returned)
     a = lease("a");
     cr_assert_eq(groups_peek(groups, a), &item[2]);
     groups_park_end(groups, &one, 1, true);
-    cr_assert_eq(groups_parked_of(groups, a), 1);
+    cr_assert_eq(groups_parked_of(a), 1);
     groups_take(groups, a, NULL, 0);
     groups_return(groups, a, one);
     cr_assert_eq(groups_waiting(groups), 2);
