@@ -70,8 +70,8 @@ static uint64_t next_seq(const struct flow *f)
     return f->source->local ? f->source->local->next_seq(f->source) : 0;
 }
 
-/* If nothing is left of what was there before the close of a group, end the
- * close for what comes from `seq` on; 0: for all. Messages that the close
+/* End the close of a group if nothing is left of what was there before it: for
+ * what comes from `seq` on; 0: for all. Messages that the close
  * refuses may still come: they are queued, or were just taken out of a spool.
  */
 static void closing_check_locked(struct flow *f, const char *key, size_t size,
@@ -594,7 +594,7 @@ static struct member *member_make(struct flow *f, struct message *m)
     return one;
 }
 
-/* Not inline, as dispatch_enter is short. */
+/* This is not inline, because dispatch_enter is short. */
 __attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
 {
     struct member *m = member_make(f, d->message);

@@ -386,8 +386,8 @@ int schedule_wait_ms(struct flow *f)
                : -1;
 }
 
-/* If no handler started since the last such round, one keeps its thread for
- * long. */
+/* A handler keeps its thread for long if none started since the last such
+ * round. */
 void schedule_quiet(struct flow *f)
 {
     struct items_stats s;

@@ -3,16 +3,14 @@
  *
  * WHAT   --run-for, --exit-when-idle, --max-deliveries: runs that end by
  *        themselves, for cron and timers (BOUNDED RUNS in docs/mqworker.8).
- *        --rate: a delivery costs a token, and so does a retry. Without one the
- *        gate is held (HOLD_RATE) until there is one again, or half of the
- *        burst, so that a quick worker is not stopped and started for each
- *        message.
- *        --max-waiting: at that many messages in the store (delayed, for a
- *        retry, or behind the head of their group) nothing more is taken from
- *        the queue (HOLD_WAITING); what is due, and what waits in slots, goes
- *        on. Messages in hand at that moment are stored all the same, so the
- *        rows can be more by as many messages as there are slots. It is logged
- *        again only after a sixteenth was free.
+ *        --rate: a delivery or a retry costs a token. Without one the gate is
+ *        held (HOLD_RATE) until there is one again, or half of the burst, so
+ *        that a quick worker is not stopped and started for each message.
+ *        --max-waiting: at that many messages in the store nothing more is
+ *        taken from the queue (HOLD_WAITING); what is due, and what waits in
+ *        slots, goes on. Messages in hand at that moment are stored all the
+ *        same, so the rows can be more by as many as there are slots. It is
+ *        logged again only after a sixteenth was free.
  * WHO    run_limits_init, run_limits_start: the engine. rate_set: one thread at
  *        a time. All others: any thread.
  * OWNS   Three timers. Costs nothing where no limit was asked for.

@@ -74,7 +74,7 @@ void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns)
 
 /* ---- the usual message, in one short straight line ---- */
 
-/* The answer of `straight` if the next message has to be taken another way. No
+/* The answer of run_straight if the next message has to be taken another way. No
  * message was taken, or the last one is settled. */
 #define STRAIGHT_ASK 100
 
@@ -94,7 +94,7 @@ void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns)
  * between run and done it is running; after done it is done (source.h). The
  * counters are not read by recovery.
  */
-__attribute__((noinline)) static int straight(struct work_item *item)
+__attribute__((noinline)) static int run_straight(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = &item->own;
@@ -145,7 +145,7 @@ __attribute__((noinline)) static int straight(struct work_item *item)
 /* ---- every other message ---- */
 
 /* Run the handler for item->d, then settle the message. */
-static void deliver(struct work_item *item)
+static void item_deliver(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct delivery *d = item->d;
@@ -195,7 +195,7 @@ enum why receive_batch(struct work_item *item)
 
     batch_begin(item);
     for (;;) {
-        int err = straight(item);
+        int err = run_straight(item);
 
         if (err == STRAIGHT_ASK) {
             if (item->attend & ATTEND_LEAVE && receive_must_leave(item, &why))
@@ -212,7 +212,7 @@ enum why receive_batch(struct work_item *item)
             return LEFT_EMPTY;
         if (err == TAKEN) {
             take_flush(item);
-            deliver(item);
+            item_deliver(item);
         }
         spin_hit(&item->spin);
         if (item->now_ns >= item->end_ns)

@@ -415,7 +415,7 @@ void settle_stale(struct flow *f, struct delivery *d)
     decision_settle(f, &dec);
 }
 
-/* If the one commit for all fails, each message is settled by itself. */
+/* Each message is settled by itself if the one commit for all fails. */
 void settle_later(struct flow *f, struct message *const *list, size_t n)
 {
     const struct source_ops *source = f->source->ops;

@@ -319,32 +319,27 @@ static int take_group(struct work_item *item)
     return TAKEN_NONE;
 }
 
-/* Return true if due messages come before fresh ones, because the last worker
- * took them and kept them when it stopped.
- * They are the first that are due, in the order of their receiving. Their
- * number is not known, but how many can be lent is; so other messages that have
- * been due for long cannot keep fresh ones waiting for good.
+/* Take from one of the three, in turn, so that none starves another.
+ * Due messages that the last worker took, and kept when it stopped, come before
+ * fresh ones. They are the first that are due, in the order of their receiving.
+ * Their number is not known, but how many can be lent is (due_first); so other
+ * messages that have been due for long cannot keep fresh ones waiting for good.
  */
-static bool due_is_first(struct flow *f)
-{
-    if (atomic_load_explicit(&f->due_first, memory_order_relaxed) == 0)
-        return false;
-    if (source_due(f->source))
-        return true;
-    atomic_store_explicit(&f->due_first, 0, memory_order_relaxed);
-    return false;
-}
-
-/* Take from one of the three, in turn, so that none starves another. */
 static int take_turn(struct work_item *item)
 {
     static int (*const turns[])(struct work_item *) = {take_group, take_due,
                                                        take_fresh};
     const unsigned n = sizeof turns / sizeof turns[0];
-    /* The first `some` take turns; the others come after them. */
-    const unsigned some = due_is_first(item->flow) ? n - 1 : n;
+    struct flow *f = item->flow;
+    unsigned some = n; /* the first `some` take turns; the others come last */
     int err = -EAGAIN;
 
+    if (atomic_load_explicit(&f->due_first, memory_order_relaxed) > 0) {
+        if (source_due(f->source))
+            some = n - 1;
+        else
+            atomic_store_explicit(&f->due_first, 0, memory_order_relaxed);
+    }
     item->turn = (item->turn + 1) % n;
     for (unsigned i = 0; i < n && err == -EAGAIN; i++) {
         unsigned at = i < some ? (item->turn + i) % some : i;

@@ -8,9 +8,7 @@
  *        taken tries again for some microseconds before it sleeps.
  *        Spinning: to sleep and to be woken costs both sides some microseconds,
  *        so an empty queue is tried again for SPIN_NS, as long as that pays:
- *        after SPIN_VAIN failures, only one empty queue in SPIN_SKIP is. This
- *        saves a thread switch for each message if the sender runs on another
- *        processor.
+ *        after SPIN_VAIN failures, only one empty queue in SPIN_SKIP is.
  * WHO    init, fini: the engine. spin: the thread that receives, each with a
  *        struct of its own, all 0 at first. All others: any thread.
  * OWNS   Nothing. The ready list links the messages by their own field.

@@ -370,8 +370,8 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
     groups_unlock(g);
 }
 
-/* No message of an idle group can be before this one: a message that waits, runs
- * or is parked keeps its group from being idle. Nothing changes of what
+/* Messages that wait, run or are parked keep their group from being idle, so no
+ * message of an idle group can be before this one. Nothing changes of what
  * groups_unlock reads. All that finds a group has one frame (flatten). */
 __attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
                                          size_t size, uint32_t priority,

@@ -89,36 +89,30 @@ bool verdict_no_command(struct outcome *out, int code)
     return true;
 }
 
-/* Set the verdict of an exit code. */
-static void verdict_set_by_code(struct outcome *out, const uint8_t *map,
-                                int code)
-{
-    bool mapped = map[code & 0xff] != VERDICT_UNMAPPED;
-
-    if (code != 0 || mapped)
-        snprintf(out->error, sizeof out->error, "exit %d", code);
-    if (mapped)
-        out->verdict = (enum mqw_verdict)map[code & 0xff];
-    else if (code == 0)
-        out->verdict = MQW_DONE;
-    else if (code == EX_DATAERR)
-        out->verdict = MQW_DEAD;
-    else
-        (void)verdict_no_command(out, code);
-}
-
 void verdict_exit(struct outcome *out, const uint8_t *map,
                   const siginfo_t *info, bool stopped)
 {
+    uint8_t mapped = map[info->si_status & 0xff];
+
     out->kind = OUTCOME_VERDICT;
     out->verdict = MQW_RETRY;
-    if (info->si_code == CLD_EXITED)
-        verdict_set_by_code(out, map, info->si_status);
-    else if (info->si_code == 0)
+    if (info->si_code == 0) {
         snprintf(out->error, sizeof out->error, "exit unknown: waitid: %s",
                  errno_text(info->si_errno));
-    else
+    } else if (info->si_code != CLD_EXITED) {
         snprintf(out->error, sizeof out->error, "signal %d", info->si_status);
+    } else {
+        if (info->si_status != 0 || mapped != VERDICT_UNMAPPED)
+            snprintf(out->error, sizeof out->error, "exit %d", info->si_status);
+        if (mapped != VERDICT_UNMAPPED)
+            out->verdict = (enum mqw_verdict)mapped;
+        else if (info->si_status == 0)
+            out->verdict = MQW_DONE;
+        else if (info->si_status == EX_DATAERR)
+            out->verdict = MQW_DEAD;
+        else
+            (void)verdict_no_command(out, info->si_status);
+    }
     if (stopped && out->verdict == MQW_RETRY)
         out->kind = OUTCOME_STOPPED;
 }

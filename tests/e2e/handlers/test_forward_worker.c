@@ -147,6 +147,32 @@ Test(forward_worker, what_waits_keeps_its_time_if_it_cannot_go)
     cr_assert_eq(harness_lines("runs"), 1, "%s", harness_read("runs", NULL));
 }
 
+Test(forward_worker, a_retry_keeps_its_time_if_it_cannot_go)
+{
+    const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);
+    struct harness_process *w;
+
+    cr_assert_eq(harness_run("mqsend", "--group", "g", from, "grouped").status,
+                 0);
+    for (int i = 0; i < 2; i++) {
+        w = harness_worker(from, "--backoff", "1h", "--", "false");
+        harness_wait_log(w, "event=retry", SOON_MS);
+        cr_assert_eq(harness_stop(w, SOON_MS), 0);
+        if (i == 0)
+            harness_send_text(from, "alone");
+    }
+    harness_send_text(to, "full");
+    w = FORWARD(from, to, "-c", "2");
+    harness_wait_log(w, "event=breaker_open", SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    w = harness_worker(from, "--", harness_handler("record"));
+    harness_wait_log(w, "event=started", SOON_MS);
+    harness_send_text(from, "now");
+    harness_until(harness_lines("runs") > 0, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 1, "%s", harness_read("runs", NULL));
+}
+
 Test(forward_worker, a_message_is_not_to_blame_for_kills_of_its_worker)
 {
     const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);
