@@ -1,4 +1,4 @@
-/* mqctl.h - the verbs of mqctl, and what they are told
+/* mqctl.h - the verbs of mqctl and their options
  *
  * WHAT   One row per flag with the verbs that take it
  *        (common/cli/subcommand.h); one function per verb.
@@ -99,39 +99,27 @@ struct options {
 
 extern const struct subcommand_table mqctl_table;
 
-/* Whether only some messages are asked for. */
+/* Return true if only some messages are wanted. */
 bool filter_given(const struct options *o);
 
-/* Every queue that can be found, with its worker. */
+/* The verbs of the same name, in the man page mqctl(1). Each returns its exit
+ * status. */
 int queues_run(const struct options *o);
 int create_run(const struct options *o);
 int remove_run(const struct options *o);
 int forget_run(const struct options *o);
-/* Move all messages of a POSIX queue to a queue on a broker. */
 int move_run(const struct options *o);
-/* Messages that run and wait. */
 int list_run(const struct options *o);
-/* run-now, cancel. */
-int steer_messages_run(const struct options *o);
-/* Ordered groups; and what one of them is told. */
+int steer_messages_run(const struct options *o); /* run-now, cancel */
 int groups_run(const struct options *o);
 int group_run(const struct options *o);
-/* List unique keys, or free one with --free. */
 int keys_run(const struct options *o);
-/* What workers do; EX_UNAVAILABLE if none runs on a queue that was named. */
 int status_run(const struct options *o);
-/* A screen on a terminal, else a line for each queue and look. */
 int top_run(const struct options *o);
-/* pause, resume, set, drain, stop, quit: passed on to the worker. */
-int steer_run(const struct options *o);
-/* Where a message is and why; EX_NOINPUT if nothing knows of it. */
+int steer_run(const struct options *o); /* pause to quit: orders to a worker */
 int explain_run(const struct options *o);
-/* Look for trouble, with the command that fixes it; 1: some was found. */
 int doctor_run(const struct options *o);
-/* Numbers of all workers for Prometheus, to stdout or to a file that is
- * replaced whole. */
 int metrics_run(const struct options *o);
-/* Show all of it in a browser, until it is ended. */
 int serve_run(const struct options *o);
 
 #endif

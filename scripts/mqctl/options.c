@@ -331,21 +331,6 @@ bool filter_given(const struct options *o)
            f->since_ns || f->until_ns || o->limit;
 }
 
-/* Refuse what a queue on a broker does not have, and flags of a broker for
- * another queue. */
-static int broker_check(const struct options *o, struct problem *p)
-{
-    int n = o->line.operand_count;
-    const char *first = n > 0 ? o->line.operands[0] : "";
-    const char *last = n > 0 ? o->line.operands[n - 1] : "";
-
-    if (broker_operand_is(first) &&
-        broker_verb_check("mqctl", mqctl_table.verbs[o->line.verb].name, first,
-                          p) < 0)
-        return -EINVAL;
-    return broker_access_check(&o->access, last, p);
-}
-
 /* Check that a verb got either queues or the flag that selects all of them. */
 static int queues_check(const struct options *o, struct problem *p)
 {
@@ -404,23 +389,6 @@ static bool is_queue(const char *word)
     return word[0] == '/' || broker_operand_is(word);
 }
 
-/* Detect operands in the wrong order: the queue comes first. */
-static int order_check(const struct options *o, struct problem *p)
-{
-    const char *verb = mqctl_table.verbs[o->line.verb].name;
-    char *const *words = o->line.operands;
-    int n = o->line.operand_count;
-
-    if (!(1u << o->line.verb & (STEER | V(SET) | V(EXPLAIN))) || n < 2 ||
-        is_queue(words[0]) || !is_queue(words[n - 1]))
-        return 0;
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "%s: the queue comes first; did you mean mqctl %s %s "
-                       "%s%s?",
-                       verb, verb, SHELL_QUEUE(words[n - 1]), words[0],
-                       n > 2 ? " ..." : "");
-}
-
 /* Check each verb's operands and flags. A verb that changes messages must be
  * told which, and not twice. */
 static int options_check(void *options, struct problem *p)
@@ -428,9 +396,24 @@ static int options_check(void *options, struct problem *p)
     struct options *o = options;
     const struct waiting_filter *f = &o->filter;
     const char *verb = mqctl_table.verbs[o->line.verb].name;
-    bool ids = o->line.operand_count > 1, narrowed = filter_given(o);
+    char *const *words = o->line.operands;
+    int n = o->line.operand_count;
+    const char *first = n > 0 ? words[0] : "",
+               *last = n > 0 ? words[n - 1] : "";
+    bool ids = n > 1, narrowed = filter_given(o);
 
-    if (order_check(o, p) < 0 || broker_check(o, p) < 0)
+    if (1u << o->line.verb & (STEER | V(SET) | V(EXPLAIN)) && n > 1 &&
+        !is_queue(first) && is_queue(last))
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: the queue comes first; did you mean mqctl %s "
+                           "%s %s%s?",
+                           verb, verb, SHELL_QUEUE(last), first,
+                           n > 2 ? " ..." : "");
+    /* Refuse what a queue on a broker does not have, and flags of a broker for
+     * another queue. */
+    if ((broker_operand_is(first) &&
+         broker_verb_check("mqctl", verb, first, p) < 0) ||
+        broker_access_check(&o->access, last, p) < 0)
         return -EINVAL;
     if (o->line.verb == VERB_MOVE && !broker_operand_is(o->line.operands[1]))
         return problem_set(p, EX_USAGE, EINVAL,

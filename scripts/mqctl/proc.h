@@ -26,8 +26,8 @@ struct fd_seen {
     struct stat st;   /* device and inode name the queue */
 };
 
-/* Visit all descriptors of message queues. *hidden: the number of processes that
- * cannot be inspected. */
+/* Visit all descriptors of message queues. *hidden: the number of processes
+ * that cannot be inspected. */
 void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
               size_t *hidden);
 
@@ -49,8 +49,8 @@ struct holder {
     bool there; /* that path leads to its files, and is of that queue */
 };
 
-/* Return true if a process is an mqworker: it has a pidfile open, or its program
- * has that name. *out: where it has the state of `queue`. */
+/* Return true if a process is an mqworker: it has a pidfile open, or its
+ * program has that name. *out: where it has the state of `queue`. */
 bool holder_is(struct holder *out, pid_t pid, const char *queue);
 /* Return true if a worker has its state in that folder. */
 bool holder_is_of(const struct holder *h, const char *folder);

@@ -153,29 +153,12 @@ int queue_list_of_workers(struct queue_list *n, const char *state_dir)
     return 0;
 }
 
-/* ---- brokers ---- */
-
-/* Add the queues of one broker, from their folders. Takes the descriptor. */
-static int broker_add(struct queue_list *n, const char *broker, int fd)
-{
-    char folder[BROKER_FOLDER], operand[QUEUE_NAME_MAX];
-    struct queue_list queues = {0};
-    int err = entries_add(&queues, fd, is_folder, label_add);
-
-    for (size_t i = 0; i < queues.count && !err; i++) {
-        snprintf(folder, sizeof folder, "/amqp/%s/%s", broker, queues.at[i]);
-        if (broker_operand_of(operand, folder))
-            err = label_add(n, operand);
-    }
-    queue_list_free(&queues);
-    return err;
-}
-
 int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
 {
     int err = queue_list_of_workers(n, state_dir), fd;
     char root[PATH_MAX], path[PATH_MAX + BROKER_FOLDER];
-    struct queue_list brokers = {0};
+    char folder[BROKER_FOLDER], operand[QUEUE_NAME_MAX];
+    struct queue_list brokers = {0}, queues = {0};
     struct problem p;
 
     if (err || statedir_root(root, state_dir, &p) < 0)
@@ -188,8 +171,16 @@ int queue_list_of_all_workers(struct queue_list *n, const char *state_dir)
     for (size_t i = 0; i < brokers.count && !err; i++) {
         snprintf(path, sizeof path, "%s/amqp/%s", root, brokers.at[i]);
         fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd >= 0)
-            err = broker_add(n, brokers.at[i], fd);
+        if (fd < 0)
+            continue;
+        err = entries_add(&queues, fd, is_folder, label_add);
+        for (size_t k = 0; k < queues.count && !err; k++) {
+            snprintf(folder, sizeof folder, "/amqp/%s/%s", brokers.at[i],
+                     queues.at[k]);
+            if (broker_operand_of(operand, folder))
+                err = label_add(n, operand);
+        }
+        queue_list_free(&queues);
     }
     queue_list_free(&brokers);
     if (err)

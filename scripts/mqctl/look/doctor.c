@@ -143,24 +143,6 @@ struct payer {
 
 #define PAYERS 64
 
-/* Count the payer's queues as the kernel charges them. */
-static void charges_count(struct payer *y, const struct queue_list *n)
-{
-    struct problem p;
-    struct stat st;
-    struct queue *q;
-
-    for (size_t i = 0; i < n->count; i++) {
-        if (queue_open(&q, n->at[i], 0, NULL, NULL, &p) < 0)
-            continue;
-        if (fstat(queue_fd(q), &st) == 0 && st.st_uid == y->uid) {
-            y->queues++;
-            y->bytes += mqlimit_cost(queue_depth(q), queue_message_size(q));
-        }
-        queue_close(&q);
-    }
-}
-
 /* Add the worker of a queue, unless there is already an equal payer, or the
  * worker's process is not visible from here. Returns the new count. */
 static size_t worker_add(struct payer *all, size_t count, const char *state_dir,
@@ -281,16 +263,29 @@ static void limits_check(struct findings *f, const struct options *o,
     struct payer all[PAYERS] = {{.uid = getuid()}};
     size_t count = 1;
     struct mqlimit l;
+    struct problem p;
+    struct queue *q;
+    struct stat st;
 
     mqlimit_read(&l);
     all[0].limit = l.bytes;
     /* The user or the unit of a worker may have other limits than we. */
     for (size_t i = 0; i < n->count && count < PAYERS; i++)
         count = worker_add(all, count, o->state_dir, n->at[i]);
-    for (size_t i = 0; i < count; i++) {
-        charges_count(&all[i], n);
-        payer_check(f, o, &l, &all[i]);
+    /* Count the payers' queues as the kernel charges them. */
+    for (size_t i = 0; i < n->count; i++) {
+        if (queue_open(&q, n->at[i], 0, NULL, NULL, &p) < 0)
+            continue;
+        for (size_t k = 0; k < count && fstat(queue_fd(q), &st) == 0; k++)
+            if (st.st_uid == all[k].uid) {
+                all[k].queues++;
+                all[k].bytes +=
+                    mqlimit_cost(queue_depth(q), queue_message_size(q));
+            }
+        queue_close(&q);
     }
+    for (size_t i = 0; i < count; i++)
+        payer_check(f, o, &l, &all[i]);
     FOUND(f, n->count >= l.queues_max ? BAD : FINE, "limits",
           n->count >= l.queues_max ? "sysctl fs.mqueue.queues_max=1024" : NULL,
           "%zu of %" PRIu64 " queue%s%s", n->count, l.queues_max,
@@ -342,23 +337,6 @@ static void orphans_check(struct findings *f, const struct options *o,
               "no process has %zu more queue%s open", told - ORPHANS_TOLD,
               term_plural(told - ORPHANS_TOLD));
     orphans_free(&all);
-}
-
-/* ---- name spaces ---- */
-
-static void namespace_check(struct findings *f)
-{
-    char ours[64] = "", first[64] = "";
-
-    if (readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) > 0 &&
-        readlink("/proc/1/ns/ipc", first, sizeof first - 1) > 0 &&
-        strcmp(ours, first) != 0)
-        FOUND(f, NOTE, "namespace", NULL,
-              "these are the queues of %s, not of %s, where process 1 is; "
-              "each has its own limits",
-              ours, first);
-    else
-        FOUND(f, FINE, "namespace", NULL, "%s", ours);
 }
 
 /* ---- the state directory ---- */
@@ -472,6 +450,7 @@ int doctor_run(const struct options *o)
 {
     struct findings f = {.json = o->json, .quiet = o->quiet};
     struct queue_list queues = {0}, workers = {0};
+    char ours[64] = "", first[64] = ""; /* IPC namespaces */
     struct problem p;
 
     if (o->line.operand_count && broker_operand_is(o->line.operands[0])) {
@@ -489,7 +468,15 @@ int doctor_run(const struct options *o)
     limits_check(&f, o, &queues);
     if (o->line.operand_count == 0)
         orphans_check(&f, o, &queues);
-    namespace_check(&f);
+    if (readlink("/proc/self/ns/ipc", ours, sizeof ours - 1) > 0 &&
+        readlink("/proc/1/ns/ipc", first, sizeof first - 1) > 0 &&
+        strcmp(ours, first) != 0)
+        FOUND(&f, NOTE, "namespace", NULL,
+              "these are the queues of %s, not of %s, where process 1 is; "
+              "each has its own limits",
+              ours, first);
+    else
+        FOUND(&f, FINE, "namespace", NULL, "%s", ours);
     state_dir_check(&f, o);
     if (o->line.operand_count)
         queue_named_check(&f, o, o->line.operands[0]);

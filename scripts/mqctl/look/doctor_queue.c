@@ -28,20 +28,6 @@
 #include "scripts/mqctl/look/doctor.h"
 #include "scripts/mqctl/proc.h"
 
-/* Return a text of the worker's answer; NULL: there is none. */
-static const char *live_text(const struct snapshot *v, const char *name)
-{
-    return json_string_value(json_object_get(v->live, name));
-}
-
-/* Return a setting of the running worker as text; NULL: not known. */
-static const char *setting_text(const struct snapshot *v, const char *name,
-                                char text[JSON_TEXT])
-{
-    return json_as_text(
-        json_object_get(json_object_get(v->live, "settings"), name), text);
-}
-
 #define COMMAND_MOST 500
 
 /* Report letters that the command of --on-dead failed for, with a command that
@@ -172,8 +158,9 @@ static void store_held_found(struct findings *f, const struct snapshot *v)
 static bool file_found(struct findings *f, const struct snapshot *v)
 {
     uint64_t holds = v->head.gauges[COUNTERS_HOLDS] & COUNTERS_FILES;
-    const char *live = live_text(v, "file_gone");
-    const char *path = live_text(v, "file"), *next = live_text(v, "file_next");
+    const char *live = snapshot_text(v, "file_gone");
+    const char *path = snapshot_text(v, "file"),
+               *next = snapshot_text(v, "file_next");
     char mount[PATH_MAX];
 
     if (!live && !holds)
@@ -232,7 +219,7 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
         FOUND(f, WARN, "worker", fix(f, "mqctl resume %s", queue),
               "it is paused");
     } else if (state == WORKER_STATE_FULL) {
-        set = setting_text(v, "max-waiting", text);
+        set = json_as_text(snapshot_setting(v, "max-waiting"), text);
         FOUND(f, WARN, "worker",
               fix(f,
                   "find out what they are waiting for: mqctl status %s; or let "
@@ -245,7 +232,7 @@ void worker_state_check(struct findings *f, const struct snapshot *v)
               v->waiting + v->parked == 1 ? " is" : "s are",
               set ? set : "no more");
     } else if (state == WORKER_STATE_RATE_HELD) {
-        set = setting_text(v, "rate", text);
+        set = json_as_text(snapshot_setting(v, "rate"), text);
         FOUND(f, WARN, "worker",
               fix(f,
                   "if that is too slow: mqctl set %s rate=N/s, or rate=off; "
@@ -278,7 +265,7 @@ static void spool_check(struct findings *f, const struct snapshot *v)
 {
     const char *queue = SHELL_QUEUE(v->queue);
     char text[JSON_TEXT];
-    const char *most = setting_text(v, "spool", text);
+    const char *most = json_as_text(snapshot_setting(v, "spool"), text);
     int64_t n = v->spooled, held = v->held > 0 ? v->held : 0;
     int64_t allowed = most ? strtoll(most, NULL, 10) : 0; /* 0: it is off */
     const char *are = n == 1 ? " is" : "s are";
@@ -306,8 +293,7 @@ static void spool_check(struct findings *f, const struct snapshot *v)
 static void groups_check(struct findings *f, const struct snapshot *v)
 {
     const char *queue = SHELL_QUEUE(v->queue);
-    const json_t *most =
-        json_object_get(json_object_get(v->live, "settings"), "max-parked");
+    const json_t *most = snapshot_setting(v, "max-parked");
     int64_t spooled = v->spooled > 0 ? v->spooled : 0;
     uint64_t n = snapshot_groups_held(v);
     const char *are = n == 1 ? " is" : "s are";
@@ -351,13 +337,38 @@ static void groups_check(struct findings *f, const struct snapshot *v)
               n, are);
 }
 
-/* Report the last worker, which was killed. Its in-flight messages are in a
- * file in memory, which may be gone. */
-static void killed_found(struct findings *f, const struct snapshot *v)
+/* Report that no worker is running. The in-flight messages of a killed worker
+ * are in a file in memory, which may be gone. */
+static void absent_found(struct findings *f, const struct snapshot *v)
 {
     char path[PATH_MAX] = "", rest[PATH_MAX + sizeof v->no_custody.text];
     bool unread = v->custody < 0 && v->no_custody.status;
 
+    if (v->worker != SNAPSHOT_KILLED) {
+        if (v->worker == SNAPSHOT_UNSEEN)
+            FOUND(
+                f, WARN, "worker", NULL,
+                "cannot tell whether one is running: the lock %s/%s cannot be "
+                "checked from here",
+                v->dir.folder, STATEDIR_PIDFILE);
+        else if (v->depth > 0 || snapshot_waits(v) > 0)
+            FOUND(
+                f, WARN, "worker", start_command(f, v),
+                "none is running, and messages are waiting: %ld in the queue, "
+                "%" PRId64 " in custody, %" PRId64 " in the store, %" PRId64
+                " in the spool",
+                v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
+                v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
+                v->spooled > 0 ? v->spooled : 0);
+        else if (v->no_custody.status || snapshot_unread(v->store_err))
+            FOUND(
+                f, NOTE, "worker", start_command(f, v),
+                "none is running; it is unknown whether messages are waiting");
+        else
+            FOUND(f, NOTE, "worker", NULL,
+                  "none is running, and no messages are waiting");
+        return;
+    }
     (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
     if (v->custody < 0 && custody_known(path, NULL) < 0) {
         unread = true;
@@ -381,33 +392,6 @@ static void killed_found(struct findings *f, const struct snapshot *v)
     }
     FOUND(f, BAD, "worker", unread ? NULL : start_command(f, v),
           "the last worker, pid %d, was killed; %s", (int)v->pid, rest);
-}
-
-static void worker_check(struct findings *f, const struct snapshot *v)
-{
-    if (v->worker == SNAPSHOT_RUNS)
-        worker_state_check(f, v);
-    else if (v->worker == SNAPSHOT_KILLED)
-        killed_found(f, v);
-    else if (v->worker == SNAPSHOT_UNSEEN)
-        FOUND(f, WARN, "worker", NULL,
-              "cannot tell whether one is running: the lock %s/%s cannot be "
-              "checked from here",
-              v->dir.folder, STATEDIR_PIDFILE);
-    else if (v->depth > 0 || snapshot_waits(v) > 0)
-        FOUND(f, WARN, "worker", start_command(f, v),
-              "none is running, and messages are waiting: %ld in the queue, "
-              "%" PRId64 " in custody, %" PRId64 " in the store, %" PRId64
-              " in the spool",
-              v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
-              v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
-              v->spooled > 0 ? v->spooled : 0);
-    else if (v->no_custody.status || snapshot_unread(v->store_err))
-        FOUND(f, NOTE, "worker", start_command(f, v),
-              "none is running; it is unknown whether messages are waiting");
-    else
-        FOUND(f, NOTE, "worker", NULL,
-              "none is running, and no messages are waiting");
 }
 
 /* ---- the queue that the worker has, and the one of that name now ---- */
@@ -481,7 +465,7 @@ static void slots_check(struct findings *f, const struct snapshot *v)
  * worker's check at startup. */
 static void store_damage_check(struct findings *f, struct snapshot *v)
 {
-    const char *seen = live_text(v, "store_check");
+    const char *seen = snapshot_text(v, "store_check");
     char found[STORE_FOUND] = "";
     struct store *s;
     uint64_t bytes;
@@ -676,7 +660,7 @@ void readers_check(struct findings *f, const struct snapshot *v)
 
 void queue_check(struct findings *f, struct snapshot *v)
 {
-    const char *differs = live_text(v, "queue_differs");
+    const char *differs = snapshot_text(v, "queue_differs");
     const char *queue = SHELL_QUEUE(v->queue);
     char path[64], ours[64] = "", its[64] = "";
     struct holder h;
@@ -693,8 +677,10 @@ void queue_check(struct findings *f, struct snapshot *v)
                   v->no_live.text);
         return;
     }
-    if (!away)
-        worker_check(f, v);
+    if (v->worker == SNAPSHOT_RUNS)
+        worker_state_check(f, v);
+    else if (!away)
+        absent_found(f, v);
     spool_check(f, v);
     groups_check(f, v);
     hooks_check(f, v);
@@ -730,8 +716,8 @@ void queue_check(struct findings *f, struct snapshot *v)
     }
     store_damage_check(f, v);
     /* The counters of a killed worker are gone with its custody, which
-     * killed_found reports. */
-    if (v->no_counters.text[0] && !live_text(v, "file_gone") &&
+     * absent_found reports. */
+    if (v->no_counters.text[0] && !snapshot_text(v, "file_gone") &&
         !snapshot_changing(v) &&
         !(v->worker == SNAPSHOT_KILLED && v->custody < 0))
         FOUND(f, NOTE, "counters", NULL, "%s", v->no_counters.text);

@@ -1,8 +1,8 @@
 /* explain.c - see mqctl.h
  *
  * The order of the searches matters, as a message may move meanwhile: custody
- * goes first, because a message that leaves it is in the store or in the journal
- * by then.
+ * goes first, because a message that leaves it is in the store or in the
+ * journal by then.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -565,29 +565,6 @@ static void unknown_explain(struct search *s)
 
 /* ---- the verb ---- */
 
-/* Parse a message id, or a row number as shown by mqdlq. */
-static int id_read(struct search *s, const char *text, bool alone,
-                   struct problem *p)
-{
-    char *end;
-
-    if (ulid_parse(text, strlen(text), &s->id) == 0) {
-        s->named = true;
-        return 0;
-    }
-    errno = 0;
-    s->row = strtoll(text, &end, 10);
-    if (*text && !*end && !errno && s->row > 0 && !alone)
-        return 0;
-    return problem_set(
-        p, EX_USAGE, EINVAL,
-        alone ? "explain: \"%.64s\" is not an id; give the 26 characters of a "
-                "message's id, or a queue and the number that mqdlq list shows"
-              : "explain: \"%.64s\" is not an id; give the 26 characters of a "
-                "message's id, or the number that mqdlq list shows",
-        text);
-}
-
 static bool is_known(const struct search *s)
 {
     return s->where && strcmp(s->where, "unknown") != 0 &&
@@ -694,13 +671,23 @@ static int explain_anywhere(const struct options *o, const struct search *what)
 int explain_run(const struct options *o)
 {
     bool alone = o->line.operand_count == 1;
+    const char *text = o->line.operands[alone ? 0 : 1];
     static struct search s;
     struct problem p;
+    char *end;
     int status;
 
     s = (struct search){0};
-    if (id_read(&s, o->line.operands[alone ? 0 : 1], alone, &p) < 0)
-        return complain_of(&p);
+    s.named = ulid_parse(text, strlen(text), &s.id) == 0;
+    errno = 0;
+    if (!s.named)
+        s.row = strtoll(text, &end, 10);
+    if (!s.named && (!*text || *end || errno || s.row <= 0 || alone))
+        return complain(EX_USAGE,
+                        "explain: \"%.64s\" is not an id; give the 26 "
+                        "characters of a message's id, or %s number that mqdlq "
+                        "list shows",
+                        text, alone ? "a queue and the" : "the");
     if (alone)
         return explain_anywhere(o, &s);
     if (search_open(&s, o, o->line.operands[0], &p) < 0)

@@ -94,8 +94,7 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
     const struct counters_sum *n = v->in_all ? &v->totals : &v->sum;
     const json_t *runs = json_object_get(v->live, "runs");
     const json_t *uid = json_object_get(runs, "uid");
-    const char *why =
-        json_string_value(json_object_get(v->live, "breaker_reason"));
+    const char *why = snapshot_text(v, "breaker_reason");
     const char *breaker = snapshot_breaker(v);
     int64_t in_flight =
         running ? snapshot_number(v, "in_flight", v->sum.running) : 0;
@@ -263,12 +262,14 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
          .value = v->has_folder ? json_printable(v->dir.folder) : json_null()},
         {"flags", .value = member_copy(runs, "flags")},
     }};
-    for (size_t i = 0; i < SNAPSHOT_FIELDS; i++) {
-        struct snapshot_field *f = &out->at[i];
+}
 
-        f->known = f->when == ALWAYS ||
-                   (f->when == COUNTED ? v->counters != NULL : running);
-    }
+/* Return true if the number of a field is known. */
+static bool is_known(const struct snapshot_field *f, const struct snapshot *v)
+{
+    return f->when == ALWAYS ||
+           (f->when == COUNTED ? v->counters != NULL
+                               : v->worker == SNAPSHOT_RUNS);
 }
 
 json_t *snapshot_json(const struct snapshot *v)
@@ -283,9 +284,9 @@ json_t *snapshot_json(const struct snapshot *v)
 
         if (f->json)
             err |= json_object_set_new(o, f->json,
-                                       f->value   ? f->value
-                                       : f->known ? json_known(f->number)
-                                                  : json_null());
+                                       f->value         ? f->value
+                                       : is_known(f, v) ? json_known(f->number)
+                                                        : json_null());
     }
     if (!err)
         return o;
@@ -304,7 +305,7 @@ void snapshot_metrics(const struct snapshot *v, struct snapshot_fields *out)
         /* A worker that is not running has nothing in flight: 0. */
         if (f->when != ALWAYS && !v->counters)
             f->number = -1;
-        else if (!f->known)
+        else if (!is_known(f, v))
             f->number = 0;
     }
 }

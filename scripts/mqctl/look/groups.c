@@ -253,13 +253,6 @@ static int head_row(const struct walk *w, int64_t row, struct group_seen *out)
     return 0;
 }
 
-/* Return true if the slot `a` comes before `b` in the order of their group. */
-static bool slot_before(const struct slot_seen *a, const struct slot_seen *b)
-{
-    return a->c.priority > b->c.priority ||
-           (a->c.priority == b->c.priority && a->c.seq < b->c.seq);
-}
-
 /* Add the slots of a group to `out`. *first: the running one, or else the first
  * in order; *head: a slot has the group's row that waits. */
 static int slots_count(const struct walk *w, const struct parts *p,
@@ -286,7 +279,7 @@ static int slots_count(const struct walk *w, const struct parts *p,
         if (runs)
             out->where = GROUP_IS_RUNNING;
         if (!was || runs ||
-            (was->state != WAITING_RUNNING && slot_before(s, was)))
+            (was->state != WAITING_RUNNING && slot_is_before(s, was)))
             *first = s;
     }
     return 0;
@@ -381,54 +374,48 @@ static void slots_take(struct walk *w, const char *key, size_t size,
         w->slot++;
 }
 
-/* Visit one group alone. */
-static int group_visit_one(struct walk *w, const char *key, group_visit *visit,
-                           void *arg)
-{
-    size_t size = strlen(key);
-    struct parts p = {.count = 0};
-    int err = spooled_read(w, "", 0, key);
-
-    if (err)
-        return err;
-    p.spooled = RB_MIN(spooled_tree, &w->spooled);
-    err = w->m->store ? store_get_group(w->m->store, key, size, &p.stored)
-                      : -ENOENT;
-    if (err && err != -ENOENT)
-        return err;
-    while (slot_way(w, key, size) < 0)
-        w->slot++;
-    slots_take(w, key, size, &p);
-    return parts_visit(w, &p, key, size, visit, arg);
-}
-
 /* Visit the groups that come after a key, or from the first on if `size` is 0:
  * each time the one whose key is first in the store, the spool and the slots.
  * With `only`, visit that group alone. */
 static int groups_each(struct walk *w, const char *after, size_t size,
                        const char *only, group_visit *visit, void *arg)
 {
+    struct store *store = w->m->store;
     struct group_spooled *spooled;
+    struct parts p = {.count = 0};
     char key[KEY_MAX];
     int err;
 
-    if (only)
-        return group_visit_one(w, only, visit, arg);
+    if (only) {
+        size = strlen(only);
+        err = spooled_read(w, "", 0, only);
+        p.spooled = RB_MIN(spooled_tree, &w->spooled);
+        if (!err && store) {
+            err = store_get_group(store, only, size, &p.stored);
+            err = err == -ENOENT ? 0 : err;
+        }
+        if (err)
+            return err;
+        while (slot_way(w, only, size) < 0)
+            w->slot++;
+        slots_take(w, only, size, &p);
+        return parts_visit(w, &p, only, size, visit, arg);
+    }
     memcpy(w->key, after, size);
     memcpy(key, after, size);
     w->size = size;
-    w->stored_more = w->m->store != NULL;
+    w->stored_more = store != NULL;
     while (w->slot < w->slot_count && slot_way(w, after, size) <= 0)
         w->slot++;
     err = spooled_read(w, after, size, NULL);
     while (!err) {
-        struct parts p = {.count = 0};
         const char *slot =
             w->slot < w->slot_count ? w->slots[w->slot]->c.group : NULL;
         const char *first;
 
+        p = (struct parts){.count = 0};
         if (w->stored_more && !w->has) {
-            err = store_next_group(w->m->store, w->key, &w->size, &w->stored);
+            err = store_next_group(store, w->key, &w->size, &w->stored);
             w->stored_more = w->has = !err;
             if (err && err != -ENOENT)
                 return err;
@@ -555,33 +542,6 @@ static int group_print(const struct group_seen *s, void *arg)
 
 /* ---- the verb ---- */
 
-/* Print hints after the list; returns an exit status. */
-static int groups_end(const struct groups_list *l, int err)
-{
-    if (err < 0)
-        return complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,
-                        "cannot read the groups: %s", errno_text(-err));
-    if (!l->table)
-        return 0;
-    if (err == VISIT_ENOUGH)
-        complain(0, "there are more: --after " CURSOR "%s", l->last);
-    else if (l->rows == 0)
-        complain(0,
-                 l->o->groups == (1u << GROUP_IS_COUNT) - 1 &&
-                         !l->o->filter.group && !l->o->after
-                     ? "%s has no group with a message whose time has come"
-                     : "%s has no matching group",
-                 l->m.queue);
-    if (l->rows && !l->m.runs)
-        complain(
-            0,
-            "no worker is running on %s: this is what the last one left; with "
-            "--on-group-dead hold the next one holds each group that has "
-            "a dead letter",
-            l->m.queue);
-    return 0;
-}
-
 int groups_run(const struct options *o)
 {
     static const struct term_column columns[] = {
@@ -617,7 +577,25 @@ int groups_run(const struct options *o)
                           group_print, &l);
     if (l.table && l.rows && term_table_print(l.table, stdout) < 0 && err >= 0)
         err = -ENOMEM;
-    status = groups_end(&l, err);
+    if (err < 0)
+        status = complain(err == -ENOMEM ? EX_OSERR : EX_IOERR,
+                          "cannot read the groups: %s", errno_text(-err));
+    else if (err == VISIT_ENOUGH && l.table)
+        complain(0, "there are more: --after " CURSOR "%s", l.last);
+    else if (l.rows == 0 && l.table)
+        complain(0,
+                 o->groups == (1u << GROUP_IS_COUNT) - 1 && !o->filter.group &&
+                         !o->after
+                     ? "%s has no group with a message whose time has come"
+                     : "%s has no matching group",
+                 l.m.queue);
+    if (err >= 0 && l.table && l.rows && !l.m.runs)
+        complain(
+            0,
+            "no worker is running on %s: this is what the last one left; with "
+            "--on-group-dead hold the next one holds each group that has "
+            "a dead letter",
+            l.m.queue);
     term_table_close(&l.table);
     walk_close(&l.walk);
     messages_close(&l.m);

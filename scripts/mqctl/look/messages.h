@@ -25,6 +25,14 @@ struct slot_seen {
     size_t body_size, size;
 };
 
+/* Return true if the slot `a` comes before `b` in the order of their group. */
+static inline bool slot_is_before(const struct slot_seen *a,
+                                  const struct slot_seen *b)
+{
+    return a->c.priority != b->c.priority ? a->c.priority > b->c.priority
+                                          : a->c.seq < b->c.seq;
+}
+
 struct messages {
     char queue[QUEUE_NAME_MAX];
     struct statedir dir;
@@ -37,7 +45,7 @@ struct messages {
     uint64_t *seqs; /* of the slots, sorted */
 };
 
-/* One of either place. Pointers are valid during the visit. */
+/* A message of custody or the store. Pointers are valid during the visit. */
 struct message_seen {
     enum waiting_state state;
     bool in_slot;                 /* else it is in the store only */
@@ -59,25 +67,25 @@ struct message_seen {
     size_t size;      /* of the whole body */
 };
 
-/* `o` has the queue and the filter. */
+typedef int message_visit(const struct message_seen *seen, void *arg);
+
+/* Open the messages of a queue; `o` has the queue and the filter. */
 int messages_open(struct messages *m, const struct options *o);
 void messages_close(struct messages *m);
 
-/* Those after `cursor` ("": from the first). -EINVAL: it is no cursor. */
-int messages_each(struct messages *m, const char *cursor,
-                  int (*visit)(const struct message_seen *seen, void *arg),
+/* Visit the messages after `cursor` ("": from the first on). -EINVAL: it is no
+ * cursor. */
+int messages_each(struct messages *m, const char *cursor, message_visit *visit,
                   void *arg);
-/* The place behind a message, as --after takes it. */
+/* Print the place behind a message, as --after takes it. */
 #define CURSOR_TEXT 600
 const char *messages_cursor(const struct message_seen *seen,
                             char text[CURSOR_TEXT]);
 
-/* Rows of the spool behind that key (0: all) that the filter chooses, also
- * those that are in a slot. */
+/* Visit the rows of the spool behind that key (0: all) that the filter chooses,
+ * also rows that are in a slot. */
 int messages_spooled_each(struct messages *m, int64_t after,
-                          int (*visit)(const struct message_seen *seen,
-                                       void *arg),
-                          void *arg);
+                          message_visit *visit, void *arg);
 int64_t messages_spooled_key(const struct message_seen *seen);
 /* Find the rows, or keys of the spool with a minus, that have a slot of the
  * killed worker now: one may have started and been killed since messages_open.

@@ -37,15 +37,16 @@ static double ns_seconds(uint64_t ns)
     return (double)ns / (double)NS_PER_S;
 }
 
-/* Print the labels of a sample: the name of the queue, in UTF-8 and with \ and
- * " escaped, and its engine. */
-static void labels_print(FILE *out, const struct snapshot *v)
+/* Print the metric and the first labels of a sample: the name of the queue, in
+ * UTF-8 and with \ and " escaped, and its engine. */
+static void sample_begin(FILE *out, const char *name, const char *suffix,
+                         const struct snapshot *v)
 {
-    char name[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
+    char queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
 
-    safe_text_copy(name, sizeof name, v->queue, strlen(v->queue));
-    fputs("{queue=\"", out);
-    for (const char *c = name; *c; c++) {
+    safe_text_copy(queue, sizeof queue, v->queue, strlen(v->queue));
+    fprintf(out, "%s%s{queue=\"", name, suffix);
+    for (const char *c = queue; *c; c++) {
         if (*c == '\\' || *c == '"')
             fputc('\\', out);
         fputc(*c, out);
@@ -81,17 +82,15 @@ static void histogram_print(FILE *out, const char *name,
                             const struct histogram_sum *h, uint64_t sum_ns)
 {
     for (size_t i = 0; i < BOUNDS; i++) {
-        fprintf(out, "%s_bucket", name);
-        labels_print(out, v);
+        sample_begin(out, name, "_bucket", v);
         fprintf(out, ",le=\"%.10g\"} %" PRIu64 "\n", ns_seconds(bound_ns(i)),
                 histogram_upto(h, bound_ns(i)));
     }
-    fprintf(out, "%s_bucket", name);
-    labels_print(out, v);
-    fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n%s_sum", h->total, name);
-    labels_print(out, v);
-    fprintf(out, "} %.9f\n%s_count", ns_seconds(sum_ns), name);
-    labels_print(out, v);
+    sample_begin(out, name, "_bucket", v);
+    fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n", h->total);
+    sample_begin(out, name, "_sum", v);
+    fprintf(out, "} %.9f\n", ns_seconds(sum_ns));
+    sample_begin(out, name, "_count", v);
     fprintf(out, "} %" PRIu64 "\n", h->total);
 }
 
@@ -209,8 +208,7 @@ static int numbers_print(FILE *out, size_t field, const struct looked *all,
         if (!*family || strcmp(*family, f->metric) != 0)
             family_print(out, f->metric, type, f->help);
         *family = f->metric;
-        fputs(f->metric, out);
-        labels_print(out, &all[i].v);
+        sample_begin(out, f->metric, "", &all[i].v);
         if (f->label)
             fprintf(out, ",state=\"%s\"", f->label);
         fprintf(out, "} %.17g\n", value);

@@ -22,31 +22,6 @@
 #include "common/store/spool.h"
 #include "scripts/mqctl/ask.h"
 
-/* Look at the queue in the kernel. */
-static void queue_read(struct snapshot *v)
-{
-    struct queue *q;
-
-    v->depth = v->depth_max = v->message_size = v->bytes = -1;
-    v->broker = broker_operand_is(v->queue);
-    v->engine = v->broker ? "amqp" : "mq";
-    if (v->broker) {
-        (void)problem_set(&v->no_queue, EX_UNAVAILABLE, ENOTSUP,
-                          "it is on a broker: rabbitmqctl list_queues name "
-                          "messages consumers; mqdlq list %s",
-                          SHELL_QUEUE(v->queue));
-        return;
-    }
-    if (queue_open(&q, v->queue, 0, NULL, NULL, &v->no_queue) < 0)
-        return;
-    v->has_queue = true;
-    v->depth = queue_length(q);
-    v->depth_max = (long)queue_depth(q);
-    v->message_size = (long)queue_message_size(q);
-    v->bytes = queue_bytes(q);
-    queue_close(&q);
-}
-
 int snapshot_store(struct snapshot *v, struct store **out)
 {
     char path[PATH_MAX];
@@ -257,10 +232,26 @@ static void parts_read(struct snapshot *v, const char *state_dir,
 {
     enum worker_lock lock = WORKER_UNSEEN;
     char path[PATH_MAX];
+    struct queue *q = NULL;
     pid_t pid = 0;
     int err;
 
-    queue_read(v);
+    v->depth = v->depth_max = v->message_size = v->bytes = -1;
+    v->broker = broker_operand_is(v->queue);
+    v->engine = v->broker ? "amqp" : "mq";
+    if (v->broker) {
+        (void)problem_set(&v->no_queue, EX_UNAVAILABLE, ENOTSUP,
+                          "it is on a broker: rabbitmqctl list_queues name "
+                          "messages consumers; mqdlq list %s",
+                          SHELL_QUEUE(v->queue));
+    } else if (queue_open(&q, v->queue, 0, NULL, NULL, &v->no_queue) == 0) {
+        v->has_queue = true;
+        v->depth = queue_length(q);
+        v->depth_max = (long)queue_depth(q);
+        v->message_size = (long)queue_message_size(q);
+        v->bytes = queue_bytes(q);
+        queue_close(&q);
+    }
     err = snapshot_folder(&v->dir, state_dir, v->queue, &v->no_live);
     v->has_folder = !err;
     v->shut = err && err != -ENOENT;
@@ -343,6 +334,16 @@ void snapshot_close(struct snapshot *v)
     v->live = NULL;
 }
 
+const char *snapshot_text(const struct snapshot *v, const char *name)
+{
+    return json_string_value(json_object_get(v->live, name));
+}
+
+json_t *snapshot_setting(const struct snapshot *v, const char *name)
+{
+    return json_object_get(json_object_get(v->live, "settings"), name);
+}
+
 json_int_t snapshot_number(const struct snapshot *v, const char *name,
                            uint64_t otherwise)
 {
@@ -405,7 +406,7 @@ bool snapshot_paused(const struct snapshot *v)
 
 bool snapshot_pause(const struct snapshot *v, struct pause_note *out)
 {
-    const char *by = json_string_value(json_object_get(v->live, "paused_by"));
+    const char *by = snapshot_text(v, "paused_by");
 
     if (!v->live)
         return v->has_folder && pause_note_read(out, v->dir.folder) == 0 &&
@@ -426,7 +427,7 @@ bool snapshot_rate_reached(const struct snapshot *v)
 const char *snapshot_breaker(const struct snapshot *v)
 {
     static const char *const texts[] = {"closed", "open", "probing"};
-    const char *live = json_string_value(json_object_get(v->live, "breaker"));
+    const char *live = snapshot_text(v, "breaker");
     uint64_t state = v->head.gauges[COUNTERS_BREAKER];
 
     return live ? live : texts[state < 3 ? state : 0];
@@ -441,7 +442,7 @@ bool snapshot_changing(const struct snapshot *v)
 
 enum worker_state snapshot_state(const struct snapshot *v)
 {
-    const char *live = json_string_value(json_object_get(v->live, "state"));
+    const char *live = snapshot_text(v, "state");
     enum worker_state state = live ? worker_state_parse(live) : WORKER_STATES;
 
     if (v->worker == SNAPSHOT_UNSEEN)
@@ -492,7 +493,7 @@ enum term_colour snapshot_state_colour(const char *text)
 
 const char *snapshot_why(const struct snapshot *v)
 {
-    const char *why = json_string_value(json_object_get(v->live, "why"));
+    const char *why = snapshot_text(v, "why");
 
     if (v->worker != SNAPSHOT_RUNS)
         return NULL;

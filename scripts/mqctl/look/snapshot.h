@@ -75,35 +75,35 @@ struct snapshot {
                                 * there is none */
 };
 
-/* Whether such an error means that something is there, and cannot be read. */
+/* Return true if the error means that a file exists, but cannot be read. */
 static inline bool snapshot_unread(int err)
 {
     return err && err != -ENOENT;
 }
 
-/* `ask`: also ask the worker itself. */
+/* Look at a queue; `ask`: also ask its worker. */
 int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                   bool ask, struct problem *p);
-/* The same, with what is counted left out (-1): that takes long where there are
+/* The same without the counts of messages (-1), which take long if there are
  * many. */
 int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
                    bool ask, struct problem *p);
 void snapshot_close(struct snapshot *v);
 
-/* What a queue is called: "/orders", or the operand of one on a broker without
- * its user. */
+/* Return the label of a queue: "/orders", or the operand of a queue on a broker
+ * without its user. */
 int snapshot_name(const char *text, char out[QUEUE_NAME_MAX],
                   struct problem *p);
-/* The folder of a queue, for one who looks: 69 there is none, 77 it is somebody
- * else's, 73 it is not to be trusted. 0 or -errno. */
+/* Find the folder of a queue. Exit statuses: 69 there is none, 77 another user
+ * owns it, 73 it is not to be trusted. 0 or -errno. */
 int snapshot_folder(struct statedir *out, const char *state_dir,
                     const char *queue, struct problem *p);
-/* The same for a queue that somebody named: 66 if there is no such queue. */
+/* The same for a named queue: 66 if there is no such queue. */
 int snapshot_named_folder(struct statedir *out, const char *state_dir,
                           const char *queue, struct problem *p);
 
-/* The first of several state directories in which a queue has a folder; the
- * first of all if it has none. */
+/* Return the first of several state directories in which a queue has a folder;
+ * the first of all if it has none. */
 const char *snapshot_dir(const char *const *dirs, size_t count,
                          const char *queue);
 
@@ -112,8 +112,8 @@ const char *snapshot_state_text(const struct snapshot *v);
 enum worker_severity snapshot_severity(const struct snapshot *v);
 /* Return the table style of a state's text. */
 enum term_colour snapshot_state_colour(const char *text);
-/* Why nothing is taken from the queue just now: in the words of the worker,
- * else as its counters say. NULL: messages are taken, or no worker runs. */
+/* Return why the worker takes no messages, in its own words or by its counters.
+ * NULL: it takes messages, or no worker is running. */
 const char *snapshot_why(const struct snapshot *v);
 /* Return true if the worker is starting or stopping, so that its files and its
  * socket may be missing. */
@@ -122,20 +122,24 @@ bool snapshot_paused(const struct snapshot *v);
 /* Return the pause in force, or the pause of the next worker; false if there is
  * none. */
 bool snapshot_pause(const struct snapshot *v, struct pause_note *out);
-/* No more are delivered just now, as --rate says. */
+/* Return true if --rate allows no more deliveries now. */
 bool snapshot_rate_reached(const struct snapshot *v);
-/* A number that the worker answered, else `otherwise`. */
+/* Return a text of the worker's answer; NULL: there is none. */
+const char *snapshot_text(const struct snapshot *v, const char *name);
+/* Return a setting of the running worker; NULL: not known. */
+json_t *snapshot_setting(const struct snapshot *v, const char *name);
+/* Return a number that the worker answered, else `otherwise`. */
 json_int_t snapshot_number(const struct snapshot *v, const char *name,
                            uint64_t otherwise);
 unsigned snapshot_cap(const struct snapshot *v);
 unsigned snapshot_window(const struct snapshot *v);
-/* Messages that handlers may have at once: cap times window. */
+/* Return the number of messages that handlers may have: cap times window. */
 unsigned snapshot_capacity(const struct snapshot *v);
 uint64_t snapshot_groups(const struct snapshot *v);
-/* Of these, those that wait until somebody deals with a dead letter. */
+/* Return the number of groups that are held by a dead letter. */
 uint64_t snapshot_groups_held(const struct snapshot *v);
-/* Messages that were received and are in no handler, for their turn, their time
- * or their group's head; -1: not known. */
+/* Return the number of received messages in no handler, which wait for their
+ * turn, their time or the head of their group; -1: not known. */
 int64_t snapshot_waits(const struct snapshot *v);
 const char *snapshot_breaker(const struct snapshot *v); /* "closed" */
 
@@ -152,7 +156,6 @@ struct snapshot_field {
     json_t *value;             /* JSON, if not the number */
     const char *metric, *help; /* of mqctl metrics; NULL: it is none */
     const char *label;         /* the metric's label `state`; NULL: none */
-    bool known;                /* `when` is the case */
 };
 #define SNAPSHOT_FIELDS 72 /* some at the end are all 0 */
 struct snapshot_fields {

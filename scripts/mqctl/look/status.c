@@ -38,24 +38,6 @@ static enum term_colour dead_colour(const char *dead)
                                                             : TERM_YELLOW;
 }
 
-static void table_row(struct term_table *t, const struct snapshot *v)
-{
-    bool runs = v->worker == SNAPSHOT_RUNS;
-
-    term_cellf(t, "%s", v->queue);
-    term_cellf(t, "%s", snapshot_state_text(v));
-    term_cell_known(t, runs ? v->pid : -1);
-    if (v->depth >= 0)
-        term_cellf(t, "%ld/%ld", v->depth, v->depth_max);
-    else
-        term_cell_known(t, -1);
-    term_cell_known(t, runs ? (int64_t)v->sum.running : -1);
-    term_cell_known(t, runs ? (int64_t)snapshot_capacity(v) : -1);
-    term_cell_known(t, snapshot_waits(v));
-    term_cell_known(t, v->dead);
-    term_cell_known(t, v->counters ? (int64_t)v->sum.done : -1);
-}
-
 /* ---- one in detail ---- */
 
 #define INDENT 17 /* columns of a name and the blank behind it */
@@ -192,45 +174,31 @@ static void program_print(const struct snapshot *v)
     line_print("flags", words[0] ? words : "all at their defaults");
 }
 
-#define SETTING_WAS (JSON_TEXT + TIME_TEXT + 32)
-
-/* Return " (set TIME; started with VALUE)" for a setting changed since the
- * start, else "". */
-static const char *setting_was(const struct snapshot *v, const char *name,
-                               char out[SETTING_WAS])
-{
-    const json_t *one =
-        json_object_get(json_object_get(v->live, "settings_changed"), name);
-    const char *at = json_string_value(json_object_get(one, "set_at"));
-    char text[JSON_TEXT], when[TIME_TEXT];
-    uint64_t ns = 0;
-
-    out[0] = '\0';
-    if (!one)
-        return out;
-    (void)time_parse(at ? at : "", 0, &ns);
-    snprintf(out, SETTING_WAS, " (set %s; started with %s)",
-             term_time(ns, when),
-             json_as_text(json_object_get(one, "started"), text));
-    return out;
-}
-
 /* Print the settings. Without a terminal each is on a line of its own, for
  * scripts. */
 static void settings_print(const struct snapshot *v)
 {
     json_t *all = json_object_get(v->live, "settings"), *value;
-    char text[JSON_TEXT], was[SETTING_WAS], words[4096] = "";
-    const char *name, *title = "settings";
+    json_t *changed = json_object_get(v->live, "settings_changed"), *was;
+    char text[JSON_TEXT], when[TIME_TEXT], words[4096] = "";
+    const char *name, *at, *title = "settings";
+    uint64_t ns = 0;
     bool scripts = term_width(stdout) == 0;
 
     json_object_foreach(all, name, value)
     {
         size_t used = scripts ? 0 : strlen(words);
 
-        snprintf(words + used, sizeof words - used, "%s%s=%s%s",
-                 used ? " " : "", name, json_as_text(value, text),
-                 setting_was(v, name, was));
+        used +=
+            (size_t)snprintf(words + used, sizeof words - used, "%s%s=%s",
+                             used ? " " : "", name, json_as_text(value, text));
+        was = json_object_get(changed, name);
+        at = json_string_value(json_object_get(was, "set_at"));
+        (void)time_parse(at ? at : "", 0, &ns);
+        if (was && used < sizeof words)
+            snprintf(words + used, sizeof words - used,
+                     " (set %s; started with %s)", term_time(ns, when),
+                     json_as_text(json_object_get(was, "started"), text));
         if (scripts)
             words_print(title, "%s", words);
         title = scripts ? "" : title;
@@ -274,12 +242,13 @@ static void state_print(const struct snapshot *v)
                                              "unless you run mqctl resume");
 }
 
-/* Print where messages are: in the queue, in flight, in custody, in the
- * store. */
+/* Print where messages are: in the queue, in flight, in custody, in the store,
+ * in the spool. */
 static void places_print(const struct snapshot *v)
 {
-    const char *check =
-        json_string_value(json_object_get(v->live, "store_check"));
+    const char *check = snapshot_text(v, "store_check");
+    const json_t *most = snapshot_setting(v, "spool");
+    char text[JSON_TEXT], room[JSON_TEXT + 64] = "";
     char bytes[32] = "", depth[24] = "unknown", each[96] = "", groups[96] = "";
 
     if (v->depth >= 0)
@@ -327,6 +296,18 @@ static void places_print(const struct snapshot *v)
                     " blocked by their group, %" PRId64 " dead, %" PRId64
                     " being replayed",
                     v->waiting, v->parked, v->dead, v->replayed);
+    if (v->spooled <= 0)
+        return;
+    if (v->worker != SNAPSHOT_RUNS)
+        snprintf(room, sizeof room, "; they run when you start a worker");
+    else if (most && json_integer_value(most) <= v->spooled)
+        snprintf(room, sizeof room,
+                 ", as many as --spool allows; more stay in "
+                 "the queue, and senders wait");
+    else if (most)
+        snprintf(room, sizeof room, ", of at most %s (--spool)",
+                 json_as_text(most, text));
+    words_print("spooled", "%" PRId64 " waiting on disk%s", v->spooled, room);
 }
 
 /* Print what the worker has received from which partitions. */
@@ -358,27 +339,6 @@ static void partitions_print(const struct snapshot *v)
                 " group%s waiting for a retry",
                 (int64_t)in_hand, term_plural((uint64_t)in_hand),
                 (int64_t)blocked, blocked == 1 ? " is" : "s are");
-}
-
-/* Print the number of messages in the spool, and its limit. */
-static void spool_print(const struct snapshot *v)
-{
-    const json_t *most =
-        json_object_get(json_object_get(v->live, "settings"), "spool");
-    char text[JSON_TEXT], room[JSON_TEXT + 64] = "";
-
-    if (v->spooled <= 0)
-        return;
-    if (v->worker != SNAPSHOT_RUNS)
-        snprintf(room, sizeof room, "; they run when you start a worker");
-    else if (most && json_integer_value(most) <= v->spooled)
-        snprintf(room, sizeof room,
-                 ", as many as --spool allows; more stay in "
-                 "the queue, and senders wait");
-    else if (most)
-        snprintf(room, sizeof room, ", of at most %s (--spool)",
-                 json_as_text(most, text));
-    words_print("spooled", "%" PRId64 " waiting on disk%s", v->spooled, room);
 }
 
 /* Print the age of the oldest message in each state, and the time of the last
@@ -416,7 +376,6 @@ static void details_print(const struct snapshot *v)
     line_print("queue", v->queue);
     state_print(v);
     places_print(v);
-    spool_print(v);
     ages_print(v);
     if (v->worker == SNAPSHOT_RUNS && snapshot_groups(v))
         words_print("groups",
@@ -496,19 +455,31 @@ static int queue_print(const struct options *o, const char *name,
     struct problem p;
     struct snapshot v;
     int status = 0;
+    bool runs;
 
     if (snapshot_open(&v, o->state_dir, name, true, &p) < 0)
         return complain_of(&p);
+    runs = v.worker == SNAPSHOT_RUNS;
     if (o->json) {
         if (json_print_line(snapshot_json(&v), stdout) < 0)
             status = complain_memory();
     } else if (table) {
-        table_row(table, &v);
+        term_cellf(table, "%s", v.queue);
+        term_cellf(table, "%s", snapshot_state_text(&v));
+        term_cell_known(table, runs ? v.pid : -1);
+        if (v.depth >= 0)
+            term_cellf(table, "%ld/%ld", v.depth, v.depth_max);
+        else
+            term_cell_known(table, -1);
+        term_cell_known(table, runs ? (int64_t)v.sum.running : -1);
+        term_cell_known(table, runs ? (int64_t)snapshot_capacity(&v) : -1);
+        term_cell_known(table, snapshot_waits(&v));
+        term_cell_known(table, v.dead);
+        term_cell_known(table, v.counters ? (int64_t)v.sum.done : -1);
     } else {
         details_print(&v);
     }
-    if (!status && v.worker != SNAPSHOT_RUNS &&
-        (o->line.operand_count || v.shut))
+    if (!status && !runs && (o->line.operand_count || v.shut))
         status = v.worker != SNAPSHOT_UNSEEN && holder_find(&h, v.queue) &&
                          !holder_is_of(&h, v.dir.folder)
                      ? complain(EX_UNAVAILABLE,
@@ -517,8 +488,7 @@ static int queue_print(const struct options *o, const char *name,
                                 "see mqctl doctor %s",
                                 v.queue, (int)h.pid, SHELL_QUEUE(v.queue))
                      : absent_complain(&v);
-    else if (!status && v.worker == SNAPSHOT_RUNS && !v.live &&
-             !snapshot_changing(&v))
+    else if (!status && runs && !v.live && !snapshot_changing(&v))
         status = complain_of(&v.no_live);
     snapshot_close(&v);
     return status;

@@ -99,8 +99,8 @@ static void access_flags(struct command_line *w, const struct move *m,
 
 /* Start a program with these descriptors as its standard input and output. It
  * gets a SIGTERM when this process is killed. mqsend and mqdlq are called
- * "mqctl", so that their errors begin with the name of the program that the user
- * has started (complain_as). */
+ * "mqctl", so that their errors begin with the name of the program that the
+ * user has started (complain_as). */
 static pid_t program_start(struct command_line *w, int in, int out)
 {
     const char *name = w->at[0];
@@ -338,26 +338,28 @@ static void moved_print(const struct move *m)
     const struct {
         const char *key, *text;
         uint64_t n;
-    } parts[] = {{"queue", "in the queue", sent - waiting},
-                 {"waiting", "waiting", waiting},
-                 {"letters", m->letters == 1 ? "dead letter" : "dead letters",
-                  m->letters}},
-      rest[] = {
-          {"discarded", "not sent: cancelled, or copies of letters", discarded},
-          {"repeats", "not sent: repeats of a unique key", repeats},
-          {"expired", "not sent, dead now: expired", expired},
-          {"refused", "not sent, dead now: cannot be forwarded", m->refused}};
+        bool moved;
+    } parts[] = {
+        {"queue", "in the queue", sent - waiting, true},
+        {"waiting", "waiting", waiting, true},
+        {"letters", m->letters == 1 ? "dead letter" : "dead letters",
+         m->letters, true},
+        {"discarded", "not sent: cancelled, or copies of letters", discarded,
+         false},
+        {"repeats", "not sent: repeats of a unique key", repeats, false},
+        {"expired", "not sent, dead now: expired", expired, false},
+        {"refused", "not sent, dead now: cannot be forwarded", m->refused,
+         false}};
+    const size_t count = sizeof parts / sizeof *parts;
+    const char *between = ": ";
     json_t *all;
 
     if (m->o->json) {
         all = json_pack("{s:s, s:I}", "to", m->there.shown, "moved",
                         (json_int_t)sent + (json_int_t)m->letters);
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (size_t i = 0; i < count; i++)
             json_object_set_new(all, parts[i].key,
                                 json_integer((json_int_t)parts[i].n));
-        for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
-            json_object_set_new(all, rest[i].key,
-                                json_integer((json_int_t)rest[i].n));
         (void)json_print_line(all, stdout);
         return;
     }
@@ -365,14 +367,15 @@ static void moved_print(const struct move *m)
         return;
     printf("moved %" PRIu64 " message%s of %s to %s", sent + m->letters,
            term_plural(sent + m->letters), m->queue, m->there.shown);
-    for (size_t i = 0, n = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].n)
-            printf("%s%" PRIu64 " %s", n++ ? ", " : ": ", parts[i].n,
-                   parts[i].text);
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].n && parts[i].moved) {
+            printf("%s%" PRIu64 " %s", between, parts[i].n, parts[i].text);
+            between = ", ";
+        }
     putchar('\n');
-    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
-        if (rest[i].n)
-            complain(0, "%" PRIu64 " %s", rest[i].n, rest[i].text);
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].n && !parts[i].moved)
+            complain(0, "%" PRIu64 " %s", parts[i].n, parts[i].text);
     if (!m->o->letters && a->dead > 0)
         complain(0,
                  "%" PRId64

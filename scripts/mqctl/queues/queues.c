@@ -96,55 +96,6 @@ static void kept_alive_remove(const struct statedir *dir)
 
 #define COLUMN_WORKER 7
 
-/* What mqctl queues shows of a queue beside its snapshot. */
-struct shown {
-    long charged;       /* against RLIMIT_MSGQUEUE; -1: not known */
-    long pid;           /* of a running worker; else -1 */
-    const char *worker; /* its state, or why the queue cannot be opened */
-};
-
-static struct shown queue_shown(const struct snapshot *v)
-{
-    int status = v->no_queue.status;
-
-    return (struct shown){
-        .charged = v->has_queue ? (long)mqlimit_cost((uint64_t)v->depth_max,
-                                                     (uint64_t)v->message_size)
-                                : -1,
-        .pid = v->worker == SNAPSHOT_RUNS ? (long)v->pid : -1,
-        .worker = !v->has_queue ? (status == EX_NOPERM    ? "no permission"
-                                   : status == EX_NOINPUT ? "no queue"
-                                                          : v->no_queue.text)
-                  : v->worker == SNAPSHOT_NEVER ? "-"
-                                                : snapshot_state_text(v)};
-}
-
-static void table_row(struct term_table *t, const struct snapshot *v)
-{
-    struct shown s = queue_shown(v);
-
-    term_cellf(t, "%s", v->queue);
-    term_cell_known(t, v->depth);
-    term_cell_known(t, v->depth_max);
-    term_cell_known(t, v->bytes);
-    term_cell_known(t, v->message_size);
-    term_cell_known(t, s.charged);
-    term_cell_known(t, s.pid);
-    term_cellf(t, "%s", s.worker);
-}
-
-static json_t *queue_json(const struct snapshot *v)
-{
-    struct shown s = queue_shown(v);
-
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue",
-        json_printable(v->queue), "depth", json_known(v->depth), "queue_depth",
-        json_known(v->depth_max), "bytes", json_known(v->bytes), "message_size",
-        json_known(v->message_size), "charged", json_known(s.charged), "pid",
-        json_known(s.pid), "worker", s.worker);
-}
-
 int queues_run(const struct options *o)
 {
     static const struct term_column columns[] = {
@@ -155,7 +106,10 @@ int queues_run(const struct options *o)
     };
     struct queue_list n = {0};
     struct term_table *t;
+    const char *worker; /* its state, or why the queue cannot be opened */
+    long charged, pid;  /* -1: not known, not running */
     int status = 0;
+    json_t *line;
 
     if (queue_list_of_queues(&n, o->state_dir) < 0)
         return complain_memory();
@@ -169,10 +123,35 @@ int queues_run(const struct options *o)
             status = complain_of(&p);
             continue;
         }
-        if (!o->json)
-            table_row(t, &v);
-        else if (json_print_line(queue_json(&v), stdout) < 0)
-            status = complain_memory();
+        charged = v.has_queue ? (long)mqlimit_cost((uint64_t)v.depth_max,
+                                                   (uint64_t)v.message_size)
+                              : -1;
+        pid = v.worker == SNAPSHOT_RUNS ? (long)v.pid : -1;
+        worker = v.worker == SNAPSHOT_NEVER ? "-" : snapshot_state_text(&v);
+        if (!v.has_queue)
+            worker = v.no_queue.status == EX_NOPERM    ? "no permission"
+                     : v.no_queue.status == EX_NOINPUT ? "no queue"
+                                                       : v.no_queue.text;
+        if (o->json) {
+            line = json_pack(
+                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "queue",
+                json_printable(v.queue), "depth", json_known(v.depth),
+                "queue_depth", json_known(v.depth_max), "bytes",
+                json_known(v.bytes), "message_size", json_known(v.message_size),
+                "charged", json_known(charged), "pid", json_known(pid),
+                "worker", worker);
+            if (json_print_line(line, stdout) < 0)
+                status = complain_memory();
+        } else {
+            term_cellf(t, "%s", v.queue);
+            term_cell_known(t, v.depth);
+            term_cell_known(t, v.depth_max);
+            term_cell_known(t, v.bytes);
+            term_cell_known(t, v.message_size);
+            term_cell_known(t, charged);
+            term_cell_known(t, pid);
+            term_cellf(t, "%s", worker);
+        }
         snapshot_close(&v);
     }
     if (!o->json && n.count > 0 && term_table_print(t, stdout) < 0)
@@ -442,53 +421,16 @@ static int orphan_in_the_way(struct snapshot *v)
                     v->queue, v->dir.folder, text);
 }
 
-/* Check again that a queue is an orphan, because a program may have opened the
- * queue since the list was made. */
-static bool is_orphan(const struct options *o, char *name)
-{
-    const struct queue_list one = {.at = &name, .count = 1};
-    struct orphans again;
-    bool is = orphans_find(&again, &one, o->state_dir) == 0 && again.count == 1;
-
-    orphans_free(&again);
-    return is;
-}
-
-/* Remove the orphans whose name, with or without its slash, fits the pattern. */
-static int orphans_remove(const struct options *o, const struct queue_list *n,
-                          const struct orphans *all)
-{
-    const char *match = o->filter.match;
-    char text[ORPHAN_TEXT];
-    int status = 0, one;
-    size_t found = 0;
-
-    for (size_t i = 0; i < n->count; i++)
-        for (size_t k = 0; k < all->count; k++) {
-            if (all->at[k].queue != n->at[i] ||
-                (match && fnmatch(match, n->at[i], 0) != 0 &&
-                 fnmatch(match, n->at[i] + 1, 0) != 0) ||
-                !is_orphan(o, n->at[i]))
-                continue;
-            found++;
-            one = remove_one(o, n->at[i], orphan_text(&all->at[k], text),
-                             orphan_in_the_way);
-            status = status > one ? status : one;
-        }
-    if (found == 0 && !o->quiet && !o->json && match)
-        printf("no orphan has a name that matches %s\n", match);
-    else if (found == 0 && !o->quiet && !o->json)
-        puts("no orphans: each accessible queue is open in some process, or "
-             "has a worker");
-    return status;
-}
-
-/* Remove all queues that no process has open. */
+/* Remove all queues that no process has open and whose name, with or without
+ * its slash, fits the pattern. */
 static int orphans_run(const struct options *o)
 {
+    const char *match = o->filter.match;
+    struct orphans all = {0}, again;
     struct queue_list n = {0};
-    struct orphans all = {0};
-    int status;
+    char text[ORPHAN_TEXT];
+    size_t found = 0;
+    int status = 0, worst = 0, one;
 
     if (queue_list_of_queues(&n, o->state_dir) < 0)
         return complain_memory();
@@ -500,8 +442,30 @@ static int orphans_run(const struct options *o)
                           "and may have queues open. Run as root, check mqctl "
                           "remove --orphans --dry-run, or give --force",
                           all.hidden, all.hidden == 1 ? "" : "es");
-    else
-        status = orphans_remove(o, &n, &all);
+    for (size_t i = 0; !status && i < n.count; i++)
+        for (size_t k = 0; k < all.count; k++) {
+            const struct queue_list name = {.at = &n.at[i], .count = 1};
+
+            if (all.at[k].queue != n.at[i] ||
+                (match && fnmatch(match, n.at[i], 0) != 0 &&
+                 fnmatch(match, n.at[i] + 1, 0) != 0))
+                continue;
+            /* A program may have opened the queue since the list was made. */
+            if (orphans_find(&again, &name, o->state_dir) < 0)
+                continue;
+            if (again.count == 1) {
+                found++;
+                one = remove_one(o, n.at[i], orphan_text(&all.at[k], text),
+                                 orphan_in_the_way);
+                worst = worst > one ? worst : one;
+            }
+            orphans_free(&again);
+        }
+    if (!status && found == 0 && !o->quiet && !o->json && match)
+        printf("no orphan has a name that matches %s\n", match);
+    else if (!status && found == 0 && !o->quiet && !o->json)
+        puts("no orphans: each accessible queue is open in some process, or "
+             "has a worker");
     if (all.hidden && o->dry_run)
         complain(0,
                  "%zu process%s of other users cannot be inspected, and may "
@@ -509,7 +473,7 @@ static int orphans_run(const struct options *o)
                  all.hidden, all.hidden == 1 ? "" : "es");
     orphans_free(&all);
     queue_list_free(&n);
-    return status;
+    return status ? status : worst;
 }
 
 int remove_run(const struct options *o)
@@ -526,33 +490,6 @@ int remove_run(const struct options *o)
 }
 
 /* ---- forget: delete the saved state of a removed queue ---- */
-
-/* Complain if the queue still exists, or if messages are saved. Returns an exit
- * status. */
-static int kept_in_the_way(const struct snapshot *v, const struct kept *k)
-{
-    const char *queue = SHELL_QUEUE(v->queue);
-    char text[KEPT_TEXT];
-
-    /* Messages of a queue on a broker are not here. */
-    if (!v->broker && (v->has_queue || v->no_queue.status != EX_NOINPUT))
-        return complain(EX_UNAVAILABLE,
-                        "queue %s still exists; remove it first, with mqctl "
-                        "remove %s, or give --force to keep it and delete its "
-                        "saved state",
-                        v->queue, queue);
-    if (k->unknown.status)
-        return complain(k->unknown.status,
-                        "cannot tell whether messages of %s are saved: %s; or "
-                        "give --force",
-                        v->queue, k->unknown.text);
-    if (!*kept_text(k, text))
-        return 0;
-    return complain(EX_UNAVAILABLE,
-                    "messages of %s are saved in %s: %s; see mqctl list %s "
-                    "and mqdlq list %s, or give --force to delete them",
-                    v->queue, v->dir.folder, text, queue, queue);
-}
 
 /* Print what was forgotten, or would be. */
 static void forgotten_print(const struct options *o, const char *queue,
@@ -581,18 +518,35 @@ static void forgotten_print(const struct options *o, const char *queue,
 static int forget_locked(const struct options *o, struct state_forget *f,
                          const char *queue)
 {
+    const char *word = SHELL_QUEUE(queue);
     struct problem p = {0};
+    char text[KEPT_TEXT];
     struct snapshot v;
     struct kept k;
-    int status;
 
     if (snapshot_open(&v, o->state_dir, queue, false, &p) < 0)
         return complain_of(&p);
     kept_count(&k, &v);
-    status = o->force ? 0 : kept_in_the_way(&v, &k);
+    kept_text(&k, text);
     snapshot_close(&v);
-    if (status)
-        return status;
+    /* Messages of a queue on a broker are not here. */
+    if (!o->force && !v.broker &&
+        (v.has_queue || v.no_queue.status != EX_NOINPUT))
+        return complain(EX_UNAVAILABLE,
+                        "queue %s still exists; remove it first, with mqctl "
+                        "remove %s, or give --force to keep it and delete its "
+                        "saved state",
+                        queue, word);
+    if (!o->force && k.unknown.status)
+        return complain(k.unknown.status,
+                        "cannot tell whether messages of %s are saved: %s; or "
+                        "give --force",
+                        queue, k.unknown.text);
+    if (!o->force && *text)
+        return complain(EX_UNAVAILABLE,
+                        "messages of %s are saved in %s: %s; see mqctl list %s "
+                        "and mqdlq list %s, or give --force to delete them",
+                        queue, v.dir.folder, text, word, word);
     if (!o->dry_run) {
         kept_alive_remove(&v.dir);
         if (state_forget_run(f, &p) < 0)

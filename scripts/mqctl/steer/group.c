@@ -1,8 +1,8 @@
 /* group.c - close, open and release a group (see mqctl.h)
  *
  * The worker closes and opens a group, as it is the one that refuses messages.
- * A release is a write to the store, with and without a worker: a running worker
- * watches the store while it holds a group.
+ * A release is a write to the store, with and without a worker: a running
+ * worker watches the store while it holds a group.
  */
 #include <inttypes.h>
 #include <stdio.h>

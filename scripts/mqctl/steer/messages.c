@@ -139,8 +139,8 @@ static int run_seen(const struct custody_seen *c, void *arg)
     return 0;
 }
 
-/* Count how the other messages ended. Those without an entry in the journal stay
- * for some more looks. */
+/* Count how the other messages ended. Those without an entry in the journal
+ * stay for some more looks. */
 static void journal_count(struct runs *r, const struct messages *m)
 {
     struct counters *c = NULL;
@@ -244,7 +244,8 @@ static int running_cancel(struct runs *r, const struct messages *m)
 
 /* Return true if no worker is running; then none can take or end a message
  * before the commit. Called in the transaction. Marks the rows to be skipped: a
- * slot of the killed worker has them, or they are finished rows of the spool. */
+ * slot of the killed worker has them, or they are finished rows of the spool.
+ * */
 static bool no_worker(void *arg)
 {
     struct order *x = arg;
@@ -435,26 +436,13 @@ static int run_take(struct order *x, const struct custody_seen *c)
     return 0;
 }
 
-/* Return true if the message is a replayed letter of this store, or a copy of
- * one: only mqdlq can end it. */
-static bool slot_is_letter(const struct messages *m,
-                           const struct custody_seen *c)
-{
-    const unsigned needed = HEADER_ID | HEADER_LETTER | HEADER_LETTER_TOKEN;
-    const struct header *h = &c->header;
-    enum store_replay is = REPLAY_NONE;
-
-    if ((h->fields & needed) != needed || !m->store)
-        return false;
-    return store_replay_find(m->store, (int64_t)h->letter, &h->id,
-                             &h->letter_token, &is) < 0 ||
-           is != REPLAY_NONE;
-}
-
 /* Deal with a message that was in a slot. */
 static int slot_take(struct order *x, const struct slot_seen *s)
 {
     char line[STATEDIR_REQUEST], hex[2 * HEADER_VALUE_MAX + 1];
+    const unsigned needed = HEADER_ID | HEADER_LETTER | HEADER_LETTER_TOKEN;
+    const struct header *h = &s->c.header;
+    enum store_replay replay = REPLAY_NONE;
     enum steered is = STEERED_IN_FLIGHT;
     int err;
 
@@ -474,7 +462,12 @@ static int slot_take(struct order *x, const struct slot_seen *s)
     err = order_send(&x->m, line, 1, &is, &x->status);
     if (err)
         return err == -EAGAIN ? turns_complain(x) : err;
-    if (is == STEERED_IN_FLIGHT && slot_is_letter(&x->m, &s->c))
+    /* Only mqdlq can end a replayed letter of this store, or a copy of one. */
+    if (is == STEERED_IN_FLIGHT && (h->fields & needed) == needed &&
+        x->m.store &&
+        (store_replay_find(x->m.store, (int64_t)h->letter, &h->id,
+                           &h->letter_token, &replay) < 0 ||
+         replay != REPLAY_NONE))
         x->sums.letters++;
     else if (is == STEERED_IN_FLIGHT && x->o->running)
         return run_take(x, &s->c); /* it was about to run */
@@ -482,7 +475,7 @@ static int slot_take(struct order *x, const struct slot_seen *s)
     return 0;
 }
 
-/* message_take - visit: a message of the filter */
+/* Visit a message that the filter chooses: take it. */
 static int message_take(const struct message_seen *seen, void *arg)
 {
     struct order *x = arg;

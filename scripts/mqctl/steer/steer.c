@@ -273,42 +273,31 @@ static int orders_give(const struct options *o, char *const *names,
     return status;
 }
 
-/* Refuse a last operand of pause that is neither a duration nor a queue, before
- * pausing anything: it may be a mistyped duration. */
-static int last_check(const struct options *o)
-{
-    int n = o->line.operand_count;
-    const char *word = n > 1 ? o->line.operands[n - 1] : "/";
-    char name[QUEUE_NAME_MAX];
-    static struct statedir dir;
-    struct problem p = {0};
-
-    if (o->line.verb != VERB_PAUSE || o->pause_for || word[0] == '/' ||
-        (snapshot_name(word, name, &p) == 0 &&
-         (snapshot_folder(&dir, o->state_dir, name, &p) == 0 ||
-          p.status == EX_NOPERM)))
-        return 0;
-    return complain(EX_USAGE,
-                    "pause: \"%s\" is neither a duration like 10m nor a queue "
-                    "that a worker has used; nothing was paused",
-                    word);
-}
-
 int steer_run(const struct options *o)
 {
     struct queue_list n = {0};
     static struct statedir dir;
     struct pause_note note;
-    struct problem p;
+    struct problem p = {0};
     size_t kept = 0;
-    int status = last_check(o);
+    const int count = o->line.operand_count;
+    const char *last = count > 1 ? o->line.operands[count - 1] : "/";
+    char name[QUEUE_NAME_MAX];
+    int status;
 
-    if (status)
-        return status;
+    /* Refuse a last operand of pause that is neither a duration nor a queue,
+     * before pausing anything: it may be a mistyped duration. */
+    if (o->line.verb == VERB_PAUSE && !o->pause_for && last[0] != '/' &&
+        (snapshot_name(last, name, &p) < 0 ||
+         (snapshot_folder(&dir, o->state_dir, name, &p) < 0 &&
+          p.status != EX_NOPERM)))
+        return complain(EX_USAGE,
+                        "pause: \"%s\" is neither a duration like 10m nor a "
+                        "queue that a worker has used; nothing was paused",
+                        last);
     if (!o->all)
-        return orders_give(
-            o, o->line.operands,
-            o->line.verb == VERB_SET ? 1 : (size_t)o->line.operand_count);
+        return orders_give(o, o->line.operands,
+                           o->line.verb == VERB_SET ? 1 : (size_t)count);
     if (queue_list_of_all_workers(&n, o->state_dir) < 0)
         return complain_memory();
     /* Keep the queues with a worker, and for resume also queues with a saved

@@ -1,25 +1,570 @@
-/* screen.c - top on a terminal (see top.h) */
+/* screen.c - top on a terminal (see top.h)
+ *
+ * A session has the chosen queue and letter, the order, and a question that
+ * waits for its answer. Each key changes these; then the view is drawn again.
+ */
+
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <langinfo.h>
+#include <limits.h>
 #include <locale.h>
 #include <ncurses.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+#include <bsd/string.h>
 
+#include "common/base/basics.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/problem.h"
+#include "common/base/safe_text.h"
 #include "common/cli/complain.h"
-#include "scripts/mqctl/top/session.h"
+#include "common/custody/custody_look.h"
+#include "common/state/runtimedir.h"
+#include "common/state/statedir.h"
+#include "common/store/letters.h"
+#include "scripts/mqctl/ask.h"
+#include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/top/draw/view.h"
+#include "scripts/mqctl/top/top.h"
 
-enum { COLOUR_BAD = 1, COLOUR_WARN };
+#define SESSION_TEXT 512
+#define SESSION_HOST 65
 
-struct screen {
-    struct session session;
+/* What y does. It is about that queue, whatever is chosen by then. */
+struct question {
+    const struct key *key; /* NULL: nothing is asked */
+    char queue[QUEUE_NAME_MAX];
+    bool resume;    /* it is paused */
+    int from, to;   /* its concurrency */
+    int64_t row;    /* the letter */
+    char order[64]; /* to the worker, or the verb of mqdlq */
+    char text[SESSION_TEXT];
+};
+
+struct session {
+    struct top *top;
+    char chosen[QUEUE_NAME_MAX]; /* the queue; "": the first */
+    int64_t letter;              /* its row; 0: the newest */
+    struct question question;
+    char *page; /* what is shown of a letter; NULL: nothing */
+    char note[SESSION_TEXT], host[SESSION_HOST], state_dir[PATH_MAX];
+    struct view_queue *queues; /* of the view: `room` of them */
+    size_t room;
+    struct view_detail detail;
+    struct view view;
     bool colour;
 };
 
+enum session_next {
+    SESSION_GOES_ON,
+    SESSION_LOOKS, /* see what came of it */
+    SESSION_ENDS,
+};
+enum { COLOUR_BAD = 1, COLOUR_WARN };
+
+#define TOOL_WHY 512
+#define OUT_MOST (1 << 20)
+#define WAIT     "1s" /* for room in the queue: the screen stands still */
+
+/* ---- mqdlq, run for a person in front of top ---- */
+
+/* Return the text of a file, and its last line without the program's name;
+ * NULL: no memory. */
+static char *output_read(int fd, char why[TOOL_WHY])
+{
+    off_t size = lseek(fd, 0, SEEK_END);
+    size_t room = size > 0 && size < OUT_MOST ? (size_t)size : OUT_MOST;
+    char *text = size < 0 ? NULL : calloc(1, room + 1), *line;
+    ssize_t n = text ? pread(fd, text, room, 0) : -1;
+
+    if (n < 0) {
+        free(text);
+        return NULL;
+    }
+    while (n > 0 && text[n - 1] == '\n')
+        text[--n] = '\0';
+    line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    if (strncmp(line, "mqdlq: ", 7) == 0)
+        line += 7;
+    strlcpy(why, line, TOOL_WHY);
+    return text;
+}
+
+/* Run mqdlq, and wait for its end. Returns its exit status, or -errno. */
+static int mqdlq_run(const char *const argv[], int out)
+{
+    posix_spawn_file_actions_t files;
+    char path[PATH_MAX];
+    int status, err;
+    pid_t pid;
+
+    err = file_of_program(path, "mqdlq");
+    if (err)
+        return err;
+    err = posix_spawn_file_actions_init(&files);
+    if (err)
+        return -err;
+    err = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    err = err ? err : posix_spawn_file_actions_adddup2(&files, out, 1);
+    err = err ? err : posix_spawn_file_actions_adddup2(&files, out, 2);
+    err = err ? err
+              : posix_spawn(&pid, path, &files, NULL, (char *const *)argv,
+                            environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (err)
+        return -err;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
+}
+
+/* Have mqdlq show, replay or discard one letter of a queue. `why`: the last
+ * line of its output, which says how it went. */
+static int letter_run(const struct options *o, const char *verb,
+                      const char *queue, int64_t row, char **out,
+                      char why[TOOL_WHY])
+{
+    const char *argv[11] = {"mqdlq", verb};
+    char number[32];
+    int fd = memfd_create("mqctl-mqdlq", MFD_CLOEXEC), status;
+    size_t n = 2;
+
+    snprintf(number, sizeof number, "%" PRId64, row);
+    if (strcmp(verb, "replay") == 0) {
+        argv[n++] = "--wait";
+        argv[n++] = WAIT;
+    }
+    if (!o->utc)
+        argv[n++] = "--local";
+    if (o->state_dir) {
+        argv[n++] = "--state-dir";
+        argv[n++] = o->state_dir;
+    }
+    argv[n++] = "--";
+    argv[n++] = queue;
+    argv[n++] = number;
+    status = fd < 0 ? -errno : mqdlq_run(argv, fd);
+    *out = status < 0 ? NULL : output_read(fd, why);
+    if (fd >= 0)
+        close(fd);
+    if (status < 0)
+        snprintf(why, TOOL_WHY, "cannot run mqdlq: %s", errno_text(-status));
+    else if (!*out)
+        strlcpy(why, "the output of mqdlq is lost: no memory", TOOL_WHY);
+    return status < 0 ? EX_OSERR : status;
+}
+
+/* ---- what the screen shows, looked up ---- */
+
+static void queue_fill(struct view_queue *q, const struct top_row *r)
+{
+    const struct snapshot *v = &r->v;
+
+    if (!r->looked) {
+        *q = (struct view_queue){
+            .name = r->queue, .past = &r->past, .problem = r->problem.text};
+        return;
+    }
+    *q = (struct view_queue){
+        .name = r->queue,
+        .past = &r->past,
+        .state = snapshot_state(v),
+        .depth = v->depth,
+        .depth_max = v->depth_max,
+        .rate = r->rate,
+        .running = (int64_t)v->sum.running,
+        .capacity = v->worker == SNAPSHOT_RUNS ? snapshot_capacity(v) : 0,
+        .waits = snapshot_waits(v),
+        .dead = v->dead,
+        .p50 = r->p50,
+        .p99 = r->p99,
+        .done = v->sum.done,
+        .retried = v->sum.retried,
+        .died = v->sum.dead,
+        .last_error = v->head.texts[COUNTERS_LAST_ERROR],
+    };
+}
+
+/* Print the beginning of a body, on one line. */
+static void body_text(char out[VIEW_BODY], const void *body, size_t size)
+{
+    safe_text_copy(out, VIEW_BODY, body, size < VIEW_BODY ? size : VIEW_BODY);
+}
+
+/* ---- what runs ---- */
+
+/* Visit a slot: add its message if that is running. */
+static int flight_add(const struct custody_seen *seen, void *arg)
+{
+    static const struct ulid none;
+    struct view_detail *d = arg;
+    struct view_flight *f = &d->flights[d->flight_count];
+    size_t header = seen->header.bytes;
+
+    if (seen->received_ns &&
+        (!d->oldest_ns || seen->received_ns < d->oldest_ns))
+        d->oldest_ns = seen->received_ns;
+    if (seen->w.state != SLOT_RUNNING || d->flight_count == VIEW_FLIGHTS)
+        return 0;
+    d->flight_count++;
+    /* A message gets its id when something asks for it. */
+    if (memcmp(&seen->id, &none, sizeof none) == 0)
+        strlcpy(f->id, "-", ULID_TEXT);
+    else
+        ulid_print(seen->id, f->id);
+    strlcpy(f->group, seen->group, sizeof f->group);
+    f->started_ns = seen->started_ns;
+    f->pid = seen->pgid;
+    f->attempt = seen->w.attempt;
+    f->body[0] = '\0';
+    if (header <= seen->data_size)
+        body_text(f->body, (const char *)seen->data + header,
+                  seen->data_size - header);
+    return 0;
+}
+
+/* longest_first - compare by start; break ties by id, so that rows do not
+ * jump */
+static int longest_first(const void *a, const void *b)
+{
+    const struct view_flight *x = a, *y = b;
+
+    if (x->started_ns != y->started_ns)
+        return x->started_ns < y->started_ns ? -1 : 1;
+    return strcmp(x->id, y->id);
+}
+
+/* ---- dead letters ---- */
+
+/* Visit a dead letter: add it. */
+static int letter_add(const struct letter *l, void *arg)
+{
+    struct view_detail *d = arg;
+    struct view_letter *to = &d->letters[d->letter_count];
+
+    if (d->letter_count == VIEW_LETTERS)
+        return VISIT_ENOUGH;
+    d->letter_count++;
+    to->row = l->m.row;
+    to->died_ns = l->m.died_ns;
+    to->attempts = l->m.attempts;
+    to->reason = dead_reason_text(l->m.reason);
+    error_text_join(to->error, sizeof to->error, l->m.error, l->error_text);
+    body_text(to->body, l->body, l->body_size);
+    return 0;
+}
+
+/* Read up to `letters` dead letters of the chosen queue. */
+static void detail_fill(struct view_detail *d, struct top_row *r,
+                        size_t letters)
+{
+    struct letter_filter f = {.limit = letters};
+    struct store *store;
+    char path[PATH_MAX];
+    struct problem p;
+
+    d->flight_count = d->letter_count = 0;
+    d->oldest_ns = 0;
+    d->no_letters = NULL;
+    if (!r || !r->looked)
+        return;
+    if (r->v.has_folder &&
+        runtimedir_file(&r->v.dir, RUNTIMEDIR_CUSTODY, path, &p) == 0) {
+        (void)custody_look(path, flight_add, d, &p);
+        qsort(d->flights, d->flight_count, sizeof *d->flights, longest_first);
+    }
+    if (r->v.broker)
+        d->no_letters = "they are on the broker: mqdlq list shows them";
+    else if (letters && r->v.dead > 0 && snapshot_store(&r->v, &store) == 0) {
+        (void)letters_each(store, &f, false, letter_add, d);
+        store_close(&store);
+    }
+}
+
+/* ---- the session ---- */
+
+/* Return the row of a queue; NULL: it is gone. */
+static struct top_row *row_named(const struct session *s, const char *queue)
+{
+    for (size_t i = 0; i < s->top->count; i++)
+        if (strcmp(s->top->rows[i]->queue, queue) == 0)
+            return s->top->rows[i];
+    return NULL;
+}
+
+/* Update the view from the last look, for a terminal of that size. -ENOMEM. */
+static int session_update(struct session *s, int columns, int rows)
+{
+    struct view *v = &s->view;
+    struct view_queue *more;
+    size_t rest = s->page ? view_page_rest(s->page, columns, rows) : 0;
+    size_t count;
+
+    if (s->top->count > s->room) {
+        more = reallocarray(s->queues, s->top->count, sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        s->queues = more;
+        s->room = s->top->count;
+    }
+    v->queues = s->queues;
+    v->count = s->top->count;
+    for (size_t i = 0; i < v->count; i++)
+        queue_fill(&s->queues[i], s->top->rows[i]);
+    view_sort(s->queues, v->count, v->sort, v->reverse);
+    v->now_ns = clock_wall_ns();
+    v->question = s->question.key ? s->question.text : NULL;
+    v->page = s->page;
+    v->page_from = v->page_from < rest ? v->page_from : rest;
+    if (!v->count)
+        return 0;
+    /* Find the chosen queue and the chosen letter, wherever they are by now. */
+    v->chosen = 0;
+    for (size_t i = 0; i < v->count; i++)
+        if (strcmp(s->chosen, s->queues[i].name) == 0)
+            v->chosen = i;
+    strlcpy(s->chosen, s->queues[v->chosen].name, sizeof s->chosen);
+    detail_fill(&s->detail, row_named(s, s->chosen),
+                v->letters || view_tall(rows) ? (size_t)rows + v->letter : 0);
+    count = s->detail.letter_count;
+    for (size_t i = 0; i < count; i++)
+        if (s->detail.letters[i].row == s->letter)
+            v->letter = i;
+    if (v->letter >= count) /* the letter that is in its place by now */
+        v->letter = count ? count - 1 : 0;
+    s->letter = count ? s->detail.letters[v->letter].row : 0;
+    return 0;
+}
+
+/* ---- what changes production ---- */
+
+/* Send an order to the worker of a queue, and note the result. */
+static void worker_order(struct session *s, const char *queue, const char *line)
+{
+    const struct top_row *r = row_named(s, queue);
+    const char *error = NULL;
+    json_t *answer = NULL;
+    struct problem p;
+
+    if (!r || !r->looked || !r->v.has_folder)
+        snprintf(s->note, sizeof s->note, "no worker is running on %s", queue);
+    else if (ask(&r->v.dir, queue, line, &answer, &p) < 0)
+        strlcpy(s->note, p.text, sizeof s->note);
+    else if (ask_status(answer, &error) != 0)
+        strlcpy(s->note, error, sizeof s->note);
+    else
+        snprintf(s->note, sizeof s->note, "%s: %s", queue, line);
+    json_decref(answer);
+}
+
+/* Set what y does, and the text that asks for it. */
+static void question_set(struct question *q)
+{
+    const char *order = q->resume ? "resume" : "pause";
+    size_t room = sizeof q->text;
+
+    switch (q->key->does) {
+    case KEY_REPLAYS:
+        order = "replay";
+        snprintf(q->text, room, "replay letter %" PRId64 " of %s?", q->row,
+                 q->queue);
+        break;
+    case KEY_DISCARDS:
+        order = "discard";
+        snprintf(q->text, room, "remove letter %" PRId64 " of %s permanently?",
+                 q->row, q->queue);
+        break;
+    case KEY_PAUSES:
+        snprintf(q->text, room, "%s %s?", order, q->queue);
+        break;
+    case KEY_DRAINS:
+        order = "drain";
+        snprintf(q->text, room,
+                 "drain %s? Its worker finishes what runs, and exits",
+                 q->queue);
+        break;
+    case KEY_STOPS:
+        order = "stop";
+        snprintf(q->text, room, "stop %s? Its worker exits, within its --grace",
+                 q->queue);
+        break;
+    default:
+        snprintf(q->text, room,
+                 "max-concurrency of %s from %d to %d? + - change it", q->queue,
+                 q->from, q->to);
+        snprintf(q->order, sizeof q->order, "set max-concurrency=%d", q->to);
+        return;
+    }
+    strlcpy(q->order, order, sizeof q->order);
+}
+
+/* Take a key as the answer; + and - only change the question. */
+static enum session_next question_key(struct session *s, int key)
+{
+    struct question *q = &s->question;
+    const struct key *k = key_find(key);
+    bool cap = q->key->does == KEY_ADDS || q->key->does == KEY_TAKES;
+    char *out = NULL;
+
+    if (key == 'y' || key == 'Y') {
+        if (q->key->letters) /* the note is the output of mqdlq */
+            (void)letter_run(s->top->o, q->order, q->queue, q->row, &out,
+                             s->note);
+        else
+            worker_order(s, q->queue, q->order);
+        free(out);
+        q->key = NULL;
+        return SESSION_LOOKS;
+    }
+    if (cap && k && (k->does == KEY_ADDS || k->does == KEY_TAKES)) {
+        q->to += k->does == KEY_ADDS ? 1 : q->to > 1 ? -1 : 0;
+        question_set(q);
+    } else {
+        q->key = NULL;
+        strlcpy(s->note, "nothing was changed", sizeof s->note);
+    }
+    return SESSION_GOES_ON;
+}
+
+/* ---- what is shown ---- */
+
+/* Choose the letter or the queue above or below, as they are shown. */
+static void choose_next(struct session *s, bool up)
+{
+    struct view *v = &s->view;
+    size_t count = v->letters ? s->detail.letter_count : v->count;
+    size_t at = v->letters ? v->letter : v->chosen;
+
+    if (count == 0)
+        return;
+    at = up ? at - (at > 0) : at + (at + 1 < count);
+    v->letter = v->letters ? at : 0;
+    s->letter = v->letters ? s->detail.letters[at].row : 0;
+    if (!v->letters)
+        strlcpy(s->chosen, s->queues[at].name, sizeof s->chosen);
+}
+
+/* Go back to the queues. */
+static void page_close(struct session *s)
+{
+    free(s->page);
+    s->page = NULL;
+    s->view.page_from = 0;
+}
+
+/* Obey a key that changes nothing but the screen. */
+static enum session_next view_change(struct session *s, enum key_does does)
+{
+    struct view *v = &s->view;
+    char why[TOOL_WHY];
+
+    switch (does) {
+    case KEY_QUITS:
+        return SESSION_ENDS;
+    case KEY_HELPS:
+        v->help = true;
+        break;
+    case KEY_GOES_UP:
+    case KEY_GOES_DOWN:
+        choose_next(s, does == KEY_GOES_UP);
+        break;
+    case KEY_SORTS_LEFT:
+        v->sort = (v->sort + view_sorts - 1) % view_sorts;
+        break;
+    case KEY_SORTS_RIGHT:
+        v->sort = (v->sort + 1) % view_sorts;
+        break;
+    case KEY_TURNS:
+        v->reverse = !v->reverse;
+        break;
+    case KEY_LISTS:
+        v->letters = !v->letters;
+        break;
+    case KEY_SHOWS: /* the chosen letter, as mqdlq shows it */
+        if (letter_run(s->top->o, "show", s->chosen, s->letter, &s->page,
+                       why) == 0)
+            break;
+        page_close(s);
+        strlcpy(s->note, why, sizeof s->note);
+        break;
+    default:
+        break;
+    }
+    return SESSION_GOES_ON;
+}
+
+/* Obey a character, or one of TOP_KEY_. */
+static enum session_next session_key(struct session *s, int key)
+{
+    const struct key *k = key_find(key);
+    const struct top_row *r = row_named(s, s->chosen);
+    struct question *q = &s->question;
+
+    s->note[0] = '\0';
+    if (s->view.help) {
+        s->view.help = false;
+        return SESSION_GOES_ON;
+    }
+    if (q->key)
+        return question_key(s, key);
+    /* A page scrolls. Any other key leaves it, and does no more, unless the key
+     * is about the letter. */
+    if (s->page && k && k->does == KEY_GOES_UP) {
+        s->view.page_from -= s->view.page_from > 0;
+        return SESSION_GOES_ON;
+    }
+    if (s->page && k && k->does == KEY_GOES_DOWN) {
+        s->view.page_from++; /* session_update knows the end */
+        return SESSION_GOES_ON;
+    }
+    if (s->page) {
+        page_close(s);
+        if (!k || !k->letters || !k->asks)
+            return SESSION_GOES_ON;
+    }
+    if (!k)
+        return SESSION_GOES_ON;
+    if (k->letters && (!s->view.letters || !s->letter)) {
+        strlcpy(s->note,
+                s->view.letters ? "there is no dead letter"
+                                : "d goes to the dead letters first",
+                sizeof s->note);
+    } else if (!k->asks) {
+        return view_change(s, k->does);
+    } else if (k->letters) {
+        *q = (struct question){.key = k, .row = s->letter};
+        strlcpy(q->queue, s->chosen, sizeof q->queue);
+        question_set(q);
+    } else if (!r || !r->looked || r->v.worker != SNAPSHOT_RUNS) {
+        snprintf(s->note, sizeof s->note, "no worker is running on %s",
+                 s->chosen[0] ? s->chosen : "any queue");
+    } else { /* ask to confirm an order to the worker of the chosen queue */
+        *q = (struct question){.key = k,
+                               .resume = snapshot_paused(&r->v),
+                               .from = (int)snapshot_cap(&r->v)};
+        strlcpy(q->queue, s->chosen, sizeof q->queue);
+        q->to = q->from + (k->does == KEY_ADDS);
+        q->to -= k->does == KEY_TAKES && q->to > 1;
+        question_set(q);
+    }
+    return SESSION_GOES_ON;
+}
+
 /* ---- drawing ---- */
 
-static attr_t paint_attribute(const struct screen *s, enum paint paint)
+static attr_t paint_attribute(const struct session *s, enum paint paint)
 {
     attr_t bad = s->colour ? (attr_t)COLOR_PAIR(COLOUR_BAD) : 0;
     attr_t warn = s->colour ? (attr_t)COLOR_PAIR(COLOUR_WARN) : 0;
@@ -33,14 +578,13 @@ static attr_t paint_attribute(const struct screen *s, enum paint paint)
 }
 
 /* Draw the view on the terminal in its present size. */
-static int screen_draw(struct screen *s)
+static int screen_draw(struct session *s)
 {
     struct canvas c;
 
-    if (session_update(&s->session, COLS, LINES) < 0 ||
-        canvas_open(&c, COLS, LINES) < 0)
+    if (session_update(s, COLS, LINES) < 0 || canvas_open(&c, COLS, LINES) < 0)
         return -ENOMEM;
-    view_draw(&s->session.view, &c);
+    view_draw(&s->view, &c);
     erase();
     for (int y = 0; y < c.rows; y++) {
         const struct canvas_line *l = &c.lines[y];
@@ -67,8 +611,8 @@ static int screen_draw(struct screen *s)
 
 /* ---- keys ---- */
 
-/* Translate a key of curses to one of the table of keys. */
-static int key_translate(int c)
+/* Obey keys, and draw after each, until a moment or the end. */
+static int keys_until(struct session *s, uint64_t end_ns, bool *on)
 {
     static const struct {
         int curses, key;
@@ -76,32 +620,27 @@ static int key_translate(int c)
                 {KEY_LEFT, TOP_KEY_LEFT},   {KEY_RIGHT, TOP_KEY_RIGHT},
                 {KEY_ENTER, TOP_KEY_ENTER}, {'\n', TOP_KEY_ENTER},
                 {'\r', TOP_KEY_ENTER}};
-
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (keys[i].curses == c)
-            return keys[i].key;
-    return c < 0x80 ? c : 0;
-}
-
-/* Obey keys, and draw after each, until a moment or the end. */
-static int keys_until(struct screen *s, uint64_t end_ns, bool *on)
-{
     uint64_t now;
     int c;
 
     while ((now = clock_mono_ns()) < end_ns) {
-        enum session_next next;
+        enum session_next next = SESSION_GOES_ON;
+        int key;
 
         timeout((int)((end_ns - now) / NS_PER_MS) + 1);
         c = getch();
         if (c == ERR)
             return 0;
-        next = c == KEY_RESIZE ? SESSION_GOES_ON
-                               : session_key(&s->session, key_translate(c));
+        key = c < 0x80 ? c : 0;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            if (keys[i].curses == c)
+                key = keys[i].key;
+        if (c != KEY_RESIZE)
+            next = session_key(s, key);
         *on = next != SESSION_ENDS;
         if (!*on)
             return 0;
-        if ((next == SESSION_LOOKS && top_refresh(s->session.top) < 0) ||
+        if ((next == SESSION_LOOKS && top_refresh(s->top) < 0) ||
             screen_draw(s) < 0)
             return -ENOMEM;
     }
@@ -117,15 +656,26 @@ static void screen_restore(void)
 
 int top_screen(struct top *t)
 {
-    static struct screen s;
+    static struct session s;
     const struct options *o = t->o;
     const char *plain = getenv("NO_COLOR");
+    struct problem p;
     bool on = true;
     int err = 0;
 
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): mqctl has no threads */
     setlocale(LC_CTYPE, "");
-    session_init(&s.session, t, strcmp(nl_langinfo(CODESET), "UTF-8") == 0);
+    s.top = t;
+    if (gethostname(s.host, sizeof s.host - 1) < 0)
+        s.host[0] = '\0';
+    if (statedir_root(s.state_dir, o->state_dir, &p) < 0)
+        s.state_dir[0] = '\0';
+    s.view = (struct view){.host = s.host,
+                           .state_dir = s.state_dir,
+                           .trouble = t->trouble,
+                           .detail = &s.detail,
+                           .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
+                           .note = s.note};
     initscr();
     atexit(screen_restore);
     cbreak();
@@ -148,6 +698,7 @@ int top_screen(struct top *t)
             err = -ENOMEM;
     }
     endwin();
-    session_fini(&s.session);
+    free(s.queues);
+    free(s.page);
     return err ? complain_memory() : 0;
 }

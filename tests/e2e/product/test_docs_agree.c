@@ -207,7 +207,7 @@ Test(docs_agree, exit_statuses_that_sources_name_are_in_the_help)
         sh(LISTED
            "for p in mqsend mqdlq mqctl; do listed $p >\"$1\"/help;"
            "  { echo '#include <sysexits.h>'; grep -rhoE '\\bEX_[A-Z]+'"
-           "    --include='*.c' --exclude=session.c scripts/$p |"
+           "    --include='*.c' --exclude=screen.c scripts/$p |"
            "    sort -u; } | ${CC:-cc} -E -P -x c - | grep -E '^[0-9]+$' |"
            "  while read -r n; do grep -qx $n \"$1\"/help || echo $p $n; done;"
            "  done",

@@ -232,32 +232,26 @@ static bool has_twins(const struct view *v, int width, int tail)
     return false;
 }
 
-/* Return the columns of the end of a name that is cut: half of what is shown.
- * Where that does not distinguish all queues, as many as do, and one more, as a
- * single letter says little. */
-static int tail_find(const struct view *v, int width)
-{
-    int half = (width - CANVAS_MARK) / 2, most = width - CANVAS_MARK, tail;
-
-    if (width_most(v, false) <= width || v->count > COMPARED ||
-        !has_twins(v, width, half))
-        return half;
-    for (tail = half + 1; tail < most && has_twins(v, width, tail);)
-        tail++;
-    return has_twins(v, width, tail) ? half : tail + (tail < most);
-}
-
 /* Share out the columns: names come first, then states; curves get the rest. */
 static struct places places_find(const struct view *v, const struct canvas *c)
 {
     struct places p;
-    int numbers = 0, room;
+    int numbers = 0, room, most, tail;
 
     for (size_t i = 0; i < COLUMNS; i++)
         numbers += 1 + columns[i].width;
     room = c->columns - numbers - 2; /* with a blank after name and state */
     p.name = int_clamp(NAME_LEAST, width_most(v, false), room - STATE_LEAST);
-    p.tail = tail_find(v, p.name);
+    /* Half of a name that is cut is its end. Where that does not distinguish
+     * all queues, as much as does, and one more, as a single letter says
+     * little. */
+    most = p.name - CANVAS_MARK;
+    p.tail = tail = most / 2;
+    if (width_most(v, false) > p.name && v->count <= COMPARED)
+        while (tail < most && has_twins(v, p.name, tail))
+            tail++;
+    if (tail > p.tail && !has_twins(v, p.name, tail))
+        p.tail = tail + (tail < most);
     room -= p.name;
     p.state = int_clamp(STATE_LEAST, width_most(v, true),
                         room < STATE_MOST ? room : STATE_MOST);
@@ -270,8 +264,8 @@ static struct places places_find(const struct view *v, const struct canvas *c)
 
 /* ---- curves ---- */
 
-/* Draw a curve: one column for each of the last `width` looks, the newest at the
- * right; empty before the first. */
+/* Draw a curve: one column for each of the last `width` looks, the newest at
+ * the right; empty before the first. */
 static void curve_draw(const struct view *v, struct canvas *c, int x, int width,
                        const struct history *h, const uint64_t *ring)
 {
@@ -609,25 +603,6 @@ const struct key *key_find(int key)
 
 #define CLOCK 8 /* columns */
 
-/* Draw the title: how many queues, in which order, which host and state
- * directory, the time. */
-static void title_draw(const struct view *v, struct canvas *c)
-{
-    char now[TIME_TEXT];
-    int room = c->columns - CLOCK - 1, left;
-
-    canvas_put(c, 0, PAINT_BOLD, "mqctl top   %zu queue%s%s%s%s   %s", v->count,
-               term_plural(v->count), v->sort || v->reverse ? " by " : "",
-               v->sort || v->reverse ? view_sort_title(v->sort) : "",
-               v->reverse ? ", reversed" : "", v->host);
-    left = room - c->lines[c->y].columns - 3;
-    canvas_cell(c, c->lines[c->y].columns + 3, left > 6 ? left : 0,
-                CANVAS_MIDDLE, PAINT_PLAIN, v->state_dir);
-    term_time(v->now_ns, now);
-    canvas_put(c, room, PAINT_BOLD, "%.8s", now + 11);
-    c->y += 2;
-}
-
 /* Draw the last two lines: a question or a note, and the keys. */
 static void foot_draw(const struct view *v, struct canvas *c)
 {
@@ -719,11 +694,24 @@ size_t view_page_rest(const char *page, int width, int rows)
 void view_draw(const struct view *v, struct canvas *c)
 {
     const char *next = v->help ? NULL : v->page;
+    int room = c->columns - CLOCK - 1, left;
+    char now[TIME_TEXT];
 
     c->y = 0;
     c->end = c->rows - 2;
-    if (c->end > 0)
-        title_draw(v, c);
+    if (c->end > 0) { /* how many queues, in which order, where, the time */
+        canvas_put(c, 0, PAINT_BOLD, "mqctl top   %zu queue%s%s%s%s   %s",
+                   v->count, term_plural(v->count),
+                   v->sort || v->reverse ? " by " : "",
+                   v->sort || v->reverse ? view_sort_title(v->sort) : "",
+                   v->reverse ? ", reversed" : "", v->host);
+        left = room - c->lines[0].columns - 3;
+        canvas_cell(c, c->lines[0].columns + 3, left > 6 ? left : 0,
+                    CANVAS_MIDDLE, PAINT_PLAIN, v->state_dir);
+        term_time(v->now_ns, now);
+        canvas_put(c, room, PAINT_BOLD, "%.8s", now + 11);
+        c->y += 2;
+    }
     for (size_t line = 0; next; line++) {
         const char *text = next;
         int bytes = page_line(text, c->columns, &next);
