@@ -28,7 +28,7 @@
 #include "common/base/safe_text.h"
 #include "worker/engine.h"
 #include "worker/flow/dispatch.h"
-#include "worker/handlers/handler_inproc.h"
+#include "worker/handlers/handler.h"
 #include "worker/loop/loop.h"
 #include "worker/operate/halt.h"
 #include "worker/operate/live_settings.h"

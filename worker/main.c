@@ -18,11 +18,11 @@
 #include "common/cli/term.h"
 #include "worker/config/settings.h"
 #include "worker/engine.h"
-#include "worker/handlers/handler_inproc.h"
+#include "worker/handlers/handler.h"
 #include "worker/notify.h"
 
-/* Keep only 0, 1, 2 and the passed descriptors open: handlers must not inherit a
- * descriptor that our parent forgot to close. */
+/* Keep only 0, 1, 2 and the passed descriptors open: handlers must not inherit
+ * a descriptor that our parent forgot to close. */
 static void descriptors_ready(int passed)
 {
     int fd;

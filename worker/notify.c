@@ -36,7 +36,8 @@
 
 /* Take a number from the environment; 0: there is none, or it is not for this
  * process. A variable that a shell or another service inherited and passed on
- * has the pid of that process. `pid` may be missing only with `pid_optional`. */
+ * has the pid of that process. `pid` may be missing only with
+ * `pid_optional`. */
 static uint64_t number_take(const char *name, const char *pid,
                             bool pid_optional, int64_t most)
 {
@@ -60,8 +61,8 @@ void notify_init(struct notify *n)
     size_t size = text ? strlen(text) : 0;
 
     *n = (struct notify){.fd = -1};
-    /* Descriptors that were handed over; no handler gets them. If one of them is
-     * not open, nobody handed them over. */
+    /* Descriptors that were handed over; no handler gets them. If one of them
+     * is not open, nobody handed them over. */
     n->inherited =
         (int)number_take("LISTEN_FDS", "LISTEN_PID", false, INT_MAX - FIRST_FD);
     for (int fd = FIRST_FD; fd < FIRST_FD + n->inherited; fd++)
@@ -70,8 +71,8 @@ void notify_init(struct notify *n)
     n->feed_ns = number_take("WATCHDOG_USEC", "WATCHDOG_PID", true,
                              INT64_MAX / (int64_t)NS_PER_US) *
                  NS_PER_US / FEED_PART;
-    /* The manager's socket: a path, or @ and an abstract name. A datagram cannot
-     * be sent to anything else. */
+    /* The manager's socket: a path, or @ and an abstract name. A datagram
+     * cannot be sent to anything else. */
     n->asked = size > 0;
     n->socket = text ? strdup(text) : NULL;
     n->to.sun_family = AF_UNIX;
@@ -131,8 +132,8 @@ static int manager_tell(const struct notify *n, const char *text, int flags)
     return sent < 0 ? -errno : 0;
 }
 
-/* Feed the watchdog: the loop is alive, because this runs in it. It does not wait
- * for the manager, and tries again if that is behind. */
+/* Feed the watchdog: the loop is alive, because this runs in it. It does not
+ * wait for the manager, and tries again if that is behind. */
 static void watchdog_feed(struct timer *timer)
 {
     struct notify *n = CONTAINER_OF(timer, struct notify, watchdog);
@@ -158,8 +159,8 @@ static void stopping_say(struct notify *n, int flags)
     n->stopping = manager_tell(n, text, flags) != -EAGAIN;
 }
 
-/* Send a new title, whose end may be text that a command printed. The next title
- * replaces it, so it does not wait for room. */
+/* Send a new title, whose end may be text that a command printed. The next
+ * title replaces it, so it does not wait for room. */
 static void title_read(struct status_reader *reader, const char *title)
 {
     static const char status[] = "STATUS=";

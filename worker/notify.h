@@ -37,8 +37,8 @@ struct notify {
     bool stopping;         /* STOPPING=1 was sent */
 };
 
-/* Read the manager's variables, and remove them from the environment, so that no
- * handler sees them. */
+/* Read the manager's variables, and remove them from the environment, so that
+ * no handler sees them. */
 void notify_init(struct notify *n);
 /* Set set->passed_fd to the inherited descriptor of the queue, and close the
  * others. */

@@ -667,8 +667,8 @@ static int forward_take(struct settings *s, struct problem *p)
     return err;
 }
 
-/* Check, after the queue was read, that its messages are not sent back to it: on
- * a broker, that no host of one operand is also a host of the other. */
+/* Check, after the queue was read, that its messages are not sent back to it:
+ * on a broker, that no host of one operand is also a host of the other. */
 static int forward_other_check(const struct settings *s, struct problem *p)
 {
     const struct broker_operand *a = &s->broker, *b = &s->forward_to;
@@ -810,8 +810,8 @@ int settings_check(const struct settings *s, struct problem *p)
                            s->dead_letter_queue);
     if (s->access.partitions && in_hand_limit_check(s, &s->backoff, p) < 0)
         return -EINVAL;
-    /* Something must be taken at the very start: run_limits_take compares the end
-     * with now and the margin. */
+    /* Something must be taken at the very start: run_limits_take compares the
+     * end with now and the margin. */
     if (s->run_for_ns == 0 || s->run_for_ns > margin)
         return 0;
     return problem_set(p, EX_USAGE, EINVAL,

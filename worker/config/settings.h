@@ -42,7 +42,7 @@ enum group_dead { GROUP_DEAD_CONTINUE, GROUP_DEAD_HOLD };
 /* Which messages a spool writes: words of --spool-sync. */
 enum spool_sync { SPOOL_SYNC_WAITING, SPOOL_SYNC_ALWAYS };
 
-struct inproc; /* handler_inproc.h */
+struct inproc; /* handler.h */
 
 struct settings {
     char queue[QUEUE_NAME_MAX];
@@ -139,8 +139,8 @@ uint64_t settings_margin(const struct settings *s, uint64_t mean_ns);
 /* What no single setting can tell: a problem that begins with the flag it is
  * about, or 0. */
 int settings_check(const struct settings *s, struct problem *p);
-/* Check that nothing which --forward excludes is set beside it. `command` is the
- * operands after "--"; NULL: there are none. */
+/* Check that nothing which --forward excludes is set beside it. `command` is
+ * the operands after "--"; NULL: there are none. */
 int settings_forward_check(const struct settings *s, char *const *command,
                            struct problem *p);
 /* Read argv. `s->help` and `s->version` are returned early, unchecked. */

@@ -222,19 +222,6 @@ static struct delivery *coprocess_take_out(struct coprocess *l,
 
 /* ---- the end of a child ---- */
 
-/* Return how long to wait before another child may be started. */
-static uint64_t backoff_next(struct coprocess *l, bool well)
-{
-    uint64_t wait = BACKOFF_FIRST;
-
-    if (l->recycled || (well && l->answered && l->count == 0 && !l->why))
-        return 0;
-    for (unsigned i = 0; i < l->failures && wait < BACKOFF_MOST; i++)
-        wait *= 2;
-    l->failures++;
-    return wait < BACKOFF_MOST ? wait : BACKOFF_MOST;
-}
-
 /* Take the exit status of a child whose output was read to its end: leave
  * nothing of the child, and decide about the messages that it had open. */
 static void coprocess_reap(struct coprocess *l)
@@ -246,7 +233,7 @@ static void coprocess_reap(struct coprocess *l)
     struct outcome none = {0};
     pid_t pid = c->pid;
     bool known, well, stops;
-    uint64_t wait;
+    uint64_t wait = 0;
     siginfo_t how;
 
     if (c->err >= 0)
@@ -286,7 +273,16 @@ static void coprocess_reap(struct coprocess *l)
             snprintf(l->cause, sizeof l->cause, "exit %d: %s", how.si_status,
                      why);
     }
-    wait = backoff_next(l, well);
+    /* A child that ended well and left no message behind, or was replaced, is
+     * followed by another one immediately. */
+    if (!l->recycled && (!well || !l->answered || l->count || l->why)) {
+        wait = BACKOFF_FIRST;
+        for (unsigned i = 0; i < l->failures && wait < BACKOFF_MOST; i++)
+            wait *= 2;
+        if (wait > BACKOFF_MOST)
+            wait = BACKOFF_MOST;
+        l->failures++;
+    }
     /* A planned replacement is logged at debug level, because it may happen
      * often. */
     LOG_AT(l->recycled && well                     ? LOG_DEBUG
@@ -340,15 +336,6 @@ static struct delivery *coprocess_lost(struct coprocess *l, struct outcome *out)
 }
 
 /* ---- orders to cancel ---- */
-
-void coprocess_cancels_forget(struct coprocess *l)
-{
-    struct stream_cancels *c = &l->stream->cancels;
-
-    pthread_mutex_lock(&c->mtx);
-    l->cancel_seen = c->count;
-    pthread_mutex_unlock(&c->mtx);
-}
 
 /* Apply the orders given since the last call: end the child if it has a message
  * open that is to be cancelled. */

@@ -164,8 +164,6 @@ void coprocess_wake(struct coprocess *l);
 
 /* All calls from here to coprocess_finish: no message is open. */
 
-/* Ignore the orders to cancel that were given until now. */
-void coprocess_cancels_forget(struct coprocess *l);
 /* Log the stderr of a coprocess that no work item has, and take the status of a
  * child that has ended by itself. Does not wait. Returns false if nothing more
  * can happen before the coprocess is used again. */

@@ -17,21 +17,6 @@
  * all its descriptors before its exit status is there. */
 #define SHUT_NS NS_PER_S
 
-/* ---- entering a state ---- */
-
-static void enter_closed(struct coprocess *l)
-{
-    l->until_ns = ns_add(clock_mono_ns(), SHUT_NS);
-}
-
-/* Close the child's input. Lines that it still writes are not read as
- * answers. */
-static void enter_draining(struct coprocess *l)
-{
-    coprocess_drop_fd(l, &l->child.in);
-    l->until_ns = ns_add(clock_mono_ns(), l->stream->set->kill_after_ns);
-}
-
 /* The worker's own stop has sent its signal already. */
 void coprocess_term(struct coprocess *l)
 {
@@ -42,17 +27,6 @@ void coprocess_term(struct coprocess *l)
     else
         child_signal(&l->child, SIGTERM);
     l->kill_at_ns = ns_add(from, l->stream->set->kill_after_ns);
-}
-
-static void enter_terminating(struct coprocess *l)
-{
-    coprocess_term(l);
-    l->until_ns = l->kill_at_ns;
-}
-
-static void enter_killed(struct coprocess *l)
-{
-    child_signal(&l->child, SIGKILL);
 }
 
 /* ---- the table ---- */
@@ -66,7 +40,6 @@ enum {
 struct row {
     const char *name;
     unsigned is;
-    void (*enter)(struct coprocess *l);        /* NULL: nothing to do */
     enum coprocess_state on[COPROCESS_EVENTS]; /* NOWHERE: cannot happen */
 };
 
@@ -92,14 +65,12 @@ static const struct row rows[COPROCESS_STATES] = {
                                    [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
     [COPROCESS_CLOSED] = {.name = "closed",
                           .is = LIVES | WORKS,
-                          .enter = enter_closed,
                           .on = {[COPROCESS_SHUTS] = COPROCESS_CLOSED,
                                  [COPROCESS_LEAVE] = COPROCESS_CLOSED,
                                  [COPROCESS_END] = COPROCESS_TERMINATING,
                                  [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
     [COPROCESS_DRAINING] = {.name = "draining",
                             .is = LIVES,
-                            .enter = enter_draining,
                             .on = {[COPROCESS_SHUTS] = COPROCESS_DRAINING,
                                    [COPROCESS_LEAVE] = COPROCESS_DRAINING,
                                    [COPROCESS_END] = COPROCESS_TERMINATING,
@@ -107,7 +78,6 @@ static const struct row rows[COPROCESS_STATES] = {
                                    [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
     [COPROCESS_TERMINATING] = {.name = "terminating",
                                .is = LIVES,
-                               .enter = enter_terminating,
                                .on = {[COPROCESS_SHUTS] = COPROCESS_TERMINATING,
                                       [COPROCESS_LEAVE] = COPROCESS_TERMINATING,
                                       [COPROCESS_END] = COPROCESS_TERMINATING,
@@ -115,7 +85,6 @@ static const struct row rows[COPROCESS_STATES] = {
                                       [COPROCESS_EXIT] = COPROCESS_ZOMBIE}},
     [COPROCESS_KILLED] = {.name = "killed",
                           .is = LIVES,
-                          .enter = enter_killed,
                           .on = {[COPROCESS_SHUTS] = COPROCESS_KILLED,
                                  [COPROCESS_LEAVE] = COPROCESS_KILLED,
                                  [COPROCESS_END] = COPROCESS_KILLED,
@@ -148,8 +117,18 @@ void coprocess_step(struct coprocess *l, enum coprocess_event event)
         coprocess_unfeed(l);
     l->state = next;
     l->until_ns = UINT64_MAX;
-    if (rows[next].enter)
-        rows[next].enter(l);
+    if (next == COPROCESS_CLOSED) {
+        l->until_ns = ns_add(clock_mono_ns(), SHUT_NS);
+    } else if (next == COPROCESS_DRAINING) {
+        /* Lines that the child still writes are not read as answers. */
+        coprocess_drop_fd(l, &l->child.in);
+        l->until_ns = ns_add(clock_mono_ns(), l->stream->set->kill_after_ns);
+    } else if (next == COPROCESS_TERMINATING) {
+        coprocess_term(l);
+        l->until_ns = l->kill_at_ns;
+    } else if (next == COPROCESS_KILLED) {
+        child_signal(&l->child, SIGKILL);
+    }
 }
 
 bool coprocess_feeds(const struct coprocess *l)

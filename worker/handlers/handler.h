@@ -15,6 +15,7 @@
 #include "common/base/problem.h"
 #include "worker/rules/delivery.h"
 #include "worker/config/settings.h"
+#include "worker/mqworker.h"
 
 struct handler; /* each kind has its own body */
 struct loop;
@@ -30,8 +31,22 @@ struct handler_setup {
     struct stderr_limit *stderr_limit;
 };
 
-/* A durable verdict. The message is not lent any more, but its bytes stay for the
- * duration of the call. */
+/* The C function of an embedding program, or of a plugin. It cannot be killed:
+ * past its time limit, or when the worker ends it, it sees mqw_cancelled. A
+ * worker that is the program goes on without a function that does not return:
+ * it seizes the messages and exits. */
+struct inproc {
+    mqw_handler *handle;
+    /* NULL: nothing is called. */
+    void (*settled)(const struct mqw_message *message, enum mqw_verdict verdict,
+                    uint64_t took_ns, void *user);
+    void (*fini)(void *user); /* at close; NULL: nothing to do */
+    void *user;
+    struct mqw_worker *worker; /* NULL: we are the program */
+};
+
+/* A durable verdict. The message is not lent any more, but its bytes stay for
+ * the duration of the call. */
 struct settlement {
     struct message *message;
     struct header_text group;
@@ -39,9 +54,9 @@ struct settlement {
     uint64_t took_ns; /* time of the handler; 0: it did not run */
 };
 
-/* Deliveries that are open at the same time: a long-lived child and the messages
- * that it was sent. The thread that got a coprocess calls ready, then sends
- * while there is room, then calls next until nothing is open. */
+/* Deliveries that are open at the same time: a long-lived child and the
+ * messages that it was sent. The thread that got a coprocess calls ready, then
+ * sends while there is room, then calls next until nothing is open. */
 struct coprocess; /* the handler's own */
 struct coprocess_ops {
     /* Get a coprocess, if possible one that was put back. NULL: no memory. */
@@ -58,8 +73,8 @@ struct coprocess_ops {
     unsigned (*room)(const struct coprocess *coprocess);
     /* Deliver. `d` must stay until next has returned it. */
     void (*send)(struct coprocess *coprocess, struct delivery *d);
-    /* With something open, wait for a delivery that ended; fills in `out` except
-     * duration_ns. NULL: the coprocess was woken. */
+    /* With something open, wait for a delivery that ended; fills in `out`
+     * except duration_ns. NULL: the coprocess was woken. */
     struct delivery *(*next)(struct coprocess *coprocess, struct outcome *out);
     /* Make next or ready return; without a waiting thread, the next call of
      * them. Any thread. */
@@ -86,9 +101,9 @@ struct handler_ops {
     const struct coprocess_ops *coprocesses;
     /* Deliver, and return when the handler has finished. */
     void (*run)(struct handler *h, struct delivery *d, struct outcome *out);
-    /* End all runs with this signal. From now on a run that ends without success
-     * ends as OUTCOME_STOPPED. May be called again. Nothing that a handler
-     * started outlives its end by SIGKILL. */
+    /* End all runs with this signal. From now on a run that ends without
+     * success ends as OUTCOME_STOPPED. May be called again. Nothing that a
+     * handler started outlives its end by SIGKILL. */
     void (*stop)(struct handler *h, int signal);
     /* End the run of the message with this id, as at its time limit, unless it
      * has ended by itself. Its outcome is verdict_cancelled, whatever the
@@ -97,19 +112,22 @@ struct handler_ops {
      * which is not known on return. NULL: a run cannot be ended from outside.
      * The peeker; never waits. */
     bool (*cancel)(struct handler *h, const char *id);
-    /* Seize the runs that are calls in this process, because the process is about
-     * to end: their results will be ignored, and their messages may have run.
+    /* Seize the runs that are calls in this process, because it is about to
+     * end: their results will be ignored, and their messages may have run.
      * Returns how many were seized by all calls. NULL: runs end by stop, or are
      * waited for. The peeker. */
     unsigned (*seize)(struct handler *h);
     void (*close)(struct handler **h); /* after the last run */
-    /* Called after a durable verdict, on any thread of the pool, without a lock;
-     * the group of the message goes on meanwhile. NULL: nothing is called. */
+    /* Called after a durable verdict, on any thread of the pool, without a
+     * lock; the group of the message goes on meanwhile. NULL: nothing is
+     * called. */
     void (*settled)(struct handler *h, const struct settlement *s);
     /* Return, after open, true if settled has to be called. NULL: true. */
     bool (*hears)(const struct handler *h);
 };
 
+extern const struct handler_ops handler_inproc; /* calls settings.inproc */
+extern const struct handler_ops handler_plugin; /* loads settings.plugin */
 /* --forward to a broker: `forward` of struct broker_engine. */
 extern const struct handler_ops handler_exec, handler_stream, handler_forward;
 

@@ -233,8 +233,8 @@ static bool run_watch(const struct running *r, struct stderr_tail *t,
     return true;
 }
 
-/* Return how the process ended. With WNOWAIT it stays a zombie. If somebody else
- * took its status, si_code is 0, and si_errno the reason. */
+/* Return how the process ended. With WNOWAIT it stays a zombie. If somebody
+ * else took its status, si_code is 0, and si_errno the reason. */
 static siginfo_t process_wait(pid_t pid, int flags)
 {
     siginfo_t info = {0};

@@ -1,5 +1,5 @@
-/* handler_inproc.c - a C function as handler, of a program or of a shared object
- * (see handler_inproc.h, docs/library.md)
+/* handler_inproc.c - a C function as handler: of a program, or of a shared
+ * object (see handler.h, docs/library.md)
  *
  * The place keeps the time limit (call_deadline.h). When the function has
  * returned, the place is asked once whether that was in time, and the returned
@@ -8,7 +8,7 @@
  * A shared object is never unloaded: threads of the pool may run destructors of
  * its thread-specific data, and the process is about to end.
  */
-#include "worker/handlers/handler_inproc.h"
+#include "worker/handlers/handler.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -223,8 +223,8 @@ static void call_expire(void *call)
     timers_start_after(h->timers, &c->abort, h->set->kill_after_ns);
 }
 
-/* Initialize a place at its first call. Not inline, so that the usual path has a
- * small frame. */
+/* Initialize a place at its first call. Not inline, so that the usual path has
+ * a small frame. */
 __attribute__((noinline)) static void place_init(struct place *place,
                                                  struct handler *h)
 {

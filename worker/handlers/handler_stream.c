@@ -83,6 +83,7 @@ static struct stream_slot *stream_slot_open(struct handler *h)
 
 static struct coprocess *stream_get(struct handler *h)
 {
+    struct stream_cancels *c = &h->stream.cancels;
     struct stream_slot *p;
 
     pthread_mutex_lock(&h->mtx);
@@ -95,10 +96,14 @@ static struct coprocess *stream_get(struct handler *h)
     } else {
         p = stream_slot_open(h);
     }
-    if (p)
-        coprocess_cancels_forget(p->coprocess);
     pthread_mutex_unlock(&h->mtx);
-    return p ? p->coprocess : NULL;
+    if (!p)
+        return NULL;
+    /* Orders to cancel that were given until now are for other coprocesses. */
+    pthread_mutex_lock(&c->mtx);
+    p->coprocess->cancel_seen = c->count;
+    pthread_mutex_unlock(&c->mtx);
+    return p->coprocess;
 }
 
 static void stream_put(struct handler *h, struct coprocess *coprocess)

@@ -43,8 +43,8 @@ struct stream_answer {
 /* Read one line, without its newline. */
 int stream_answer_parse(const char *line, size_t size,
                         struct stream_answer *out);
-/* Write the reason for an outcome: one line of printable UTF-8, cut if it is too
- * long; the name of the verdict if no reason was given. */
+/* Write the reason for an outcome: one line of printable UTF-8, cut if it is
+ * too long; the name of the verdict if no reason was given. */
 void stream_answer_error(const struct stream_answer *a,
                          char error[OUTCOME_ERROR]);
 

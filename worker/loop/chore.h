@@ -42,8 +42,9 @@ void chore_soon(struct chore *c);
 void chore_after(struct chore *c, uint64_t ns);
 /* Run in this thread, now. */
 void chore_run(struct chore *c);
-/* Cancel the timer. Returns true if no run is queued or running. In a callback of
- * the loop, where no timer fires meanwhile, none begins before it returns. */
+/* Cancel the timer. Returns true if no run is queued or running. In a callback
+ * of the loop, where no timer fires meanwhile, none begins before it
+ * returns. */
 bool chore_quiet(struct chore *c);
 /* Wait for the end of a run, and let none begin any more. */
 void chore_stop(struct chore *c);

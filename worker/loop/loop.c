@@ -93,8 +93,8 @@ int loop_add(struct loop *l, struct loop_source *source, uint32_t events)
     return source_control(l, EPOLL_CTL_ADD, source, events);
 }
 
-/* `added` says which call is likely to succeed. It is wrong if the descriptor was
- * closed meanwhile, which takes it out of the set, or is another one. */
+/* `added` says which call is likely to succeed. It is wrong if the descriptor
+ * was closed meanwhile, which takes it out of the set, or is another one. */
 int loop_watch(struct loop *l, struct loop_source *source, uint32_t events)
 {
     int op = source->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, err;

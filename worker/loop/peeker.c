@@ -24,9 +24,9 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
-/* The same after a thread waited. Starting the timer is a system call before the
- * handler's first instruction, and wakes the peeker, which then delays another
- * message: fewer than one in a hundred, if one comes each few ms. */
+/* The same after a thread waited. Starting the timer is a system call before
+ * the handler's first instruction, and wakes the peeker, which then delays
+ * another message: fewer than one in a hundred, if one comes each few ms. */
 #define LINGER_MS 250
 
 /* Peek mode: which thread waits for the queue. Only the thread that entered a
@@ -117,10 +117,11 @@ void peeker_close(struct peeker **peeker)
     free(p);
 }
 
-/* Watch the queue once, so that a message wakes the peeker once and not until it
- * was taken. The queue is added to the set when it is first waited for: an entry
- * that never fired is active whatever its events are (the kernel adds EPOLLERR
- * and EPOLLHUP), and each sent message would wake the peeker in vain. */
+/* Watch the queue once, so that a message wakes the peeker once and not until
+ * it was taken. The queue is added to the set when it is first waited for: an
+ * entry that never fired is active whatever its events are (the kernel adds
+ * EPOLLERR and EPOLLHUP), and each sent message would wake the peeker in
+ * vain. */
 void peeker_arm(struct peeker *p)
 {
     int err = 0;
@@ -157,8 +158,8 @@ void peeker_queue_changed(struct peeker *p)
         waiter_interrupt(p);
 }
 
-/* Make the loop look within `ms`. If look_ns is out of date, the timer is started
- * once more, or fires just now, which is a look as well. */
+/* Make the loop look within `ms`. If look_ns is out of date, the timer is
+ * started once more, or fires just now, which is a look as well. */
 static void look_in(struct peeker *p, unsigned ms)
 {
     uint64_t now = clock_mono_ns(), when = now + ms * NS_PER_MS;
@@ -199,9 +200,9 @@ void peeker_look_soon(struct peeker *p)
     look_in(p, PEEKER_STUCK_MS);
 }
 
-/* A pending look comes within LINGER_MS, so it is enough. The caller was counted
- * as running before this load, so a look that is pending here counts it, because
- * the loop checks who is running after look_timer_due. */
+/* A pending look comes within LINGER_MS, so it is enough. The caller was
+ * counted as running before this load, so a look that is pending here counts
+ * it, because the loop checks who is running after look_timer_due. */
 void peeker_look_later(struct peeker *p)
 {
     if (atomic_load(&p->look_ns) == 0)

@@ -39,13 +39,13 @@ void peeker_close(struct peeker **p); /* NULL-safe; sets NULL */
 void peeker_arm(struct peeker *p);
 /* Enter peek mode for the calling thread. Returns false if it is entered. */
 bool peeker_enter(struct peeker *p);
-/* Then wait. Returns true if there may be a message; false after peeker_release,
- * or if there is another queue. */
+/* Then wait. Returns true if there may be a message; false after
+ * peeker_release, or if there is another queue. */
 bool peeker_wait(struct peeker *p);
 /* Have the loop check after PEEKER_STUCK_MS whether a handler keeps its thread,
  * because work goes on with peek mode off. Later: after a wait of the thread,
- * whose handler is most likely quick; the thread was counted (gate_enter) before
- * the call. */
+ * whose handler is most likely quick; the thread was counted (gate_enter)
+ * before the call. */
 void peeker_look_soon(struct peeker *p);
 void peeker_look_later(struct peeker *p);
 /* Let no thread enter any more. */

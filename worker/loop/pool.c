@@ -153,8 +153,8 @@ void pool_resize(struct pool *pool, unsigned max_threads)
     pthread_mutex_unlock(&pool->mtx);
 }
 
-/* Queued jobs still run. A job may still submit by way of *pool, and is refused;
- * so *pool is set to NULL only when no thread is left. */
+/* Queued jobs still run. A job may still submit by way of *pool, and is
+ * refused; so *pool is set to NULL only when no thread is left. */
 void pool_close(struct pool **pool)
 {
     struct pool *p = *pool;

@@ -1,6 +1,7 @@
 /* signals.h - the signals that a worker takes, as events of the loop
  *
- * WHAT   Blocks them, reads them from a signalfd, and calls a function for each.
+ * WHAT   Blocks them, reads them from a signalfd, and calls a function for
+ *        each.
  * WHO    block: before any thread is started. open, close: the engine's thread.
  * OWNS   The signalfd.
  * FAILS  open: -errno.

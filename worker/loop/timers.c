@@ -123,8 +123,8 @@ void timers_start(struct timers *t, struct timer *timer, uint64_t when_ns)
     pthread_mutex_unlock(&t->mtx);
 }
 
-/* The clock is read inside the lock, so that of two timers with one limit the one
- * started first has the earlier deadline. */
+/* The clock is read inside the lock, so that of two timers with one limit the
+ * one started first has the earlier deadline. */
 void timers_start_after(struct timers *t, struct timer *timer,
                         uint64_t limit_ns)
 {
@@ -155,7 +155,7 @@ bool timers_cancel(struct timers *t, struct timer *timer)
     return was;
 }
 
-/* The callback may have started the timer again, so cancel it after the wait. */
+/* The callback may have started the timer again, so cancel after the wait. */
 bool timers_cancel_sync(struct timers *t, struct timer *timer)
 {
     bool was;

@@ -38,8 +38,8 @@ void timers_start_after(struct timers *t, struct timer *timer,
 /* Fire at `when_ns`, unless the timer is pending for an earlier time. */
 void timers_start_earlier(struct timers *t, struct timer *timer,
                           uint64_t when_ns);
-/* Return true exactly if the timer was pending: its callback will not run. After
- * false the callback has run or is running. */
+/* Return true exactly if the timer was pending: its callback will not run.
+ * After false the callback has run or is running. */
 bool timers_cancel(struct timers *t, struct timer *timer);
 /* Cancel, and wait for a running callback. On return the timer is not pending,
  * even if its callback started it again, and may be freed. Not from a callback.

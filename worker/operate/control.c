@@ -216,8 +216,8 @@ static void door_open(struct timer *timer)
     (void)loop_watch(k->flow->loop, &k->door, EPOLLIN);
 }
 
-/* Let one client in. Without a free descriptor wait for a timer, because the door
- * stays readable. */
+/* Let one client in. Without a free descriptor wait for a timer, because the
+ * door stays readable. */
 static void door_ready(struct loop_source *source)
 {
     struct control *k = CONTAINER_OF(source, struct control, door);

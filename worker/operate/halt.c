@@ -290,8 +290,8 @@ static void handlers_end(struct timer *timer)
         timers_start_after(f->timers, timer, f->set->kill_after_ns);
 }
 
-/* Handle a signal to stop. The first TERM or INT lets handlers finish within the
- * grace. A second one skips the rest of the grace; QUIT kills now. */
+/* Handle a signal to stop. The first TERM or INT lets handlers finish within
+ * the grace. A second one skips the rest of the grace; QUIT kills now. */
 void stop_worker(struct stop *s, int signal)
 {
     struct flow *f = s->flow;

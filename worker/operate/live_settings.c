@@ -115,8 +115,8 @@ static int together_check(struct orders *o, const struct option_row *row,
     return err;
 }
 
-/* Tell the part that keeps a copy of the setting, and may refuse the change; then
- * change the setting. */
+/* Tell the part that keeps a copy of the setting, and may refuse the change;
+ * then change the setting. */
 static int number_set(struct orders *o, const struct option_row *row,
                       uint64_t value, struct problem *p)
 {

@@ -103,8 +103,8 @@ static void flag_put(const char *flag, const char *value, void *arg)
     (void)json_object_set_new(arg, flag, json_string(value));
 }
 
-/* Return the program, its command (null: a C function is called) and the flags at
- * its start, which stay the same while the worker is running. */
+/* Return the program, its command (null: a C function is called) and the flags
+ * at its start, which stay the same while the worker is running. */
 static json_t *runs_json(struct request *r)
 {
     const struct flow *f = r->orders->flow;
@@ -198,8 +198,8 @@ static json_t *answer_status(struct request *r)
         why, "queue_differs", differs, "settings", settings);
     json_object_update_new(
         out, json_pack("{s:I, s:I, s:I}", "window", (json_int_t)f->set->window,
-                       "groups", (json_int_t)groups_count(f->groups), "groups_held",
-                       (json_int_t)groups_held(f->groups)));
+                       "groups", (json_int_t)groups_count(f->groups),
+                       "groups_held", (json_int_t)groups_held(f->groups)));
     json_object_set_new(out, "runs", runs_json(r));
     json_object_set_new(out, "settings_changed", changed);
     json_object_set_new(out, "partitions", parts);
@@ -444,9 +444,9 @@ static json_t *steering_answer(struct request *r)
     return out;
 }
 
-/* Start the job, unless `wrong` says what is wrong with the words. Returns NULL,
- * and the request is answered later; or a refusal. Asked again, it returns the
- * answer. */
+/* Start the job, unless `wrong` says what is wrong with the words. Returns
+ * NULL, and the request is answered later; or a refusal. Asked again, it
+ * returns the answer. */
 static json_t *steering_begin(struct request *r, const struct steering *what,
                               const char *wrong)
 {
@@ -521,8 +521,8 @@ static json_t *answer_cancel_lent(struct request *r)
                 "and the key of its group in hexadecimal if it has one");
 }
 
-/* End the handlers of messages. The answer says which of them the order reached.
- * The log says what becomes of the messages, once that is durable. */
+/* End the handlers of messages. The answer says which of them the order
+ * reached. The log says what becomes of the messages, once that is durable. */
 static json_t *answer_cancel_running(struct request *r)
 {
     const struct flow *f = r->orders->flow;

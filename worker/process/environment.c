@@ -14,8 +14,8 @@
 #define PREFIX "MQW_"
 #define MARK   "MQW_DELIVERY=%016" PRIx64 "-"
 
-/* Copy environ without the variables of an outer worker. environ is NULL, not an
- * empty list, after clearenv(3), and in a program that was started without a
+/* Copy environ without the variables of an outer worker. environ is NULL, not
+ * an empty list, after clearenv(3), and in a program that was started without a
  * variable once setproctitle_init(3bsd) has copied it. */
 int environment_base_open(struct environment_base *b, const char *queue,
                           uint64_t max_attempts, uint64_t nonce)

@@ -18,8 +18,8 @@
 #define ENVIRONMENT_VARS  (17 + HEADER_X_MAX)
 #define ENVIRONMENT_BYTES (4096 + 2 * HEADER_MAX)
 
-/* The variables of all deliveries: environ without MQW_*, then ours that are the
- * same for all; the last one is MQW_MAX_ATTEMPTS. */
+/* The variables of all deliveries: environ without MQW_*, then ours that are
+ * the same for all; the last one is MQW_MAX_ATTEMPTS. */
 struct environment_base {
     char **vars; /* NULL-terminated; the strings of environ and our own */
     size_t count;
@@ -44,8 +44,8 @@ int environment_build(struct environment *e, const struct environment_base *b,
 void environment_letter(struct environment *e, int64_t letter);
 void environment_close(struct environment *e);
 
-/* Print "MQW_DELIVERY=<nonce>-<seq>". It marks every process of one delivery, so
- * that recovery finds it wherever it went. */
+/* Print "MQW_DELIVERY=<nonce>-<seq>". It marks every process of one delivery,
+ * so that recovery finds it wherever it went. */
 #define ENVIRONMENT_MARK 64
 const char *environment_mark(uint64_t nonce, uint64_t seq,
                              char buf[ENVIRONMENT_MARK]);

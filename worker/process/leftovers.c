@@ -126,9 +126,10 @@ int process_search_open(struct process_search **out)
     return 0;
 }
 
-/* Close the pidfd of a found process. Closing alone would not take it out of the
- * epoll set: a child that another thread is just starting has the descriptor,
- * too, until its execve, and the set would report its end again and again. */
+/* Close the pidfd of a found process. Closing alone would not take it out of
+ * the epoll set: a child that another thread is just starting has the
+ * descriptor, too, until its execve, and the set would report its end again and
+ * again. */
 static void found_release(struct process_search *m, struct found *f)
 {
     (void)epoll_ctl(m->epoll, EPOLL_CTL_DEL, f->fd, NULL);
@@ -160,8 +161,8 @@ void process_search_close(struct process_search **marked)
     free(m);
 }
 
-/* Read the environment of a process into m->env. Returns its size; 0: the process
- * is gone, or we may not read it. */
+/* Read the environment of a process into m->env. Returns its size; 0: the
+ * process is gone, or we may not read it. */
 static size_t env_read(struct process_search *m, pid_t pid)
 {
     char path[32];
@@ -275,11 +276,11 @@ static bool process_is_bare(pid_t pid, bool *gone)
     return n == 0;
 }
 
-/* Read an environment as env_read does, once the process is out of execve(2). In
- * there it gets its new memory first, and arguments and environment later. By
- * then it has closed our lock, which it had from the dead worker, so this has
- * to wait for it; but not for ever, because some processes have no environment
- * at all. */
+/* Read an environment as env_read does, once the process is out of execve(2).
+ * In there it gets its new memory first, and arguments and environment later.
+ * By then it has closed our lock, which it had from the dead worker, so this
+ * has to wait for it; but not for ever, because some processes have no
+ * environment at all. */
 static size_t env_settled(struct process_search *m, pid_t pid)
 {
     size_t size = env_read(m, pid);
@@ -414,9 +415,9 @@ int process_search_fd(const struct process_search *m)
     return m->epoll;
 }
 
-/* A killed process cannot fork, but one that was not reached yet can, so the walk
- * is repeated until it finds none. A process that we may not kill (it changed
- * its user) is not waited for. */
+/* A killed process cannot fork, but one that was not reached yet can, so the
+ * walk is repeated until it finds none. A process that we may not kill (it
+ * changed its user) is not waited for. */
 int process_search_end(struct process_search *m,
                        const struct process_search_choice *choice)
 {
@@ -638,8 +639,8 @@ static void search_failed(const char *id, int err)
                            "ulimit -n"));
 }
 
-/* Wait until `fd` is readable. Returns false when the grace is over. Read stderr
- * meanwhile, or a handler that cleans up would wait for us. */
+/* Wait until `fd` is readable. Returns false when the grace is over. Read
+ * stderr meanwhile, or a handler that cleans up would wait for us. */
 static bool grace_wait(struct leftovers *s, const struct leftovers_of *of,
                        int fd, int *stderr_fd)
 {

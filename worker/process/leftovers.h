@@ -60,9 +60,9 @@ struct process_search_choice {
     bool groups_only; /* only by process group */
 };
 
-/* Return the reason why /proc does not show remaining handlers; NULL: it does. It
- * may be empty, another file system, or that of another PID namespace, or not
- * let us read the environment of our own user's processes. */
+/* Return the reason why /proc does not show remaining handlers; NULL: it does.
+ * It may be empty, another file system, or that of another PID namespace, or
+ * not let us read the environment of our own user's processes. */
 const char *process_search_blind(void);
 
 int process_search_open(struct process_search **out);
@@ -110,9 +110,10 @@ void leftovers_close(struct leftovers **leftovers); /* NULL-safe; sets NULL */
 void leftovers_end(struct leftovers *s, const struct leftovers_of *of);
 /* End every grace now. */
 void leftovers_hurry(struct leftovers *s);
-/* Return true if no process is left behind at this moment, running or not reaped
- * yet, except the known ones: handlers whose threads have ended are the main
- * thread's children as well. False if the kernel has no list of children. */
+/* Return true if no process is left behind at this moment, running or not
+ * reaped yet, except the known ones: handlers whose threads have ended are the
+ * main thread's children as well. False if the kernel has no list of
+ * children. */
 bool leftovers_none_but(const pid_t *known, size_t n);
 
 /* A handler of a worker that died. */
@@ -122,9 +123,9 @@ struct stale_handler {
     uint64_t start; /* start time of the group's leader */
 };
 
-/* Kill them and wait until they are gone. Returns how many processes were killed,
- * or -errno. Call process_search_blind before, because a process that /proc
- * does not show is not found. */
+/* Kill them and wait until they are gone. Returns how many processes were
+ * killed, or -errno. Call process_search_blind before, because a process that
+ * /proc does not show is not found. */
 int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
                         size_t n);
 

@@ -321,8 +321,8 @@ void command_init(struct command *c, char *const *argv, uint64_t nonce)
                             "and they run"));
 }
 
-/* Start the command where it was at init; if it is not there any more, look it up
- * again. */
+/* Start the command where it was at init; if it is not there any more, look it
+ * up again. */
 int command_start(struct command *c, struct process *out, char *const env[],
                   const int fds[3])
 {

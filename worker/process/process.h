@@ -9,7 +9,8 @@
  *        ever.
  * WHO    Any thread, several at once. process_start, command_start: a thread
  *        that blocks all signals (pool.c). command_init: the engine.
- * OWNS   Nothing. The caller reaps a started process, and closes its descriptor.
+ * OWNS   Nothing. The caller reaps a started process and closes its
+ *        descriptor.
  * FAILS  -errno. A command that cannot be found or run at init is logged; it
  *        may be put in place later. denied_check: a problem with status 71.
  */
@@ -41,8 +42,9 @@ struct process {
  * executable file in $PATH. -ENOENT: not found, -EACCES: not executable. */
 int process_find(const char *name, char out[PATH_MAX]);
 
-/* Start a process. `fds` become its 0, 1 and 2; -1: the worker's own. `alive` is
- * the key of the count of living handlers (process_stat.h); 0: not counted. */
+/* Start a process. `fds` become its 0, 1 and 2; -1: the worker's own. `alive`
+ * is the key of the count of living handlers (process_stat.h); 0: not
+ * counted. */
 int process_start(struct process *out, const char *path, char *const argv[],
                   char *const env[], const int fds[3], int alive);
 
