@@ -29,31 +29,24 @@ void complain_as(const char *program)
     name = by_mqctl ? "mqctl" : program;
 }
 
-/* say - on a terminal cut between words, as that would cut within one */
-static void say(const char *text, size_t size)
-{
-    int width = term_width(stderr);
-
-    fprintf(stderr, "%s: ", name);
-    if (width > 0)
-        term_words(stderr, text, (int)strlen(name) + 2, INDENT, width);
-    else
-        safe_text(stderr, text, size, true);
-    fputc('\n', stderr);
-}
-
 int complain(int status, const char *fmt, ...)
 {
+    int width = term_width(stderr), size;
     char *text = NULL;
     va_list args;
-    int size;
 
     va_start(args, fmt);
     size = vasprintf(&text, fmt, args);
     va_end(args);
-    say(size < 0 ? "" : text, size < 0 ? 0 : (size_t)size);
-    if (size >= 0)
-        free(text);
+    if (size < 0)
+        text = NULL;
+    fprintf(stderr, "%s: ", name);
+    if (text && width > 0) /* cut between words; the terminal cuts within one */
+        term_words(stderr, text, (int)strlen(name) + 2, INDENT, width);
+    else if (text)
+        safe_text(stderr, text, (size_t)size, true);
+    fputc('\n', stderr);
+    free(text);
     return status;
 }
 
@@ -90,10 +83,9 @@ void complain_reads(const char *what)
 
 static volatile sig_atomic_t seen;
 
-/* signal_note - remember the signal
- * A blocking call would sleep over a signal that comes between a look at `seen`
- * and the call: the alarm interrupts that call, and each later one, a second
- * on. */
+/* Remember the signal. A signal that comes between a look at `seen` and a blocking
+ * call would not interrupt the call, so the alarm interrupts that call, and each
+ * later one, a second later. */
 static void signal_note(int number)
 {
     if (number != SIGALRM)
@@ -101,7 +93,7 @@ static void signal_note(int number)
     alarm(1);
 }
 
-/* cli_interrupt_catch - set the handlers, without SA_RESTART */
+/* Without SA_RESTART. */
 void cli_interrupt_catch(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
@@ -142,25 +134,18 @@ void rate_limit_start(struct rate_limit *p, uint64_t rate, uint64_t now_ns)
     *p = (struct rate_limit){.rate = rate, .start_ns = now_ns};
 }
 
-/* step_due - start + steps / rate; split, so that nothing overflows */
-static uint64_t step_due(const struct rate_limit *p)
-{
-    uint64_t seconds = p->steps / p->rate;
-    uint64_t rest = p->steps % p->rate;
-    uint64_t part = p->rate < NS_PER_S
-                        ? rest * NS_PER_S / p->rate
-                        : (uint64_t)((double)rest * 1e9 / (double)p->rate);
-
-    return p->start_ns + seconds * NS_PER_S + part;
-}
-
 uint64_t rate_limit_next(struct rate_limit *p, uint64_t now_ns)
 {
-    uint64_t due;
+    uint64_t rest, part, due;
 
     if (p->rate == 0)
         return now_ns;
-    due = step_due(p);
+    /* start + steps / rate; split, so that nothing overflows */
+    rest = p->steps % p->rate;
+    part = p->rate < NS_PER_S
+               ? rest * NS_PER_S / p->rate
+               : (uint64_t)((double)rest * 1e9 / (double)p->rate);
+    due = p->start_ns + p->steps / p->rate * NS_PER_S + part;
     if (now_ns > due && now_ns - due > NS_PER_S) {
         rate_limit_start(p, p->rate, now_ns - NS_PER_S);
         due = p->start_ns;

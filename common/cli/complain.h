@@ -1,8 +1,8 @@
-/* complain.h - how a tool complains, is interrupted, and keeps to a rate
+/* complain.h - report errors, catch signals, keep to a rate
  *
- * WHAT   "program: text", with what a terminal could be tricked by escaped. On
- *        a terminal that is too narrow for it: several lines, of whole words.
- * WHO    Programs with one thread; main says the program's name first.
+ * WHAT   "program: text", with escapes for what could trick a terminal. On a
+ *        terminal that is too narrow for it: several lines, of whole words.
+ * WHO    Programs with one thread; main sets the program's name first.
  * OWNS   The handlers of SIGINT, SIGTERM, SIGHUP and SIGALRM, once signals are
  *        caught.
  * FAILS  rate_limit_wait: -EINTR.
@@ -17,17 +17,17 @@
 /* Put this name, which is not copied, in front of each line from here on. A
  * program that mqctl runs is called "mqctl", and keeps that name. */
 void complain_as(const char *program);
-/* Returns `status`, as all below. */
+/* Print an error. Returns `status`, as all below. */
 int complain(int status, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int complain_of(const struct problem *p);
-/* Out of memory, with the limit that says so. */
+/* Print that memory is used up, and the limit, if there is one. */
 int complain_memory(void);
-/* The end of a program: `status`, or EX_IOERR and why if stdout, which may be a
- * file on a full disk, did not take everything. */
+/* Finish a program: return `status`, or EX_IOERR after an error if stdout, which
+ * may be a file on a full disk, did not take everything. */
 int complain_output(int status);
-/* Where stdin is a terminal: `what` is read from it, and what ends that.
- * Somebody who forgot an argument learns why nothing happens. */
+/* If stdin is a terminal, print what is read from it and how to end that, for a
+ * user who forgot an argument. */
 void complain_reads(const char *what);
 
 /* ---- interrupted ----
@@ -37,11 +37,11 @@ void complain_reads(const char *what);
  * second signal kills at once.
  */
 
-/* From here on signals are caught. An ignored one (nohup) stays ignored. */
+/* Catch signals. An ignored one (nohup) stays ignored. */
 void cli_interrupt_catch(void);
-/* The signal that came, or 0. */
+/* Return the signal that was caught, or 0. */
 int cli_interrupt_seen(void);
-/* Die of the signal that came, so that a shell knows; returns if none did. */
+/* Die of the caught signal, so that a shell sees it; return if there was none. */
 void cli_interrupt_die(void);
 
 /* ---- a rate, without drift ----
@@ -57,9 +57,9 @@ struct rate_limit {
 };
 
 void rate_limit_start(struct rate_limit *p, uint64_t rate, uint64_t now_ns);
-/* When the next step is due, and count it. */
+/* Return the time at which the next step is due, and count the step. */
 uint64_t rate_limit_next(struct rate_limit *p, uint64_t now_ns);
-/* Sleep until the next step is due: 0, or -EINTR (the step is not counted). */
+/* Sleep until the next step is due. Returns 0, or -EINTR without counting it. */
 int rate_limit_wait(struct rate_limit *p);
 
 #endif

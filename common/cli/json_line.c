@@ -14,15 +14,15 @@
 
 static bool without;
 
-/* told - the last thing of all, when a screen is a terminal again */
-static void told(void)
+/* Complain at the very end, when a screen is a terminal again. */
+static void loss_report(void)
 {
     if (without)
         complain_memory();
 }
 
-/* alloc - or the end of the program */
-static void *alloc(size_t size)
+/* Allocate, or end the program. */
+static void *memory_take(size_t size)
 {
     void *at = malloc(size);
 
@@ -33,43 +33,32 @@ static void *alloc(size_t size)
     exit(EX_OSERR);
 }
 
-/* json_needs_memory - jansson 2.14 does not look whether the buffer for a token
- * could grow (lex_save): a byte is left out, and the search for the closing
- * quote may go on behind the end.
- * Crash: as after a kill at that place. */
+/* jansson 2.14 does not check whether the buffer for a token could grow (lex_save):
+ * a byte is left out, and the search for the closing quote may go on behind the
+ * end. Crash: as after a kill at that place. */
 void json_needs_memory(void)
 {
-    atexit(told);
-    json_set_alloc_funcs(alloc, free);
+    atexit(loss_report);
+    json_set_alloc_funcs(memory_take, free);
 }
 
-/* text_of - what json_dumps gives, which without memory may leave out the name
- * of a field (do_dump of jansson 2.14 does not look) */
-static char *text_of(const json_t *object, size_t flags)
-{
-    size_t size = json_dumpb(object, NULL, 0, flags);
-    char *text = size ? malloc(size + 1) : NULL;
-
-    if (!text)
-        return NULL;
-    if (json_dumpb(object, text, size, flags) == size) {
-        text[size] = '\0';
-        return text;
-    }
-    free(text);
-    return NULL;
-}
-
-/* json_print_line - JSON text. jansson escapes control bytes but DEL; on a
- * terminal everything else that could hide something is escaped, too. */
+/* jansson escapes control bytes but DEL; on a terminal, everything else that could
+ * hide something is escaped as well. Without memory, json_dumpb of jansson 2.14
+ * may leave out the name of a field (do_dump), so the size is checked. */
 int json_print_line(json_t *object, FILE *out)
 {
-    char *text = text_of(
-        object, JSON_COMPACT | (term_is_terminal(out) ? JSON_ENSURE_ASCII : 0));
+    size_t flags =
+        JSON_COMPACT | (term_is_terminal(out) ? JSON_ENSURE_ASCII : 0);
+    size_t size = json_dumpb(object, NULL, 0, flags);
+    char *text = size ? malloc(size + 1) : NULL;
+    bool whole = text && json_dumpb(object, text, size, flags) == size;
 
     json_decref(object);
-    if (!text)
+    if (!whole) {
+        free(text);
         return -ENOMEM;
+    }
+    text[size] = '\0';
     for (const char *at = text; *at;) {
         size_t n = strcspn(at, "\x7f");
 
@@ -125,7 +114,7 @@ json_t *json_time(uint64_t wall_ns)
     return wall_ns ? json_string(time_print(wall_ns, text)) : json_null();
 }
 
-/* json_put_bytes - json_stringn refuses what is not UTF-8 */
+/* json_stringn refuses what is not UTF-8. */
 int json_put_bytes(json_t *object, const char *name, const void *data,
                    size_t size)
 {
@@ -164,7 +153,7 @@ int json_put_time(json_t *object, const char *name, uint64_t wall_ns)
 static const char digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* base64_encode - four digits for each three bytes, "=" for those that lack */
+/* Four digits for each three bytes, "=" for missing ones. */
 char *base64_encode(const void *data, size_t size)
 {
     const unsigned char *s = data;
@@ -188,8 +177,8 @@ char *base64_encode(const void *data, size_t size)
     return text;
 }
 
-/* four_read - the value of four digits, the last `pad` of them "="; -1 if one
- * is no digit, or if bits are set that belong to no byte */
+/* Return the value of four digits, the last `pad` of them "="; -1 if one is no
+ * digit, or if bits are set that belong to no byte. */
 static int64_t four_read(const char *text, size_t pad)
 {
     int64_t value = 0;
@@ -205,23 +194,16 @@ static int64_t four_read(const char *text, size_t pad)
     return value & ((1 << 8 * pad) - 1) ? -1 : value;
 }
 
-/* padding - how many "=" end the text */
-static size_t padding(const char *text, size_t size)
-{
-    if (size < 4 || text[size - 1] != '=')
-        return 0;
-    return text[size - 2] == '=' ? 2 : 1;
-}
-
-/* base64_decode - the bytes; strict, so that one text has one reading */
+/* Strict, so that one value has one text only. */
 void *base64_decode(const char *text, size_t size, size_t *out_size)
 {
-    size_t pad = padding(text, size);
+    size_t pad = 0, at = 0;
     unsigned char *data = malloc(size / 4 * 3 + 1);
-    size_t at = 0;
 
     if (!data)
         return NULL;
+    while (size >= 4 && pad < 2 && text[size - 1 - pad] == '=')
+        pad++;
     for (size_t i = 0; i + 4 <= size; i += 4) {
         int64_t value = four_read(text + i, i + 4 == size ? pad : 0);
 

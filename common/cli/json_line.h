@@ -1,10 +1,10 @@
-/* json_line.h - JSON, an object a line
+/* json_line.h - JSON, one object a line
  *
- * WHAT   Prints an object on one line that no terminal can be tricked by; makes
- *        the values that many objects have.
+ * WHAT   Prints an object on one line that cannot trick a terminal; makes the
+ *        values that many objects have.
  * WHO    One thread.
- * FAILS  -ENOMEM; NULL for a value that could not be made, which jansson
- *        refuses to put into an object.
+ * FAILS  -ENOMEM; NULL for a value without memory, which jansson refuses to put
+ *        into an object.
  */
 #ifndef COMMON_CLI_JSON_LINE_H
 #define COMMON_CLI_JSON_LINE_H
@@ -14,30 +14,30 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* For a program without threads that reads JSON, first of all in main: where
- * jansson gets no memory from here on, the program ends, with a line and
- * EX_OSERR, instead of using a text that lacks bytes. */
+/* Call first in main, in a program without threads that reads JSON: if jansson gets
+ * no memory, the program ends with a line and EX_OSERR, instead of using a text
+ * that lacks bytes. */
 void json_needs_memory(void);
 
-/* Takes over `object`, also when it fails. NULL: it could not be made. */
+/* Print and release `object`, which is NULL if it could not be made. */
 int json_print_line(json_t *object, FILE *out);
 
-/* A number that may be unknown: null below 0. */
+/* Make a number, or null for an unknown one, below 0. */
 json_t *json_known(int64_t value);
 #define JSON_TEXT 24
-/* The text of a string, or of a whole number, in `buf`; NULL: it is neither. */
+/* Return a string, or print a whole number to `buf`; NULL for other values. */
 const char *json_as_text(const json_t *value, char buf[JSON_TEXT]);
-/* A text that a queue's name may be in. Where that is no UTF-8, what people are
- * shown, with \xNN: JSON has no other text, and no queue is without a name. */
+/* Make a text that may hold a queue's name. If it is not UTF-8, \xNN stands for the
+ * bytes: JSON has no other text, and no queue is without a name. */
 json_t *json_printable(const char *text);
-/* A time as text; 0, which has not come: null. */
+/* Make a time as text; null for 0. */
 json_t *json_time(uint64_t wall_ns);
-/* Untrusted bytes as field NAME: a string where they can be one, else base64 as
- * NAME_base64; null for `data` NULL. 0 or -ENOMEM. */
+/* Add untrusted bytes as NAME: a string if they can be one, else base64 as
+ * NAME_base64; null for `data` NULL. Returns 0 or -ENOMEM. */
 int json_put_bytes(json_t *object, const char *name, const void *data,
                    size_t size);
-/* A time for people as NAME, and exact as NAME_ns; 0, which is not known: null
- * and 0. 0 or -ENOMEM. */
+/* Add a time for people as NAME, and in ns as NAME_ns; null and 0 if unknown.
+ * Returns 0 or -ENOMEM. */
 int json_put_time(json_t *object, const char *name, uint64_t wall_ns);
 
 /* Encode bytes in base64 (RFC 4648, section 4, with padding). The caller frees

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/cli/complain.h"
+#include "common/cli/term.h"
 
 /* ---- the value of a flag ---- */
 
@@ -75,19 +76,6 @@ static const char *range_print(const struct option_row *row,
         snprintf(buf, RANGE_TEXT, "%s or more%s%s", least, or, word);
     else
         snprintf(buf, RANGE_TEXT, "%s to %s%s%s", least, most, or, word);
-    return buf;
-}
-
-/* Print what is allowed, for a value above it. */
-static const char *limit_print(const struct option_row *row,
-                               char buf[RANGE_TEXT])
-{
-    char most[DURATION_TEXT];
-
-    if (row_bounded(row))
-        return range_print(row, buf);
-    bound_print(row, row_max(row), most);
-    snprintf(buf, RANGE_TEXT, "at most %s", most);
     return buf;
 }
 
@@ -189,7 +177,7 @@ static int number_read(const struct option_row *row, const char *text,
                        uint64_t *into, struct problem *p)
 {
     uint64_t value = 0;
-    char give[RANGE_TEXT];
+    char give[RANGE_TEXT], most[DURATION_TEXT];
     int rc;
 
     if (row->words && strcmp(text, row->words) == 0) {
@@ -206,8 +194,13 @@ static int number_read(const struct option_row *row, const char *text,
     if (rc == 0 && value < row->min)
         return value_refuse(row, text, "is too small", range_print(row, give),
                             p);
+    if ((rc < 0 || value > row_max(row)) && !row_bounded(row)) {
+        bound_print(row, INT64_MAX, most);
+        snprintf(give, sizeof give, "at most %s", most);
+    }
     if (rc < 0 || value > row_max(row))
-        return value_refuse(row, text, "is too large", limit_print(row, give),
+        return value_refuse(row, text, "is too large",
+                            row_bounded(row) ? range_print(row, give) : give,
                             p);
     *into = value;
     return 0;
@@ -589,50 +582,7 @@ int options_parse(const struct option_table *table, int argc, char **argv,
 #define COLUMN_ALONE 8  /* where they start on lines of their own */
 #define SENTENCE_MIN 28 /* columns that a sentence beside its flag needs */
 #define LABEL_TEXT   128
-
-/* Words that are wrapped as they come. */
-struct wrap {
-    FILE *out;
-    int width;
-    int indent; /* of each line after the first */
-    int column; /* columns of this line so far */
-    bool fresh; /* no word stands on this line yet */
-};
-
-/* Count the columns of UTF-8 text: bytes that start a character. */
-static int columns_count(const char *text, size_t size)
-{
-    int columns = 0;
-
-    for (size_t i = 0; i < size; i++)
-        columns += ((unsigned char)text[i] & 0xC0) != 0x80;
-    return columns;
-}
-
-/* Start a new line, indented. */
-static void wrap_break(struct wrap *w)
-{
-    fprintf(w->out, "\n%*s", w->indent, "");
-    w->column = w->indent;
-    w->fresh = true;
-}
-
-/* Print each word on this line if it fits, else on a new one. A word that is
- * longer than a line is left whole. */
-static void wrap_words(struct wrap *w, const char *text)
-{
-    for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
-        size_t size = strcspn(text, " ");
-        int columns = columns_count(text, size);
-
-        if (!w->fresh && w->column + 1 + columns > w->width)
-            wrap_break(w);
-        fprintf(w->out, "%s%.*s", w->fresh ? "" : " ", (int)size, text);
-        w->column += columns + !w->fresh;
-        w->fresh = false;
-        text += size;
-    }
-}
+#define HELP_TEXT    1024
 
 /* Print "  -c, --max-concurrency N". Returns its columns. */
 static int label_print(const struct option_row *row, char buf[LABEL_TEXT])
@@ -648,7 +598,7 @@ static int label_print(const struct option_row *row, char buf[LABEL_TEXT])
     }
     snprintf(buf, LABEL_TEXT, "  %s--%s%s%s%s", letter, row->name, open, value,
              *open == '[' ? "]" : "");
-    return columns_count(buf, strlen(buf));
+    return term_columns(buf);
 }
 
 /* Choose the column in which the sentences start. */
@@ -670,46 +620,22 @@ static int column_choose(const struct option_table *table, int width)
 static void row_help(const struct option_row *row, FILE *out, int column,
                      int width)
 {
-    char label[LABEL_TEXT];
-    struct wrap w = {.out = out, .width = width, .indent = column};
+    char label[LABEL_TEXT], text[HELP_TEXT];
+    int used = label_print(row, label);
 
-    w.column = label_print(row, label);
-    fputs(label, out);
-    if (w.column + 2 > column) {
-        wrap_break(&w);
-    } else {
-        fprintf(out, "%*s", column - w.column, "");
-        w.column = column;
-        w.fresh = true;
-    }
-    wrap_words(&w, row->help);
-    if (row->preset) {
-        char preset[LABEL_TEXT];
-
-        snprintf(preset, sizeof preset, "(default %s)", row->preset);
-        wrap_words(&w, preset);
-    }
+    if (used + 2 > column)
+        fprintf(out, "%s\n%*s", label, column, "");
+    else
+        fprintf(out, "%s%*s", label, column - used, "");
+    snprintf(text, sizeof text, row->preset ? "%s (default %s)" : "%s",
+             row->help, row->preset);
+    term_words(out, text, column, column, width);
     fputc('\n', out);
-}
-
-/* Print each way to call the program. */
-static void usage_print(const struct option_table *table, FILE *out)
-{
-    const char *usage = table->usage;
-    const char *lead = "Usage:";
-
-    while (*usage) {
-        size_t size = strcspn(usage, "\n");
-
-        fprintf(out, "%s %s %.*s\n", lead, table->program, (int)size, usage);
-        usage += size + (usage[size] == '\n');
-        lead = "      ";
-    }
 }
 
 void options_help(const struct option_table *table, FILE *out, int width)
 {
-    struct wrap about = {.out = out, .fresh = true};
+    const char *usage = table->usage, *lead = "Usage:";
     int column;
 
     if (width <= 0)
@@ -717,10 +643,15 @@ void options_help(const struct option_table *table, FILE *out, int width)
     if (width < WIDTH_LEAST)
         width = WIDTH_LEAST;
     column = column_choose(table, width);
-    about.width = width;
-    usage_print(table, out);
+    while (*usage) { /* each way to call the program */
+        size_t size = strcspn(usage, "\n");
+
+        fprintf(out, "%s %s %.*s\n", lead, table->program, (int)size, usage);
+        usage += size + (usage[size] == '\n');
+        lead = "      ";
+    }
     fputc('\n', out);
-    wrap_words(&about, table->about);
+    term_words(out, table->about, 0, 0, width);
     fputc('\n', out);
     for (size_t i = 0; i < table->count; i++) {
         const char *under = table->rows[i].under;

@@ -47,24 +47,13 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name)
     return v;
 }
 
-/* Add a word to the line if it fits, else to a new line. */
-static void notes_word(char notes[NOTES_ROOM], const char *word)
-{
-    const char *line = strrchr(notes, '\n');
-    size_t used = strlen(line ? line + 1 : notes);
-
-    if (*notes)
-        strlcat(notes, used + 1 + strlen(word) > LINE_MOST ? "\n" : " ",
-                NOTES_ROOM);
-    strlcat(notes, word, NOTES_ROOM);
-}
-
 /* Make "Exit status: 0; 64 usage; 66 no such queue. See tool(1)." of the verbs
  * whose bits are set. One status may have several meanings. */
 static void notes_make(char notes[NOTES_ROOM], const struct subcommand_table *t,
                        unsigned verbs)
 {
-    char text[NOTES_ROOM] = "Exit status: 0", *rest = text, *word;
+    char text[NOTES_ROOM] = "Exit status: 0";
+    FILE *out = fmemopen(notes, NOTES_ROOM, "w");
     int last = 0;
 
     for (size_t i = 0; i < t->exit_count; i++) {
@@ -83,9 +72,10 @@ static void notes_make(char notes[NOTES_ROOM], const struct subcommand_table *t,
     strlcat(text, ". ", sizeof text);
     strlcat(text, t->notes, sizeof text);
     notes[0] = '\0';
-    while ((word = strsep(&rest, " ")) != NULL)
-        if (*word)
-            notes_word(notes, word);
+    if (!out)
+        return;
+    term_words(out, text, 0, 0, LINE_MOST);
+    fclose(out);
 }
 
 /* Collect the rows of one verb. */

@@ -26,7 +26,6 @@ struct subcommand_row {
     const char *under; /* heading in --help; NULL: "Verbs" */
 };
 
-/* An exit status, and the verbs that end with it. */
 struct subcommand_exit {
     unsigned verbs; /* as in subcommand_flag */
     int status;
@@ -38,7 +37,7 @@ struct subcommand_flag {
     struct option_row row;
 };
 
-/* What every such program is told; its options begin with this. */
+/* The options of each such program begin with this. */
 struct subcommand_line {
     size_t verb;
     char **operands; /* after the verb, flags left out */
@@ -57,24 +56,24 @@ struct subcommand_table {
     size_t verb_count;
     const struct subcommand_flag *flags;
     size_t flag_count;
-    /* What the flags cannot mean together: 0, or a problem. May be NULL. */
+    /* Check flags that exclude each other: 0 or a problem. May be NULL. */
     int (*check)(void *options, struct problem *p);
 };
 
-/* The verb of that name; verb_count: there is none. */
+/* Find a verb by its name; verb_count if there is none. */
 size_t subcommand_find(const struct subcommand_table *t, const char *name);
 
-/* Fill `line`, and the options that it is the beginning of, from argv, whose
- * [1] is the verb line->verb. Words after "--" are operands, too. */
+/* Fill `line`, and the options that it begins, from argv, whose [1] is the verb
+ * line->verb. Words after "--" are operands as well. */
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                     struct subcommand_line *line, struct problem *p);
 
-/* All that comes before the work: -1 if the verb of `line` is to run, else the
- * exit status, as help, or what was wrong, is printed. */
+/* Do everything before the work of a verb. Returns -1 if the verb of `line` is to
+ * run, else the exit status, after printing help or an error. */
 int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
                      struct subcommand_line *line);
 
-/* --help of a verb; verb_count: of the program. */
+/* Print the help of a verb, or, for verb_count, of the program. */
 void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out);
 
 #endif

@@ -38,16 +38,6 @@ int term_width(FILE *out)
     return columns > 0 && columns < 10000 ? (int)columns : DEFAULT_WIDTH;
 }
 
-/* colour_wanted - a terminal that can, and nobody said no (no-color.org) */
-static bool colour_wanted(FILE *out)
-{
-    const char *off = getenv("NO_COLOR");
-    const char *kind = getenv("TERM");
-
-    return term_is_terminal(out) && !(off && *off) && kind &&
-           strcmp(kind, "dumb") != 0;
-}
-
 const char *term_colour(FILE *out, enum term_colour colour)
 {
     static const char *const codes[] = {
@@ -56,11 +46,17 @@ const char *term_colour(FILE *out, enum term_colour colour)
         [TERM_GREEN] = "\033[32m", [TERM_YELLOW] = "\033[33m",
     };
 
-    return colour_wanted(out) ? codes[colour] : "";
+    const char *off = getenv("NO_COLOR"), *kind = getenv("TERM");
+
+    /* no-color.org */
+    return term_is_terminal(out) && !(off && *off) && kind &&
+                   strcmp(kind, "dumb") != 0
+               ? codes[colour]
+               : "";
 }
 
-/* rune_columns - what a terminal gives a character. wcwidth(3) asks the
- * thread's locale, which a program need not have set: use one with UTF-8. */
+/* Return the columns of a character. wcwidth(3) uses the thread's locale, which a
+ * program need not have set: use one with UTF-8. */
 static int rune_columns(uint32_t rune)
 {
     static locale_t utf8;
@@ -118,8 +114,8 @@ const char *term_tail(const char *text, int columns)
     return text + (taken < over ? term_fit(text, over + 1, &taken) : at);
 }
 
-/* word_size - bytes up to a blank; a command in `...` is one word, as what is
- * copied from two lines is two commands */
+/* Return the bytes up to a blank. A command in `...` is one word, because a command
+ * copied from two lines is two commands. */
 static size_t word_size(const char *word)
 {
     size_t size = strcspn(word, " ");
@@ -175,7 +171,7 @@ void term_progress_start(struct term_progress *p, const char *what,
         p->started_ns = p->drawn_ns = clock_mono_ns();
 }
 
-/* left_text - "  0:03 left", or nothing while there is nothing to judge by */
+/* Print "  0:03 left", or nothing while the rate is unknown. */
 static void left_text(char *buf, size_t room, uint64_t left, double rate)
 {
     double seconds = rate > 0 ? (double)left / rate : 1e9;
@@ -238,7 +234,7 @@ static bool takes_text(void)
 }
 
 /* Draw the bar, unless that would delay the work. */
-static void draw(struct term_progress *p, uint64_t now)
+static void bar_draw(struct term_progress *p, uint64_t now)
 {
     char text[160];
     int taken;
@@ -263,15 +259,15 @@ void term_progress_step(struct term_progress *p, uint64_t done)
         return;
     now = clock_mono_ns();
     if (waited || now - p->drawn_ns >= DRAW_EVERY_NS)
-        draw(p, now);
+        bar_draw(p, now);
 }
 
-/* term_progress_wait - drawn at once: no step will do it */
+/* Drawn immediately, because no step will do that. */
 void term_progress_wait(struct term_progress *p, const char *note)
 {
     p->note = note;
     if (p->on)
-        draw(p, clock_mono_ns());
+        bar_draw(p, clock_mono_ns());
 }
 
 void term_progress_clear(const struct term_progress *p)
