@@ -87,17 +87,6 @@ amqp_basic_properties_t *envelope_decode(amqp_bytes_t raw, amqp_pool_t *pool)
 
 /* ---- reading ---- */
 
-static bool header_text_read(const amqp_field_value_t *v,
-                             struct header_text *out)
-{
-    amqp_bytes_t bytes;
-
-    if (!field_text(v, &bytes))
-        return false;
-    *out = (struct header_text){bytes.bytes, bytes.len};
-    return true;
-}
-
 /* Return true if the broker itself writes this header. */
 static bool field_is_brokers(amqp_bytes_t key)
 {
@@ -134,22 +123,24 @@ static const char *restriction_error(amqp_bytes_t key)
  * is left out. */
 static void envelope_field_read(struct reading *r, const amqp_table_entry_t *t)
 {
-    struct header_text name = {t->key.bytes, t->key.len}, value;
+    amqp_bytes_t text = {0, NULL};
+    bool is_text = field_text(&t->value, &text);
+    struct header_text name = {t->key.bytes, t->key.len};
+    struct header_text value = {text.bytes, text.len};
     struct envelope *e = r->e;
     uint64_t n;
 
     if (!field_begins(t->key, OURS)) { /* a line of the producer's own */
         if (r->x_count < HEADER_X_MAX && header_x_name_ok(name.at, name.size) &&
-            !field_is_brokers(t->key) && header_text_read(&t->value, &value) &&
+            !field_is_brokers(t->key) && is_text &&
             header_value_ok(value.at, value.size))
             r->x[r->x_count++] = (struct header_x){name, value};
     } else if (field_named(t->key, "mqw-id")) {
-        r->named = header_text_read(&t->value, &value) &&
-                   ulid_parse(value.at, value.size, &e->id) == 0;
+        r->named = is_text && ulid_parse(value.at, value.size, &e->id) == 0;
     } else if (field_named(t->key, "mqw-group")) {
         e->has_group = true;
-        e->good_group = header_text_read(&t->value, &value) && value.size > 0 &&
-                        header_value_ok(value.at, value.size);
+        e->good_group =
+            is_text && value.size > 0 && header_value_ok(value.at, value.size);
         if (e->good_group) {
             e->group_crc = partition_crc(value.at, value.size);
             r->h.group = value;

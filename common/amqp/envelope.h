@@ -1,11 +1,11 @@
 /* envelope.h - the properties of a message on a broker
  *
- * WHAT   Reads what ours and other producers say of a message into the header
- *        of common/message, in front of its body. Writes the properties of its
- *        copy: a retry, a message that waits, a dead letter; and those of a
+ * WHAT   Reads the properties that mqsend and other producers write, and makes
+ *        the text header of common/message from them. Writes the properties of
+ *        a copy: a retry, a message that waits, a dead letter; and those of a
  *        message of a POSIX queue, as a worker of a broker would have written
- *        them. Reads what a worker wrote to a dead letter: why it died, when,
- *        each attempt with its machine, the end of the last stderr.
+ *        them. Reads the data of a dead letter: why and when it died, each
+ *        attempt with its machine, the end of the last stderr.
  * WHO    Any thread; pure but for memory.
  * OWNS   A pool of librabbitmq's, from envelope_copy or envelope_make to
  *        envelope_copy_free and from letter_envelope_read to
@@ -29,32 +29,32 @@
 #include "common/message/error_text.h"
 #include "common/message/header.h"
 
-/* What the properties of a message say. */
+/* The properties of a message. */
 struct envelope {
     struct ulid id;
-    bool derived;      /* no ULID came with it: made of what it is, the same in
-                        * each delivery */
-    bool resent;       /* we have sent it twice, maybe */
-    uint64_t attempt;  /* of handlers that failed */
-    uint64_t replay;   /* how often it came back as a dead letter */
-    uint64_t hop;      /* how many queues it has waited in */
-    uint64_t line;     /* of copies: that of all copies of one original; 0: it
-                        * is no copy */
+    bool derived;      /* the id was made from the message, because no ULID
+                        * came with it; the same in each delivery */
+    bool resent;       /* it may have been sent twice */
+    uint64_t attempt;  /* number of failed attempts */
+    uint64_t replay;   /* number of its replays as a dead letter */
+    uint64_t hop;      /* number of queues that it has waited in */
+    uint64_t line;     /* the same for all copies of one original; 0: it is
+                        * not a copy */
     uint64_t sent_ns;  /* wall, as its sender wrote it; 0: not to the ns */
-    uint64_t first_ns; /* wall; when a worker first had it; 0: never */
-    uint64_t due_ns;   /* wall; before that it is not to run; 0: now */
+    uint64_t first_ns; /* wall; first receipt by a worker; 0: none */
+    uint64_t due_ns;   /* wall; time before which it must not run; 0: now */
     uint32_t priority;
     const char *wrong;  /* error text, constant, if mqw-due, mqw-expires or
                            mqw-timeout has no valid value; else NULL */
-    bool has_group;     /* it names one */
-    bool good_group;    /* and that is in the header which was written */
-    uint32_t group_crc; /* partition_crc of a good one */
-    size_t head;        /* bytes of the header that was written */
+    bool has_group;     /* it names a group */
+    bool good_group;    /* the name is valid, and in the text header */
+    uint32_t group_crc; /* partition_crc of a good group */
+    size_t head;        /* bytes of the text header */
 };
 
 #define ENVELOPE_ERROR   160
 #define ENVELOPE_STDERR  4096
-#define ENVELOPE_HISTORY 16 /* attempts that are kept: the first, the last 15 */
+#define ENVELOPE_HISTORY 16 /* kept attempts: the first and the last 15 */
 
 /* A failed attempt, for the history of a copy. */
 struct envelope_attempt {
@@ -73,8 +73,8 @@ struct envelope_change {
     size_t failed_count;
     const char *reason, *error; /* of a death; NULL: none */
     uint64_t died_ns;
-    uint64_t replay; /* a letter that is sent again: how often. 0: as it was */
-    bool no_expiry;  /* without the time at which it expires */
+    uint64_t replay; /* number of this replay; 0: unchanged */
+    bool no_expiry;  /* leave out the time at which it expires */
     bool resent;
     uint64_t number; /* of this publishing, for basic.return */
 };
@@ -118,9 +118,9 @@ struct letter_attempt {
 struct letter_envelope {
     enum dead_reason reason;
     amqp_bytes_t error, group, tail;
-    uint64_t died_ns;    /* wall; 0: not known */
-    uint64_t expires_ns; /* wall; 0: never */
-    uint64_t deliveries; /* times that somebody has looked at it */
+    uint64_t died_ns;                                 /* wall; 0: not known */
+    uint64_t expires_ns;                              /* wall; 0: never */
+    uint64_t deliveries;                              /* by the broker */
     struct letter_attempt attempts[ENVELOPE_HISTORY]; /* the oldest first */
     size_t attempt_count;
     amqp_pool_t pool;

@@ -45,32 +45,33 @@ struct broker_operand {
     unsigned host_count; /* > 0 */
     char vhost[BROKER_VHOST];
     char queue[BROKER_QUEUE];
-    /* As it was given, without the user: for logs, titles and MQW_QUEUE. */
+    /* The operand without the user: for logs, titles and MQW_QUEUE. */
     char shown[QUEUE_NAME_MAX];
-    /* What its folder in a state directory is called: "/amqp/VHOST@HOST/QUEUE",
-     * escaped, so that each part is one name. */
+    /* Its folder in a state directory: "/amqp/VHOST@HOST/QUEUE", escaped so
+     * that each part is one name. */
     char folder[BROKER_FOLDER];
 };
 
-/* Whether `text` is meant to be one: it has the scheme. */
+/* Return true if `text` has the scheme of a broker. */
 bool broker_operand_is(const char *text);
 int broker_operand_parse(struct broker_operand *out, const char *text,
                          struct problem *p);
 
-/* The operand whose folder is "/amqp/VHOST@HOST/QUEUE": with one host, and no
- * user. False: it is none. */
+/* Make the operand whose folder is "/amqp/VHOST@HOST/QUEUE": with one host, and
+ * no user. Returns false if there is none. */
 bool broker_operand_of(char out[QUEUE_NAME_MAX], const char *folder);
 
 struct broker_tls {
     const char *ca, *cert, *key; /* NULL: the system's; none */
 };
 struct broker_access {
-    const char *password_file; /* NULL: one of the others */
+    const char *password_file; /* NULL: not given */
     struct broker_tls tls;
     uint64_t partitions; /* of the queue; 0: it has none */
 };
 
-/* The rows; told of each is where it goes: BROKER_TLS_CA(AT(access.tls.ca)). */
+/* The rows of the flags, each with its place: BROKER_TLS_CA(AT(access.tls.ca)).
+ */
 #define BROKER_PASSWORD_FILE(...)                                            \
     {                                                                        \
         "password-file", 0, OPT_STRING,                                      \
@@ -107,18 +108,18 @@ struct broker_access {
                     "senders give the same N"                              \
     }
 
-/* Refuse flags that do not fit to `operand` ("": none was given): all of them
- * if it is no queue on a broker, those of TLS if it has none, and a certificate
+/* Refuse flags that do not fit `operand` ("": none was given): all of them if
+ * it is not a queue on a broker, those of TLS if it has none, and a certificate
  * without its key. */
 int broker_access_check(const struct broker_access *a, const char *operand,
                         struct problem *p);
-/* Refuse a flag, as `operand` is no queue on a broker. */
+/* Refuse a flag because `operand` is not a queue on a broker. */
 int broker_only(const char *flag, const char *operand, struct problem *p);
 
 #define BROKER_PASSWORD 256
 
-/* Find the password. `file` is --password-file or NULL. A newline at its end is
- * no part of it. */
+/* Find the password. `file` is --password-file or NULL. A newline at the end is
+ * not part of it. */
 int broker_password_find(char out[BROKER_PASSWORD],
                          const struct broker_operand *o, const char *file,
                          struct problem *p);

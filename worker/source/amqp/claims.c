@@ -545,8 +545,8 @@ void claims_arrived(struct claims *c, struct incoming *in, unsigned part)
         log_error(
             "message_unreadable", F_STR("queue", c->queue->operand->shown),
             F_STR("error", errno_text(-err)), F_UINT("size", m->body_size),
-            F_STR("next", "it stays in the queue, unacknowledged; look "
-                          "at its properties"));
+            F_STR("next", "it stays in the queue, unacknowledged; "
+                          "inspect its properties"));
         amqp_message_free(m);
         return;
     }
@@ -790,10 +790,11 @@ static int settle_now(struct claims *c, struct amqp_message *m,
     bool in_hand = m->grouped && s->kind == SETTLE_RETRY;
 
     if (s->kind <= SETTLE_DISCARD) {
-        /* A broker does not confirm an acknowledgement, and gives again what it
-         * did not hear of. So the run file has it first; a claim that is gone
-         * changes nothing then: the message is known as done when it comes here
-         * again. Crash before the run file has it: it runs again, marked. */
+        /* A broker does not confirm an acknowledgement, and delivers a message
+         * again if it missed the acknowledgement. So the note in the run file
+         * comes first: even if the claim is lost, the message is known as done
+         * when it comes here again. Crash before the note: the message runs
+         * again, marked. */
         run_file_settled(c->queue->runs, &m->key);
         FAULT_POINT("amqp_done_before_ack");
         ack_add(c, m->epoch, m->tag);
@@ -816,30 +817,11 @@ static int settle_now(struct claims *c, struct amqp_message *m,
         c->again_count++;
         TAILQ_INSERT_TAIL(&c->put_off, m, link);
     }
-    /* It is lent again when it is due. Until then it is nobody's, but its lane
-     * may read it for a while. */
+    /* The message is lent again when it is due. Until then no work item has it,
+     * but its lane may read it for a while. */
     m->due_ns = settle_due(s);
     m->at = CLAIM_PUT_OFF;
     return 0;
-}
-
-/* Have the outbox publish what follows from a verdict. No handler has the
- * message any more, so a crash from here on is none of its. mtx is held. */
-static void settle_late(struct claims *c, struct amqp_message *m,
-                        struct settle *s)
-{
-    uint64_t now = clock_boot_ns(), due = settle_due(s);
-
-    m->at = CLAIM_LATE;
-    m->job = (struct amqp_job){.settle = s};
-    if (s->kind == SETTLE_RETRY)
-        m->job.due_wall_ns = s->due_boot_ns
-                                 ? clock_wall_ns() + (due > now ? due - now : 0)
-                                 : s->due_ns;
-    c->late_count++;
-    run_file_unrun(c->queue->runs, m->m.index);
-    (void)ready_update(c); /* the caller looks at what is due itself */
-    job_add(c, m);
 }
 
 /* Verdicts of a source that settles late come one at a time. */
@@ -853,8 +835,22 @@ int claims_settle(struct source *s, struct settle *st, size_t n)
     (void)n;
     pthread_mutex_lock(&c->mtx);
     err = settle_now(c, m, st);
-    if (err == -EINPROGRESS)
-        settle_late(c, m, st);
+    if (err == -EINPROGRESS) {
+        uint64_t now = clock_boot_ns(), due = settle_due(st);
+
+        /* The outbox publishes what follows. No handler has the message any
+         * more, so a crash from here on is not counted against it. */
+        m->at = CLAIM_LATE;
+        m->job = (struct amqp_job){.settle = st};
+        if (st->kind == SETTLE_RETRY)
+            m->job.due_wall_ns =
+                st->due_boot_ns ? clock_wall_ns() + (due > now ? due - now : 0)
+                                : st->due_ns;
+        c->late_count++;
+        run_file_unrun(c->queue->runs, m->m.index);
+        (void)ready_update(c); /* the caller checks `due` itself */
+        job_add(c, m);
+    }
     pthread_mutex_unlock(&c->mtx);
     if (err == -EINPROGRESS)
         return err; /* the message and the verdict may be gone by now */

@@ -1,9 +1,9 @@
-/* claims.h - the messages that a worker has from a broker
+/* claims.h - the messages that a worker has received from a broker
  *
  * WHAT   Keeps each message from its arrival to its end: lends it, holds it
- *        until its time, gives the outbox what follows from its verdict, and
- *        the inbox its acknowledgement. The claim of a message is its tag on
- *        the inbox's connection, and gone with that.
+ *        until its time, gives the outbox the copy that follows from its
+ *        verdict, and the inbox its acknowledgement. The claim on a message is
+ *        its tag on the inbox's connection, and ends with that.
  * WHO    Any thread, but: arrived, place, due, begin, void, acks, take_back:
  *        the inbox. job_next, job_back, jobs_again, confirmed: the outbox. Of
  *        one lane the calls come from one thread at a time.
@@ -27,21 +27,21 @@
 struct claims; /* opaque; body in claims.c */
 
 enum claim_state {
-    CLAIM_ARRIVED, /* take gives it */
-    CLAIM_HELD,    /* until due_ns */
-    CLAIM_LENT,    /* flow has it */
-    CLAIM_LATE,    /* its verdict is on its way */
-    CLAIM_HOP,     /* it goes on waiting in another queue */
-    CLAIM_PUT_OFF, /* to be held, once nobody reads it */
-    CLAIM_DUE,     /* take_due gives it: the head of its group, again */
-    CLAIM_OVER,    /* settled; somebody may read it still */
+    CLAIM_ARRIVED, /* for claims_take */
+    CLAIM_HELD,    /* waits until due_ns */
+    CLAIM_LENT,    /* the flow has it */
+    CLAIM_LATE,    /* its verdict is being published */
+    CLAIM_HOP,     /* moves to another queue of the broker */
+    CLAIM_PUT_OFF, /* will be held as soon as its lane stops reading it */
+    CLAIM_DUE,     /* for claims_take_due: the head of a group, again */
+    CLAIM_OVER,    /* settled; its lane may still read it */
 };
 
-/* What the outbox does for a message, and how far it is. */
+/* A copy of a message that the outbox publishes. */
 struct amqp_job {
     struct unconfirmed u;
-    struct settle *settle; /* NULL: a hop, or a burial of our own */
-    struct settle own;     /* of a burial */
+    struct settle *settle; /* NULL: a hop */
+    struct settle own;     /* verdict on a message that was refused here */
     uint64_t due_wall_ns;  /* of a retry or hop; 0: now */
     bool returned;         /* no queue took it */
 };
@@ -55,22 +55,22 @@ struct amqp_message {
     struct run_key key;    /* c */
     uint64_t epoch, tag;   /* q  the claim: good while the epoch is the same */
     uint64_t due_ns;       /* q  HELD: CLOCK_BOOTTIME */
-    uint64_t arrived_ns;   /* q  ARRIVED: clock_mono_ns, since when */
-    uint64_t due_wall_ns;  /* c  as its header says; 0: now */
-    uint64_t first_ns;     /* c  wall */
+    uint64_t arrived_ns;   /* q  clock_mono_ns when it became ARRIVED */
+    uint64_t due_wall_ns;  /* c  of its header; 0: now */
+    uint64_t first_ns;     /* c  wall; first receipt by a worker */
     enum claim_state at;   /* q */
     bool grouped;          /* c  it names a group */
     const char *refused;   /* c  why it must not run; NULL: it may */
     uint32_t group_crc;    /* c  of that group */
-    unsigned part;         /* c  of the queue; 0 where it has none */
-    /* Of a group, and failed: it waits in hand, as nothing at the broker would
-     * keep it in front of those behind it. */
+    unsigned part;         /* c  of the queue; 0: the queue has no parts */
+    /* The failed head of a group: it waits in hand, because the broker would
+     * not keep it in front of the messages behind it. */
     bool again;          /* t */
     uint32_t tries;      /* t  failures, for its next run */
-    void *own_raw;       /* t  what `raw` is in after a failure; NULL */
+    void *own_raw;       /* t  block of `raw` after a failure; NULL */
     atomic_bool runs;    /* a handler has it */
     bool derived;        /* c  an equal message has the same id */
-    bool marked;         /* c  as one that may have run, by us alone */
+    bool marked;         /* c  as a repeat, but not by the broker */
     uint64_t line;       /* q  of its copies; 0: it has none yet */
     struct amqp_job job; /* q, then of the outbox's thread */
     TAILQ_ENTRY(amqp_message) link; /* q */
@@ -118,7 +118,8 @@ void claims_parts(struct source *s,
  * and no head of a group waits. */
 bool claims_still_idle(struct claims *c);
 void claims_clock_set(struct source *s);
-/* Wait until no verdict is on its way, `limit_ns` at most. How many are. */
+/* Wait up to `limit_ns` until no verdict is being published. Returns how many
+ * are. */
 unsigned claims_drain(struct claims *c, uint64_t limit_ns);
 
 /* ---- for the inbox ---- */
@@ -129,31 +130,32 @@ unsigned claims_drain(struct claims *c, uint64_t limit_ns);
 void claims_arrived(struct claims *c, struct incoming *in, unsigned part);
 /* Decide for all messages that have arrived where they are from here on. */
 void claims_place(struct claims *c);
-/* Let messages be taken whose time has come. How long until the next one;
- * UINT64_MAX: none. */
+/* Let messages be taken whose time has come. Returns the time until the next
+ * one, ns; UINT64_MAX: there is none. */
 uint64_t claims_due(struct claims *c);
-/* A new connection: claims on it are good from here on. */
+/* Begin a new connection, whose claims are good from here on. */
 void claims_begin(struct claims *c);
-/* The connection is gone: forget messages that were not lent, and mark the lent
+/* End the connection: forget messages that were not lent, and mark the lent
  * ones as stale. Returns true if there has been no good connection since the
  * last call. */
 bool claims_void(struct claims *c);
-/* Take the tags to acknowledge: *n, to be freed. `starved` as above. */
+/* Take the tags to acknowledge: *n, to be freed. `starved`: claims_counts. */
 uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved);
-/* Take back what waits in hand: its tags, to be freed; NULL: nothing. */
+/* Take back the messages that wait in hand. Returns their tags, to be freed;
+ * NULL: there are none. */
 uint64_t *claims_take_back(struct claims *c, size_t *n);
 
 /* ---- for the outbox ---- */
 
-/* The next job, off its list; NULL: none. */
+/* Take the next job off its list; NULL: there is none. */
 struct amqp_job *claims_job_next(struct claims *c);
 /* Put a job back in front of the others. */
 void claims_job_back(struct claims *c, struct amqp_job *j);
 /* Put all jobs of a lost connection back in front, in order. */
 void claims_jobs_again(struct claims *c, struct confirms *confirms);
-/* The broker has what follows from a verdict. */
+/* Finish a job: the broker has confirmed the copy. */
 void claims_confirmed(struct claims *c, struct amqp_job *j);
-/* What the copy of a message says. */
+/* Fill in what the copy of a message says. */
 void claims_change(const struct claims *c, const struct amqp_job *j,
                    struct envelope_change *out,
                    struct envelope_attempt *attempt);

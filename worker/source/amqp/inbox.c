@@ -1,19 +1,19 @@
 /* inbox.c - consumes, and acknowledges (see inbox.h)
  *
- * What is in hand, no other worker can run, and consumer_timeout counts for it.
- * So it is as little as does not slow this worker down: two messages for each
- * that may run, as many as may be lent once it has shown that it is fast, and
- * one where what waits in hand waits for long. A broker that is far away gives
- * no more than two in the time that an acknowledgement and a message are on
- * their way. So where handlers often have nothing to run, it is as many as run
- * in half of SLOW_NS at the rate seen. It is more, too, where fewer run
- * than may as the others wait for the confirms of their verdicts: a queue of
- * letters that is full holds up no other message. A worker that takes nothing,
- * as it is paused or its breaker is open, gives back what waits and consumes
- * nothing until it takes again.
+ * No other worker can run messages that are in hand, and consumer_timeout
+ * counts for them. So the inbox holds as few as do not slow this worker down:
+ * two for each that may run; as many as may be lent once the worker has proved
+ * fast; and one for each where messages in hand wait for long. A broker that is
+ * far away delivers no more than two in the time that an acknowledgement and a
+ * message travel. So if handlers often have nothing to run, the inbox holds as
+ * many as run in half of SLOW_NS at the rate seen. It also holds more if fewer
+ * run than may because the others wait for the confirms of their verdicts: a
+ * full queue of letters must not hold up other messages. A worker that takes no
+ * messages, because it is paused or its breaker is open, gives waiting messages
+ * back and consumes nothing until it takes messages again.
  *
- * A queue with partitions has none of this: the order of a group is that in
- * which the broker gave its messages.
+ * None of this applies to a queue with partitions: the order of a group is that
+ * in which the broker delivered its messages.
  */
 #include "worker/source/amqp/inbox.h"
 
@@ -33,8 +33,8 @@
 #define SLOW_NS  (5 * NS_PER_S) /* a long time in hand */
 #define LATE_NS  NS_PER_S       /* a long time for a confirm */
 
-/* As much in hand as may be lent; two for each that may run, or more where they
- * are slow to come; one for each. */
+/* Messages in hand: as many as may be lent; two for each that may run, or more
+ * if they are slow to come; one for each that may run. */
 enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
 
 /* How much of the queue is in hand. */

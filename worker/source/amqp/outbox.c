@@ -74,8 +74,9 @@ static int target_find(struct outbox *o, struct amqp_job *j,
         return 0;
     if (topology_wait(o->side->link, &o->queue->topology, part, ms, &p) < 0) {
         log_error("wait_queue", F_STR("queue", name), F_STR("error", p.text),
-                  F_STR("next", "messages that are to wait stay where they "
-                                "are, unacknowledged, until it can be used"));
+                  F_STR("next", "delayed messages and retries stay where "
+                                "they are, unacknowledged, until this queue "
+                                "can be used"));
         return -EPROTO;
     }
     side_limited(o->side);
@@ -122,7 +123,7 @@ static int job_publish(struct outbox *o, struct amqp_job *j)
     return err;
 }
 
-/* ---- what the broker says ---- */
+/* ---- confirms and returns ---- */
 
 /* Finish a confirmed job, unless no queue took its copy: then its queue is gone
  * and is created again before the copy is published once more. */
@@ -139,7 +140,7 @@ static int job_confirmed(void *arg, struct unconfirmed *u)
     claims_job_back(o->queue->claims, j);
     o->missing = true;
     snprintf(o->side->link->why, LINK_WHY,
-             "a queue of ours is gone, and is made again");
+             "one of the queues was deleted and is created again");
     return -ENOENT;
 }
 
@@ -154,8 +155,9 @@ static void job_returned(void *arg, amqp_bytes_t properties)
         if (u->number == number) {
             amqp_job_of(u)->returned = true;
             log_error("returned", F_STR("queue", o->queue->operand->shown),
-                      F_STR("next", "a queue of ours was deleted: it is made "
-                                    "again, and the message published again"));
+                      F_STR("next",
+                            "one of the queues was deleted; the worker creates "
+                            "it again and publishes the message again"));
         }
 }
 
@@ -170,8 +172,9 @@ static int outbox_read(struct outbox *o)
                  F_STR("queue", o->queue->operand->shown),
                  F_STR("next", was ? "the broker takes messages again"
                                    : "the broker is low on memory or disk: "
-                                     "retries and letters wait "
-                                     "unacknowledged; what is done goes on"));
+                                     "retries and dead letters stay "
+                                     "unacknowledged; successful messages are "
+                                     "not affected"));
     return err;
 }
 

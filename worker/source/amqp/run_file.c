@@ -1,8 +1,9 @@
-/* run_file.c - what this machine knows of a broker's messages (see run_file.h)
+/* run_file.c - this machine's notes about the messages of a broker (see
+ * run_file.h)
  *
- * Everything is a store to mapped memory, which a kill of the process does not
- * take back. The machine's end takes all of it, and the handlers too: then the
- * broker gives the messages again, and they count as not run here.
+ * Every note is a store to mapped memory, which survives a kill of the process.
+ * When the machine ends, the notes are lost together with the handlers: then
+ * the broker delivers the messages again, and they count as not run here.
  */
 #include "worker/source/amqp/run_file.h"
 
@@ -46,7 +47,7 @@ struct run_crash {
 
 struct run_settled {
     struct run_key key;
-    uint64_t sum; /* of the key: a note that a kill cut off is none */
+    uint64_t sum; /* of the key; it differs if a kill cut off the note */
 };
 
 struct run_layout {
@@ -61,8 +62,8 @@ _Static_assert(sizeof(struct run_settled) == 32, "layout");
 
 struct run_file {
     struct run_layout *map;
-    /* By a part of their sum, how many keys were settled: hardly any that was
-     * not is looked for in all of them. */
+    /* Number of settled keys by a part of their sum: a key that was not settled
+     * is hardly ever searched in all of them. */
     uint32_t counts[COUNTS];
 };
 

@@ -1,9 +1,9 @@
-/* run_file.h - what this machine knows of a broker's messages
+/* run_file.h - this machine's notes about the messages of a broker
  *
- * WHAT   A mapped file that outlives a kill of the worker, not the machine:
- *        which handlers run, so that the next worker ends them and counts the
- *        crash; and which messages were settled here, as a broker that lost
- *        the word of it gives them once more.
+ * WHAT   A mapped file that survives a kill of the worker, but not the end of
+ *        the machine: which handlers run, so that the next worker terminates
+ *        them and counts the crash; and which messages were settled here,
+ *        because a broker that missed an acknowledgement delivers them again.
  * WHO    open, runs, crashed, close: the engine's thread. The rest: as said.
  * OWNS   The mapping.
  * FAILS  open: a problem. After it nothing fails.
@@ -23,13 +23,13 @@
 
 struct run_file; /* opaque; body in run_file.c */
 
-/* A message, and which copy of it: each that a worker publishes has another
- * key. */
+/* The key of one copy of a message: each copy that a worker publishes has a key
+ * of its own. */
 struct run_key {
-    struct ulid id;   /* mixed with what tells those of one id apart */
+    struct ulid id;   /* mixed with a hash of the line or the body */
     uint32_t attempt; /* failures before it */
-    uint16_t replay;  /* how often it came back as a letter */
-    uint16_t hop;     /* how many queues it has waited in */
+    uint16_t replay;  /* number of its replays as a dead letter */
+    uint16_t hop;     /* number of queues that it has waited in */
 };
 
 static inline bool run_key_copy(const struct run_key *key)
@@ -40,7 +40,8 @@ static inline bool run_key_copy(const struct run_key *key)
 int run_file_open(struct run_file **out, const char *path, struct problem *p);
 void run_file_close(struct run_file **file); /* NULL-safe; sets NULL */
 uint64_t run_file_nonce(const struct run_file *f);
-/* The numbers of messages begin above this: no owner uses one again. */
+/* Return the number above which the messages of this owner are numbered: no two
+ * owners use the same number. */
 uint64_t run_file_first(const struct run_file *f);
 
 /* ---- a handler; the thread that has the message of that index ---- */
@@ -54,22 +55,22 @@ void run_file_unrun(struct run_file *f, unsigned index);
 
 /* ---- at start ---- */
 
-/* Each handler that a kill cut off. */
+/* Visit each handler that was running when the worker was killed. */
 void run_file_runs(const struct run_file *f,
                    void (*visit)(void *arg, const struct source_run *run),
                    void *arg);
-/* They are ended: each is a crash of its message. How many. */
+/* Count a crash for the message of each such handler, after they were
+ * terminated. Returns how many. */
 unsigned run_file_crashed(struct run_file *f);
 
 /* ---- under the source's lock ---- */
 
-/* How often a worker of this machine died while a handler had this message, and
- * whether nothing ran beside it the last time. */
+/* Return how often a worker of this machine died while a handler had this
+ * message. *alone: nothing else ran the last time. */
 uint32_t run_file_crashes(const struct run_file *f, const struct run_key *key,
                           bool *alone);
-/* The broker has what follows from its verdict, or nothing follows: it does not
- * run here again, and its crashes are forgotten. Of these the file has the last
- * 65,536. */
+/* Note that a message is settled: it does not run here again, and its crashes
+ * are forgotten. The file has the last 65,536 of these notes. */
 void run_file_settled(struct run_file *f, const struct run_key *key);
 bool run_file_was_settled(const struct run_file *f, const struct run_key *key);
 
