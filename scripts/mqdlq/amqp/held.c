@@ -310,7 +310,7 @@ static int look_add(struct look *k, const struct envelope *e,
     if (!err)
         err = known_add(&k->b->known, m, e, (int64_t)k->b->count);
     k->all[k->n++].block = k->in.block;
-    k->in.block = NULL; /* batch_store frees it */
+    k->in.block = NULL; /* look_store frees it */
     return err;
 }
 

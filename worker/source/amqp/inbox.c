@@ -417,8 +417,8 @@ static int inbox_read(struct inbox *in)
         if (n == NO && f.frame_type == AMQP_FRAME_METHOD &&
             f.payload.method.id == AMQP_BASIC_DELIVER_METHOD)
             message_begun(in);
-        if (n ==
-            YES) { /* the name of its consumer has the number of its part */
+        if (n == YES) {
+            /* The name of the consumer has the number of the queue's part. */
             number = strchr(in->part.consumer, '.');
             claims_arrived(
                 in->queue->claims, &in->part,
