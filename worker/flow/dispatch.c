@@ -454,10 +454,10 @@ static bool park_some(struct flow *f)
     return true;
 }
 
-/* A thread that finds another one parking goes away, and no other would see that
- * the lookahead was filled meanwhile: so the thread that parked looks again
- * after it has cleared `parking`. While a delay after trouble runs it does not
- * try again, because take_any calls this for each message.
+/* A thread that finds another one parking goes away, and no other would see
+ * that the lookahead was filled meanwhile: so the thread that parked looks
+ * again after it has cleared `parking`. While a delay after trouble runs it
+ * does not try again, because take_any calls this for each message.
  */
 void dispatch_relieve(struct flow *f)
 {
@@ -581,8 +581,8 @@ static uint32_t priority_in(const struct flow *f, const struct message *m)
     return can_park(f) ? m->priority : 0;
 }
 
-/* Make a message's place in its group. A letter that an operator sent again goes
- * first: a held group waits for it. */
+/* Make a message's place in its group. A letter that an operator sent again
+ * goes first: a held group waits for it. */
 static struct member *member_make(struct flow *f, struct message *m)
 {
     struct member *one = &f->dispatch->members[m->index];
@@ -614,13 +614,13 @@ int dispatch_enter(struct flow *f, struct delivery *d)
     return err == -EAGAIN ? dispatch_add(f, d) : err;
 }
 
-/* A retry is in the source before its group is blocked by it (dispatch_settled),
- * so it can be due while the group is still leased. Once the group is not
- * leased it is blocked by this message, or has nothing to do with it: so the
- * lease is tried a second time.
- * A letter that a stop kept goes before all that is parked, so it is not parked
- * itself; it stays lent and waits for what runs before it, unless that needs
- * the last of the room. Where nothing can be parked, all messages get in line.
+/* A retry is in the source before its group is blocked by it
+ * (dispatch_settled), so it can be due while the group is still leased. Once
+ * the group is not leased it is blocked by this message, or has nothing to do
+ * with it: so the lease is tried a second time. A letter that a stop kept goes
+ * before all that is parked, so it is not parked itself; it stays lent and
+ * waits for what runs before it, unless that needs the last of the room. Where
+ * nothing can be parked, all messages get in line.
  */
 int dispatch_due(struct flow *f, struct delivery *d)
 {
@@ -702,9 +702,9 @@ static int group_take(struct flow *f, struct group *lease, unsigned lane,
     return 0;
 }
 
-/* A group whose next message cannot be had yet is left to the next try: it is on
- * the run queue, or gets there when the message can be had, and a thread that
- * has nothing else to do looks there before it goes to sleep.
+/* A group whose next message cannot be had yet is left to the next try: it is
+ * on the run queue, or gets there when the message can be had, and a thread
+ * that has nothing else to do looks there before it goes to sleep.
  */
 int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
 {

@@ -1,7 +1,7 @@
 /* flow.h - from where messages come to a verdict: what the parts share
  *
- * WHAT   The parts, opened and closed by the engine in order. Each keeps its own
- *        state and its own lock.
+ * WHAT   The parts, opened and closed by the engine in order. Each keeps its
+ *        own state and its own lock.
  * WHO    The parts of worker/flow/, and those above it (operate/).
  * OWNS   Nothing; the engine does.
  * FAILS  Never.

@@ -54,10 +54,10 @@ static void gate_attend(struct gate *g)
 }
 
 /* Set the bits after `running` became `n`, and before an item that was counted
- * in takes anything.
- * A single work item is over no cap, which is 1 at least, and has none beside
- * it: the bits are worked out only where there were two, or where one of them is
- * set. A thread that sets it at the same time reads `running` after that.
+ * in takes anything. A single work item is over no cap, which is 1 at least,
+ * and has none beside it: the bits are worked out only where there were two, or
+ * where one of them is set. A thread that sets it at the same time reads
+ * `running` after that.
  */
 static void running_changed(struct gate *g, unsigned n)
 {
@@ -156,8 +156,8 @@ const char *gate_why_text(enum gate_why why)
     return texts[why];
 }
 
-/* A caller that finds no room learns when there is some: a thread that makes room
- * sends GATE_CHANGED after that. */
+/* A caller that finds no room learns when there is some: a thread that makes
+ * room sends GATE_CHANGED after that. */
 bool gate_enter(struct gate *g)
 {
     unsigned n = atomic_load(&g->running);

@@ -122,8 +122,8 @@ static inline bool gate_held(const struct gate *g, unsigned bits)
 {
     return (atomic_load(&g->holds) & bits) != 0;
 }
-/* Return how many work items may run now: the cap; while the breaker probes, one
- * more than ran already; or 0. */
+/* Return how many work items may run now: the cap; while the breaker probes,
+ * one more than ran already; or 0. */
 unsigned gate_room(struct gate *g);
 /* Count one more work item, if there is room. */
 bool gate_enter(struct gate *g);

@@ -207,10 +207,9 @@ static void run_end_due(struct timer *timer)
 }
 
 /* Return YES if nothing runs, and nothing is there that could run now; NO if
- * there is; -errno if the source does not tell.
- * The source is asked last, because a work item that could not start its child
- * has left without a look at it. `fresh` comes after is_due, which may have seen
- * what `fresh` counts.
+ * there is; -errno if the source does not tell. The source is asked last,
+ * because a work item that could not start its child has left without a look at
+ * it. `fresh` comes after is_due, which may have seen what `fresh` counts.
  */
 static int run_is_idle(struct flow *f)
 {

@@ -74,12 +74,13 @@ void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns)
 
 /* ---- the usual message, in one short straight line ---- */
 
-/* The answer of run_straight if the next message has to be taken another way. No
- * message was taken, or the last one is settled. */
+/* The answer of run_straight if the next message has to be taken another way.
+ * No message was taken, or the last one is settled. */
 #define STRAIGHT_ASK 100
 
-/* Run usual messages until one is not. Returns STRAIGHT_ASK, or as take_next: TAKEN,
- * a message that is not usual and is to be delivered; TAKEN_NONE; -errno.
+/* Run usual messages until one is not. Returns STRAIGHT_ASK, or as take_next:
+ * TAKEN, a message that is not usual and is to be delivered; TAKEN_NONE;
+ * -errno.
  *
  * Without this way of its own the usual message takes 6 to 8 % more time
  * (docs/performance.md). While nothing needs attention (attention.h) and

@@ -126,8 +126,8 @@ static int left_read(struct flow *f, struct message *m, struct delivery *d)
 }
 
 /* Make a message a dead letter because of its crashes, or of a machine that
- * went down under it. A replayed letter becomes that letter again, and no second
- * one. */
+ * went down under it. A replayed letter becomes that letter again, and no
+ * second one. */
 static int settle_crashed(struct flow *f, struct message *m, const char *error)
 {
     struct delivery d = {0};

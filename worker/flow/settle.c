@@ -280,9 +280,9 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
     decision_settle(f, &dec);
 }
 
-/* A second copy of a letter is only counted, because its id belongs to a message
- * with its own verdict. Crash before it is settled: the next start finds the
- * same, of a copy as of a duplicate.
+/* A second copy of a letter is only counted, because its id belongs to a
+ * message with its own verdict. Crash before it is settled: the next start
+ * finds the same, of a copy as of a duplicate.
  */
 void settle_repeat(struct flow *f, struct delivery *d)
 {

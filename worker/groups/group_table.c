@@ -133,10 +133,10 @@ static uint64_t key_word(const char *key, size_t size)
     return word;
 }
 
-/* Hash 8 bytes at a time; the last 8 overlap. Each step of the end can be undone,
- * so a key of one word gives no hash that another of its size gives. Keys come
- * from senders; a sender that builds collisions slows its own queue down, so no
- * secret is mixed in. */
+/* Hash 8 bytes at a time; the last 8 overlap. Each step of the end can be
+ * undone, so a key of one word gives no hash that another of its size gives.
+ * Keys come from senders; a sender that builds collisions slows its own queue
+ * down, so no secret is mixed in. */
 uint64_t group_hash(const char *key, size_t size)
 {
     uint64_t h = size * UINT64_C(0x9e3779b97f4a7c15);
@@ -280,8 +280,8 @@ struct group *group_table_get(struct group_table *t, uint64_t hash,
     return group ? group : group_add(t, hash, key, size);
 }
 
-/* Groups that would have wanted the gap move up. A few freed groups are kept for
- * reuse. */
+/* Groups that would have wanted the gap move up. A few freed groups are kept
+ * for reuse. */
 void group_table_remove(struct group_table *t, struct group *group)
 {
     size_t mask = t->size - 1, gap = group->hash & mask;

@@ -86,8 +86,8 @@ struct group_table {
     size_t count;        /* groups */
     struct group *spare; /* freed ones, by link.tqe_next */
     unsigned spares;
-    /* Groups that stay in the table when they come to rest, whatever their state
-     * is now. NULL: none yet. The oldest place is used next. */
+    /* Groups that stay in the table when they come to rest, whatever their
+     * state is now. NULL: none yet. The oldest place is used next. */
     struct group *kept[GROUPS_KEPT];
     unsigned kept_next;
 };
@@ -107,9 +107,10 @@ struct group *group_table_get(struct group_table *t, uint64_t hash,
 void group_table_remove(struct group_table *t, struct group *group);
 /* Keep a group in the table; called by group_table_rest. */
 void group_table_keep(struct group_table *t, struct group *group);
-/* Bring a group to rest that has nothing here and is on no list. It stays in the
- * table, in place of the one that has been kept for longest: so a group that
- * gets one message after the other is not made and removed for each of them. */
+/* Bring a group to rest that has nothing here and is on no list. It stays in
+ * the table, in place of the one that has been kept for longest: so a group
+ * that gets one message after the other is not made and removed for each of
+ * them. */
 static inline void group_table_rest(struct group_table *t, struct group *group)
 {
     group->state = GROUP_IDLE;

@@ -586,7 +586,8 @@ bool groups_unhold(struct groups *g, const char *key, size_t size)
     return !recheck;
 }
 
-/* The keys are copied, as the caller asks the store about them without the lock.
+/* The keys are copied, as the caller asks the store about them without the
+ * lock.
  */
 char *groups_held_keys(struct groups *g, size_t *bytes)
 {

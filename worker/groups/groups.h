@@ -57,13 +57,13 @@ void groups_close(struct groups **g); /* NULL-safe; frees what is there */
 int groups_add(struct groups *g, const char *key, size_t size,
                struct group_item *item);
 
-/* Lease the group of a message that has nothing else, while no other group is on
- * the run queue, and count the message as taken: the short way. -EAGAIN: the
+/* Lease the group of a message that has nothing else, while no other group is
+ * on the run queue, and count the message as taken: the short way. -EAGAIN: the
  * message has to wait in its place; -ENOMEM, -ENAMETOOLONG. */
 int groups_pass(struct groups *g, const char *key, size_t size,
                 uint32_t priority, struct group **lease);
-/* Lease the next group that has something to deliver; NULL: there is none. It is
- * RUNNING until one of the four calls that end a lease. */
+/* Lease the next group that has something to deliver; NULL: there is none. It
+ * is RUNNING until one of the four calls that end a lease. */
 struct group *groups_lease(struct groups *g);
 /* Return the next item of a leased group; NULL if it has none. Items that are
  * added from then on come after it. If the lease ends without groups_take, the
@@ -82,15 +82,15 @@ void groups_unpark(struct groups *g, struct group *lease);
 
 /* ---- the end of a lease ---- */
 
-/* Let the next message run, after this one is settled. Returns false if a letter
- * of the group came meanwhile (groups_hold_late): the lease goes on, and the
- * caller asks the store whether the group has to be held. It is answered so
+/* Let the next message run, after this one is settled. Returns false if a
+ * letter of the group came meanwhile (groups_hold_late): the lease goes on, and
+ * the caller asks the store whether the group has to be held. It is answered so
  * once. */
 bool groups_release(struct groups *g, struct group *lease);
 /* Let the group wait with its message, which failed and waits as row `head`. */
 void groups_block(struct groups *g, struct group *lease, int64_t head);
-/* Let the group wait, as its message died, until groups_unhold, or until an item
- * of priority GROUP_FRONT comes; one that is there already runs. */
+/* Let the group wait, as its message died, until groups_unhold, or until an
+ * item of priority GROUP_FRONT comes; one that is there already runs. */
 void groups_hold(struct groups *g, struct group *lease);
 /* Put a message that was not delivered first in line again. `item` was taken
  * before. */
@@ -107,12 +107,12 @@ bool groups_known(struct groups *g, const char *key, size_t size);
 bool groups_leased(struct groups *g, const char *key, size_t size);
 /* Hold the group of a message that died without a lease. YES: it is held now.
  * NO: it waits for its head; or it is leased, held, or has an item of
- * GROUP_FRONT, and the end of that (groups_release, groups_unhold) says that the
- * store must be asked. -ENOMEM, -ENAMETOOLONG. */
+ * GROUP_FRONT, and the end of that (groups_release, groups_unhold) says that
+ * the store must be asked. -ENOMEM, -ENAMETOOLONG. */
 int groups_hold_late(struct groups *g, const char *key, size_t size);
-/* Let a held group go on of which no letter was found. Returns false if a letter
- * came since (groups_hold_late): the group stays held and the caller asks the
- * store again. It is answered so once. */
+/* Let a held group go on of which no letter was found. Returns false if a
+ * letter came since (groups_hold_late): the group stays held and the caller
+ * asks the store again. It is answered so once. */
 bool groups_unhold(struct groups *g, const char *key, size_t size);
 /* Copy the keys of all held groups, one after the other, each as a size_t and
  * its bytes. The caller frees them; NULL if there is none. */

@@ -135,9 +135,9 @@ bool delivery_delayed(const struct delivery *d, uint64_t most)
            delivery_ahead(d, now) <= most;
 }
 
-/* The message's instant is kept to the ns, so that messages with the same instant
- * are due together. A delay also ends at its instant, unless
- * the clock was set back after the message was sent.
+/* The message's instant is kept to the ns, so that messages with the same
+ * instant are due together. A delay also ends at its instant, unless the clock
+ * was set back after the message was sent.
  */
 uint64_t delivery_due(const struct delivery *d, uint64_t *boot_ns,
                       uint64_t *delay_ns)

@@ -103,7 +103,8 @@ uint64_t delivery_limit_asked(const struct delivery *d);
 /* Return after how many failures the message is dead: its own number, else
  * `otherwise`. */
 uint64_t delivery_max_attempts(const struct delivery *d, uint64_t otherwise);
-/* Return the id as text. It costs something, so it is made when it is needed. */
+/* Return the id as text. It costs something, so it is made when it is needed.
+ */
 const char *delivery_id(struct delivery *d);
 /* Return true if the message has expired, so that it must not be started. */
 bool delivery_expired(const struct delivery *d, uint64_t now);
@@ -111,8 +112,8 @@ bool delivery_expired(const struct delivery *d, uint64_t now);
  * time has come, or the message waited for it already. */
 uint64_t delivery_ahead(const struct delivery *d, uint64_t now);
 /* Return true if the message is to wait in the source. A message that has
- * expired already or asks for more than `most` waits for nothing: it dies in its
- * turn, and no message of its group passes it meanwhile. */
+ * expired already or asks for more than `most` waits for nothing: it dies in
+ * its turn, and no message of its group passes it meanwhile. */
 bool delivery_delayed(const struct delivery *d, uint64_t most);
 /* Return when the message is due, by its header, in the members of struct
  * settle with the same names. */
