@@ -1,4 +1,15 @@
-/* dead_letters.c - dead letters of a POSIX queue (see dead_letters.h)
+/* dead_letters.c - dead letters of a POSIX queue, while its worker is running
+ * (see source_mq.h)
+ *
+ * --dead-letter-queue moves letters from the store to another queue, in the
+ * order in which they died; letters that do not fit stay. --keep-dead and
+ * --max-dead remove the oldest letters. A chore each does so, on pool threads,
+ * and tries again what a store or queue refuses. A letter in flight is never
+ * moved or removed: it is claimed (due_rows.h).
+ *
+ * A message that an operator sent again becomes a run of the letter's row. At
+ * the start, letters that were on their way in a queue that is gone are dead
+ * again.
  *
  *   a replayed letter is     its message comes        another copy comes
  *   marked, in no slot       it is linked             (it is linked: the first)
@@ -11,7 +22,7 @@
  * ours, runs as an ordinary message. It is marked, because a letter with the
  * same id may have run, and it touches no letter.
  */
-#include "worker/source/mq/dead_letters.h"
+#include "worker/source/mq/source_mq.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +37,6 @@
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
 #include "worker/source/mq/mq_reopen.h"
-#include "worker/source/mq/source_mq.h"
 
 #define PAUSE_NS (100 * NS_PER_MS) /* letters that die together go together */
 

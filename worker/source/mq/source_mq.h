@@ -20,11 +20,11 @@
 #include "common/store/store.h"
 #include "worker/config/settings.h"
 #include "worker/loop/chore.h"
-#include "worker/source/mq/dead_letters.h"
 #include "worker/source/mq/due_rows.h"
 #include "worker/source/mq/lent.h"
 #include "worker/source/source.h"
 
+struct dead_letters; /* opaque; body in dead_letters.c */
 struct dirty;
 struct group_watch; /* opaque; body in mq_groups.c */
 struct loop;
@@ -126,6 +126,18 @@ int mq_keep(struct source *s,
             int (*place)(void *arg, struct message *m, bool half,
                          struct settle *out),
             void *arg);
+
+/* Prepare what is done with dead letters (dead_letters.c). */
+int dead_letters_open(struct source_mq *q, struct problem *p);
+/* Make letters dead again whose queue went down with the machine, when recovery
+ * is done. */
+void dead_letters_start(struct source_mq *q);
+/* Look for letters to move or remove, after a death or a changed setting. Any
+ * thread; never waits. Does nothing before recovery has found all slots,
+ * because a letter may be in one of them. */
+void dead_letters_wake(struct source_mq *q);
+/* Call this after the pool has ended. */
+void dead_letters_close(struct source_mq *q);
 
 /* Watch the store for held groups whose letter may be gone (mq_groups.c). */
 int group_watch_open(struct source_mq *q, struct problem *p);
