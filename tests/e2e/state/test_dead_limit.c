@@ -35,7 +35,7 @@ Test(dead_limit, max_dead_keeps_the_newest)
     cr_assert(!letter(q, "1") && !letter(q, "2") && letter(q, "3"));
     line = harness_wait_log(w, "event=letters_removed", SOON_MS);
     cr_assert_not_null(strstr(line, " too_old=0 first=1 last="), "%s", line);
-    cr_assert_not_null(strstr(ctl_out("status", q), "2 dead letters, as"));
+    cr_assert_not_null(strstr(ctl_out("status", q), "2 dead letters, by"));
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
