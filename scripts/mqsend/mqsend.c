@@ -124,7 +124,7 @@ static const struct option_table table = {
     .about = "Send messages to a POSIX message queue, or to a RabbitMQ quorum "
              "queue (amqp://USER@HOST/VHOST/QUEUE).",
     .notes = "The body is BODY, else the contents of FILE, else all of stdin.\n"
-             "Exit status: 0; 64 usage; 65 body too large; 66 no such queue;\n"
+             "Exit status: 0; 64 usage; 65 message too large; 66 no queue;\n"
              "69 no broker; 71 system limit; 74 input or output; 75 the queue\n"
              "stayed full, the broker does not confirm; 77 no permission;\n"
              "78 queue of another kind, password or TLS file.\n"

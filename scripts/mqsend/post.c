@@ -103,29 +103,23 @@ static int send_refused(const struct run *r, int err, struct problem *p)
                        term_plural(depth), duration_print(post->wait_ns, wait));
 }
 
-/* Explain why a body is too large. No flag enlarges an existing queue. */
-static int body_too_large(const struct run *r, size_t body, struct problem *p)
+/* Explain why a message is too large. No flag enlarges an existing queue. */
+static int size_refused(const struct run *r, size_t body, struct problem *p)
 {
     const struct post *post = r->posting.post;
-    size_t header = post->envelope->header_bytes, all = body + header;
-    const char *name = queue_label(post->queue);
-    const char *next =
-        header > 0 && body <= r->room
-            ? "--raw sends the body without a header"
-            : "a queue keeps its size; to a larger one: \"Moving a queue\" in "
-              "the runbook";
+    size_t header = post->envelope->header_bytes;
+    char parts[64] = "";
 
-    if (header == 0)
-        return problem_set(p, EX_DATAERR, EMSGSIZE,
-                           "body too large: %zu byte%s, %zu more than the %zu "
-                           "that %s takes; %s",
-                           body, term_plural(body), body - r->room, r->room,
-                           name, next);
+    if (header > 0)
+        snprintf(parts, sizeof parts, " (%zu body + %zu header)", body, header);
     return problem_set(p, EX_DATAERR, EMSGSIZE,
-                       "body too large: %zu byte%s and a header of %zu make "
-                       "%zu, %zu more than the %zu that %s takes; %s",
-                       body, term_plural(body), header, all, all - r->room,
-                       r->room, name, next);
+                       "message too large: %zu bytes%s, but %s accepts at most "
+                       "%zu; %s",
+                       body + header, parts, queue_label(post->queue), r->room,
+                       header > 0 && body <= r->room
+                           ? "--raw sends the body without a header"
+                           : "to enlarge a queue, see \"Moving a queue\" in "
+                             "the runbook");
 }
 
 /* Say, when the queue has been full for a second, whether a worker is running,
@@ -163,7 +157,7 @@ static int record_send(void *arg, const char *body, size_t size,
     int err;
 
     if (bytes < 0)
-        return body_too_large(r, size, p);
+        return size_refused(r, size, p);
     if (post->wait_ns == 0)
         err =
             queue_send(post->queue, r->message, (size_t)bytes, post->priority);

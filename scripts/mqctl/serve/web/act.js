@@ -292,7 +292,7 @@ function letterRows(place, queue, { number, chosen, all, flags, done, ask: quest
     row("Discard", {
       cls: "act",
       command: () => `mqdlq discard ${quoted(queue)}${which()}`,
-      sure: () => `Remove ${number() === 1 ? "this letter" : `${number()} letters`} for good?`,
+      sure: () => `Permanently remove ${number() === 1 ? "this letter" : `${number()} letters`}?`,
       request: begin("discard", () => ({})),
     }),
   ];
