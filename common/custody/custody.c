@@ -856,39 +856,11 @@ static int by_seq(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-/* Put free slots into the free list, and others into `busy`. A damaged slot is
- * freed after the file has been copied aside. */
-static int sort_out(struct custody *c, struct slot **busy, size_t *n,
-                    struct problem *p)
-{
-    for (unsigned i = 0; i < c->head->slots; i++) {
-        struct slot *slot = slot_at(c, i);
-        int err = 0;
-
-        if (slot_damage(slot, c->body_bytes)) {
-            err = copy_aside(c, p);
-            if (err)
-                return err;
-            c->damaged++;
-            slot_retire(slot);
-        }
-        if (slot_word(slot).state == SLOT_FREE) {
-            slot_scrub(slot, &c->fill, c->body_bytes);
-            c->free[c->free_count++] = slot;
-        } else {
-            busy[(*n)++] = slot;
-            /* A header that lost its counter must not give numbers twice. */
-            custody_seq_raise(c, slot->seq + 1);
-        }
-    }
-    return 0;
-}
-
 int custody_recover(struct custody *c,
                     void (*visit)(struct slot *slot, void *arg), void *arg,
                     struct problem *p)
 {
-    struct slot **busy = calloc(c->head->slots, sizeof(struct slot *));
+    struct slot **busy = calloc(c->head->slots, sizeof(struct slot *)), *slot;
     size_t n = 0;
     int err;
 
@@ -898,14 +870,30 @@ int custody_recover(struct custody *c,
     }
     FAULT_POINT("custody_recover_before_resolve");
     slots_resolve(c);
-    /* A next sequence that cannot be true is found again from the slots, by
-     * sort_out, and from the store, by the caller. */
+    /* A next sequence that cannot be true is found again from the slots, and
+     * from the store, by the caller. */
     err = c->head->next_seq > SLOT_SEQ_MAX ? copy_aside(c, p) : 0;
     if (!err && c->head->next_seq > SLOT_SEQ_MAX)
         c->head->next_seq = 1;
     custody_seq_raise(c, 1);
-    if (!err)
-        err = sort_out(c, busy, &n, p);
+    for (unsigned i = 0; !err && i < c->head->slots; i++) {
+        slot = slot_at(c, i);
+        if (slot_damage(slot, c->body_bytes)) {
+            err = copy_aside(c, p);
+            if (err)
+                break;
+            c->damaged++;
+            slot_retire(slot);
+        }
+        if (slot_word(slot).state == SLOT_FREE) {
+            slot_scrub(slot, &c->fill, c->body_bytes);
+            c->free[c->free_count++] = slot;
+        } else {
+            busy[n++] = slot;
+            /* A header that lost its counter must not give numbers twice. */
+            custody_seq_raise(c, slot->seq + 1);
+        }
+    }
     if (!err) {
         qsort(busy, n, sizeof(struct slot *), by_seq);
         for (size_t i = 0; i < n; i++) {

@@ -17,9 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/basics.h"
 #include "common/base/boot_id.h"
 #include "common/base/problem.h"
 #include "common/custody/slot.h"
+#include "common/message/header.h"
 
 #define CUSTODY_VERSION  1
 #define CUSTODY_BODY_MAX (16u << 20) /* HARD_MSGSIZEMAX of Linux */
@@ -166,5 +168,40 @@ void custody_head_claim(struct custody_head *h, const struct boot *boot);
 /* Check that this program can read a file with this header: 0, or a problem. */
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p);
+
+/* ---- seen from another process ---- */
+
+/* Programs beside the worker copy slots from the file while the worker may be
+ * changing it. Nothing is written. -errno and a problem: -ENOENT no file, 77 no
+ * permission, 78 of another version or damaged. */
+
+/* A copy of a slot, valid during the visit. */
+struct custody_seen {
+    struct slot_word w; /* HELD or RUNNING; RECEIVING ones are left out */
+    struct ulid id;     /* all 0: not named yet */
+    int64_t row;        /* 0: none */
+    uint32_t priority, failures, size;
+    int32_t pgid; /* of the handler; 0: none */
+    uint64_t seq, received_ns, started_ns;
+    struct header header; /* fields 0: it has none, or a broken one */
+    char group[HEADER_VALUE_MAX + 1]; /* as the header says; "" none */
+    const void *data; /* a copy of the message, header included */
+    size_t data_size; /* of that copy; less than `size`: it was cut short */
+};
+
+/* In no order. `visit` returns 0 to go on, else that value ends it and is
+ * returned. A slot that changes while it is copied is tried again, then left
+ * out: its message is on its way to somewhere else. */
+int custody_look(const char *path,
+                 int (*visit)(const struct custody_seen *seen, void *arg),
+                 void *arg, struct problem *p);
+
+/* 0, also if there is no readable file; 78: of another version or damaged, as
+ * custody_open says. *nonce (NULL: not wanted) becomes the random number of the
+ * file, which marks its handlers; without one it stays as it is. */
+int custody_known(const char *path, uint64_t *nonce, struct problem *p);
+/* Whether a file that nobody uses has a message: YES; NO, also if there is no
+ * file; or -errno: it cannot be read or understood. */
+int custody_holds(const char *path);
 
 #endif

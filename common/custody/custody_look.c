@@ -1,5 +1,4 @@
-/* custody_look.c - what is in custody, from outside (see custody_look.h) */
-#include "common/custody/custody_look.h"
+/* custody_look.c - what is in custody, from outside (see custody.h) */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,26 +127,19 @@ int custody_look(const char *path,
     return err;
 }
 
-int custody_known(const char *path, struct problem *p)
+int custody_known(const char *path, uint64_t *nonce, struct problem *p)
 {
     struct custody_head h;
     struct map m;
+    int err;
 
     if (map_open(&m, &h, path, NULL) < 0)
         return 0; /* a program that opens it to write says what is wrong */
     map_close(&m);
-    return custody_head_check(&h, path, p);
-}
-
-uint64_t custody_look_nonce(const char *path)
-{
-    struct custody_head h;
-    struct map m;
-
-    if (map_open(&m, &h, path, NULL) < 0)
-        return 0;
-    map_close(&m);
-    return custody_head_check(&h, path, NULL) < 0 ? 0 : h.nonce;
+    err = custody_head_check(&h, path, p);
+    if (!err && nonce)
+        *nonce = h.nonce;
+    return err;
 }
 
 /* A RECEIVING slot counts as a message, too. */

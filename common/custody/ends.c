@@ -76,41 +76,29 @@ static bool is_foreign(int fd)
            memcmp(magic, MAGIC, sizeof magic) != 0;
 }
 
-/* Open the file, and allocate a block for each byte, so that no store to it can
- * fail. -EPROTO: another version wrote it, and it is unchanged. */
-static int file_open(const char *path)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600), err;
-
-    if (fd < 0)
-        return -errno;
-    err = is_foreign(fd) ? EPROTO
-                         : posix_fallocate(fd, 0, sizeof(struct ends_file));
-    if (!err)
-        return fd;
-    close(fd);
-    return -err;
-}
-
 int ends_open(struct ends **out, const char *path, struct problem *p)
 {
     struct ends *e = calloc(1, sizeof *e);
-    int fd;
+    int fd, err;
 
     *out = NULL;
     if (!e)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
-    fd = file_open(path);
-    if (fd < 0) {
-        free(e);
-        return refuse(p, -fd, path);
+    fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    /* Each byte gets a block, so that no store to the file can fail. */
+    err = fd < 0           ? errno
+          : is_foreign(fd) ? EPROTO
+                           : posix_fallocate(fd, 0, sizeof *e->file);
+    if (!err) {
+        e->file = mmap(NULL, sizeof *e->file, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_POPULATE, fd, 0);
+        err = e->file == MAP_FAILED ? errno : 0;
     }
-    e->file = mmap(NULL, sizeof *e->file, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_POPULATE, fd, 0);
-    close(fd);
-    if (e->file == MAP_FAILED) {
+    if (fd >= 0)
+        close(fd);
+    if (err) {
         free(e);
-        return refuse(p, errno, path);
+        return refuse(p, err, path);
     }
     strlcpy(e->path, path, sizeof e->path);
     pthread_mutex_init(&e->mtx, NULL);

@@ -298,20 +298,6 @@ void slot_retire(struct slot *slot)
     FAULT_POINT("slot_retire_after_word");
 }
 
-/* Find where a message ends: by its header, else by the fill. */
-static uint32_t length_infer(const struct slot *slot,
-                             const struct slot_fill *fill, size_t room)
-{
-    size_t n = header_message_size(slot->body, room);
-
-    if (n == 0) {
-        n = room;
-        while (n > 0 && slot->body[n - 1] == fill->bytes[(n - 1) % SLOT_FILL])
-            n--;
-    }
-    return (uint32_t)n;
-}
-
 /* Decide what a kill while receiving, or in slot_link, has left. The old owner
  * is dead and no other is there yet. A kill of the recovery between any two
  * steps leaves RECEIVING, and the next recovery comes to the same result: the
@@ -319,6 +305,7 @@ static uint32_t length_infer(const struct slot *slot,
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
 {
     struct slot_word w = slot_word(slot);
+    size_t n;
 
     if (w.state != SLOT_RECEIVING) {
         if (slot->sum != sum_of(slot, slot->row))
@@ -333,7 +320,13 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
         w.flags |= SLOT_LENGTH_INFERRED;
         word_set(slot, w);
         FAULT_POINT("slot_resolve_before_length");
-        atomic_store(&slot->length, length_infer(slot, fill, room));
+        /* A message ends where its header says, else where the fill begins. */
+        n = header_message_size(slot->body, room);
+        if (n == 0)
+            for (n = room; n > 0; n--)
+                if (slot->body[n - 1] != fill->bytes[(n - 1) % SLOT_FILL])
+                    break;
+        atomic_store(&slot->length, (uint32_t)n);
     }
     slot->dirty = (uint32_t)room;
     slot->id = (struct ulid){{0}}; /* nothing has read it yet */

@@ -24,12 +24,6 @@
 #include "common/base/problem.h"
 #include "common/store/sql.h"
 
-static int memory_problem(const char *path, struct problem *p)
-{
-    return problem_set(p, EX_OSERR, ENOMEM,
-                       "%s cannot be opened: out of memory", path);
-}
-
 int store_version_refuse(const char *path, int64_t version, struct problem *p)
 {
     return problem_set(p, EX_CONFIG, ENOTSUP,
@@ -39,15 +33,6 @@ int store_version_refuse(const char *path, int64_t version, struct problem *p)
                        path, (long long)version, STORE_VERSION);
 }
 
-/* Refuse a file that is no store at all. */
-static int magic_problem(const char *path, const char *what, struct problem *p)
-{
-    return problem_set(p, EX_CANTCREAT, EBADMSG,
-                       "%s is %s, no mqworker store; left as it is: move it "
-                       "away, or use another --state-dir",
-                       path, what);
-}
-
 /* Judge the first 100 bytes, read past SQLite's cache.
  * Read through SQLite's own descriptor: closing one of ours would drop the
  * locks that this process may have on the file (fcntl(2)). A store is in WAL
@@ -55,7 +40,8 @@ static int magic_problem(const char *path, const char *what, struct problem *p)
 int store_file_check(sqlite3 *db, const char *path, struct problem *p)
 {
     static const char magic[16] = "SQLite format 3";
-    uint32_t header[25], version, application; /* big-endian */
+    uint32_t header[25]; /* big-endian */
+    const char *other = NULL;
     sqlite3_file *file = NULL;
     int rc;
 
@@ -66,13 +52,16 @@ int store_file_check(sqlite3 *db, const char *path, struct problem *p)
     if (rc != SQLITE_OK && rc != SQLITE_IOERR_SHORT_READ)
         return store_file_refuse(db, rc, path, p);
     if (rc != SQLITE_OK || memcmp(header, magic, sizeof magic) != 0)
-        return magic_problem(path, "not an SQLite file", p);
-    version = be32toh(header[15]);
-    application = be32toh(header[17]);
-    if (application != STORE_MAGIC)
-        return magic_problem(path, "an SQLite file of another program", p);
-    if (version != STORE_VERSION)
-        return store_version_refuse(path, version, p);
+        other = "not an SQLite file";
+    else if (be32toh(header[17]) != STORE_MAGIC)
+        other = "an SQLite file of another program";
+    if (other)
+        return problem_set(p, EX_CANTCREAT, EBADMSG,
+                           "%s is %s, no mqworker store; left as it is: move "
+                           "it away, or use another --state-dir",
+                           path, other);
+    if (be32toh(header[15]) != STORE_VERSION)
+        return store_version_refuse(path, be32toh(header[15]), p);
     return 0;
 }
 
@@ -88,7 +77,8 @@ int store_file_refuse(sqlite3 *db, int rc, const char *path, struct problem *p)
         return problem_set(p, EX_OSERR, EMFILE, "%s cannot be opened: %s", path,
                            errno_text(EMFILE));
     if (err == ENOMEM)
-        return memory_problem(path, p);
+        return problem_set(p, EX_OSERR, ENOMEM,
+                           "%s cannot be opened: out of memory", path);
     switch (rc & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -173,8 +163,7 @@ int store_file_modes(const char *path, struct problem *p)
  * by kind, too: a delayed one among a million retries is found at once, and the
  * other way round (waiting.c). messages_letter_ids finds a letter by its
  * message's id, however many there are. By the two of cancelled messages
- * `mqctl status` counts them without a worker, without a look at the others.
- */
+ * `mqctl status` counts them without a worker, without a look at the others. */
 
 #define RANDOM "XXXXXX" /* of mkostemp(3) */
 #define RANDOM_SET \
@@ -324,28 +313,6 @@ static void name_remove(const char *name)
     }
 }
 
-/* Fill a draft with an empty store, or with all that `from` holds (its -wal
- * included, whatever became of the names of both), and sync it. */
-static int draft_fill(const struct draft *d, sqlite3 *from)
-{
-    sqlite3 *db = NULL;
-    sqlite3_backup *copy;
-    int rc = sqlite3_open_v2(d->name, &db, SQLITE_OPEN_READWRITE, NULL);
-    int end, err;
-
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, from ? UNNAMED : schema, NULL, NULL, NULL);
-    if (rc == SQLITE_OK && from) {
-        copy = sqlite3_backup_init(db, "main", from, "main");
-        rc = copy ? sqlite3_backup_step(copy, -1) : sqlite3_errcode(db);
-        end = copy ? sqlite3_backup_finish(copy) : rc;
-        rc = rc == SQLITE_DONE ? end : rc;
-    }
-    err = sql_error(db, rc);
-    sqlite3_close(db);
-    return err || fsync(d->fd) == 0 ? err : -errno;
-}
-
 /* Crash before the draft is linked or renamed: a draft is left, and `path` is
  * unchanged. Crash after it: the store is there, and on the disk. Beside a copy
  * may be the -wal of `from`: each frame of that is in the copy, so a start that
@@ -356,11 +323,27 @@ int store_file_make(const char *path, sqlite3 *from,
 {
     char tail[PATH_MAX + 8];
     struct draft d = {.fd = -1};
+    sqlite3_backup *copy = NULL;
+    sqlite3 *db = NULL;
     struct stat st;
-    int err = draft_open(&d, path);
+    int err = draft_open(&d, path), rc, end;
 
-    if (!err)
-        err = draft_fill(&d, from);
+    if (!err) {
+        rc = sqlite3_open_v2(d.name, &db, SQLITE_OPEN_READWRITE, NULL);
+        if (rc == SQLITE_OK)
+            rc = sqlite3_exec(db, from ? UNNAMED : schema, NULL, NULL, NULL);
+        if (rc == SQLITE_OK && from) {
+            /* The -wal of `from` is included, whatever became of the names. */
+            copy = sqlite3_backup_init(db, "main", from, "main");
+            rc = copy ? sqlite3_backup_step(copy, -1) : sqlite3_errcode(db);
+            end = copy ? sqlite3_backup_finish(copy) : rc;
+            rc = rc == SQLITE_DONE ? end : rc;
+        }
+        err = sql_error(db, rc);
+        sqlite3_close(db);
+        if (!err && fsync(d.fd) < 0)
+            err = -errno;
+    }
     FAULT_POINT("store_make_before_link");
     if (!err && link(d.name, path) < 0)
         err = -errno;
@@ -390,7 +373,8 @@ int store_make(const char *path, struct problem *p)
     if (!err)
         return 0;
     if (err == -ENOMEM)
-        return memory_problem(path, p);
+        return problem_set(p, EX_OSERR, ENOMEM,
+                           "%s cannot be opened: out of memory", path);
     strlcpy(folder, path, sizeof folder);
     (void)file_parent(folder);
     if (err == -ENOSPC || err == -EDQUOT)
@@ -458,8 +442,7 @@ int store_wal_bury(sqlite3 *db)
 
 /* Without this check, damage shows only in a query that reads the damaged page,
  * or not at all: a flipped bit in an index hides the rows behind it, and the
- * query succeeds.
- */
+ * query succeeds. */
 
 /* Steps of SQLite's virtual machine between two looks at *stop. */
 #define STEPS 10000

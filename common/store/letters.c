@@ -541,8 +541,7 @@ int letters_last_row(struct store *s, int64_t *row)
  * before the commit of that: the next worker runs the command again. After it:
  * none does. So it runs at least once. The note goes with its letter, by the
  * foreign key; if the letter dies again meanwhile, its note is another one, and
- * the end of the first leaves it there.
- */
+ * the end of the first leaves it there. */
 
 int letters_hook(struct store *s, int64_t after, struct letter_hook *out)
 {

@@ -198,8 +198,7 @@ int store_doubt(struct store *s)
  * reader compares a due time of one clock with another clock, and rows written
  * later use the new distance (SQL_INSERT). If the process is killed before the
  * commit, the next start finds the old distance and moves all delays. After the
- * commit, the next start finds nothing to move.
- */
+ * commit, the next start finds nothing to move. */
 
 struct follow {
     char boot[STORE_BOOT]; /* of now; "" if unknown */
@@ -250,8 +249,7 @@ int store_clock_follow(struct store *s)
 /* ---- reading ---- */
 
 /* Each call is one short read transaction on the reading connection, and no
- * callback runs inside it.
- */
+ * callback runs inside it. */
 
 int store_cursors(struct store *s, enum sql_id id,
                   const struct store_cursor *after, struct sql_value last,
@@ -494,8 +492,7 @@ int store_get_group(struct store *s, const char *key, size_t size,
  * neither proves anything. A token does: mqdlq makes it, writes it to the row,
  * and then sends it in the header. Only the store and who may read the queue
  * know it. So body and priority need not be compared: who could send other
- * bytes under a token has read the queue, and with that taken the message.
- */
+ * bytes under a token has read the queue, and with that taken the message. */
 
 _Static_assert(sizeof(struct ulid) == (size_t)2 * STORE_IDENTITY,
                "a token is an identity and as many random bytes");

@@ -404,23 +404,6 @@ bool store_hooks_noted(const struct store *s)
 
 /* ---- group commit ---- */
 
-/* Run one operation so that it can be undone alone. An error here is one of the
- * transaction, not of the operation: SQLite rolls everything back by itself on
- * some errors (disk full while the cache spills). */
-static int op_apply(struct sql *sql, struct op *op)
-{
-    int err = sql_run(sql, SQL_SAVE, NULL);
-
-    if (err)
-        return err;
-    op->result = op->apply(sql, op->arg);
-    if (sqlite3_get_autocommit(sql->db))
-        return op->result ? op->result : -EIO;
-    if (op->result)
-        err = sql_run(sql, SQL_UNDO, NULL);
-    return err ? err : sql_run(sql, SQL_RELEASE, NULL);
-}
-
 /* Commit the operations from `first` up to `end` in one transaction, with its
  * number (an insert writes the same page). 0: each op->result holds. Else:
  * nothing of any of them has happened. */
@@ -431,8 +414,20 @@ static int range_commit(struct store *s, struct op *first, struct op *end)
     int err = sql_run(sql, SQL_BEGIN, NULL), rc;
     bool written, whole;
 
-    for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
-        err = op_apply(sql, op);
+    for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link)) {
+        err = sql_run(sql, SQL_SAVE, NULL);
+        if (err)
+            break;
+        op->result = op->apply(sql, op->arg);
+        /* SQLite rolls the whole transaction back by itself on some errors
+         * (disk full while the cache spills). */
+        if (sqlite3_get_autocommit(sql->db))
+            err = op->result ? op->result : -EIO;
+        else if (op->result) /* undo this operation alone */
+            err = sql_run(sql, SQL_UNDO, NULL);
+        if (!err)
+            err = sql_run(sql, SQL_RELEASE, NULL);
+    }
     if (!err && s->last) {
         err = sql_change(sql, SQL_NUMBER, SQL_VALUES(value_u64(n)));
         if (err == -ENOENT)
@@ -643,8 +638,7 @@ int64_t store_run_rows(struct store *s, enum sql_id id, const int64_t *rows,
 
 /* Checkpoint the -wal as SQLite would do without a hook, and record its number
  * of frames. A reader can keep frames from being copied or overwritten; then
- * the -wal grows.
- */
+ * the -wal grows. */
 static int wal_grown(void *arg, sqlite3 *db, const char *name, int frames)
 {
     struct store *s = arg;

@@ -333,8 +333,7 @@ static int steer_apply(struct sql *sql, void *arg)
  * Crash before it: each message waits as before. After it: one that is to run
  * now is due, and one that is cancelled has its mark, with which it is given to
  * no handler any more, whichever call takes it (mq_take_due, mq_unpark,
- * spool_take).
- */
+ * spool_take). */
 int waiting_steer(struct store *s, const struct waiting_steer *order,
                   enum steered *out)
 {

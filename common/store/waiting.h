@@ -14,7 +14,7 @@
 #include "common/store/store.h"
 
 /* Where a message is that has not come to its end. RUNNING and what is READY in
- * a slot are custody's (custody_look.h). */
+ * a slot are custody's (custody.h). */
 enum waiting_state {
     WAITING_RUNNING, /* a handler has it */
     WAITING_READY,   /* may run as soon as there is room */

@@ -12,7 +12,7 @@
 #include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "common/custody/ends.h"
 #include "common/state/counters.h"
 #include "common/state/runtimedir.h"
@@ -271,7 +271,7 @@ int inherit_open(const struct inherit *i, struct problem *p)
     if (!err)
         err = runtimedir_open(i->runtime, &wish, i->dir, p);
     if (!err && folder_join(path, folder, "/" RUNTIMEDIR_CUSTODY, ""))
-        err = custody_known(path, p);
+        err = custody_known(path, NULL, p);
     if (!err && folder_join(path, folder, "/" RUNTIMEDIR_ENDS, ""))
         err = ends_known(path, p);
     if (err)

@@ -27,7 +27,7 @@
 #include "common/cli/complain.h"
 #include "common/cli/json_line.h"
 #include "common/cli/term.h"
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"

@@ -20,7 +20,6 @@
 #include "common/base/safe_text.h"
 #include "common/cli/json_line.h"
 #include "common/custody/custody.h"
-#include "common/custody/custody_look.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
 #include "common/store/letters.h"
@@ -370,7 +369,7 @@ static void absent_found(struct findings *f, const struct snapshot *v)
         return;
     }
     (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
-    if (v->custody < 0 && custody_known(path, NULL) < 0) {
+    if (v->custody < 0 && custody_known(path, NULL, NULL) < 0) {
         unread = true;
         snprintf(rest, sizeof rest,
                  "its unfinished messages are in %s, whose format is unknown",

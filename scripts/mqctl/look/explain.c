@@ -19,7 +19,7 @@
 #include "common/cli/complain.h"
 #include "common/cli/json_line.h"
 #include "common/cli/term.h"
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "common/message/error_text.h"
 #include "common/message/header.h"
 #include "common/state/runtimedir.h"

@@ -12,7 +12,7 @@
 #define SCRIPTS_MQCTL_LOOK_MESSAGES_H
 
 #include "common/base/safe_text.h"
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "common/state/statedir.h"
 #include "common/store/waiting.h"
 #include "scripts/mqctl/mqctl.h"

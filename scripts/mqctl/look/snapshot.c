@@ -14,7 +14,7 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/broker/broker_operand.h"
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"

@@ -15,7 +15,7 @@
 #include "common/cli/json_line.h"
 #include "common/cli/term.h"
 #include "common/cli/term_table.h"
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "common/mq/mqlimit.h"
 #include "common/mq/queue.h"
 #include "common/state/runtimedir.h"
@@ -85,7 +85,7 @@ static void kept_alive_remove(const struct statedir *dir)
     uint64_t nonce = 0;
 
     if (runtimedir_file(dir, RUNTIMEDIR_CUSTODY, path, NULL) == 0)
-        nonce = custody_look_nonce(path);
+        (void)custody_known(path, &nonce, NULL);
     if (nonce)
         alive_remove(alive_key(nonce));
 }

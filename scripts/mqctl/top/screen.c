@@ -28,7 +28,7 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 #include "common/cli/complain.h"
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "common/state/runtimedir.h"
 #include "common/state/statedir.h"
 #include "common/store/letters.h"

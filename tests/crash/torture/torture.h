@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "tests/crash/torture/torture_witness.h"
 
 enum torture_kind { TORTURE_EXEC, TORTURE_STREAM, TORTURE_PLUGIN, TORTURE_ALL };

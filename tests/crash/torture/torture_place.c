@@ -73,7 +73,7 @@ const char *place_runtime(const struct torture *t, const char *file)
     return path;
 }
 
-static const char *custody_path(const struct torture *t)
+static const char *torture_custody(const struct torture *t)
 {
     return place_runtime(t, "custody");
 }
@@ -140,7 +140,7 @@ long place_queued(const struct torture *t)
 /* slots_look - how many are in use; where the first of them is */
 static unsigned slots_look(const struct torture *t, uint64_t *first)
 {
-    int fd = open(custody_path(t), O_RDONLY | O_CLOEXEC);
+    int fd = open(torture_custody(t), O_RDONLY | O_CLOEXEC);
     uint64_t stride = 0;
     uint32_t slots = 0;
     unsigned busy = 0;
@@ -184,7 +184,7 @@ int place_custody(const struct torture *t,
 {
     struct problem p;
 
-    return custody_look(custody_path(t), visit, arg, &p);
+    return custody_look(torture_custody(t), visit, arg, &p);
 }
 
 /* look_only - the last one that closes a store copies the -wal into it, with
@@ -232,7 +232,7 @@ bool place_settled(const struct torture *t)
 
 void place_power_cut(const struct torture *t)
 {
-    int fd = open(custody_path(t), O_RDWR | O_CLOEXEC);
+    int fd = open(torture_custody(t), O_RDWR | O_CLOEXEC);
 
     if (fd >= 0 && !custody_seal(fd, CUSTODY_OTHER_RUN))
         torture_die("the custody file: %s", strerror(errno));
@@ -319,7 +319,7 @@ void place_remove_note(const struct torture *t)
 void place_other_store(const struct torture *t)
 {
     const uint64_t other = UINT64_C(0x0123456789abcdef);
-    int fd = open(custody_path(t), O_RDWR | O_CLOEXEC);
+    int fd = open(torture_custody(t), O_RDWR | O_CLOEXEC);
 
     if (fd >= 0 && pwrite(fd, &other, sizeof other, AT_STORE) != sizeof other)
         torture_die("the custody file: %s", strerror(errno));

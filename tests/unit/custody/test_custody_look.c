@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sysexits.h>
 
-#include "common/custody/custody_look.h"
+#include "common/custody/custody.h"
 #include "tests/unit/custody/custody_fixture.h"
 
 TestSuite(custody_look, .init = fixture_init, .fini = fixture_fini);

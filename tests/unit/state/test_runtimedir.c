@@ -18,7 +18,6 @@
 
 #include "common/base/boot_id.h"
 #include "common/custody/custody.h"
-#include "common/custody/custody_look.h"
 #include "common/state/runtimedir.h"
 
 #define TMPFS  0x01021994
