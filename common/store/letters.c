@@ -22,7 +22,7 @@ struct range {
 };
 
 /* Copy the letter that a statement stands on. `boot` is that of now. */
-static int letter_copy(sqlite3_stmt *st, const void *boot, void **out,
+static int letter_make(sqlite3_stmt *st, const void *boot, void **out,
                        size_t *bytes)
 {
     static const int columns[] = {COL_DATA, COL_GROUP, COL_ERROR, COL_STDERR,
@@ -158,7 +158,7 @@ int letters_each(struct store *s, const struct letter_filter *f,
     if (err)
         return err == -ENOENT ? 0 : err;
     do {
-        more = store_page_read(s, &page, letter_copy, store_boot(s), list,
+        more = store_page_read(s, &page, letter_make, store_boot(s), list,
                                LETTER_VALUES(f, &range, left, VALUE_NONE));
         err = more < 0 ? more : 0;
         for (size_t i = 0; i < page.count; i++) {
@@ -192,7 +192,7 @@ int letters_get(struct store *s, int64_t row,
                 int (*visit)(const struct letter *l, void *arg), void *arg)
 {
     struct store_page page;
-    int err = store_page_read(s, &page, letter_copy, store_boot(s), SQL_LETTER,
+    int err = store_page_read(s, &page, letter_make, store_boot(s), SQL_LETTER,
                               SQL_VALUES(value_int(row)));
 
     if (page.count == 0)
@@ -607,8 +607,8 @@ struct writing {
 };
 
 /* Set a field; a value that could not be made is NULL. */
-static void put(struct writing *w, json_t *object, const char *name,
-                json_t *value)
+static void put_new(struct writing *w, json_t *object, const char *name,
+                    json_t *value)
 {
     if (json_object_set_new(object, name, value) < 0)
         w->err = -ENOMEM;
@@ -618,7 +618,7 @@ static void put(struct writing *w, json_t *object, const char *name,
 static void put_int(struct writing *w, json_t *object, const char *name,
                     uint64_t value)
 {
-    put(w, object, name, json_integer((json_int_t)value));
+    put_new(w, object, name, json_integer((json_int_t)value));
 }
 
 /* Set a string where it can be one, else NAME_base64. */
@@ -658,7 +658,7 @@ static int attempt_put(unsigned n, const struct store_attempt *a, void *arg)
     error_text(text, a->error, a->said, a->stderr_tail ? a->stderr_tail : "",
                a->stderr_size);
     put_text(w, o, "error_text", text[0] ? text : NULL);
-    put(w, o, "said", json_boolean(a->said));
+    put_new(w, o, "said", json_boolean(a->said));
     put_bytes(w, o, "stderr", a->stderr_tail ? a->stderr_tail : "",
               a->stderr_size);
     if (w->elsewhere)
@@ -668,7 +668,7 @@ static int attempt_put(unsigned n, const struct store_attempt *a, void *arg)
 }
 
 /* Visit: make the object of a letter, history and all. */
-static int letter_put(const struct letter *l, void *arg)
+static int letter_object_make(const struct letter *l, void *arg)
 {
     const struct store_row *m = &l->m;
     struct writing *w = arg;
@@ -686,10 +686,10 @@ static int letter_put(const struct letter *l, void *arg)
     put_text(w, o, "error_text", l->error_text);
     put_int(w, o, "attempts", m->attempts);
     put_int(w, o, "crashes", m->crashes);
-    put(w, o, "redelivered", json_boolean(m->flags & STORE_REDELIVERED));
-    put(w, o, "length_inferred",
-        json_boolean(m->flags & STORE_LENGTH_INFERRED));
-    put(w, o, "released", json_boolean(m->flags & STORE_LET_GO));
+    put_new(w, o, "redelivered", json_boolean(m->flags & STORE_REDELIVERED));
+    put_new(w, o, "length_inferred",
+            json_boolean(m->flags & STORE_LENGTH_INFERRED));
+    put_new(w, o, "released", json_boolean(m->flags & STORE_LET_GO));
     put_int(w, o, "priority", m->priority);
     put_bytes(w, o, "group", m->group, m->group ? m->group_size : 0);
     put_time(w, o, "first_received_at", m->first_received_ns);
@@ -699,7 +699,7 @@ static int letter_put(const struct letter *l, void *arg)
     put_bytes(w, o, "body", l->body_size ? l->body : "", l->body_size);
     put_bytes(w, o, "stderr", l->stderr_size ? l->stderr_tail : "",
               l->stderr_size);
-    put(w, o, "history", json_incref(w->history));
+    put_new(w, o, "history", json_incref(w->history));
     return w->err;
 }
 
@@ -713,7 +713,7 @@ int letter_json_print(struct store *s, const char *queue, int64_t row,
     int err = w.history ? letters_history(s, row, attempt_put, &w) : -ENOMEM;
 
     if (!err)
-        err = letters_get(s, row, letter_put, &w);
+        err = letters_get(s, row, letter_object_make, &w);
     if (!err)
         err = json_print_line(json_incref(w.object), out);
     json_decref(w.object);

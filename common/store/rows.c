@@ -37,7 +37,7 @@ struct put {
 };
 
 /* Write a row and add to its history. */
-static int row_put(struct sql *sql, struct put *put, const struct store_row *m)
+static int put_row(struct sql *sql, struct put *put, const struct store_row *m)
 {
     int was = m->row ? sql_row_state(sql, m->row) : 0;
     int err =
@@ -64,7 +64,7 @@ static int put_apply(struct sql *sql, void *arg)
 
     put->more = (struct store_more){0};
     for (size_t i = 0; i < put->n && !err; i++) {
-        err = row_put(sql, put, &put->rows[i]);
+        err = put_row(sql, put, &put->rows[i]);
         if (put->lenient && (err == -EEXIST || err == -ENOENT))
             err = 0;
         if (!err && put->rows[i].spool)
@@ -450,9 +450,9 @@ int store_group_letter(struct store *s, const char *group, size_t size,
 }
 
 /* Read what a statement tells of a group, and its key if `key` is not NULL. */
-static int group_read(struct store *s, enum sql_id id,
-                      const struct sql_value *values, char *key, size_t *size,
-                      struct store_group *out)
+static int group_ask(struct store *s, enum sql_id id,
+                     const struct sql_value *values, char *key, size_t *size,
+                     struct store_group *out)
 {
     sqlite3_stmt *st;
     int found = store_ask(s, &st, id, values);
@@ -475,15 +475,15 @@ static int group_read(struct store *s, enum sql_id id,
 int store_next_group(struct store *s, char *key, size_t *size,
                      struct store_group *out)
 {
-    return group_read(s, SQL_GROUPS, SQL_VALUES(value_text(key, *size)), key,
-                      size, out);
+    return group_ask(s, SQL_GROUPS, SQL_VALUES(value_text(key, *size)), key,
+                     size, out);
 }
 
 int store_get_group(struct store *s, const char *key, size_t size,
                     struct store_group *out)
 {
-    return group_read(s, SQL_GROUP, SQL_VALUES(value_text(key, size)), NULL,
-                      NULL, out);
+    return group_ask(s, SQL_GROUP, SQL_VALUES(value_text(key, size)), NULL,
+                     NULL, out);
 }
 
 /* ---- whether a message is a letter that was sent again ---- */
@@ -516,7 +516,7 @@ int store_token_make(const struct store *s, struct ulid *token)
     return n == STORE_IDENTITY ? 0 : n < 0 ? -errno : -EIO;
 }
 
-/* One statement, so one moment of the store.
+/* Judge a replay by one statement, which is one moment of the store.
  * Row numbers are never used twice, so a letter that is not in the store was
  * settled: done, discarded, or moved to a dead-letter queue. That is certain
  * only of a number that this store has given to a letter: the token must begin

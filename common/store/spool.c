@@ -33,7 +33,7 @@ static struct sql_value id_value(const struct ulid *id)
     static const struct ulid none;
 
     return memcmp(id, &none, sizeof none) == 0
-               ? value_text(NULL, 0)
+               ? VALUE_NULL
                : value_blob(id->bytes, sizeof id->bytes);
 }
 
@@ -55,12 +55,12 @@ static int row_in(struct sql *sql, struct store_spooled *m,
         return err == -EEXIST ? 0 : err;
     }
     change->more.spooled++;
-    return sql_run(
-        sql, SQL_SPOOL_IN,
-        SQL_VALUES(value_int(m->key), value_u64(m->received_ns),
-                   id_value(&m->id), value_int(m->crashes), value_int(m->flags),
-                   m->letter ? value_int(m->letter) : value_text(NULL, 0),
-                   value_blob(m->data, m->size)));
+    return sql_run(sql, SQL_SPOOL_IN,
+                   SQL_VALUES(value_int(m->key), value_u64(m->received_ns),
+                              id_value(&m->id), value_int(m->crashes),
+                              value_int(m->flags),
+                              m->letter ? value_int(m->letter) : VALUE_NULL,
+                              value_blob(m->data, m->size)));
 }
 
 int sql_spool_out(struct sql *sql, int64_t key, int64_t *more)
@@ -172,8 +172,8 @@ int store_spool_end(struct store *s)
 /* ---- reading ---- */
 
 /* Read a row: its body stays where `body` says. */
-static void row_read(sqlite3_stmt *st, struct sql_bytes body,
-                     struct store_spooled *m)
+static void spooled_fill(sqlite3_stmt *st, struct sql_bytes body,
+                         struct store_spooled *m)
 {
     const void *id = sqlite3_column_blob(st, ID);
 
@@ -203,7 +203,7 @@ int store_spool_read(struct store *s, int64_t after, struct store_spooled *rows,
         const void *bytes = sqlite3_column_blob(st, DATA);
         struct sql_bytes body = {at, (size_t)sqlite3_column_bytes(st, DATA)};
 
-        row_read(st, body, &rows[n]);
+        spooled_fill(st, body, &rows[n]);
         if (body.size > room) {
             err = n > 0 ? 0 : -EMSGSIZE;
             break;
@@ -224,8 +224,8 @@ int store_spool_read(struct store *s, int64_t after, struct store_spooled *rows,
 }
 
 /* Copy the row that SQL_SPOOL_READ stands on. */
-static int row_copy(sqlite3_stmt *st, const void *arg, void **row,
-                    size_t *bytes)
+static int spooled_copy(sqlite3_stmt *st, const void *arg, void **row,
+                        size_t *bytes)
 {
     static const int columns[] = {DATA};
     struct store_spooled *m;
@@ -235,7 +235,7 @@ static int row_copy(sqlite3_stmt *st, const void *arg, void **row,
     *row = m = sql_copy(st, sizeof *m, columns, 1, &body);
     if (!m)
         return -ENOMEM;
-    row_read(st, body, m);
+    spooled_fill(st, body, m);
     *bytes = sizeof *m + body.size;
     return 0;
 }
@@ -249,7 +249,7 @@ int store_spool_each(struct store *s, int64_t after,
 
     do {
         more = store_page_read(
-            s, &page, row_copy, NULL, SQL_SPOOL_READ,
+            s, &page, spooled_copy, NULL, SQL_SPOOL_READ,
             SQL_VALUES(value_int(after), value_int(STORE_PAGE + 1)));
         err = more < 0 ? more : 0;
         for (size_t i = 0; i < page.count; i++) {

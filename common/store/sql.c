@@ -53,7 +53,8 @@ static void error_like(sqlite3_context *context, int n, sqlite3_value **args)
 }
 
 /* The SQL function error_text(error, said, stderr). */
-static void text_of(sqlite3_context *context, int n, sqlite3_value **args)
+static void error_text_sql(sqlite3_context *context, int n,
+                           sqlite3_value **args)
 {
     const char *error = (const char *)sqlite3_value_text(args[0]);
     bool said = sqlite3_value_int(args[1]) != 0;
@@ -95,12 +96,12 @@ bool sql_elsewhere(const char *then, const char *now)
 }
 
 /* The SQL function elsewhere(boot, now): sql_elsewhere. */
-static void elsewhere(sqlite3_context *context, int argc, sqlite3_value **args)
+static void elsewhere_sql(sqlite3_context *context, int n, sqlite3_value **args)
 {
     const char *then = (const char *)sqlite3_value_text(args[0]);
     const char *now = (const char *)sqlite3_value_text(args[1]);
 
-    (void)argc;
+    (void)n;
     sqlite3_result_int(context,
                        sql_elsewhere(then ? then : "", now ? now : ""));
 }
@@ -125,9 +126,9 @@ int sql_setup(struct sql *sql, enum sql_role role)
         int values;
 
         void (*call)(sqlite3_context *, int, sqlite3_value **);
-    } functions[] = {{"elsewhere", 2, elsewhere}, /* the writer's one */
+    } functions[] = {{"elsewhere", 2, elsewhere_sql}, /* the writer's one */
                      {"error_like", 3, error_like},
-                     {"error_text", 3, text_of},
+                     {"error_text", 3, error_text_sql},
                      {"body_has", 3, body_has}};
     const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
     sqlite3 *db = sql->db;

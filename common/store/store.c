@@ -675,7 +675,7 @@ int store_empty_wal(struct store *s)
     return err;
 }
 
-/* No commit comes between the copy and the change of connections.
+/* Commits stop until both connections lead to the copy.
  * SQLite leaves the names alone when it closes a file that has lost its own, so
  * closing the old connections removes nothing of the new file; and as the two
  * are different files, closing one drops no lock of the other (fcntl(2)).

@@ -40,8 +40,8 @@ struct walk {
 /* ---- a page ---- */
 
 /* Copy the row that a statement stands on. */
-static int row_copy(sqlite3_stmt *st, const void *walk, void **out,
-                    size_t *bytes)
+static int waiting_copy(sqlite3_stmt *st, const void *walk, void **out,
+                        size_t *bytes)
 {
     const struct walk *k = walk;
     static const int columns[] = {COL_GROUP, COL_ERROR, COL_DATA, COL_SAID};
@@ -87,7 +87,7 @@ static int rows_each(struct walk *k, enum sql_id id, uint64_t last_ns)
 
     do {
         more = store_page_read(
-            k->s, &page, row_copy, k, id,
+            k->s, &page, waiting_copy, k, id,
             SQL_VALUES(value_u64(k->at.at),
                        value_int(parked ? k->at.priority : k->at.row),
                        value_u64(last_ns),
@@ -239,7 +239,7 @@ int waiting_get(struct store *s, int64_t row, const struct waiting_filter *f,
     struct waiting_row *w;
     int64_t letter;
     int err =
-        store_page_read(s, &page, row_copy, &k, SQL_WAITING_ROW,
+        store_page_read(s, &page, waiting_copy, &k, SQL_WAITING_ROW,
                         SQL_VALUES(value_int(row), value_u64(f->body_most)));
 
     if (page.count == 0)
@@ -329,7 +329,7 @@ static int steer_apply(struct sql *sql, void *arg)
     return 0;
 }
 
-/* One commit.
+/* Write all marks in one commit.
  * Crash before it: each message waits as before. After it: one that is to run
  * now is due, and one that is cancelled has its mark, with which it is given to
  * no handler any more, whichever call takes it (mq_take_due, mq_unpark,
