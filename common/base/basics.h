@@ -17,16 +17,16 @@
 enum answer { NO, YES };
 
 /* Result of a callback that is called for each of many: 0 to continue,
- * VISIT_ENOUGH to end the visit without an error, or -errno, which the visit then
- * returns. */
+ * VISIT_ENOUGH to end the visit without an error, or -errno, which the visit
+ * then returns. */
 enum { VISIT_ENOUGH = 1 };
 
 /* Return the struct of `type` whose `member` is at `ptr`. */
 #define CONTAINER_OF(ptr, type, member) \
     ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
-/* Return the FNV-1a hash of more bytes, starting from `sum`. A new hash starts from
- * FNV_BEGIN. */
+/* Return the FNV-1a hash of more bytes, starting from `sum`. A new hash starts
+ * from FNV_BEGIN. */
 #define FNV_BEGIN UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME UINT64_C(0x100000001b3)
 static inline uint64_t fnv_add(uint64_t sum, const void *data, size_t size)

@@ -106,7 +106,7 @@ static bool is_digit(char c)
 }
 
 /* Read a decimal number, at most UINT64_MAX; returns false without a digit. */
-static bool digits_read(const char **at, uint64_t *value)
+static bool decimal_read(const char **at, uint64_t *value)
 {
     const char *text = *at;
     uint64_t sum = 0;
@@ -120,9 +120,9 @@ static bool digits_read(const char **at, uint64_t *value)
     return true;
 }
 
-/* Read ".5" of `scale`, cut at whole units; without a dot the value is 0. Returns
- * false for a lone dot. Goes from the last digit to the first, so that nothing
- * overflows, and flooring in each step floors the exact value. */
+/* Read ".5" of `scale`, cut at whole units; without a dot the value is 0.
+ * Returns false for a lone dot. Goes from the last digit to the first, so that
+ * nothing overflows, and flooring in each step floors the exact value. */
 static bool fraction_read(const char **at, uint64_t scale, uint64_t *value)
 {
     const char *first = *at + 1, *end = first;
@@ -163,7 +163,7 @@ int duration_parse(const char *text, uint64_t *ns)
         if (unit == COUNT(duration_units))
             return -EINVAL;
         scale = duration_units[unit++].scale;
-        if (!digits_read(&text, &whole) ||
+        if (!decimal_read(&text, &whole) ||
             !fraction_read(&text, scale, &fraction) || text != name)
             return -EINVAL;
         sum = ns_add(sum, ns_add(ns_mul(whole, scale), fraction));
@@ -244,7 +244,7 @@ int size_parse(const char *text, uint64_t *bytes)
 {
     uint64_t count;
 
-    if (!digits_read(&text, &count))
+    if (!decimal_read(&text, &count))
         return -EINVAL;
     for (size_t i = 0; i < COUNT(size_units); i++) {
         uint64_t sum;
@@ -285,7 +285,7 @@ const char *time_print(uint64_t wall_ns, char buf[TIME_TEXT])
 }
 
 /* Read exactly `digits` decimal digits, then `end` unless that is 0. */
-static bool field_read(const char **at, int digits, char end, int *value)
+static bool digits_take(const char **at, int digits, char end, int *value)
 {
     int sum = 0;
 
@@ -311,7 +311,8 @@ static bool zone_read(const char *at, int64_t *east)
     if (*at != '-' && *at != '+')
         return false;
     at++;
-    if (!field_read(&at, 2, ':', &hours) || !field_read(&at, 2, '\0', &minutes))
+    if (!digits_take(&at, 2, ':', &hours) ||
+        !digits_take(&at, 2, '\0', &minutes))
         return false;
     *east = sign * (hours * INT64_C(60) + minutes) * 60;
     return !*at && hours < 24 && minutes < 60;
@@ -322,12 +323,12 @@ static bool clock_part_read(const char **at, struct tm *t, uint64_t *fraction)
 {
     if (!strchr("Tt ", *(*at)++))
         return false;
-    if (!field_read(at, 2, ':', &t->tm_hour) ||
-        !field_read(at, 2, '\0', &t->tm_min))
+    if (!digits_take(at, 2, ':', &t->tm_hour) ||
+        !digits_take(at, 2, '\0', &t->tm_min))
         return false;
     if (**at == ':') {
         ++*at;
-        if (!field_read(at, 2, '\0', &t->tm_sec) ||
+        if (!digits_take(at, 2, '\0', &t->tm_sec) ||
             !fraction_read(at, NS_PER_S, fraction))
             return false;
     }
@@ -344,9 +345,9 @@ static int calendar_parse(const char *text, uint64_t *wall_ns)
     struct tm day;
     int64_t seconds;
 
-    if (!field_read(&text, 4, '-', &t.tm_year) ||
-        !field_read(&text, 2, '-', &t.tm_mon) ||
-        !field_read(&text, 2, '\0', &t.tm_mday))
+    if (!digits_take(&text, 4, '-', &t.tm_year) ||
+        !digits_take(&text, 2, '-', &t.tm_mon) ||
+        !digits_take(&text, 2, '\0', &t.tm_mday))
         return -EINVAL;
     if (*text &&
         (!clock_part_read(&text, &t, &fraction) || !zone_read(text, &east)))
@@ -375,7 +376,7 @@ int time_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns)
 
     if (*text == '@') {
         text++;
-        if (!digits_read(&text, &seconds) ||
+        if (!decimal_read(&text, &seconds) ||
             !fraction_read(&text, NS_PER_S, &fraction) || *text)
             return -EINVAL;
         if (seconds > UINT64_MAX / NS_PER_S - 1)

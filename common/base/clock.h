@@ -50,8 +50,8 @@ const char *duration_rough(uint64_t ns, char buf[DURATION_TEXT]);
  * powers of 1024; kB/KB, MB, GB powers of 1000. The largest is INT64_MAX. */
 int size_parse(const char *text, uint64_t *bytes);
 #define SIZE_TEXT 32
-/* Print "8KiB" or, if it is no multiple of 1024, "1000B"; size_parse reads both.
- */
+/* Print "8KiB" or, if it is no multiple of 1024, "1000B"; size_parse reads
+ * both. */
 const char *size_print(uint64_t bytes, char buf[SIZE_TEXT]);
 
 #define TIME_TEXT 48

@@ -197,9 +197,9 @@ const char *mount_point(const char *path, char out[PATH_MAX])
 /* If a process is killed while it starts a child, the child has its locks until
  * its execve, which closes descriptors from the highest number down
  * (task_work_run in kernel/task_work.c). Closing an inotify descriptor takes
- * 15 ms, and seconds on a busy machine, because the kernel waits for its watches
- * to be forgotten; a lock with a lower number would be held so long. A number
- * below 64 costs a start nothing. */
+ * 15 ms, and seconds on a busy machine, because the kernel waits for its
+ * watches to be forgotten; a lock with a lower number would be held so long. A
+ * number below 64 costs a start nothing. */
 int file_fd_raise(int fd)
 {
     int above = fcntl(fd, F_DUPFD_CLOEXEC, 48);

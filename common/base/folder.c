@@ -55,10 +55,11 @@ const char *folder_variable(const char *name)
     return value && value[0] == '/' ? value : NULL;
 }
 
-/* Open /etc/passwd or /etc/group, to be searched before the C library's own search.
- * That one crashes if memory runs out while it first reads nsswitch.conf (glibc
- * 2.36), and may wait for another machine, so it is left for names that are not
- * in the file. Returns false if it would fail for the same reason. */
+/* Open /etc/passwd or /etc/group, to be searched before the C library's own
+ * search. That one crashes if memory runs out while it first reads
+ * nsswitch.conf (glibc 2.36), and may wait for another machine, so it is left
+ * for names that are not in the file. Returns false if it would fail for the
+ * same reason. */
 static bool names_open(const char *path, FILE **file)
 {
     *file = fopen(path, "re");
@@ -131,8 +132,9 @@ int folder_sync(const char *path)
 }
 
 /* Begin with the deepest directory, so that parents which we may not write are
- * not touched. The parent is synced even if the directory existed: its maker may
- * have died before the sync, and the store must not vanish with the entry. */
+ * not touched. The parent is synced even if the directory existed: its maker
+ * may have died before the sync, and the store must not vanish with the
+ * entry. */
 int folder_make(char *path)
 {
     int err = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
@@ -278,8 +280,8 @@ static bool folder_is_shared(const char *path, const struct stat *st,
 }
 
 /* Check one directory above `path`. If it is sticky (/tmp, /dev/shm), only the
- * owners of a folder and of the directory can move the folder away. A group with
- * the number of our user is the user's private one, as distributions and
+ * owners of a folder and of the directory can move the folder away. A group
+ * with the number of our user is the user's private one, as distributions and
  * Kubernetes (fsGroup) make it. */
 static int parent_check(const char *at, const char *path,
                         const struct folder_kind *kind, struct problem *p)
@@ -311,8 +313,8 @@ static int parent_check(const char *at, const char *path,
 }
 
 /* Check every existing directory above `path`: a user who can write in one of
- * them can replace ours with a tree of his own. Links are resolved first, because
- * their targets count. */
+ * them can replace ours with a tree of his own. Links are resolved first,
+ * because their targets count. */
 static int parents_check(const char *path, const struct folder_kind *kind,
                          struct problem *p)
 {
@@ -331,9 +333,10 @@ static int parents_check(const char *path, const struct folder_kind *kind,
     return err;
 }
 
-/* A user who can write in this directory could replace a queue's folder, and the
- * worker would not find the messages that it kept. With the sticky bit (/tmp, a
- * fresh tmpfs) only the owner of a folder can do that, so that is allowed. */
+/* A user who can write in this directory could replace a queue's folder, and
+ * the worker would not find the messages that it kept. With the sticky bit
+ * (/tmp, a fresh tmpfs) only the owner of a folder can do that, so that is
+ * allowed. */
 int folder_root(const char *root, bool create, bool link,
                 const struct folder_kind *kind, struct problem *p)
 {

@@ -61,8 +61,8 @@ int folder_node(const char *path, const struct stat *st, mode_t type,
 bool folder_others(const char *path, const struct folder_kind *kind,
                    struct problem *p);
 /* Check the directory of the folders of all queues, if it exists. It must be
- * ours or root's; with `create` false, root may look at any. `link`: it may be a
- * symbolic link that root owns. A runtime directory may be, or be in, a tmpfs
+ * ours or root's; with `create` false, root may look at any. `link`: it may be
+ * a symbolic link that root owns. A runtime directory may be, or be in, a tmpfs
  * that root has mounted for several users (see the head of folder.c). */
 int folder_root(const char *root, bool create, bool link,
                 const struct folder_kind *kind, struct problem *p);

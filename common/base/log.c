@@ -105,7 +105,7 @@ bool log_enabled(enum log_level level)
 }
 
 /* Append `size` bytes, or mark the line as cut. */
-static void line_put(struct line *l, const char *text, size_t size)
+static void line_add(struct line *l, const char *text, size_t size)
 {
     if (l->cut || l->size + size > LINE_MAX_BYTES - LINE_TAIL) {
         l->cut = true;
@@ -115,9 +115,9 @@ static void line_put(struct line *l, const char *text, size_t size)
     l->size += size;
 }
 
-static void line_puts(struct line *l, const char *text)
+static void line_add_text(struct line *l, const char *text)
 {
-    line_put(l, text, strlen(text));
+    line_add(l, text, strlen(text));
 }
 
 /* Append to a line, even to a cut one, in the room of LINE_TAIL. */
@@ -166,13 +166,13 @@ static size_t unit_put(struct line *l, const unsigned char *at, size_t size)
 
     if (took == 0) {
         snprintf(buf, sizeof buf, "\\x%02x", at[0]);
-        line_puts(l, log_shape == LOG_JSON ? "\uFFFD" : buf);
+        line_add_text(l, log_shape == LOG_JSON ? "\uFFFD" : buf);
         return 1;
     }
     if (c == '"' || c == '\\' || utf8_hidden(c))
-        line_puts(l, unit_escape(c, buf));
+        line_add_text(l, unit_escape(c, buf));
     else
-        line_put(l, (const char *)at, took);
+        line_add(l, (const char *)at, took);
     return took;
 }
 
@@ -201,7 +201,7 @@ static void value_put(struct line *l, const char *text, size_t size)
     size_t at = 0;
 
     if (quoted)
-        line_puts(l, "\"");
+        line_add_text(l, "\"");
     if (l->cut)
         return;
     while (at < size && !l->cut)
@@ -212,7 +212,7 @@ static void value_put(struct line *l, const char *text, size_t size)
 
 /* Append a key and its value. A number is added whole or not at all, because
  * half of a number is a wrong one; of a text at least a part, or nothing. */
-static void field_put(struct line *l, const struct log_field *f)
+static void field_add(struct line *l, const struct log_field *f)
 {
     bool text = f->type == FIELD_STR || f->type == FIELD_BYTES;
     size_t start = l->size, value_at;
@@ -220,9 +220,9 @@ static void field_put(struct line *l, const struct log_field *f)
 
     if (l->cut || (text && !f->str))
         return;
-    line_puts(l, log_shape == LOG_JSON ? ",\"" : " ");
-    line_puts(l, f->key);
-    line_puts(l, log_shape == LOG_JSON ? "\":" : "=");
+    line_add_text(l, log_shape == LOG_JSON ? ",\"" : " ");
+    line_add_text(l, f->key);
+    line_add_text(l, log_shape == LOG_JSON ? "\":" : "=");
     value_at = l->size;
     if (f->type == FIELD_DURATION && log_shape == LOG_JSON)
         snprintf(buf, sizeof buf, "%ju.%09ju", (uintmax_t)(f->u / NS_PER_S),
@@ -236,13 +236,13 @@ static void field_put(struct line *l, const struct log_field *f)
     if (text)
         value_put(l, f->str, f->type == FIELD_STR ? strlen(f->str) : f->size);
     else
-        line_puts(l, buf);
+        line_add_text(l, buf);
     if (l->cut && (!text || l->size == value_at))
         l->size = start;
 }
 
-/* Build the whole line of an event. LOG_HUMAN: as wide as the terminal, in colour
- * if the terminal has it and NO_COLOR is not set. */
+/* Build the whole line of an event. LOG_HUMAN: as wide as the terminal, in
+ * colour if the terminal has it and NO_COLOR is not set. */
 static void line_build(struct line *l, enum log_level level, const char *event,
                        const struct log_field *fields, size_t n)
 {
@@ -265,19 +265,19 @@ static void line_build(struct line *l, enum log_level level, const char *event,
         return;
     }
     if (log_shape == LOG_JOURNAL) { /* which has the time */
-        line_puts(l, level_priorities[level]);
-        line_puts(l, "level=");
+        line_add_text(l, level_priorities[level]);
+        line_add_text(l, "level=");
     } else {
         time_print(clock_wall_ns(), now);
-        line_puts(l, log_shape == LOG_JSON ? "{\"time\":\"" : "time=");
-        line_puts(l, now);
-        line_puts(l, log_shape == LOG_JSON ? "\",\"level\":\"" : " level=");
+        line_add_text(l, log_shape == LOG_JSON ? "{\"time\":\"" : "time=");
+        line_add_text(l, now);
+        line_add_text(l, log_shape == LOG_JSON ? "\",\"level\":\"" : " level=");
     }
-    line_puts(l, level_names[level]);
-    line_puts(l, log_shape == LOG_JSON ? "\",\"event\":" : " event=");
+    line_add_text(l, level_names[level]);
+    line_add_text(l, log_shape == LOG_JSON ? "\",\"event\":" : " event=");
     value_put(l, event, strlen(event));
     for (size_t i = 0; i < n; i++)
-        field_put(l, &fields[i]);
+        field_add(l, &fields[i]);
     if (l->cut)
         line_end(l, log_shape == LOG_JSON ? ",\"cut\":true" : " cut=true");
     line_end(l, log_shape == LOG_JSON ? "}\n" : "\n");
@@ -331,8 +331,8 @@ static size_t stderr_write(const char *text, size_t size)
 
 static void *writer_run(void *arg);
 
-/* Start the writer; returns false if it cannot be started. The writer blocks all
- * signals, so that they reach the program's own threads. */
+/* Start the writer; returns false if it cannot be started. The writer blocks
+ * all signals, so that they reach the program's own threads. */
 static bool writer_start(void)
 {
     pthread_condattr_t steady;
@@ -714,8 +714,8 @@ static void fields_any(struct text *t, const struct log_event *e, bool brief)
 }
 
 /* Print the whole line; returns its width in columns. */
-static unsigned line_print(struct text *t, const struct log_event *e,
-                           bool brief)
+static unsigned event_print(struct text *t, const struct log_event *e,
+                            bool brief)
 {
     time_t s = (time_t)(e->wall_ns / NS_PER_S);
     struct tm tm;
@@ -742,20 +742,20 @@ size_t log_human(char *buf, size_t room, const struct log_event *event,
 {
     struct text t = {.at = buf, .room = room, .colour = colour};
     const struct log_field *error = field_find(event, "error_text");
-    unsigned wide = line_print(&t, event, false);
+    unsigned wide = event_print(&t, event, false);
     char whole[VALUE_MAX + 8];
     struct text alone = {.at = whole, .room = sizeof whole};
 
     if (columns == 0 || wide <= columns)
         return t.size;
-    wide = line_print(&t, event, true);
+    wide = event_print(&t, event, true);
     if (wide <= columns || !error)
         return t.size;
     text_put(&alone, ": ", true); /* the error text, to see how wide it is */
     text_value(&alone, error);
     if (alone.columns >= ERROR_LEAST + wide - columns) {
         t.error_columns = alone.columns - (wide - columns);
-        line_print(&t, event, true);
+        event_print(&t, event, true);
     }
     return t.size;
 }

@@ -58,8 +58,8 @@ struct log_field {
 void log_setup(enum log_level least, enum log_format format);
 /* Pass lines to `sink` instead of stderr, without the newline and
  * NUL-terminated. It may be called by any thread, may log, and must not call
- * log_divert. NULL: stderr again. On return the previous sink is not running and
- * is not called again. */
+ * log_divert. NULL: stderr again. On return the previous sink is not running
+ * and is not called again. */
 typedef void log_sink(enum log_level level, const char *line, size_t size,
                       void *arg);
 void log_divert(log_sink *sink, void *arg);
@@ -103,16 +103,16 @@ struct log_event {
 };
 
 /* Print one line without its newline; returns its size in bytes. If the line is
- * wider than `columns`, the id is shortened, then the handler's text of an error,
- * and `started` and `stopped` omit some numbers; 0: no limit. */
+ * wider than `columns`, the id is shortened, then the handler's text of an
+ * error, and `started` and `stopped` omit some numbers; 0: no limit. */
 size_t log_human(char *buf, size_t room, const struct log_event *event,
                  bool colour, unsigned columns);
 
 /* Log event=panic what=... and abort, because of a bug of ours. Nothing durable
- * changes: messages in flight stay in custody, as after a kill. May be called by
- * any thread, with any lock held but those of the log; uses no memory but the
- * stack. (The only other abort(3) is that of --timeout-abort, which is no bug and
- * logs event=handler_abort.) */
+ * changes: messages in flight stay in custody, as after a kill. May be called
+ * by any thread, with any lock held but those of the log; uses no memory but
+ * the stack. (The only other abort(3) is that of --timeout-abort, which is no
+ * bug and logs event=handler_abort.) */
 _Noreturn void panic(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
 

@@ -101,8 +101,8 @@ static void memory_advice(char *to, size_t room)
     }
 }
 
-/* Text behind the error's own is replaced. A text that already says how to raise
- * a limit stays. */
+/* Text behind the error's own is replaced. A text that already says how to
+ * raise a limit stays. */
 void problem_limit(struct problem *p, int err)
 {
     struct rlimit limit = {.rlim_cur = 0};

@@ -25,9 +25,9 @@ struct problem {
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adapt a filled problem to its cause `err`: if that is a limit on open files or
- * memory, the status becomes EX_OSERR, and the text behind the error's own is
- * replaced by how to raise the limit. NULL is allowed. */
+/* Adapt a filled problem to its cause `err`: if that is a limit on open files
+ * or memory, the status becomes EX_OSERR, and the text behind the error's own
+ * is replaced by how to raise the limit. NULL is allowed. */
 void problem_limit(struct problem *p, int err);
 
 /* Fill `p` with EX_OSERR and "out of memory", and with the limit, if any. */

@@ -8,8 +8,8 @@
 
 #define ESCAPE_MAX 16
 
-/* Print the first character of `s`; *used is the number of its bytes. Returns the
- * number of bytes printed. */
+/* Print the first character of `s`; *used is the number of its bytes. Returns
+ * the number of bytes printed. */
 static size_t next_printable(char out[ESCAPE_MAX], const unsigned char *s,
                              size_t size, bool one_line, size_t *used)
 {
@@ -82,30 +82,18 @@ size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size)
 
 #define POINT_MAX UINT32_C(0x10FFFF)
 
-/* length_of - bytes that a character needs whose first byte is this; 0: no
- * character starts with it (RFC 3629, section 4) */
-static size_t length_of(unsigned char first)
-{
-    if (first < 0x80)
-        return 1;
-    if (first < 0xC2 || first > 0xF4)
-        return 0;
-    return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-}
-
-/* utf8_read - one character, strictly */
 size_t utf8_read(const void *text, size_t size, uint32_t *point)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *s = text;
-    size_t n = length_of(s[0]);
+    size_t n = s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4; /* RFC 3629, section 4 */
     uint32_t value;
 
-    if (n <= 1) {
+    if (s[0] < 0x80) {
         *point = s[0];
-        return n;
+        return 1;
     }
-    if (n > size)
+    if (s[0] < 0xC2 || s[0] > 0xF4 || n > size)
         return 0;
     value = s[0] & (0x7Fu >> n);
     for (size_t i = 1; i < n; i++) {
@@ -121,18 +109,18 @@ size_t utf8_read(const void *text, size_t size, uint32_t *point)
     return n;
 }
 
-/* utf8_hidden - by the Unicode Character Database, version 15.0. The ranges are
- * the union of
+/* The table follows the Unicode Character Database, version 15.0. The ranges
+ * are the union of
  *   - general categories Cc, Cf, Zl, Zp and Cs (DerivedGeneralCategory.txt):
  *     controls, format characters, line and paragraph separator, surrogates.
  *     Cf has all that turns the direction of text (Bidi_Control, UAX #9):
  *     U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069;
  *   - Default_Ignorable_Code_Point (DerivedCoreProperties.txt): drawn as
- *   nothing where it is not known, fillers, variation selectors and tags with
- *   their unassigned neighbours among it;
- *   - Noncharacter_Code_Point (PropList.txt).
- * In order. An emoji that is joined with U+200D or styled with U+FE0F is not
- * spared: two texts that look the same would be two groups. */
+ *     nothing by programs that do not know it; also fillers, variation
+ *     selectors and tags with their unassigned neighbours;
+ *   - Noncharacter_Code_Point (PropList.txt),
+ * in order. An emoji that is joined with U+200D or styled with U+FE0F counts as
+ * well: two texts that look the same would be two groups. */
 bool utf8_hidden(uint32_t point)
 {
     static const struct {
@@ -189,7 +177,7 @@ const char *shell_word(const char *text, char *buf, size_t room)
 
 /* ---- the name of a queue ---- */
 
-/* name_flaw - what is wrong with a name without its slash, NULL if nothing */
+/* Return what is wrong with a name without its slash; NULL if nothing. */
 static const char *name_flaw(const char *name)
 {
     if (name[0] == '\0')

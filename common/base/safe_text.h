@@ -16,8 +16,9 @@
 
 #include "common/base/problem.h"
 
-/* Print untrusted bytes as UTF-8: what utf8_hidden names and invalid UTF-8 become
- * \n \t \xNN \u{NNNN}. Newlines and tabs are escaped only with `one_line`. */
+/* Print untrusted bytes as UTF-8: what utf8_hidden names and invalid UTF-8
+ * become \n \t \xNN \u{NNNN}. Newlines and tabs are escaped only with
+ * `one_line`. */
 void safe_text(FILE *out, const void *data, size_t size, bool one_line);
 /* Copy them to a buffer as one line, cut at `room` - 1 bytes with "..." at the
  * end, never inside a character; returns the number of bytes. */
@@ -30,9 +31,9 @@ size_t safe_text_copy(char *buf, size_t room, const void *data, size_t size);
  * show it escaped: so no group or x- value can hold what those would escape.
  */
 
-/* Decode the character that `size` (1 or more) bytes at `text` start with. Returns
- * its number of bytes; 0 if it is not well-formed (RFC 3629): cut short, overlong,
- * a surrogate, or past U+10FFFF. */
+/* Decode the character that `size` (1 or more) bytes at `text` start with.
+ * Returns its number of bytes; 0 if it is not well-formed (RFC 3629): cut
+ * short, overlong, a surrogate, or past U+10FFFF. */
 size_t utf8_read(const void *text, size_t size, uint32_t *point);
 
 /* Return true if a code point draws nothing, or changes its surroundings:

@@ -10,9 +10,10 @@
 
 #include "common/base/clock.h"
 
-/* The 80 random bits of one thread, increased by one for each id. 79 are random,
- * so that 2^79 ids fit before they overflow. Ids of two threads or machines are
- * equal only if their random starts are closer than the number of their ids. */
+/* The 80 random bits of one thread, increased by one for each id. 79 are
+ * random, so that 2^79 ids fit before they overflow. Ids of two threads or
+ * machines are equal only if their random starts are closer than the number of
+ * their ids. */
 struct counter {
     unsigned generation; /* of the process it was seeded in; 0: not seeded */
     uint16_t high;
@@ -35,8 +36,8 @@ static void fork_watch(void)
 }
 
 /* Choose the random start of this thread, by getrandom(2). If the kernel has no
- * getrandom or a filter forbids it, arc4random uses other sources, and stops the
- * process if there is none. */
+ * getrandom or a filter forbids it, arc4random uses other sources, and stops
+ * the process if there is none. */
 static void counter_seed(struct counter *c, unsigned now)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -84,7 +85,8 @@ struct ulid ulid_make(uint64_t wall_ns)
     return id;
 }
 
-/* Return the value of a character in either case; -1 if it is none of the 32. */
+/* Return the value of a character in either case; -1 if it is none of the
+ * 32. */
 static int digit_value(char c)
 {
     static const signed char values['Z' - '0' + 1] = {

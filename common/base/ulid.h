@@ -17,9 +17,9 @@ struct ulid {
     uint8_t bytes[16]; /* big-endian, as in the spec */
 };
 
-/* Make an id for the wall time `wall_ns`. Takes no system call: a thread seeds the
- * random part once from getrandom(2) and then counts up; a child of fork seeds
- * its own, so that it does not repeat the ids of its parent. */
+/* Make an id for the wall time `wall_ns`. Takes no system call: a thread seeds
+ * the random part once from getrandom(2) and then counts up; a child of fork
+ * seeds its own, so that it does not repeat the ids of its parent. */
 struct ulid ulid_make(uint64_t wall_ns);
 /* Parse exactly 26 bytes of text, in either case, the first at most '7'. */
 int ulid_parse(const char *text, size_t size, struct ulid *out);

@@ -14,8 +14,8 @@
 
 #define CONNECT_S 3
 
-/* Make the address of a path. If *folder is not -1 afterwards, close it when the
- * address has been used. */
+/* Make the address of a path. If *folder is not -1 afterwards, close it when
+ * the address has been used. */
 static int address_make(const char *path, struct sockaddr_un *out, int *folder)
 {
     const char *slash = strrchr(path, '/');

@@ -10,7 +10,8 @@
 #define COMMON_BASE_UNIX_SOCKET_H
 
 /* Listen at `path` with a stream socket, mode 0600 from its first moment on; an
- * existing file is removed. Returns a non-blocking, close-on-exec descriptor. */
+ * existing file is removed. Returns a non-blocking, close-on-exec
+ * descriptor. */
 int unix_socket_listen(const char *path, int backlog);
 /* Connect, and return a blocking, close-on-exec descriptor. -ECONNREFUSED: no
  * process is listening. -EAGAIN: the backlog has been full for 3 s. */

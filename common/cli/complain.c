@@ -83,9 +83,9 @@ void complain_reads(const char *what)
 
 static volatile sig_atomic_t seen;
 
-/* Remember the signal. A signal that comes between a look at `seen` and a blocking
- * call would not interrupt the call, so the alarm interrupts that call, and each
- * later one, a second later. */
+/* Remember the signal. A signal that comes between a look at `seen` and a
+ * blocking call would not interrupt the call, so the alarm interrupts that
+ * call, and each later one, a second later. */
 static void signal_note(int number)
 {
     if (number != SIGALRM)

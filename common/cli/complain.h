@@ -23,8 +23,8 @@ int complain(int status, const char *fmt, ...)
 int complain_of(const struct problem *p);
 /* Print that memory is used up, and the limit, if there is one. */
 int complain_memory(void);
-/* Finish a program: return `status`, or EX_IOERR after an error if stdout, which
- * may be a file on a full disk, did not take everything. */
+/* Finish a program: return `status`, or EX_IOERR after an error if stdout,
+ * which may be a file on a full disk, did not take everything. */
 int complain_output(int status);
 /* If stdin is a terminal, print what is read from it and how to end that, for a
  * user who forgot an argument. */
@@ -41,7 +41,8 @@ void complain_reads(const char *what);
 void cli_interrupt_catch(void);
 /* Return the signal that was caught, or 0. */
 int cli_interrupt_seen(void);
-/* Die of the caught signal, so that a shell sees it; return if there was none. */
+/* Die of the caught signal, so that a shell sees it; return if there was
+ * none. */
 void cli_interrupt_die(void);
 
 /* ---- a rate, without drift ----
@@ -59,7 +60,8 @@ struct rate_limit {
 void rate_limit_start(struct rate_limit *p, uint64_t rate, uint64_t now_ns);
 /* Return the time at which the next step is due, and count the step. */
 uint64_t rate_limit_next(struct rate_limit *p, uint64_t now_ns);
-/* Sleep until the next step is due. Returns 0, or -EINTR without counting it. */
+/* Sleep until the next step is due. Returns 0, or -EINTR without counting
+ * it. */
 int rate_limit_wait(struct rate_limit *p);
 
 #endif

@@ -33,18 +33,19 @@ static void *memory_take(size_t size)
     exit(EX_OSERR);
 }
 
-/* jansson 2.14 does not check whether the buffer for a token could grow (lex_save):
- * a byte is left out, and the search for the closing quote may go on behind the
- * end. Crash: as after a kill at that place. */
+/* jansson 2.14 does not check whether the buffer for a token could grow
+ * (lex_save): a byte is left out, and the search for the closing quote may go
+ * on behind the end. Crash: as after a kill at that place. */
 void json_needs_memory(void)
 {
     atexit(loss_report);
     json_set_alloc_funcs(memory_take, free);
 }
 
-/* jansson escapes control bytes but DEL; on a terminal, everything else that could
- * hide something is escaped as well. Without memory, json_dumpb of jansson 2.14
- * may leave out the name of a field (do_dump), so the size is checked. */
+/* jansson escapes control bytes but DEL; on a terminal, everything else that
+ * could hide something is escaped as well. Without memory, json_dumpb of
+ * jansson 2.14 may leave out the name of a field (do_dump), so the size is
+ * checked. */
 int json_print_line(json_t *object, FILE *out)
 {
     size_t flags =

@@ -105,28 +105,19 @@ static int value_refuse(const struct option_row *row, const char *text,
                        row->name, text, what, give);
 }
 
-/* Parse plain digits, perhaps with a unit. strtoumax alone would take a sign
- * and spaces. */
-static int number_parse(const char *text, char unit, uint64_t *value)
+/* Parse plain digits, octal ones for OPT_OCTAL, perhaps with a unit. strtoumax
+ * alone would take a sign and spaces. */
+static int number_parse(const struct option_row *row, const char *text,
+                        uint64_t *value)
 {
     char *end;
 
     if (*text < '0' || *text > '9')
         return -EINVAL;
     errno = 0;
-    *value = strtoumax(text, &end, 10);
-    if (*end && (*end != unit || end[1]))
+    *value = strtoumax(text, &end, row->type == OPT_OCTAL ? 8 : 10);
+    if (*end && (*end != row->unit || end[1]))
         return -EINVAL;
-    return errno || *value > INT64_MAX ? -ERANGE : 0;
-}
-
-/* Parse octal digits, up to 63 bits. */
-static int octal_parse(const char *text, uint64_t *value)
-{
-    if (!*text || text[strspn(text, "01234567")])
-        return -EINVAL;
-    errno = 0;
-    *value = strtoumax(text, NULL, 8);
     return errno || *value > INT64_MAX ? -ERANGE : 0;
 }
 
@@ -184,10 +175,9 @@ static int number_read(const struct option_row *row, const char *text,
         *into = UINT64_MAX;
         return 0;
     }
-    rc = row->type == OPT_NUMBER     ? number_parse(text, row->unit, &value)
-         : row->type == OPT_OCTAL    ? octal_parse(text, &value)
-         : row->type == OPT_DURATION ? duration_parse(text, &value)
-                                     : size_parse(text, &value);
+    rc = row->type == OPT_DURATION ? duration_parse(text, &value)
+         : row->type == OPT_SIZE   ? size_parse(text, &value)
+                                   : number_parse(row, text, &value);
     if (rc == -EINVAL)
         return value_refuse(row, text, form_trouble(row, text),
                             form_print(row, give), p);
@@ -371,18 +361,10 @@ static const struct option_row *row_letter(const struct option_table *table,
     return NULL;
 }
 
-/* Return the smallest of three numbers. */
-static size_t least(size_t a, size_t b, size_t c)
-{
-    size_t ab = a < b ? a : b;
-
-    return ab < c ? ab : c;
-}
-
 /* Count the letters to insert, drop, change or swap to get from a to b (optimal
  * string alignment). Neither is longer than GUESS_MAX. */
-static size_t distance(const char *a, size_t a_size, const char *b,
-                       size_t b_size)
+static size_t word_distance(const char *a, size_t a_size, const char *b,
+                            size_t b_size)
 {
     size_t d[GUESS_MAX + 1][GUESS_MAX + 1];
 
@@ -394,9 +376,14 @@ static size_t distance(const char *a, size_t a_size, const char *b,
         for (size_t j = 1; j <= b_size; j++) {
             size_t change = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
 
-            d[i][j] = least(d[i - 1][j] + 1, d[i][j - 1] + 1, change);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1, change);
+            d[i][j] = change;
+            if (d[i][j] > d[i - 1][j] + 1)
+                d[i][j] = d[i - 1][j] + 1;
+            if (d[i][j] > d[i][j - 1] + 1)
+                d[i][j] = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+                a[i - 2] == b[j - 1] && d[i][j] > d[i - 2][j - 2] + 1)
+                d[i][j] = d[i - 2][j - 2] + 1; /* swapped */
         }
     }
     return d[a_size][b_size];
@@ -411,7 +398,7 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
     if (strncmp(name, word, size) != 0 && strlen(name) > GUESS_MAX)
         return false;
     if (strncmp(name, word, size) != 0)
-        d = distance(word, size, name, strlen(name));
+        d = word_distance(word, size, name, strlen(name));
     if (d >= (*far < limit ? *far : limit))
         return false;
     *far = d;

@@ -76,8 +76,9 @@ struct option_table {
 int options_parse(const struct option_table *table, int argc, char **argv,
                   void *into, int *operands, int *rest, struct problem *p);
 
-/* Return true if `name` is nearer to the mistyped `word` than any name before it;
- * `*far` begins as SIZE_MAX. A name that starts with the word is nearest. */
+/* Return true if `name` is nearer to the mistyped `word` than any name before
+ * it; `*far` begins as SIZE_MAX. A name that starts with the word is
+ * nearest. */
 bool word_nearer(const char *word, size_t size, const char *name, size_t *far);
 
 /* Return true if the flag takes no value: flags, counts, calls without
@@ -85,8 +86,8 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far);
 bool option_bare(const struct option_row *row);
 /* Return "N", "text|json"; "" for a bare flag. */
 const char *option_value(const struct option_row *row);
-/* Read `text` into the target in `into`. NULL if the value was left out: then the
- * preset is read, and a call gets NULL. */
+/* Read `text` into the target in `into`. NULL if the value was left out: then
+ * the preset is read, and a call gets NULL. */
 int option_read(const struct option_row *row, const char *text, void *into,
                 struct problem *p);
 /* Print the value in `from` as the flag takes it, "" if the flag takes none; a

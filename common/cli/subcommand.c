@@ -97,24 +97,6 @@ static void single_make(struct single *s, const struct subcommand_table *t,
     s->table.rows = s->rows;
 }
 
-/* Check that the verb got as many operands as it takes. */
-static int operands_check(const struct subcommand_table *t,
-                          const struct subcommand_line *line, struct problem *p)
-{
-    const struct subcommand_row *verb = &t->verbs[line->verb];
-    const char *what = NULL;
-
-    if (line->operand_count < verb->least)
-        what =
-            line->operand_count == 0 ? "no queue given" : "too few arguments";
-    else if (verb->most >= 0 && line->operand_count > verb->most)
-        what = "too many arguments";
-    return what ? problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s",
-                              verb->name, what, t->program, verb->name,
-                              verb->usage)
-                : 0;
-}
-
 /* Refuse "--timeout=3s", a flag of the worker, where the verb takes the
  * worker's settings. A word that is nearly a flag of the verb is left to
  * options_parse, which names that flag. */
@@ -171,6 +153,8 @@ static int last_check(const struct subcommand_row *verb,
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                     struct subcommand_line *line, struct problem *p)
 {
+    const struct subcommand_row *verb = &t->verbs[line->verb];
+    const char *what = NULL;
     struct single s;
     int before = 0, rest = -1;
     int err = dashed_check(t, line->verb, argc, argv, p);
@@ -191,9 +175,16 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                 (size_t)(argc - rest) * sizeof *argv);
     line->operands = argv;
     line->operand_count = before + (rest < 0 ? 0 : argc - rest);
-    err = operands_check(t, line, p);
-    if (!err)
-        err = last_check(&t->verbs[line->verb], line, p);
+    if (line->operand_count < verb->least)
+        what =
+            line->operand_count == 0 ? "no queue given" : "too few arguments";
+    else if (verb->most >= 0 && line->operand_count > verb->most)
+        what = "too many arguments";
+    if (what)
+        return problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s",
+                           verb->name, what, t->program, verb->name,
+                           verb->usage);
+    err = last_check(verb, line, p);
     return err || !t->check ? err : t->check(line, p);
 }
 

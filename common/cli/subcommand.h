@@ -68,8 +68,8 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name);
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                     struct subcommand_line *line, struct problem *p);
 
-/* Do everything before the work of a verb. Returns -1 if the verb of `line` is to
- * run, else the exit status, after printing help or an error. */
+/* Do everything before the work of a verb. Returns -1 if the verb of `line` is
+ * to run, else the exit status, after printing help or an error. */
 int subcommand_begin(const struct subcommand_table *t, int argc, char **argv,
                      struct subcommand_line *line);
 

@@ -55,8 +55,8 @@ const char *term_colour(FILE *out, enum term_colour colour)
                : "";
 }
 
-/* Return the columns of a character. wcwidth(3) uses the thread's locale, which a
- * program need not have set: use one with UTF-8. */
+/* Return the columns of a character. wcwidth(3) uses the thread's locale, which
+ * a program need not have set: use one with UTF-8. */
 static int rune_columns(uint32_t rune)
 {
     static locale_t utf8;
@@ -114,8 +114,8 @@ const char *term_tail(const char *text, int columns)
     return text + (taken < over ? term_fit(text, over + 1, &taken) : at);
 }
 
-/* Return the bytes up to a blank. A command in `...` is one word, because a command
- * copied from two lines is two commands. */
+/* Return the bytes up to a blank. A command in `...` is one word, because a
+ * command copied from two lines is two commands. */
 static size_t word_size(const char *word)
 {
     size_t size = strcspn(word, " ");
@@ -171,29 +171,13 @@ void term_progress_start(struct term_progress *p, const char *what,
         p->started_ns = p->drawn_ns = clock_mono_ns();
 }
 
-/* Print "  0:03 left", or nothing while the rate is unknown. */
-static void left_text(char *buf, size_t room, uint64_t left, double rate)
-{
-    double seconds = rate > 0 ? (double)left / rate : 1e9;
-    unsigned s = seconds < 100 * 3600 ? (unsigned)seconds : 0;
-
-    buf[0] = '\0';
-    if (seconds >= 100 * 3600)
-        return;
-    if (s >= 3600)
-        snprintf(buf, room, "  %u:%02u:%02u left", s / 3600, s / 60 % 60,
-                 s % 60);
-    else
-        snprintf(buf, room, "  %u:%02u left", s / 60, s % 60);
-}
-
 void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
                         char *buf, size_t room)
 {
     double rate = 0;
-    char bar[BAR_COLUMNS + 1], left[32];
+    char bar[BAR_COLUMNS + 1], left[32] = "";
     uint64_t done;
-    double part;
+    double part, seconds = 1e9;
 
     if (elapsed_ns > 0)
         rate = (double)p->done * (double)NS_PER_S / (double)elapsed_ns;
@@ -207,10 +191,17 @@ void term_progress_text(const struct term_progress *p, uint64_t elapsed_ns,
     memset(bar, ' ', BAR_COLUMNS);
     memset(bar, '#', (size_t)(part * BAR_COLUMNS));
     bar[BAR_COLUMNS] = '\0';
+    if (rate > 0)
+        seconds = (double)(p->total - done) / rate;
     if (p->note)
         snprintf(left, sizeof left, "  %s", p->note);
-    else
-        left_text(left, sizeof left, p->total - done, rate);
+    else if (seconds < 3600)
+        snprintf(left, sizeof left, "  %u:%02u left", (unsigned)seconds / 60,
+                 (unsigned)seconds % 60);
+    else if (seconds < 100 * 3600)
+        snprintf(left, sizeof left, "  %u:%02u:%02u left",
+                 (unsigned)seconds / 3600, (unsigned)seconds / 60 % 60,
+                 (unsigned)seconds % 60);
     snprintf(buf, room, "%s [%s] %" PRIu64 "/%" PRIu64 "  %d%%  %.0f/s%s",
              p->what, bar, p->done, p->total, (int)(part * 100), rate, left);
 }

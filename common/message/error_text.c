@@ -7,7 +7,8 @@
 
 #include "common/base/safe_text.h"
 
-/* Unlike isspace(3), independent of the locale, because bytes may be anything. */
+/* Unlike isspace(3), independent of the locale, because bytes may be
+ * anything. */
 static bool is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
@@ -84,7 +85,7 @@ const char *error_text_join(char *buf, size_t room, const char *error,
 }
 
 /* Unlike isdigit(3), defined for negative chars. */
-static bool is_digit(char c)
+static bool is_decimal(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -97,8 +98,8 @@ static bool is_part(const char *part, const char *text)
     if (size == 0)
         return false;
     for (const char *at = text; (at = strstr(at, part)); at++) {
-        bool cut_before = at > text && is_digit(at[-1]) && is_digit(at[0]);
-        bool cut_behind = is_digit(at[size - 1]) && is_digit(at[size]);
+        bool cut_before = at > text && is_decimal(at[-1]) && is_decimal(at[0]);
+        bool cut_behind = is_decimal(at[size - 1]) && is_decimal(at[size]);
 
         if (!cut_before && !cut_behind)
             return true;

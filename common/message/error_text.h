@@ -28,8 +28,8 @@ const char *error_text_join(char *buf, size_t room, const char *error,
                             const char *text);
 /* Return true if `like` is a part of the error or of its text, or an fnmatch(3)
  * pattern of the error, of the text, or of both joined. A part does not cut a
- * number in two: "exit 1" is no part of "exit 12"; "" is a part of none. NULL for
- * all: false. */
+ * number in two: "exit 1" is no part of "exit 12"; "" is a part of none. NULL
+ * for all: false. */
 bool error_text_like(const char *like, const char *error, const char *text);
 
 /* ---- why a message is a dead letter ---- */

@@ -92,7 +92,7 @@ static const char *text_show(struct header_text text, char buf[SAFE_TEXT])
 }
 
 /* Refuse a line, with the field and its value in front of the sentence. */
-static int value_refuse(const struct line *line, const char *sentence)
+static int line_refuse_value(const struct line *line, const char *sentence)
 {
     char value[SAFE_TEXT];
 
@@ -155,7 +155,7 @@ bool header_x_name_ok(const char *text, size_t size)
 }
 
 /* Parse a plain decimal number without leading zeros. */
-static bool number_parse(struct header_text text, uint64_t *out)
+static bool decimal_parse(struct header_text text, uint64_t *out)
 {
     uint64_t n = 0;
 
@@ -186,7 +186,7 @@ bool header_backoff(struct header_text text, struct backoff *out)
 }
 
 /* Read the value of a known field into `out`. */
-static int field_read(const struct line *line, const struct field *field,
+static int field_take(const struct line *line, const struct field *field,
                       struct header *out)
 {
     void *into = (char *)out + field->offset;
@@ -195,11 +195,11 @@ static int field_read(const struct line *line, const struct field *field,
     uint64_t n;
 
     if (out->fields & field->bit)
-        return value_refuse(line, "comes a second time: once is allowed");
+        return line_refuse_value(line, "comes a second time: once is allowed");
     switch (field->type) {
     case FIELD_BACKOFF: /* kept as text, and parsed again after a failure */
         if (!header_backoff(line->value, &b))
-            return value_refuse(
+            return line_refuse_value(
                 line, "is not a backoff, like exp:1s,5m or 1s,5s,30s");
         *(struct header_text *)into = line->value;
         break;
@@ -207,21 +207,21 @@ static int field_read(const struct line *line, const struct field *field,
         *(struct header_text *)into = line->value;
         break;
     case FIELD_NUMBER:
-        if (!number_parse(line->value, &n) || n < field->min ||
+        if (!decimal_parse(line->value, &n) || n < field->min ||
             n > field->max) {
             snprintf(range, sizeof range,
                      "is not a plain decimal number from %" PRIu64
                      " to %" PRIu64,
                      field->min, field->max);
-            return value_refuse(line, range);
+            return line_refuse_value(line, range);
         }
         *(uint64_t *)into = n;
         break;
     case FIELD_ULID:
         if (ulid_parse(line->value.at, line->value.size, into) != 0)
-            return value_refuse(line,
-                                "is not a ULID: 26 characters, 0-9 and A-Z "
-                                "without I L O U, up to 7ZZ...");
+            return line_refuse_value(
+                line, "is not a ULID: 26 characters, 0-9 and A-Z "
+                      "without I L O U, up to 7ZZ...");
         break;
     }
     out->fields |= field->bit;
@@ -246,7 +246,7 @@ static int line_split(struct line *line, const char *at, size_t size)
                            "of a-z, 0-9 and -",
                            text_show(line->name, text));
     flaw = value_flaw(line->value.at, line->value.size);
-    return flaw ? value_refuse(line, flaw) : 0;
+    return flaw ? line_refuse_value(line, flaw) : 0;
 }
 
 /* Read all lines up to the empty one; out->bytes is set at the end. *size_line
@@ -283,7 +283,7 @@ static int lines_read(const char *data, size_t size, struct header *out,
         if (field == fields + FIELDS)
             out->x_count += name_is_x(line.name);
         else
-            err = field_read(&line, field, out);
+            err = field_take(&line, field, out);
         if (err)
             return err;
         if (*size_line == 0 && (out->fields & HEADER_SIZE))
@@ -368,7 +368,7 @@ struct writer {
 };
 
 /* Append bytes if they fit; count them anyway. */
-static void bytes_put(struct writer *w, const char *text, size_t size)
+static void writer_add(struct writer *w, const char *text, size_t size)
 {
     if (w->used <= w->room && size <= w->room - w->used)
         memcpy(w->at + w->used, text, size);
@@ -376,18 +376,18 @@ static void bytes_put(struct writer *w, const char *text, size_t size)
 }
 
 /* Append "name: value\n". */
-static void line_put(struct writer *w, struct header_text name,
-                     struct header_text value)
+static void line_write(struct writer *w, struct header_text name,
+                       struct header_text value)
 {
-    bytes_put(w, name.at, name.size);
-    bytes_put(w, ": ", 2);
-    bytes_put(w, value.at, value.size);
-    bytes_put(w, "\n", 1);
+    writer_add(w, name.at, name.size);
+    writer_add(w, ": ", 2);
+    writer_add(w, value.at, value.size);
+    writer_add(w, "\n", 1);
 }
 
 /* Append the line of a known field; -EINVAL if its value is malformed. */
-static int field_put(struct writer *w, const struct field *field,
-                     const struct header *h)
+static int field_write(struct writer *w, const struct field *field,
+                       const struct header *h)
 {
     const void *from = (const char *)h + field->offset;
     char text[ULID_TEXT > 21 ? ULID_TEXT : 21];
@@ -406,7 +406,8 @@ static int field_put(struct writer *w, const struct field *field,
     } else {
         value.size = strlen(ulid_print(*(const struct ulid *)from, text));
     }
-    line_put(w, (struct header_text){field->name, strlen(field->name)}, value);
+    line_write(w, (struct header_text){field->name, strlen(field->name)},
+               value);
     return 0;
 }
 
@@ -415,27 +416,27 @@ int header_write(char *buf, size_t room, const struct header *h,
 {
     struct writer w = {buf, room < HEADER_MAX ? room : HEADER_MAX, 0};
 
-    bytes_put(&w, HEADER_MAGIC, HEADER_MAGIC_BYTES);
+    writer_add(&w, HEADER_MAGIC, HEADER_MAGIC_BYTES);
     for (size_t i = 0; i < FIELDS; i++) {
-        if ((h->fields & fields[i].bit) && field_put(&w, &fields[i], h) != 0)
+        if ((h->fields & fields[i].bit) && field_write(&w, &fields[i], h) != 0)
             return -EINVAL;
     }
     for (size_t i = 0; i < x_count; i++) {
         if (!header_x_name_ok(x[i].name.at, x[i].name.size) ||
             !header_value_ok(x[i].value.at, x[i].value.size))
             return -EINVAL;
-        line_put(&w, x[i].name, x[i].value);
+        line_write(&w, x[i].name, x[i].value);
     }
-    bytes_put(&w, "\n", 1);
+    writer_add(&w, "\n", 1);
     return w.used <= w.room ? (int)w.used : -EMSGSIZE;
 }
 
 /* ---- the short way to read a header that names its group only ---- */
 
-/* Find the end of the printable ASCII text that starts at `at`, not after `most`.
- * Looks at eight bytes at a time: the top bit of any other byte is set in one of
- * three words, byte - 0x20, byte + 1 or the byte itself. A borrow or a carry comes
- * from such a byte only, so the first one is right. */
+/* Find the end of the printable ASCII text that starts at `at`, not after
+ * `most`. Looks at eight bytes at a time: the top bit of any other byte is set
+ * in one of three words, byte - 0x20, byte + 1 or the byte itself. A borrow or
+ * a carry comes from such a byte only, so the first one is right. */
 static size_t text_end(const unsigned char *s, size_t at, size_t most)
 {
     const uint64_t each = UINT64_C(0x0101010101010101);
@@ -497,7 +498,7 @@ int header_group_raw(const void *body, size_t size, char separator,
     return -EBADMSG;
 }
 
-/* One byte that cannot be part of a group by accident. */
+/* The separator must be one byte that cannot be part of a group by accident. */
 int header_separator(const char *text, void *into, struct problem *p)
 {
     char *separator = into;

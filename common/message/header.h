@@ -88,13 +88,13 @@ static inline bool header_found(const void *data, size_t size)
            memcmp(data, HEADER_MAGIC, HEADER_MAGIC_BYTES) == 0;
 }
 
-/* Return true if the header is "group: VALUE", of plain ASCII, and nothing else,
- * and read it as header_parse does. */
+/* Return true if the header is "group: VALUE", of plain ASCII, and nothing
+ * else, and read it as header_parse does. */
 bool header_group_alone(const void *data, size_t size, struct header *out);
 
 /* Find the group of a body without a header: the bytes before the first
- * `separator`; out->at NULL: no separator. -EBADMSG and a sentence in `why` if no
- * header could name such a group, so nobody meant one. */
+ * `separator`; out->at NULL: no separator. -EBADMSG and a sentence in `why` if
+ * no header could name such a group, so nobody meant one. */
 int header_group_raw(const void *body, size_t size, char separator,
                      struct header_text *out, char why[HEADER_WHY]);
 /* Read the value of --group-separator; *into is a char. */
@@ -104,16 +104,16 @@ int header_separator(const char *text, void *into, struct problem *p);
  * without a header, out->bytes, fields and x_count are 0. A member without its
  * bit in `fields` is not set.
  * A header is broken, after the magic line, by a line without ": ", a name
- * outside [a-z0-9-]{1,32}, a value that is not 1 to 256 bytes of printable UTF-8,
- * no empty line within HEADER_MAX bytes, a known name twice, a number that is not
- * plain decimal in range, a malformed id or backoff, or a `size` that is not the
- * number of bytes that follow. Unknown names are ignored. */
+ * outside [a-z0-9-]{1,32}, a value that is not 1 to 256 bytes of printable
+ * UTF-8, no empty line within HEADER_MAX bytes, a known name twice, a number
+ * that is not plain decimal in range, a malformed id or backoff, or a `size`
+ * that is not the number of bytes that follow. Unknown names are ignored. */
 int header_parse(const void *data, size_t size, struct header *out,
                  char why[HEADER_WHY]);
 
-/* Return the size of the whole message by the header's own `size`, if the length
- * is not known (`room` bytes can be read); 0 if there is no header, it is broken,
- * has no `size`, or gives more than `room`. */
+/* Return the size of the whole message by the header's own `size`, if the
+ * length is not known (`room` bytes can be read); 0 if there is no header, it
+ * is broken, has no `size`, or gives more than `room`. */
 size_t header_message_size(const void *data, size_t room);
 
 /* Step through the lines of a header that header_parse accepted, including
@@ -137,7 +137,8 @@ int header_write(char *buf, size_t room, const struct header *h,
 bool header_backoff(struct header_text text, struct backoff *out);
 /* Return true if `text` may be a group, or the value of an x- line. */
 bool header_value_ok(const char *text, size_t size);
-/* Return true if `text` may be the name of an x- line, "x-" and 1 to 30 more. */
+/* Return true if `text` may be the name of an x- line, "x-" and 1 to 30
+ * more. */
 bool header_x_name_ok(const char *text, size_t size);
 
 #endif

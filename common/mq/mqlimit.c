@@ -124,8 +124,8 @@ static int bytes_explain(const struct mqlimit *limit,
         need, need, need);
 }
 
-/* Append a sentence if `asked` is over the limit of a sysctl, or over `hard`, the
- * bound that even root cannot lift. */
+/* Append a sentence if `asked` is over the limit of a sysctl, or over `hard`,
+ * the bound that even root cannot lift. */
 static void over_print(char *buf, size_t room, const char *what,
                        const char *sysctl, uint64_t asked, uint64_t max,
                        uint64_t hard)
@@ -145,8 +145,8 @@ static void over_print(char *buf, size_t room, const char *what,
                  what, asked, sysctl, max, sysctl, asked, sysctl, asked);
 }
 
-/* Explain msg_max and msgsize_max, which give EINVAL; and RLIMIT_MSGQUEUE if that
- * would be the next to refuse. */
+/* Explain msg_max and msgsize_max, which give EINVAL; and RLIMIT_MSGQUEUE if
+ * that would be the next to refuse. */
 static int attributes_explain(const struct mqlimit *limit,
                               const struct mqlimit_request *r, int err,
                               struct problem *p)

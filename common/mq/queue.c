@@ -24,8 +24,9 @@
 #include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"
 
-/* Queues are closed with close(2), which is all that mq_close(3) does, so that the
- * thread sanitizer knows that the number may be another descriptor's next. */
+/* Queues are closed with close(2), which is all that mq_close(3) does, so that
+ * the thread sanitizer knows that the number may be another descriptor's
+ * next. */
 #define MODE_DEFAULT 0600
 
 /* Time between checks that a full queue still has a name. */
@@ -62,9 +63,9 @@ static long attr_clamp(uint64_t value, uint64_t hard)
     return (long)(value > hard ? hard + 1 : value);
 }
 
-/* Create the queue, or open it if it exists; O_EXCL tells which. Another process
- * may create or remove it between the two calls; then try again. On failure
- * nothing is left behind. */
+/* Create the queue, or open it if it exists; O_EXCL tells which. Another
+ * process may create or remove it between the two calls; then try again. On
+ * failure nothing is left behind. */
 static int fd_create(const struct opening *o, bool *created)
 {
     const struct queue_attr *want = &o->want;
@@ -245,9 +246,10 @@ int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
     return fresh ? queue_replace(queue, &fresh, p) : err;
 }
 
-/* Return true if the link of a descriptor in /proc has that name, or if there is
- * no /proc. The link of a descriptor of mq_open(3) is the name itself; that of a
- * file opened below a mount point is a path. A name has no second slash. */
+/* Return true if the link of a descriptor in /proc has that name, or if there
+ * is no /proc. The link of a descriptor of mq_open(3) is the name itself; that
+ * of a file opened below a mount point is a path. A name has no second
+ * slash. */
 static bool fd_has_name(int fd, const struct stat *st, const char *name)
 {
     static const char gone[] = " (deleted)";
@@ -430,9 +432,10 @@ bool queue_claim(struct queue *queue, pid_t *other)
     return !shared;
 }
 
-/* One system call. `priority` is the kernel's own argument, so that it is written
- * first. The call never blocks, so it need not be the cancellation point that
- * mq_receive(3) is, which costs two atomic operations in a process with threads. */
+/* Receive by one system call. `priority` is the kernel's own argument, so that
+ * it is written first. The call never blocks, so it need not be the
+ * cancellation point that mq_receive(3) is, which costs two atomic operations
+ * in a process with threads. */
 ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority)
 {
     long size;
@@ -481,8 +484,9 @@ static int room_wait(const struct queue *queue, uint64_t deadline_ns)
     }
 }
 
-/* mq_timedsend cannot be used, because it runs on the wall clock. Another sender
- * may take the room that poll reported; then wait again until the deadline. */
+/* mq_timedsend cannot be used, because it runs on the wall clock. Another
+ * sender may take the room that poll reported; then wait again until the
+ * deadline. */
 int queue_send_wait(struct queue *queue, const void *data, size_t size,
                     uint32_t priority, uint64_t deadline_ns)
 {

@@ -35,9 +35,10 @@ enum {
     QUEUE_CREATE = 1 << 2, /* when missing */
 };
 
-/* Open or create a queue, with O_NONBLOCK and close-on-exec. `flags` with neither
- * RECEIVE nor SEND: to look only, which needs read permission. `attr` may be
- * NULL. *created (may be NULL) is set if this call created the queue. *out is
+/* Open or create a queue, with O_NONBLOCK and close-on-exec. `flags` with
+ * neither RECEIVE nor SEND: to look only, which needs read permission. `attr`
+ * may be NULL. *created (may be NULL) is set if this call created the queue.
+ * *out is
  * NULL on failure. */
 int queue_open(struct queue **out, const char *name, int flags,
                const struct queue_attr *attr, bool *created, struct problem *p);
@@ -74,10 +75,10 @@ long queue_bytes(const struct queue *queue);
  * the name again. */
 bool queue_gone(const struct queue *queue);
 
-/* Replace a queue whose name was removed, after draining it, by *fresh, which has
- * the same name. The descriptor keeps its number; depth and message size change;
- * *fresh is closed. On failure the old queue stays. No other thread may be
- * receiving. */
+/* Replace a queue whose name was removed, after draining it, by *fresh, which
+ * has the same name. The descriptor keeps its number; depth and message size
+ * change; *fresh is closed. On failure the old queue stays. No other thread may
+ * be receiving. */
 int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p);
 /* Open the name again as queue_open would, and queue_replace. */
 int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
@@ -90,11 +91,13 @@ bool queue_claim(struct queue *queue, pid_t *other);
 
 /* Receive one message straight into `buf`, which must be writable memory of
  * queue_message_size() bytes: the kernel frees the message even if the copy
- * fails. The kernel writes *priority first, then the body (do_mq_timedreceive in
- * ipc/mqueue.c). Returns the number of bytes; -EAGAIN if the queue is empty. */
+ * fails. The kernel writes *priority first, then the body (do_mq_timedreceive
+ * in ipc/mqueue.c). Returns the number of bytes; -EAGAIN if the queue is
+ * empty. */
 ssize_t queue_receive(struct queue *queue, void *buf, uint32_t *priority);
 
-/* Send without blocking. Returns 0, -EAGAIN if the queue is full, or -EMSGSIZE. */
+/* Send without blocking. Returns 0, -EAGAIN if the queue is full, or
+ * -EMSGSIZE. */
 int queue_send(struct queue *queue, const void *data, size_t size,
                uint32_t priority);
 /* Send, waiting for room until the monotonic time `deadline_ns` (UINT64_MAX: no
@@ -103,17 +106,17 @@ int queue_send(struct queue *queue, const void *data, size_t size,
 int queue_send_wait(struct queue *queue, const void *data, size_t size,
                     uint32_t priority, uint64_t deadline_ns);
 
-/* Compare with the requested attributes (0: not requested); returns true if they
- * differ, with a sentence for each difference in `text`. */
+/* Compare with the requested attributes (0: not requested); returns true if
+ * they differ, with a sentence for each difference in `text`. */
 bool queue_differs(const struct queue *queue, const struct queue_attr *want,
                    char *text, size_t room);
 
 /* ---- patience ----
  *
  * After a second of waiting a program says what it waits for, and how to stop
- * that: once in a run, on a terminal and in a log alike, because nobody watches a
- * script of cron that hangs. Embedded in the caller; all zero is a good start.
- */
+ * that: once in a run, on a terminal and in a log alike, because nobody watches
+ * a script of cron that hangs. Embedded in the caller; all zero is a good
+ * start. */
 
 struct patience {
     uint64_t end_ns; /* monotonic; 0: nothing is waited for */

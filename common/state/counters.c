@@ -72,8 +72,8 @@ static void part_allocate(struct counters *c, size_t from, size_t size)
               errno_text(errno)); /* what was mapped there may be gone */
 }
 
-/* Return true if an old file can be taken over: it has this version and geometry,
- * and all the blocks that its header counts. */
+/* Return true if an old file can be taken over: it has this version and
+ * geometry, and all the blocks that its header counts. */
 static bool file_fits(int fd, unsigned blocks_max)
 {
     struct counters_head h;
@@ -105,8 +105,8 @@ static int file_ready(const char *path, unsigned blocks_max, bool *made)
     return fd < 0 ? -errno : fd;
 }
 
-/* Write bytes to a file beside `path`, then rename it: a crash leaves the old file
- * or none, and the next write replaces what was begun. */
+/* Write bytes to a file beside `path`, then rename it: a crash leaves the old
+ * file or none, and the next write replaces what was begun. */
 static int bytes_save(const void *bytes, size_t size, const char *path)
 {
     char temp[PATH_MAX];
@@ -123,7 +123,7 @@ static int bytes_save(const void *bytes, size_t size, const char *path)
 }
 
 /* Map a whole file for reading. */
-static int file_map(struct counters *c, const char *path)
+static int counters_map(struct counters *c, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), err = 0;
     struct stat st;
@@ -151,7 +151,7 @@ static int file_map(struct counters *c, const char *path)
 int counters_copy(const char *to, const char *from)
 {
     struct counters c;
-    int err = file_map(&c, from);
+    int err = counters_map(&c, from);
 
     if (err)
         return err;
@@ -160,9 +160,10 @@ int counters_copy(const char *to, const char *from)
     return err;
 }
 
-/* Map the file, or memory if there can be no file. Bytes beyond the end of the file
- * are not touched before part_allocate has added them. */
-static int file_open(struct counters *c, const char *path, unsigned blocks_max)
+/* Map the file, or memory if there can be no file. Bytes beyond the end of the
+ * file are not touched before part_allocate has added them. */
+static int counters_take(struct counters *c, const char *path,
+                         unsigned blocks_max)
 {
     void *at = MAP_FAILED;
     bool made = false;
@@ -324,7 +325,7 @@ int counters_open(struct counters **out, const char *path, unsigned blocks_max)
         return -ENOMEM;
     pthread_mutex_init(&c->mtx, NULL);
     pthread_mutex_init(&c->rest_mtx, NULL);
-    err = file_open(c, path, blocks_max);
+    err = counters_take(c, path, blocks_max);
     if (err) {
         counters_close(&c);
         return err;
@@ -418,7 +419,8 @@ _Atomic uint64_t *counters_commits(struct counters *c)
     return &counters_head(c->map)->gauges[COUNTERS_COMMITS];
 }
 
-/* The sequence is odd while the text is written, so that a reader tries again. */
+/* The sequence is odd while the text is written, so that a reader tries
+ * again. */
 void counters_say(struct counters *c, enum counters_text which,
                   const char *text, uint64_t wall_ns)
 {
@@ -476,7 +478,7 @@ int counters_attach(struct counters **out, const char *path, struct problem *p)
     c->fd = -1;
     pthread_mutex_init(&c->mtx, NULL);
     pthread_mutex_init(&c->rest_mtx, NULL);
-    err = file_map(c, path);
+    err = counters_map(c, path);
     if (err == -EINVAL)
         problem_fill(p, EX_CANTCREAT,
                      "counters file %s: no worker has written it yet, as "
@@ -573,8 +575,8 @@ static void block_sum(struct counters_sum *s, const struct counters_block *b)
     s->hooks_failed += counters_get(&b->hooks_failed);
 }
 
-/* Add blocks to each of the sums that are not NULL. If a start is adding up runs at
- * the same time, read again. */
+/* Add blocks to each of the sums that are not NULL. If a start is adding up
+ * runs at the same time, read again. */
 static void blocks_add(const struct counters *c, bool earlier,
                        struct counters_sum *sum, struct histogram_sum *handler,
                        struct histogram_sum *latency)
@@ -686,8 +688,8 @@ void histogram_since(struct histogram_sum *out,
     out->total = total;
 }
 
-/* Use the end of the bucket in which the fraction is reached: it is certain to hold
- * that many. */
+/* Use the end of the bucket in which the fraction is reached: it is certain to
+ * hold that many. */
 uint64_t histogram_quantile(const struct histogram_sum *s, double q)
 {
     double want = q * (double)s->total;

@@ -46,9 +46,9 @@ struct histogram {
 };
 
 /* Return the bucket of a duration. As a double (IEEE 754 binary64: 52 bits of
- * fraction, below an exponent that is 1023 more than the power of two) it is exact
- * and has the doubling and the bits that follow side by side. The first bucket of
- * a doubling is that of HISTOGRAM_PART. */
+ * fraction, below an exponent that is 1023 more than the power of two) it is
+ * exact and has the doubling and the bits that follow side by side. The first
+ * bucket of a doubling is that of HISTOGRAM_PART. */
 static inline unsigned histogram_bucket(uint64_t ns)
 {
     const uint64_t first = (uint64_t)(1023 + HISTOGRAM_BITS - 1)
@@ -74,7 +74,8 @@ static inline void histogram_add(struct histogram *h, uint64_t ns)
                           memory_order_relaxed);
 }
 
-/* Return the least duration of a bucket; 2^HISTOGRAM_TOP for HISTOGRAM_BUCKETS. */
+/* Return the least duration of a bucket; 2^HISTOGRAM_TOP for
+ * HISTOGRAM_BUCKETS. */
 uint64_t histogram_low(unsigned bucket);
 
 /* The sum of several histograms, of one thread. */
@@ -87,8 +88,8 @@ void histogram_sum(struct histogram_sum *into, const struct histogram *h);
 void histogram_since(struct histogram_sum *out,
                      const struct histogram_sum *later,
                      const struct histogram_sum *earlier);
-/* Return a duration that the fraction `q` (0 to 1) does not exceed: the end of a
- * bucket; 0 if the histogram is empty. */
+/* Return a duration that the fraction `q` (0 to 1) does not exceed: the end of
+ * a bucket; 0 if the histogram is empty. */
 uint64_t histogram_quantile(const struct histogram_sum *s, double q);
 /* Count the durations in buckets that end at or below `ns`. */
 uint64_t histogram_upto(const struct histogram_sum *s, uint64_t ns);
@@ -183,8 +184,8 @@ static inline void counters_started(struct counters_block *b, uint64_t now_ns)
     counters_add(&b->deliveries, 1);
 }
 
-/* Record how long a message waited, on the wall clock, since it was sent, or, if
- * its header does not say, received. For first deliveries only, and not for
+/* Record how long a message waited, on the wall clock, since it was sent, or,
+ * if its header does not say, received. For first deliveries only, and not for
  * messages from the store. */
 static inline void counters_waited(struct counters_block *b, uint64_t from_ns,
                                    uint64_t start_ns)
@@ -210,8 +211,8 @@ static inline void counters_ended(struct counters_block *b, uint64_t took_ns)
     histogram_add(&b->handler, took_ns);
 }
 
-/* counters_started and counters_ended for a block that runs one handler at a time.
- */
+/* counters_started and counters_ended for a block that runs one handler at a
+ * time. */
 static inline void counters_one_started(struct counters_block *b,
                                         uint64_t now_ns)
 {
@@ -248,8 +249,8 @@ int counters_copy(const char *to, const char *from);
  * the journal are dropped if the machine went down under the worker.
  * `blocks_max` includes block 0. */
 int counters_open(struct counters **out, const char *path, unsigned blocks_max);
-/* If this start was refused, show readers again how the last worker ended, without
- * the numbers of either. Returns false if there was no last worker. */
+/* If this start was refused, show readers again how the last worker ended,
+ * without the numbers of either. Returns false if there was no last worker. */
 bool counters_give_back(struct counters *c);
 /* Lock the block of no work item, for what is settled elsewhere, until
  * counters_rest_done. */
@@ -353,8 +354,8 @@ void counters_sum(const struct counters *c, bool earlier,
 void counters_histograms(const struct counters *c, bool earlier,
                          struct histogram_sum *handler,
                          struct histogram_sum *latency);
-/* Find the newest final state of a message; returns false if the journal has none.
- */
+/* Find the newest final state of a message; returns false if the journal has
+ * none. */
 bool counters_find(const struct counters *c, const struct ulid *id,
                    enum counters_end *end, uint64_t *wall_ns);
 

@@ -41,9 +41,9 @@
     (COUNTERS_HEAD + COUNTERS_JOURNAL * sizeof(struct counters_past))
 #define COUNTERS_BLOCKS (COUNTERS_EARLIER + 2 * COUNTERS_STRIDE)
 
-/* The end of one message. `when` is 0 while the entry is written. Its two low bits
- * are enum counters_end up to COUNTERS_DEAD. If these are 0, the third one is set
- * for a cancelled message and clear for a duplicate. */
+/* The end of one message. `when` is 0 while the entry is written. Its two low
+ * bits are enum counters_end up to COUNTERS_DEAD. If these are 0, the third one
+ * is set for a cancelled message and clear for a duplicate. */
 struct counters_past {
     _Atomic uint64_t when; /* wall ns */
     _Atomic uint64_t id[2];

@@ -65,37 +65,27 @@ looked_add(struct looked *l, const char *fmt, ...)
     va_end(args);
 }
 
-/* Find the type of the file system that a path is on, or will be on once it is
- * made. 0 or -errno. */
-static int type_find(const char *path, long *type)
-{
-    char at[PATH_MAX];
-    struct statfs s;
-
-    strlcpy(at, path, sizeof at);
-    while (runtimedir_statfs(at, &s) < 0)
-        if ((errno != ENOENT && errno != ENOTDIR) || !file_parent(at))
-            return -errno;
-    *type = (long)s.f_type;
-    return 0;
-}
-
 /* Return true if a path lies in memory; else add the reason to `l`. A symbolic
  * link is named with its target, as another user may have put it there. */
 static bool in_memory(const char *path, struct looked *l)
 {
-    char text[FS_TYPE_TEXT], to[PATH_MAX];
+    char text[FS_TYPE_TEXT], to[PATH_MAX], at[PATH_MAX];
     ssize_t n = readlink(path, to, sizeof to - 1);
-    long type = 0;
-    int err = type_find(path, &type);
+    struct statfs s;
+    int err = 0;
 
     to[n > 0 ? n : 0] = '\0';
+    /* A path that does not exist will be on the file system of its parent. */
+    strlcpy(at, path, sizeof at);
+    while (!err && runtimedir_statfs(at, &s) < 0)
+        if ((errno != ENOENT && errno != ENOTDIR) || !file_parent(at))
+            err = errno;
     if (err)
-        looked_add(l, "%s (%s)", path, errno_text(-err));
-    else if (!fs_type_memory(type))
+        looked_add(l, "%s (%s)", path, errno_text(err));
+    else if (!fs_type_memory((long)s.f_type))
         looked_add(l, "%s (%s%.100s%s%s)", path,
                    n > 0 ? "a symbolic link to " : "", to, n > 0 ? ", on " : "",
-                   fs_type_text(type, text));
+                   fs_type_text((long)s.f_type, text));
     else
         return true;
     return false;
@@ -457,32 +447,6 @@ static int last_find(struct runtimedir *r, const char *home, struct problem *p)
     return 0;
 }
 
-/* Return true if the folder of the last worker has messages in flight, or may
- * have some. */
-static bool last_holds(const struct runtimedir *r,
-                       const struct runtimedir_wish *wish)
-{
-    char path[PATH_MAX];
-
-    return r->was[0] && custody_there(r->was) &&
-           folder_join(path, r->was, "/", RUNTIMEDIR_CUSTODY) &&
-           wish->holds(path) != NO;
-}
-
-/* Refuse to leave the folder of the last worker, r->was, for `root`. */
-static int change_refuse(const struct runtimedir *r, const char *root,
-                         const char *home, struct problem *p)
-{
-    const char *name = strrchr(home, '/');
-
-    return problem_set(
-        p, EX_CONFIG, EBUSY,
-        "messages in flight are in %s, but " FLAG " is %s; nothing was "
-        "changed. Start the worker once without " FLAG ", finish these "
-        "messages with `mqctl drain %s`, then start it with the new directory",
-        r->was, root, SHELL_QUEUE(name));
-}
-
 /* Use the folder of the last worker again, as it holds messages. */
 static int last_open(struct runtimedir *r, const struct runtimedir_wish *wish,
                      const char *home, struct problem *p)
@@ -508,7 +472,7 @@ static int last_open(struct runtimedir *r, const struct runtimedir_wish *wish,
 int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
                     const struct statedir *dir, struct problem *p)
 {
-    char root[PATH_MAX], home[PATH_MAX], above[PATH_MAX];
+    char root[PATH_MAX], home[PATH_MAX], above[PATH_MAX], path[PATH_MAX];
     bool holds;
     int err;
 
@@ -519,7 +483,10 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
     err = last_find(out, home, p);
     if (err)
         return err;
-    holds = last_holds(out, wish);
+    /* Does the folder of the last worker have messages in flight, perhaps? */
+    holds = out->was[0] && custody_there(out->was) &&
+            folder_join(path, out->was, "/", RUNTIMEDIR_CUSTODY) &&
+            wish->holds(path) != NO;
     if (holds && !wish->dir)
         return last_open(out, wish, home, p);
     err = runtimedir_root(root, wish, p);
@@ -531,7 +498,13 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
     else if (holds && file_parent(above) && folder_same(root, above))
         return last_open(out, wish, home, p); /* the state folder was moved */
     if (holds && !folder_same(out->folder, out->was))
-        return change_refuse(out, root, home, p);
+        return problem_set(
+            p, EX_CONFIG, EBUSY,
+            "messages in flight are in %s, but " FLAG " is %s; nothing was "
+            "changed. Start the worker once without " FLAG ", finish these "
+            "messages with `mqctl drain %s`, then start it with the new "
+            "directory",
+            out->was, root, SHELL_QUEUE(strrchr(home, '/')));
     if (!out->folder[0])
         err = memory_open(out, root,
                           !wish->dir && folder_variable("RUNTIME_DIRECTORY"),
@@ -576,24 +549,17 @@ int runtimedir_note(const struct runtimedir *r, const struct statedir *dir)
                                        : -errno;
 }
 
-/* Note an orderly end. If the note names another folder, it belongs to another
- * worker, because the state folder was removed or moved and made again: leave
- * that note alone. */
-static void note_close(const struct runtimedir *r, const char *folder)
+void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
+                      bool orderly)
 {
     char home[PATH_MAX];
     struct note note;
 
-    if (realpath(folder, home) && note_read(&note, home) == 0 &&
-        strcmp(note.folder, r->folder) == 0)
+    /* If the note names another folder, it belongs to another worker, because
+     * the state folder was removed or moved and made again. */
+    if (r->noted && orderly && realpath(dir->folder, home) &&
+        note_read(&note, home) == 0 && strcmp(note.folder, r->folder) == 0)
         (void)note_write(r->folder, home, false);
-}
-
-void runtimedir_close(struct runtimedir *r, const struct statedir *dir,
-                      bool orderly)
-{
-    if (r->noted && orderly)
-        note_close(r, dir->folder);
     if (!r->noted && r->made && !custody_there(r->folder))
         (void)folder_remove(r->folder, dir->folder);
     if (r->lock >= 0)

@@ -54,8 +54,8 @@ static int remove_refuse(const char *path, int err, struct problem *p)
         "cannot remove %s: %s; its owner and root may", path, errno_text(err));
 }
 
-/* Lock as a worker does (worker/files/pid_file.c). A tool that only looks has the
- * lock shared, for a moment; a worker has it exclusively. */
+/* Lock as a worker does (worker/files/pid_file.c). A tool that only looks has
+ * the lock shared, for a moment; a worker has it exclusively. */
 static int lock_take(int fd)
 {
     uint64_t end = clock_mono_ns() + LOOK_NS;
@@ -172,10 +172,10 @@ int state_forget_finish(const struct statedir *dir, struct problem *p)
     return err ? err : YES;
 }
 
-/* Crash before the rename is on disk: nothing was forgotten, or all of it. Crash
- * after it: no program finds the queue's folder any more; the note of the runtime
- * folder is in what is left, so the next call removes both. A worker that starts
- * at the same time cannot lock the folder, or makes another one. */
+/* Crash before the rename is on disk: nothing was forgotten, or all of it.
+ * Crash after it: no program finds the queue's folder any more; the note of the
+ * runtime folder is in what is left, so the next call removes both. A worker
+ * that starts at the same time cannot lock the folder, or makes another one. */
 int state_forget_run(struct state_forget *f, struct problem *p)
 {
     char parent[PATH_MAX];

@@ -31,8 +31,8 @@ int state_forget_open(struct state_forget *f, const struct statedir *dir,
 int state_forget_run(struct state_forget *f, struct problem *p);
 void state_forget_close(struct state_forget *f);
 
-/* Finish an earlier call for that folder that did not end. Returns YES, NO if there
- * was none, or -errno and a problem. `dir` need not exist any more. */
+/* Finish an earlier call for that folder that did not end. Returns YES, NO if
+ * there was none, or -errno and a problem. `dir` need not exist any more. */
 int state_forget_finish(const struct statedir *dir, struct problem *p);
 
 #endif

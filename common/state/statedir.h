@@ -29,18 +29,20 @@ struct statedir {
 #define STATEDIR_BEFORE      "before "
 #define STATEDIR_BEFORE_SIZE 32 /* maximum size of the prefix, bytes */
 
-/* Find the state directory: `flag` (--state-dir, may be NULL), $STATE_DIRECTORY (its
- * first entry, as systemd separates several with ':'), /var/lib/mqworker for root,
- * $XDG_STATE_HOME/mqworker, ~/.local/state/mqworker. Looks at no file. */
+/* Find the state directory: `flag` (--state-dir, may be NULL), $STATE_DIRECTORY
+ * (its first entry, as systemd separates several with ':'), /var/lib/mqworker
+ * for root, $XDG_STATE_HOME/mqworker, ~/.local/state/mqworker. Looks at no
+ * file. */
 int statedir_root(char out[PATH_MAX], const char *flag, struct problem *p);
 
 /* Fill `p` for a directory that could not be opened; returns -err. */
 int statedir_shut(const char *root, int err, struct problem *p);
 
-/* Find the folder of queue "/orders" (root/orders). With `create` it is made with
- * mode 0700, and its parents. It must be a directory, no symbolic link, ours (or we
- * are root), and not writable by group or others. So must the state directory,
- * which may also belong to root, and in $STATE_DIRECTORY be a link of root's. */
+/* Find the folder of queue "/orders" (root/orders). With `create` it is made
+ * with mode 0700, and its parents. It must be a directory, no symbolic link,
+ * ours (or we are root), and not writable by group or others. So must the state
+ * directory, which may also belong to root, and in $STATE_DIRECTORY be a link
+ * of root's. */
 int statedir_open(struct statedir *out, const char *flag, const char *queue,
                   bool create, struct problem *p);
 
@@ -49,8 +51,8 @@ int statedir_open(struct statedir *out, const char *flag, const char *queue,
 int statedir_open_label(struct statedir *out, const char *flag,
                         const char *label, bool create, struct problem *p);
 
-/* Join folder/file. A file that exists must be a regular file, no symbolic link,
- * with the owner of the folder, and not writable by group or others. */
+/* Join folder/file. A file that exists must be a regular file, no symbolic
+ * link, with the owner of the folder, and not writable by group or others. */
 int statedir_path(const struct statedir *dir, const char *file,
                   char out[PATH_MAX], struct problem *p);
 

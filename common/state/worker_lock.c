@@ -25,10 +25,10 @@
 #define YOUNG_NS      (30 * NS_PER_S) /* longest start on a slow disk */
 #define SECOND_MS     20 /* time between taking the lock and writing the pid */
 
-/* Return YES if another process has the lock, NO, or -errno. The shared lock on a
- * descriptor that is closed immediately disturbs no other reader. A worker that
- * starts in this moment finds the lock taken, and tries again (pidfile_lock in
- * worker/files/pid_file.c). */
+/* Return YES if another process has the lock, NO, or -errno. The shared lock on
+ * a descriptor that is closed immediately disturbs no other reader. A worker
+ * that starts in this moment finds the lock taken, and tries again
+ * (pidfile_lock in worker/files/pid_file.c). */
 static int lock_is_held(int fd)
 {
     while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
@@ -38,7 +38,8 @@ static int lock_is_held(int fd)
     return NO;
 }
 
-/* Look at one pidfile. *again: the file has lost its name, look at the next one. */
+/* Look at one pidfile. *again: the file has lost its name, look at the next
+ * one. */
 static enum worker_lock pidfile_look(const char *path, pid_t *pid, bool *again)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -144,7 +145,7 @@ enum worker_phase worker_phase(const struct statedir *dir)
     return phase_look(dir, &seen);
 }
 
-/* For some microseconds a worker holds the lock and has not written its pid, so
+/* A worker holds the lock for some microseconds before it writes its pid; then
  * only the pidfile of a killed worker, or none, is visible. For a moment after
  * a kill, a child that the worker was starting still holds the lock. */
 bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w)
@@ -189,8 +190,8 @@ bool worker_lock_folder(pid_t pid, char folder[PATH_MAX])
     return found;
 }
 
-/* If there is a state directory without a folder of the queue, no worker has run.
- */
+/* If there is a state directory without a folder of the queue, no worker has
+ * run. */
 enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
                                   pid_t *pid, char *folder)
 {

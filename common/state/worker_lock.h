@@ -2,11 +2,11 @@
  * the pid
  *
  * WHAT   A worker is running if and only if the lock on its pidfile is held, or
- *        on the folder, in case the pidfile was removed (worker/files/pid_file.h
- *        takes both, flock(2)). The kernel releases them when the worker dies,
- *        before any process has waited for it, and every namespace sees them; a
- *        pid may be that of a zombie, of another process, or of another
- *        namespace.
+ *        on the folder, in case the pidfile was removed
+ *        (worker/files/pid_file.h takes both, flock(2)). The kernel releases
+ *        them when the worker dies, before any process has waited for it, and
+ *        every namespace sees them; a pid may be that of a zombie, of another
+ *        process, or of another namespace.
  * WHO    Any thread of any program. Changes nothing.
  * FAILS  WORKER_UNSEEN.
  */
@@ -22,8 +22,8 @@
 #include "common/base/clock.h"
 #include "common/state/statedir.h"
 
-/* How long to wait for the lock of a dying process, because a core dump takes its
- * time; and the time between two calls of flock(2). */
+/* How long to wait for the lock of a dying process, because a core dump takes
+ * its time; and the time between two calls of flock(2). */
 #define WORKER_LOCK_DYING_NS (10 * NS_PER_S)
 #define WORKER_LOCK_LOOK_MS  2
 
@@ -34,12 +34,13 @@ enum worker_lock {
     WORKER_UNSEEN, /* we may not look from here */
 };
 
-/* Look at a pidfile. *pid is the worker's pid in its own namespace; 0 if unknown,
- * as between the lock and the write. `pid` may be NULL. */
+/* Look at a pidfile. *pid is the worker's pid in its own namespace; 0 if
+ * unknown, as between the lock and the write. `pid` may be NULL. */
 enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid);
 
-/* Look at the pidfile of a queue. `state_dir` as in statedir_root. `folder`, if not
- * NULL, has PATH_MAX bytes and gets the queue's folder, "" if that is unknown. */
+/* Look at the pidfile of a queue. `state_dir` as in statedir_root. `folder`, if
+ * not NULL, has PATH_MAX bytes and gets the queue's folder, "" if that is
+ * unknown. */
 enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
                                   pid_t *pid, char *folder);
 
@@ -47,8 +48,8 @@ enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
  * descriptors of `pid` are not visible from here. */
 bool worker_lock_folder(pid_t pid, char folder[PATH_MAX]);
 
-/* The phase of the worker that holds the lock. While it is starting or stopping,
- * its files and its socket may be missing; that is no error. */
+/* The phase of the worker that holds the lock. While it is starting or
+ * stopping, its files and its socket may be missing; that is no error. */
 enum worker_phase {
     WORKER_PHASE_NONE, /* the lock is free, or not readable for us */
     WORKER_PHASE_STARTING,
@@ -70,8 +71,9 @@ struct worker_wait {
 bool worker_phase_wait(const struct statedir *dir, struct worker_wait *w);
 
 #define WORKER_CLAUSE 320
-/* Print "no worker is running with state directory /var/lib/mqworker", "worker 123
- * is running" or "it is not visible from here whether a worker is running". */
+/* Print "no worker is running with state directory /var/lib/mqworker", "worker
+ * 123 is running" or "it is not visible from here whether a worker is
+ * running". */
 const char *worker_lock_clause(const char *state_dir, const char *queue,
                                char buf[WORKER_CLAUSE]);
 
