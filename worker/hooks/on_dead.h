@@ -67,8 +67,8 @@ struct untold {
 };
 
 bool untold_has(const struct untold *u, int64_t n);
-/* Note a failure at `now_ns` (monotonic). Returns how long the death waits; 0 if
- * there is no room to note it. */
+/* Note a failure at `now_ns` (monotonic). Returns how long the death waits; 0
+ * if there is no room to note it. */
 uint64_t untold_failed(struct untold *u, int64_t n, uint64_t now_ns);
 /* Change the number of a death; 0: forget it. */
 void untold_moved(struct untold *u, int64_t n, int64_t next);

@@ -293,8 +293,8 @@ struct source_ops {
     /* Make verdicts durable, up to SETTLE_MOST. Returns the first error that is
      * not -EINPROGRESS, or else that. n > 1: all are RETRY or PARK without an
      * attempt and with LANE_NONE. They are written in one commit, all or none;
-     * their errors are the same, and neither -ESTALE nor -EINPROGRESS. DONE of a
-     * message without a row never waits. */
+     * their errors are the same, and neither -ESTALE nor -EINPROGRESS. DONE of
+     * a message without a row never waits. */
     int (*settle)(struct source *s, struct settle *list, size_t n);
     /* End the right to read a message that was settled with LANE_NONE. */
     void (*release)(struct source *s, struct message *m);

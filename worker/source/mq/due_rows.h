@@ -24,8 +24,8 @@
 struct due_rows; /* opaque; body in due_rows.c */
 
 /* `due` is called in the loop when a row has become due. source->due is 0 while
- * due_rows_take is not worth a call; the source outlives this. `all`: take every
- * row for due, whatever its time. */
+ * due_rows_take is not worth a call; the source outlives this. `all`: every
+ * row counts as due, whatever its time. */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max, bool all,
                   struct source *source, void (*due)(void *arg), void *arg);

@@ -63,7 +63,7 @@ struct lent *mq_lane_get(struct source_mq *q, unsigned lane)
 
 /* Keep a FREE slot for the lane's next message. With LANE_NONE the caller of
  * settle releases it. */
-static void lane_keep(struct source_mq *q, unsigned lane, struct lent *l)
+static void mq_lane_keep(struct source_mq *q, unsigned lane, struct lent *l)
 {
     struct lent *was;
 
@@ -376,7 +376,7 @@ __attribute__((noinline)) static int settle_all(struct source_mq *q,
             continue;
         lent_of(list[i].m)->spooled = 0;
         settled_unclaim(q, &list[i], rows[i].row);
-        lane_keep(q, list[i].lane, lent_of(list[i].m));
+        mq_lane_keep(q, list[i].lane, lent_of(list[i].m));
     }
     return err;
 }
@@ -405,7 +405,7 @@ static int mq_settle(struct source *s, struct settle *list, size_t n)
     if (err)
         lent_unrun(&l->m, ran);
     else
-        lane_keep(q, list->lane, l);
+        mq_lane_keep(q, list->lane, l);
     return list->err = err;
 }
 
@@ -428,7 +428,7 @@ static int mq_done(struct source *s, struct message *m, unsigned lane)
     if ((l->slot->row | l->spooled) != 0)
         return done_stored(s, m, lane);
     slot_retire(l->slot);
-    lane_keep(source_mq_of(s), lane, l);
+    mq_lane_keep(source_mq_of(s), lane, l);
     return 0;
 }
 
@@ -624,7 +624,7 @@ static void mq_start(struct source *s)
 /* ---- deaths for --on-dead ---- */
 
 /* Copy what the command's environment has of a letter. */
-static int letter_copy(const struct letter *l, void *arg)
+static int hook_letter_copy(const struct letter *l, void *arg)
 {
     struct source_hook *out = arg;
     const struct store_row *m = &l->m;
@@ -662,7 +662,7 @@ static int mq_hook(struct source *s, int64_t after, struct source_hook *out)
         if (err)
             return err;
         *out = (struct source_hook){.n = hook.n, .letter = hook.row};
-        err = letters_get(q->store, out->letter, letter_copy, out);
+        err = letters_get(q->store, out->letter, hook_letter_copy, out);
         if (!err) {
             f = open_memstream(&out->json, &out->json_size);
             err = f ? letter_json_print(q->store, q->set->queue, out->letter,

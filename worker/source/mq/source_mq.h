@@ -153,7 +153,7 @@ static inline int source_mq_writable(const struct source_mq *q)
     return atomic_load(&q->store_gone) ? -EBADFD : 0;
 }
 
-/* Prepare a chore of the source; `most_ns` is the longest wait after trouble. */
+/* Prepare a chore of the source. `most_ns`: longest wait after trouble. */
 static inline void source_mq_chore(const struct source_mq *q, struct chore *c,
                                    int (*run)(struct chore *c),
                                    void (*tell)(struct chore *c, int err),

@@ -270,7 +270,7 @@ static const struct store_row *later_of(const struct spool *sp,
 /* Fill rows[i] from writing[i]. A replayed letter has another row already and
  * is linked to it when its turn comes. `may_wait`: the store has room for one
  * more message that waits for its time. */
-static void row_fill(struct spool *sp, size_t i, bool may_wait)
+static void spool_row_fill(struct spool *sp, size_t i, bool may_wait)
 {
     const uint64_t most_ms = UINT64_MAX / NS_PER_MS;
     const struct spool_wait *wait = &sp->writing[i];
@@ -455,7 +455,7 @@ static int spool_write(struct spool *sp, bool waiting)
     waits = (uint64_t)store_waits(sp->q->store);
     room -= waits < room ? waits : room;
     for (size_t i = 0; i < c.in_count; i++) {
-        row_fill(sp, i, room > 0);
+        spool_row_fill(sp, i, room > 0);
         room -= sp->rows[i].later != NULL;
     }
     err = atomic_load(&sp->q->store_gone) ? -EBADFD : 0;
