@@ -139,28 +139,6 @@ static void part_put(void *arg, const struct source_part *p)
                                          "blocked_groups", (int)p->blocked));
 }
 
-/* Add the start and the end of the pause, and the user who paused the
- * worker. */
-static void pause_put(json_t *out, struct pause *p)
-{
-    uint64_t now = clock_mono_ns();
-    struct pause_note n;
-
-    pause_now(p, &n);
-    if (!n.since_ns)
-        return;
-    json_object_set_new(out, "paused_at_ns",
-                        json_integer((json_int_t)n.since_ns));
-    json_object_set_new(out, "paused_by", json_string(n.by));
-    if (p->end_ns == 0 || n.until_ns == 0)
-        return;
-    json_object_set_new(out, "paused_until_ns",
-                        json_integer((json_int_t)n.until_ns));
-    json_object_set_new(
-        out, "paused_for_ns",
-        json_integer((json_int_t)(p->end_ns > now ? p->end_ns - now : 0)));
-}
-
 static json_t *answer_status(struct request *r)
 {
     struct flow *f = r->orders->flow;
@@ -171,6 +149,9 @@ static json_t *answer_status(struct request *r)
     json_t *differs = json_null(), *parts = json_array();
     struct counters_sum s;
     struct file_trouble file;
+    struct pause *p = r->orders->pause;
+    struct pause_note note;
+    uint64_t now = clock_boot_ns();
     size_t unlocked = 0;
     char why[160], text[256];
     char queue[4 * QUEUE_NAME_MAX]; /* each byte as an escape */
@@ -203,7 +184,20 @@ static json_t *answer_status(struct request *r)
     json_object_set_new(out, "runs", runs_json(r));
     json_object_set_new(out, "settings_changed", changed);
     json_object_set_new(out, "partitions", parts);
-    pause_put(out, r->orders->pause);
+    /* The start and the end of the pause, and the user who made it. */
+    pause_now(p, &note);
+    if (note.since_ns) {
+        json_object_set_new(out, "paused_at_ns",
+                            json_integer((json_int_t)note.since_ns));
+        json_object_set_new(out, "paused_by", json_string(note.by));
+    }
+    if (note.since_ns && p->end_ns && note.until_ns) {
+        json_object_set_new(out, "paused_until_ns",
+                            json_integer((json_int_t)note.until_ns));
+        json_object_set_new(
+            out, "paused_for_ns",
+            json_integer((json_int_t)(p->end_ns > now ? p->end_ns - now : 0)));
+    }
     if (store_look_text(r->orders->store_look))
         json_object_set_new(
             out, "store_check",

@@ -236,23 +236,16 @@ static struct seen *seen_find(const struct process_search *m, pid_t pid)
     return bsearch(&key, m->seen, m->seen_count, sizeof key, by_pid);
 }
 
-/* Return true if we are among the parents of a process. */
-static bool is_ours(const struct process_search *m, const struct seen *s)
+/* Return true if a chosen process is among the parents of a process; with
+ * `ours`, if this worker is. */
+static bool has_parent(const struct process_search *m, const struct seen *s,
+                       bool ours)
 {
     for (int i = 0; s && i < STEPS_MAX; i++) {
-        if (s->stat.parent == getpid())
+        if (ours && s->stat.parent == getpid())
             return true;
         s = seen_find(m, s->stat.parent);
-    }
-    return false;
-}
-
-/* Return true if one of the parents of a process was chosen. */
-static bool has_chosen(const struct process_search *m, const struct seen *s)
-{
-    for (int i = 0; s && i < STEPS_MAX; i++) {
-        s = seen_find(m, s->stat.parent);
-        if (s && s->chosen)
+        if (!ours && s && s->chosen)
             return true;
     }
     return false;
@@ -308,7 +301,7 @@ static bool is_meant(struct process_search *m,
     for (size_t i = 0; i < c->count; i++)
         if (c->of[i].group && c->of[i].group == s->stat.group)
             return true;
-    if (c->groups_only || (c->ours && !is_ours(m, s)))
+    if (c->groups_only || (c->ours && !has_parent(m, s, true)))
         return false;
     size = env_settled(m, s->pid);
     if (size == 0 || !environment_marked(m->env, size, c->nonce, &seq))
@@ -391,7 +384,8 @@ int process_search_find(struct process_search *m,
 
         for (size_t k = 0; k < c->count; k++)
             leader |= c->of[k].group == s->pid;
-        if (!leader && (s->chosen || (!c->groups_only && has_chosen(m, s))))
+        if (!leader &&
+            (s->chosen || (!c->groups_only && has_parent(m, s, false))))
             err = found_hold(m, s);
     }
     return err ? err : (int)m->living;

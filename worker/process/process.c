@@ -252,15 +252,31 @@ bool command_fault(struct command *c, char buf[COMMAND_WHY])
     return process_find(c->argv[0], path) == 0 && script_fault(path, buf);
 }
 
-/* Explain why a command was not found: a name without a slash is searched for
- * in $PATH, a name with a slash starts from the working directory. */
-static void missing_text(const char *name, char buf[COMMAND_WHY])
+/* A name without a slash is searched for in $PATH, a name with a slash starts
+ * from the working directory. */
+const char *command_why(struct command *c, int err, char buf[COMMAND_WHY])
 {
     static const char deleted[] = " (deleted)";
-    char here[PATH_MAX];
-    ssize_t n = readlink("/proc/self/cwd", here, sizeof here - 1);
-    const char *end;
+    char path[PATH_MAX], here[PATH_MAX];
+    const char *name = c->argv[0], *end;
+    ssize_t n;
 
+    if (err == -ENOEXEC) {
+        snprintf(buf, COMMAND_WHY,
+                 "neither a program nor a script: its first line does not "
+                 "start with #!");
+        return buf;
+    }
+    if (err != -ENOENT)
+        return errno_limit_text(-err, buf);
+    if (process_find(name, path) == 0) {
+        if (!script_fault(path, buf))
+            snprintf(buf, COMMAND_WHY,
+                     "its dynamic loader is missing, so it was probably built "
+                     "for another system");
+        return buf;
+    }
+    n = readlink("/proc/self/cwd", here, sizeof here - 1);
     here[n > 0 ? n : 0] = '\0';
     end = here + strlen(here) -
           (n > (ssize_t)strlen(deleted) ? strlen(deleted) : 0);
@@ -280,24 +296,6 @@ static void missing_text(const char *name, char buf[COMMAND_WHY])
                  here);
     else
         snprintf(buf, COMMAND_WHY, "%s", errno_text(ENOENT));
-}
-
-const char *command_why(struct command *c, int err, char buf[COMMAND_WHY])
-{
-    char path[PATH_MAX];
-
-    if (err == -ENOENT && process_find(c->argv[0], path) < 0)
-        missing_text(c->argv[0], buf);
-    else if (err == -ENOENT && !script_fault(path, buf))
-        snprintf(buf, COMMAND_WHY,
-                 "its dynamic loader is missing, so it was probably built for "
-                 "another system");
-    else if (err == -ENOEXEC)
-        snprintf(buf, COMMAND_WHY,
-                 "neither a program nor a script: its first line does not "
-                 "start with #!");
-    else if (err != -ENOENT)
-        return errno_limit_text(-err, buf);
     return buf;
 }
 
