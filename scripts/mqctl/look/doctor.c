@@ -145,8 +145,8 @@ struct payer {
 
 /* Add the worker of a queue, unless there is already an equal payer, or the
  * worker's process is not visible from here. Returns the new count. */
-static size_t worker_add(struct payer *all, size_t count, const char *state_dir,
-                         const char *queue)
+static size_t payer_add(struct payer *all, size_t count, const char *state_dir,
+                        const char *queue)
 {
     static const char name[] = "Max msgqueue size";
     struct payer y = {.queue = queue};
@@ -271,7 +271,7 @@ static void limits_check(struct findings *f, const struct options *o,
     all[0].limit = l.bytes;
     /* The user or the unit of a worker may have other limits than we. */
     for (size_t i = 0; i < n->count && count < PAYERS; i++)
-        count = worker_add(all, count, o->state_dir, n->at[i]);
+        count = payer_add(all, count, o->state_dir, n->at[i]);
     /* Count the payers' queues as the kernel charges them. */
     for (size_t i = 0; i < n->count; i++) {
         if (queue_open(&q, n->at[i], 0, NULL, NULL, &p) < 0)

@@ -342,32 +342,29 @@ static void absent_found(struct findings *f, const struct snapshot *v)
 {
     char path[PATH_MAX] = "", rest[PATH_MAX + sizeof v->no_custody.text];
     bool unread = v->custody < 0 && v->no_custody.status;
+    bool waits = v->depth > 0 || snapshot_waits(v) > 0;
+    bool unknown = v->no_custody.status || snapshot_unread(v->store_err);
 
-    if (v->worker != SNAPSHOT_KILLED) {
-        if (v->worker == SNAPSHOT_UNSEEN)
-            FOUND(
-                f, WARN, "worker", NULL,
-                "cannot tell whether one is running: the lock %s/%s cannot be "
-                "checked from here",
-                v->dir.folder, STATEDIR_PIDFILE);
-        else if (v->depth > 0 || snapshot_waits(v) > 0)
-            FOUND(
-                f, WARN, "worker", start_command(f, v),
-                "none is running, and messages are waiting: %ld in the queue, "
-                "%" PRId64 " in custody, %" PRId64 " in the store, %" PRId64
-                " in the spool",
-                v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
-                v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
-                v->spooled > 0 ? v->spooled : 0);
-        else if (v->no_custody.status || snapshot_unread(v->store_err))
-            FOUND(
-                f, NOTE, "worker", start_command(f, v),
-                "none is running; it is unknown whether messages are waiting");
-        else
-            FOUND(f, NOTE, "worker", NULL,
-                  "none is running, and no messages are waiting");
+    if (v->worker == SNAPSHOT_UNSEEN)
+        FOUND(f, WARN, "worker", NULL,
+              "cannot tell whether one is running: the lock %s/%s cannot be "
+              "checked from here",
+              v->dir.folder, STATEDIR_PIDFILE);
+    else if (v->worker != SNAPSHOT_KILLED && waits)
+        FOUND(f, WARN, "worker", start_command(f, v),
+              "none is running, and messages are waiting: %ld in the queue, "
+              "%" PRId64 " in custody, %" PRId64 " in the store, %" PRId64
+              " in the spool",
+              v->depth > 0 ? v->depth : 0, v->custody > 0 ? v->custody : 0,
+              v->waiting > 0 || v->parked > 0 ? v->waiting + v->parked : 0,
+              v->spooled > 0 ? v->spooled : 0);
+    else if (v->worker != SNAPSHOT_KILLED)
+        FOUND(f, NOTE, "worker", unknown ? start_command(f, v) : NULL,
+              unknown ? "none is running; it is unknown whether messages are "
+                        "waiting"
+                      : "none is running, and no messages are waiting");
+    if (v->worker != SNAPSHOT_KILLED)
         return;
-    }
     (void)runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, NULL);
     if (v->custody < 0 && custody_known(path, NULL, NULL) < 0) {
         unread = true;

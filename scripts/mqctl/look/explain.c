@@ -51,7 +51,7 @@ struct search {
 
 /* Set the answer. */
 __attribute__((format(printf, 3, 4))) static void
-answer_set(struct search *s, const char *where, const char *fmt, ...)
+phrase_set(struct search *s, const char *where, const char *fmt, ...)
 {
     va_list args;
 
@@ -63,7 +63,7 @@ answer_set(struct search *s, const char *where, const char *fmt, ...)
 
 /* Append to the sentence of the answer. */
 __attribute__((format(printf, 2, 3))) static void
-answer_add(struct search *s, const char *fmt, ...)
+phrase_add(struct search *s, const char *fmt, ...)
 {
     size_t used = strlen(s->text);
 
@@ -84,22 +84,22 @@ static void store_unseen(struct search *s, int err)
 }
 
 /* Add a field to the object. */
-static void field_put(struct search *s, const char *name, json_t *value)
+static void item_put(struct search *s, const char *name, json_t *value)
 {
     (void)json_object_set_new(s->more, name, value);
 }
 
 /* Append that a worker died under the message, and that no worker is
  * running. */
-static void worker_add(struct search *s, uint32_t crashes)
+static void absence_add(struct search *s, uint32_t crashes)
 {
     char start[START_TEXT];
 
     if (crashes)
-        answer_add(s, "; a worker died under it, %" PRIu32 " time%s", crashes,
+        phrase_add(s, "; a worker died under it, %" PRIu32 " time%s", crashes,
                    term_plural(crashes));
     if (s->v.worker != SNAPSHOT_RUNS)
-        answer_add(s, "; no worker is running, start one: %s",
+        phrase_add(s, "; no worker is running, start one: %s",
                    worker_start_text(s->v.queue, start));
 }
 
@@ -163,17 +163,17 @@ static void head_add(struct search *s, const char *group)
         (void)custody_look(path, head_slot, &h, &p);
     if (s->store) /* an unknown group has no head there */
         (void)store_get_group(s->store, group, strlen(group), &g);
-    field_put(s, "group_parked", json_integer((json_int_t)g.parked));
+    item_put(s, "group_parked", json_integer((json_int_t)g.parked));
     if (h.seen && h.first.w.state == SLOT_RUNNING) {
-        field_put(s, "head", json_string(ulid_print(h.first.id, id)));
-        answer_add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
+        item_put(s, "head", json_string(ulid_print(h.first.id, id)));
+        phrase_add(s, "; its head %s is in flight", ulid_print(h.first.id, id));
     } else if (g.head && store_get(s->store, g.head, &m, NULL, 0, NULL) == 0) {
-        field_put(s, "head", json_string(ulid_print(m.id, id)));
-        answer_add(
+        item_put(s, "head", json_string(ulid_print(m.id, id)));
+        phrase_add(
             s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
             m.attempts, m.attempts == 1 ? "" : "s", time_until(m.due_ns, when));
     } else if (g.letters) {
-        answer_add(
+        phrase_add(
             s, "; the group has a dead letter, and with --on-group-dead hold "
                "waits until mqdlq replays or discards it");
     }
@@ -224,22 +224,22 @@ static bool spool_search(struct search *s)
         store_unseen(s, err);
     if (err != YES)
         return false;
-    field_put(s, "before", json_integer((json_int_t)x.before));
-    field_put(s, "crashes", json_integer(x.crashes));
+    item_put(s, "before", json_integer((json_int_t)x.before));
+    item_put(s, "crashes", json_integer(x.crashes));
     if (x.cancelled) {
-        answer_set(s, "cancelled",
+        phrase_set(s, "cancelled",
                    "cancelled: it does not run, and ends as discarded when its "
                    "turn in the spool comes");
         return true;
     }
-    answer_set(s, "spooled",
+    phrase_set(s, "spooled",
                "received %s ago and in the spool: it came faster than it runs; "
                "%" PRIu64 " message%s of the spool come%s before it",
                time_ago(x.received_ns, time), x.before, term_plural(x.before),
                x.before == 1 ? "s" : "");
-    worker_add(s, x.crashes);
+    absence_add(s, x.crashes);
     if (snapshot_why(&s->v))
-        answer_add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+        phrase_add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     return true;
 }
 
@@ -264,10 +264,10 @@ static void running_explain(struct search *s)
     const struct custody_seen *m = &s->slot;
     char time[DURATION_TEXT], start[START_TEXT];
 
-    field_put(s, "attempt", json_integer(m->w.attempt));
-    field_put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
+    item_put(s, "attempt", json_integer(m->w.attempt));
+    item_put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
     if (s->v.worker != SNAPSHOT_RUNS) {
-        answer_set(s, "held",
+        phrase_set(s, "held",
                    "in custody of a dead worker, which died during attempt "
                    "%" PRIu32 ", started %s ago. The message runs again, "
                    "marked redelivered, when you start a worker: %s",
@@ -275,13 +275,13 @@ static void running_explain(struct search *s)
                    worker_start_text(s->v.queue, start));
         return;
     }
-    answer_set(s, "in_flight", "in flight for %s, attempt %" PRIu32,
+    phrase_set(s, "in_flight", "in flight for %s, attempt %" PRIu32,
                time_ago(m->started_ns, time), m->w.attempt);
     if (m->pgid)
-        answer_add(s, ", under pid %" PRId32, m->pgid);
-    answer_add(s, " of worker %d", (int)s->v.pid);
+        phrase_add(s, ", under pid %" PRId32, m->pgid);
+    phrase_add(s, " of worker %d", (int)s->v.pid);
     if (m->w.flags & SLOT_REDELIVERED)
-        answer_add(s, "; redelivered, %u crashes before", m->w.crashes);
+        phrase_add(s, "; redelivered, %u crashes before", m->w.crashes);
 }
 
 /* Explain a slot that no handler has now. */
@@ -291,49 +291,49 @@ static void held_explain(struct search *s)
     bool again = m->w.flags & SLOT_REDELIVERED;
     char start[START_TEXT], time[DURATION_TEXT];
 
-    field_put(s, "redelivered", json_boolean(again));
+    item_put(s, "redelivered", json_boolean(again));
     if (again) {
         /* A handler had it and ended without a verdict that counts. The time
          * of that run is known only of the last one in this slot: of a row
          * that was read back from the store it is known only that there was
          * one. */
-        answer_set(s, "held", "it was started");
+        phrase_set(s, "held", "it was started");
         if (m->w.attempt)
-            answer_add(s, " %s ago, as attempt %" PRIu32,
+            phrase_add(s, " %s ago, as attempt %" PRIu32,
                        time_ago(m->started_ns, time), m->w.attempt);
         if (m->w.crashes)
-            answer_add(s,
+            phrase_add(s,
                        ", and the worker died under it, %u time%s so far; it "
                        "runs again",
                        m->w.crashes, term_plural(m->w.crashes));
         else
-            answer_add(s, ", and interrupted before it was done: the worker "
+            phrase_add(s, ", and interrupted before it was done: the worker "
                           "was stopped, or ended its handler; it runs again");
-        answer_add(s, ", marked redelivered");
+        phrase_add(s, ", marked redelivered");
     } else if (m->w.attempt) {
-        answer_set(s, "held",
+        phrase_set(s, "held",
                    "received %s ago; the worker could not start or reach its "
                    "handler, which counts no attempt, and tries again",
                    time_ago(m->received_ns, time));
     } else if (m->failures) {
-        answer_set(s, "held",
+        phrase_set(s, "held",
                    "failed %" PRIu32 " time%s; its next attempt is due, and "
                    "not started yet",
                    m->failures, term_plural(m->failures));
     } else {
-        answer_set(s, "held", "received %s ago and not started yet",
+        phrase_set(s, "held", "received %s ago and not started yet",
                    time_ago(m->received_ns, time));
     }
     if (s->v.worker != SNAPSHOT_RUNS)
-        answer_add(s,
+        phrase_add(s,
                    "; no worker is running. The message runs when you start "
                    "one: %s",
                    worker_start_text(s->v.queue, start));
     else if (snapshot_why(&s->v) && snapshot_state(&s->v) != WORKER_STATE_FULL)
-        answer_add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
+        phrase_add(s, "; nothing more is started now: %s", snapshot_why(&s->v));
     if (m->group[0]) {
-        answer_add(s, "; it waits in group %s", m->group);
-        field_put(s, "group", json_string(m->group));
+        phrase_add(s, "; it waits in group %s", m->group);
+        item_put(s, "group", json_string(m->group));
         head_add(s, m->group);
     }
 }
@@ -353,8 +353,8 @@ static bool custody_search(struct search *s)
         return false;
     s->id = s->slot.id;
     s->named = true;
-    field_put(s, "failures", json_integer(s->slot.failures));
-    field_put(s, "crashes", json_integer(s->slot.w.crashes));
+    item_put(s, "failures", json_integer(s->slot.failures));
+    item_put(s, "crashes", json_integer(s->slot.w.crashes));
     if (s->slot.w.state == SLOT_RUNNING)
         running_explain(s);
     else
@@ -389,30 +389,30 @@ static void waiting_explain(struct search *s, const struct store_row *m,
     char when[SEARCH_UNTIL];
 
     time_until(m->due_ns, when);
-    field_put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
+    item_put(s, "due_at_ns", json_integer((json_int_t)m->due_ns));
     if (m->flags & STORE_CANCELLED) {
-        answer_set(s, "cancelled",
+        phrase_set(s, "cancelled",
                    "cancelled: it does not run, and ends as discarded as soon "
                    "as a worker takes it");
         return;
     }
     if (m->attempts == 0 && m->due_ns <= clock_wall_ns())
-        answer_set(s, "waiting",
+        phrase_set(s, "waiting",
                    "in the store and due: it runs as soon as a worker takes "
                    "it");
     else if (m->attempts == 0)
-        answer_set(s, "waiting", "waits until %s%s", when,
+        phrase_set(s, "waiting", "waits until %s%s", when,
                    again ? "" : ", as its not-before says");
     else
-        answer_set(s, "waiting",
+        phrase_set(s, "waiting",
                    "failed %" PRIu32 " time%s, the last with %s, and waits "
                    "until %s for its next attempt",
                    m->attempts, term_plural(m->attempts),
                    *error ? error : "no error", when);
     if (again)
-        answer_add(s, "; it had been started without an end, and runs again, "
+        phrase_add(s, "; it had been started without an end, and runs again, "
                       "marked redelivered");
-    worker_add(s, m->crashes);
+    absence_add(s, m->crashes);
 }
 
 /* Explain a row of the store by its state. */
@@ -425,41 +425,41 @@ static void row_explain(struct search *s, const struct store_row *m,
 
     (void)letters_history(s->store, m->row, attempt_last, &last);
     error_text_join(error, sizeof error, last.error, last.text);
-    field_put(s, "row", json_integer(m->row));
-    field_put(s, "failures", json_integer(m->attempts));
-    field_put(s, "crashes", json_integer(m->crashes));
-    field_put(s, "error", *last.error ? json_string(last.error) : json_null());
-    field_put(s, "error_text",
-              *last.text ? json_string(last.text) : json_null());
+    item_put(s, "row", json_integer(m->row));
+    item_put(s, "failures", json_integer(m->attempts));
+    item_put(s, "crashes", json_integer(m->crashes));
+    item_put(s, "error", *last.error ? json_string(last.error) : json_null());
+    item_put(s, "error_text",
+             *last.text ? json_string(last.text) : json_null());
     if (m->group)
-        field_put(s, "group", json_stringn(group, m->group_size));
+        item_put(s, "group", json_stringn(group, m->group_size));
     if (m->state == STORE_WAITING) {
         waiting_explain(s, m, error);
         return;
     }
     if (m->state == STORE_PARKED && m->flags & STORE_CANCELLED) {
-        answer_set(s, "cancelled",
+        phrase_set(s, "cancelled",
                    "cancelled: it does not run, and ends as discarded when the "
                    "turn of its group comes to it");
         return;
     }
     if (m->state == STORE_PARKED) {
-        answer_set(s, "parked",
+        phrase_set(s, "parked",
                    "waits in the store for its turn in its group %s", group);
         head_add(s, group);
         return;
     }
-    field_put(s, "reason", json_string(dead_reason_text(m->reason)));
-    field_put(s, "died_at", json_string(time_print(m->died_ns, when)));
+    item_put(s, "reason", json_string(dead_reason_text(m->reason)));
+    item_put(s, "died_at", json_string(time_print(m->died_ns, when)));
     term_time(m->died_ns, when);
     if (m->state == STORE_REPLAYED)
-        answer_set(s, "replayed",
+        phrase_set(s, "replayed",
                    "died at %s and was replayed: it is in the queue, which has "
                    "%ld message%s; details: mqdlq show %s %" PRId64,
                    when, s->v.depth, term_plural((uint64_t)s->v.depth), queue,
                    m->row);
     else
-        answer_set(s, "dead",
+        phrase_set(s, "dead",
                    "died at %s after %" PRIu32
                    " failed attempt%s (%s%s%s); details: mqdlq show %s "
                    "%" PRId64 "; to send it again: mqdlq replay %s %" PRId64,
@@ -510,20 +510,20 @@ static bool journal_search(struct search *s)
     if (!s->v.counters || !s->named ||
         !counters_find(s->v.counters, &s->id, &end, &at))
         return false;
-    field_put(s, "ended_at", json_string(time_print(at, when)));
+    item_put(s, "ended_at", json_string(time_print(at, when)));
     term_time(at, when);
     if (end == COUNTERS_DEAD)
-        answer_set(s, "removed",
+        phrase_set(s, "removed",
                    "died at %s, and its letter has been removed since", when);
     else
-        answer_set(s, ends[end], "%s at %s, %s ago", ends[end], when,
+        phrase_set(s, ends[end], "%s at %s, %s ago", ends[end], when,
                    time_ago(at, time));
     if (end <= COUNTERS_DEAD)
         return true;
     /* A handler's reason is in the log alone. */
     cancelled = end == COUNTERS_CANCELLED;
-    field_put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
-    answer_add(s, cancelled
+    item_put(s, "reason", json_string(cancelled ? "cancelled" : "duplicate"));
+    phrase_add(s, cancelled
                       ? ": an operator cancelled it"
                       : ": a duplicate, as another message had its unique key; "
                         "the log of the worker names that one");
@@ -535,11 +535,11 @@ static bool journal_search(struct search *s)
 static void unknown_explain(struct search *s)
 {
     if (s->unseen.status) {
-        answer_set(s, "unseen", "not found, but %s", s->unseen.text);
+        phrase_set(s, "unseen", "not found, but %s", s->unseen.text);
         return;
     }
     if (!s->named) {
-        answer_set(
+        phrase_set(
             s, "unknown",
             "no dead letter has that number: it was discarded, or replayed "
             "and done. To see what became of the message, give its id of 26 "
@@ -547,25 +547,25 @@ static void unknown_explain(struct search *s)
             SHELL_QUEUE(s->v.queue));
         return;
     }
-    answer_set(
+    phrase_set(
         s, "unknown",
         "no trace of it: it was never sent, or sent under another id, or "
         "finished before the last %d that the worker remembers",
         COUNTERS_JOURNAL);
     if (s->v.depth > 0)
-        answer_add(
+        phrase_add(
             s,
             "; or it is in the queue, which has %ld message%s and cannot be "
             "looked into",
             s->v.depth, term_plural((uint64_t)s->v.depth));
     if (s->v.depth > 0 && snapshot_why(&s->v))
-        answer_add(s, "; the worker takes none of these now: %s",
+        phrase_add(s, "; the worker takes none of these now: %s",
                    snapshot_why(&s->v));
 }
 
 /* ---- the verb ---- */
 
-static bool is_known(const struct search *s)
+static bool is_found(const struct search *s)
 {
     return s->where && strcmp(s->where, "unknown") != 0 &&
            strcmp(s->where, "unseen") != 0;
@@ -588,14 +588,14 @@ static int answer_print(struct search *s, const struct options *o)
         json_object_update(out, s->more);
         if (json_print_line(out, stdout) < 0)
             return complain_memory();
-    } else if (is_known(s)) {
+    } else if (is_found(s)) {
         printf("%s%s%s: ", id, alone ? " of " : "", alone ? s->v.queue : "");
         safe_text(stdout, s->text, strlen(s->text), true);
         putchar('\n');
     } else {
         complain(0, "%s: %s", id, s->text);
     }
-    return is_known(s) ? 0 : s->unseen.status ? s->unseen.status : EX_NOINPUT;
+    return is_found(s) ? 0 : s->unseen.status ? s->unseen.status : EX_NOINPUT;
 }
 
 /* Search the places one by one; `store_err` is the reason if there is no
@@ -647,7 +647,7 @@ static int explain_anywhere(const struct options *o, const struct search *what)
         s = *what;
         if (search_open(&s, o, n.at[i], &p) < 0)
             continue;
-        if (is_known(&s))
+        if (is_found(&s))
             status = answer_print(&s, o);
         else if (s.unseen.status || s.v.shut)
             unseen = s.v.shut ? s.v.no_store : s.unseen;

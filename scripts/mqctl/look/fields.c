@@ -265,7 +265,8 @@ static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
 }
 
 /* Return true if the number of a field is known. */
-static bool is_known(const struct snapshot_field *f, const struct snapshot *v)
+static bool field_is_known(const struct snapshot_field *f,
+                           const struct snapshot *v)
 {
     return f->when == ALWAYS ||
            (f->when == COUNTED ? v->counters != NULL
@@ -284,9 +285,10 @@ json_t *snapshot_json(const struct snapshot *v)
 
         if (f->json)
             err |= json_object_set_new(o, f->json,
-                                       f->value         ? f->value
-                                       : is_known(f, v) ? json_known(f->number)
-                                                        : json_null());
+                                       f->value ? f->value
+                                       : field_is_known(f, v)
+                                           ? json_known(f->number)
+                                           : json_null());
     }
     if (!err)
         return o;
@@ -305,7 +307,7 @@ void snapshot_metrics(const struct snapshot *v, struct snapshot_fields *out)
         /* A worker that is not running has nothing in flight: 0. */
         if (f->when != ALWAYS && !v->counters)
             f->number = -1;
-        else if (!is_known(f, v))
+        else if (!field_is_known(f, v))
             f->number = 0;
     }
 }

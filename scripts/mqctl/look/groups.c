@@ -83,8 +83,8 @@ struct group_seen {
 typedef int group_visit(const struct group_seen *seen, void *arg);
 
 /* Compare two keys by their bytes, in the order that SQLite uses. */
-static int group_key_order(const char *a, size_t a_size, const char *b,
-                           size_t b_size)
+static int group_keys_order(const char *a, size_t a_size, const char *b,
+                            size_t b_size)
 {
     int way = memcmp(a, b, a_size < b_size ? a_size : b_size);
 
@@ -94,7 +94,7 @@ static int group_key_order(const char *a, size_t a_size, const char *b,
 static int spooled_order(const struct group_spooled *a,
                          const struct group_spooled *b)
 {
-    return group_key_order(a->key, a->size, b->key, b->size);
+    return group_keys_order(a->key, a->size, b->key, b->size);
 }
 
 /* RB_GENERATE_STATIC needs a macro that glibc does not have. */
@@ -135,12 +135,12 @@ static int spooled_count(const struct message_seen *seen, void *arg)
     /* Of groups behind the last one that is kept, some messages were left
      * out. */
     if (!seen->group ||
-        (last && group_key_order(seen->group, seen->group_size, last->key,
-                                 last->size) > 0) ||
-        group_key_order(seen->group, seen->group_size, r->after, r->size) <= 0)
+        (last && group_keys_order(seen->group, seen->group_size, last->key,
+                                  last->size) > 0) ||
+        group_keys_order(seen->group, seen->group_size, r->after, r->size) <= 0)
         return 0;
-    while (one && (way = group_key_order(seen->group, seen->group_size,
-                                         one->key, one->size)) != 0)
+    while (one && (way = group_keys_order(seen->group, seen->group_size,
+                                          one->key, one->size)) != 0)
         one = way < 0 ? RB_LEFT(one, node) : RB_RIGHT(one, node);
     if (one) {
         one->count++;
@@ -362,7 +362,7 @@ static int slot_way(const struct walk *w, const char *key, size_t size)
     const char *group =
         w->slot < w->slot_count ? w->slots[w->slot]->c.group : NULL;
 
-    return group ? group_key_order(group, strlen(group), key, size) : 1;
+    return group ? group_keys_order(group, strlen(group), key, size) : 1;
 }
 
 /* Take the slots of one group, from the next one on. */
@@ -429,22 +429,22 @@ static int groups_each(struct walk *w, const char *after, size_t size,
         first = w->has ? w->key : NULL;
         size = w->has ? w->size : 0;
         if (slot &&
-            (!first || group_key_order(slot, strlen(slot), first, size) < 0))
+            (!first || group_keys_order(slot, strlen(slot), first, size) < 0))
             size = strlen(first = slot);
-        if (spooled && (!first || group_key_order(spooled->key, spooled->size,
-                                                  first, size) < 0)) {
+        if (spooled && (!first || group_keys_order(spooled->key, spooled->size,
+                                                   first, size) < 0)) {
             first = spooled->key;
             size = spooled->size;
         }
         if (!first || size == 0)
             return 0;
         memcpy(key, first, size);
-        if (w->has && group_key_order(w->key, w->size, key, size) == 0) {
+        if (w->has && group_keys_order(w->key, w->size, key, size) == 0) {
             p.stored = w->stored;
             w->has = false;
         }
         if (spooled &&
-            group_key_order(spooled->key, spooled->size, key, size) == 0)
+            group_keys_order(spooled->key, spooled->size, key, size) == 0)
             p.spooled = spooled;
         slots_take(w, key, size, &p);
         err = parts_visit(w, &p, key, size, visit, arg);

@@ -69,7 +69,7 @@ const char *messages_cursor(const struct message_seen *seen,
 
 /* Read the digits at *text, and skip the dash after them; false if there are
  * none. */
-static bool digits_read(const char **text, uint64_t *out)
+static bool cursor_digits(const char **text, uint64_t *out)
 {
     char *end;
 
@@ -89,11 +89,11 @@ static const char *after_word(const char *text, const char *word)
 }
 
 /* Read the due time of a row, and its number. */
-static bool row_read(const char *text, struct waiting_place *at)
+static bool cursor_row(const char *text, struct waiting_place *at)
 {
     uint64_t row;
 
-    if (!digits_read(&text, &at->at) || !digits_read(&text, &row) || *text)
+    if (!cursor_digits(&text, &at->at) || !cursor_digits(&text, &row) || *text)
         return false;
     at->row = (int64_t)row;
     return true;
@@ -114,23 +114,23 @@ static int cursor_parse(struct cursor *c, const char *text)
     *c = (struct cursor){.slots = true, .due = true, .spool = true};
     if (!*text)
         return 0;
-    if (digits_read(&slot, &state) && digits_read(&slot, &c->seq) && !*slot &&
-        state < WAITING_STATES) {
+    if (cursor_digits(&slot, &state) && cursor_digits(&slot, &c->seq) &&
+        !*slot && state < WAITING_STATES) {
         c->state = (enum waiting_state)state;
         return 0;
     }
     c->slots = false;
-    if (row_read(due, at))
+    if (cursor_row(due, at))
         return 0;
     c->due = false;
-    if (digits_read(&spool, &key) && !*spool && key <= INT64_MAX) {
+    if (cursor_digits(&spool, &key) && !*spool && key <= INT64_MAX) {
         c->spooled = (int64_t)key;
         return 0;
     }
     c->spool = false;
-    if (row_read(time, at))
+    if (cursor_row(time, at))
         return 0;
-    if (!digits_read(&park, &priority) || !digits_read(&park, &at->at) ||
+    if (!cursor_digits(&park, &priority) || !cursor_digits(&park, &at->at) ||
         (size = hex_parse(park, at->group, sizeof at->group)) < 0)
         return -EINVAL;
     at->group_size = (size_t)size;

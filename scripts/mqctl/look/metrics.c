@@ -249,7 +249,7 @@ static int file_replace(const char *path, const struct looked *all, size_t n)
     err = errno; /* folder_user has one of its own */
     if (!out)
         return complain(EX_CANTCREAT,
-                        "cannot make %s: %s; this runs as %s: give a "
+                        "cannot create %s: %s; you are %s: give a "
                         "--textfile in another folder",
                         beside, errno_text(err), folder_user(geteuid(), user));
     (void)families_print(out, all, n);
@@ -264,8 +264,8 @@ static int file_replace(const char *path, const struct looked *all, size_t n)
 }
 
 /* Look at all queues, then print them; returns an exit status. */
-static int queues_print(const struct options *o, const struct words *dirs,
-                        const struct queue_list *n, struct looked *all)
+static int metrics_print(const struct options *o, const struct words *dirs,
+                         const struct queue_list *n, struct looked *all)
 {
     int status = 0, written = 0;
     struct problem p;
@@ -316,7 +316,7 @@ int metrics_run(const struct options *o)
     }
     all = status ? NULL : calloc(n.count + 1, sizeof *all);
     if (!status)
-        status = all ? queues_print(o, &dirs, &n, all) : complain_memory();
+        status = all ? metrics_print(o, &dirs, &n, all) : complain_memory();
     free(all);
     queue_list_free(&n);
     return status;

@@ -42,16 +42,16 @@ static enum term_colour dead_colour(const char *dead)
 
 #define INDENT 17 /* columns of a name and the blank behind it */
 
-static void name_print(const char *name)
+static void heading_print(const char *name)
 {
     printf("%s%-16s%s ", term_colour(stdout, TERM_BOLD), name,
            term_colour(stdout, TERM_PLAIN));
 }
 
 /* Print a text on one line, so that it can be copied. */
-static void line_print(const char *name, const char *text)
+static void text_print(const char *name, const char *text)
 {
-    name_print(name);
+    heading_print(name);
     safe_text(stdout, text, strlen(text), true);
     putchar('\n');
 }
@@ -67,7 +67,7 @@ words_print(const char *name, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    name_print(name);
+    heading_print(name);
     term_words(stdout, text, INDENT, INDENT, term_width(stdout));
     putchar('\n');
 }
@@ -152,9 +152,9 @@ static void program_print(const struct snapshot *v)
                                  i ? " " : "",
                                  json_string_value(json_array_get(command, i)));
     if (words[0])
-        line_print("command", words);
+        text_print("command", words);
     if (path)
-        line_print(words[0] ? "executable" : "plugin", path);
+        text_print(words[0] ? "executable" : "plugin", path);
     words_print("runs", "as %s since %s, mqworker %s, %s",
                 folder_user((uid_t)json_integer_value(uid), user),
                 v->counters ? term_time(v->head.started_ns, when) : "-",
@@ -171,7 +171,7 @@ static void program_print(const struct snapshot *v)
                  used ? " " : "", name, text && *text ? "=" : "",
                  text ? text : "");
     }
-    line_print("flags", words[0] ? words : "all at their defaults");
+    text_print("flags", words[0] ? words : "all at their defaults");
 }
 
 /* Print the settings. Without a terminal each is on a line of its own, for
@@ -228,7 +228,7 @@ static void state_print(const struct snapshot *v)
         words_print("state", "%s%s, pid %d%s%s", snapshot_state_text(v), more,
                     (int)v->pid, closed ? "" : ": ", closed ? "" : why);
     else
-        line_print("state", snapshot_state_text(v));
+        text_print("state", snapshot_state_text(v));
     if (!snapshot_pause(v, &n))
         return;
     if (n.until_ns)
@@ -373,7 +373,7 @@ static void details_print(const struct snapshot *v)
 {
     uint64_t held = snapshot_groups_held(v);
 
-    line_print("queue", v->queue);
+    text_print("queue", v->queue);
     state_print(v);
     places_print(v);
     ages_print(v);
@@ -496,8 +496,8 @@ static int queue_print(const struct options *o, const char *name,
 
 /* Print the queues one after the other. Returns the first exit status that is
  * not 0. */
-static int queues_print(const struct options *o, char *const *names,
-                        size_t count, bool tabular)
+static int statuses_print(const struct options *o, char *const *names,
+                          size_t count, bool tabular)
 {
     struct term_table *table =
         tabular ? term_table_open(columns, sizeof columns / sizeof *columns)
@@ -523,8 +523,9 @@ int status_run(const struct options *o)
     int status;
 
     if (o->line.operand_count)
-        return queues_print(o, o->line.operands, (size_t)o->line.operand_count,
-                            !o->json && o->line.operand_count > 1);
+        return statuses_print(o, o->line.operands,
+                              (size_t)o->line.operand_count,
+                              !o->json && o->line.operand_count > 1);
     if (queue_list_of_all_workers(&n, o->state_dir) < 0)
         return complain_memory();
     if (n.folder_trouble[0])
@@ -535,7 +536,7 @@ int status_run(const struct options *o)
                                      "directory; start one with mqworker QUEUE "
                                      "-- COMMAND, or see --state-dir");
     else
-        status = queues_print(o, n.at, n.count, !o->json);
+        status = statuses_print(o, n.at, n.count, !o->json);
     queue_list_free(&n);
     return status;
 }

@@ -184,7 +184,7 @@ int create_run(const struct options *o)
         0)
         return complain_of(&p);
     name = queue_label(q);
-    snprintf(room, sizeof room, "room for %zu message%s of %zu byte%s",
+    snprintf(room, sizeof room, "%zu message%s of up to %zu byte%s",
              queue_depth(q), term_plural(queue_depth(q)), queue_message_size(q),
              term_plural(queue_message_size(q)));
     if (created && o->json)
@@ -194,15 +194,14 @@ int create_run(const struct options *o)
                       "message_size", (json_int_t)queue_message_size(q)),
             stdout);
     else if (created && !o->quiet)
-        printf("created %s, with %s\n", name, room);
+        printf("created %s (%s)\n", name, room);
     else if (!created && queue_differs(q, &want, text, sizeof text))
         status = complain(EX_CANTCREAT,
                           "%s exists already, and differs: %s; remove it "
                           "first, with mqctl remove %s",
                           name, text, SHELL_QUEUE(name));
     else if (!created)
-        status =
-            complain(EX_CANTCREAT, "%s exists already, with %s", name, room);
+        status = complain(EX_CANTCREAT, "%s exists already (%s)", name, room);
     queue_close(&q);
     return status;
 }

@@ -493,8 +493,8 @@ static int message_take(const struct message_seen *seen, void *arg)
 /* ---- ids ---- */
 
 /* Find the slot of a message by its id or its row; NULL: no slot has it. */
-static const struct slot_seen *slot_find(const struct order *x,
-                                         const struct ulid *id, int64_t row)
+static const struct slot_seen *
+named_slot_find(const struct order *x, const struct ulid *id, int64_t row)
 {
     for (size_t i = 0; i < x->m.count; i++) {
         const struct custody_seen *c = &x->m.slots[i].c;
@@ -521,7 +521,7 @@ static int id_find(struct order *x, const char *text, int64_t *row,
         return trouble ? -EINVAL : x->m.store ? 0 : -ENOENT;
     }
     if (named)
-        *slot = slot_find(x, &id, 0);
+        *slot = named_slot_find(x, &id, 0);
     if (*slot)
         return 0;
     if (!named) {
@@ -532,7 +532,7 @@ static int id_find(struct order *x, const char *text, int64_t *row,
     }
     if (trouble)
         return -EINVAL;
-    *slot = slot_find(x, NULL, *row);
+    *slot = named_slot_find(x, NULL, *row);
     return x->m.store ? 0 : -ENOENT;
 }
 

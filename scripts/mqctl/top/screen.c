@@ -168,7 +168,7 @@ static int letter_run(const struct options *o, const char *verb,
 
 /* ---- what the screen shows, looked up ---- */
 
-static void queue_fill(struct view_queue *q, const struct top_row *r)
+static void view_queue_fill(struct view_queue *q, const struct top_row *r)
 {
     const struct snapshot *v = &r->v;
 
@@ -322,7 +322,7 @@ static int session_update(struct session *s, int columns, int rows)
     v->queues = s->queues;
     v->count = s->top->count;
     for (size_t i = 0; i < v->count; i++)
-        queue_fill(&s->queues[i], s->top->rows[i]);
+        view_queue_fill(&s->queues[i], s->top->rows[i]);
     view_sort(s->queues, v->count, v->sort, v->reverse);
     v->now_ns = clock_wall_ns();
     v->question = s->question.key ? s->question.text : NULL;

@@ -165,7 +165,7 @@ void top_free(struct top *t)
 #define DEPTH_TEXT ((size_t)2 * TOP_COUNT)
 
 /* Print one queue as plain text. */
-static void text_print(const struct top_row *r, int width)
+static void round_text(const struct top_row *r, int width)
 {
     const struct snapshot *v = &r->v;
     char p50[TOP_SHORT], p99[TOP_SHORT], wait[TOP_SHORT], name[NAME_TEXT];
@@ -193,7 +193,7 @@ static void text_print(const struct top_row *r, int width)
 }
 
 /* Print the fields of status, and those of the last interval. */
-static int json_print(const struct top_row *r)
+static int round_json(const struct top_row *r)
 {
     char when[TIME_TEXT];
     json_t *o = r->looked
@@ -245,8 +245,8 @@ static int rounds_print(struct top *t)
                        "TIME", width, "QUEUE", "STATE", "DEPTH", "RATE/S",
                        "FLIGHT", "WAITING", "DEAD", "P50", "P99", "WAIT99");
             if (!t->o->json)
-                text_print(t->rows[i], width);
-            else if (json_print(t->rows[i]) < 0)
+                round_text(t->rows[i], width);
+            else if (round_json(t->rows[i]) < 0)
                 return complain_memory();
         }
         if (fflush(stdout) != 0 ||

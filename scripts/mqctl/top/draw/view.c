@@ -182,8 +182,8 @@ struct places {
 
 /* Make the name of a queue safe to print. This comes before any cut, so that
  * names that look different are different. */
-static const char *name_print(const struct view *v, size_t i,
-                              char out[CANVAS_TEXT])
+static const char *queue_name_print(const struct view *v, size_t i,
+                                    char out[CANVAS_TEXT])
 {
     const char *name = v->queues[i].name;
 
@@ -199,7 +199,7 @@ static int width_most(const struct view *v, bool state)
 
     for (size_t i = 0; i < v->count; i++) {
         const struct view_queue *q = &v->queues[i];
-        const char *text = !state       ? name_print(v, i, name)
+        const char *text = !state       ? queue_name_print(v, i, name)
                            : q->problem ? ""
                                         : worker_state_text(q->state);
         int n = term_columns(text);
@@ -222,9 +222,9 @@ static bool has_twins(const struct view *v, int width, int tail)
     char name[CANVAS_TEXT], one[CANVAS_TEXT], other[CANVAS_TEXT];
 
     for (size_t i = 0; i < v->count; i++) {
-        canvas_cut(one, name_print(v, i, name), width, tail);
+        canvas_cut(one, queue_name_print(v, i, name), width, tail);
         for (size_t k = 0; k < i; k++) {
-            canvas_cut(other, name_print(v, k, name), width, tail);
+            canvas_cut(other, queue_name_print(v, k, name), width, tail);
             if (strcmp(one, other) == 0)
                 return true;
         }
@@ -322,7 +322,7 @@ static void row_draw(const struct view *v, struct canvas *c,
 
     if (i == v->chosen)
         canvas_choose(c);
-    canvas_cut(part, name_print(v, i, name), p->name, p->tail);
+    canvas_cut(part, queue_name_print(v, i, name), p->name, p->tail);
     canvas_cell(c, 0, p->name, CANVAS_LEFT, PAINT_PLAIN, part);
     if (q->problem) {
         canvas_put(c, p->name + 1, PAINT_BAD, "%s", q->problem);
