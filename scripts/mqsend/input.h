@@ -28,8 +28,8 @@ struct input_spec {
 int input_open(struct input **out, const struct input_spec *spec,
                struct problem *p);
 enum input_got { INPUT_END, INPUT_RECORD };
-/* Read the next record, which is valid until the next call. Only `keep` bytes are
- * at `data` if `size` is more. Returns an enum input_got or -errno. */
+/* Read the next record, which is valid until the next call. Only `keep` bytes
+ * are at `data` if `size` is more. Returns an enum input_got or -errno. */
 int input_next(struct input *in, const char **data, size_t *size);
 void input_close(struct input **in); /* NULL-safe; sets NULL */
 

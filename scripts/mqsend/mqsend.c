@@ -133,8 +133,8 @@ static const struct option_table table = {
     .count = sizeof rows / sizeof *rows,
 };
 
-/* Check the operands QUEUE and BODY, which may be NULL, and what the flags cannot
- * mean together. */
+/* Check the operands QUEUE and BODY, which may be NULL, and what the flags
+ * cannot mean together. */
 static int usage_check(const struct options *o, int operands,
                        const char *operand, const char *body, struct problem *p)
 {

@@ -39,7 +39,7 @@ struct post {
     bool quiet; /* print only errors */
 };
 
-/* Send to a POSIX queue; for a queue on a broker see broker_engine.h, `send`. */
+/* Send to a POSIX queue. A broker has `send` in broker_engine.h. */
 int post_run(const struct post *post);
 
 /* What a run has in common for all queues. */

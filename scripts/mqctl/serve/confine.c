@@ -90,7 +90,7 @@ static const uint32_t to_write[] = {
 
 /* Calls that are allowed if (argument & mask) == value, by any of their rows.
  * No mapping can be both written and executed, at once or later. A file can,
- * because libraries and mqdlq are loaded: the filter cannot see who wrote it. */
+ * because libraries and mqdlq are loaded; who wrote it cannot be seen. */
 static const struct with_argument {
     uint32_t nr, argument, mask, value;
 } some[] = {

@@ -1,8 +1,8 @@
 /* confine.h - the system calls of the server
  *
- * WHAT   A filter (seccomp(2)): a call that is not in its list fails with EPERM,
- *        or with ENOSYS if it is newer than the list. The children that look and
- *        mqdlq inherit the filter.
+ * WHAT   A filter (seccomp(2)): a call that is not in its list fails with
+ *        EPERM, or with ENOSYS if it is newer than the list. The children that
+ *        look and mqdlq inherit the filter.
  * WHO    The server, once, before it reads from clients.
  * OWNS   Nothing. The filter cannot be removed.
  * FAILS  -ENOSYS: no list for this architecture, or a kernel without filters;

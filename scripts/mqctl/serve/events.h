@@ -1,8 +1,9 @@
 /* events.h - one stream of Server-Sent Events for each browser
  *
- * WHAT   A ring of the last events, and for each stream its place in the ring. A
- *        stream that has sent all events is suspended. A stream that is too slow
- *        for the ring ends; the browser connects again and gets everything.
+ * WHAT   A ring of the last events, and for each stream its place in the ring.
+ *        A stream that has sent all events is suspended. A stream that is too
+ *        slow for the ring ends; the browser connects again and gets
+ *        everything.
  * WHO    The server's thread.
  * OWNS   The ring and the streams.
  * FAILS  stream_open: NULL, too many, or no memory.

@@ -139,7 +139,8 @@ int serve_group_find(const char *name, gid_t *out, struct problem *p)
 #define NEW_TAIL "XXXXXX" /* mkostemp(3) */
 
 /* Remove the files that killed starts left beside the token file: files of ours
- * with a name that mkostemp made, which hold no more than a token. This may remove the file that another start is making; that start then makes it again. */
+ * with a name that mkostemp made, which hold no more than a token. This may
+ * remove the file of another start, which then makes it again. */
 static void leftovers_remove(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

@@ -236,8 +236,8 @@ static void batch_finish(const struct look_end *end, void *owner)
         event_send("job", job_describe(j));
 }
 
-/* Start a batch, with a rate of at most the letters of one second. The canary is
- * a batch of its own. */
+/* Start a batch, with a rate of at most the letters of one second. The canary
+ * is a batch of its own. */
 static void batch_start(struct job *j, uint64_t now_ns)
 {
     size_t most = j->discard ? BATCH_DISCARD : BATCH_REPLAY;

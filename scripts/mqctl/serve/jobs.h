@@ -1,7 +1,8 @@
 /* jobs.h - letters that are replayed or discarded, in batches
  *
- * WHAT   A fixed set of rows, given to mqdlq in batches. So a job has a progress
- *        and can be stopped, and a kill leaves what a killed mqdlq leaves.
+ * WHAT   A fixed set of rows, given to mqdlq in batches. So a job has a
+ *        progress and can be stopped, and a kill leaves what a killed mqdlq
+ *        leaves.
  * WHO    The server's thread.
  * OWNS   The jobs: those that run, and the last JOBS_KEPT that ended.
  * FAILS  jobs_start: a problem.
@@ -25,11 +26,11 @@ void jobs_open(const char *path);
 /* Stop all jobs when the server stops, and log each. Call look_end_all
  * afterwards. */
 void jobs_end(void);
-/* Start a job for the rows in the lines of `fd`, which is taken over. Returns the
- * number of the job, or -1 and a problem. */
+/* Start a job for the rows in the lines of `fd`, which is taken over. Returns
+ * the number of the job, or -1 and a problem. */
 int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
                    struct problem *p);
-/* Start the batches that are due. Returns the monotonic time of the next one. */
+/* Start the batches that are due. Returns the time of the next, monotonic. */
 uint64_t jobs_step(uint64_t now_ns);
 void job_stop(int64_t id);
 /* Describe a job, NULL if there is none; for 0 all jobs. The caller frees the

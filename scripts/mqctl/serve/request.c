@@ -213,8 +213,8 @@ static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
     return query_flaw[0] ? MHD_NO : MHD_YES;
 }
 
-/* Check the head of a request. Returns the status to request_refuse it with, and why; 0
- * if it is in order. */
+/* Check the head of a request. Returns the status with which to refuse it,
+ * and why; 0 if it is in order. */
 static unsigned request_check(struct visit *v, const char *method,
                               const char *url, const char **why)
 {

@@ -1,8 +1,8 @@
 /* serve.c - a page for all queues of the machine (see mqctl.h)
  *
  * One thread, which waits for connections, for the children that answer
- * requests, and for the child that watches all queues. The thread opens no store
- * and asks no worker, so no store and no worker can make it wait.
+ * requests, and for the child that watches all queues. The thread opens no
+ * store and asks no worker, so no store and no worker can make it wait.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -23,8 +23,8 @@
 
 /* ---- the child ---- */
 
-/* Return a duration; null if no handler ended, so that a chart has a gap and not
- * 0. */
+/* Return a duration; null if no handler ended, so that a chart has a gap and
+ * not 0. */
 static json_t *time_json(uint64_t ns)
 {
     return ns ? json_integer((json_int_t)ns) : json_null();
@@ -213,8 +213,8 @@ static void look_take(json_t *look, const char *line)
     s->changed = true;
 }
 
-/* Return the queues that differ from the round before, and forget those that are
- * gone. */
+/* Return the queues that differ from the round before, and forget those that
+ * are gone. */
 static json_t *changes_take(void)
 {
     json_t *list = json_array();

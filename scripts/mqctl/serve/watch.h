@@ -5,7 +5,8 @@
  *        changes.
  * WHO    The server's thread.
  * OWNS   The child, the pipes to it, the last look at each queue.
- * FAILS  watch_start: -errno. A child that died is started again after a second.
+ * FAILS  watch_start: -errno. A child that died is started again after a
+ *        second.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_WATCH_H
 #define SCRIPTS_MQCTL_SERVE_WATCH_H

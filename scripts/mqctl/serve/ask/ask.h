@@ -55,7 +55,7 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p);
 bool queue_is_known(const struct serve_ask *a, struct problem *p);
 /* Return messages as mqctl list --json does: a page, from a cursor on. */
 json_t *ask_messages(const struct serve_ask *a, struct problem *p);
-/* Return ordered groups as mqctl groups --json does: a page, from a cursor on. */
+/* Return a page of ordered groups as mqctl groups --json does. */
 json_t *ask_groups(const struct serve_ask *a, struct problem *p);
 json_t *ask_explain(const struct serve_ask *a, struct problem *p);
 /* Return doctor's findings: of the queue in the query, or of all queues. */

@@ -20,11 +20,11 @@
 void history_add(const char *queue, const json_t *look);
 /* Forget a queue that is gone. */
 void history_forget(const char *queue);
-/* Return {"step_s":1, "end":..., "done":[..], ...}: oldest first, null where there
- * was no look. `minutes`: of the last day. */
+/* Return {"step_s":1, "end":..., "done":[..], ...}: oldest first, null where
+ * there was no look. `minutes`: of the last day. */
 json_t *history_json(const char *queue, int minutes);
-/* Return {"step_s":10, "queues":[{"queue":..., "done":[..]}, ...]}: means of ten
- * minutes, a few bytes for each queue. */
+/* Return {"step_s":10, "queues":[{"queue":..., "done":[..]}, ...]}: means of
+ * ten minutes, a few bytes for each queue. */
 json_t *history_sparks(void);
 /* Return the rates and durations of the last look. */
 json_t *history_recent(const char *queue);

@@ -88,7 +88,7 @@ static int query_refuse(struct problem *p, const char *name, const char *text,
                        text, allowed);
 }
 
-/* Return a value of the query; NULL if it is missing or, as from a form, empty. */
+/* Return a value of the query; NULL if it is missing or, from a form, empty. */
 static const char *query_value(const struct serve_ask *a,
                                enum serve_query which)
 {
@@ -138,8 +138,8 @@ static int ask_filter(const struct serve_ask *a, struct letter_filter *f,
 /* ---- which letters one answer looks at ---- */
 
 /* An answer looks at LOOKED_AT letters at most. A filter that matches only old
- * letters would find none among the newest. So the answer first goes back, for a
- * limited time, to the newest letter that matches. */
+ * letters would find none among the newest. So the answer first goes back, for
+ * a limited time, to the newest letter that matches. */
 #define STEP    2000 /* letters between two looks at the clock */
 #define MOST_NS (50 * NS_PER_MS)
 
@@ -155,9 +155,9 @@ static int place_take(const struct letter *l, void *arg)
     return FOUND;
 }
 
-/* Let the filter begin at the newest letter that it matches. If the time is over
- * before one is found, it begins after the last letter that was read. Returns an
- * enum search or -errno. */
+/* Let the filter begin at the newest letter that it matches. If the time is
+ * over before one is found, it begins after the last letter that was read.
+ * Returns an enum search or -errno. */
 static int newest_find(struct store *s, struct letter_filter *f)
 {
     uint64_t end = clock_mono_ns() + MOST_NS;
@@ -182,8 +182,8 @@ static int newest_find(struct store *s, struct letter_filter *f)
 }
 
 /* Let the filter begin at the newest letter that it matches, and end LOOKED_AT
- * letters later. Returns YES if there are older letters, before since_ns; it may
- * then match none, because the time was over. Returns NO if there are none. */
+ * letters later. Returns YES if there are older letters, before since_ns; it
+ * may then match none, because the time was over. Returns NO if not. */
 static int window_find(struct store *s, struct letter_filter *f)
 {
     bool asks = f->error_like || f->group || f->match || f->reason;
@@ -470,7 +470,7 @@ struct tallies {
     uint64_t total; /* letters, including those of texts that were cut off */
 };
 
-/* Visit: add the letters with one error text. A list of GROUPS_SHOWN is full. */
+/* Visit: add the letters of one error text, up to GROUPS_SHOWN texts. */
 static int error_tally_add(const struct letter_tally *t, void *arg)
 {
     struct tallies *all = arg;
@@ -611,8 +611,8 @@ static int named_print(const json_t *rows, uint64_t *count)
     return 0;
 }
 
-/* Print the letters that a filter matches, up to the newest one that the user has
- * seen. The filter has the same names as a query. */
+/* Print the letters that a filter matches, up to the newest one that the user
+ * has seen. The filter has the same names as a query. */
 static int chosen_print(const struct serve_ask *a, const json_t *body,
                         uint64_t *count)
 {

@@ -1,7 +1,7 @@
 /* page.c - the pages (see ask.h)
  *
- * A page is a file of scripts/mqctl/serve/web that is filled with the members of
- * a JSON object:
+ * A page is a file of scripts/mqctl/serve/web that is filled with the members
+ * of a JSON object:
  *
  *   {name}     the value as a person reads it, "-" if it is null
  *   {t:name}   the text, nothing if it is null
@@ -17,8 +17,8 @@
  *   {>page}            another page
  *
  * A name is NAME or NAME.NAME, "." an element itself, and page.NAME a member of
- * the whole page. No part is in another part of the same kind and name. All that
- * fills a page is escaped, because others wrote it.
+ * the whole page. No part is in another part of the same kind and name. All
+ * that fills a page is escaped, because others wrote it.
  */
 #include <ctype.h>
 #include <inttypes.h>

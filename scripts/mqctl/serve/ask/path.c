@@ -106,8 +106,8 @@ static int hex_value(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* Read a queue on a broker. Its name has slashes, so it is percent-encoded twice
- * in a path, and once here. */
+/* Read a queue on a broker. Its name has slashes, so it is percent-encoded
+ * twice in a path, and once here. */
 static bool operand_read(char out[QUEUE_NAME_MAX], const char *text)
 {
     char plain[SERVE_SEGMENT];

@@ -108,8 +108,8 @@ json_t *ask_queues(const struct serve_ask *a, struct problem *p)
                      "write", a->o->allow_write);
 }
 
-/* Open the snapshot of the queue of the path. With `ask_worker`, ask its worker.
- * Returns false and a problem if the queue is unknown. */
+/* Open the snapshot of the queue of the path. With `ask_worker`, ask its
+ * worker. Returns false and a problem if the queue is unknown. */
 static bool queue_look(const struct serve_ask *a, bool ask_worker,
                        struct snapshot *v, struct problem *p)
 {
@@ -273,8 +273,8 @@ static json_t *page_cut(json_t *list)
         json_object_get(json_array_get(list, PAGE_MOST - 1), "cursor"));
 }
 
-/* Return a page of what a verb lists, from the cursor of the query on. NULL: the
- * verb has printed the reason. */
+/* Return a page of what a verb lists, from the cursor of the query on. NULL:
+ * the verb has printed the reason. */
 static json_t *page_list(const struct serve_ask *a, size_t verb,
                          int (*run)(const struct options *), struct problem *p)
 {
@@ -397,8 +397,8 @@ static int steer_words(const struct serve_ask *a,
 }
 
 /* Run a verb of mqctl for the queue of the path. Returns the object that it
- * printed; NULL: it has printed the reason. With `named`, a status is no failure
- * if the numbers in the object cover that many messages. */
+ * printed; NULL: it has printed the reason. With `named`, a status is no
+ * failure if the numbers in the object cover that many messages. */
 static json_t *order_run(const struct serve_ask *a,
                          int (*verb)(const struct options *), struct options *o,
                          size_t named, struct problem *p)
