@@ -177,7 +177,7 @@ static bool live_limit(const struct visit *t, const char *name,
 
 /* Check that no handler can run for longer than the broker waits for an
  * acknowledgement. With partitions a message's own limit is cut. */
-static void timeout_check(struct visit *t)
+static void handler_time_check(struct visit *t)
 {
     const char *text, *longest;
     uint64_t ns, most;
@@ -301,7 +301,8 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
 }
 
 /* Report a queue that does not exist. */
-static void absent_found(struct visit *t, const struct topology_seen *seen)
+static void absent_queue_found(struct visit *t,
+                               const struct topology_seen *seen)
 {
     if (!t->there && (seen->part || strcmp(seen->name, t->operand.queue) == 0))
         FOUND(t->f, t->v.worker == SNAPSHOT_RUNS ? BAD : NOTE, "queue",
@@ -368,7 +369,7 @@ static void queue_found(const struct topology_seen *seen, void *arg)
         return;
     if (seen->is == TOPOLOGY_ABSENT) {
         if (!seen->wait_ms)
-            absent_found(t, seen);
+            absent_queue_found(t, seen);
         return;
     }
     if (seen->is == TOPOLOGY_OTHER)
@@ -405,7 +406,7 @@ static void parts_check(struct visit *t)
         link_close(&t->link);
 }
 
-static void queues_check(struct visit *t)
+static void broker_queues_check(struct visit *t)
 {
     const struct broker_operand *o = &t->operand;
     const struct topology topology = {.operand = &t->operand,
@@ -493,7 +494,7 @@ static void broker_inspect(struct visit *t)
     for (unsigned i = 0; i < o->host_count; i++)
         host_check(t, i);
     if (t->link)
-        queues_check(t);
+        broker_queues_check(t);
     if (t->link && (!t->there || read_try(t->link, t->any, &r) == 0) &&
         write_try(t->link, &r) == 0) {
         rights_found(t, &r);
@@ -528,7 +529,7 @@ static int doctor_broker_run(const struct options *o)
         snapshot_open(&t.v, o->state_dir, o->line.operands[0], true, &p) == 0;
     if (t.has_v) {
         own_worker_check(&t);
-        timeout_check(&t);
+        handler_time_check(&t);
     } else {
         FOUND(&f, BAD, "folder", NULL, "%s", p.text);
     }

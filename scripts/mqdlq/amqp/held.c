@@ -202,9 +202,9 @@ struct look {
 
 /* ---- a letter to its row ---- */
 
-static void row_fill(struct letter_import *row, struct arriving *a,
-                     const struct incoming *in, const struct envelope *e,
-                     const struct letter_envelope *l)
+static void letter_row_fill(struct letter_import *row, struct arriving *a,
+                            const struct incoming *in, const struct envelope *e,
+                            const struct letter_envelope *l)
 {
     size_t tail = l->tail.len < sizeof a->tail ? l->tail.len : sizeof a->tail;
     size_t count = l->attempt_count;
@@ -328,7 +328,7 @@ static int letter_whole(struct look *k)
     if (err)
         return err;
     memcpy(in->body - e.head, head, e.head);
-    row_fill(&k->rows[k->n], &k->all[k->n], in, &e, &l);
+    letter_row_fill(&k->rows[k->n], &k->all[k->n], in, &e, &l);
     err = look_add(k, &e, l.deliveries);
     letter_envelope_free(&l);
     incoming_next(in);
@@ -357,7 +357,7 @@ static int frames_take(struct look *k)
 }
 
 /* Wait until all letters have come; -ETIMEDOUT: the broker gives no more. */
-static int look_take(struct look *k)
+static int letters_fetch(struct look *k)
 {
     uint64_t last = clock_mono_ns();
     int err = 0;
@@ -431,7 +431,7 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     snprintf(k.consumer, sizeof k.consumer, CONSUMER "-%u", b->looks++);
     err = consumer_start(&k);
     if (!err)
-        err = look_take(&k);
+        err = letters_fetch(&k);
     incoming_next(&k.in);
     if (!err) { /* acknowledgements from here on bring no other letter */
         (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL,

@@ -138,9 +138,9 @@ static void due_put(struct claims *c, struct amqp_message *m)
 
 /* ---- messages that are still read ---- */
 
-/* If the message was put off, it is held only now: otherwise it could be lent
- * again and freed while its lane still reads it. A head whose group waits for
- * it is never just forgotten. */
+/* Free a message that no lane reads any more, or hold it if it was put off. It
+ * is held only now, because it could be lent again and freed while its lane
+ * still reads it. A head whose group waits for it is never just forgotten. */
 static void message_release(struct amqp_message *m)
 {
     struct claims *c = m->claims;
@@ -165,7 +165,8 @@ static void message_release(struct amqp_message *m)
     changed_tell(c, due);
 }
 
-static void lane_keep(struct claims *c, unsigned lane, struct amqp_message *m)
+static void lane_remember(struct claims *c, unsigned lane,
+                          struct amqp_message *m)
 {
     struct amqp_message *last;
 
@@ -185,7 +186,7 @@ void claims_release(struct source *s, struct message *m)
 
 void claims_lane_rest(struct source *s, unsigned lane)
 {
-    lane_keep(amqp_queue_of(s)->claims, lane, NULL);
+    lane_remember(amqp_queue_of(s)->claims, lane, NULL);
 }
 
 /* ---- acknowledgements ---- */
@@ -498,7 +499,7 @@ static int message_read(struct amqp_message *m, struct amqp_queue *queue,
 }
 
 /* Decide where a message is from here on. mtx is held. */
-static void message_place(struct claims *c, struct amqp_message *m)
+static void claim_place(struct claims *c, struct amqp_message *m)
 {
     uint64_t now = clock_wall_ns();
     uint64_t wait = m->due_wall_ns > now ? m->due_wall_ns - now : 0;
@@ -588,7 +589,7 @@ void claims_place(struct claims *c)
             m->m.flags |= MESSAGE_REDELIVERED;
             m->marked = true;
         }
-        message_place(c, m);
+        claim_place(c, m);
     }
     pthread_mutex_unlock(&c->mtx);
 }
@@ -651,7 +652,7 @@ int claims_take(struct source *s, unsigned lane, uint64_t wall_ns,
     struct claims *c = amqp_queue_of(s)->claims;
     struct amqp_message *m = NULL;
 
-    lane_keep(c, lane, NULL);
+    lane_remember(c, lane, NULL);
     pthread_mutex_lock(&c->mtx);
     /* Two copies may have come before either of them ran. */
     while (!m && c->free_count > 0 && (m = TAILQ_FIRST(&c->arrived)) != NULL) {
@@ -679,7 +680,7 @@ int claims_take_due(struct source *s, unsigned lane, struct message **out)
     struct claims *c = amqp_queue_of(s)->claims;
     struct amqp_message *m = NULL;
 
-    lane_keep(c, lane, NULL);
+    lane_remember(c, lane, NULL);
     pthread_mutex_lock(&c->mtx);
     if (c->free_count > 0 && (m = TAILQ_FIRST(&c->due)) != NULL) {
         TAILQ_REMOVE(&c->due, m, link);
@@ -858,7 +859,7 @@ int claims_settle(struct source *s, struct settle *st, size_t n)
     if (err == -ESTALE && lane == LANE_NONE)
         amqp_message_free(m);
     else
-        lane_keep(c, lane, m);
+        lane_remember(c, lane, m);
     return err;
 }
 

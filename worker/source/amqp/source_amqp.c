@@ -224,7 +224,7 @@ static const struct source_ops amqp_ops = {
 /* ---- open and close ---- */
 
 /* Fill in the queue, with the setup of both connections. */
-static int queue_fill(struct source_amqp *q, const struct settings *set)
+static int amqp_queue_fill(struct source_amqp *q, const struct settings *set)
 {
     struct amqp_queue *queue = &q->queue;
 
@@ -325,7 +325,7 @@ static int source_amqp_open(struct source **out,
     q->queue.source.lent_most = RUN_SLOTS;
     q->queue.source.attention = setup->attention;
     q->queue.events = setup->events;
-    err = queue_fill(q, setup->set);
+    err = amqp_queue_fill(q, setup->set);
     if (err)
         err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     limit_set(q);
