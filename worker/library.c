@@ -9,7 +9,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -25,7 +24,6 @@
 #include "common/base/basics.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
-#include "common/base/safe_text.h"
 #include "worker/engine.h"
 #include "worker/flow/dispatch.h"
 #include "worker/handlers/handler.h"

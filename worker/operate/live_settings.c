@@ -3,9 +3,6 @@
 #include "worker/operate/live_settings.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 #include <bsd/string.h>

@@ -321,7 +321,7 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
 }
 
 /* Change settings, and answer with the old and new value of each. */
-static json_t *answer_set(struct request *r)
+static json_t *answer_settings(struct request *r)
 {
     char old[SETTING_TEXT], now[SETTING_TEXT], *values[WORDS_MAX] = {0};
     json_t *out = set_check(r, values), *all;
@@ -556,7 +556,7 @@ struct key {
     size_t size;
 };
 
-static int group_key_order(const void *a, const void *b)
+static int closing_key_order(const void *a, const void *b)
 {
     const struct key *x = a, *y = b;
     size_t size = x->size < y->size ? x->size : y->size;
@@ -602,8 +602,8 @@ static json_t *answer_closing(struct request *r)
     keys = keys_cut(copies, bytes, &n);
     if (keys) {
         all = json_array();
-        qsort(keys, n, sizeof *keys, group_key_order);
-        while (i < n && group_key_order(&keys[i], &after) <= 0)
+        qsort(keys, n, sizeof *keys, closing_key_order);
+        while (i < n && closing_key_order(&keys[i], &after) <= 0)
             i++;
         for (; i < n && json_array_size(all) < PAGE; i++)
             json_array_append_new(
@@ -657,7 +657,7 @@ static const struct {
     {.name = "status", .answer = answer_status},
     {.name = "pause", .answer = answer_pause},
     {.name = "resume", .answer = answer_resume},
-    {.name = "set", .answer = answer_set},
+    {.name = "set", .answer = answer_settings},
     {.name = "drain", .answer = answer_drain, .order = true},
     {.name = "stop", .answer = answer_stop, .order = true},
     {.name = "quit", .answer = answer_quit, .order = true},
@@ -708,7 +708,8 @@ json_t *orders_answer(struct orders *orders, char *line,
         i++;
     call->later = false;
     /* An order that was begun in time is done or in progress. */
-    if (late && (!call->again || (i < VERBS && verbs[i].answer == answer_set)))
+    if (late &&
+        (!call->again || (i < VERBS && verbs[i].answer == answer_settings)))
         return orders_refusal(
             EX_TEMPFAIL,
             "the order arrived too late and was not carried out; try again");

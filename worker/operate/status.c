@@ -9,12 +9,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
-#include <bsd/string.h>
 #include <bsd/unistd.h>
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
-#include "common/base/safe_text.h"
 #include "common/state/counters.h"
 #include "common/state/worker_lock.h"
 #include "worker/files/file_watch.h"

@@ -3,7 +3,7 @@
  * WHAT   The worker's own environment plus MQW_* of one delivery.
  * WHO    base_open: once, before threads start. Building: any thread, each into
  *        a buffer of its own.
- * OWNS   Strings live in the struct; pointers are valid until it is built anew.
+ * OWNS   Strings live in the struct; pointers are valid until the next build.
  * FAILS  environment_base_open: -ENOMEM.
  */
 #ifndef WORKER_PROCESS_ENVIRONMENT_H

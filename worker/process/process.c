@@ -18,7 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 #include <bsd/stdlib.h>
-#include <bsd/string.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
