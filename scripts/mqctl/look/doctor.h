@@ -1,12 +1,12 @@
-/* doctor.h - doctor: what is looked at, and what is found
+/* doctor.h - the checks of mqctl doctor, and their findings
  *
  * WHAT   The machine's limits, name spaces, the state directory, then each
  *        queue: its worker, its other readers, its dead letters. A finding is a
  *        line, with the command that fixes it.
  * WHO    doctor_run.
  * OWNS   The text of findings, from findings_begin to findings_end.
- * FAILS  Never; a problem is a finding. Without memory they are printed as they
- *        come.
+ * FAILS  Never; a problem is a finding. Without memory findings are printed in
+ *        the order of the checks.
  */
 #ifndef SCRIPTS_MQCTL_LOOK_DOCTOR_H
 #define SCRIPTS_MQCTL_LOOK_DOCTOR_H
@@ -23,37 +23,39 @@ enum level { FINE, NOTE, WARN, BAD, LEVELS };
 
 struct findings {
     bool json, quiet;  /* quiet: only WARN and BAD */
-    const char *queue; /* they are of; NULL: of the machine */
+    const char *queue; /* being checked; NULL: the machine */
     unsigned counts[LEVELS];
-    FILE *parts[LEVELS]; /* the worst come first: text is kept to the end */
+    FILE *parts[LEVELS]; /* text for the end, when the worst comes first */
     char *texts[LEVELS];
     size_t sizes[LEVELS];
     char fix[2 * PATH_MAX];
 };
 
 void findings_begin(struct findings *f);
-/* Print them, the worst first, and how many; whether any is WARN or BAD. */
+/* Print the findings, the worst first, and their number. Returns true if any is
+ * WARN or BAD. */
 bool findings_end(struct findings *f);
 
 struct finding {
     enum level level;
-    const char *check; /* what was looked at: "limits" */
+    const char *check; /* the subject: "limits" */
     const char *fix;   /* command, or advice; NULL: nothing to fix */
 };
 
 void finding(struct findings *f, const struct finding *what, const char *fmt,
              ...) __attribute__((format(printf, 3, 4)));
-/* A command that has to be put together; until the next one. */
+/* Print a command into f->fix, where it lasts until the next call. */
 const char *fix(struct findings *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 #define FOUND(f, l, c, m, ...)                                              \
     finding((f), &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
             __VA_ARGS__)
 
+/* Check a queue and its worker. */
 void queue_check(struct findings *f, struct snapshot *v);
-/* A worker that runs: does it work? */
+/* Check a running worker. */
 void worker_state_check(struct findings *f, const struct snapshot *v);
-/* Who else receives from it. */
+/* Check for other programs that receive from the queue. */
 void readers_check(struct findings *f, const struct snapshot *v);
 
 #endif

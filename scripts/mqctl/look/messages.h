@@ -37,7 +37,7 @@ struct messages {
     char queue[QUEUE_NAME_MAX];
     struct statedir dir;
     struct waiting_filter filter;
-    bool runs;               /* a worker does */
+    bool runs;               /* a worker is running */
     char separator;          /* behind a group's key in a body; 0: none */
     struct store *store;     /* NULL: there is none */
     struct slot_seen *slots; /* in order */
@@ -49,14 +49,14 @@ struct messages {
 struct message_seen {
     enum waiting_state state;
     bool in_slot;                 /* else it is in the store only */
-    const struct slot_seen *slot; /* of one that is */
-    struct ulid id;               /* all 0: it has none yet */
+    const struct slot_seen *slot; /* of a message in one */
+    struct ulid id;               /* all 0: no id yet */
     int64_t row; /* 0: it is not in the store, or in the spool */
     uint64_t seq, received_ns;
-    uint64_t due_ns;     /* 0: not for a time */
-    uint64_t started_ns; /* of a running one; else 0 */
+    uint64_t due_ns;     /* 0: it waits for no time */
+    uint64_t started_ns; /* of a running message; else 0 */
     uint32_t priority, failures, crashes;
-    uint32_t attempt;  /* of a running one; else 0 */
+    uint32_t attempt;  /* of a running message; else 0 */
     int32_t pid;       /* of its handler; 0: none */
     const char *group; /* NULL: none */
     size_t group_size;
@@ -93,8 +93,8 @@ int64_t messages_spooled_key(const struct message_seen *seen);
  * is no file of slots; -errno. */
 int messages_in_slots(struct messages *m, const int64_t *rows, size_t count,
                       bool *in_slot);
-/* Find the keys of the spool whose messages the killed worker had ended; other
- * rows are left as they are. False: that is not known. */
+/* Mark the keys of the spool whose messages the killed worker had finished;
+ * other entries of `ran` are kept. Returns false if that is not known. */
 bool messages_spooled_ran(struct messages *m, const int64_t *rows, size_t count,
                           bool *ran);
 

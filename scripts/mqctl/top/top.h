@@ -1,4 +1,4 @@
-/* top.h - what top shows: each queue, now and over the last minutes
+/* top.h - the queues of mqctl top, now and over the last minutes
  *
  * WHAT   Looks at the queues again and again, and makes rates and short-term
  *        quantiles of the differences.
@@ -16,17 +16,17 @@
 
 struct top_row {
     char queue[QUEUE_NAME_MAX];
-    bool looked; /* `v` is there */
+    bool looked; /* `v` is open */
     struct snapshot v;
-    struct problem problem; /* why not */
+    struct problem problem; /* if it is not */
     /* ---- of the last interval ---- */
-    bool measured;     /* there was one, between two looks */
-    double rate;       /* handlers that ended, a second */
-    uint64_t p50, p99; /* handler time; 0: none ended */
-    uint64_t wait99;   /* latency; 0: none started */
+    bool measured;     /* there was an interval between two looks */
+    double rate;       /* finished handlers per second */
+    uint64_t p50, p99; /* handler time, ns; 0: no handler finished */
+    uint64_t wait99;   /* latency, ns; 0: no handler started */
     struct history past;
     /* ---- the look before ---- */
-    bool counted;   /* it found the counters, so the rest is known */
+    bool counted;   /* counters were found, so the rest is known */
     uint64_t at_ns; /* monotonic */
     struct counters_header head;
     struct counters_sum sum;
@@ -42,9 +42,9 @@ struct top {
     char trouble[256]; /* with the state directory; "": none */
 };
 
-/* Look at all of them once more, an interval after the last look. */
+/* Look at all queues, an interval after the last look. */
 int top_look(struct top *t);
-/* Look at them in between: rates and curves go on from the last look. */
+/* Look at all queues in between; rates and curves keep the last interval. */
 int top_refresh(struct top *t);
 void top_free(struct top *t);
 

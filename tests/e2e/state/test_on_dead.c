@@ -106,7 +106,7 @@ Test(on_dead, a_hook_that_fails_is_tried_again_after_the_others)
     harness_write("good", "", 0);
     harness_until(told("1") >= 3, SOON_MS);
     harness_until(ctl_number(q, "on_dead_waiting") == 0, SOON_MS);
-    cr_assert_null(strstr(ctl("doctor", q).out, "--on-dead failed"));
+    cr_assert_null(strstr(ctl("doctor", q).out, "--on-dead command failed"));
     cr_assert_eq(told("2"), 1, "the other one is not told again");
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }

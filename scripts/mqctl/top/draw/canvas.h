@@ -1,7 +1,7 @@
-/* canvas.h - what a screen shows, as lines of painted text
+/* canvas.h - a screen as lines of painted text
  *
- * WHAT   Lines that are written from left to right, each part in a paint. What
- *        others wrote is made safe to print, and cut at the edge.
+ * WHAT   Lines that are written from left to right, each part in a paint. Text
+ *        of others is made safe to print, and cut at the edge.
  * WHO    One thread; needs no terminal.
  * OWNS   The lines, until canvas_close.
  * FAILS  canvas_open: -ENOMEM. What has no room is left out.
@@ -44,16 +44,16 @@ struct canvas {
 
 int canvas_open(struct canvas *c, int columns, int rows);
 void canvas_close(struct canvas *c);
-/* More on the current line, at a column, or behind what is there. */
+/* Add text to the current line, at a column, or behind the text there. */
 __attribute__((format(printf, 4, 5))) void
 canvas_put(struct canvas *c, int x, enum paint paint, const char *fmt, ...);
-/* The same in `width` columns, from the left or the right. What does not fit
- * ends in "...", or with `middle` has that in its middle. */
+/* The same in `width` columns, from the left or the right. A text that does not
+ * fit ends in "...", or with CANVAS_MIDDLE has that in its middle. */
 enum canvas_side { CANVAS_LEFT, CANVAS_MIDDLE, CANVAS_RIGHT };
 void canvas_cell(struct canvas *c, int x, int width, enum canvas_side side,
                  enum paint paint, const char *text);
-/* What `width` columns have room for; of what does not fit `tail` columns of
- * the end stay, behind "..." where there is room for that. */
+/* Cut a text to `width` columns. `tail` columns of the end stay, behind "..."
+ * if there is room for that. */
 #define CANVAS_TEXT 1024 /* bytes */
 #define CANVAS_MARK 3    /* columns of "..." */
 void canvas_cut(char out[CANVAS_TEXT], const char *text, int width, int tail);

@@ -1,4 +1,4 @@
-/* view.h - what the screen of top is about, and how it looks
+/* view.h - the contents of the screen of top, and how they look
  *
  * WHAT   Numbers and texts of all queues, and what is in one of them: all that
  *        is drawn, and nothing to look it up in. view_draw makes lines of it.
@@ -37,7 +37,7 @@ struct view_queue {
     const char *problem; /* why it cannot be looked at; NULL: it can */
     enum worker_state state;
     long depth, depth_max;
-    double rate; /* handlers that ended, a second */
+    double rate; /* finished handlers per second */
     int64_t running, capacity, waits, dead;
     uint64_t p50, p99; /* of the last interval, ns; 0: none ended */
     uint64_t done, retried, died;
@@ -45,7 +45,7 @@ struct view_queue {
     const struct history *past;
 };
 
-/* A message that a handler has. */
+/* A running message. */
 struct view_flight {
     char id[ULID_TEXT]; /* "-": none yet */
     char group[HEADER_VALUE_MAX + 1];
@@ -67,7 +67,7 @@ struct view_letter {
 #define VIEW_FLIGHTS 256
 #define VIEW_LETTERS 512
 
-/* What is in the queue that is chosen. */
+/* The contents of the chosen queue. */
 struct view_detail {
     struct view_flight flights[VIEW_FLIGHTS]; /* the longest first */
     size_t flight_count;
@@ -82,17 +82,17 @@ struct view {
     uint64_t now_ns;                        /* wall */
     const struct view_queue *queues; /* in the order that they are shown in */
     size_t count, chosen;
-    size_t sort;  /* the column that orders them: view_sort */
-    bool reverse; /* the other way round */
+    size_t sort;  /* the column by which queues are sorted: view_sort */
+    bool reverse; /* the order is reversed */
     const struct view_detail *detail;
-    bool letters;         /* a person is among the dead letters */
+    bool letters;         /* the list of dead letters has the cursor */
     size_t letter;        /* the one that is chosen */
     const char *page;     /* a long text instead of all else; NULL: none */
     size_t page_from;     /* lines of it that are above the screen */
     bool utf8;            /* the terminal can show it */
     bool help;            /* the keys, instead of all else */
-    const char *note;     /* what the last key brought about */
-    const char *question; /* what y would do; NULL: nothing is asked */
+    const char *note;     /* the result of the last key */
+    const char *question; /* the action of y; NULL: nothing is asked */
 };
 
 /* ---- keys: one table, from which the help and the last line are made ---- */
@@ -139,31 +139,31 @@ struct key {
 extern const struct key top_keys[];
 extern const size_t top_key_count;
 
-/* NULL: that key does nothing. */
+/* Return the row of a key; NULL: that key does nothing. */
 const struct key *key_find(int key);
 /* ---- drawing ---- */
 
 /* Draw all of it; a low canvas loses the lower parts. */
 void view_draw(const struct view *v, struct canvas *c);
 
-/* Lines of a page that a screen cannot show at once, so wide and high. */
+/* Return the lines of a page that do not fit on a screen of that size. */
 size_t view_page_rest(const char *page, int width, int rows);
 
-/* Columns that can order: 0, names, then the others from the left. */
+/* Number of columns for sorting: 0, names, then the others from the left. */
 extern const size_t view_sorts;
-/* The title of a column. */
+/* Return the title of a column. */
 const char *view_sort_title(size_t sort);
-/* Names from a to z, else what is largest or needs a person most first; equal
- * ones in the order of their names. */
+/* Sort by names from a to z, else the largest, or the worst state, first; equal
+ * queues by their names. */
 void view_sort(struct view_queue *queues, size_t count, size_t sort,
                bool reverse);
-/* Whether there is room for both lists. */
+/* Return true if there is room for both lists. */
 bool view_tall(int rows);
 
-/* How the state of a queue is to be painted. */
+/* Return the paint of a queue's state. */
 enum paint view_state_paint(const struct view_queue *q);
 
-/* As duration_rough; "-" for 0, which is not known. */
+/* Print like duration_rough; "-" for 0, which is not known. */
 #define TOP_SHORT DURATION_TEXT
 static inline const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
 {
@@ -171,7 +171,7 @@ static inline const char *top_duration(uint64_t ns, char buf[TOP_SHORT])
         snprintf(buf, TOP_SHORT, "-");
     return ns ? duration_rough(ns, buf) : buf;
 }
-/* A number; "-" for one below 0, which is not known. */
+/* Print a number; "-" below 0, which is not known. */
 #define TOP_COUNT 24
 const char *top_count(int64_t n, char buf[TOP_COUNT]);
 
