@@ -116,13 +116,19 @@ static int leftovers_kill(const struct found *found, struct problem *p)
                        unseen == 1 ? "it" : "they");
 }
 
-/* Read a message that is lent, and find out whether it was here before.
- * Returns 0, or -errno. */
+/* Read a message that is lent: TAKEN. TAKEN_NONE: it was here before, and is
+ * settled. Else -errno. */
 static int left_read(struct flow *f, struct message *m, struct delivery *d)
 {
+    int err;
+
     delivery_read(d, m, f->set->group_separator);
     d->place = LANE_NONE;
-    return known_look(f, d);
+    err = known_look(f, d);
+    if (err || (!d->repeat && !d->duplicate))
+        return err;
+    settle_repeat(f, d);
+    return TAKEN_NONE;
 }
 
 /* Make a message a dead letter because of its crashes, or of a machine that
@@ -134,12 +140,9 @@ static int settle_crashed(struct flow *f, struct message *m, const char *error)
     int err = left_read(f, m, &d);
 
     if (err)
-        return err;
+        return err < 0 ? err : 0;
     FAULT_POINT("recover_before_dead");
-    if (d.repeat || d.duplicate)
-        settle_repeat(f, &d);
-    else
-        settle_dead(f, &d, REASON_CRASHED, error);
+    settle_dead(f, &d, REASON_CRASHED, error);
     return 0;
 }
 
@@ -183,15 +186,9 @@ static int left_revive(struct flow *f, struct message *m)
     struct delivery d = {0};
     int err = left_read(f, m, &d);
 
-    if (err)
-        return err;
-    if (d.repeat || d.duplicate) {
-        settle_repeat(f, &d);
-        return 0;
-    }
-    if (d.group.at)
+    if (err == TAKEN && d.group.at)
         err = dispatch_add(f, &d);
-    else
+    else if (err == TAKEN)
         ready_put(&f->ready, m, false);
     return err < 0 ? err : 0;
 }
@@ -325,10 +322,8 @@ static int message_place(void *arg, struct message *m, bool half,
     struct delivery d = {0};
     int err = left_read(f, m, &d);
 
-    if (!err && (d.repeat || d.duplicate)) {
-        settle_repeat(f, &d);
+    if (err == TAKEN_NONE)
         return PLACE_SETTLED;
-    }
     k->ran += (m->flags & MESSAGE_REDELIVERED) != 0;
     if (k->all) {
         ulid_print(*m->id, k->all[k->count].id);

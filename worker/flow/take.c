@@ -190,7 +190,7 @@ __attribute__((noinline)) static int sort_failed(struct work_item *item,
 
 /* Log once that a message of a source that keeps messages in hand gets a
  * shorter time limit than its header asks for. */
-static void timeout_check(struct flow *f, struct delivery *d)
+static void timeout_warn(struct flow *f, struct delivery *d)
 {
     uint64_t asks = delivery_limit_asked(d);
     uint64_t most = atomic_load(&f->source->timeout_most_ns);
@@ -217,7 +217,7 @@ __attribute__((noinline)) static int sort_any(struct work_item *item,
 
     delivery_sort(d, m, f->set->group_separator);
     if (d->header.fields & HEADER_TIMEOUT)
-        timeout_check(f, d);
+        timeout_warn(f, d);
     err = known_look(f, d);
     if (!err && (d->repeat || d->duplicate || !d->group.at ||
                  m->flags & MESSAGE_CANCELLED ||
@@ -266,10 +266,9 @@ __attribute__((noinline)) int receive_fresh(struct work_item *item)
  * fresh there. Messages on the ready list go before all of them.
  */
 
-#define SOON_NS \
-    NS_PER_MS /* until a due message that must wait is tried again */
+#define SOON_NS NS_PER_MS /* until a due message is tried again */
 
-static int take_due(struct work_item *item)
+static int turn_due(struct work_item *item)
 {
     struct flow *f = item->flow;
     struct source *s = f->source;
@@ -302,14 +301,14 @@ static int take_due(struct work_item *item)
     return err;
 }
 
-static int take_fresh(struct work_item *item)
+static int turn_fresh(struct work_item *item)
 {
     if (!gate_takes(&item->flow->gate) || !dispatch_room(item->flow))
         return -EAGAIN; /* the thread that makes room wakes a work item */
     return receive_fresh(item);
 }
 
-static int take_group(struct work_item *item)
+static int turn_group(struct work_item *item)
 {
     int err = dispatch_take(item->flow, item->own.place, item->d);
 
@@ -327,8 +326,8 @@ static int take_group(struct work_item *item)
  */
 static int take_turn(struct work_item *item)
 {
-    static int (*const turns[])(struct work_item *) = {take_group, take_due,
-                                                       take_fresh};
+    static int (*const turns[])(struct work_item *) = {turn_group, turn_due,
+                                                       turn_fresh};
     const unsigned n = sizeof turns / sizeof turns[0];
     struct flow *f = item->flow;
     unsigned some = n; /* the first `some` take turns; the others come last */
@@ -345,7 +344,7 @@ static int take_turn(struct work_item *item)
         unsigned at = i < some ? (item->turn + i) % some : i;
 
         err = turns[at](item);
-        if (turns[at] != take_fresh && err != -EAGAIN)
+        if (turns[at] != turn_fresh && err != -EAGAIN)
             receive_look(item); /* it may have taken the time of a disk read */
     }
     return err;

@@ -229,8 +229,8 @@ static inline bool key_is(const struct group *group, const char *key,
 }
 
 /* Return the slot of a group, or the empty one that it would get. */
-static inline size_t slot_find(const struct group_table *t, uint64_t hash,
-                               const char *key, size_t size)
+static inline size_t key_slot(const struct group_table *t, uint64_t hash,
+                              const char *key, size_t size)
 {
     size_t i = hash & (t->size - 1);
 
@@ -243,7 +243,7 @@ static inline size_t slot_find(const struct group_table *t, uint64_t hash,
 struct group *group_table_find(const struct group_table *t, uint64_t hash,
                                const char *key, size_t size)
 {
-    return t->slots[slot_find(t, hash, key, size)].group;
+    return t->slots[key_slot(t, hash, key, size)].group;
 }
 
 /* Add a group: a freed one, if its key is short, or a new one. Not inline, as a
@@ -275,7 +275,7 @@ group_add(struct group_table *t, uint64_t hash, const char *key, size_t size)
 struct group *group_table_get(struct group_table *t, uint64_t hash,
                               const char *key, size_t size)
 {
-    struct group *group = t->slots[slot_find(t, hash, key, size)].group;
+    struct group *group = t->slots[key_slot(t, hash, key, size)].group;
 
     return group ? group : group_add(t, hash, key, size);
 }
