@@ -33,7 +33,7 @@ Test(rate, the_burst_then_nothing_until_it_is_raised)
     cr_assert_not_null(strstr(r.out, "1/h,3"), "%s", r.out);
     cr_assert_eq(ran(), 3);
     r = ctl("doctor", q);
-    cr_assert_not_null(strstr(r.out, "--rate 1/h,3 allows"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "--rate 1/h,3 is reached"), "%s", r.out);
     cr_assert_not_null(strstr(r.out, "rate=off"), "%s", r.out);
     cr_assert_null(strstr(r.out, "check its log"), "%s", r.out);
     cr_assert_eq(ctl("set", q, "rate=fast").status, 64);
