@@ -33,7 +33,7 @@ struct wheel_slot {
 struct wheel_bank {
     uint64_t elapsed_ns; /* at or before every deadline in here */
     uint64_t floor;      /* 1; while a slot of level L is being spread over the
-                            levels below: 1 << 8L, see bank_add */
+                            levels below: 1 << 8L, see wheel_start */
     struct wheel_slot *slot;   /* BANK_PLACES of the wheel's */
     uint16_t base;             /* added to a place to make wheel_timer.place */
     uint16_t spreading;        /* that slot; only if floor is not 1 */
@@ -46,8 +46,8 @@ struct wheel_bank {
 
 _Static_assert(sizeof(struct wheel_slot) == 64, "a cache line a slot");
 
-/* bank_place - put `t` where its deadline belongs, level >= floor's
- * The floor also keeps clz away from 0 when the deadline is elapsed_ns. */
+/* Put `t` where its deadline belongs, at the level of `floor` or above. The
+ * floor also keeps clz away from 0 when the deadline is elapsed_ns. */
 static inline void bank_place(struct wheel_bank *b, struct wheel_timer *t,
                               uint64_t floor)
 {
@@ -74,51 +74,19 @@ static inline void bank_place(struct wheel_bank *b, struct wheel_timer *t,
     slot->notes |= when < last->when_ns ? SLOT_UNSORTED : 0;
 }
 
-/* bank_add - add `t`, whose deadline is not before elapsed_ns
- * While a slot is being spread, what belongs below it goes to its tail: or it
- * would overtake equal deadlines that still wait there. */
-static inline void bank_add(struct wheel_bank *b, struct wheel_timer *t)
-{
-    bank_place(b, t, b->floor);
-}
-
-/* bank_remove - take `t` out; it is not pending any more
- * `slots` are all of the wheel's. */
-static inline void bank_remove(struct wheel_slot *slots, struct wheel_timer *t)
-{
-    struct wheel_slot *slot = &slots[t->place];
-    struct wheel_timer *next = t->next, *prev = t->prev;
-
-    t->next = t->prev = NULL;
-    next->prev = prev;
-    prev->next = next;
-    slot->notes |= t->when_ns == slot->min_ns ? SLOT_STALE : 0;
-}
-
-/* slot_clear - no timers in it */
+/* Make the list of a slot empty. */
 static void slot_clear(struct wheel_slot *slot)
 {
     slot->list.next = slot->list.prev = &slot->list;
 }
 
-/* slot_empty - has the slot no timer? */
-static bool slot_empty(const struct wheel_slot *slot)
+/* Return true if a slot has no timer. */
+static bool slot_is_empty(const struct wheel_slot *slot)
 {
     return slot->list.next == &slot->list;
 }
 
-/* bank_init - an empty bank */
-static void bank_init(struct wheel_bank *b, struct wheel_slot *slots,
-                      uint16_t base)
-{
-    *b = (struct wheel_bank){.slot = &slots[base], .base = base, .floor = 1};
-    for (unsigned at = 0; at < BANK_PLACES; at++) {
-        b->slot[at] = (struct wheel_slot){0};
-        slot_clear(&b->slot[at]);
-    }
-}
-
-/* place_clear - note that slot `at` is empty */
+/* Note that slot `at` is empty. */
 static void place_clear(struct wheel_bank *b, unsigned at)
 {
     b->word[at / 64] &= ~(UINT64_C(1) << at % 64);
@@ -126,22 +94,22 @@ static void place_clear(struct wheel_bank *b, unsigned at)
         b->summary &= ~(UINT32_C(1) << at / 64);
 }
 
-/* first_place - the earliest slot that is not empty; false: there is none
+/* Find the earliest slot that is not empty; returns false if there is none.
  * Clears the bits of slots that have become empty, once for many adds. */
-static bool first_place(struct wheel_bank *b, unsigned *at)
+static bool place_find(struct wheel_bank *b, unsigned *at)
 {
     while (b->summary) {
         unsigned n = (unsigned)__builtin_ctz(b->summary);
 
         *at = n * 64 + (unsigned)__builtin_ctzll(b->word[n]);
-        if (!slot_empty(&b->slot[*at]))
+        if (!slot_is_empty(&b->slot[*at]))
             return true;
         place_clear(b, *at);
     }
     return false;
 }
 
-/* place_start - the first deadline that slot `at` can hold */
+/* Return the first deadline that slot `at` can hold. */
 static uint64_t place_start(const struct wheel_bank *b, unsigned at)
 {
     unsigned shift = at / BANK_SLOTS * 8;
@@ -151,9 +119,10 @@ static uint64_t place_start(const struct wheel_bank *b, unsigned at)
     return above | (uint64_t)(at % BANK_SLOTS) << shift;
 }
 
-/* spread - place the slot's timers again, one or more levels lower
- * False if the budget ended first; the rest stays in the slot, in order. */
-static bool spread(struct wheel_bank *b, size_t *budget)
+/* Place the timers of the slot `spreading` again, one or more levels lower.
+ * Returns false if the budget ended first; the rest stays in the slot, in
+ * order. */
+static bool slot_spread(struct wheel_bank *b, size_t *budget)
 {
     struct wheel_slot *slot = &b->slot[b->spreading];
     struct wheel_timer *t = slot->list.next, *next;
@@ -175,7 +144,7 @@ static bool spread(struct wheel_bank *b, size_t *budget)
     return true;
 }
 
-/* bank_first - the earliest timer if it is due; moves timers to find it */
+/* Find the earliest timer if it is due; moves timers to find it. */
 static struct wheel_timer *bank_first(struct wheel_bank *b, uint64_t until_ns,
                                       size_t *budget)
 {
@@ -185,7 +154,7 @@ static struct wheel_timer *bank_first(struct wheel_bank *b, uint64_t until_ns,
 
     for (;;) {
         if (b->floor == 1) {
-            if (!first_place(b, &at))
+            if (!place_find(b, &at))
                 return NULL;
             slot = &b->slot[at];
             first = slot->list.next;
@@ -201,35 +170,25 @@ static struct wheel_timer *bank_first(struct wheel_bank *b, uint64_t until_ns,
             b->floor = UINT64_C(1) << at / BANK_SLOTS * 8;
             b->spreading = (uint16_t)at;
         }
-        if (!spread(b, budget))
+        if (!slot_spread(b, budget))
             return NULL;
     }
 }
 
-/* bank_take - remove the earliest timer
- * Likely the last of its slot: its bit goes at once. */
-static void bank_take(struct wheel_bank *b, struct wheel_timer *t)
-{
-    unsigned at = t->place - b->base;
-
-    bank_remove(b->slot - b->base, t);
-    if (slot_empty(&b->slot[at]))
-        place_clear(b, at);
-}
-
-/* bank_busy - is something due, or a slot to be spread? */
+/* Return true if a timer is due, or a slot is to be spread. */
 static bool bank_busy(struct wheel_bank *b, uint64_t until_ns)
 {
     unsigned at;
 
-    if (!first_place(b, &at))
+    if (!place_find(b, &at))
         return false;
-    if (b->floor != 1 && !slot_empty(&b->slot[b->spreading]))
+    if (b->floor != 1 && !slot_is_empty(&b->slot[b->spreading]))
         return true;
     return place_start(b, at) <= until_ns;
 }
 
-/* list_min - the earliest deadline, from end to end; is the list ascending? */
+/* Search a list from end to end for its earliest deadline; *notes is
+ * SLOT_UNSORTED if it is not ascending. */
 static uint64_t list_min(const struct wheel_timer *list, uint64_t *notes)
 {
     uint64_t min = UINT64_MAX, last = 0;
@@ -244,8 +203,8 @@ static uint64_t list_min(const struct wheel_timer *list, uint64_t *notes)
     return min;
 }
 
-/* slot_min - the earliest deadline of a slot that is not empty
- * Timers of one and the same delay make ascending lists: no walk there. */
+/* Return the earliest deadline of a slot that is not empty. Timers of one and
+ * the same delay make ascending lists, which need no search. */
 static uint64_t slot_min(struct wheel_slot *slot)
 {
     if (!(slot->notes & SLOT_STALE))
@@ -257,16 +216,16 @@ static uint64_t slot_min(struct wheel_slot *slot)
     return slot->min_ns;
 }
 
-/* bank_next - the earliest deadline */
+/* Find the earliest deadline of a bank. */
 static bool bank_next(struct wheel_bank *b, uint64_t *when_ns)
 {
     uint64_t min;
     unsigned at;
 
-    if (!first_place(b, &at))
+    if (!place_find(b, &at))
         return false;
     *when_ns = slot_min(&b->slot[at]);
-    if (b->floor == 1 || slot_empty(&b->slot[b->spreading]))
+    if (b->floor == 1 || slot_is_empty(&b->slot[b->spreading]))
         return true;
     /* Part of that slot is on the levels below it already, part is not. */
     min = slot_min(&b->slot[b->spreading]);
@@ -275,31 +234,25 @@ static bool bank_next(struct wheel_bank *b, uint64_t *when_ns)
     return true;
 }
 
-/* slot_forget - no timer of the slot is pending any more */
-static void slot_forget(struct wheel_slot *slot)
-{
-    struct wheel_timer *t = slot->list.next, *next;
-
-    for (; t != &slot->list; t = next) {
-        next = t->next;
-        t->next = t->prev = NULL;
-    }
-}
-
-/* bank_clear - an empty bank that counts from `elapsed_ns` */
+/* Forget all timers of a bank, which then counts from `elapsed_ns`. */
 static void bank_clear(struct wheel_bank *b, uint64_t elapsed_ns)
 {
     unsigned at;
 
-    while (first_place(b, &at)) {
-        slot_forget(&b->slot[at]);
+    while (place_find(b, &at)) {
+        struct wheel_timer *t = b->slot[at].list.next, *next;
+
+        for (; t != &b->slot[at].list; t = next) {
+            next = t->next;
+            t->next = t->prev = NULL;
+        }
         slot_clear(&b->slot[at]);
     }
     b->elapsed_ns = elapsed_ns;
     b->floor = 1;
 }
 
-/* timer_check - is `t` linked well and in the slot of its deadline? */
+/* Check that `t` is linked well and in the slot of its deadline. */
 static const char *timer_check(const struct wheel_bank *b, unsigned at,
                                const struct wheel_timer *t)
 {
@@ -321,7 +274,7 @@ static const char *timer_check(const struct wheel_bank *b, unsigned at,
     return NULL;
 }
 
-/* slot_check - list, order mark and minimum of slot `at` */
+/* Check the list, the notes and the minimum of slot `at`. */
 static const char *slot_check(const struct wheel_bank *b, unsigned at,
                               size_t *count)
 {
@@ -330,7 +283,7 @@ static const char *slot_check(const struct wheel_bank *b, unsigned at,
     const char *wrong;
     uint64_t min, notes;
 
-    if (slot_empty(slot))
+    if (slot_is_empty(slot))
         return slot->list.prev == &slot->list ? NULL : "broken empty list";
     if (!(b->word[at / 64] >> at % 64 & 1))
         return "wrong occupancy bit";
@@ -349,7 +302,7 @@ static const char *slot_check(const struct wheel_bank *b, unsigned at,
     return NULL;
 }
 
-/* bank_check - every invariant of a bank */
+/* Check every invariant of a bank. */
 static const char *bank_check(const struct wheel_bank *b, size_t *count)
 {
     const char *wrong = NULL;
@@ -377,7 +330,7 @@ _Static_assert(sizeof(struct wheel_timer) == 32, "half a cache line a timer");
 enum { AHEAD, BANKS = 3 };
 
 struct wheel {
-    uint64_t now_ns; /* latest time we were told */
+    uint64_t now_ns; /* time reached so far */
     wheel_fire *fire;
     size_t count; /* pending timers */
     unsigned due; /* which bank is `due`: 1 or 2; `late` is the other */
@@ -386,35 +339,31 @@ struct wheel {
     struct wheel_slot slot[BANKS * BANK_PLACES];
 };
 
-/* bank_due - the late timers that this advance fires */
+/* Return the late timers that this advance fires. */
 static struct wheel_bank *bank_due(struct wheel *w)
 {
     return &w->bank[w->due];
 }
 
-/* bank_late - the late timers that the next advance fires */
+/* Return the late timers that the next advance fires. */
 static struct wheel_bank *bank_late(struct wheel *w)
 {
     return &w->bank[BANKS - w->due];
 }
 
-/* timer_add - file a timer that is not pending under t->when_ns */
-static inline void timer_add(struct wheel *w, struct wheel_timer *t)
-{
-    bool ahead = t->when_ns > w->now_ns;
-
-    bank_add(ahead ? &w->bank[AHEAD] : bank_late(w), t);
-    w->count++;
-}
-
-/* timer_remove - take out a pending timer */
+/* Take out a pending timer. */
 static inline void timer_remove(struct wheel *w, struct wheel_timer *t)
 {
-    bank_remove(w->slot, t);
+    struct wheel_slot *slot = &w->slot[t->place];
+    struct wheel_timer *next = t->next, *prev = t->prev;
+
+    t->next = t->prev = NULL;
+    next->prev = prev;
+    prev->next = next;
+    slot->notes |= t->when_ns == slot->min_ns ? SLOT_STALE : 0;
     w->count--;
 }
 
-/* wheel_open - an empty wheel at `now_ns` */
 int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire)
 {
     struct wheel *w = aligned_alloc(_Alignof(struct wheel), sizeof *w);
@@ -425,12 +374,17 @@ int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire)
     w->fire = fire;
     w->due = 1;
     for (unsigned i = 0; i < BANKS; i++)
-        bank_init(&w->bank[i], w->slot, (uint16_t)(i * BANK_PLACES));
+        w->bank[i] = (struct wheel_bank){.slot = &w->slot[i * BANK_PLACES],
+                                         .base = (uint16_t)(i * BANK_PLACES),
+                                         .floor = 1};
+    for (unsigned at = 0; at < BANKS * BANK_PLACES; at++) {
+        w->slot[at] = (struct wheel_slot){0};
+        slot_clear(&w->slot[at]);
+    }
     wheel_reset(w, now_ns);
     return 0;
 }
 
-/* wheel_close - free the wheel; its timers are not pending any more */
 void wheel_close(struct wheel **wheel)
 {
     if (!*wheel)
@@ -440,28 +394,30 @@ void wheel_close(struct wheel **wheel)
     *wheel = NULL;
 }
 
-/* wheel_timer_init - prepare a timer */
 void wheel_timer_init(struct wheel_timer *timer)
 {
     *timer = (struct wheel_timer){0};
 }
 
-/* wheel_pending - is the timer on a wheel? */
 bool wheel_pending(const struct wheel_timer *timer)
 {
     return timer->next;
 }
 
-/* wheel_start - fire once at `when_ns` */
 void wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns)
 {
+    struct wheel_bank *bank;
+
     if (t->next)
         timer_remove(w, t);
     t->when_ns = when_ns;
-    timer_add(w, t);
+    bank = when_ns > w->now_ns ? &w->bank[AHEAD] : bank_late(w);
+    /* While a slot is being spread, timers that belong below it go to its tail;
+     * otherwise they would overtake equal deadlines that still wait there. */
+    bank_place(bank, t, bank->floor);
+    w->count++;
 }
 
-/* wheel_cancel - stop a timer; true if it was pending */
 bool wheel_cancel(struct wheel *w, struct wheel_timer *t)
 {
     if (!t->next)
@@ -470,7 +426,6 @@ bool wheel_cancel(struct wheel *w, struct wheel_timer *t)
     return true;
 }
 
-/* wheel_next - exact time of the next expiry */
 bool wheel_next(struct wheel *w, uint64_t *when_ns)
 {
     uint64_t earliest = UINT64_MAX, when;
@@ -484,20 +439,21 @@ bool wheel_next(struct wheel *w, uint64_t *when_ns)
     return true;
 }
 
-/* round_begin - let time reach `now_ns`; the late timers become due
- * If a budget left some of the last round's late ones, they come first. */
+/* Let time reach `now_ns`; the late timers become due. If a budget left some of
+ * the last round's late timers, they come first. */
 static void round_begin(struct wheel *w, uint64_t now_ns)
 {
     unsigned at;
 
     w->now_ns = now_ns;
-    if (!bank_late(w)->summary || first_place(bank_due(w), &at))
+    if (!bank_late(w)->summary || place_find(bank_due(w), &at))
         return;
     bank_clear(bank_due(w), 0);
     w->due = BANKS - w->due;
 }
 
-/* round_first - the earliest timer of this round; NULL: none, or no budget */
+/* Find the earliest timer of this round; NULL if there is none, or no
+ * budget. */
 static struct wheel_timer *round_first(struct wheel *w, size_t *budget)
 {
     struct wheel_timer *ahead, *due = NULL;
@@ -514,21 +470,21 @@ static struct wheel_timer *round_first(struct wheel *w, size_t *budget)
     return !ahead || (due && due->when_ns < ahead->when_ns) ? due : ahead;
 }
 
-/* round_busy - is there more to fire or to move in this round? */
+/* Return true if there is more to fire or to move in this round. */
 static bool round_busy(struct wheel *w)
 {
     return bank_busy(&w->bank[AHEAD], w->now_ns) ||
            bank_busy(bank_due(w), w->now_ns);
 }
 
-/* round_take - take off the earliest timer of this round
- * NULL: there is none now; *more: because the budget ended. If all is done,
- * deadlines are counted from now on. */
+/* Take off the earliest timer of this round. NULL: there is none now; *more is
+ * set if that is because the budget ended. If all is done, deadlines are
+ * counted from now on. */
 static struct wheel_timer *round_take(struct wheel *w, size_t *budget,
                                       bool *more)
 {
     struct wheel_timer *t = round_first(w, budget);
-    struct wheel_bank *ahead = &w->bank[AHEAD];
+    struct wheel_bank *ahead = &w->bank[AHEAD], *bank;
 
     if (!t) {
         *more = !*budget && round_busy(w);
@@ -539,12 +495,14 @@ static struct wheel_timer *round_take(struct wheel *w, size_t *budget,
         }
         return NULL;
     }
-    bank_take(&w->bank[t->place / BANK_PLACES], t);
-    w->count--;
+    bank = &w->bank[t->place / BANK_PLACES];
+    timer_remove(w, t);
+    /* It was likely the last timer of its slot: clear the bit now. */
+    if (slot_is_empty(&w->slot[t->place]))
+        place_clear(bank, t->place - bank->base);
     return t;
 }
 
-/* wheel_advance - let time reach `now_ns` and fire what is due */
 bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget)
 {
     size_t left = budget ? budget : SIZE_MAX;
@@ -560,7 +518,6 @@ bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget)
     return more;
 }
 
-/* wheel_pop - let time reach `now_ns` and take off the first due timer */
 struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
                               bool *more)
 {
@@ -580,7 +537,6 @@ struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
     return t;
 }
 
-/* wheel_reset - forget all timers; the time goes to `now_ns` */
 void wheel_reset(struct wheel *w, uint64_t now_ns)
 {
     bank_clear(&w->bank[AHEAD], now_ns);
@@ -591,19 +547,17 @@ void wheel_reset(struct wheel *w, uint64_t now_ns)
     w->popping = false;
 }
 
-/* wheel_now - the time reached so far */
 uint64_t wheel_now(const struct wheel *w)
 {
     return w->now_ns;
 }
 
-/* wheel_count - pending timers */
 size_t wheel_count(const struct wheel *w)
 {
     return w->count;
 }
 
-/* bank_is_late - have the deadlines of all its timers passed? */
+/* Return true if the deadlines of all timers of a bank have passed. */
 static bool bank_is_late(const struct wheel_bank *b, uint64_t now_ns)
 {
     for (unsigned at = 0; at < BANK_PLACES; at++) {
@@ -616,7 +570,6 @@ static bool bank_is_late(const struct wheel_bank *b, uint64_t now_ns)
     return true;
 }
 
-/* wheel_check - every invariant of the wheel */
 const char *wheel_check(const struct wheel *w)
 {
     uint64_t now = w->now_ns;

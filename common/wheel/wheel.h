@@ -3,9 +3,9 @@
  * WHAT   Keeps timers by absolute deadline; fires them in strict (deadline,
  *        start order) order, never early. A pure data structure: the caller
  *        passes the time.
- * WHO    One thread at a time; worker/timers puts a lock around it.
- * OWNS   Only itself. Timers are the caller's, embedded in its own structs, and
- *        must stay where they are while pending.
+ * WHO    One thread at a time; worker/loop/timers.c puts a lock around it.
+ * OWNS   Only itself. The caller embeds timers in its own structs, where they
+ *        must stay while they are pending.
  * FAILS  Starting a timer cannot fail.
  */
 #ifndef COMMON_WHEEL_WHEEL_H
@@ -32,10 +32,11 @@ struct wheel_timer {
     uint16_t place; /* bank * 2048 + level * 256 + slot, see wheel.c */
 };
 
-/* `fire` is for all timers of the wheel; NULL if they are popped only.
- * -ENOMEM. */
+/* Make an empty wheel at `now_ns`. `fire` is for all its timers; NULL if they
+ * are only popped. Returns 0 or -ENOMEM. */
 int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire);
-/* Forgets its timers: none is pending after it. NULL-safe; sets NULL. */
+/* Free the wheel; none of its timers is pending any more. NULL-safe; sets
+ * NULL. */
 void wheel_close(struct wheel **wheel);
 
 /* Prepare a timer; once, before the first start. */
@@ -44,26 +45,28 @@ bool wheel_pending(const struct wheel_timer *timer);
 
 /* Fire at `when_ns`. A pending timer is moved. */
 void wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns);
-/* True exactly if the timer was pending: its callback will not run. */
+/* Cancel a timer. Returns true exactly if it was pending: its callback will not
+ * run. */
 bool wheel_cancel(struct wheel *w, struct wheel_timer *t);
 
-/* Exact time of the next expiry in *when_ns; false if nothing is pending. A
- * due timer gives its deadline, which may lie in the past.
- * A few ctz; after a cancel of just the earliest timer, also one walk over the
- * timers of its slot, if those were not started in order of deadline. */
+/* Find the exact time of the next expiry; returns false if nothing is pending.
+ * A timer that is due has its deadline, which may be in the past. Costs a few
+ *   ctz;
+ * after a cancel of the earliest timer also a search of its slot, if its timers
+ * were not started in order of deadline. */
 bool wheel_next(struct wheel *w, uint64_t *when_ns);
 
 /* Let time reach `now_ns` (an earlier time than before does nothing) and fire
- * what is due. At most `budget` timers are fired or moved; 0 = no bound.
- * True if the budget ended it before all that is due was done: call again.
- * Timers that callbacks started with a deadline in the past do not count:
- * wheel_next has those. */
+ * what is due. At most `budget` timers are fired or moved; 0: no limit. Returns
+ * true if the budget ended before all was done: call again. Timers that
+ * callbacks started with a deadline in the past do not count: wheel_next has
+ * those. */
 bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget);
-/* As above, but instead of running the callback the next due timer is taken off
- * and returned, NULL if there is none: for callers that fire outside a lock.
- * *more as wheel_advance returns. Calls with one and
- * the same `now_ns` up to the NULL are one advance: one started in between with
- * a deadline in the past waits for the next. */
+/* Let time reach `now_ns`, and take off and return the next due timer instead
+ * of calling `fire`, for callers that fire outside a lock; NULL if there is
+ * none. *more is the result of wheel_advance. Calls with the same `now_ns` up
+ * to the NULL are one advance: a timer started in between with a deadline in
+ * the past waits for the next one. */
 struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
                               bool *more);
 
@@ -73,7 +76,7 @@ void wheel_reset(struct wheel *w, uint64_t now_ns);
 uint64_t wheel_now(const struct wheel *w); /* the time reached so far */
 size_t wheel_count(const struct wheel *w); /* pending timers */
 
-/* Every invariant, for tests; NULL or what is wrong. */
+/* Check every invariant, for tests. Returns NULL, or what is wrong. */
 const char *wheel_check(const struct wheel *w);
 
 #endif
