@@ -237,30 +237,24 @@ static int choice_read(const struct option_row *row, const char *text,
                         choices_print(row->words, give), p);
 }
 
-/* Call the row's own reader, and have its problem name the flag. */
-static int call_read(const struct option_row *row, const char *text,
-                     void *target, struct problem *p)
-{
-    struct problem own = {0};
-    int rc = row->call(text, target, &own);
-    char flag[FLAG_TEXT];
-    bool named;
-
-    if (rc == 0)
-        return 0;
-    snprintf(flag, sizeof flag, "--%s", row->name);
-    named = strncmp(own.text, flag, strlen(flag)) == 0;
-    return problem_set(p, own.status ? own.status : EX_USAGE, -rc, "%s%s%s",
-                       named ? "" : flag, named ? "" : ": ", own.text);
-}
-
 int option_read(const struct option_row *row, const char *text, void *into,
                 struct problem *p)
 {
     void *target = (char *)into + row->offset;
+    struct problem own = {0};
+    char flag[FLAG_TEXT];
+    bool named;
+    int rc;
 
-    if (row->type == OPT_CALL)
-        return call_read(row, text, target, p);
+    if (row->type == OPT_CALL) {
+        rc = row->call(text, target, &own);
+        if (rc == 0)
+            return 0;
+        snprintf(flag, sizeof flag, "--%s", row->name);
+        named = strncmp(own.text, flag, strlen(flag)) == 0;
+        return problem_set(p, own.status ? own.status : EX_USAGE, -rc, "%s%s%s",
+                           named ? "" : flag, named ? "" : ": ", own.text);
+    }
     if (row->type == OPT_FLAG) {
         *(bool *)target = true;
         return 0;

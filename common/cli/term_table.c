@@ -13,10 +13,10 @@
 
 #define CELL_MIN 4  /* columns that a cut cell keeps: a letter and "..." */
 #define NAME_MIN 24 /* columns that names keep while others can give */
-#define READABLE \
-    12         /* columns that a cut cell keeps while extra ones are there */
-#define MARK 3 /* columns of "..." */
-#define GAP  2 /* columns between two cells */
+/* Columns that a cut cell keeps while extra columns are shown. */
+#define READABLE 12
+#define MARK     3 /* columns of "..." */
+#define GAP      2 /* columns between two cells */
 
 struct column {
     struct term_column is;
@@ -138,21 +138,6 @@ static int width_give(const struct term_column *c, int *width, int least,
 
 #define LEFT_OUT (-GAP) /* the width of a column without a gap in front of it */
 
-/* Make each column as wide as it is, without the empty spare ones. Returns how
- * many columns are over `limit`. */
-static int widths_start(const struct term_table *t, int limit, int *widths)
-{
-    int over = (int)(t->n - 1) * GAP - limit;
-
-    for (size_t i = 0; i < t->n; i++) {
-        const struct column *c = &t->columns[i];
-
-        widths[i] = c->is.cut == TERM_SPARE && !c->filled ? LEFT_OUT : c->width;
-        over += widths[i];
-    }
-    return over;
-}
-
 /* Leave out extra columns, the last first, until what is cut stays readable.
  * Returns how many columns are over then. */
 static int extras_leave(const struct term_table *t, int over, int *widths)
@@ -211,7 +196,15 @@ static size_t widths_fit(const struct term_table *t, int limit, int *widths)
             widths[i] = t->columns[i].width;
         return shown;
     }
-    over = extras_leave(t, widths_start(t, limit, widths), widths);
+    /* Each column begins as wide as it is; empty spare ones are left out. */
+    over = (int)(t->n - 1) * GAP - limit;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct column *c = &t->columns[i];
+
+        widths[i] = c->is.cut == TERM_SPARE && !c->filled ? LEFT_OUT : c->width;
+        over += widths[i];
+    }
+    over = extras_leave(t, over, widths);
     for (size_t i = 0; i < t->n; i++)
         if (t->columns[i].is.cut == TERM_MIDDLE)
             over -= width_give(&t->columns[i].is, &widths[i], NAME_MIN, over);

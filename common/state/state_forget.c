@@ -54,26 +54,10 @@ static int remove_refuse(const char *path, int err, struct problem *p)
         "cannot remove %s: %s; its owner and root may", path, errno_text(err));
 }
 
-/* Lock as a worker does (worker/files/pid_file.c). A tool that only looks has
- * the lock shared, for a moment; a worker has it exclusively. */
-static int lock_take(int fd)
-{
-    uint64_t end = clock_mono_ns() + LOOK_NS;
-
-    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return -errno;
-        if (flock(fd, LOCK_SH | LOCK_NB) < 0 || clock_mono_ns() > end)
-            return -EWOULDBLOCK;
-        flock(fd, LOCK_UN);
-        poll(NULL, 0, WORKER_LOCK_LOOK_MS);
-    }
-    return 0;
-}
-
 int state_forget_open(struct state_forget *f, const struct statedir *dir,
                       struct problem *p)
 {
+    uint64_t end = clock_mono_ns() + LOOK_NS;
     int err = names_make(f, dir, p);
 
     if (err)
@@ -84,7 +68,19 @@ int state_forget_open(struct state_forget *f, const struct statedir *dir,
         return -ENOENT;
     if (f->lock < 0)
         return remove_refuse(dir->folder, errno, p);
-    err = lock_take(f->lock);
+    /* Lock as a worker does (worker/files/pid_file.c). A tool that only looks
+     * has the lock shared, for a moment; a worker has it exclusively. */
+    while (!err && flock(f->lock, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            err = -errno;
+        } else if (flock(f->lock, LOCK_SH | LOCK_NB) < 0 ||
+                   clock_mono_ns() > end) {
+            err = -EWOULDBLOCK;
+        } else {
+            flock(f->lock, LOCK_UN);
+            poll(NULL, 0, WORKER_LOCK_LOOK_MS);
+        }
+    }
     if (!err && !file_named(f->lock, dir->folder))
         err = -ENOENT; /* another mqctl was faster */
     if (!err)
