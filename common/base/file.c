@@ -194,7 +194,7 @@ const char *mount_point(const char *path, char out[PATH_MAX])
     return out;
 }
 
-/* If a process is killed while it starts a child, the child has its locks until
+/* A child has the locks of a process that was killed while starting it, until
  * its execve, which closes descriptors from the highest number down
  * (task_work_run in kernel/task_work.c). Closing an inotify descriptor takes
  * 15 ms, and seconds on a busy machine, because the kernel waits for its

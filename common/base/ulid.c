@@ -24,7 +24,7 @@ struct counter {
 static _Thread_local struct counter counter;
 static _Atomic unsigned generation = 1; /* + 1 in each child of fork */
 
-/* In the child of fork: invalidate the counters of all threads. */
+/* Invalidate the counters of all threads, in the child of fork. */
 static void generation_raise(void)
 {
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);

@@ -93,7 +93,7 @@ static void signal_note(int number)
     alarm(1);
 }
 
-/* Without SA_RESTART. */
+/* Handlers are set without SA_RESTART, so that blocking calls end. */
 void cli_interrupt_catch(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};

@@ -590,8 +590,8 @@ static bool folder_owned(const char *folder, const struct statedir *dir)
            !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* If the file is not in the folder that the note names, or the note is damaged,
- * search the state folder, where an orderly stop leaves the file. */
+/* Search the state folder, where an orderly stop leaves the file, if the file
+ * is not in the folder that the note names, or the note is damaged. */
 int runtimedir_file(const struct statedir *dir, const char *file,
                     char out[PATH_MAX], struct problem *p)
 {

@@ -190,8 +190,8 @@ bool worker_lock_folder(pid_t pid, char folder[PATH_MAX])
     return found;
 }
 
-/* If there is a state directory without a folder of the queue, no worker has
- * run. */
+/* A state directory without a folder of the queue means that no worker has run.
+ */
 enum worker_lock worker_lock_find(const char *state_dir, const char *queue,
                                   pid_t *pid, char *folder)
 {
