@@ -158,9 +158,9 @@ static void hold_take(void *arg, bool begins)
     struct engine *e = arg;
 
     if (begins)
-        solo_lock(&e->flow.solo);
+        quick_lock(&e->flow.take_lock);
     else
-        solo_unlock(&e->flow.solo);
+        quick_unlock(&e->flow.take_lock);
 }
 
 /* Open the POSIX queue or the queue on a broker that the settings name, with
@@ -440,7 +440,6 @@ static void engine_init(struct engine *e, struct settings *set,
     e->clock_watch.source.fd = -1;
     e->flow.ops = ops;
     e->runtime.lock = -1;
-    solo_init(&e->flow.solo);
     items_init(&e->flow.items, ops->guess_ns);
     gate_init(&e->flow.gate, set, on_gate, e);
     stop_init(&e->stop, &e->flow, on_last, e);
@@ -690,7 +689,6 @@ void engine_close(struct engine **engine)
     items_fini(&e->flow.items);
     crashes_fini(&e->flow);
     gate_fini(&e->flow.gate);
-    solo_fini(&e->flow.solo);
     ready_fini(&e->flow.ready);
     free(e);
     log_flush();

@@ -4,7 +4,8 @@
  * WHAT   A thread that releases the lock stores 0, then checks whether another
  *        thread is waiting, with no barrier between the two: a waiting thread
  *        makes all threads pass a barrier before it sleeps (far_barrier).
- *        For locks of the hot path that are held for some 20 ns; any other is a
+ *        For the two locks of the hot path: that of the groups, held for some
+ *        20 ns, and that of taking, held for a receive. Any other lock is a
  *        pthread_mutex_t.
  * WHO    Any thread of one process. Not recursive, not fair.
  *        All 0 is a free lock.

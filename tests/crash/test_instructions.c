@@ -11,10 +11,10 @@
 #include <limits.h>
 #include <string.h>
 
-/* Measured 559. */
-#define PLAIN_MOST 576
-/* With --timeout, each message with a group. Measured 805. */
-#define ALL_ON_MOST 829
+/* Measured 482. */
+#define PLAIN_MOST 500
+/* With --timeout, each message with a group. Measured 725. */
+#define ALL_ON_MOST 750
 
 /* On a busy machine a look at the kernel's clocks falls due in most of the
  * messages of a run; not in those of each run. */

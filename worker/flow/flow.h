@@ -6,7 +6,7 @@
  * OWNS   Nothing; the engine does.
  * FAILS  Never.
  *
- * Lock order: solo, groups, unsettled, items, ready, the source's,
+ * Lock order: take_lock, groups, unsettled, items, ready, the source's,
  * timers, pool; the gate's is taken alone. A handler and a timer's callback run
  * with none of them held.
  */
@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "common/base/quick_lock.h"
 #include "worker/config/settings.h"
 #include "worker/flow/limits.h"
 #include "worker/flow/crashes.h"
@@ -64,9 +65,10 @@ struct flow {
     struct unsettled unsettled;
     struct rate rate;
     struct run_limits run_limits;
-    struct solo solo;      /* one thread takes at a time, and puts messages into
-                         their groups: in the source's order */
-    atomic_uint due_first; /* a  due messages to take before fresh ones */
+    /* Held to take a message and to put it into its group, so that both happen
+     * in the order of the source. */
+    struct quick_lock take_lock;
+    atomic_uint due_first;    /* a  due messages to take before fresh ones */
     atomic_bool backlog_full; /* a  that it is full was logged, and not yet that
                                  there is room */
     atomic_bool growing;      /* a  a job resizes the source; set in the loop */

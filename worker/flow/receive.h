@@ -143,7 +143,7 @@ receive_next(struct work_item *item)
     struct message *m;
     int err;
 
-    solo_lock(&f->solo);
+    quick_lock(&f->take_lock);
     err = s->ops->take(s, item->own.place, receive_wall(item), &m);
     if (!err || err == -ECANCELED) {
         if (item->spin.tries)
@@ -153,7 +153,7 @@ receive_next(struct work_item *item)
             !err && !f->set->group_separator && delivery_plain(item->d, m);
         err = item->plain ? TAKEN : receive_sort(item, m);
     }
-    solo_unlock(&f->solo);
+    quick_unlock(&f->take_lock);
     return err;
 }
 

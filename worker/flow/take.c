@@ -61,10 +61,7 @@ struct message *ready_take(struct ready *r, uint64_t seq)
 
 /* ---- how long a thread tries before it sleeps ---- */
 
-#define PAUSES    16 /* between two tries: 0.2 to 0.5 us, no system call */
-#define TRIES     40 /* of a mutex that another thread has: some 10 us */
-#define VAIN_MOST 4  /* failures in a row; then the thread sleeps at once */
-#define VAIN_SKIP 64 /* waits until it tries again */
+#define PAUSES 16 /* between two tries: 0.2 to 0.5 us, no system call */
 
 static void spin_pause(void)
 {
@@ -88,39 +85,6 @@ bool spin_on(struct spin *s, uint64_t now_ns)
     }
     spin_pause(); /* the sender gets on without contention for the queue */
     return true;
-}
-
-void solo_init(struct solo *s)
-{
-    *s = (struct solo){0};
-    pthread_mutex_init(&s->mtx, NULL);
-}
-
-void solo_fini(struct solo *s)
-{
-    pthread_mutex_destroy(&s->mtx);
-}
-
-/* A thread that receives from a full queue wakes the sender, which runs at once
- * in its place. The thread still has the mutex, and runs again when the sender
- * has sent a message or two: in less time than a sleep and a wake-up take.
- * If two threads count a failure at once, one count may be lost: it only
- * decides whether the next wait begins with tries. */
-void solo_wait(struct solo *s)
-{
-    unsigned vain = atomic_load_explicit(&s->vain, memory_order_relaxed);
-
-    for (int i = 0; i < TRIES && vain < VAIN_MOST; i++) {
-        spin_pause();
-        if (pthread_mutex_trylock(&s->mtx) != 0)
-            continue;
-        if (vain > 0)
-            atomic_store_explicit(&s->vain, 0, memory_order_relaxed);
-        return;
-    }
-    pthread_mutex_lock(&s->mtx);
-    atomic_store_explicit(&s->vain, (vain + 1) % VAIN_SKIP,
-                          memory_order_relaxed);
 }
 
 /* ---- whether a message was here before ---- */

@@ -1,11 +1,9 @@
-/* take.h - how the next message is taken: the list of ready ones, the lock, and
- * how long an empty queue is tried
+/* take.h - how the next message is taken: the list of ready ones, and how long
+ * an empty queue is tried
  *
  * WHAT   The ready list: messages that are lent and wait for a thread, because
  *        they were recovered, or given back as their handler could not be
  *        started. They go before anything that is taken from the source.
- *        The lock under which work items take messages. A thread that finds it
- *        taken tries again for some microseconds before it sleeps.
  *        Spinning: to sleep and to be woken costs both sides some microseconds,
  *        so an empty queue is tried again for SPIN_NS, as long as that pays:
  *        after SPIN_VAIN failures, only one empty queue in SPIN_SKIP is.
@@ -49,27 +47,6 @@ static inline unsigned ready_waiting(const struct ready *r)
 static inline bool ready_empty(const struct ready *r)
 {
     return atomic_load_explicit(&r->waiting, memory_order_relaxed) == 0;
-}
-
-/* a = atomic */
-struct solo {
-    pthread_mutex_t mtx;
-    atomic_uint vain; /* a  waits in a row in which the tries failed */
-};
-
-void solo_init(struct solo *s);
-void solo_fini(struct solo *s);
-/* Wait for the lock. Not inline: a thread that finds the lock free leaves the
- * caller's frame small. */
-__attribute__((noinline)) void solo_wait(struct solo *s);
-static inline void solo_lock(struct solo *s)
-{
-    if (pthread_mutex_trylock(&s->mtx) != 0)
-        solo_wait(s);
-}
-static inline void solo_unlock(struct solo *s)
-{
-    pthread_mutex_unlock(&s->mtx);
 }
 
 #define SPIN_NS   (10 * NS_PER_US)

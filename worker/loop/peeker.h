@@ -51,7 +51,7 @@ void peeker_look_later(struct peeker *p);
 /* Let no thread enter any more. */
 void peeker_release(struct peeker *p);
 bool peeker_armed(const struct peeker *p);
-/* Handle a change of the queue's descriptor. Inside of flow.solo. */
+/* Handle a change of the queue's descriptor. Inside of flow.take_lock. */
 void peeker_queue_changed(struct peeker *p);
 
 #endif

@@ -253,7 +253,7 @@ struct source {
 /* What every source can do.
  *
  *   operation       thread             may wait for   returns
- *   take            holder of solo     nothing        0, -EAGAIN, -ECANCELED,
+ *   take            take_lock's        nothing        0, -EAGAIN, -ECANCELED,
  *                                                     -errno
  *   take_due        the lane's         disk           0, -EAGAIN, -errno
  *   settle          any; the lane's    disk           see struct settle

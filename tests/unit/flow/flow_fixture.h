@@ -111,7 +111,6 @@ static inline void flow_open(void)
     dirty_init(&flow.dirty, NS_PER_S, flow_nothing, NULL);
     flow.dirty.timers = flow.timers;
     flow.dirty.loop = flow.loop;
-    solo_init(&flow.solo);
     ready_init(&flow.ready, &flow.gate.attention);
     cr_assert_eq(dispatch_open(&flow, FAKE_LENT), 0);
     unsettled_init(&flow.unsettled, &flow);

@@ -215,7 +215,7 @@ static int name_open(struct source_mq *q, struct queue **out, struct problem *p)
 }
 
 /* A queue whose messages do not fit is never put behind the descriptor: the
- * next thread that has solo would receive past the end of its slot. */
+ * next thread that has take_lock would receive past the end of its slot. */
 int mq_reopen_now(struct source_mq *q)
 {
     struct queue *fresh;

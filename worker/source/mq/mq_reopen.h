@@ -5,7 +5,7 @@
  *        drained, then the name is opened again. The removal is noticed by
  *        inotify (IN_ATTRIB, as the link count falls), and where that cannot be
  *        had by a look each 30 s.
- * WHO    watch, open, close: the engine. now: inside of flow.solo.
+ * WHO    watch, open, close: the engine. now: inside of flow.take_lock.
  *        mq_name_watch_again: the thread that replaced the queue, one at a
  *        time. `gone` is called in the peeker, maybe more than once.
  * OWNS   The inotify descriptor. Borrows the queue.
