@@ -156,7 +156,7 @@ Test(amqp_traps, a_message_that_is_had_for_too_long_is_said)
     w = by_body("1");
     amqp_send("slow");
     harness_until_lines("runs", 1, 10000);
-    harness_wait_log(w, "had no answer for consumer_timeout", 20000);
+    harness_wait_log(w, "not acknowledged within consumer_timeout", 20000);
     EVAL("application:set_env(rabbit, consumer_timeout, 1800000), "
          "application:set_env(rabbit, channel_tick_interval, 60000).");
     harness_write("go", "", 0);
