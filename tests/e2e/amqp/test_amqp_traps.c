@@ -243,7 +243,8 @@ Test(amqp_traps, a_handler_that_is_slower_than_the_broker_waits_runs_once)
     harness_write("go", "", 0);
     harness_until(amqp_ready(amqp_queue) == 0, 10000);
     cr_assert_eq(harness_stop(w, 20000), 0);
-    cr_assert_eq(harness_lines("runs"), 1);
+    cr_assert_eq(harness_lines("runs"), 1, "%zu: %s", harness_lines("runs"),
+                 harness_stderr(w, NULL));
     cr_assert_eq(amqp_ready(amqp_queue), 0);
 }
 
