@@ -1,5 +1,5 @@
-/* receive.c - a work item runs for a while: one time-limited batch (see
- * receive.h) */
+/* receive.c - how a work item takes and runs messages for one time-limited
+ * batch (see receive.h) */
 #include "worker/flow/receive.h"
 
 #include <errno.h>
@@ -12,15 +12,15 @@
 #include "worker/handlers/handler.h"
 #include "worker/rules/breaker.h"
 
-/* A second thread pays off from about this handler time on: to wake it costs
- * some microseconds, and two threads that receive at once slow each other down
- * on the queue's lock in the kernel (docs/performance.md). Where handlers are
- * quick (ITEMS_QUICK_NS) all but one leave; the gap keeps them from coming and
- * going. */
+/* Handler time from which a second thread pays off, ns. Waking a thread costs
+ * some microseconds, and two threads that receive simultaneously slow each
+ * other down on the queue's lock in the kernel (docs/performance.md). All work
+ * items but one leave only below ITEMS_QUICK_NS; the gap between the two
+ * numbers keeps items from starting and leaving over and over. */
 #define PAYS_NS 6000
 
-/* A step of the wall clock is noticed within this time: until then, times are
- * noted by the clock as it was, wrong or not. */
+/* Longest time until a work item notices that the wall clock was set. The times
+ * that it records in between are those of the old setting. */
 #define WALL_NS (100 * NS_PER_MS)
 
 void receive_wall_look(struct work_item *item)
@@ -35,7 +35,7 @@ void receive_waited(struct work_item *item)
     spin_hit(&item->spin);
 }
 
-/* Return true if an empty queue is to be tried again. */
+/* Return true if the item should try an empty queue again before it leaves. */
 static bool receive_spins(struct work_item *item)
 {
     return spin_begin(&item->spin) && spin_on(&item->spin, receive_look(item));
@@ -57,8 +57,8 @@ void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns)
         return;
     }
     counters_ended(item->count, took_ns);
-    /* How long a first delivery waited in the queue is counted only now,
-     * because others wait for the start of the handler. */
+    /* Count how long a first delivery waited in the queue. This is done only
+     * now, so that it does not delay the start of the handler. */
     if (!(m->flags & MESSAGE_STORED) && m->failures == 0) {
         counters_waited(item->count,
                         d->header.fields & HEADER_SENT ? d->header.sent_ns
@@ -72,28 +72,27 @@ void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns)
     run_limits_busy(f);
 }
 
-/* ---- the usual message, in one short straight line ---- */
+/* ---- the fast path, for the usual message ---- */
 
-/* The answer of run_straight if the next message has to be taken another way.
- * No message was taken, or the last one is settled. */
+/* Result of run_straight: take the next message by the slow path. Every message
+ * that run_straight took is settled. */
 #define STRAIGHT_ASK 100
 
-/* Run usual messages until one is not. Returns STRAIGHT_ASK, or as take_next:
- * TAKEN, a message that is not usual and is to be delivered; TAKEN_NONE;
- * -errno.
+/* Run messages on the fast path until one does not qualify. Returns
+ * STRAIGHT_ASK, or a result of take_next: TAKEN (item->d is a message that did
+ * not qualify; the caller delivers it), TAKEN_NONE or -errno.
  *
- * Without this way of its own the usual message takes 6 to 8 % more time
- * (docs/performance.md). While nothing needs attention (attention.h) and
- * handlers are quick, a fresh message that has no time of its own goes from the
- * source to the handler, and is done. All that this takes is in this function,
- * and in the calls through tables: the source's take, run and done, and the
- * handler's run. Everything else is left to calls that are not inline, so that
- * the loop has a small frame. Its length is counted
- * (tests/crash/test_instructions.c).
+ * While nothing needs attention (attention.h) and handlers are quick, a plain
+ * message (receive_next) goes straight from the source to the handler. Without
+ * the fast path it takes 6 to 8 % more time (docs/performance.md). The whole
+ * path is in this function and in four calls through tables: the source's take,
+ * run and done, and the handler's run. Everything else is in functions that are
+ * not inlined, so that the loop has a small frame.
+ * tests/crash/test_instructions.c counts its instructions.
  *
- * Crash: between take and run the message is the source's as it was received;
- * between run and done it is running; after done it is done (source.h). The
- * counters are not read by recovery.
+ * Crash: between take and run, the source has the message as received; between
+ * run and done, the source has it as running; after done, the message is
+ * finished (source.h). Recovery does not read the counters.
  */
 __attribute__((noinline)) static int run_straight(struct work_item *item)
 {
@@ -101,7 +100,7 @@ __attribute__((noinline)) static int run_straight(struct work_item *item)
     struct delivery *d = &item->own;
     int err;
 
-    if (item->later_count > 0) /* they are flushed before a message runs */
+    if (item->later_count > 0) /* take_flush settles these first */
         return STRAIGHT_ASK;
     item->d = d;
     do {
@@ -128,8 +127,9 @@ __attribute__((noinline)) static int run_straight(struct work_item *item)
             receive_ends(item, d, ns);
             continue;
         }
-        /* The message is not stored, and no reason to look was there before it
-         * was taken. One that came since counts from the next message on. */
+        /* The message is not stored, and nothing needed attention before it was
+         * taken. A reason that has come up since then is handled before the
+         * next message. */
         counters_one_ended(item->count, ns);
         counters_waited(item->count,
                         d->header.fields & HEADER_SENT
@@ -153,11 +153,12 @@ static void item_deliver(struct work_item *item)
     bool quick = items_quick(&f->items);
     uint64_t before = quick ? item->now_ns : receive_look(item);
 
-    /* If the handler may take long, others can see its message (mqctl top). */
+    /* Name the message of a slow handler, because mqctl top shows it. */
     if (!quick)
         (void)message_name(d->message);
-    /* The end of a stored message waits for the disk even if its handler is
-     * quick. With more threads, several messages share a commit. */
+    /* Let another work item start if a second thread pays off. Settling a
+     * stored message waits for the disk even if its handler is quick; with more
+     * threads, several messages share a commit. */
     if (d->message->flags & MESSAGE_STORED ||
         atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) >=
             PAYS_NS)
@@ -181,7 +182,7 @@ bool receive_must_leave(struct work_item *item, enum why *why)
            gate_leave_over(&f->gate, 1);
 }
 
-/* Begin a batch: note when it ends. */
+/* Begin a batch, and set the time at which it ends. */
 static void batch_begin(struct work_item *item)
 {
     item->end_ns = ns_add(receive_look(item), item->flow->set->batch_limit_ns);
@@ -223,22 +224,23 @@ enum why receive_batch(struct work_item *item)
 
 /* ---- several deliveries open in a coprocess ---- */
 
-/* The item fills its coprocess with what there is, then waits for the first
- * that ends. While it waits with room in the coprocess it is on the engine's
- * list of items that would take one more: a thread that has a message and no
- * room for another item wakes one of them. The item leaves the list before it
- * takes, and wakes after it entered, so that nothing that came in between is
- * missed.
+/* The item sends messages to its coprocess until the coprocess is full or no
+ * message is left, then waits for the first delivery to end. An item that waits
+ * while its coprocess has room is on a list (items_want): if a message arrives
+ * and no further item may start, an item on this list is woken. The item leaves
+ * the list before it takes a message. It calls gate_changed after it has
+ * entered the list, so that a message that arrived in between is not missed.
  */
 
-/* A delivery that a child has. */
+/* A delivery that a child has not answered yet. */
 struct open {
-    struct delivery d; /* first: coprocesses know it by this */
-    uint64_t since_ns; /* when it was sent */
+    struct delivery d; /* first, because coprocess_next returns its address */
+    uint64_t since_ns; /* time it was sent, monotonic */
     struct open *next; /* free */
 };
 
-/* Allocate as many places as a coprocess takes messages. */
+/* Allocate one `struct open` for each message that a coprocess may have
+ * open. */
 static int window_open(struct work_item *item)
 {
     size_t n = item->flow->set->window;
@@ -260,8 +262,8 @@ static int window_open(struct work_item *item)
 
 /* Return true if the item may take one more message. The cap is read again,
  * because much time may have passed since the item's last message. While the
- * breaker sends a probe, or a suspect is left, no message is taken beside an
- * open one. */
+ * breaker is not closed, or a suspect message has to run alone, the item takes
+ * no message while another one is open. */
 static bool window_may_take(struct work_item *item)
 {
     struct flow *f = item->flow;
@@ -272,15 +274,15 @@ static bool window_may_take(struct work_item *item)
              !gate_alone(&f->gate)));
 }
 
-/* Take messages and send them to the coprocess. 0: it is full, or may not take
- * more; -EAGAIN: there is no more; other -errno: trouble. TAKEN_NONE: look at
- * what is open first. */
+/* Take messages and send them to the coprocess. Returns 0 if the coprocess is
+ * full or the item may not take more; -EAGAIN if there is no message;
+ * TAKEN_NONE if the open deliveries have to be handled first; else -errno. */
 static int window_fill(struct work_item *item)
 {
     const struct coprocess_ops *coprocesses = item->flow->ops->coprocesses;
     int err = 0;
 
-    receive_look(item); /* it may have waited for long */
+    receive_look(item); /* the item may have waited for long */
     while (!err && window_may_take(item) &&
            coprocesses->room(item->coprocess) > 0) {
         struct open *o = item->free_open;
@@ -302,8 +304,8 @@ static int window_fill(struct work_item *item)
     return err;
 }
 
-/* Fill the coprocess, then wait for a delivery that ends. Returns false if
- * there is no message and none is open. */
+/* Fill the coprocess, then wait until a delivery ends. Returns false if there
+ * is no message to take and no delivery is open. */
 static bool window_step(struct work_item *item)
 {
     struct flow *f = item->flow;
@@ -320,9 +322,9 @@ static bool window_step(struct work_item *item)
     wants = err != TAKEN_NONE && coprocesses->room(item->coprocess) > 0;
     if (wants)
         items_want(&f->items, item);
-    gate_changed(&f->gate); /* there may be more, for this item or others */
+    gate_changed(&f->gate); /* more may wait, for any item */
     if (err == TAKEN_NONE)
-        coprocesses->wake(item->coprocess); /* there may be more: no wait */
+        coprocesses->wake(item->coprocess); /* more may wait: do not block */
     o = (struct open *)coprocesses->next(item->coprocess, &item->out);
     if (o) {
         receive_ends(item, &o->d, receive_look(item) - o->since_ns);
@@ -335,7 +337,7 @@ static bool window_step(struct work_item *item)
     return true;
 }
 
-/* Run a batch with the item's coprocess, which has no delivery open when it
+/* Run a batch with the item's coprocess. No delivery is open when the batch
  * ends. */
 static enum why window_run(struct work_item *item)
 {

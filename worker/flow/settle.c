@@ -16,9 +16,10 @@
 #include "worker/flow/receive.h"
 #include "worker/rules/verdict.h"
 
-/* ---- what follows from a verdict that is durable ---- */
+/* ---- the consequences of a durable verdict ---- */
 
-#define BURST_NS (10 * NS_PER_S) /* between two lines about stale claims */
+/* Shortest time between two log lines about stale claims. */
+#define BURST_NS (10 * NS_PER_S)
 
 void decision_init(struct decision *dec, const struct delivery *d,
                    enum mqw_verdict verdict)
@@ -38,8 +39,8 @@ void decision_init(struct decision *dec, const struct delivery *d,
     (void)message_name(d->message);
 }
 
-/* Return the verdict as it became durable. The source makes a RETRY a DISCARD
- * if an operator discarded the message meanwhile. */
+/* Return the verdict that became durable. The source turns a RETRY into a
+ * DISCARD if an operator discarded the message in the meantime. */
 static enum mqw_verdict verdict_made(const struct decision *dec)
 {
     bool discarded = dec->s.kind == SETTLE_DISCARD &&
@@ -53,14 +54,14 @@ static const struct verdict_rule *rule_of(const struct decision *dec)
     return &verdict_rules[verdict_made(dec)];
 }
 
-/* Count the attempts of the message that failed, with this one. */
+/* Return how many attempts of the message have failed, including this one. */
 static uint32_t attempts_failed(const struct decision *dec)
 {
     return dec->s.m->failures + (dec->s.attempt != NULL);
 }
 
-/* Return the line of stderr that explains the error; NULL: there is none, or
- * the error is the handler's own words already. */
+/* Return the line of stderr that explains the error. Returns NULL if there is
+ * none, or if the handler itself gave the reason for its verdict. */
 static const char *stderr_explains(const struct settle *s,
                                    char text[ERROR_TEXT])
 {
@@ -72,7 +73,7 @@ static const char *stderr_explains(const struct settle *s,
     return text[0] ? text : NULL;
 }
 
-/* Return true if the message only waits for its time: no handler had it. */
+/* Return true if the message goes on waiting and no handler has had it. */
 static bool is_put_off(const struct decision *dec)
 {
     return dec->s.kind >= SETTLE_RETRY && dec->s.kind != SETTLE_DEAD &&
@@ -118,8 +119,9 @@ static void log_verdict(const struct flow *f, const struct decision *dec)
                F_DURATION("in", wait));
 }
 
-/* Return how the message ended, for the journal. A second copy of a letter has
- * no end of its own: its id belongs to a message with another verdict. */
+/* Return how the message ended, for the journal. A second copy of a letter is
+ * not recorded, because its id belongs to another message, which has a verdict
+ * of its own. */
 static enum counters_end journal_end(const struct decision *dec)
 {
     if (dec->s.kind != SETTLE_DISCARD || dec->discarded == DISCARDED_BY_HANDLER)
@@ -129,8 +131,8 @@ static enum counters_end journal_end(const struct decision *dec)
                                                       : COUNTERS_CANCELLED;
 }
 
-/* Count a verdict where the work item counts, or in the rest, and keep how the
- * message ended in the journal. */
+/* Count a verdict in the block of its work item, or in the shared block if it
+ * has none, and record in the journal how the message ended. */
 static void decision_count(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
@@ -177,24 +179,25 @@ void decision_done(struct flow *f, const struct decision *dec)
     if (end == GROUP_WAITS &&
         (s->kind != SETTLE_RETRY || attempts_failed(dec) == 0))
         end = GROUP_GOES_ON;
-    /* Without a lease, a dead letter may still hold its group; but not before
-     * the worker has started, as dispatch_restore reads such letters from the
-     * source, and not if a closed group refused the message, as a group that
-     * it held would refuse it again. */
+    /* A dead letter without a lease may still hold its group, with two
+     * exceptions. Before the worker has started, dispatch_restore reads such
+     * letters from the source. If a closed group refused the message, a group
+     * that the letter held would refuse it again. */
     if (dec->lease)
         dispatch_settled(f, dec->lease, end, s->m->seq, dec->stored);
     else if (end == GROUP_DIED && f->started && s->group.at &&
              s->reason != REASON_GROUP_CLOSED)
         dispatch_died(f, s->group, s->m->seq);
-    crashes_ended(f, s->m->seq); /* it may have been cancelled before it ran */
+    crashes_ended(f, s->m->seq); /* also if it never ran */
     if (s->kind >= SETTLE_RETRY || dec->stored)
         backlog_look(f);
-    /* The handler's side comes last, so that only this thread waits for it. */
+    /* Call the handler's `settled` last, so that only this thread waits for
+     * it. */
     if (f->hears && f->started && !repeat && !is_put_off(dec))
         f->ops->settled(f->handler, &told);
 }
 
-/* The message gets a new place in its group when it comes again. */
+/* The message gets a new place in its group when the source redelivers it. */
 void decision_stale(struct flow *f, const struct decision *dec)
 {
     uint64_t now = clock_mono_ns(), told = atomic_load(&f->stale_told_ns);
@@ -241,13 +244,14 @@ void decision_died(struct flow *f, const struct source_death *death)
 
 /* ---- from an outcome to a verdict ---- */
 
-/* The source (worker/source/mq/source_mq.c) keeps a message from being lost
- * between a verdict and the disk. Here one thing counts: the consequences of a
- * verdict follow when it is durable, and not before.
+/* The source (for example worker/source/mq/source_mq.c) makes sure that no
+ * message is lost between its verdict and the disk. This file has one rule to
+ * keep: the consequences of a verdict follow when the verdict is durable, and
+ * never before.
  */
 
-/* Give a decision to the source, and do what follows from it: now, or when it
- * is durable (unsettled.h). */
+/* Pass a decision to the source. Its consequences follow now, or later if the
+ * decision is not durable yet (unsettled.h). */
 static void decision_settle(struct flow *f, struct decision *dec)
 {
     int err;
@@ -280,9 +284,10 @@ void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
     decision_settle(f, &dec);
 }
 
-/* A second copy of a letter is only counted, because its id belongs to a
- * message with its own verdict. Crash before it is settled: the next start
- * finds the same, of a copy as of a duplicate.
+/* A second copy of a letter is counted but gets no verdict in the log or the
+ * journal, because its id belongs to another message.
+ * Crash before the copy or duplicate is settled: the next start recognizes it
+ * again.
  */
 void settle_repeat(struct flow *f, struct delivery *d)
 {
@@ -327,8 +332,8 @@ void settle_put_by(struct flow *f, struct message *m)
     decision_done(f, &dec);
 }
 
-/* Decide that an operator discarded the message: its handler is told by
- * `settled` only. */
+/* Make the decision for a message that an operator cancelled. The handler is
+ * called for it through `settled` only. */
 static void decision_cancel(struct decision *dec, const struct delivery *d)
 {
     decision_init(dec, d, MQW_DISCARD);
@@ -346,9 +351,9 @@ void settle_cancelled(struct flow *f, struct delivery *d)
     decision_settle(f, &dec);
 }
 
-/* Cancel a message that is in no line.
- * Crash before it is settled: it is HELD, and waits as before; the operator has
- * no answer yet. After it: it has come to its end.
+/* Cancel a message that was just removed from its group or from the ready list.
+ * Crash before the message is settled: it is HELD and waits as before, and the
+ * operator has no answer yet. After that: the message is discarded.
  */
 static int cancel_pulled(struct flow *f, struct message *m)
 {
@@ -359,8 +364,9 @@ static int cancel_pulled(struct flow *f, struct message *m)
     delivery_read(&d, m, f->set->group_separator);
     d.place = LANE_NONE;
     decision_cancel(&dec, &d);
-    /* A message that names a letter may be a second copy of it, which is
-     * dropped when it is taken. Its key does not matter any more. */
+    /* A message that names a letter may be a second copy of that letter. Then
+     * it cannot be cancelled: it is dropped when it is taken. The unique key of
+     * a replayed letter does not matter any more. */
     if (d.header.fields & HEADER_LETTER && !(m->flags & MESSAGE_STORED)) {
         d.header.fields &= ~(unsigned)HEADER_UNIQUE;
         err = known_look(f, &d);
@@ -384,7 +390,8 @@ int settle_cancel(struct flow *f, struct header_text key, uint64_t seq)
 
     if (!items_other_begin(&f->items))
         return -EAGAIN;
-    /* It is in the line of its group; or ready, and has no place there. */
+    /* The message waits in its group, or it is ready and has no place in a
+     * group. */
     m = key.at ? dispatch_pull(f, key, seq) : NULL;
     in_group = m != NULL;
     if (!m)
@@ -399,9 +406,9 @@ int settle_cancel(struct flow *f, struct header_text key, uint64_t seq)
             f->source->ops->release(f->source, m);
     }
     items_other_end(&f->items);
-    /* There may be room for another message; or this one is back in its line,
-     * and a thread that looked meanwhile did not see it; or a thread waits for
-     * all to keep still. */
+    /* Wake the work items: there may be room for another message, or this
+     * message may be back in its place after a thread looked for it there in
+     * vain, or a thread may be waiting for this job to end. */
     gate_changed(&f->gate);
     return err;
 }
@@ -415,7 +422,8 @@ void settle_stale(struct flow *f, struct delivery *d)
     decision_settle(f, &dec);
 }
 
-/* Each message is settled by itself if the one commit for all fails. */
+/* All messages are settled in one commit. If that fails, each is settled by
+ * itself. */
 void settle_later(struct flow *f, struct message *const *list, size_t n)
 {
     const struct source_ops *source = f->source->ops;
@@ -446,10 +454,11 @@ void settle_later(struct flow *f, struct message *const *list, size_t n)
     }
 }
 
-/* Return how long a retry waits: as the handler asked, up to --max-delay, else
- * by the backoff, the message's own or the worker's. In a group that stays in
- * hand, all waits and runs together are no longer than its source waits for an
- * answer. */
+/* Return how long a retry waits: as long as the handler asked, up to
+ * --max-delay, else by the backoff of the message or of the worker. A failed
+ * message of a group on a broker waits without an answer to the broker, so its
+ * wait is also limited by the time that the broker allows
+ * (in_hand_limit_wait). */
 static uint64_t retry_wait(struct flow *f, const struct delivery *d,
                            const struct outcome *out)
 {
@@ -471,10 +480,11 @@ static uint64_t retry_wait(struct flow *f, const struct delivery *d,
                          (unsigned)f->set->jitter_percent);
 }
 
-/* Settle a failure: the message waits for its retry, or is dead for `reason`.
- * A source that settles late may keep a retry in hand, but only once no thread
- * reads the message any more: that is now (LANE_NONE), and not when this lane
- * has its next message. Not inline, as settle_other has a small frame. */
+/* Settle a failure: the message waits for its retry, or is dead for `reason`. A
+ * source that settles late may keep a retry in memory as soon as no thread
+ * reads the message any more. LANE_NONE tells it that this is so now, and not
+ * only when this lane takes its next message.
+ * Not inline, so that settle_other has a small frame. */
 __attribute__((noinline)) static void
 failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
                enum mqw_verdict verdict, enum dead_reason reason)
@@ -500,7 +510,7 @@ failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
         dec.s.died_ns = now;
     } else {
         dec.wait_ns = retry_wait(f, d, out);
-        if (dec.wait_ns > INT64_MAX - now) /* the last time of a source */
+        if (dec.wait_ns > INT64_MAX - now) /* a source's latest time */
             dec.wait_ns = INT64_MAX - now;
         settle_wait(&dec.s, dec.wait_ns);
         if (f->source->ops->late)
@@ -509,7 +519,7 @@ failure_settle(struct flow *f, struct delivery *d, struct outcome *out,
     decision_settle(f, &dec);
 }
 
-/* Settle a message of which no trace is kept: done or discarded. */
+/* Settle a message that leaves no row in the store: done or discarded. */
 __attribute__((noinline)) static void
 end_settle(struct flow *f, struct delivery *d, const struct outcome *out)
 {
@@ -578,7 +588,7 @@ void settle_other(struct flow *f, struct delivery *d, struct outcome *out)
                  rule->breaker == BREAKER_GOOD ? NULL : out->error);
     if (rule->kind < SETTLE_RETRY)
         end_settle(f, d, out);
-    else if (rule->kind == SETTLE_RETRY && /* the last, by number or by age */
+    else if (rule->kind == SETTLE_RETRY && /* last by count or age */
              (m->failures + 1 >=
                   delivery_max_attempts(d, f->set->max_attempts) ||
               ns_add(m->received_ns, f->set->retry_for_ns) <= clock_wall_ns()))

@@ -1,16 +1,17 @@
 /* source_mq.c - a POSIX queue with its custody and store, as a source (see
  * source_mq.h)
  *
- * A slot is kept for each work item between two messages: it is FREE, and its
- * first lines are in the processor's cache.
+ * Each work item keeps a FREE slot between two messages, because the first
+ * lines of that slot are still in the processor's cache.
  *
- * A verdict is written in one order everywhere: the store has it on the disk,
- * then the slot is FREE, then anything else is written; the claim on the row is
- * released after both.
+ * Every verdict is written in the same order: first the store has it on the
+ * disk, then the slot becomes FREE, then anything else is written. The claim on
+ * the row is released after the slot is FREE.
  * Crash before the commit: the slot is RUNNING (or HELD), and the message runs
- * again. Crash between: recovery finds the verdict in the store, by the row's
- * state or by the receive sequence, and frees the slot. So a crash can repeat a
- * message, never lose one, and never give it two final states.
+ * again. Crash after the commit, before the slot is FREE: recovery finds the
+ * verdict in the store, by the row's state or by the receive sequence, and
+ * frees the slot. So a crash can repeat a message, never lose one, and never
+ * give it two final states.
  */
 #include "worker/source/mq/source_mq.h"
 
@@ -29,8 +30,8 @@
 #include "worker/source/mq/mq_reopen.h"
 #include "worker/source/mq/spool.h"
 
-#define SOON_NS NS_PER_MS /* until a row that could not be read is due again */
-#define WAL_NS  (5 * NS_PER_S) /* from a large -wal to emptying it */
+#define SOON_NS NS_PER_MS      /* until an unreadable row is tried again */
+#define WAL_NS  (5 * NS_PER_S) /* until a large -wal is emptied */
 
 /* ---- lanes ---- */
 
@@ -102,17 +103,18 @@ static void mq_release(struct source *s, struct message *m)
 
 /* ---- from the queue ---- */
 
-/* Return why nothing was received. */
+/* Clean up after a receive that failed. Returns -errno. */
 __attribute__((noinline)) static int receive_failed(struct source_mq *q,
                                                     struct slot *slot, int n)
 {
     int err;
 
-    /* The call failed after the message had left the queue, because the kernel
-     * could not get a page of the slot that was stored to just before. The slot
-     * stays as a kill would leave it, and the next start runs what is there. So
-     * the sequence number is used up: if the next message had the same one,
-     * recovery would mistake its verdict for this message's. */
+    /* With a priority set, the call failed after the message had left the
+     * queue: the kernel could not get a page of the slot, although that page
+     * had been written just before. Leave the slot as a kill would leave it;
+     * the next start runs the message. Use up the sequence number: if the next
+     * message had the same number, recovery would mistake its verdict for this
+     * message's. */
     if (slot->priority != SLOT_UNSET) {
         custody_seq_used(q->custody);
         log_error("half_received", F_STR("queue", q->set->queue),
@@ -126,18 +128,19 @@ __attribute__((noinline)) static int receive_failed(struct source_mq *q,
     if (n != -EAGAIN ||
         !atomic_load_explicit(&q->name_gone, memory_order_relaxed))
         return n;
-    /* Open the name again, behind the same descriptor: a thread that sleeps on
-     * it sleeps on the old queue. */
+    /* The old queue, whose name was removed, is empty. Open the name again with
+     * the same descriptor number. A thread that is sleeping on the descriptor
+     * still sleeps on the old queue. */
     err = mq_reopen_now(q);
     if (!err && q->spool)
-        spool_wake(q->spool); /* its thread polls the new one */
+        spool_wake(q->spool); /* so that its thread polls the new queue */
     return err ? err : -EAGAIN;
 }
 
-/* Crash anywhere in here: slot_arm and slot_taken say what is left. This relies
- * on the kernel to copy a message whole: the pages are in memory that nothing
- * writes back, allocated and populated (custody.c, which locks them where it
- * may). The syncer of `make torture` would notice. */
+/* Crash anywhere in here: see slot_arm and slot_taken. This relies on the
+ * kernel to copy a message completely or not at all: the pages are allocated,
+ * populated, locked if that is permitted (custody.c), and never written back.
+ * The syncer of `make torture` would detect a partial copy. */
 int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
 {
     struct slot *slot = l->slot;
@@ -159,7 +162,7 @@ int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns)
 }
 
 /* Take from the spool, if it is on, else from the queue, into the slot that the
- * lane keeps. `flatten` puts the whole way from here to mq_receive(3) into one
+ * lane keeps. `flatten` inlines every call from here to mq_receive(3) into one
  * frame (docs/performance.md). */
 __attribute__((flatten)) static int
 mq_take(struct source *s, unsigned lane, uint64_t wall_ns, struct message **out)
@@ -173,7 +176,7 @@ mq_take(struct source *s, unsigned lane, uint64_t wall_ns, struct message **out)
         return spool_take(sp, lane, wall_ns, out);
     l = mq_lane_get(q, lane);
     if (!l)
-        return -EAGAIN; /* room() is 0, and a slot that becomes free is seen */
+        return -EAGAIN; /* room() is 0; the worker notices a freed slot */
     err = mq_fetch(q, l, wall_ns);
     if (!err)
         *out = &l->m;
@@ -184,7 +187,8 @@ mq_take(struct source *s, unsigned lane, uint64_t wall_ns, struct message **out)
 
 /* ---- from the store ---- */
 
-/* Crash: a row whose slot is HELD is there twice, and recovery keeps one. */
+/* Crash: if the slot is HELD, the message is both in its row and in the slot,
+ * and recovery keeps one of the two. */
 static int mq_take_due(struct source *s, unsigned lane, struct message **out)
 {
     struct source_mq *q = source_mq_of(s);
@@ -208,10 +212,11 @@ static int mq_take_due(struct source *s, unsigned lane, struct message **out)
     return -EAGAIN;
 }
 
-/* The thread that wrote the row may not be back from the commit yet: then the
- * row is still claimed, -EINPROGRESS. That thread gives up the claim before it
- * tells the group that the row has arrived. So a group that is given back waits
- * for that (PARKING), or the claim is gone. */
+/* Returns -EINPROGRESS while the thread that wrote the row has not returned
+ * from the commit, because the row is still claimed. That thread releases the
+ * claim before it reports the parked row to the group. So a group that is
+ * returned now either waits for the report (PARKING), or finds the claim
+ * released. */
 static int mq_unpark(struct source *s, unsigned lane, struct header_text key,
                      bool low, const struct message *before,
                      struct message **out)
@@ -242,12 +247,12 @@ static int mq_unpark(struct source *s, unsigned lane, struct header_text key,
     return err ? err : mq_lend(q, lane, out);
 }
 
-/* A spool gives keys itself, in the order of receipt. */
+/* The spool claims the keys of its own messages, in the order of receipt. */
 static int mq_claim(struct source *s, const struct message *m,
                     struct header_text key, uint64_t ns, struct ulid *first)
 {
     const struct source_mq *q = source_mq_of(s);
-    /* A kill may have come before the time of receipt was written. */
+    /* The worker may have been killed before it wrote the time of receipt. */
     uint64_t from = m->received_ns ? m->received_ns : clock_wall_ns();
     const struct store_key claim = {.text = key.at,
                                     .size = key.size,
@@ -262,7 +267,7 @@ static int mq_claim(struct source *s, const struct message *m,
 
 /* ---- verdicts ---- */
 
-/* Fill a row with what the store is to have of a message after its verdict. */
+/* Fill the row that the store is to have of a message after its verdict. */
 static void settle_row(struct store_row *row, const struct settle *st)
 {
     static const enum store_state states[] = {
@@ -285,7 +290,8 @@ static void settle_row(struct store_row *row, const struct settle *st)
         row->flags |= STORE_LET_GO;
 }
 
-/* Give up the claim on the row of a settled message, and note when it is due.
+/* Release the claim on the row of a settled message. If the row waits for its
+ * time, schedule it.
  */
 static void settled_unclaim(struct source_mq *q, const struct settle *st,
                             int64_t row)
@@ -296,21 +302,22 @@ static void settled_unclaim(struct source_mq *q, const struct settle *st,
         due_rows_expect(q->due_rows, settle_due(st));
 }
 
-/* Settle a message that needs more than a store to its slot. Not inline, as
- * settle_all.
- * A letter that came by way of the spool has two rows. Crash between their
- * ends: the slot is freed, as the letter is gone, and the other row is a second
- * copy of the letter, which is dropped. After an error the first is deleted
- * once more, which changes nothing. */
+/* Settle a message that needs a commit or an end in the spool, not only a
+ * change of its slot. Not inline, for the reason given at settle_all.
+ * A replayed letter that went through the spool has two rows. Crash after the
+ * first was deleted: recovery frees the slot, because the letter is gone, and
+ * the spool's row is dropped as a second copy of the letter. If the second step
+ * fails, the next try deletes the first row once more, which changes
+ * nothing. */
 __attribute__((noinline)) static int settle_stored(struct source_mq *q,
                                                    struct settle *st)
 {
     const struct attempt *a = st->attempt;
     struct lent *l = lent_of(st->m);
     int64_t row = l->slot->row;
-    /* A row that was not delivered is in the store as before, and a row of the
-     * spool that recovery gives back comes again in its turn. A message of the
-     * queue is written and waits in the store from now on.
+    /* Nothing is written for a row that was not delivered, nor for a row of the
+     * spool that recovery returns: both wait where they were. A message from
+     * the queue is written, and waits in the store from now on.
      * Crash: the slot is HELD, or FREE, and the row waits in the store. */
     bool as_before = st->kind == SETTLE_RETURN &&
                      (row || (l->spooled && !atomic_load(&q->started)));
@@ -335,9 +342,10 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
         settle_row(&put, st);
         err = store_put(q->store, &put, a ? &attempt : NULL, &put.row);
         st->letter = put.row;
-        /* -ENOENT: the row was a letter on its way again, and an operator
-         * discarded it, and so the message. -EEXIST: the worker that wrote this
-         * sequence died before it freed the slot. Nothing is left to write. */
+        /* -ENOENT: the row was a replayed letter that an operator has
+         * discarded, so the message is discarded too. -EEXIST: a worker wrote
+         * this receive sequence and died before it freed the slot. In both
+         * cases nothing is left to write. */
         if (err == -ENOENT)
             st->kind = SETTLE_DISCARD;
         if (err == -ENOENT || err == -EEXIST)
@@ -354,11 +362,11 @@ __attribute__((noinline)) static int settle_stored(struct source_mq *q,
     return 0;
 }
 
-/* Settle many in one commit, which frees the slots.
+/* Settle several messages in one commit, which also frees their slots.
  * Crash before it: each message is HELD in its slot. After it, before the slot
  * is FREE: recovery finds the row by the receive sequence (or the row in the
  * slot) and frees the slot.
- * Not inline: the usual way has a small frame. */
+ * Not inline, so that the usual path has a small frame. */
 __attribute__((noinline)) static int settle_all(struct source_mq *q,
                                                 struct settle *list, size_t n)
 {
@@ -381,10 +389,11 @@ __attribute__((noinline)) static int settle_all(struct source_mq *q,
     return err;
 }
 
-/* A parked message is written like many. The unique key of a cancelled message
- * is freed in a commit before its end. Crash between the two: the message is
- * still in its slot, or its row is marked. If it runs, it claims its key again,
- * unless another message holds the key by then. */
+/* Even a single parked message is written by settle_all. The unique key of a
+ * cancelled message is freed in a commit of its own, before the message is
+ * settled. Crash between the two: the message is still in its slot, or its row
+ * is marked. If the message runs after all, it claims its key again, unless
+ * another message has claimed it first. */
 static int mq_settle(struct source *s, struct settle *list, size_t n)
 {
     struct source_mq *q = source_mq_of(s);
@@ -409,7 +418,8 @@ static int mq_settle(struct source *s, struct settle *list, size_t n)
     return list->err = err;
 }
 
-/* End a message that has a row after all. Not inline, because mq_done is short.
+/* Finish a message that also has a row. Not inline, so that mq_done stays
+ * short.
  */
 __attribute__((noinline)) static int
 done_stored(struct source *s, struct message *m, unsigned lane)
@@ -419,8 +429,8 @@ done_stored(struct source *s, struct message *m, unsigned lane)
     return mq_settle(s, &st, 1);
 }
 
-/* End a message in the usual way: only its slot has it, so one store to the
- * slot is enough. */
+/* Finish a message. Usually it is only in its slot, so one write to the slot's
+ * state word is enough. */
 static int mq_done(struct source *s, struct message *m, unsigned lane)
 {
     struct lent *l = lent_of(m);
@@ -432,7 +442,7 @@ static int mq_done(struct source *s, struct message *m, unsigned lane)
     return 0;
 }
 
-/* ---- looking ---- */
+/* ---- what the source has ---- */
 
 static bool mq_pending(const struct source *s)
 {
@@ -481,8 +491,8 @@ static int mq_is_due(struct source *s)
     return due_rows_any(source_mq_of(s)->due_rows);
 }
 
-/* The numbers of waiting messages were counted once at the start, because a
- * million rows take a while. */
+/* store_waiting and its like read counters that were filled once at the start,
+ * because counting a million rows takes a while. */
 static int64_t mq_count(struct source *s, enum source_count what)
 {
     struct source_mq *q = source_mq_of(s);
@@ -524,8 +534,9 @@ static unsigned mq_lent(const struct source *s)
     return custody_slots(source_mq_of(s)->custody);
 }
 
-/* Warn that slots may be swapped out. One lock covers all slots, so the number
- * is the whole amount that has to be allowed. */
+/* Warn that slots may be swapped out. The slots count as locked only if all of
+ * them are, so the logged number is the whole amount that the limit has to
+ * allow. */
 static void unlocked_warn(const struct source_mq *q)
 {
     const char *path = custody_path(q->custody);
@@ -602,8 +613,8 @@ static void wal_large(void *arg)
     chore_after(&q->wal, WAL_NS);
 }
 
-/* Letters may move from here on: recovery has found all slots, and torn
- * messages are in the store. */
+/* Letters may be moved from here on: recovery has dealt with all slots, and
+ * torn messages are in the store. */
 static void mq_start(struct source *s)
 {
     struct source_mq *q = source_mq_of(s);
@@ -623,7 +634,7 @@ static void mq_start(struct source *s)
 
 /* ---- deaths for --on-dead ---- */
 
-/* Copy what the command's environment has of a letter. */
+/* Copy those parts of a letter that the command gets in its environment. */
 static int hook_letter_copy(const struct letter *l, void *arg)
 {
     struct source_hook *out = arg;
@@ -649,7 +660,8 @@ static int hook_letter_copy(const struct letter *l, void *arg)
 }
 
 /* A death whose letter is gone is skipped. So is a letter that was sent again,
- * failed, and waits for its retry: if it dies, that is another death. */
+ * failed, and waits for its retry: if it dies again, that is a new death with
+ * its own entry. */
 static int mq_hook(struct source *s, int64_t after, struct source_hook *out)
 {
     struct source_mq *q = source_mq_of(s);
@@ -697,14 +709,15 @@ static int mq_hook_end(struct source *s, int64_t n, bool told, int64_t *next)
 
 /* ---- operators ---- */
 
-/* Steer rows in one commit. A row that is to be cancelled is claimed first, so
- * that no thread loads it into a slot before it has its mark; a row that is in
- * a slot already is left as it is. Crash before the commit: all wait as before,
- * the claims were in memory. After it: the next start takes what is due, or
- * next in the spool, and what it takes has the mark.
- * A row that is to run now needs no claim: while it is in flight its due time
- * is over. If it was settled as a retry meanwhile, it is that retry which is
- * due, and it may still be noted as in flight: due_rows_sooner. */
+/* Cancel rows, or make them due now, in one commit. A row to be cancelled is
+ * claimed first, so that no thread loads it into a slot before it has its mark;
+ * a row that is already in a slot is left alone. Crash before the commit: all
+ * rows wait as before, because the claims were in memory. After it: the rows
+ * have the mark, and the next start finds it when it takes them.
+ * A row that is to run now needs no claim. While the row is in flight, its due
+ * time has passed anyway. If it was settled as a retry in the meantime, that
+ * retry becomes due, although the row may still be listed as in flight
+ * (due_rows_sooner). */
 static int mq_steer(struct source *s, enum steer what, const int64_t *numbers,
                     size_t n, enum steered *out)
 {
@@ -809,7 +822,7 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     store_watch_wal(q->store, wal_large, q);
     if (q->set->on_dead)
         store_hooks_note(q->store);
-    else /* no command is told of the deaths that an earlier worker noted */
+    else /* drop the deaths that an earlier worker noted for its command */
         err = letters_hooks_forget(q->store);
     return err ? problem_set(
                      p, EX_CANTCREAT, -err,
