@@ -36,7 +36,7 @@ void receive_waited(struct work_item *item)
 }
 
 /* Return true if the item should try an empty queue again before it leaves. */
-static bool receive_spins(struct work_item *item)
+static bool should_spin(struct work_item *item)
 {
     return spin_begin(&item->spin) && spin_on(&item->spin, receive_look(item));
 }
@@ -206,7 +206,7 @@ enum why receive_batch(struct work_item *item)
                       ? take_next(item)
                       : take_rest(item, receive_fresh(item));
         }
-        if (err == -EAGAIN && receive_spins(item))
+        if (err == -EAGAIN && should_spin(item))
             continue;
         if (err < 0 && err != -EAGAIN)
             gate_trouble(&f->gate, "receiving", -err);
@@ -317,7 +317,7 @@ static bool window_step(struct work_item *item)
     if (err < 0 && err != -EAGAIN)
         gate_trouble(&f->gate, "receiving", -err);
     if (item->open == 0)
-        return err >= 0 || (err == -EAGAIN && receive_spins(item));
+        return err >= 0 || (err == -EAGAIN && should_spin(item));
     spin_hit(&item->spin);
     wants = err != TAKEN_NONE && coprocesses->room(item->coprocess) > 0;
     if (wants)

@@ -19,7 +19,7 @@
 /* ---- the consequences of a durable verdict ---- */
 
 /* Shortest time between two log lines about stale claims. */
-#define BURST_NS (10 * NS_PER_S)
+#define STALE_LOG_NS (10 * NS_PER_S)
 
 void decision_init(struct decision *dec, const struct delivery *d,
                    enum mqw_verdict verdict)
@@ -41,7 +41,7 @@ void decision_init(struct decision *dec, const struct delivery *d,
 
 /* Return the verdict that became durable. The source turns a RETRY into a
  * DISCARD if an operator discarded the message in the meantime. */
-static enum mqw_verdict verdict_made(const struct decision *dec)
+static enum mqw_verdict verdict_durable(const struct decision *dec)
 {
     bool discarded = dec->s.kind == SETTLE_DISCARD &&
                      verdict_rules[dec->verdict].kind != SETTLE_DISCARD;
@@ -51,7 +51,7 @@ static enum mqw_verdict verdict_made(const struct decision *dec)
 
 static const struct verdict_rule *rule_of(const struct decision *dec)
 {
-    return &verdict_rules[verdict_made(dec)];
+    return &verdict_rules[verdict_durable(dec)];
 }
 
 /* Return how many attempts of the message have failed, including this one. */
@@ -74,7 +74,7 @@ static const char *stderr_explains(const struct settle *s,
 }
 
 /* Return true if the message goes on waiting and no handler has had it. */
-static bool is_put_off(const struct decision *dec)
+static bool is_still_waiting(const struct decision *dec)
 {
     return dec->s.kind >= SETTLE_RETRY && dec->s.kind != SETTLE_DEAD &&
            !dec->s.attempt;
@@ -140,7 +140,7 @@ static void decision_count(struct flow *f, const struct decision *dec)
         dec->count ? dec->count : counters_rest(f->counters);
     enum counters_end end = journal_end(dec);
 
-    if (!is_put_off(dec))
+    if (!is_still_waiting(dec))
         counters_add((_Atomic uint64_t *)((char *)b + rule_of(dec)->counter),
                      1);
     if (s->kind == SETTLE_DEAD && s->reason == REASON_EXPIRED)
@@ -168,7 +168,7 @@ void decision_done(struct flow *f, const struct decision *dec)
     enum group_end end = rule_of(dec)->group;
     struct settlement told = {.message = s->m,
                               .group = s->group,
-                              .verdict = verdict_made(dec),
+                              .verdict = verdict_durable(dec),
                               .took_ns = dec->took_ns};
     bool repeat =
         s->kind == SETTLE_DISCARD && dec->discarded == DISCARDED_AS_REPEAT;
@@ -193,7 +193,7 @@ void decision_done(struct flow *f, const struct decision *dec)
         backlog_look(f);
     /* Call the handler's `settled` last, so that only this thread waits for
      * it. */
-    if (f->hears && f->started && !repeat && !is_put_off(dec))
+    if (f->hears && f->started && !repeat && !is_still_waiting(dec))
         f->ops->settled(f->handler, &told);
 }
 
@@ -207,7 +207,7 @@ void decision_stale(struct flow *f, const struct decision *dec)
         crashes_ended(f, dec->s.m->seq);
     if (dec->lease)
         dispatch_settled(f, dec->lease, GROUP_GOES_ON, 0, dec->stored);
-    if ((told == 0 || now - told >= BURST_NS) &&
+    if ((told == 0 || now - told >= STALE_LOG_NS) &&
         atomic_compare_exchange_strong(&f->stale_told_ns, &told, now))
         log_warn("claims_gone", F_STR("queue", f->set->queue),
                  F_STR("source", f->source->ops->name), F_UINT("count", n),

@@ -30,8 +30,8 @@
 #include "worker/source/mq/mq_reopen.h"
 #include "worker/source/mq/spool.h"
 
-#define SOON_NS NS_PER_MS      /* until an unreadable row is tried again */
-#define WAL_NS  (5 * NS_PER_S) /* until a large -wal is emptied */
+#define UNREADABLE_NS NS_PER_MS /* until an unreadable row is tried again */
+#define WAL_EMPTY_NS  (5 * NS_PER_S) /* until a large -wal is emptied */
 
 /* ---- lanes ---- */
 
@@ -205,7 +205,7 @@ static int mq_take_due(struct source *s, unsigned lane, struct message **out)
             return mq_lend(q, lane, out);
         due_rows_release(q->due_rows, row);
         if (err != -ENOENT && err != -EMSGSIZE) {
-            due_rows_expect(q->due_rows, clock_boot_ns() + SOON_NS);
+            due_rows_expect(q->due_rows, clock_boot_ns() + UNREADABLE_NS);
             return err;
         }
     }
@@ -610,7 +610,7 @@ static void wal_large(void *arg)
 {
     struct source_mq *q = arg;
 
-    chore_after(&q->wal, WAL_NS);
+    chore_after(&q->wal, WAL_EMPTY_NS);
 }
 
 /* Letters may be moved from here on: recovery has dealt with all slots, and
@@ -806,7 +806,7 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     q->source.nonce = custody_nonce(q->custody);
     atomic_store(&q->source.timeout_most_ns, q->set->max_timeout_ns);
     source_mq_chore(q, &q->clock, clock_follow, NULL, NS_PER_S, 30 * NS_PER_S);
-    source_mq_chore(q, &q->wal, wal_empty, NULL, WAL_NS, 300 * NS_PER_S);
+    source_mq_chore(q, &q->wal, wal_empty, NULL, WAL_EMPTY_NS, 300 * NS_PER_S);
     q->fill = custody_fill(q->custody);
     q->lents = calloc(most, sizeof *q->lents);
     q->lanes = calloc(ITEMS_MAX, sizeof *q->lanes);
