@@ -2,27 +2,28 @@
  * coprocess.h)
  *
  * One epoll set has every descriptor of a coprocess. The thread waits for room
- * in the child's input only while the pipe is full, and goes on reading
- * meanwhile, so that a child which answers before it has read everything does
- * not deadlock. The kernel reports a closed input at all times. With one
- * message at a time, a delivery is a write, a wait and a read.
+ * in the child's input only while the pipe is full, and keeps reading the
+ * child's output in the meantime, so that a child which answers before it has
+ * read everything does not deadlock. epoll reports a closed input even if no
+ * event was requested. With one message at a time, a delivery is a write, a
+ * wait and a read.
  *
- * coprocess_next returns each message that was sent once: answered, or lost
- * with its child. A lost message is returned only when neither the child nor
- * anything that it started is left, so that nothing can disturb the next
- * attempt. A message of which no byte reached the child is returned at once, as
- * if it had never been sent.
+ * coprocess_next returns each sent message exactly once: answered, or lost with
+ * its child. A lost message is returned only after the child and all processes
+ * that it started are gone, so that nothing can disturb the next attempt. A
+ * message of which no byte reached the child is returned immediately, as if it
+ * had never been sent.
  *
- * If the worker is killed at any point of this, the slot of a message that was
- * sent reads RUNNING and names the child; the mark is there before the first
- * byte goes into the pipe. So the next worker ends that child before the
- * message runs again.
+ * If the worker is killed at any point, the slot of a sent message reads
+ * RUNNING and names the child, because that is written before the first byte
+ * goes into the pipe. So the next worker kills the child before it runs the
+ * message again.
  *
- * A message that is cancelled ends together with its child, as at a time limit.
- * Orders are applied after all answers that were read, so a message that was
- * answered in time is not cancelled. If the worker is killed before the verdict
- * is durable, the message runs again, and nobody was told that it was
- * cancelled.
+ * To cancel an open message, its child is terminated, as at a time limit.
+ * Cancel orders are applied after all answers that were read, so a message that
+ * was answered in time is not cancelled. If the worker is killed before the
+ * verdict is durable, the message runs again; its cancellation has not been
+ * reported to anybody.
  */
 #include "worker/handlers/coprocess.h"
 
@@ -44,10 +45,10 @@
 #include "worker/process/leftovers.h"
 #include "worker/rules/verdict.h"
 
-#define RSS_PAUSE     (100 * NS_PER_MS) /* between two looks at its memory */
+#define RSS_PAUSE     (100 * NS_PER_MS) /* between two checks of memory */
 #define BACKOFF_FIRST (100 * NS_PER_MS)
 #define BACKOFF_MOST  (10 * NS_PER_S)
-#define QUOTED        256 /* of a line, for the log */
+#define QUOTED        256 /* bytes of a line that the log shows */
 #define EVENTS        8
 
 /* The descriptor that an event of the epoll set belongs to. */
@@ -89,8 +90,8 @@ static void coprocess_drop_fds(struct coprocess *l)
     coprocess_drop_fd(l, &l->child.end);
 }
 
-/* Watch for room in the pipe, or stop watching. The call cannot be expected to
- * fail, because the set has the descriptor; pending bytes are otherwise written
+/* Watch for room in the pipe, or stop watching. The call should not fail,
+ * because the descriptor is in the set. If it does, pending bytes are written
  * at the next event. */
 static void coprocess_watch_input(struct coprocess *l, bool on)
 {
@@ -102,7 +103,7 @@ static void coprocess_watch_input(struct coprocess *l, bool on)
                            on ? EPOLLOUT : 0);
 }
 
-/* Make room for so many bytes at the end of the output. */
+/* Make room for `bytes` more bytes at the end of the output. */
 static int output_reserve(struct coprocess_output *o, size_t bytes)
 {
     size_t used = o->end - o->begin, room = o->room ? o->room : 1024;
@@ -188,8 +189,8 @@ void coprocess_close(struct coprocess **coprocess)
     free(l);
 }
 
-/* End a child that broke the protocol: log the line, and read no more of its
- * output. */
+/* Terminate a child that broke the protocol: log the line, and read no more of
+ * the child's output. */
 static void coprocess_fault(struct coprocess *l, const char *what,
                             const struct header_text *line)
 {
@@ -208,7 +209,7 @@ static void coprocess_fault(struct coprocess *l, const char *what,
     coprocess_step(l, COPROCESS_END);
 }
 
-/* Close a message, and return its delivery. */
+/* Remove a message from the open ones, and return its delivery. */
 static struct delivery *coprocess_take_out(struct coprocess *l,
                                            struct open_message *m)
 {
@@ -222,8 +223,9 @@ static struct delivery *coprocess_take_out(struct coprocess *l,
 
 /* ---- the end of a child ---- */
 
-/* Take the exit status of a child whose output was read to its end: leave
- * nothing of the child, and decide about the messages that it had open. */
+/* Collect the exit status of a child whose output was read to its end,
+ * terminate what is left of the child, and decide what becomes of its open
+ * messages. */
 static void coprocess_reap(struct coprocess *l)
 {
     struct child *c = &l->child;
@@ -238,8 +240,10 @@ static void coprocess_reap(struct coprocess *l)
 
     if (c->err >= 0)
         stderr_tail_drain(coprocess_tail(l), c->err);
-    /* Messages that the child left behind may run again soon. What a child that
-     * exited well by itself leaves in the background goes on running. */
+    /* Terminate the other processes of the child if it left messages open,
+     * because these may run again soon, or if the worker ended it. Background
+     * processes of a child that exited on its own with no message open keep
+     * running. */
     if (l->why || l->count || coprocess_stops(l)) {
         if (!l->kill_at_ns)
             coprocess_term(l);
@@ -264,7 +268,7 @@ static void coprocess_reap(struct coprocess *l)
     l->kind = stops ? OUTCOME_STOPPED : OUTCOME_VERDICT;
     if (!l->cause[0])
         strlcpy(l->cause, text, sizeof l->cause);
-    /* A child that never answered may be a command that cannot be run. */
+    /* If a child never answered, its command possibly cannot be run. */
     if (!stops && !l->why && !l->answered && known &&
         how.si_code == CLD_EXITED && verdict_no_command(&none, how.si_status)) {
         l->kind = OUTCOME_NOT_STARTED;
@@ -273,8 +277,8 @@ static void coprocess_reap(struct coprocess *l)
             snprintf(l->cause, sizeof l->cause, "exit %d: %s", how.si_status,
                      why);
     }
-    /* A child that ended well and left no message behind, or was replaced, is
-     * followed by another one immediately. */
+    /* Start the next child without a delay if this one was replaced as planned,
+     * or if it exited with 0 after answering all its messages. */
     if (!l->recycled && (!well || !l->answered || l->count || l->why)) {
         wait = BACKOFF_FIRST;
         for (unsigned i = 0; i < l->failures && wait < BACKOFF_MOST; i++)
@@ -300,15 +304,16 @@ static void coprocess_reap(struct coprocess *l)
     l->until_ns = ns_add(clock_mono_ns(), wait);
 }
 
-/* Return the next message that ended without an answer; NULL: there is none. */
+/* Return the next message that ended without an answer, or NULL if there is
+ * none. */
 static struct delivery *coprocess_lost(struct coprocess *l, struct outcome *out)
 {
     struct open_message *m = TAILQ_LAST(&l->open, open_list);
 
     if (!m)
         return NULL;
-    /* Messages that go back to the front of their queue are returned in
-     * reverse order. */
+    /* Unsent messages go back to the front of their queue, so the last one is
+     * returned first. */
     if (m->at == OPEN_NEVER ||
         (!coprocess_feeds(l) && m->at >= l->output.written)) {
         out->kind = OUTCOME_UNSENT;
@@ -337,8 +342,8 @@ static struct delivery *coprocess_lost(struct coprocess *l, struct outcome *out)
 
 /* ---- orders to cancel ---- */
 
-/* Apply the orders given since the last call: end the child if it has a message
- * open that is to be cancelled. */
+/* Apply the orders given since the last call: terminate the child if one of
+ * them names an open message. */
 static void coprocess_cancels(struct coprocess *l)
 {
     struct stream_cancels *c = &l->stream->cancels;
@@ -376,8 +381,8 @@ static void coprocess_cancels(struct coprocess *l)
 
 /* ---- writing and reading ---- */
 
-/* Handle a pipe that the child has closed. It would be reported again and
- * again. */
+/* Handle a pipe that the child has closed. If the descriptor stayed in the
+ * epoll set, it would be reported again and again. */
 static void pipe_closed(struct coprocess *l, int *fd, const char *what)
 {
     coprocess_drop_fd(l, fd);
@@ -417,7 +422,7 @@ static bool coprocess_read(struct coprocess *l)
     if (l->child.out < 0)
         return false;
     if (in->begin == in->end || (l->count == 0 && !coprocess_feeds(l)))
-        in->begin = in->end = 0; /* nobody reads what an ending child says */
+        in->begin = in->end = 0; /* discard the output of an ending child */
     if (in->end == sizeof in->bytes) {
         memmove(in->bytes, in->bytes + in->begin, in->end - in->begin);
         in->end -= in->begin;
@@ -433,9 +438,10 @@ static bool coprocess_read(struct coprocess *l)
 
 /* ---- waiting ---- */
 
-/* End the child if the time limit of an open message had passed when everything
- * that was there had been read. Returns the next deadline; UINT64_MAX: there is
- * none, or the child is being ended for another reason. */
+/* Terminate the child if the deadline of an open message is not later than
+ * seen_ns, the time up to which all output has been read. Returns the next
+ * deadline, or UINT64_MAX if there is none or if the child is being terminated
+ * for another reason. */
 static uint64_t limits_apply(struct coprocess *l)
 {
     uint64_t next = UINT64_MAX;
@@ -493,10 +499,11 @@ static void on_event(struct coprocess *l, const struct epoll_event *ev)
     }
 }
 
-/* Wait for events once, until the state's time or a deadline is over, and
- * handle them. All answers in `input` must have been read. An answer that was
- * there before the clock was read is read before its message's limit is checked
- * the next time, so an answer that is in the pipe in time is in time. */
+/* Wait once for events, at most until the state's time or the next deadline,
+ * and handle them. The caller has parsed all answers in `input`. The clock is
+ * read before the pipe, and limits are checked in the next call, after the
+ * answers were parsed. So an answer that was in the pipe before its message's
+ * deadline is accepted. */
 static void coprocess_poll_once(struct coprocess *l, bool wait)
 {
     struct epoll_event events[EVENTS];
@@ -515,7 +522,7 @@ static void coprocess_poll_once(struct coprocess *l, bool wait)
     for (int i = 0; i < n; i++)
         on_event(l, &events[i]);
     if (l->input.end < sizeof l->input.bytes)
-        l->seen_ns = now; /* else there is more to read */
+        l->seen_ns = now; /* else the pipe may have more */
     if (coprocess_stops(l) && coprocess_lives(l)) {
         l->why = "stopping";
         coprocess_step(l, COPROCESS_END);
@@ -658,8 +665,8 @@ void coprocess_send(struct coprocess *l, struct delivery *d)
 /* ---- answers ---- */
 
 /* Replace a child that has grown too large. Reading its memory costs a system
- * call. A child that is too large right after its first answer is so by nature,
- * and another one would be as large. */
+ * call. If a child is too large right after its first answer, a new one would
+ * be as large, so it is not replaced. */
 static void rss_check(struct coprocess *l)
 {
     uint64_t most = l->stream->set->max_rss, now = clock_mono_ns(), rss;
@@ -796,8 +803,9 @@ void coprocess_wake(struct coprocess *l)
     (void)!write(l->waker, &one, sizeof one);
 }
 
-/* A child that we ended needs more than this; it is reaped when the coprocess
- * is used again, or closed. */
+/* A child that the worker terminated is not reaped here, because its messages
+ * and leftovers come first. It is reaped when the coprocess is used again or
+ * closed. */
 bool coprocess_look(struct coprocess *l)
 {
     struct outcome none;

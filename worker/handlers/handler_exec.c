@@ -6,14 +6,15 @@
  *
  * The same thread keeps the time limit, so that one thread decides which came
  * first: the exit, and the exit status is the verdict; or the limit, and the
- * verdict is the timeout whatever the process says. Then the thread ends
+ * verdict is the timeout whatever the exit status. Then the thread terminates
  * everything that is left of the process (leftovers.h).
  *
- * The peeker signals a run that an operator cancels, as at the worker's stop;
- * the exit of the process wakes the thread that waits for it. The lock and the
- * descriptor of the process decide whether the exit or the order came first. If
- * the worker is killed before the verdict is durable, the message runs again,
- * and nobody was told that it was cancelled.
+ * When an operator cancels a run, the peeker thread signals its process, as it
+ * does when the worker stops. The exit of the process wakes the thread that
+ * waits for it. The lock and the descriptor of the process decide whether the
+ * exit or the order came first. If the worker is killed before the verdict is
+ * durable, the message runs again; its cancellation has not been reported to
+ * anybody.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,10 +44,10 @@
 #include "worker/process/stderr_tail.h"
 #include "worker/rules/verdict.h"
 
-/* As long as the worker has the writing end of the stderr pipe too, a process
- * that closes its stderr just before it exits does not wake the thread: one
- * thread switch less for each process. That costs a descriptor; from this
- * number on, descriptors are saved instead. */
+/* Descriptor number from which the worker closes its copy of the writing end of
+ * the stderr pipe. While the worker keeps the copy, a process that closes its
+ * stderr just before it exits does not wake the thread, which saves one thread
+ * switch for each process and costs one descriptor. */
 #define FEW_FDS 256
 
 /* A run; on the stack of its pool thread.
@@ -150,10 +151,10 @@ static int exec_open(struct handler **out, const struct handler_setup *setup,
 
 /* ---- descriptors ---- */
 
-/* Close descriptors, those with consecutive numbers by one call. Such a range
- * has no other descriptor, since all of its numbers are ours. The thread
- * sanitizer does not see close_range(2), and would take the next file with such
- * a number for the same. */
+/* Close descriptors, with one call for consecutive numbers. Such a range has no
+ * other descriptor, since all of its numbers are ours. The thread sanitizer
+ * does not see close_range(2), and would take the next file with such a number
+ * for the same. */
 static void fds_close(const int *fds, size_t n)
 {
     for (size_t i = 0, k; i < n; i = k) {
@@ -170,8 +171,8 @@ static void fds_close(const int *fds, size_t n)
     }
 }
 
-/* Open stdin and stderr of a run: the body as a file in memory, which may be
- * mapped or read again, and a pipe. On failure `out` has the reason. */
+/* Open a run's stdin, the body as a file in memory, which may be mapped or read
+ * again, and its stderr, a pipe. On failure `out` has the reason. */
 static bool descriptors_open(struct running *r, const struct delivery *d,
                              struct outcome *out)
 {
@@ -206,10 +207,11 @@ static void stderr_drain(const struct running *r, struct stderr_tail *t)
     stderr_tail_drain(t, r->out);
 }
 
-/* Read stderr until the process has ended. Returns false at `due_ns`. poll(2)
- * looks at the descriptors in their order (do_poll in fs/select.c), so the
- * state of stderr is that after the end, and a process that wrote nothing more
- * costs no read. Bytes that a grandchild writes later are not waited for. */
+/* Read stderr until the process has ended. Returns false if `due_ns` comes
+ * first. poll(2) looks at the descriptors in their order (do_poll in
+ * fs/select.c), so the state of stderr is that after the end, and a process
+ * that wrote nothing more costs no read. Bytes that a grandchild writes later
+ * are not waited for. */
 static bool run_watch(const struct running *r, struct stderr_tail *t,
                       uint64_t due_ns)
 {
@@ -253,9 +255,10 @@ struct signalled {
     uint64_t cancelled_ns; /* copied from the run */
 };
 
-/* Judge a run that was sent a signal, and leave nothing of it if we ended it.
- * It leaves the list before its number is free. Until then a late run may still
- * be cancelled. */
+/* Decide the outcome of a run that was sent a signal, and terminate what is
+ * left of it if the worker ended it. The run leaves the list before its process
+ * number can be used again. Until then, an operator may still cancel a run
+ * whose time limit has passed. */
 static void end_signalled(struct running *r, uint64_t seq,
                           const struct signalled *for_what,
                           struct stderr_tail *t, struct outcome *out)
@@ -313,8 +316,8 @@ static void run_supervise(struct running *r, struct delivery *d,
     siginfo_t info;
     bool signalled;
 
-    /* Start time first: a group without it is not killed by recovery, which
-     * finds it by its mark all the same. */
+    /* Write the start time first. Recovery kills no process group without a
+     * start time, but still finds the process by its mark. */
     FAULT_POINT("exec_before_name");
     d->message->ops->handler(d->message, 0, r->process.start);
     FAULT_POINT("exec_before_group");
@@ -322,9 +325,9 @@ static void run_supervise(struct running *r, struct delivery *d,
     FAULT_POINT("exec_after_name");
     stderr_tail_init(&tail, r->id, 0, h->stderr_limit);
     if (!run_watch(r, &tail, due_ns)) {
-        /* The limit does not count after the worker's stop or an operator's
-         * order: these have times of their own, and their end is no failure of
-         * the handler. */
+        /* The time limit does not count once the worker stops or an operator
+         * has cancelled the run. Both have time limits of their own, and
+         * neither is a failure of the handler. */
         pthread_mutex_lock(&h->mtx);
         for_what.late = !h->signal && !r->cancelled_ns;
         pthread_mutex_unlock(&h->mtx);
@@ -433,7 +436,7 @@ static bool exec_cancel(struct handler *h, const char *id)
         if (strcmp(r->id, id) == 0)
             break;
     if (r && !r->cancelled_ns) {
-        end.fd = r->process.end; /* on the list, so nobody has reaped it */
+        end.fd = r->process.end; /* on the list, so not reaped yet */
         if (poll(&end, 1, 0) > 0) {
             r = NULL;
         } else {

@@ -1,4 +1,4 @@
-/* halt.c - see halt.h */
+/* halt.c - pauses and stops (see halt.h) */
 #include "worker/operate/halt.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@
 
 /* Write `note` to the file, or remove the file. If the process is killed before
  * that, the order was not answered yet, and the next worker starts as if the
- * order had not been given. A saved note that still exists is not written
- * again, because a write is an event in the folder, after which the worker
- * checks its files and calls pause_put_back. */
+ * order had not been given. A note that is in the file already is not written
+ * again: each write is an event in the folder, after which the worker checks
+ * its files and calls pause_put_back, which would lead to the next write. */
 static int note_save(struct chore *chore)
 {
     struct pause *p = CONTAINER_OF(chore, struct pause, chore);
@@ -100,8 +100,8 @@ void pause_put_back(struct pause *p)
 
 /* ---- begin and end ---- */
 
-/* Log a pause that begins, continues after a restart (`limit_ns` 0, and
- * `next`), or gets another end. */
+/* Log a pause that begins, that gets another end, or (`next`) that continues
+ * after a restart. */
 static void begin_log(const struct pause *p, const struct pause_note *n,
                       uint64_t limit_ns, const char *next)
 {
@@ -268,7 +268,8 @@ void pause_fini(struct pause *p)
 
 /* ---- stop ---- */
 
-/* End the handlers: by SIGTERM when the grace is over, then by SIGKILL. */
+/* Terminate the handlers: with SIGTERM when the grace is over, and with SIGKILL
+ * after --kill-after. */
 static void handlers_end(struct timer *timer)
 {
     struct stop *s = CONTAINER_OF(timer, struct stop, timer);
@@ -304,8 +305,9 @@ void stop_worker(struct stop *s, int signal)
     gate_finish(&f->gate, "signal", 0);
     if (signal == SIGQUIT) {
         s->ending = true;
-        if (!f->ops->within) /* else in the next round: it ends the process, and
-                              * the client needs its answer first */
+        if (!f->ops->within) /* else in the next round, because that ends the
+                              * process, and the client must get its answer
+                              * first */
             f->ops->stop(f->handler, SIGKILL);
     }
     if (s->signals == 1 && !s->ending)
@@ -313,8 +315,8 @@ void stop_worker(struct stop *s, int signal)
     timers_start(f->timers, &s->timer, now);
 }
 
-/* Stop as after SIGTERM, because a file was removed, unless a stop has
- * begun. */
+/* Stop as after SIGTERM, because a file was removed. Does nothing if a stop has
+ * already begun. */
 static void stop_again(struct timer *timer)
 {
     struct stop *s = CONTAINER_OF(timer, struct stop, again);

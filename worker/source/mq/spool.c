@@ -1,35 +1,37 @@
 /* spool.c - messages wait on the disk instead of in the queue (see spool.h)
  *
  * A message is in one of three lines: in a slot, on its way to the disk, or on
- * the disk. The next one is the first of all three. Messages in the queue
- * count, too: so one is received, which is the first there, as the kernel keeps
- * the order; all that are left in the queue come after it.
+ * the disk. The next message to run is the first of these three lines and of
+ * the queue. To compare it with the queue, one message is received: the kernel
+ * keeps the order, so that message comes before all others in the queue.
  *
- * One commit brings in what waits and deletes what ended; what is delayed comes
- * in as a row that waits for its time. The slots are FREE before anything later
- * is written (`durable` of store_spool_change), so that no slot is left whose
- * row has come and gone.
- * Crash before the commit: the slots are HELD, the ends are noted. After it,
- * before a slot is FREE: recovery finds the row by the key, and frees the slot;
- * before an end is dropped: it is deleted once more.
+ * One commit inserts the rows of waiting messages and deletes those of finished
+ * ones; a delayed message becomes a row that waits for its time. The slots are
+ * FREE before anything later is written (`durable` of store_spool_change), so
+ * that no slot is left whose row was written and deleted again.
+ * Crash before the commit: the slots are HELD, and the file of ends has the
+ * ends. After the commit, before a slot is FREE: recovery finds the row by its
+ * key and frees the slot. After the commit, before an end is dropped: the next
+ * start deletes its row once more, which changes nothing.
  *
- * A key of a unique message is asked for in the commit that brings the message
- * to the disk, so one that has a row has its key, and no other write is needed.
- * Each commit takes all that wait, in the order of their receipt.
+ * The unique key of a message is claimed in the commit that writes the
+ * message's row, so a message with a row has its key, and no other write is
+ * needed. Each commit takes all waiting messages, in the order of receipt.
  *
- * Rows are read ahead, and lent without a look at the disk. So of the rows that
- * an operator cancels, those that were lent are left alone, and the others are
- * not lent before it is known whether they have their mark.
+ * Rows are read ahead and then lent from memory. When an operator cancels rows,
+ * those that were lent already are left alone, and the others are not lent
+ * until the commit has decided which of them are marked.
  *
- * A work item takes a message without a detour as long as nobody waits. So the
- * thread of the spool leaves the queue to them while they are quick, and takes
- * what they leave. Once something waits, all goes this way, as the order has to
- * be kept.
+ * While no message waits in the spool, work items take messages straight from
+ * the queue. The spool's thread leaves the queue to them while they keep up,
+ * and receives only what they leave. As soon as one message waits, all later
+ * ones go through the spool, too, because the order has to be kept.
  *
- * Ends of messages whose rows are on the disk still are in a file beside that
- * of custody, whose number is in the store as long as a worker runs. If the
- * machine went down, or the file is not the one of that number, the ends are
- * not known: all rows that are there may have run, and say so when they run.
+ * A finished message whose row has not been deleted yet is noted in the file of
+ * ends, beside the file of custody. While a worker is running, the store has
+ * the number of that file. If the machine went down, or the file has another
+ * number, the ends are unknown: any row may have run already, so each is marked
+ * as redelivered when it runs.
  */
 #include "worker/source/mq/spool.h"
 
@@ -59,7 +61,7 @@
 #include "worker/rules/delivery.h"
 #include "worker/source/mq/source_mq.h"
 
-#define SPOOL_AHEAD 64 /* rows that are read at once */
+#define SPOOL_AHEAD 64 /* rows read by one query */
 
 /* A message in a slot that is not on the disk. */
 struct spool_wait {
@@ -87,7 +89,7 @@ struct spool {
     /* In slots only: the last one comes next. */
     struct spool_wait *waiting; /* m */
     _Atomic size_t waits;       /* a  count of `waiting` */
-    /* On their way to the disk, in any order; nobody may take them. */
+    /* On their way to the disk, in any order; they cannot be taken. */
     struct spool_wait *writing; /* m; w reads it */
     struct store_spooled *rows; /* w  what the commit writes for `writing` */
     struct store_key *keys;     /* w  unique keys of these rows */
@@ -144,8 +146,9 @@ static bool key_fits(const struct spool *sp)
     return custody_seq_next(sp->q->custody) < STORE_SPOOL_SEQ_MAX;
 }
 
-/* Return true if the message asks for a unique key, with its header in `h`. A
- * replayed letter had its key. */
+/* Return true if the message asks for a unique key; `h` gets its header. A
+ * replayed letter does not ask, because it had its key when it was received
+ * first. */
 static bool header_unique(const struct message *m, struct header *h)
 {
     char why[HEADER_WHY];
@@ -182,8 +185,8 @@ static void waiting_add_locked(struct spool *sp, struct lent *l)
 }
 
 /* Receive a message of the queue into a slot, as a work item would.
- * Crash: the slot is HELD and the message is not on the disk. Recovery puts it
- * in line again. */
+ * Crash: the slot is HELD and the message is not on the disk. Recovery adds it
+ * to `waiting` again. */
 static int waiting_receive_locked(struct spool *sp, uint64_t wall_ns)
 {
     struct source_mq *q = sp->q;
@@ -203,16 +206,16 @@ static int waiting_receive_locked(struct spool *sp, uint64_t wall_ns)
     return err;
 }
 
-/* Return true if the row was lent. The rows of a priority are lent in their
- * order, and each commit brings later ones than the last, so one number for
- * each priority is enough. */
+/* Return true if the row was lent. Rows of one priority are lent in order, and
+ * each commit adds rows that come after those of the last commit, so one number
+ * for each priority is enough. */
 static bool row_is_lent(const struct spool *sp, int64_t key)
 {
     return store_spool_seq(key) <= sp->taken[store_spool_priority(key)];
 }
 
-/* A message that was taken from its slot, or a letter, while no row of its
- * priority was lent, counts as waiting behind those rows. */
+/* `taken` notes rows only. So a letter, or a message that ran straight from its
+ * slot, counts as waiting until a later row of its priority is lent. */
 bool spool_queued(const struct spool *sp, int64_t number)
 {
     return spool_waits(sp) > 0 && (number == 0 || !row_is_lent(sp, -number));
@@ -249,9 +252,10 @@ void spool_adopt(struct spool *sp, struct lent *l)
 
 #define ENDS_BATCH 1024 /* keys that one commit deletes */
 
-/* Fill `row` for a message that waits for its time. Returns NULL if it waits
- * for its turn instead. A message of a group always waits for its turn: earlier
- * messages of the group may be in the spool, which does not order groups. */
+/* Fill `row` for a message that waits for its time. Returns NULL if the message
+ * only waits for its turn. A message of a group always waits for its turn,
+ * because earlier messages of the group may be in the spool, which does not
+ * order groups. */
 static const struct store_row *later_of(const struct spool *sp,
                                         struct store_row *row, struct lent *l)
 {
@@ -324,8 +328,9 @@ static int receipt_compare(const void *a, const void *b)
            (x->lent->m.seq < y->lent->m.seq);
 }
 
-/* Move all waiting messages to `writing`, so that each priority reaches the
- * disk in its order and unique keys are given in the order of receipt. */
+/* Move all waiting messages to `writing` and sort them by receipt, so that each
+ * priority reaches the disk in its order and unique keys are claimed in the
+ * order of receipt. */
 static size_t waiting_take(struct spool *sp)
 {
     size_t n;
@@ -360,8 +365,9 @@ static bool row_in_hand(const struct spool *sp, size_t i)
     return sp->rows[i].taken || sp->rows[i].later;
 }
 
-/* Move the messages in `writing` on after a commit: back to `waiting` after an
- * error. They join another line before they leave this one (spool_waits). */
+/* Empty `writing` after a commit. If the commit failed, the messages go back to
+ * `waiting`; else they are rows on the disk. They join another line before they
+ * leave this one (spool_waits). */
 static void rows_land(struct spool *sp, size_t n, int err)
 {
     int64_t came = 0;
@@ -378,7 +384,7 @@ static void rows_land(struct spool *sp, size_t n, int err)
         atomic_fetch_add(&sp->left, came);
         if (sp->at < sp->count &&
             sp->writing_first < sp->ahead[sp->count - 1].key)
-            sp->count = sp->at; /* rows are read again, with these */
+            sp->count = sp->at; /* read ahead again: a new row comes first */
     }
     atomic_store(&sp->writes, 0);
     stalled = atomic_exchange(&sp->stalled, false);
@@ -432,9 +438,9 @@ static int large_bury(struct spool *sp)
     return err == -ENOENT ? 0 : err;
 }
 
-/* Write to the store, in one commit, which messages ended and, if `waiting`,
- * those that wait in memory. Only the spool's thread passes `waiting`: the
- * results in `rows` are read without the lock.
+/* Write the ends of messages to the store and, if `waiting`, the messages that
+ * wait in memory, all in one commit. Only the spool's thread passes `waiting`:
+ * the results in `rows` are read without the lock.
  * Crash before a duplicate is settled: it is HELD, asks for its key again, and
  * gets the same answer. Crash before a message that waits for its time is
  * reported: the next start finds its row. */
@@ -450,8 +456,8 @@ static int spool_write(struct spool *sp, bool waiting)
     pthread_mutex_lock(&sp->write_mtx);
     c.out_count = ends_peek(sp->ends, ends, ENDS_BATCH);
     c.in_count = waiting ? waiting_take(sp) : 0;
-    /* The other half of --max-waiting is for work items, which take no
-     * messages once it is reached. */
+    /* Use only half of --max-waiting for delayed messages. The other half is
+     * for work items, which take no more messages at that number. */
     waits = (uint64_t)store_waits(sp->q->store);
     room -= waits < room ? waits : room;
     for (size_t i = 0; i < c.in_count; i++) {
@@ -499,8 +505,8 @@ static bool row_seized_locked(const struct spool *sp, int64_t key)
     return false;
 }
 
-/* A message that is not a row yet is in a slot, or on its way: it reaches the
- * store before the mark is written, or there is no row to mark. */
+/* A message without a row needs no protection: either its row is written before
+ * the cancel mark, which then marks it, or there is no row to mark. */
 void spool_seize(struct spool *sp, const int64_t *numbers, size_t n, bool *skip)
 {
     pthread_mutex_lock(&sp->steer_mtx);
@@ -532,7 +538,7 @@ void spool_release(struct spool *sp, const bool *done)
         sp->q->events.changed(sp->q->events.arg);
 }
 
-/* ---- the next one, and its end ---- */
+/* ---- taking a message, and its end ---- */
 
 #define NONE INT64_MAX /* no key is as high */
 
@@ -542,9 +548,10 @@ static bool slot_fits(const struct spool *sp, const struct store_spooled *m)
     return m->size <= custody_body_bytes(sp->q->custody);
 }
 
-/* Find the key of the next row on the disk, or NONE; read ahead if the last
- * rows read were lent. -EINPROGRESS: the next row is larger than a slot. The
- * thread makes a dead letter of it, because that waits for the disk. */
+/* Find the key of the next row on the disk, or NONE. Reads ahead if all rows
+ * read before were lent. Returns -EINPROGRESS if the next row is larger than a
+ * slot; the spool's thread makes a dead letter of it, because that waits for
+ * the disk. */
 static int row_next(struct spool *sp, int64_t *key)
 {
     const struct store_spooled *rows = sp->ahead;
@@ -559,7 +566,7 @@ static int row_next(struct spool *sp, int64_t *key)
 
         sp->at = sp->count = 0;
         if (n > 0 && row_is_lent(sp, rows[0].key)) {
-            /* So were all of this priority up to `taken`: skip them. */
+            /* All rows of this priority up to `taken` were lent: skip them. */
             uint32_t priority = store_spool_priority(rows[0].key);
 
             after = store_spool_key(priority, sp->taken[priority]);
@@ -622,9 +629,10 @@ static int row_lend(struct spool *sp, unsigned lane, struct message **out)
     return -ECANCELED;
 }
 
-/* Report that the next message is on its way to the disk, and wake the thread.
- * While the disk fails, the thread tries again by the clock. It stores
- * `disk_fails` before it reads `stalled`, so one of the two sees the other. */
+/* Report that the next message is on its way to the disk, and wake the spool's
+ * thread. While the disk fails, the thread is not woken, because it tries again
+ * every RETRY_MS. The thread stores `disk_fails` before it reads `stalled`, so
+ * either it sees `stalled` or this call sees `disk_fails`. */
 static int take_stall(struct spool *sp)
 {
     atomic_store(&sp->stalled, true);
@@ -648,8 +656,8 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
 
     if (err)
         return err == -EINPROGRESS ? take_stall(sp) : err;
-    /* A message of the queue may come before all of them; the next commit makes
-     * a slot free for it. */
+    /* A message that could not be received for want of a slot may come before
+     * all of these. The next commit frees a slot for it. */
     if (got == -ENOBUFS && waits + writes > 0 && !atomic_load(&sp->disk_fails))
         return take_stall(sp);
     if (write < wait && write < row)
@@ -664,7 +672,7 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
         return got == -ENOBUFS ? -EAGAIN : got;
     if (spool_always(sp) || next->unique)
         return take_stall(sp);
-    *out = &next->lent->m; /* it is in its slot only */
+    *out = &next->lent->m; /* the message has no row */
     atomic_store(&sp->waits, waits - 1);
     return 0;
 }
@@ -734,12 +742,12 @@ bool spool_ready(const struct spool *sp)
 
 /* ---- from off to on ---- */
 
-/* Allocate memory, open the file of ends, and switch take over to the spool,
- * under the lock of take. The file of ends is the last worker's, or a new one.
- * The store has the number of the last worker's, so that a start after a kill
- * writes nothing. Crash between the two writes of a new one: the store has
- * another number, or none, and the next start doubts, or begins, in the same
- * way. */
+/* Allocate memory, open the file of ends, and make mq_take use the spool. If
+ * the store has the number of the file, and the machine did not go down, the
+ * file is the last worker's and is used as it is, so that a start after a kill
+ * writes nothing. Else the file is emptied and gets a new number, which is then
+ * written to the store. Crash between these two writes: the numbers differ, or
+ * the store has none, and the next start does the same again. */
 static int spool_turn_on(struct spool *sp, struct problem *p)
 {
     struct source_mq *q = sp->q;
@@ -797,8 +805,9 @@ static int spool_turn_on(struct spool *sp, struct problem *p)
 
 /* ---- the thread ---- */
 
-/* How long the thread leaves the queue to work items, and how many messages
- * they must take meanwhile to keep it: then they are as fast as the disk. */
+/* Time for which the thread leaves the queue to work items, and how many
+ * messages they must take in that time to keep it. At that rate they are as
+ * fast as the disk. */
 #define LEAVE_MS    1
 #define LEAVE_LEAST 64
 /* How long a sender may take to bring the next message of a batch. */
@@ -809,7 +818,7 @@ static int spool_turn_on(struct spool *sp, struct problem *p)
 #define RETRY_MS 1000
 #define PIECE    16 /* messages received at a time, while take waits */
 
-/* Return true if the spool may receive more; one that is off may not. */
+/* Return true if the spool may receive more. Returns false if it is off. */
 static bool has_room_locked(const struct spool *sp)
 {
     return spool_waits(sp) < spool_most(sp) && key_fits(sp);
@@ -853,7 +862,8 @@ static bool items_keep_up(struct spool *sp)
            atomic_load(&sp->direct) - before >= LEAVE_LEAST;
 }
 
-/* Log once that the spool is full, until a sixteenth is free. */
+/* Log once that the spool is full, and once that a sixteenth of it is free
+ * again. */
 static void full_log(struct spool *sp)
 {
     uint64_t most = spool_most(sp), waits = spool_waits(sp);
@@ -874,9 +884,9 @@ static void full_log(struct spool *sp)
     }
 }
 
-/* Return true if there is a reason to write. Waiting messages of a spool that
- * is off are written only if they use up all slots or take waits for them; take
- * also waits for a row that is larger than a slot. */
+/* Return true if there is a reason to write. While the spool is off, waiting
+ * messages are written only if they use up all slots, or if take waits for
+ * them. Take also waits for a row that is larger than a slot. */
 static bool has_work(const struct spool *sp)
 {
     return atomic_load(&sp->large) != 0 ||
@@ -917,7 +927,7 @@ static bool work_wait(struct spool *sp)
                                         : -1;
     uint64_t ignored;
 
-    pthread_mutex_lock(&sp->mtx); /* the sequences are take's */
+    pthread_mutex_lock(&sp->mtx); /* protects the receive sequence */
     if (!disk_fails && has_room_locked(sp))
         fds[1].fd = queue_fd(sp->q->queue);
     pthread_mutex_unlock(&sp->mtx);
@@ -1017,8 +1027,9 @@ int spool_note(struct spool *sp, const struct slot *slot)
     return m.crashes || m.flags ? store_spool_note(sp->q->store, &m) : 0;
 }
 
-/* Start the thread with all signals blocked: they are the peeker's. If that
- * fails, messages are taken as without a spool, and rows on the disk run. */
+/* Start the thread with all signals blocked, because the peeker handles them.
+ * If the thread cannot be started, messages are taken as without a spool, and
+ * rows on the disk still run. */
 void spool_start(struct spool *sp)
 {
     sigset_t all, old;
@@ -1089,9 +1100,9 @@ int spool_recovered(struct spool *sp, struct problem *p)
                            "%s. Nothing was lost; %s, and start again",
                            sp->q->set->queue, errno_text(-err),
                            disk_advice(err));
-    /* Recovery gives back, or writes, each message that has a row. One whose
-     * verdict could not be written still has its slot, and its row would run
-     * beside it. */
+    /* Recovery has returned or written each message that has a row, unless the
+     * write failed. Such a message is still in its slot, and its row would run
+     * as well. */
     for (unsigned i = 0; i < custody_slots(sp->q->custody); i++)
         if (sp->q->lents[i].spooled)
             return problem_set(
@@ -1177,9 +1188,10 @@ void spool_stop(struct spool *sp)
              F_STR("next", next));
 }
 
-/* The end is orderly only if no slot holds a message: a message in a slot needs
- * its row, and its end, as they are, also after a refused start. Messages that
- * waited in slots were kept with the others (source_local_ops.keep). */
+/* Mark the end as orderly only if no slot holds a message: the next start needs
+ * the row and the end of such a message as they are. This also applies if the
+ * start was refused. Messages that waited in slots have been written with the
+ * others (source_local_ops.keep). */
 void spool_close(struct source_mq *q)
 {
     struct spool *sp = q->spool_there;
