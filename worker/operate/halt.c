@@ -270,7 +270,7 @@ void pause_fini(struct pause *p)
 
 /* Terminate the handlers: with SIGTERM when the grace is over, and with SIGKILL
  * after --kill-after. */
-static void handlers_end(struct timer *timer)
+static void handlers_terminate(struct timer *timer)
 {
     struct stop *s = CONTAINER_OF(timer, struct stop, timer);
     struct flow *f = s->flow;
@@ -317,7 +317,7 @@ void stop_worker(struct stop *s, int signal)
 
 /* Stop as after SIGTERM, because a file was removed. Does nothing if a stop has
  * already begun. */
-static void stop_again(struct timer *timer)
+static void stop_for_restart(struct timer *timer)
 {
     struct stop *s = CONTAINER_OF(timer, struct stop, again);
     struct flow *f = s->flow;
@@ -338,6 +338,6 @@ void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
     s->flow = f;
     s->last = last;
     s->arg = arg;
-    timer_init(&s->timer, handlers_end);
-    timer_init(&s->again, stop_again);
+    timer_init(&s->timer, handlers_terminate);
+    timer_init(&s->again, stop_for_restart);
 }

@@ -256,8 +256,8 @@ void spool_adopt(struct spool *sp, struct lent *l)
  * only waits for its turn. A message of a group always waits for its turn,
  * because earlier messages of the group may be in the spool, which does not
  * order groups. */
-static const struct store_row *later_of(const struct spool *sp,
-                                        struct store_row *row, struct lent *l)
+static const struct store_row *
+later_row_fill(const struct spool *sp, struct store_row *row, struct lent *l)
 {
     const struct settings *set = sp->q->set;
     struct delivery d;
@@ -316,7 +316,7 @@ static void spool_row_fill(struct spool *sp, size_t i, bool may_wait)
     if (h.fields & HEADER_LETTER && h.letter <= INT64_MAX)
         row->letter = (int64_t)h.letter;
     if (may_wait && h.fields & HEADER_NOT_BEFORE && !(h.fields & HEADER_LETTER))
-        row->later = later_of(sp, &sp->later[i], wait->lent);
+        row->later = later_row_fill(sp, &sp->later[i], wait->lent);
 }
 
 /* Compare two messages by their order of receipt, for qsort(3). */
@@ -360,7 +360,7 @@ static void rows_written(void *arg)
 }
 
 /* Return true if the slot is still needed, to report the message. */
-static bool row_in_hand(const struct spool *sp, size_t i)
+static bool row_needs_slot(const struct spool *sp, size_t i)
 {
     return sp->rows[i].taken || sp->rows[i].later;
 }
@@ -368,13 +368,13 @@ static bool row_in_hand(const struct spool *sp, size_t i)
 /* Empty `writing` after a commit. If the commit failed, the messages go back to
  * `waiting`; else they are rows on the disk. They join another line before they
  * leave this one (spool_waits). */
-static void rows_land(struct spool *sp, size_t n, int err)
+static void writing_finish(struct spool *sp, size_t n, int err)
 {
     int64_t came = 0;
     bool stalled;
 
     for (size_t i = 0; i < n && !err; i++)
-        came += !row_in_hand(sp, i);
+        came += !row_needs_slot(sp, i);
     pthread_mutex_lock(&sp->mtx);
     if (err) {
         for (size_t i = 0; i < n; i++)
@@ -390,7 +390,7 @@ static void rows_land(struct spool *sp, size_t n, int err)
     stalled = atomic_exchange(&sp->stalled, false);
     pthread_mutex_unlock(&sp->mtx);
     for (size_t i = 0; i < n && !err; i++)
-        if (!row_in_hand(sp, i))
+        if (!row_needs_slot(sp, i))
             custody_release(sp->q->custody, sp->writing[i].lent->slot);
     if (n || stalled)
         sp->q->events.changed(sp->q->events.arg);
@@ -470,7 +470,7 @@ static int spool_write(struct spool *sp, bool waiting)
     if (!err)
         ends_drop(sp->ends, c.out_count);
     if (waiting)
-        rows_land(sp, c.in_count, err);
+        writing_finish(sp, c.in_count, err);
     pthread_mutex_unlock(&sp->write_mtx);
     for (size_t i = 0; i < c.in_count && !err; i++) {
         struct lent *l = sp->writing[i].lent;
@@ -540,7 +540,7 @@ void spool_release(struct spool *sp, const bool *done)
 
 /* ---- taking a message, and its end ---- */
 
-#define NONE INT64_MAX /* no key is as high */
+#define KEY_NONE INT64_MAX /* no key is as high */
 
 /* Return true if the row, one of `ahead`, fits into a slot. */
 static bool slot_fits(const struct spool *sp, const struct store_spooled *m)
@@ -548,7 +548,7 @@ static bool slot_fits(const struct spool *sp, const struct store_spooled *m)
     return m->size <= custody_body_bytes(sp->q->custody);
 }
 
-/* Find the key of the next row on the disk, or NONE. Reads ahead if all rows
+/* Find the key of the next row on the disk, or KEY_NONE. Reads ahead if all rows
  * read before were lent. Returns -EINPROGRESS if the next row is larger than a
  * slot; the spool's thread makes a dead letter of it, because that waits for
  * the disk. */
@@ -557,7 +557,7 @@ static int row_next(struct spool *sp, int64_t *key)
     const struct store_spooled *rows = sp->ahead;
     int64_t after = 0;
 
-    *key = NONE;
+    *key = KEY_NONE;
     if (atomic_load(&sp->left) <= 0)
         return 0;
     while (sp->at == sp->count) {
@@ -650,8 +650,8 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
     int got = waiting_receive_locked(sp, wall_ns);
     size_t waits = atomic_load(&sp->waits), writes = atomic_load(&sp->writes);
     const struct spool_wait *next = waits ? &sp->waiting[waits - 1] : NULL;
-    int64_t wait = next ? next->key : NONE, row;
-    int64_t write = writes ? sp->writing_first : NONE;
+    int64_t wait = next ? next->key : KEY_NONE, row;
+    int64_t write = writes ? sp->writing_first : KEY_NONE;
     int err = row_next(sp, &row);
 
     if (err)
@@ -990,7 +990,7 @@ static void thread_stop(struct spool *sp)
 
 /* ---- from one worker to the next ---- */
 
-#define LAST_NS (5 * NS_PER_S) /* so that a busy sender cannot delay a stop */
+#define STOP_NS (5 * NS_PER_S) /* so that a busy sender cannot delay a stop */
 
 int spool_find(struct spool *sp, const struct slot *slot, enum spool_at *out)
 {
@@ -1140,7 +1140,7 @@ const char *spool_left_why(const struct spool_last *last, const char **next)
  * Crash: what was received is in slots, or on the disk. */
 void spool_stop(struct spool *sp)
 {
-    uint64_t end = ns_add(clock_mono_ns(), LAST_NS), before, waits, most;
+    uint64_t end = ns_add(clock_mono_ns(), STOP_NS), before, waits, most;
     struct spool_last last;
     const char *why, *next;
     char stuck[512];
