@@ -3,10 +3,10 @@
  * WHAT   Puts groups.h to work: what waits for its group is lent; what is
  *        behind a blocked head is parked in the source when few more can be
  *        lent; a lease ends with the verdict. docs/ordering.md.
- * WHO    Pool threads; dispatch_add of fresh messages inside of flow.take_lock, so
- *        that a group's order is the source's. restore, and add at recovery:
- *        the engine. groups, held, list, shut, reopen, closing, set_quantum:
- *        also the loop.
+ * WHO    Pool threads; dispatch_add of fresh messages inside of
+ *        flow.take_lock, so that a group's order is the source's. restore, and
+ *        add at recovery: the engine. groups, held, list, shut, reopen,
+ *        closing, set_quantum: also the loop.
  * OWNS   The messages that wait in their groups.
  * FAILS  -errno of the source, -ENOMEM.
  */

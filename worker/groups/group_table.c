@@ -55,6 +55,7 @@ void group_items_remove(struct group_items *items, struct group_item *item)
     items->count--;
     items->fronts -= item->priority == GROUP_FRONT;
     if (first != item) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is listed */
         while (at->next != item)
             at = at->next;
         at->next = next;
@@ -123,11 +124,13 @@ static uint64_t key_word(const char *key, size_t size)
         memcpy(&word, key, 8);
     } else if (size >= 4) {
         memcpy(&low, key, 4);
+        /* cppcheck-suppress pointerOutOfBoundsCond ; size is not 8 here */
         memcpy(&high, key + size - 4, 4);
         word = (uint64_t)high << 32 | low;
     } else if (size) {
         word = (uint64_t)(unsigned char)key[0] << 16 |
                (uint64_t)(unsigned char)key[size / 2] << 8 |
+               /* cppcheck-suppress arrayIndexOutOfBoundsCond ; size < 4 here */
                (unsigned char)key[size - 1];
     }
     return word;

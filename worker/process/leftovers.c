@@ -793,7 +793,7 @@ int stale_handlers_kill(uint64_t nonce, const struct stale_handler *list,
         if (k == i)
             groups += stale_group_kill(&list[i]);
     }
-    if (!err && n > 0)
+    if (m && !err && n > 0)
         killed = process_search_end(m, &choice);
     process_search_close(&m);
     free(of);

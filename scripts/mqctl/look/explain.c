@@ -674,20 +674,22 @@ int explain_run(const struct options *o)
     const char *text = o->line.operands[alone ? 0 : 1];
     static struct search s;
     struct problem p;
-    char *end;
     int status;
 
     s = (struct search){0};
     s.named = ulid_parse(text, strlen(text), &s.id) == 0;
-    errno = 0;
-    if (!s.named)
+    if (!s.named) {
+        char *end;
+
+        errno = 0;
         s.row = strtoll(text, &end, 10);
-    if (!s.named && (!*text || *end || errno || s.row <= 0 || alone))
-        return complain(EX_USAGE,
-                        "explain: \"%.64s\" is not an id; give the 26 "
-                        "characters of a message's id, or %s number that mqdlq "
-                        "list shows",
-                        text, alone ? "a queue and the" : "the");
+        if (!*text || *end || errno || s.row <= 0 || alone)
+            return complain(EX_USAGE,
+                            "explain: \"%.64s\" is not an id; give the 26 "
+                            "characters of a message's id, or %s number that "
+                            "mqdlq list shows",
+                            text, alone ? "a queue and the" : "the");
+    }
     if (alone)
         return explain_anywhere(o, &s);
     if (search_open(&s, o, o->line.operands[0], &p) < 0)

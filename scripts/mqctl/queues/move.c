@@ -16,7 +16,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,18 +62,14 @@ struct command_line {
     size_t count;
 };
 
-/* Add words, up to a NULL. */
-__attribute__((sentinel)) static void words_add(struct command_line *w, ...)
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* Add the words of a list that ends with a NULL. */
+static void words_add(struct command_line *w, const char *const *list)
 {
-    const char *text;
-
-    va_list args;
-
-    va_start(args, w);
-    while ((text = va_arg(args, const char *)) != NULL)
+    for (; *list; list++)
         if (w->count < WORDS)
-            w->at[w->count++] = text;
-    va_end(args);
+            w->at[w->count++] = *list;
 }
 
 /* Add a flag that was given. */
@@ -82,7 +77,7 @@ static void flag_add(struct command_line *w, const char *name,
                      const char *value)
 {
     if (value)
-        words_add(w, name, value, NULL);
+        words_add(w, LIST(name, value));
 }
 
 static void access_flags(struct command_line *w, const struct move *m,
@@ -188,15 +183,15 @@ static int messages_forward(struct move *m, int null)
     pid_t pid;
     int status;
 
-    words_add(&w, "mqworker", "--quiet", "--no-create", "--exit-when-idle",
-              "--forward", m->to, NULL);
+    words_add(&w, LIST("mqworker", "--quiet", "--no-create", "--exit-when-idle",
+                       "--forward", m->to));
     access_flags(&w, m, true);
     flag_add(&w, "--state-dir", m->o->state_dir);
     flag_add(&w, "--runtime-dir", m->o->runtime_dir);
     flag_add(&w, "--group-separator", separator[0] ? separator : NULL);
     if (m->o->allow_disk_custody)
-        words_add(&w, "--allow-disk-custody", NULL);
-    words_add(&w, m->queue, NULL);
+        words_add(&w, LIST("--allow-disk-custody"));
+    words_add(&w, LIST(m->queue));
     pid = program_start(&w, null, null);
     if (pid > 0)
         worker_watch(m, pid);
@@ -251,12 +246,12 @@ static int letters_pass(const struct move *m, int list, int null)
     int fds[2], exported, imported;
     pid_t from, to;
 
-    words_add(&out, "mqdlq", "export", NULL);
+    words_add(&out, LIST("mqdlq", "export"));
     flag_add(&out, "--state-dir", m->o->state_dir);
-    words_add(&out, m->queue, "-", NULL);
-    words_add(&in, "mqdlq", "import", "--quiet", NULL);
+    words_add(&out, LIST(m->queue, "-"));
+    words_add(&in, LIST("mqdlq", "import", "--quiet"));
     access_flags(&in, m, false);
-    words_add(&in, m->to, NULL);
+    words_add(&in, LIST(m->to));
     if (pipe2(fds, O_CLOEXEC) < 0)
         return complain(EX_OSERR, "pipe2: %s", errno_text(errno));
     from = program_start(&out, list, fds[1]);
@@ -428,9 +423,9 @@ static int move_programs(struct move *m)
     if (null < 0)
         return complain(EX_OSERR, "/dev/null: %s", errno_text(errno));
     /* Create the queue there, and send nothing. */
-    words_add(&w, "mqsend", "--quiet", "--create", "--lines", NULL);
+    words_add(&w, LIST("mqsend", "--quiet", "--create", "--lines"));
     access_flags(&w, m, true);
-    words_add(&w, m->to, NULL);
+    words_add(&w, LIST(m->to));
     status = program_end(program_start(&w, null, null));
     if (!status)
         status = messages_forward(m, null);

@@ -74,8 +74,8 @@ Test(amqp_groups, status_tells_which_partitions_it_has_and_what_waits)
     harness_until(strstr((r = harness_run("mqctl", "status", "--state-dir",
                                           harness_state_dir(), OPERAND))
                              .out,
-                         "2 messages of them; 1 group is waiting for a retry") !=
-                      NULL,
+                         "2 messages of them; 1 group is waiting for a "
+                         "retry") != NULL,
                   10000);
     cr_assert_not_null(strstr(r.out, "4; messages have come from 0\n"), "%s",
                        r.out);

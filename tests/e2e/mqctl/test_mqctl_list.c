@@ -219,11 +219,10 @@ Test(mqctl_list, what_is_wrong_is_told)
     cr_assert_not_null(strstr(r.err, "running, ready"), "%s", r.err);
     r = ctl("list", q);
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.err, "no running or waiting message; messages "),
-                       "%s", r.err);
+    cr_assert_not_null(
+        strstr(r.err, "no running or waiting message; messages "), "%s", r.err);
     r = ctl("list", "--match", "x", q);
-    cr_assert_not_null(strstr(r.err, "no matching message"), "%s",
-                       r.err);
+    cr_assert_not_null(strstr(r.err, "no matching message"), "%s", r.err);
     r = ctl("list", "--since", "whenever", q);
     cr_assert_eq(r.status, 64);
     cr_assert_eq(harness_stop(ctl_worker(q, "--", "true"), SOON_MS), 0);

@@ -227,7 +227,8 @@ Test(mqctl_look, create_makes_a_queue_once_and_remove_takes_care)
                                           "3", "--message-size", "32", q);
 
     cr_assert_eq(r.status, 0, "%s", r.err);
-    cr_assert_not_null(strstr(r.out, "3 messages of up to 32 bytes"), "%s", r.out);
+    cr_assert_not_null(strstr(r.out, "3 messages of up to 32 bytes"), "%s",
+                       r.out);
     r = harness_run("mqctl", "create", "--queue-depth", "4", q);
     cr_assert_eq(r.status, 73);
     cr_assert_not_null(strstr(r.err, "differs"), "%s", r.err);

@@ -89,7 +89,8 @@ static void still_killed(const char *q, pid_t pid)
     cr_assert(strstr(r.err, "was killed; 1 message is in custody"), "%s",
               r.err);
     r = harness_run("mqctl", "doctor", "--state-dir", harness_state_dir(), q);
-    cr_assert(strstr(r.out, "was killed; its 1 unfinished message"), "%s", r.out);
+    cr_assert(strstr(r.out, "was killed; its 1 unfinished message"), "%s",
+              r.out);
 }
 
 /* blind_check - it is refused while a message may be running, with the reason;
