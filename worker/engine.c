@@ -33,7 +33,8 @@
 #include "worker/source/mq/spool.h"
 #include "worker/source/source.h"
 
-#define CONFIRM_NS (10 * NS_PER_S) /* for the last verdicts of a broker */
+/* Longest wait for the confirms of a broker when the worker ends. */
+#define CONFIRM_NS (10 * NS_PER_S)
 
 /* ---- events of the source ---- */
 
@@ -134,7 +135,8 @@ static void on_ended(void *arg, const char *why, int status)
     gate_finish(&e->flow.gate, why, status);
 }
 
-/* Take nothing for a while: see `trouble` in source.h. `arg` is the engine. */
+/* Stop taking messages for a while; see `trouble` in source.h. The peeker calls
+ * this, too. */
 static void on_trouble(void *arg, const char *what, int err)
 {
     struct engine *e = arg;
@@ -144,15 +146,17 @@ static void on_trouble(void *arg, const char *what, int err)
 
 /* ---- the source ---- */
 
-/* Wait until the broker has confirmed the last verdicts, and let it send
- * nothing else. Does nothing for a POSIX queue. */
+/* Wait until the broker has confirmed the last verdicts, for CONFIRM_NS at
+ * most. After this, the source reports no events. Does nothing for a POSIX
+ * queue. */
 static void broker_stop(struct engine *e)
 {
     if (e->broker && e->flow.source)
         e->broker->source_stop(e->flow.source, CONFIRM_NS);
 }
 
-/* Let no work item take a message between the two calls. */
+/* Keep work items from taking messages, from a call with `begins` true to the
+ * call with `begins` false. */
 static void hold_take(void *arg, bool begins)
 {
     struct engine *e = arg;
@@ -209,7 +213,7 @@ static int source_open(struct engine *e, struct problem *p)
 
 /* ---- events of other parts ---- */
 
-/* Handle a change of the reasons to take nothing, or of the cap. */
+/* Handle a change of the gate: of its holds, or of its cap. */
 static void on_gate(void *arg, enum gate_event event)
 {
     struct engine *e = arg;
@@ -245,7 +249,7 @@ bool engine_restarts(const struct engine *e)
            !e->stop.drained;
 }
 
-/* Return the exit status, -ESTALE if the worker has to start again. */
+/* Return the exit status, or -ESTALE if the worker has to restart. */
 static int engine_status(const struct engine *e)
 {
     int status = e->flow.gate.status;
@@ -253,10 +257,10 @@ static int engine_status(const struct engine *e)
     return status == -ESTALE && !engine_restarts(e) ? EX_OK : status;
 }
 
-/* Write everything in flight into the store. Custody without a name ends with
- * this process, with the messages in it: then only a write that works is an
- * end. The files are checked before each try, because the store may be gone,
- * too. */
+/* Write all messages in flight into the store. If the custody file was removed,
+ * its messages are lost when this process exits, so try until the write
+ * succeeds. Check the files before each try, because the store may be gone as
+ * well. */
 static void engine_keep(struct engine *e)
 {
     const struct timespec pause = {.tv_sec = 1};
@@ -274,10 +278,10 @@ static void engine_keep(struct engine *e)
         file_watch_last(e->file_watch);
 }
 
-/* End the process, because its handlers are threads that do not return. Keep
- * custody mapped, since they read messages there. The kernel drops the lock of
- * the state directory when the process has ended, so no other worker starts
- * before that. */
+/* Exit without closing the engine, because the handlers are threads that do not
+ * return. Custody stays mapped, because they read messages there. The kernel
+ * drops the lock of the state directory when the process has exited, so no
+ * other worker starts before that. */
 static void on_last(void *arg)
 {
     struct engine *e = arg;
@@ -307,7 +311,7 @@ static void on_last(void *arg)
     _exit(EX_OK);
 }
 
-/* Create the note of a pause again after the folder was replaced. On a pool
+/* Write the note of a pause again after the folder was replaced. Runs on a pool
  * thread. */
 static void on_there(void *arg)
 {
@@ -316,8 +320,8 @@ static void on_there(void *arg)
     pause_put_back(&e->pause);
 }
 
-/* Stop in order to start again, because a file was removed; on a pool thread.
- * The loop does it. */
+/* Stop in order to restart, because a file was removed. Runs on a pool thread
+ * and leaves the stop itself to the loop. */
 static void on_again(void *arg)
 {
     struct engine *e = arg;
@@ -521,7 +525,8 @@ int engine_open(struct engine **out, struct settings *set,
             p);
     if (!err)
         err = spool_recovered(e->mq.spool_there, p);
-    /* What the last one kept at its end, and it had no more slots. */
+    /* First take due rows: the messages in flight that the last worker kept
+     * when it stopped. It had no more of them than slots. */
     atomic_store(&e->flow.due_first,
                  err || e->broker ? 0 : custody_slots(e->mq.custody));
     if (err) {
@@ -532,7 +537,7 @@ int engine_open(struct engine **out, struct settings *set,
     return 0;
 }
 
-/* Log what was started, and warn of doubtful places for its files. */
+/* Log the start, and warn if custody is not on a tmpfs. */
 static void started_log(struct engine *e)
 {
     bool doubtful = false;
@@ -597,8 +602,8 @@ int engine_run(struct engine *e)
     started_log(e);
     backlog_look(&e->flow);
     e->flow.source->ops->start(e->flow.source);
-    /* Finish the first look before taking a message. A count also requests a
-     * look, which another thread would run, so start the count later. */
+    /* Finish the first check of the files before taking a message. status_count
+     * requests such a check on another thread, so call it afterwards. */
     if (e->file_watch)
         file_watch_start(e->file_watch);
     status_count(&e->status);
@@ -682,7 +687,7 @@ void engine_close(struct engine **engine)
         pid_file_give_back(e->lock);
     pid_file_close(&e->lock);
     if (!e->flow.started)
-        (void)rmdir(e->dir.folder); /* if this call made it, it is empty */
+        (void)rmdir(e->dir.folder); /* removes it only if it is empty */
     if (e->flow.started)
         summary_log(e, &end);
     pause_fini(&e->pause);

@@ -2,9 +2,9 @@
  *
  * Reads go through a connection of their own: in WAL mode a reader sees the
  * last commit and never waits for a writer, nor for its sync. Writes share a
- * transaction: while a leader syncs, others queue up; the oldest of them leads
- * next and takes all that are there into its transaction. Nobody waits for more
- * to come.
+ * transaction: while a leader syncs, other writers queue up; the oldest of them
+ * leads next and commits the whole queue in one transaction. A leader does not
+ * wait for more writers.
  * Lock order: mtx and read_mtx are never held together.
  *
  * What a crash leaves, step by step of one batch:
@@ -18,23 +18,25 @@
  *   after COMMIT            everything is on the disk (synchronous=FULL). The
  *                           slots of callers that were not woken yet are found
  *                           at recovery, as above.
- * Rows that a commit wrote can be read, and used, before its callers are awake:
- * a retry that is due runs to its end. But nothing of that is written by this
- * process before the slots that the commit settled are FREE (`durable`), so the
- * worker leaves no slot whose row has come and gone. (An operator who discards
- * the row between its death and the next start does.)
- * A COMMIT that fails, as its sync did: the batch is undone in this process and
- * everyone gets the error; nothing is tried again here. But its frames are in
- * the file, and a message of it may run from its slot and be done, which writes
- * nothing here. So the frames are made worthless first (store_wal_bury). If the
- * process dies before that, its slots are as they were, and the receive
- * sequence tells, as above.
- * The number of a worker's commit (store_claim) is a row of the same
- * transaction, so the store has the number if and only if it has the commit;
- * *last gets it as soon as COMMIT says that it is on the disk, before anybody
- * is told. Crash between the two: the store is ahead. So it is behind *last
- * only if it lost what was durable. That a store to a mapped file is seen after
- * a kill of the process is the kernel's promise for this run of the machine.
+ * Other threads can read and use the rows of a commit before its callers are
+ * awake: a due retry may even run to its end. But this process writes nothing
+ * that follows from these rows before the slots that the commit settled are
+ * FREE (`durable`). So a killed worker leaves no slot whose row was written and
+ * deleted again, unless an operator discards the row before the next start.
+ * If COMMIT fails because its sync failed, the batch is undone in this process,
+ * every caller gets the error, and nothing is tried again here. But the frames
+ * of the batch are in the -wal. A message of the batch may run from its slot
+ * and be done, which writes nothing to the store, and the frames must not bring
+ * it back. So they are made invalid first (store_wal_bury). If the process dies
+ * before that, its slots are as they were, and recovery finds such a message by
+ * its receive sequence, as above.
+ * Each commit of a worker has a number (store_claim), which is a row of the
+ * same transaction, so the store has the number if and only if it has the
+ * commit. *last gets the number as soon as COMMIT has succeeded, before any
+ * caller is woken. Crash between the two: the store is ahead of *last. So the
+ * store is behind *last only if it lost a durable commit. *last is in a mapped
+ * file: the kernel keeps what a killed process wrote there until the machine
+ * goes down.
  * A checkpoint that fails loses nothing: frames leave the -wal only after a
  * checkpoint whose sync succeeded.
  */
@@ -65,7 +67,7 @@
 
 #define PATIENCE_MS 5000 /* longest wait for another program's lock */
 #define HURRY_MS    2000 /* the same while the worker stops */
-#define LOOK_MS     10   /* from one try to the next */
+#define LOOK_MS     10   /* between two tries */
 
 /* One waiting call of store_write; lives on its caller's stack. */
 struct op {
@@ -125,7 +127,8 @@ void store_boot_read(const char *space, char boot[STORE_BOOT])
     snprintf(boot, STORE_BOOT, "%s/%s", boot_print(&now, text), is);
 }
 
-/* Connect in one of the two roles. Closing it again copies no -wal. */
+/* Connect in one of the two roles. Closing the connection does not
+ * checkpoint. */
 static int connection_open(struct sql *sql, const char *path,
                            enum sql_role role, struct problem *p)
 {
@@ -143,11 +146,12 @@ static int connection_open(struct sql *sql, const char *path,
     return rc == SQLITE_OK ? 0 : store_file_refuse(sql->db, rc, path, p);
 }
 
-/* Make sure that there is a whole store at `path`, or make one. No store is
- * made beside a -wal whose store is gone: SQLite would take it for that of the
- * new one, and lay its pages over it. And none is opened that another program
- * has open with a -wal that was removed: this process would make a new -wal,
- * which does not fit the index that both share. */
+/* Check that there is a complete store at `path`, or make one if `create`
+ * allows it. Refuse to make a store beside a -wal whose store is gone, because
+ * SQLite would copy the pages of that -wal into the new store. Refuse to open a
+ * store that another program has open and whose -wal was removed, because this
+ * process would make a new -wal, which does not fit the index that both
+ * processes share. */
 static int file_wanted(const char *path, bool create, struct problem *p)
 {
     /* Each user of a store in WAL mode holds this lock of its -shm
@@ -184,9 +188,9 @@ static int file_wanted(const char *path, bool create, struct problem *p)
 }
 
 /* Open both connections, the writer first. The caller closes both, also after
- * an error. Nothing of a file that is not ours is changed, not even by a
- * checkpoint as a connection is closed. The version counts as SQLite reads it,
- * because the -wal may have another one than the file. */
+ * an error. A file that is no store of this version is not changed, not even by
+ * a checkpoint when a connection is closed. The version is read through SQLite,
+ * because the -wal may have another version than the file. */
 static int connections_open(struct sql *writer, struct sql *reader,
                             const char *path, struct problem *p)
 {
@@ -240,8 +244,8 @@ int store_open(struct store **out, const char *path, bool create,
     pthread_cond_init(&s->stop, NULL);
     TAILQ_INIT(&s->queue);
     atomic_store(&s->patience_ms, PATIENCE_MS);
-    /* Queues die with the IPC namespace, too: a container that is started again
-     * has empty ones. */
+    /* Queues disappear with their IPC namespace as well: a container that is
+     * started again has empty queues. */
     store_boot_read("ipc", s->boot);
     err = connections_open(&s->writer, &s->reader, path, p);
     if (!err) {
@@ -404,9 +408,10 @@ bool store_hooks_noted(const struct store *s)
 
 /* ---- group commit ---- */
 
-/* Commit the operations from `first` up to `end` in one transaction, with its
- * number (an insert writes the same page). 0: each op->result holds. Else:
- * nothing of any of them has happened. */
+/* Commit the operations from `first` up to, but not including, `end` in one
+ * transaction, with its number (which costs no more pages beside an insert).
+ * Returns 0 if each op->result is valid; else no operation has had any
+ * effect. */
 static int range_commit(struct store *s, struct op *first, struct op *end)
 {
     struct sql *sql = &s->writer;
@@ -442,8 +447,9 @@ static int range_commit(struct store *s, struct op *first, struct op *end)
         atomic_store(s->last, n);
     if (err == -EBUSY && atomic_load(&s->patience_ms) < PATIENCE_MS)
         atomic_store(&s->patience_ms, 0);
-    /* The transaction may be whole in the -wal, unless there was no room for it
-     * there. SQLite writes the -shm last. */
+    /* The transaction may be complete in the -wal, unless there was no room for
+     * it. SQLite writes the -shm last, so an error there comes after a complete
+     * write. store_wal_bury fails only if the disk accepts no write at all. */
     rc = sqlite3_extended_errcode(sql->db);
     whole = written && err &&
             (!disk_is_full(err) || rc == SQLITE_IOERR_SHMSIZE ||
@@ -451,19 +457,19 @@ static int range_commit(struct store *s, struct op *first, struct op *end)
     if (err && !sqlite3_get_autocommit(sql->db))
         sql_run(sql, SQL_ROLLBACK, NULL);
     if (whole)
-        (void)store_wal_bury(sql->db); /* or the disk takes nothing at all */
+        (void)store_wal_bury(sql->db);
     for (struct op *op = first; !err && op != end; op = TAILQ_NEXT(op, link))
         if (op->result == 0 && op->durable)
             op->durable(op->arg);
     return err;
 }
 
-/* Give every operation of the batch its result; return how many transactions
- * were committed for that.
- * On a full disk each operation gets a transaction of its own: a large message
- * must not take small ones along, nor stop deletes, which make room. A
- * checkpoint first, since a -wal that is copied over starts from its beginning
- * again and needs no new block. */
+/* Commit the batch, and give each operation its result. Returns the number of
+ * transactions.
+ * On a full disk each operation gets a transaction of its own, so that a large
+ * message does not make small ones fail, nor deletes, which free space. A
+ * checkpoint comes first, because a -wal that was copied completely is
+ * overwritten from its beginning and needs no new block. */
 static unsigned batch_commit(struct store *s, struct batch *batch)
 {
     unsigned commits = 0;
@@ -507,10 +513,10 @@ static void lead_next_locked(struct store *s)
     }
 }
 
-/* Settle all that wait, then name the next leader. The caller holds mtx.
- * Invariant: leading is false only while the queue is empty, so each op in the
- * queue has a leader who will take it, or commit_go names one. The caller's own
- * op is in the queue. */
+/* Commit all queued operations, then name the next leader. The caller holds
+ * mtx. Invariant: leading is false only while the queue is empty, so each op in
+ * the queue has a leader who will take it, or commit_go names one. The caller's
+ * own op is in the queue. */
 static void lead_locked(struct store *s)
 {
     struct batch batch = TAILQ_HEAD_INITIALIZER(batch);
@@ -524,7 +530,8 @@ static void lead_locked(struct store *s)
     commits = batch_commit(s, &batch);
     pthread_mutex_lock(&s->mtx);
     s->stats.commits += commits;
-    /* Another caller's op goes away as soon as the lock is free. */
+    /* An op is on the stack of its caller, who may return as soon as the lock
+     * is free. */
     TAILQ_FOREACH (op, &batch, link) {
         op->done = true;
         pthread_cond_signal(&op->wake);
@@ -532,8 +539,9 @@ static void lead_locked(struct store *s)
     lead_next_locked(s);
 }
 
-/* Lead without a batch. Several threads may call this: the leader hands over
- * to one of them (lead_next_locked), and `leading` stays set meanwhile. */
+/* Become the leader without a batch, so that nothing is committed until
+ * commit_go. Several threads may call this: the leader hands over to one of
+ * them (lead_next_locked), and `leading` stays set in between. */
 static void commit_stop(struct store *s)
 {
     pthread_mutex_lock(&s->mtx);
@@ -547,7 +555,7 @@ static void commit_stop(struct store *s)
     pthread_mutex_unlock(&s->mtx);
 }
 
-/* The first call that waits leads next. */
+/* End commit_stop: the oldest waiting writer leads next. */
 static void commit_go(struct store *s)
 {
     pthread_mutex_lock(&s->mtx);
@@ -675,13 +683,13 @@ int store_empty_wal(struct store *s)
     return err;
 }
 
-/* Commits stop until both connections lead to the copy.
- * SQLite leaves the names alone when it closes a file that has lost its own, so
- * closing the old connections removes nothing of the new file; and as the two
- * are different files, closing one drops no lock of the other (fcntl(2)).
- * A copy that cannot be opened stays, for the next start should this process
- * die; the old connections still hold everything, and the next try replaces the
- * copy. */
+/* Nothing is committed until both connections use the copy.
+ * When SQLite closes a file whose name was removed, it removes no -wal and no
+ * -shm, so closing the old connections does not harm the new file. The two are
+ * different files, so closing one drops no lock of the other (fcntl(2)).
+ * A copy that cannot be opened stays, so that the next start finds it if this
+ * process dies. The old connections still have everything, and the next try
+ * replaces the copy. */
 int store_put_back(struct store *s, const char *path,
                    const struct stat replace[2], struct problem *p)
 {
@@ -713,12 +721,12 @@ int store_put_back(struct store *s, const char *path,
     return err;
 }
 
-/* Make sure that a commit of the last worker that was cut off never comes back,
- * or is here to stay. If no other program had the store open, opening it has
- * taken the commit over; its sync may not have finished, and a checkpoint
- * begins with one. If the disk is full now, it was full when the commit was
- * written, and has no whole commit. Crash before it is done: the next start
- * does it. */
+/* Decide about a commit that the last worker did not finish: after this call,
+ * the commit is durable or can never come back. If no other program had the
+ * store open, opening the store has accepted the commit. Its sync may not have
+ * finished, but a checkpoint begins with a sync. If the disk is full now, it
+ * was full when the commit was written, so the commit is not complete. Crash
+ * before this is done: the next start does it. */
 int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
 {
     sqlite3 *db = s->writer.db;
@@ -729,8 +737,8 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
     if (rc != SQLITE_OK && !disk_is_full(sql_error(db, rc)))
         return store_file_refuse(db, rc, sqlite3_db_filename(db, "main"), p);
     s->last = last;
-    /* A store that cannot be counted counts as empty: the part that needs a row
-     * it cannot read reports that. */
+    /* If the rows cannot be counted, begin with 0: the code that needs an
+     * unreadable row reports the error. */
     waiting = store_count(s, STORE_WAITING);
     parked = store_count(s, STORE_PARKED);
     s->waiting = waiting > 0 ? waiting : 0;
@@ -738,13 +746,14 @@ int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p)
     return 0;
 }
 
-/* Copy the -wal into the file as far as no reader is in the way. Nothing
- * depends on it: the -wal is durable. The last program that closes the store
- * removes the -wal, if it wrote something or there is nothing in it. A program
- * that wrote nothing leaves the copying to the others: SQLite copies and syncs
- * under a lock that keeps others from opening the store, so that a program
- * which only looks, between the kill of a worker and its next start, would have
- * that start refused; and a list costs a running worker no sync. */
+/* Checkpoint the -wal as far as no reader is in the way. Nothing depends on it,
+ * because the -wal is durable. The last program to close the store removes the
+ * -wal, if the program wrote something or the -wal is empty. A program that
+ * wrote nothing leaves the checkpoint to others, for two reasons. SQLite
+ * checkpoints under a lock that keeps others from opening the store, so a
+ * program that only reads after a worker was killed could cause the next start
+ * of the worker to be refused. And listing messages should not cost a running
+ * worker a sync. */
 void store_close(struct store **store)
 {
     struct store *s = *store;

@@ -37,8 +37,8 @@
 #include "scripts/mqctl/queue_list.h"
 
 #define MIB    UINT64_C(1048576)
-#define LITTLE (64 * MIB)            /* of free space in the state directory */
-#define FULL   (64 * UINT64_C(1024)) /* no commit of some size has room */
+#define LITTLE (64 * MIB)            /* warn below this free space, bytes */
+#define FULL   (64 * UINT64_C(1024)) /* no room for a large commit */
 
 /* ---- findings ---- */
 
@@ -256,7 +256,7 @@ static void payer_check(struct findings *f, const struct options *o,
           cost, how);
 }
 
-/* Check the limits of the kernel, and what is used of them. */
+/* Check the limits of the kernel and how much of them is used. */
 static void limits_check(struct findings *f, const struct options *o,
                          const struct queue_list *n)
 {
@@ -269,7 +269,8 @@ static void limits_check(struct findings *f, const struct options *o,
 
     mqlimit_read(&l);
     all[0].limit = l.bytes;
-    /* The user or the unit of a worker may have other limits than we. */
+    /* The user or the unit of a worker may have other limits than this
+     * process. */
     for (size_t i = 0; i < n->count && count < PAYERS; i++)
         count = payer_add(all, count, o->state_dir, n->at[i]);
     /* Count the payers' queues as the kernel charges them. */
@@ -305,8 +306,8 @@ static void limits_check(struct findings *f, const struct options *o,
 
 #define ORPHANS_TOLD 10
 
-/* Print the orphans that no worker has ever used; the others are printed as the
- * queue of a worker that is not running. */
+/* Print the orphans that no worker has ever used. The other orphans appear
+ * among the queues whose worker is not running. */
 static void orphans_check(struct findings *f, const struct options *o,
                           const struct queue_list *queues)
 {
@@ -341,13 +342,14 @@ static void orphans_check(struct findings *f, const struct options *o,
 
 /* ---- the state directory ---- */
 
-/* Check the room that is left for retries and dead letters. Removing a letter
- * needs some room, too, so it does not help once the disk is full. */
+/* Check the space that is left for retries and dead letters. Removing a letter
+ * needs some space itself, so it does not help once the disk is full. */
 static void room_check(struct findings *f, const char *root,
                        const struct statvfs *s, const char *mount)
 {
     struct stat st;
-    /* The owner of the folder uses it; root may use the reserve, too. */
+    /* The owner of the folder writes there. Root may also use the file system's
+     * reserved blocks. */
     bool all = stat(root, &st) == 0 && st.st_uid == 0;
     uint64_t left =
         (uint64_t)(all ? s->f_bfree : s->f_bavail) * s->f_frsize / 1024 * 1024;

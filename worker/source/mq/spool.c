@@ -548,10 +548,10 @@ static bool slot_fits(const struct spool *sp, const struct store_spooled *m)
     return m->size <= custody_body_bytes(sp->q->custody);
 }
 
-/* Find the key of the next row on the disk, or KEY_NONE. Reads ahead if all rows
- * read before were lent. Returns -EINPROGRESS if the next row is larger than a
- * slot; the spool's thread makes a dead letter of it, because that waits for
- * the disk. */
+/* Find the key of the next row on the disk, or KEY_NONE. Reads ahead if all
+ * rows read before were lent. Returns -EINPROGRESS if the next row is larger
+ * than a slot; the spool's thread makes a dead letter of it, because that waits
+ * for the disk. */
 static int row_next(struct spool *sp, int64_t *key)
 {
     const struct store_spooled *rows = sp->ahead;

@@ -1,24 +1,25 @@
-/* page.c - the pages (see ask.h)
+/* page.c - fills the HTML pages from JSON (see ask.h)
  *
- * A page is a file of scripts/mqctl/serve/web that is filled with the members
- * of a JSON object:
+ * A page is a file of scripts/mqctl/serve/web. These marks in it are replaced
+ * by members of a JSON object:
  *
- *   {name}     the value as a person reads it, "-" if it is null
+ *   {name}     the value in readable form, "-" if it is null
  *   {t:name}   the text, nothing if it is null
  *   {a:name}   the text as the value of an attribute
- *   {u:name}   the text in a URL; {g:name}: as a glob that matches nothing else
+ *   {u:name}   the text in a URL; {g:name}: as a glob for this text only
  *   {q:name}   the queue of that name in a URL
  *   {w:name}   the text as a word of a command
  *   {d:name}   a duration in ns; {m:name}: in ms
- *   {#name} {/name}    a part for each element of a list, whose members are
- *                      meant in there; or once, if the value is not empty
- *   {?name} {/?name}   a part that is there if the value is not empty
- *   {^name} {/name}    a part that is there if the value is empty
+ *   {#name} {/name}    a part, once for each element of a list; a name in it is
+ *                      a member of the element. If the value is no list: the
+ *                      part once, if the value is not empty
+ *   {?name} {/?name}   a part that is shown if the value is not empty
+ *   {^name} {/name}    a part that is shown if the value is empty
  *   {>page}            another page
  *
  * A name is NAME or NAME.NAME, "." an element itself, and page.NAME a member of
- * the whole page. No part is in another part of the same kind and name. All
- * that fills a page is escaped, because others wrote it.
+ * the whole page. No part contains another part of the same kind and name.
+ * Every value is escaped, because senders and handlers wrote the text.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -29,7 +30,7 @@
 #include "common/message/error_text.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 
-/* ---- text of others in HTML ---- */
+/* ---- escaping values for HTML ---- */
 
 /* Print text escaped for HTML and otherwise unchanged: scripts read it and
  * forms send it back. */
@@ -45,7 +46,7 @@ static void html_attribute(FILE *out, const char *text)
     }
 }
 
-/* Print text for a person: characters that hide something become visible
+/* Print text for reading: control and invisible characters become visible
  * escapes. */
 static void html_text(FILE *out, const char *text)
 {
@@ -61,8 +62,8 @@ static void html_text(FILE *out, const char *text)
     free(safe);
 }
 
-/* Print a segment of a path or a value of a query. With `glob`, escape
- * what has a meaning in a glob. */
+/* Print a segment of a path, or a value of a query. With `glob`, also escape
+ * the special characters of a glob. */
 static void html_url(FILE *out, const char *text, bool glob)
 {
     for (; *text; text++) {
@@ -116,7 +117,7 @@ static void html_duration(FILE *out, double ns)
             units[i].name);
 }
 
-/* Print a value as a person reads it; "-" if it is null. */
+/* Print a value in readable form; "-" if it is null. */
 static void html_value(FILE *out, const json_t *v)
 {
     if (json_is_string(v))
@@ -159,7 +160,7 @@ static const json_t *name_resolve(const char *name, const json_t *page,
     return json_object_get(json_object_get(here, first), dot + 1);
 }
 
-/* Return true if there is something to show in a value. */
+/* Return true if a value is true, positive or not empty. */
 static bool value_is_full(const json_t *v)
 {
     return json_is_true(v) || json_number_value(v) > 0 ||
@@ -262,7 +263,7 @@ static void page_fill(FILE *out, const char *html, const char *end,
     }
 }
 
-/* Print a page of a JSON object, which is freed. */
+/* Fill a page from a JSON object and print it. Frees the object. */
 static void page_put(FILE *out, const char *name, json_t *page)
 {
     const char *html = page_find(name);
@@ -271,9 +272,9 @@ static void page_put(FILE *out, const char *name, json_t *page)
     json_decref(page);
 }
 
-/* ---- what the pages show besides the data of the API ---- */
+/* ---- what pages show in addition to the API's data ---- */
 
-/* Add the warnings of mqctl doctor: all, or (not NULL) those of a queue. */
+/* Add the warnings of mqctl doctor for a queue. NULL: for all queues. */
 static void findings_add(const struct serve_ask *a, json_t *page,
                          const char *queue)
 {
@@ -336,8 +337,9 @@ static void queue_prepare(const struct serve_ask *a, json_t *page)
     {
         bool spooled = strncmp(member_text(m, "cursor"), "spool-", 6) == 0;
 
-        /* The name of a message in an order. A message in the spool has neither
-         * an id nor a row, but the key in its cursor. */
+        /* Choose the name by which a form refers to the message. A message in
+         * the spool has neither an id nor a row, so its cursor, which has its
+         * key, is used. */
         name = *member_text(m, "id") ? "id" : spooled ? "cursor" : "row";
         json_object_set(m, "name", json_object_get(m, name));
         error_text_join(line, sizeof line, member_text(m, "error"),
@@ -348,7 +350,8 @@ static void queue_prepare(const struct serve_ask *a, json_t *page)
     json_decref(data);
 }
 
-/* Add the letters of the list, from its first on, by error. */
+/* Add the letters grouped by error, beginning with the first letter of the
+ * list. */
 static void letters_prepare(const struct serve_ask *a, json_t *page)
 {
     const json_t *letters = json_object_get(page, "letters");
@@ -393,7 +396,7 @@ static void find_prepare(const struct serve_ask *a, json_t *page)
 void page_print(FILE *out, const struct serve_ask *a, json_t *data)
 {
     static const struct {
-        const char *name, *title; /* title: of a page without a queue */
+        const char *name, *title; /* title: NULL for a page of one queue */
         void (*prepare)(const struct serve_ask *a, json_t *page);
     } pages[] = {
         [SERVE_QUEUES] = {"queues", "Queues", queues_prepare},
