@@ -282,7 +282,7 @@ static void engine_keep(struct engine *e)
  * return. Custody stays mapped, because they read messages there. The kernel
  * drops the lock of the state directory when the process has exited, so no
  * other worker starts before that. */
-static void on_last(void *arg)
+static void on_exit_with_threads(void *arg)
 {
     struct engine *e = arg;
     bool quiet;
@@ -313,7 +313,7 @@ static void on_last(void *arg)
 
 /* Write the note of a pause again after the folder was replaced. Runs on a pool
  * thread. */
-static void on_there(void *arg)
+static void on_folder_replaced(void *arg)
 {
     struct engine *e = arg;
 
@@ -322,7 +322,7 @@ static void on_there(void *arg)
 
 /* Stop in order to restart, because a file was removed. Runs on a pool thread
  * and leaves the stop itself to the loop. */
-static void on_again(void *arg)
+static void on_restart_needed(void *arg)
 {
     struct engine *e = arg;
 
@@ -346,8 +346,8 @@ static int parts_ready(struct engine *e, struct problem *p)
                                            .dir = &e->dir,
                                            .runtime = &e->runtime,
                                            .lock = &e->lock,
-                                           .there = on_there,
-                                           .again = on_again,
+                                           .there = on_folder_replaced,
+                                           .again = on_restart_needed,
                                            .arg = e};
     /* The most messages that can be lent, whatever the settings are. */
     unsigned lent_most =
@@ -446,7 +446,7 @@ static void engine_init(struct engine *e, struct settings *set,
     e->runtime.lock = -1;
     items_init(&e->flow.items, ops->guess_ns);
     gate_init(&e->flow.gate, set, on_gate, e);
-    stop_init(&e->stop, &e->flow, on_last, e);
+    stop_init(&e->stop, &e->flow, on_exit_with_threads, e);
     e->orders = (struct orders){.flow = &e->flow,
                                 .live = set,
                                 .started = &e->started,

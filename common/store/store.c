@@ -65,9 +65,9 @@
  * emptying, ms. */
 #define SHRINK_MS 100
 
-#define PATIENCE_MS 5000 /* longest wait for another program's lock */
-#define HURRY_MS    2000 /* the same while the worker stops */
-#define LOOK_MS     10   /* between two tries */
+#define PATIENCE_MS   5000 /* longest wait for another program's lock */
+#define HURRY_MS      2000 /* the same while the worker stops */
+#define LOCK_RETRY_MS 10   /* between two tries */
 
 /* One waiting call of store_write; lives on its caller's stack. */
 struct op {
@@ -152,7 +152,7 @@ static int connection_open(struct sql *sql, const char *path,
  * store that another program has open and whose -wal was removed, because this
  * process would make a new -wal, which does not fit the index that both
  * processes share. */
-static int file_wanted(const char *path, bool create, struct problem *p)
+static int file_require(const char *path, bool create, struct problem *p)
 {
     /* Each user of a store in WAL mode holds this lock of its -shm
      * (UNIX_SHM_DMS in os_unix.c of SQLite). */
@@ -219,16 +219,16 @@ static int lock_wait(void *arg, int n)
 {
     const struct store *s = arg;
 
-    if ((unsigned)n * LOOK_MS >= atomic_load(&s->patience_ms))
+    if ((unsigned)n * LOCK_RETRY_MS >= atomic_load(&s->patience_ms))
         return 0;
-    sqlite3_sleep(LOOK_MS);
+    sqlite3_sleep(LOCK_RETRY_MS);
     return 1;
 }
 
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p)
 {
-    int err = file_wanted(path, create, p), found;
+    int err = file_require(path, create, p), found;
     struct store *s = NULL;
     sqlite3_stmt *st;
     const void *id;

@@ -36,9 +36,9 @@
 #include "scripts/mqctl/proc.h"
 #include "scripts/mqctl/queue_list.h"
 
-#define MIB    UINT64_C(1048576)
-#define LITTLE (64 * MIB)            /* warn below this free space, bytes */
-#define FULL   (64 * UINT64_C(1024)) /* no room for a large commit */
+#define MIB        UINT64_C(1048576)
+#define SPACE_LOW  (64 * MIB)            /* warn below this free space, bytes */
+#define SPACE_NONE (64 * UINT64_C(1024)) /* no room for a large commit */
 
 /* ---- findings ---- */
 
@@ -304,7 +304,7 @@ static void limits_check(struct findings *f, const struct options *o,
 
 /* ---- queues that no process has open ---- */
 
-#define ORPHANS_TOLD 10
+#define ORPHANS_SHOWN 10
 
 /* Print the orphans that no worker has ever used. The other orphans appear
  * among the queues whose worker is not running. */
@@ -313,7 +313,7 @@ static void orphans_check(struct findings *f, const struct options *o,
 {
     char text[ORPHAN_TEXT], unseen[96] = "";
     struct orphans all;
-    size_t told = 0;
+    size_t shown = 0;
 
     if (orphans_find(&all, queues, o->state_dir) < 0)
         return;
@@ -324,7 +324,7 @@ static void orphans_check(struct findings *f, const struct options *o,
     for (size_t i = 0; i < all.count; i++) {
         const struct orphan *orphan = &all.at[i];
 
-        if (orphan->has_folder || told++ >= ORPHANS_TOLD)
+        if (orphan->has_folder || shown++ >= ORPHANS_SHOWN)
             continue;
         FOUND(f, all.hidden ? NOTE : WARN, "orphans",
               fix(f, "mqctl remove%s %s", orphan->depth > 0 ? " --force" : "",
@@ -332,11 +332,11 @@ static void orphans_check(struct findings *f, const struct options *o,
               "no process has %s open%s: %s", orphan->queue, unseen,
               orphan_text(orphan, text));
     }
-    if (told > ORPHANS_TOLD)
+    if (shown > ORPHANS_SHOWN)
         FOUND(f, all.hidden ? NOTE : WARN, "orphans",
               "mqctl remove --orphans --dry-run lists all of them",
-              "no process has %zu more queue%s open", told - ORPHANS_TOLD,
-              term_plural(told - ORPHANS_TOLD));
+              "no process has %zu more queue%s open", shown - ORPHANS_SHOWN,
+              term_plural(shown - ORPHANS_SHOWN));
     orphans_free(&all);
 }
 
@@ -362,23 +362,23 @@ static void room_check(struct findings *f, const char *root,
         snprintf(text, sizeof text, "%" PRIu64 " MiB", left / MIB);
     else
         snprintf(text, sizeof text, "%" PRIu64 " KiB", left / 1024);
-    room =
-        fix(f,
-            "df -h %s; free some space by deleting other files, or enlarge it; "
-            "%s",
-            mount,
-            left < FULL ? "waiting messages then run on their own"
-                        : "old dead letters can be removed while there is "
-                          "room: mqdlq purge --older-than 30d QUEUE");
-    if (left < FULL)
+    room = fix(
+        f,
+        "df -h %s; free some space by deleting other files, or enlarge it; "
+        "%s",
+        mount,
+        left < SPACE_NONE ? "waiting messages then run on their own"
+                          : "old dead letters can be removed while there is "
+                            "room: mqdlq purge --older-than 30d QUEUE");
+    if (left < SPACE_NONE)
         FOUND(f, BAD, "state directory", room,
               "%s is full: %s free; retries and dead letters have only the "
               "room that is left in their file, and after that nothing is "
               "taken; nothing is lost",
               root, text);
     else
-        FOUND(f, left < LITTLE ? WARN : FINE, "state directory",
-              left < LITTLE ? room : NULL, "%s has %s free", root, text);
+        FOUND(f, left < SPACE_LOW ? WARN : FINE, "state directory",
+              left < SPACE_LOW ? room : NULL, "%s has %s free", root, text);
 }
 
 /* Check that the state directory is there and can be written to. */

@@ -161,14 +161,14 @@ static const json_t *name_resolve(const char *name, const json_t *page,
 }
 
 /* Return true if a value is true, positive or not empty. */
-static bool value_is_full(const json_t *v)
+static bool value_has_content(const json_t *v)
 {
     return json_is_true(v) || json_number_value(v) > 0 ||
            json_string_length(v) > 0 || json_array_size(v) > 0;
 }
 
 /* Print a value in the form that `kind` asks for. */
-static void hole_fill(FILE *out, char kind, const json_t *v)
+static void placeholder_print(FILE *out, char kind, const json_t *v)
 {
     const char *text = json_is_string(v) ? json_string_value(v) : "";
     double number = json_is_number(v) ? json_number_value(v) : -1;
@@ -245,7 +245,7 @@ static void page_fill(FILE *out, const char *html, const char *end,
             continue;
         }
         if (!kind || !strchr("#?^", kind)) {
-            hole_fill(out, kind, v);
+            placeholder_print(out, kind, v);
             continue;
         }
         snprintf(close, sizeof close, "{/%s%s}", kind == '?' ? "?" : "", name);
@@ -256,7 +256,7 @@ static void page_fill(FILE *out, const char *html, const char *end,
             {
                 page_fill(out, part, html, page, one);
             }
-        } else if (value_is_full(v) == (kind != '^')) {
+        } else if (value_has_content(v) == (kind != '^')) {
             page_fill(out, part, html, page, here);
         }
         html += strlen(close);
