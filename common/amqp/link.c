@@ -425,7 +425,9 @@ static int host_connect(struct link *l, const struct link_setup *setup,
                         unsigned i, struct problem *p)
 {
     const struct broker_host *h = &setup->operand->hosts[i];
-    struct timeval connect = {.tv_sec = CONNECT_S}, rpc = {.tv_sec = RPC_S};
+    const unsigned limit = setup->limit_s;
+    struct timeval connect = {.tv_sec = limit ? limit : CONNECT_S};
+    struct timeval rpc = {.tv_sec = limit ? limit : RPC_S};
     const int on = 1, idle_s = 4, interval_s = 2, probes = 3;
     amqp_socket_t *s;
     int status, err;

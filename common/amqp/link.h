@@ -44,6 +44,7 @@ struct link_setup {
     const char *password;
     struct broker_tls tls;
     const char *name; /* as the broker lists the connection */
+    unsigned limit_s; /* for a host to answer; 0: the usual limits */
 };
 
 struct link {

@@ -210,6 +210,30 @@ Test(amqp_fake, an_unusable_destination_is_logged_before_the_first_message)
     cr_assert_eq(harness_stop(w, 20000), 0);
 }
 
+Test(amqp_fake, a_destination_that_does_not_answer_hardly_delays_the_start)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint64_t began = clock_mono_ns();
+    struct harness_process *w;
+    char to[64];
+
+    cr_assert_eq(bind(silent, (struct sockaddr *)&at, size), 0);
+    cr_assert_eq(listen(silent, 8), 0); /* the kernel answers; no accept */
+    cr_assert_eq(getsockname(silent, (struct sockaddr *)&at, &size), 0);
+    snprintf(to, sizeof to, "amqp://guest@127.0.0.1:%u/%%2F/q",
+             (unsigned)ntohs(at.sin_port));
+    w = harness_worker(harness_queue(4, 128), "--forward", to);
+    harness_wait_log(w, "event=started", 20000);
+    cr_assert_lt(clock_mono_ns() - began, 12 * NS_PER_S);
+    cr_assert_not_null(
+        strstr(harness_stderr(w, NULL), "event=destination_unusable"));
+    cr_assert_eq(harness_stop(w, 20000), 0);
+    close(silent);
+}
+
 Test(amqp_fake, errors_of_a_move_begin_with_the_name_of_mqctl)
 {
     struct harness_result r =

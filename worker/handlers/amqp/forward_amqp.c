@@ -37,6 +37,8 @@
 /* A connection that was idle for longer is opened again, because its heartbeats
  * are sent only by calls of this file. */
 #define REST_NS (LINK_HEARTBEAT * NS_PER_S / 2)
+/* Time that a host may take to answer at the start, which waits for it. */
+#define LOOK_S 2
 /* Header lines that a queue on a broker does not support. */
 #define LINES_LEFT_OUT (HEADER_MAX_ATTEMPTS | HEADER_BACKOFF | HEADER_UNIQUE)
 
@@ -331,11 +333,13 @@ static void amqp_forward_close(struct handler **handler)
  * case, because the broker may come up and the queue may be created later. */
 static void destination_look(struct handler *h)
 {
-    const struct publisher_setup setup = publisher_setup_of(h);
+    struct publisher_setup setup = publisher_setup_of(h);
     struct link *link = NULL;
     struct problem p = {0};
-    int err = link_open(&link, &setup.link, 0, &p);
+    int err;
 
+    setup.link.limit_s = LOOK_S;
+    err = link_open(&link, &setup.link, 0, &p);
     if (!err)
         err = topology_number(link, &setup.topology, &p);
     if (!err)
