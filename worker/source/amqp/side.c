@@ -132,8 +132,8 @@ bool side_reconnect(struct side *side)
     if (link_open(&side->link, &queue->setup, side->host, &p) < 0) {
         log_warn("link_failed", F_STR("queue", queue->operand->shown),
                  F_STR("side", side->name), F_STR("reason", p.text),
-                 F_STR("next", "the worker tries again at least every 10 s; "
-                               "no message is lost"));
+                 F_STR("next", "the worker keeps trying, with pauses of up to "
+                               "10 s; no message is lost"));
         return false;
     }
     side->wait_ns = WAIT_FIRST;
