@@ -541,9 +541,9 @@ static void unknown_explain(struct search *s)
     if (!s->named) {
         phrase_set(
             s, "unknown",
-            "no dead letter has that number: it was discarded, or replayed "
-            "and done. To see what became of the message, give its id of 26 "
-            "characters: mqctl explain %s ID",
+            "no dead letter has that number: there was none, or it was "
+            "discarded, or replayed and done. To see what became of a "
+            "message, give its id of 26 characters: mqctl explain %s ID",
             SHELL_QUEUE(s->v.queue));
         return;
     }
