@@ -38,8 +38,7 @@ enum {
 /* Open or create a queue, with O_NONBLOCK and close-on-exec. `flags` with
  * neither RECEIVE nor SEND: to look only, which needs read permission. `attr`
  * may be NULL. *created (may be NULL) is set if this call created the queue.
- * *out is
- * NULL on failure. */
+ * *out is NULL on failure. */
 int queue_open(struct queue **out, const char *name, int flags,
                const struct queue_attr *attr, bool *created, struct problem *p);
 /* Take over a descriptor that was passed in (systemd); makes it O_NONBLOCK.

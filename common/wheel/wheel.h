@@ -51,9 +51,8 @@ bool wheel_cancel(struct wheel *w, struct wheel_timer *t);
 
 /* Find the exact time of the next expiry; returns false if nothing is pending.
  * A timer that is due has its deadline, which may be in the past. Costs a few
- *   ctz;
- * after a cancel of the earliest timer also a search of its slot, if its timers
- * were not started in order of deadline. */
+ * ctz; after a cancel of the earliest timer also a search of its slot, if its
+ * timers were not started in order of deadline. */
 bool wheel_next(struct wheel *w, uint64_t *when_ns);
 
 /* Let time reach `now_ns` (an earlier time than before does nothing) and fire
