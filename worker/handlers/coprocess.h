@@ -4,7 +4,8 @@
  *        answers, starts another child after its end, and returns the messages
  *        that it had open. docs/handlers.md says what a child may do,
  *        docs/design/machines.md how it ends.
- * WHO    One thread at a time. coprocess_wake and coprocess_signal: any thread.
+ * WHO    One thread at a time. coprocess_wake, and child_signal on its child:
+ *        any thread.
  * OWNS   The child. Borrows each delivery from send until next returns it.
  * FAILS  open: -errno. Everything else is an outcome.
  */

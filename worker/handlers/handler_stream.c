@@ -124,7 +124,7 @@ static void stream_put(struct handler *h, struct coprocess *coprocess)
 /* ---- the handler ---- */
 
 /* Signal every child, and wake every coprocess. The signal is stored first, so
- * that the thread which is starting a child meanwhile sends it (child.c). */
+ * that the thread which is starting a child meanwhile sends it (process.c). */
 static void stream_stop(struct handler *h, int sig)
 {
     struct stream_slot *p;

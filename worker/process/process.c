@@ -414,7 +414,8 @@ static void child_close_all(struct child *c)
     child_close(&c->statm);
 }
 
-/* pipe_open - `ours` does not block; the other end is a plain one */
+/* Open a pipe. `ours`, the end that we write or read, does not block; the
+ * child's end does. */
 static int pipe_open(int *ours, int *theirs, bool we_write)
 {
     int fds[2];

@@ -21,7 +21,7 @@ static int sent[4];
 static unsigned signals, closed, unfed;
 static jmp_buf on_panic;
 
-/* ---- in place of child.c, coprocess.c and panic.c ---- */
+/* ---- in place of process.c, coprocess.c and log.c ---- */
 
 void child_signal(struct child *c, int sig)
 {
