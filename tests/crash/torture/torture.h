@@ -155,6 +155,8 @@ bool worker_ended(struct torture *t, int *status);
 void worker_kill(struct torture *t);
 /* SIGTERM; false: it did not end well, and that was told. */
 bool worker_stop(struct torture *t);
+/* Print the last workers, for a run that failed. */
+void worker_tell_lives(const struct torture *t);
 /* Note how long it took to its first delivery. */
 void worker_note(struct torture *t, uint64_t until_ns);
 /* Any program of ours, to its end: its status. */

@@ -139,6 +139,8 @@ static bool steer_take(_Atomic uint64_t *record,
     steer.record = record;
     steer.starts = r.starts;
     steer.unique = plan->unique;
+    if (plan->unique)
+        atomic_fetch_or(record, (uint64_t)TORTURE_KEY_FREE << 32);
     return true;
 }
 

@@ -273,6 +273,7 @@ void place_tell_log(const struct torture *t)
     char text[LOG_TAIL + 1];
     size_t n;
 
+    worker_tell_lives(t);
     if (!f)
         return;
     if (fseek(f, -LOG_TAIL, SEEK_END) < 0)

@@ -47,9 +47,23 @@ static const char *const moves[] = {"--dead-letter-queue", NULL, NULL};
 
 /* ---- before the start ---- */
 
+/* Note that the key of a message is free once the message has died, because
+ * its slot may be torn. */
+static int key_note(const struct custody_seen *seen, void *arg)
+{
+    struct torture_plan plan;
+    _Atomic uint64_t *record =
+        letters_record_of(arg, seen->data, seen->data_size, &plan);
+
+    if (record && plan.unique)
+        atomic_fetch_or(record, (uint64_t)TORTURE_KEY_FREE << 32);
+    return 0;
+}
+
 /* power_cut - the slots may be torn */
 static void power_cut(struct torture *t)
 {
+    (void)place_custody(t, key_note, t);
     place_power_cut(t);
 }
 

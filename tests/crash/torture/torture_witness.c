@@ -244,6 +244,10 @@ static enum torture_fault_kind repeat_fault(const struct torture_record *r,
     /* A cancel frees the unique key, and the second copy may run. */
     if (r->flags & TORTURE_CANCELLED)
         return unique ? TORTURE_NO_FAULT : TORTURE_RAN_ON;
+    /* The first copy died, or was cancelled, and perhaps nobody was told yet:
+     * the second copy is a new message then. */
+    if (unique && r->flags & TORTURE_KEY_FREE)
+        return TORTURE_NO_FAULT;
     if (r->flags & (TORTURE_REPLAYED | TORTURE_MAY_REPEAT))
         return TORTURE_NO_FAULT; /* may be in the queue twice */
     if (r->flags & TORTURE_OPEN && r->generation == generation)

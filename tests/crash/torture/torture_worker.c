@@ -87,6 +87,28 @@ static _Noreturn void become(struct torture *t, const char **argv,
     _exit(127);
 }
 
+/* The last workers: which one was to be killed where. */
+#define LIVES 12
+static char lives[LIVES][96];
+
+static void life_note(unsigned generation, const char *kill_at,
+                      const char *const *more)
+{
+    snprintf(lives[generation % LIVES], sizeof lives[0], "%u %s%s%s",
+             generation, kill_at ? kill_at : "-", more ? " " : "",
+             more ? *more : "");
+}
+
+void worker_tell_lives(const struct torture *t)
+{
+    fprintf(stderr, "torture: the last workers, and where each was to be "
+                    "killed:\n");
+    for (unsigned i = t->worker.generation + 1;
+         i <= t->worker.generation + LIVES; i++)
+        if (lives[i % LIVES][0])
+            fprintf(stderr, "    %s\n", lives[i % LIVES]);
+}
+
 /* spool_arguments - what --spool of this program is to the worker. A process
  * for each message is slower than its senders: with a bound a leg ends within
  * seconds, and a spool that is full is killed, too. */
@@ -132,7 +154,7 @@ void worker_start(struct torture *t, const char *kill_at,
     n = spool_arguments(t, argv, n);
     argv[n++] = t->queue;
     handler_arguments(t, argv, n, handler);
-    t->worker.generation++;
+    life_note(++t->worker.generation, kill_at, more);
     t->worker.asked = false;
     t->worker.begun_ns = clock_mono_ns();
     t->worker.pid = fork();
