@@ -418,6 +418,45 @@ void store_make_tidy(const char *path)
         closedir(dir);
 }
 
+/* A program that has the store open keeps its removed -wal. This one would make
+ * a new -wal, which does not fit the index (-shm) that both share, and each
+ * would read the other's frames from its own file. The first user of the index
+ * empties it, and recovery fills it (walformat.html of SQLite, section 2): if
+ * it is filled, there is another user. SQLite's lock of the index would tell
+ * the same, but /proc/locks has no locks of other PID namespaces, and names
+ * another device for a file on btrfs. */
+int store_wal_check(sqlite3 *db, const char *path, struct problem *p)
+{
+    enum { REGION = 32768, READY = 12 };
+    char wal[PATH_MAX + 8], shm[PATH_MAX + 8];
+    const sqlite3_io_methods *m;
+    volatile void *index = NULL;
+    sqlite3_file *file = NULL;
+    bool shared = false;
+    struct stat st;
+
+    snprintf(wal, sizeof wal, "%s-wal", path);
+    snprintf(shm, sizeof shm, "%s-shm", path);
+    if (stat(wal, &st) == 0 || stat(shm, &st) < 0)
+        return 0;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+    m = file ? file->pMethods : NULL;
+    if (!m || m->iVersion < 2 || m->xLock(file, SQLITE_LOCK_SHARED))
+        return 0; /* the caller gets the same error, from SQLite */
+    if (m->xShmMap(file, 0, REGION, 0, &index) == SQLITE_OK && index)
+        shared = ((const volatile unsigned char *)index)[READY] != 0;
+    m->xShmUnmap(file, 0);
+    m->xUnlock(file, SQLITE_LOCK_NONE);
+    if (!shared || stat(wal, &st) == 0)
+        return 0;
+    return problem_set(p, EX_CANTCREAT, ENOENT,
+                       "%s was removed while another program has the store "
+                       "open: a second one would damage it; a worker writes it "
+                       "again within seconds, try again then (its log: "
+                       "event=file_gone)",
+                       wal);
+}
+
 /* Make a commit behind the last one in the index worthless.
  * SQLite writes a commit to the end of the -wal, syncs, then enters it into its
  * index. A commit that was cut off between is in the file but not in the index:

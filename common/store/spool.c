@@ -144,6 +144,8 @@ int store_spool_left(struct store *s, struct store_spool_left *out)
     err = store_answered(s, st, found);
     store_waits_add(s,
                     &(struct store_more){.spooled = count - store_spooled(s)});
+    if (err)
+        return err;
     /* The last key of each priority has the highest sequence of that one. */
     while (!err) {
         err =

@@ -244,6 +244,9 @@ const uint8_t *store_identity(const struct store *s);
 
 /* Is the file behind `db`, from which nothing was read yet, a store of ours? */
 int store_file_check(sqlite3 *db, const char *path, struct problem *p);
+/* The problem if another program has the store behind `db` open with a -wal
+ * that was removed. Nothing was read from `db` yet. */
+int store_wal_check(sqlite3 *db, const char *path, struct problem *p);
 /* Mode 0600 for the file, its -wal and its -shm. */
 int store_file_modes(const char *path, struct problem *p);
 /* The problem for a SQLite result `rc` that kept us from opening the file. */

@@ -139,6 +139,8 @@ static int connection_open(struct sql *sql, const char *path,
     if (sqlite3_db_readonly(sql->db, "main"))
         return store_file_refuse(sql->db, SQLITE_READONLY, path, p);
     err = store_file_check(sql->db, path, p);
+    if (!err && role == SQL_WRITER) /* the first of the two */
+        err = store_wal_check(sql->db, path, p);
     if (err)
         return err;
     sqlite3_db_config(sql->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
@@ -146,34 +148,18 @@ static int connection_open(struct sql *sql, const char *path,
     return rc == SQLITE_OK ? 0 : store_file_refuse(sql->db, rc, path, p);
 }
 
-/* Check that there is a complete store at `path`, or make one if `create`
- * allows it. Refuse to make a store beside a -wal whose store is gone, because
- * SQLite would copy the pages of that -wal into the new store. Refuse to open a
- * store that another program has open and whose -wal was removed, because this
- * process would make a new -wal, which does not fit the index that both
- * processes share. */
+/* Check that there is a file at `path`, or make a store if `create` allows it.
+ * Refuse to make one beside a -wal whose store is gone, because SQLite would
+ * copy the pages of that -wal into the new store. */
 static int file_require(const char *path, bool create, struct problem *p)
 {
-    /* Each user of a store in WAL mode holds this lock of its -shm
-     * (UNIX_SHM_DMS in os_unix.c of SQLite). */
-    const struct lock_look user = {.kind = "POSIX", .at = 128};
-    char wal[PATH_MAX + 8], shm[PATH_MAX + 8];
+    char wal[PATH_MAX + 8];
     struct stat st;
     int err;
 
     snprintf(wal, sizeof wal, "%s-wal", path);
-    snprintf(shm, sizeof shm, "%s-shm", path);
-    if (stat(path, &st) == 0) {
-        if (stat(wal, &st) == 0 || stat(shm, &st) < 0 ||
-            !lock_find(&st, &user) || stat(wal, &st) == 0)
-            return 0;
-        return problem_set(p, EX_CANTCREAT, ENOENT,
-                           "%s was removed while another program has the store "
-                           "open: a second one would damage it; a worker "
-                           "writes it again within seconds, try again then "
-                           "(its log: event=file_gone)",
-                           wal);
-    }
+    if (stat(path, &st) == 0)
+        return 0;
     err = errno;
     if (err != ENOENT || !create)
         return problem_set(p, EX_CANTCREAT, err, "%s: %s", path,
@@ -361,9 +347,12 @@ int64_t store_parked(const struct store *s)
     return atomic_load(&s->parked);
 }
 
+/* Rows that store_claim could not count may be settled later. */
 int64_t store_waiting(const struct store *s)
 {
-    return atomic_load(&s->waiting);
+    int64_t n = atomic_load(&s->waiting);
+
+    return n > 0 ? n : 0;
 }
 
 int64_t store_spooled(const struct store *s)

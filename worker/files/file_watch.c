@@ -573,7 +573,8 @@ void file_watch_last(struct file_watch *w)
         snprintf(saved, sizeof saved, "%.4000s.saved-%d", store->path,
                  (int)getpid());
         err = store_put_back(w->with.mq->store, saved, NULL, NULL);
-        if (err)
+        /* A copy that could not be opened is complete all the same. */
+        if (err == -EEXIST || (err && access(saved, F_OK) < 0))
             log_error("store_lost", F_STR("queue", queue),
                       F_STR("file", store->path),
                       F_STR("error", errno_text(-err)),
