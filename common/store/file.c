@@ -449,7 +449,7 @@ int store_wal_check(sqlite3 *db, const char *path, struct problem *p)
     m->xUnlock(file, SQLITE_LOCK_NONE);
     if (!shared || stat(wal, &st) == 0)
         return 0;
-    return problem_set(p, EX_CANTCREAT, ENOENT,
+    return problem_set(p, EX_CANTCREAT, EBUSY,
                        "%s was removed while another program has the store "
                        "open: a second one would damage it; a worker writes it "
                        "again within seconds, try again then (its log: "
