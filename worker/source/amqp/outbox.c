@@ -139,8 +139,7 @@ static int job_confirmed(void *arg, struct unconfirmed *u)
     }
     claims_job_back(o->queue->claims, j);
     o->missing = true;
-    snprintf(o->side->link->why, LINK_WHY,
-             "one of the queues was deleted and is created again");
+    snprintf(o->side->link->why, LINK_WHY, "one of the queues was deleted");
     return -ENOENT;
 }
 
@@ -156,8 +155,13 @@ static void job_returned(void *arg, amqp_bytes_t properties)
             amqp_job_of(u)->returned = true;
             log_error("returned", F_STR("queue", o->queue->operand->shown),
                       F_STR("next",
-                            "one of the queues was deleted; the worker creates "
-                            "it again and publishes the message again"));
+                            o->queue->topology.no_create
+                                ? "one of the queues was deleted; declare it "
+                                  "again, as with --no-create the worker does "
+                                  "not; it then publishes the message again"
+                                : "one of the queues was deleted; the worker "
+                                  "creates it again and publishes the message "
+                                  "again"));
         }
 }
 
