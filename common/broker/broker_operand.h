@@ -102,10 +102,10 @@ struct broker_access {
     {                                                                      \
         "partitions", 0, OPT_NUMBER,                                       \
             .value = "N", .min = 1, .max = BROKER_PARTITIONS, __VA_ARGS__, \
-            .help = "the queue is N queues of a "                          \
-                    "broker, and each group is in one "                    \
-                    "of them: all its workers and "                        \
-                    "senders give the same N"                              \
+            .help = "the queue is split into N "                           \
+                    "queues of a broker, each group "                      \
+                    "in one of them; all workers and "                     \
+                    "senders must give the same N"                         \
     }
 
 /* Refuse flags that do not fit `operand` ("": none was given): all of them if

@@ -59,12 +59,12 @@ static const struct option_row rows[] = {
      .help = "time limit of its handler, in whole ms"},
     {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1,
      .max = HEADER_ATTEMPTS, AT(envelope.max_attempts),
-     .help = "failed deliveries after which it is dead, instead of the "
-             "worker's number"},
+     .help = "failed deliveries before it is dead, instead of the worker's "
+             "--max-attempts"},
     {"backoff", 0, OPT_CALL, .value = "SPEC", AT(envelope), SEEN(has_backoff),
      .call = flag_backoff,
      .help = "how long it waits before each retry, like exp:1s,5m or "
-             "1s,5s,30s, instead of the worker's"},
+             "1s,5s,30s, instead of the worker's --backoff"},
     {"unique", 0, OPT_CALL, .value = "KEY[,DUR]", AT(envelope),
      SEEN(has_unique), .call = flag_unique,
      .help = "the worker discards it if it has received another message with "
@@ -79,18 +79,18 @@ static const struct option_row rows[] = {
     {"lines", 0, OPT_FLAG, AT(lines),
      .help = "one message for each line of the input"},
     {"null", '0', OPT_FLAG, AT(null),
-     .help = "one message for each record that a NUL byte ends"},
+     .help = "one message for each NUL-terminated record"},
     {"repeat", 0, OPT_NUMBER, .value = "N", .min = 1, .max = COUNT_MAX,
      .preset = "1", AT(repeat), .help = "send each message N times"},
     {"rate", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000000, AT(rate),
      .help = "send N messages a second"},
     {"wait", 0, OPT_DURATION, .value = "DUR", .max = DURATION_MAX, AT(wait_ns),
-     SEEN(has_wait), .under = "A queue without room",
-     .help = "wait at most DUR for room in a full queue, for each message; "
-             "without this, as long as it takes"},
+     SEEN(has_wait), .under = "If the queue is full",
+     .help = "for each message, wait at most DUR for room in a full queue; "
+             "without this, wait until there is room"},
     {"no-wait", 0, OPT_FLAG, AT(no_wait),
      .help = "do not wait for room in a full queue"},
-    {"create", 0, OPT_FLAG, AT(create), .under = "A queue that is missing",
+    {"create", 0, OPT_FLAG, AT(create), .under = "If the queue does not exist",
      .help = "create the queue if it is missing"},
     {"queue-depth", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 65536,
      AT(attr.depth), SEEN(has_depth),

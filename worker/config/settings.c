@@ -147,15 +147,16 @@ static const struct option_row rows[] = {
     {"max-concurrency", 'c', OPT_NUMBER, .value = "N", .min = 1,
      .max = CONCURRENCY_MAX, .preset = "processors", AT(concurrency),
      SEEN(concurrency_given), LIVE, LIBRARY(max_concurrency),
-     .under = "Deliveries", .help = "handlers at once, all kinds together"},
+     .under = "Deliveries",
+     .help = "how many handlers may run at the same time"},
     {"batch-time-limit", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .preset = "1s", AT(batch_limit_ns), LIVE, LIBRARY(batch_time_limit),
-     .help = "how long a work item keeps its thread; 0: for one message, none: "
-             "until the queue is empty"},
+     .help = "how long a work item takes and runs messages before it gives up "
+             "its thread; 0: one message; none: until the queue is empty"},
     {"rate", 0, OPT_CALL, .value = "N[/s|/m|/h][,BURST]", .preset = "off",
      AT(rate), .call = read_rate, .print = print_rate, LIVE, LIBRARY(rate),
      .help = "at most N deliveries in a second, minute or hour, retries "
-             "included, and BURST of them at once; without BURST, as many as "
+             "included, in bursts of up to BURST; without BURST, as many as "
              "are allowed in a tenth of a second, but at least 1"},
     {"max-attempts", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000000,
      .preset = "5", AT(max_attempts), LIVE, LIBRARY(max_attempts),
@@ -167,17 +168,17 @@ static const struct option_row rows[] = {
              "1s,5s,30s whose last entry repeats"},
     {"jitter", 0, OPT_NUMBER, .value = "PERCENT", .max = PERCENT_MAX,
      .preset = "20", .unit = '%', AT(jitter_percent), LIVE, LIBRARY(jitter),
-     .help = "added to the backoff, at "
-             "random; a retry never comes earlier than the backoff says"},
+     .help = "random extra wait, up to this share of the backoff; a retry is "
+             "never earlier than its backoff"},
     {"retry-for", 0, OPT_DURATION, .value = "DUR", .words = "none", .min = 1,
      .preset = "none", AT(retry_for_ns), LIVE, LIBRARY(retry_for),
-     .help = "a message that fails and was received DUR ago or earlier is not "
-             "tried again"},
+     .help = "a failed message that was received DUR ago or earlier is not "
+             "retried"},
     {"max-crashes", 0, OPT_NUMBER, .value = "N", .min = 1, .max = CRASHES_MOST,
      .preset = "3", AT(max_crashes), SEEN(max_crashes_given),
      LIBRARY(max_crashes),
-     .help = "times the worker may die while a message runs before the message "
-             "is dead"},
+     .help =
+         "a message is dead once the worker has died N times while running it"},
     {"on-exit", 0, OPT_CALL, .value = "MAP", AT(on_exit), .call = read_on_exit,
      .print = print_on_exit,
      .help = "verdicts for exit codes, like 3=discard,70=dead; verdicts: done, "
@@ -188,8 +189,8 @@ static const struct option_row rows[] = {
     {"breaker-pause", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
      .preset = "10s", AT(breaker_pause_ns), SEEN(breaker_pause_given), LIVE,
      LIBRARY(breaker_pause),
-     .help = "how long nothing is taken once the breaker is open; then one "
-             "message runs as a probe"},
+     .help = "how long the worker takes no messages after the breaker has "
+             "opened; then it runs one message as a probe"},
     {"timeout", 't', OPT_DURATION, .value = "DUR", .words = "none",
      .min = NS_PER_MS, .preset = "none", AT(timeout_ns), LIVE, LIBRARY(timeout),
      .under = "Time limits of handlers",
@@ -201,32 +202,32 @@ static const struct option_row rows[] = {
      .help = "the longest time limit that a message may ask for; a longer one "
              "counts as this"},
     {"timeout-abort", 0, OPT_FLAG, AT(timeout_abort), LIBRARY(timeout_abort),
-     .help = "a plugin's function that runs for its time limit and "
-             "--kill-after ends the worker, which counts as a crash; the next "
-             "start runs the message again"},
+     .help = "abort the worker if a plugin's function runs longer than its "
+             "time limit and --kill-after together; this counts as a crash, "
+             "and the next start runs the message again"},
     {"kill-after", 0, OPT_DURATION, .value = "DUR", .preset = "5s",
      AT(kill_after_ns), LIVE, LIBRARY(kill_after),
-     .help = "how long after SIGTERM to send SIGKILL, to all that the handler "
-             "started"},
+     .help = "how long after SIGTERM to send SIGKILL to the handler and all "
+             "processes that it started"},
     {"grace", 0, OPT_DURATION, .value = "DUR", .preset = "30s", AT(grace_ns),
      LIVE, LIBRARY(grace),
      .help = "how long running handlers may take to finish after SIGTERM or "
              "SIGINT; a second signal skips the rest"},
     {"run-for", 0, OPT_DURATION, .value = "DUR", .min = NS_PER_MS,
-     AT(run_for_ns), LIBRARY(run_for), .under = "Runs that end by themselves",
-     .help = "bounded run: take no message that might not be finished within "
-             "DUR from the start, and exit 0"},
+     AT(run_for_ns), LIBRARY(run_for), .under = "Bounded runs",
+     .help = "take only messages that should be finished within DUR of the "
+             "start, then exit with 0"},
     {"estimated-duration", 0, OPT_DURATION, .value = "DUR", .preset = "2s",
      AT(estimated_duration_ns), LIBRARY(estimated_duration),
-     .help = "how long a handler takes, for a bounded run, until one has been "
-             "measured"},
+     .help = "handler time that --run-for assumes until one has been measured"},
     {"tolerance-factor", 0, OPT_NUMBER, .value = "N", .min = 1, .max = 1000,
      .preset = "5", AT(tolerance_factor), LIBRARY(tolerance_factor),
-     .help = "a bounded run leaves N times the mean handler time at its end"},
+     .help = "--run-for stops taking messages N times the mean handler time "
+             "before its end"},
     {"exit-when-idle", 0, OPT_DURATION, true, .value = "DUR", .preset = "0s",
      AT(exit_when_idle_ns), SEEN(exit_when_idle),
-     .help = "exit once the queue has been empty and nothing has run for DUR; "
-             "retries that wait do not count, the next run takes them"},
+     .help = "exit once the queue has been empty and no handler has run for "
+             "DUR; waiting retries do not count, and are left to the next run"},
     {"max-deliveries", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      AT(max_deliveries), LIBRARY(max_deliveries),
      .help = "exit after N deliveries"},
@@ -243,36 +244,37 @@ static const struct option_row rows[] = {
      .preset = "100000", AT(max_parked), LIVE, LIBRARY(max_parked),
      SEEN(max_parked_given),
      .help = "messages of blocked groups that may be parked in the store; at "
-             "this number nothing more is received"},
+             "this number the worker receives no more"},
     {"on-group-dead", 0, OPT_CHOICE, .value = "continue|hold",
      .words = "continue|hold", .preset = "continue", AT(on_group_dead),
      LIBRARY(on_group_dead),
-     .help = "what a group does when its first message has died: go on with "
-             "the next, or wait until mqdlq has replayed or discarded it"},
+     .help = "what to do with a group whose first message has died: continue "
+             "with the next message, or hold the group until mqdlq has "
+             "replayed or discarded the letter"},
     {"group-separator", 0, OPT_CALL, .value = "CHAR", AT(group_separator),
      .call = header_separator, .print = print_character,
      .help = "the group of a message without a header is the text before the "
              "first CHAR of its body"},
     {"max-waiting", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      .preset = "1000000", AT(max_waiting), LIVE, LIBRARY(max_waiting),
-     SEEN(max_waiting_given), .under = "Messages that wait",
+     SEEN(max_waiting_given), .under = "Waiting messages",
      .help = "messages that may wait in the store, for any reason; at this "
-             "number nothing more is taken from the queue"},
+             "number the worker takes no more from the queue"},
     {"max-delay", 0, OPT_DURATION, .value = "DUR", .words = "none",
      .preset = HEADER_MAX_DELAY, AT(max_delay_ns), SEEN(max_delay_given), LIVE,
      LIBRARY(max_delay),
-     .help = "a message whose not-before lies further ahead is dead; a handler "
-             "that asks for a longer delay gets this one"},
+     .help = "longest delay: a message with a later not-before is dead; a "
+             "handler that asks for more gets this delay"},
     {"spool", 0, OPT_NUMBER, true, .value = "N", .preset = "1000000", AT(spool),
      LIVE, LIBRARY(spool),
-     .help = "move messages from the queue to the store as they come, N at "
-             "most, and run them from there in the same order: senders do not "
-             "wait, and what waits survives a reboot; 0 is off"},
+     .help = "move up to N messages from the queue to the store as they "
+             "arrive, and run them from there in the same order: senders do "
+             "not wait, and waiting messages survive a reboot; 0 is off"},
     {"spool-sync", 0, OPT_CHOICE, .value = "waiting|always",
      .words = "waiting|always", .preset = "waiting", AT(spool_sync),
      LIBRARY(spool_sync),
-     .help = "which messages a spool writes to the disk: those that wait, or "
-             "each one before it runs"},
+     .help = "which messages the spool writes to disk: only those that wait, "
+             "or every one before it runs"},
     {"dead-letter-queue", 0, OPT_CALL, .value = "NAME", AT(dead_letter_queue),
      .call = read_queue_name, .print = print_queue_name,
      LIBRARY(dead_letter_queue), .under = "Dead letters",
@@ -298,7 +300,7 @@ static const struct option_row rows[] = {
              "messages from stdin and writes verdicts to stdout"},
     {"window", 0, OPT_NUMBER, .value = "N", .min = 1, .max = WINDOW_MAX,
      .preset = "1", AT(window),
-     .help = "messages that each child of --stream may have open at once"},
+     .help = "messages that each child of --stream may have unanswered"},
     {"max-requests", 0, OPT_NUMBER, .value = "N", .min = 1, .max = INT64_MAX,
      AT(max_requests), .help = "replace a child of --stream after N messages"},
     {"max-rss", 0, OPT_SIZE, .value = "SIZE", .min = 1, .max = INT64_MAX,
@@ -344,10 +346,10 @@ static const struct option_row rows[] = {
              "the time"},
     {"stderr-rate", 0, OPT_NUMBER, .value = "N", .max = 1000000,
      .preset = "200", AT(stderr_rate), LIVE,
-     .help = "lines a second that are logged of what handlers write to stderr, "
-             "ten seconds' worth at once; 0 logs all"},
+     .help = "lines of the handlers' stderr that are logged per second, in "
+             "bursts of up to ten seconds' worth; 0 logs all"},
     {"verbose", 'v', OPT_COUNT, AT(verbose),
-     .help = "log each delivery that ends well, too"},
+     .help = "also log each successful delivery"},
     {"quiet", 'q', OPT_FLAG, AT(quiet), .help = "log warnings and errors only"},
     {"help", 'h', OPT_FLAG, AT(help), .under = "Help",
      .help = "print this and exit"},
@@ -363,23 +365,20 @@ const struct option_table settings_table = {
              "[options] --plugin FILE.so QUEUE\n"
              "[options] --forward DEST QUEUE",
     .about = "Run COMMAND for each message of a POSIX message queue, or of a "
-             "RabbitMQ quorum queue (amqp://USER@HOST/VHOST/QUEUE), and lose "
-             "none.",
-    .notes = "COMMAND gets the body on stdin and MQW_* in its environment.\n"
-             "Exit 0: done. 65: dead at once. 126, 127: cannot be started, "
-             "nothing is counted.\n"
-             "Anything else: again after the backoff.\n\n"
-             "Signals: TERM and INT finish and stop, QUIT stops now, USR2 "
-             "pauses,\nCONT resumes, TTIN and TTOU raise and lower the "
-             "concurrency.\n\n"
-             "Exit status: 0; 64 usage; 66 no such queue, virtual host or\n"
-             "password file; 69 the queue has a worker, or no broker; 71\n"
-             "system limit; 73 state directory; 74 input or output; 77 no\n"
-             "permission; 78 file of another version, queue of another kind,\n"
-             "or password or TLS file.\n\n"
-             "Example:\n"
-             "  mqworker -c 4 /orders -- ./handle-order\n\n"
-             "See also: mqctl(1), mqsend(1), mqdlq(1)",
+             "RabbitMQ quorum queue (amqp://USER@HOST/VHOST/QUEUE), without "
+             "losing any.",
+    .notes =
+        "COMMAND gets the body on stdin and MQW_* in its environment.\nExit 0: "
+        "done. 65: dead. 126, 127: cannot be started, no attempt is "
+        "counted.\nAny other status: retry after the backoff.\n\nSignals: TERM "
+        "and INT finish and stop, QUIT stops now, USR2 pauses,\nCONT resumes, "
+        "TTIN and TTOU raise and lower the concurrency.\n\nExit status: 0; 64 "
+        "usage; 66 no such queue, virtual host or\npassword file; 69 the queue "
+        "has a worker, or no broker; 71\nsystem limit; 73 state directory; 74 "
+        "input or output; 77 no\npermission; 78 file of another version, queue "
+        "of another kind,\nor password or TLS file.\n\nExample:\n  mqworker -c "
+        "4 /orders -- ./handle-order\n\nSee also: mqctl(1), mqsend(1), "
+        "mqdlq(1)",
     .rows = rows,
     .count = sizeof rows / sizeof rows[0],
 };
