@@ -199,8 +199,8 @@ static void coprocess_fault(struct coprocess *l, const char *what,
     log_warn("stream_protocol", F_INT("pid", l->child.pid), F_STR("what", what),
              F_BYTES("line", line ? line->at : NULL, size),
              F_UINT("open", l->count),
-             F_STR("next", "the child is ended, and what it has open counts as "
-                           "failed"));
+             F_STR("next",
+                   "terminating the child. Its open messages count as failed"));
     if (!l->cause[0])
         strlcpy(l->cause, what, sizeof l->cause);
     l->why = what;
@@ -684,9 +684,9 @@ static void rss_check(struct coprocess *l)
     } else if (!atomic_exchange(&l->stream->unmeasured, true)) {
         log_warn("stream_rss_off", F_INT("pid", l->child.pid),
                  F_UINT("rss", rss), F_UINT("max_rss", most),
-                 F_STR("next", "a new child is over --max-rss after its first "
-                               "answer already, so no child is replaced for "
-                               "that; give a larger --max-rss"));
+                 F_STR("next", "a new child exceeds --max-rss right after its "
+                               "first answer, so children are not replaced for "
+                               "their size. Use a larger --max-rss"));
     }
 }
 

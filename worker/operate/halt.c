@@ -222,8 +222,8 @@ void pause_recall(struct pause *p)
         return;
     }
     begin_log(p, &note, 0,
-              "the pause was made before this start. End it with mqctl resume; "
-              "until then even a bounded run waits");
+              "the pause began before this start. End it with mqctl resume; "
+              "until then, even a bounded run waits");
     if (!note.since_ns)
         note.since_ns = clock_wall_ns();
     pthread_mutex_lock(&p->mtx);
@@ -279,8 +279,8 @@ static void handlers_terminate(struct timer *timer)
     if (!s->ending)
         log_warn("grace_over", F_STR("queue", f->set->queue),
                  F_UINT("running", gate_running(&f->gate)),
-                 F_STR("next", "their handlers are ended; the messages are "
-                               "kept, no attempt counted"));
+                 F_STR("next", "terminating their handlers. The messages are "
+                               "kept, and no attempt is counted"));
     s->ending = true;
     if (signal == SIGKILL) /* where handlers are threads, the process ends */
         counters_gauge(f->counters, COUNTERS_ENDED_NS, clock_wall_ns());

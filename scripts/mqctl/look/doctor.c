@@ -238,15 +238,16 @@ static void payer_check(struct findings *f, const struct options *o,
     else
         snprintf(how, sizeof how, "fits: one was created and removed");
     fails = err == -ENOSYS ? fails : err != 0;
-    raise = y->pid ? fix(f,
-                         "LimitMSGQUEUE=8M in its unit (systemctl edit "
-                         "mqworker@%s), or ulimit -q 8388608 before it is "
-                         "started, or mqctl remove what nobody needs; mqctl "
-                         "remove --orphans -n lists that",
-                         SHELL_QUEUE(y->queue + 1))
-                   : "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: "
-                     "--ulimit msgqueue=8388608:8388608), or mqctl remove what "
-                     "nobody needs; mqctl remove --orphans -n lists that";
+    raise = y->pid
+                ? fix(f,
+                      "LimitMSGQUEUE=8M in its unit (systemctl edit "
+                      "mqworker@%s), or ulimit -q 8388608 before it is "
+                      "started, or remove unused queues with mqctl remove; "
+                      "mqctl remove --orphans -n lists them",
+                      SHELL_QUEUE(y->queue + 1))
+                : "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: "
+                  "--ulimit msgqueue=8388608:8388608), or remove unused queues "
+                  "with mqctl remove; mqctl remove --orphans -n lists them";
     FOUND(f, fails ? WARN : FINE, "limits", fails ? raise : NULL,
           "%" PRIu64 " queue%s of %s here %s charged %" PRIu64 " of %" PRIu64
           " bytes%s (depth x size + 96 x depth each); one more of %" PRIu64
@@ -290,8 +291,7 @@ static void limits_check(struct findings *f, const struct options *o,
     FOUND(f, n->count >= l.queues_max ? BAD : FINE, "limits",
           n->count >= l.queues_max ? "sysctl fs.mqueue.queues_max=1024" : NULL,
           "%zu of %" PRIu64 " queue%s%s", n->count, l.queues_max,
-          term_plural(l.queues_max),
-          n->complete ? "" : ", as far as can be seen");
+          term_plural(l.queues_max), n->complete ? "" : ", as far as visible");
     FOUND(f, FINE, "limits", NULL,
           "a queue holds at most %" PRIu64 " message%s of %" PRIu64
           " bytes (fs.mqueue.msg_max, msgsize_max)",
@@ -367,14 +367,14 @@ static void room_check(struct findings *f, const char *root,
         "df -h %s; free some space by deleting other files, or enlarge it; "
         "%s",
         mount,
-        left < SPACE_NONE ? "waiting messages then run on their own"
+        left < SPACE_NONE ? "waiting messages then resume on their own"
                           : "old dead letters can be removed while there is "
                             "room: mqdlq purge --older-than 30d QUEUE");
     if (left < SPACE_NONE)
         FOUND(f, BAD, "state directory", room,
-              "%s is full: %s free; retries and dead letters have only the "
-              "room that is left in their file, and after that nothing is "
-              "taken; nothing is lost",
+              "%s is full: %s free; retries and dead letters use the space "
+              "that is left inside their file; once that is used up, the "
+              "worker takes no more messages. Nothing is lost",
               root, text);
     else
         FOUND(f, left < SPACE_LOW ? WARN : FINE, "state directory",
@@ -474,8 +474,8 @@ int doctor_run(const struct options *o)
         readlink("/proc/1/ns/ipc", first, sizeof first - 1) > 0 &&
         strcmp(ours, first) != 0)
         FOUND(&f, NOTE, "namespace", NULL,
-              "these are the queues of %s, not of %s, where process 1 is; "
-              "each has its own limits",
+              "these are the queues of %s; process 1 is in %s. Each namespace "
+              "has its own limits",
               ours, first);
     else
         FOUND(&f, FINE, "namespace", NULL, "%s", ours);

@@ -17,7 +17,7 @@ static void told(struct spool_last last, const char *why, const char *next)
 Test(spool_left, senders_are_named_only_where_there_was_room_and_time)
 {
     told((struct spool_last){.got = 0, .slot_free = true},
-         "senders go on sending", "stop the senders");
+         "senders keep sending", "stop the senders");
     told((struct spool_last){.got = 7, .slot_free = true},
          "they are too many for 5s", "stop the senders");
     told((struct spool_last){.got = 0}, "no slot is free",

@@ -117,11 +117,11 @@ __attribute__((noinline)) static int receive_failed(struct source_mq *q,
      * message's. */
     if (slot->priority != SLOT_UNSET) {
         custody_seq_used(q->custody);
-        log_error("half_received", F_STR("queue", q->set->queue),
-                  F_STR("error", errno_text(-n)),
-                  F_STR("next",
-                        "its body may be cut; it runs when the worker is "
-                        "started again. Look at the disk of --state-dir"));
+        log_error(
+            "half_received", F_STR("queue", q->set->queue),
+            F_STR("error", errno_text(-n)),
+            F_STR("next", "its body may be truncated; it runs after the next "
+                          "start. Check the file system of --runtime-dir"));
         return n;
     }
     slot_disarm(slot);
@@ -549,8 +549,8 @@ static void unlocked_warn(const struct source_mq *q)
              path);
     log_warn("custody_not_locked", F_STR("folder", folder),
              F_UINT("kib", (bytes + 1023) / 1024),
-             F_STR("next", "pages that are swapped out have the same risk as a "
-                           "disk: let that many KiB be locked (ulimit -l, "
+             F_STR("next", "swapped-out pages have the same risk as custody on "
+                           "disk. Allow this many KiB to be locked (ulimit -l, "
                            "LimitMEMLOCK=, docker --ulimit memlock=)"));
 }
 

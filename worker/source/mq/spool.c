@@ -875,8 +875,8 @@ static void full_log(struct spool *sp)
         log_warn("spool_full", F_STR("queue", sp->q->set->queue),
                  F_UINT("spooled", waits), F_UINT("spool", most),
                  F_STR("next", "messages stay in the queue, and senders wait, "
-                               "until some of these have run; raise it with "
-                               "mqctl set spool="));
+                               "until some spooled messages have run. Raise "
+                               "the limit with mqctl set spool="));
     } else if (sp->logged_full && waits < most - most / 16) {
         sp->logged_full = false;
         log_info("spool_room", F_STR("queue", sp->q->set->queue),
@@ -945,10 +945,12 @@ static void *intake_main(void *arg)
 
     /* The spool may have been off when the worker started. */
     if (!q->spool && spool_turn_on(sp, &p) < 0) {
-        log_error("spool_stuck", F_STR("queue", q->set->queue),
-                  F_STR("error", p.text),
-                  F_STR("next", "it stays off; see what is wrong, and start "
-                                "the worker again"));
+        log_error(
+            "spool_stuck", F_STR("queue", q->set->queue),
+            F_STR("error", p.text),
+            F_STR(
+                "next",
+                "the spool stays off. Fix the error, then restart the worker"));
         return NULL;
     }
     while (!atomic_load(&sp->stop)) {
@@ -1117,23 +1119,22 @@ int spool_recovered(struct spool *sp, struct problem *p)
 
 const char *spool_left_why(const struct spool_last *last, const char **next)
 {
-    *next = "they stay in the kernel queue, and are gone with the next boot; "
-            "before that, stop the senders, and start and stop a worker";
+    *next = "they stay in the kernel queue, which a reboot empties. Before a "
+            "reboot, stop the senders, then start and stop a worker";
     if (last->got < 0)
         return errno_text(-last->got);
     if (last->full) {
-        *next = "they stay in the kernel queue, and are gone with the next "
-                "boot; before that, start a worker with a larger --spool";
+        *next = "they stay in the kernel queue, which a reboot empties. Before "
+                "a reboot, start a worker with a larger --spool";
         return "the spool is full";
     }
     if (!last->slot_free) {
-        *next =
-            "they stay in the kernel queue, and are gone with the next boot; "
-            "before that, start and stop a worker, which finds free slots or "
-            "adds some";
+        *next = "they stay in the kernel queue, which a reboot empties. Before "
+                "a reboot, start and stop a worker, which finds free slots or "
+                "adds some";
         return "no slot is free";
     }
-    return last->got > 0 ? "they are too many for 5s" : "senders go on sending";
+    return last->got > 0 ? "they are too many for 5s" : "senders keep sending";
 }
 
 /* Move the queue to the disk, so that a planned reboot loses no message.
