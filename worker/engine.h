@@ -40,10 +40,10 @@ struct engine {
     struct source_mq mq; /* flow.source, unless there is a broker */
     const struct broker_engine
         *broker;         /* of flow.source; NULL: a POSIX queue */
-    char runs[PATH_MAX]; /* of that: its run file */
+    char runs[PATH_MAX]; /* path of the broker's run file */
     struct file_watch *file_watch;
     struct store_look store_look;
-    struct on_dead *on_dead; /* NULL: nobody is told of a death */
+    struct on_dead *on_dead; /* NULL: no --on-dead */
     struct signals signals;
     struct clock_watch clock_watch;
     struct stop stop;
@@ -53,18 +53,20 @@ struct engine {
     struct settings started; /* as they were at the start */
     struct orders orders;
     char path[PATH_MAX];     /* of the command or plugin; "": not found */
-    struct control *control; /* NULL: it cannot be had */
+    struct control *control; /* NULL: could not be opened */
     struct stderr_limit stderr_limit;
-    /* Execute the program again, if handlers that are threads of it are left
-     * when the worker has to start again. Set before engine_run. */
+    /* Execute the program again. Called if the worker has to restart while
+     * handlers that are threads of this process still run. Set before
+     * engine_run. */
     void (*restart)(void *arg);
-    /* Called about once a second while the end waits until messages in flight
-     * can be written, because they end with this process. May be NULL. */
+    /* Called about once a second while the worker cannot exit, because messages
+     * in flight would be lost with this process and cannot be written yet. May
+     * be NULL. */
     void (*waiting)(void *arg);
     void *restart_arg; /* of both */
 };
 
-/* `set` is kept. */
+/* The engine keeps `set`, which must outlive it. */
 int engine_open(struct engine **out, struct settings *set,
                 const struct handler_ops *ops, struct problem *p);
 /* Return true if the worker stops in order to start again, because a file was

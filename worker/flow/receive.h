@@ -38,7 +38,8 @@ struct work_item {
     struct counters_block *count; /* h  written by its thread only; NULL: it
                                    * never ran */
     uint64_t end_ns;              /* end of the batch, monotonic */
-    unsigned attend; /* attention bits before this message was taken */
+    unsigned attend; /* attention bits that were set before this message was
+                      * taken */
     bool plain;      /* the message needs a handler, and nothing else */
     unsigned turn;   /* groups, due and fresh messages take turns */
     struct message *later[SETTLE_LATER_MOST]; /* messages not due yet */
@@ -47,7 +48,7 @@ struct work_item {
     uint64_t wall_ns;  /* the wall clock minus the monotonic one */
     uint64_t wall_old; /* when wall_ns is to be read again, monotonic */
     struct spin spin;
-    struct delivery *d; /* where the next message is read to */
+    struct delivery *d; /* the next message is read into this */
     struct delivery own;
     struct outcome out;
     /* For a handler that has coprocesses. */
@@ -84,9 +85,9 @@ static inline uint64_t receive_wall(const struct work_item *item)
  * queue. */
 __attribute__((noinline)) void receive_waited(struct work_item *item);
 
-/* Run one batch: until there is no message, the time is over, or there is
- * another reason to leave. `running` still counts the item, unless the answer
- * is LEFT_TOLD or LEFT_CONTENDED. */
+/* Run one batch: take and run messages until there is none, the batch's time is
+ * over, or the item has another reason to leave. The gate still counts the item
+ * as running, unless the result is LEFT_TOLD or LEFT_CONTENDED. */
 enum why receive_batch(struct work_item *item);
 /* Do the same with many deliveries open in a coprocess. */
 enum why receive_window_batch(struct work_item *item);
@@ -98,43 +99,47 @@ static inline void receive_begins(struct work_item *item, struct delivery *d)
     d->message->ops->run(d->message, d->started_ns);
     counters_started(item->count, item->now_ns);
 }
-/* Return true if the item is to leave, and has been counted out: more items run
- * than the cap (or a hold, which is a cap of 0) allows, or handlers are too
- * quick for so many items. An item with coprocesses is never contended: its
- * handlers are processes. */
+/* Return true if the item has to leave, and count it out at the gate. It has to
+ * leave if more items run than the cap allows (a hold is a cap of 0), or if
+ * handlers are so quick that several items slow each other down. The second
+ * reason does not apply to an item with coprocesses, whose handlers are
+ * processes. */
 bool receive_must_leave(struct work_item *item, enum why *why);
-/* Count and settle a delivery that ended, with item->out but its duration. */
+/* Count and settle a delivery that ended. item->out has the outcome; this fills
+ * in its duration. */
 void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns);
 
 /* ---- take.c ---- */
 
-/* Find out whether a message that was just taken, or is left from the last
- * worker, was here before: it is a second copy of a letter (d->repeat), or
- * another message has its unique key (d->duplicate); settle_repeat handles
- * both. -errno of the source: that is not known now, ask again. */
+/* Find out whether a message that was just taken, or that the last worker left,
+ * is a second copy of a letter (d->repeat), or whether another message has its
+ * unique key (d->duplicate). settle_repeat handles both. Returns 0, or -errno
+ * if the source cannot tell now; call again later. */
 int known_look(struct flow *f, struct delivery *d);
-/* Take the next message that a handler is to get, into item->d: TAKEN.
- * TAKEN_NONE: it needed no handler, and is settled. -EAGAIN: there is none, or
- * no more may be taken; other -errno: trouble. */
+/* Take the next message for a handler. Returns TAKEN if item->d has it;
+ * TAKEN_NONE if the message needed no handler and is settled; -EAGAIN if there
+ * is no message or none may be taken; else -errno. */
 int take_next(struct work_item *item);
-/* Finish what receive_next or receive_fresh began with the answer `err`;
- * answers like take_next. */
+/* Finish taking the message for which receive_next or receive_fresh returned
+ * `err`. Returns like take_next. */
 int take_rest(struct work_item *item, int err);
-/* Give the messages that are not due back to the source, in one commit, before
- * anything takes long. */
+/* Give the messages that are not due back to the source, in one commit. Call
+ * this before anything that takes long. */
 void take_flush(struct work_item *item);
-/* Take a fresh message as receive_next does, in a run that may end by itself.
+/* Take a fresh message like receive_next, and observe the limits of a bounded
+ * run.
  */
 __attribute__((noinline)) int receive_fresh(struct work_item *item);
-/* Put a message of a group in its place: HANDED_OVER. TAKEN: it has none, or
- * may run now. -errno: the message is ready, and is sorted again when it is
- * taken from there. */
+/* Put a message of a group into its group. Returns HANDED_OVER if the message
+ * waits there; TAKEN if it has no group or may run now; -errno if it was put on
+ * the ready list, to be sorted again when it is taken from there. */
 __attribute__((noinline)) int receive_sort(struct work_item *item,
                                            struct message *m);
-/* Take the next fresh message: TAKEN, and item->plain says whether it is plain;
- * HANDED_OVER to its group; -errno. The lock makes the order in a group that of
- * the source. A message that was cancelled, or under which the worker crashed
- * (-ECANCELED), is never plain. */
+/* Take the next fresh message. Returns TAKEN, with item->plain set if the
+ * message is plain; HANDED_OVER if it waits in its group now; or -errno.
+ * take_lock keeps the messages of a group in the order of the source. A message
+ * that was cancelled, or that was running when the worker crashed (-ECANCELED),
+ * is never plain. */
 static inline __attribute__((always_inline)) int
 receive_next(struct work_item *item)
 {

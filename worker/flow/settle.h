@@ -2,10 +2,9 @@
  *
  * WHAT   Decides what becomes of a message, and has the source make that
  *        durable. A verdict that the source refuses (disk full), or settles
- *        late, is in unsettled.h until it is durable.
+ *        late, is on the list of unsettled.h until it is durable.
  * WHO    Pool threads; the engine at start.
- * OWNS   Nothing. After each call that settles a message, the message is not
- *        the caller's any more.
+ * OWNS   Nothing. A call that settles a message takes it from the caller.
  * FAILS  Never towards the caller.
  */
 #ifndef WORKER_FLOW_SETTLE_H
@@ -32,42 +31,44 @@ struct decision {
     enum mqw_verdict verdict;     /* s.kind may become DISCARD */
     enum discarded_by discarded;  /* of DISCARD */
     struct group *lease;          /* of its group; NULL: none */
-    struct counters_block *count; /* where it is counted; NULL: the rest */
+    struct counters_block *count; /* counts it; NULL: the shared block */
     bool stored;                  /* the message was MESSAGE_STORED */
     uint64_t max_attempts;        /* the message's own; 0: the worker's */
-    uint64_t took_ns;             /* the handler */
-    uint64_t end_ns;              /* wall; when the handler ended */
+    uint64_t took_ns;             /* run time of the handler */
+    uint64_t end_ns;              /* wall time when the handler ended */
     uint64_t wait_ns;             /* until the retry */
 };
 
 /* Begin a decision on the message, which gets an id if it has none. */
 void decision_init(struct decision *dec, const struct delivery *d,
                    enum mqw_verdict verdict);
-/* Do what follows from a decision that is durable now: count it, log it, end
- * the lease of the group and tell the handler's side. The message can still be
- * read. */
+/* Apply the consequences of a decision that is durable now: count it, log it,
+ * end the lease of the group, and call the handler's `settled`. The message can
+ * still be read. */
 void decision_done(struct flow *f, const struct decision *dec);
-/* Do what follows from a decision whose claim was gone: nothing was written,
- * and the source gives the message again. */
+/* Drop a decision whose claim on the message was gone. Nothing was written, and
+ * the source redelivers the message. */
 void decision_stale(struct flow *f, const struct decision *dec);
-/* Put a message that was not delivered first in line again, in its group if it
- * has one. */
+/* Return a message that was not delivered to the front of its group, or of the
+ * ready list if it has no group. */
 void decision_give_back(struct flow *f, struct message *m, struct group *lease);
-/* Do what follows when a stored message could not be run and became a letter.
+/* Apply the consequences of a stored message that could not be run and became a
+ * dead letter.
  */
 void decision_died(struct flow *f, const struct source_death *death);
 
 /* Settle a message whose handler ended. */
 static inline void settle_outcome(struct flow *f, struct delivery *d,
                                   struct outcome *out);
-/* Make a message that did not run, or not again, a dead letter. `error` may be
- * NULL. */
+/* Make a dead letter of a message that will not run, or not run again. `error`
+ * may be NULL. */
 void settle_dead(struct flow *f, struct delivery *d, enum dead_reason reason,
                  const char *error);
 /* Discard a message that known_look found: a second copy of a letter, or a
  * duplicate of another message by its unique key. */
 void settle_repeat(struct flow *f, struct delivery *d);
-/* Discard a message whose unique key `first` has, as the source found. */
+/* Discard a message of which the source found that message `first` has its
+ * unique key. */
 void settle_duplicate(struct flow *f, struct message *m,
                       const struct ulid *first);
 /* Settle a message that the source holds until its not-before. */
@@ -80,18 +81,18 @@ void settle_cancelled(struct flow *f, struct delivery *d);
  * wait for a disk: called by a job of the pool (worker/operate/orders.c). Not
  * for a source that settles late. */
 int settle_cancel(struct flow *f, struct header_text key, uint64_t seq);
-/* Return a message whose claim is gone: it comes again, and is not worth a
- * run. */
+/* Return a message whose claim is gone, without running it, because the source
+ * redelivers it. */
 void settle_stale(struct flow *f, struct delivery *d);
-/* Let messages that are not due wait in the source until the not-before of
- * their header; in one commit. */
+/* Let messages that are not due wait in the source until their not-before.
+ * Settles all of them in one commit. */
 #define SETTLE_LATER_MOST 16
 void settle_later(struct flow *f, struct message *const *list, size_t n);
 
 /* ---- inside ---- */
 
-/* Return true for the usual end: the message is done, is known to its origin
- * only, and nothing else depends on its end. */
+/* Return true for the usual end: the message is done, has no row in a store,
+ * and nothing else depends on its end. */
 static inline bool settle_is_plain(const struct flow *f,
                                    const struct delivery *d,
                                    const struct outcome *out)
@@ -101,8 +102,8 @@ static inline bool settle_is_plain(const struct flow *f,
            !(d->message->flags & MESSAGE_STORED) && d->count &&
            !log_enabled(LOG_DEBUG);
 }
-/* Handle the source's refusal of a usual end. Not inline, as the usual way is
- * short. */
+/* Handle a usual end that the source refused with `err`. Not inline, so that
+ * the usual path stays short. */
 __attribute__((noinline)) void settle_not(struct flow *f,
                                           const struct delivery *d,
                                           const struct outcome *out, int err);
@@ -129,7 +130,7 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
         return;
     }
     counters_add(&d->count->done, 1);
-    if (message_named(m)) /* else nobody can ask what became of it */
+    if (message_named(m)) /* else it has no id to ask for */
         counters_settled(f->counters, COUNTERS_DONE, m->id,
                          settle_ended_at(d, out));
     if (d->lease)

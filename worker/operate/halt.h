@@ -4,9 +4,9 @@
  *        pause is written to the state directory (common/state/pause_note.h)
  *        and is in force again at the next start. Pauses by a signal or by the
  *        program that embeds the library end with the process.
- *        To stop, the first signal lets what runs end within --grace; then
- *        handlers are ended by SIGTERM, and after --kill-after by SIGKILL. A
- *        second signal skips the rest of the grace.
+ *        To stop, the first signal lets running handlers finish within
+ *        --grace. The handlers that are left then get SIGTERM, and SIGKILL
+ *        after --kill-after. A second signal skips the rest of the grace.
  * WHO    The loop, unless marked otherwise.
  * OWNS   Timers, and the chore that saves a pause.
  * FAILS  Never: a failed write of the note is logged and repeated; the worker
@@ -86,14 +86,14 @@ struct stop {
     struct timer timer;
     struct timer again; /* starting it stops the worker for a restart */
     int signals;        /* to stop, so far */
-    bool drained;       /* by an operator: the worker does not start again */
-    bool ending;        /* handlers were told to end */
+    bool drained;       /* by an operator, so the worker does not restart */
+    bool ending;        /* SIGTERM or SIGKILL was sent to handlers */
     void (*last)(void *arg);
     void *arg;
 };
 
-/* `last`: handlers are threads of ours and have to end with the process: end it
- * in good order. Does not return. */
+/* `last` exits the process in good order, because the handlers are threads of
+ * this process and end only with it. It does not return. */
 void stop_init(struct stop *s, struct flow *f, void (*last)(void *arg),
                void *arg);
 /* `signal`: SIGTERM, SIGINT, SIGQUIT; 0: as SIGTERM. */
