@@ -78,12 +78,12 @@ struct store_row {
     const void *data;           /* as received, header included */
     size_t size;
     size_t header_size; /* bytes of `data` before the body */
-    /* It is in the spool under that key (spool.h), and leaves it in the
-     * commit that writes this row. 0: it is not; always when read. */
+    /* Key of the message in the spool (spool.h), which it leaves in the commit
+     * that writes this row. 0: not in the spool; always 0 when read. */
     int64_t spool;
-    /* Where it is in custody: `retire` frees it as soon as the row is on the
-     * disk, before anything later is written. NULL: nowhere; always when
-     * read. */
+    /* Slot of the message in custody. `retire` frees the slot as soon as the
+     * row is on the disk, before anything later is written. NULL: no slot;
+     * always NULL when read. */
     struct slot *slot;
     void (*retire)(struct slot *slot);
 };
@@ -103,14 +103,15 @@ struct store_cursor {
 /* -errno of getrandom(2). */
 int store_token_make(const struct store *s, struct ulid *token);
 
-/* What a message is whose header names a letter. */
+/* The kind of a message whose header names a letter. */
 enum store_replay {
-    REPLAY_NONE, /* no replay of ours: of another store, or made up */
-    REPLAY_OPEN, /* of the last replay, which nobody has settled */
-    REPLAY_OVER, /* of one that was taken: it failed and waits in the store, or
-                    is settled; or of an earlier one */
+    REPLAY_NONE, /* no replay of this store: of another one, or made up */
+    REPLAY_OPEN, /* the last replay, which is not settled yet */
+    REPLAY_OVER, /* a replay that was taken, and has failed and waits in the
+                  * store, or is settled; or an earlier replay */
 };
-/* By the letter, id and token of its header. An OPEN one may be in a slot. */
+/* Look up the letter, id and token of a message's header. The message of an
+ * OPEN replay may be in a slot. */
 int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
                       const struct ulid *token, enum store_replay *out);
 
@@ -121,20 +122,22 @@ struct store_attempt {
     const char *error;       /* "exit 1", "signal 11", "timeout 5s", ... */
     const char *stderr_tail; /* at most 4 KiB; any bytes */
     size_t stderr_size;
-    bool said; /* the error is the handler's own words, not how it ended */
+    bool said; /* the handler itself gave the error */
 };
 
-/* Missing file: made with mode 0600 if `create`, else -ENOENT. */
+/* Open a store. If the file is missing, it is made with mode 0600 if `create`
+ * is set; else this returns -ENOENT. */
 int store_open(struct store **out, const char *path, bool create,
                struct problem *p);
 void store_close(struct store **store); /* NULL-safe; sets NULL */
 /* Announce that the worker is about to stop. From then on a write fails with
  * -EBUSY if another program keeps the store locked for 2 s. NULL-safe. */
 void store_hurry(struct store *s);
-/* The worker, before it looks up its slots in the store: a commit of the last
- * worker that was cut off will not appear later. *last (NULL: commits get no
- * numbers) is the result of store_commits; from here on it is the number of the
- * last commit on the disk. A problem as of store_open. */
+/* Make sure that an unfinished commit of the last worker does not appear later.
+ * The worker calls this before it looks up its slots in the store. *last is the
+ * result of store_commits, and is from here on the number of the last commit on
+ * the disk. With `last` NULL, commits get no numbers. On an error, the problem
+ * is one of store_open. */
 int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
 /* Return the random number of the store's file. Never 0. */
 uint64_t store_id(const struct store *s);

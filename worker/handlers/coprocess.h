@@ -33,7 +33,7 @@ struct leftovers;
  * orders that are new to it whenever it is woken. The client repeats an order
  * that no thread has found.
  * m = under mtx */
-#define STREAM_CANCELS 64 /* the most that one request may have */
+#define STREAM_CANCELS 64 /* most messages that one request may name */
 struct stream_cancels {
     pthread_mutex_t mtx;
     uint64_t count;                      /* m  orders so far */
@@ -67,7 +67,8 @@ enum coprocess_state {
     COPROCESS_EMPTY,       /* no child; one may be started */
     COPROCESS_BACKOFF,     /* no child until the backoff is over */
     COPROCESS_RUNS,        /* the child takes messages */
-    COPROCESS_RETIRING,    /* the child had its share, or has grown */
+    COPROCESS_RETIRING,    /* the child had --max-requests messages, or has
+                            * grown too large */
     COPROCESS_CLOSED,      /* the child closed a pipe, and may be exiting */
     COPROCESS_DRAINING,    /* the child saw the end of its input */
     COPROCESS_TERMINATING, /* the child got SIGTERM */
@@ -80,10 +81,11 @@ enum coprocess_event {
     COPROCESS_IS_FULL, /* the child must get no more messages */
     COPROCESS_SHUTS,   /* the child closed its input or output */
     COPROCESS_LEAVE,   /* close the child's input */
-    COPROCESS_END,     /* end the child now */
+    COPROCESS_END,     /* terminate the child now */
     COPROCESS_DUE,     /* the time of the state is over */
     COPROCESS_EXIT,    /* the child exited */
-    COPROCESS_REAPED,  /* its status was taken, and nothing of it is left */
+    COPROCESS_REAPED,  /* the child's status was collected, and no process of it
+                        * is left */
     COPROCESS_EVENTS,
 };
 
@@ -95,10 +97,12 @@ struct open_message {
     uint64_t limit_ns;    /* UINT64_MAX: none */
     uint64_t deadline_ns; /* monotonic; UINT64_MAX: none */
     bool late;            /* the deadline passed without an answer */
-    bool cancelled;       /* an operator has its child ended */
-    bool heard;           /* the answer came after that */
+    bool cancelled;       /* an operator cancelled it, so its child is
+                           * terminated */
+    bool heard;           /* an answer came after `late` or `cancelled` */
 };
-#define OPEN_NEVER UINT64_MAX /* `at` of a message that memory lacked for */
+/* `at` of a message that was not sent, for want of memory */
+#define OPEN_NEVER UINT64_MAX
 
 /* Bytes for the child that the pipe has not taken yet. */
 struct coprocess_output {
@@ -108,7 +112,7 @@ struct coprocess_output {
     bool watched;     /* for room in the pipe */
 };
 
-/* Bytes from the child that were not read as answers yet. */
+/* Bytes from the child that have not been parsed yet. */
 struct coprocess_input {
     size_t begin, end;
     char bytes[2 * STREAM_ANSWER];
@@ -134,7 +138,7 @@ struct coprocess {
     struct open_list spare;
     unsigned count;   /* messages in `open` */
     unsigned limited; /* messages in `open` with a deadline */
-    uint64_t seen_ns; /* answers of before this time have been read */
+    uint64_t seen_ns; /* all output up to this time has been read */
     bool woken;
     bool ordered;         /* woken: there may be orders to apply */
     uint64_t cancel_seen; /* orders of the stream seen so far */
@@ -142,9 +146,9 @@ struct coprocess {
     uint64_t sent, answered;
     uint64_t rss_next_ns; /* time of the next check of its memory */
     uint64_t kill_at_ns;  /* time of SIGKILL for its remaining processes */
-    const char *why;      /* reason why we end it; NULL: we do not */
-    bool recycled;        /* a planned end, to make room for another child */
-    char shut[32];        /* the pipe that it closed; "": none */
+    const char *why; /* the worker ends the child for this reason; or NULL */
+    bool recycled;   /* a planned end, to make room for another child */
+    char shut[32];   /* the pipe that it closed; "": none */
     /* ---- the last child that ended ---- */
     enum outcome_kind kind; /* of the messages that it had open */
     char cause[OUTCOME_ERROR];
@@ -163,17 +167,19 @@ void coprocess_send(struct coprocess *l, struct delivery *d);
 struct delivery *coprocess_next(struct coprocess *l, struct outcome *out);
 void coprocess_wake(struct coprocess *l);
 
-/* All calls from here to coprocess_finish: no message is open. */
+/* No message may be open in the calls from here to coprocess_finish. */
 
-/* Log the stderr of a coprocess that no work item has, and take the status of a
- * child that has ended by itself. Does not wait. Returns false if nothing more
- * can happen before the coprocess is used again. */
+/* Log the stderr of a coprocess that no work item has, and collect the status
+ * of a child that has ended by itself. Does not wait. Returns false if nothing
+ * more can happen before the coprocess is used again. */
 bool coprocess_look(struct coprocess *l);
 /* Close the child's input. */
 void coprocess_leave(struct coprocess *l);
-/* Then wait until the child has ended. Returns its pid; 0: there was none. */
+/* After coprocess_leave: wait until the child has ended. Returns its pid, or 0
+ * if there was none. */
 pid_t coprocess_await(struct coprocess *l);
-/* Then leave nothing of the child. */
+/* After coprocess_await: collect the child's status, and terminate its
+ * remaining processes. */
 void coprocess_finish(struct coprocess *l);
 
 /* Remove a descriptor of the child from the epoll set, and close it. */

@@ -46,14 +46,14 @@ struct source_mq {
     struct loop *loop;     /* c */
     struct pool **pool;    /* c  *pool is NULL when the pool has ended */
     struct dirty *dirty;   /* c */
-    /* c  Keep all threads from taking, from `begins` until the call with false.
-     * Called by one thread at a time. */
+    /* c Keep all threads from taking, from the call with `begins` true to the
+     * call with `begins` false. Called by one thread at a time. */
     void (*hold_take)(void *arg, bool begins);
     void *hold_arg; /* c */
 
     struct lent *lents; /* c  by the number of the slot */
-    /* c  of each lane, for its thread: the FREE slot of the message that it
-     * settled last, still in the cache; NULL: none */
+    /* c by lane, for its thread only: the FREE slot of the message that the
+     * lane settled last, still in the cache; NULL: none */
     struct lent **lanes;
     const struct slot_fill *fill;      /* c  custody's */
     struct due_rows *due_rows;         /* c */
@@ -67,19 +67,20 @@ struct source_mq {
     struct slot **left; /* slots in use, from runs to recover, by seq */
     size_t left_count;
     atomic_bool store_gone; /* a  the store has lost its name (file_watch.c) */
-    atomic_bool started;    /* a  set by start; before, letters stay */
+    atomic_bool started;    /* a set by start; letters are not moved before */
     atomic_bool name_gone;  /* a  the queue's name was removed */
     bool logged_large;      /* t  event=queue_messages_larger */
 };
 
-/* Set all of it; custody and store can be used after it. */
+/* Set the struct, and open what comes after the files. Custody and store must
+ * be open. */
 int source_mq_open(struct source_mq *q, struct problem *p);
-/* Watch the queue's name and held groups, and deal with dead letters. */
+/* Watch the queue's name and held groups, and open dead_letters. */
 int source_mq_watch(struct source_mq *q, struct problem *p);
-/* End these, after the pool has ended. Lent messages can be settled until
- * close. */
+/* Stop what source_mq_watch began, after the pool has ended. Lent messages can
+ * be settled until source_mq_close. */
 void source_mq_stop(struct source_mq *q);
-/* May follow an open that failed, or none. */
+/* May be called after source_mq_open has failed, and without it. */
 void source_mq_close(struct source_mq *q);
 
 static inline struct source_mq *source_mq_of(const struct source *s)
@@ -92,7 +93,8 @@ static inline struct source_mq *source_mq_of(const struct source *s)
 #pragma GCC visibility push(hidden)
 
 /* Receive the next message of the queue into a FREE slot; under the lock of
- * take. After an error the slot is FREE, unless the message may be in it. */
+ * take. After an error the slot is FREE, unless a part of the message may be in
+ * it. */
 int mq_fetch(struct source_mq *q, struct lent *l, uint64_t wall_ns);
 /* Return the FREE slot that a lane takes with; NULL if all are in use. */
 struct lent *mq_lane_get(struct source_mq *q, unsigned lane);
@@ -104,7 +106,8 @@ static inline int mq_lend(struct source_mq *q, unsigned lane,
     q->lanes[lane] = NULL;
     return 0;
 }
-/* Return the message of a slot, with what does not change while it is there. */
+/* Return the message of a slot, with the fields set that do not change while
+ * the message is there. */
 struct lent *source_mq_lent(struct source_mq *q, struct slot *slot);
 
 /* Operations of source.h. In dead_letters.c: */
@@ -127,10 +130,10 @@ int mq_keep(struct source *s,
                          struct settle *out),
             void *arg);
 
-/* Prepare what is done with dead letters (dead_letters.c). */
+/* Open what moves and removes dead letters (dead_letters.c). */
 int dead_letters_open(struct source_mq *q, struct problem *p);
-/* Make letters dead again whose queue went down with the machine, when recovery
- * is done. */
+/* Make replayed letters dead again if the machine went down while they were in
+ * the queue. Call this after recovery. */
 void dead_letters_start(struct source_mq *q);
 /* Look for letters to move or remove, after a death or a changed setting. Any
  * thread; never waits. Does nothing before recovery has found all slots,
@@ -142,12 +145,14 @@ void dead_letters_close(struct source_mq *q);
 /* Watch the store for held groups whose letter may be gone (mq_groups.c). */
 int group_watch_open(struct source_mq *q, struct problem *p);
 void group_watch_close(struct source_mq *q);
-/* Ask about held groups soon: a letter was removed, or asking failed. */
+/* Check the held groups soon, because a letter was removed or the last check
+ * failed. */
 void group_watch_again(struct group_watch *w);
 
-/* Return 0, or -EBADFD while the store has lost its name: what is written then
- * ends with this process. What a commit wrote just before the loss was seen is
- * there as long as the rest of the store, and put back with it. */
+/* Return 0, or -EBADFD while the store has lost its name, because anything
+ * written then is lost when this process exits. A commit from just before the
+ * loss was noticed shares the fate of the rest of the store, and is put back
+ * with it. */
 static inline int source_mq_writable(const struct source_mq *q)
 {
     return atomic_load(&q->store_gone) ? -EBADFD : 0;
@@ -168,8 +173,8 @@ static inline void source_mq_chore(const struct source_mq *q, struct chore *c,
     chore_init(c);
 }
 
-/* Begin the actions for new letters. Does nothing before recovery has found all
- * slots, because a letter may be in one of them. */
+/* Start the actions for new dead letters. Does nothing before recovery has
+ * found all slots, because a letter may be in one of them. */
 static inline void source_mq_died(struct source_mq *q)
 {
     if (!atomic_load(&q->started))

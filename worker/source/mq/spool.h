@@ -48,22 +48,24 @@ int spool_take(struct spool *sp, unsigned lane, uint64_t wall_ns,
                struct message **out);
 bool spool_queued(const struct spool *sp, int64_t number);
 void spool_tuned(struct spool *sp);
-/* Have the thread look again. Any thread. */
+/* Wake the spool's thread, so that it checks for work. Any thread. */
 void spool_wake(const struct spool *sp);
-/* End a message that has a row: done or discarded. On 0 its slot is FREE. */
+/* Finish a message that has a row, and is done or discarded. If this returns 0,
+ * its slot is FREE. */
 int spool_end(struct spool *sp, struct lent *l);
-/* Return how many messages wait; 0 only if there was none. Any thread. */
+/* Return how many messages wait in the spool. Returns 0 only if there was an
+ * instant without any. Any thread. */
 uint64_t spool_waits(const struct spool *sp);
 /* Return true if take is worth a call although the queue is empty. Any
  * thread. */
 bool spool_ready(const struct spool *sp);
 /* Start the thread, when all messages are recovered. */
 void spool_start(struct spool *sp);
-/* Put a message in line that is HELD and in its slot only. */
+/* Add a message to the spool that is HELD and in its slot only. */
 void spool_adopt(struct spool *sp, struct lent *l);
 /* Lend none of these rows until spool_release: an operator is about to cancel
  * them. `numbers` has each key with a minus; `skip` is set for rows that were
- * lent already. `done`: the rows that were cancelled. Both by one thread. */
+ * lent already. `done`: the rows that were cancelled. One thread calls both. */
 void spool_seize(struct spool *sp, const int64_t *numbers, size_t n,
                  bool *skip);
 void spool_release(struct spool *sp, const bool *done);
@@ -72,22 +74,23 @@ void spool_release(struct spool *sp, const bool *done);
 enum spool_at {
     SPOOL_AT_NOT,       /* in its slot only */
     SPOOL_AT_ROW,       /* in a row as well */
-    SPOOL_AT_CANCELLED, /* the same; the row is taken again, and ends then */
+    SPOOL_AT_CANCELLED, /* the same; its row is discarded when it is taken */
     SPOOL_AT_ENDED,     /* in a row as well, and it has ended */
 };
-/* Find the message of a slot at recovery. The slot is not FREE, and no run of a
- * row of the messages. */
+/* Find where the message of a slot is, at recovery. The slot is not FREE, and
+ * its message is not a run of a row of the store's messages. */
 int spool_find(struct spool *sp, const struct slot *slot, enum spool_at *out);
 /* Return the key of a slot's message, for lent.spooled. */
 int64_t spool_key_of(const struct slot *slot);
-/* Write the slot's marks into the row, with the crash of a running message. */
+/* Write the slot's marks into the row, and count a crash if the message was
+ * running. */
 int spool_note(struct spool *sp, const struct slot *slot);
 
 /* ---- for tests ---- */
 
 /* How a stop ended with messages in the queue. */
 struct spool_last {
-    int got;              /* messages at the last look, or -errno */
+    int got;              /* messages received last, or -errno */
     bool full, slot_free; /* the spool is full; a slot is free */
 };
 /* Return why messages were left, with what to do before a reboot. */

@@ -74,7 +74,7 @@ int ask_kept_here(const char *queue, struct problem *p);
 
 /* ---- letters ---- */
 
-#define LOOKED_AT 20000 /* letters that one answer looks at */
+#define LOOKED_AT 20000 /* letters that one answer inspects */
 /* Read "DIED_NS.ROW", the cursor of a letter. */
 bool ask_cursor(const char *text, uint64_t *ns, int64_t *row);
 
