@@ -5,8 +5,9 @@
  *        thread is waiting, with no barrier between the two: a waiting thread
  *        makes all threads pass a barrier before it sleeps (far_barrier).
  *        For the two locks of the hot path: that of the groups, held for some
- *        20 ns, and that of taking, held for a receive. Any other lock is a
- *        pthread_mutex_t.
+ *        20 ns, and that of taking, held for a receive, and for a commit if the
+ *        message has a unique key. A thread that has to wait for long sleeps.
+ *        Any other lock is a pthread_mutex_t.
  * WHO    Any thread of one process. Not recursive, not fair.
  *        All 0 is a free lock.
  */
