@@ -313,6 +313,35 @@ static void name_remove(const char *name)
     }
 }
 
+/* Return true if `path` names one of two files. */
+static bool is_replaceable(const char *path, const struct stat replace[2])
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 &&
+           (file_same(&st, &replace[0]) || file_same(&st, &replace[1]));
+}
+
+/* Give a draft the name of a file in `replace`. That file is checked once it
+ * has lost the name to the draft: a check before rename(2) would lose a file
+ * that somebody puts there in between. Crash between the exchange and its undo:
+ * such a file is left as a draft, which the next start removes. */
+static int draft_exchange(const char *draft, const char *path,
+                          const struct stat replace[2])
+{
+    if (renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        if (is_replaceable(draft, replace))
+            return 0;
+        (void)renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_EXCHANGE);
+        return -EEXIST;
+    }
+    if (errno != EINVAL) /* a file system that cannot exchange names */
+        return -errno;
+    if (!is_replaceable(path, replace))
+        return -EEXIST;
+    return rename(draft, path) < 0 ? -errno : 0;
+}
+
 /* Crash before the draft is linked or renamed: a draft is left, and `path` is
  * unchanged. Crash after it: the store is there, and on the disk. Beside a copy
  * may be the -wal of `from`: each frame of that is in the copy, so a start that
@@ -325,7 +354,6 @@ int store_file_make(const char *path, sqlite3 *from,
     struct draft d = {.fd = -1};
     sqlite3_backup *copy = NULL;
     sqlite3 *db = NULL;
-    struct stat st;
     int err = draft_open(&d, path), rc, end;
 
     if (!err) {
@@ -347,9 +375,8 @@ int store_file_make(const char *path, sqlite3 *from,
     FAULT_POINT("store_make_before_link");
     if (!err && link(d.name, path) < 0)
         err = -errno;
-    if (err == -EEXIST && replace && stat(path, &st) == 0 &&
-        (file_same(&st, &replace[0]) || file_same(&st, &replace[1])))
-        err = rename(d.name, path) < 0 ? -errno : 0;
+    if (err == -EEXIST && replace)
+        err = draft_exchange(d.name, path, replace);
     FAULT_POINT("store_make_after_link");
     if (d.fd >= 0) {
         name_remove(d.name);
