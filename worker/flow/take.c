@@ -143,7 +143,7 @@ int known_look(struct flow *f, struct delivery *d)
 
 /* ---- a message that was just taken: to its group, or to be delivered ---- */
 
-/* Put a message on the ready list: it is sorted again when it is taken from
+/* Put a message on the ready list, to be sorted again when it is taken from
  * there. Returns `err`. */
 __attribute__((noinline)) static int sort_failed(struct work_item *item,
                                                  struct message *m, int err)
@@ -152,8 +152,8 @@ __attribute__((noinline)) static int sort_failed(struct work_item *item,
     return err;
 }
 
-/* Log once that a message of a source that keeps messages in hand gets a
- * shorter time limit than its header asks for. */
+/* Log once that a message gets a shorter time limit than its header asks for,
+ * because its source has to have all attempts end in time. */
 static void timeout_warn(struct flow *f, struct delivery *d)
 {
     uint64_t asks = delivery_limit_asked(d);
@@ -170,7 +170,7 @@ static void timeout_warn(struct flow *f, struct delivery *d)
                            "in 20m; --max-timeout allows more, and counts"));
 }
 
-/* Sort a message as receive_sort does, whatever its header says. Not inline, as
+/* Sort a message with any header, for receive_sort. Not inline, so that
  * receive_sort has a small frame. */
 __attribute__((noinline)) static int sort_any(struct work_item *item,
                                               struct message *m)
@@ -198,8 +198,8 @@ __attribute__((noinline)) static int sort_any(struct work_item *item,
     return err;
 }
 
-/* A message whose header names its group and nothing else has neither a key nor
- * a time of its own. All that it needs has one frame (flatten). */
+/* A message whose header has only a group needs no check of keys or times.
+ * `flatten` inlines all that it needs into one frame. */
 __attribute__((flatten)) int receive_sort(struct work_item *item,
                                           struct message *m)
 {
@@ -226,8 +226,9 @@ __attribute__((noinline)) int receive_fresh(struct work_item *item)
 
 /* ---- which message is next ---- */
 
-/* Three take turns: groups that may run, what is due in the source, what is
- * fresh there. Messages on the ready list go before all of them.
+/* Three kinds of messages take turns: those of groups that may run, those that
+ * are due in the source, and fresh ones. Messages on the ready list come before
+ * all of these.
  */
 
 #define SOON_NS NS_PER_MS /* until a due message is tried again */
@@ -258,7 +259,7 @@ static int turn_due(struct work_item *item)
         settle_cancelled(f, item->d);
         err = TAKEN_NONE;
     }
-    /* Of two threads that count down to 0 at once, one does. */
+    /* Count down, but never below 0, even if several threads do this. */
     n = atomic_load(&f->due_first);
     while (n > 0 && !atomic_compare_exchange_weak(&f->due_first, &n, n - 1))
         continue;
@@ -283,10 +284,11 @@ static int turn_group(struct work_item *item)
 }
 
 /* Take from one of the three, in turn, so that none starves another.
- * Due messages that the last worker took, and kept when it stopped, come before
- * fresh ones. They are the first that are due, in the order of their receiving.
- * Their number is not known, but how many can be lent is (due_first); so other
- * messages that have been due for long cannot keep fresh ones waiting for good.
+ * Messages that the last worker had in flight when it stopped come before fresh
+ * ones. They are the first due messages, in the order of receipt. Their number
+ * is unknown, but it is at most the number of messages that can be lent
+ * (due_first). After that many, other messages that are long due cannot keep
+ * fresh ones waiting any more.
  */
 static int take_turn(struct work_item *item)
 {
@@ -309,13 +311,13 @@ static int take_turn(struct work_item *item)
 
         err = turns[at](item);
         if (turns[at] != turn_fresh && err != -EAGAIN)
-            receive_look(item); /* it may have taken the time of a disk read */
+            receive_look(item); /* the call may have waited for a disk read */
     }
     return err;
 }
 
-/* Read the next message into item->d: from the source, if there can be no other
- * (the usual case), else by the order above. */
+/* Read the next message into item->d: straight from the source if no other
+ * message can be next (the usual case), else in the order above. */
 static int take_any(struct work_item *item)
 {
     struct flow *f = item->flow;
@@ -357,7 +359,8 @@ static void put_later(struct work_item *item)
 {
     struct delivery *d = item->d;
 
-    if (d->lease) /* it was lent since the start, or the clock was set back */
+    if (d->lease) /* it entered its group at the start, or the clock was set
+                   * back */
         dispatch_settled(item->flow, d->lease, GROUP_GOES_ON, 0, false);
     item->later[item->later_count++] = d->message;
     if (item->later_count == SETTLE_LATER_MOST ||
@@ -365,8 +368,9 @@ static void put_later(struct work_item *item)
         take_flush(item);
 }
 
-/* Settle a message whose header has a time: it has expired, or its time lies
- * too far ahead; or let it wait. Returns false if its time has come. */
+/* Handle a message whose header has a time: make it a dead letter if it has
+ * expired or its not-before is too far ahead, or let it wait for its
+ * not-before. Returns false if it may run now. */
 static bool settle_timed(struct work_item *item)
 {
     struct flow *f = item->flow;
@@ -394,8 +398,8 @@ static bool settle_timed(struct work_item *item)
     return true;
 }
 
-/* Settle a message that comes to its end without a handler, or put it back to
- * wait. Returns false if it is to be delivered. */
+/* Settle a message that ends without a handler, or put it back to wait. Returns
+ * false if it has to be delivered. */
 static bool settle_unrun(struct work_item *item)
 {
     struct flow *f = item->flow;

@@ -1,21 +1,23 @@
 /* mq_recover.c - from one owner of custody to the next (see source_mq.h)
  *
- * Recovery: a kill may cut off each step, and the next start does it again with
- * the same result. A crash is counted in the one store that also takes the slot
- * out of RUNNING, and what is written to a row before that comes from the slot.
+ * Recovery: if a kill interrupts any step, the next start repeats the step with
+ * the same result. A crash is counted by the same write to the slot that ends
+ * its state RUNNING, and what is written to a row before that is computed from
+ * the slot.
  *
- * An orderly end leaves nothing in slots: one commit for all, then the slots
- * are FREE (store_put_all).
+ * An orderly end leaves nothing in slots: one commit writes all messages, then
+ * their slots become FREE (store_put_all).
  * Crash before the commit: each message is in its slot, HELD, and marked as
  * redelivered if a handler may have seen it; recovery runs it from there.
- * Crash between the commit and a slot's store: recovery finds the row, by the
- * receive sequence or as the row that the slot is a run of, with the attempts
- * that the slot has. It takes the first for settled, and writes the second once
- * more with the same numbers; it frees both slots. So there is one message
- * whatever happens, and the mark was on the disk before its slot was free.
+ * Crash after the commit, before a slot is FREE: recovery finds the row in one
+ * of two ways. If it finds the row by the receive sequence, the message is
+ * settled. If the slot is a run of the row, with the same number of attempts,
+ * recovery writes the row once more with the same numbers. It frees the slot in
+ * both cases. So the message exists once, and its mark was on the disk before
+ * its slot was FREE.
  * This relies on two things: a commit that returned is on the disk (fsync(2)),
- * and a store to the mapped file before a kill is seen after it. The caller
- * sees to it that no handler is running or can still settle.
+ * and a write to the mapped file survives a kill of the process. The caller
+ * makes sure that no handler is running or can still settle.
  */
 #include "worker/source/mq/source_mq.h"
 #include "worker/source/mq/spool.h"
@@ -28,15 +30,15 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 
-/* What a slot has. */
+/* Contents of a slot. */
 enum left {
     LEFT_SETTLED,   /* a message whose verdict is in the store already */
     LEFT_FRESH,     /* a message from the queue */
-    LEFT_LETTER,    /* a letter that was sent again, from the queue */
+    LEFT_LETTER,    /* a replayed letter, from the queue */
     LEFT_ROW,       /* a run of a row that waits, or is parked */
     LEFT_SPOOLED,   /* a run of a row of the spool */
-    LEFT_CANCELLED, /* a run of a cancelled row: the row is taken again, and
-                     * comes to its end then */
+    LEFT_CANCELLED, /* a run of a cancelled row, which is discarded when it is
+                     * taken again */
 };
 
 static void left_collect(struct slot *slot, void *arg)
@@ -70,12 +72,13 @@ int mq_runs(struct source *s,
     return err;
 }
 
-/* Find out what a slot has. A run of a waiting or parked row: done or discarded
- * deletes the row; a failure counts its attempt or changes its state. A
- * replayed letter runs under a new receive sequence, which settling writes to
- * its row; after a torn stop it is recalled from that row. A fresh message:
- * settling stores a row with its sequence, or leaves no trace (then the slot
- * was freed by the very same store, or it runs again). */
+/* Find out what the message of a slot is. A run of a waiting or parked row:
+ * done or discarded deletes the row; a failure counts its attempt or changes
+ * its state. A replayed letter runs under a new receive sequence, which
+ * settling writes to its row; after a torn stop it is recalled from that row. A
+ * fresh message: settling either stores a row with its sequence, or leaves no
+ * row. In the second case, the write that settled it also freed the slot, or
+ * the message runs again. */
 static int left_of(const struct source_mq *q, const struct slot *slot,
                    struct store_row *m, char *group, enum left *is)
 {
@@ -127,8 +130,8 @@ static int row_crashed(const struct source_mq *q, const struct slot *slot,
     return store_put(q->store, m, NULL, NULL);
 }
 
-/* Deal with one slot: free it if its message is settled, put a message that was
- * never lent back in line, or lend the message again. */
+/* Recover one slot: free it if its message is settled, return the message to
+ * the spool if it was never lent, or lend the message again. */
 static int recover_one(struct source_mq *q, struct slot *slot,
                        int (*visit)(void *arg, const struct source_left *left),
                        void *arg)
@@ -143,7 +146,7 @@ static int recover_one(struct source_mq *q, struct slot *slot,
 
     if (err)
         return err;
-    if (slot->received_ns == 0) /* the kill came first; --retry-for needs it */
+    if (slot->received_ns == 0) /* killed before it was written */
         slot->received_ns = clock_wall_ns();
     if (is == LEFT_FRESH && q->spool && w.state == SLOT_HELD && !w.crashes &&
         !(w.flags & SLOT_REDELIVERED) && !custody_torn(q->custody)) {
@@ -165,8 +168,8 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     }
     if (err)
         return err;
-    /* Count the crash, but not of a fresh message that may be damaged: it is
-     * not blamed for the machine's end. */
+    /* Count the crash, unless the machine went down while a fresh message ran,
+     * because the message did not cause that. */
     l = source_mq_lent(q, slot);
     left.waits = is == LEFT_ROW || is == LEFT_SPOOLED;
     left.torn = custody_torn(q->custody);
@@ -189,8 +192,9 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     return visit(arg, &left);
 }
 
-/* All rows are claimed before any slot is looked at: of two copies of a letter,
- * the one that was linked to its row is the message, wherever the other is. */
+/* Claim all rows before recovering any slot. Of two copies of a letter, the
+ * copy that was linked to the letter's row is then the message, in whichever
+ * order the slots are recovered. */
 int mq_recover(struct source *s,
                int (*visit)(void *arg, const struct source_left *left),
                void *arg)
@@ -230,11 +234,11 @@ int mq_recover(struct source *s,
 
 /* ---- at an orderly end ---- */
 
-/* A message in a slot, and where it is to wait. */
+/* A message in a slot, and the place where it will wait. */
 struct kept {
     struct lent *lent;
     struct settle place;
-    bool settled;                     /* there is nothing to keep */
+    bool settled;                     /* nothing has to be written */
     char group[HEADER_VALUE_MAX + 1]; /* of a row */
 };
 
@@ -262,8 +266,9 @@ static int kept_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Make a slot HELD, as after its handler was ended. Returns true if its message
- * was half received; the slot is then what recovery would make of it. */
+/* Make a slot HELD, as after its handler was terminated. Returns true if its
+ * message was half received; the slot then has what recovery would have
+ * found. */
 static bool slot_hold_again(const struct source_mq *q, struct lent *l)
 {
     struct slot *slot = l->slot;
@@ -281,8 +286,8 @@ static bool slot_hold_again(const struct source_mq *q, struct lent *l)
 }
 
 /* Update the row of a message that waited or was parked. Returns true if it has
- * to be written. A delayed message that got in line in its group stays in line,
- * except one that was to be forwarded before its time. */
+ * to be written. A delayed message that has entered its group keeps its place
+ * there, except one that was to be forwarded before its time. */
 static bool row_update(const struct source_mq *q, struct store_row *m,
                        const struct slot *slot)
 {
@@ -302,8 +307,8 @@ static bool row_update(const struct source_mq *q, struct store_row *m,
            m->crashes != was.crashes;
 }
 
-/* Add the row of a message to what is written, unless the store has all of it,
- * or an operator discarded it. */
+/* Add the row of a message to the rows to write, unless the store has the same
+ * row already, or an operator discarded it. */
 static int row_add(struct keep *k, struct kept *x)
 {
     const struct settle *to = &x->place;
@@ -318,7 +323,7 @@ static int row_add(struct keep *k, struct kept *x)
         if (!row_update(k->q, m, slot))
             return 0;
     } else {
-        /* It has no row, or it is a letter that was sent again, which is the
+        /* The message has no row, or it is a replayed letter, which is the
          * first of its group. */
         row_make(m, x->lent, to->group, to->header_size);
         m->state = to->kind == SETTLE_PARK ? STORE_PARKED : STORE_WAITING;
