@@ -117,11 +117,11 @@ __attribute__((noinline)) static int receive_failed(struct source_mq *q,
      * message's. */
     if (slot->priority != SLOT_UNSET) {
         custody_seq_used(q->custody);
-        log_error(
-            "half_received", F_STR("queue", q->set->queue),
-            F_STR("error", errno_text(-n)),
-            F_STR("next", "its body may be truncated; it runs after the next "
-                          "start. Check the file system of --runtime-dir"));
+        log_error("half_received", F_STR("queue", q->set->queue),
+                  F_STR("error", errno_text(-n)),
+                  F_STR("next",
+                        "its body may be truncated; it runs after the next "
+                        "start. Check the file system of --runtime-dir"));
         return n;
     }
     slot_disarm(slot);
