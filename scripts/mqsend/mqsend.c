@@ -227,8 +227,7 @@ static int queue_failed(const struct problem *p, const char *operand,
                         p->text, body);
     if (p->status == EX_NOINPUT && queue_name(operand, name, NULL) == 0 &&
         queue_guess(NULL, name, near))
-        return complain(EX_NOINPUT, "queue %s does not exist; did you mean %s?",
-                        name, near);
+        return complain(EX_NOINPUT, "%s; or did you mean %s?", p->text, near);
     return complain_of(p);
 }
 
