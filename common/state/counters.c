@@ -150,7 +150,7 @@ static int counters_map(struct counters *c, const char *path)
 
 int counters_copy(const char *to, const char *from)
 {
-    struct counters c;
+    struct counters c = {0};
     int err = counters_map(&c, from);
 
     if (err)

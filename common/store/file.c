@@ -430,6 +430,7 @@ void store_make_tidy(const char *path)
     dir = opendir(folder);
     while (dir && (entry = readdir(dir))) {
         rest = entry->d_name + size; /* "." RANDOM, behind the store's name */
+        /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): a prefix */
         if (strncmp(entry->d_name, slash ? slash + 1 : path, size) != 0 ||
             *rest != '.' || strspn(rest + 1, RANDOM_SET) != strlen(RANDOM) ||
             rest[1 + strlen(RANDOM)] != '\0' ||

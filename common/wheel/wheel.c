@@ -374,9 +374,10 @@ int wheel_open(struct wheel **out, uint64_t now_ns, wheel_fire *fire)
     w->fire = fire;
     w->due = 1;
     for (unsigned i = 0; i < BANKS; i++)
-        w->bank[i] = (struct wheel_bank){.slot = &w->slot[i * BANK_PLACES],
-                                         .base = (uint16_t)(i * BANK_PLACES),
-                                         .floor = 1};
+        w->bank[i] = (struct wheel_bank){
+            .slot = &w->slot[(size_t)i * (size_t)BANK_PLACES],
+            .base = (uint16_t)(i * BANK_PLACES),
+            .floor = 1};
     for (unsigned at = 0; at < BANKS * BANK_PLACES; at++) {
         w->slot[at] = (struct wheel_slot){0};
         slot_clear(&w->slot[at]);

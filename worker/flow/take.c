@@ -422,6 +422,7 @@ static bool settle_unrun(struct work_item *item)
          * time may have come since, but without a lease it must not run. */
         put_later(item);
     else if (!m->crashes)
+        /* NOLINTNEXTLINE(bugprone-branch-clone): in order of the reasons */
         return false;
     else if (crashes_too_many(f, m))
         settle_dead(f, d, REASON_CRASHED, CRASHES_ERROR);

@@ -539,12 +539,11 @@ static void unknown_explain(struct search *s)
         return;
     }
     if (!s->named) {
-        phrase_set(
-            s, "unknown",
-            "no dead letter has that number: there was none, or it was "
-            "discarded, or replayed and done. To see what became of a "
-            "message, give its id of 26 characters: mqctl explain %s ID",
-            SHELL_QUEUE(s->v.queue));
+        phrase_set(s, "unknown",
+                   "no dead letter has that number: there was none, or it was "
+                   "discarded, or replayed and done. To see what became of a "
+                   "message, give its id of 26 characters: mqctl explain %s ID",
+                   SHELL_QUEUE(s->v.queue));
         return;
     }
     phrase_set(

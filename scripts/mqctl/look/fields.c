@@ -87,6 +87,7 @@ static json_t *totals_json(const struct snapshot *v)
 
 /* Fill the table: a row for each field, with its value now. The caller owns the
  * JSON values. */
+/* NOLINTNEXTLINE(readability-function-size): a row for each field */
 static void fields_read(const struct snapshot *v, struct snapshot_fields *out)
 {
     static struct histogram_sum handler, latency;

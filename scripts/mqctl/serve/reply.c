@@ -126,7 +126,8 @@ enum MHD_Result reply_file(struct MHD_Connection *c, const char *name)
     const char *has =
         MHD_lookup_connection_value(c, MHD_HEADER_KIND, "If-None-Match");
     const char *dot = strrchr(name, '.');
-    bool page = dot && strcmp(dot, ".html") == 0; /* without data it is none */
+    /* A page without its data is not served; no other file lacks a dot. */
+    bool page = !dot || strcmp(dot, ".html") == 0;
 
     for (size_t i = 0; i < serve_file_count && !page; i++) {
         const struct serve_file *f = &serve_files[i];

@@ -9,8 +9,10 @@
 #ifndef TESTS_UNIT_GROUPS_GROUPS_CHECK_H
 #define TESTS_UNIT_GROUPS_GROUPS_CHECK_H
 
+/* NOLINTBEGIN(bugprone-suspicious-include): it looks inside */
 #include "worker/groups/group_table.c"
 #include "worker/groups/groups.c"
+/* NOLINTEND(bugprone-suspicious-include) */
 
 /* Check the list of one priority. */
 static const char *list_check(const struct group_item *first, size_t *count)

@@ -281,8 +281,10 @@ static void curve_draw(const struct view *v, struct canvas *c, int x, int width,
     width = history_fit(h, ring, width, &most);
     for (int i = width - 1; i >= 0; i--) {
         value = history_past(h, ring, (uint64_t)i);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s",
-                                 steps[value ? 1 + (value * 7) / most : 0]);
+        /* No value is above `most`. */
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s",
+                             steps[value && most ? 1 + value * 7 / most : 0]);
     }
     text[used] = '\0';
     canvas_put(c, x, PAINT_PLAIN, "%s", text);
