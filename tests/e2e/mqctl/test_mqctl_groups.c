@@ -359,8 +359,7 @@ Test(mqctl_groups, what_is_wrong_is_told)
     cr_assert_str_eq(r.out, "", "no titles without a line below them");
     cr_assert_not_null(strstr(r.err, "no group with a message"), "%s", r.err);
     r = ctl("groups", "--state", "held", q);
-    cr_assert_not_null(strstr(r.err, "no matching group"), "%s",
-                       r.err);
+    cr_assert_not_null(strstr(r.err, "no matching group"), "%s", r.err);
 }
 
 /* gone - whether neither the queue nor the spool has anything, nor a handler:
