@@ -33,9 +33,8 @@
 
 #define LINK_CHANNEL   1
 #define LINK_HEARTBEAT 30 /* seconds */
-/* From this version on a server drops a message from a replicated queue after
- * 20 deliveries unless it is told otherwise; and such a queue has priorities.
- */
+/* From this version on, a replicated queue drops a message after 20 deliveries
+ * by default, and supports priorities. */
 #define SERVER_4 0x040000
 #define LINK_WHY 256
 

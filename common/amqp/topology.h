@@ -103,7 +103,7 @@ const char *topology_exchange(const struct topology *t,
 
 #define PARTITIONS_MAX BROKER_PARTITIONS
 
-/* Return the CRC-32 of zlib, PNG and Ethernet: 0xcbf43926 for "123456789". */
+/* Return the CRC-32 that zlib computes: 0xcbf43926 for "123456789". */
 uint32_t partition_crc(const void *key, size_t size);
 static inline unsigned partition_of(const void *key, size_t size, unsigned n)
 {

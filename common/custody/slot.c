@@ -259,8 +259,8 @@ void slot_unrun(struct slot *slot, bool may_have_run)
     FAULT_POINT("slot_unrun_after_word");
 }
 
-/* One store. Crash before it: the next recovery finds the same reason and marks
- * the slot then.
+/* Set a flag, in one store.
+ * Crash before it: the next recovery finds the same reason and marks the slot.
  * If recovery is killed after marking (SLOT_BESIDE), or counting the crash of,
  * only some of the running slots, the others still read RUNNING. Either all
  * slots are marked already, or the number of RUNNING slots is unchanged, so the

@@ -672,7 +672,8 @@ int store_empty_wal(struct store *s)
     return err;
 }
 
-/* Nothing is committed until both connections use the copy.
+/* Write a copy of the store under its name again and use it. Nothing is
+ * committed until both connections use the copy.
  * When SQLite closes a file whose name was removed, it removes no -wal and no
  * -shm, so closing the old connections does not harm the new file. The two are
  * different files, so closing one drops no lock of the other (fcntl(2)).

@@ -67,8 +67,8 @@ static int batch_put(struct import *i)
         status = complain(p.status, "%s%s", p.text,
                           p.status == EX_DATAERR
                               ? ""
-                              : "; import the same file again: what is there "
-                                "by now is left out");
+                              : "; import the same file again: letters that "
+                                "were imported already are skipped");
     else if (err)
         status = store_failed("import", err);
     batch_free(i);

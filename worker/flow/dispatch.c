@@ -144,8 +144,8 @@ static void close_check(struct flow *f, const char *key, size_t size)
     pthread_mutex_unlock(&f->dispatch->close_mtx);
 }
 
-/* A group that is closing stays so, together with what waits now. One whose
- * close has come to its end, unnoticed so far, is closed once more. */
+/* Close a group. A second close extends the first to the messages that wait
+ * now. A close that has ended, but was not removed yet, is started again. */
 int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last)
 {
     struct dispatch *o = f->dispatch;
@@ -594,7 +594,8 @@ static struct member *member_make(struct flow *f, struct message *m)
     return one;
 }
 
-/* This is not inline, because dispatch_enter is short. */
+/* Add a message to its group, as the last of its priority. Not inline, because
+ * dispatch_enter must stay short. */
 __attribute__((noinline)) int dispatch_add(struct flow *f, struct delivery *d)
 {
     struct member *m = member_make(f, d->message);

@@ -1,9 +1,9 @@
 /* closings.h - groups that are closing: which messages they refuse
  *
- * WHAT   For each close of a group the sequences that it refuses: from the
- *        close on, until what was there before has come to its end. A group may
- *        be closed once more while messages that its last close refuses are on
- *        their way: then it has two closes. A list, as an operator closes
+ * WHAT   For each close of a group the sequences that it refuses. A close
+ *        starts when an operator gives the order, and ends when the messages
+ *        that came before it are finished. A group that is closed again before
+ *        then has two closes. A list is enough, because an operator closes
  *        groups one by one.
  * WHO    Any thread, under a lock of the caller's; closings_any without it.
  * OWNS   The closes.

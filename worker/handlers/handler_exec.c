@@ -342,8 +342,8 @@ static void run_supervise(struct running *r, struct delivery *d,
         }
     }
     out->ran = true;
-    /* A run that was signalled stays on the list, where further signals reach
-     * it, until nothing of it is left. */
+    /* A run that was signalled stays on the list, so that further signals reach
+     * it, until its last process has exited. */
     pthread_mutex_lock(&h->mtx);
     for_what.stop = h->signal;
     for_what.cancelled_ns = r->cancelled_ns;

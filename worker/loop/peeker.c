@@ -158,8 +158,9 @@ void peeker_queue_changed(struct peeker *p)
         waiter_interrupt(p);
 }
 
-/* Make the loop look within `ms`. If look_ns is out of date, the timer is
- * started once more, or fires just now, which is a look as well. */
+/* Make the loop look within `ms`. If look_ns is out of date, either the timer
+ * is started again, or it is firing at this moment, and then the loop looks,
+ * too. */
 static void look_in(struct peeker *p, unsigned ms)
 {
     uint64_t now = clock_mono_ns(), when = now + ms * NS_PER_MS;

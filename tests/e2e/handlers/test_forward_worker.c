@@ -119,6 +119,19 @@ Test(forward_worker, what_comes_after_a_delayed_message_is_not_delayed)
     }
 }
 
+/* Check that a worker runs a new message, and none of those that wait. */
+static void only_a_new_one_runs(const char *from)
+{
+    struct harness_process *w =
+        harness_worker(from, "--", harness_handler("record"));
+
+    harness_wait_log(w, "event=started", SOON_MS);
+    harness_send_text(from, "now");
+    harness_until(harness_lines("runs") > 0, SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+    cr_assert_eq(harness_lines("runs"), 1, "%s", harness_read("runs", NULL));
+}
+
 Test(forward_worker, what_waits_keeps_its_time_if_it_cannot_go)
 {
     const char *from = harness_queue(10, 256), *to = harness_queue(1, 512);
@@ -139,12 +152,7 @@ Test(forward_worker, what_waits_keeps_its_time_if_it_cannot_go)
     harness_until(harness_queue_length(from) == 0, SOON_MS);
     harness_wait_log(w, "event=breaker_open", SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    w = harness_worker(from, "--", harness_handler("record"));
-    harness_wait_log(w, "event=started", SOON_MS);
-    harness_send_text(from, "now");
-    harness_until(harness_lines("runs") > 0, SOON_MS);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_eq(harness_lines("runs"), 1, "%s", harness_read("runs", NULL));
+    only_a_new_one_runs(from);
 }
 
 Test(forward_worker, a_retry_keeps_its_time_if_it_cannot_go)
@@ -165,12 +173,7 @@ Test(forward_worker, a_retry_keeps_its_time_if_it_cannot_go)
     w = FORWARD(from, to, "-c", "2");
     harness_wait_log(w, "event=breaker_open", SOON_MS);
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    w = harness_worker(from, "--", harness_handler("record"));
-    harness_wait_log(w, "event=started", SOON_MS);
-    harness_send_text(from, "now");
-    harness_until(harness_lines("runs") > 0, SOON_MS);
-    cr_assert_eq(harness_stop(w, SOON_MS), 0);
-    cr_assert_eq(harness_lines("runs"), 1, "%s", harness_read("runs", NULL));
+    only_a_new_one_runs(from);
 }
 
 Test(forward_worker, a_message_is_not_to_blame_for_kills_of_its_worker)

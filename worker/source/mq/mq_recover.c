@@ -192,9 +192,9 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     return visit(arg, &left);
 }
 
-/* Claim all rows before recovering any slot. Of two copies of a letter, the
- * copy that was linked to the letter's row is then the message, in whichever
- * order the slots are recovered. */
+/* Claim all rows before recovering any slot. So if there are two copies of a
+ * letter, the copy that is linked to the letter's row is kept, and the order of
+ * the slots does not matter. */
 int mq_recover(struct source *s,
                int (*visit)(void *arg, const struct source_left *left),
                void *arg)

@@ -677,7 +677,8 @@ static int first_lend(struct spool *sp, unsigned lane, uint64_t wall_ns,
     return 0;
 }
 
-/* Not inline, so that mq_take keeps a small frame without a spool. */
+/* Lend the next message of the spool, or of the queue if no message waits. Not
+ * inline, so that mq_take keeps a small frame without a spool. */
 __attribute__((noinline)) int spool_take(struct spool *sp, unsigned lane,
                                          uint64_t wall_ns, struct message **out)
 {
