@@ -132,7 +132,7 @@ int main(int argc, char **argv, char **envp)
     int status;
 
     if (!arguments_keep(&g, argc, argv, envp))
-        return EX_OSERR;
+        return complain_memory();
     notify_init(&g.notify);
     descriptors_ready(g.notify.inherited);
     status = options_dump(&settings_table, argc, argv);

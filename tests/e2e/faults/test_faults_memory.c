@@ -14,13 +14,6 @@ TestSuite(faults_memory, .init = faults_init, .fini = harness_fini,
 
 #define LANES 9
 
-/* position_of - from 1 to `last`, at random, one of each of `count` pieces */
-static uint64_t position_of(unsigned i, unsigned count, uint64_t last)
-{
-    uint64_t from = last * i / count, to = last * (i + 1) / count;
-    return 1 + from + (to > from ? (uint64_t)random() % (to - from) : 0);
-}
-
 /* seed_set - a run of its own each time, which its number brings back */
 static void seed_set(void)
 {
@@ -45,6 +38,16 @@ struct lane {
     uint64_t position, last; /* the one that fails; how many there are */
     unsigned sent; /* how often messages were sent; the number is in them */
 };
+
+/* Return a position from 1 to `last`: the first ones in order, as each is made
+ * once at a start, then at random, one of each of `count` pieces. */
+static uint64_t position_of(unsigned i, unsigned count, uint64_t last)
+{
+    if (i < LANES)
+        return i / KINDS + 1;
+    uint64_t from = last * i / count, to = last * (i + 1) / count;
+    return 1 + from + (to > from ? (uint64_t)random() % (to - from) : 0);
+}
 
 /* messages_send - one of each kind, when there is room for all */
 static void messages_send(struct lane *l)
