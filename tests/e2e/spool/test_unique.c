@@ -106,7 +106,8 @@ Test(unique, what_waited_in_the_store_runs_when_its_time_is_over)
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
         ctl_worker(q, "--", "sh", "-c",
-                   "echo $MQW_ATTEMPT >>runs; [ $MQW_ATTEMPT = 2 -o -e good ]");
+                   "[ $MQW_ATTEMPT = 2 -o -e good ]; ended=$?; "
+                   "echo $MQW_ATTEMPT >>runs; exit $ended");
 
     push(q, "--unique", "k,1ms", "--backoff", "4s");
     harness_until_lines("runs", 1, SOON_MS);
@@ -326,8 +327,8 @@ Test(unique, a_message_that_will_not_run_gives_its_key_back)
     const char *q = harness_queue(0, 0);
     struct harness_process *w =
         ctl_worker(q, "-c", "2", "--max-attempts", "1", "--", "sh", "-c",
-                   "echo x >>runs; [ ! -e bad ] || exit 1; "
-                   "[ ! -e slow ] || exec sleep 1000");
+                   "how=$(ls bad slow 2>&-); echo x >>runs; case $how in "
+                   "bad) exit 1;; slow) exec sleep 1000;; esac");
     char id[32];
 
     push(q, "--unique", "waits", "--delay", "1h");
