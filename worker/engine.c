@@ -111,11 +111,11 @@ static void on_duplicate(void *arg, struct message *m, const struct ulid *first)
     settle_duplicate(&e->flow, m, first);
 }
 
-static void on_put_by(void *arg, struct message *m)
+static void on_delayed(void *arg, struct message *m)
 {
     struct engine *e = arg;
 
-    settle_put_by(&e->flow, m);
+    settle_delayed(&e->flow, m);
 }
 
 /* Return true if the worker will take more messages: it is ready or busy, or
@@ -179,7 +179,7 @@ static int source_open(struct engine *e, struct problem *p)
                                           .settled = on_settled,
                                           .died = on_died,
                                           .duplicate = on_duplicate,
-                                          .put_by = on_put_by,
+                                          .delayed = on_delayed,
                                           .letters_gone = on_letters_gone,
                                           .held = on_held,
                                           .hooks = on_hooks,

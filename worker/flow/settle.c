@@ -321,7 +321,7 @@ void settle_duplicate(struct flow *f, struct message *m,
     settle_repeat(f, &d);
 }
 
-void settle_put_by(struct flow *f, struct message *m)
+void settle_delayed(struct flow *f, struct message *m)
 {
     struct delivery d = {0};
     struct decision dec;

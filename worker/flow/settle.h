@@ -72,7 +72,7 @@ void settle_repeat(struct flow *f, struct delivery *d);
 void settle_duplicate(struct flow *f, struct message *m,
                       const struct ulid *first);
 /* Settle a message that the source holds until its not-before. */
-void settle_put_by(struct flow *f, struct message *m);
+void settle_delayed(struct flow *f, struct message *m);
 /* Discard a message that an operator cancelled before it ran. */
 void settle_cancelled(struct flow *f, struct delivery *d);
 /* Cancel a lent message that is not running, named by its sequence and the key

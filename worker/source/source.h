@@ -199,7 +199,7 @@ struct source_events {
     /* This unlent message now waits durably for its not-before, after which
      * take_due lends it. Can be read until the event returns. A thread of the
      * source. */
-    void (*put_by)(void *arg, struct message *m);
+    void (*delayed)(void *arg, struct message *m);
     /* A letter of a group may be gone: call `letters` for each held group.
      * Returns how many are still held, or -errno if one could not be asked:
      * then the event comes again. A pool thread. */

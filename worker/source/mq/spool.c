@@ -484,7 +484,7 @@ static int spool_write(struct spool *sp, bool waiting)
             due_rows_expect(sp->q->due_rows,
                             later->due_boot_ns ? later->due_boot_ns
                                                : clock_boot_at(later->due_ns));
-            sp->q->events.put_by(sp->q->events.arg, &l->m);
+            sp->q->events.delayed(sp->q->events.arg, &l->m);
             custody_release(sp->q->custody, l->slot);
             any_later = true;
         }
