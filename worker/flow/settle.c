@@ -539,8 +539,8 @@ end_settle(struct flow *f, struct delivery *d, const struct outcome *out)
     decision_settle(f, &dec);
 }
 
-void settle_not(struct flow *f, const struct delivery *d,
-                const struct outcome *out, int err)
+void settle_refused(struct flow *f, const struct delivery *d,
+                    const struct outcome *out, int err)
 {
     struct decision dec = {.lease = d->lease};
 
@@ -554,8 +554,8 @@ void settle_not(struct flow *f, const struct delivery *d,
     unsettled_keep(&f->unsettled, &dec, err);
 }
 
-void settle_told(struct flow *f, const struct delivery *d,
-                 const struct outcome *out)
+void settle_notify(struct flow *f, const struct delivery *d,
+                   const struct outcome *out)
 {
     f->ops->settled(f->handler,
                     &(struct settlement){.message = d->message,

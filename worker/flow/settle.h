@@ -104,14 +104,15 @@ static inline bool settle_is_plain(const struct flow *f,
 }
 /* Handle a usual end that the source refused with `err`. Not inline, so that
  * the usual path stays short. */
-__attribute__((noinline)) void settle_not(struct flow *f,
-                                          const struct delivery *d,
-                                          const struct outcome *out, int err);
+__attribute__((noinline)) void settle_refused(struct flow *f,
+                                              const struct delivery *d,
+                                              const struct outcome *out,
+                                              int err);
 /* Call the handler's own `settled` for a usual end; only this thread waits for
  * it. */
-__attribute__((noinline)) void settle_told(struct flow *f,
-                                           const struct delivery *d,
-                                           const struct outcome *out);
+__attribute__((noinline)) void settle_notify(struct flow *f,
+                                             const struct delivery *d,
+                                             const struct outcome *out);
 /* Return when the handler ended on the wall clock, without reading it. */
 static inline uint64_t settle_ended_at(const struct delivery *d,
                                        const struct outcome *out)
@@ -126,7 +127,7 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
     int err = f->source->local->done(f->source, m, d->place);
 
     if (err) {
-        settle_not(f, d, out, err);
+        settle_refused(f, d, out, err);
         return;
     }
     counters_add(&d->count->done, 1);
@@ -136,7 +137,7 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
     if (d->lease)
         dispatch_done(f, d->lease);
     if (f->hears)
-        settle_told(f, d, out);
+        settle_notify(f, d, out);
 }
 
 void settle_other(struct flow *f, struct delivery *d, struct outcome *out);
