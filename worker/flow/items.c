@@ -324,7 +324,7 @@ static void item_run(struct pool_job *job)
 
         take_flush(item);
         items_put(&f->items, item);
-        if (why != LEFT_TOLD && why != LEFT_CONTENDED)
+        if (why != LEFT_OVER_CAP && why != LEFT_CONTENDED)
             gate_leave(&f->gate);
         item = NULL;
         if (why == LEFT_CONTENDED) {

@@ -172,7 +172,7 @@ bool receive_must_leave(struct work_item *item, enum why *why)
 {
     struct flow *f = item->flow;
 
-    *why = LEFT_TOLD;
+    *why = LEFT_OVER_CAP;
     crashes_stuck(f);
     if (gate_leave_over(&f->gate, gate_room(&f->gate)))
         return true;

@@ -60,7 +60,7 @@ struct work_item {
     LIST_ENTRY(work_item) wanted; /* h */
 };
 
-enum why { LEFT_EMPTY, LEFT_TIME, LEFT_TOLD, LEFT_CONTENDED };
+enum why { LEFT_EMPTY, LEFT_TIME, LEFT_OVER_CAP, LEFT_CONTENDED };
 
 /* ---- receive.c ---- */
 
@@ -87,7 +87,7 @@ __attribute__((noinline)) void receive_waited(struct work_item *item);
 
 /* Run one batch: take and run messages until there is none, the batch's time is
  * over, or the item has another reason to leave. The gate still counts the item
- * as running, unless the result is LEFT_TOLD or LEFT_CONTENDED. */
+ * as running, unless the result is LEFT_OVER_CAP or LEFT_CONTENDED. */
 enum why receive_batch(struct work_item *item);
 /* Do the same with many deliveries open in a coprocess. */
 enum why receive_window_batch(struct work_item *item);

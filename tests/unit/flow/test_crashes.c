@@ -146,7 +146,7 @@ Test(crashes, a_suspect_that_is_gone_keeps_nobody_waiting)
     crashed("a", MAX_CRASHES - 1);
     another_runs();
     cr_assert_eq(take_next(item), TAKEN_NONE);
-    cr_assert(!receive_must_leave(item, &why) || why == LEFT_TOLD);
+    cr_assert(!receive_must_leave(item, &why) || why == LEFT_OVER_CAP);
     ready_take(&flow.ready, 0); /* an operator cancels it */
     crashes_stuck(&flow);
     cr_assert_gt(gate_room(&flow.gate), 1);

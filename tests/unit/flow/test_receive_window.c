@@ -179,7 +179,7 @@ Test(receive_window, what_is_open_at_a_pause_is_finished_and_no_more_is_taken)
     fake_give("a");
     fake_give("b");
     child.on_next = hold;
-    cr_assert_eq(batch(), LEFT_TOLD);
+    cr_assert_eq(batch(), LEFT_OVER_CAP);
     cr_assert_eq(fake_in(FAKE_GONE), 2);
     cr_assert_eq(fake_in(FAKE_FRESH), 1);
     cr_assert_eq(gate_running(&flow.gate), 0, "it is counted out");
@@ -197,7 +197,7 @@ Test(receive_window, a_breaker_that_opens_ends_the_filling)
     fake_give("b");
     answers = (const enum mqw_verdict[]){MQW_RETRY, MQW_RETRY};
     child.on_next = breaker_opens;
-    cr_assert_eq(batch(), LEFT_TOLD);
+    cr_assert_eq(batch(), LEFT_OVER_CAP);
     cr_assert_eq(fake_in(FAKE_FRESH), 1);
 }
 
@@ -211,7 +211,7 @@ Test(receive_window, a_probe_is_one_message)
     flow_pass(set.breaker_pause_ns + NS_PER_S);
     cr_assert(gate_enter(&flow.gate));
     answers = (const enum mqw_verdict[]){MQW_RETRY};
-    cr_assert_eq(batch(), LEFT_TOLD);
+    cr_assert_eq(batch(), LEFT_OVER_CAP);
     cr_assert_eq(child.most, 1);
     cr_assert_eq(child.sent, 1);
     cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
@@ -310,7 +310,7 @@ Test(receive_window, a_child_that_cannot_start_opens_the_breaker)
 {
     fake_give("a");
     child.cannot = -ENOENT;
-    cr_assert_eq(batch(), LEFT_TOLD);
+    cr_assert_eq(batch(), LEFT_OVER_CAP);
     cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
     cr_assert_eq(fake_in(FAKE_FRESH), 1, "nothing was taken for it");
 }
