@@ -593,9 +593,9 @@ int engine_run(struct engine *e)
 {
     /* The calling thread becomes the peeker. */
     e->flow.started = true;
-    e->flow.hears =
-        e->flow.ops->settled &&
-        (!e->flow.ops->hears || e->flow.ops->hears(e->flow.handler));
+    e->flow.wants_settled =
+        e->flow.ops->settled && (!e->flow.ops->wants_settled ||
+                                 e->flow.ops->wants_settled(e->flow.handler));
     if (!e->flow.source->local)
         attention_on(&e->flow.gate.attention, ATTEND_LATE);
     pause_recall(&e->pause);

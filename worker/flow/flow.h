@@ -53,7 +53,7 @@ struct flow {
     /* What runs for them. */
     const struct handler_ops *ops; /* c */
     struct handler *handler;       /* c */
-    bool hears;                    /* c  ops->settled is to be called */
+    bool wants_settled;            /* c  ops->settled is to be called */
 
     /* Which is next, and what a verdict means; from the bottom to the top. */
     struct gate gate;

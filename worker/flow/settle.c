@@ -193,7 +193,7 @@ void decision_done(struct flow *f, const struct decision *dec)
         backlog_look(f);
     /* Call the handler's `settled` last, so that only this thread waits for
      * it. */
-    if (f->hears && f->started && !repeat && !is_still_waiting(dec))
+    if (f->wants_settled && f->started && !repeat && !is_still_waiting(dec))
         f->ops->settled(f->handler, &told);
 }
 

@@ -136,7 +136,7 @@ static inline void settle_plain(struct flow *f, struct delivery *d,
                          settle_ended_at(d, out));
     if (d->lease)
         dispatch_done(f, d->lease);
-    if (f->hears)
+    if (f->wants_settled)
         settle_notify(f, d, out);
 }
 

@@ -123,7 +123,7 @@ struct handler_ops {
      * called. */
     void (*settled)(struct handler *h, const struct settlement *s);
     /* Return, after open, true if settled has to be called. NULL: true. */
-    bool (*hears)(const struct handler *h);
+    bool (*wants_settled)(const struct handler *h);
 };
 
 extern const struct handler_ops handler_inproc; /* calls settings.inproc */

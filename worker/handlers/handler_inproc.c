@@ -293,7 +293,7 @@ static void inproc_run(struct handler *h, struct delivery *d,
         call_ended(place, returned, late, out);
 }
 
-static bool inproc_hears(const struct handler *h)
+static bool inproc_wants_settled(const struct handler *h)
 {
     return h->what.settled != NULL;
 }
@@ -389,7 +389,7 @@ const struct handler_ops handler_inproc = {
     .stop = inproc_stop,
     .close = inproc_close,
     .settled = inproc_settled,
-    .hears = inproc_hears,
+    .wants_settled = inproc_wants_settled,
 };
 
 /* ---- a plugin ---- */
@@ -512,5 +512,5 @@ const struct handler_ops handler_plugin = {
     .seize = inproc_seize,
     .close = inproc_close,
     .settled = inproc_settled,
-    .hears = inproc_hears,
+    .wants_settled = inproc_wants_settled,
 };

@@ -47,7 +47,7 @@ static void setup(void)
     atomic_store(&flow.items.pace_ns, NS_PER_S); /* threads pay off */
     flow_handler.run = on_run;
     flow_handler.settled = on_settled;
-    flow.hears = true;
+    flow.wants_settled = true;
     flow_on_changed = poke;
 }
 

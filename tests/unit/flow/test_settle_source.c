@@ -24,7 +24,7 @@ static void setup(void)
     set.backoff = (struct backoff){.count = 1, .step_ns = {DELAY}};
     flow_open();
     flow_handler.settled = on_settled;
-    flow.hears = true;
+    flow.wants_settled = true;
     item = flow_item();
 }
 
