@@ -23,25 +23,27 @@
  * that it records in between are those of the old setting. */
 #define WALL_NS (100 * NS_PER_MS)
 
-void receive_wall_look(struct work_item *item)
+void item_read_wall(struct work_item *item)
 {
     item->wall_ns = clock_wall_ns() - item->now_ns;
     item->wall_old = item->now_ns + WALL_NS;
 }
 
-void receive_waited(struct work_item *item)
+void item_spin_end(struct work_item *item)
 {
-    receive_look(item);
+    item_read_clock(item);
     spin_hit(&item->spin);
 }
 
 /* Return true if the item should try an empty queue again before it leaves. */
 static bool should_spin(struct work_item *item)
 {
-    return spin_begin(&item->spin) && spin_on(&item->spin, receive_look(item));
+    return spin_begin(&item->spin) &&
+           spin_on(&item->spin, item_read_clock(item));
 }
 
-void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns)
+void item_delivery_end(struct work_item *item, struct delivery *d,
+                       uint64_t took_ns)
 {
     struct flow *f = item->flow;
     struct message *m = d->message;
@@ -116,15 +118,15 @@ __attribute__((noinline)) static int run_straight(struct work_item *item)
             return take_rest(item, err);
         before = item->now_ns;
         d->begun_ns = before;
-        d->started_ns = receive_wall(item);
+        d->started_ns = item_wall_ns(item);
         d->message->ops->run(d->message, d->started_ns);
         counters_one_started(item->count, before);
         f->ops->run(f->handler, d, &item->out);
-        ns = receive_look(item) - before;
+        ns = item_read_clock(item) - before;
         item->out.duration_ns = ns;
         if (item->out.kind != OUTCOME_VERDICT ||
             item->out.verdict != MQW_DONE || log_enabled(LOG_DEBUG)) {
-            receive_ends(item, d, ns);
+            item_delivery_end(item, d, ns);
             continue;
         }
         /* The message is not stored, and nothing needed attention before it was
@@ -151,7 +153,7 @@ static void item_deliver(struct work_item *item)
     struct flow *f = item->flow;
     struct delivery *d = item->d;
     bool quick = items_quick(&f->items);
-    uint64_t before = quick ? item->now_ns : receive_look(item);
+    uint64_t before = quick ? item->now_ns : item_read_clock(item);
 
     /* Name the message of a slow handler, because mqctl top shows it. */
     if (!quick)
@@ -163,12 +165,12 @@ static void item_deliver(struct work_item *item)
         atomic_load_explicit(&f->items.pace_ns, memory_order_relaxed) >=
             PAYS_NS)
         gate_changed(&f->gate);
-    receive_begins(item, d);
+    item_delivery_begin(item, d);
     f->ops->run(f->handler, d, &item->out);
-    receive_ends(item, d, receive_look(item) - before);
+    item_delivery_end(item, d, item_read_clock(item) - before);
 }
 
-bool receive_must_leave(struct work_item *item, enum why *why)
+bool item_must_leave(struct work_item *item, enum why *why)
 {
     struct flow *f = item->flow;
 
@@ -185,7 +187,8 @@ bool receive_must_leave(struct work_item *item, enum why *why)
 /* Begin a batch, and set the time at which it ends. */
 static void batch_begin(struct work_item *item)
 {
-    item->end_ns = ns_add(receive_look(item), item->flow->set->batch_limit_ns);
+    item->end_ns =
+        ns_add(item_read_clock(item), item->flow->set->batch_limit_ns);
     spin_reset(&item->spin);
     counters_put(&item->count->since_ns, COUNTERS_BUSY);
 }
@@ -200,7 +203,7 @@ enum why receive_batch(struct work_item *item)
         int err = run_straight(item);
 
         if (err == STRAIGHT_ASK) {
-            if (item->attend & ATTEND_LEAVE && receive_must_leave(item, &why))
+            if (item->attend & ATTEND_LEAVE && item_must_leave(item, &why))
                 return why;
             err = item->attend & (unsigned)ATTEND_ASK
                       ? take_next(item)
@@ -282,7 +285,7 @@ static int window_fill(struct work_item *item)
     const struct coprocess_ops *coprocesses = item->flow->ops->coprocesses;
     int err = 0;
 
-    receive_look(item); /* the item may have waited for long */
+    item_read_clock(item); /* the item may have waited for long */
     while (!err && window_may_take(item) &&
            coprocesses->room(item->coprocess) > 0) {
         struct open *o = item->free_open;
@@ -293,8 +296,8 @@ static int window_fill(struct work_item *item)
             err = 0;
         } else if (!err) {
             item->free_open = o->next;
-            o->since_ns = receive_look(item);
-            receive_begins(item, &o->d);
+            o->since_ns = item_read_clock(item);
+            item_delivery_begin(item, &o->d);
             item->open++;
             item->took = true;
             coprocesses->send(item->coprocess, &o->d);
@@ -327,7 +330,7 @@ static bool window_step(struct work_item *item)
         coprocesses->wake(item->coprocess); /* more may wait: do not block */
     o = (struct open *)coprocesses->next(item->coprocess, &item->out);
     if (o) {
-        receive_ends(item, &o->d, receive_look(item) - o->since_ns);
+        item_delivery_end(item, &o->d, item_read_clock(item) - o->since_ns);
         item->open--;
         o->next = item->free_open;
         item->free_open = o;
@@ -348,7 +351,7 @@ static enum why window_run(struct work_item *item)
         if (item->open == 0) {
             int err;
 
-            if (receive_must_leave(item, &why))
+            if (item_must_leave(item, &why))
                 return why;
             if (item->took && item->now_ns >= item->end_ns)
                 return LEFT_TIME;

@@ -65,25 +65,25 @@ enum why { LEFT_EMPTY, LEFT_TIME, LEFT_OVER_CAP, LEFT_CONTENDED };
 /* ---- receive.c ---- */
 
 /* Read how far the wall clock is ahead of the monotonic one. */
-__attribute__((noinline)) void receive_wall_look(struct work_item *item);
+__attribute__((noinline)) void item_read_wall(struct work_item *item);
 /* Return the monotonic time. Where handlers are quick, a message costs one call
  * of this. */
-static inline uint64_t receive_look(struct work_item *item)
+static inline uint64_t item_read_clock(struct work_item *item)
 {
     item->now_ns = clock_mono_ns();
     if (item->now_ns >= item->wall_old)
-        receive_wall_look(item);
+        item_read_wall(item);
     return item->now_ns;
 }
-/* Return the time of the last receive_look on the wall clock. */
-static inline uint64_t receive_wall(const struct work_item *item)
+/* Return the time of the last item_read_clock on the wall clock. */
+static inline uint64_t item_wall_ns(const struct work_item *item)
 {
     return item->now_ns + item->wall_ns;
 }
 
 /* Read the clock again, because the message came after tries of an empty
  * queue. */
-__attribute__((noinline)) void receive_waited(struct work_item *item);
+__attribute__((noinline)) void item_spin_end(struct work_item *item);
 
 /* Run one batch: take and run messages until there is none, the batch's time is
  * over, or the item has another reason to leave. The gate still counts the item
@@ -92,10 +92,11 @@ enum why receive_batch(struct work_item *item);
 /* Do the same with many deliveries open in a coprocess. */
 enum why receive_window_batch(struct work_item *item);
 /* Tell the source that a handler is about to get the message. */
-static inline void receive_begins(struct work_item *item, struct delivery *d)
+static inline void item_delivery_begin(struct work_item *item,
+                                       struct delivery *d)
 {
     d->begun_ns = item->now_ns;
-    d->started_ns = receive_wall(item);
+    d->started_ns = item_wall_ns(item);
     d->message->ops->run(d->message, d->started_ns);
     counters_started(item->count, item->now_ns);
 }
@@ -104,10 +105,11 @@ static inline void receive_begins(struct work_item *item, struct delivery *d)
  * handlers are so quick that several items slow each other down. The second
  * reason does not apply to an item with coprocesses, whose handlers are
  * processes. */
-bool receive_must_leave(struct work_item *item, enum why *why);
+bool item_must_leave(struct work_item *item, enum why *why);
 /* Count and settle a delivery that ended. item->out has the outcome; this fills
  * in its duration. */
-void receive_ends(struct work_item *item, struct delivery *d, uint64_t took_ns);
+void item_delivery_end(struct work_item *item, struct delivery *d,
+                       uint64_t took_ns);
 
 /* ---- take.c ---- */
 
@@ -149,10 +151,10 @@ receive_next(struct work_item *item)
     int err;
 
     quick_lock(&f->take_lock);
-    err = s->ops->take(s, item->own.place, receive_wall(item), &m);
+    err = s->ops->take(s, item->own.place, item_wall_ns(item), &m);
     if (!err || err == -ECANCELED) {
         if (item->spin.tries)
-            receive_waited(item);
+            item_spin_end(item);
         FAULT_POINT("receive_before_sort");
         item->plain =
             !err && !f->set->group_separator && delivery_plain(item->d, m);

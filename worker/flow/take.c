@@ -311,7 +311,8 @@ static int take_turn(struct work_item *item)
 
         err = turns[at](item);
         if (turns[at] != turn_fresh && err != -EAGAIN)
-            receive_look(item); /* the call may have waited for a disk read */
+            item_read_clock(
+                item); /* the call may have waited for a disk read */
     }
     return err;
 }
@@ -331,7 +332,7 @@ static int take_any(struct work_item *item)
             return err;
     }
     while ((m = ready_take(&f->ready, 0)) != NULL) {
-        receive_look(item);
+        item_read_clock(item);
         err = receive_sort(item, m);
         if (err != HANDED_OVER)
             return err;
@@ -440,7 +441,7 @@ int take_rest(struct work_item *item, int err)
         return take_next(item);
     if (err || item->plain || !settle_unrun(item))
         return err;
-    receive_look(item);
+    item_read_clock(item);
     return TAKEN_NONE;
 }
 
@@ -458,6 +459,6 @@ int take_next(struct work_item *item)
         return TAKEN;
     run_limits_untake(f);
     if (!err)
-        receive_look(item);
+        item_read_clock(item);
     return err ? err : TAKEN_NONE;
 }

@@ -165,7 +165,7 @@ static inline struct work_item *flow_item(void)
     cr_assert_eq(items_get(&flow.items, &flow, &item), 0);
     items_count(&flow.items, item);
     item->d = &item->own;
-    receive_look(item);
+    item_read_clock(item);
     return item;
 }
 

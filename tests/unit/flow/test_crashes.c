@@ -29,14 +29,14 @@ static void runs(const struct fake_message *x)
 {
     cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &x->m, "%s runs", x->text);
-    receive_begins(item, item->d);
+    item_delivery_begin(item, item->d);
 }
 
 static void ends(enum mqw_verdict verdict)
 {
     item->out = (struct outcome){
         .kind = OUTCOME_VERDICT, .verdict = verdict, .ran = true};
-    receive_ends(item, item->d, 0);
+    item_delivery_end(item, item->d, 0);
 }
 
 static void another_runs(void)
@@ -146,7 +146,7 @@ Test(crashes, a_suspect_that_is_gone_keeps_nobody_waiting)
     crashed("a", MAX_CRASHES - 1);
     another_runs();
     cr_assert_eq(take_next(item), TAKEN_NONE);
-    cr_assert(!receive_must_leave(item, &why) || why == LEFT_OVER_CAP);
+    cr_assert(!item_must_leave(item, &why) || why == LEFT_OVER_CAP);
     ready_take(&flow.ready, 0); /* an operator cancels it */
     crashes_stuck(&flow);
     cr_assert_gt(gate_room(&flow.gate), 1);

@@ -108,13 +108,13 @@ Test(items, who_is_in_a_long_handler_is_no_crowd)
 {
     struct work_item *a = item_get(), *b = item_get();
 
-    receive_look(a);
+    item_read_clock(a);
     counters_put(&b->count->since_ns, COUNTERS_BUSY);
     cr_assert(items_contended(&items, a));
-    counters_put(&b->count->since_ns, receive_look(b));
+    counters_put(&b->count->since_ns, item_read_clock(b));
     cr_assert(items_contended(&items, a), "it has just begun");
     atomic_fetch_add(&virtual_ns, 2 * NS_PER_MS);
-    receive_look(a);
+    item_read_clock(a);
     cr_assert(!items_contended(&items, a));
     items_put(&items, b);
     cr_assert(!items_contended(&items, a));

@@ -27,7 +27,7 @@ static struct fake_message *taken(void)
     int err = take_next(item);
 
     cr_assert_eq(err, TAKEN, "%d", err);
-    receive_begins(item, item->d);
+    item_delivery_begin(item, item->d);
     return fake_of(item->d->message);
 }
 
@@ -252,7 +252,7 @@ Test(receive_next, delayed_ones_go_back_in_one_commit_until_their_time)
         cr_assert_eq(x[i]->m.failures, 0);
     }
     flow_pass(58 * NS_PER_S);
-    receive_look(item);
+    item_read_clock(item);
     nothing_is_next();
     flow_pass(10 * NS_PER_S);
     for (unsigned i = 0; i < 5; i++)

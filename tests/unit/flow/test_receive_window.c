@@ -296,7 +296,7 @@ Test(receive_window, what_a_child_never_had_goes_to_the_next_in_order)
         item->d = &d[i];
         d[i].count = item->count;
         cr_assert_eq(take_next(item), TAKEN);
-        receive_begins(item, &d[i]);
+        item_delivery_begin(item, &d[i]);
         on_send(NULL, &d[i]);
     }
     child_ends();

@@ -258,7 +258,7 @@ Test(run_limits, a_verdict_that_is_not_written_is_work)
     fake_give("a");
     item = flow_item();
     cr_assert_eq(take_next(item), TAKEN);
-    receive_begins(item, item->d);
+    item_delivery_begin(item, item->d);
     fake.refusals = 1000;
     fake.refused = -ENOSPC;
     flow_end(item, MQW_DISCARD, "");

@@ -42,7 +42,7 @@ static struct fake_message *begun(const char *text)
 
     cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &x->m);
-    receive_begins(item, item->d);
+    item_delivery_begin(item, item->d);
     return x;
 }
 
@@ -160,9 +160,9 @@ Test(settle_source, so_is_one_that_was_tried_for_long_enough)
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert_eq(x->at, FAKE_WAITS);
     flow_pass(DELAY);
-    receive_look(item);
+    item_read_clock(item);
     cr_assert_eq(take_next(item), TAKEN);
-    receive_begins(item, item->d);
+    item_delivery_begin(item, item->d);
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert_eq(x->at, FAKE_DEAD);
     cr_assert_eq(x->last.reason, REASON_EXHAUSTED);
@@ -506,7 +506,7 @@ Test(settle_source, a_late_retry_keeps_its_group_waiting_for_it)
     fake_answer(x, 0);
     cr_assert_eq(take_next(item), -EAGAIN);
     flow_pass(DELAY);
-    receive_look(item);
+    item_read_clock(item);
     cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &x->m);
     cr_assert_eq(y->runs, 0);
@@ -572,9 +572,9 @@ Test(settle_source, failures_in_a_row_open_the_breaker_and_a_success_closes_it)
     cr_assert_eq(gate_why(&flow.gate), WHY_BREAKER);
     flow_pass(11 * NS_PER_S);
     cr_assert_eq(gate_why(&flow.gate), WHY_NOT_SO, "one probe may run");
-    receive_look(item);
+    item_read_clock(item);
     cr_assert_eq(take_next(item), TAKEN);
-    receive_begins(item, item->d);
+    item_delivery_begin(item, item->d);
     flow_end(item, MQW_DISCARD, "");
     cr_assert_eq(breaker_state(&flow.gate.breaker), BREAKER_CLOSED);
 }
@@ -587,7 +587,7 @@ Test(settle_source, a_message_that_comes_twice_is_two_messages)
     flow_end(item, MQW_DONE, "");
     cr_assert_eq(take_next(item), TAKEN);
     cr_assert_eq(item->d->message, &y->m);
-    receive_begins(item, item->d);
+    item_delivery_begin(item, item->d);
     flow_end(item, MQW_DONE, "");
     cr_assert_eq(flow_numbers().done, 2);
 }
