@@ -92,7 +92,7 @@ bool spin_on(struct spin *s, uint64_t now_ns)
 /* Log once that messages run as if they had no key. */
 static int keys_ignored(struct flow *f)
 {
-    if (!atomic_exchange(&f->unique_told, true))
+    if (!atomic_exchange(&f->warned_unique, true))
         log_warn("unique_not_looked_at", F_STR("queue", f->set->queue),
                  F_STR("next", "messages with a unique line run as if they had "
                                "none: there are keys for a POSIX queue only, "
@@ -160,7 +160,7 @@ static void timeout_warn(struct flow *f, struct delivery *d)
     uint64_t most = atomic_load(&f->source->timeout_most_ns);
 
     if (asks <= most || most == atomic_load(&f->set->max_timeout_ns) ||
-        atomic_exchange(&f->timeout_told, true))
+        atomic_exchange(&f->warned_timeout, true))
         return;
     log_warn("timeout_cut", F_STR("queue", f->set->queue),
              F_STR("msg", delivery_id(d)), F_DURATION("asks", asks),

@@ -49,9 +49,9 @@ struct steered_sums {
     uint64_t letters; /* skipped: letters that were replayed */
     /* run-now: messages with nothing to do, by their state */
     uint64_t waits[WAITING_STATES];
-    uint64_t unended;   /* --running: messages that have not ended */
-    uint64_t told_gone; /* gone messages already reported by name */
-    bool blind;         /* it is unknown which rows are in a slot */
+    uint64_t unended;    /* --running: messages that have not ended */
+    uint64_t named_gone; /* gone messages already reported by name */
+    bool blind;          /* it is unknown which rows are in a slot */
 };
 
 struct run {
@@ -267,7 +267,7 @@ static bool no_worker(void *arg)
 /* Print that there is no such message. */
 static void gone_tell(struct order *x, const char *name)
 {
-    x->sums.told_gone++;
+    x->sums.named_gone++;
     if (!x->o->json)
         complain(0, "%s: no such waiting or running message", name);
 }
@@ -704,9 +704,9 @@ static void steered_tell(const struct steered_sums *n, const struct messages *m,
         waits_tell(n, m, before);
     else if (before)
         complain(0, "%" PRIu64 " cancelled already", before);
-    if (n->result[STEERED_GONE] > n->told_gone)
+    if (n->result[STEERED_GONE] > n->named_gone)
         complain(0, "%" PRIu64 " finished in the meantime",
-                 n->result[STEERED_GONE] - n->told_gone);
+                 n->result[STEERED_GONE] - n->named_gone);
     if (cancel)
         flight_tell(n, m, o);
     if (n->unended && !o->dry_run)

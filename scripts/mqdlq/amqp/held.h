@@ -60,7 +60,7 @@ struct broker {
     struct held_copy *copies;
     size_t copy_count, copy_room;
     uint32_t beyond; /* letters that are not held, as there are too many */
-    bool beyond_told, groups_told;
+    bool warned_beyond, warned_groups;
     bool claimed;       /* held_claim */
     uint64_t imported;  /* letters that are confirmed */
     struct known known; /* the letters that are held, and those of import */

@@ -409,9 +409,9 @@ static void groups_warn(struct context *ctx, const struct decoding *list,
 
     for (size_t i = 0; i < n; i++)
         any = any || list[i].letter.m.group;
-    if (!any || b->groups_told || b->topology.partitions || ctx->o->quiet)
+    if (!any || b->warned_groups || b->topology.partitions || ctx->o->quiet)
         return;
-    b->groups_told = true;
+    b->warned_groups = true;
     complain(
         0, "some letters name a group, which only a queue with partitions "
            "takes: replay them with --partitions N, as in a queue without any "
@@ -425,12 +425,12 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
     uint64_t before;
     int err;
 
-    if (b->beyond && !b->beyond_told) /* not all letters are known */
+    if (b->beyond && !b->warned_beyond) /* not all letters are known */
         complain(0,
                  "%s has more letters than are inspected: letters that are "
                  "both in the file and among the others will be there twice",
                  b->dead);
-    b->beyond_told = true;
+    b->warned_beyond = true;
     groups_warn(ctx, list, n);
     err = held_publisher(b, WAIT_NS, p);
     if (err)
