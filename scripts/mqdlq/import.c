@@ -193,10 +193,10 @@ static void import_summarize(const struct import *i)
 {
     const struct context *ctx = i->context;
 
-    if (summary_told(ctx, json_pack("{s:o, s:I, s:I}", "queue",
-                                    json_printable(ctx->queue), "imported",
-                                    (json_int_t)i->in, "present",
-                                    (json_int_t)i->present)))
+    if (summary_print(ctx, json_pack("{s:o, s:I, s:I}", "queue",
+                                     json_printable(ctx->queue), "imported",
+                                     (json_int_t)i->in, "present",
+                                     (json_int_t)i->present)))
         return;
     printf("%" PRIu64 " letter%s imported", i->in, term_plural(i->in));
     if (i->present > 0)

@@ -248,9 +248,9 @@ int list_run(struct context *ctx)
         return ctx->o->json ? list_json(ctx, true) : list_table(ctx);
     status = matches_count(ctx, &sum);
     if (!status &&
-        !summary_told(ctx, json_pack("{s:o, s:I}", "queue",
-                                     json_printable(ctx->queue), "count",
-                                     (json_int_t)sum.count)))
+        !summary_print(ctx, json_pack("{s:o, s:I}", "queue",
+                                      json_printable(ctx->queue), "count",
+                                      (json_int_t)sum.count)))
         printf("%" PRIu64 "\n", sum.count);
     return status;
 }

@@ -328,7 +328,7 @@ int store_failed(const char *what, int err)
                     disk_advice(err));
 }
 
-bool summary_told(const struct context *ctx, json_t *object)
+bool summary_print(const struct context *ctx, json_t *object)
 {
     if (!ctx->o->json)
         json_decref(object);

@@ -70,7 +70,7 @@ int context_close(struct context *ctx);
 int store_failed(const char *what, int err);
 /* At the end of a verb that changes something: takes over `object`, and prints
  * it with --json. False: the caller tells it in words. */
-bool summary_told(const struct context *ctx, json_t *object);
+bool summary_print(const struct context *ctx, json_t *object);
 /* First trouble wins: the status to keep. */
 static inline int status_worse(int status, int other)
 {

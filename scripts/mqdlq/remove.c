@@ -54,11 +54,11 @@ static int removed_tell(const struct context *ctx, const struct selection *c,
 
     if (status)
         return status;
-    if (summary_told(ctx, json_pack("{s:o, s:I, s:I, s:b, s:I}", "queue",
-                                    json_printable(ctx->queue), "chosen",
-                                    (json_int_t)c->count, "removed",
-                                    (json_int_t)gone, "dry_run", dry, "on_way",
-                                    (json_int_t)on_way)))
+    if (summary_print(ctx, json_pack("{s:o, s:I, s:I, s:b, s:I}", "queue",
+                                     json_printable(ctx->queue), "chosen",
+                                     (json_int_t)c->count, "removed",
+                                     (json_int_t)gone, "dry_run", dry, "on_way",
+                                     (json_int_t)on_way)))
         return 0;
     if (dry)
         printf("%zu letter%s would be removed", c->count,

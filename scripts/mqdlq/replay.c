@@ -575,14 +575,14 @@ static void replay_summarize(const struct replay *r)
     const struct options *o = r->context->o;
     size_t total = r->selection.count;
 
-    if (summary_told(r->context,
-                     json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "queue",
-                               json_printable(r->context->queue), "to",
-                               r->to ? json_printable(r->to) : json_null(),
-                               "chosen", (json_int_t)total, "sent",
-                               (json_int_t)r->sent, "refused",
-                               (json_int_t)r->refused, "on_way",
-                               (json_int_t)r->on_way, "dry_run", o->dry_run)))
+    if (summary_print(r->context,
+                      json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:b}", "queue",
+                                json_printable(r->context->queue), "to",
+                                r->to ? json_printable(r->to) : json_null(),
+                                "chosen", (json_int_t)total, "sent",
+                                (json_int_t)r->sent, "refused",
+                                (json_int_t)r->refused, "on_way",
+                                (json_int_t)r->on_way, "dry_run", o->dry_run)))
         return;
     if (total == 0)
         fputs("0 letters chosen", stdout);

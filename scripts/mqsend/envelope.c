@@ -132,8 +132,8 @@ ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
     return (ssize_t)(e->header_bytes + size);
 }
 
-int envelope_told(const struct envelope *e, enum envelope_tell tell,
-                  const char *queue)
+int envelope_print_id(const struct envelope *e, enum envelope_tell tell,
+                      const char *queue)
 {
     char id[ULID_TEXT];
     json_t *o;

@@ -55,8 +55,8 @@ int envelope_check(const struct envelope *e, struct problem *p);
 ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
                       char *buf, size_t room);
 /* Print the id of the message made last, as wanted; 0 or -ENOMEM. */
-int envelope_told(const struct envelope *e, enum envelope_tell tell,
-                  const char *queue);
+int envelope_print_id(const struct envelope *e, enum envelope_tell tell,
+                      const char *queue);
 
 /* Read the value of a flag into a struct envelope. */
 int flag_id(const char *text, void *into, struct problem *p);

@@ -177,7 +177,8 @@ static int record_send(void *arg, const char *body, size_t size,
     if (err)
         return send_refused(r, err, p);
     r->sent++;
-    if (envelope_told(post->envelope, post->tell, queue_label(post->queue)) < 0)
+    if (envelope_print_id(post->envelope, post->tell,
+                          queue_label(post->queue)) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     term_progress_step(&r->posting.bar, r->sent);
     return 0;

@@ -723,10 +723,10 @@ static int command_check(const struct settings *s, char *const *command,
     return 0;
 }
 
-void settings_told(const struct settings *s,
-                   void (*visit)(const char *flag, const char *value,
-                                 void *arg),
-                   void *arg)
+void settings_visit_changed(const struct settings *s,
+                            void (*visit)(const char *flag, const char *value,
+                                          void *arg),
+                            void *arg)
 {
     char text[SETTING_TEXT], other[SETTING_TEXT];
     struct settings def;

@@ -149,10 +149,10 @@ int settings_parse(struct settings *s, int argc, char **argv,
 /* Visit each flag that is not at its default, in the order of the table, with
  * its value as the flag takes it; "" for a flag that takes none. Settings that
  * can be changed are as they are now. */
-void settings_told(const struct settings *s,
-                   void (*visit)(const char *flag, const char *value,
-                                 void *arg),
-                   void *arg);
+void settings_visit_changed(const struct settings *s,
+                            void (*visit)(const char *flag, const char *value,
+                                          void *arg),
+                            void *arg);
 
 /* ---- slots ---- */
 

@@ -95,7 +95,7 @@ void untold_moved(struct untold *u, int64_t n, int64_t next)
         u->all[i] = u->all[--u->count];
 }
 
-void untold_told(struct untold *u, int64_t n)
+void untold_succeeded(struct untold *u, int64_t n)
 {
     untold_moved(u, n, 0);
     u->pause_ns = u->paused_until_ns = 0;
@@ -375,7 +375,7 @@ static void run_settle(struct on_dead *h, const struct source_hook *hook,
         source_retry_wait(h, err, &wait_ns);
     }
     if (told)
-        untold_told(&h->untold, hook->n);
+        untold_succeeded(&h->untold, hook->n);
     else
         untold_moved(&h->untold, hook->n, next);
     h->with.failing(h->with.arg, h->untold.count, !told);

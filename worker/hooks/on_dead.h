@@ -73,7 +73,7 @@ uint64_t untold_failed(struct untold *u, int64_t n, uint64_t now_ns);
 /* Change the number of a death; 0: forget it. */
 void untold_moved(struct untold *u, int64_t n, int64_t next);
 /* Forget a death whose command succeeded, and end the pause. */
-void untold_told(struct untold *u, int64_t n);
+void untold_succeeded(struct untold *u, int64_t n);
 /* Return the death that runs again first, and when; 0 and UINT64_MAX: none. */
 int64_t untold_first(const struct untold *u, uint64_t *due_ns);
 

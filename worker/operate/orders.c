@@ -97,7 +97,7 @@ static void settings_put(struct orders *o, json_t *all, json_t *changed,
     }
 }
 
-/* Add a flag that is not at its default; for settings_told. */
+/* Add a flag that is not at its default; for settings_visit_changed. */
 static void flag_put(const char *flag, const char *value, void *arg)
 {
     (void)json_object_set_new(arg, flag, json_string(value));
@@ -120,7 +120,7 @@ static json_t *runs_json(struct request *r)
                        strlen(f->set->command[i]));
         (void)json_array_append_new(command, json_string(word));
     }
-    settings_told(r->orders->started, flag_put, flags);
+    settings_visit_changed(r->orders->started, flag_put, flags);
     safe_text_copy(plugin, sizeof plugin, path ? path : "",
                    path ? strlen(path) : 0);
     safe_text_copy(folder, sizeof folder, f->folder, strlen(f->folder));

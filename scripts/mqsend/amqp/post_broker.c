@@ -140,8 +140,8 @@ static int message_put(void *arg, const char *body, size_t size,
         r->given--;
     if (err)
         return err;
-    if (envelope_told(e, r->posting.post->tell,
-                      r->posting.post->operand->shown) < 0)
+    if (envelope_print_id(e, r->posting.post->tell,
+                          r->posting.post->operand->shown) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     term_progress_step(&r->posting.bar, publisher_confirmed(r->publisher));
     return 0;

@@ -225,7 +225,7 @@ static void told_add(const char *flag, const char *value, void *arg)
 static const char *told(void)
 {
     told_line[0] = '\0';
-    settings_told(&s, told_add, NULL);
+    settings_visit_changed(&s, told_add, NULL);
     return told_line;
 }
 

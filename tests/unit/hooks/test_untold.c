@@ -15,7 +15,7 @@ Test(untold, each_wait_doubles_by_itself_up_to_the_longest)
     for (int i = 0; i < 12; i++) {
         cr_assert_eq(untold_failed(&u, 1, now), want);
         want = want * 2 < UNTOLD_LAST_NS ? want * 2 : UNTOLD_LAST_NS;
-        untold_told(&u, 99);
+        untold_succeeded(&u, 99);
         now += NS_PER_S;
     }
     cr_assert_eq(want, UNTOLD_LAST_NS);
@@ -40,7 +40,7 @@ Test(untold, while_none_is_told_they_pause_together)
     now = due;
     cr_assert_eq(untold_first(&u, &due), 3);
     cr_assert_eq(due, now + 2 * UNTOLD_FIRST_NS);
-    untold_told(&u, 3);
+    untold_succeeded(&u, 3);
     (void)untold_first(&u, &due);
     cr_assert_leq(due, now + 2 * UNTOLD_FIRST_NS, "their own waits again");
     cr_assert_eq(u.pause_ns, 0);
