@@ -73,10 +73,10 @@ struct flow {
                                  there is room */
     atomic_bool growing;      /* a  a job resizes the source; set in the loop */
     _Atomic uint64_t stale;   /* a  number of claims that were gone */
-    _Atomic uint64_t
-        stale_logged_ns;        /* a  when that was logged last; 0: never */
-    atomic_bool warned_unique;  /* a  keys_ignored was logged */
-    atomic_bool warned_timeout; /* a  that a time limit was cut */
+    _Atomic uint64_t stale_logged_ns; /* a  last claims_gone, monotonic; 0:
+                                       * none */
+    atomic_bool warned_unique;        /* a  keys_ignored was logged */
+    atomic_bool warned_timeout;       /* a  that a time limit was cut */
     bool started; /* messages run; before, the start finds what was left. The
                      loop's */
 };

@@ -200,15 +200,15 @@ void decision_done(struct flow *f, const struct decision *dec)
 /* The message gets a new place in its group when the source redelivers it. */
 void decision_stale(struct flow *f, const struct decision *dec)
 {
-    uint64_t now = clock_mono_ns(), told = atomic_load(&f->stale_logged_ns);
+    uint64_t now = clock_mono_ns(), last = atomic_load(&f->stale_logged_ns);
     uint64_t n = atomic_fetch_add(&f->stale, 1) + 1;
 
     if (dec->s.m)
         crashes_ended(f, dec->s.m->seq);
     if (dec->lease)
         dispatch_settled(f, dec->lease, GROUP_GOES_ON, 0, dec->stored);
-    if ((told == 0 || now - told >= STALE_LOG_NS) &&
-        atomic_compare_exchange_strong(&f->stale_logged_ns, &told, now))
+    if ((last == 0 || now - last >= STALE_LOG_NS) &&
+        atomic_compare_exchange_strong(&f->stale_logged_ns, &last, now))
         log_warn("claims_gone", F_STR("queue", f->set->queue),
                  F_STR("source", f->source->ops->name), F_UINT("count", n),
                  F_STR("next", "the source took messages back before they were "

@@ -311,8 +311,7 @@ static int take_turn(struct work_item *item)
 
         err = turns[at](item);
         if (turns[at] != turn_fresh && err != -EAGAIN)
-            item_read_clock(
-                item); /* the call may have waited for a disk read */
+            item_read_clock(item); /* the call may have read from disk */
     }
     return err;
 }
