@@ -1,7 +1,7 @@
 /* coprocess_state.c - the states of a coprocess, and the events that change
  * them
  *
- * docs/design/machines.md has the drawing. The coprocess's own thread keeps the
+ * docs/design/machines.md has a table. The coprocess's own thread keeps the
  * time of a state and the time limits of messages, because it waits in epoll
  * anyway. A timer of the timer service would cost a lock at each message, and
  * two threads would have to agree on what it decides.
