@@ -396,6 +396,13 @@ static void details_print(const struct snapshot *v)
 
 #define KEPT 160
 
+/* Return true if there is neither a queue of that name nor a folder of it. */
+static bool is_absent(const struct snapshot *v)
+{
+    return !v->shut && !v->has_queue && v->no_queue.status == EX_NOINPUT &&
+           !v->has_folder;
+}
+
 /* Explain that a named queue has no worker, and how the last one ended.
  * Returns an exit status. */
 static int absent_complain(const struct snapshot *v)
@@ -439,8 +446,7 @@ static int absent_complain(const struct snapshot *v)
                         v->queue, v->dir.folder, STATEDIR_PIDFILE);
     if (v->has_folder && snapshot_unread(v->counters_err))
         return complain_of(&v->no_counters);
-    if (!v->shut && !v->has_queue && v->no_queue.status == EX_NOINPUT &&
-        !v->has_folder) {
+    if (is_absent(v)) {
         queue_absent(v->dir.root, v->queue, &p);
         return complain_of(&p);
     }
@@ -476,7 +482,7 @@ static int queue_print(const struct options *o, const char *name,
         term_cell_known(table, snapshot_waits(&v));
         term_cell_known(table, v.dead);
         term_cell_known(table, v.counters ? (int64_t)v.sum.done : -1);
-    } else {
+    } else if (!is_absent(&v)) { /* else the error below tells it all */
         details_print(&v);
     }
     if (!status && !runs && (o->line.operand_count || v.shut))

@@ -1,6 +1,7 @@
 /* test_mqctl.c - mqctl: status, pause, resume, set, drain, stop, quit
  * against a real worker */
 #include <dirent.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -707,6 +708,41 @@ Test(mqctl, a_mistyped_queue_is_66_and_the_one_that_is_meant_is_named)
         cr_assert_not_null(strstr(r.err, hint), "%s", r.err);
     }
     cr_assert_eq(ctl("pause", q).status, 69);
+}
+
+Test(mqctl, status_of_a_queue_that_is_nowhere_is_one_line)
+{
+    struct harness_result r = ctl("status", "/mqwt-no-such-queue");
+
+    cr_assert_eq(r.status, 66);
+    cr_assert_str_empty(r.out);
+    cr_assert_not_null(strstr(r.err, "no queue /mqwt-no-such-queue"), "%s",
+                       r.err);
+    cr_assert_eq(strchr(r.err, '\n'), r.err + strlen(r.err) - 1, "%s", r.err);
+}
+
+Test(mqctl, an_id_that_is_empty_is_64_and_says_what_is_allowed)
+{
+    struct harness_result r = ctl("explain", "");
+
+    cr_assert_eq(r.status, 64);
+    cr_assert_not_null(strstr(r.err, "\"\" is not an id; give the 26"), "%s",
+                       r.err);
+    cr_assert_eq(ctl("explain", "/mqwt-no-such-queue", "").status, 64);
+}
+
+/* Each name of one letter is one change away from the other. */
+Test(mqctl, no_queue_is_guessed_for_a_name_of_one_letter)
+{
+    char path[PATH_MAX];
+    struct harness_result r;
+
+    (void)mkdir(harness_state_dir(), 0700);
+    snprintf(path, sizeof path, "%s/b", harness_state_dir());
+    cr_assert_eq(mkdir(path, 0700), 0);
+    r = ctl("pause", "/q");
+    cr_assert_eq(r.status, 66, "%s", r.err);
+    cr_assert_null(strstr(r.err, "did you mean"), "%s", r.err);
 }
 
 Test(mqctl, set_names_all_that_the_worker_can_change)
