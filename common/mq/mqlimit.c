@@ -113,14 +113,16 @@ static int bytes_explain(const struct mqlimit *limit,
     return problem_set(
         p, EX_OSERR, err,
         "queue %s: this queue costs %s of the %" PRIu64
-        " bytes that RLIMIT_MSGQUEUE allows all queues of %s together%s; "
+        " bytes that RLIMIT_MSGQUEUE allows all queues of %s together%s "
         "raise it: `ulimit -q %" PRIu64 "` (as root if that is over the hard "
         "limit), systemd `LimitMSGQUEUE=%" PRIu64
         "`, `docker run --ulimit msgqueue=%" PRIu64 "`",
         r->name, cost_print(r, cost_text, sizeof cost_text), limit->bytes,
         folder_user(getuid(), user),
-        alone ? ""
-              : ", and others (unlinked ones too, while open) use the rest",
+        alone ? ";"
+              : ", and others (unlinked ones too, while open) use the rest; "
+                "`mqctl queues` lists them, `mqctl remove --orphans` removes "
+                "those that no process has open, or",
         need, need, need);
 }
 
@@ -201,8 +203,9 @@ int mqlimit_explain(const struct mqlimit *limit,
         return problem_set(
             p, EX_OSERR, err,
             "queue %s: one more queue is over fs.mqueue.queues_max = %" PRIu64
-            " of this IPC namespace; remove queues that nobody uses, or raise "
-            "it as root: `sysctl fs.mqueue.queues_max=%" PRIu64
+            " of this IPC namespace; `mqctl queues` lists them, `mqctl remove "
+            "--orphans` removes those that no process has open, or raise it as "
+            "root: `sysctl fs.mqueue.queues_max=%" PRIu64
             "`, `docker run --sysctl fs.mqueue.queues_max=%" PRIu64 "`",
             request->name, limit->queues_max, need, need);
     case ENFILE:

@@ -327,6 +327,8 @@ Test(queue, too_little_queue_memory_is_explained_with_the_arithmetic)
     SAYS(&p, name, "RLIMIT_MSGQUEUE", "8 x 128 + 96 x 8 = 1792 of the 1000",
          "`ulimit -q 1792`", "LimitMSGQUEUE=1792",
          "docker run --ulimit msgqueue=1792");
+    cr_assert_null(strstr(p.text, "remove"), "no other queue helps: %s",
+                   p.text);
     limit_to(RLIMIT_MSGQUEUE, 1791);
     refused(&attr, &p);
 }
@@ -339,7 +341,8 @@ Test(queue, queue_memory_that_other_queues_use_is_told_apart)
     queue_unlink(name);
     limit_to(RLIMIT_MSGQUEUE, 1792);
     refused(&attr, &p);
-    SAYS(&p, "= 1792 of the 1792", "others", "unlinked", "`ulimit -q 3584`");
+    SAYS(&p, "= 1792 of the 1792", "others", "unlinked", "`mqctl queues`",
+         "`mqctl remove --orphans`", "or raise it: `ulimit -q 3584`");
     queue_close(&held);
 }
 
