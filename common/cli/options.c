@@ -389,10 +389,12 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
 
     if (size == 0 || size > GUESS_MAX)
         return false;
-    if (strncmp(name, word, size) != 0 && strlen(name) > GUESS_MAX)
-        return false;
-    if (strncmp(name, word, size) != 0)
+    if (strncmp(name, word, size) != 0) {
+        /* Any letter is one change away from any other. */
+        if (size == 1 || strlen(name) == 1 || strlen(name) > GUESS_MAX)
+            return false;
         d = word_distance(word, size, name, strlen(name));
+    }
     if (d >= (*far < limit ? *far : limit))
         return false;
     *far = d;

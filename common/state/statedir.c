@@ -181,6 +181,8 @@ bool queue_guess(const char *state_dir, const char *queue,
     struct guess g = {.distance = SIZE_MAX};
     struct problem ignored = {0};
 
+    if (queue[1] == '\0' || queue[2] == '\0')
+        return false; /* one letter is too little to guess from */
     if (statedir_root(root, state_dir, &ignored) == 0)
         folder_search(root, queue + 1, &g);
     folder_search("/dev/mqueue", queue + 1, &g);

@@ -415,6 +415,7 @@ Test(options, unknown_flags_come_with_the_nearest)
         refuse_check(cases[i].given, text);
     }
     refuse_check("--wibble=1", "unknown flag --wibble; see prog --help");
+    refuse_check("--z", "unknown flag --z; see prog --help");
     refuse_check("--=1", "unknown flag --; see prog --help");
     refuse_check("-vx", "unknown flag -x; see prog --help");
     refuse_check("-\xc3\xa9", "unknown flag -\xc3\xa9; see prog --help");
