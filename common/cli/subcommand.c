@@ -14,7 +14,7 @@
 #include "common/cli/term.h"
 
 #define NAME_ROOM  64
-#define NOTES_ROOM 1024
+#define NOTES_ROOM 2048
 #define LINE_MOST  79 /* columns of the exit statuses */
 
 /* What options_parse and options_help want to know of a verb. */
@@ -47,7 +47,7 @@ size_t subcommand_find(const struct subcommand_table *t, const char *name)
     return v;
 }
 
-/* Make "Exit status: 0; 64 usage; 66 no such queue. See tool(1)." of the verbs
+/* Make "Exit status: 0; 66 the queue does not exist. See tool(1)." of the verbs
  * whose bits are set. One status may have several meanings. */
 static void notes_make(char notes[NOTES_ROOM], const struct subcommand_table *t,
                        unsigned verbs)
@@ -63,7 +63,7 @@ static void notes_make(char notes[NOTES_ROOM], const struct subcommand_table *t,
         if (!(e->verbs & verbs))
             continue;
         if (e->status == last)
-            snprintf(text + used, sizeof text - used, ", %s", e->means);
+            snprintf(text + used, sizeof text - used, ", or %s", e->means);
         else
             snprintf(text + used, sizeof text - used, "; %d %s", e->status,
                      e->means);

@@ -29,7 +29,7 @@ struct subcommand_row {
 struct subcommand_exit {
     unsigned verbs; /* as in subcommand_flag */
     int status;
-    const char *means; /* "no worker runs" */
+    const char *means; /* a clause: "no worker is running" */
 };
 
 struct subcommand_flag {

@@ -169,21 +169,24 @@ static const struct subcommand_flag flags[] = {
     {EVERY,
      {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
-/* What each verb may end with, but 0. */
+
+/* Exit statuses of the verbs, except 0. */
 static const struct subcommand_exit exits[] = {
-    {EVERY, EX_USAGE, "usage"},
-    {V(REPLAY), EX_DATAERR, "refused (on its way, expired, too large)"},
+    {EVERY, EX_USAGE, "the command line is wrong"},
+    {V(REPLAY), EX_DATAERR,
+     "a letter was refused: it is being replayed, has expired or is too "
+     "large"},
     {V(IMPORT), EX_DATAERR, "a line is wrong"},
-    {EVERY & ~V(IMPORT), EX_NOINPUT, "no such letter or queue"},
-    {V(IMPORT), EX_NOINPUT, "no such file"},
-    {EVERY, EX_UNAVAILABLE, "no broker"},
-    {EVERY, EX_OSERR, "system limit"},
-    {EVERY, EX_CANTCREAT, "state directory"},
-    {EVERY, EX_IOERR, "input or output"},
+    {EVERY & ~V(IMPORT), EX_NOINPUT, "the letter or queue does not exist"},
+    {V(IMPORT), EX_NOINPUT, "the file does not exist"},
+    {EVERY, EX_UNAVAILABLE, "no broker answers"},
+    {EVERY, EX_OSERR, "a system limit was reached"},
+    {EVERY, EX_CANTCREAT, "the state directory cannot be used"},
+    {EVERY, EX_IOERR, "input or output failed"},
     {EVERY, EX_TEMPFAIL, "the store is locked"},
-    {V(REPLAY), EX_TEMPFAIL, "the queue stayed full, the canary died"},
-    {EVERY, EX_NOPERM, "no permission"},
-    {EVERY, EX_CONFIG, "store of another version"},
+    {V(REPLAY), EX_TEMPFAIL, "the queue stayed full, or the canary died"},
+    {EVERY, EX_NOPERM, "permission was denied"},
+    {EVERY, EX_CONFIG, "the store is of another version"},
 };
 
 bool filter_given(const struct options *o)

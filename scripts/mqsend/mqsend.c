@@ -124,10 +124,12 @@ static const struct option_table table = {
     .about = "Send messages to a POSIX message queue, or to a RabbitMQ quorum "
              "queue (amqp://USER@HOST/VHOST/QUEUE).",
     .notes = "The body is BODY, else the contents of FILE, else all of stdin.\n"
-             "Exit status: 0; 64 usage; 65 message too large; 66 no queue;\n"
-             "69 no broker; 71 system limit; 74 input or output; 75 the queue\n"
-             "stayed full, the broker does not confirm; 77 no permission;\n"
-             "78 queue of another kind, password or TLS file.\n"
+             "Exit status: 0; 64 the command line is wrong; 65 the message is\n"
+             "too large; 66 the queue does not exist; 69 no broker answers; 71 "
+             "a\nsystem limit was reached; 74 input or output failed; 75 the "
+             "queue\nstayed full, or the broker does not confirm; 77 "
+             "permission was\ndenied; 78 the queue on the broker is of another "
+             "kind, or the\npassword or TLS file cannot be used.\n"
              "See mqsend(1).",
     .rows = rows,
     .count = sizeof rows / sizeof *rows,

@@ -373,10 +373,13 @@ const struct option_table settings_table = {
         "counted.\nAny other status: retry after the backoff.\n\nSignals: TERM "
         "and INT finish and stop, QUIT stops now, USR2 pauses,\nCONT resumes, "
         "TTIN and TTOU raise and lower the concurrency.\n\nExit status: 0; 64 "
-        "usage; 66 no such queue, virtual host or\npassword file; 69 the queue "
-        "has a worker, or no broker; 71\nsystem limit; 73 state directory; 74 "
-        "input or output; 77 no\npermission; 78 file of another version, queue "
-        "of another kind,\nor password or TLS file.\n\nExample:\n  mqworker -c "
+        "the command line is wrong; 66 the queue, virtual\nhost or password "
+        "file does not exist; 69 the queue has a worker, or no\nbroker "
+        "answers; 71 a system limit was reached; 73 the state directory\n"
+        "cannot be used; 74 input or output failed; 77 permission was denied;\n"
+        "78 a file is of another version, the queue on the broker is of "
+        "another\nkind, or the password or TLS file cannot be used."
+        "\n\nExample:\n  mqworker -c "
         "4 /orders -- ./handle-order\n\nSee also: mqctl(1), mqsend(1), "
         "mqdlq(1)",
     .rows = rows,

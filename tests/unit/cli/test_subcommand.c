@@ -286,7 +286,7 @@ Test(verbs, help_of_each_has_its_own_exit_statuses)
         "%s", help(0));
     cr_assert_not_null(
         strstr(help(1), "\nExit status: 0; 1 nothing was wiped; 64 usage; 66 "
-                        "no such colour, no such size.\nThe notes.\n"),
+                        "no such colour, or no such\nsize. The notes.\n"),
         "%s", help(1));
     cr_assert_not_null(
         strstr(help(2), "\nExit status: 0; 64 usage. The notes.\n"), "%s",
