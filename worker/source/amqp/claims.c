@@ -141,9 +141,10 @@ static void due_put(struct claims *c, struct amqp_message *m)
 /* Free a message that no lane reads any more, or hold it if it was put off. It
  * is held only now, because it could be lent again and freed while its lane
  * still reads it. A head whose group waits for it is never just forgotten. */
-static void message_release(struct amqp_message *m)
+void claims_release(struct source *s, struct message *released)
 {
-    struct claims *c = m->claims;
+    struct amqp_message *m = message_of(released);
+    struct claims *c = amqp_queue_of(s)->claims;
     bool due;
 
     if (m->at != CLAIM_PUT_OFF) {
@@ -175,13 +176,7 @@ static void lane_remember(struct claims *c, unsigned lane,
     last = c->lanes[lane];
     c->lanes[lane] = m;
     if (last)
-        message_release(last);
-}
-
-void claims_release(struct source *s, struct message *m)
-{
-    (void)s;
-    message_release(message_of(m));
+        claims_release(&c->queue->source, &last->m);
 }
 
 void claims_lane_rest(struct source *s, unsigned lane)
@@ -418,25 +413,6 @@ static bool settle_known(struct claims *c, const struct amqp_message *m)
     return true;
 }
 
-/* Make the key by which a message is known. That of a copy has the copy's
- * line: two messages of a producer may have one id, and each has copies of
- * its own. That of an original has its body, so that messages that differ
- * are not taken for each other. */
-static void key_set(struct amqp_message *m, const struct envelope *e)
-{
-    size_t summed = m->body_size < SUMMED ? m->body_size : SUMMED;
-    uint64_t part;
-
-    m->line = e->line;
-    m->derived = e->derived;
-    m->key = (struct run_key){e->id, (uint32_t)e->attempt, (uint16_t)e->replay,
-                              (uint16_t)e->hop};
-    memcpy(&part, m->key.id.bytes, sizeof part);
-    part ^=
-        m->line ? m->line : fnv_add(FNV_BEGIN ^ m->body_size, m->body, summed);
-    memcpy(m->key.id.bytes, &part, sizeof part);
-}
-
 /* Read the group of a message, or refuse the message: only what comes to one
  * partition has an order. */
 static void group_set(struct amqp_message *m, struct amqp_queue *queue,
@@ -471,14 +447,27 @@ static void group_set(struct amqp_message *m, struct amqp_queue *queue,
 static int message_read(struct amqp_message *m, struct amqp_queue *queue,
                         bool redelivered)
 {
+    size_t summed = m->body_size < SUMMED ? m->body_size : SUMMED;
     char head[HEADER_MAX];
     struct envelope e;
+    uint64_t part;
     int err = envelope_read(&e, m->raw, m->body, m->body_size, head);
 
     if (err)
         return err;
     m->id = e.id;
-    key_set(m, &e);
+    m->line = e.line;
+    m->derived = e.derived;
+    /* The key of a copy is mixed with the copy's line: two messages of a
+     * producer may have one id, and each has copies of its own. The key of an
+     * original is mixed with its body, so that messages that differ are not
+     * taken for each other. */
+    m->key = (struct run_key){e.id, (uint32_t)e.attempt, (uint16_t)e.replay,
+                              (uint16_t)e.hop};
+    memcpy(&part, m->key.id.bytes, sizeof part);
+    part ^=
+        m->line ? m->line : fnv_add(FNV_BEGIN ^ m->body_size, m->body, summed);
+    memcpy(m->key.id.bytes, &part, sizeof part);
     m->due_wall_ns = e.due_ns;
     m->first_ns = e.first_ns;
     m->m.data = m->body - e.head;

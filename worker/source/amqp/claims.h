@@ -99,7 +99,7 @@ int claims_take(struct source *s, unsigned lane, uint64_t wall_ns,
                 struct message **out);
 int claims_take_due(struct source *s, unsigned lane, struct message **out);
 int claims_settle(struct source *s, struct settle *list, size_t n);
-void claims_release(struct source *s, struct message *m);
+void claims_release(struct source *s, struct message *released);
 void claims_lane_rest(struct source *s, unsigned lane);
 /* Numbers of messages; a snapshot. */
 struct claims_counts {

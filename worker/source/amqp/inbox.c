@@ -160,30 +160,6 @@ static void tag_print(const struct inbox *in, unsigned part, unsigned consumer,
              amqp_queue_is_parted(in->queue) ? part : consumer);
 }
 
-/* Begin to consume. The broker has one active consumer of each part: the first.
- * So each worker begins at a random part. A consumer keeps the prefetch that it
- * began with, which limits the messages that are not acknowledged. */
-static int consumer_begin(struct inbox *in, unsigned each, unsigned consumer)
-{
-    struct link *l = in->side->link;
-    unsigned count = in->queue->part_count, first = arc4random_uniform(count);
-    char tag[24];
-    int err;
-
-    (void)amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
-    err = link_reply(l, amqp_get_rpc_reply(l->c));
-    for (unsigned i = 0; i < count && !err; i++) {
-        unsigned part = (first + i) % count;
-
-        tag_print(in, part, consumer, tag);
-        (void)amqp_basic_consume(
-            l->c, LINK_CHANNEL, amqp_cstring_bytes(in->queue->parts[part]),
-            amqp_cstring_bytes(tag), 0, 0, 0, (amqp_table_t){0, NULL});
-        err = link_reply(l, amqp_get_rpc_reply(l->c));
-    }
-    return err;
-}
-
 /* Return the number of messages of a level. */
 static unsigned level_size(const struct inbox *in, unsigned level)
 {
@@ -263,6 +239,7 @@ static int prefetch_apply(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
     struct link *l = in->side->link;
+    unsigned count = in->queue->part_count, first;
     unsigned want =
         atomic_load(&in->queue->source.rests) ? 0 : level_size(in, f->level);
     unsigned each = amqp_queue_is_parted(in->queue)
@@ -286,9 +263,25 @@ static int prefetch_apply(struct inbox *in)
     atomic_store(&in->queue->fetched, want);
     if (want == 0 || in->window.open >= want)
         return 0;
+    /* Begin to consume. The broker has one active consumer of each part: the
+     * first. So each worker begins at a random part. A consumer keeps the
+     * prefetch that it began with, which limits the messages that are not
+     * acknowledged. */
     f->called = true;
+    f->consumer++;
+    first = arc4random_uniform(count);
     since = clock_mono_ns();
-    err = consumer_begin(in, each, ++f->consumer);
+    (void)amqp_basic_qos(l->c, LINK_CHANNEL, 0, (uint16_t)each, 0);
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
+    for (unsigned i = 0; i < count && !err; i++) {
+        unsigned part = (first + i) % count;
+
+        tag_print(in, part, f->consumer, tag);
+        (void)amqp_basic_consume(
+            l->c, LINK_CHANNEL, amqp_cstring_bytes(in->queue->parts[part]),
+            amqp_cstring_bytes(tag), 0, 0, 0, (amqp_table_t){0, NULL});
+        err = link_reply(l, amqp_get_rpc_reply(l->c));
+    }
     f->trip_ns = (clock_mono_ns() - since) / 2; /* it is two calls */
     f->consuming = err == 0;
     f->size = want;
@@ -323,12 +316,14 @@ static int hand_give_back(struct inbox *in)
     return err;
 }
 
-void inbox_wanted(struct inbox *in)
+void inbox_wanted(struct source *s)
 {
-    if (!in->queue->events.wants(in->queue->events.arg))
+    struct amqp_queue *queue = amqp_queue_of(s);
+
+    if (!queue->events.wants(queue->events.arg))
         return;
-    atomic_store(&in->queue->source.rests, false);
-    side_wake(in->side);
+    atomic_store(&s->rests, false);
+    side_wake(&queue->inbox);
 }
 
 /* Fetch more if confirms are late. Returns how long until they are;
@@ -364,7 +359,7 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
     if (amqp_queue_is_parted(in->queue))
         return 0;
     if (atomic_load(&in->queue->source.rests))
-        inbox_wanted(in);
+        inbox_wanted(&in->queue->source);
     load = claims_count(in->queue->claims);
     /* None waits in hand, fewer run than may, and the others that may be in
      * hand wait for confirms. */
@@ -387,23 +382,12 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
 
 /* ---- frames ---- */
 
-/* Note that a message has begun to come. */
-static void message_begun(struct inbox *in)
-{
-    struct prefetch *f = &in->fetch;
-    uint64_t last = f->acked_ns > f->level_ns ? f->acked_ns : f->level_ns;
-    uint64_t idle = in->window.open == 0 ? clock_mono_ns() - last : 0;
-
-    /* Leave a long idle time out of the period: a worker that had nothing to
-     * run was not slow. */
-    if (idle > SLOW_NS)
-        f->level_ns += idle;
-    ack_window_delivered(&in->window, in->part.tag);
-}
-
+/* Read all frames that have come. */
 static int inbox_read(struct inbox *in)
 {
+    struct prefetch *fetch = &in->fetch;
     struct link *l = in->side->link;
+    uint64_t last, idle;
     const char *number;
     amqp_frame_t f;
     int n, err = 0;
@@ -415,8 +399,16 @@ static int inbox_read(struct inbox *in)
             n = incoming_frame(&in->part, l, &f);
         err = n < 0 ? n : 0;
         if (n == NO && f.frame_type == AMQP_FRAME_METHOD &&
-            f.payload.method.id == AMQP_BASIC_DELIVER_METHOD)
-            message_begun(in);
+            f.payload.method.id == AMQP_BASIC_DELIVER_METHOD) {
+            /* A message begins. Leave a long idle time out of the period: a
+             * worker that had nothing to run was not slow. */
+            last = fetch->acked_ns > fetch->level_ns ? fetch->acked_ns
+                                                     : fetch->level_ns;
+            idle = in->window.open == 0 ? clock_mono_ns() - last : 0;
+            if (idle > SLOW_NS)
+                fetch->level_ns += idle;
+            ack_window_delivered(&in->window, in->part.tag);
+        }
         if (n == YES) {
             /* The name of the consumer has the number of the queue's part. */
             number = strchr(in->part.consumer, '.');
@@ -467,20 +459,6 @@ static int inbox_begin(struct inbox *in)
     return prefetch_apply(in);
 }
 
-/* Begin again after a new connection: the queue may have been deleted. */
-static int inbox_restore(struct inbox *in)
-{
-    struct problem p = {0};
-    int err = topology_open(in->side->link, &in->queue->topology, &p);
-
-    if (!err) {
-        side_limited(in->side);
-        return inbox_begin(in);
-    }
-    snprintf(in->side->link->why, LINK_WHY, "%.200s", p.text);
-    return err;
-}
-
 static void inbox_lost(struct inbox *in, int err)
 {
     uint64_t wait = in->side->wait_ns;
@@ -526,6 +504,7 @@ static int inbox_serve(struct inbox *in)
 void *inbox_main(void *inbox)
 {
     struct inbox *in = inbox;
+    struct problem p = {0};
     int err = inbox_begin(in);
 
     if (err)
@@ -534,7 +513,14 @@ void *inbox_main(void *inbox)
         if (!in->side->link) {
             if (!side_reconnect(in->side))
                 continue;
-            err = inbox_restore(in);
+            /* The queue may have been deleted before this connection. */
+            err = topology_open(in->side->link, &in->queue->topology, &p);
+            if (err) {
+                snprintf(in->side->link->why, LINK_WHY, "%.200s", p.text);
+            } else {
+                side_limited(in->side);
+                err = inbox_begin(in);
+            }
         } else {
             err = inbox_serve(in);
         }

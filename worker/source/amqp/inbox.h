@@ -19,7 +19,7 @@ int inbox_open(struct inbox **out, struct amqp_queue *queue, struct problem *p);
 void *inbox_main(void *inbox);
 void inbox_close(struct inbox **inbox); /* NULL-safe; sets NULL */
 /* Consume again, because messages may be taken again: source_ops.wanted. */
-void inbox_wanted(struct inbox *in);
+void inbox_wanted(struct source *s);
 
 /* ---- acknowledgements of one channel, as few as possible ----
  *

@@ -148,11 +148,6 @@ static int source_amqp_resize(struct source *s, unsigned n, struct problem *p)
     return 0;
 }
 
-static void source_amqp_wanted(struct source *s)
-{
-    inbox_wanted(source_amqp_of(s)->inbox);
-}
-
 /* ---- from one owner to the next ---- */
 
 static int source_amqp_runs(struct source *s,
@@ -213,7 +208,7 @@ static const struct source_ops amqp_ops = {
     .parts = claims_parts,
     .lent = source_amqp_lent,
     .resize = source_amqp_resize,
-    .wanted = source_amqp_wanted,
+    .wanted = inbox_wanted,
     .tuned = source_amqp_tuned,
     .clock_set = claims_clock_set,
     .runs = source_amqp_runs,
