@@ -88,33 +88,32 @@ static int confirms_acknowledge(struct confirms *c, const amqp_basic_ack_t *ack)
     return err;
 }
 
-static int frame_use(struct confirms *c, struct link *l, const amqp_frame_t *f)
-{
-    const amqp_method_t *m = &f->payload.method;
-
-    if (f->channel != LINK_CHANNEL)
-        return 0;
-    /* Only a returned message has properties here: nothing is consumed. */
-    if (f->frame_type == AMQP_FRAME_HEADER)
-        c->returned(c->arg, f->payload.properties.raw);
-    if (f->frame_type != AMQP_FRAME_METHOD)
-        return 0;
-    if (m->id == AMQP_BASIC_ACK_METHOD)
-        return confirms_acknowledge(c, m->decoded);
-    if (m->id == AMQP_BASIC_NACK_METHOD) {
-        snprintf(l->why, LINK_WHY, "the broker did not take a message (nack)");
-        return -EAGAIN;
-    }
-    return link_closed_by(l, m) ? -ECONNRESET : 0;
-}
-
 int confirms_read(struct confirms *c, struct link *l)
 {
     amqp_frame_t f;
+    const amqp_method_t *m = &f.payload.method;
     int n, err = 0;
 
-    while (!err && (n = link_frame(l, &f)) != NO)
-        err = n < 0 ? n : frame_use(c, l, &f);
+    while (!err && (n = link_frame(l, &f)) != NO) {
+        if (n < 0)
+            err = n;
+        else if (f.channel != LINK_CHANNEL ||
+                 (f.frame_type != AMQP_FRAME_HEADER &&
+                  f.frame_type != AMQP_FRAME_METHOD))
+            continue;
+        else if (f.frame_type == AMQP_FRAME_HEADER)
+            /* Nothing is consumed here, so only a returned message has
+             * properties. */
+            c->returned(c->arg, f.payload.properties.raw);
+        else if (m->id == AMQP_BASIC_ACK_METHOD)
+            err = confirms_acknowledge(c, m->decoded);
+        else if (m->id == AMQP_BASIC_NACK_METHOD) {
+            snprintf(l->why, LINK_WHY,
+                     "the broker did not take a message (nack)");
+            err = -EAGAIN;
+        } else if (link_closed_by(l, m))
+            err = -ECONNRESET;
+    }
     amqp_maybe_release_buffers(l->c);
     return err;
 }
@@ -274,30 +273,24 @@ static void frames_wait(const struct publisher *b, uint64_t ns)
     (void)ppoll(&fd, 1, &limit, NULL);
 }
 
-/* Try another connection, after a pause that grows. */
-static void reconnect_later(struct publisher *b)
-{
-    uint64_t end = clock_mono_ns() + b->wait_ns, now;
-    struct problem ignored;
-
-    while ((now = clock_mono_ns()) < end && !publisher_stopping(b))
-        frames_wait(b, end - now);
-    b->wait_ns = 2 * b->wait_ns < WAIT_MOST ? 2 * b->wait_ns : WAIT_MOST;
-    if (!publisher_stopping(b) && publisher_reconnect(b, &ignored) < 0)
-        link_close(&b->link);
-}
-
 /* Publish, read confirms, and with `wait` wait for more. -EINTR: told to stop;
  * -ENOENT: a message was returned; -EMSGSIZE: this connection has shorter
  * frames than the one for which the message was copied. */
 static int round_run(struct publisher *b, bool wait)
 {
-    uint64_t before = b->confirmed;
+    uint64_t before = b->confirmed, end, now;
     struct unconfirmed *u;
+    struct problem ignored;
     int err = 0;
 
-    if (!b->link)
-        reconnect_later(b);
+    if (!b->link) { /* try another connection, after a pause that grows */
+        end = clock_mono_ns() + b->wait_ns;
+        while ((now = clock_mono_ns()) < end && !publisher_stopping(b))
+            frames_wait(b, end - now);
+        b->wait_ns = 2 * b->wait_ns < WAIT_MOST ? 2 * b->wait_ns : WAIT_MOST;
+        if (!publisher_stopping(b) && publisher_reconnect(b, &ignored) < 0)
+            link_close(&b->link);
+    }
     if (publisher_stopping(b))
         return -EINTR;
     if (!b->link)
