@@ -153,18 +153,6 @@ static int lane_ready(struct coprocess *lane, struct outcome *out)
 
 /* ---- publishing ---- */
 
-/* Return the hash by which a worker of the destination recognizes copies of one
- * message: it is the same each time the message is sent. */
-static uint64_t copy_line(const struct settings *set, const struct message *m)
-{
-    uint64_t sum = fnv_add(FNV_BEGIN, set->queue, strlen(set->queue));
-
-    sum = fnv_add(sum, m->id, sizeof *m->id);
-    sum = fnv_add(sum, &m->received_ns, sizeof m->received_ns);
-    sum &= INT64_MAX; /* a number in a header of AMQP has a sign */
-    return sum ? sum : 1;
-}
-
 /* Choose the queue for the message: a part by its group, else the next part in
  * turn. */
 static bool part_choose(struct handler *h, const struct delivery *d,
@@ -194,15 +182,22 @@ static int forward_properties(const struct settings *set, struct delivery *d,
                               uint64_t count, struct envelope_copy *copy)
 {
     const struct message *m = d->message;
-    const struct envelope_change change = {.id = message_name(d->message),
-                                           .attempt = m->failures,
-                                           .first_ns =
-                                               m->failures ? m->received_ns : 0,
-                                           .due_ns = forward_due(d),
-                                           .line = copy_line(set, m),
-                                           .resent = forward_resent(d)};
+    struct envelope_change change = {.id = message_name(d->message),
+                                     .attempt = m->failures,
+                                     .first_ns =
+                                         m->failures ? m->received_ns : 0,
+                                     .due_ns = forward_due(d),
+                                     .resent = forward_resent(d)};
     struct header h = d->header;
 
+    /* A worker of the destination recognizes copies of one message by this
+     * hash, which is the same each time the message is sent. */
+    change.line = fnv_add(FNV_BEGIN, set->queue, strlen(set->queue));
+    change.line = fnv_add(change.line, m->id, sizeof *m->id);
+    change.line = fnv_add(change.line, &m->received_ns, sizeof m->received_ns);
+    change.line &= INT64_MAX; /* a number in a header of AMQP has a sign */
+    if (change.line == 0)
+        change.line = 1;
     h.forwarded = count;
     h.fields |= HEADER_FORWARDED;
     if (d->group.at) {
@@ -329,38 +324,33 @@ static void amqp_forward_close(struct handler **handler)
     free(h);
 }
 
-/* Log at the start if the destination cannot be used. The worker starts in any
- * case, because the broker may come up and the queue may be created later. */
-static void destination_look(struct handler *h)
-{
-    struct publisher_setup setup = publisher_setup_of(h);
-    struct link *link = NULL;
-    struct problem p = {0};
-    int err;
-
-    setup.link.limit_s = LOOK_S;
-    err = link_open(&link, &setup.link, 0, &p);
-    if (!err)
-        err = topology_number(link, &setup.topology, &p);
-    if (!err)
-        err = topology_there(link, &setup.topology, 0, &p);
-    link_close(&link);
-    if (err)
-        forward_unusable(h->set, &p);
-}
-
 static int amqp_forward_open(struct handler **out,
                              const struct handler_setup *setup,
                              struct problem *p)
 {
     struct handler *h = calloc(1, sizeof *h);
+    struct publisher_setup destination;
+    struct problem unusable = {0};
+    struct link *link = NULL;
+    int err;
 
     *out = h;
     if (!h)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     h->set = setup->settings;
     pthread_mutex_init(&h->mtx, NULL);
-    destination_look(h);
+    /* Log if the destination cannot be used. The worker starts in any case,
+     * because the broker may come up and the queue may be created later. */
+    destination = publisher_setup_of(h);
+    destination.link.limit_s = LOOK_S;
+    err = link_open(&link, &destination.link, 0, &unusable);
+    if (!err)
+        err = topology_number(link, &destination.topology, &unusable);
+    if (!err)
+        err = topology_there(link, &destination.topology, 0, &unusable);
+    link_close(&link);
+    if (err)
+        forward_unusable(h->set, &unusable);
     return 0;
 }
 
