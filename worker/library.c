@@ -389,19 +389,6 @@ static int signals_take(struct mqw_worker *w, struct problem *p)
     return err;
 }
 
-/* Give the signals back if this worker has them. */
-static void signals_give_back(struct mqw_worker *w)
-{
-    pthread_mutex_lock(&signals_mtx);
-    if (signals_owner == w) {
-        signals_owner = NULL;
-        sigaction(SIGPIPE, &w->pipe, NULL);
-        sigaction(SIGXFSZ, &w->size, NULL);
-        pthread_sigmask(SIG_SETMASK, &w->mask, NULL);
-    }
-    pthread_mutex_unlock(&signals_mtx);
-}
-
 void mqw_close(struct mqw_worker **worker)
 {
     struct mqw_worker *w = worker ? *worker : NULL;
@@ -412,7 +399,14 @@ void mqw_close(struct mqw_worker **worker)
     engine_close(&w->engine);
     if (w->orders.fd >= 0)
         close(w->orders.fd);
-    signals_give_back(w);
+    pthread_mutex_lock(&signals_mtx);
+    if (signals_owner == w) { /* give the signals back */
+        signals_owner = NULL;
+        sigaction(SIGPIPE, &w->pipe, NULL);
+        sigaction(SIGXFSZ, &w->size, NULL);
+        pthread_sigmask(SIG_SETMASK, &w->mask, NULL);
+    }
+    pthread_mutex_unlock(&signals_mtx);
     pthread_mutex_lock(&logs_mtx);
     LIST_REMOVE(w, logs);
     log_choose_locked(); /* of the worker before this one, or stderr */

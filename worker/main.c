@@ -21,18 +21,6 @@
 #include "worker/handlers/handler.h"
 #include "worker/notify.h"
 
-/* Keep only 0, 1, 2 and the passed descriptors open: handlers must not inherit
- * a descriptor that our parent forgot to close. */
-static void descriptors_ready(int passed)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= 2);
-    closefrom(3 + passed);
-}
-
 /* Return the kind of handler that the settings ask for; NULL: this build does
  * not have it. */
 static const struct handler_ops *handler_choose(const struct settings *s,
@@ -129,12 +117,17 @@ int main(int argc, char **argv, char **envp)
     static struct program g = {.queue = -1};
     const struct handler_ops *kind;
     struct problem p;
-    int status;
+    int status, fd;
 
     if (!arguments_keep(&g, argc, argv, envp))
         return complain_memory();
     notify_init(&g.notify);
-    descriptors_ready(g.notify.inherited);
+    /* Keep only 0, 1, 2 and the passed descriptors open: handlers must not
+     * inherit a descriptor that our parent forgot to close. */
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= 2);
+    closefrom(3 + g.notify.inherited);
     status = options_dump(&settings_table, argc, argv);
     if (status >= 0)
         return status;

@@ -263,12 +263,16 @@ int cap_ready(struct cap *c, unsigned cap, struct problem *p)
                        errno_text(-err));
 }
 
-/* Put the cap into force; there are slots for it. */
-static void cap_apply(struct cap *c, unsigned cap)
+int cap_set(struct cap *c, unsigned cap, struct problem *p)
 {
     struct flow *f = c->flow;
-    unsigned old = gate_cap(&f->gate);
+    unsigned old;
+    int err = cap_ready(c, cap, p);
 
+    c->later = err == -EINPROGRESS ? cap : 0; /* the last order counts */
+    if (err)
+        return err;
+    old = gate_cap(&f->gate);
     pool_resize(f->pool, cap + SPARE_THREADS);
     c->live->concurrency = cap;
     gate_set_cap(&f->gate, cap);
@@ -279,16 +283,7 @@ static void cap_apply(struct cap *c, unsigned cap)
     dirty_state(&f->dirty);
     log_info("max_concurrency", F_UINT("old", old), F_UINT("new", cap));
     gate_changed(&f->gate);
-}
-
-int cap_set(struct cap *c, unsigned cap, struct problem *p)
-{
-    int err = cap_ready(c, cap, p);
-
-    c->later = err == -EINPROGRESS ? cap : 0; /* the last order counts */
-    if (!err)
-        cap_apply(c, cap);
-    return err;
+    return 0;
 }
 
 /* Set the cap; no client waits for the answer, so a failure is logged. */

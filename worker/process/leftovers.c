@@ -229,22 +229,18 @@ static int by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct seen *seen_find(const struct process_search *m, pid_t pid)
-{
-    struct seen key = {.pid = pid};
-
-    return bsearch(&key, m->seen, m->seen_count, sizeof key, by_pid);
-}
-
 /* Return true if a chosen process is among the parents of a process; with
  * `ours`, if this worker is. */
 static bool has_parent(const struct process_search *m, const struct seen *s,
                        bool ours)
 {
+    struct seen key;
+
     for (int i = 0; s && i < STEPS_MAX; i++) {
         if (ours && s->stat.parent == getpid())
             return true;
-        s = seen_find(m, s->stat.parent);
+        key = (struct seen){.pid = s->stat.parent};
+        s = bsearch(&key, m->seen, m->seen_count, sizeof key, by_pid);
         if (!ours && s && s->chosen)
             return true;
     }
