@@ -232,22 +232,6 @@ attempt_of(const struct claims *c, const struct attempt *a, uint64_t number)
                                      .tail_size = a->stderr_size};
 }
 
-/* Add a failed attempt to the properties of a message, for the letter that
- * it may become. Without memory, or room in the properties, the attempt is
- * left out. */
-static void attempt_record(const struct claims *c, struct amqp_message *m,
-                           const struct attempt *a)
-{
-    const struct envelope_attempt failed = attempt_of(c, a, m->tries);
-    amqp_bytes_t raw;
-
-    if (envelope_attempt_add(&raw, m->raw, &m->id, &failed) < 0)
-        return;
-    free(m->own_raw);
-    m->own_raw = raw.bytes;
-    m->raw = raw;
-}
-
 /* ---- the operations of a message ---- */
 
 static struct run_file *runs_of(struct message *m)
@@ -780,6 +764,8 @@ static int settle_now(struct claims *c, struct amqp_message *m,
                       struct settle *s)
 {
     bool in_hand = m->grouped && s->kind == SETTLE_RETRY;
+    struct envelope_attempt failed;
+    amqp_bytes_t raw;
 
     if (s->kind <= SETTLE_DISCARD) {
         /* A broker does not confirm an acknowledgement, and delivers a message
@@ -802,8 +788,17 @@ static int settle_now(struct claims *c, struct amqp_message *m,
     if (in_hand) {
         m->again = true;
         m->tries = m->m.failures + (s->attempt != NULL);
-        if (s->attempt)
-            attempt_record(c, m, s->attempt);
+    }
+    if (in_hand && s->attempt) {
+        /* Add the failed attempt to the properties, for the letter that the
+         * message may become. Without memory, or room in the properties, the
+         * attempt is left out. */
+        failed = attempt_of(c, s->attempt, m->tries);
+        if (envelope_attempt_add(&raw, m->raw, &m->id, &failed) == 0) {
+            free(m->own_raw);
+            m->own_raw = raw.bytes;
+            m->raw = raw;
+        }
     }
     if (m->again) {
         c->again_count++;

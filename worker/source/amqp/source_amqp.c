@@ -247,29 +247,6 @@ static int amqp_queue_fill(struct source_amqp *q, const struct settings *set)
     return queue->parts ? 0 : -ENOMEM;
 }
 
-/* Open the parts, which connects them. */
-static int parts_open(struct source_amqp *q, struct problem *p)
-{
-    const struct settings *set = q->queue.set;
-    unsigned parts = q->queue.topology.partitions;
-    unsigned want = parts ? parts * partition_in_hand(parts)
-                          : slots_for(set, (unsigned)set->concurrency);
-    int err;
-
-    atomic_store(&q->queue.in_hand, want < RUN_SLOTS ? want : RUN_SLOTS);
-    err = side_init(&q->queue.inbox, &q->queue, "inbox");
-
-    if (!err)
-        err = side_init(&q->queue.outbox, &q->queue, "outbox");
-    if (!err)
-        err = claims_open(&q->queue.claims, &q->queue);
-    if (err)
-        return problem_set(p, EX_OSERR, -err, "cannot start: %s",
-                           errno_text(-err));
-    err = inbox_open(&q->inbox, &q->queue, p);
-    return err ? err : outbox_open(&q->outbox, &q->queue, p);
-}
-
 /* Stop the outbox first: the inbox acknowledges the messages whose copies the
  * outbox knows to be confirmed. A copy that is not confirmed by then leaves its
  * message unacknowledged, and that comes again. */
@@ -310,7 +287,9 @@ static int source_amqp_open(struct source **out,
                             const struct broker_source_setup *setup,
                             struct problem *p)
 {
+    const struct settings *set = setup->set;
     struct source_amqp *q = calloc(1, sizeof *q);
+    unsigned parts, want;
     int err;
 
     if (!q)
@@ -320,19 +299,35 @@ static int source_amqp_open(struct source **out,
     q->queue.source.lent_most = RUN_SLOTS;
     q->queue.source.attention = setup->attention;
     q->queue.events = setup->events;
-    err = amqp_queue_fill(q, setup->set);
+    err = amqp_queue_fill(q, set);
     if (err)
         err = problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     limit_set(q);
     if (!err)
         err = broker_password_find(q->queue.password, q->queue.operand,
-                                   setup->set->access.password_file, p);
+                                   set->access.password_file, p);
     if (!err)
         err = run_file_open(&q->queue.runs, setup->runs, p);
     if (!err) {
         q->queue.source.nonce = run_file_nonce(q->queue.runs);
-        err = parts_open(q, p);
+        parts = q->queue.topology.partitions;
+        want = parts ? parts * partition_in_hand(parts)
+                     : slots_for(set, (unsigned)set->concurrency);
+        atomic_store(&q->queue.in_hand, want < RUN_SLOTS ? want : RUN_SLOTS);
+        err = side_init(&q->queue.inbox, &q->queue, "inbox");
+        if (!err)
+            err = side_init(&q->queue.outbox, &q->queue, "outbox");
+        if (!err)
+            err = claims_open(&q->queue.claims, &q->queue);
+        if (err)
+            err = problem_set(p, EX_OSERR, -err, "cannot start: %s",
+                              errno_text(-err));
     }
+    /* Connect both sides, the inbox first. */
+    if (!err)
+        err = inbox_open(&q->inbox, &q->queue, p);
+    if (!err)
+        err = outbox_open(&q->outbox, &q->queue, p);
     if (err) {
         source_amqp_close(&q->queue.source);
         return err;
