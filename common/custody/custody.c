@@ -347,7 +347,7 @@ static int file_map(struct custody *c, unsigned slots,
  * comes while the page is fetched, the message is lost. tmpfs never writes a
  * page back; it may swap it, which mlock(2) prevents; and the collapse into a
  * huge page takes it away for a moment, which MADV_NOHUGEPAGE prevents. All
- * three are best effort: custody_locked tells whether mlock(2) worked. Each
+ * three are best effort: custody_bytes_unlocked shows if mlock(2) failed. Each
  * call handles one piece, because threads that start another thread or take
  * memory wait for it. */
 static void pages_ready(struct custody *c, size_t from)
@@ -784,19 +784,14 @@ const char *custody_disk(const struct custody *c, bool *doubtful)
     return c->disk[0] ? c->disk : NULL;
 }
 
-bool custody_locked(const struct custody *c)
-{
-    return c->locked;
-}
-
 const char *custody_path(const struct custody *c)
 {
     return c->path;
 }
 
-size_t custody_bytes(const struct custody *c)
+size_t custody_bytes_unlocked(const struct custody *c)
 {
-    return c->mapped;
+    return c->locked ? 0 : c->mapped;
 }
 
 bool custody_is_unnamed(const struct custody *c)

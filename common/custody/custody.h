@@ -74,8 +74,9 @@ void custody_bind(struct custody *c, uint64_t store);
  * kill during writeback can lose the message in hand; `*doubtful`: its pages
  * may also be moved, or are on another machine. */
 const char *custody_disk(const struct custody *c, bool *doubtful);
-bool custody_locked(const struct custody *c);  /* in memory, by mlock(2) */
-size_t custody_bytes(const struct custody *c); /* of the file */
+/* Return the size of the file if mlock(2) has not locked it in memory; else 0.
+ */
+size_t custody_bytes_unlocked(const struct custody *c);
 const char *custody_path(const struct custody *c);
 bool custody_empty(const struct custody *c); /* holds no message */
 unsigned custody_slots(const struct custody *c);

@@ -522,9 +522,7 @@ static bool mq_differs(const struct source *s, char *text, size_t room)
 
 static size_t mq_unlocked(const struct source *s)
 {
-    const struct custody *c = source_mq_of(s)->custody;
-
-    return custody_locked(c) ? 0 : custody_bytes(c);
+    return custody_bytes_unlocked(source_mq_of(s)->custody);
 }
 
 /* ---- how many may be lent, and the start ---- */
