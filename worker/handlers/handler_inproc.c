@@ -43,7 +43,7 @@ struct call {
     const struct delivery *d;
     struct timer abort; /* for --timeout-abort, from the limit on */
     uint64_t limit_ns;  /* UINT64_MAX: none */
-    unsigned said;      /* not 0: view_said has to write the message again */
+    unsigned given;     /* fields_given of the message before; 0: none */
     atomic_bool late;   /* the limit has passed */
 };
 
@@ -136,20 +136,21 @@ static void call_init(struct call *c, struct handler *h)
 {
     c->message = (struct mqw_message){.queue = h->set->queue};
     c->context.handler = h;
-    c->said = UINT_MAX;
+    c->given = UINT_MAX;
     atomic_init(&c->late, false);
 }
 
-/* Return 0 if the message says nothing of itself except its group. */
-static inline unsigned fields_said(const struct delivery *d)
+/* Return the flags and header fields of a message, its group left out; 0 for
+ * most messages. */
+static inline unsigned fields_given(const struct delivery *d)
 {
     return (d->header.fields & ~(unsigned)HEADER_GROUP) | d->message->flags;
 }
 
-/* Write what the message's flags and header fields say, over what those of the
- * message before it said. */
-__attribute__((noinline)) static void view_said(struct call *c,
-                                                const struct delivery *d)
+/* Fill in what depends on the optional flags and header fields, or restore
+ * their defaults after a message that had some. */
+__attribute__((noinline)) static void
+optional_fields_fill(struct call *c, const struct delivery *d)
 {
     struct mqw_message *to = &c->message;
     unsigned flags = d->message->flags;
@@ -159,11 +160,10 @@ __attribute__((noinline)) static void view_said(struct call *c,
     to->redelivered = (flags & MESSAGE_REDELIVERED) != 0;
     to->length_inferred = (flags & MESSAGE_LENGTH_INFERRED) != 0;
     c->limit_ns = delivery_limit_ns(d, c->limit_ns);
-    c->said = fields_said(d);
+    c->given = fields_given(d);
 }
 
-/* Fill in the message as the function sees it. Most messages say nothing of
- * themselves, or only name their group. */
+/* Fill in the message as the function sees it. */
 static inline void view_fill(struct call *c, const struct handler *h,
                              const struct delivery *d)
 {
@@ -181,8 +181,8 @@ static inline void view_fill(struct call *c, const struct handler *h,
     to->received_ns = m->received_ns;
     to->priority = m->priority;
     to->attempt = m->failures + 1;
-    if (fields_said(d) | c->said)
-        view_said(c, d);
+    if (fields_given(d) | c->given)
+        optional_fields_fill(c, d);
     c->d = d;
     c->id[0] = '\0';
 }
@@ -313,9 +313,9 @@ static void inproc_settled(struct handler *h, const struct settlement *s)
     h->what.settled(&c.message, s->verdict, s->took_ns, h->what.user);
 }
 
-/* Ignore what the running functions will return, because a thread cannot be
- * killed. A crash in here counts as a crash of the message. A call that ends
- * before it is seized settles as always. */
+/* Take the messages away from the running calls, because a thread cannot be
+ * killed: their verdicts are ignored. A crash in here counts as a crash of the
+ * message. A call that ends before it is seized is settled as usual. */
 static unsigned inproc_seize(struct handler *h)
 {
     unsigned taken = 0;

@@ -62,25 +62,7 @@ static void idle_ready(struct loop_source *source)
     pthread_mutex_unlock(&h->mtx);
 }
 
-/* Add a coprocess; the lock is held. Returns NULL without memory. */
-static struct stream_slot *stream_slot_open(struct handler *h)
-{
-    struct stream_slot *p = calloc(1, sizeof *p);
-
-    if (!p)
-        return NULL;
-    if (coprocess_open(&p->coprocess, &h->stream) < 0) {
-        free(p);
-        return NULL;
-    }
-    p->handler = h;
-    p->coprocess->stream_slot = p;
-    p->source.fd = p->coprocess->epoll;
-    p->source.ready = idle_ready;
-    LIST_INSERT_HEAD(&h->all, p, all);
-    return p;
-}
-
+/* Lend an idle coprocess, or a new one. Returns NULL without memory. */
 static struct coprocess *stream_get(struct handler *h)
 {
     struct stream_cancels *c = &h->stream.cancels;
@@ -94,12 +76,23 @@ static struct coprocess *stream_get(struct handler *h)
         /* The child's first answer must not wake the peeker. */
         (void)loop_watch(h->loop, &p->source, 0);
     } else {
-        p = stream_slot_open(h);
+        p = calloc(1, sizeof *p);
+        if (p && coprocess_open(&p->coprocess, &h->stream) < 0) {
+            free(p);
+            p = NULL;
+        }
+        if (p) {
+            p->handler = h;
+            p->coprocess->stream_slot = p;
+            p->source.fd = p->coprocess->epoll;
+            p->source.ready = idle_ready;
+            LIST_INSERT_HEAD(&h->all, p, all);
+        }
     }
     pthread_mutex_unlock(&h->mtx);
     if (!p)
         return NULL;
-    /* Orders to cancel that were given until now are for other coprocesses. */
+    /* Skip the cancel orders given so far: they concern other coprocesses. */
     pthread_mutex_lock(&c->mtx);
     p->coprocess->cancel_seen = c->count;
     pthread_mutex_unlock(&c->mtx);
@@ -142,8 +135,8 @@ static void stream_stop(struct handler *h, int sig)
         leftovers_hurry(h->stream.leftovers);
 }
 
-/* Have every coprocess check the order. The result shows when the message's
- * handler ends. */
+/* Queue a cancel order for all coprocesses. Always returns true: the verdict
+ * shows whether one of them had the message. */
 static bool stream_cancel(struct handler *h, const char *id)
 {
     struct stream_cancels *c = &h->stream.cancels;
