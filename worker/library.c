@@ -367,28 +367,6 @@ static void log_choose_locked(void)
 static pthread_mutex_t signals_mtx = PTHREAD_MUTEX_INITIALIZER;
 static struct mqw_worker *signals_owner; /* under it; NULL: the program */
 
-/* Take the signals that mqworker takes, until mqw_close. */
-static int signals_take(struct mqw_worker *w, struct problem *p)
-{
-    int err = 0;
-
-    pthread_mutex_lock(&signals_mtx);
-    if (signals_owner) {
-        err = problem_set(p, EX_USAGE, EBUSY,
-                          "take_signals: another worker of this process has "
-                          "them, and each signal reaches one worker only; "
-                          "leave it out, and call mqw_stop for each worker");
-    } else {
-        signals_owner = w;
-        pthread_sigmask(SIG_SETMASK, NULL, &w->mask);
-        sigaction(SIGPIPE, NULL, &w->pipe);
-        sigaction(SIGXFSZ, NULL, &w->size);
-        signals_block(false);
-    }
-    pthread_mutex_unlock(&signals_mtx);
-    return err;
-}
-
 void mqw_close(struct mqw_worker **worker)
 {
     struct mqw_worker *w = worker ? *worker : NULL;
@@ -419,7 +397,7 @@ void mqw_close(struct mqw_worker **worker)
 static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
                       struct problem *p)
 {
-    int err;
+    int err = 0;
 
     w->log = o->log;
     w->log_level = o->log_level;
@@ -428,7 +406,21 @@ static int open_parts(struct mqw_worker *w, const struct mqw_options *o,
     LIST_INSERT_HEAD(&logs, w, logs);
     log_choose_locked();
     pthread_mutex_unlock(&logs_mtx);
-    err = w->set.take_signals ? signals_take(w, p) : 0;
+    /* Take the signals that mqworker takes, until mqw_close. */
+    pthread_mutex_lock(&signals_mtx);
+    if (w->set.take_signals && signals_owner) {
+        err = problem_set(p, EX_USAGE, EBUSY,
+                          "take_signals: another worker of this process has "
+                          "them, and each signal reaches one worker only; "
+                          "leave it out, and call mqw_stop for each worker");
+    } else if (w->set.take_signals) {
+        signals_owner = w;
+        pthread_sigmask(SIG_SETMASK, NULL, &w->mask);
+        sigaction(SIGPIPE, NULL, &w->pipe);
+        sigaction(SIGXFSZ, NULL, &w->size);
+        signals_block(false);
+    }
+    pthread_mutex_unlock(&signals_mtx);
     if (err)
         return err;
     w->orders.ready = orders_ready;
