@@ -62,18 +62,6 @@ struct replay {
 
 /* ---- the message for a letter ---- */
 
-/* Return the header that the letter came with; all 0 if it had none, or a
- * broken one, whose bytes are then part of the body. */
-static struct header letter_header(const struct letter *l)
-{
-    struct header h;
-
-    if (l->m.header_size == 0 ||
-        header_parse(l->m.data, l->m.size, &h, (char[HEADER_WHY]){0}) != 0)
-        h = (struct header){0};
-    return h;
-}
-
 /* Write the header to send the letter with; its bytes or -errno. not-before is
  * left out: that time has been waited for. */
 static int header_make(struct replay *r, const struct letter *l,
@@ -150,10 +138,14 @@ static int message_make(struct replay *r, const struct letter *l, char why[WHY])
     const struct options *o = r->context->o;
     struct encoding *p = &r->encoding;
     uint64_t now_ns = clock_wall_ns();
-    struct header old = letter_header(l);
-    char time[TIME_TEXT];
+    struct header old = {0};
+    char time[TIME_TEXT], broken[HEADER_WHY];
     int header = -EMSGSIZE, err = 0;
 
+    /* The bytes of a broken header are part of the body. */
+    if (l->m.header_size > 0 &&
+        header_parse(l->m.data, l->m.size, &old, broken) != 0)
+        old = (struct header){0};
     p->mark = (struct letter_mark){
         .row = l->m.row,
         .died_ns = l->m.died_ns,

@@ -685,24 +685,11 @@ static int letters_return(struct broker *b, uint32_t left)
     return err;
 }
 
-/* Report letters that the broker took out of NAME.dead by a rule of its own. */
-static void kept_report(struct broker *b)
-{
-    char kept[TOPOLOGY_NAME + 8];
-    uint32_t count = 0, consumers;
-
-    snprintf(kept, sizeof kept, "%s.kept", b->dead);
-    if (topology_count(b->link, kept, &count, &consumers) == 0 && count > 0)
-        complain(0,
-                 "%" PRIu32 " letters are in %s: the broker took them out of "
-                 "%s, as a policy has a delivery-limit, a length or a time "
-                 "to live; rabbitmqctl list_policies -p %s shows it",
-                 count, kept, b->dead, b->operand.vhost);
-}
-
 static int broker_close(struct context *ctx)
 {
     struct broker *b = ctx->broker;
+    char kept[TOPOLOGY_NAME + 8];
+    uint32_t count = 0, consumers;
     size_t left = 0;
     int status = 0;
 
@@ -720,8 +707,16 @@ static int broker_close(struct context *ctx)
                               "lost the connection at the end: %s; letters "
                               "that were removed or sent may be in %s still",
                               b->link->why, b->dead);
-        else
-            kept_report(b);
+        /* Report letters that the broker took out of NAME.dead by a rule of
+         * its own. */
+        snprintf(kept, sizeof kept, "%s.kept", b->dead);
+        if (!status && topology_count(b->link, kept, &count, &consumers) == 0 &&
+            count > 0)
+            complain(0,
+                     "%" PRIu32 " letters are in %s: the broker took them out "
+                     "of %s, as a policy has a delivery-limit, a length or a "
+                     "time to live; rabbitmqctl list_policies -p %s shows it",
+                     count, kept, b->dead, b->operand.vhost);
     }
     publisher_close(&b->publisher);
     link_close(&b->link);

@@ -241,24 +241,6 @@ static int queues_look(struct watch *w)
     return 0;
 }
 
-/* Print once why the canary has not been taken for so long. */
-static void wait_report(struct watch *w)
-{
-    const struct options *o = w->ctx->o;
-
-    if (w->told || w->taken_ns || o->quiet ||
-        clock_mono_ns() - w->start_ns < PATIENCE_NS)
-        return;
-    w->told = true;
-    complain(0,
-             "letter %s was sent to %s (%" PRIu32 " message%s there, %s); "
-             "waiting until a worker takes it%s",
-             w->id, w->ctx->broker->canary.queue, w->ready,
-             term_plural(w->ready),
-             w->consumers ? "workers consume" : "nobody consumes",
-             o->has_wait ? "" : ", Ctrl-C ends that (or --wait DUR)");
-}
-
 /* Return true if the time of the canary is over. */
 static bool canary_survived(const struct watch *w)
 {
@@ -296,7 +278,18 @@ int broker_canary_wait(struct context *ctx)
                             "the canary, letter %s, is not settled%s; nothing "
                             "else was sent",
                             w.id, cli_interrupt_seen() ? "" : " in time");
-        wait_report(&w);
+        /* Explain once why no worker has taken the canary for so long. */
+        if (!w.told && !w.taken_ns && !ctx->o->quiet &&
+            clock_mono_ns() - w.start_ns >= PATIENCE_NS) {
+            w.told = true;
+            complain(
+                0,
+                "letter %s was sent to %s (%" PRIu32 " message%s there, "
+                "%s); waiting until a worker takes it%s",
+                w.id, ctx->broker->canary.queue, w.ready, term_plural(w.ready),
+                w.consumers ? "workers consume" : "nobody consumes",
+                ctx->o->has_wait ? "" : ", Ctrl-C ends that (or --wait DUR)");
+        }
         nanosleep(&nap, NULL);
     }
 }
@@ -399,29 +392,11 @@ static int import_put(struct broker *b, const struct decoding *d, bool again,
     return err;
 }
 
-/* Warn once that a letter of a group dies again if it is replayed to a queue
- * without partitions. */
-static void groups_warn(struct context *ctx, const struct decoding *list,
-                        size_t n)
-{
-    struct broker *b = ctx->broker;
-    bool any = false;
-
-    for (size_t i = 0; i < n; i++)
-        any = any || list[i].letter.m.group;
-    if (!any || b->warned_groups || b->topology.partitions || ctx->o->quiet)
-        return;
-    b->warned_groups = true;
-    complain(
-        0, "some letters name a group, which only a queue with partitions "
-           "takes: replay them with --partitions N, as in a queue without any "
-           "they are dead again (bad-header)");
-}
-
 int broker_import(struct context *ctx, const struct decoding *list, size_t n,
                   struct broker_imported *sum, struct problem *p)
 {
     struct broker *b = ctx->broker;
+    bool grouped = false;
     uint64_t before;
     int err;
 
@@ -431,7 +406,15 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
                  "both in the file and among the others will be there twice",
                  b->dead);
     b->warned_beyond = true;
-    groups_warn(ctx, list, n);
+    for (size_t i = 0; i < n; i++)
+        grouped = grouped || list[i].letter.m.group;
+    if (grouped && !b->warned_groups && !b->topology.partitions &&
+        !ctx->o->quiet) {
+        b->warned_groups = true;
+        complain(0, "some letters name a group, which only a queue with "
+                    "partitions takes: replay them with --partitions N, as in "
+                    "a queue without any they are dead again (bad-header)");
+    }
     err = held_publisher(b, WAIT_NS, p);
     if (err)
         return err;
