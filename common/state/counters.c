@@ -72,29 +72,23 @@ static void part_allocate(struct counters *c, size_t from, size_t size)
               errno_text(errno)); /* what was mapped there may be gone */
 }
 
-/* Return true if an old file can be taken over: it has this version and
- * geometry, and all the blocks that its header counts. */
-static bool file_fits(int fd, unsigned blocks_max)
-{
-    struct counters_head h;
-    struct stat st;
-
-    return fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
-           pread(fd, &h, sizeof h, 0) == sizeof h &&
-           (size_t)st.st_size >= counters_bytes(h.blocks) &&
-           h.magic == counters_magic() && h.version == COUNTERS_VERSION &&
-           h.head_bytes == COUNTERS_HEAD && h.stride == COUNTERS_STRIDE &&
-           h.blocks_max == blocks_max;
-}
-
 /* Open the old file, or create a new one in its place (*made). A file that does
  * not fit is never changed, because a reader may have it mapped. */
 static int file_ready(const char *path, unsigned blocks_max, bool *made)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     int fd = open(path, flags);
+    struct counters_head h;
+    struct stat st;
 
-    if (fd >= 0 && file_fits(fd, blocks_max))
+    /* Take the old file over if it has this version and geometry, and all the
+     * blocks that its header counts. */
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+        pread(fd, &h, sizeof h, 0) == sizeof h &&
+        (size_t)st.st_size >= counters_bytes(h.blocks) &&
+        h.magic == counters_magic() && h.version == COUNTERS_VERSION &&
+        h.head_bytes == COUNTERS_HEAD && h.stride == COUNTERS_STRIDE &&
+        h.blocks_max == blocks_max)
         return fd;
     if (fd >= 0)
         close(fd);
@@ -191,17 +185,6 @@ static int counters_take(struct counters *c, const char *path,
     return 0;
 }
 
-/* Return true if the machine went down under its worker. */
-static bool head_is_torn(const struct counters_head *h)
-{
-    struct boot now, then = {.time = h->boot_time};
-
-    memcpy(then.id, h->boot_id, sizeof then.id);
-    boot_now(&now);
-    return !boot_same(&now, &then) &&
-           counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0;
-}
-
 /* Two threads get different entries. A thread that sleeps here while the others
  * fill the whole ring may spoil the entry of another, which then belongs to no
  * message. The low bits of the time say how the message ended. */
@@ -280,6 +263,7 @@ static void head_write(struct counters *c, unsigned blocks_max)
     uint32_t used = atomic_load(&h->blocks);
     struct boot now, then = {.time = h->boot_time};
     uint64_t commits;
+    bool rebooted;
 
     if (atomic_load(&h->magic) == counters_magic())
         c->last = (struct counters_last){
@@ -290,12 +274,13 @@ static void head_write(struct counters *c, unsigned blocks_max)
     used = used < blocks_max ? used : blocks_max;
     memcpy(then.id, h->boot_id, sizeof then.id);
     boot_now(&now);
-    commits =
-        boot_same(&now, &then) ? counters_get(&h->gauges[COUNTERS_COMMITS]) : 0;
+    rebooted = !boot_same(&now, &then);
+    commits = rebooted ? 0 : counters_get(&h->gauges[COUNTERS_COMMITS]);
     for (unsigned i = 0; i < used; i++)
         part_allocate(c, COUNTERS_BLOCKS + i * COUNTERS_STRIDE,
                       COUNTERS_STRIDE);
-    if (head_is_torn(h) && used > 0)
+    if (rebooted && counters_get(&h->gauges[COUNTERS_ENDED_NS]) == 0 &&
+        used > 0)
         memset((void *)counters_past(c->map, 0), 0,
                COUNTERS_BLOCKS - COUNTERS_HEAD + used * COUNTERS_STRIDE);
     runs_fold(c, used);
@@ -537,16 +522,6 @@ void counters_header(const struct counters *c, struct counters_header *out)
         out->text_ns[i] = text_read(&h->texts[i], out->texts[i]);
 }
 
-/* Return the number of blocks in use that are inside the mapping. */
-static unsigned blocks_used(const struct counters *c)
-{
-    const struct counters_head *h = counters_head(c->map);
-    unsigned n = atomic_load_explicit(&h->blocks, memory_order_acquire);
-    size_t room = (c->bytes - COUNTERS_BLOCKS) / COUNTERS_STRIDE;
-
-    return n < room ? n : (unsigned)room;
-}
-
 /* Add a block to a sum. `ended` is read first, so that it is never over
  * `deliveries`. */
 static void block_sum(struct counters_sum *s, const struct counters_block *b)
@@ -582,13 +557,16 @@ static void blocks_add(const struct counters *c, bool earlier,
                        struct histogram_sum *latency)
 {
     const struct counters_head *h = counters_head(c->map);
+    size_t room = (c->bytes - COUNTERS_BLOCKS) / COUNTERS_STRIDE;
     uint64_t folds;
 
     do {
         unsigned n, first;
 
         folds = counters_read(&h->folds);
-        n = blocks_used(c);
+        /* Count only blocks inside the mapping. */
+        n = atomic_load_explicit(&h->blocks, memory_order_acquire);
+        n = n < room ? n : (unsigned)room;
         /* While `folds` is odd, the new sums have the numbers of the blocks. */
         first = earlier && folds % 2 ? n : 0;
         if (sum)

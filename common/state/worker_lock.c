@@ -92,20 +92,6 @@ enum worker_lock worker_lock_look(const char *pidfile, pid_t *pid)
     return is;
 }
 
-/* Return true if the pidfile was written a short time ago. A time in the future
- * does not count, because the clock was set back since. */
-static bool pidfile_is_young(const char *pidfile)
-{
-    uint64_t now = clock_wall_ns(), written;
-    struct stat st;
-
-    if (stat(pidfile, &st) < 0)
-        return false;
-    written =
-        (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
-    return written <= now && now - written < YOUNG_NS;
-}
-
 /* Find the phase, as worker_phase does. *seen is set if the worker's process is
  * visible from here. The worker sets COUNTERS_CAP in its counters when it
  * begins to take messages. Before that, the counters are missing or are the
@@ -116,6 +102,8 @@ static enum worker_phase phase_look(const struct statedir *dir, bool *seen)
     char pidfile[PATH_MAX], path[PATH_MAX];
     struct counters_header h = {.pid = 0};
     struct counters *c = NULL;
+    uint64_t now, written;
+    struct stat st;
     pid_t pid;
 
     *seen = true;
@@ -126,9 +114,18 @@ static enum worker_phase phase_look(const struct statedir *dir, bool *seen)
         counters_attach(&c, path, NULL) == 0)
         counters_header(c, &h);
     counters_close(&c);
-    if (!pid || h.pid != pid)
-        return pidfile_is_young(pidfile) ? WORKER_PHASE_STARTING
-                                         : WORKER_PHASE_SERVING;
+    if (!pid || h.pid != pid) {
+        /* Starting, if the pidfile was written a short time ago. A time in the
+         * future does not count, because the clock was set back since. */
+        if (stat(pidfile, &st) < 0)
+            return WORKER_PHASE_SERVING;
+        now = clock_wall_ns();
+        written = (uint64_t)st.st_mtim.tv_sec * NS_PER_S +
+                  (uint64_t)st.st_mtim.tv_nsec;
+        return written <= now && now - written < YOUNG_NS
+                   ? WORKER_PHASE_STARTING
+                   : WORKER_PHASE_SERVING;
+    }
     *seen = process_start_time(pid) == h.pid_start;
     if (!h.gauges[COUNTERS_CAP])
         return WORKER_PHASE_STARTING;
