@@ -44,17 +44,6 @@ static enum moment_clock local_resolve(int64_t shown, int64_t *first,
     return *first == *second ? MOMENT_ONCE : MOMENT_TWICE;
 }
 
-/* Print the local date `days` from now. */
-static void day_print(uint64_t now_ns, int days, char date[DATE + 1])
-{
-    int64_t now = (int64_t)(now_ns / NS_PER_S);
-    time_t shown = (time_t)(now + east_of(now) + days * DAY_S);
-    struct tm t;
-
-    gmtime_r(&shown, &t);
-    strftime(date, DATE + 1, "%Y-%m-%d", &t);
-}
-
 /* Parse a date, or date and time, without a zone. Returns the second of two
  * moments if the first is not after `after_ns`. */
 static int local_parse(const char *text, uint64_t after_ns, struct moment *m)
@@ -81,12 +70,17 @@ static int local_parse(const char *text, uint64_t after_ns, struct moment *m)
 static int day_parse(const char *time, uint64_t now_ns, int days,
                      uint64_t after_ns, struct moment *m)
 {
+    int64_t now = (int64_t)(now_ns / NS_PER_S);
     char text[SHOWN];
     char date[DATE + 1];
+    time_t shown;
+    struct tm t;
 
     if (strlen(time) >= SHOWN - sizeof date || strspn(time, "0123456789") != 2)
         return -EINVAL;
-    day_print(now_ns, days, date);
+    shown = (time_t)(now + east_of(now) + days * DAY_S);
+    gmtime_r(&shown, &t); /* the date here, as if it were UTC */
+    strftime(date, sizeof date, "%Y-%m-%d", &t);
     snprintf(text, sizeof text, "%sT%s", date, time);
     return strpbrk(time, "Zz+-") ? -EINVAL : local_parse(text, after_ns, m);
 }
