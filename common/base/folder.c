@@ -115,7 +115,7 @@ const char *folder_sudo_user(uid_t uid, char out[FOLDER_USER])
     return out;
 }
 
-/* ---- made ---- */
+/* ---- creating ---- */
 
 /* A directory that cannot be opened for reading, or whose file system has no
  * fsync, is left to the system. */

@@ -154,3 +154,10 @@ const char *ulid_print(struct ulid id, char buf[ULID_TEXT])
     buf[ULID_TEXT - 1] = '\0';
     return buf;
 }
+
+bool ulid_is_none(const struct ulid *id)
+{
+    static const struct ulid none;
+
+    return memcmp(id, &none, sizeof none) == 0;
+}

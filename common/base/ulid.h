@@ -8,6 +8,7 @@
 #ifndef COMMON_BASE_ULID_H
 #define COMMON_BASE_ULID_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,5 +25,7 @@ struct ulid ulid_make(uint64_t wall_ns);
 /* Parse exactly 26 bytes of text, in either case, the first at most '7'. */
 int ulid_parse(const char *text, size_t size, struct ulid *out);
 const char *ulid_print(struct ulid id, char buf[ULID_TEXT]);
+/* Return true if all bytes are 0: the message has no id yet. */
+bool ulid_is_none(const struct ulid *id);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/basics.h"
+#include "common/base/clock.h"
 #include "common/base/safe_text.h"
 #include "common/cli/term.h"
 
@@ -119,6 +120,16 @@ void term_cell_known(struct term_table *t, int64_t value)
         term_cell(t, "-", 1);
     else
         term_cellf(t, "%" PRId64, value);
+}
+
+void term_cell_age(struct term_table *t, uint64_t wall_ns)
+{
+    uint64_t now = clock_wall_ns();
+    char text[DURATION_TEXT];
+
+    term_cellf(t, "%s",
+               wall_ns && wall_ns < now ? duration_rough(now - wall_ns, text)
+                                        : "-");
 }
 
 /* Take from a column what it has over `least`, and over its title, at most

@@ -44,6 +44,9 @@ void term_cellf(struct term_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* The next cell, a number; "-" below 0, which is not known. */
 void term_cell_known(struct term_table *t, int64_t value);
+/* The next cell, the time since a wall time in ns; "-" if that is 0 or in the
+ * future. */
+void term_cell_age(struct term_table *t, uint64_t wall_ns);
 /* Print the titles, the first time and when a column joins them, and the rows
  * since the last print: a long table may be printed in parts, and need not be
  * held whole. 0, or -ENOMEM: some cells are missing. */

@@ -30,11 +30,8 @@ struct change {
 /* Return an id as a value; NULL if the message has none yet. */
 static struct sql_value id_value(const struct ulid *id)
 {
-    static const struct ulid none;
-
-    return memcmp(id, &none, sizeof none) == 0
-               ? VALUE_NULL
-               : value_blob(id->bytes, sizeof id->bytes);
+    return ulid_is_none(id) ? VALUE_NULL
+                            : value_blob(id->bytes, sizeof id->bytes);
 }
 
 /* Insert a message, unless its unique key is another message's. */

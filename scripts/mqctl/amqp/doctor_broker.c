@@ -300,21 +300,6 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
               seen->why);
 }
 
-/* Report a queue that does not exist. */
-static void absent_queue_found(struct visit *t,
-                               const struct topology_seen *seen)
-{
-    if (!t->there && (seen->part || strcmp(seen->name, t->operand.queue) == 0))
-        FOUND(t->f, t->v.worker == SNAPSHOT_RUNS ? BAD : NOTE, "queue",
-              worker_fix(t,
-                         t->o->access.partitions ? "" : ", or mqsend --create"),
-              "there is no queue %s in virtual host %s", seen->name,
-              t->operand.vhost);
-    else if (t->there)
-        FOUND(t->f, WARN, "queue", worker_fix(t, ", without --no-create"),
-              "%s is missing: what would go there cannot", seen->name);
-}
-
 /* Report the queue itself, or one part of it. */
 static void own_found(struct visit *t, const struct topology_seen *seen)
 {
@@ -367,9 +352,20 @@ static void queue_found(const struct topology_seen *seen, void *arg)
 
     if (t->misnumbered && itself) /* reported once */
         return;
+    if (seen->is == TOPOLOGY_ABSENT && seen->wait_ms)
+        return; /* a wait queue is not reported */
+    if (seen->is == TOPOLOGY_ABSENT && t->there) {
+        FOUND(t->f, WARN, "queue", worker_fix(t, ", without --no-create"),
+              "%s is missing: what would go there cannot", seen->name);
+        return;
+    }
     if (seen->is == TOPOLOGY_ABSENT) {
-        if (!seen->wait_ms)
-            absent_queue_found(t, seen);
+        if (seen->part || strcmp(seen->name, t->operand.queue) == 0)
+            FOUND(t->f, t->v.worker == SNAPSHOT_RUNS ? BAD : NOTE, "queue",
+                  worker_fix(
+                      t, t->o->access.partitions ? "" : ", or mqsend --create"),
+                  "there is no queue %s in virtual host %s", seen->name,
+                  t->operand.vhost);
         return;
     }
     if (seen->is == TOPOLOGY_OTHER)
@@ -444,6 +440,7 @@ static void broker_queues_check(struct visit *t)
 
 /* ---- rights, alarms ---- */
 
+/* Report what the user may do, and whether the broker takes messages. */
 static void rights_found(struct visit *t, const struct broker_rights *r)
 {
     const struct broker_operand *o = &t->operand;
@@ -468,10 +465,6 @@ static void rights_found(struct visit *t, const struct broker_rights *r)
     else if (!r->no_read[0] && !r->no_write[0])
         FOUND(t->f, FINE, "rights", NULL, "user %s may declare, read and send",
               o->user);
-}
-
-static void alarm_found(struct visit *t, const struct broker_rights *r)
-{
     if (r->blocked)
         FOUND(t->f, BAD, "alarms",
               "rabbitmq-diagnostics alarms, on a node; make room on its disk "
@@ -498,7 +491,6 @@ static void broker_inspect(struct visit *t)
     if (t->link && (!t->there || read_try(t->link, t->any, &r) == 0) &&
         write_try(t->link, &r) == 0) {
         rights_found(t, &r);
-        alarm_found(t, &r);
     }
     FOUND(t->f, NOTE, "cluster",
           fix(t->f,

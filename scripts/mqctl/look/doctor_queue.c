@@ -92,7 +92,7 @@ static const char *start_command(struct findings *f, const struct snapshot *v)
 static void kernel_check(struct findings *f, const struct snapshot *v,
                          bool away)
 {
-    const char *room = NULL; /* a command that makes some */
+    const char *remedy = NULL; /* a command that gets messages moving */
     char bytes[32] = "";
 
     if (!v->has_queue) {
@@ -106,13 +106,13 @@ static void kernel_check(struct findings *f, const struct snapshot *v,
     } else if (v->depth >= v->depth_max) {
         /* In other cases neither more handlers nor a second worker help. */
         if (!away && v->worker != SNAPSHOT_RUNS)
-            room = start_command(f, v);
+            remedy = start_command(f, v);
         else if (!away && snapshot_rate_reached(v))
-            room = fix(f, "mqctl set %s rate=off", SHELL_QUEUE(v->queue));
+            remedy = fix(f, "mqctl set %s rate=off", SHELL_QUEUE(v->queue));
         else if (!away && v->live && snapshot_state(v) == WORKER_STATE_RUNNING)
-            room = fix(f, "mqctl set %s max-concurrency=%u",
-                       SHELL_QUEUE(v->queue), 2 * snapshot_cap(v));
-        FOUND(f, WARN, "queue", room,
+            remedy = fix(f, "mqctl set %s max-concurrency=%u",
+                         SHELL_QUEUE(v->queue), 2 * snapshot_cap(v));
+        FOUND(f, WARN, "queue", remedy,
               "it is full (%ld of %ld message%s), and senders are waiting",
               v->depth, v->depth_max, term_plural((uint64_t)v->depth_max));
     } else if (v->depth < 0) {
@@ -390,7 +390,7 @@ static void absent_found(struct findings *f, const struct snapshot *v)
           "the last worker, pid %d, was killed; %s", (int)v->pid, rest);
 }
 
-/* ---- the queue that the worker has, and the one of that name now ---- */
+/* ---- custody and store ---- */
 
 /* Check the file of slots: its file system, its format, and whether the
  * messages of a recreated queue fit. */
@@ -492,7 +492,7 @@ static void store_damage_check(struct findings *f, struct snapshot *v)
               STATEDIR_STORE, errno_text(-err));
 }
 
-/* ---- who else receives from it ---- */
+/* ---- other consumers ---- */
 
 /* The kernel hands a message directly to a process that is blocked in
  * mq_receive. A process that waits in poll or epoll, as a worker does, is not

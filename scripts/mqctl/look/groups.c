@@ -182,7 +182,7 @@ static int spooled_read(struct walk *w, const char *after, size_t size,
     return err;
 }
 
-/* ---- open and close ---- */
+/* ---- opening a walk ---- */
 
 /* Compare for qsort: by group, then in order of arrival. */
 static int slot_group_order(const void *a, const void *b)
@@ -227,14 +227,6 @@ static int walk_open(struct walk *w, struct messages *m)
         json_decref(answer);
     }
     return 0;
-}
-
-static void walk_close(struct walk *w)
-{
-    json_decref(w->closing);
-    free(w->slots);
-    spooled_free(w);
-    *w = (struct walk){0};
 }
 
 /* ---- one group ---- */
@@ -472,11 +464,10 @@ struct groups_list {
  * letter 7, closing". */
 static void table_group(struct term_table *t, const struct group_seen *s)
 {
-    static const struct ulid none;
     uint64_t wall = clock_wall_ns();
     char id[ULID_TEXT] = "-", time[DURATION_TEXT], more[64] = "";
 
-    if (memcmp(&s->head, &none, sizeof none) != 0)
+    if (!ulid_is_none(&s->head))
         ulid_print(s->head, id);
     if (s->where == GROUP_IS_BLOCKED && s->due_ns > wall)
         snprintf(more, sizeof more, ", retry in %s",
@@ -488,19 +479,15 @@ static void table_group(struct term_table *t, const struct group_seen *s)
                s->closing ? ", closing" : "");
     term_cellf(t, "%" PRIu64, s->waiting);
     term_cellf(t, "%s", id);
-    term_cellf(t, "%s",
-               s->received_ns && s->received_ns < wall
-                   ? duration_rough(wall - s->received_ns, time)
-                   : "-");
+    term_cell_age(t, s->received_ns);
 }
 
 /* Return the object of a group; NULL: no memory. */
 static json_t *group_json(const struct groups_list *l,
                           const struct group_seen *s)
 {
-    static const struct ulid none;
     char id[ULID_TEXT], cursor[sizeof CURSOR + CURSOR_HEX];
-    bool named = memcmp(&s->head, &none, sizeof none) != 0;
+    bool named = !ulid_is_none(&s->head);
     uint64_t due_ns = s->where == GROUP_IS_BLOCKED ? s->due_ns : 0;
     json_t *o;
 
@@ -597,7 +584,9 @@ int groups_run(const struct options *o)
             "a dead letter",
             l.m.queue);
     term_table_close(&l.table);
-    walk_close(&l.walk);
+    json_decref(l.walk.closing);
+    free(l.walk.slots);
+    spooled_free(&l.walk);
     messages_close(&l.m);
     return status;
 }

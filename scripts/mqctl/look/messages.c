@@ -176,7 +176,6 @@ struct passing {
  * of the body, as for a slot. */
 static int spooled_visit(const struct store_spooled *row, void *arg)
 {
-    static const struct ulid none;
     const struct passing *p = arg;
     size_t most = p->m->filter.body_most;
     struct message_seen seen;
@@ -197,7 +196,7 @@ static int spooled_visit(const struct store_spooled *row, void *arg)
         .body = (const char *)row->data + h.bytes,
         .size = row->size - h.bytes,
     };
-    if (h.fields & HEADER_ID && memcmp(&row->id, &none, sizeof none) == 0)
+    if (h.fields & HEADER_ID && ulid_is_none(&row->id))
         seen.id = h.id;
     if (h.fields & HEADER_GROUP) {
         seen.group = h.group.at;
@@ -625,11 +624,10 @@ struct listing {
 /* Add a line to the table. */
 static void table_message(struct term_table *t, const struct message_seen *seen)
 {
-    static const struct ulid none;
     uint64_t wall = clock_wall_ns();
     char id[ULID_TEXT] = "-", text[DURATION_TEXT], error[ERROR_JOINED];
 
-    if (memcmp(&seen->id, &none, sizeof none) != 0)
+    if (!ulid_is_none(&seen->id))
         ulid_print(seen->id, id);
     term_cellf(t, "%s", id);
     term_cellf(t, "%s", waiting_state_text(seen->state));
@@ -640,10 +638,7 @@ static void table_message(struct term_table *t, const struct message_seen *seen)
     term_cellf(t, "%" PRIu32, seen->failures);
     term_cellf(t, "%" PRIu32, seen->priority);
     term_cell(t, seen->group ? seen->group : "", seen->group_size);
-    term_cellf(t, "%s",
-               seen->received_ns && seen->received_ns < wall
-                   ? duration_rough(wall - seen->received_ns, text)
-                   : "-");
+    term_cell_age(t, seen->received_ns);
     error_text_join(error, sizeof error, seen->error, seen->error_text);
     term_cell(t, error, strlen(error));
     term_cellf(t, "%zu", seen->size);
@@ -654,9 +649,8 @@ static void table_message(struct term_table *t, const struct message_seen *seen)
 static json_t *message_json(const struct listing *l,
                             const struct message_seen *seen)
 {
-    static const struct ulid none;
     char id[ULID_TEXT], cursor[CURSOR_TEXT];
-    bool named = memcmp(&seen->id, &none, sizeof none) != 0;
+    bool named = !ulid_is_none(&seen->id);
     json_t *o = json_pack(
         "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
         "queue", json_printable(l->m.queue), "id",

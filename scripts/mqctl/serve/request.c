@@ -529,26 +529,6 @@ static enum MHD_Result request_serve(struct visit *v)
     }
 }
 
-/* Add bytes to the body, or skip them if it is too large. Such a request is
- * refused when the whole body has arrived. */
-static enum MHD_Result body_add(struct visit *v, const char *data, size_t size)
-{
-    char *more;
-
-    if (v->size + size > BODY_MAX)
-        v->large = true;
-    if (v->large)
-        return MHD_YES;
-    more = realloc(v->body, v->size + size + 1);
-    if (!more)
-        return MHD_NO;
-    memcpy(more + v->size, data, size);
-    v->body = more;
-    v->size += size;
-    more[v->size] = '\0';
-    return MHD_YES;
-}
-
 void *request_begin(void *cls, const char *uri, struct MHD_Connection *c)
 {
     struct visit *v = calloc(1, sizeof *v);
@@ -575,6 +555,7 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
     const char *why = NULL;
     unsigned status;
     size_t added;
+    char *more;
 
     (void)version, (void)c, (void)cls;
     if (!v)
@@ -587,7 +568,19 @@ enum MHD_Result request_handle(void *cls, struct MHD_Connection *c,
     if (*size) {
         added = *size;
         *size = 0;
-        return body_add(v, data, added);
+        /* Skip the bytes of a body that is too large: such a request is refused
+         * when the whole body has arrived. */
+        v->large = v->large || v->size + added > BODY_MAX;
+        if (v->large)
+            return MHD_YES;
+        more = realloc(v->body, v->size + added + 1);
+        if (!more)
+            return MHD_NO;
+        memcpy(more + v->size, data, added);
+        v->body = more;
+        v->size += added;
+        more[v->size] = '\0';
+        return MHD_YES;
     }
     return v->answered ? look_answer(v) : request_serve(v);
 }

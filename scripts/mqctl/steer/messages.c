@@ -419,11 +419,10 @@ static int named_take(struct order *x, int64_t row)
  * an id by which the worker can find it. */
 static int run_take(struct order *x, const struct custody_seen *c)
 {
-    static const struct ulid none;
     struct runs *r = &x->running;
     struct run *at;
 
-    if (x->cancel && x->o->running && memcmp(&c->id, &none, sizeof none) != 0) {
+    if (x->cancel && x->o->running && !ulid_is_none(&c->id)) {
         at = array_grow(r->at, r->count, &r->room, sizeof *at);
         if (!at)
             return -ENOMEM;

@@ -208,7 +208,6 @@ static void body_text(char out[VIEW_BODY], const void *body, size_t size)
 /* Visit a slot: add its message if that is running. */
 static int flight_add(const struct custody_seen *seen, void *arg)
 {
-    static const struct ulid none;
     struct view_detail *d = arg;
     struct view_flight *f = &d->flights[d->flight_count];
     size_t header = seen->header.bytes;
@@ -220,7 +219,7 @@ static int flight_add(const struct custody_seen *seen, void *arg)
         return 0;
     d->flight_count++;
     /* A message gets its id when something asks for it. */
-    if (memcmp(&seen->id, &none, sizeof none) == 0)
+    if (ulid_is_none(&seen->id))
         strlcpy(f->id, "-", ULID_TEXT);
     else
         ulid_print(seen->id, f->id);

@@ -54,13 +54,6 @@ static const struct member {
 };
 #define MEMBERS (sizeof members / sizeof *members)
 
-/* Return true if a route's body can have the member. */
-static bool is_taken(const struct member *m, const struct serve_path *path)
-{
-    return m->what == path->route->what &&
-           (!m->word || strcmp(m->word, path->word) == 0);
-}
-
 static bool has_kind(const json_t *value, enum kind kind)
 {
     const json_t *one;
@@ -120,8 +113,9 @@ static int member_check(const struct serve_ask *a, const char *name,
     for (size_t i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[i];
 
-        if (!is_taken(m, &a->path))
-            continue;
+        if (m->what != a->path.route->what ||
+            (m->word && strcmp(m->word, a->path.word) != 0))
+            continue; /* a member of another route or order */
         if (m->name && strcmp(m->name, name) != 0) {
             if (n < sizeof known)
                 n += (size_t)snprintf(known + n, sizeof known - n, "%s%s",
