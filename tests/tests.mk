@@ -1,0 +1,223 @@
+# tests.mk - build and run tests; part of the Makefile
+#
+# test_NAME.c, stress_NAME.c and fuzz_NAME.c are each a program, found by its
+# folder: tests/unit, e2e, crash or fuzz. ONLY, SKIP and the lists here have NAMES.
+
+# ---- files ----
+test      = $(patsubst tests/%.c,$(BUILD)/tests/%,$(call in,tests/$(1),$(2)_*.c))
+# named,NAMES,TESTS: the tests with these names
+named     = $(foreach t,$(2),$(if $(filter $(1:%=test_%) $(1:%=stress_%) $(1:%=fuzz_%),$(notdir $(t))),$(t)))
+# These run if ONLY names them: they need three nodes of a broker, or make the
+# tests beside them wait.
+BY_HAND  := $(if $(ONLY),,amqp_cluster amqp_groups_node amqp_soak amqp_traps)
+only      = $(filter-out $(call named,$(SKIP) $(BY_HAND),$(1)),$(if $(ONLY),$(call named,$(ONLY),$(1)),$(1)))
+
+UNITS    := $(call test,unit,test)
+STRESSES := $(call test,unit,stress)
+DRIVERS  := $(call test,e2e,test) $(call test,crash,test)
+UNIT     := $(call only,$(UNITS))
+STRESS   := $(call only,$(STRESSES))
+E2E      := $(call only,$(filter $(BUILD)/tests/e2e/%,$(DRIVERS)))
+CRASH    := $(call only,$(filter $(BUILD)/tests/crash/%,$(DRIVERS)))
+FUZZ     := $(filter-out $(if $(HTTP_LIBS),,%/fuzz_serve_path),$(call only,$(call test,fuzz,fuzz)))
+BENCH    := $(BUILD)/tests/bench/bench
+TORTURE  := $(BUILD)/tests/crash/torture
+POWER    := $(BUILD)/tests/crash/power
+SCHEDULER := $(BUILD)/tests/schedules/schedules
+HARNESS  := $(call obj,$(wildcard tests/harness/*.c))
+unknown  := $(strip $(foreach n,$(ONLY),$(if $(strip $(call named,$(n),$(UNIT) $(STRESS) $(E2E) $(CRASH) $(FUZZ))),,$(n))))
+$(if $(unknown),$(error ONLY="$(ONLY)": no test is named $(unknown); give the name of a file of tests/ without test_, like ONLY=wheel))
+
+# What the end-to-end tests start: handlers, plugins, and the programs that some
+# tests run.
+PROGRAMS := $(patsubst tests/harness/%.c,$(BUILD)/tests/%,$(wildcard tests/harness/handlers/*.c))
+PLUGINS  := $(patsubst tests/harness/%.c,$(BUILD)/tests/%.so,$(wildcard tests/harness/plugins/*.c))
+ORDERS   := $(patsubst tests/schedules/faults/%.sed,$(BUILD)/tests/schedules/fault_%,$(wildcard tests/schedules/faults/*.sed)) $(SCHEDULER)
+# for,NAMES,FILES: the files, if one of these tests is to run
+for       = $(if $(strip $(call named,$(1),$(E2E) $(CRASH))),$(2))
+HANDLERS := $(PROGRAMS) $(PLUGINS) $(call for,bench,$(BENCH)) $(call for,power,$(POWER)) \
+            $(call for,every_instruction instructions torture torture_points,$(TORTURE)) \
+            $(call for,torture_points amqp_forward forward_worker,points) $(call for,schedules,$(ORDERS))
+
+.PHONY: tests check check-unit check-e2e check-crash check-broker check-programs check-man \
+        check-asan build-asan check-tsan build-tsan check-tsan-built check-tsan-stress coverage \
+        bench fuzz build-fuzz run-fuzz fuzz-built torture power-cuts schedules cluster soak \
+        soak-asan instructions
+tests: all $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS)
+
+# ---- building ----
+# Tests run once and take long to compile, so they are optimized less. Two
+# warnings guess without -O2, so they are shown and no error.
+$(patsubst $(BUILD)/tests/%,$(BUILD)/obj/tests/%.o,$(UNITS) $(DRIVERS)): \
+    private INNER = $(if $(OPTIMIZED),$(if $(SANITIZE),-O0,-O1) -Wno-error=format-truncation -Wno-error=maybe-uninitialized)
+
+# Test programs that link with parts of a tool
+$(filter $(BUILD)/tests/unit/top/%,$(UNITS)): $(call obj,$(wildcard scripts/mqctl/top/draw/*.c))
+$(BUILD)/tests/unit/amqp/test_mqdlq_known: $(call obj,scripts/mqdlq/amqp/known.c)
+$(BUILD)/tests/fuzz/fuzz_decode: $(call obj,scripts/mqdlq/decode.c)
+$(BUILD)/tests/fuzz/fuzz_serve_path: $(call obj,scripts/mqctl/serve/ask/path.c scripts/mqctl/serve/guard.c)
+$(BUILD)/tests/fuzz/fuzz_serve_path: private LIBS += $(HTTP_LIBS)
+# The test of a file of common/ links without the worker.
+OF_COMMON := $(filter $(addprefix %/test_,$(basename $(notdir $(COMMON)))),$(UNITS))
+$(UNITS) $(DRIVERS): $(HARNESS)
+$(UNITS) $(DRIVERS): private LIBS += -lcriterion
+$(call test,fuzz,fuzz): private EXPORT = -fsanitize=fuzzer
+$(BENCH): $(call obj,$(call in,tests/bench,*.c)) $(BUILD)/lib/libmqworker.a
+$(BENCH): private LIBS += -lm
+$(TORTURE): $(call obj,$(wildcard tests/crash/torture/*.c))
+$(POWER): $(call obj,$(wildcard tests/crash/power/*.c))
+$(OF_COMMON) $(TORTURE): $(LIB)
+$(filter-out $(OF_COMMON),$(UNITS)) $(STRESSES) $(DRIVERS) $(BENCH) $(call test,fuzz,fuzz): $(ENGINE)
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
+	$(link)
+$(BENCH) $(TORTURE) $(POWER):
+	$(link)
+
+WITNESS := $(call obj,tests/crash/torture/torture_message.c tests/crash/torture/torture_witness.c)
+$(BUILD)/tests/handlers/torture_exec $(BUILD)/tests/handlers/torture_stream $(BUILD)/tests/plugins/torture.so: $(WITNESS)
+$(BUILD)/tests/handlers/%: $(BUILD)/obj/tests/harness/handlers/%.o
+	$(link)
+$(BUILD)/tests/plugins/%.so: $(BUILD)/obj/tests/harness/plugins/%.o
+	$(call do,LD,$@,$(LINK_SHARED) -o $@ $^)
+# No sanitizer in faults.so, which comes before the runtime of one and calls its
+# functions; in clock_shift.so, which is loaded into shells, too; in handlers,
+# which start 20 times faster without it.
+$(foreach p,faults clock_shift,$(BUILD)/obj/tests/harness/plugins/$(p).o $(BUILD)/tests/plugins/$(p).so) \
+$(PROGRAMS) $(PROGRAMS:$(BUILD)/tests/%=$(BUILD)/obj/tests/harness/%.o) $(WITNESS): override SANITIZE :=
+
+# Flow and what is below it, compiled for the thread sanitizer: each atomic
+# operation is a call, and tests/schedules/atomics.c has the function. gcc warns
+# that the sanitizer does not see a fence; atomics.c does.
+STEPPED   := $(call in,worker/flow worker/groups worker/loop worker/rules,*.c) \
+             common/base/quick_lock.c common/state/counters.c
+SCHEDULES := $(patsubst %.c,$(BUILD)/stepped/%.o,$(STEPPED) $(wildcard tests/schedules/*.c))
+NO_FENCE_WARNING := $(call takes,-Wno-tsan)
+STEP      = -fsanitize=thread $(NO_FENCE_WARNING) --param tsan-instrument-func-entry-exit=0
+comma    := ,
+WRAPPED  := $(addprefix -Wl$(comma)--wrap=,pthread_mutex_lock pthread_mutex_unlock pthread_cond_wait \
+            pthread_cond_signal pthread_cond_broadcast pthread_create poll epoll_wait timerfd_settime sched_yield syscall)
+$(BUILD)/stepped/%.o: %.c $(BUILD)/flags
+	$(call do,CC,$<,$(CC) $(ALL_CFLAGS) $(if $(filter tests/%,$<),-Itests/schedules,$(STEP)) -MMD -MP -c -o $@ $<)
+$(ORDERS): $(SCHEDULES) $(ENGINE)
+$(SCHEDULER): private EXPORT = $(WRAPPED)
+$(SCHEDULER):
+	$(link)
+# The same with a fault put in: the first line of the .sed names the file.
+$(BUILD)/tests/schedules/fault_%: tests/schedules/faults/%.sed
+	@mkdir -p $(BUILD)/stepped/faults
+	$(call do,LD,$@,f=$$(sed -n '1s/^# //p' $<) c=$(BUILD)/stepped/faults/$*.c && \
+	sed -f $< $$f >$$c; ! cmp -s $$f $$c || { echo "$<: changes nothing" >&2; exit 1; }; \
+	$(CC) $(ALL_CFLAGS) -w $(STEP) -c -o $${c%c}o $$c && $(LINK) $(WRAPPED) -o $@ $${c%c}o \
+	    $$(printf '%s\n' $(filter %.o,$^) | grep -v "/stepped/$${f%c}o$$") $(ENGINE) $(LIBS))
+
+# ---- running ----
+# Tests mostly wait, so more of them run at a time than there are processors.
+# LONELY tests use up what a user has (RLIMIT_MSGQUEUE, processes) or look at all
+# queues, and run alone. LONG tests take over half a minute and start first.
+TEST_JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
+LONELY   := bench mqctl_look mqlimit worker_limits
+LONG     := amqp_groups amqp_letters amqp_main_job amqp_move amqp_share amqp_worker breaker_failures \
+            damaged_state demo every_instruction faults_calls faults_look groups_blocked groups_kill \
+            install kill latency mqctl_spool power run_limits schedules serve_browser serve_limits \
+            torture_points worker_files worker_restart
+UNDER_TEST ?= $(BUILD)
+PLACES    = MQW_BIN=$(abspath $(1)/bin) MQW_HANDLERS=$(abspath $(BUILD)/tests)
+run       = @$(call PLACES,$(UNDER_TEST)) scripts/run-tests -j $(TEST_JOBS) \
+            --long $(call named,$(LONG),$(1)) \
+            --short $(filter-out $(call named,$(LONG) $(LONELY),$(1)),$(1)) --alone $(call named,$(LONELY),$(1))
+check: $(UNIT) $(STRESS) $(E2E) $(CRASH) $(HANDLERS) $(BIN) check-man
+	$(call run,$(CRASH) $(E2E) $(STRESS) $(UNIT))
+check-unit: $(UNIT) $(STRESS)
+	$(call run,$(UNIT) $(STRESS))
+check-e2e: $(E2E) $(HANDLERS) $(BIN)
+	$(call run,$(E2E))
+check-crash: $(CRASH) $(HANDLERS) $(BIN)
+	$(call run,$(CRASH))
+# Each of these starts a broker, which needs a processor for some seconds.
+check-broker: TEST_JOBS = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+check-broker: $(filter $(BUILD)/tests/e2e/amqp/%,$(E2E)) $(HANDLERS) $(BIN)
+	$(call run,$(filter $(BUILD)/tests/e2e/amqp/%,$(E2E)))
+check-programs: $(E2E) $(CRASH) $(HANDLERS)
+	$(call run,$(CRASH) $(E2E))
+check-man:
+	@command -v mandoc >/dev/null || exit 0; for m in $(MAN); do mandoc -Tlint -Wwarning $$m || exit 1; done
+
+# ---- sanitizers ----
+# DRY tests run under no sanitizer: they test documents, packages, measurements
+# or foreign programs. SINGLE tests do not run under the thread sanitizer: their
+# programs have one thread, or amqp_worker tests the same, or fault points are
+# needed, which the programs built for it lack.
+DRY      := amqp_main_job bench completion container demo docs docs_agree docs_pages docs_producers \
+            every_instruction hardening install instructions latency man power run_tests runbook schedules soak
+SINGLE   := amqp_doctor amqp_letters amqp_move amqp_send amqp_serve damaged_state faults_look faults_tools \
+            harness hostile_state hostile_text mqctl_look mqdlq mqdlq_removed mqdlq_replay mqsend serve \
+            serve_browser serve_confined serve_described serve_further serve_limits serve_readers serve_ways \
+            torture_points worker_limits
+# build-asan, build-tsan and build-fuzz build what the targets check-asan,
+# check-tsan and fuzz run.
+check-asan build-asan:
+	MQW_SANITIZED=1 MQW_TEST_SLOW=5 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/asan \
+	    $(if $(filter build-%,$@),tests,check) SKIP="$(DRY)" CFLAGS="-O1 -g1 -fno-omit-frame-pointer" \
+	    SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all"
+# Criterion cannot start under the thread sanitizer: programs and stress tests
+# are built with it, and the tests that drive the programs without.
+tsan      = $(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g1" SANITIZE="-fsanitize=thread $(NO_FENCE_WARNING)"
+build-tsan:
+	+$(tsan) check-tsan-built
+check-tsan: $(E2E) $(CRASH) $(HANDLERS)
+	+$(tsan) check-tsan-stress
+	MQW_SANITIZED=1 MQW_TEST_SLOW=10 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) UNDER_TEST=$(BUILD)/tsan check-programs \
+	    SKIP="$(DRY) $(SINGLE)"
+check-tsan-built: $(STRESS) $(BIN)
+check-tsan-stress: check-tsan-built
+	$(call run,$(STRESS))
+# Lines and branches that ran. In worker_limits programs run as users that cannot
+# write the counters.
+coverage:
+	@find $(BUILD)/coverage -name '*.gcda' -delete 2>/dev/null; \
+	MQW_TEST_SLOW=3 KILLS=40 MQW_TEST_NEAR=60 $(MAKE) BUILD=$(BUILD)/coverage check \
+	    CC=gcc CFLAGS="-Og -g" SANITIZE="--coverage -fprofile-update=atomic" \
+	    SKIP="$(filter-out completion,$(DRY)) worker_limits"; status=$$?; \
+	scripts/coverage $(BUILD)/coverage/obj && exit $$status
+# Each fuzzing target runs for FUZZ_SECONDS, from tests/fuzz/corpus and from what
+# earlier runs in this build folder found; FUZZ_SOON targets for a quarter of it,
+# in which they find all branches but one. As many run at a time as make may run.
+FUZZ_SECONDS ?= 30
+FUZZ_SOON := backoff broker_operand clock
+RUNS     := $(FUZZ:$(BUILD)/tests/fuzz/%=run-%)
+fuzz build-fuzz:
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS="-O1 -g1" $(if $(filter build-%,$@),fuzz-built,run-fuzz) -k -O \
+	    $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN)) \
+	    SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
+fuzz-built: $(FUZZ)
+run-fuzz: $(RUNS)
+.PHONY: $(RUNS)
+$(RUNS): run-fuzz_%: $(FUZZ)
+	@scripts/fuzz $* $(BUILD)/tests/fuzz/fuzz_$* $(BUILD)/corpus/$* \
+	    $$(($(FUZZ_SECONDS) / $(if $(filter $*,$(FUZZ_SOON)),4,1) + 1))
+
+# ---- long tests and measurements; *_FLAGS=--help lists what there is ----
+bench: $(BENCH) $(BIN) $(BUILD)/tests/plugins/meter.so
+	@MQW_BIN=$(abspath $(BUILD)/bin) $(BENCH) $(BENCH_FLAGS)
+torture: $(TORTURE) $(HANDLERS) $(BIN) points
+	@$(call PLACES,$(BUILD)) MQW_POINTS_BIN=$(abspath $(BUILD)/points/bin) $(TORTURE) $(TORTURE_FLAGS)
+instructions: $(TORTURE) $(BUILD)/tests/plugins/nothing.so $(BIN)
+	@$(call PLACES,$(BUILD)) $(TORTURE) --instructions
+power-cuts: $(POWER) $(HANDLERS) $(BIN)
+	@$(call PLACES,$(BUILD)) $(POWER) $(POWER_FLAGS)
+SCHEDULES_FLAGS ?= --singles 0 --pairs 30000 --runs 40000
+schedules: $(ORDERS)
+	@$(SCHEDULER) $(SCHEDULES_FLAGS)
+CLUSTER_SECONDS ?= 1800
+SOAK_SECONDS ?= 3600
+for_long  = TESTFLAGS="-j1 --timeout $$(($(1) + 600)) $(2)" $(MAKE) -s
+DAYS      = --filter=*soak/nothing*
+cluster:
+	+@MQW_CLUSTER_SECONDS=$(CLUSTER_SECONDS) $(call for_long,$(CLUSTER_SECONDS)) check ONLY=amqp_cluster && \
+	    grep ^cluster: $(BUILD)/tests/e2e/amqp/test_amqp_cluster.log
+soak:
+	+@MQW_SOAK_SECONDS=$(SOAK_SECONDS) $(call for_long,$(SOAK_SECONDS),$(DAYS)) check ONLY="soak $(if $(AMQP),amqp_soak)" && \
+	    grep -h ^soak: $(BUILD)/tests/crash/test_soak.log $(if $(AMQP),$(BUILD)/tests/e2e/amqp/test_amqp_soak.log)
+soak-asan:
+	+@MQW_SOAK_SECONDS=$(SOAK_SECONDS) $(call for_long,$(SOAK_SECONDS),$(DAYS)) check-asan DRY= ONLY=soak && \
+	    grep -h ^soak: $(BUILD)/asan/tests/crash/test_soak.log
