@@ -151,8 +151,9 @@ void items_stats(struct items *it, struct items_stats *out)
 
 /* ---- items that keep several deliveries open ---- */
 
-/* An item has a coprocess only while it cannot leave, and the calls that wake
- * one hold the lock: so they find only coprocesses that are in use. */
+/* An item has a coprocess only during a batch, and it is set and cleared under
+ * the lock. The calls that wake a coprocess hold the lock, so each coprocess
+ * that they find is in use. */
 
 void items_want(struct items *it, struct work_item *item)
 {
@@ -226,8 +227,8 @@ static bool can_take_more(struct flow *f)
             breaker_state(&f->gate.breaker) == BREAKER_CLOSED);
 }
 
-/* Start a work item if there is something to do. Returns true if there is
- * nothing to do but to wait for the queue. */
+/* Start a work item if a message could be taken. Returns true if a thread
+ * should wait for the queue instead. */
 static bool start_or_wait(struct flow *f)
 {
     const struct source_ops *source = f->source->ops;
@@ -236,9 +237,9 @@ static bool start_or_wait(struct flow *f)
     dirty_count(&f->dirty);
     if (!can_take_more(f))
         return false;
-    /* Where no more can be lent, or what is taken has no room, a work item
-     * could only leave, and come here again; but it can park, which makes
-     * room, or else takes a delay (HOLD_QUEUE). */
+    /* Without a free slot, or without room for a fresh message, a new item
+     * would leave again and come back here. Parking is an exception: it frees
+     * slots, or fails and sets HOLD_QUEUE for a while. */
     slots = source->room(f->source) > 0;
     room = slots && gate_takes(&f->gate) && dispatch_room(f);
     if (ready_waiting(&f->ready) || (!slots && dispatch_must_park(f)) ||
@@ -250,9 +251,9 @@ static bool start_or_wait(struct flow *f)
     return room;
 }
 
-/* A thread that changes a reason not to take messages calls this after the
- * change (gate.h), and a work item does after it has counted itself out. So of
- * two that happen at once, the later one sees both.
+/* Called after each change of a reason not to take messages (gate.h), and by a
+ * work item after it has counted itself out. If two of these happen
+ * simultaneously, the later call sees both changes.
  */
 void schedule_wake(struct flow *f)
 {
@@ -260,25 +261,9 @@ void schedule_wake(struct flow *f)
         peeker_arm(f->peeker);
 }
 
-/* Handle an item that stopped counting: end the run, start another item, or
- * note that none is left. Returns true if the caller, who `stays`, may wait for
- * the queue. */
-static bool item_left(struct flow *f, bool stays)
-{
-    run_limits_left(f);
-    if (gate_held(&f->gate, HOLD_STOP)) {
-        loop_wake(f->loop);
-        return false;
-    }
-    if (stays)
-        return start_or_wait(f);
-    schedule_wake(f);
-    return false;
-}
-
-/* Wait for the queue, with all that the next message needs at hand. Returns
- * NULL if there is no message, or none may be taken. One work item more than
- * the cap is in use meanwhile. */
+/* Wait for the queue, with a work item and a slot ready for the next message.
+ * Returns NULL if there is no message, or none may be taken. During the wait
+ * one work item more than the cap is in use. */
 static struct work_item *item_wait(struct flow *f)
 {
     struct work_item *item;
@@ -306,12 +291,12 @@ static struct work_item *item_wait(struct flow *f)
         items_put(&f->items, item);
     else if (came)
         gate_trouble(&f->gate, "starting a work item", ENOMEM);
-    schedule_wake(f); /* one that runs may want what came */
+    schedule_wake(f); /* a running item may have room for the message */
     return NULL;
 }
 
-/* Pool job: run a work item, and another one for each message that the thread
- * waits for itself. */
+/* Pool job: run a work item. After that, if the queue is empty, wait for it and
+ * run another item for the message that comes. */
 static void item_run(struct pool_job *job)
 {
     struct work_item *item = CONTAINER_OF(job, struct work_item, job);
@@ -330,9 +315,16 @@ static void item_run(struct pool_job *job)
         if (why == LEFT_CONTENDED) {
             /* The item that stayed has the queue, while handlers are quick. */
             peeker_look_soon(f->peeker);
-        } else if (item_left(f, why == LEFT_EMPTY)) {
-            item = item_wait(f);
+            return;
         }
+        /* End the run, start another item, or wait for the queue here. */
+        run_limits_left(f);
+        if (gate_held(&f->gate, HOLD_STOP))
+            loop_wake(f->loop);
+        else if (why != LEFT_EMPTY)
+            schedule_wake(f);
+        else if (start_or_wait(f))
+            item = item_wait(f);
     } while (item);
 }
 
@@ -341,8 +333,8 @@ bool schedule_start(struct flow *f)
     struct work_item *item = NULL;
     int err;
 
-    /* Without room, or while all are stopped, the thread that ends that wakes
-     * a work item. */
+    /* If the gate has no room, the thread that makes room calls schedule_wake.
+     * Until then, an item with coprocesses may take one more. */
     if (!gate_enter(&f->gate))
         return f->ops->coprocesses &&
                items_wake_one(&f->items, f->ops->coprocesses->wake);
@@ -365,7 +357,7 @@ enum gate_why schedule_why(struct flow *f)
 {
     enum gate_why why = gate_why(&f->gate);
 
-    if (why == WHY_BUSY && can_take_more(f)) /* one that runs has room */
+    if (why == WHY_BUSY && can_take_more(f)) /* a window has room */
         why = gate_takes(&f->gate) ? WHY_NOT_SO : WHY_WAITING;
     if (why != WHY_NOT_SO)
         return why;
@@ -374,8 +366,8 @@ enum gate_why schedule_why(struct flow *f)
                                                 : WHY_NOT_SO;
 }
 
-/* There is no limit, unless work items run with peek mode off and more could
- * run: then a handler that takes long would keep other messages waiting. */
+/* The wait has a limit only if work items run with peek mode off and more could
+ * run: a long handler would keep other messages waiting then. */
 int schedule_wait_ms(struct flow *f)
 {
     unsigned running = gate_running(&f->gate);
@@ -386,8 +378,8 @@ int schedule_wait_ms(struct flow *f)
                : -1;
 }
 
-/* A handler keeps its thread for long if none started since the last such
- * round. */
+/* If no delivery has started since the last such round, a handler is taking
+ * long: let another work item start. */
 void schedule_quiet(struct flow *f)
 {
     struct items_stats s;

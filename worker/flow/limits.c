@@ -16,20 +16,22 @@
 
 /* ---- --rate: a token bucket ---- */
 
-/* Let work items try again; one that finds no token holds the gate again. */
+/* Let work items try again. An item that finds no token holds the gate again.
+ */
 static void rate_refilled(struct timer *timer)
 {
     gate_unhold(CONTAINER_OF(timer, struct rate, timer)->gate, HOLD_RATE);
 }
 
-/* Lift the hold now, as a token may be there earlier than the timer says. */
+/* Lift the hold now, because a token may be there before the timer fires. */
 static void rate_refill_now(struct rate *r)
 {
     if (gate_held(r->gate, HOLD_RATE))
         timers_start(r->gate->timers, &r->timer, clock_mono_ns());
 }
 
-/* Store the rate; the reason is changed before its attention bit. */
+/* Store the rate before its attention bit, so that a thread that sees the bit
+ * reads the new rate. */
 static void rate_store(struct rate *r, uint64_t rate)
 {
     atomic_store(&r->is, rate);
@@ -56,8 +58,9 @@ void rate_set(struct rate *r, uint64_t rate)
     rate_refill_now(r);
 }
 
-/* Hold the gate until enough tokens are there. The hold comes before the timer,
- * so that each hold is followed by a lift. */
+/* Hold the gate until half of the burst is there, or one token of a small
+ * burst. The gate is held before the timer is started, so that the timer lifts
+ * each hold. */
 static void rate_hold(struct rate *r, uint64_t rate, uint64_t full)
 {
     uint64_t burst = rate_burst(rate), some = burst > 3 ? burst / 2 : 1;
@@ -123,11 +126,11 @@ bool backlog_fills(const struct flow *f, size_t more)
     return backlog_size(f) + more >= f->set->max_waiting;
 }
 
-/* There is no lock, as this may start a work item. A thread that changes the
- * number or the bound looks after that, and a thread that changes the hold
- * looks at the number again after that. So the last change of the hold was
- * right when its author left, and a later change of the number finds it. (All
- * of these are sequentially consistent.)
+/* No lock is held, because gate_unhold may start a work item. Each thread that
+ * changes the number of rows or the bound calls this afterwards, and each
+ * change of the hold is followed by another comparison. So the last change of
+ * the hold was right when its thread returned, and the thread that changes the
+ * number next sees that hold. (All accesses are sequentially consistent.)
  */
 void backlog_look(struct flow *f)
 {
@@ -206,24 +209,6 @@ static void run_end_due(struct timer *timer)
         run_end_arm(f);
 }
 
-/* Return YES if nothing runs, and nothing is there that could run now; NO if
- * there is; -errno if the source does not tell. The source is asked last,
- * because a work item that could not start its child has left without a look at
- * it. `fresh` comes after is_due, which may have seen what `fresh` counts.
- */
-static int run_is_idle(struct flow *f)
-{
-    int due;
-
-    if (gate_running(&f->gate) > 0 || ready_waiting(&f->ready) > 0 ||
-        unsettled_count(&f->unsettled) > 0 || dispatch_ready(f))
-        return NO;
-    due = f->source->ops->is_due(f->source);
-    if (due < 0)
-        return due;
-    return due == YES || f->source->ops->fresh(f->source) > 0 ? NO : YES;
-}
-
 /* Return when the run has been idle for long enough, if nothing comes. */
 static uint64_t idle_end(const struct flow *f)
 {
@@ -231,35 +216,41 @@ static uint64_t idle_end(const struct flow *f)
                   f->run_limits.idle_ns);
 }
 
-/* Chore: end the run if it has been idle for long enough. A work item that
- * leaves starts the timer again. Verdicts that could not be written yet, and
- * messages that nobody has taken, which may be for another consumer of the
- * queue, have no such item: look again. A damaged store never becomes idle, so
- * it ends the run. The end is read last: a message that ended has moved it
- * before its item counted itself out.
+/* Chore: end the run if it has been idle for long enough: no message is running
+ * or could run now. A work item that leaves starts the timer of this chore. No
+ * item leaves while verdicts wait to be written, or while messages stay in the
+ * queue, for example for another consumer: then the chore checks again in a
+ * second. The source is asked last, because a work item that could not start
+ * its child has left without asking; `fresh` is asked after is_due, because
+ * is_due may find out what `fresh` counts. A store that stays unreadable ends
+ * the run, which would otherwise never be idle. The end is read last: a message
+ * that ended has moved it before its item counted itself out.
  */
 static int idle_look(struct chore *chore)
 {
     struct flow *f = CONTAINER_OF(chore, struct flow, run_limits.idle);
-    int is = run_is_idle(f);
+    bool busy = gate_running(&f->gate) > 0 || ready_waiting(&f->ready) > 0 ||
+                unsettled_count(&f->unsettled) > 0 || dispatch_ready(f);
+    int due = busy ? NO : f->source->ops->is_due(f->source);
     uint64_t now, end;
 
-    if (is == NO && gate_running(&f->gate) == 0)
-        chore_after(chore, NS_PER_S);
-    if (is == -EIO || is == -EUCLEAN) {
+    if (due == -EIO || due == -EUCLEAN) {
         if (++f->run_limits.unread != UNREAD_MOST)
-            return is;
+            return due;
         log_error("store_unreadable", F_STR("queue", f->set->queue),
-                  F_STR("error", errno_text(-is)), F_STR("store", f->folder),
-                  F_STR("next", disk_advice(is)));
+                  F_STR("error", errno_text(-due)), F_STR("store", f->folder),
+                  F_STR("next", disk_advice(due)));
         gate_finish(&f->gate, "store-unreadable", EX_CANTCREAT);
         return 0;
     }
-    if (is < 0)
-        return is;
+    if (due < 0)
+        return due;
     f->run_limits.unread = 0;
-    if (is == NO)
+    if (busy || due == YES || f->source->ops->fresh(f->source) > 0) {
+        if (gate_running(&f->gate) == 0)
+            chore_after(chore, NS_PER_S);
         return 0;
+    }
     end = idle_end(f);
     now = clock_mono_ns();
     if (now >= end)
@@ -331,7 +322,8 @@ bool run_limits_take(struct flow *f)
         return true;
     if (atomic_fetch_add(&b->tickets, 1) < b->max_deliveries)
         return true;
-    /* The hold first: an item that gives its ticket back meanwhile lifts it. */
+    /* Hold before untake: an item that gives its ticket back in between lifts
+     * the hold. */
     gate_hold(&f->gate, HOLD_BOUND);
     run_limits_untake(f);
     return false;

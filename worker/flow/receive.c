@@ -242,51 +242,23 @@ struct open {
     struct open *next; /* free */
 };
 
-/* Allocate one `struct open` for each message that a coprocess may have
- * open. */
-static int window_open(struct work_item *item)
-{
-    size_t n = item->flow->set->window;
-
-    if (item->window)
-        return 0;
-    item->window = calloc(n, sizeof *item->window);
-    if (!item->window)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++) {
-        item->window[i].d.count = item->count;
-        item->window[i].d.place = item->own.place;
-        item->window[i].d.timeout_most = item->own.timeout_most;
-        item->window[i].next = item->free_open;
-        item->free_open = &item->window[i];
-    }
-    return 0;
-}
-
-/* Return true if the item may take one more message. The cap is read again,
- * because much time may have passed since the item's last message. While the
- * breaker is not closed, or a suspect message has to run alone, the item takes
- * no message while another one is open. */
-static bool window_may_take(struct work_item *item)
-{
-    struct flow *f = item->flow;
-
-    return gate_running(&f->gate) <= gate_room(&f->gate) &&
-           (item->open == 0 ||
-            (breaker_state(&f->gate.breaker) == BREAKER_CLOSED &&
-             !gate_alone(&f->gate)));
-}
-
 /* Take messages and send them to the coprocess. Returns 0 if the coprocess is
  * full or the item may not take more; -EAGAIN if there is no message;
  * TAKEN_NONE if the open deliveries have to be handled first; else -errno. */
 static int window_fill(struct work_item *item)
 {
-    const struct coprocess_ops *coprocesses = item->flow->ops->coprocesses;
+    struct flow *f = item->flow;
+    const struct coprocess_ops *coprocesses = f->ops->coprocesses;
     int err = 0;
 
     item_read_clock(item); /* the item may have waited for long */
-    while (!err && window_may_take(item) &&
+    /* The cap is read again, because much time may have passed since the item's
+     * last message. While the breaker is not closed, or a suspect message has
+     * to run alone, the item takes no message beside an open one. */
+    while (!err && gate_running(&f->gate) <= gate_room(&f->gate) &&
+           (item->open == 0 ||
+            (breaker_state(&f->gate.breaker) == BREAKER_CLOSED &&
+             !gate_alone(&f->gate))) &&
            coprocesses->room(item->coprocess) > 0) {
         struct open *o = item->free_open;
 
@@ -359,7 +331,7 @@ static enum why window_run(struct work_item *item)
             if (err && err != -EINTR)
                 gate_breaker(&f->gate, BREAKER_NOT_STARTED, item->out.error);
             if (err)
-                continue; /* told to leave, or the breaker is open now */
+                continue; /* leave, or wait for the breaker */
         }
         if (!window_step(item))
             return LEFT_EMPTY;
@@ -369,13 +341,25 @@ static enum why window_run(struct work_item *item)
 enum why receive_window_batch(struct work_item *item)
 {
     struct flow *f = item->flow;
-    struct coprocess *coprocess;
+    size_t most = f->set->window;
+    struct coprocess *coprocess = NULL;
     enum why why;
 
     batch_begin(item);
     item->took = false;
-    coprocess =
-        window_open(item) == 0 ? f->ops->coprocesses->get(f->handler) : NULL;
+    /* One `struct open` for each message that a coprocess may have open. */
+    if (!item->window) {
+        item->window = calloc(most, sizeof *item->window);
+        for (size_t i = 0; item->window && i < most; i++) {
+            item->window[i].d.count = item->count;
+            item->window[i].d.place = item->own.place;
+            item->window[i].d.timeout_most = item->own.timeout_most;
+            item->window[i].next = item->free_open;
+            item->free_open = &item->window[i];
+        }
+    }
+    if (item->window)
+        coprocess = f->ops->coprocesses->get(f->handler);
     if (!coprocess) {
         gate_trouble(&f->gate, "starting a work item", ENOMEM);
         return LEFT_EMPTY;

@@ -116,8 +116,8 @@ static int leftovers_kill(const struct found *found, struct problem *p)
                        unseen == 1 ? "it" : "they");
 }
 
-/* Read a message that is lent: TAKEN. TAKEN_NONE: it was here before, and is
- * settled. Else -errno. */
+/* Read a lent message. Returns TAKEN; TAKEN_NONE if it was a second copy of a
+ * letter or a duplicate, which is settled now; or -errno. */
 static int left_read(struct flow *f, struct message *m, struct delivery *d)
 {
     int err;
@@ -180,22 +180,9 @@ static int on_left(void *arg, const struct source_left *left)
     return 0;
 }
 
-/* Put a message that runs again into its group, or on the ready list. */
-static int left_revive(struct flow *f, struct message *m)
-{
-    struct delivery d = {0};
-    int err = left_read(f, m, &d);
-
-    if (err == TAKEN && d.group.at)
-        err = dispatch_add(f, &d);
-    else if (err == TAKEN)
-        ready_put(&f->ready, m, false);
-    return err < 0 ? err : 0;
-}
-
-/* Revive all messages that are left. What waits in the source comes first:
- * groups are restored from there before messages are added to them. If the
- * source fails, lent messages stay as they are. */
+/* Put each message that runs again into its group, or on the ready list. The
+ * groups are restored from the source before that. If the source fails, lent
+ * messages stay as they are. */
 static int left_revive_all(struct found *found, struct problem *p)
 {
     struct flow *f = found->flow;
@@ -206,8 +193,16 @@ static int left_revive_all(struct found *found, struct problem *p)
         err = dispatch_restore(f);
         FAULT_POINT("recover_before_revive");
     }
-    for (size_t i = 0; i < found->count && !err; i++)
-        err = left_revive(f, found->lent[i]);
+    for (size_t i = 0; i < found->count && err >= 0; i++) {
+        struct delivery d = {0};
+
+        err = left_read(f, found->lent[i], &d);
+        if (err == TAKEN && d.group.at)
+            err = dispatch_add(f, &d);
+        else if (err == TAKEN)
+            ready_put(&f->ready, found->lent[i], false);
+    }
+    err = err < 0 ? err : 0; /* TAKEN_NONE and HANDED_OVER are results, too */
     FAULT_POINT("recover_after_revive");
     if (err == -ENOMEM)
         return problem_set(p, EX_OSERR, ENOMEM,

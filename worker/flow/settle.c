@@ -119,27 +119,21 @@ static void log_verdict(const struct flow *f, const struct decision *dec)
                F_DURATION("in", wait));
 }
 
-/* Return how the message ended, for the journal. A second copy of a letter is
- * not recorded, because its id belongs to another message, which has a verdict
- * of its own. */
-static enum counters_end journal_end(const struct decision *dec)
-{
-    if (dec->s.kind != SETTLE_DISCARD || dec->discarded == DISCARDED_BY_HANDLER)
-        return rule_of(dec)->end;
-    return dec->discarded == DISCARDED_AS_REPEAT      ? COUNTERS_NO_END
-           : dec->discarded == DISCARDED_AS_DUPLICATE ? COUNTERS_DUPLICATE
-                                                      : COUNTERS_CANCELLED;
-}
-
 /* Count a verdict in the block of its work item, or in the shared block if it
- * has none, and record in the journal how the message ended. */
+ * has none, and record in the journal how the message ended. A second copy of a
+ * letter is not in the journal, because its id belongs to another message,
+ * which has a verdict of its own. */
 static void decision_count(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
     struct counters_block *b =
         dec->count ? dec->count : counters_rest(f->counters);
-    enum counters_end end = journal_end(dec);
+    enum counters_end end = rule_of(dec)->end;
 
+    if (s->kind == SETTLE_DISCARD && dec->discarded != DISCARDED_BY_HANDLER)
+        end = dec->discarded == DISCARDED_AS_REPEAT      ? COUNTERS_NO_END
+              : dec->discarded == DISCARDED_AS_DUPLICATE ? COUNTERS_DUPLICATE
+                                                         : COUNTERS_CANCELLED;
     if (!is_still_waiting(dec))
         counters_add((_Atomic uint64_t *)((char *)b + rule_of(dec)->counter),
                      1);
@@ -166,10 +160,10 @@ void decision_done(struct flow *f, const struct decision *dec)
 {
     const struct settle *s = &dec->s;
     enum group_end end = rule_of(dec)->group;
-    struct settlement told = {.message = s->m,
-                              .group = s->group,
-                              .verdict = verdict_durable(dec),
-                              .took_ns = dec->took_ns};
+    struct settlement settlement = {.message = s->m,
+                                    .group = s->group,
+                                    .verdict = verdict_durable(dec),
+                                    .took_ns = dec->took_ns};
     bool repeat =
         s->kind == SETTLE_DISCARD && dec->discarded == DISCARDED_AS_REPEAT;
 
@@ -194,7 +188,7 @@ void decision_done(struct flow *f, const struct decision *dec)
     /* Call the handler's `settled` last, so that only this thread waits for
      * it. */
     if (f->wants_settled && f->started && !repeat && !is_still_waiting(dec))
-        f->ops->settled(f->handler, &told);
+        f->ops->settled(f->handler, &settlement);
 }
 
 /* The message gets a new place in its group when the source redelivers it. */
@@ -406,9 +400,9 @@ int settle_cancel(struct flow *f, struct header_text key, uint64_t seq)
             f->source->ops->release(f->source, m);
     }
     items_other_end(&f->items);
-    /* Wake the work items: there may be room for another message, or this
-     * message may be back in its place after a thread looked for it there in
-     * vain, or a thread may be waiting for this job to end. */
+    /* Wake the work items: there may be room for another message; this message
+     * may be back in its place after a thread did not find it there; or a
+     * thread may be waiting for this job to end. */
     gate_changed(&f->gate);
     return err;
 }

@@ -63,12 +63,6 @@ struct message *ready_take(struct ready *r, uint64_t seq)
 
 #define PAUSES 16 /* between two tries: 0.2 to 0.5 us, no system call */
 
-static void spin_pause(void)
-{
-    for (int i = 0; i < PAUSES; i++)
-        cpu_pause();
-}
-
 bool spin_begin(struct spin *s)
 {
     return s->tries > 0 || s->left > 0 || ++s->skipped % SPIN_SKIP == 0;
@@ -83,13 +77,15 @@ bool spin_on(struct spin *s, uint64_t now_ns)
             s->left--;
         return false;
     }
-    spin_pause(); /* the sender gets on without contention for the queue */
+    /* Let the sender go on without contention for the queue. */
+    for (int i = 0; i < PAUSES; i++)
+        cpu_pause();
     return true;
 }
 
-/* ---- whether a message was here before ---- */
+/* ---- second copies of letters, and unique keys ---- */
 
-/* Log once that messages run as if they had no key. */
+/* Log once that unique keys are ignored, so that each message runs. */
 static int keys_ignored(struct flow *f)
 {
     if (!atomic_exchange(&f->warned_unique, true))
@@ -100,10 +96,10 @@ static int keys_ignored(struct flow *f)
     return 0;
 }
 
-/* Claim the message's unique key for its time. A message from the store
- * claimed its key before it was stored, and the key may have expired since. A
- * replayed letter gave its key back when it died: the letter claims the key
- * again if it is free, and runs in any case.
+/* Claim the message's unique key for as long as its header says. A message from
+ * the store claimed its key before it was stored, and the key may have expired
+ * since. A replayed letter lost its key when it died: it claims the key again
+ * if the key is free, and runs in any case.
  */
 static int key_claim(struct flow *f, struct delivery *d, bool letter)
 {
@@ -153,7 +149,7 @@ __attribute__((noinline)) static int sort_failed(struct work_item *item,
 }
 
 /* Log once that a message gets a shorter time limit than its header asks for,
- * because its source has to have all attempts end in time. */
+ * because its source limits the time of all attempts together. */
 static void timeout_warn(struct flow *f, struct delivery *d)
 {
     uint64_t asks = delivery_limit_asked(d);
