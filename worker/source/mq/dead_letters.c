@@ -2,25 +2,25 @@
  * (see source_mq.h)
  *
  * --dead-letter-queue moves letters from the store to another queue, in the
- * order in which they died; letters that do not fit stay. --keep-dead and
- * --max-dead remove the oldest letters. A chore each does so, on pool threads,
- * and tries again what a store or queue refuses. A letter in flight is never
- * moved or removed: it is claimed (due_rows.h).
+ * order in which they died; letters that are too large for it stay.
+ * --keep-dead and --max-dead remove the oldest letters. Each of the two has a
+ * chore, which runs on pool threads and is repeated if the store or the queue
+ * refuses. A letter in flight is never moved or removed, because its row is
+ * claimed (due_rows.h).
  *
- * A message that an operator sent again becomes a run of the letter's row. At
- * the start, letters that were on their way in a queue that is gone are dead
- * again.
+ * A message that an operator replayed becomes a run of the letter's row. At the
+ * start, replayed letters whose queue was lost in a reboot become dead again.
  *
- *   a replayed letter is     its message comes        another copy comes
- *   marked, in no slot       it is linked             (it is linked: the first)
- *   in a slot: runs, held    -                        dropped
+ *   replayed letter          first copy of message    another copy
+ *   marked, in no slot       linked to the row        -
+ *   in a slot                -                        dropped
  *   waiting for its retry    -                        dropped
- *   dead again, or gone      -                        dropped
+ *   dead again, or removed   -                        dropped
  *
- * Dropping a copy loses nothing: the letter is in its slot, in the store, or at
- * its end. Any other message that says that it is a letter, without a token of
- * ours, runs as an ordinary message. It is marked, because a letter with the
- * same id may have run, and it touches no letter.
+ * Dropping a copy loses nothing: the letter is in its slot or in the store, or
+ * it was settled. A message that names a letter without a token of this store
+ * runs as an ordinary message and changes no letter. It is marked as
+ * redelivered, because a letter with the same id may have run.
  */
 #include "worker/source/mq/source_mq.h"
 
@@ -52,7 +52,8 @@ struct dead_letters {
     struct loop_source source;  /* m  waits for room in it */
     unsigned char *data;        /* m  one letter */
     size_t room;                /* c  bytes of `data` */
-    int64_t sent; /* m  a letter in the queue and still in the store; 0: none */
+    int64_t sent; /* m  letter that is both in the queue and in the store; 0:
+                   *    none */
     struct ulid sent_id; /* m */
 };
 
@@ -63,7 +64,8 @@ static bool has_limit(const struct settings *set)
     return set->keep_dead_ns != UINT64_MAX || set->max_dead != 0;
 }
 
-/* Remove letters page by page, and look again when the next one is too old. */
+/* Chore: remove letters page by page, and run again when the next letter
+ * becomes too old. */
 static int limit_run(struct chore *chore)
 {
     struct dead_letters *d = CONTAINER_OF(chore, struct dead_letters, limit);
@@ -89,8 +91,7 @@ static int limit_run(struct chore *chore)
         if (n == 0)
             break;
         after = page[n - 1];
-        /* Choose the oldest letters; all that follow the first to stay stay,
-         * too. */
+        /* Choose the oldest letters, up to the first one that stays. */
         for (int64_t i = 0; i < n && more; i++) {
             uint64_t end_ns = ns_add(page[i].ns, keep_ns);
 
@@ -111,7 +112,8 @@ static int limit_run(struct chore *chore)
         if (n == 0)
             continue;
         q->events.removed(q->events.arg, (uint64_t)n);
-        /* We write the store's log ourselves: nobody closes it. */
+        /* The worker's own write does not close the file, so the watch of held
+         * groups may get no event. */
         if (q->group_watch && q->events.held(q->events.arg) > 0)
             group_watch_again(q->group_watch);
         dirty_count(q->dirty);
@@ -149,12 +151,12 @@ static int dead_queue_open(struct dead_letters *d, struct problem *p)
                                  &d->attr, NULL, p);
 }
 
-/* Send a letter to the queue that has the name now: 0, or -errno of queue_send.
- * A queue whose name was removed is opened again, because nobody would ever
- * find a letter in the old one. The name may be removed before the message is
- * in the queue, so check it after that, too: a letter that went with the old
- * queue is sent to the new one. A full queue has its name, and a later removal
- * wakes the chore: nobody makes room in a queue that nobody finds. */
+/* Send a letter to the queue that has the name now. Returns 0, or -errno of
+ * queue_send. If the name was removed, the queue is opened again, because no
+ * reader would find a letter in the old one. The name may also be removed
+ * during the call, so it is checked after it: the letter is then sent to the
+ * new queue as well. -EAGAIN is returned only for a queue that still has its
+ * name; if the name is removed later, that wakes the chore. */
 static int letter_post(struct dead_letters *d, const struct store_row *m)
 {
     struct problem p;
@@ -169,7 +171,7 @@ static int letter_post(struct dead_letters *d, const struct store_row *m)
                               F_STR("error", p.text));
                 return -ESTALE;
             }
-            d->source.added = false; /* the old one's place in the peeker */
+            d->source.added = false; /* the old descriptor was closed */
             mq_name_watch_again(d->name);
             log_warn("dead_letter_queue_opened_again",
                      F_STR("to", queue_label(d->queue)));
@@ -179,8 +181,8 @@ static int letter_post(struct dead_letters *d, const struct store_row *m)
     return err;
 }
 
-/* Delete a letter from the store that is in the queue. Until that has worked
- * nothing else is sent, so that no letter is sent twice but after a kill. */
+/* Delete the letter that was sent from the store. No other letter is sent before
+ * that has succeeded, so that a letter is sent twice only after a kill. */
 static int sent_forget(struct dead_letters *d)
 {
     char id[ULID_TEXT];
@@ -196,10 +198,11 @@ static int sent_forget(struct dead_letters *d)
 }
 
 /* Move a letter: send it, then delete it from the store. A letter in flight is
- * left alone: it was sent again, recalled when the queue was gone, and found in
- * a slot, and it ends from there.
- * Crash before the send: it is in the store. Between send and delete: it is in
- * both, and is sent again by the next worker. After: it is in the queue. */
+ * skipped: it was replayed, recalled after a reboot, and then found in a slot,
+ * where it is settled.
+ * Crash before the send: the letter is in the store. Between send and delete:
+ * it is in both, and the next worker sends it again. After the delete: it is in
+ * the queue. */
 static int letter_move(struct dead_letters *d, int64_t row, uint64_t *died_ns)
 {
     struct source_mq *q = d->q;
@@ -280,7 +283,7 @@ static void dead_queue_has_room(struct loop_source *source)
 
 /* ---- replayed letters ---- */
 
-/* Ask the store what a message is that says it is a letter. */
+/* Find out what the store knows of the letter that a message names. */
 static int replay_find(struct store *store, const struct header *h,
                        enum store_replay *is)
 {
@@ -293,22 +296,23 @@ static int replay_find(struct store *store, const struct header *h,
                              &h->letter_token, is);
 }
 
-/* Make a message the letter, unless another copy of it is in a slot.
- * The claim decides. The store is asked once more after it: the first copy may
- * have been stored as a retry since, and have given up its claim. As long as we
- * have it, nobody else takes the row or moves it. Crash before the row is in
- * the slot: it is linked by the next start. */
+/* Link a message to its letter, unless another copy of it is in a slot. The
+ * claim on the row decides which copy is first. The store is read again after
+ * the claim, because the first copy may have been stored as a retry and have
+ * released its claim since. While the claim is held, no other thread takes or
+ * moves the row. Crash before the slot names the row: the next start links the
+ * message. */
 static int replay_take(struct source_mq *q, struct lent *l,
                        const struct header *h, enum store_replay *is)
 {
     int64_t row = (int64_t)h->letter;
     int err = due_rows_claim(q->due_rows, row);
 
-    if (err == -EALREADY) { /* a slot has it, or it is a retry by now */
+    if (err == -EALREADY) { /* in a slot, or a retry that is due */
         *is = REPLAY_OVER;
         return 0;
     }
-    if (err == -EXDEV) { /* dead before it was sent, it is half moved */
+    if (err == -EXDEV) { /* it is being moved to the dead letter queue */
         *is = REPLAY_NONE;
         return 0;
     }
@@ -324,8 +328,8 @@ static int replay_take(struct source_mq *q, struct lent *l,
     return err;
 }
 
-/* A slot that has a row when its message is sorted is linked already: messages
- * loaded from the store are not sorted again. */
+/* If the slot already names a row, the message was linked before: messages that
+ * are loaded from the store do not come here. */
 int mq_link(struct source *s, struct message *m, const struct header *h)
 {
     struct source_mq *q = source_mq_of(s);
@@ -342,7 +346,7 @@ int mq_link(struct source *s, struct message *m, const struct header *h)
             return err;
         if (is == REPLAY_OVER)
             return LINK_REPEAT;
-        /* An expired message does not run, and with the mark it would. */
+        /* An expired message gets no mark: with the mark it would run. */
         if (is == REPLAY_NONE && !(m->flags & MESSAGE_REDELIVERED) &&
             !(h->fields & HEADER_EXPIRES && h->expires_ns <= clock_wall_ns())) {
             log_warn("letter_unknown",
@@ -362,15 +366,15 @@ int mq_link(struct source *s, struct message *m, const struct header *h)
     return LINK_LETTER;
 }
 
-/* Return true if the message of the letter is in a slot: it ends from there. */
+/* Return true if the letter's message is in a slot, where it is settled. */
 static bool is_in_flight(int64_t row, void *arg)
 {
     return due_rows_is_claimed(arg, row);
 }
 
-/* Make letters dead again whose queue is gone. Where /proc does not tell the
- * boot id, nothing is known of where letters were sent, and they stay as they
- * are. */
+/* Chore: make replayed letters dead again whose queue was lost in a reboot. If
+ * /proc has no boot id, no reboot can be detected, and the letters stay
+ * replayed (-ENOENT). */
 static int recall_run(struct chore *chore)
 {
     struct source_mq *q = CONTAINER_OF(chore, struct dead_letters, recall)->q;
@@ -415,7 +419,7 @@ void dead_letters_wake(struct source_mq *q)
 
     if (!d || !atomic_load(&q->started))
         return;
-    if (d->queue) /* without a pool the next worker moves it */
+    if (d->queue) /* if there is no pool any more, the next worker moves them */
         chore_soon(&d->move);
     if (has_limit(q->set))
         chore_after(&d->limit, PAUSE_NS);

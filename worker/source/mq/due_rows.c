@@ -12,19 +12,19 @@
 
 #define BATCH 64
 
-/* States of source->due. While the store is asked, a row may be due: a thread
- * that looks then must not go to sleep, because nothing would wake it.
+/* States of source->due. ASKING counts as due, because the query may find a row:
+ * a thread that slept now would not be woken for that row.
  *
- *   from       event                         to
- *   any        the timer; more may be due    DUE
- *   any        the store is asked            ASKING
- *   ASKING     no row is due                 NONE
+ *   from       event                                to
+ *   any        timer fired, or more rows may be due DUE
+ *   any        query begins                         ASKING
+ *   ASKING     query found no due row               NONE
  */
 enum { NONE, ASKING, DUE };
 
 struct claim {
     int64_t row;
-    bool sooner; /* made due meanwhile, when a look passed it over */
+    bool sooner; /* made due by an operator while it was claimed */
 };
 
 /* m = under mtx   c = constant after open   a = atomic */
@@ -42,7 +42,7 @@ struct due_rows {
     struct claim *claims; /* m  handed out, not yet released */
     size_t claim_count;   /* m */
     size_t claim_max;     /* c */
-    bool all;             /* c  every row is due */
+    bool all;             /* c  ignore due times: every row is due */
     int64_t moving; /* m  the claim that moves to another queue; 0: none */
     struct source *source; /* c  has `due` */
 };
@@ -125,9 +125,9 @@ void due_rows_expect(struct due_rows *r, uint64_t due_ns)
                              ns_add(clock_mono_ns(), wait));
 }
 
-/* Read the next due rows if the batch is empty or stale. A batch
- * is stale if a row of higher priority may have become due since, or if the
- * clock was set and rows of the batch may no longer be due. */
+/* Read the next due rows if the batch is empty or stale. A batch is stale if a
+ * row of higher priority may have become due since, or if the clock was set and
+ * rows of the batch may no longer be due. */
 static int fill_locked(struct due_rows *r)
 {
     uint64_t next;
@@ -136,8 +136,8 @@ static int fill_locked(struct due_rows *r)
     if (!atomic_exchange(&r->old, false) && r->at < r->count)
         return 0;
 
-    /* Before the store is asked: a row that is noted from here on arms the
-     * timer, which sets it again. */
+    /* Set ASKING before the query: a row that is stored after the query starts
+     * the timer, which sets DUE again. */
     source_due_set(r->source, ASKING);
     n = store_due(r->store, r->all ? UINT64_MAX : clock_boot_ns(), r->batch,
                   BATCH, claimed_locked, r, &next);
@@ -145,7 +145,7 @@ static int fill_locked(struct due_rows *r)
     r->count = n > 0 ? (size_t)n : 0;
     if (n == 0)
         source_due_clear(r->source, ASKING);
-    else /* more may be due; after an error, ask again */
+    else /* more rows may be due, or the query failed and is repeated */
         source_due_set(r->source, DUE);
     if (n < 0)
         return n;
@@ -218,7 +218,7 @@ bool due_rows_seize(struct due_rows *r, int64_t row)
     ok = !claimed_locked(row, r) && r->claim_count < r->claim_max;
     if (ok) {
         for (size_t i = r->at; i < r->count; i++)
-            if (r->batch[i] != row) /* it is not handed out any more */
+            if (r->batch[i] != row) /* drop the row from the batch */
                 r->batch[kept++] = r->batch[i];
         r->count = kept;
         r->claims[r->claim_count++] = (struct claim){.row = row};

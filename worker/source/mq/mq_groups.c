@@ -1,11 +1,11 @@
 /* mq_groups.c - groups of a POSIX queue in the store (see source_mq.h)
  *
- * With --on-group-dead hold, a group whose head died waits until no dead or
- * replayed letter of it is left. A letter that was sent again comes through the
- * queue and is noticed there. A letter that was discarded leaves only a write
- * to the store, so inotify watches its write-ahead log while a group is held. A
- * commit can become readable some time after it was written, so the watch also
- * covers the end of the writer.
+ * With --on-group-dead hold, a group whose head died waits until it has no dead
+ * or replayed letter any more. A replayed letter comes through the queue and is
+ * noticed when it is taken. Discarding a letter only writes to the store, so
+ * inotify watches the store's write-ahead log while a group is held. A commit
+ * can become readable some time after it was written, so the watch also waits
+ * for the writer to close the file.
  */
 #include "worker/source/mq/source_mq.h"
 
@@ -23,8 +23,8 @@
 #include "common/state/statedir.h"
 #include "worker/loop/loop.h"
 
-/* A commit is written, then synced, and readable after that. A program that
- * deals with letters closes the file after its last commit. */
+/* SQLite writes a commit, then syncs it; after that, the commit is readable. A
+ * program that changes letters closes the file after its last commit. */
 #define EVENTS   (IN_MODIFY | IN_CLOSE_WRITE)
 #define LOOK_NS  (100 * NS_PER_MS) /* our own writes cause events as well */
 #define AGAIN_NS NS_PER_S          /* after a failure */
@@ -33,8 +33,9 @@
 struct group_watch {
     struct source_mq *q;       /* c */
     struct loop_source source; /* c  inotify */
-    struct chore chore;        /* asks the store */
-    atomic_bool watching; /* a  the source is armed, or a look is to come */
+    struct chore chore;        /* rereads the store */
+    atomic_bool watching;      /* a  the source is armed, or the chore will
+                                *    run */
 };
 
 int mq_groups(struct source *s,
@@ -81,9 +82,8 @@ void group_watch_again(struct group_watch *w)
     chore_after(&w->chore, AGAIN_NS);
 }
 
-/* Start to watch. One look comes first, as the letter may be gone already: of
- * the events since the last read at least one is still in the descriptor, so a
- * write between that look and the wait is not missed. */
+/* Start to watch. No write is missed: an event since the last read is still in
+ * the descriptor, so that the chore runs once more for it. */
 static void group_watch_start(struct group_watch *w)
 {
     if (!atomic_exchange(&w->watching, true) &&
@@ -103,9 +103,9 @@ static void group_watch_log(struct chore *chore, int err)
                                 "read; it is tried again each second"));
 }
 
-/* Ask the store about each held group. If it cannot be read, nobody need ever
- * write there again: the chore asks once more by itself, and watches when the
- * store has answered. */
+/* Chore: release the held groups that have no letter any more. If the store
+ * cannot be read, the error repeats the chore, because there may be no further
+ * write to wait for. The watch starts after the store was read. */
 static int group_watch_run(struct chore *chore)
 {
     struct group_watch *w = CONTAINER_OF(chore, struct group_watch, chore);
@@ -120,7 +120,7 @@ static int group_watch_run(struct chore *chore)
     return 0;
 }
 
-/* Look soon, once for many writes. */
+/* Run the chore soon, once for many writes. */
 static void store_written(struct loop_source *source)
 {
     struct group_watch *w = CONTAINER_OF(source, struct group_watch, source);

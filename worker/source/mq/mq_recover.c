@@ -266,53 +266,13 @@ static int kept_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Make a slot HELD, as after its handler was terminated. Returns true if its
- * message was half received; the slot then has what recovery would have
- * found. */
-static bool slot_hold_again(const struct source_mq *q, struct lent *l)
-{
-    struct slot *slot = l->slot;
-    bool half = slot_word(slot).state == SLOT_RECEIVING;
-    unsigned cancelled = l->spooled ? l->m.flags & MESSAGE_CANCELLED : 0;
-
-    if (half)
-        slot_resolve(slot, custody_fill(q->custody),
-                     custody_body_bytes(q->custody));
-    if (slot_word(slot).state == SLOT_RUNNING)
-        slot_unrun(slot, true);
-    lent_fill(l);
-    l->m.flags |= cancelled;
-    return half;
-}
-
-/* Update the row of a message that waited or was parked. Returns true if it has
- * to be written. A delayed message that has entered its group keeps its place
- * there, except one that was to be forwarded before its time. */
-static bool row_update(const struct source_mq *q, struct store_row *m,
-                       const struct slot *slot)
-{
-    struct slot_word w = slot_word(slot);
-    struct store_row was = *m;
-
-    if (m->state >= STORE_DEAD || m->attempts != slot->failures)
-        return false; /* its verdict is there */
-    m->crashes = w.crashes;
-    if (w.flags & SLOT_REDELIVERED)
-        m->flags |= STORE_REDELIVERED;
-    if (m->state == STORE_WAITING && m->group && m->attempts == 0 &&
-        !(m->flags & STORE_FRONT) &&
-        !(q->set->forward && m->due_ns > clock_wall_ns()))
-        m->state = STORE_PARKED;
-    return m->state != was.state || m->flags != was.flags ||
-           m->crashes != was.crashes;
-}
-
 /* Add the row of a message to the rows to write, unless the store has the same
  * row already, or an operator discarded it. */
 static int row_add(struct keep *k, struct kept *x)
 {
     const struct settle *to = &x->place;
     struct slot *slot = x->lent->slot;
+    struct slot_word w = slot_word(slot);
     struct store_row *m = &k->rows[k->row_count];
     int err =
         slot->row ? store_get(k->q->store, slot->row, m, NULL, 0, x->group) : 0;
@@ -320,7 +280,22 @@ static int row_add(struct keep *k, struct kept *x)
     if (err)
         return err == -ENOENT ? 0 : err;
     if (slot->row && m->receive_seq == slot->seq) {
-        if (!row_update(k->q, m, slot))
+        /* The row waited or was parked. A delayed message that has entered its
+         * group keeps its place there, except one that was to be forwarded
+         * before its time. */
+        struct store_row was = *m;
+
+        if (m->state >= STORE_DEAD || m->attempts != slot->failures)
+            return 0; /* the store has its verdict */
+        m->crashes = w.crashes;
+        if (w.flags & SLOT_REDELIVERED)
+            m->flags |= STORE_REDELIVERED;
+        if (m->state == STORE_WAITING && m->group && m->attempts == 0 &&
+            !(m->flags & STORE_FRONT) &&
+            !(k->q->set->forward && m->due_ns > clock_wall_ns()))
+            m->state = STORE_PARKED;
+        if (m->state == was.state && m->flags == was.flags &&
+            m->crashes == was.crashes)
             return 0;
     } else {
         /* The message has no row, or it is a replayed letter, which is the
@@ -358,8 +333,8 @@ static int rows_write(struct keep *k)
     return err;
 }
 
-/* `place` is asked for each message, whatever it said of the others, so that it
- * logs all of them. */
+/* `place` is called for each message even after an error, so that it logs all
+ * of them. */
 int mq_keep(struct source *s,
             int (*place)(void *arg, struct message *m, bool half,
                          struct settle *out),
@@ -383,11 +358,22 @@ int mq_keep(struct source *s,
     qsort(k.all, k.count, sizeof *k.all, kept_compare);
     for (size_t i = 0; i < k.count; i++) {
         struct kept *x = &k.all[i];
-        bool half = slot_hold_again(q, x->lent);
+        struct lent *l = x->lent;
+        bool half = slot_word(l->slot).state == SLOT_RECEIVING;
+        unsigned cancelled = l->spooled ? l->m.flags & MESSAGE_CANCELLED : 0;
         int is;
 
-        x->place.m = &x->lent->m;
-        is = place(arg, &x->lent->m, half, &x->place);
+        /* Make the slot HELD, as after its handler was terminated. A half
+         * received message gets what recovery would find in the slot. */
+        if (half)
+            slot_resolve(l->slot, custody_fill(q->custody),
+                         custody_body_bytes(q->custody));
+        if (slot_word(l->slot).state == SLOT_RUNNING)
+            slot_unrun(l->slot, true);
+        lent_fill(l);
+        l->m.flags |= cancelled;
+        x->place.m = &l->m;
+        is = place(arg, &l->m, half, &x->place);
         x->settled = is == PLACE_SETTLED;
         if (is < 0 && !err)
             err = is;

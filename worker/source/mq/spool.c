@@ -252,31 +252,13 @@ void spool_adopt(struct spool *sp, struct lent *l)
 
 #define ENDS_BATCH 1024 /* keys that one commit deletes */
 
-/* Fill `row` for a message that waits for its time. Returns NULL if the message
- * only waits for its turn. A message of a group always waits for its turn,
- * because earlier messages of the group may be in the spool, which does not
- * order groups. */
-static const struct store_row *
-later_row_fill(const struct spool *sp, struct store_row *row, struct lent *l)
-{
-    const struct settings *set = sp->q->set;
-    struct delivery d;
-
-    delivery_read(&d, &l->m, set->group_separator);
-    if (d.group.at || !delivery_delayed(&d, set->max_delay_ns))
-        return NULL;
-    row_make(row, l, d.group, d.header.bytes);
-    row->state = STORE_WAITING;
-    row->due_ns = delivery_due(&d, &row->due_boot_ns, &row->delay_ns);
-    return row;
-}
-
 /* Fill rows[i] from writing[i]. A replayed letter has another row already and
  * is linked to it when its turn comes. `may_wait`: the store has room for one
  * more message that waits for its time. */
 static void spool_row_fill(struct spool *sp, size_t i, bool may_wait)
 {
     const uint64_t most_ms = UINT64_MAX / NS_PER_MS;
+    const struct settings *set = sp->q->set;
     const struct spool_wait *wait = &sp->writing[i];
     const struct slot *slot = wait->lent->slot;
     struct message *m = &wait->lent->m;
@@ -315,8 +297,22 @@ static void spool_row_fill(struct spool *sp, size_t i, bool may_wait)
     row->id = slot->id; /* message_name may have made it */
     if (h.fields & HEADER_LETTER && h.letter <= INT64_MAX)
         row->letter = (int64_t)h.letter;
-    if (may_wait && h.fields & HEADER_NOT_BEFORE && !(h.fields & HEADER_LETTER))
-        row->later = later_row_fill(sp, &sp->later[i], wait->lent);
+    /* A delayed message gets a row of its own, in which it waits for its time.
+     * A message of a group waits for its turn instead, because earlier messages
+     * of the group may be in the spool, which does not order groups. */
+    if (may_wait && h.fields & HEADER_NOT_BEFORE &&
+        !(h.fields & HEADER_LETTER)) {
+        struct store_row *later = &sp->later[i];
+        struct delivery d;
+
+        delivery_read(&d, m, set->group_separator);
+        if (d.group.at || !delivery_delayed(&d, set->max_delay_ns))
+            return;
+        row_make(later, wait->lent, d.group, d.header.bytes);
+        later->state = STORE_WAITING;
+        later->due_ns = delivery_due(&d, &later->due_boot_ns, &later->delay_ns);
+        row->later = later;
+    }
 }
 
 /* Compare two messages by their order of receipt, for qsort(3). */
@@ -897,7 +893,7 @@ static bool has_work(const struct spool *sp)
              atomic_load(&sp->stalled)));
 }
 
-/* Write, and log once that the disk fails, until it works again. */
+/* Write all that waits. Log the first failure, and the next success. */
 static void disk_write(struct spool *sp)
 {
     int err = spool_write(sp, true);
