@@ -20,7 +20,7 @@
 #define STORE_SPOOL_SEQ_MAX  (UINT64_C(1) << STORE_SPOOL_SEQ)
 #define STORE_SPOOL_PRIORITY 32767 /* the highest */
 
-/* Where a message is in the order; > 0. */
+/* Return the key of a message, which sorts as the spool does and is > 0. */
 static inline int64_t store_spool_key(uint32_t priority, uint64_t seq)
 {
     return (int64_t)((uint64_t)(STORE_SPOOL_PRIORITY - priority)
