@@ -43,7 +43,7 @@ const char *worker_start_text(const char *queue, char buf[START_TEXT])
     return buf;
 }
 
-static bool is_absent(int err)
+static bool worker_is_absent(int err)
 {
     return err == -ENOENT || err == -ECONNREFUSED;
 }
@@ -91,13 +91,13 @@ static int connect_complain(const struct statedir *dir, const char *queue,
 {
     char start[START_TEXT];
 
-    if (is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
+    if (worker_is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
         return answer_missing(
             dir, queue,
             "its socket, control, was removed. The worker restarts when its "
             "handlers have ended: then try again, or use signals (mqworker(8))",
             err, p);
-    if (is_absent(err))
+    if (worker_is_absent(err))
         problem_fill(p, EX_UNAVAILABLE,
                      "no worker is running on %s with this state directory (no "
                      "process listens at %s); start one with %s, or give the "
@@ -180,7 +180,7 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
                            "the path of the control socket is too long");
     do /* a starting worker gets some time to listen */
         fd = unix_socket_connect(path);
-    while (is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
+    while (worker_is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
            worker_phase_wait(dir, &wait));
     if (fd < 0)
         return connect_complain(dir, queue, path, fd, p);
