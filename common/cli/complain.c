@@ -70,6 +70,20 @@ int complain_output(int status)
     return complain(EX_IOERR, "cannot write the output: %s", errno_text(errno));
 }
 
+const char *complaint_of(char *text)
+{
+    size_t size = strlen(text);
+    const char *line;
+
+    while (size > 0 && text[size - 1] == '\n')
+        text[--size] = '\0';
+    line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    if (strncmp(line, "mqctl: ", 7) == 0 || strncmp(line, "mqdlq: ", 7) == 0)
+        line += 7;
+    return line;
+}
+
 void complain_reads(const char *what)
 {
     if (isatty(STDIN_FILENO) == 1)

@@ -26,6 +26,10 @@ int complain_memory(void);
 /* Finish a program: return `status`, or EX_IOERR after an error if stdout,
  * which may be a file on a full disk, did not take everything. */
 int complain_output(int status);
+/* Cut the newlines at the end of what one of our programs has printed. Returns
+ * its last line, without the name of mqctl or mqdlq in front: usually the
+ * error, after notes about progress. */
+const char *complaint_of(char *text);
 /* If stdin is a terminal, print what is read from it and how to end that, for a
  * user who forgot an argument. */
 void complain_reads(const char *what);

@@ -209,13 +209,27 @@ static void handler_time_check(struct visit *t)
 
 /* ---- hosts ---- */
 
-/* Check for a server version with known faults, and that all hosts are of one
- * cluster: another cluster has another queue of that name. */
-static void host_server_check(struct visit *t, const struct link *l,
-                              const char *host)
+/* Connect to one of the hosts that the operand names. Check for a server
+ * version with known faults, and that all hosts are of one cluster: another
+ * cluster has another queue of that name. */
+static void host_check(struct visit *t, unsigned i)
 {
-    char name[sizeof t->cluster];
+    struct broker_operand one = t->operand;
+    const struct link_setup setup = {.operand = &one,
+                                     .password = t->password,
+                                     .tls = t->o->access.tls,
+                                     .name = "mqctl doctor"};
+    struct problem p = {0};
+    struct link *l;
+    char host[BROKER_HOST + 16], cluster[sizeof t->cluster];
 
+    one.hosts[0] = t->operand.hosts[i];
+    one.host_count = 1;
+    snprintf(host, sizeof host, "%s:%u", one.hosts[0].name, one.hosts[0].port);
+    if (link_open(&l, &setup, 0, &p) < 0) {
+        FOUND(t->f, BAD, "host", NULL, "%s", p.text);
+        return;
+    }
     if (l->server < SAFE_SERVER)
         FOUND(t->f, WARN, "server",
               "upgrade each node to RabbitMQ 3.12.5 or later",
@@ -227,38 +241,16 @@ static void host_server_check(struct visit *t, const struct link *l,
     else
         FOUND(t->f, FINE, "server", NULL, "%s has RabbitMQ %s", host,
               l->version);
-    link_property(l, "cluster_name", name, sizeof name);
+    link_property(l, "cluster_name", cluster, sizeof cluster);
     if (!t->cluster[0])
-        memcpy(t->cluster, name, sizeof name);
-    else if (strcmp(t->cluster, name) != 0)
+        memcpy(t->cluster, cluster, sizeof cluster);
+    else if (strcmp(t->cluster, cluster) != 0)
         FOUND(t->f, BAD, "cluster",
               "leave it out of the operand, or join it: rabbitmqctl "
               "join_cluster",
               "%s is of cluster %s, the others are of %s: a queue of this name "
               "there is another one",
-              host, name, t->cluster);
-}
-
-/* Connect to one of the hosts that the operand names, and check it. */
-static void host_check(struct visit *t, unsigned i)
-{
-    struct broker_operand one = t->operand;
-    const struct link_setup setup = {.operand = &one,
-                                     .password = t->password,
-                                     .tls = t->o->access.tls,
-                                     .name = "mqctl doctor"};
-    struct problem p = {0};
-    struct link *l;
-    char host[BROKER_HOST + 16];
-
-    one.hosts[0] = t->operand.hosts[i];
-    one.host_count = 1;
-    snprintf(host, sizeof host, "%s:%u", one.hosts[0].name, one.hosts[0].port);
-    if (link_open(&l, &setup, 0, &p) < 0) {
-        FOUND(t->f, BAD, "host", NULL, "%s", p.text);
-        return;
-    }
-    host_server_check(t, l, host);
+              host, cluster, t->cluster);
     if (t->link) {
         link_close(&l);
         return;

@@ -15,6 +15,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/cli/complain.h"
+
 struct look {
     pid_t pid; /* 0: the slot is free */
     int out, err;
@@ -91,26 +93,6 @@ pid_t look_start(const struct look_job *job)
     return pid;
 }
 
-/* Read the last error line of a look, without "mqctl: ". Earlier lines are
- * progress notes. */
-static void error_line_read(int fd, char out[LOOK_LINE])
-{
-    char text[4 * LOOK_LINE], *line;
-    off_t size = lseek(fd, 0, SEEK_END);
-    off_t from =
-        size > (off_t)sizeof text - 1 ? size - (off_t)sizeof text + 1 : 0;
-    ssize_t n = pread(fd, text, sizeof text - 1, from);
-
-    while (n > 0 && text[n - 1] == '\n')
-        n--;
-    text[n > 0 ? n : 0] = '\0';
-    line = strrchr(text, '\n');
-    line = line ? line + 1 : text;
-    if (strncmp(line, "mqctl: ", 7) == 0 || strncmp(line, "mqdlq: ", 7) == 0)
-        line += 7;
-    strlcpy(out, line, LOOK_LINE);
-}
-
 /* Free the slot of a look that has ended, and give its owner the result. */
 static void look_finish(struct look *l, int status)
 {
@@ -119,9 +101,16 @@ static void look_finish(struct look *l, int status)
         .out = l->out,
     };
     struct look_job job = l->job;
+    char text[4 * LOOK_LINE];
     struct stat st;
+    off_t from;
+    ssize_t n;
 
-    error_line_read(l->err, end.line);
+    /* The error is the last line that it printed. */
+    from = lseek(l->err, 0, SEEK_END) - (off_t)(sizeof text - 1);
+    n = pread(l->err, text, sizeof text - 1, from > 0 ? from : 0);
+    text[n > 0 ? n : 0] = '\0';
+    strlcpy(end.line, complaint_of(text), LOOK_LINE);
     close(l->err);
     end.size = fstat(l->out, &st) == 0 ? (size_t)st.st_size : 0;
     l->pid = 0;

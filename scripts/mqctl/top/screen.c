@@ -84,20 +84,14 @@ static char *output_read(int fd, char why[TOOL_WHY])
 {
     off_t size = lseek(fd, 0, SEEK_END);
     size_t room = size > 0 && size < OUT_MOST ? (size_t)size : OUT_MOST;
-    char *text = size < 0 ? NULL : calloc(1, room + 1), *line;
+    char *text = size < 0 ? NULL : calloc(1, room + 1);
     ssize_t n = text ? pread(fd, text, room, 0) : -1;
 
     if (n < 0) {
         free(text);
         return NULL;
     }
-    while (n > 0 && text[n - 1] == '\n')
-        text[--n] = '\0';
-    line = strrchr(text, '\n');
-    line = line ? line + 1 : text;
-    if (strncmp(line, "mqdlq: ", 7) == 0)
-        line += 7;
-    strlcpy(why, line, TOOL_WHY);
+    strlcpy(why, complaint_of(text), TOOL_WHY);
     return text;
 }
 
