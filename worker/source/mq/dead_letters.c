@@ -181,8 +181,8 @@ static int letter_post(struct dead_letters *d, const struct store_row *m)
     return err;
 }
 
-/* Delete the letter that was sent from the store. No other letter is sent before
- * that has succeeded, so that a letter is sent twice only after a kill. */
+/* Delete a sent letter from the store. No other letter is sent before that has
+ * succeeded, so that a letter is sent twice only after a kill. */
 static int sent_forget(struct dead_letters *d)
 {
     char id[ULID_TEXT];

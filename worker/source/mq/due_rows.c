@@ -12,8 +12,8 @@
 
 #define BATCH 64
 
-/* States of source->due. ASKING counts as due, because the query may find a row:
- * a thread that slept now would not be woken for that row.
+/* States of source->due. ASKING counts as due, because the query may find a
+ * row: a thread that slept now would not be woken for that row.
  *
  *   from       event                                to
  *   any        timer fired, or more rows may be due DUE
