@@ -247,39 +247,29 @@ static bool has_parent(const struct process_search *m, const struct seen *s,
     return false;
 }
 
-/* Return true if a process shows no arguments. *gone: it has ended, or is a
- * thread of the kernel. */
-static bool process_is_bare(pid_t pid, bool *gone)
-{
-    char path[32], byte;
-    ssize_t n;
-    int fd;
-
-    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-    *gone = readlink(path, &byte, 1) < 0;
-    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-    fd = *gone ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, &byte, 1);
-    if (fd >= 0)
-        close(fd);
-    return n == 0;
-}
-
 /* Read an environment as env_read does, once the process is out of execve(2).
- * In there it gets its new memory first, and arguments and environment later.
- * By then it has closed our lock, which it had from the dead worker, so this
- * has to wait for it; but not for ever, because some processes have no
- * environment at all. */
+ * That call sets up the new memory first, and arguments and environment later.
+ * By then the process has closed the lock that it had from the dead worker, so
+ * a new worker can be searching already. Give up after a while, because some
+ * processes have no environment at all. */
 static size_t env_settled(struct process_search *m, pid_t pid)
 {
     size_t size = env_read(m, pid);
-    int looks = EXEC_LOOKS;
-    bool gone = false;
+    char exe[32], arguments[32], byte;
+    int looks = EXEC_LOOKS, fd;
+    ssize_t n;
 
+    snprintf(exe, sizeof exe, "/proc/%d/exe", (int)pid);
+    snprintf(arguments, sizeof arguments, "/proc/%d/cmdline", (int)pid);
     while (size == 0 && looks > 0) {
-        looks -= process_is_bare(pid, &gone) ? 1 : EXEC_LOOKS / 4;
-        if (gone)
+        if (readlink(exe, &byte, 1) < 0) /* ended, or a thread of the kernel */
             break;
+        fd = open(arguments, O_RDONLY | O_CLOEXEC);
+        n = fd < 0 ? -1 : read(fd, &byte, 1);
+        if (fd >= 0)
+            close(fd);
+        /* A process without arguments is probably still in execve(2). */
+        looks -= n == 0 ? 1 : EXEC_LOOKS / 4;
         poll(NULL, 0, 1);
         size = env_read(m, pid);
     }
