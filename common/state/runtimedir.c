@@ -484,7 +484,7 @@ int runtimedir_open(struct runtimedir *out, const struct runtimedir_wish *wish,
     if (err)
         return err;
     /* Does the folder of the last worker have messages in flight, perhaps? */
-    holds = out->was[0] && custody_there(out->was) &&
+    holds = wish->holds && out->was[0] && custody_there(out->was) &&
             folder_join(path, out->was, "/", RUNTIMEDIR_CUSTODY) &&
             wish->holds(path) != NO;
     if (holds && !wish->dir)

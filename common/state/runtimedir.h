@@ -47,7 +47,8 @@ struct runtimedir {
 struct runtimedir_wish {
     const char *dir; /* --runtime-dir, or NULL */
     bool allow_disk; /* --allow-disk-custody */
-    /* Return YES if a custody file has messages, NO or -errno. */
+    /* Return YES if a custody file has messages, NO or -errno. NULL: custody
+     * is not used. */
     int (*holds)(const char *path);
 };
 

@@ -306,22 +306,15 @@ int inherit_open(const struct inherit *i, struct problem *p)
     return err ? err : store_ready(i, p);
 }
 
-/* Say of a runtime folder that it holds no messages in flight: the broker has
- * them. */
-static int holds_none(const char *path)
-{
-    (void)path;
-    return 0;
-}
-
 int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p)
 {
     const struct settings *set = i->flow->set;
     /* A disk will do: a kill during writeback may lose a note of the run file
-     * that a message was settled or crashed, and then it runs once more. */
-    const struct runtimedir_wish wish = {
-        .dir = set->runtime_dir, .allow_disk = true, .holds = holds_none};
+     * that a message was settled or crashed, and then it runs once more. The
+     * broker holds the messages in flight, so the folder has none. */
+    const struct runtimedir_wish wish = {.dir = set->runtime_dir,
+                                         .allow_disk = true};
     int err = state_lock(i, true, p);
 
     if (!err)
