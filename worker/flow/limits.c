@@ -126,7 +126,8 @@ bool backlog_fills(const struct flow *f, size_t more)
     return backlog_size(f) + more >= f->set->max_waiting;
 }
 
-/* No lock is held, because gate_unhold may start a work item. Each thread that
+/* Hold the gate while the backlog is full, and release it otherwise. The caller
+ * holds no lock, because gate_unhold may start a work item. Each thread that
  * changes the number of rows or the bound calls this afterwards, and each
  * change of the hold is followed by another comparison. So the last change of
  * the hold was right when its thread returned, and the thread that changes the
