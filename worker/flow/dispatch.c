@@ -44,12 +44,12 @@ static bool can_park(const struct flow *f)
 
 /* ---- groups that are closing ---- */
 
-/* A close is about sequences, not about moments: a message of a spool comes to
- * its group long after it was received. Messages received before the close are
- * the group's. Those received from then on, until all of these have come to
- * their end, are refused when their turn comes.
- * The lock is held while a lease of a group ends, so that no thread finds the
- * group gone before it is noted up to where the close refuses.
+/* A close compares receive sequences, not times, because a message of a spool
+ * enters its group long after it was received. The group accepts messages that
+ * were received before the close. Messages received after it, until all of the
+ * former are settled, are refused when their turn comes.
+ * close_mtx is held while a lease of a group ends, so that no other thread sees
+ * the group removed before the close has recorded which messages it refuses.
  */
 
 bool dispatch_closes(const struct flow *f)
@@ -57,22 +57,23 @@ bool dispatch_closes(const struct flow *f)
     return closings_any(&f->dispatch->closings);
 }
 
-/* Return true if the message of that number waits for its turn at the source;
- * with 0, if any does. */
+/* Return true if the message with this number waits for its turn at the source;
+ * with number 0, if any message does. */
 static bool is_queued(const struct flow *f, int64_t number)
 {
     return f->source->local && f->source->local->queued(f->source, number);
 }
 
-/* Return the sequence of the next message; 0: the source does not tell. */
+/* Return the sequence of the next message, or 0 if the source has none. */
 static uint64_t next_seq(const struct flow *f)
 {
     return f->source->local ? f->source->local->next_seq(f->source) : 0;
 }
 
-/* End the close of a group if nothing is left of what was there before it: for
- * what comes from `seq` on; 0: for all. Messages that the close
- * refuses may still come: they are queued, or were just taken out of a spool.
+/* End the close of a group if all messages received before it are settled.
+ * Messages that the close refuses may still be queued, or on their way from the
+ * spool: then the close is kept and refuses messages before `seq` only. With
+ * `seq` 0 it is removed in any case.
  */
 static void closing_check_locked(struct flow *f, const char *key, size_t size,
                                  uint64_t seq)
@@ -89,10 +90,10 @@ static void closing_check_locked(struct flow *f, const char *key, size_t size,
         closings_remove(&o->closings, one);
 }
 
-/* Return true, and make `d` unfit, if a close of its group refuses it.
- * A letter belongs to what its group has, and waits for, whenever it is sent
- * again. The group of a later message may have gone without a lease, if its
- * last message was cancelled. */
+/* Return true, and mark `d` unfit, if a close of its group refuses it. A
+ * replayed letter is never refused, because its group may be waiting for it.
+ * The close is checked here as well, because a group whose last message was
+ * cancelled is removed without a lease. */
 static bool close_refuses(struct flow *f, struct delivery *d)
 {
     struct dispatch *o = f->dispatch;
@@ -195,11 +196,11 @@ char *dispatch_closing(struct flow *f, size_t *bytes)
     return keys;
 }
 
-/* ---- how a lease ends; groups that wait for an operator ---- */
+/* ---- the end of a lease; groups that wait for an operator ---- */
 
-/* Let a held group go on if it has no letter. Returns YES, NO or -errno.
- * The source is asked without the lock. A message that dies meanwhile finds the
- * group held already and marks it for a recheck, so the source is asked again.
+/* Release a held group if it has no letter. Returns YES, NO or -errno. The
+ * source is asked without the lock. A message that dies during the call finds
+ * the group held and marks it for a recheck; then the source is asked again.
  */
 static int group_unhold(struct flow *f, const char *key, size_t size)
 {
@@ -239,8 +240,8 @@ int dispatch_release(struct flow *f)
 }
 
 /* Log that a group waits for an operator, and have the source watch its letter.
- * The watch may have looked after the letter had gone and before this group was
- * held: so look once more. It notices each letter that goes later than that.
+ * The letter may have been removed before the watch began, so the source is
+ * asked once more. The watch notices each letter that is removed after that.
  */
 static void held_watch(struct flow *f, const char *key, size_t size)
 {
@@ -260,7 +261,7 @@ static void held_watch(struct flow *f, const char *key, size_t size)
         f->source->local->watch(f->source, true);
 }
 
-/* End the lease of a group that waits for an operator from here on. */
+/* End a lease and hold its group, which waits for an operator now. */
 static void lease_hold(struct flow *f, struct group *lease)
 {
     char copy[GROUP_KEY_MAX];
@@ -272,17 +273,18 @@ static void lease_hold(struct flow *f, struct group *lease)
     held_watch(f, copy, size);
 }
 
-/* Release a lease. Returns false if a letter came meanwhile: the lease is not
- * over. */
+/* Release a lease. Returns false if the group got a letter in between: then the
+ * lease continues. */
 static bool lease_release(struct flow *f, struct group *lease)
 {
     return dispatch_closes(f) ? close_release(f, lease)
                               : groups_release(f->groups, lease);
 }
 
-/* End a lease: hold the group if the source was to be asked (`ask`, or a letter
- * came meanwhile) and has a letter, or cannot tell; else release it. Not
- * inline, as the usual way of dispatch_done is short. */
+/* End a lease. With `ask`, or if the group got a letter in between, ask the
+ * source first: if it has a letter of the group, or returns an error, hold the
+ * group. Otherwise release it. Not inline, so that dispatch_done stays short.
+ */
 __attribute__((noinline)) static void lease_end(struct flow *f,
                                                 struct group *lease, bool ask)
 {
@@ -332,13 +334,14 @@ void dispatch_died(struct flow *f, struct header_text group, uint64_t seq)
         gate_trouble(&f->gate, "holding a group", -err);
 }
 
-/* ---- leaving the line of a group without a run ---- */
+/* ---- messages that leave their group without a run ---- */
 
-#define AGAIN_NS NS_PER_S /* what could not be parked is due again */
+#define AGAIN_NS NS_PER_S /* until a message that was not parked is due again */
 
-/* Return true if messages are to be parked: half the lookahead is taken and
- * some of it cannot run; or no more can be lent, and what it waits for needs
- * that, whatever the bounds say. */
+/* Return true if messages have to be parked: half of the lookahead is used and
+ * some of its messages cannot run; or no slot is free. In the second case
+ * messages are parked even above --max-parked, because a message that would
+ * unblock the group needs a slot. */
 static bool is_crowded(const struct flow *f)
 {
     const struct groups *g = f->groups;
@@ -386,11 +389,11 @@ static struct settle park_settle(struct message *m, unsigned lane,
                            .header_size = header_size};
 }
 
-/* Park a message that is due; if that fails, return it to where it was.
- * Any number may be due at once. Were they all to stay lent, no room would be
- * left to run one of them; so one that cannot be parked goes back as well.
- * Crash before it is durable: it waits as before. After it: it is parked, and
- * was not run.
+/* Park a due message, or return it to the source if parking fails. If many due
+ * messages stayed lent, no slot would be left to run one of them, so a message
+ * that cannot be parked is returned as well.
+ * Crash before the commit: the message waits as before. After it: the message
+ * is parked, and was not run.
  */
 static int park_due(struct flow *f, struct delivery *d, struct group_item *item)
 {
@@ -406,17 +409,17 @@ static int park_due(struct flow *f, struct delivery *d, struct group_item *item)
         groups_park_undo(g, item);
         source_return(f->source, m, d->place, AGAIN_NS);
         gate_trouble(&f->gate, "parking a message in the store", -err);
-        return PUT_BY;
+        return PUT_BACK;
     }
     FAULT_POINT("park_due_after_put");
     groups_park_end(g, &item, 1, true);
-    return PUT_BY;
+    return PUT_BACK;
 }
 
-/* Park messages in one commit. Returns false if there was none to park, or the
- * source failed.
- * Crash before the commit: each message is lent, and was not run. After it: it
- * is parked, as the source finds out.
+/* Park messages in one commit. Returns false if there was none to park, or if
+ * the source failed.
+ * Crash before the commit: each message is lent, and was not run. After it:
+ * recovery finds each message parked.
  */
 static bool park_some(struct flow *f)
 {
@@ -454,10 +457,10 @@ static bool park_some(struct flow *f)
     return true;
 }
 
-/* A thread that finds another one parking goes away, and no other would see
- * that the lookahead was filled meanwhile: so the thread that parked looks
- * again after it has cleared `parking`. While a delay after trouble runs it
- * does not try again, because take_any calls this for each message.
+/* Only one thread parks; another one that finds `parking` set returns. So the
+ * thread that parked checks again after it has cleared `parking`, because the
+ * lookahead may have been filled since. It does not try again during a delay
+ * after a failure, because take_any calls this for each message.
  */
 void dispatch_relieve(struct flow *f)
 {
@@ -472,8 +475,8 @@ void dispatch_relieve(struct flow *f)
     }
 }
 
-/* Return true if the group waits for this item, a letter; a message that was
- * given back before it was delivered is none. */
+/* Return true if the item is a replayed letter, for which the group waits, and
+ * not a message that was returned before it was delivered. */
 static bool is_letter(const struct group_item *item)
 {
     const struct member *one = CONTAINER_OF(item, const struct member, item);
@@ -505,7 +508,7 @@ void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
         close_check(f, key.at, key.size);
 }
 
-/* ---- from where a message waits to a thread ---- */
+/* ---- entering a group, and the next message of one ---- */
 
 int dispatch_open(struct flow *f, unsigned most)
 {
@@ -514,8 +517,8 @@ int dispatch_open(struct flow *f, unsigned most)
 
     if (o)
         o->members = calloc(most, sizeof *o->members);
-    /* A letter that was sent again keeps its group waiting; as a parked row it
-     * would not. */
+    /* With hold, a replayed letter is not parked, because a parked row does not
+     * keep its group waiting. */
     if (o && o->members)
         err = groups_open(&f->groups, (unsigned)f->set->group_quantum,
                           f->set->on_group_dead == GROUP_DEAD_HOLD,
@@ -573,16 +576,16 @@ bool dispatch_empty(const struct flow *f)
            groups_ready(f->groups) == 0;
 }
 
-/* Return a message's priority in its group. Where the source keeps the order, a
- * priority is a number only: a producer that gives one does not jump its group.
+/* Return a message's priority in its group. If the source keeps the order of
+ * groups, a priority does not change it: the result is 0.
  */
 static uint32_t priority_in(const struct flow *f, const struct message *m)
 {
     return can_park(f) ? m->priority : 0;
 }
 
-/* Make a message's place in its group. A letter that an operator sent again
- * goes first: a held group waits for it. */
+/* Fill a message's member. A replayed letter goes first, because a held group
+ * waits for it. */
 static struct member *member_make(struct flow *f, struct message *m)
 {
     struct member *one = &f->dispatch->members[m->index];
@@ -615,13 +618,13 @@ int dispatch_enter(struct flow *f, struct delivery *d)
     return err == -EAGAIN ? dispatch_add(f, d) : err;
 }
 
-/* A retry is in the source before its group is blocked by it
- * (dispatch_settled), so it can be due while the group is still leased. Once
- * the group is not leased it is blocked by this message, or has nothing to do
- * with it: so the lease is tried a second time. A letter that a stop kept goes
- * before all that is parked, so it is not parked itself; it stays lent and
- * waits for what runs before it, unless that needs the last of the room. Where
- * nothing can be parked, all messages get in line.
+/* A retry is stored before its group is blocked by it (dispatch_settled), so it
+ * can be due while the group is still leased. When the lease has ended, the
+ * group is blocked by this message or does not depend on it, so groups_resume
+ * is called a second time. A letter that an orderly stop stored goes before all
+ * parked messages, so it is not parked: it stays lent behind the running
+ * message, unless it would use the last slot. If the source cannot park, all
+ * messages enter their groups.
  */
 int dispatch_due(struct flow *f, struct delivery *d)
 {
@@ -647,8 +650,8 @@ int dispatch_due(struct flow *f, struct delivery *d)
     return park_due(f, d, &member_make(f, d->message)->item);
 }
 
-/* Take the group's next parked message, if it comes before `item`; -EAGAIN:
- * `item` comes first; -ENOENT: none is parked. */
+/* Take the group's next parked message, if it comes before `item`. Returns
+ * -EAGAIN if `item` comes first; -ENOENT if no message is parked. */
 static int take_parked(struct flow *f, struct group *lease,
                        const struct group_item *item, unsigned lane,
                        struct delivery *d)
@@ -676,8 +679,8 @@ static int take_parked(struct flow *f, struct group *lease,
     return err;
 }
 
-/* Take the next message of a leased group; -ENOENT: it has none; -EINPROGRESS:
- * not yet. */
+/* Take the next message of a leased group. Returns -ENOENT if the group has
+ * none; -EINPROGRESS if it cannot be loaded yet. */
 static int group_take(struct flow *f, struct group *lease, unsigned lane,
                       struct delivery *d)
 {
@@ -703,9 +706,9 @@ static int group_take(struct flow *f, struct group *lease, unsigned lane,
     return 0;
 }
 
-/* A group whose next message cannot be had yet is left to the next try: it is
- * on the run queue, or gets there when the message can be had, and a thread
- * that has nothing else to do looks there before it goes to sleep.
+/* A group whose next message cannot be loaded yet is released. It is on the run
+ * queue, or enters it when the message can be loaded, and each thread checks
+ * the run queue before it sleeps.
  */
 int dispatch_take(struct flow *f, unsigned lane, struct delivery *d)
 {

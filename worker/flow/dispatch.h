@@ -1,8 +1,9 @@
 /* dispatch.h - messages of groups: from where they wait to a thread
  *
- * WHAT   Puts groups.h to work: what waits for its group is lent; what is
- *        behind a blocked head is parked in the source when few more can be
- *        lent; a lease ends with the verdict. docs/ordering.md.
+ * WHAT   Applies groups.h to messages: a message that waits in its group is
+ *        lent; messages behind a blocked head are parked in the source when
+ *        slots or the lookahead run out; a lease ends with the verdict.
+ *        docs/ordering.md.
  * WHO    Pool threads; dispatch_add of fresh messages inside of
  *        flow.take_lock, so that a group's order is the source's. restore, and
  *        add at recovery: the engine. groups, held, list, shut, reopen,
@@ -22,15 +23,15 @@
 struct flow;
 struct dispatch; /* opaque; body in dispatch.c */
 
-/* What became of a message that was to be taken. */
+/* Result of an attempt to take a message. */
 enum taken {
-    TAKEN,       /* it is the caller's */
-    HANDED_OVER, /* its group has it */
-    PUT_BY,      /* the source has it again, parked or as before */
-    TAKEN_NONE,  /* it was settled without a handler */
+    TAKEN,       /* the caller has the message */
+    HANDED_OVER, /* the message waits in its group */
+    PUT_BACK,    /* the source has it again, parked or as before */
+    TAKEN_NONE,  /* the message was settled without a handler */
 };
 
-/* `most`: above the index of every message that is ever lent. */
+/* Open the groups. The index of each lent message is below `most`. */
 int dispatch_open(struct flow *f, unsigned most);
 void dispatch_close(struct flow *f);
 /* Read what the source knows of groups, before any message is added. */
@@ -43,47 +44,48 @@ bool dispatch_empty(const struct flow *f);
 bool dispatch_room(struct flow *f);
 /* Return true if a group has something to deliver or to park. */
 bool dispatch_ready(const struct flow *f);
-/* Return true if something is to be parked, and no thread does. */
+/* Return true if messages have to be parked, and no thread is parking. */
 bool dispatch_must_park(const struct flow *f);
-/* Put a message, whose header is read, in its place in its group: HANDED_OVER,
- * or -ENOMEM. A close of the group is not looked at. */
+/* Add a message, whose header is read, to its group, even if the group is
+ * closing. Returns HANDED_OVER or -ENOMEM. */
 int dispatch_add(struct flow *f, struct delivery *d);
-/* Do the same, or lease the group if it has nothing else: TAKEN, the caller
- * delivers the message. TAKEN as well if a close of the group refuses the
- * message: it is unfit now. */
+/* Do the same, or lease the group if it has no other message: then return
+ * TAKEN, and the caller delivers the message. If a close of the group refuses
+ * the message, mark it unfit and return TAKEN as well. */
 int dispatch_enter(struct flow *f, struct delivery *d);
-/* Handle a message that is due. TAKEN: it is its group's head, leased now, and
- * is to be delivered; or it is cancelled, and is to be settled. -EINPROGRESS:
- * its group does not know it as its head yet, ask again soon. PUT_BY: the room
- * for groups is taken. Else as dispatch_enter. */
+/* Handle a due message. Returns TAKEN if it is the head of its group, which is
+ * leased now, or if it is cancelled and has to be settled; -EINPROGRESS if its
+ * group is not blocked by it yet: call again soon; PUT_BACK if the lookahead is
+ * used up; else like dispatch_enter. */
 int dispatch_due(struct flow *f, struct delivery *d);
-/* Lease a group and read its next message into `d`. -EAGAIN: there is none. */
+/* Lease a group and read its next message into `d`. Returns -EAGAIN if no group
+ * has a message that may run. */
 int dispatch_take(struct flow *f, unsigned lane, struct delivery *d);
-/* Park what is behind blocked heads, until more can be lent. */
+/* Park messages behind blocked heads until there is room again. */
 void dispatch_relieve(struct flow *f);
 
-/* Take a message out of the line of its group, wherever it is there; it is the
- * caller's until dispatch_pulled. NULL: it does not wait there. */
+/* Take a message out of its group, at any position; the caller has it until
+ * dispatch_pulled. Returns NULL if it does not wait there. */
 struct message *dispatch_pull(struct flow *f, struct header_text key,
                               uint64_t seq);
-/* End dispatch_pull: the message came to its end (`gone`) and is not released
- * yet, or goes back to its place. */
+/* End dispatch_pull: the message was settled (`gone`) but not released yet, or
+ * returns to its position. */
 void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
                      bool gone);
-/* Let held groups go on that have no letter left. Returns their number, or
- * -errno if the source did not answer for one of them; others may go on. */
+/* Release the held groups that have no letter left. Returns their number, or
+ * -errno if the source failed for one of them; others may be released then. */
 int dispatch_release(struct flow *f);
 
 /* Visit the messages of a group that wait, as groups_list does. */
 int dispatch_list(struct flow *f, const char *key, size_t size,
                   bool (*visit)(const struct message *m, void *arg), void *arg);
-/* Close a group: messages received before have their turn, messages received
- * until all of these have come to their end are refused. `last`: the number of
- * the group's last message that waits for its turn at the source; 0: none does.
- * -ENOENT if there is no message of the group; -ENOMEM. */
+/* Close a group: messages received before the call still run; messages received
+ * after it, until all of the former are settled, are refused. `last` is the
+ * number of the group's last message that waits for its turn at the source; 0:
+ * there is none. Returns -ENOENT if the group has no message; -ENOMEM. */
 int dispatch_shut(struct flow *f, const char *key, size_t size, int64_t last);
-/* Let a group take messages again, also those that a finished close refuses.
- * -ENOENT if it was not closed, and there is no message of it. */
+/* Let a group accept messages again, also those that a finished close refuses.
+ * Returns -ENOENT if the group was not closed and has no message. */
 int dispatch_reopen(struct flow *f, const char *key, size_t size);
 /* Return true if a group is closing, or its close may still refuse messages. */
 bool dispatch_closes(const struct flow *f);
@@ -91,15 +93,15 @@ bool dispatch_closes(const struct flow *f);
 char *dispatch_closing(struct flow *f, size_t *bytes);
 
 /* End the lease of a group after the verdict on message `seq` is durable.
- * `letter`: it may have been one that an operator sent again. */
+ * `letter`: the message may have been a replayed letter. */
 void dispatch_settled(struct flow *f, struct group *lease, enum group_end end,
                       uint64_t seq, bool letter);
-/* Do the same as GROUP_GOES_ON, for a message that is no letter. */
+/* Do the same with GROUP_GOES_ON, for a message that is no letter. */
 void dispatch_done(struct flow *f, struct group *lease);
-/* Handle a stored message that died without a lease: its group does not wait
- * for it any more, or is held. */
+/* Handle the death of a stored message without a lease: its group is unblocked
+ * or held. */
 void dispatch_died(struct flow *f, struct header_text group, uint64_t seq);
-/* Put a message that was not delivered first in line again; ends the lease. */
+/* Return an undelivered message to the front of its group; ends the lease. */
 void dispatch_return(struct flow *f, struct group *lease, struct message *m);
 
 #endif

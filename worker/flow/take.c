@@ -247,7 +247,7 @@ static int turn_due(struct work_item *item)
         err = dispatch_due(f, item->d);
     if (err < 0)
         source_return(s, m, item->own.place, SOON_NS);
-    if (err == PUT_BY || err == -EINPROGRESS)
+    if (err == PUT_BACK || err == -EINPROGRESS)
         return -EAGAIN;
     if (err < 0)
         return err;

@@ -121,7 +121,7 @@ static void *put_by_some(void *arg)
         if (mq.source.ops->take_due(&mq.source, d.place, &m) != 0)
             return arg;
         delivery_read(&d, m, 0);
-        if (dispatch_due(&flow, &d) != PUT_BY)
+        if (dispatch_due(&flow, &d) != PUT_BACK)
             return arg;
     }
     mq.source.ops->rest(&mq.source, d.place);
