@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SEND_LIMIT_S = 10 };
+enum { SEND_LIMIT_S = 60 };
 
 /* queue_use - open or fail */
 static mqd_t queue_use(const char *name, int flags)

@@ -231,8 +231,9 @@ Test(worker_retries, a_retry_waits_through_a_kill)
 {
     const char *q = harness_queue(0, 0);
     harness_send_text(q, "x");
-    struct harness_process *w = harness_worker(
-        q, "-c", "1", "--backoff", "4s", "--jitter", "0", "--", SPAN, "0", "1");
+    struct harness_process *w =
+        harness_worker(q, "-c", "1", "--backoff", "20s", "--jitter", "0", "--",
+                       SPAN, "0", "1");
     harness_wait_log(w, "event=retry", 5000);
     /* It is logged before it is durable; what runs after it on the one thread
      * tells that it is. */
@@ -240,8 +241,8 @@ Test(worker_retries, a_retry_waits_through_a_kill)
     harness_until(harness_log_count(w, "event=retry") >= 2, 5000);
     harness_kill(w);
     w = harness_worker(q, "--", RECORD);
-    harness_until(harness_lines_with("runs", " x") == 1, 10000);
-    harness_until(harness_lines_with("runs", " y") == 1, 10000);
+    harness_until(harness_lines_with("runs", " x") == 1, 40000);
+    harness_until(harness_lines_with("runs", " y") == 1, 40000);
     cr_assert_eq(harness_lines_with("runs", " 2 0 0 - x"), 1,
                  "no crash is counted for one that waited:\n%s",
                  harness_read("runs", NULL));
