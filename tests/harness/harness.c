@@ -307,6 +307,14 @@ uint64_t harness_deadline(unsigned limit_ms)
     return harness_now_ms() + (uint64_t)limit_ms * rig.slow;
 }
 
+uint64_t harness_patience(unsigned limit_ms)
+{
+    enum { LEAST_MS = 30000 };
+
+    return harness_deadline(limit_ms == 0 || limit_ms > LEAST_MS ? limit_ms
+                                                                 : LEAST_MS);
+}
+
 void harness_nap(uint64_t deadline, const char *what)
 {
     if (harness_now_ms() >= deadline) {

@@ -83,7 +83,7 @@ const struct harness_letter *harness_letters(const char *queue, size_t *count)
 const struct harness_letter *
 harness_wait_letters(const char *queue, size_t count, unsigned limit_ms)
 {
-    uint64_t deadline = harness_deadline(limit_ms);
+    uint64_t deadline = harness_patience(limit_ms);
     for (;;) {
         size_t seen;
         const struct harness_letter *list = harness_letters(queue, &seen);

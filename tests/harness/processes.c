@@ -323,7 +323,7 @@ static const char *log_line(const struct harness_process *p, const char *text)
 const char *harness_wait_log(struct harness_process *p, const char *text,
                              unsigned limit_ms)
 {
-    uint64_t deadline = harness_deadline(limit_ms);
+    uint64_t deadline = harness_patience(limit_ms);
     for (;;) {
         bool running = harness_running(p); /* before the look: its last words */
         const char *line = log_line(p, text);
