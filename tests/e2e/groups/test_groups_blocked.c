@@ -117,7 +117,8 @@ static void never_stopped(const char *limit)
         turns_send_number(q, "a", 0, 0, i);
         turns_send_number(q, "b", 0, 1, i);
     }
-    harness_until(turns_done() == 200, 30000);
+    for (size_t done = 20; done <= 200; done += 20)
+        harness_until(turns_done() >= done, 30000);
     cr_assert_eq(harness_stop(w, 10000), 0);
     struct turns t = turns_read();
     cr_assert_eq(turns_check(&t), 200);

@@ -166,12 +166,15 @@ static void starts_with_all_taken(unsigned slots)
     struct harness_process *w = harness_worker(q, "--", "true");
 
     cr_assert_eq(
-        harness_run("mqsend", "--group", "b", "--delay", "4s", q, "due").status,
+        harness_run("mqsend", "--group", "b", "--delay", "1h", q, "due").status,
         0);
     harness_until(turns_rows(q, TURNS_WAITING) == 1, 5000);
     cr_assert_eq(harness_stop(w, 5000), 0);
+    cr_assert_eq(harness_run("mqctl", "run-now", "--state-dir",
+                             harness_state_dir(), q, "--all")
+                     .status,
+                 0);
     all_taken(q, slots, "group: a\n");
-    harness_run("sleep", "4"); /* it is due */
     w = harness_worker(q, "-c", "2", "--lookahead", "4", "--plugin",
                        harness_plugin("done"));
     harness_wait_log(w, "event=recovered", 10000);

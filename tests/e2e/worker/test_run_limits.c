@@ -147,13 +147,19 @@ Test(bounds, run_for_with_an_empty_queue_uses_no_processor)
 Test(bounds, a_message_that_comes_while_run_for_waits_is_run)
 {
     const char *q = harness_queue(0, 0);
-    struct harness_process *w =
-        harness_worker(q, "--run-for", "3s", "--estimated-duration", "100ms",
-                       "--tolerance-factor", "2", "--", SPAN, "0");
-    harness_wait_log(w, "event=started", SOON_MS);
-    run_nap(300);
-    harness_send_text(q, "x");
-    struct run_summary s = run_end(w, SOON_MS);
+    struct run_summary s;
+    int runs = 0;
+    /* A run that started slowly may end before the message is sent; the next
+     * run takes it then. */
+    do {
+        struct harness_process *w =
+            harness_worker(q, "--run-for", "3s", "--estimated-duration",
+                           "100ms", "--tolerance-factor", "2", "--", SPAN, "0");
+        harness_wait_log(w, "event=started", SOON_MS);
+        run_nap(300);
+        harness_send_text(q, "x");
+        s = run_end(w, SOON_MS);
+    } while (s.done != 1 && ++runs < RUNS);
     cr_assert_eq(s.done, 1);
     cr_assert_geq(s.ran_us + 2 * s.mean_us + 200000, 3000000,
                   "and it was waited on until the margin");
@@ -211,11 +217,11 @@ Test(bounds, a_handler_that_takes_longer_than_thought_is_waited_for)
     harness_send_text(q, "x");
     harness_send_text(q, "y");
     struct harness_process *w =
-        harness_worker(q, "-c", "1", "--run-for", "2s", "--estimated-duration",
-                       "10ms", "--tolerance-factor", "1", "--", SPAN, "2500");
-    struct run_summary s = run_end(w, 2 * SOON_MS);
+        harness_worker(q, "-c", "1", "--run-for", "5s", "--estimated-duration",
+                       "10ms", "--tolerance-factor", "1", "--", SPAN, "5500");
+    struct run_summary s = run_end(w, 3 * SOON_MS);
     cr_assert_str_eq(s.why, "run-for");
-    cr_assert_geq(s.ran_us, 2500000);
+    cr_assert_geq(s.ran_us, 5500000);
     cr_assert_eq(s.deliveries, 1);
     cr_assert_eq(s.done, 1);
     cr_assert_eq(s.in_queue, 1);
