@@ -18,17 +18,19 @@ TAILQ_HEAD(group_list, group);
 struct groups {
     struct quick_lock mtx;
     struct group_table table; /* m */
-    struct group_list runs;   /* m  QUEUED; first in, first out, but for one
-                               * whose quantum lasts */
-    /* m  BLOCKED and HELD; those with something to park before the others */
+    /* m  groups in state QUEUED, first in, first out; a group whose quantum
+     * lasts goes to the front */
+    struct group_list runs;
+    /* m  groups in state BLOCKED or HELD; first those that have something to
+     * park */
     struct group_list blocked;
     unsigned quantum;            /* m */
     bool keep_front;             /* c  GROUP_FRONT is not parked */
     atomic_size_t ready;         /* a  groups on `runs` */
-    atomic_size_t waiting;       /* a  items in their places */
-    atomic_size_t parkable;      /* a  to park, of the groups on `blocked` */
+    atomic_size_t waiting;       /* a  items that wait in their groups */
+    atomic_size_t parkable;      /* a  items that could be parked */
     atomic_size_t held;          /* a  groups in state HELD */
-    _Atomic uint64_t parked;     /* a  of all groups */
+    _Atomic uint64_t parked;     /* a  messages, of all groups */
     struct attention *attention; /* c  ATTEND_GROUP is ours; NULL: none */
     bool attends;                /* m  the bit is set */
 };
@@ -48,7 +50,7 @@ static inline void groups_unlock(struct groups *g)
     quick_unlock(&g->mtx);
 }
 
-/* Return the group of that key; NULL: nothing of it is here. */
+/* Return the group of that key, or NULL if it has no message here. */
 static inline struct group *group_find_locked(const struct groups *g,
                                               const char *key, size_t size)
 {
@@ -63,10 +65,12 @@ static inline struct group *group_find_locked(const struct groups *g,
  * take need no lock; else groups_peek does.
  */
 
-/* `used` of a group that was leased out of its turn: its quantum is over. */
+/* The value of `used` in a group that was leased out of its turn, so that its
+ * quantum is over. */
 #define USED_UP UINT16_MAX
 
-/* A plain store will do, as only the thread with the lock writes. */
+/* Add to a counter without an atomic addition, because only the thread that
+ * holds the lock writes it. */
 static void counter_add(atomic_size_t *counter, size_t n)
 {
     atomic_store_explicit(
@@ -185,8 +189,9 @@ static void group_block_locked(struct groups *g, struct group *group,
         counter_add(&g->held, 1);
 }
 
-/* Put a group at the end of the run queue, or let it come to rest. While items
- * of the group are on their way to the store, no later one may run. */
+/* Put a group at the end of the run queue if it has messages, or else make it
+ * idle. While items of the group are being written to the store, no later
+ * message may run. */
 static void group_wake_locked(struct groups *g, struct group *group)
 {
     group->head = 0;
@@ -371,8 +376,9 @@ void groups_take(struct groups *g, struct group *lease, struct group_item *item,
 }
 
 /* Messages that wait, run or are parked keep their group from being idle, so no
- * message of an idle group can be before this one. Nothing changes of what
- * groups_unlock reads. All that finds a group has one frame (flatten). */
+ * message of an idle group can be before this one. The attention bit stays as
+ * it is, so quick_unlock is enough. With `flatten` the whole search for the
+ * group is compiled into one stack frame. */
 __attribute__((flatten)) int groups_pass(struct groups *g, const char *key,
                                          size_t size, uint32_t priority,
                                          struct group **lease)
@@ -420,9 +426,9 @@ static void ahead_return_locked(struct groups *g, struct group *lease)
         group_insert_locked(g, lease, item);
 }
 
-/* Release a lease, or note that the group is to be looked at once more; then
- * unlock. The group stays first while its quantum lasts. Not inline, as the
- * usual way is short. */
+/* End a lease, and unlock. Returns false, and keeps the lease, if the group was
+ * marked for a recheck. The group goes to the front of the run queue while its
+ * quantum lasts. Not inline, so that groups_release stays short. */
 __attribute__((noinline)) static bool release_rest(struct groups *g,
                                                    struct group *lease)
 {
@@ -443,8 +449,8 @@ __attribute__((noinline)) static bool release_rest(struct groups *g,
     return !recheck;
 }
 
-/* The usual message is the only one of its group: then nothing changes of what
- * groups_unlock reads. */
+/* Usually the message was the only one of its group. Then the attention bit
+ * stays as it is, and quick_unlock is enough. */
 bool groups_release(struct groups *g, struct group *lease)
 {
     uint64_t more;
@@ -468,7 +474,8 @@ void groups_block(struct groups *g, struct group *lease, int64_t head)
     groups_unlock(g);
 }
 
-/* A letter that an operator sent again meanwhile runs. */
+/* A letter that was replayed during the lease runs first: then the group is
+ * queued and not held. */
 void groups_hold(struct groups *g, struct group *lease)
 {
     quick_lock(&g->mtx);
@@ -483,7 +490,8 @@ void groups_hold(struct groups *g, struct group *lease)
     groups_unlock(g);
 }
 
-/* The message is first in line again, and so is its group. */
+/* Make the message the first of its group, and the group the first on the run
+ * queue. */
 void groups_return(struct groups *g, struct group *lease,
                    struct group_item *item)
 {
@@ -496,7 +504,7 @@ void groups_return(struct groups *g, struct group *lease,
     groups_unlock(g);
 }
 
-/* The head runs out of turn; the items after it wait for the group's own turn.
+/* The head runs before the group's turn; the items behind it wait for the turn.
  */
 struct group *groups_resume(struct groups *g, const char *key, size_t size,
                             int64_t row)
@@ -543,12 +551,12 @@ int groups_restore(struct groups *g, const char *key, size_t size,
     return err;
 }
 
-/* Hold the group now, or have it checked once more.
- * A leased group cannot be held before its lease ends. One with an item of
- * GROUP_FRONT runs that first. For one that is held, another thread may have
- * looked for letters before this one was there. All three are marked; the
- * thread that ends the lease (groups_release) or lifts the hold (groups_unhold)
- * sees the mark and looks for letters again.
+/* Hold the group now, or mark it for a recheck. Three kinds of groups are only
+ * marked: a leased group, which cannot be held before its lease ends; a group
+ * with an item of GROUP_FRONT, which runs first; and a held group, because
+ * another thread may have looked for letters before this letter was there. The
+ * thread that ends the lease (groups_release) or the hold (groups_unhold) sees
+ * the mark and looks for letters again.
  */
 int groups_hold_late(struct groups *g, const char *key, size_t size)
 {
@@ -586,8 +594,7 @@ bool groups_unhold(struct groups *g, const char *key, size_t size)
     return !recheck;
 }
 
-/* The keys are copied, as the caller asks the store about them without the
- * lock.
+/* Copy the keys, because the caller asks the store about them without the lock.
  */
 char *groups_held_keys(struct groups *g, size_t *bytes)
 {
@@ -616,7 +623,8 @@ char *groups_held_keys(struct groups *g, size_t *bytes)
     return keys;
 }
 
-/* Each group counts its items that are on their way. */
+/* Take items out of blocked groups. Each group counts those that are being
+ * written, in `parking`. */
 size_t groups_park_begin(struct groups *g, struct group_item **items,
                          size_t room)
 {
@@ -636,8 +644,8 @@ size_t groups_park_begin(struct groups *g, struct group_item **items,
     return n;
 }
 
-/* A delayed message goes from row to row; its group stays known until that is
- * written. */
+/* Count a delayed message, whose row is about to be parked, so that its group
+ * stays in the table until the row is written. */
 int groups_park_one(struct groups *g, const char *key, size_t size,
                     struct group_item *item)
 {
@@ -654,7 +662,7 @@ int groups_park_one(struct groups *g, const char *key, size_t size,
     return 0;
 }
 
-/* Count an item of the group that is not on its way any more. */
+/* Count the end of one write: the item is parked, or stays where it was. */
 static void group_arrived_locked(struct groups *g, struct group *group)
 {
     group->parking--;
@@ -662,7 +670,8 @@ static void group_arrived_locked(struct groups *g, struct group *group)
         group_wake_locked(g, group);
 }
 
-/* A group that has nothing else to deliver waits for the item. */
+/* A group without another message leaves the run queue until the item is
+ * parked. */
 struct group_item *groups_pull(struct groups *g, const char *key, size_t size,
                                uint64_t seq,
                                bool (*letter)(const struct group_item *item))

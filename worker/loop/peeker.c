@@ -2,10 +2,10 @@
  *
  * A busy worker whose handlers take microseconds runs one work item and leaves
  * peek mode off: peeking at each message would cost a thread switch for each.
- * Should a handler then take long, nobody would fetch the next message; so
- * while there is room for more work items and peek mode is off, the wait is
- * limited, and a round in which no delivery was started enters peek mode. An
- * idle worker is in peek mode and waits without a limit.
+ * If a handler then took long, nobody would fetch the next message. So the loop
+ * waits only for a limited time while there is room for more work items and
+ * peek mode is off, and a round in which no delivery was started enters peek
+ * mode. An idle worker is in peek mode and waits without a limit.
  *
  * A thread that waits here and takes a message leaves peek mode off as well,
  * but the loop sleeps and does not see that; a timer makes it look.
@@ -24,9 +24,10 @@
 #include "common/base/basics.h"
 #include "common/base/clock.h"
 
-/* The same after a thread waited. Starting the timer is a system call before
- * the handler's first instruction, and wakes the peeker, which then delays
- * another message: fewer than one in a hundred, if one comes each few ms. */
+/* How soon the loop looks after a thread of the pool has waited for the queue
+ * and taken a message. Starting the timer is a system call before the handler's
+ * first instruction, and wakes the peeker, which then delays another message.
+ * If a message comes every few ms, this delays fewer than one in a hundred. */
 #define LINGER_MS 250
 
 /* Peek mode: which thread waits for the queue. Only the thread that entered a
@@ -182,7 +183,8 @@ bool peeker_enter(struct peeker *p)
     return false;
 }
 
-/* Peek mode is off before a work item is tried, as in queue_readable. */
+/* Switch peek mode off before a work item is started, as queue_readable does.
+ */
 bool peeker_wait(struct peeker *p)
 {
     struct pollfd fds[2] = {{.fd = p->setup.fd(p->setup.arg), .events = POLLIN},
