@@ -178,8 +178,8 @@ static const struct subcommand_flag flags[] = {
               "this, found as by the worker"}},
     {V(SERVE),
      {"allow-write", 0, OPT_FLAG, AT(serve.allow_write),
-      .help =
-          "let people replay, discard, pause, resume, set and drain there"}},
+      .help = "let people change dead letters, waiting messages, groups and "
+              "settings there, and pause, resume and drain"}},
     {V(SERVE),
      {"no-bodies", 0, OPT_FLAG, AT(serve.no_bodies),
       .help = "neither show bodies of messages nor give them out"}},
