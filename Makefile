@@ -9,8 +9,7 @@
 #   make bench         (instructions, coverage) measure; BENCH_FLAGS=--help
 #   make lint          check the style of the sources; make format: clang-format
 #   make demo          show the main job, live
-#   make install       (uninstall) PREFIX=/usr/local, DESTDIR=
-#   make deb           build Debian packages in build/deb
+#   make install       (uninstall) PREFIX=/usr/local, DESTDIR=; make deb: packages
 #   make clean         remove build;  make help: print this text
 #
 #   V=1 BUILD=build                print whole commands; the folder for results
