@@ -292,8 +292,8 @@ static void error_log(struct file_watch *w, const char *path, const char *error)
     w->logged_error = true;
 }
 
-/* With `on`, hold the gate for each kind of file that is missing or read-only.
- * Without it, release the holds whose reason has passed. */
+/* Hold the gate for each kind of file that is missing or read-only, if `on`;
+ * otherwise release the holds whose reason has passed. */
 static void holds_set(struct file_watch *w, bool on)
 {
     const struct {

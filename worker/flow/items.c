@@ -378,8 +378,8 @@ int schedule_wait_ms(struct flow *f)
                : -1;
 }
 
-/* If no delivery has started since the last such round, a handler is taking
- * long: let another work item start. */
+/* Let another work item start if no delivery has started since the last such
+ * round, because a handler is taking long then. */
 void schedule_quiet(struct flow *f)
 {
     struct items_stats s;

@@ -328,8 +328,9 @@ static int replay_take(struct source_mq *q, struct lent *l,
     return err;
 }
 
-/* If the slot already names a row, the message was linked before: messages that
- * are loaded from the store do not come here. */
+/* Link a message of the queue to the letter that its header names. A slot that
+ * names a row was linked before; messages loaded from the store are not linked.
+ */
 int mq_link(struct source *s, struct message *m, const struct header *h)
 {
     struct source_mq *q = source_mq_of(s);
