@@ -571,7 +571,7 @@ static bool is_found(const struct search *s)
 }
 
 /* Print the answer in the requested form; returns an exit status. */
-static int answer_print(struct search *s, const struct options *o)
+static int explanation_print(struct search *s, const struct options *o)
 {
     bool alone = o->line.operand_count == 1; /* then the user does not know the
                                                 queue yet */
@@ -647,7 +647,7 @@ static int explain_anywhere(const struct options *o, const struct search *what)
         if (search_open(&s, o, n.at[i], &p) < 0)
             continue;
         if (is_found(&s))
-            status = answer_print(&s, o);
+            status = explanation_print(&s, o);
         else if (s.unseen.status || s.v.shut)
             unseen = s.v.shut ? s.v.no_store : s.unseen;
         search_close(&s);
@@ -694,7 +694,7 @@ int explain_run(const struct options *o)
     if (search_open(&s, o, o->line.operands[0], &p) < 0)
         return complain_of(&p);
     status = s.v.has_folder
-                 ? answer_print(&s, o)
+                 ? explanation_print(&s, o)
                  : complain(s.v.shut ? s.v.no_store.status : EX_NOINPUT,
                             "%s: %s", s.v.queue, s.v.no_store.text);
     search_close(&s);

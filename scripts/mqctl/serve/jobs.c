@@ -188,7 +188,7 @@ static void job_end(struct job *j, enum job_state state)
 
 /* Read the output of a child as a string, which the caller frees; NULL: it
  * cannot be read. */
-static char *output_read(int fd, size_t size)
+static char *job_output_read(int fd, size_t size)
 {
     char *text = calloc(1, size + 1);
 
@@ -206,7 +206,7 @@ static void batch_finish(const struct look_end *end, void *owner)
                  end->status < 0 || end->status == EX_CANTCREAT ||
                  end->status == EX_IOERR || end->status == EX_USAGE ||
                  end->status == EX_NOPERM;
-    char *text = output_read(end->out, end->size), *at;
+    char *text = job_output_read(end->out, end->size), *at;
     json_t *o;
 
     close(end->out);
@@ -352,7 +352,7 @@ void jobs_open(const char *path)
 /* Read the lines of a file as numbers. Returns how many, or -1. */
 static int64_t rows_read(int fd, size_t size, int64_t **out)
 {
-    char *text = output_read(fd, size), *at = text, *end;
+    char *text = job_output_read(fd, size), *at = text, *end;
     size_t n = 0, lines = 0;
 
     *out = NULL;

@@ -57,8 +57,8 @@ static int request_make(const struct options *o, char line[STATEDIR_REQUEST])
 }
 
 /* Print for a person what the worker did. */
-static void answer_print(const struct options *o, const char *queue,
-                         json_t *answer)
+static void steer_answer_print(const struct options *o, const char *queue,
+                               json_t *answer)
 {
     static const char *const words[VERB_COUNT] = {
         [VERB_PAUSE] = "paused",   [VERB_RESUME] = "resumed",
@@ -204,7 +204,7 @@ static int answer_tell(const struct options *o, const struct ordered *w,
         (void)json_object_set_new(answer, "queue", json_printable(w->queue));
         (void)json_print_line(json_incref(answer), stdout);
     } else if (!status && !o->quiet) {
-        answer_print(o, w->queue, answer);
+        steer_answer_print(o, w->queue, answer);
     }
     if (status)
         complain(status, "%s: %s", w->queue, error);

@@ -80,7 +80,7 @@ enum { COLOUR_BAD = 1, COLOUR_WARN };
 
 /* Return the text of a file, and its last line without the program's name;
  * NULL: no memory. */
-static char *output_read(int fd, char why[TOOL_WHY])
+static char *tool_output_read(int fd, char why[TOOL_WHY])
 {
     off_t size = lseek(fd, 0, SEEK_END);
     size_t room = size > 0 && size < OUT_MOST ? (size_t)size : OUT_MOST;
@@ -150,7 +150,7 @@ static int letter_run(const struct options *o, const char *verb,
     argv[n++] = queue;
     argv[n++] = number;
     status = fd < 0 ? -errno : mqdlq_run(argv, fd);
-    *out = status < 0 ? NULL : output_read(fd, why);
+    *out = status < 0 ? NULL : tool_output_read(fd, why);
     if (fd >= 0)
         close(fd);
     if (status < 0)
