@@ -7,8 +7,8 @@
  * FAILS  Never.
  *
  * Lock order: take_lock, groups, unsettled, items, ready, the source's,
- * timers, pool; the gate's is taken alone. A handler and a timer's callback run
- * with none of them held.
+ * timers, pool; the gate's is taken alone. docs/design/architecture.md has a
+ * table of all locks. A handler and a timer's callback run with none held.
  */
 #ifndef WORKER_FLOW_FLOW_H
 #define WORKER_FLOW_FLOW_H
