@@ -537,6 +537,22 @@ int engine_open(struct engine **out, struct settings *set,
     return 0;
 }
 
+/* Count the messages in the queue itself, without those of the spool; -1: not
+ * known. */
+static long queue_left(const struct engine *e)
+{
+    return e->broker ? e->flow.source->ops->fresh(e->flow.source)
+                     : queue_length(e->mq.queue);
+}
+
+/* Return the log field with the number of spooled messages; while the spool is
+ * off, an empty field. */
+static struct log_field spooled_field(const struct engine *e)
+{
+    return e->mq.spool ? F_UINT("spooled", spool_waits(e->mq.spool))
+                       : F_STR("spooled", NULL);
+}
+
 /* Log the start, and warn if custody is not on a tmpfs. */
 static void started_log(struct engine *e)
 {
@@ -549,7 +565,7 @@ static void started_log(struct engine *e)
         F_UINT("max_concurrency", gate_cap(&e->flow.gate)),
         F_STR("handler", e->flow.ops->name), F_STR("state_dir", e->dir.folder),
         F_STR("runtime_dir", e->runtime.folder),
-        F_INT("in_queue", e->flow.source->ops->fresh(e->flow.source)));
+        F_INT("in_queue", queue_left(e)), spooled_field(e));
     if (disk)
         log_warn("custody_on_disk", F_STR("folder", e->runtime.folder),
                  F_STR("type", disk),
@@ -568,6 +584,7 @@ struct summary {
     struct items_stats items;
     struct counters_sum sum;
     int64_t in_queue;
+    struct log_field spooled;
 };
 
 /* Log the last line of a run, after everything else is done. */
@@ -586,7 +603,7 @@ static void summary_log(const struct engine *e, const struct summary *s)
         F_UINT("discarded", s->sum.discarded),
         F_DURATION("mean", mean_us * NS_PER_US),
         F_DURATION("longest", s->items.longest_ns / NS_PER_US * NS_PER_US),
-        F_INT("in_queue", s->in_queue));
+        F_INT("in_queue", s->in_queue), s->spooled);
 }
 
 int engine_run(struct engine *e)
@@ -636,7 +653,6 @@ void engine_close(struct engine **engine)
     if (e->flow.started) { /* before its parts are closed */
         items_stats(&e->flow.items, &end.items);
         counters_sum(e->flow.counters, false, &end.sum);
-        end.in_queue = e->flow.source->ops->fresh(e->flow.source);
     }
     broker_stop(e);
     if (e->flow.peeker)
@@ -650,8 +666,11 @@ void engine_close(struct engine **engine)
     if (e->mq.store || (e->broker && e->flow.source))
         unsettled_fini(&e->flow.unsettled);
     on_dead_close(&e->on_dead);
-    if (e->flow.started)
+    if (e->flow.started) {
         spool_stop(e->mq.spool_there);
+        end.in_queue = queue_left(e);
+        end.spooled = spooled_field(e);
+    }
     source_mq_stop(&e->mq);
     dispatch_close(&e->flow);
     if (e->flow.handler)

@@ -675,8 +675,9 @@ static bool fields_known(struct text *t, const struct log_event *e)
 static bool field_spared(const char *event, const char *key)
 {
     static const char *const spared[][2] = {
-        {"started", "|state_dir|runtime_dir|in_queue|"},
-        {"stopped", "|queue|deliveries|discarded|mean|longest|in_queue|"},
+        {"started", "|state_dir|runtime_dir|in_queue|spooled|"},
+        {"stopped",
+         "|queue|deliveries|discarded|mean|longest|in_queue|spooled|"},
     };
     char word[32];
 

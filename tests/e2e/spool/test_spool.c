@@ -111,9 +111,24 @@ Test(spool, a_sender_does_not_wait_for_handlers_and_the_order_is_the_queues)
     cr_assert(spooled(q) == 0);
 }
 
+/* Assert what the first or the last line of a worker says of messages left in
+ * the queue and in the spool. */
+static void left_logged(struct harness_process *w, const char *event,
+                        long in_queue, int64_t in_spool)
+{
+    const char *line = harness_wait_log(w, event, 10000);
+    const char *end = strstr(line, " in_queue=");
+    char want[64];
+
+    snprintf(want, sizeof want, " in_queue=%ld spooled=%lld", in_queue,
+             (long long)in_spool);
+    cr_assert(end && strcmp(end, want) == 0, "not \"%s\": %s", want, line);
+}
+
 Test(spool, a_stop_empties_the_queue_and_the_next_worker_runs_it_all)
 {
     const char *q = harness_queue(10, 64);
+    int64_t left;
     struct harness_process *w =
         harness_worker(q, "--spool", "-c", "1", "--", gated());
 
@@ -126,7 +141,10 @@ Test(spool, a_stop_empties_the_queue_and_the_next_worker_runs_it_all)
     cr_assert(harness_queue_length(q) == 0);
     cr_assert(harness_lines("out") + (size_t)spooled(q) == 51);
     cr_assert(ask(q, "SELECT boot IS NULL FROM spool_state") == 1);
+    left_logged(w, "event=stopped", 0, spooled(q));
+    left = spooled(q);
     w = harness_worker(q, "-c", "1", "--", gated()); /* also one without it */
+    left_logged(w, "event=started", 0, left);
     harness_until_lines("out", 51, 30000);
     cr_assert(harness_lines_with("out", " 1") == 0, "none was a repeat");
     cr_assert(harness_stop(w, 10000) == 0);
