@@ -35,8 +35,9 @@ struct client {
     struct control *control;
     uint64_t heard; /* number of its last request among all */
     size_t used;
-    uid_t uid;                 /* of its process */
-    bool waits;                /* its first line is answered later */
+    uid_t uid;         /* of its process */
+    uint64_t begun_ns; /* monotonic time at which its first line was asked for
+                        * the first time; 0: no line waits for its answer */
     struct steering *steering; /* NULL: none */
     char line[STATEDIR_BEFORE_SIZE + STATEDIR_REQUEST];
 };
@@ -48,7 +49,7 @@ struct control {
     struct loop_source door;
     struct timer door_timer; /* after an accept without a free descriptor */
     struct client clients[CLIENTS];
-    struct timer over_timer; /* a pool job of an order is over */
+    struct timer over_timer; /* asks the waiting requests again */
     uint64_t heard;          /* requests so far */
     char path[PATH_MAX];     /* c */
     struct stat node;        /* c  the socket at `path` */
@@ -63,7 +64,7 @@ static void client_drop(struct client *c)
     c->source.fd = -1;
     c->source.added = false; /* epoll forgot it */
     c->used = 0;
-    c->waits = false;
+    c->begun_ns = 0;
     steering_drop(&c->steering);
 }
 
@@ -98,23 +99,29 @@ static void order_over(void *arg)
 static void lines_answer(struct client *c)
 {
     char *from = c->line, *end, words[sizeof c->line];
+    struct control *k = c->control;
     bool on = true;
 
     while (on && (end = memchr(from, '\n', c->used)) != NULL) {
-        struct order_call call = {.again = c->waits,
+        bool again = c->begun_ns != 0;
+        struct order_call call = {.again = again,
+                                  .begun_ns =
+                                      again ? c->begun_ns : clock_mono_ns(),
                                   .uid = c->uid,
                                   .steering = &c->steering,
                                   .over = order_over,
-                                  .arg = c->control};
+                                  .arg = k};
         json_t *out;
 
         *end = '\0';
         strlcpy(words, from, sizeof words); /* which is cut into words */
-        out = orders_answer(c->control->orders, words, &call);
-        c->waits = call.later;
-        on = !c->waits && answer_send(c, out);
-        if (c->waits)
+        out = orders_answer(k->orders, words, &call);
+        c->begun_ns = call.later ? call.begun_ns : 0;
+        on = !call.later && answer_send(c, out);
+        if (call.later)
             *end = '\n'; /* the line is answered later */
+        if (call.later && call.ask_ns)
+            timers_start_earlier(k->flow->timers, &k->over_timer, call.ask_ns);
         if (on) {
             c->used -= (size_t)(end + 1 - from);
             from = end + 1;
@@ -129,7 +136,7 @@ static void lines_answer(struct client *c)
 /* Wait for the next line of a client, unless it waits for an answer. */
 static void listen_on(struct client *c)
 {
-    if (c->source.fd >= 0 && !c->waits &&
+    if (c->source.fd >= 0 && !c->begun_ns &&
         loop_watch(c->control->flow->loop, &c->source, EPOLLIN) < 0)
         client_drop(c);
 }
@@ -141,7 +148,7 @@ static void waiting_answer(void *arg)
     struct control *k = arg;
 
     for (size_t i = 0; i < CLIENTS; i++)
-        if (k->clients[i].waits) {
+        if (k->clients[i].begun_ns) {
             lines_answer(&k->clients[i]);
             listen_on(&k->clients[i]);
         }

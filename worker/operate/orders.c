@@ -34,6 +34,9 @@
 #define WORDS_MAX STEER_MOST
 #define ARGS_MOST 64 /* words of the command that are shown */
 #define PAGE      64 /* keys of groups in an answer */
+/* How long an answer waits for a slow disk: less than a client waits for an
+ * answer (scripts/mqctl/ask.c). */
+#define SAVE_WAIT_NS NS_PER_S
 
 struct request {
     struct orders *orders;
@@ -226,20 +229,26 @@ static json_t *answer_status(struct request *r)
 
 /* ---- orders ---- */
 
-/* Answer when the change is on disk; return NULL before that. A change that
- * cannot be saved is in force nevertheless, and `not_saved` gives the
- * reason. */
+/* Answer when the change is on disk, or when SAVE_WAIT_NS are over; return NULL
+ * before that. A change that is not on disk is in force nevertheless, and
+ * `not_saved` gives the reason. */
 static json_t *pause_answer(struct request *r, json_t *out)
 {
+    uint64_t end_ns = ns_add(r->call->begun_ns, SAVE_WAIT_NS);
     int err;
+    bool saved = pause_is_saved(r->orders->pause, &err);
 
-    r->call->later = !pause_is_saved(r->orders->pause, &err);
+    r->call->later = !saved && clock_mono_ns() < end_ns;
+    r->call->ask_ns = end_ns;
     if (r->call->later) {
         json_decref(out);
         return NULL;
     }
-    if (out && err)
-        json_object_set_new(out, "not_saved", json_string(errno_text(-err)));
+    if (out && (!saved || err))
+        json_object_set_new(
+            out, "not_saved",
+            json_string(saved ? errno_text(-err)
+                              : "the disk has not finished writing after 1s"));
     return out;
 }
 
@@ -707,6 +716,7 @@ json_t *orders_answer(struct orders *orders, char *line,
     while (i < VERBS && (!verb || strcmp(verbs[i].name, verb) != 0))
         i++;
     call->later = false;
+    call->ask_ns = 0;
     /* An order that was begun in time is done or in progress. */
     if (late &&
         (!call->again || (i < VERBS && verbs[i].answer == answer_settings)))

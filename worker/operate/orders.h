@@ -45,9 +45,11 @@ struct orders {
 
 /* One request of a client. */
 struct order_call {
-    bool again; /* it is asked once more */
-    uid_t uid;  /* of the client */
-    bool later; /* out: there is no answer yet, ask again */
+    bool again;        /* it was asked before, and not answered */
+    uint64_t begun_ns; /* monotonic time at which it was asked first */
+    uid_t uid;         /* of the client */
+    bool later;        /* out: there is no answer yet, ask again */
+    uint64_t ask_ns;   /* out: when to ask again at the latest; 0: never */
     /* NULL, or what the request has begun; the client's to drop. */
     struct steering **steering;
     void (*over)(void *arg); /* called when that is over, on a pool thread */

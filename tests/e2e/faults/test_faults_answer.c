@@ -45,6 +45,37 @@ Test(faults_answer, a_worker_that_cannot_answer_one_answers_the_next)
     steered("getsockopt", ENOMEM, "only the worker's user");
 }
 
+/* The write of the pause takes longer than a client waits for an answer. */
+Test(faults_answer, a_pause_is_answered_while_the_disk_is_slow)
+{
+    const char *queue = harness_queue(10, 256);
+    const char *const argv[] = {
+        "mqworker", "--state-dir", harness_state_dir(),
+        queue,      "--",          harness_path("handler"),
+        NULL};
+    static const char *const verbs[] = {"pause", "resume"};
+    struct harness_process *w =
+        fault_start("fsync@/pause:1:-30", "tally", argv);
+    struct harness_result r;
+    uint64_t seen, failed;
+
+    harness_wait_log(w, "event=started", 10000);
+    for (size_t i = 0; i < 2; i++) {
+        r = harness_run("mqctl", verbs[i], "--state-dir", harness_state_dir(),
+                        queue);
+        cr_assert_eq(r.status, 0, "%s: %s", verbs[i], r.err);
+        cr_assert(strstr(r.err, "not yet saved") &&
+                      strstr(r.err, "the disk has not finished writing"),
+                  "%s: %s", verbs[i], r.err);
+    }
+    fault_tally("tally", &seen, &failed);
+    cr_assert_eq(failed, 1);
+    cr_assert_eq(harness_log_count(w, "event=paused"), 1);
+    harness_send_text(queue, "body");
+    harness_until(harness_lines_with("done", "body") == 1, 10000);
+    harness_kill(w);
+}
+
 /* ---- a worker that takes long to start or to stop ---- */
 
 static const char *last_queue;

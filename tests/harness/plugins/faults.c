@@ -5,7 +5,8 @@
  * starts makes, COUNT of them (1; 0: all) fail with ERRNO. CALL is one of the
  * groups below ("malloc" is all of that family; "mq_received" is mq_receive
  * that fails when it has taken the message), TEXT occurs in the path of its
- * file, ERRNO is a number; 0: it does not fail, but comes a second late.
+ * file, ERRNO is a number; 0: it does not fail, but comes a second late, and
+ * -N: N seconds late.
  * $MQW_FAULT_SEEN is a file that gets two 64-bit numbers: how many such calls
  * there were, and how many of them failed. It is mapped, so that they are there
  * whatever ends the program. $MQW_FAULT_TRACE: where it fails goes to stderr.
@@ -79,7 +80,7 @@ static void spec_read(const char *spec)
         n = 1 + sscanf(spec, "%31[^:@]:%llu:%d:%llu", fault.call, &first,
                        &fault.err, &count);
     }
-    if (n < 4 || first == 0 || fault.err < 0) {
+    if (n < 4 || first == 0) {
         fprintf(stderr, "faults: \"%s\" is no CALL[@TEXT]:N:ERRNO[:COUNT]\n",
                 spec);
         abort();
@@ -196,11 +197,12 @@ static bool fails(const char *call, int fd, const char *path)
         if (fault.trace)
             trace();
     }
-    if (hit && fault.err == 0)
-        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    if (hit && fault.err <= 0)
+        nanosleep(&(struct timespec){.tv_sec = fault.err ? -fault.err : 1},
+                  NULL);
     inside = false;
-    errno = hit && fault.err ? fault.err : kept;
-    return hit && fault.err;
+    errno = hit && fault.err > 0 ? fault.err : kept;
+    return hit && fault.err > 0;
 }
 
 /* One function: of a group, what it returns when it fails, its descriptor (-1:
