@@ -27,13 +27,13 @@
 #include "worker/operate/orders.h"
 
 #define CLIENTS 16
-#define FULL_NS (100 * NS_PER_MS) /* until the door is tried again */
+#define FULL_NS (100 * NS_PER_MS) /* until accept(2) is tried again */
 
 /* All of it is the loop's. */
 struct client {
     struct loop_source source; /* fd -1: free */
     struct control *control;
-    uint64_t heard; /* number of its last request among all */
+    uint64_t heard; /* number of its last event among those of all clients */
     size_t used;
     uid_t uid;         /* of its process */
     uint64_t begun_ns; /* monotonic time at which its first line was asked for
@@ -44,15 +44,15 @@ struct client {
 
 /* c = constant after open   the rest is the loop's */
 struct control {
-    struct orders *orders; /* c */
-    struct flow *flow;     /* c */
-    struct loop_source door;
+    struct orders *orders;   /* c */
+    struct flow *flow;       /* c */
+    struct loop_source door; /* the listening socket */
     struct timer door_timer; /* after an accept without a free descriptor */
     struct client clients[CLIENTS];
-    struct timer over_timer; /* asks the waiting requests again */
-    uint64_t heard;          /* requests so far */
-    char path[PATH_MAX];     /* c */
-    struct stat node;        /* c  the socket at `path` */
+    struct timer again_timer; /* asks the waiting requests again */
+    uint64_t heard;           /* events of clients so far */
+    char path[PATH_MAX];      /* c */
+    struct stat node;         /* c  the socket at `path` */
 };
 
 /* ---- clients ---- */
@@ -87,12 +87,12 @@ static bool answer_send(struct client *c, json_t *answer)
     return sent;
 }
 
-/* Have the loop answer the clients that wait. On a thread of the pool. */
-static void order_over(void *arg)
+/* Have the loop ask the waiting requests again. Any thread. */
+static void again_soon(void *arg)
 {
     struct control *k = arg;
 
-    timers_start(k->flow->timers, &k->over_timer, clock_mono_ns());
+    timers_start(k->flow->timers, &k->again_timer, clock_mono_ns());
 }
 
 /* Answer each complete line, and keep the rest. */
@@ -109,7 +109,7 @@ static void lines_answer(struct client *c)
                                       again ? c->begun_ns : clock_mono_ns(),
                                   .uid = c->uid,
                                   .steering = &c->steering,
-                                  .over = order_over,
+                                  .over = again_soon,
                                   .arg = k};
         json_t *out;
 
@@ -121,7 +121,7 @@ static void lines_answer(struct client *c)
         if (call.later)
             *end = '\n'; /* the line is answered later */
         if (call.later && call.ask_ns)
-            timers_start_earlier(k->flow->timers, &k->over_timer, call.ask_ns);
+            timers_start_earlier(k->flow->timers, &k->again_timer, call.ask_ns);
         if (on) {
             c->used -= (size_t)(end + 1 - from);
             from = end + 1;
@@ -141,23 +141,18 @@ static void listen_on(struct client *c)
         client_drop(c);
 }
 
-/* Answer waiting orders after handlers were added or refused, an order about
- * messages has ended, or a pause was saved. */
-static void waiting_answer(void *arg)
+/* Ask the waiting requests again: slots were added or refused, an order about
+ * messages has ended, a pause was saved, or its client has waited long
+ * enough. */
+static void again_due(struct timer *timer)
 {
-    struct control *k = arg;
+    struct control *k = CONTAINER_OF(timer, struct control, again_timer);
 
     for (size_t i = 0; i < CLIENTS; i++)
         if (k->clients[i].begun_ns) {
             lines_answer(&k->clients[i]);
             listen_on(&k->clients[i]);
         }
-}
-
-/* Ask the waiting requests again. */
-static void over_due(struct timer *timer)
-{
-    waiting_answer(CONTAINER_OF(timer, struct control, over_timer));
 }
 
 /* Read what a client has sent; a client that closed its end is dropped. */
@@ -182,23 +177,8 @@ static void client_ready(struct loop_source *source)
     listen_on(c);
 }
 
-/* Return a free place; if there is none, that of the client that has been quiet
- * for longest. */
-static struct client *client_free(struct control *k)
-{
-    struct client *oldest = &k->clients[0];
-
-    for (size_t i = 0; i < CLIENTS; i++) {
-        if (k->clients[i].source.fd < 0)
-            return &k->clients[i];
-        if (k->clients[i].heard < oldest->heard)
-            oldest = &k->clients[i];
-    }
-    client_drop(oldest);
-    return oldest;
-}
-
-/* Return true if the other side may speak: its uid, *uid, is ours or root's. */
+/* Return true if the process at the other end, of the user *uid, may steer the
+ * worker; log a refusal. */
 static bool client_known(int fd, uid_t *uid)
 {
     struct ucred who;
@@ -214,7 +194,7 @@ static bool client_known(int fd, uid_t *uid)
     return false;
 }
 
-/* Wait for the next client. */
+/* Wait for the next client. Also the callback of door_timer. */
 static void door_open(struct timer *timer)
 {
     struct control *k = CONTAINER_OF(timer, struct control, door_timer);
@@ -222,16 +202,21 @@ static void door_open(struct timer *timer)
     (void)loop_watch(k->flow->loop, &k->door, EPOLLIN);
 }
 
-/* Let one client in. Without a free descriptor wait for a timer, because the
- * door stays readable. */
+/* Accept one client. If all places are taken, drop the client that has been
+ * quiet for longest. If no descriptor is free, wait for a timer, because the
+ * listening socket stays readable. */
 static void door_ready(struct loop_source *source)
 {
     struct control *k = CONTAINER_OF(source, struct control, door);
     int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     bool full = fd < 0 && errno != EAGAIN && errno != ECONNABORTED;
-    struct client *c = fd >= 0 ? client_free(k) : NULL;
+    struct client *c = &k->clients[0];
 
-    if (c) {
+    if (fd >= 0) {
+        for (size_t i = 0; i < CLIENTS && c->source.fd >= 0; i++)
+            if (k->clients[i].source.fd < 0 || k->clients[i].heard < c->heard)
+                c = &k->clients[i];
+        client_drop(c);
         c->control = k;
         c->source.fd = fd;
         c->source.ready = client_ready;
@@ -275,14 +260,14 @@ struct control *control_open(struct orders *orders)
         return control_fail(NULL, f, ENOMEM);
     k->orders = orders;
     k->flow = f;
-    orders->cap->over = waiting_answer;
+    orders->cap->over = again_soon;
     orders->cap->arg = k;
-    orders->pause->saved = order_over;
+    orders->pause->saved = again_soon;
     orders->pause->arg = k;
     k->door.fd = -1;
     k->door.ready = door_ready;
     timer_init(&k->door_timer, door_open);
-    timer_init(&k->over_timer, over_due);
+    timer_init(&k->again_timer, again_due);
     for (size_t i = 0; i < CLIENTS; i++)
         k->clients[i].source.fd = -1;
     if (snprintf(k->path, sizeof k->path, "%s/%s", f->folder,
@@ -306,7 +291,7 @@ void control_close(struct control **control)
     k->orders->cap->over = NULL;
     k->orders->pause->saved = NULL;
     timers_cancel(k->flow->timers, &k->door_timer);
-    timers_cancel(k->flow->timers, &k->over_timer);
+    timers_cancel(k->flow->timers, &k->again_timer);
     for (size_t i = 0; i < CLIENTS; i++)
         client_drop(&k->clients[i]);
     if (k->door.fd >= 0) {

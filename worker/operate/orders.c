@@ -38,9 +38,18 @@
  * answer (scripts/mqctl/ask.c). */
 #define SAVE_WAIT_NS NS_PER_S
 
+struct request;
+struct verb {
+    const char *name;
+    json_t *(*answer)(struct request *r);
+    bool order;      /* it changes something, and no other line logs that */
+    enum steer what; /* for rows_steer */
+    int signal;      /* for answer_stop; 0: drain */
+};
+
 struct request {
     struct orders *orders;
-    enum steer what;        /* for rows_steer */
+    const struct verb *verb;
     char *words[WORDS_MAX]; /* without the verb */
     size_t count;
     struct order_call *call;
@@ -276,42 +285,39 @@ static json_t *answer_resume(struct request *r)
                         json_pack("{s:b, s:b}", "ok", 1, "was_paused", paused));
 }
 
-/* Take no more messages. Handlers that run may take as long as they need. */
-static json_t *answer_drain(struct request *r)
-{
-    r->orders->stop->drained = true;
-    gate_finish(&r->orders->flow->gate, "drain", 0);
-    return answer_ok();
-}
-
-/* Stop as SIGTERM does. With "once", a client that waits for the end may ask
- * again: a worker that is already stopping goes on as before. */
+/* Begin to stop: drain lets running handlers take as long as they need, stop is
+ * SIGTERM, quit is SIGQUIT. With "stop once", a client that waits for the end
+ * may ask again: a worker that is already stopping goes on as before. */
 static json_t *answer_stop(struct request *r)
 {
-    if (r->count == 1 && strcmp(r->words[0], "once") == 0 &&
-        r->orders->stop->signals > 0)
+    struct stop *stop = r->orders->stop;
+
+    if (r->verb->signal == SIGTERM && r->count == 1 &&
+        strcmp(r->words[0], "once") == 0 && stop->signals > 0)
         return answer_ok();
-    gate_finish(&r->orders->flow->gate, "stop",
-                0); /* the first reason counts */
-    stop_worker(r->orders->stop, SIGTERM);
+    gate_finish(&r->orders->flow->gate, r->verb->name,
+                0); /* the first counts */
+    if (r->verb->signal)
+        stop_worker(stop, r->verb->signal);
+    else
+        stop->drained = true;
     return answer_ok();
 }
 
-static json_t *answer_quit(struct request *r)
+/* Change settings, and answer with the old and new value of each. */
+static json_t *answer_settings(struct request *r)
 {
-    gate_finish(&r->orders->flow->gate, "quit", 0);
-    stop_worker(r->orders->stop, SIGQUIT);
-    return answer_ok();
-}
-
-/* Check all changes before any of them is made. Returns a refusal, or NULL. */
-static json_t *set_check(struct request *r, char *values[WORDS_MAX])
-{
-    struct problem p = {.status = EX_USAGE,
-                        .text = "set: give NAME=VALUE, like "
-                                "max-concurrency=8"};
+    char old[SETTING_TEXT], now[SETTING_TEXT], *values[WORDS_MAX] = {0};
+    struct problem p;
+    char keep[STATEDIR_REQUEST] = "";
+    const char *config = getenv("MQW_CONFIG"); /* of the unit */
+    json_t *out = NULL, *all;
     int err;
 
+    if (r->count == 0)
+        return orders_refusal(EX_USAGE,
+                              "set: give NAME=VALUE, like max-concurrency=8");
+    /* Check all changes before any of them is made. */
     for (size_t i = 0; i < r->count; i++) {
         values[i] = strchr(r->words[i], '=');
         if (values[i])
@@ -326,20 +332,8 @@ static json_t *set_check(struct request *r, char *values[WORDS_MAX])
         else if (err)
             return orders_refusal(p.status, p.text);
     }
-    return r->count ? NULL : orders_refusal(p.status, p.text);
-}
-
-/* Change settings, and answer with the old and new value of each. */
-static json_t *answer_settings(struct request *r)
-{
-    char old[SETTING_TEXT], now[SETTING_TEXT], *values[WORDS_MAX] = {0};
-    json_t *out = set_check(r, values), *all;
-    char keep[STATEDIR_REQUEST] = "";
-    const char *config = getenv("MQW_CONFIG"); /* of the unit */
-    struct problem p;
-
-    if (out || r->call->later)
-        return out;
+    if (r->call->later)
+        return NULL;
     all = json_array();
     for (size_t i = 0; i < r->count; i++) {
         if (live_settings_text(r->orders, r->words[i], values[i], old, now,
@@ -418,8 +412,8 @@ static void steer_job(struct pool_job *job)
     steering_drop(&s);
 }
 
-/* Answer with a word for each number, or with the reason why nothing has
- * happened; NULL while the job is not over. */
+/* Answer a request whose job was begun: with a word for each number, or with
+ * the reason why nothing was changed; NULL while the job is not over. */
 static json_t *steering_answer(struct request *r)
 {
     const struct steering *s = *r->call->steering;
@@ -500,7 +494,7 @@ static bool numbers_read(const struct request *r, size_t count,
 /* Run or cancel messages that wait in the store, by their rows. */
 static json_t *rows_steer(struct request *r)
 {
-    struct steering s = {.what = r->what, .count = r->count};
+    struct steering s = {.what = r->verb->what, .count = r->count};
 
     return steering_begin(r, &s,
                           numbers_read(r, r->count, s.numbers)
@@ -574,25 +568,6 @@ static int closing_key_order(const void *a, const void *b)
     return way ? way : (x->size > y->size) - (x->size < y->size);
 }
 
-/* Find each of the copied keys. Returns NULL without memory. */
-static struct key *keys_cut(const char *copies, size_t bytes, size_t *n)
-{
-    struct key *keys = NULL;
-    size_t size;
-
-    for (int count = 1; count >= 0; count--) {
-        *n = 0;
-        for (size_t at = 0; at < bytes; at += sizeof size + size, (*n)++) {
-            memcpy(&size, copies + at, sizeof size);
-            if (keys)
-                keys[*n] = (struct key){copies + at + sizeof size, size};
-        }
-        if (count)
-            keys = calloc(*n + 1, sizeof *keys);
-    }
-    return keys;
-}
-
 /* List the groups that are closing: a page of the keys after the given one, and
  * whether there are more. */
 static json_t *answer_closing(struct request *r)
@@ -601,16 +576,22 @@ static json_t *answer_closing(struct request *r)
     int size = r->count == 1 ? hex_parse(r->words[0], key, sizeof key) : 0;
     struct key after = {key, size > 0 ? (size_t)size : 0}, *keys;
     json_t *all, *out = NULL;
-    size_t bytes, n, i = 0;
+    size_t bytes, n = 0, i = 0;
     char *copies;
 
     if (r->count > 1 || size < 0)
         return orders_refusal(EX_USAGE, "closing: give the key of a group in "
                                         "hexadecimal, or nothing");
     copies = dispatch_closing(r->orders->flow, &bytes);
-    keys = keys_cut(copies, bytes, &n);
+    keys = calloc(bytes / sizeof keys->size + 1, sizeof *keys);
     if (keys) {
         all = json_array();
+        /* Each copy is a size, then that many bytes. */
+        for (size_t at = 0; at < bytes; at += keys[n++].size) {
+            memcpy(&keys[n].size, copies + at, sizeof keys->size);
+            at += sizeof keys->size;
+            keys[n].at = copies + at;
+        }
         qsort(keys, n, sizeof *keys, closing_key_order);
         while (i < n && closing_key_order(&keys[i], &after) <= 0)
             i++;
@@ -657,21 +638,16 @@ static json_t *answer_group(struct request *r)
 
 /* ---- requests and signals ---- */
 
-static const struct {
-    const char *name;
-    json_t *(*answer)(struct request *r);
-    bool order; /* it changes something, and nothing else logs that */
-    enum steer what;
-} verbs[] = {
+static const struct verb verbs[] = {
     {.name = "status", .answer = answer_status},
     {.name = "pause", .answer = answer_pause},
     {.name = "resume", .answer = answer_resume},
     {.name = "set", .answer = answer_settings},
-    {.name = "drain", .answer = answer_drain, .order = true},
-    {.name = "stop", .answer = answer_stop, .order = true},
-    {.name = "quit", .answer = answer_quit, .order = true},
-    {"run-now", rows_steer, true, STEER_RUN_NOW},
-    {"cancel", rows_steer, true, STEER_CANCEL},
+    {.name = "drain", .answer = answer_stop, .order = true},
+    {.name = "stop", .answer = answer_stop, .order = true, .signal = SIGTERM},
+    {.name = "quit", .answer = answer_stop, .order = true, .signal = SIGQUIT},
+    {"run-now", rows_steer, true, STEER_RUN_NOW, 0},
+    {"cancel", rows_steer, true, STEER_CANCEL, 0},
     {.name = "closing", .answer = answer_closing},
     {.name = "group", .answer = answer_group, .order = true},
     {.name = "cancel-running", .answer = answer_cancel_running},
@@ -680,61 +656,50 @@ static const struct {
 
 #define VERBS (sizeof verbs / sizeof verbs[0])
 
-/* Split a line into words. Returns the verb, or NULL. */
-static const char *request_read(struct request *r, char *line)
-{
-    const char *verb = NULL;
-    char *word;
-
-    while ((word = strsep(&line, " \t\r")) != NULL) {
-        if (*word == '\0')
-            continue;
-        if (!verb)
-            verb = word;
-        else if (r->count < WORDS_MAX)
-            r->words[r->count++] = word;
-        else
-            return NULL;
-    }
-    return verb;
-}
-
 json_t *orders_answer(struct orders *orders, char *line,
                       struct order_call *call)
 {
     const size_t before = strlen(STATEDIR_BEFORE);
     struct request r = {.orders = orders, .call = call};
-    bool late = false;
-    const char *verb;
-    size_t i = 0;
+    bool late = false, too_many = false;
+    const char *verb = NULL;
+    char *word;
     json_t *out;
 
     /* A client gives up on an order at the deadline in front of it. */
     if (strncmp(line, STATEDIR_BEFORE, before) == 0)
         late = clock_wall_ns() > strtoull(line + before, &line, 10);
-    verb = request_read(&r, line);
-    while (i < VERBS && (!verb || strcmp(verbs[i].name, verb) != 0))
-        i++;
+    while ((word = strsep(&line, " \t\r")) != NULL) {
+        if (*word == '\0')
+            continue;
+        if (!verb)
+            verb = word;
+        else if (r.count < WORDS_MAX)
+            r.words[r.count++] = word;
+        else
+            too_many = true;
+    }
+    for (size_t i = 0; i < VERBS && verb && !too_many; i++)
+        if (strcmp(verbs[i].name, verb) == 0)
+            r.verb = &verbs[i];
     call->later = false;
     call->ask_ns = 0;
     /* An order that was begun in time is done or in progress. */
-    if (late &&
-        (!call->again || (i < VERBS && verbs[i].answer == answer_settings)))
+    if (late && (!call->again || (r.verb && r.verb->answer == answer_settings)))
         return orders_refusal(
             EX_TEMPFAIL,
             "the order arrived too late and was not carried out; try again");
-    if (i == VERBS)
+    if (!r.verb)
         return orders_refusal(EX_USAGE,
                               "not a request; give status, pause [DUR], "
                               "resume, set NAME=VALUE..., drain, stop, "
                               "quit, run-now ROW..., cancel ROW..., "
                               "cancel-running ID..., closing [KEY] or "
                               "group close|open KEY");
-    if (verbs[i].order && !call->again)
+    if (r.verb->order && !call->again)
         log_info("control", F_STR("queue", orders->flow->set->queue),
-                 F_STR("order", verbs[i].name));
-    r.what = verbs[i].what;
-    out = verbs[i].answer(&r);
+                 F_STR("order", r.verb->name));
+    out = r.verb->answer(&r);
     call->later = call->later && !out;
     /* cppcheck-suppress returnDanglingLifetime ; it points into no request */
     return out;

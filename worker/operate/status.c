@@ -22,10 +22,10 @@
 #define COUNT_NS    NS_PER_S
 #define COUNT_SHARE 50 /* counting takes at most this part of the time */
 
-/* Count the rows of the source; a number that it cannot give stays as it was. A
- * million rows take a while, so the pause until the next count grows with the
- * time that this one took. */
-static void rows_count(struct status *b)
+/* A number that the source cannot give stays as it was. A million rows take a
+ * while, so the pause until the next count grows with the time that this one
+ * took. */
+void status_count(struct status *b)
 {
     struct flow *f = b->flow;
     struct source *s = f->source;
@@ -39,12 +39,7 @@ static void rows_count(struct status *b)
     }
     pause = COUNT_SHARE * (clock_mono_ns() - before);
     atomic_store(&f->dirty.pause_ns, pause > COUNT_NS ? pause : COUNT_NS);
-}
-
-void status_count(struct status *b)
-{
-    rows_count(b);
-    dirty_state(&b->flow->dirty);
+    dirty_state_now(&f->dirty);
 }
 
 void status_untold(struct status *b, uint64_t letters)
@@ -61,8 +56,7 @@ static int count_run(struct chore *chore)
     struct items_stats s;
 
     dirty_count_begins(&f->dirty);
-    rows_count(b);
-    dirty_state_now(&f->dirty);
+    status_count(b);
     file_watch_soon(b->file_watch);
     items_stats(&f->items, &s);
     if (s.deliveries != b->deliveries && atomic_load(&f->gate.running) > 0)
@@ -102,59 +96,51 @@ _Static_assert((int)HOLD_STOP == COUNTERS_STOPPING &&
                    (int)HOLD_DAMAGED == COUNTERS_DAMAGED,
                "counters format");
 
-/* Show numbers in the process title, then what is not as usual. A bound that is
- * reached is left out, because it comes and goes with each message. */
-static void title_show(struct status *b, const char *breaker)
-{
-    struct flow *f = b->flow;
-    struct gate *g = &f->gate;
-    int64_t waiting = atomic_load(&b->rows[COUNT_WAITING]) +
-                      atomic_load(&b->rows[COUNT_PARKED]) +
-                      atomic_load(&b->rows[COUNT_SPOOLED]);
-    char state[200] = "", text[QUEUE_NAME_MAX + 300];
-    struct file_trouble file;
-
-    if (gate_why(g) == WHY_FILES) {
-        file_watch_trouble(b->file_watch, &file);
-        snprintf(state, sizeof state, " [takes nothing: %s]", file.text);
-    } else if (gate_held(g, ~(unsigned)HOLD_BOUND)) {
-        snprintf(state, sizeof state, " [%s]",
-                 worker_state_text(worker_state_of_holds(
-                     atomic_load(&g->holds) & ~(unsigned)HOLD_BOUND)));
-    } else if (breaker_state(&g->breaker) != BREAKER_CLOSED) {
-        snprintf(state, sizeof state, " [breaker open: %s]", breaker);
-    }
-    snprintf(text, sizeof text,
-             "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
-             f->set->queue, atomic_load(&g->running), gate_cap(g), waiting,
-             atomic_load(&b->rows[COUNT_DEAD]), state);
-    setproctitle("-mqworker: %s", text);
-    if (b->reader)
-        b->reader->read(b->reader, text);
-}
-
 void status_show(struct status *b)
 {
     struct flow *f = b->flow;
+    struct gate *g = &f->gate;
     struct counters *c = f->counters;
-    char why[160];
+    unsigned holds = atomic_load(&g->holds);
+    char state[200] = "", text[QUEUE_NAME_MAX + 300], breaker[160];
+    struct file_trouble file;
+    int64_t rows[COUNT_DEAD + 1];
 
     if (!dirty_state_take(&f->dirty))
         return;
-    breaker_reason(&f->gate.breaker, why, sizeof why);
-    counters_gauge(c, COUNTERS_CAP, gate_cap(&f->gate));
-    counters_gauge(c, COUNTERS_HOLDS, atomic_load(&f->gate.holds));
-    counters_gauge(c, COUNTERS_BREAKER, breaker_state(&f->gate.breaker));
-    counters_gauge(c, COUNTERS_WAITING,
-                   (uint64_t)atomic_load(&b->rows[COUNT_WAITING]));
-    counters_gauge(c, COUNTERS_PARKED,
-                   (uint64_t)atomic_load(&b->rows[COUNT_PARKED]));
-    counters_gauge(c, COUNTERS_LETTERS,
-                   (uint64_t)atomic_load(&b->rows[COUNT_DEAD]));
+    for (enum source_count i = COUNT_WAITING; i <= COUNT_DEAD; i++)
+        rows[i] = atomic_load(&b->rows[i]);
+    counters_gauge(c, COUNTERS_CAP, gate_cap(g));
+    counters_gauge(c, COUNTERS_HOLDS, holds);
+    counters_gauge(c, COUNTERS_BREAKER, breaker_state(&g->breaker));
+    counters_gauge(c, COUNTERS_WAITING, (uint64_t)rows[COUNT_WAITING]);
+    counters_gauge(c, COUNTERS_PARKED, (uint64_t)rows[COUNT_PARKED]);
+    counters_gauge(c, COUNTERS_LETTERS, (uint64_t)rows[COUNT_DEAD]);
     counters_gauge(c, COUNTERS_GROUPS, groups_count(f->groups));
     counters_gauge(c, COUNTERS_GROUPS_HELD, groups_held(f->groups));
     counters_gauge(c, COUNTERS_WINDOW, f->set->window);
     counters_gauge(c, COUNTERS_UNTOLD, atomic_load(&b->untold));
-    if (!f->set->inproc)
-        title_show(b, why);
+    if (f->set->inproc)
+        return;
+    /* The process title: numbers, then what is not as usual. A bound that is
+     * reached is left out, because it comes and goes with each message. */
+    holds &= ~(unsigned)HOLD_BOUND;
+    if (gate_why(g) == WHY_FILES) {
+        file_watch_trouble(b->file_watch, &file);
+        snprintf(state, sizeof state, " [takes nothing: %s]", file.text);
+    } else if (holds) {
+        snprintf(state, sizeof state, " [%s]",
+                 worker_state_text(worker_state_of_holds(holds)));
+    } else if (breaker_state(&g->breaker) != BREAKER_CLOSED) {
+        breaker_reason(&g->breaker, breaker, sizeof breaker);
+        snprintf(state, sizeof state, " [breaker open: %s]", breaker);
+    }
+    snprintf(text, sizeof text,
+             "%s [%u of %u busy, %" PRId64 " waiting, %" PRId64 " dead]%s",
+             f->set->queue, atomic_load(&g->running), gate_cap(g),
+             rows[COUNT_WAITING] + rows[COUNT_PARKED] + rows[COUNT_SPOOLED],
+             rows[COUNT_DEAD], state);
+    setproctitle("-mqworker: %s", text);
+    if (b->reader)
+        b->reader->read(b->reader, text);
 }

@@ -2,9 +2,10 @@
  *
  * WHAT   Puts the state into the counters file and, unless we are embedded, the
  *        process title: "mqworker: /orders [3 of 8 busy, 12 waiting, 1 dead]",
- *        then what is not as usual. The rows of the store are counted at most
- *        once a second while there is something to do, on a pool thread.
- * WHO    show: the loop. init, count: the engine.
+ *        then what is not as usual. The rows of the store are counted while
+ *        there is something to do.
+ * WHO    show: the loop. init, and the first count: the engine. Later counts:
+ *        a pool thread, at most once a second.
  * OWNS   Its chore.
  * FAILS  Never.
  */
@@ -38,7 +39,7 @@ struct status {
 };
 
 void status_init(struct status *b, struct flow *f);
-/* Count now; before the worker runs. */
+/* Count the rows of the source, and have the result shown. */
 void status_count(struct status *b);
 /* So many letters wait for their --on-dead command to run again. Any thread. */
 void status_untold(struct status *b, uint64_t letters);
