@@ -729,12 +729,24 @@ unsigned custody_index(const struct custody *c, const struct slot *slot)
     return (unsigned)((size_t)(at - c->base - FILE_HEAD) / c->stride);
 }
 
-void custody_each(struct custody *c,
-                  void (*visit)(struct slot *slot, void *arg), void *arg)
+/* Compare two slots by receive sequence, for qsort(3). */
+static int seq_compare(const void *a, const void *b)
 {
+    const struct slot *x = *(struct slot *const *)a;
+    const struct slot *y = *(struct slot *const *)b;
+
+    return (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+size_t custody_busy(struct custody *c, struct slot **busy)
+{
+    size_t n = 0;
+
     for (unsigned i = 0; i < c->head->slots; i++)
-        if (slot_word(slot_at(c, i)).state != SLOT_FREE)
-            visit(slot_at(c, i), arg);
+        if (!slot_free(slot_at(c, i)))
+            busy[n++] = slot_at(c, i);
+    qsort(busy, n, sizeof(struct slot *), seq_compare);
+    return n;
 }
 
 uint64_t custody_seq_next(const struct custody *c)
@@ -842,21 +854,12 @@ static int copy_aside(struct custody *c, struct problem *p)
     return 0;
 }
 
-/* Compare two slots by receive sequence; for qsort. */
-static int by_seq(const void *a, const void *b)
-{
-    const struct slot *x = *(struct slot *const *)a;
-    const struct slot *y = *(struct slot *const *)b;
-
-    return (x->seq > y->seq) - (x->seq < y->seq);
-}
-
 int custody_recover(struct custody *c,
                     void (*visit)(struct slot *slot, void *arg), void *arg,
                     struct problem *p)
 {
     struct slot **busy = calloc(c->head->slots, sizeof(struct slot *)), *slot;
-    size_t n = 0;
+    size_t n;
     int err;
 
     if (!busy || free_room(c, c->head->slots) < 0) {
@@ -880,17 +883,16 @@ int custody_recover(struct custody *c,
             c->damaged++;
             slot_retire(slot);
         }
-        if (slot_word(slot).state == SLOT_FREE) {
+        if (slot_free(slot)) {
             slot_scrub(slot, &c->fill, c->body_bytes);
             c->free[c->free_count++] = slot;
         } else {
-            busy[n++] = slot;
             /* A header that lost its counter must not give numbers twice. */
             custody_seq_raise(c, slot->seq + 1);
         }
     }
     if (!err) {
-        qsort(busy, n, sizeof(struct slot *), by_seq);
+        n = custody_busy(c, busy);
         for (size_t i = 0; i < n; i++) {
             /* the record may be wrong about the bytes to fill */
             busy[i]->dirty = (uint32_t)c->body_bytes;

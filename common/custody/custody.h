@@ -1,14 +1,15 @@
 /* custody.h - the file of slots that hold messages in flight
  *
  * WHAT   A MAP_SHARED file of slots. The kernel writes a message straight into
- *        a slot, so a message is either in the queue or in this file, whatever
- *        kills the process. docs/formats/custody.md has the bytes.
- * WHO    Open, recover, close: the engine and mqctl move, with the lock
- *        of the state directory. Grow, acquire and release: any thread;
- *        grow takes as long as slots are large.
- * OWNS   The file, its mapping, the list of free slots.
- * FAILS  A problem: 73 cannot be used or no space, 78 of another version or
- *        damaged (left untouched).
+ *        a slot, so a message is either in the queue or in this file, no matter
+ *        how the process dies. docs/formats/custody.md has the bytes.
+ * WHO    custody_open, _recover, _close: the engine's thread and mqctl move,
+ *        while they have the lock of the state directory. custody_grow,
+ *        _acquire, _release and the questions: any thread. custody_look,
+ *        _known, _holds: any program.
+ * OWNS   The file, its mapping, the list of FREE slots.
+ * FAILS  A problem: status 73 if the file cannot be used or there is no space,
+ *        78 if it is of another version or damaged. It is then left untouched.
  */
 #ifndef COMMON_CUSTODY_CUSTODY_H
 #define COMMON_CUSTODY_CUSTODY_H
@@ -30,85 +31,89 @@
 struct custody; /* opaque; body in custody.c */
 
 struct custody_spec {
-    size_t
-        body_bytes; /* room for a message, at least: the queue's mq_msgsize */
-    unsigned slots; /* to have now, 1 and up */
-    unsigned slots_max;  /* room that custody_grow may use */
-    unsigned slots_more; /* and as many again beyond that, or beyond a
-                          * file that has more already */
-    const char *aside;   /* folder for the copy of a damaged file, which is to
-                          * outlive the machine; NULL: beside the file */
+    size_t body_bytes;   /* least room of a slot: the queue's mq_msgsize */
+    unsigned slots;      /* number of slots now, 1 and up */
+    unsigned slots_max;  /* up to this number custody_grow may be needed, */
+    unsigned slots_more; /* and so many beyond it, or beyond a longer file */
+    const char *aside;   /* folder on disk for the copy of a damaged file; NULL:
+                          * the copy is made beside the file */
 };
 
-/* Open or create. An empty file with another geometry is replaced; one that
- * holds messages and has too little room for a body is rebuilt beside it, with
- * its messages, and renamed over. */
+/* Open or create the file. An empty file with another geometry is replaced. A
+ * file that holds messages, in slots that are too small, is rebuilt beside it
+ * with its messages, and renamed over. */
 int custody_open(struct custody **out, const char *path,
                  const struct custody_spec *spec, struct problem *p);
-/* Everything on disk, marked clean. NULL-safe; sets NULL. */
+/* Sync the file, mark it clean, and free the struct. NULL-safe; sets NULL. */
 void custody_close(struct custody **custody);
 
-/* Call `visit` for each slot that is not FREE, in receive order; once, before
- * the first acquire. RECEIVING slots have been resolved; HELD or RUNNING come.
- * A visited slot belongs to the visitor until custody_release. A record that
- * cannot be true is not visited: the file was copied aside (custody_damaged).
- * -ENOMEM, or -errno if it could not be copied. */
+/* Call `visit` for each slot that the last owner left HELD or RUNNING, in
+ * receive order. Call this once, before the first acquire. RECEIVING slots are
+ * resolved first. A visited slot belongs to the visitor until custody_release.
+ * A slot with impossible fields is emptied and not visited, after the file was
+ * copied (custody_damaged). -ENOMEM, or -errno if it could not be copied. */
 int custody_recover(struct custody *c,
                     void (*visit)(struct slot *slot, void *arg), void *arg,
                     struct problem *p);
-/* Records set aside by custody_recover; `*copy` names the file. */
+/* Return how many slots custody_recover has emptied; `*copy` is the path of the
+ * copied file, "" if there is none. */
 unsigned custody_damaged(const struct custody *c, const char **copy);
 
-/* The machine went down without an orderly close: slots may be torn. */
+/* Return true if the machine went down without an orderly close, so that slots
+ * may be torn. */
 bool custody_torn(const struct custody *c);
-/* The torn slots were dealt with; from here on the file is as any other. */
+/* Mark a torn file as sound, after all its slots were recovered. */
 void custody_fix(struct custody *c);
-/* Random number of this file, to mark the handlers that belong to it. */
+/* Return the random number of the file, which marks the handlers of its
+ * messages. */
 uint64_t custody_nonce(const struct custody *c);
 /* Return the number of the store whose rows the slots name; 0: not known. */
 uint64_t custody_store(const struct custody *c);
-/* Note the store, before custody_recover. If the file names another one, each
- * slot that is a run of a row is a message of its own from here on. */
+/* Note the store, before custody_recover. If the file names another store, each
+ * slot that names a row becomes a message without a row. */
 void custody_bind(struct custody *c, uint64_t store);
-/* NULL: the file is in memory (tmpfs). Else the file system it is on, where a
- * kill during writeback can lose the message in hand; `*doubtful`: its pages
- * may also be moved, or are on another machine. */
+/* Return the name of the disk file system that the file is on, where a kill
+ * during writeback can lose a message; NULL: it is in memory (tmpfs).
+ * `*doubtful`: its pages may also be moved, or are on another machine. */
 const char *custody_disk(const struct custody *c, bool *doubtful);
 /* Return the size of the file if mlock(2) has not locked it in memory; else 0.
  */
 size_t custody_bytes_unlocked(const struct custody *c);
 const char *custody_path(const struct custody *c);
-bool custody_empty(const struct custody *c); /* holds no message */
+/* Return true if no slot holds a message. */
+bool custody_empty(const struct custody *c);
 unsigned custody_slots(const struct custody *c);
-/* What custody_slots will never exceed, however it grows. */
+/* Return the number of slots that custody_grow can reach. */
 unsigned custody_slots_most(const struct custody *c);
 size_t custody_body_bytes(const struct custody *c);
 const struct slot_fill *custody_fill(const struct custody *c);
-/* More slots, up to custody_slots_most; a crash in between leaves the old
- * number. */
+/* Add slots until there are `slots`, up to custody_slots_most. Writes them to
+ * the file, which takes a while if they are many or large. */
 int custody_grow(struct custody *c, unsigned slots, struct problem *p);
 
-/* Return true if the file was removed: its messages end with this process. */
+/* Return true if the file was removed: its messages are lost when this process
+ * exits. */
 bool custody_is_unnamed(const struct custody *c);
 
-/* A FREE slot, or NULL if all are taken. */
+/* Take a FREE slot. Returns NULL if there is none. */
 struct slot *custody_acquire(struct custody *c);
 /* Give back a slot that is FREE. */
 void custody_release(struct custody *c, struct slot *slot);
-/* Slots that could be acquired now; a hint unless the caller knows better. */
+/* Return how many slots could be acquired now. Other threads may change it. */
 unsigned custody_free_slots(const struct custody *c);
-/* Number of a slot, 0 and up, for logs. */
+/* Return the number of a slot, 0 and up. */
 unsigned custody_index(const struct custody *c, const struct slot *slot);
 
-/* Call `visit` for each slot that is not FREE; nobody else uses any. */
-void custody_each(struct custody *c,
-                  void (*visit)(struct slot *slot, void *arg), void *arg);
+/* Collect the slots that are not FREE, in receive order, while no other thread
+ * uses any. `busy` has room for custody_slots. Returns how many there are. */
+size_t custody_busy(struct custody *c, struct slot **busy);
 
-/* Receive sequence. The caller holds one lock around next, receive and used,
- * so that it is the order of the queue. */
+/* Return the receive sequence of the next message. The caller holds one lock
+ * from this call over the receive to custody_seq_used, so that the sequence is
+ * the order of the queue. */
 uint64_t custody_seq_next(const struct custody *c);
 void custody_seq_used(struct custody *c);
-/* At start: not below `least` (the store's highest + 1). */
+/* Raise the next sequence to `least` if it is lower, at the start. */
 void custody_seq_raise(struct custody *c, uint64_t least);
 
 /* ---- the header of the file ---- */
@@ -157,28 +162,29 @@ _Static_assert(offsetof(struct custody_head, owner_sum) == 112,
                "custody format");
 _Static_assert(offsetof(struct custody_head, store) == 120, "custody format");
 
-/* Bytes of a file with that geometry (whole pages). */
+/* Return the size of a file with that geometry, in whole pages. */
 size_t custody_file_bytes(size_t stride, unsigned slots);
-/* `nonce`: that of a file whose messages go on in this one, as their handlers
- * may still run under its mark; 0: a new one. */
+/* Fill the header of a new file. `nonce`: 0 for a new number; or the number of
+ * the file whose messages are copied to this one, because it marks handlers
+ * that may still be running. */
 void custody_head_make(struct custody_head *h, size_t body_bytes,
                        unsigned slots, uint64_t next_seq, uint64_t nonce);
 /* Name this run of the machine in the header of a clean file, and mark it in
  * use. */
 void custody_head_claim(struct custody_head *h, const struct boot *boot);
-/* Check that this program can read a file with this header: 0, or a problem. */
+/* Check that this program can read a file with this header. */
 int custody_head_check(const struct custody_head *h, const char *path,
                        struct problem *p);
 
 /* ---- seen from another process ---- */
 
-/* Programs beside the worker copy slots from the file while the worker may be
- * changing it. Nothing is written. -errno and a problem: -ENOENT no file, 77 no
- * permission, 78 of another version or damaged. */
+/* Other programs copy slots from the file while the worker may be changing it.
+ * They write nothing. They fail with -errno and a problem: -ENOENT for no file,
+ * status 77 for no permission, 78 for another version or a damaged file. */
 
 /* A copy of a slot, valid during the visit. */
 struct custody_seen {
-    struct slot_word w; /* HELD or RUNNING; RECEIVING ones are left out */
+    struct slot_word w; /* HELD or RUNNING */
     struct ulid id;     /* all 0: not named yet */
     int64_t row;        /* 0: none */
     uint32_t priority, failures, size;
@@ -187,22 +193,22 @@ struct custody_seen {
     struct header header; /* fields 0: it has none, or a broken one */
     char group[HEADER_VALUE_MAX + 1]; /* as the header says; "" none */
     const void *data; /* a copy of the message, header included */
-    size_t data_size; /* of that copy; less than `size`: it was cut short */
+    size_t data_size; /* bytes of the copy; below `size` if it was cut short */
 };
 
-/* In no order. `visit` returns 0 to go on, else that value ends it and is
- * returned. A slot that changes while it is copied is tried again, then left
- * out: its message is on its way to somewhere else. */
+/* Visit each slot that is HELD or RUNNING, in no order, until `visit` returns
+ * something other than 0, which is then returned. A slot that changes while it
+ * is copied is copied again, up to eight times, then skipped. */
 int custody_look(const char *path,
                  int (*visit)(const struct custody_seen *seen, void *arg),
                  void *arg, struct problem *p);
 
-/* 0, also if there is no readable file; 78: of another version or damaged, as
- * custody_open says. *nonce (NULL: not wanted) becomes the random number of the
- * file, which marks its handlers; without one it stays as it is. */
+/* Check a file before it is opened: fails with status 78 if it is of another
+ * version or damaged. Returns 0 if there is no readable file. *nonce (NULL: not
+ * wanted) becomes the random number of the file, if there is a file. */
 int custody_known(const char *path, uint64_t *nonce, struct problem *p);
-/* Whether a file that nobody uses has a message: YES; NO, also if there is no
- * file; or -errno: it cannot be read or understood. */
+/* Check a file that no worker uses for messages. Returns YES; NO, also if there
+ * is no file; or -errno if it cannot be read or understood. */
 int custody_holds(const char *path);
 
 #endif

@@ -111,25 +111,6 @@ static int left_of(const struct source_mq *q, const struct slot *slot,
     return 0;
 }
 
-/* Write the slot's crash and mark to its row. -ENOENT: the row was discarded
- * meanwhile. Crash after it: the slot is as before, and the next start writes
- * the same numbers again. */
-static int row_crashed(const struct source_mq *q, const struct slot *slot,
-                       struct store_row *m)
-{
-    struct slot_word w = slot_word(slot);
-    bool ran = w.state == SLOT_RUNNING;
-    uint32_t crashes = w.crashes + ran, flags = m->flags;
-
-    if (ran || w.flags & SLOT_REDELIVERED)
-        flags |= STORE_REDELIVERED;
-    if (m->crashes == crashes && m->flags == flags)
-        return 0;
-    m->crashes = crashes;
-    m->flags = flags;
-    return store_put(q->store, m, NULL, NULL);
-}
-
 /* Recover one slot: free it if its message is settled, return the message to
  * the spool if it was never lent, or lend the message again. */
 static int recover_one(struct source_mq *q, struct slot *slot,
@@ -138,11 +119,12 @@ static int recover_one(struct source_mq *q, struct slot *slot,
 {
     char group[HEADER_VALUE_MAX + 1];
     struct slot_word w = slot_word(slot);
-    struct store_row m = {0};
+    struct store_row m = {0}, row_was;
     struct source_left left;
     struct lent *l;
     enum left is;
     int err = left_of(q, slot, &m, group, &is);
+    bool ran;
 
     if (err)
         return err;
@@ -155,9 +137,19 @@ static int recover_one(struct source_mq *q, struct slot *slot,
         spool_adopt(q->spool, l);
         return 0;
     }
-    err = is == LEFT_ROW       ? row_crashed(q, slot, &m)
-          : is == LEFT_SPOOLED ? spool_note(q->spool, slot)
-                               : 0;
+    /* Write the slot's crash and mark to its row. Crash after it: the slot is
+     * as before, and the next start writes the same numbers again. */
+    ran = w.state == SLOT_RUNNING;
+    row_was = m;
+    m.crashes = w.crashes + ran;
+    if (ran || w.flags & SLOT_REDELIVERED)
+        m.flags |= STORE_REDELIVERED;
+    if (is == LEFT_SPOOLED)
+        err = spool_note(q->spool, slot);
+    else if (is == LEFT_ROW &&
+             (m.crashes != row_was.crashes || m.flags != row_was.flags))
+        err = store_put(q->store, &m, NULL, NULL);
+    /* -ENOENT: an operator discarded the row meanwhile. */
     if (is == LEFT_SETTLED || is == LEFT_CANCELLED || err == -ENOENT) {
         FAULT_POINT("recover_settled_before_retire");
         slot_retire(slot);
@@ -173,7 +165,7 @@ static int recover_one(struct source_mq *q, struct slot *slot,
     l = source_mq_lent(q, slot);
     left.waits = is == LEFT_ROW || is == LEFT_SPOOLED;
     left.torn = custody_torn(q->custody);
-    left.ran = w.state == SLOT_RUNNING && (left.waits || !left.torn);
+    left.ran = ran && (left.waits || !left.torn);
     if (left.ran)
         slot_crashed(slot);
     lent_fill(l);
@@ -239,46 +231,22 @@ struct kept {
     struct lent *lent;
     struct settle place;
     bool settled;                     /* nothing has to be written */
-    char group[HEADER_VALUE_MAX + 1]; /* of a row */
+    char group[HEADER_VALUE_MAX + 1]; /* of its row */
 };
 
-/* What an orderly end writes. */
-struct keep {
-    struct source_mq *q;
-    struct kept *all; /* in receive order */
-    struct store_row *rows;
-    size_t count, row_count;
-};
-
-static void kept_collect(struct slot *slot, void *arg)
-{
-    struct keep *k = arg;
-
-    k->all[k->count++].lent = source_mq_lent(k->q, slot);
-}
-
-/* Compare two messages by their receive sequence, for qsort(3). */
-static int kept_compare(const void *a, const void *b)
-{
-    uint64_t x = ((const struct kept *)a)->lent->slot->seq;
-    uint64_t y = ((const struct kept *)b)->lent->slot->seq;
-
-    return (x > y) - (x < y);
-}
-
-/* Add the row of a message to the rows to write, unless the store has the same
- * row already, or an operator discarded it. */
-static int row_add(struct keep *k, struct kept *x)
+/* Make the row that is to be written of a message. Returns YES, NO if the store
+ * has the same row already or an operator discarded it, or -errno. */
+static int kept_row(const struct source_mq *q, struct kept *x,
+                    struct store_row *m)
 {
     const struct settle *to = &x->place;
     struct slot *slot = x->lent->slot;
     struct slot_word w = slot_word(slot);
-    struct store_row *m = &k->rows[k->row_count];
     int err =
-        slot->row ? store_get(k->q->store, slot->row, m, NULL, 0, x->group) : 0;
+        slot->row ? store_get(q->store, slot->row, m, NULL, 0, x->group) : 0;
 
     if (err)
-        return err == -ENOENT ? 0 : err;
+        return err == -ENOENT ? NO : err;
     if (slot->row && m->receive_seq == slot->seq) {
         /* The row waited or was parked. A delayed message that has entered its
          * group keeps its place there, except one that was to be forwarded
@@ -286,17 +254,17 @@ static int row_add(struct keep *k, struct kept *x)
         struct store_row was = *m;
 
         if (m->state >= STORE_DEAD || m->attempts != slot->failures)
-            return 0; /* the store has its verdict */
+            return NO; /* the store has its verdict */
         m->crashes = w.crashes;
         if (w.flags & SLOT_REDELIVERED)
             m->flags |= STORE_REDELIVERED;
         if (m->state == STORE_WAITING && m->group && m->attempts == 0 &&
             !(m->flags & STORE_FRONT) &&
-            !(k->q->set->forward && m->due_ns > clock_wall_ns()))
+            !(q->set->forward && m->due_ns > clock_wall_ns()))
             m->state = STORE_PARKED;
         if (m->state == was.state && m->flags == was.flags &&
             m->crashes == was.crashes)
-            return 0;
+            return NO;
     } else {
         /* The message has no row, or it is a replayed letter, which is the
          * first of its group. */
@@ -310,77 +278,70 @@ static int row_add(struct keep *k, struct kept *x)
     }
     m->slot = slot;
     m->retire = slot_retire;
-    k->row_count++;
-    return 0;
+    return YES;
 }
 
-/* Write all rows in one commit, then free the slots. After an error nothing has
- * happened. */
-static int rows_write(struct keep *k)
-{
-    int err = source_mq_writable(k->q);
-
-    for (size_t i = 0; i < k->count && !err; i++)
-        if (!k->all[i].settled)
-            err = row_add(k, &k->all[i]);
-    FAULT_POINT("keep_before_put");
-    if (!err && k->row_count > 0)
-        err = store_put_all(k->q->store, k->rows, k->row_count);
-    FAULT_POINT("keep_after_put");
-    for (size_t i = 0; i < k->count && !err; i++)
-        if (!k->all[i].settled)
-            slot_retire(k->all[i].lent->slot);
-    return err;
-}
-
-/* `place` is called for each message even after an error, so that it logs all
- * of them. */
+/* Ask for the place of every message, write all rows in one commit, then free
+ * the slots. `place` is called for the other messages even after an error, so
+ * that it logs all of them. After an error nothing is written. */
 int mq_keep(struct source *s,
             int (*place)(void *arg, struct message *m, bool half,
                          struct settle *out),
             void *arg)
 {
     struct source_mq *q = source_mq_of(s);
-    size_t most = custody_slots(q->custody);
-    struct keep k = {.q = q};
-    int err = 0;
+    size_t most = custody_slots(q->custody), n = 0, row_count = 0;
+    struct slot **busy;
+    struct store_row *rows;
+    struct kept *all;
+    int err, is;
 
     if (custody_empty(q->custody))
         return 0;
-    k.all = calloc(most, sizeof *k.all);
-    k.rows = calloc(most, sizeof *k.rows);
-    if (!k.all || !k.rows) {
-        free(k.all);
-        free(k.rows);
-        return -ENOMEM;
-    }
-    custody_each(q->custody, kept_collect, &k);
-    qsort(k.all, k.count, sizeof *k.all, kept_compare);
-    for (size_t i = 0; i < k.count; i++) {
-        struct kept *x = &k.all[i];
-        struct lent *l = x->lent;
+    busy = calloc(most, sizeof(struct slot *));
+    rows = calloc(most, sizeof *rows);
+    all = calloc(most, sizeof *all);
+    err = busy && rows && all ? 0 : -ENOMEM;
+    if (!err)
+        n = custody_busy(q->custody, busy);
+    for (size_t i = 0; i < n; i++) {
+        struct lent *l = source_mq_lent(q, busy[i]);
         bool half = slot_word(l->slot).state == SLOT_RECEIVING;
         unsigned cancelled = l->spooled ? l->m.flags & MESSAGE_CANCELLED : 0;
-        int is;
 
         /* Make the slot HELD, as after its handler was terminated. A half
-         * received message gets what recovery would find in the slot. */
+         * received message gets the length and marks that recovery would give
+         * it. */
         if (half)
-            slot_resolve(l->slot, custody_fill(q->custody),
-                         custody_body_bytes(q->custody));
+            slot_resolve(l->slot, q->fill, custody_body_bytes(q->custody));
         if (slot_word(l->slot).state == SLOT_RUNNING)
             slot_unrun(l->slot, true);
         lent_fill(l);
         l->m.flags |= cancelled;
-        x->place.m = &l->m;
-        is = place(arg, &l->m, half, &x->place);
-        x->settled = is == PLACE_SETTLED;
+        all[i].lent = l;
+        all[i].place.m = &l->m;
+        is = place(arg, &l->m, half, &all[i].place);
+        all[i].settled = is == PLACE_SETTLED;
         if (is < 0 && !err)
             err = is;
     }
     if (!err)
-        err = rows_write(&k);
-    free(k.all);
-    free(k.rows);
+        err = source_mq_writable(q);
+    for (size_t i = 0; i < n && !err; i++)
+        if (!all[i].settled) {
+            is = kept_row(q, &all[i], &rows[row_count]);
+            row_count += is == YES;
+            err = is < 0 ? is : 0;
+        }
+    FAULT_POINT("keep_before_put");
+    if (!err && row_count > 0)
+        err = store_put_all(q->store, rows, row_count);
+    FAULT_POINT("keep_after_put");
+    for (size_t i = 0; i < n && !err; i++)
+        if (!all[i].settled)
+            slot_retire(all[i].lent->slot);
+    free(busy);
+    free(rows);
+    free(all);
     return err;
 }
