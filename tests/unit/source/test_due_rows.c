@@ -301,15 +301,15 @@ Test(due_rows, row_of_a_held_slot_is_not_handed_out)
 {
     int64_t held = waiting(9 * NS_PER_S), other = waiting(NS_PER_S);
 
-    cr_assert_not(due_rows_is_claimed(due_rows, held));
+    cr_assert_not(due_rows_is_claimed(held, due_rows));
     cr_assert(due_rows_claim(due_rows, held) == 0);
     cr_assert(due_rows_claim(due_rows, held) != 0);
-    cr_assert(due_rows_is_claimed(due_rows, held));
+    cr_assert(due_rows_is_claimed(held, due_rows));
     cr_assert_eq(taken(), other);
-    cr_assert(due_rows_is_claimed(due_rows, other));
+    cr_assert(due_rows_is_claimed(other, due_rows));
     none_is_due();
     due_rows_release(due_rows, held);
-    cr_assert_not(due_rows_is_claimed(due_rows, held));
+    cr_assert_not(due_rows_is_claimed(held, due_rows));
     due_rows_release(due_rows, held); /* twice does no harm */
     cr_assert(due_rows_claim(due_rows, held) == 0);
 }

@@ -95,7 +95,7 @@ static int limit_run(struct chore *chore)
         for (int64_t i = 0; i < n && more; i++) {
             uint64_t end_ns = ns_add(page[i].ns, keep_ns);
 
-            if (due_rows_is_claimed(q->due_rows, page[i].row))
+            if (due_rows_is_claimed(page[i].row, q->due_rows))
                 continue;
             if (end_ns > now_ns && over == 0) {
                 next_ns = end_ns;
@@ -367,19 +367,14 @@ int mq_link(struct source *s, struct message *m, const struct header *h)
     return LINK_LETTER;
 }
 
-/* Return true if the letter's message is in a slot, where it is settled. */
-static bool is_in_flight(int64_t row, void *arg)
-{
-    return due_rows_is_claimed(arg, row);
-}
-
-/* Chore: make replayed letters dead again whose queue was lost in a reboot. If
+/* Chore: make replayed letters dead again whose queue was lost in a reboot. A
+ * letter whose message is in a slot is skipped, because it is settled there. If
  * /proc has no boot id, no reboot can be detected, and the letters stay
  * replayed (-ENOENT). */
 static int recall_run(struct chore *chore)
 {
     struct source_mq *q = CONTAINER_OF(chore, struct dead_letters, recall)->q;
-    int n = store_recall(q->store, is_in_flight, q->due_rows);
+    int n = store_recall(q->store, due_rows_is_claimed, q->due_rows);
 
     if (n == -ENOENT || n == 0)
         return 0;

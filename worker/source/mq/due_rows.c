@@ -1,4 +1,4 @@
-/* due_rows.c - stored messages whose time has come (see due_rows.h) */
+/* due_rows.c - stored messages that are due (see due_rows.h) */
 #include "worker/source/mq/due_rows.h"
 
 #include <errno.h>
@@ -37,13 +37,12 @@ struct due_rows {
     pthread_mutex_t mtx;
     int64_t batch[BATCH]; /* m  due, not yet handed out */
     size_t at, count;     /* m */
-    atomic_bool old;      /* a the batch is stale: other rows may come before
-                              it */
-    struct claim *claims; /* m  handed out, not yet released */
-    size_t claim_count;   /* m */
-    size_t claim_max;     /* c */
-    bool all;             /* c  ignore due times: every row is due */
-    int64_t moving; /* m  the claim that moves to another queue; 0: none */
+    atomic_bool old; /* a  the batch is stale: other rows may come before it */
+    struct claim *claims;  /* m  handed out, not yet released */
+    size_t claim_count;    /* m */
+    size_t claim_max;      /* c */
+    bool all;              /* c  ignore due times: every row is due */
+    int64_t moving;        /* m  row that moves to another queue; 0: none */
     struct source *source; /* c  has `due` */
 };
 
@@ -59,7 +58,8 @@ static void timer_fired(struct timer *timer)
     due_rows_look(CONTAINER_OF(timer, struct due_rows, timer));
 }
 
-/* Rows that the last worker left may be due immediately. */
+/* source->due is set at the start, because rows that the last worker left may
+ * be due immediately. */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max, bool all,
                   struct source *source, void (*due)(void *arg), void *arg)
@@ -239,8 +239,9 @@ bool due_rows_move(struct due_rows *r, int64_t row)
     return ok;
 }
 
-bool due_rows_is_claimed(struct due_rows *r, int64_t row)
+bool due_rows_is_claimed(int64_t row, void *due_rows)
 {
+    struct due_rows *r = due_rows;
     bool claimed;
 
     pthread_mutex_lock(&r->mtx);

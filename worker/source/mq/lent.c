@@ -7,21 +7,19 @@
 #include "common/base/clock.h"
 #include "worker/source/mq/source_mq.h"
 
+/* Note that the message is running. A crash while a message is forwarded is not
+ * the message's fault, so its slot then says that others ran beside it: a later
+ * worker with a command counts the crash, but makes no dead letter of it. */
 static void lent_run(struct message *m, uint64_t started_ns)
 {
-    slot_run(lent_of(m)->slot, started_ns);
+    const struct lent *l = lent_of(m);
+
+    slot_run(l->slot, started_ns);
+    if (l->forwarded)
+        slot_mark(l->slot, SLOT_BESIDE);
 }
 
-/* Run a message that is forwarded. A crash during that is not the message's
- * fault, so its slot says that others ran beside it: a later worker with a
- * command counts the crash, but makes no dead letter of it. */
-static void forwarded_run(struct message *m, uint64_t started_ns)
-{
-    slot_run(lent_of(m)->slot, started_ns);
-    slot_mark(lent_of(m)->slot, SLOT_BESIDE);
-}
-
-/* slot_run has set both fields to 0. */
+/* Note the handler's processes. slot_run has set both fields to 0. */
 static void handler_note(struct message *m, uint64_t mark, uint64_t start)
 {
     struct slot *slot = lent_of(m)->slot;
@@ -30,8 +28,8 @@ static void handler_note(struct message *m, uint64_t mark, uint64_t start)
     slot->handler_start = start;
 }
 
-/* The group is stored after the start time: recovery kills no group without
- * that time. */
+/* Note the handler's process group, after its start time: recovery kills no
+ * group without that time. */
 static void group_note(struct message *m, pid_t group)
 {
     atomic_store_explicit(&lent_of(m)->slot->handler_pgid, group,
@@ -40,13 +38,6 @@ static void group_note(struct message *m, pid_t group)
 
 static const struct message_ops slot_ops = {
     .run = lent_run,
-    .handler = handler_note,
-    .handler_group = group_note,
-    .unrun = lent_unrun,
-};
-
-static const struct message_ops forwarded_ops = {
-    .run = forwarded_run,
     .handler = handler_note,
     .handler_group = group_note,
     .unrun = lent_unrun,
@@ -61,7 +52,8 @@ _Static_assert((int)MESSAGE_REDELIVERED == (int)SLOT_REDELIVERED &&
 void lent_init(struct lent *l, struct slot *slot, bool forwarded)
 {
     l->slot = slot;
-    l->m.ops = forwarded ? &forwarded_ops : &slot_ops;
+    l->forwarded = forwarded;
+    l->m.ops = &slot_ops;
     l->m.data = slot->body;
     l->m.id = &slot->id;
 }
@@ -163,7 +155,8 @@ int row_restore(struct source_mq *q, int64_t row, enum store_state state,
     struct store_row m;
     int err;
 
-    /* slot_arm makes fill again of what is written to the body now. */
+    /* The whole body may be written now. slot_arm fills it again before the
+     * next message is received. */
     slot->dirty = (uint32_t)custody_body_bytes(q->custody);
     err = store_get(q->store, row, &m, slot->body, slot->dirty, group);
     if (err == -EMSGSIZE) {

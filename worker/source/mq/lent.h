@@ -1,11 +1,12 @@
-/* lent.h - the message in a slot, as it is lent, and its row in the store
+/* lent.h - the message in a slot of custody, as the worker sees it
  *
- * WHAT   One struct message for each slot. Carries out in the slot what is
- *        asked of the message's owner, and copies a message from its slot to a
- *        row and back.
- * WHO    The thread that owns the slot.
- * OWNS   Nothing; the array is source_mq's.
- * FAILS  Rows: as each says.
+ * WHAT   One struct message for each slot. Its operations write to the slot.
+ *        The functions below also copy a message from its slot to a row of the
+ *        store, and back.
+ * WHO    The other files of this room, on the thread that owns the slot. The
+ *        worker's threads call the operations through message_ops.
+ * OWNS   Nothing; the array belongs to source_mq.
+ * FAILS  row_too_large, row_restore: -errno, as stated there.
  */
 #ifndef WORKER_SOURCE_MQ_LENT_H
 #define WORKER_SOURCE_MQ_LENT_H
@@ -20,6 +21,7 @@ struct source_mq;
 struct lent {
     struct message m;
     struct slot *slot;
+    bool forwarded;             /* no handler can be to blame for a crash */
     int64_t spooled;            /* key of its row in the spool; 0: none */
     char key[HEADER_VALUE_MAX]; /* the group that m.group points to */
 };
@@ -31,13 +33,12 @@ static inline struct lent *lent_of(const struct message *m)
 {
     return CONTAINER_OF((struct message *)m, struct lent, m);
 }
-/* Set what does not change while the message is in that slot. `forwarded`: no
- * handler has it that could be to blame for a crash. */
+/* Set the fields that do not change while the message is in that slot. */
 void lent_init(struct lent *l, struct slot *slot, bool forwarded);
-/* Set the rest from a HELD slot. The message has no group but what its bytes
- * say. */
+/* Set the other fields from a HELD slot. The message gets no group: if it has
+ * one, its header names it, or lent_group does. */
 void lent_fill(struct lent *l);
-/* Do the same for a message that was just received. */
+/* Set the other fields of a message that was just received. */
 static inline void lent_fresh(struct lent *l, size_t size, uint64_t received_ns)
 {
     const struct slot *slot = l->slot;
@@ -52,20 +53,23 @@ static inline void lent_fresh(struct lent *l, size_t size, uint64_t received_ns)
     m->flags = 0;
     m->group = (struct header_text){0};
 }
-/* Set the group that a row names. */
+/* Set the message's group to the one that its row names. */
 void lent_group(struct lent *l, const char *key, size_t size);
-/* Note that the message is not running any more. */
+/* Note that the message is not running any more. Marks it as redelivered if a
+ * handler may have seen it. */
 void lent_unrun(struct message *m, bool may_have_run);
 
-/* Fill a row with what the store keeps of a message; it borrows the slot's body
- * and the group. */
+/* Fill a row with what the store keeps of a message. The row borrows the slot's
+ * body and the group. */
 void row_make(struct store_row *row, const struct lent *l,
               struct header_text group, size_t header_size);
-/* Make a dead letter of a message that is too large to run. */
+/* Make a dead letter of a stored message that is larger than a slot, so that no
+ * handler can get it. */
 int row_too_large(struct source_mq *q, struct store_row *m);
-/* Load a stored message into a FREE slot, which is HELD after it. -ENOENT: the
- * row is gone or in another state; -EMSGSIZE: it is larger than a slot, and a
- * dead letter now; or the store's error. The slot is FREE then. */
+/* Load a stored message into a FREE slot, which becomes HELD. After an error
+ * the slot is FREE: -ENOENT if the row is gone or not in `state`, -EMSGSIZE if
+ * the message was larger than a slot and is now a dead letter, or the store's
+ * error. */
 int row_restore(struct source_mq *q, int64_t row, enum store_state state,
                 struct lent *l);
 
