@@ -472,13 +472,6 @@ static uint64_t mq_next_seq(const struct source *s)
     return custody_seq_next(source_mq_of(s)->custody);
 }
 
-static bool mq_queued(const struct source *s, int64_t number)
-{
-    const struct spool *sp = source_mq_of(s)->spool;
-
-    return sp && spool_queued(sp, number);
-}
-
 static uint64_t mq_waits(const struct source *s)
 {
     int64_t n = store_waits(source_mq_of(s)->store);
@@ -568,8 +561,7 @@ static void mq_tuned(struct source *s)
 
     atomic_store(&s->timeout_most_ns, atomic_load(&q->set->max_timeout_ns));
     dead_letters_wake(q);
-    if (q->spool_there)
-        spool_tuned(q->spool_there);
+    spool_start(q->spool_there);
 }
 
 /* Update due times after the clock was set, then find the due rows; a letter
@@ -621,8 +613,7 @@ static void mq_start(struct source *s)
     atomic_store(&q->started, true);
     unlocked_warn(q);
     dead_letters_start(q);
-    if (q->spool)
-        spool_start(q->spool);
+    spool_start(q->spool_there);
     /* The clock may have been set between store_claim and the watch. */
     chore_soon(&q->clock);
     source_mq_died(q);

@@ -106,8 +106,7 @@ static inline int mq_lend(struct source_mq *q, unsigned lane,
     q->lanes[lane] = NULL;
     return 0;
 }
-/* Return the message of a slot, with the fields set that do not change while
- * the message is there. */
+/* Return the message of a slot, after lent_init. */
 struct lent *source_mq_lent(struct source_mq *q, struct slot *slot);
 
 /* Operations of source.h. In dead_letters.c: */
@@ -118,6 +117,8 @@ int mq_groups(struct source *s,
               void *arg);
 int mq_letters(struct source *s, struct header_text key);
 void mq_watch(struct source *s, bool soon);
+/* In spool.c: */
+bool mq_queued(const struct source *s, int64_t number);
 /* In mq_recover.c: */
 int mq_runs(struct source *s,
             void (*visit)(void *arg, const struct source_run *run), void *arg,

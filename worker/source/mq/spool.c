@@ -83,7 +83,7 @@ struct spool {
     pthread_mutex_t steer_mtx; /* held by a cancel, from seize to release */
     pthread_t thread;          /* c  valid if started */
     bool started;              /* owned by the caller of start and stop */
-    bool grown;                /* t  custody has slots for the spool */
+    bool grown;                /* t  custody was given slots for the spool */
     atomic_bool stop;          /* a */
 
     /* In slots only: the last one comes next. */
@@ -216,9 +216,12 @@ static bool row_is_lent(const struct spool *sp, int64_t key)
 
 /* `taken` notes rows only. So a letter, or a message that ran straight from its
  * slot, counts as waiting until a later row of its priority is lent. */
-bool spool_queued(const struct spool *sp, int64_t number)
+bool mq_queued(const struct source *s, int64_t number)
 {
-    return spool_waits(sp) > 0 && (number == 0 || !row_is_lent(sp, -number));
+    const struct spool *sp = source_mq_of(s)->spool;
+
+    return sp && spool_waits(sp) > 0 &&
+           (number == 0 || !row_is_lent(sp, -number));
 }
 
 /* A message is added to the next line before it leaves its own, and the lines
@@ -324,26 +327,6 @@ static int receipt_compare(const void *a, const void *b)
            (x->lent->m.seq < y->lent->m.seq);
 }
 
-/* Move all waiting messages to `writing` and sort them by receipt, so that each
- * priority reaches the disk in its order and unique keys are claimed in the
- * order of receipt. */
-static size_t waiting_take(struct spool *sp)
-{
-    size_t n;
-
-    pthread_mutex_lock(&sp->mtx);
-    n = atomic_load(&sp->waits);
-    if (n) {
-        sp->writing_first = sp->waiting[n - 1].key;
-        memcpy(sp->writing, sp->waiting, n * sizeof *sp->writing);
-    }
-    atomic_store(&sp->writes, n);
-    atomic_store(&sp->waits, 0);
-    pthread_mutex_unlock(&sp->mtx);
-    qsort(sp->writing, n, sizeof *sp->writing, receipt_compare);
-    return n;
-}
-
 /* Free the slots of rows that the commit wrote; duplicates were not written. */
 static void rows_written(void *arg)
 {
@@ -435,8 +418,9 @@ static int large_bury(struct spool *sp)
 }
 
 /* Write the ends of messages to the store and, if `waiting`, the messages that
- * wait in memory, all in one commit. Only the spool's thread passes `waiting`:
- * the results in `rows` are read without the lock.
+ * wait in memory, all in one commit. Only the spool's thread, or spool_stop
+ * after it, passes `waiting`, because the results in `rows` are read without
+ * the lock.
  * Crash before a duplicate is settled: it is HELD, asks for its key again, and
  * gets the same answer. Crash before a message that waits for its time is
  * reported: the next start finds its row. */
@@ -451,7 +435,21 @@ static int spool_write(struct spool *sp, bool waiting)
 
     pthread_mutex_lock(&sp->write_mtx);
     c.out_count = ends_peek(sp->ends, ends, ENDS_BATCH);
-    c.in_count = waiting ? waiting_take(sp) : 0;
+    if (waiting) {
+        /* Move all waiting messages to `writing` and sort them by receipt, so
+         * that each priority reaches the disk in its order and unique keys are
+         * claimed in the order of receipt. */
+        pthread_mutex_lock(&sp->mtx);
+        c.in_count = atomic_load(&sp->waits);
+        if (c.in_count) {
+            sp->writing_first = sp->waiting[c.in_count - 1].key;
+            memcpy(sp->writing, sp->waiting, c.in_count * sizeof *sp->writing);
+        }
+        atomic_store(&sp->writes, c.in_count);
+        atomic_store(&sp->waits, 0);
+        pthread_mutex_unlock(&sp->mtx);
+        qsort(sp->writing, c.in_count, sizeof *sp->writing, receipt_compare);
+    }
     /* Use only half of --max-waiting for delayed messages. The other half is
      * for work items, which take no more messages at that number. */
     waits = (uint64_t)store_waits(sp->q->store);
@@ -802,18 +800,15 @@ static int spool_turn_on(struct spool *sp, struct problem *p)
 
 /* ---- the thread ---- */
 
-/* Time for which the thread leaves the queue to work items, and how many
- * messages they must take in that time to keep it. At that rate they are as
- * fast as the disk. */
+/* The thread leaves the queue to work items for LEAVE_MS at a time, as long as
+ * they take LEAVE_LEAST messages in that time. At that rate they are as fast as
+ * the disk. */
 #define LEAVE_MS    1
 #define LEAVE_LEAST 64
-/* How long a sender may take to bring the next message of a batch. */
-#define GATHER_NS (50 * NS_PER_US)
-/* How long a row stays on the disk at most after its message ended. */
-#define ENDS_MS 200
-/* The wait after a failed write. */
-#define RETRY_MS 1000
-#define PIECE    16 /* messages received at a time, while take waits */
+#define GATHER_NS   (50 * NS_PER_US) /* between two messages of a batch */
+#define ENDS_MS     200  /* until the rows of ended messages are deleted */
+#define RETRY_MS    1000 /* after a failed write */
+#define PIECE       16 /* messages received under one lock, which take needs */
 
 /* Return true if the spool may receive more. Returns false if it is off. */
 static bool has_room_locked(const struct spool *sp)
@@ -843,20 +838,6 @@ static int spool_gather(struct spool *sp)
     } while (!err ||
              (err == -EAGAIN && n > 0 && ppoll(&fd, 1, &most, NULL) > 0));
     return err == -EAGAIN || err == -ENOBUFS ? n : err;
-}
-
-/* Wait a moment while no message waits in the spool. Returns true if work items
- * keep up with the queue. */
-static bool items_keep_up(struct spool *sp)
-{
-    struct pollfd fd = {.fd = sp->wake, .events = POLLIN};
-    uint64_t before = atomic_load(&sp->direct);
-
-    if (spool_waits(sp) > 0 || spool_always(sp))
-        return false;
-    (void)poll(&fd, 1, LEAVE_MS);
-    return queue_length(sp->q->queue) == 0 ||
-           atomic_load(&sp->direct) - before >= LEAVE_LEAST;
 }
 
 /* Log once that the spool is full, and once that a sixteenth of it is free
@@ -893,6 +874,13 @@ static bool has_work(const struct spool *sp)
              atomic_load(&sp->stalled)));
 }
 
+static void stuck_log(const struct spool *sp, const char *error,
+                      const char *next)
+{
+    log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
+              F_STR("error", error), F_STR("next", next));
+}
+
 /* Write all that waits. Log the first failure, and the next success. */
 static void disk_write(struct spool *sp)
 {
@@ -905,8 +893,7 @@ static void disk_write(struct spool *sp)
              "ones are in custody",
              disk_advice(err));
     if (err && !failed)
-        log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-                  F_STR("error", errno_text(-err)), F_STR("next", next));
+        stuck_log(sp, errno_text(-err), next);
     else if (!err && failed)
         log_info("spool_well", F_STR("queue", sp->q->set->queue));
 }
@@ -934,20 +921,20 @@ static bool work_wait(struct spool *sp)
     return fds[1].revents & POLLIN;
 }
 
+/* The spool's thread: move messages from the queue to the disk, and delete the
+ * rows of messages that ended. */
 static void *intake_main(void *arg)
 {
     struct spool *sp = arg;
     struct source_mq *q = sp->q;
+    struct pollfd wake = {.fd = sp->wake, .events = POLLIN};
     struct problem p;
 
     /* The spool may have been off when the worker started. */
     if (!q->spool && spool_turn_on(sp, &p) < 0) {
-        log_error(
-            "spool_stuck", F_STR("queue", q->set->queue),
-            F_STR("error", p.text),
-            F_STR(
-                "next",
-                "the spool stays off. Fix the error, then restart the worker"));
+        stuck_log(
+            sp, p.text,
+            "the spool stays off. Fix the error, then restart the worker");
         return NULL;
     }
     while (!atomic_load(&sp->stop)) {
@@ -965,7 +952,16 @@ static void *intake_main(void *arg)
         }
         if (atomic_load(&sp->stop))
             break;
-        if (readable && !items_keep_up(sp) && spool_gather(sp) < 0) {
+        /* While no message waits in the spool, leave the queue to the work
+         * items if they keep up with it. */
+        if (readable && spool_waits(sp) == 0 && !spool_always(sp)) {
+            uint64_t before = atomic_load(&sp->direct);
+
+            (void)poll(&wake, 1, LEAVE_MS);
+            readable = queue_length(q->queue) != 0 &&
+                       atomic_load(&sp->direct) - before < LEAVE_LEAST;
+        }
+        if (readable && spool_gather(sp) < 0) {
             /* A work item gets the same error and logs it. */
             q->events.changed(q->events.arg);
             (void)poll(NULL, 0, LEAVE_MS);
@@ -1026,33 +1022,27 @@ int spool_note(struct spool *sp, const struct slot *slot)
     return m.crashes || m.flags ? store_spool_note(sp->q->store, &m) : 0;
 }
 
-/* Start the thread with all signals blocked, because the peeker handles them.
- * If the thread cannot be started, messages are taken as without a spool, and
- * rows on the disk still run. */
+/* The thread has all signals blocked, because the peeker handles them. If it
+ * cannot be started, messages are taken as without a spool, and rows on the
+ * disk still run. */
 void spool_start(struct spool *sp)
 {
     sigset_t all, old;
     int err;
 
+    if (sp && sp->started)
+        spool_wake(sp);
+    if (!sp || sp->started || (!sp->q->spool && spool_most(sp) == 0))
+        return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     err = pthread_create(&sp->thread, NULL, intake_main, sp);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     sp->started = err == 0;
     if (err)
-        log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-                  F_STR("error", errno_text(err)),
-                  F_STR("next", "no thread can be started: raise the limit "
-                                "(ulimit -u, TasksMax=) and start the worker "
-                                "again"));
-}
-
-void spool_tuned(struct spool *sp)
-{
-    if (sp->started)
-        spool_wake(sp);
-    else if (spool_most(sp) > 0)
-        spool_start(sp); /* which turns the spool on */
+        stuck_log(sp, errno_text(err),
+                  "no thread can be started: raise the limit (ulimit -u, "
+                  "TasksMax=) and start the worker again");
 }
 
 int spool_open(struct source_mq *q, struct problem *p)
@@ -1062,7 +1052,7 @@ int spool_open(struct source_mq *q, struct problem *p)
     if (!sp)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     sp->q = q;
-    sp->grown = spool_most(sp) > 0; /* slots_for */
+    sp->grown = spool_most(sp) > 0; /* slots_for counted them */
     pthread_mutex_init(&sp->mtx, NULL);
     pthread_mutex_init(&sp->write_mtx, NULL);
     pthread_mutex_init(&sp->steer_mtx, NULL);
@@ -1163,8 +1153,7 @@ void spool_stop(struct spool *sp)
                  "%s, then start a worker. Messages in the queue stay there "
                  "until the next boot, which deletes them",
                  disk_advice(err));
-        log_error("spool_stuck", F_STR("queue", sp->q->set->queue),
-                  F_STR("error", errno_text(-err)), F_STR("next", stuck));
+        stuck_log(sp, errno_text(-err), stuck);
         return;
     }
     waits = spool_waits(sp);

@@ -1,15 +1,16 @@
-/* spool.h - messages wait on the disk instead of in the queue (--spool)
+/* spool.h - messages wait on disk instead of in the queue (--spool)
  *
  * WHAT   Moves messages from the queue to the store as they come, many in one
  *        commit, and lends them in the order of the queue: the highest priority
- *        first, then the oldest. A message with none before it is lent
- *        immediately. docs/design/spool.md has the states, and what a kill in
- *        each of them means.
- * WHO    open to close: the engine's thread. The others: source_mq, by the
- *        threads that source.h names. A thread of its own waits for the queue.
+ *        first, then the oldest. A message is lent immediately if no other
+ *        comes before it. docs/design/spool.md has the states, and explains a
+ *        kill in each of them.
+ * WHO    spool_open, _recovered, _stop, _close: the engine's thread. The other
+ *        functions: the files of this room, on the threads that source.h names.
+ *        The spool's own thread waits for the queue and writes to the disk.
  * OWNS   The slots of messages that are on their way to the disk; the file of
- *        ends; that thread.
- * FAILS  open, recovered: a problem with status 71 or 73.
+ *        ends; its thread.
+ * FAILS  spool_open, spool_recovered: a problem with status 71 or 73.
  */
 #ifndef WORKER_SOURCE_MQ_SPOOL_H
 #define WORKER_SOURCE_MQ_SPOOL_H
@@ -32,22 +33,21 @@ struct spool;     /* opaque; body in spool.c */
  * --spool, or an earlier worker left messages in it; else it can be turned on
  * later. */
 int spool_open(struct source_mq *q, struct problem *p);
-/* Call this when recovery has seen all slots. NULL-safe. */
+/* Delete the rows of messages that ended, after recovery has seen all slots.
+ * NULL-safe. */
 int spool_recovered(struct spool *sp, struct problem *p);
-/* Move the queue, and slots that are not lent, to the disk. No thread takes any
- * more. NULL-safe. */
+/* Move the messages of the queue, and those in slots that are not lent, to the
+ * disk. The caller makes sure that no thread takes any more. NULL-safe. */
 void spool_stop(struct spool *sp);
-/* Call this when all lent messages are settled, or stay in custody. */
+/* Free everything, after all lent messages were settled or left in custody. */
 void spool_close(struct source_mq *q);
 
 /* ---- for source_mq. A message that the spool lends has a key in lent.spooled
  * if it has a row. ---- */
 
-/* As the operations of source.h. */
+/* Lend the next message, as `take` of source.h does. */
 int spool_take(struct spool *sp, unsigned lane, uint64_t wall_ns,
                struct message **out);
-bool spool_queued(const struct spool *sp, int64_t number);
-void spool_tuned(struct spool *sp);
 /* Wake the spool's thread, so that it checks for work. Any thread. */
 void spool_wake(const struct spool *sp);
 /* Finish a message that has a row, and is done or discarded. If this returns 0,
@@ -59,7 +59,9 @@ uint64_t spool_waits(const struct spool *sp);
 /* Return true if take is worth a call although the queue is empty. Any
  * thread. */
 bool spool_ready(const struct spool *sp);
-/* Start the thread, when all messages are recovered. */
+/* Start the spool's thread, after recovery, or later when the settings turn the
+ * spool on; wake the thread if it is running. Does nothing while the spool is
+ * off. NULL-safe. */
 void spool_start(struct spool *sp);
 /* Add a message to the spool that is HELD and in its slot only. */
 void spool_adopt(struct spool *sp, struct lent *l);
