@@ -1,4 +1,4 @@
-/* ends.c - the file of messages that ended and are on the disk still (see
+/* ends.c - the file of finished messages whose rows are still in the spool (see
  * ends.h)
  *
  *   0   8  "MQWENDS1"
@@ -6,11 +6,11 @@
  *  16  48  unused
  *  64   8  a key, ENDS_MOST times; 0: none
  *
- * The keys are a ring, whose beginning and end only the process knows: the next
- * one takes whatever is there. A key is one aligned store, so a kill leaves it
- * or its absence (Intel SDM 3A, 9.1.1; C11 atomics elsewhere). That a store to
- * a mapped file before a kill is seen after it is the kernel's promise for this
- * run of the machine.
+ * The keys are a ring. Its beginning and end are only in memory; the next
+ * process starts with all keys that it finds. A key is one aligned store, so
+ * after a kill it is there or not, and never half written (Intel SDM 3A, 9.1.1;
+ * C11 atomics elsewhere). Stores to a mapped file survive the process, but not
+ * the machine.
  */
 #include "common/custody/ends.h"
 
@@ -46,8 +46,8 @@ _Static_assert(offsetof(struct ends_file, keys) == 64, "format of ends");
 struct ends {
     struct ends_file *file; /* c */
     pthread_mutex_t mtx;
-    uint64_t head, tail;  /* m  the next to write; the oldest */
-    _Atomic size_t count; /* m, read by any */
+    uint64_t head, tail;  /* m  where the next key goes; the oldest key */
+    _Atomic size_t count; /* m  read by any thread */
     char path[PATH_MAX];  /* c */
 };
 
@@ -104,8 +104,8 @@ int ends_open(struct ends **out, const char *path, struct problem *p)
     pthread_mutex_init(&e->mtx, NULL);
     if (memcmp(e->file->magic, MAGIC, sizeof e->file->magic) != 0)
         ends_reset(e, 0);
-    /* The keys of the last process lie anywhere: a gap between them holds no
-     * key. */
+    /* The keys of the last process may have gaps of 0 between them: count up to
+     * the last key. */
     for (uint64_t i = 0; i < ENDS_MOST; i++)
         if (atomic_load(&e->file->keys[i]) != 0)
             e->head = i + 1;
@@ -156,9 +156,10 @@ void ends_reset(struct ends *e, uint64_t run)
     atomic_store(&e->file->run, run);
 }
 
-/* Crash before the note: the slot is RUNNING, and the message runs again, and
- * says so. Between the two: recovery finds the note and frees the
- * slot. After both: the note. */
+/* Crash before the key is stored: the slot is RUNNING, and the message runs
+ * again, marked as redelivered. Between the key and the slot: recovery finds
+ * the key and frees the slot. After both: the key stays until its row is
+ * deleted. */
 size_t ends_put(struct ends *e, int64_t key, struct slot *slot)
 {
     size_t n = 0;
@@ -175,7 +176,7 @@ size_t ends_put(struct ends *e, int64_t key, struct slot *slot)
     return n;
 }
 
-/* A place without a key (ends_open) reads as key 0, which no message has. */
+/* A gap between keys (ends_open) is returned as key 0, which no message has. */
 size_t ends_peek(struct ends *e, int64_t *keys, size_t room)
 {
     size_t n;
@@ -189,8 +190,8 @@ size_t ends_peek(struct ends *e, int64_t *keys, size_t room)
     return n;
 }
 
-/* Called after the commit that deleted the messages. Crash before it: they are
- * deleted once more, which changes nothing. */
+/* Crash before the keys are dropped: their rows are deleted once more, which
+ * changes nothing. */
 void ends_drop(struct ends *e, size_t n)
 {
     pthread_mutex_lock(&e->mtx);
@@ -217,7 +218,7 @@ bool ends_has(struct ends *e, int64_t key)
     return has;
 }
 
-/* The file is read, not mapped: one that is cut short does no harm. */
+/* The file is read, not mapped, so that a short file causes no SIGBUS. */
 int ends_look(const char *path, uint64_t run, int64_t keys[ENDS_MOST])
 {
     const ssize_t size = ENDS_MOST * (ssize_t)sizeof *keys;

@@ -1,4 +1,4 @@
-/* slot.c - one place in the custody file, and its state machine (see slot.h) */
+/* slot.c - the place of one message in the custody file (see slot.h) */
 #include "common/custody/slot.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "common/message/header.h"
 
 #define PRIORITY_MAX 32767 /* MQ_PRIO_MAX - 1 of Linux */
-#define PAGE         4096u /* or larger: one store more */
+#define PAGE         4096u /* the smallest; larger pages get more stores */
 
-/* Flags and crashes that a run does not change, except SLOT_BESIDE. */
+/* The bits that slot_run keeps: crashes, and all flags but SLOT_BESIDE. */
 #define WORD_KEPT UINT64_C(0xffff7b00)
-_Static_assert((WORD_KEPT >> 8 & SLOT_BESIDE) == 0, "a run of its own");
+_Static_assert((WORD_KEPT >> 8 & SLOT_BESIDE) == 0, "slot_run clears it");
 
 /* Store the word, as slot.h describes it, in one store. Every store before this
  * one is in the page already. */
@@ -41,9 +41,8 @@ bool slot_free(const struct slot *slot)
     return atomic_load_explicit(&slot->word, memory_order_acquire) == 0;
 }
 
-/* Add a word to a sum. The step can be undone for a given word, so one word
- * that differs always makes another sum (the multiplier is that of splitmix64).
- */
+/* Add a word to a sum. Each step is a bijection of the sum, so a single changed
+ * word always changes the result (the multiplier is that of splitmix64). */
 static inline uint64_t sum_step(uint64_t sum, uint64_t word)
 {
     sum = (sum ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -101,10 +100,11 @@ fill_long(unsigned char *at, const struct slot_fill *fill, size_t size)
     memmove(at, fill->bytes, size);
 }
 
-/* Make the first `size` bytes of a body fill again. A body takes up a multiple
- * of FILL_LEAST bytes in the file (custody_file.c), and fill may be stored
- * again, so a short message costs no call. memmove, as gcc makes "rep movsq" of
- * a memcpy of any size, which takes longer to begin than a short copy takes. */
+/* Fill the first `size` bytes of a body. A body has a multiple of FILL_LEAST
+ * bytes in the file (SLOT_ALIGN in custody.c), so after a short message
+ * FILL_LEAST bytes are copied without a call. memmove is used because gcc turns
+ * a memcpy of variable size into "rep movsq", whose start takes longer than a
+ * short copy. */
 #define FILL_LEAST 64
 static inline void fill_body(struct slot *slot, const struct slot_fill *fill,
                              size_t size)
@@ -117,10 +117,10 @@ static inline void fill_body(struct slot *slot, const struct slot_fill *fill,
         fill_long(slot->body, fill, size);
 }
 
-/* The kernel writes the priority first, then the body; so a priority that is
- * set says that the message left the queue and the fill says where it ends.
- * Crash before the last store: FREE, nothing was asked of the kernel.
- * Crash after it: RECEIVING, and slot_resolve decides by the priority. */
+/* The kernel writes the priority before the body. So if the priority is set,
+ * the message has left the queue, and it ends where the fill begins.
+ * Crash before the last store: the slot is FREE, and no receive was begun.
+ * Crash after it: it is RECEIVING, and slot_resolve decides by the priority. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
 {
     fill_body(slot, fill, slot->dirty);
@@ -139,14 +139,14 @@ void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq)
     FAULT_POINT("slot_arm_after_word");
 }
 
-/* Writeback leaves a page write-protected (page_mkclean in mm/rmap.c), so that
- * the next store to it takes a fault, locked in memory or not. A fault inside
- * of the kernel's copy fails if a SIGKILL has come meanwhile, and then the
- * message is lost: tried on ext4 with msync(2) all the time, 10 were in 12,000
- * kills; with this store before, none.
- * Nothing is read, and no page that was just made fill is stored to again: with
- * either, a 4-KiB message costs 10 ns more, as the processor waits for the
- * fill. */
+/* Writeback write-protects a page (page_mkclean in mm/rmap.c), so the next
+ * store to it takes a fault, even if it is locked in memory. If a SIGKILL comes
+ * during a fault in the kernel's copy, the copy fails and the message is lost:
+ * on ext4 with msync(2) in a loop, 12,000 kills lost 10 messages, and none with
+ * these stores.
+ * The loop reads nothing and skips the pages that slot_arm has just filled;
+ * otherwise a 4-KiB message costs 10 ns more, because the processor waits for
+ * the fill. */
 __attribute__((noinline)) void slot_warm(struct slot *slot,
                                          const struct slot_fill *fill,
                                          size_t from, size_t room)
@@ -165,23 +165,24 @@ void slot_disarm(struct slot *slot)
     word_set(slot, (struct slot_word){.state = SLOT_FREE});
 }
 
-/* Crash before the length: slot_resolve infers it. Crash between the two
- * stores: RECEIVING with a length, the message is whole. Crash after: HELD. */
+/* Crash before the length is stored: slot_resolve infers it. Crash between
+ * length and word: RECEIVING with a length, and the message is complete. Crash
+ * after the word: HELD. */
 void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns)
 {
     FAULT_POINT("slot_taken_before_length");
     slot->dirty = length;
     slot->received_ns = received_ns;
     atomic_store_explicit(&slot->length, length, memory_order_release);
-    slot->sum = sum_over(slot, length, 0, 0); /* what sum_of would read */
+    slot->sum = sum_over(slot, length, 0, 0); /* row and failures are 0 */
     FAULT_POINT("slot_taken_before_word");
     word_set(slot, (struct slot_word){.state = SLOT_HELD});
     FAULT_POINT("slot_taken_after_word");
 }
 
-/* Crash before the last store: FREE; the row waits in the store as before.
- * Crash after it: HELD with its row; recovery asks the store whether the row
- * is still there, and runs it or forgets the slot. */
+/* Crash before the last store: the slot is FREE, and the row waits in the store
+ * as before. Crash after it: the slot is HELD with its row; recovery runs it if
+ * the row is still in the store, else frees the slot. */
 void slot_hold(struct slot *slot, const struct slot_meta *meta)
 {
     slot->priority = meta->priority;
@@ -203,9 +204,10 @@ void slot_hold(struct slot *slot, const struct slot_meta *meta)
     FAULT_POINT("slot_hold_after_word");
 }
 
-/* The row is stored, then the sum that covers it.
- * Crash before the sum: it is right for no row, so slot_resolve takes the row
- * back, and the next start links it again. Crash after it: it is linked. */
+/* Store the row, then the sum that covers it.
+ * Crash between the two: the sum is still right for row 0, so slot_resolve
+ * removes the row, and the next start links the message again. Crash after the
+ * sum: the message is linked. */
 void slot_link(struct slot *slot, int64_t row)
 {
     FAULT_POINT("slot_link_before_row");
@@ -215,9 +217,10 @@ void slot_link(struct slot *slot, int64_t row)
     sum_set(slot);
 }
 
-/* Crash before the sum: marked, and a run of the row still. Crash after it: the
- * sum is right for no row, so slot_resolve takes the row away. A slot whose sum
- * is wrong is left to slot_damage. */
+/* Crash before the sum is stored: the slot is marked and still a run of the
+ * row, and the next start unlinks it again. Crash after it: the sum is right
+ * for row 0, so slot_resolve removes the row. A slot with a wrong sum is left
+ * for slot_damage. */
 void slot_unlink(struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -231,9 +234,9 @@ void slot_unlink(struct slot *slot)
     slot->row = 0;
 }
 
-/* The delivery's number is written before the handler can run.
- * Crash after it: RUNNING, so the crash is counted and the next run is marked
- * redelivered, whether or not the handler had started. */
+/* The word has the number of the delivery, and is stored before the handler can
+ * start. Crash after it: RUNNING, so the crash is counted and the next run is
+ * marked as redelivered, even if the handler had not started. */
 void slot_run(struct slot *slot, uint64_t started_ns)
 {
     uint64_t w = atomic_load_explicit(&slot->word, memory_order_relaxed);
@@ -259,12 +262,11 @@ void slot_unrun(struct slot *slot, bool may_have_run)
     FAULT_POINT("slot_unrun_after_word");
 }
 
-/* Set a flag, in one store.
- * Crash before it: the next recovery finds the same reason and marks the slot.
- * If recovery is killed after marking (SLOT_BESIDE), or counting the crash of,
- * only some of the running slots, the others still read RUNNING. Either all
- * slots are marked already, or the number of RUNNING slots is unchanged, so the
- * next recovery decides the same. */
+/* Crash before the store: the next recovery finds the same reason and marks the
+ * slot. Recovery sets SLOT_BESIDE in all RUNNING slots before slot_crashed
+ * changes the state of the first. So if it is killed in between, either all
+ * slots are marked, or as many are RUNNING as before, and the next recovery
+ * decides the same. */
 void slot_mark(struct slot *slot, unsigned flag)
 {
     struct slot_word w = slot_word(slot);
@@ -273,8 +275,9 @@ void slot_mark(struct slot *slot, unsigned flag)
     word_set(slot, w);
 }
 
-/* Count the crash and hold the message, in one store.
- * A crash of the recovery before it counts once later, after it not again. */
+/* Count the crash and hold the message, in one store. If recovery is killed
+ * before the store, the next one counts this crash; after it, the slot is HELD,
+ * and the crash is not counted again. */
 void slot_crashed(struct slot *slot)
 {
     struct slot_word w = slot_word(slot);
@@ -298,10 +301,9 @@ void slot_retire(struct slot *slot)
     FAULT_POINT("slot_retire_after_word");
 }
 
-/* Decide what a kill while receiving, or in slot_link, has left. The old owner
- * is dead and no other is there yet. A kill of the recovery between any two
- * steps leaves RECEIVING, and the next recovery comes to the same result: the
- * flag is in the file before the length that it speaks of. */
+/* A kill of the recovery between any two steps leaves RECEIVING, and the next
+ * recovery comes to the same result: SLOT_LENGTH_INFERRED is stored before the
+ * length is. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
 {
     struct slot_word w = slot_word(slot);
@@ -309,7 +311,7 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
 
     if (w.state != SLOT_RECEIVING) {
         if (slot->sum != sum_of(slot, slot->row))
-            slot->row = 0; /* slot_damage: the sum is right for that */
+            slot->row = 0; /* else slot_damage would have found the slot */
         return;
     }
     if (slot->priority == SLOT_UNSET) {
@@ -329,7 +331,7 @@ void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room)
         atomic_store(&slot->length, (uint32_t)n);
     }
     slot->dirty = (uint32_t)room;
-    slot->id = (struct ulid){{0}}; /* nothing has read it yet */
+    slot->id = (struct ulid){{0}}; /* no id was used yet */
     sum_set(slot);
     w.state = SLOT_HELD;
     FAULT_POINT("slot_resolve_before_word");

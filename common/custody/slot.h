@@ -1,9 +1,10 @@
-/* slot.h - one place in the custody file, and its state machine
+/* slot.h - the place of one message in the custody file
  *
- * WHAT   The record in front of a message that is in flight, and the steps it
- *        takes: FREE -> RECEIVING -> HELD -> RUNNING -> FREE.
- * WHO    A slot belongs to the thread that acquired it from the custody.
- * OWNS   Nothing; slots lie in the mapped file.
+ * WHAT   A header and the bytes of a message in flight. Its states are FREE ->
+ *        RECEIVING -> HELD -> RUNNING -> FREE.
+ * WHO    The source of the worker, and custody.c at the start. A slot belongs
+ *        to the thread that acquired it from custody.
+ * OWNS   Nothing; slots are in the mapped file.
  * FAILS  Never.
  *
  * The order of plain stores protects a message. A kill takes effect between two
@@ -29,10 +30,9 @@
 enum slot_state { SLOT_FREE, SLOT_RECEIVING, SLOT_HELD, SLOT_RUNNING };
 
 enum {
-    SLOT_REDELIVERED = 1 << 0,     /* a handler may have seen it before */
+    SLOT_REDELIVERED = 1 << 0,     /* a handler may have seen the message */
     SLOT_LENGTH_INFERRED = 1 << 1, /* the kill came before the length */
-    SLOT_BESIDE = 1 << 2,          /* others were running when the worker last
-                                      died */
+    SLOT_BESIDE = 1 << 2, /* others were running when the worker last died */
 };
 
 /* Fields that change together share one 64-bit word, so that each transition is
@@ -59,7 +59,7 @@ struct slot {
     uint64_t received_ns;
     /*  32  wall; of the running delivery */
     uint64_t started_ns;
-    /*  40  store row this is a run of; 0: none */
+    /*  40  row in the store of which this is a run; 0: none */
     int64_t row;
     /*  48  message id; all 0: none assigned yet */
     struct ulid id;
@@ -74,9 +74,9 @@ struct slot {
     uint32_t failures;
     /*  84 */
     uint8_t reserved1[4];
-    /*  88  what marks the handler's processes; 0: seq does */
+    /*  88  number that marks the handler's processes; 0: it is seq */
     uint64_t handler_mark;
-    /*  96  of what does not change while HELD or RUNNING */
+    /*  96  check sum of what does not change while HELD or RUNNING */
     uint64_t sum;
     /* 104 */
     uint8_t reserved2[24];
@@ -90,37 +90,37 @@ _Static_assert(offsetof(struct slot, handler_pgid) == 72, "custody format");
 _Static_assert(offsetof(struct slot, sum) == 96, "custody format");
 _Static_assert(offsetof(struct slot, body) == SLOT_HEADER, "custody format");
 
-/* What an armed body is filled with, so that the end of a message can be found
- * when the kill came before its length: byte i of a body is bytes[i % 4096].
- * All are values that never occur in UTF-8, in a random order that is different
- * in each file: text always ends where it differs, and binary data that ends in
- * such bytes matches by chance only. */
+/* The pattern of an empty body: its byte i is bytes[i % 4096]. If a kill comes
+ * before the length of a message is stored, the message ends where the pattern
+ * begins. The bytes are values that never occur in UTF-8, in an order that is
+ * random for each file: so the end of text is always found, and binary data
+ * matches the pattern only by chance. */
 #define SLOT_FILL 4096
 struct slot_fill {
-    /* As bodies are: copied from one line of the cache to one. */
+    /* Aligned like bodies, so that cache lines are copied whole. */
     _Alignas(64) unsigned char bytes[SLOT_FILL];
 };
 void slot_fill_init(struct slot_fill *fill, uint64_t seed);
 
 struct slot_word slot_word(const struct slot *slot);
 
-/* FREE: the word is 0. */
+/* Return true if the slot is FREE: its word is 0. */
 bool slot_free(const struct slot *slot);
 
-/* FREE -> RECEIVING, ready for the kernel to write into. Here and in slot_scrub
- * 64 bytes from the body on are the slot's, however small its room is. */
+/* FREE -> RECEIVING: prepare for the kernel to write a message. slot_arm and
+ * slot_scrub may store 64 bytes, even if the room of the body is smaller. */
 void slot_arm(struct slot *slot, const struct slot_fill *fill, uint64_t seq);
-/* Take the write fault of each page of a body of `room` bytes now, just before
- * the kernel writes to it; `from`: bytes that slot_arm has stored to itself,
- * its `dirty`. The body is fill, and is it afterwards. */
+/* Take the write fault of each page of a body of `room` bytes, just before the
+ * kernel writes to it. `from`: bytes that slot_arm has just stored, which are
+ * skipped. The body stays filled. */
 void slot_warm(struct slot *slot, const struct slot_fill *fill, size_t from,
                size_t room);
 /* RECEIVING -> FREE: the queue was empty. */
 void slot_disarm(struct slot *slot);
-/* RECEIVING -> HELD: `length` bytes came. It has no row and no failures, as
- * slot_arm left it. */
+/* RECEIVING -> HELD: `length` bytes were received. */
 void slot_taken(struct slot *slot, uint32_t length, uint64_t received_ns);
-/* FREE -> HELD: run a stored row. `length` bytes are in the body already. */
+/* FREE -> HELD: run a stored row. The caller has copied its `length` bytes to
+ * the body. */
 struct slot_meta {
     int64_t row;
     uint32_t length, priority, failures, crashes;
@@ -129,31 +129,32 @@ struct slot_meta {
     struct ulid id;
 };
 void slot_hold(struct slot *slot, const struct slot_meta *meta);
-/* HELD, received: it is a run of that row from now on. */
+/* Make a received message, which is HELD, a run of that row. */
 void slot_link(struct slot *slot, int64_t row);
-/* A run of a row of a store that is gone, of a dead owner: a message of its
- * own, marked. Does nothing for a slot without a row. */
+/* Make a slot that names a row of a lost store a message without a row, marked
+ * as redelivered. Does nothing for a slot without a row. */
 void slot_unlink(struct slot *slot);
 /* HELD -> RUNNING as delivery failures + 1. */
 void slot_run(struct slot *slot, uint64_t started_ns);
-/* RUNNING -> HELD: stopped without a verdict. */
+/* RUNNING -> HELD: the delivery was stopped without a verdict. */
 void slot_unrun(struct slot *slot, bool may_have_run);
-/* Set SLOT_REDELIVERED of a HELD slot; or SLOT_BESIDE, of a RUNNING one at
- * recovery if others were RUNNING as well: it is unknown which of them killed
- * the worker. */
+/* Set a flag of a slot that is HELD or RUNNING. Recovery sets SLOT_BESIDE if
+ * several slots were RUNNING, because any of them may have killed the
+ * worker. */
 void slot_mark(struct slot *slot, unsigned flag);
-/* RUNNING -> HELD at recovery: the worker died under it; crashes + 1. */
+/* RUNNING -> HELD, at recovery: count one crash of the worker. */
 void slot_crashed(struct slot *slot);
 /* any -> FREE: the verdict is durable. */
 void slot_retire(struct slot *slot);
 
-/* At recovery. RECEIVING: FREE if the kernel had not written, else HELD with
- * the length as far as it can be known. HELD or RUNNING: a row that slot_link
- * had not finished is none. `room`: bytes of a body. */
+/* Finish what a dead owner had begun in a slot. RECEIVING becomes FREE if the
+ * kernel had not written yet, else HELD, with the length that can be inferred.
+ * HELD or RUNNING: a row that slot_link had not finished is removed. `room`:
+ * bytes of a body. */
 void slot_resolve(struct slot *slot, const struct slot_fill *fill, size_t room);
-/* A FREE slot: the first `room` bytes of its body are fill again. */
+/* Fill the first `room` bytes of the body of a FREE slot. */
 void slot_scrub(struct slot *slot, const struct slot_fill *fill, size_t room);
-/* Whether what the record says can be true: NULL, or the field that cannot. */
+/* Return the name of a field with an impossible value, or NULL. */
 const char *slot_damage(const struct slot *slot, size_t room);
 
 #endif
