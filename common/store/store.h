@@ -1,16 +1,16 @@
 /* store.h - messages that must survive a reboot: retries, dead letters, history
  *
- * WHAT   One SQLite file a queue, WAL mode, full sync. A row is one message in
- *        one of four states; its failed deliveries hang on it.
- * WHO    Any thread. Concurrent writers share one commit: the first one runs
- *        the transaction for all that queue up during it. Other programs open
- *        the same file while the worker is running.
+ * WHAT   One SQLite file for each queue, in WAL mode with full sync. A row is
+ *        one message in one of four states, with its failed deliveries.
+ * WHO    The worker on any thread, and mqctl, mqdlq and others beside it, with
+ *        the same file open. Threads that write at the same time share one
+ *        commit: one of them writes for all that wait.
  * OWNS   Two connections (one to write, one to read), each under its own lock.
  * FAILS  disk_is_full, -EIO, -EUCLEAN damaged, -EBUSY locked by another program
  *        for longer than 5 s, -ENOENT no such row, -ENOMEM. When a write
  *        returns 0, its data is on disk; when a write fails, nothing has
- *        changed. open: a problem with status 73 (cannot be used, no database)
- *        or 78 (of another version, left untouched).
+ *        changed. store_open: a problem with status 73 (cannot be used, no
+ *        database) or 78 (of another version, left untouched).
  */
 #ifndef COMMON_STORE_STORE_H
 #define COMMON_STORE_STORE_H
@@ -38,27 +38,27 @@ enum store_state {
 
 enum {
     STORE_REDELIVERED = 1 << 0,     /* may have run without a verdict */
-    STORE_LENGTH_INFERRED = 1 << 1, /* custody rule 3 */
-    /* WAITING: a letter that was sent again, and a worker that stopped had it:
-     * the first of its group, which waits for it as for a letter. */
+    STORE_LENGTH_INFERRED = 1 << 1, /* SLOT_LENGTH_INFERRED */
+    /* WAITING: a replayed letter that a stopping worker put back. It is the
+     * first of its group, which waits for it. */
     STORE_FRONT = 1 << 2,
-    /* An operator cancelled it: it is not run, and ends as discarded. No write
-     * of a worker takes this back. */
+    /* Cancelled by an operator: the message is discarded instead of run. A
+     * worker never clears this flag. */
     STORE_CANCELLED = 1 << 3,
-    /* DEAD, REPLAYED: its group does not wait for it: an operator let it go on,
-     * or it was closed, and refused this one. It holds the group when it dies
-     * again. */
+    /* DEAD, REPLAYED: the group does not wait for this letter, because an
+     * operator released the group, or the letter was refused by a closed group.
+     * Cleared when the letter dies again. */
     STORE_LET_GO = 1 << 4,
 };
 
 /* One message. Pointers are borrowed for the call. */
 struct store_row {
-    int64_t row; /* 0: not stored yet. Never used twice (AUTOINCREMENT) */
+    int64_t row; /* never used twice (AUTOINCREMENT); 0: not stored yet */
     enum store_state state;
     uint64_t receive_seq; /* of the custody slot; unique here; 0: none */
     struct ulid id;
     uint32_t priority;
-    uint32_t attempts; /* failed deliveries in this life */
+    uint32_t attempts; /* failed deliveries since it was sent, or replayed */
     uint32_t crashes;
     uint32_t flags;    /* STORE_ bits above */
     const char *group; /* NULL: none */
@@ -78,8 +78,8 @@ struct store_row {
     const void *data;           /* as received, header included */
     size_t size;
     size_t header_size; /* bytes of `data` before the body */
-    /* Key of the message in the spool (spool.h), which it leaves in the commit
-     * that writes this row. 0: not in the spool; always 0 when read. */
+    /* Key of the message's row in the spool (spool.h), which is deleted in the
+     * commit that writes this row; 0: none. Always 0 when read. */
     int64_t spool;
     /* Slot of the message in custody. `retire` frees the slot as soon as the
      * row is on the disk, before anything later is written. NULL: no slot;
@@ -95,20 +95,19 @@ struct store_cursor {
 };
 #define STORE_PAGE 64 /* rows that are read at a time */
 
-/* A token names one replay of a letter: from the moment at which an operator
- * marks it until it is settled. Its first half is the store's own, as the
- * number of a letter means nothing to another store; the other half is
- * random. */
+/* Make a token, which names one replay of a letter from the time an operator
+ * marks the letter until its message is settled. The first half is the store's
+ * identity, because another store has other letters with the same numbers; the
+ * second half is random. */
 #define STORE_IDENTITY 8 /* bytes of the first half */
-/* -errno of getrandom(2). */
 int store_token_make(const struct store *s, struct ulid *token);
 
 /* The kind of a message whose header names a letter. */
 enum store_replay {
-    REPLAY_NONE, /* no replay of this store: of another one, or made up */
-    REPLAY_OPEN, /* the last replay, which is not settled yet */
-    REPLAY_OVER, /* a replay that was taken, and has failed and waits in the
-                  * store, or is settled; or an earlier replay */
+    REPLAY_NONE, /* no replay of a letter of this store */
+    REPLAY_OPEN, /* the letter's last replay, not settled yet */
+    REPLAY_OVER, /* an earlier replay, or one that was taken: it was settled, or
+                  * failed and waits for its retry */
 };
 /* Look up the letter, id and token of a message's header. The message of an
  * OPEN replay may be in a slot. */
@@ -139,12 +138,12 @@ void store_hurry(struct store *s);
  * the disk. With `last` NULL, commits get no numbers. On an error, the problem
  * is one of store_open. */
 int store_claim(struct store *s, _Atomic uint64_t *last, struct problem *p);
+/* Return the number of the last commit in the store, before store_claim; 0 if
+ * there is none, UINT64_MAX if it cannot be read. If it is less than *last of
+ * the last worker, the commits after it are lost. */
+uint64_t store_commits(struct store *s);
 /* Return the random number of the store's file. Never 0. */
 uint64_t store_id(const struct store *s);
-/* Before that: the number of the last commit that the store has, 0 if there is
- * none, UINT64_MAX if it cannot be read. If it is less than *last of the last
- * worker, the commits after it are lost. */
-uint64_t store_commits(struct store *s);
 #define STORE_FOUND 256
 /* Check the whole store with SQLite's quick_check over a separate connection:
  * 0, or -EUCLEAN and a description. Returns -ECANCELED soon after *stop is set
@@ -154,8 +153,8 @@ int store_check(struct store *s, const atomic_bool *stop,
                 char found[STORE_FOUND]);
 /* Return the size of the file and its -wal, bytes. */
 uint64_t store_bytes(struct store *s);
-/* Copy the file and its -wal, as they are, to `copy` and `copy`-wal beside
- * them. -errno: there is no copy, or a part of it. */
+/* Copy the file and its -wal, as they are, to `copy` and `copy`-wal in the same
+ * folder. After an error the copy may be incomplete. */
 int store_set_aside(struct store *s, char copy[PATH_MAX]);
 
 /* Make due times follow the wall clock; called by the worker after store_claim
@@ -172,36 +171,36 @@ void store_watch_wal(struct store *s, void (*large)(void *arg), void *arg);
 /* Empty the -wal: 0, -EBUSY if readers are in the way for 100 ms, or -errno. */
 int store_empty_wal(struct store *s);
 
-/* The worker, when the file of its store, its -wal or its -shm was removed:
- * write the whole store to `path` again, durably, and go on with that file.
- * Readers and writers wait meanwhile. `replace`: two files that the copy may
- * replace; NULL: none. -EEXIST: another file is there. After any other failure
- * an unused copy may be at `path`, which the next try replaces. One thread at a
- * time. */
+/* Write the whole store to `path` again, durably, and use that file from then
+ * on. The worker calls this, one thread at a time, when the store's file, its
+ * -wal or its -shm was removed. Readers and writers wait meanwhile. `replace`:
+ * two files that the copy may replace; NULL: none. -EEXIST: another file is
+ * there. After any other error an unused copy may be at `path`, which the next
+ * try replaces. */
 int store_put_back(struct store *s, const char *path,
                    const struct stat replace[2], struct problem *p);
 
 struct store_stats {
     uint64_t commits; /* transactions */
-    unsigned waiting; /* calls that wait for a commit to end now */
+    unsigned waiting; /* calls that are waiting for a commit now */
 };
-/* Since it was opened. */
+/* Read the numbers since the store was opened. */
 void store_stats(struct store *s, struct store_stats *out);
 
 /* ---- the worker's writes; each durable on return ---- */
 
-/* Write `m` in the state m->state: a new row when m->row is 0 (then *row is
- * set; it may point to m->row), else that row, whose body stays as it is.
- * `attempt` (NULL: none) is added to the history. A row that is gone (an
- * operator discarded it): -ENOENT. A new row whose receive_seq is in the table
- * already: -EEXIST, nothing written. */
+/* Write a row: insert a new one if m->row is 0, else update that row but for
+ * its body. *row gets its number, and may be m->row. `attempt` (NULL: none) is
+ * added to the history. -ENOENT: the row is gone, because an operator discarded
+ * it. -EEXIST: a row with this receive_seq exists already, and nothing was
+ * written. */
 int store_put(struct store *s, const struct store_row *m,
               const struct store_attempt *attempt, int64_t *row);
-/* Write several as store_put would, without attempts, in one commit, all or
- * nothing. One whose receive_seq is in the table already is left as it is, and
- * one whose row is gone (discarded) stays away. */
+/* Write several rows as store_put does, without attempts, in one commit: all or
+ * none. A row that store_put would refuse with -ENOENT or -EEXIST is
+ * skipped. */
 int store_put_all(struct store *s, const struct store_row *rows, size_t n);
-/* A key that a message has for a while, and no other one. */
+/* A unique key: until it expires, other messages with it are duplicates. */
 struct store_key {
     const char *text;
     size_t size;
@@ -209,8 +208,8 @@ struct store_key {
     struct ulid id;                 /* of the message */
     uint64_t received_ns, until_ns; /* wall */
 };
-/* 0: the message has the key, now or since it was here before; -EEXIST: at
- * received_ns another message, *first, had it. */
+/* Claim the key for the message, or find that the message has it already.
+ * -EEXIST: at received_ns another message, *first, had the key. */
 int store_key_claim(struct store *s, const struct store_key *key,
                     struct ulid *first);
 /* Free the unique key, if any, of the message with that receive sequence. */
@@ -222,22 +221,23 @@ int store_key_drop(struct store *s, const char *text, size_t size);
 int store_keys_each(struct store *s, uint64_t now_ns,
                     int (*visit)(const struct store_key *key, void *arg),
                     void *arg);
-int64_t store_keys_count(struct store *s, uint64_t now_ns); /* or -errno */
-/* Delete the row and its history: done or discarded. A row that is gone: 0. */
+/* Count the keys in use at `now_ns`. -errno. */
+int64_t store_keys_count(struct store *s, uint64_t now_ns);
+/* Delete a row and its history, because the message is done or discarded.
+ * Returns 0 also if there is no such row. */
 int store_delete(struct store *s, int64_t row);
-/* From here on each row that store_put makes DEAD is noted for letters_hook, in
- * the same commit. */
+/* Note each row that store_put makes DEAD from now on for letters_hook, in the
+ * same commit. */
 void store_hooks_note(struct store *s);
-/* Make letters dead again that were marked replayed under another boot id, or
- * in another IPC namespace (a container that was restarted): the kernel queue
- * that they were in is gone. Letters that `skip` holds were taken out of that
- * queue and stay (called with the row, no lock held; NULL: none). Returns their
- * number, or -errno, when some may be dead again; -ENOENT: /proc does not tell
- * the boot id. */
+/* Make replayed letters dead again whose kernel queue is gone: they were sent
+ * under another boot id, or in another IPC namespace (a container that was
+ * restarted). Letters for which `skip` returns true stay replayed (called
+ * without a lock; NULL: skip none). Returns how many became dead, or -errno,
+ * after which some may be; -ENOENT: /proc has no boot id. */
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg);
-/* Mark all messages that wait: custody is gone, and one of them may have run
- * without a verdict. */
+/* Mark all waiting messages as redelivered, because custody was lost: any of
+ * them may have run without a verdict. */
 int store_doubt(struct store *s);
 
 /* ---- the worker's reads ---- */
@@ -256,21 +256,22 @@ int store_due(struct store *s, uint64_t boot_ns, int64_t *rows, size_t room,
  * out->error is NULL. */
 int store_get(struct store *s, int64_t row, struct store_row *out, void *data,
               size_t room, char *group);
-/* The row with that receive_seq, or -ENOENT. */
+/* Find the row with that receive_seq; -ENOENT. */
 int store_find_seq(struct store *s, uint64_t receive_seq, int64_t *row);
-/* The newest row of a message, or -ENOENT. Reads all that waits. */
+/* Find the newest row of a message; -ENOENT. Reads all waiting rows. */
 int store_find_id(struct store *s, const struct ulid *id, int64_t *row);
-/* Highest receive_seq in the table and of a key, 0 if none. */
+/* Find the highest receive_seq of all rows and unique keys; 0 if there is
+ * none. */
 int store_max_seq(struct store *s, uint64_t *receive_seq);
-/* Rows that are no letters: WAITING or PARKED. Known from store_claim on, and
- * exact as soon as a write of ours has returned: no other program writes such
- * rows. A row whose message runs counts until it is settled. */
+/* Return how many rows are WAITING or PARKED. Counted by store_claim and exact
+ * whenever a write has returned, because only the worker writes such rows. The
+ * row of a running message counts until the message is settled. */
 int64_t store_waits(const struct store *s);
-/* How many of these are PARKED, and how many WAITING. A write of another thread
- * meanwhile may be seen in a part. */
+/* Return how many of these rows are PARKED, or WAITING. While another thread
+ * writes, the two may not add up to store_waits. */
 int64_t store_parked(const struct store *s);
 int64_t store_waiting(const struct store *s);
-/* Number of rows in a state, or -errno. */
+/* Count the rows in a state. -errno. */
 int64_t store_count(struct store *s, enum store_state state);
 /* Times at which messages were first received, wall clock, ns; 0: no
  * message. */
@@ -281,19 +282,18 @@ struct store_ages {
     uint64_t newest;  /* the last received of all rows with a sequence */
 };
 void store_ages(struct store *s, struct store_ages *out);
-/* How many of the rows that are WAITING or PARKED were cancelled: with no
- * worker they stay until the next one ends them. -errno. */
+/* Count the cancelled rows that are WAITING or PARKED; without a worker they
+ * stay until the next one discards them. -errno. */
 int64_t store_count_cancelled(struct store *s, enum store_state state);
-/* Lowest row > after that is DEAD, or -ENOENT: for moving letters in order of
- * death: ordered by (died_ns, row); `after_ns`/`after` name the last one
- * seen. */
+/* Find the first DEAD row after (after_ns, after) in the order of (died_ns,
+ * row); -ENOENT. */
 int store_next_dead(struct store *s, uint64_t after_ns, int64_t after,
                     int64_t *row);
 
 /* ---- ordered groups ---- */
 
-/* The parked row of a group that is next: highest priority, then lowest
- * receive_seq; with `low` the lowest priority. -ENOENT if there is none. */
+/* Find the next parked row of a group: the highest priority (with `low` the
+ * lowest), then the lowest receive_seq. -ENOENT if there is none. */
 struct store_parked {
     int64_t row;
     uint32_t priority;
@@ -301,22 +301,22 @@ struct store_parked {
 };
 int store_next_parked(struct store *s, const char *group, size_t size, bool low,
                       struct store_parked *out);
-/* Whether the group has a letter that may hold it, dead, replayed or
- * STORE_FRONT: 0 and its row, -ENOENT. */
+/* Find a letter for which the group waits: DEAD, REPLAYED or STORE_FRONT.
+ * -ENOENT if there is none. */
 int store_group_letter(struct store *s, const char *group, size_t size,
                        int64_t *row);
 /* Step through all groups that have rows, in the order of their keys. `key` and
- * `size` hold the last one seen, "" and 0 at first, and get the next one
- * (at most 256 bytes). -ENOENT at the end. */
+ * `size` are the last group, "" and 0 at first, and become the next one (at
+ * most 256 bytes). -ENOENT at the end. */
 struct store_group {
     uint64_t parked; /* rows behind the head */
     bool letters;    /* dead or replayed, and not STORE_LET_GO */
-    int64_t head;    /* a row that failed and waits for its retry, or else the
-                       * first that is STORE_FRONT; 0: none */
+    int64_t head;    /* a row that waits for its retry, or else the first with
+                       * STORE_FRONT; 0: none */
 };
 int store_next_group(struct store *s, char *key, size_t *size,
                      struct store_group *out);
-/* One of them; -ENOENT: it has no row. */
+/* Read one group; -ENOENT if it has no row. */
 int store_get_group(struct store *s, const char *key, size_t size,
                     struct store_group *out);
 
