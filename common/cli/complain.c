@@ -65,9 +65,11 @@ int complain_memory(void)
 
 int complain_output(int status)
 {
+    errno = 0; /* stays 0 if only an earlier write has failed */
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    return complain(EX_IOERR, "cannot write the output: %s", errno_text(errno));
+    return complain(EX_IOERR, "cannot write the output: %s",
+                    errno_text(errno ? errno : EIO));
 }
 
 const char *complaint_of(char *text)

@@ -1,4 +1,8 @@
-/* decode.c - see decode.h; letters.c writes what this reads */
+/* decode.c - read a dead letter from a line of JSON (see decode.h)
+ *
+ * The writer of these lines is common/store/letters.c. Both must agree on the
+ * names of the members.
+ */
 #include "scripts/mqdlq/decode.h"
 
 #include <errno.h>
@@ -13,8 +17,8 @@
 #include "common/message/header.h"
 #include "common/mq/queue.h"
 
-/* The reading of a letter. Only the first error is kept; values that are read
- * after it are not used. */
+/* State while a letter is read. The first error is kept; the reading goes on,
+ * but its result is not used. */
 struct reading {
     struct decoding *decoding; /* owns the object */
     json_t *object;            /* the letter, or one attempt of it */
@@ -22,7 +26,7 @@ struct reading {
     int err;
 };
 
-/* Say why the text is no letter. */
+/* Set the error -EINVAL and its sentence, unless there is an error already. */
 __attribute__((format(printf, 2, 3))) static void
 text_refuse(struct reading *r, const char *fmt, ...)
 {
@@ -36,8 +40,8 @@ text_refuse(struct reading *r, const char *fmt, ...)
     r->err = -EINVAL;
 }
 
-/* Keep bytes, with a NUL behind them, as long as the decoding: as a member of
- * the object that is being read. */
+/* Copy bytes, and append a NUL. The copy lives as long as the decoding, because
+ * it becomes a member of the JSON object. */
 static struct header_text text_keep(struct reading *r, const char *name,
                                     const void *data, size_t size)
 {
@@ -104,48 +108,39 @@ static void members_check(struct reading *r, const char *const *known)
     }
 }
 
-/* Read the member NAME_base64. */
-static struct header_text read_base64(struct reading *r, const char *name,
-                                      const json_t *value)
-{
-    struct header_text text = {0};
-    size_t size;
-    void *bytes;
-
-    if (!json_is_string(value)) {
-        text_refuse(r, "%s_base64 is not a string", name);
-        return text;
-    }
-    bytes = base64_decode(json_string_value(value), json_string_length(value),
-                          &size);
-    if (bytes)
-        text = text_keep(r, name, bytes, size);
-    else if (errno == ENOMEM)
-        r->err = r->err ? r->err : -ENOMEM;
-    else
-        text_refuse(r, "%s_base64 is not base64", name);
-    free(bytes);
-    return text;
-}
-
-/* Read the member NAME or NAME_base64; NULL if it is null or missing. */
+/* Read the member NAME, or decode NAME_base64; `at` is NULL if it is null or
+ * missing. */
 static struct header_text read_bytes(struct reading *r, const char *name)
 {
     const json_t *value = json_object_get(r->object, name), *value64;
+    struct header_text text = {0};
     char name64[64];
+    size_t size;
+    void *bytes;
 
     snprintf(name64, sizeof name64, "%s_base64", name);
     value64 = json_object_get(r->object, name64);
     if (value && value64)
         text_refuse(r, "both %s and %s are there", name, name64);
-    else if (value64)
-        return read_base64(r, name, value64);
     else if (json_is_string(value))
         return (struct header_text){json_string_value(value),
                                     json_string_length(value)};
     else if (value && !json_is_null(value))
         text_refuse(r, "%s is not a string", name);
-    return (struct header_text){0};
+    else if (value64 && !json_is_string(value64))
+        text_refuse(r, "%s is not a string", name64);
+    if (value || !json_is_string(value64))
+        return text;
+    bytes = base64_decode(json_string_value(value64),
+                          json_string_length(value64), &size);
+    if (bytes)
+        text = text_keep(r, name, bytes, size);
+    else if (errno == ENOMEM)
+        r->err = r->err ? r->err : -ENOMEM;
+    else
+        text_refuse(r, "%s is not base64", name64);
+    free(bytes);
+    return text;
 }
 
 /* Read a number; 0 if it is null or missing. */
@@ -189,55 +184,15 @@ static unsigned read_flag(const struct reading *r, const char *name,
     return json_is_true(json_object_get(r->object, name)) ? bit : 0;
 }
 
-/* Read why the letter died. "none" stands for a message that somebody put among
- * the letters of a broker. */
-static void read_dead_reason(struct reading *r, struct store_row *m)
-{
-    const char *text = json_string_value(json_object_get(r->object, "reason"));
-    char safe[48];
-
-    if (!text) {
-        text_refuse(r, "reason is missing or not a string");
-        return;
-    }
-    if (strcmp(text, dead_reason_text(REASON_NONE)) == 0)
-        return;
-    m->reason = dead_reason_parse(text);
-    safe_text_copy(safe, sizeof safe, text, strlen(text));
-    if (m->reason == REASON_COUNT)
-        text_refuse(r,
-                    "reason \"%s\" is not one of exhausted, rejected, expired, "
-                    "crashed, bad-header, group-closed",
-                    safe);
-}
-
-/* Correct the size line of a header, for a body that was edited. */
-static struct header_text header_resize(struct header_text header,
-                                        size_t body_size,
-                                        char buf[HEADER_MAX + 32])
-{
-    static const char line[] = "\nsize: ";
-    const char *at = memmem(header.at, header.size, line, sizeof line - 1);
-    size_t before, digits, after, n;
-
-    if (!at)
-        return header;
-    before = (size_t)(at - header.at) + sizeof line - 1;
-    digits = strspn(header.at + before, "0123456789");
-    after = header.size - before - digits;
-    memcpy(buf, header.at, before);
-    n = before + (size_t)snprintf(buf + before, 21, "%zu", body_size);
-    memcpy(buf + n, header.at + before + digits, after);
-    return (struct header_text){buf, n + after};
-}
-
-/* Put header and body together. The header must be one that the worker takes,
- * except in a letter that died of its header. */
+/* Join header and body to a message. The header must be valid, except in a
+ * letter that died of its header. */
 static void read_message(struct reading *r, struct store_row *m)
 {
     struct header_text header = read_bytes(r, "header");
     struct header_text body = read_bytes(r, "body");
+    static const char line[] = "\nsize: ";
     char resized[HEADER_MAX + 32], why[HEADER_WHY] = "", *data;
+    const char *at = NULL;
     struct header_text whole;
     struct header h;
 
@@ -248,7 +203,17 @@ static void read_message(struct reading *r, struct store_row *m)
     if (r->err || !body.at)
         return;
     if (header.size > 0 && m->reason != REASON_BAD_HEADER)
-        header = header_resize(header, body.size, resized);
+        at = memmem(header.at, header.size, line, sizeof line - 1);
+    if (at) { /* Correct the size, because the body may have been edited. */
+        size_t before = (size_t)(at - header.at) + sizeof line - 1;
+        size_t digits = strspn(header.at + before, "0123456789");
+        size_t after = header.size - before - digits, n;
+
+        memcpy(resized, header.at, before);
+        n = before + (size_t)snprintf(resized + before, 21, "%zu", body.size);
+        memcpy(resized + n, header.at + before + digits, after);
+        header = (struct header_text){resized, n + after};
+    }
     data = malloc(header.size + body.size + 1);
     if (!data) {
         r->err = -ENOMEM;
@@ -270,24 +235,7 @@ static void read_message(struct reading *r, struct store_row *m)
         text_refuse(r, "header does not end where it should");
 }
 
-/* Read one failed delivery. */
-static void read_attempt(struct reading *r, struct store_attempt *a)
-{
-    struct header_text tail;
-
-    if (!json_is_object(r->object))
-        text_refuse(r, "history has something else than objects in it");
-    members_check(r, attempt_members);
-    a->started_ns = read_time(r, "started_at");
-    a->duration_ns = read_number(r, "duration_ns", INT64_MAX);
-    a->error = read_bytes(r, "error").at;
-    tail = read_bytes(r, "stderr");
-    a->stderr_tail = tail.at;
-    a->stderr_size = tail.size;
-    a->said = read_flag(r, "said", 1) != 0;
-}
-
-/* Read all attempts, which may be missing. */
+/* Read the failed deliveries; the member may be missing. */
 static void read_history(struct reading *r, struct letter_import *l)
 {
     json_t *letter = r->object, *array = json_object_get(letter, "history");
@@ -305,8 +253,20 @@ static void read_history(struct reading *r, struct letter_import *l)
         return;
     }
     for (size_t i = 0; i < n && !r->err; i++) {
+        struct store_attempt *a = &d->history[i];
+        struct header_text tail;
+
         r->object = json_array_get(array, i);
-        read_attempt(r, &d->history[i]);
+        if (!json_is_object(r->object))
+            text_refuse(r, "history has something else than objects in it");
+        members_check(r, attempt_members);
+        a->started_ns = read_time(r, "started_at");
+        a->duration_ns = read_number(r, "duration_ns", INT64_MAX);
+        a->error = read_bytes(r, "error").at;
+        tail = read_bytes(r, "stderr");
+        a->stderr_tail = tail.at;
+        a->stderr_size = tail.size;
+        a->said = read_flag(r, "said", 1) != 0;
         d->machines[i] = read_bytes(r, "machine").at;
     }
     r->object = letter;
@@ -322,7 +282,10 @@ static void read_letter(struct reading *r)
     struct store_row *m = &l->m;
     const json_t *id = member_find(r, "message_id");
     const char *text = json_string_value(id);
+    const char *reason =
+        json_string_value(json_object_get(r->object, "reason"));
     struct header_text group;
+    char safe[48];
 
     members_check(r, letter_members);
     m->state = STORE_DEAD;
@@ -331,7 +294,18 @@ static void read_letter(struct reading *r)
         m->id = ulid_make(clock_wall_ns());
     else if (!text || ulid_parse(text, strlen(text), &m->id) != 0)
         text_refuse(r, "message_id is not an id of 26 characters");
-    read_dead_reason(r, m);
+    /* "none": somebody put the message among the letters of a broker. */
+    if (!reason)
+        text_refuse(r, "reason is missing or not a string");
+    else if (strcmp(reason, dead_reason_text(REASON_NONE)) != 0)
+        m->reason = dead_reason_parse(reason);
+    if (reason && m->reason == REASON_COUNT) {
+        safe_text_copy(safe, sizeof safe, reason, strlen(reason));
+        text_refuse(r,
+                    "reason \"%s\" is not one of exhausted, rejected, expired, "
+                    "crashed, bad-header, group-closed",
+                    safe);
+    }
     m->died_ns = read_time(r, "died_at");
     l->dated = m->died_ns != 0;
     if (m->died_ns == 0)

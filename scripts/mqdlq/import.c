@@ -1,4 +1,8 @@
-/* import.c - import (see mqdlq.h) */
+/* import.c - add dead letters from JSON lines: the verb import
+ *
+ * Called by main, in one thread. Lines are read and checked (decode.h) into a
+ * batch; each batch is one transaction of the store, or goes to the broker.
+ */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -33,7 +37,7 @@ struct import {
     struct letter_import letters[BATCH_LETTERS];
 };
 
-/* Forget what is in the batch. */
+/* Empty the batch. */
 static void batch_free(struct import *i)
 {
     while (i->count > 0)
@@ -41,8 +45,8 @@ static void batch_free(struct import *i)
     i->bytes = 0;
 }
 
-/* Send the batch to the broker, which has some of a batch that fails, or write
- * all of it or nothing to the store. 0 or an exit status. */
+/* Write the batch to the store, all of it or nothing; or send it to the broker,
+ * which keeps a part of it after an error. Returns 0 or an exit status. */
 static int batch_put(struct import *i)
 {
     struct context *ctx = i->context;
@@ -76,7 +80,8 @@ static int batch_put(struct import *i)
     return status;
 }
 
-/* Put in what is good so far; say why it stops and where. */
+/* Stop at an error: import the batch so far, then complain why and at which
+ * line. Returns `status`. */
 static int import_stop(struct import *i, int status, uint64_t from,
                        const char *why)
 {
@@ -90,14 +95,16 @@ static int import_stop(struct import *i, int status, uint64_t from,
                     failed ? " nor of some before it" : "");
 }
 
-/* Say how far it got when a batch was not taken; its exit status. */
+/* Complain how many letters were imported before a batch failed. Returns
+ * `status`. */
 static int batch_failed(struct import *i, int status)
 {
     return complain(status, "%" PRIu64 " letter%s imported", i->in,
                     term_plural(i->in));
 }
 
-/* Take one line into the batch; 0 or an exit status. */
+/* Add a line to the batch, and import a full batch. Returns 0 or an exit
+ * status. */
 static int line_import(struct import *i, const char *text, size_t size)
 {
     struct decoding *d = &i->decodings[i->count];
@@ -165,7 +172,8 @@ static int lines_import(struct import *i)
     return status;
 }
 
-/* Open FILE, or stdin for none and for "-"; its size is the bar's end. */
+/* Open FILE, or stdin without one or for "-". The progress bar ends at the
+ * file's size. */
 static int import_open(struct import *i)
 {
     const struct options *o = i->context->o;
@@ -188,23 +196,6 @@ static int import_open(struct import *i)
     return 0;
 }
 
-/* Print the number of letters imported, and of letters that existed already. */
-static void import_summarize(const struct import *i)
-{
-    const struct context *ctx = i->context;
-
-    if (summary_print(ctx, json_pack("{s:o, s:I, s:I}", "queue",
-                                     json_printable(ctx->queue), "imported",
-                                     (json_int_t)i->in, "present",
-                                     (json_int_t)i->present)))
-        return;
-    printf("%" PRIu64 " letter%s imported", i->in, term_plural(i->in));
-    if (i->present > 0)
-        printf(", %" PRIu64 " %s there already", i->present,
-               i->present == 1 ? "was" : "were");
-    putchar('\n');
-}
-
 int import_run(struct context *ctx)
 {
     struct import *i = calloc(1, sizeof *i);
@@ -224,8 +215,17 @@ int import_run(struct context *ctx)
     if (!status && (status = batch_put(i)) != 0)
         (void)batch_failed(i, status);
     term_progress_end(&i->bar);
-    if (!status)
-        import_summarize(i);
+    if (!status &&
+        !summary_print(ctx, json_pack("{s:o, s:I, s:I}", "queue",
+                                      json_printable(ctx->queue), "imported",
+                                      (json_int_t)i->in, "present",
+                                      (json_int_t)i->present))) {
+        printf("%" PRIu64 " letter%s imported", i->in, term_plural(i->in));
+        if (i->present > 0)
+            printf(", %" PRIu64 " %s there already", i->present,
+                   i->present == 1 ? "was" : "were");
+        putchar('\n');
+    }
     batch_free(i);
     if (i->file && i->file != stdin)
         fclose(i->file);

@@ -1,4 +1,8 @@
-/* list.c - list, export, show (see mqdlq.h) */
+/* list.c - print dead letters: the verbs list, export and show
+ *
+ * Called by main, in one thread. Letters of a broker are in a temporary store
+ * (broker.h), so the functions here work for both.
+ */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <dirent.h>
@@ -59,7 +63,7 @@ static int letter_row(const struct letter *l, void *arg)
     return cli_interrupt_seen() ? -EINTR : 0;
 }
 
-/* Say that the list is empty; context_open has told where there is no store. */
+/* Say that the list is empty. Without a store, context_open has said it. */
 static void none_tell(const struct context *ctx)
 {
     const struct selection all = {0};
@@ -210,10 +214,12 @@ static int list_by(struct context *ctx)
 
 /* ---- JSON ---- */
 
-/* Print the chosen letters as JSON lines, oldest first unless `backwards`. A
- * letter that is gone by now is left out. */
-static int list_json(struct context *ctx, bool backwards)
+/* Print the chosen letters as JSON lines, newest first. export prints the
+ * oldest first, so that import keeps the order. A letter that was removed in
+ * the meantime is left out. */
+static int list_json(struct context *ctx)
 {
+    bool backwards = ctx->o->line.verb != VERB_EXPORT;
     const struct letter_elsewhere elsewhere = {
         ctx->letters ? ctx->letters->machine : NULL, ctx->broker};
     struct selection c;
@@ -242,10 +248,12 @@ int list_run(struct context *ctx)
     struct sum sum = {0};
     int status;
 
+    if (ctx->o->line.verb == VERB_EXPORT)
+        return list_json(ctx);
     if (ctx->o->has_by)
         return list_by(ctx);
     if (!ctx->o->count)
-        return ctx->o->json ? list_json(ctx, true) : list_table(ctx);
+        return ctx->o->json ? list_json(ctx) : list_table(ctx);
     status = matches_count(ctx, &sum);
     if (!status &&
         !summary_print(ctx, json_pack("{s:o, s:I}", "queue",
@@ -253,12 +261,6 @@ int list_run(struct context *ctx)
                                       (json_int_t)sum.count)))
         printf("%" PRIu64 "\n", sum.count);
     return status;
-}
-
-/* The oldest letter comes first, so that import keeps the order. */
-int export_run(struct context *ctx)
-{
-    return list_json(ctx, false);
 }
 
 /* ---- list without a queue ---- */
@@ -297,12 +299,6 @@ static int queue_count(const struct options *o, char *queue,
     return status;
 }
 
-/* Choose the folders of queues for scandir(3). */
-static int name_choose(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';
-}
-
 int queues_run(const struct options *o)
 {
     static const struct term_column columns[] = {
@@ -322,7 +318,7 @@ int queues_run(const struct options *o)
     if (!o->json && !o->count && !(table = term_table_open(columns, 3)))
         return complain_memory();
     /* alphasort(3) is strcmp(3), as no locale was set. */
-    n = scandir(root, &names, name_choose, alphasort);
+    n = scandir(root, &names, NULL, alphasort);
     if (n < 0 && errno != ENOENT)
         status = complain(errno == EACCES   ? EX_NOPERM
                           : errno == ENOMEM ? EX_OSERR
@@ -330,9 +326,12 @@ int queues_run(const struct options *o)
                           "cannot read the state directory %s: %s", root,
                           errno_text(errno));
     for (int i = 0; i < n; i++) {
+        bool hidden = names[i]->d_name[0] == '.';
+
         snprintf(queue, sizeof queue, "/%s", names[i]->d_name);
         free(names[i]);
-        if (snprintf(path, sizeof path, "%s%s/" STATEDIR_STORE, root, queue) >=
+        if (hidden ||
+            snprintf(path, sizeof path, "%s%s/" STATEDIR_STORE, root, queue) >=
                 (int)sizeof path ||
             access(path, F_OK) < 0)
             continue;
@@ -398,8 +397,8 @@ static void block_print(const char *data, size_t size, const char *indent)
     }
 }
 
-/* Print a line of the header that is a moment, in ns since the epoch, as a
- * time; false: it is another line. */
+/* Print a header line that holds a time in ns since the epoch as a date.
+ * Returns false for any other line. */
 static bool header_time(const char *line, size_t size)
 {
     static const char *const names[] = {"sent: ", "expires: ", "not-before: "};
@@ -422,29 +421,13 @@ static bool header_time(const char *line, size_t size)
     return false;
 }
 
-/* Print the header's lines but the first and the empty one. */
-static void header_print(const struct store_row *m)
-{
-    const char *data = m->data, *end = data + m->header_size;
-    const char *line = memchr(data, '\n', m->header_size), *next;
-
-    if (!line)
-        return;
-    title_print("Header");
-    for (line++; line < end && *line != '\n'; line = next + 1) {
-        next = memchr(line, '\n', (size_t)(end - line));
-        next = next ? next : end;
-        if (!header_time(line, (size_t)(next - line)))
-            block_print(line, (size_t)(next - line), "  ");
-    }
-}
-
 /* Visit: print everything but history and body. */
 static int fields_print(const struct letter *l, void *arg)
 {
     const struct context *ctx = arg;
     const struct store_row *m = &l->m;
     const struct letter_replay *how = &l->replay;
+    const char *end = (const char *)m->data + m->header_size, *line, *next;
     char id[ULID_TEXT], time[TIME_TEXT];
 
     fputs(term_colour(stdout, TERM_BOLD), stdout);
@@ -485,8 +468,17 @@ static int fields_print(const struct letter *l, void *arg)
     if (m->flags & STORE_LENGTH_INFERRED)
         field_print("size inferred",
                     "the worker was killed while it received it");
-    if (m->header_size > 0)
-        header_print(m);
+    line = m->header_size > 0 ? memchr(m->data, '\n', m->header_size) : NULL;
+    if (!line)
+        return 0;
+    /* Print the lines of the header, without the magic and the empty one. */
+    title_print("Header");
+    for (line++; line < end && *line != '\n'; line = next + 1) {
+        next = memchr(line, '\n', (size_t)(end - line));
+        next = next ? next : end;
+        if (!header_time(line, (size_t)(next - line)))
+            block_print(line, (size_t)(next - line), "  ");
+    }
     return 0;
 }
 
@@ -494,42 +486,19 @@ static int fields_print(const struct letter *l, void *arg)
 struct shown {
     struct context *ctx;
     int64_t row;
-    char *tail; /* standard error of the last attempt printed */
+    char *tail; /* the standard error printed last; NULL: none yet */
     size_t tail_size;
-    unsigned tail_attempt; /* number of that attempt */
+    unsigned tail_attempt; /* number of its attempt */
 };
 
-/* Print the end of an attempt's standard error, unless it equals the last one
- * printed: repeated tracebacks hide a different one. */
-static int tail_print(struct shown *v, unsigned n, const char *tail,
-                      size_t size)
-{
-    char *copy;
-
-    if (size == 0)
-        return 0;
-    if (v->tail && v->tail_size == size && memcmp(v->tail, tail, size) == 0) {
-        printf("       (standard error as in attempt %u)\n", v->tail_attempt);
-        return 0;
-    }
-    block_print(tail, size, "       ");
-    copy = malloc(size);
-    if (!copy)
-        return -ENOMEM;
-    memcpy(copy, tail, size);
-    free(v->tail);
-    v->tail = copy;
-    v->tail_size = size;
-    v->tail_attempt = n;
-    return 0;
-}
-
-/* Visit: print one failed delivery. */
+/* Visit: print one failed delivery, and the end of its standard error unless
+ * that equals the last one printed. */
 static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
 {
     struct shown *v = arg;
-    const char *machine;
+    const char *machine, *tail = a->stderr_tail;
     char time[TIME_TEXT], took[DURATION_TEXT];
+    size_t size = a->stderr_size;
     uint64_t whole = a->duration_ns;
 
     if (whole >= NS_PER_MS)
@@ -548,7 +517,22 @@ static int attempt_print(unsigned n, const struct store_attempt *a, void *arg)
         safe_text(stdout, machine, strlen(machine), true);
     }
     putchar('\n');
-    return tail_print(v, n, a->stderr_tail, a->stderr_size);
+    if (size == 0)
+        return 0;
+    /* Repeated tracebacks would hide a different one. */
+    if (v->tail && v->tail_size == size && memcmp(v->tail, tail, size) == 0) {
+        printf("       (standard error as in attempt %u)\n", v->tail_attempt);
+        return 0;
+    }
+    block_print(tail, size, "       ");
+    free(v->tail);
+    v->tail = malloc(size);
+    if (!v->tail)
+        return -ENOMEM;
+    memcpy(v->tail, tail, size);
+    v->tail_size = size;
+    v->tail_attempt = n;
+    return 0;
 }
 
 /* Visit: print the body, made safe, as far as a person may read it. */
@@ -573,23 +557,6 @@ static int body_write(const struct letter *l, void *arg)
     return 0;
 }
 
-/* Show one letter; 0 or -errno. */
-static int letter_show(struct context *ctx, int64_t row)
-{
-    struct shown shown = {.ctx = ctx, .row = row};
-    int err;
-
-    if (ctx->o->body)
-        return letters_get(ctx->store, row, body_write, NULL);
-    err = letters_get(ctx->store, row, fields_print, ctx);
-    if (!err)
-        err = letters_history(ctx->store, row, attempt_print, &shown);
-    free(shown.tail);
-    if (!err)
-        err = letters_get(ctx->store, row, body_print, NULL);
-    return err;
-}
-
 /* Show the chosen letters, newest first. */
 int show_run(struct context *ctx)
 {
@@ -597,7 +564,7 @@ int show_run(struct context *ctx)
     int err = 0, status;
 
     if (ctx->o->json)
-        return list_json(ctx, true);
+        return list_json(ctx);
     status = selection_make(&c, ctx);
     if (status)
         return status;
@@ -609,12 +576,21 @@ int show_run(struct context *ctx)
         status = complain(EX_NOINPUT, "no letter of %s matches", ctx->queue);
     else
         for (size_t i = c.count; i-- > 0;) {
-            err = letter_show(ctx, c.picks[i].row);
+            int64_t row = c.picks[i].row;
+            struct shown shown = {.ctx = ctx, .row = row};
+
+            err = letters_get(ctx->store, row,
+                              ctx->o->body ? body_write : fields_print, ctx);
+            if (!err && !ctx->o->body)
+                err = letters_history(ctx->store, row, attempt_print, &shown);
+            free(shown.tail);
+            if (!err && !ctx->o->body)
+                err = letters_get(ctx->store, row, body_print, NULL);
             if (err && err != -ENOENT)
                 break;
             if (err)
-                status = complain(EX_NOINPUT, "letter %" PRId64 " is gone",
-                                  c.picks[i].row);
+                status =
+                    complain(EX_NOINPUT, "letter %" PRId64 " is gone", row);
             if (i > 0)
                 putchar('\n');
         }

@@ -1,5 +1,8 @@
-/* mqdlq.c - inspect, replay and discard dead letters (docs/mqdlq.1): the
- * command line, and the store or the broker that the letters are of */
+/* mqdlq.c - the program mqdlq: inspect, replay and discard dead letters
+ * (docs/mqdlq.1)
+ *
+ * Has main, the table of flags and verbs, and opens the store or the broker.
+ */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -197,7 +200,8 @@ bool filter_given(const struct options *o)
            f->since_ns || f->until_ns || f->limit || f->replayed;
 }
 
-/* Check that a verb that removes is told of what, and not twice. */
+/* Check that ids or a filter are given where the verb needs them, and not
+ * both. */
 static int choice_check(const struct options *o, struct problem *p)
 {
     const char *verb = verbs[o->line.verb].name;
@@ -226,8 +230,8 @@ static int choice_check(const struct options *o, struct problem *p)
                            : "ids, - for ids on stdin, a filter, or --all");
 }
 
-/* Refuse flags that letters on a broker cannot have, and flags of a broker for
- * other letters. */
+/* Refuse flags that do not apply to letters on a broker, and flags of a broker
+ * for other letters. */
 static int broker_flags_check(const struct options *o, struct problem *p)
 {
     const char *operand = o->line.operand_count ? o->line.operands[0] : "";
@@ -260,7 +264,7 @@ static int broker_flags_check(const struct options *o, struct problem *p)
                 : broker_access_check(&o->access, operand, p);
 }
 
-/* Check what the flags cannot mean together. */
+/* Check flags that exclude or need each other; callback of mqdlq_table. */
 static int flags_check(void *options, struct problem *p)
 {
     struct options *o = options;
@@ -340,53 +344,20 @@ bool summary_print(const struct context *ctx, json_t *object)
     return ctx->o->json || ctx->o->quiet;
 }
 
-/* Refuse the store if a worker runs whose own store was moved or removed: do
- * not make a new one in its place, and do not open another file. */
-static int kept_from(const struct statedir *dir, const char *path,
-                     struct problem *p)
+/* Open the store in the queue's folder. Returns -ENOENT if no store exists, and
+ * the problem names the path that was tried; -EINVAL for other problems.
+ * While a worker is running whose store was moved or removed, refuse to create
+ * a new store in its place or to open another file. */
+static int store_find(struct context *ctx, bool create, struct problem *p)
 {
-    char file[PATH_MAX];
+    static struct statedir dir;
+    char path[PATH_MAX], file[PATH_MAX];
     struct counters *c = NULL;
     struct counters_header h = {0};
     enum worker_phase phase;
     struct worker_wait wait = {0};
     struct stat st;
     bool gone;
-
-    do {
-        phase = worker_phase(dir);
-        gone = stat(path, &st) < 0 && errno == ENOENT;
-    } while (phase != WORKER_PHASE_NONE && gone &&
-             worker_phase_wait(dir, &wait));
-    if (phase != WORKER_PHASE_SERVING)
-        return 0;
-    if (gone)
-        return problem_set(p, EX_TEMPFAIL, ENOENT,
-                           "%s was moved or removed under a worker that runs: "
-                           "move it back, or if it was removed the worker "
-                           "writes it again within seconds; mqctl doctor %s "
-                           "says which",
-                           path, SHELL_QUEUE(dir->folder + strlen(dir->root)));
-    if (runtimedir_file(dir, RUNTIMEDIR_COUNTERS, file, NULL) == 0 &&
-        counters_attach(&c, file, NULL) == 0)
-        counters_header(c, &h);
-    counters_close(&c);
-    if (!(h.gauges[COUNTERS_HOLDS] & COUNTERS_STORE_GONE))
-        return 0;
-    return problem_set(p, EX_TEMPFAIL, ESTALE,
-                       "%s is not the file that worker pid %d has open, which "
-                       "was moved or removed; see mqctl doctor %s, and try "
-                       "again when that is settled",
-                       path, (int)h.pid,
-                       SHELL_QUEUE(dir->folder + strlen(dir->root)));
-}
-
-/* Open the store in the queue's folder. -ENOENT: there is none, and `p` says
- * where it was looked for. */
-static int store_find(struct context *ctx, bool create, struct problem *p)
-{
-    static struct statedir dir;
-    char path[PATH_MAX];
     int err = statedir_open(&dir, ctx->o->state_dir, ctx->queue, create, p);
 
     if (err)
@@ -394,9 +365,33 @@ static int store_find(struct context *ctx, bool create, struct problem *p)
     err = statedir_path(&dir, STATEDIR_STORE, path, p);
     if (err)
         return err == -ENOENT ? -EINVAL : err;
-    err = kept_from(&dir, path, p);
-    if (err)
+    do { /* A starting worker creates the store within seconds. */
+        phase = worker_phase(&dir);
+        gone = stat(path, &st) < 0 && errno == ENOENT;
+    } while (phase != WORKER_PHASE_NONE && gone &&
+             worker_phase_wait(&dir, &wait));
+    if (phase == WORKER_PHASE_SERVING && gone) {
+        problem_fill(p, EX_TEMPFAIL,
+                     "%s was moved or removed under a worker that runs: move "
+                     "it back, or if it was removed the worker writes it again "
+                     "within seconds; mqctl doctor %s says which",
+                     path, SHELL_QUEUE(dir.folder + strlen(dir.root)));
         return -EINVAL;
+    }
+    if (phase == WORKER_PHASE_SERVING &&
+        runtimedir_file(&dir, RUNTIMEDIR_COUNTERS, file, NULL) == 0 &&
+        counters_attach(&c, file, NULL) == 0)
+        counters_header(c, &h);
+    counters_close(&c);
+    if (h.gauges[COUNTERS_HOLDS] & COUNTERS_STORE_GONE) {
+        problem_fill(p, EX_TEMPFAIL,
+                     "%s is not the file that worker pid %d has open, which "
+                     "was moved or removed; see mqctl doctor %s, and try again "
+                     "when that is settled",
+                     path, (int)h.pid,
+                     SHELL_QUEUE(dir.folder + strlen(dir.root)));
+        return -EINVAL;
+    }
     err = store_open(&ctx->store, path, create, p);
     if (err == -ENOENT)
         return problem_set(p, EX_CANTCREAT, ENOENT,
@@ -452,7 +447,7 @@ int main(int argc, char **argv)
     static int (*const runs[VERB_COUNT])(struct context *) = {
         [VERB_LIST] = list_run,     [VERB_SHOW] = show_run,
         [VERB_REPLAY] = replay_run, [VERB_DISCARD] = remove_run,
-        [VERB_PURGE] = remove_run,  [VERB_EXPORT] = export_run,
+        [VERB_PURGE] = remove_run,  [VERB_EXPORT] = list_run,
         [VERB_IMPORT] = import_run,
     };
     static struct options o;

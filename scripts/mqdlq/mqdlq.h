@@ -1,13 +1,13 @@
-/* mqdlq.h - the verbs of mqdlq, what they are told and what they have
+/* mqdlq.h - options, context and verbs of the program mqdlq
  *
- * WHAT   One row per flag with the verbs that take it
- *        (common/cli/subcommand.h); the open store of the queue; the
- *        letters a verb is to work on; one function per verb.
- * WHO    One thread.
+ * WHAT   The options of the command line; the open store of the queue; the
+ *        letters that a verb works on; one function per verb. "Letter" means
+ *        dead letter.
+ * WHO    The files of this folder; mqdlq has one thread.
  * OWNS   A context owns its store, a selection its array. Strings point into
  *        argv.
- * FAILS  Each verb, context_open and selection_make return an exit status; the
- *        reason is out on stderr.
+ * FAILS  Each verb, context_open and selection_make return an exit status,
+ *        after printing the reason to stderr.
  */
 #ifndef SCRIPTS_MQDLQ_MQDLQ_H
 #define SCRIPTS_MQDLQ_MQDLQ_H
@@ -35,8 +35,8 @@ enum verb {
 struct options {
     struct subcommand_line line; /* first; its verb: enum verb */
     struct letter_filter filter;
-    const char *state_dir; /* NULL: as the worker finds it */
-    const char *to;        /* NULL: the queue itself */
+    const char *state_dir; /* --state-dir; NULL: not given */
+    const char *to;        /* --to; NULL: the letter's own queue */
     struct broker_access access;
     uint64_t by; /* enum letter_by */
     uint64_t rate, wait_ns, canary_ns, older_than_ns;
@@ -47,61 +47,65 @@ struct options {
 
 extern const struct subcommand_table mqdlq_table;
 
-/* Whether anything narrows the choice of letters. */
+/* Return true if a flag narrows the choice of letters. */
 bool filter_given(const struct options *o);
 
-/* What every verb has. */
+/* The queue that a verb works on. */
 struct context {
     const struct options *o;
     char queue[QUEUE_NAME_MAX];
-    struct store *store; /* NULL: there is none */
-    /* How letters on a broker are dealt with; NULL: of this machine. */
+    struct store *store; /* NULL: no store exists */
+    /* Operations on letters of a broker; NULL: the queue is on this machine. */
     const struct broker_letters *letters;
-    struct broker *broker; /* that the letters are of; NULL: of this machine */
+    struct broker *broker; /* NULL: the queue is on this machine */
 };
 
-/* With `create` the store is made if it is missing; without, a store that is
- * missing is no failure, and stderr says where it was looked for. */
+/* Open the store of the queue `o` names, or fetch the letters of its broker.
+ * With `create` a missing store is created. Without it a missing store is no
+ * error; stderr then names the path that was tried. */
 int context_open(struct context *ctx, const struct options *o, bool create);
-/* An exit status: letters of a broker have to go back. */
+/* Close the store, and give letters back to their broker. Returns an exit
+ * status. */
 int context_close(struct context *ctx);
 
-/* A -errno of the store while it was asked to `what`; the exit status. */
+/* Complain that the store cannot `what` because of the error -errno. Returns
+ * the exit status. */
 int store_failed(const char *what, int err);
-/* At the end of a verb that changes something: takes over `object`, and prints
- * it with --json. False: the caller tells it in words. */
+/* Release `object`, the summary of a verb that changes something; with --json
+ * print it first. Returns false if the caller must print the summary in
+ * words. */
 bool summary_print(const struct context *ctx, json_t *object);
-/* First trouble wins: the status to keep. */
+/* Return the first exit status that is not 0. */
 static inline int status_worse(int status, int other)
 {
     return status ? status : other;
 }
 
-/* ---- the letters a verb is to work on (selection.c) ---- */
+/* ---- the letters that a verb works on (selection.c) ---- */
 
 struct pick {
     uint64_t died_ns;
     int64_t row;
 };
 
-/* Oldest letter first, each once. */
+/* Chosen letters, each once, the oldest first. */
 struct selection {
     struct pick *picks;
     size_t count, room;
-    bool by_id;
+    bool by_id;   /* chosen by ids, not by a filter */
     bool missing; /* an id was not found: exit status 66 at the end */
 };
 
-/* Choose by ids (operands, or stdin for "-"), or by the filter. An id that no
- * letter has is named, the others are chosen, and `missing` is set. */
+/* Choose by ids (operands, or stdin for "-"), or by the filter. If no letter
+ * has an id, complain, set `missing` and choose the others. */
 int selection_make(struct selection *c, const struct context *ctx);
 void selection_free(struct selection *c);
-/* Count the letters being replayed that match the filter, so that a user who
- * acts on all letters knows that these are left out. 0 with ids or
+/* Count the letters that match the filter but are on their way through the
+ * queue again, because a verb for all letters leaves them out. 0 with ids or
  * --replayed. */
 int selection_on_way(const struct selection *c, const struct context *ctx,
                      uint64_t *count);
-/* That so many letters of a queue are on their way. */
+/* A clause of a sentence about such letters, for printf. */
 #define ON_WAY_CLAUSE \
     "%" PRIu64 " %s on %s way already: see mqdlq list --replayed %s"
 #define ON_WAY_ARGS(count, queue)                                         \
@@ -110,19 +114,20 @@ int selection_on_way(const struct selection *c, const struct context *ctx,
 
 /* ---- the verbs ---- */
 
+/* list, export: print the chosen letters, or count them. */
 int list_run(struct context *ctx);
-/* Count the letters of each queue of the state directory, for list without a
- * queue. A queue with an unreadable store is reported, and the others are
- * counted. */
+/* list without a queue: count the letters of each queue in the state directory.
+ * A queue with an unreadable store is reported, and the others are counted. */
 int queues_run(const struct options *o);
 int show_run(struct context *ctx);
-/* Send letters into the queue again, oldest first. A letter that cannot be sent
- * is named and the others go on; 75 and 71 end it. */
+/* Send letters to the queue again, oldest first. A letter that cannot be sent
+ * is reported, and the next one is tried; a queue that stays full and a system
+ * limit end the verb. */
 int replay_run(struct context *ctx);
 /* discard, purge: remove letters, in batches of one transaction each. */
 int remove_run(struct context *ctx);
-int export_run(struct context *ctx);
-/* All or nothing of each batch; stderr names the line at fault. */
+/* Add letters from JSON lines, in batches of one transaction each; stderr names
+ * the line at fault. */
 int import_run(struct context *ctx);
 
 #endif

@@ -1,4 +1,7 @@
-/* remove.c - discard, purge (see mqdlq.h) */
+/* remove.c - remove dead letters: the verbs discard and purge
+ *
+ * Called by main, in one thread.
+ */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -17,7 +20,7 @@
 #define BATCH     256  /* letters of one transaction */
 #define MANY_GONE 1000 /* from here on the file may be worth shrinking */
 
-/* Visit: tell what would be removed. */
+/* Visit: print the letter, which --dry-run would remove. */
 static int letter_foretell(const struct letter *l, void *arg)
 {
     const struct context *ctx = arg;
@@ -72,20 +75,29 @@ static int removed_tell(const struct context *ctx, const struct selection *c,
     return 0;
 }
 
-/* Remove all of them; 0 or an exit status. */
-static int selection_remove(struct context *ctx, const struct selection *c)
+int remove_run(struct context *ctx)
 {
     struct term_progress bar = {0};
+    bool dry = ctx->o->dry_run;
+    struct selection c;
     int64_t rows[BATCH], gone = 0, n = 0;
-    int status;
+    int err = 0, status = selection_make(&c, ctx);
 
-    if (c->count > 1 && !ctx->o->quiet)
-        term_progress_start(&bar, "removing", c->count);
-    for (size_t at = 0; at < c->count && !cli_interrupt_seen();) {
+    if (status)
+        return status;
+    for (size_t i = 0; dry && i < c.count && !err; i++) {
+        err = letters_get(ctx->store, c.picks[i].row, letter_foretell, ctx);
+        err = err == -ENOENT ? 0 : err;
+    }
+    if (err)
+        status = store_failed("read a letter", err);
+    if (!dry && c.count > 1 && !ctx->o->quiet)
+        term_progress_start(&bar, "removing", c.count);
+    for (size_t at = 0; !dry && at < c.count && !cli_interrupt_seen();) {
         size_t count = 0;
 
-        for (; count < BATCH && at < c->count; at++)
-            rows[count++] = c->picks[at].row;
+        for (; count < BATCH && at < c.count; at++)
+            rows[count++] = c.picks[at].row;
         n = ctx->broker ? ctx->letters->discard(ctx, rows, count)
                         : letters_discard(ctx->store, rows, count);
         if (n < 0)
@@ -94,30 +106,15 @@ static int selection_remove(struct context *ctx, const struct selection *c)
         term_progress_step(&bar, at);
     }
     term_progress_end(&bar);
-    status = n < 0 ? store_failed("remove letters", (int)n) : 0;
-    if (cli_interrupt_seen())
+    if (n < 0)
+        status = store_failed("remove letters", (int)n);
+    if (!dry && cli_interrupt_seen())
         status = complain(EX_TEMPFAIL, "interrupted");
     /* The letters are gone whether the file shrinks or not. */
     if (!status && gone >= MANY_GONE && !ctx->broker)
         letters_shrink(ctx->store);
-    return status_worse(status, removed_tell(ctx, c, (uint64_t)gone));
-}
-
-int remove_run(struct context *ctx)
-{
-    struct selection c;
-    int err = 0, status = selection_make(&c, ctx);
-
-    if (status)
-        return status;
-    if (ctx->o->dry_run) {
-        for (size_t i = 0; i < c.count && (!err || err == -ENOENT); i++)
-            err = letters_get(ctx->store, c.picks[i].row, letter_foretell, ctx);
-        status = err && err != -ENOENT ? store_failed("read a letter", err)
-                                       : removed_tell(ctx, &c, 0);
-    } else {
-        status = selection_remove(ctx, &c);
-    }
+    if (!err)
+        status = status_worse(status, removed_tell(ctx, &c, (uint64_t)gone));
     status = status_worse(status, c.missing ? EX_NOINPUT : 0);
     selection_free(&c);
     return status;

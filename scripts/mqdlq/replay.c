@@ -1,4 +1,8 @@
-/* replay.c - replay (see mqdlq.h) */
+/* replay.c - send dead letters to a queue again: the verb replay
+ *
+ * Called by main, in one thread. A letter of a queue on this machine is marked
+ * in the store, then sent; a letter of a broker is sent by scripts/mqdlq/amqp.
+ */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -26,44 +30,45 @@
 #define WHY           256
 
 enum encoding_kind {
-    ENCODING_TRACKED,   /* names its letter: the worker settles that */
-    ENCODING_UNTRACKED, /* has a header; nothing tells the letter of its end */
-    ENCODING_RAW,       /* bytes as received; the same */
+    ENCODING_TRACKED,   /* its header names the letter, which the worker then
+                           settles with the message */
+    ENCODING_UNTRACKED, /* its header does not name the letter */
+    ENCODING_RAW,       /* the bytes as received; untracked */
 };
 
 /* A dead letter made ready for the queue: the same body and priority behind a
  * header that lets the worker match the message with its letter, or the bytes
  * as they were received. */
 struct encoding {
-    bool elsewhere; /* another queue than the letter's own */
-    size_t room;    /* bytes that the queue takes, and of `bytes` */
+    bool elsewhere; /* sent to another queue than the letter's own */
+    size_t room;    /* largest message of the queue; bytes of `bytes` */
     char *bytes;
     enum encoding_kind kind;
     size_t size;
     uint32_t priority;
-    struct letter_mark mark; /* it is sent with this, if it is tracked */
+    struct letter_mark mark; /* in the store and, if tracked, in the header */
 };
 
 struct replay {
     struct context *context;
     struct selection selection;
     struct queue *queue; /* NULL: letters of a broker, or none was chosen */
-    const char *to;      /* name of what they are sent to; NULL: not known */
+    const char *to;      /* name of the queue to send to; NULL: unknown */
     struct encoding encoding;
     struct rate_limit rate;
     struct term_progress bar;
     struct patience patience;
-    struct letter_mark last; /* was sent, which is not noted yet */
-    bool unnoted;            /* there is one */
+    struct letter_mark last; /* of the letter sent last */
+    bool unnoted;            /* the store does not say yet that it was sent */
     uint64_t sent, refused, on_way;
-    int status; /* of letters that were passed over */
-    int end;    /* why no more are sent: an exit status; 0: go on */
+    int status; /* exit status because of skipped letters; 0: none */
+    int end;    /* exit status that ended the sending; 0: not ended */
 };
 
 /* ---- the message for a letter ---- */
 
-/* Write the header to send the letter with; its bytes or -errno. not-before is
- * left out: that time has been waited for. */
+/* Write the header to send the letter with; returns its bytes or -errno.
+ * `not-before` is left out, because that time has passed. */
 static int header_make(struct replay *r, const struct letter *l,
                        const struct header *old, uint64_t now_ns)
 {
@@ -96,7 +101,8 @@ static int header_make(struct replay *r, const struct letter *l,
     return header_write(p->bytes, p->room, &h, x, n);
 }
 
-/* Take the bytes as they were received. 0, or an exit status and why not. */
+/* Use the bytes as they were received. Returns 0, or an exit status and the
+ * reason in `why`. */
 static int raw_make(struct replay *r, const struct letter *l,
                     const struct header *old, char why[WHY])
 {
@@ -129,10 +135,9 @@ static int raw_make(struct replay *r, const struct letter *l,
     return 0;
 }
 
-/* Make the message for a letter. 0, or an exit status and why not: it is the
- * fault of the letter, or of the machine, which has no random number for it. A
- * dead letter gets a new token; one that is on its way keeps its token, by
- * which the worker recognizes the second copy. */
+/* Make the message for a letter. Returns 0, or an exit status and the reason in
+ * `why`. A dead letter gets a new token; a letter that is on its way keeps its
+ * token, by which the worker recognizes the second copy. */
 static int message_make(struct replay *r, const struct letter *l, char why[WHY])
 {
     const struct options *o = r->context->o;
@@ -178,7 +183,7 @@ static int message_make(struct replay *r, const struct letter *l, char why[WHY])
     return 0;
 }
 
-/* ---- letters that are passed over ---- */
+/* ---- letters that are not sent ---- */
 
 /* Print the number of a letter. */
 static const char *row_text(int64_t row, char text[ULID_TEXT])
@@ -187,7 +192,7 @@ static const char *row_text(int64_t row, char text[ULID_TEXT])
     return text;
 }
 
-/* Name a letter that is not sent; the others go on. */
+/* Name a letter that is not sent, and count it. */
 static void letter_refuse(struct replay *r, const char *name, int status,
                           const char *why)
 {
@@ -196,10 +201,10 @@ static void letter_refuse(struct replay *r, const char *name, int status,
     complain(0, "letter %s is not sent: %s", name, why);
 }
 
-/* Pass over a letter that is on its way: only counted, unless it was named. A
- * command about all letters does not fail because of such letters; one that
- * asked for them does. */
-static void letter_pass(struct replay *r, int64_t row, const char *why)
+/* Skip a letter that is on its way: count it, and name it if its id was given.
+ * The exit status becomes 65 only if the user asked for such letters, by id or
+ * with --replayed. */
+static void letter_skip(struct replay *r, int64_t row, const char *why)
 {
     if (r->selection.by_id)
         complain(0, "letter %" PRId64 " %s", row, why);
@@ -210,30 +215,8 @@ static void letter_pass(struct replay *r, int64_t row, const char *why)
 
 /* ---- sending ---- */
 
-/* Tell what would be sent. */
-static void message_foretell(const struct replay *r)
-{
-    const struct encoding *p = &r->encoding;
-    bool moves = p->kind != ENCODING_TRACKED;
-
-    if (r->context->o->json) {
-        (void)json_print_line(
-            json_pack("{s:I, s:o, s:I, s:I, s:b}", "id",
-                      (json_int_t)p->mark.row, "to", json_printable(r->to),
-                      "size", (json_int_t)p->size, "priority",
-                      (json_int_t)p->priority, "removed", moves),
-            stdout);
-        return;
-    }
-    printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32
-           "%s%s\n",
-           p->mark.row, r->to, p->size, p->priority,
-           p->kind == ENCODING_RAW ? ", as received" : "",
-           moves ? ", and remove it" : "");
-}
-
-/* Tell, when the queue has been full for a second, whether a worker runs, and
- * how to end the wait. */
+/* Callback of patience_send, after the queue has been full for a second: say
+ * whether a worker is running, and how to end the wait. */
 static void full_queue_say(bool first, void *arg)
 {
     struct replay *r = arg;
@@ -280,7 +263,7 @@ static int message_post(struct replay *r)
     return !err && queue_gone(r->queue) ? -ESTALE : err;
 }
 
-/* Say why the sending stops; the exit status. */
+/* Complain why no more letters are sent; returns the exit status. */
 static int post_failed(const struct replay *r, int err)
 {
     const char *name = r->to;
@@ -306,34 +289,14 @@ static int post_failed(const struct replay *r, int err)
     return complain(EX_OSERR, "cannot send to %s: %s", name, errno_text(-err));
 }
 
-/* Note that the last letter is in the queue. Usually the next mark notes it, in
- * one commit; this is for where none follows soon. A letter that is not noted
- * looks as if it might not have been sent, so an error here does no harm. */
+/* Note in the store that the last letter was sent. Usually the next mark does
+ * that in its own commit; call this if no mark follows soon. Without the note
+ * the letter is shown as "maybe not sent", so an error here does no harm. */
 static void sent_note(struct replay *r)
 {
     if (r->unnoted)
         (void)letters_mark_sent(r->context->store, &r->last);
     r->unnoted = false;
-}
-
-/* Take back the mark of a letter that was not sent: it is dead again.
- * Not one that was on its way already: that message may yet come. Nor one that
- * went into a queue which has just lost its name: so may that. */
-static void mark_undo(struct replay *r, int failed)
-{
-    const struct letter_mark *mark = &r->encoding.mark;
-    int err;
-
-    if (mark->again || failed == -ESTALE)
-        return;
-    err = letters_unmark(r->context->store, mark);
-    if (!err || err == -ENOENT)
-        return;
-    store_failed("take back the mark of a letter", err);
-    complain(0,
-             "letter %" PRId64 " was not sent but is marked replayed; "
-             "`mqdlq replay --again %s %" PRId64 "` sends it",
-             mark->row, SHELL_QUEUE(r->context->queue), mark->row);
 }
 
 /* Mark the letter, send it, take the mark back if that failed.
@@ -344,10 +307,10 @@ static void mark_undo(struct replay *r, int failed)
  * Crash between the mark and the send: the letter is in the store, marked, not
  * noted as sent, and in no queue. `list --replayed` shows it, and --again sends
  * it.
- * Crash after the send, before that is noted: the worker settles the letter. To
- * mqdlq it looks as before the send; the copy that --again sends then has the
- * same token, and the worker runs one of the two and drops the other.
- * So a crash here can lose nothing and repeat nothing.
+ * Crash after the send and before the note: the worker settles the letter.
+ * Until then mqdlq shows the letter as maybe not sent. A copy sent by --again
+ * has the same token, so the worker runs one of the two and drops the other.
+ * So a crash here loses nothing and repeats nothing.
  */
 static int send_tracked(struct replay *r)
 {
@@ -358,7 +321,7 @@ static int send_tracked(struct replay *r)
     int failed;
 
     if (err == -EALREADY) {
-        letter_pass(r, mark->row, "was just sent by somebody else");
+        letter_skip(r, mark->row, "was just sent by somebody else");
         return 0;
     }
     if (err == -ENOENT) {
@@ -372,21 +335,32 @@ static int send_tracked(struct replay *r)
     FAULT_POINT("replay_before_send");
     failed = message_post(r);
     FAULT_POINT("replay_after_send");
-    if (failed) {
-        mark_undo(r, failed);
-        return post_failed(r, failed);
+    if (!failed) {
+        r->last = *mark;
+        r->unnoted = true;
+        r->sent++;
+        return 0;
     }
-    r->last = *mark;
-    r->unnoted = true;
-    r->sent++;
-    return 0;
+    /* Take back the mark: the letter is dead again. A letter that was already
+     * on its way keeps its mark, because that message may still arrive. So does
+     * a letter sent as the queue lost its name. */
+    if (!mark->again && failed != -ESTALE)
+        err = letters_unmark(r->context->store, mark);
+    if (err && err != -ENOENT) {
+        store_failed("take back the mark of a letter", err);
+        complain(0,
+                 "letter %" PRId64 " was not sent but is marked replayed; "
+                 "`mqdlq replay --again %s %" PRId64 "` sends it",
+                 mark->row, SHELL_QUEUE(r->context->queue), mark->row);
+    }
+    return post_failed(r, failed);
 }
 
-/* Send the letter, then remove it, as nothing will tell of its end: it has
- * moved into the queue.
- * Crash before the removal: it is in both, and can be sent a second time. So it
- * is when the queue has lost its name, as nobody may be there to take it.
- * So this can repeat a message and never lose one.
+/* Send the letter, then remove it, because the worker cannot settle it.
+ * Crash before the removal: the letter is in the store and in the queue, and
+ * can be sent a second time. The same holds if the queue loses its name, since
+ * perhaps no program can receive the message any more.
+ * So this can repeat a message but never lose one.
  */
 static int send_untracked(struct replay *r)
 {
@@ -407,7 +381,7 @@ static int send_untracked(struct replay *r)
 
 /* ---- the canary ---- */
 
-/* Visit: tell the reason of its new death. */
+/* Visit: complain that the canary died again, and why. */
 static int death_say(const struct letter *l, void *arg)
 {
     (void)arg;
@@ -418,77 +392,66 @@ static int death_say(const struct letter *l, void *arg)
                     l->m.error ? ": " : "", l->m.error ? l->m.error : "");
 }
 
-/* Look at the canary: -EAGAIN while it is on its way, else an exit status. Any
- * row that is neither gone nor dead of another death is on its way: in the
- * queue, in a handler, or waiting for its next attempt. */
-static int canary_look(struct context *ctx, int64_t row, uint64_t died_ns)
-{
-    struct store_row m;
-    int err = store_get(ctx->store, row, &m, NULL, 0, NULL);
-    int status;
-
-    if (err == -ENOENT)
-        return 0;
-    if (err)
-        return store_failed("watch the canary", err);
-    if (m.state != STORE_DEAD)
-        return -EAGAIN;
-    if (m.died_ns == died_ns)
-        return complain(EX_TEMPFAIL,
-                        "the canary, letter %" PRId64
-                        ", was taken back; nothing else was sent",
-                        row);
-    status = letters_get(ctx->store, row, death_say, NULL);
-    return status == -ENOENT ? 0
-           : status < 0      ? store_failed("watch the canary", status)
-                             : status;
-}
-
-/* Wait until the letter that was sent first is settled: 0 if it is done or
- * discarded; 75 if it died again, was not settled in time, or a signal came. */
+/* Wait until the canary, the letter sent first, is settled. Returns 0 if it is
+ * done or discarded; 75 if it died again, was not settled in time, or a signal
+ * came. */
 static int canary_wait(struct replay *r)
 {
     const struct timespec nap = {.tv_nsec = (long)LOOK_EVERY_NS};
-    const struct options *o = r->context->o;
+    const struct context *ctx = r->context;
+    const struct options *o = ctx->o;
     const struct letter_mark *mark = &r->encoding.mark;
     uint64_t deadline =
         o->has_wait ? ns_add(clock_mono_ns(), o->wait_ns) : UINT64_MAX;
     struct patience patience = {0};
     char worker[WORKER_CLAUSE];
+    struct store_row row;
 
     patience_start(&patience);
     for (;;) {
-        int status = canary_look(r->context, mark->row, mark->died_ns);
+        int err = store_get(ctx->store, mark->row, &row, NULL, 0, NULL);
 
-        if (status != -EAGAIN)
-            return status;
+        if (!err && row.state == STORE_DEAD && row.died_ns == mark->died_ns)
+            return complain(EX_TEMPFAIL,
+                            "the canary, letter %" PRId64
+                            ", was taken back; nothing else was sent",
+                            mark->row);
+        if (!err && row.state == STORE_DEAD)
+            err = letters_get(ctx->store, mark->row, death_say, NULL);
+        if (err == -ENOENT)
+            return 0;
+        if (err)
+            return err < 0 ? store_failed("watch the canary", err) : err;
+        /* Any other row is on its way: in the queue, in a handler, or waiting
+         * for its next attempt. */
         if (cli_interrupt_seen() || clock_mono_ns() >= deadline)
             return complain(EX_TEMPFAIL,
                             "the canary, letter %" PRId64
                             ", is not settled%s; nothing else was sent",
                             mark->row, cli_interrupt_seen() ? "" : " in time");
         if (patience_over(&patience) && !o->quiet)
-            complain(
-                0,
-                "letter %" PRId64 " was sent, %s; waiting until a worker "
-                "has settled it%s",
-                mark->row,
-                worker_lock_clause(o->state_dir, r->context->queue, worker),
-                o->has_wait ? "" : ", Ctrl-C ends that (or --wait DUR)");
+            complain(0,
+                     "letter %" PRId64 " was sent, %s; waiting until a worker "
+                     "has settled it%s",
+                     mark->row,
+                     worker_lock_clause(o->state_dir, ctx->queue, worker),
+                     o->has_wait ? "" : ", Ctrl-C ends that (or --wait DUR)");
         nanosleep(&nap, NULL);
     }
 }
 
 /* ---- all letters ---- */
 
-/* Send a letter of this machine, or pass over it; 0 to go on, or an exit
- * status. A letter sent in another boot, or to queues of another container, is
- * on its way no more. */
-static int letter_send(struct replay *r, const struct letter *l)
+/* Visit: send a letter of this machine, or pass over it. Returns 0 to continue
+ * with the next letter, or an exit status. A letter that was sent before the
+ * last reboot, or in another container, is no longer on its way. */
+static int letter_send(const struct letter *l, void *arg)
 {
+    struct replay *r = arg;
     const struct options *o = r->context->o;
+    const struct encoding *p = &r->encoding;
     bool on_way = l->m.state == STORE_REPLAYED && l->replay.here;
-    bool canary = o->canary && r->sent == 0;
+    bool canary = o->canary && r->sent == 0, moves;
     char why[WHY] = "", name[ULID_TEXT], time[TIME_TEXT];
     int status;
 
@@ -499,11 +462,12 @@ static int letter_send(struct replay *r, const struct letter *l)
                      : "was marked %s and maybe not sent: another mqdlq is at "
                        "it, or was killed; --again sends it",
                  term_time_both(l->replay.marked_ns, time));
-        letter_pass(r, l->m.row, why);
+        letter_skip(r, l->m.row, why);
         return 0;
     }
     status = message_make(r, l, why);
-    if (!status && (on_way || canary) && r->encoding.kind != ENCODING_TRACKED) {
+    moves = p->kind != ENCODING_TRACKED;
+    if (!status && (on_way || canary) && moves) {
         status = EX_DATAERR;
         snprintf(why, sizeof why,
                  "behind a header it would be too large for the queue, and "
@@ -515,15 +479,26 @@ static int letter_send(struct replay *r, const struct letter *l)
         letter_refuse(r, row_text(l->m.row, name), status, why);
         return 0;
     }
+    if (o->dry_run && o->json)
+        (void)json_print_line(
+            json_pack("{s:I, s:o, s:I, s:I, s:b}", "id",
+                      (json_int_t)p->mark.row, "to", json_printable(r->to),
+                      "size", (json_int_t)p->size, "priority",
+                      (json_int_t)p->priority, "removed", moves),
+            stdout);
+    else if (o->dry_run)
+        printf("would send %" PRId64 " to %s: %zu bytes, priority %" PRIu32
+               "%s%s\n",
+               p->mark.row, r->to, p->size, p->priority,
+               p->kind == ENCODING_RAW ? ", as received" : "",
+               moves ? ", and remove it" : "");
     if (o->dry_run) {
-        message_foretell(r);
         r->sent++;
         return 0;
     }
     if (rate_limit_wait(&r->rate) != 0)
         return post_failed(r, -EINTR);
-    status = r->encoding.kind == ENCODING_TRACKED ? send_tracked(r)
-                                                  : send_untracked(r);
+    status = moves ? send_untracked(r) : send_tracked(r);
     if (!status && canary && r->sent == 1) {
         sent_note(r);
         status = canary_wait(r);
@@ -531,9 +506,10 @@ static int letter_send(struct replay *r, const struct letter *l)
     return status;
 }
 
-/* Send a letter of a broker, and note how it ended. */
-static int letter_publish(struct replay *r, const struct letter *l)
+/* Visit: send a letter of a broker. Returns as letter_send does. */
+static int letter_publish(const struct letter *l, void *arg)
 {
+    struct replay *r = arg;
     const struct options *o = r->context->o;
     bool canary = o->canary && r->sent == 0;
     struct broker_sent sent = {0};
@@ -552,16 +528,7 @@ static int letter_publish(struct replay *r, const struct letter *l)
     return r->context->letters->canary_wait(r->context);
 }
 
-/* Visit: send one letter. */
-static int letter_replay(const struct letter *l, void *arg)
-{
-    struct replay *r = arg;
-
-    r->end = r->context->broker ? letter_publish(r, l) : letter_send(r, l);
-    return 0;
-}
-
-/* Say how it went. */
+/* Print how many letters were sent, refused or skipped. */
 static void replay_summarize(const struct replay *r)
 {
     const struct options *o = r->context->o;
@@ -589,7 +556,7 @@ static void replay_summarize(const struct replay *r)
     putchar('\n');
 }
 
-/* Replay the chosen letters, and say how it went; the exit status. */
+/* Send the chosen letters and print a summary; returns the exit status. */
 static int selection_replay(struct replay *r)
 {
     const struct options *o = r->context->o;
@@ -602,14 +569,15 @@ static int selection_replay(struct replay *r)
     rate_limit_start(&r->rate, o->rate, clock_mono_ns());
     for (size_t i = 0; i < total && !r->end; i++) {
         int64_t row = r->selection.picks[i].row;
-        int err = letters_get(r->context->store, row, letter_replay, r);
+        int err =
+            letters_get(r->context->store, row,
+                        r->context->broker ? letter_publish : letter_send, r);
 
-        if (err == -ENOENT) {
+        if (err == -ENOENT)
             letter_refuse(r, row_text(row, name),
                           r->selection.by_id ? EX_NOINPUT : 0, "it is gone");
-        } else if (err) {
-            r->end = store_failed("read a letter", err);
-        }
+        else
+            r->end = err < 0 ? store_failed("read a letter", err) : err;
         term_progress_step(&r->bar, r->sent);
     }
     sent_note(r);
@@ -626,8 +594,7 @@ static int selection_replay(struct replay *r)
     return status_worse(r->end, r->status);
 }
 
-/* Open the queue to send to, and make room for a message as large as it
- * takes. */
+/* Open the queue to send to, and allocate its largest message. */
 static int target_open(struct replay *r)
 {
     const struct options *o = r->context->o;

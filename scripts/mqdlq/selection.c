@@ -1,4 +1,4 @@
-/* selection.c - the letters a verb is to work on (see mqdlq.h) */
+/* selection.c - choose the letters that a verb works on (see mqdlq.h) */
 #include "scripts/mqdlq/mqdlq.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static int pick_order(const void *a, const void *b)
 
 /* ---- ids ---- */
 
-/* Name an id that no letter has. */
+/* Complain that no letter has this id. */
 static void id_missing(struct selection *c, const struct context *ctx,
                        const char *text)
 {
@@ -54,8 +54,8 @@ static void id_missing(struct selection *c, const struct context *ctx,
     complain(0, "%s has no letter %s; see mqdlq list", ctx->queue, text);
 }
 
-/* Choose the letters that have a message id, which on this machine must be one
- * letter. */
+/* Choose the letters with a message id. On this machine, refuse an id of more
+ * than one letter. */
 static int message_pick(struct selection *c, const struct context *ctx,
                         const struct ulid *id, const char *text)
 {
@@ -108,7 +108,7 @@ static int id_pick(struct selection *c, const struct context *ctx,
     return err && err != -ENOENT ? store_failed("read the letters", err) : 0;
 }
 
-/* Choose by ids from stdin, with blanks between them. */
+/* Choose by the ids on stdin, separated by blanks. */
 static int ids_from_stdin(struct selection *c, const struct context *ctx)
 {
     char *line = NULL, *more;
@@ -168,7 +168,7 @@ int selection_make(struct selection *c, const struct context *ctx)
     return 0;
 }
 
-/* Visit: count a letter sent since the machine started. */
+/* Visit: count the letter if it was sent in this run of the machine. */
 static int on_way_count(const struct letter *l, void *arg)
 {
     uint64_t *n = arg;

@@ -1,4 +1,4 @@
-/* envelope.c - see envelope.h */
+/* envelope.c - make the bytes of each message (see envelope.h) */
 #include "scripts/mqsend/envelope.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@
 #include "common/cli/moment.h"
 #include "common/message/backoff.h"
 
-/* A name given twice would be one variable of the handler with two values. */
+/* A name that was given twice would set one environment variable of the handler
+ * to two values. */
 int flag_header(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;
@@ -100,7 +101,7 @@ int envelope_check(const struct envelope *e, struct problem *p)
 {
     char header[HEADER_MAX];
 
-    /* The largest body has the longest header. */
+    /* The largest body has the most digits in its header. */
     if (e->raw || header_fill(e, clock_wall_ns(), 16u << 20, header) >= 0)
         return 0;
     return problem_set(p, EX_USAGE, EMSGSIZE,
@@ -233,7 +234,7 @@ int flag_backoff(const char *text, void *into, struct problem *p)
                        HEADER_VALUE_MAX);
 }
 
-/* The text after the last comma is a part of the key if it is no duration. */
+/* The text after the last comma belongs to the key unless it is a duration. */
 int flag_unique(const char *text, void *into, struct problem *p)
 {
     struct envelope *e = into;

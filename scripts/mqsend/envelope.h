@@ -1,8 +1,8 @@
-/* envelope.h - a body and the header that goes in front of it
+/* envelope.h - make the bytes of each message: header and body
  *
- * WHAT   Holds what all messages of one run share, read from flags; makes the
- *        bytes of each message.
- * WHO    One thread.
+ * WHAT   Holds the header fields that all messages of one run share, read from
+ *        flags, and writes the header in front of each body.
+ * WHO    mqsend.c fills it, post.c and amqp/post_broker.c use it; one thread.
  * OWNS   Nothing; strings point into argv.
  * FAILS  flag_*, check: a problem with status 64. fill: -EMSGSIZE.
  */
@@ -19,7 +19,7 @@
 #include "common/cli/moment.h"
 #include "common/message/header.h"
 
-/* What is printed about a message that was sent. */
+/* Output for each message that was sent. */
 enum envelope_tell {
     ENVELOPE_NOTHING,
     ENVELOPE_ID,
@@ -27,7 +27,7 @@ enum envelope_tell {
 };
 
 struct envelope {
-    bool raw;            /* no header at all */
+    bool raw;            /* send the body without a header */
     bool has_id;         /* `id` was given */
     struct ulid id;      /* id of the message made last */
     const char *group;   /* NULL: none */
@@ -46,7 +46,7 @@ struct envelope {
     size_t header_bytes; /* in the message made last */
 };
 
-/* Return the time from which a message sent now may run; 0: at once. */
+/* Return the time from which a message sent now may run; 0: any time. */
 uint64_t envelope_not_before(const struct envelope *e, uint64_t now_ns);
 /* Check that headers made from this are within HEADER_MAX. */
 int envelope_check(const struct envelope *e, struct problem *p);
@@ -54,7 +54,8 @@ int envelope_check(const struct envelope *e, struct problem *p);
  * header_bytes and `size` together are more than `room`. */
 ssize_t envelope_fill(struct envelope *e, const void *body, size_t size,
                       char *buf, size_t room);
-/* Print the id of the message made last, as wanted; 0 or -ENOMEM. */
+/* Print the id of the message made last, in the form `tell`. Returns 0 or
+ * -ENOMEM. */
 int envelope_print_id(const struct envelope *e, enum envelope_tell tell,
                       const char *queue);
 
@@ -67,8 +68,8 @@ int flag_unique(const char *text, void *into, struct problem *p);
 /* Add "x-name=value"; --header is given any number of times. */
 int flag_header(const char *text, void *into, struct problem *p);
 
-/* Complain if the time of --at is past, or is one that the local clock skips or
- * shows twice, and if a message is to wait for longer than a worker allows. */
+/* Warn if the time of --at has passed, or if the local clock skips it or shows
+ * it twice, or if the messages would wait longer than a worker allows. */
 void envelope_note(const struct envelope *e);
 
 #endif

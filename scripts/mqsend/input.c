@@ -1,4 +1,4 @@
-/* input.c - see input.h */
+/* input.c - read message bodies (see input.h) */
 #include "scripts/mqsend/input.h"
 
 #include <errno.h>
@@ -14,13 +14,13 @@
 #define CHUNK_BYTES (64u << 10)
 
 struct input {
-    int fd; /* -1: an argument */
+    int fd; /* -1: the input is an argument */
     int delimiter;
-    const char *at, *end; /* rest of the chunk, or of the argument */
+    const char *at, *end; /* unread part of the chunk, or of the argument */
     char *chunk;          /* CHUNK_BYTES; NULL for an argument */
-    char *record;         /* first `keep` bytes of a record of several chunks */
+    char *record;         /* copy of a record that spans chunks, up to `keep` */
     size_t keep, size;    /* size: bytes of that record so far */
-    bool done;            /* the last record was returned */
+    bool done;            /* the end of the input was reached */
 };
 
 int input_open(struct input **out, const struct input_spec *spec,
@@ -77,7 +77,7 @@ int input_next(struct input *in, const char **data, size_t *size)
             end = memchr(in->at, in->delimiter, left);
         if (end)
             left = (size_t)(end - in->at);
-        /* A record that is all in this chunk is not copied. */
+        /* A record within one chunk is returned without a copy. */
         if (end && in->size == 0) {
             *data = in->at;
             *size = left;

@@ -1,4 +1,7 @@
-/* mqsend.c - push messages into a POSIX queue (docs/mqsend.1) */
+/* mqsend.c - the program mqsend: send messages to a queue (docs/mqsend.1)
+ *
+ * Has main, the flags, and opens the queue; post.c and amqp/post_broker.c send.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,8 +138,8 @@ static const struct option_table table = {
     .count = sizeof rows / sizeof *rows,
 };
 
-/* Check the operands QUEUE and BODY, which may be NULL, and what the flags
- * cannot mean together. */
+/* Check the operands QUEUE and BODY, which may be NULL, and flags that exclude
+ * or need each other. */
 static int usage_check(const struct options *o, int operands,
                        const char *operand, const char *body, struct problem *p)
 {
@@ -193,47 +196,42 @@ static int usage_check(const struct options *o, int operands,
     return broker_access_check(&o->access, operand, p);
 }
 
-/* Open the queue to send to. Warn if an existing queue differs. */
-static int queue_get(const struct options *o, const char *text,
-                     struct queue **queue, struct problem *p)
+/* Open the POSIX queue to send to, and warn if an existing queue differs from
+ * the flags. On an error complain; if the queue does not exist, also name the
+ * nearest existing one. Returns the exit status. */
+static int queue_get(const struct options *o, const char *operand,
+                     const char *body, struct queue **queue)
 {
-    char name[QUEUE_NAME_MAX], differs[256];
+    char name[QUEUE_NAME_MAX], differs[256], near[NAME_MAX + 2];
     struct queue_attr attr = o->attr;
     int how = QUEUE_SEND | (o->create ? QUEUE_CREATE : 0);
+    struct problem p = {0};
     bool created = false;
-    int err = queue_name(text, name, p);
+    int err = queue_name(operand, name, &p);
 
+    if (err)
+        return complain_of(&p);
     attr.mode = o->has_mode ? (mode_t)o->mode : 0600;
-    if (!err)
-        err = queue_open(queue, name, how, &attr, &created, p);
-    if (err || !o->create || created)
-        return err;
+    err = queue_open(queue, name, how, &attr, &created, &p);
+    if (err && p.status == EX_NOINPUT && *operand != '/' && body &&
+        *body == '/')
+        return complain(EX_NOINPUT,
+                        "%s; if %s is the queue, it comes first: mqsend QUEUE "
+                        "BODY",
+                        p.text, body);
+    if (err && p.status == EX_NOINPUT && queue_guess(NULL, name, near))
+        return complain(EX_NOINPUT, "%s; or did you mean %s?", p.text, near);
+    if (err)
+        return complain_of(&p);
     if (!o->has_mode)
         attr.mode = 0;
-    if (queue_differs(*queue, &attr, differs, sizeof differs))
+    if (o->create && !created &&
+        queue_differs(*queue, &attr, differs, sizeof differs))
         complain(0, "warning: %s exists: %s", name, differs);
     return 0;
 }
 
-/* Complain that the queue could not be opened; if it does not exist, name the
- * nearest existing queue. */
-static int queue_failed(const struct problem *p, const char *operand,
-                        const char *body)
-{
-    char name[QUEUE_NAME_MAX], near[NAME_MAX + 2];
-
-    if (p->status == EX_NOINPUT && *operand != '/' && body && *body == '/')
-        return complain(EX_NOINPUT,
-                        "%s; if %s is the queue, it comes first: mqsend QUEUE "
-                        "BODY",
-                        p->text, body);
-    if (p->status == EX_NOINPUT && queue_name(operand, name, NULL) == 0 &&
-        queue_guess(NULL, name, near))
-        return complain(EX_NOINPUT, "%s; or did you mean %s?", p->text, near);
-    return complain_of(p);
-}
-
-/* Send to a queue or a broker; returns the exit status. */
+/* Send all messages to a queue or a broker. Returns the exit status. */
 static int messages_send(struct options *o, const char *name, const char *body)
 {
     const struct broker_engine *engine = NULL;
@@ -276,8 +274,10 @@ static int messages_send(struct options *o, const char *name, const char *body)
         if (broker_operand_parse(&operand, name, &p) < 0 ||
             (engine = broker_engine_of(operand.shown, &p)) == NULL)
             return complain_of(&p);
-    } else if (queue_get(o, name, &queue, &p) < 0) {
-        return queue_failed(&p, name, body);
+    } else {
+        status = queue_get(o, name, body, &queue);
+        if (status)
+            return status;
     }
     spec.keep = queue ? queue_message_size(queue) : BROKER_BODY;
     if (input_open(&input, &spec, &p) < 0) {

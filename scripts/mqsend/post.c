@@ -1,4 +1,4 @@
-/* post.c - see post.h */
+/* post.c - send the messages of one run (see post.h) */
 #include "scripts/mqsend/post.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ int posting_fail(struct posting *g, const struct problem *p,
                  const char *how_far)
 {
     term_progress_end(&g->bar);
-    fflush(stdout);
+    (void)complain_output(0); /* the ids of the messages that were sent */
     complain(0, "%s: %s", p->text, how_far);
     cli_interrupt_die();
     return p->status;
@@ -77,53 +77,8 @@ int posting_fail(struct posting *g, const struct problem *p,
 
 /* ---- a POSIX queue ---- */
 
-/* Explain why the queue did not take a message. */
-static int send_refused(const struct run *r, int err, struct problem *p)
-{
-    const struct post *post = r->posting.post;
-    const char *name = queue_label(post->queue);
-    size_t depth = queue_depth(post->queue);
-    char wait[DURATION_TEXT];
-
-    if (err == -EINTR)
-        return problem_set(p, EX_TEMPFAIL, EINTR, "interrupted");
-    if (err == -EIDRM)
-        return problem_set(p, EX_NOINPUT, EIDRM,
-                           "%s was removed while it was full; to create it "
-                           "again: mqctl create %s",
-                           name, SHELL_QUEUE(name));
-    if (err != -EAGAIN)
-        return problem_set(p, EX_OSERR, -err, "cannot send to %s: %s", name,
-                           errno_text(-err));
-    if (post->wait_ns == 0)
-        return problem_set(p, EX_TEMPFAIL, EAGAIN, "%s is full (%zu message%s)",
-                           name, depth, term_plural(depth));
-    return problem_set(p, EX_TEMPFAIL, EAGAIN,
-                       "%s stayed full (%zu message%s) for %s", name, depth,
-                       term_plural(depth), duration_print(post->wait_ns, wait));
-}
-
-/* Explain why a message is too large. No flag enlarges an existing queue. */
-static int size_refused(const struct run *r, size_t body, struct problem *p)
-{
-    const struct post *post = r->posting.post;
-    size_t header = post->envelope->header_bytes;
-    char parts[64] = "";
-
-    if (header > 0)
-        snprintf(parts, sizeof parts, " (%zu body + %zu header)", body, header);
-    return problem_set(p, EX_DATAERR, EMSGSIZE,
-                       "message too large: %zu bytes%s, but %s accepts at most "
-                       "%zu; %s",
-                       body + header, parts, queue_label(post->queue), r->room,
-                       header > 0 && body <= r->room
-                           ? "--raw sends the body without a header"
-                           : "to enlarge a queue, see \"Moving a queue\" in "
-                             "the runbook");
-}
-
-/* Say, when the queue has been full for a second, whether a worker is running,
- * and how to end the wait. */
+/* Callback of patience_send, after the queue has been full for a second: say
+ * whether a worker is running, and how to end the wait. */
 static void full_say(bool first, void *arg)
 {
     struct run *r = arg;
@@ -146,18 +101,32 @@ static void full_say(bool first, void *arg)
     term_progress_wait(&r->posting.bar, "waiting for room");
 }
 
-/* Send one message. */
+/* Send one message: callback of posting_run. */
 static int record_send(void *arg, const char *body, size_t size,
                        struct problem *p)
 {
     struct run *r = arg;
     const struct post *post = r->posting.post;
+    const char *name = queue_label(post->queue);
+    size_t depth = queue_depth(post->queue), header;
     ssize_t bytes =
         envelope_fill(post->envelope, body, size, r->message, r->room);
+    char parts[64] = "", wait[DURATION_TEXT];
     int err;
 
-    if (bytes < 0)
-        return size_refused(r, size, p);
+    header = post->envelope->header_bytes;
+    if (bytes < 0 && header > 0)
+        snprintf(parts, sizeof parts, " (%zu body + %zu header)", size, header);
+    if (bytes < 0) /* No flag enlarges an existing queue. */
+        return problem_set(
+            p, EX_DATAERR, EMSGSIZE,
+            "message too large: %zu bytes%s, but %s accepts at "
+            "most %zu; %s",
+            size + header, parts, name, r->room,
+            header > 0 && size <= r->room
+                ? "--raw sends the body without a header"
+                : "to enlarge a queue, see \"Moving a queue\" in "
+                  "the runbook");
     if (post->wait_ns == 0)
         err =
             queue_send(post->queue, r->message, (size_t)bytes, post->priority);
@@ -174,11 +143,26 @@ static int record_send(void *arg, const char *body, size_t size,
             .say = full_say,
             .arg = r,
         });
+    if (err == -EINTR)
+        return problem_set(p, EX_TEMPFAIL, EINTR, "interrupted");
+    if (err == -EIDRM)
+        return problem_set(p, EX_NOINPUT, EIDRM,
+                           "%s was removed while it was full; to create it "
+                           "again: mqctl create %s",
+                           name, SHELL_QUEUE(name));
+    if (err == -EAGAIN && post->wait_ns == 0)
+        return problem_set(p, EX_TEMPFAIL, EAGAIN, "%s is full (%zu message%s)",
+                           name, depth, term_plural(depth));
+    if (err == -EAGAIN)
+        return problem_set(p, EX_TEMPFAIL, EAGAIN,
+                           "%s stayed full (%zu message%s) for %s", name, depth,
+                           term_plural(depth),
+                           duration_print(post->wait_ns, wait));
     if (err)
-        return send_refused(r, err, p);
+        return problem_set(p, EX_OSERR, -err, "cannot send to %s: %s", name,
+                           errno_text(-err));
     r->sent++;
-    if (envelope_print_id(post->envelope, post->tell,
-                          queue_label(post->queue)) < 0)
+    if (envelope_print_id(post->envelope, post->tell, name) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     term_progress_step(&r->posting.bar, r->sent);
     return 0;
@@ -205,11 +189,9 @@ int post_run(const struct post *post)
                           "%s was removed meanwhile: what was sent can only be "
                           "read by programs that still have it open",
                           queue_label(post->queue));
-    else if (!err && (fflush(stdout) != 0 || ferror(stdout)))
-        err = problem_set(&p, EX_IOERR, EIO, "cannot write the ids");
     free(r.message);
     if (!err)
-        return 0;
+        return complain_output(0);
     /* "3 sent, 4 left"; for an input whose end is not known, the record with
      * which to continue. */
     between = g->records == 0 || g->left == 0;

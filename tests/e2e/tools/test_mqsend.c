@@ -380,6 +380,24 @@ Test(mqsend, a_queue_that_stays_full_is_75_and_tells_sent_and_left)
     cr_assert(strstr(r.err, "1 sent, stopped at record 2"), "%s", r.err);
 }
 
+Test(mqsend, ids_that_cannot_be_written_are_told)
+{
+    const char *q = harness_queue(1, 0);
+    const char *line = "exec \"$0\" --print-id --no-wait --repeat \"$1\" "
+                       "\"$2\" x >/dev/full";
+    struct harness_result r =
+        harness_run("sh", "-c", line, harness_bin("mqsend"), "2", q);
+    cr_assert_eq(r.status, 75, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "cannot write the output: No space left"), "%s",
+              r.err);
+    cr_assert(strstr(r.err, "1 sent, 1 left"), "%s", r.err);
+    take(q);
+    r = harness_run("sh", "-c", line, harness_bin("mqsend"), "1", q);
+    cr_assert_eq(r.status, 74, "%d: %s", r.status, r.err);
+    cr_assert(strstr(r.err, "cannot write the output: No space left"), "%s",
+              r.err);
+}
+
 Test(mqsend, a_full_queue_is_waited_for_as_long_as_it_takes)
 {
     const char *q = harness_queue(1, 0);
