@@ -285,14 +285,6 @@ static void *pool_room(struct writing *w, size_t size)
     return at;
 }
 
-static amqp_table_entry_t entry_of_number(const char *name, uint64_t n)
-{
-    return (amqp_table_entry_t){
-        .key = amqp_cstring_bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_I64,
-                  .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
-}
-
 /* Make a text entry. Its text is copied, because it may outlive its source. */
 static amqp_table_entry_t entry_of_text(struct writing *w, const char *name,
                                         const char *value, size_t size)
@@ -335,9 +327,9 @@ static amqp_field_value_t attempt_entry(struct writing *w,
 
     if (!t)
         return (amqp_field_value_t){.kind = AMQP_FIELD_KIND_VOID};
-    t[0] = entry_of_number("at", a->at_ns);
-    t[1] = entry_of_number("attempt", a->number);
-    t[2] = entry_of_number("ms", a->duration_ns / NS_PER_MS);
+    t[0] = entry_number("at", a->at_ns);
+    t[1] = entry_number("attempt", a->number);
+    t[2] = entry_number("ms", a->duration_ns / NS_PER_MS);
     t[3] = entry_of_text(w, "error", a->error,
                          a->error ? strnlen(a->error, ENVELOPE_ERROR) : 0);
     t[4] = entry_of_text(w, "machine", a->machine, strlen(a->machine));
@@ -404,11 +396,11 @@ static void ours_write(struct writing *w, const struct envelope_change *c)
 
     ulid_print(*c->id, id);
     entry_put(w, entry_of_text(w, "mqw-id", id, strlen(id)));
-    entry_put(w, entry_of_number("mqw-attempt", c->attempt));
-    entry_put(w, entry_of_number("mqw-number", c->number));
+    entry_put(w, entry_number("mqw-attempt", c->attempt));
+    entry_put(w, entry_number("mqw-number", c->number));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i].value)
-            entry_put(w, entry_of_number(numbers[i].name, numbers[i].value));
+            entry_put(w, entry_number(numbers[i].name, numbers[i].value));
     if (c->reason)
         entry_put(w,
                   entry_of_text(w, "mqw-reason", c->reason, strlen(c->reason)));
@@ -527,13 +519,13 @@ int envelope_make(struct envelope_copy *out, uint32_t priority,
         p._flags |= AMQP_BASIC_PRIORITY_FLAG;
     }
     if (h->fields & HEADER_SENT)
-        all[n++] = entry_of_number("mqw-sent", h->sent_ns);
+        all[n++] = entry_number("mqw-sent", h->sent_ns);
     if (h->fields & HEADER_EXPIRES)
-        all[n++] = entry_of_number("mqw-expires", h->expires_ns);
+        all[n++] = entry_number("mqw-expires", h->expires_ns);
     if (h->fields & HEADER_TIMEOUT)
-        all[n++] = entry_of_number("mqw-timeout", h->timeout_ms);
+        all[n++] = entry_number("mqw-timeout", h->timeout_ms);
     if (h->fields & HEADER_FORWARDED)
-        all[n++] = entry_of_number("mqw-forwarded", h->forwarded);
+        all[n++] = entry_number("mqw-forwarded", h->forwarded);
     if (h->fields & HEADER_GROUP)
         all[n++] = entry_of((struct header_text){"mqw-group", 9}, h->group);
     while (h->bytes && n < MADE_ENTRIES &&

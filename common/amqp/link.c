@@ -16,11 +16,9 @@
 #include "common/base/problem.h"
 #include "common/base/safe_text.h"
 
-#define CONNECT_S 5
-#define RPC_S     15
-#define SILENT_MS \
-    10000 /* silence after which the kernel declares the host
-                            dead, ms */
+#define CONNECT_S  5
+#define RPC_S      15
+#define SILENT_MS  10000 /* until the kernel declares a silent host dead */
 #define FRAME_MAX  131072
 #define CHANNELS   8
 #define SYSTEM_CA  "/etc/ssl/certs/ca-certificates.crt"
@@ -84,6 +82,31 @@ int link_reply(struct link *l, amqp_rpc_reply_t reply)
         snprintf(l->why, sizeof l->why, "the connection was closed");
         return -ECONNRESET;
     }
+}
+
+/* ---- entries of a table ---- */
+
+amqp_table_entry_t entry_text(const char *name, const char *value)
+{
+    return (amqp_table_entry_t){
+        .key = amqp_cstring_bytes(name),
+        .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                  .value.bytes = amqp_cstring_bytes(value)}};
+}
+
+amqp_table_entry_t entry_number(const char *name, uint64_t n)
+{
+    return (amqp_table_entry_t){
+        .key = amqp_cstring_bytes(name),
+        .value = {.kind = AMQP_FIELD_KIND_I64,
+                  .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
+}
+
+amqp_table_entry_t entry_true(const char *name)
+{
+    return (amqp_table_entry_t){
+        .key = amqp_cstring_bytes(name),
+        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
 }
 
 /* ---- frames ---- */
@@ -273,37 +296,21 @@ static int socket_refused(const struct link_setup *setup, unsigned i,
         setup->operand->host_count > 1 ? ", nor to the others" : "");
 }
 
-static amqp_table_entry_t property_flag(const char *name)
-{
-    return (amqp_table_entry_t){
-        .key = amqp_cstring_bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
-}
-
-static amqp_table_entry_t property_text(const char *name, const char *value)
-{
-    return (amqp_table_entry_t){
-        .key = amqp_cstring_bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                  .value.bytes = amqp_cstring_bytes(value)}};
-}
-
 /* Log in with our capabilities. Without them the broker would not report that
  * it cancels a consumer, nor that it takes no messages. */
 static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
 {
-    amqp_table_entry_t can[] = {property_flag("consumer_cancel_notify"),
-                                property_flag("connection.blocked"),
-                                property_flag("authentication_failure_close"),
-                                property_flag("basic.nack"),
-                                property_flag("publisher_confirms")};
+    amqp_table_entry_t can[] = {
+        entry_true("consumer_cancel_notify"), entry_true("connection.blocked"),
+        entry_true("authentication_failure_close"), entry_true("basic.nack"),
+        entry_true("publisher_confirms")};
     amqp_table_entry_t all[] = {
         {.key = amqp_cstring_bytes("capabilities"),
          .value = {.kind = AMQP_FIELD_KIND_TABLE,
                    .value.table = {sizeof can / sizeof can[0], can}}},
-        property_text("connection_name", setup->name),
-        property_text("product", "mqworker"),
-        property_text("version", MQW_VERSION)};
+        entry_text("connection_name", setup->name),
+        entry_text("product", "mqworker"),
+        entry_text("version", MQW_VERSION)};
     const amqp_table_t properties = {sizeof all / sizeof all[0], all};
 
     return amqp_login_with_properties(l->c, setup->operand->vhost, CHANNELS,

@@ -84,6 +84,13 @@ bool link_closed_by(struct link *l, const amqp_method_t *method);
 int link_channel(struct link *l);
 void link_close(struct link **link); /* NULL-safe; sets NULL */
 
+/* ---- entries of an AMQP table; texts are borrowed ---- */
+
+amqp_table_entry_t entry_text(const char *name, const char *value);
+/* A number in a table has a sign: one above INT64_MAX becomes INT64_MAX. */
+amqp_table_entry_t entry_number(const char *name, uint64_t n);
+amqp_table_entry_t entry_true(const char *name);
+
 /* ---- a message that comes in, frame by frame ---- */
 
 /* Its bytes are one block of malloc(3): `before` bytes for its owner, the

@@ -185,9 +185,7 @@ static int resent_add(amqp_basic_properties_t *p, amqp_pool_t *pool)
         return -ENOMEM;
     if (n > 0)
         memcpy(all, p->headers.entries, n * sizeof *all);
-    all[n] = (amqp_table_entry_t){
-        .key = amqp_cstring_bytes("mqw-resent"),
-        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1}};
+    all[n] = entry_number("mqw-resent", 1);
     p->headers = (amqp_table_t){(int)n + 1, all};
     p->_flags |= AMQP_BASIC_HEADERS_FLAG;
     return 0;

@@ -1,11 +1,11 @@
 /* topology.c - the queues that a worker's queue needs on a broker (see
  * topology.h)
  *
- * No queue expires: that would delete what is in it. x-dead-letter-strategy and
- * x-overflow go together: without either of them the broker's own hop is
- * at-most-once, and it does not say so. A time to live of each message would
- * make a message wait behind one that waits longer, as the broker looks at the
- * head of a queue only; so a queue lets all its messages wait for one length.
+ * No queue expires: that would delete its messages. Every queue has both
+ * x-dead-letter-strategy and x-overflow: without one of them the broker moves a
+ * message to another queue at most once, and reports no error. All messages of
+ * a wait queue wait equally long: the broker checks only the head of a queue,
+ * so a message would be kept by one in front of it that waits longer.
  */
 #include "common/amqp/topology.h"
 
@@ -46,7 +46,8 @@ unsigned partition_in_hand(unsigned n)
                                  : each;
 }
 
-/* In ms. The longest is a day; a longer wait takes several hops. */
+/* Lengths in ms, up to a day. A message with a longer wait goes through several
+ * wait queues. */
 static const uint64_t lengths[TOPOLOGY_LENGTHS] = {
     1000, 4000, 16000, 60000, 240000, 960000, 3600000, 14400000, 86400000};
 
@@ -66,8 +67,9 @@ const char *topology_queue(const struct topology *t, unsigned part,
     return out;
 }
 
-const char *topology_waits(const struct topology *t, unsigned part, uint64_t ms,
-                           char out[TOPOLOGY_NAME])
+/* Print "NAME.wait.4000", or "NAME.3.wait.4000" (ms > 0). */
+static const char *topology_waits(const struct topology *t, unsigned part,
+                                  uint64_t ms, char out[TOPOLOGY_NAME])
 {
     size_t n = strlen(topology_queue(t, part, out));
 
@@ -75,7 +77,9 @@ const char *topology_waits(const struct topology *t, unsigned part, uint64_t ms,
     return out;
 }
 
-const char *topology_exchange(const struct topology *t, char out[TOPOLOGY_NAME])
+/* Print "NAME.partitions.8". */
+static const char *topology_exchange(const struct topology *t,
+                                     char out[TOPOLOGY_NAME])
 {
     snprintf(out, TOPOLOGY_NAME, "%s" QUEUE_SPEC_PARTED "%u", t->operand->queue,
              t->partitions);
@@ -107,6 +111,18 @@ uint64_t topology_length(uint64_t ms)
     return longest;
 }
 
+uint64_t topology_target(const struct topology *t, unsigned part, uint64_t ms,
+                         char out[TOPOLOGY_NAME])
+{
+    uint64_t length = topology_length(ms);
+
+    if (length)
+        topology_waits(t, part, length, out);
+    else
+        topology_queue(t, part, out);
+    return length;
+}
+
 unsigned topology_index(uint64_t ms)
 {
     unsigned i = 0;
@@ -116,7 +132,8 @@ unsigned topology_index(uint64_t ms)
     return i;
 }
 
-#define LIMIT "x-delivery-limit"
+#define LIMIT  "x-delivery-limit"
+#define SINGLE "x-single-active-consumer" /* one at a time has the messages */
 
 /* A queue's declaration in the making. Names and texts are borrowed. */
 struct queue_spec {
@@ -125,48 +142,33 @@ struct queue_spec {
     int count;
 };
 
-static void queue_spec_text(struct queue_spec *q, const char *name,
-                            const char *value)
+static void queue_spec_add(struct queue_spec *q, amqp_table_entry_t argument)
 {
-    q->entries[q->count++] = (amqp_table_entry_t){
-        .key = amqp_cstring_bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                  .value.bytes = amqp_cstring_bytes(value)}};
+    q->entries[q->count++] = argument;
 }
 
-static void queue_spec_number(struct queue_spec *q, const char *name,
-                              int64_t value)
-{
-    q->entries[q->count++] = (amqp_table_entry_t){
-        .key = amqp_cstring_bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = value}};
-}
-
-/* Let one consumer at a time have the messages. */
-static void queue_spec_single(struct queue_spec *q)
-{
-    q->entries[q->count++] = (amqp_table_entry_t){
-        .key = amqp_cstring_bytes("x-single-active-consumer"),
-        .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
-}
-
-/* Begin the declaration of a replicated queue. Messages that its broker drops
- * go to `net`; NULL: nowhere. A limit of deliveries would count each look at a
- * letter. Servers before 4.0 have no limit by default, and there a limit of -1
- * deletes at once. */
+/* Begin the declaration of a replicated queue. A message that the broker drops
+ * from it goes to `exchange` ("": the default exchange) with the key `net`;
+ * NULL: it is lost. Set no limit of deliveries, as mqdlq adds to their number
+ * each time it reads a letter. Servers before 4.0 have no limit unless asked,
+ * and there a limit of -1 deletes every message. */
 static void queue_spec_init(struct queue_spec *q, const struct link *l,
-                            const char *name, const char *net)
+                            const char *name, const char *exchange,
+                            const char *net)
 {
     *q = (struct queue_spec){.name = name};
-    queue_spec_text(q, "x-queue-type", "quorum");
+    queue_spec_add(q, entry_text("x-queue-type", "quorum"));
     if (l->server >= SERVER_4)
-        queue_spec_number(q, LIMIT, -1);
+        queue_spec_add(
+            q, (amqp_table_entry_t){
+                   .key = amqp_cstring_bytes(LIMIT),
+                   .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = -1}});
     if (!net)
         return;
-    queue_spec_text(q, "x-dead-letter-exchange", "");
-    queue_spec_text(q, "x-dead-letter-routing-key", net);
-    queue_spec_text(q, "x-dead-letter-strategy", "at-least-once");
-    queue_spec_text(q, "x-overflow", "reject-publish");
+    queue_spec_add(q, entry_text("x-dead-letter-exchange", exchange));
+    queue_spec_add(q, entry_text("x-dead-letter-routing-key", net));
+    queue_spec_add(q, entry_text("x-dead-letter-strategy", "at-least-once"));
+    queue_spec_add(q, entry_text("x-overflow", "reject-publish"));
 }
 
 /* Declare the queue with all its arguments, or passively, without comparing
@@ -224,7 +226,7 @@ static int queue_type_check(struct link *l, const char *name,
     struct queue_spec q = {.name = name};
     int err = link_channel(l);
 
-    queue_spec_text(&q, "x-queue-type", "quorum");
+    queue_spec_add(&q, entry_text("x-queue-type", "quorum"));
     if (!err)
         err = queue_spec_declare(l, &q, false);
     if (err != -EPROTO)
@@ -313,20 +315,6 @@ int topology_count(struct link *l, const char *queue, uint32_t *messages,
 }
 
 #define DEAD_KEY "dead" /* of the exchange: to NAME.dead */
-/* Arguments of queue_spec_init that begin with the exchange of the net. */
-#define NET_ENTRIES 4
-
-/* Begin the declaration of one part of NAME. The name of its net has the number
- * of parts, so that the broker refuses another number. */
-static void topology_part_spec(struct queue_spec *q, const struct link *l,
-                               const char *name, const char *exchange)
-{
-    queue_spec_init(q, l, name, DEAD_KEY);
-    q->entries[q->count - NET_ENTRIES].value.value.bytes =
-        amqp_cstring_bytes(exchange);
-    queue_spec_single(q);
-}
-
 static int exchange_declare(struct link *l, const char *name, bool passive)
 {
     (void)amqp_exchange_declare(l->c, LINK_CHANNEL, amqp_cstring_bytes(name),
@@ -345,8 +333,9 @@ static int queue_bind(struct link *l, const char *exchange, const char *queue,
 }
 
 /* Declare the parts, and the exchange that routes to each part by its number
- * and to the dead letters. The queues come first: the broker refuses another
- * number of them before anything is created for that number. */
+ * and to the dead letters. The queues come first: the name of the exchange,
+ * which they have as an argument, has the number of parts, so the broker
+ * refuses another number before anything is created for it. */
 static int topology_parts_open(struct link *l, const struct topology *t,
                                const char *dead, struct problem *p)
 {
@@ -356,7 +345,8 @@ static int topology_parts_open(struct link *l, const struct topology *t,
 
     topology_exchange(t, exchange);
     for (unsigned i = 0; i < t->partitions && !err; i++) {
-        topology_part_spec(&q, l, topology_queue(t, i, name), exchange);
+        queue_spec_init(&q, l, topology_queue(t, i, name), exchange, DEAD_KEY);
+        queue_spec_add(&q, entry_true(SINGLE));
         err = queue_spec_ready(l, t, &q, false, p);
     }
     if (err)
@@ -454,18 +444,18 @@ int topology_open(struct link *l, const struct topology *t, struct problem *p)
 
     topology_dead(t, dead);
     snprintf(kept, sizeof kept, "%s.kept", dead);
-    queue_spec_init(&q, l, kept, NULL);
+    queue_spec_init(&q, l, kept, NULL, NULL);
     err = queue_spec_ready(l, t, &q, false, p);
     if (err)
         return err;
-    queue_spec_init(&q, l, dead, kept);
-    queue_spec_single(&q);
+    queue_spec_init(&q, l, dead, "", kept);
+    queue_spec_add(&q, entry_true(SINGLE));
     err = queue_spec_ready(l, t, &q, false, p);
     if (err)
         return err;
     if (t->partitions)
         return topology_parts_open(l, t, dead, p);
-    queue_spec_init(&q, l, t->operand->queue, dead);
+    queue_spec_init(&q, l, t->operand->queue, "", dead);
     return queue_spec_ready(l, t, &q, t->allow_unreplicated, p);
 }
 
@@ -475,9 +465,9 @@ int topology_wait(struct link *l, const struct topology *t, unsigned part,
     char name[TOPOLOGY_NAME], back[TOPOLOGY_NAME];
     struct queue_spec q;
 
-    queue_spec_init(&q, l, topology_waits(t, part, ms, name),
+    queue_spec_init(&q, l, topology_waits(t, part, ms, name), "",
                     topology_queue(t, part, back));
-    queue_spec_number(&q, "x-message-ttl", (int64_t)ms);
+    queue_spec_add(&q, entry_number("x-message-ttl", ms));
     return queue_spec_ready(l, t, &q, false, p);
 }
 
@@ -542,20 +532,22 @@ static bool spec_at(struct queue_spec *q, const struct link *l,
 
     *wait_ms = 0;
     if (i < parts && t->partitions) {
-        topology_part_spec(q, l, topology_queue(t, i, n->part), n->exchange);
+        queue_spec_init(q, l, topology_queue(t, i, n->part), n->exchange,
+                        DEAD_KEY);
+        queue_spec_add(q, entry_true(SINGLE));
     } else if (i < parts) {
-        queue_spec_init(q, l, t->operand->queue, n->dead);
+        queue_spec_init(q, l, t->operand->queue, "", n->dead);
     } else if (i == parts) {
-        queue_spec_init(q, l, n->dead, n->kept);
-        queue_spec_single(q);
+        queue_spec_init(q, l, n->dead, "", n->kept);
+        queue_spec_add(q, entry_true(SINGLE));
     } else if (i == parts + 1) {
-        queue_spec_init(q, l, n->kept, NULL);
+        queue_spec_init(q, l, n->kept, NULL, NULL);
     } else if (i < parts + 2 + parts * TOPOLOGY_LENGTHS) {
         part = (i - parts - 2) / TOPOLOGY_LENGTHS;
         *wait_ms = lengths[(i - parts - 2) % TOPOLOGY_LENGTHS];
-        queue_spec_init(q, l, topology_waits(t, part, *wait_ms, n->wait),
+        queue_spec_init(q, l, topology_waits(t, part, *wait_ms, n->wait), "",
                         topology_queue(t, part, n->part));
-        queue_spec_number(q, "x-message-ttl", (int64_t)*wait_ms);
+        queue_spec_add(q, entry_number("x-message-ttl", *wait_ms));
     } else {
         return false;
     }

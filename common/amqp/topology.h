@@ -88,16 +88,15 @@ void topology_time_to_live(const struct topology *t, const char *name,
 uint64_t topology_length(uint64_t ms);
 /* Return the index of the length `ms`, below TOPOLOGY_LENGTHS. */
 unsigned topology_index(uint64_t ms);
-/* "NAME", or "NAME.3"; "NAME.dead"; "NAME.wait.4000", or "NAME.3.wait.4000"
- * (ms > 0). */
+/* Name the queue for a message of a part that must not run for `ms`: the wait
+ * queue of the longest length up to that, or the part itself. Returns the
+ * length; 0: it is the part. */
+uint64_t topology_target(const struct topology *t, unsigned part, uint64_t ms,
+                         char out[TOPOLOGY_NAME]);
+/* Print "NAME", or "NAME.3"; "NAME.dead". */
 const char *topology_queue(const struct topology *t, unsigned part,
                            char out[TOPOLOGY_NAME]);
 const char *topology_dead(const struct topology *t, char out[TOPOLOGY_NAME]);
-const char *topology_waits(const struct topology *t, unsigned part, uint64_t ms,
-                           char out[TOPOLOGY_NAME]);
-/* "NAME.partitions.8". */
-const char *topology_exchange(const struct topology *t,
-                              char out[TOPOLOGY_NAME]);
 
 /* ---- partitions ---- */
 

@@ -43,10 +43,7 @@ struct broker_rights {
 static int read_try(struct link *l, const char *queue,
                     struct broker_rights *out)
 {
-    amqp_table_entry_t wrong = {
-        .key = amqp_cstring_bytes("x-priority"),
-        .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                  .value.bytes = amqp_cstring_bytes("none")}};
+    amqp_table_entry_t wrong = entry_text("x-priority", "none");
     int err;
 
     (void)amqp_basic_consume(l->c, LINK_CHANNEL, amqp_cstring_bytes(queue),

@@ -36,14 +36,6 @@ struct run {
     char password[BROKER_PASSWORD];
 };
 
-static amqp_table_entry_t header_number(const char *name, uint64_t n)
-{
-    return (amqp_table_entry_t){
-        .key = amqp_cstring_bytes(name),
-        .value = {.kind = AMQP_FIELD_KIND_I64,
-                  .value.i64 = n > INT64_MAX ? INT64_MAX : (int64_t)n}};
-}
-
 /* Write the headers that the text header of a POSIX queue's message would have.
  */
 static int headers_fill(const struct envelope *e, uint64_t now,
@@ -51,18 +43,15 @@ static int headers_fill(const struct envelope *e, uint64_t now,
 {
     int n = 0;
 
-    all[n++] = header_number("mqw-sent", now);
+    all[n++] = entry_number("mqw-sent", now);
     if (envelope_not_before(e, now))
-        all[n++] = header_number("mqw-due", envelope_not_before(e, now));
+        all[n++] = entry_number("mqw-due", envelope_not_before(e, now));
     if (e->ttl_ns)
-        all[n++] = header_number("mqw-expires", ns_add(now, e->ttl_ns));
+        all[n++] = entry_number("mqw-expires", ns_add(now, e->ttl_ns));
     if (e->timeout_ms)
-        all[n++] = header_number("mqw-timeout", e->timeout_ms);
+        all[n++] = entry_number("mqw-timeout", e->timeout_ms);
     if (e->group)
-        all[n++] = (amqp_table_entry_t){
-            .key = amqp_cstring_bytes("mqw-group"),
-            .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                      .value.bytes = amqp_cstring_bytes(e->group)}};
+        all[n++] = entry_text("mqw-group", e->group);
     for (size_t i = 0; i < e->x_count; i++)
         all[n++] = (amqp_table_entry_t){
             .key = {e->x[i].name.size, (void *)(uintptr_t)e->x[i].name.at},
@@ -78,21 +67,17 @@ static int target_choose(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
                          struct problem *p)
 {
     const struct envelope *e = r->posting.post->envelope;
-    uint64_t due = envelope_not_before(e, now);
-    uint64_t ms = topology_length(due > now ? (due - now) / NS_PER_MS : 0);
+    uint64_t due = envelope_not_before(e, now), ms;
     unsigned bit, part = 0, parts = r->topology.partitions;
     int err;
 
     if (parts)
         part = e->group ? partition_of(e->group, strlen(e->group), parts)
                         : r->next++ % parts;
-    if (ms == 0) {
-        topology_queue(&r->topology, part, name);
-        return 0;
-    }
-    topology_waits(&r->topology, part, ms, name);
+    ms = topology_target(&r->topology, part,
+                         due > now ? (due - now) / NS_PER_MS : 0, name);
     bit = 1U << topology_index(ms);
-    if (r->declared[part] & bit)
+    if (ms == 0 || r->declared[part] & bit)
         return 0;
     err = publisher_wait_queue(r->publisher, part, ms, p);
     if (!err)

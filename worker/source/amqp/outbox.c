@@ -63,14 +63,10 @@ static int target_find(struct outbox *o, struct amqp_job *j,
     }
     ms = j->due_wall_ns > now ? (j->due_wall_ns - now) / NS_PER_MS : 0;
     /* A wait of 1 s has lasted for some time by now. */
-    ms = topology_length(ms + ms / SLACK_PART + SLACK_MS);
-    if (ms == 0) { /* the inbox holds it for the rest */
-        snprintf(name, TOPOLOGY_NAME, "%s", o->queue->parts[part]);
-        return 0;
-    }
-    topology_waits(&o->queue->topology, part, ms, name);
+    ms = topology_target(&o->queue->topology, part,
+                         ms + ms / SLACK_PART + SLACK_MS, name);
     bit = 1U << topology_index(ms);
-    if (o->declared[part] & bit)
+    if (ms == 0 || o->declared[part] & bit) /* 0: the inbox holds it */
         return 0;
     if (topology_wait(o->side->link, &o->queue->topology, part, ms, &p) < 0) {
         log_error("wait_queue", F_STR("queue", name), F_STR("error", p.text),
