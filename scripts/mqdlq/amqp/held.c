@@ -1,9 +1,9 @@
-/* held.c - the dead letters of a broker: fetched, copied to a store, given back
- * (see held.h and broker.h)
+/* held.c - fetches the dead letters of a broker, copies them to a store, and
+ * gives them back (see held.h and broker.h)
  *
- * To see a letter, mqdlq must consume it. The broker counts that as a delivery,
- * and a queue with a delivery limit drops a letter that was seen too often. So
- * a letter that was delivered REFRESH times is published again, with all its
+ * To read a letter, mqdlq must consume it. The broker counts each delivery, and
+ * a queue with a delivery limit drops a letter that was read too often. So a
+ * letter that was delivered REFRESH times is published again, with all its
  * properties, and its count starts again from 0.
  */
 #include "scripts/mqdlq/amqp/held.h"
@@ -28,17 +28,17 @@
 #include "common/cli/term.h"
 #include "common/store/sql.h"
 
-#define MOST     50000 /* letters that are fetched: memory, and prefetch */
-#define REFRESH  8     /* below the 20 of RabbitMQ 4 */
+#define MOST     50000 /* letters fetched at most: memory, and prefetch */
+#define REFRESH  8     /* deliveries; below the 20 of RabbitMQ 4 */
 #define WAIT_NS  (30 * NS_PER_S) /* for a confirm */
 #define FREE_NS  (10 * NS_PER_S) /* for another mqdlq to end */
 #define NAP_NS   (20 * NS_PER_MS)
 #define CONSUMER "mqdlq"
-#define CLAIM    "mqdlq-claim" /* the consumer of held_claim */
+#define CLAIM    "mqdlq-claim" /* consumer of a queue without letters */
 #define BATCH    64            /* letters of one transaction */
 #define SLICE_MS 200
-#define LATE_NS  (20 * NS_PER_S) /* without a letter that must come */
-#define MACHINE  64
+#define LATE_NS  (20 * NS_PER_S) /* without one of the expected letters */
+#define MACHINE  64              /* bytes of a machine's name in an error */
 #define STORED   (ENVELOPE_ERROR + MACHINE + 8)
 
 /* ---- held letters ---- */
@@ -189,19 +189,19 @@ struct arriving {
     char error[STORED], tail[ENVELOPE_STDERR], group[STORE_GROUP_MAX + 1];
 };
 
+/* One fetch of letters. */
 struct look {
     struct broker *b;
     struct store *store;
     struct arriving *all; /* BATCH of them */
     struct letter_import rows[BATCH];
-    size_t n;
+    size_t n;          /* used in `all` and `rows` */
     uint32_t wanted;   /* letters still to come */
     char consumer[24]; /* a new name for each look */
     struct incoming in;
 };
 
-/* ---- a letter to its row ---- */
-
+/* Fill in the row of a letter. */
 static void letter_row_fill(struct letter_import *row, struct arriving *a,
                             const struct incoming *in, const struct envelope *e,
                             const struct letter_envelope *l)
@@ -253,30 +253,12 @@ static int look_store(struct look *k)
     return err;
 }
 
-/* Record a letter beside the row that it will have. */
-static int held_add(struct look *k, uint64_t deliveries)
+/* Record one more copy of the letter in row `first`. Both count as often
+ * delivered as the one that was delivered more often, so that both are
+ * published again. */
+static int copy_add(struct broker *b, int64_t first, uint64_t tag,
+                    uint64_t deliveries)
 {
-    struct broker *b = k->b;
-    struct held *held = array_grow(b->held, b->count, &b->room, sizeof *held);
-
-    if (!held)
-        return -ENOMEM;
-    b->held = held;
-    b->held[b->count++] = (struct held){.tag = k->in.tag,
-                                        .at = ftell(b->properties),
-                                        .size = k->in.raw.len,
-                                        .deliveries = deliveries};
-    return fwrite(k->in.raw.bytes, 1, k->in.raw.len, b->properties) ==
-                   k->in.raw.len
-               ? 0
-               : -EIO;
-}
-
-/* Record one more copy of a letter. Both count as often delivered as the one
- * that was delivered more often, so that both are published again. */
-static int copy_add(struct look *k, int64_t first, uint64_t deliveries)
-{
-    struct broker *b = k->b;
     struct held_copy *copies =
         array_grow(b->copies, b->copy_count, &b->copy_room, sizeof *copies);
     struct held *h = &b->held[first - 1];
@@ -285,42 +267,39 @@ static int copy_add(struct look *k, int64_t first, uint64_t deliveries)
         return -ENOMEM;
     b->copies = copies;
     copies[b->copy_count++] =
-        (struct held_copy){.of = (size_t)first - 1, .tag = k->in.tag};
+        (struct held_copy){.of = (size_t)first - 1, .tag = tag};
     if (h->deliveries < deliveries)
         h->deliveries = deliveries;
     return 0;
 }
 
-/* Take the letter in row `n`, which goes to the store, or a copy of a known
- * letter, which does not. */
-static int look_add(struct look *k, const struct envelope *e,
+/* Record a letter, with its properties, under the number of its row to be. */
+static int held_add(struct broker *b, uint64_t tag, amqp_bytes_t raw,
                     uint64_t deliveries)
 {
-    const struct store_row *m = &k->rows[k->n].m;
-    int64_t first = known_first(&k->b->known, m, e);
-    int err;
+    struct held *held = array_grow(b->held, b->count, &b->room, sizeof *held);
 
-    if (first) {
-        err = copy_add(k, first, deliveries);
-        if (!err) /* for import, by its own time and reason */
-            err = known_add(&k->b->known, m, e, first);
-        return err;
-    }
-    err = held_add(k, deliveries);
-    if (!err)
-        err = known_add(&k->b->known, m, e, (int64_t)k->b->count);
-    k->all[k->n++].block = k->in.block;
-    k->in.block = NULL; /* look_store frees it */
-    return err;
+    if (!held)
+        return -ENOMEM;
+    b->held = held;
+    held[b->count++] = (struct held){.tag = tag,
+                                     .at = ftell(b->properties),
+                                     .size = raw.len,
+                                     .deliveries = deliveries};
+    return fwrite(raw.bytes, 1, raw.len, b->properties) == raw.len ? 0 : -EIO;
 }
 
-/* Take a letter whose bytes have all arrived. */
-static int letter_whole(struct look *k)
+/* Take a letter whose bytes have all arrived: prepare its row, or if it is a
+ * copy of a known letter, only its tag. */
+static int letter_take(struct look *k)
 {
+    struct store_row *m = &k->rows[k->n].m;
     struct incoming *in = &k->in;
+    struct broker *b = k->b;
     struct letter_envelope l;
     char head[HEADER_MAX];
     struct envelope e;
+    int64_t row;
     int err = envelope_read(&e, in->raw, in->body, in->body_size, head);
 
     if (!err)
@@ -329,54 +308,56 @@ static int letter_whole(struct look *k)
         return err;
     memcpy(in->body - e.head, head, e.head);
     letter_row_fill(&k->rows[k->n], &k->all[k->n], in, &e, &l);
-    err = look_add(k, &e, l.deliveries);
+    row = known_first(&b->known, m, &e);
+    if (row) {
+        err = copy_add(b, row, in->tag, l.deliveries);
+    } else {
+        err = held_add(b, in->tag, in->raw, l.deliveries);
+        row = (int64_t)b->count;
+        k->all[k->n++].block = in->block;
+        in->block = NULL; /* look_store frees it */
+    }
+    if (!err) /* a copy, too: import searches by its time and reason */
+        err = known_add(&b->known, m, &e, row);
     letter_envelope_free(&l);
     incoming_next(in);
     k->wanted--;
     return err || k->n < BATCH ? err : look_store(k);
 }
 
-/* ---- frames ---- */
-
-/* Take all frames that have come, up to the last wanted letter. */
-static int frames_take(struct look *k)
+/* Take letters until all wanted ones have come; -ETIMEDOUT: the broker gives no
+ * more. */
+static int letters_fetch(struct look *k)
 {
+    uint64_t last = clock_mono_ns();
     struct link *l = k->b->link;
     amqp_frame_t f;
     int n, err = 0;
 
-    while (!err && k->wanted > 0 && (n = link_frame(l, &f)) != NO) {
-        if (n == YES && f.channel != LINK_CHANNEL)
-            continue;
-        if (n == YES)
-            n = incoming_frame(&k->in, l, &f);
-        err = n == YES ? letter_whole(k) : n;
-        amqp_maybe_release_buffers(l->c);
-    }
-    return err;
-}
-
-/* Wait until all letters have come; -ETIMEDOUT: the broker gives no more. */
-static int letters_fetch(struct look *k)
-{
-    uint64_t last = clock_mono_ns();
-    int err = 0;
-
-    while (!err && k->wanted > 0) {
-        struct pollfd fd = {.fd = k->b->link->fd, .events = POLLIN};
+    while (k->wanted > 0) {
+        struct pollfd fd = {.fd = l->fd, .events = POLLIN};
         uint32_t before = k->wanted;
 
-        err = frames_take(k);
+        /* Read all frames that have come, up to the last wanted letter. */
+        while (!err && k->wanted > 0 && (n = link_frame(l, &f)) != NO) {
+            if (n == YES && f.channel != LINK_CHANNEL)
+                continue;
+            if (n == YES)
+                n = incoming_frame(&k->in, l, &f);
+            err = n == YES ? letter_take(k) : n;
+            amqp_maybe_release_buffers(l->c);
+        }
+        if (err || k->wanted == 0)
+            return err;
         if (k->wanted < before)
             last = clock_mono_ns();
-        else if (!err && cli_interrupt_seen())
-            err = -EINTR;
-        else if (!err && clock_mono_ns() - last > LATE_NS)
-            err = -ETIMEDOUT;
-        if (!err && k->wanted > 0)
-            (void)poll(&fd, 1, SLICE_MS);
+        else if (cli_interrupt_seen())
+            return -EINTR;
+        else if (clock_mono_ns() - last > LATE_NS)
+            return -ETIMEDOUT;
+        (void)poll(&fd, 1, SLICE_MS);
     }
-    return err;
+    return 0;
 }
 
 /* Consume exactly as many as are wanted: more would only go back. */
@@ -421,7 +402,7 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
 {
     struct look k = {
         .b = b, .store = store, .wanted = count, .in.gap = HEADER_MAX};
-    int err = 0;
+    int err, stored;
 
     if (count == 0)
         return 0;
@@ -433,15 +414,13 @@ int held_look(struct broker *b, struct store *store, uint32_t count)
     if (!err)
         err = letters_fetch(&k);
     incoming_next(&k.in);
-    if (!err) { /* acknowledgements from here on bring no other letter */
+    if (!err) { /* a letter that is acknowledged later must bring no other */
         (void)amqp_basic_cancel(b->link->c, LINK_CHANNEL,
                                 amqp_cstring_bytes(k.consumer));
         err = link_reply(b->link, amqp_get_rpc_reply(b->link->c));
     }
-    if (!err)
-        err = look_store(&k);
-    else
-        (void)look_store(&k);
+    stored = look_store(&k);
+    err = err ? err : stored;
     free(k.all);
     return err ? look_failed(&k, err) : 0;
 }
@@ -453,23 +432,6 @@ static int held_busy(const struct broker *b)
                     "another program consumes %s, and only one can at a "
                     "time: end it, or try again later",
                     b->dead);
-}
-
-/* Hold a queue without letters as its consumer, with at most one letter, so
- * that no other mqdlq uses it. If two do so at the same time, one or both of
- * them see the other. An exit status. */
-static int held_claim(struct broker *b)
-{
-    struct look k = {.b = b, .wanted = 1, .consumer = CLAIM};
-    uint32_t messages, consumers = 0;
-    int err = consumer_start(&k);
-
-    b->claimed = !err;
-    if (!err)
-        err = topology_count(b->link, b->dead, &messages, &consumers);
-    if (err)
-        return look_failed(&k, err);
-    return consumers > 1 ? held_busy(b) : 0;
 }
 
 /* ---- opening ---- */
@@ -497,44 +459,35 @@ static int copies_open(struct context *ctx)
     return err ? complain_of(&p) : 0;
 }
 
-/* Count the letters in NAME.dead, as soon as nobody else consumes it; -ENOENT:
- * there is no such queue. */
-static int dead_count(struct broker *b, uint32_t *count)
+/* Count the letters in NAME.dead as soon as nobody else consumes it. *there: it
+ * exists. An exit status. */
+static int dead_count(struct context *ctx, uint32_t *count, bool *there)
 {
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};
     uint64_t end = clock_mono_ns() + FREE_NS;
+    struct broker *b = ctx->broker;
     uint32_t consumers;
     int err;
 
-    for (;;) {
-        err = topology_count(b->link, b->dead, count, &consumers);
-        if (err == -EPROTO && b->link->code == AMQP_NOT_FOUND)
-            return -ENOENT;
-        if (err || consumers == 0)
-            return err;
+    while ((err = topology_count(b->link, b->dead, count, &consumers)) == 0 &&
+           consumers > 0) {
         if (clock_mono_ns() >= end || cli_interrupt_seen())
-            return -EBUSY;
+            return held_busy(b);
         nanosleep(&nap, NULL);
     }
-}
-
-/* Say why the letters cannot be counted; an exit status. */
-static int count_failed(struct context *ctx, int err)
-{
-    const struct broker *b = ctx->broker;
-
-    if (err == -ENOENT && ctx->o->line.verb == VERB_IMPORT)
-        return complain(EX_NOINPUT,
-                        "virtual host %s has no queue %s yet: start a worker "
-                        "of %s, which makes it, and import then",
-                        b->operand.vhost, b->dead, ctx->queue);
-    if (err == -ENOENT)
-        return complain(0,
-                        "no dead letters of %s: virtual host %s has no queue "
-                        "%s yet, which its worker makes",
-                        ctx->queue, b->operand.vhost, b->dead);
-    if (err == -EBUSY)
-        return held_busy(b);
+    *there = !err;
+    if (!err)
+        return 0;
+    if (err == -EPROTO && b->link->code == AMQP_NOT_FOUND)
+        return ctx->o->line.verb == VERB_IMPORT
+                   ? complain(EX_NOINPUT,
+                              "virtual host %s has no queue %s yet: start a "
+                              "worker of %s, which makes it, and import then",
+                              b->operand.vhost, b->dead, ctx->queue)
+                   : complain(0,
+                              "no dead letters of %s: virtual host %s has no "
+                              "queue %s yet, which its worker makes",
+                              ctx->queue, b->operand.vhost, b->dead);
     if (b->link->code == AMQP_ACCESS_REFUSED)
         return complain(EX_NOPERM,
                         "user %s may not read %s: %s; rabbitmqctl "
@@ -547,8 +500,10 @@ static int count_failed(struct context *ctx, int err)
 static int broker_open(struct context *ctx)
 {
     const struct options *o = ctx->o;
+    struct look claim = {.wanted = 1, .consumer = CLAIM};
+    uint32_t count = 0, messages, consumers = 0;
     struct problem p = {0};
-    uint32_t count = 0;
+    bool there = false;
     struct broker *b;
     int err, status;
 
@@ -577,9 +532,9 @@ static int broker_open(struct context *ctx)
                                    .name = "mqdlq"};
     if (link_open(&b->link, &b->setup, 0, &p) < 0)
         return complain_of(&p);
-    err = dead_count(b, &count);
-    if (err)
-        return count_failed(ctx, err);
+    status = dead_count(ctx, &count, &there);
+    if (status || !there)
+        return status;
     if (count > MOST && !o->quiet)
         complain(0,
                  "%s has %" PRIu32 " letters: these are the first %d of them",
@@ -588,13 +543,24 @@ static int broker_open(struct context *ctx)
     status = copies_open(ctx);
     if (status)
         return status;
-    return count == 0 && o->line.verb == VERB_IMPORT
-               ? held_claim(b)
-               : held_look(b, ctx->store, count < MOST ? count : MOST);
+    if (count > 0 || o->line.verb != VERB_IMPORT)
+        return held_look(b, ctx->store, count < MOST ? count : MOST);
+    /* Hold a queue without letters as its consumer, with at most one letter, so
+     * that no other mqdlq uses it. If two do so at the same time, one or both
+     * of them see the other. */
+    claim.b = b;
+    err = consumer_start(&claim);
+    b->claimed = !err;
+    if (!err)
+        err = topology_count(b->link, b->dead, &messages, &consumers);
+    if (err)
+        return look_failed(&claim, err);
+    return consumers > 1 ? held_busy(b) : 0;
 }
 
 /* ---- closing ---- */
 
+/* What letter_refresh gets, and its problem. */
 struct refresh {
     struct broker *b;
     struct problem p;
@@ -622,53 +588,35 @@ static int letter_refresh(const struct letter *l, void *arg)
         FAULT_POINT("letter_refreshed");
         if (!err)
             err = held_ack(b, h);
+        b->added += !err;
     }
     free(raw);
     return err;
 }
 
-/* Refresh the letters that need it, until one fails: that does no harm yet, and
- * the next look tries again. Returns how many were refreshed. */
-static size_t letters_refresh(struct context *ctx)
-{
-    struct broker *b = ctx->broker;
-    struct refresh r = {.b = b};
-    size_t n = 0;
-    int err = 0;
-
-    for (size_t i = 0; i < b->count && !err; i++) {
-        if (b->held[i].gone || b->held[i].deliveries < REFRESH)
-            continue;
-        err = letters_get(ctx->store, (int64_t)i + 1, letter_refresh, &r);
-        n += !err;
-        if (!err && held_tend(b) < 0)
-            break;
-    }
-    if (err)
-        complain(0,
-                 "letters of %s that were inspected often could not be "
-                 "published again: %s; a delivery-limit of that queue would "
-                 "move them to %s.kept",
-                 b->dead, r.p.text[0] ? r.p.text : errno_text(-err), b->dead);
-    return n;
-}
-
 /* Give back the remaining letters, and wait until the broker counts them, so
  * that the next look finds them. */
-static int letters_return(struct broker *b, uint32_t left)
+static int letters_return(struct broker *b)
 {
     struct link *l = b->link;
     const struct timespec nap = {.tv_nsec = (long)NAP_NS};
     uint64_t end = clock_mono_ns() + FREE_NS;
+    /* Letters that are in the queue, or will be. */
+    uint64_t left = b->added + b->beyond;
     uint32_t count = 0, consumers;
     uint64_t tag = 0;
     int err = 0;
 
     for (size_t i = 0; i < b->count; i++)
-        tag = b->held[i].gone ? tag : b->held[i].tag;
+        if (!b->held[i].gone) {
+            tag = b->held[i].tag;
+            left++;
+        }
     for (size_t i = 0; i < b->copy_count; i++)
-        if (!b->copies[i].gone && b->copies[i].tag > tag)
-            tag = b->copies[i].tag;
+        if (!b->copies[i].gone) {
+            tag = b->copies[i].tag > tag ? b->copies[i].tag : tag;
+            left++;
+        }
     if (b->claimed) {
         (void)amqp_basic_cancel(l->c, LINK_CHANNEL, amqp_cstring_bytes(CLAIM));
         err = link_reply(l, amqp_get_rpc_reply(l->c));
@@ -689,20 +637,32 @@ static int broker_close(struct context *ctx)
 {
     struct broker *b = ctx->broker;
     char kept[TOPOLOGY_NAME + 8];
+    struct refresh refresh = {.b = b};
     uint32_t count = 0, consumers;
-    size_t left = 0;
-    int status = 0;
+    int err = 0, status = 0;
 
     if (!b)
         return 0;
     if (b->link && ctx->store) {
-        left = letters_refresh(ctx);
-        for (size_t i = 0; i < b->count; i++)
-            left += !b->held[i].gone;
-        for (size_t i = 0; i < b->copy_count; i++)
-            left += !b->copies[i].gone;
-        left += b->imported + b->beyond; /* never held, so they show at once */
-        if (letters_return(b, (uint32_t)left) < 0)
+        /* Refresh letters until one fails: that does no harm yet, and the next
+         * look tries again. */
+        for (size_t i = 0; i < b->count && !err; i++) {
+            if (b->held[i].gone || b->held[i].deliveries < REFRESH)
+                continue;
+            err = letters_get(ctx->store, (int64_t)i + 1, letter_refresh,
+                              &refresh);
+            if (!err && held_tend(b) < 0)
+                break;
+        }
+        if (err)
+            complain(0,
+                     "letters of %s that were inspected often could not be "
+                     "published again: %s; a delivery-limit of that queue "
+                     "would move them to %s.kept",
+                     b->dead,
+                     refresh.p.text[0] ? refresh.p.text : errno_text(-err),
+                     b->dead);
+        if (letters_return(b) < 0)
             status = complain(EX_UNAVAILABLE,
                               "lost the connection at the end: %s; letters "
                               "that were removed or sent may be in %s still",

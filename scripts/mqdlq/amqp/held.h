@@ -1,10 +1,13 @@
-/* held.h - letters that are held, with their data beside the store
+/* held.h - the dead letters of a broker that mqdlq holds unacknowledged
  *
- * WHAT   The connection that holds them; for each row its delivery tag and its
- *        properties as they came, which are in a file without a name.
- * WHO    One thread.
- * OWNS   All of it.
- * FAILS  As said.
+ * WHAT   The connection that holds them. The store has a row for each letter;
+ *        here are its delivery tag and its properties as they came, which are
+ *        in a file without a name. held.c fetches letters and gives them back;
+ *        send.c sends them.
+ * WHO    The verbs of mqdlq, through struct broker_letters (broker.h); one
+ *        thread.
+ * OWNS   All of it, from broker_open to broker_close.
+ * FAILS  As each function says.
  */
 #ifndef SCRIPTS_MQDLQ_AMQP_HELD_H
 #define SCRIPTS_MQDLQ_AMQP_HELD_H
@@ -61,8 +64,8 @@ struct broker {
     size_t copy_count, copy_room;
     uint32_t beyond; /* letters that are not held, as there are too many */
     bool warned_beyond, warned_groups;
-    bool claimed;       /* held_claim */
-    uint64_t imported;  /* letters that are confirmed */
+    bool claimed;       /* the queue has no letters; we are its consumer */
+    uint64_t added;     /* letters published to `dead` and confirmed */
     struct known known; /* the letters that are held, and those of import */
     struct canary canary;
     char machine[BROKER_MACHINE];

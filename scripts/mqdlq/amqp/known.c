@@ -1,8 +1,8 @@
-/* known.c - see known.h
+/* known.c - the set of letters that the broker has already (see known.h)
  *
- * A letter has a spot for each of its keys, unless a letter before it has an
- * equal key. So any number of letters of equal messages, which have one id, are
- * found in a few steps.
+ * The set is one search tree of spots. A letter has a spot for each of its
+ * keys, unless an earlier letter has an equal one. So the tree stays small, and
+ * a search short, even with many letters of equal messages, which have one id.
  */
 #include "scripts/mqdlq/amqp/known.h"
 
@@ -14,12 +14,12 @@
 
 #include "common/base/basics.h"
 
-/* The values that are equal beside id and body. */
+/* What a key compares beside id and body. */
 enum key {
-    BY_LINE,  /* and the number of replays */
-    BY_SENT,  /* the same */
-    BY_DEATH, /* when and why */
-    BY_REASON,
+    BY_LINE,   /* the line and the number of replays */
+    BY_SENT,   /* the time of sending and the number of replays */
+    BY_DEATH,  /* the time of death and its reason */
+    BY_REASON, /* the reason of the death */
     KEYS
 };
 

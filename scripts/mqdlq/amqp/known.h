@@ -1,12 +1,14 @@
-/* known.h - the set of letters that exist already
+/* known.h - the set of letters that the broker has already
  *
- * WHAT   A set of letters, by their id, and by when and why they died and what
- *        their body is: two messages may have one id. Finds copies of one
- *        letter, too: a worker that is killed before it hears of a confirm
- *        leaves one behind, and the next worker makes another.
- * WHO    One thread.
+ * WHAT   Recognizes a letter by its id, its body, and when and why it died: two
+ *        messages may have one id. Recognizes copies of one letter, too: a
+ *        worker that is killed after it published a letter, before the broker
+ *        confirmed that, leaves one behind, and the next worker publishes
+ *        another.
+ * WHO    held.c adds the letters that it fetches, send.c asks before it imports
+ *        one. One thread.
  * OWNS   Its memory; nothing of the letters.
- * FAILS  -ENOMEM.
+ * FAILS  known_add: -ENOMEM.
  */
 #ifndef SCRIPTS_MQDLQ_AMQP_KNOWN_H
 #define SCRIPTS_MQDLQ_AMQP_KNOWN_H

@@ -1,12 +1,12 @@
-/* send.c - letters sent to a broker: replay, its canary, import (see broker.h)
+/* send.c - sends letters to a broker: replay, its canary, import (see broker.h)
  *
- * Replay, one letter after the other: the message is published, the broker
- * confirms that it is on its replicas, and the letter is acknowledged.
+ * Replay takes one letter after the other: it publishes the message, waits for
+ * the broker to confirm that the replicas have it, and acknowledges the letter.
  * Crash before the confirm: the letter is there, and the message may be.
  * Crash between the confirm and the acknowledgement: both are there. Each
- * replay of a letter has a number of its own, by which a worker knows the
- * second message of the same replay: it runs one of the two if both come to its
- * machine, and they have the same id wherever they come to.
+ * replay of a letter has a number of its own, by which a worker recognizes the
+ * second message of the same replay: it runs only one of them if both come to
+ * its machine, and they have the same id wherever they go.
  * So a crash here can repeat one letter, and lose none.
  */
 #include "scripts/mqdlq/amqp/held.h"
@@ -37,9 +37,9 @@
 
 /* ---- replay ---- */
 
-/* Publish the message of a letter; 0, or an exit status. The attempts of the
- * canary continue from where they were, so that one which had used them up is a
- * letter after one more: nobody would see its retry. */
+/* Publish the message of a letter; 0, or an exit status. The canary keeps its
+ * number of attempts: if it had used them all, one more failure makes it a
+ * letter again. A retry would not be seen from here. */
 static int replay_publish(struct context *ctx, const struct letter *l,
                           const char *to, amqp_bytes_t raw, uint64_t replays,
                           bool canary)
@@ -101,18 +101,14 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
 
     if (!h)
         return 0;
-    if (!raw.bytes || letter_envelope_read(&died, raw) < 0) {
-        out->refused = EX_IOERR;
-    } else if (envelope_read(&e, raw, l->body, l->body_size, head) < 0) {
-        letter_envelope_free(&died);
-        out->refused = EX_IOERR;
-    }
-    if (out->refused) {
+    if (!raw.bytes || envelope_read(&e, raw, l->body, l->body_size, head) < 0 ||
+        letter_envelope_read(&died, raw) < 0) {
         free(raw.bytes);
+        out->refused = EX_IOERR;
         (void)strlcpy(out->why, "its properties cannot be read", BROKER_WHY);
         return 0;
     }
-    /* The part of its group; letters without a group are spread. */
+    /* Send it to the part of its group, or to the parts in turn. */
     if (parts)
         to = topology_queue(&b->topology,
                             died.group.len ? partition_of(died.group.bytes,
@@ -161,8 +157,8 @@ int broker_replay(struct context *ctx, const struct letter *l, bool first,
 /* A broker shows two things about the message that was sent first: that it came
  * back as a letter, and that its queue was empty, so that a worker took it, on
  * this machine or another one. It does not show that the message is done. So
- * the canary counts as done if it is not a letter some time after it was taken;
- * the operator, who knows the handlers, gives that time. */
+ * the canary counts as done if it is not a letter again --canary-time after it
+ * was taken; the operator knows how long the handlers take. */
 struct watch {
     struct context *ctx;
     char id[ULID_TEXT];
@@ -196,38 +192,29 @@ static int death_find(const struct letter *l, void *arg)
                     l->m.error ? ": " : "", l->m.error ? l->m.error : "");
 }
 
-/* Search the letters that came since the last look, which are held like the
- * others; 0, or an exit status. If a new letter is a copy of a known one, that
- * is searched: a replay that was killed had sent the canary before. */
-static int deaths_look(struct watch *w, uint32_t count)
+/* Inspect both queues; 0, or an exit status. Hold the letters that came since
+ * the last time, and search them for the canary. If a new letter is a copy of a
+ * known one, search that: a replay that was killed had sent the canary before.
+ */
+static int canary_look(struct watch *w)
 {
     struct broker *b = w->ctx->broker;
-    size_t from = b->count, copies = b->copy_count;
-    int status = held_look(b, w->ctx->store, count);
-    size_t letters = b->count - from, all = letters + b->copy_count - copies;
+    size_t from = b->count, copies = b->copy_count, fresh, at;
+    uint32_t letters = 0, consumers;
+    int err = topology_count(b->link, b->dead, &letters, &consumers);
+    int status = held_look(b, w->ctx->store, letters);
 
-    for (size_t i = 0; i < all && !status; i++) {
-        size_t at = i < letters ? from + i : b->copies[copies + i - letters].of;
-
+    fresh = b->count - from;
+    for (size_t i = 0; i < fresh + b->copy_count - copies && !status; i++) {
+        at = i < fresh ? from + i : b->copies[copies + i - fresh].of;
         if (!b->held[at].gone)
             status = letters_get(w->ctx->store, (int64_t)at + 1, death_find, w);
     }
-    return status < 0 ? store_failed("read a letter", status) : status;
-}
-
-/* Look at both queues; 0, or an exit status. */
-static int queues_look(struct watch *w)
-{
-    struct broker *b = w->ctx->broker;
-    uint32_t letters, consumers;
-    int err = topology_count(b->link, b->dead, &letters, &consumers);
-    int status = !err && letters > 0 ? deaths_look(w, letters) : 0;
-
     if (status)
-        return status;
+        return status < 0 ? store_failed("read a letter", status) : status;
     if (!err)
-        err = topology_count(b->link, w->ctx->broker->canary.queue, &w->ready,
-                             &w->consumers);
+        err =
+            topology_count(b->link, b->canary.queue, &w->ready, &w->consumers);
     if (err)
         return complain(EX_UNAVAILABLE,
                         "the canary, letter %s, was sent, and how it ends is "
@@ -261,7 +248,7 @@ int broker_canary_wait(struct context *ctx)
     for (;;) {
         /* Check the time before the look, so that the look is the last one. */
         bool last = canary_survived(&w);
-        int status = queues_look(&w);
+        int status = canary_look(&w);
 
         if (status)
             return status;
@@ -296,27 +283,12 @@ int broker_canary_wait(struct context *ctx)
 
 /* ---- import ---- */
 
-/* A letter that is there already is left out, so an import that was killed can
- * be run again. The letters that are there are held meanwhile; of a queue that
- * has none, the import is a consumer. So nobody replays or discards a letter,
- * or imports beside us.
- * Crash before a confirm: the letter is there, or it is not; the next run of
- * the same file sees which. So a crash here can lose none and repeat none. */
-
-/* Make the id of a letter that has none, from its bytes and its line in the
- * file, so that it has the same id in the next run. */
-static void id_make(struct store_row *m, uint64_t line)
-{
-    const unsigned char *at = m->data;
-    uint64_t sum[2] = {FNV_BEGIN, line + 1};
-
-    for (size_t i = 0; i < m->size; i++) {
-        sum[0] = (sum[0] ^ at[i]) * FNV_PRIME;
-        sum[1] = (sum[1] ^ (at[i] + 1U) ^ sum[0] >> 29) * FNV_PRIME;
-    }
-    memcpy(m->id.bytes, sum, sizeof m->id.bytes);
-    m->id.bytes[0] |= 1; /* all 0 would be no id */
-}
+/* An import leaves out letters that the broker has already, so one that was
+ * killed can be run again. It holds these letters meanwhile; if there are none,
+ * it is a consumer of their queue. So nobody else can replay, discard or import
+ * letters at the same time.
+ * Crash before a confirm: the broker has the letter or not, and the next run of
+ * the same file finds out. So a crash here can lose none and repeat none. */
 
 /* Make the properties as a worker of the broker would have written them. The
  * line is new, so that a replay is not taken for that of an earlier import. */
@@ -369,11 +341,21 @@ static int import_put(struct broker *b, const struct decoding *d, bool again,
                       struct broker_imported *sum, struct problem *p)
 {
     struct store_row m = d->letter.m;
+    const unsigned char *at = m.data;
+    uint64_t id[2] = {FNV_BEGIN, d->line + 1};
     struct envelope_copy copy;
     int err;
 
-    if (!d->letter.named)
-        id_make(&m, d->line);
+    /* Make an id for a letter without one from its bytes and its line in the
+     * file, so that it has the same id in the next run. */
+    if (!d->letter.named) {
+        for (size_t i = 0; i < m.size; i++) {
+            id[0] = (id[0] ^ at[i]) * FNV_PRIME;
+            id[1] = (id[1] ^ (at[i] + 1U) ^ id[0] >> 29) * FNV_PRIME;
+        }
+        memcpy(m.id.bytes, id, sizeof m.id.bytes);
+        m.id.bytes[0] |= 1; /* all 0 would be no id */
+    }
     if (!again && known_has(&b->known, &m, d->letter.dated)) {
         sum->present++;
         return 0;
@@ -424,7 +406,7 @@ int broker_import(struct context *ctx, const struct decoding *list, size_t n,
     if (!err)
         err = publisher_flush(b->publisher, p);
     sum->in += publisher_confirmed(b->publisher) - before;
-    b->imported += publisher_confirmed(b->publisher) - before;
+    b->added += publisher_confirmed(b->publisher) - before;
     if (err)
         publisher_close(&b->publisher);
     if (!err && held_tend(b) < 0)
