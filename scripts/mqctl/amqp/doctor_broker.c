@@ -1,8 +1,9 @@
-/* doctor_broker.c - a queue on a broker, its worker here and its nodes
- * (see mqctl.h)
+/* doctor_broker.c - mqctl doctor for a queue on a broker: the broker's hosts,
+ * the queues, the user's rights, and the worker on this machine (see mqctl.h)
  *
- * All checks use AMQP, as the worker does: no message is taken, none is sent,
- * no queue is created. For the rest the findings name a rabbitmqctl command.
+ * All checks use AMQP, as the worker does. They consume no message and create
+ * no queue; one message is published to a queue that does not exist. For what
+ * AMQP does not show, a finding names the rabbitmqctl command. One thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -27,95 +28,15 @@
 #define SAFE_SERVER    0x030c05          /* 3.12.5 */
 #define ACK_TIMEOUT_NS (1800 * NS_PER_S) /* of a server, unless told */
 
-/* ---- the rights of a user ---- */
+#define ANSWER_S 5 /* time limit for the answer to a message */
 
-#define BROKER_RIGHTS_S 5 /* time limit for an answer */
-
-struct broker_rights {
-    char no_read[LINK_WHY], no_write[LINK_WHY]; /* "": allowed, or not known */
-    bool answered; /* the broker confirmed or refused the message */
-    bool blocked;  /* the broker takes no messages: an alarm */
-};
-
-/* Ask to consume with a priority that is not a number. RabbitMQ checks the
- * right to read first: it answers 403 without the right, otherwise 406. So
- * there is never a consumer. */
-static int read_try(struct link *l, const char *queue,
-                    struct broker_rights *out)
-{
-    amqp_table_entry_t wrong = entry_text("x-priority", "none");
-    int err;
-
-    (void)amqp_basic_consume(l->c, LINK_CHANNEL, amqp_cstring_bytes(queue),
-                             amqp_cstring_bytes(""), 0, 0, 0,
-                             (amqp_table_t){1, &wrong});
-    err = link_reply(l, amqp_get_rpc_reply(l->c));
-    if (err != -EPROTO)
-        return err ? err : -EPROTO; /* a consumer: this is another server */
-    if (l->code == AMQP_ACCESS_REFUSED)
-        memcpy(out->no_read, l->why, LINK_WHY);
-    return link_channel(l);
-}
-
-/* Read the answer to a message: 1; 0: none has come yet; -errno. */
-static int answer_read(struct link *l, struct broker_rights *out)
-{
-    amqp_frame_t f;
-    int n = 0;
-
-    while (!out->answered && (n = link_frame(l, &f)) == YES) {
-        const amqp_method_t *m = &f.payload.method;
-
-        if (f.frame_type != AMQP_FRAME_METHOD)
-            continue;
-        out->answered =
-            f.channel == LINK_CHANNEL &&
-            (m->id == AMQP_BASIC_ACK_METHOD || m->id == AMQP_BASIC_NACK_METHOD);
-        if (f.channel == LINK_CHANNEL && link_closed_by(l, m)) {
-            memcpy(out->no_write, l->why, LINK_WHY);
-            n = 1;
-            break;
-        }
-    }
-    out->blocked = l->blocked;
-    amqp_maybe_release_buffers(l->c);
-    return n < 0 ? n : out->answered || out->blocked || out->no_write[0];
-}
-
-/* Send a message to a queue that does not exist, so that it comes back. */
-static int write_try(struct link *l, struct broker_rights *out)
-{
-    const amqp_basic_properties_t none = {0};
-    uint64_t end = clock_mono_ns() + BROKER_RIGHTS_S * NS_PER_S;
-    char name[ULID_TEXT];
-    int err;
-
-    ulid_print(ulid_make(clock_wall_ns()), name);
-    (void)amqp_confirm_select(l->c, LINK_CHANNEL);
-    err = link_reply(l, amqp_get_rpc_reply(l->c));
-    if (!err)
-        err = link_status(l, amqp_basic_publish(l->c, LINK_CHANNEL,
-                                                amqp_cstring_bytes(""),
-                                                amqp_cstring_bytes(name), 1, 0,
-                                                &none, amqp_cstring_bytes("")));
-    while (!err && (err = answer_read(l, out)) == 0) {
-        struct pollfd fd = {.fd = l->fd, .events = POLLIN};
-
-        if (clock_mono_ns() >= end)
-            return 0;
-        (void)poll(&fd, 1, 100);
-    }
-    return err < 0 ? err : 0;
-}
-
-/* A queue, by its operand. */
+/* The queue, and what the checks have found so far. */
 struct visit {
     struct findings *f;
     const struct options *o;
     struct broker_operand operand;
     char password[BROKER_PASSWORD];
-    struct snapshot v; /* its worker on this machine */
-    bool has_v;
+    struct snapshot v;       /* its worker on this machine */
     struct link *link;       /* to the first host that answers */
     char cluster[64];        /* its name */
     uint64_t waits;          /* messages in wait queues */
@@ -138,9 +59,21 @@ static const char *worker_fix(struct visit *t, const char *rest)
 
 /* ---- the worker of this machine ---- */
 
+/* Read a time limit of the running worker. Returns false if it is not known. */
+static bool live_limit(const struct visit *t, const char *name,
+                       const char **text, uint64_t *ns)
+{
+    *text = json_string_value(snapshot_setting(&t->v, name));
+    *ns = UINT64_MAX;
+    return *text &&
+           (strcmp(*text, "none") == 0 || duration_parse(*text, ns) == 0);
+}
+
 static void own_worker_check(struct visit *t)
 {
     const struct snapshot *v = &t->v;
+    const char *text, *longest;
+    uint64_t ns, most;
 
     if (v->worker == SNAPSHOT_RUNS)
         worker_state_check(t->f, v);
@@ -159,26 +92,8 @@ static void own_worker_check(struct visit *t)
               v->dir.folder, STATEDIR_PIDFILE);
     else
         FOUND(t->f, NOTE, "worker", NULL, "none runs on this machine");
-}
-
-/* Read a setting of the running worker. Returns false if it is not known. */
-static bool live_limit(const struct visit *t, const char *name,
-                       const char **text, uint64_t *ns)
-{
-    *text = json_string_value(
-        json_object_get(json_object_get(t->v.live, "settings"), name));
-    *ns = UINT64_MAX;
-    return *text &&
-           (strcmp(*text, "none") == 0 || duration_parse(*text, ns) == 0);
-}
-
-/* Check that no handler can run for longer than the broker waits for an
- * acknowledgement. With partitions a message's own limit is cut. */
-static void handler_time_check(struct visit *t)
-{
-    const char *text, *longest;
-    uint64_t ns, most;
-
+    /* Check that no handler can run for longer than the broker waits for an
+     * acknowledgement. With partitions a message's own limit is cut. */
     if (!live_limit(t, "timeout", &text, &ns) ||
         !live_limit(t, "max-timeout", &longest, &most))
         return;
@@ -187,17 +102,16 @@ static void handler_time_check(struct visit *t)
               fix(t->f,
                   "mqctl set %s timeout=25m; or raise consumer_timeout (ms) in "
                   "rabbitmq.conf of each node",
-                  SHELL_QUEUE(t->v.queue)),
+                  SHELL_QUEUE(v->queue)),
               "--timeout is %s, and a message that is not acknowledged for "
               "consumer_timeout, 30m unless set, is given to somebody else",
               text);
     else if (most >= ACK_TIMEOUT_NS && !t->o->access.partitions)
-        FOUND(
-            t->f, NOTE, "consumer_timeout",
-            fix(t->f, "mqctl set %s max-timeout=25m", SHELL_QUEUE(t->v.queue)),
-            "--timeout is %s, but --max-timeout is %s: a message may ask for "
-            "more than the 30m that a broker waits unless told otherwise",
-            text, longest);
+        FOUND(t->f, NOTE, "consumer_timeout",
+              fix(t->f, "mqctl set %s max-timeout=25m", SHELL_QUEUE(v->queue)),
+              "--timeout is %s, but --max-timeout is %s: a message may ask for "
+              "more than the 30m that a broker waits unless told otherwise",
+              text, longest);
     else
         FOUND(t->f, FINE, "consumer_timeout", NULL,
               "--timeout is %s, below the 30m that a broker has unless set",
@@ -289,25 +203,6 @@ static void unlike_found(struct visit *t, const struct topology_seen *seen)
               seen->why);
 }
 
-/* Report the queue itself, or one part of it. */
-static void own_found(struct visit *t, const struct topology_seen *seen)
-{
-    if (seen->consumers == 0 && seen->messages > 0)
-        FOUND(t->f, WARN, "queue", worker_fix(t, ""),
-              "%" PRIu32 " message%s in %s, and nobody takes from it",
-              seen->messages, seen->messages == 1 ? " waits" : "s wait",
-              seen->name);
-    else if (seen->consumers == 0 && seen->part)
-        FOUND(t->f, WARN, "queue", worker_fix(t, ""),
-              "nobody takes from the partition %s: its groups would wait",
-              seen->name);
-    else
-        FOUND(t->f, FINE, "queue", NULL,
-              "%s: %" PRIu32 " messages wait, %" PRIu32 " consumer%s",
-              seen->name, seen->messages, seen->consumers,
-              seen->consumers == 1 ? "" : "s");
-}
-
 /* Report the letters in NAME.dead, or those that the broker took out of it. */
 static void letters_found(struct visit *t, const struct topology_seen *seen,
                           bool kept)
@@ -333,6 +228,8 @@ static void letters_found(struct visit *t, const struct topology_seen *seen,
               term_plural(seen->messages));
 }
 
+/* Report one of the queues that a worker of NAME has; a visit of topology_each.
+ */
 static void queue_found(const struct topology_seen *seen, void *arg)
 {
     struct visit *t = arg;
@@ -364,39 +261,37 @@ static void queue_found(const struct topology_seen *seen, void *arg)
     if (itself) {
         t->there = true;
         snprintf(t->any, sizeof t->any, "%s", seen->name);
-        if (!t->misnumbered)
-            own_found(t, seen);
     } else if (!seen->wait_ms) {
         letters_found(t, seen, strcmp(seen->name + own, ".dead.kept") == 0);
     }
-}
-
-/* Check whether a queue that does not exist has partitions. */
-static void parts_check(struct visit *t)
-{
-    const struct topology parted = {.operand = &t->operand, .partitions = 1};
-    uint32_t messages, consumers;
-    char name[TOPOLOGY_NAME];
-    int err = topology_count(t->link, topology_queue(&parted, 0, name),
-                             &messages, &consumers);
-
-    if (!err)
-        FOUND(t->f, BAD, "partitions",
-              fix(t->f, "mqctl doctor --partitions N %s",
-                  SHELL_QUEUE(t->o->line.operands[0])),
-              "%s has partitions, or another queue of that name is there (%s): "
-              "give the number that its workers have",
-              t->operand.queue, name);
-    else if (err != -EPROTO || link_channel(t->link) < 0)
-        link_close(&t->link);
+    if (!itself || t->misnumbered)
+        return;
+    if (seen->consumers == 0 && seen->messages > 0)
+        FOUND(t->f, WARN, "queue", worker_fix(t, ""),
+              "%" PRIu32 " message%s in %s, and nobody takes from it",
+              seen->messages, seen->messages == 1 ? " waits" : "s wait",
+              seen->name);
+    else if (seen->consumers == 0 && seen->part)
+        FOUND(t->f, WARN, "queue", worker_fix(t, ""),
+              "nobody takes from the partition %s: its groups would wait",
+              seen->name);
+    else
+        FOUND(t->f, FINE, "queue", NULL,
+              "%s: %" PRIu32 " messages wait, %" PRIu32 " consumer%s",
+              seen->name, seen->messages, seen->consumers,
+              seen->consumers == 1 ? "" : "s");
 }
 
 static void broker_queues_check(struct visit *t)
 {
     const struct broker_operand *o = &t->operand;
-    const struct topology topology = {.operand = &t->operand,
+    const struct topology topology = {.operand = o,
                                       .partitions =
-                                          (unsigned)t->o->access.partitions};
+                                          (unsigned)t->o->access.partitions},
+                          parted = {.operand = o, .partitions = 1};
+    uint32_t messages, consumers;
+    char name[TOPOLOGY_NAME];
+    int err;
 
     if (topology_each(t->link, &topology, queue_found, t) < 0) {
         FOUND(t->f, BAD, "host", "try again", "lost the connection: %s",
@@ -404,8 +299,20 @@ static void broker_queues_check(struct visit *t)
         link_close(&t->link);
         return;
     }
-    if (!t->there && !topology.partitions)
-        parts_check(t);
+    /* Check whether a queue that does not exist has partitions. */
+    if (!t->there && !topology.partitions) {
+        err = topology_count(t->link, topology_queue(&parted, 0, name),
+                             &messages, &consumers);
+        if (!err)
+            FOUND(t->f, BAD, "partitions",
+                  fix(t->f, "mqctl doctor --partitions N %s",
+                      SHELL_QUEUE(t->o->line.operands[0])),
+                  "%s has partitions, or another queue of that name is there "
+                  "(%s): give the number that its workers have",
+                  o->queue, name);
+        else if (err != -EPROTO || link_channel(t->link) < 0)
+            link_close(&t->link);
+    }
     /* AMQP does not show policies, so this is reported even if one lifts the
      * limit. */
     if (t->link && t->link->limited)
@@ -429,76 +336,117 @@ static void broker_queues_check(struct visit *t)
 
 /* ---- rights, alarms ---- */
 
-/* Report what the user may do, and whether the broker takes messages. */
-static void rights_found(struct visit *t, const struct broker_rights *r)
+/* Ask to consume with a priority that is not a number. RabbitMQ checks the
+ * right to read first: it answers 403 without the right, otherwise 406. So
+ * there is never a consumer. no_read: why the user may not; "": allowed. */
+static int read_try(struct link *l, const char *queue, char no_read[LINK_WHY])
+{
+    amqp_table_entry_t wrong = entry_text("x-priority", "none");
+    int err;
+
+    (void)amqp_basic_consume(l->c, LINK_CHANNEL, amqp_cstring_bytes(queue),
+                             amqp_cstring_bytes(""), 0, 0, 0,
+                             (amqp_table_t){1, &wrong});
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
+    if (err != -EPROTO)
+        return err ? err : -EPROTO; /* a consumer: this is another server */
+    if (l->code == AMQP_ACCESS_REFUSED)
+        memcpy(no_read, l->why, LINK_WHY);
+    return link_channel(l);
+}
+
+/* Publish to a queue that does not exist, so that the message comes back. Wait
+ * for the answer, or an alarm. no_write: why the user may not; "": allowed, or
+ * not known. */
+static int write_try(struct link *l, char no_write[LINK_WHY], bool *answered)
+{
+    const amqp_basic_properties_t none = {0};
+    uint64_t end = clock_mono_ns() + ANSWER_S * NS_PER_S;
+    char name[ULID_TEXT];
+    amqp_frame_t f;
+    const amqp_method_t *m = &f.payload.method;
+    int n, err;
+
+    ulid_print(ulid_make(clock_wall_ns()), name);
+    (void)amqp_confirm_select(l->c, LINK_CHANNEL);
+    err = link_reply(l, amqp_get_rpc_reply(l->c));
+    if (!err)
+        err = link_status(l, amqp_basic_publish(l->c, LINK_CHANNEL,
+                                                amqp_cstring_bytes(""),
+                                                amqp_cstring_bytes(name), 1, 0,
+                                                &none, amqp_cstring_bytes("")));
+    while (!err && !*answered && !l->blocked && clock_mono_ns() < end) {
+        struct pollfd fd = {.fd = l->fd, .events = POLLIN};
+
+        while (!*answered && (n = link_frame(l, &f)) != NO) {
+            if (n < 0)
+                return n;
+            if (f.frame_type != AMQP_FRAME_METHOD || f.channel != LINK_CHANNEL)
+                continue;
+            if (link_closed_by(l, m)) {
+                memcpy(no_write, l->why, LINK_WHY);
+                return 0;
+            }
+            *answered = m->id == AMQP_BASIC_ACK_METHOD ||
+                        m->id == AMQP_BASIC_NACK_METHOD;
+        }
+        amqp_maybe_release_buffers(l->c);
+        if (!*answered && !l->blocked)
+            (void)poll(&fd, 1, 100);
+    }
+    return err;
+}
+
+/* Check what the user may do, and whether the broker takes messages. */
+static void rights_check(struct visit *t)
 {
     const struct broker_operand *o = &t->operand;
-    const char *give =
-        fix(t->f,
-            "rabbitmqctl set_permissions -p %s %s '^%s(\\..*)?$' "
-            "'^(%s(\\..*)?|amq\\.default)$' '^%s(\\..*)?$'",
-            o->vhost, o->user, o->queue, o->queue, o->queue);
+    char no_read[LINK_WHY] = "", no_write[LINK_WHY] = "";
+    bool answered = false;
+    const char *give;
 
-    if (r->no_read[0])
+    if ((t->there && read_try(t->link, t->any, no_read) < 0) ||
+        write_try(t->link, no_write, &answered) < 0)
+        return;
+    give = fix(t->f,
+               "rabbitmqctl set_permissions -p %s %s '^%s(\\..*)?$' "
+               "'^(%s(\\..*)?|amq\\.default)$' '^%s(\\..*)?$'",
+               o->vhost, o->user, o->queue, o->queue, o->queue);
+    if (no_read[0])
         FOUND(t->f, BAD, "rights", give, "user %s may not read: %s", o->user,
-              r->no_read);
-    if (r->no_write[0])
+              no_read);
+    if (no_write[0])
         FOUND(t->f, BAD, "rights", give,
               "user %s may not send, so no retry and no dead letter: %s",
-              o->user, r->no_write);
+              o->user, no_write);
     if (t->unlike)
         FOUND(t->f, NOTE, "rights", give,
               "user %s may not declare queues: its workers need --no-create, "
               "and whether they are of the right kind is not seen from here",
               o->user);
-    else if (!r->no_read[0] && !r->no_write[0])
+    else if (!no_read[0] && !no_write[0])
         FOUND(t->f, FINE, "rights", NULL, "user %s may declare, read and send",
               o->user);
-    if (r->blocked)
+    if (t->link->blocked)
         FOUND(t->f, BAD, "alarms",
               "rabbitmq-diagnostics alarms, on a node; make room on its disk "
               "(disk_free_limit), or in memory (vm_memory_high_watermark)",
               "the broker takes no messages, as a node is low on memory or "
               "disk: retries and dead letters wait in their workers");
-    else if (!r->no_write[0] && !r->answered)
+    else if (!no_write[0] && !answered)
         FOUND(t->f, BAD, "alarms", "rabbitmqctl cluster_status, on a node",
-              "the broker does not answer a message within %d s",
-              BROKER_RIGHTS_S);
-    else if (r->answered)
+              "the broker does not answer a message within %d s", ANSWER_S);
+    else if (answered)
         FOUND(t->f, FINE, "alarms", NULL, "the broker takes messages");
-}
-
-static void broker_inspect(struct visit *t)
-{
-    const struct broker_operand *o = &t->operand;
-    struct broker_rights r = {0};
-
-    for (unsigned i = 0; i < o->host_count; i++)
-        host_check(t, i);
-    if (t->link)
-        broker_queues_check(t);
-    if (t->link && (!t->there || read_try(t->link, t->any, &r) == 0) &&
-        write_try(t->link, &r) == 0) {
-        rights_found(t, &r);
-    }
-    FOUND(t->f, NOTE, "cluster",
-          fix(t->f,
-              "on a node: rabbitmqctl cluster_status; rabbitmqctl list_queues "
-              "-p %s name type members online policy; rabbitmqctl "
-              "list_policies -p %s; rabbitmqctl environment | grep -E "
-              "'consumer_timeout|net_ticktime|publisher_confirm_timeout'",
-              o->vhost, o->vhost),
-          "AMQP does not tell members and replicas (3 at least), policies "
-          "(delivery-limit and message-ttl take messages away), "
-          "consumer_timeout (above --timeout) and net_ticktime (10 to 15)");
-    link_close(&t->link);
 }
 
 static int doctor_broker_run(const struct options *o)
 {
     struct findings f = {.json = o->json, .quiet = o->quiet};
     struct visit t = {.f = &f, .o = o};
+    const struct broker_operand *b = &t.operand;
     struct problem p = {0};
+    bool has_snapshot;
 
     if (broker_operand_parse(&t.operand, o->line.operands[0], &p) < 0 ||
         broker_password_find(t.password, &t.operand, o->access.password_file,
@@ -506,16 +454,30 @@ static int doctor_broker_run(const struct options *o)
         return complain_of(&p);
     f.queue = t.operand.shown;
     findings_begin(&f);
-    t.has_v =
+    has_snapshot =
         snapshot_open(&t.v, o->state_dir, o->line.operands[0], true, &p) == 0;
-    if (t.has_v) {
+    if (has_snapshot)
         own_worker_check(&t);
-        handler_time_check(&t);
-    } else {
+    else
         FOUND(&f, BAD, "folder", NULL, "%s", p.text);
-    }
-    broker_inspect(&t);
-    if (t.has_v)
+    for (unsigned i = 0; i < b->host_count; i++)
+        host_check(&t, i);
+    if (t.link)
+        broker_queues_check(&t);
+    if (t.link)
+        rights_check(&t);
+    FOUND(&f, NOTE, "cluster",
+          fix(&f,
+              "on a node: rabbitmqctl cluster_status; rabbitmqctl list_queues "
+              "-p %s name type members online policy; rabbitmqctl "
+              "list_policies -p %s; rabbitmqctl environment | grep -E "
+              "'consumer_timeout|net_ticktime|publisher_confirm_timeout'",
+              b->vhost, b->vhost),
+          "AMQP does not tell members and replicas (3 at least), policies "
+          "(delivery-limit and message-ttl take messages away), "
+          "consumer_timeout (above --timeout) and net_ticktime (10 to 15)");
+    link_close(&t.link);
+    if (has_snapshot)
         snapshot_close(&t.v);
     explicit_bzero(t.password, sizeof t.password);
     return findings_end(&f) ? 1 : 0;
