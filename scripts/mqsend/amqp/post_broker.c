@@ -1,9 +1,8 @@
-/* post_broker.c - the sending of a run's messages to a queue on a broker (see
- * post.h)
+/* post_broker.c - mqsend to a queue on a broker (see post.h)
  *
  * A message gets its id before it is sent for the first time. So a message that
  * is sent twice, because its confirm was lost, has one id, and the second one
- * is marked.
+ * is marked. One thread.
  */
 #include "scripts/mqsend/post.h"
 
@@ -36,8 +35,8 @@ struct run {
     char password[BROKER_PASSWORD];
 };
 
-/* Write the headers that the text header of a POSIX queue's message would have.
- */
+/* Write the lines that the text header of a POSIX queue's message would have.
+ * Returns the number of entries. */
 static int headers_fill(const struct envelope *e, uint64_t now,
                         amqp_table_entry_t all[ENTRIES])
 {
@@ -61,53 +60,41 @@ static int headers_fill(const struct envelope *e, uint64_t now,
     return n;
 }
 
-/* Choose the queue for a message: of the part of its group, or of the parts in
- * turn; and its wait queue if it is delayed. */
-static int target_choose(struct run *r, uint64_t now, char name[TOPOLOGY_NAME],
-                         struct problem *p)
-{
-    const struct envelope *e = r->posting.post->envelope;
-    uint64_t due = envelope_not_before(e, now), ms;
-    unsigned bit, part = 0, parts = r->topology.partitions;
-    int err;
-
-    if (parts)
-        part = e->group ? partition_of(e->group, strlen(e->group), parts)
-                        : r->next++ % parts;
-    ms = topology_target(&r->topology, part,
-                         due > now ? (due - now) / NS_PER_MS : 0, name);
-    bit = 1U << topology_index(ms);
-    if (ms == 0 || r->declared[part] & bit)
-        return 0;
-    err = publisher_wait_queue(r->publisher, part, ms, p);
-    if (!err)
-        r->declared[part] |= bit;
-    return err;
-}
-
-/* Give one message to the publisher, which keeps a copy. */
+/* Give one message to the publisher, which keeps a copy. Its queue is the part
+ * of its group, or the parts in turn; or their wait queue if it is delayed. */
 static int message_put(void *arg, const char *body, size_t size,
                        struct problem *p)
 {
     struct run *r = arg;
-    struct envelope *e = r->posting.post->envelope;
+    const struct post *post = r->posting.post;
+    struct envelope *e = post->envelope;
     amqp_table_entry_t headers[ENTRIES];
     amqp_basic_properties_t properties = {
         ._flags = AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG,
         .headers = {0, headers},
         .delivery_mode = 2};
     char name[TOPOLOGY_NAME], id[ULID_TEXT];
-    uint64_t now = clock_wall_ns();
+    uint64_t now = clock_wall_ns(), due = envelope_not_before(e, now), ms;
+    unsigned bit, part = 0, parts = r->topology.partitions;
     int err;
 
-    if (size > r->posting.post->most)
+    if (size > post->most)
         return problem_set(p, EX_DATAERR, EMSGSIZE,
                            "body too large: %zu bytes, a broker takes up to "
                            "%zu",
-                           size, r->posting.post->most);
-    err = target_choose(r, now, name, p);
-    if (err)
-        return err;
+                           size, post->most);
+    if (parts)
+        part = e->group ? partition_of(e->group, strlen(e->group), parts)
+                        : r->next++ % parts;
+    ms = topology_target(&r->topology, part,
+                         due > now ? (due - now) / NS_PER_MS : 0, name);
+    bit = 1U << topology_index(ms);
+    if (ms > 0 && !(r->declared[part] & bit)) {
+        err = publisher_wait_queue(r->publisher, part, ms, p);
+        if (err)
+            return err;
+        r->declared[part] |= bit;
+    }
     if (!e->has_id && !e->raw)
         e->id = ulid_make(now);
     if (!e->raw) {
@@ -115,9 +102,9 @@ static int message_put(void *arg, const char *body, size_t size,
         properties.message_id = amqp_cstring_bytes(ulid_print(e->id, id));
         properties.headers.num_entries = headers_fill(e, now, headers);
     }
-    if (r->posting.post->priority) {
+    if (post->priority) {
         properties._flags |= AMQP_BASIC_PRIORITY_FLAG;
-        properties.priority = (uint8_t)r->posting.post->priority;
+        properties.priority = (uint8_t)post->priority;
     }
     r->given++;
     err = publisher_put(r->publisher, name, &properties, body, size, p);
@@ -125,31 +112,10 @@ static int message_put(void *arg, const char *body, size_t size,
         r->given--;
     if (err)
         return err;
-    if (envelope_print_id(e, r->posting.post->tell,
-                          r->posting.post->operand->shown) < 0)
+    if (envelope_print_id(e, post->tell, post->operand->shown) < 0)
         return problem_set(p, EX_OSERR, ENOMEM, "out of memory");
     term_progress_step(&r->posting.bar, publisher_confirmed(r->publisher));
     return 0;
-}
-
-/* Report the problem, how many messages are certainly in the queue, and how
- * many are certainly not: the others may be. */
-static int run_failed(struct run *r, const struct problem *p)
-{
-    uint64_t confirmed = publisher_confirmed(r->publisher);
-    uint64_t none = publisher_refused(r->publisher);
-    uint64_t known = confirmed + none;
-    uint64_t left = r->given - (r->given < known ? r->given : known);
-    char text[128];
-    int n = snprintf(text, sizeof text, "%" PRIu64 " confirmed", confirmed);
-
-    if (none > 0)
-        n += snprintf(text + n, sizeof text - (size_t)n,
-                      ", %" PRIu64 " not taken", none);
-    if (none == 0 || left > 0)
-        snprintf(text + n, sizeof text - (size_t)n, ", %" PRIu64 " not known",
-                 left);
-    return posting_fail(&r->posting, p, text);
 }
 
 static bool post_interrupted(void *arg)
@@ -174,8 +140,10 @@ static int post_all(const struct post *post)
                                           .priorities = post->priority > 0,
                                           .wait_ns = post->wait_ns,
                                           .stop = post_interrupted};
+    uint64_t confirmed, none, known, left;
     struct problem p = {0};
-    int err, status = 0;
+    char text[128];
+    int n, err, status = 0;
 
     if (broker_password_find(r.password, post->operand,
                              post->access->password_file, &p) < 0 ||
@@ -185,8 +153,20 @@ static int post_all(const struct post *post)
     err = posting_run(&r.posting, message_put, &r, &p);
     if (!err)
         err = publisher_flush(r.publisher, &p);
-    if (err)
-        status = run_failed(&r, &p);
+    if (err) { /* the messages that are left may be in the queue or not */
+        confirmed = publisher_confirmed(r.publisher);
+        none = publisher_refused(r.publisher);
+        known = confirmed + none;
+        left = r.given > known ? r.given - known : 0;
+        n = snprintf(text, sizeof text, "%" PRIu64 " confirmed", confirmed);
+        if (none > 0)
+            n += snprintf(text + n, sizeof text - (size_t)n,
+                          ", %" PRIu64 " not taken", none);
+        if (none == 0 || left > 0)
+            snprintf(text + n, sizeof text - (size_t)n,
+                     ", %" PRIu64 " not known", left);
+        status = posting_fail(&r.posting, &p, text);
+    }
     term_progress_end(&r.posting.bar);
     if (!status && (fflush(stdout) != 0 || ferror(stdout)))
         status = complain(EX_IOERR, "cannot write the ids");
