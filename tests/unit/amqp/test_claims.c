@@ -23,7 +23,9 @@ static void setup(void)
     log_setup(LOG_ERROR + 1, LOG_TEXT);
     cr_assert_not_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/runs", folder);
-    cr_assert_eq(run_file_open(&queue.runs, path, &p), 0, "%s", p.text);
+    cr_assert_eq(run_file_open(&queue.runs, path, &queue.source.nonce,
+                               &queue.first_seq, &p),
+                 0, "%s", p.text);
     cr_assert_eq(side_init(&queue.inbox, &queue, "inbox"), 0);
     cr_assert_eq(side_init(&queue.outbox, &queue, "outbox"), 0);
     cr_assert_eq(claims_open(&claims, &queue), 0);

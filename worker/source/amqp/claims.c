@@ -1,27 +1,28 @@
-/* claims.c - the messages that a worker has from a broker (see claims.h)
+/* claims.c - the messages that a worker has received from a broker (see
+ * claims.h)
  *
- * A broker whose connection broke gives again what it had no acknowledgement
- * of, marked. There are three answers to that. A message that was settled here
- * is acknowledged and does not run again. A message that still runs here, or
- * has its verdict on the way, has its claim back. Any other message runs, with
- * the mark that it may have run before.
+ * When a connection is lost, the broker delivers each message again that was
+ * not acknowledged, marked as redelivered:
+ * - A message that was settled here is acknowledged and does not run again.
+ * - A message that is running here, or has its verdict being published, gets
+ *   its claim back.
+ * - Any other message runs, marked as a possible repeat.
  *
- * The retries of a group wait unacknowledged. A copy would come behind the rest
- * of its group, and so would a message that is given back to the broker. So a
- * head that failed stays the worker's until it has come to its end, and the
- * messages behind it wait in its group. If the worker or its connection dies
- * meanwhile, the failures are lost with it: the broker gives the message again
- * as it was sent.
+ * A failed head of a group waits for its retry in the worker, unacknowledged:
+ * the broker would put a copy of it, or the message itself if it were given
+ * back, behind the rest of its group. The messages behind the head wait in the
+ * worker, too. If the worker or its connection dies meanwhile, the failures are
+ * lost: the broker delivers the message as it was sent.
  *
- * One order everywhere: the consequence of a verdict is published, the broker
- * confirms that it has it on its replicas, the run file has the message as
- * settled, and then the original is acknowledged.
- * Crash before the confirm: the broker gives the original again, marked. If the
- * copy is there, too, it has the same id and its own attempt: a repeat, and no
- * loss. Crash between confirm and acknowledgement: the original comes again,
- * and is found in the run file if it comes to this machine.
- * Assumed: a message that is confirmed by a quorum queue survives as long as
- * most of its replicas do; one that is not acknowledged is given again.
+ * The steps always have one order: the outbox publishes what follows from the
+ * verdict, the broker confirms it, the run file notes that the original is
+ * settled, and the inbox acknowledges the original.
+ * Crash before the confirm: the broker delivers the original again, marked. If
+ * it has the copy, too, both have one id, but different numbers of attempts: a
+ * repeat, and no loss. Crash between confirm and acknowledgement: the original
+ * is delivered again, and the run file knows it if it comes to this machine.
+ * Assumed: a message that a quorum queue has confirmed survives as long as most
+ * of its replicas do; a message that is not acknowledged is delivered again.
  */
 #include "worker/source/amqp/claims.h"
 
@@ -38,41 +39,44 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 
-#define SUMMED        4096 /* bytes of a body that tell it from others */
-#define INCOMING_MOST 32   /* that wait to be placed, while more come */
+#define SUMMED        4096 /* bytes of a body that its key depends on */
+#define INCOMING_MOST 32   /* messages that wait to be placed together */
 
 TAILQ_HEAD(amqp_list, amqp_message);
 
 /* c = constant after open   q = under mtx   i = the inbox's */
 struct claims {
     struct amqp_queue *queue;    /* c */
-    struct amqp_message **lanes; /* c  messages that each lane may still read;
-                                  *    of the thread of that lane */
-    int ready_fd;                /* c  readable while one may be taken */
+    struct amqp_message **lanes; /* c  the message that each lane may still
+                                  *    read; of that lane's thread */
+    int ready_fd;                /* c  readable while `arrived` has some */
     struct amqp_list incoming;   /* i  not placed yet */
     unsigned incoming_count;     /* i */
 
     pthread_mutex_t mtx;
-    pthread_cond_t changed;               /* q  jobs ended */
-    struct amqp_list arrived, held, lent; /* q  held: by due_ns, priority */
-    int64_t ahead_ns;     /* q  clock_ahead_ns when the clock was set last */
-    struct amqp_list due; /* q  CLAIM_DUE */
-    struct amqp_list put_off; /* q  heads that are PUT_OFF */
-    unsigned again_count;     /* q  heads in hand: PUT_OFF, HELD or DUE */
-    unsigned arrived_count, held_count, lent_count; /* q */
-    unsigned late_count;            /* q  of those lent: no handler has them */
-    bool ready_said;                /* q  ready_fd is readable */
+    pthread_cond_t changed;   /* q  job_count became 0 */
+    struct amqp_list arrived; /* q  CLAIM_ARRIVED */
+    struct amqp_list held;    /* q  CLAIM_HELD, by due_ns, then priority */
+    struct amqp_list lent;    /* q  CLAIM_LENT, CLAIM_LATE, CLAIM_HOP */
+    struct amqp_list due;     /* q  CLAIM_DUE */
+    struct amqp_list put_off; /* q  heads that are CLAIM_PUT_OFF */
+    int64_t ahead_ns;         /* q  clock_ahead_ns when the clock was set */
+    unsigned again_count;     /* q  heads that are PUT_OFF, HELD or DUE */
+    unsigned arrived_count, held_count; /* q */
+    unsigned lent_count;                /* q  LENT and LATE */
+    unsigned late_count;                /* q  LATE: no handler has them */
+    bool ready_said;                    /* q  ready_fd is readable */
     uint64_t epoch;                 /* q  of the inbox's connection; 0: none */
-    uint64_t epochs;                /* q  that there were */
+    uint64_t epochs;                /* q  number of all connections */
     uint64_t given[PARTITIONS_MAX]; /* q  epoch of the last message of each */
-    uint64_t seq;                   /* q  of the last message */
-    uint64_t empty_at;              /* q  seq + 1 at a look in vain; 0: none */
-    unsigned *free_index;           /* q  a stack of free_count */
-    unsigned free_count;            /* q */
-    uint64_t *acks;                 /* q  tags of this epoch */
-    size_t ack_count, ack_room;     /* q */
-    struct unconfirmed_list jobs;   /* q  to be published */
-    unsigned job_count;             /* q  those, and those not confirmed */
+    uint64_t seq;                   /* q  of the message that was lent last */
+    uint64_t empty_at;    /* q  seq + 1 at the last call of claims_still_idle */
+    unsigned *free_index; /* q  a stack of free_count */
+    unsigned free_count;  /* q */
+    uint64_t *acks;       /* q  tags of this epoch to acknowledge */
+    size_t ack_count, ack_room;   /* q */
+    struct unconfirmed_list jobs; /* q  not published yet */
+    unsigned job_count;           /* q  jobs not confirmed yet */
 };
 
 static struct amqp_message *message_of(struct message *m)
@@ -93,6 +97,7 @@ static void changed_tell(const struct claims *c, bool due)
         c->queue->events.changed(c->queue->events.arg);
 }
 
+/* Hold a message until its time. mtx is held. */
 static void held_put(struct claims *c, struct amqp_message *m)
 {
     struct amqp_message *before;
@@ -108,17 +113,19 @@ static void held_put(struct claims *c, struct amqp_message *m)
     TAILQ_INSERT_HEAD(&c->held, m, link);
 }
 
+/* Make ready_fd and source.due match the lists. Returns true if a message is
+ * due that was not before: then call changed_tell without mtx. mtx is held. */
 static bool ready_update(struct claims *c)
 {
     uint64_t n = 1;
-    bool is = !TAILQ_EMPTY(&c->arrived);
+    bool ready = !TAILQ_EMPTY(&c->arrived);
     bool due = !TAILQ_EMPTY(&c->due);
 
-    if (is != c->ready_said && is)
+    if (ready != c->ready_said && ready)
         (void)!write(c->ready_fd, &n, sizeof n);
-    else if (is != c->ready_said)
+    else if (ready != c->ready_said)
         (void)!read(c->ready_fd, &n, sizeof n);
-    c->ready_said = is;
+    c->ready_said = ready;
     if (due == source_due(&c->queue->source))
         return false;
     if (due)
@@ -128,6 +135,7 @@ static bool ready_update(struct claims *c)
     return due;
 }
 
+/* Let a head be taken again. mtx is held. */
 static void due_put(struct claims *c, struct amqp_message *m)
 {
     m->at = CLAIM_DUE;
@@ -136,11 +144,12 @@ static void due_put(struct claims *c, struct amqp_message *m)
     TAILQ_INSERT_TAIL(&c->due, m, link);
 }
 
-/* ---- messages that are still read ---- */
+/* ---- messages that a lane may still read ---- */
 
-/* Free a message that no lane reads any more, or hold it if it was put off. It
- * is held only now, because it could be lent again and freed while its lane
- * still reads it. A head whose group waits for it is never just forgotten. */
+/* Free a message that no lane reads any more, or hold it if it was put off. Had
+ * it been held earlier, another lane could have taken, settled and freed it
+ * while this one still read it. A head stays even without its claim, because
+ * its group waits for it. */
 void claims_release(struct source *s, struct message *released)
 {
     struct amqp_message *m = message_of(released);
@@ -166,6 +175,7 @@ void claims_release(struct source *s, struct message *released)
     changed_tell(c, due);
 }
 
+/* Let the lane read `m` (NULL: none) instead of the message before. */
 static void lane_remember(struct claims *c, unsigned lane,
                           struct amqp_message *m)
 {
@@ -186,9 +196,9 @@ void claims_lane_rest(struct source *s, unsigned lane)
 
 /* ---- acknowledgements ---- */
 
-/* Have the inbox acknowledge a message. Without memory it is not
- * acknowledged: the broker gives it again when the connection ends, and it
- * is known as settled. mtx is held. */
+/* Have the inbox acknowledge a message, unless its connection is gone. Without
+ * memory it is not acknowledged: the broker delivers it again when the
+ * connection ends, and then it is known as settled. mtx is held. */
 static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
 {
     uint64_t *acks;
@@ -204,8 +214,8 @@ static void ack_add(struct claims *c, uint64_t epoch, uint64_t tag)
         side_wake(&c->queue->inbox);
 }
 
-/* Give the outbox a message. Wake the inbox where nothing in hand is left to
- * run, as more may be fetched (inbox.c). mtx is held. */
+/* Give the outbox a message to publish. Wake the inbox, too, if nothing in hand
+ * is left to run, as it may fetch more (inbox.c). mtx is held. */
 static void job_add(struct claims *c, struct amqp_message *m)
 {
     unsigned running = c->lent_count - c->late_count;
@@ -220,14 +230,15 @@ static void job_add(struct claims *c, struct amqp_message *m)
     side_wake(&c->queue->outbox);
 }
 
-static struct envelope_attempt
-attempt_of(const struct claims *c, const struct attempt *a, uint64_t number)
+struct envelope_attempt amqp_attempt_of(const struct amqp_queue *queue,
+                                        const struct attempt *a,
+                                        uint64_t number)
 {
     return (struct envelope_attempt){.at_ns = a->started_ns,
                                      .duration_ns = a->duration_ns,
                                      .number = number,
                                      .error = a->error,
-                                     .machine = c->queue->machine,
+                                     .machine = queue->machine,
                                      .tail = a->stderr_tail,
                                      .tail_size = a->stderr_size};
 }
@@ -313,27 +324,6 @@ uint64_t claims_due(struct claims *c)
 
 /* ---- arriving ---- */
 
-/* Find the same message among those lent: its claim went with its connection,
- * or it is a copy that was published twice. NULL: there is none. A message that
- * has lost its claim while it waits behind others of its group is not meant:
- * the messages before it may come again behind it, so it must come again. */
-static struct amqp_message *twin_of(struct claims *c,
-                                    const struct amqp_message *m)
-{
-    struct amqp_message *twin;
-
-    TAILQ_FOREACH (twin, &c->lent, link) {
-        bool stale = twin->epoch != c->epoch;
-        bool in_line = stale && twin->grouped && twin->at == CLAIM_LENT &&
-                       !atomic_load(&twin->runs);
-
-        if ((stale || m->line) && !in_line &&
-            memcmp(&twin->key, &m->key, sizeof m->key) == 0)
-            return twin;
-    }
-    return NULL;
-}
-
 /* Return true if a message has waited at the broker as its sender made it,
  * so that no worker has given it a line of its own. */
 static bool waited_at_broker(const struct amqp_message *m)
@@ -341,12 +331,12 @@ static bool waited_at_broker(const struct amqp_message *m)
     return m->m.flags & MESSAGE_STORED && !m->line && !m->derived;
 }
 
-/* Return true if a message may have run, though the broker does not mark it.
- * The broker forwards a message from a wait queue at least once: a node that
- * dies may do so a second time. Of two messages that have one id and one
- * body the sender may have meant both, so both run. And a worker of this
- * machine that was killed may have had it. A message whose id is derived may
- * be another one that is equal. */
+/* Return true if a message may have run although the broker has not marked it:
+ * - A worker of this machine that was killed had it. This does not count if its
+ *   id is derived, because an equal message has the same id.
+ * - The broker has forwarded it from a wait queue twice, which it may do when a
+ *   node dies. The sender may also have meant both, so both run. mtx is held.
+ */
 static bool may_have_run(const struct claims *c, const struct amqp_message *m)
 {
     const struct amqp_list *const all[] = {&c->lent, &c->arrived, &c->held,
@@ -364,26 +354,38 @@ static bool may_have_run(const struct claims *c, const struct amqp_message *m)
     return run_file_was_settled(c->queue->runs, &m->key);
 }
 
-/* Return true if a message may be known. No other message is searched for. */
+/* Return true if a message may be known, so that settle_known searches. */
 static bool may_be_known(const struct amqp_message *m)
 {
     return (m->m.flags & MESSAGE_REDELIVERED && !m->marked) || m->line;
 }
 
-/* Deal with a message whose end is known here, or will be: it does not run
- * again. Returns false if it is not known. The end of a message whose id is
- * derived may be that of an equal message, and so may that of a letter that no
- * worker wrote.
- * A claim that is good is not given up for another one: the second is
- * acknowledged, and the broker gives the first again if that breaks. mtx is
- * held. */
+/* Deal with a message that must not run again, because it was settled here or
+ * will be. Returns false if it may run.
+ * Its twin is the same message among those lent: its claim was lost with its
+ * connection, or the two are copies that were published twice. A twin without
+ * its claim that waits behind others of its group does not count: the messages
+ * before it may be delivered again behind it, so it must come again, too.
+ * A good claim is not replaced: the second message is acknowledged, and the
+ * broker delivers the first one again if its connection breaks.
+ * The run file does not count for a message whose id is derived, because an
+ * equal message has the same id; nor for a copy without a line, which no worker
+ * has written. mtx is held. */
 static bool settle_known(struct claims *c, const struct amqp_message *m)
 {
     struct amqp_message *twin;
 
     if (!may_be_known(m))
         return false;
-    twin = twin_of(c, m);
+    TAILQ_FOREACH (twin, &c->lent, link) {
+        bool stale = twin->epoch != c->epoch;
+        bool in_line = stale && twin->grouped && twin->at == CLAIM_LENT &&
+                       !atomic_load(&twin->runs);
+
+        if ((stale || m->line) && !in_line &&
+            memcmp(&twin->key, &m->key, sizeof m->key) == 0)
+            break;
+    }
     if (twin && twin->epoch != c->epoch) {
         twin->epoch = m->epoch;
         twin->tag = m->tag;
@@ -397,8 +399,8 @@ static bool settle_known(struct claims *c, const struct amqp_message *m)
     return true;
 }
 
-/* Read the group of a message, or refuse the message: only what comes to one
- * partition has an order. */
+/* Read the group of a message. Refuse the message unless it came to the
+ * partition of its group: only there the group has an order. */
 static void group_set(struct amqp_message *m, struct amqp_queue *queue,
                       const struct envelope *e)
 {
@@ -427,7 +429,7 @@ static void group_set(struct amqp_message *m, struct amqp_queue *queue,
                                 "workers and senders"));
 }
 
-/* Read the properties. A message that must not run has `refused` then. */
+/* Read the properties, and set `refused` if the message must not run. */
 static int message_read(struct amqp_message *m, struct amqp_queue *queue,
                         bool redelivered)
 {
@@ -442,10 +444,9 @@ static int message_read(struct amqp_message *m, struct amqp_queue *queue,
     m->id = e.id;
     m->line = e.line;
     m->derived = e.derived;
-    /* The key of a copy is mixed with the copy's line: two messages of a
-     * producer may have one id, and each has copies of its own. The key of an
-     * original is mixed with its body, so that messages that differ are not
-     * taken for each other. */
+    /* Two messages of a producer may have one id. So the key of an original is
+     * mixed with its body, and that of a copy with its line, which all copies
+     * of one original share. */
     m->key = (struct run_key){e.id, (uint32_t)e.attempt, (uint16_t)e.replay,
                               (uint16_t)e.hop};
     memcpy(&part, m->key.id.bytes, sizeof part);
@@ -469,38 +470,6 @@ static int message_read(struct amqp_message *m, struct amqp_queue *queue,
     if (!m->refused)
         m->refused = e.wrong;
     return 0;
-}
-
-/* Decide where a message is from here on. mtx is held. */
-static void claim_place(struct claims *c, struct amqp_message *m)
-{
-    uint64_t now = clock_wall_ns();
-    uint64_t wait = m->due_wall_ns > now ? m->due_wall_ns - now : 0;
-
-    if (m->refused) {
-        m->job.own = (struct settle){.m = &m->m,
-                                     .kind = SETTLE_DEAD,
-                                     .lane = LANE_NONE,
-                                     .reason = REASON_BAD_HEADER,
-                                     .error = m->refused,
-                                     .died_ns = now};
-        m->job.settle = &m->job.own;
-    } else if (topology_length(wait / NS_PER_MS) > 0) {
-        m->job.due_wall_ns = m->due_wall_ns;
-    } else if (wait > 0) {
-        /* Compute both from one instant, so that messages with the same instant
-         * keep their order. */
-        m->due_ns = (uint64_t)((int64_t)m->due_wall_ns - c->ahead_ns);
-        held_put(c, m);
-        return;
-    } else {
-        arrived_put(c, m);
-        return;
-    }
-    /* The message moves to another queue: a wait queue, or the dead letters. */
-    m->at = CLAIM_HOP;
-    TAILQ_INSERT_TAIL(&c->lent, m, link);
-    job_add(c, m);
 }
 
 void claims_arrived(struct claims *c, struct incoming *in, unsigned part)
@@ -532,9 +501,9 @@ void claims_arrived(struct claims *c, struct incoming *in, unsigned part)
         claims_place(c);
 }
 
-/* Place many messages with one lock, because the threads that take need it,
- * too. A message that is searched for among all settled ones has a lock of its
- * own. */
+/* Place many messages under one lock, because the threads that take need it,
+ * too. Release it after each message that is searched for among all settled
+ * ones, which takes long. */
 void claims_place(struct claims *c)
 {
     struct amqp_message *m;
@@ -545,10 +514,13 @@ void claims_place(struct claims *c)
     c->incoming_count = 0;
     pthread_mutex_lock(&c->mtx);
     while ((m = TAILQ_FIRST(&c->incoming)) != NULL) {
+        uint64_t now, wait;
+
         if (searched) {
             pthread_mutex_unlock(&c->mtx);
             pthread_mutex_lock(&c->mtx);
         }
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it was unlinked */
         searched = may_be_known(m) || waited_at_broker(m);
         TAILQ_REMOVE(&c->incoming, m, link);
         c->given[m->part] = m->epoch;
@@ -562,14 +534,39 @@ void claims_place(struct claims *c)
             m->m.flags |= MESSAGE_REDELIVERED;
             m->marked = true;
         }
-        claim_place(c, m);
+        now = clock_wall_ns();
+        wait = m->due_wall_ns > now ? m->due_wall_ns - now : 0;
+        if (!m->refused && topology_length(wait / NS_PER_MS) == 0) {
+            /* Messages with one due time keep their order, because ahead_ns is
+             * the same for all of them. */
+            m->due_ns = (uint64_t)((int64_t)m->due_wall_ns - c->ahead_ns);
+            if (wait > 0)
+                held_put(c, m);
+            else
+                arrived_put(c, m);
+            continue;
+        }
+        /* Move it to another queue: the dead letters, or a wait queue. */
+        m->job.due_wall_ns = m->refused ? 0 : m->due_wall_ns;
+        if (m->refused) {
+            m->job.own = (struct settle){.m = &m->m,
+                                         .kind = SETTLE_DEAD,
+                                         .lane = LANE_NONE,
+                                         .reason = REASON_BAD_HEADER,
+                                         .error = m->refused,
+                                         .died_ns = now};
+            m->job.settle = &m->job.own;
+        }
+        m->at = CLAIM_HOP;
+        TAILQ_INSERT_TAIL(&c->lent, m, link);
+        job_add(c, m);
     }
     pthread_mutex_unlock(&c->mtx);
 }
 
-/* Forget all claims: the broker gives all messages again. A job of the
- * outbox goes on: its copy is confirmed, and then the original is known as
- * settled when it comes. */
+/* Forget all claims: the broker delivers all messages again. The jobs of the
+ * outbox continue: once the copy is confirmed, the original is known as settled
+ * when it is delivered again. */
 bool claims_void(struct claims *c)
 {
     struct amqp_message *m;
@@ -626,9 +623,10 @@ int claims_take(struct source *s, unsigned lane, uint64_t wall_ns,
     struct claims *c = amqp_queue_of(s)->claims;
     struct amqp_message *m = NULL;
 
-    lane_remember(c, lane, NULL);
+    claims_lane_rest(s, lane);
     pthread_mutex_lock(&c->mtx);
-    /* Two copies may have come before either of them ran. */
+    /* Check again whether it is known: of two copies that arrived one after the
+     * other, the first may have run by now. */
     while (!m && c->free_count > 0 && (m = TAILQ_FIRST(&c->arrived)) != NULL) {
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it was unlinked */
         arrived_remove(c, m);
@@ -648,14 +646,14 @@ int claims_take(struct source *s, unsigned lane, uint64_t wall_ns,
     return m->m.crashes ? -ECANCELED : 0;
 }
 
-/* Take the head of a group that failed. Any other message that waited comes
- * by claims_take. */
+/* Take a failed head of a group whose retry is due. claims_take takes any other
+ * message that has waited. */
 int claims_take_due(struct source *s, unsigned lane, struct message **out)
 {
     struct claims *c = amqp_queue_of(s)->claims;
     struct amqp_message *m = NULL;
 
-    lane_remember(c, lane, NULL);
+    claims_lane_rest(s, lane);
     pthread_mutex_lock(&c->mtx);
     if (c->free_count > 0 && (m = TAILQ_FIRST(&c->due)) != NULL) {
         TAILQ_REMOVE(&c->due, m, link);
@@ -671,7 +669,8 @@ int claims_take_due(struct source *s, unsigned lane, struct message **out)
     return 0;
 }
 
-/* Take a message back, with its index. The caller checks `due`. mtx is held. */
+/* End the loan of a message, and free its index. The caller checks whether
+ * another message is due. mtx is held. */
 static void message_unlend(struct claims *c, struct amqp_message *m)
 {
     TAILQ_REMOVE(&c->lent, m, link);
@@ -682,42 +681,9 @@ static void message_unlend(struct claims *c, struct amqp_message *m)
     (void)ready_update(c);
 }
 
-/* ---- jobs ---- */
-
-void claims_change(const struct claims *c, const struct amqp_job *j,
-                   struct envelope_change *out,
-                   struct envelope_attempt *attempt)
-{
-    const struct amqp_message *m =
-        amqp_job_message((struct amqp_job *)(uintptr_t)j);
-    const struct settle *s = j->settle;
-    const struct attempt *a = s ? s->attempt : NULL;
-
-    *out = (struct envelope_change){.id = &m->id,
-                                    .attempt = m->m.failures + (a != NULL),
-                                    .first_ns = m->first_ns,
-                                    .due_ns = j->due_wall_ns,
-                                    .hop = m->key.hop,
-                                    .line = m->line,
-                                    .number = j->u.number};
-    /* A message that may exist twice may have two copies. */
-    out->resent = j->u.resent || m->m.stale || m->m.flags & MESSAGE_REDELIVERED;
-    if (!a)
-        out->hop++;
-    if (s && s->kind == SETTLE_DEAD) {
-        out->reason = dead_reason_text(s->reason);
-        out->error = s->error;
-        out->died_ns = s->died_ns;
-    }
-    if (!a)
-        return;
-    *attempt = attempt_of(c, a, out->attempt);
-    out->failed = attempt;
-    out->failed_count = 1;
-}
-
-/* Let the original go, as what follows from its verdict is durable. Crash
- * before the acknowledgement is sent: see the head of this file. */
+/* Settle and acknowledge the original, because the broker has confirmed what
+ * follows from its verdict. Crash before the acknowledgement is sent: see the
+ * head of this file. */
 void claims_confirmed(struct claims *c, struct amqp_job *j)
 {
     const struct source_events *events = &c->queue->events;
@@ -749,7 +715,7 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
     pthread_mutex_lock(&c->mtx);
     if (--c->job_count == 0)
         pthread_cond_broadcast(&c->changed);
-    /* The next message of its group may run, and no work item checks that. */
+    /* The next message of its group may run now; no work item would notice. */
     due = m->grouped || source_due(&c->queue->source);
     pthread_mutex_unlock(&c->mtx);
     amqp_message_free(m);
@@ -758,8 +724,8 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
 
 /* ---- settling ---- */
 
-/* Settle a verdict that needs no copy: 0, or -ESTALE. -EINPROGRESS: the copy
- * goes out first. mtx is held. */
+/* Settle a verdict that needs no copy: 0, or -ESTALE. -EINPROGRESS: the broker
+ * must confirm a copy first; nothing has changed. mtx is held. */
 static int settle_now(struct claims *c, struct amqp_message *m,
                       struct settle *s)
 {
@@ -769,10 +735,9 @@ static int settle_now(struct claims *c, struct amqp_message *m,
 
     if (s->kind <= SETTLE_DISCARD) {
         /* A broker does not confirm an acknowledgement, and delivers a message
-         * again if it missed the acknowledgement. So the note in the run file
-         * comes first: even if the claim is lost, the message is known as done
-         * when it comes here again. Crash before the note: the message runs
-         * again, marked. */
+         * again if it has missed it. So note in the run file first that the
+         * message is settled: it is known if it is delivered here again. Crash
+         * before the note: the message runs again, marked. */
         run_file_settled(c->queue->runs, &m->key);
         FAULT_POINT("amqp_done_before_ack");
         ack_add(c, m->epoch, m->tag);
@@ -790,10 +755,9 @@ static int settle_now(struct claims *c, struct amqp_message *m,
         m->tries = m->m.failures + (s->attempt != NULL);
     }
     if (in_hand && s->attempt) {
-        /* Add the failed attempt to the properties, for the letter that the
-         * message may become. Without memory, or room in the properties, the
-         * attempt is left out. */
-        failed = attempt_of(c, s->attempt, m->tries);
+        /* Add the failed attempt to the properties, in case the message becomes
+         * a letter. Leave it out without memory or room for it. */
+        failed = amqp_attempt_of(c->queue, s->attempt, m->tries);
         if (envelope_attempt_add(&raw, m->raw, &m->id, &failed) == 0) {
             free(m->own_raw);
             m->own_raw = raw.bytes;
@@ -804,14 +768,14 @@ static int settle_now(struct claims *c, struct amqp_message *m,
         c->again_count++;
         TAILQ_INSERT_TAIL(&c->put_off, m, link);
     }
-    /* The message is lent again when it is due. Until then no work item has it,
-     * but its lane may read it for a while. */
+    /* claims_release holds it, when its lane does not read it any more. */
     m->due_ns = settle_due(s);
     m->at = CLAIM_PUT_OFF;
     return 0;
 }
 
-/* Verdicts of a source that settles late come one at a time. */
+/* `n` is always 1: the flow gives a source that settles late one verdict at a
+ * time. */
 int claims_settle(struct source *s, struct settle *st, size_t n)
 {
     struct claims *c = amqp_queue_of(s)->claims;
@@ -825,8 +789,8 @@ int claims_settle(struct source *s, struct settle *st, size_t n)
     if (err == -EINPROGRESS) {
         uint64_t now = clock_boot_ns(), due = settle_due(st);
 
-        /* The outbox publishes what follows. No handler has the message any
-         * more, so a crash from here on is not counted against it. */
+        /* Have the outbox publish what follows. The handler has finished, so a
+         * crash from here on does not count against the message. */
         m->at = CLAIM_LATE;
         m->job = (struct amqp_job){.settle = st};
         if (st->kind == SETTLE_RETRY)
@@ -898,9 +862,9 @@ static void part_count(const struct amqp_list *list, struct source_part *parts)
     }
 }
 
-/* A broker does not tell a consumer that it is the active one. So a partition
- * counts as this worker's if it has given messages on this connection: no other
- * worker is given any of them while the connection lasts. */
+/* A broker does not tell a consumer whether it is the active one. So a
+ * partition is this worker's if it has delivered a message on this connection:
+ * then it delivers none to other workers while the connection lasts. */
 void claims_parts(struct source *s,
                   void (*visit)(void *arg, const struct source_part *part),
                   void *arg)
@@ -1000,8 +964,7 @@ void claims_jobs_again(struct claims *c, struct confirms *confirms)
 
 /* ---- open and close ---- */
 
-/* Wake the inbox, too, because its timer stands still while the machine is
- * suspended. */
+/* Wake the inbox, too: its timer stood still during a suspend. */
 void claims_clock_set(struct source *s)
 {
     struct claims *c = amqp_queue_of(s)->claims;
@@ -1038,9 +1001,9 @@ int claims_open(struct claims **out, struct amqp_queue *queue)
     if (!c)
         return -ENOMEM;
     c->queue = queue;
-    c->seq = run_file_first(queue->runs);
+    c->seq = queue->first_seq;
     c->ahead_ns = clock_ahead_ns();
-    /* The mutex is held for very short: threads that want it spin. */
+    /* The mutex is never held for long, so threads spin for it. */
     pthread_mutexattr_init(&kind);
     (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
     pthread_mutex_init(&c->mtx, &kind);

@@ -1,18 +1,19 @@
 /* claims.h - the messages that a worker has received from a broker
  *
- * WHAT   Keeps each message from its arrival to its end: lends it, holds it
- *        until its time, gives the outbox the copy that follows from its
- *        verdict, and the inbox its acknowledgement. The claim on a message is
- *        its tag on the inbox's connection, and ends with that.
- * WHO    Any thread, but: arrived, place, due, begin, void, acks, take_back:
- *        the inbox. job_next, job_back, jobs_again, confirmed: the outbox. Of
- *        one lane the calls come from one thread at a time.
- * OWNS   Each message, from claims_arrived to its end.
+ * WHAT   Keeps each message from its arrival until it is settled: holds it
+ *        until its time, lends it to the flow, gives the outbox the copy that
+ *        follows from its verdict, and the inbox its acknowledgement. A claim
+ *        is the tag of a message on the inbox's connection, and is void when
+ *        that connection is lost.
+ * WHO    The worker's flow, by the operations of source.h: any thread, but one
+ *        at a time for each lane. The threads of inbox.h and outbox.h: the
+ *        sections named after them. open, close: the engine's thread.
+ * OWNS   Each message, from claims_arrived until it is settled.
  * FAILS  open: -errno. take, settle: as source.h says.
  *
- * A message is on one list at a time: incoming, arrived, held, lent, or due; or
- * it is with a lane, which may read it until its next call, or with nobody.
- * While it is lent, or a hop, it can be a job of the outbox, too.
+ * A message is on one list at a time, as its state says. While it is
+ * CLAIM_LATE or CLAIM_HOP, the outbox publishes its job. CLAIM_OVER: on none,
+ * but its lane may read it until its next call.
  */
 #ifndef WORKER_SOURCE_AMQP_CLAIMS_H
 #define WORKER_SOURCE_AMQP_CLAIMS_H
@@ -27,13 +28,13 @@
 struct claims; /* opaque; body in claims.c */
 
 enum claim_state {
-    CLAIM_ARRIVED, /* for claims_take */
+    CLAIM_ARRIVED, /* claims_take may take it */
     CLAIM_HELD,    /* waits until due_ns */
     CLAIM_LENT,    /* the flow has it */
     CLAIM_LATE,    /* its verdict is being published */
-    CLAIM_HOP,     /* moves to another queue of the broker */
+    CLAIM_HOP,     /* is being moved to another queue of the broker */
     CLAIM_PUT_OFF, /* will be held as soon as its lane stops reading it */
-    CLAIM_DUE,     /* for claims_take_due: the head of a group, again */
+    CLAIM_DUE,     /* a head that claims_take_due may take again */
     CLAIM_OVER,    /* settled; its lane may still read it */
 };
 
@@ -41,9 +42,9 @@ enum claim_state {
 struct amqp_job {
     struct unconfirmed u;
     struct settle *settle; /* NULL: a hop */
-    struct settle own;     /* verdict on a message that was refused here */
+    struct settle own;     /* DEAD, for a message that is refused here */
     uint64_t due_wall_ns;  /* of a retry or hop; 0: now */
-    bool returned;         /* no queue took it */
+    bool returned;         /* the broker has returned it: no queue took it */
 };
 
 /* c = constant once it has arrived   q = under the mutex of the claims
@@ -53,25 +54,23 @@ struct amqp_message {
     struct claims *claims; /* c */
     struct ulid id;        /* c */
     struct run_key key;    /* c */
-    uint64_t epoch, tag;   /* q  the claim: good while the epoch is the same */
+    uint64_t epoch, tag;   /* q  the claim: void in another epoch */
     uint64_t due_ns;       /* q  HELD: CLOCK_BOOTTIME */
     uint64_t arrived_ns;   /* q  clock_mono_ns when it became ARRIVED */
     uint64_t due_wall_ns;  /* c  of its header; 0: now */
     uint64_t first_ns;     /* c  wall; first receipt by a worker */
     enum claim_state at;   /* q */
     bool grouped;          /* c  it names a group */
-    const char *refused;   /* c  why it must not run; NULL: it may */
+    const char *refused;   /* c  why it must not run; NULL: it may run */
     uint32_t group_crc;    /* c  of that group */
     unsigned part;         /* c  of the queue; 0: the queue has no parts */
-    /* The failed head of a group: it waits in hand, because the broker would
-     * not keep it in front of the messages behind it. */
-    bool again;          /* t */
-    uint32_t tries;      /* t  failures, for its next run */
-    void *own_raw;       /* t  block of `raw` after a failure; NULL */
-    atomic_bool runs;    /* a handler has it */
-    bool derived;        /* c  an equal message has the same id */
-    bool marked;         /* c  as a repeat, but not by the broker */
-    uint64_t line;       /* q  of its copies; 0: it has none yet */
+    bool again;            /* t  a failed head, which waits in the worker */
+    uint32_t tries;        /* t  its failures */
+    void *own_raw;         /* t  block of `raw` after a failure; NULL */
+    atomic_bool runs;      /* a handler has it */
+    bool derived;        /* c  its id is made of it: an equal one has it, too */
+    bool marked;         /* c  marked as a repeat here, not by the broker */
+    uint64_t line;       /* q  number that its copies share; 0: no copies yet */
     struct amqp_job job; /* q, then of the outbox's thread */
     TAILQ_ENTRY(amqp_message) link; /* q */
     amqp_bytes_t raw;               /* t  encoded properties */
@@ -101,14 +100,14 @@ int claims_take_due(struct source *s, unsigned lane, struct message **out);
 int claims_settle(struct source *s, struct settle *list, size_t n);
 void claims_release(struct source *s, struct message *released);
 void claims_lane_rest(struct source *s, unsigned lane);
-/* Numbers of messages; a snapshot. */
+/* Numbers of messages at one moment. */
 struct claims_counts {
-    unsigned room;      /* may be lent in addition */
-    unsigned arrived;   /* may be taken */
-    unsigned held;      /* wait for their time */
-    unsigned jobs;      /* verdicts on their way */
-    bool starved;       /* none waits in hand, and fewer run than may */
-    uint64_t oldest_ns; /* arrival of the first to be taken; 0: none is */
+    unsigned room;      /* that can be lent in addition */
+    unsigned arrived;   /* that can be taken */
+    unsigned held;      /* waiting for their time */
+    unsigned jobs;      /* with copies that are not confirmed yet */
+    bool starved;       /* none can be taken, and fewer run than may run */
+    uint64_t oldest_ns; /* arrival of the next to be taken; 0: there is none */
 };
 struct claims_counts claims_count(struct claims *c);
 void claims_parts(struct source *s,
@@ -124,25 +123,26 @@ unsigned claims_drain(struct claims *c, uint64_t limit_ns);
 
 /* ---- for the inbox ---- */
 
-/* Accept a message that is whole, from part `part` of the queue. Its block
- * begins with room for a struct amqp_message, and has a gap of HEADER_MAX. It
- * is placed by the next claims_place. */
+/* Accept a whole message from part `part` of the queue. Its block begins with
+ * room for a struct amqp_message, and has a gap of HEADER_MAX in front of the
+ * body. The next claims_place puts it on its list. */
 void claims_arrived(struct claims *c, struct incoming *in, unsigned part);
-/* Decide for all messages that have arrived where they are from here on. */
+/* Put each message that has arrived on its list. */
 void claims_place(struct claims *c);
-/* Let messages be taken whose time has come. Returns the time until the next
- * one, ns; UINT64_MAX: there is none. */
+/* Let held messages be taken whose time has come. Returns the time until the
+ * next one is due, ns; UINT64_MAX: none is held. */
 uint64_t claims_due(struct claims *c);
-/* Begin a new connection, whose claims are good from here on. */
+/* Note that there is a new connection, so that its claims are good. */
 void claims_begin(struct claims *c);
 /* End the connection: forget messages that were not lent, and mark the lent
  * ones as stale. Returns true if there has been no good connection since the
  * last call. */
 bool claims_void(struct claims *c);
-/* Take the tags to acknowledge: *n, to be freed. `starved`: claims_counts. */
+/* Take the *n tags to acknowledge, to be freed; NULL: there are none. starved:
+ * as in claims_counts. */
 uint64_t *claims_acks(struct claims *c, size_t *n, bool *starved);
-/* Take back the messages that wait in hand. Returns their tags, to be freed;
- * NULL: there are none. */
+/* Drop the messages that can be taken, to give them back to the broker. Returns
+ * their tags, to be freed; NULL: there are none. */
 uint64_t *claims_take_back(struct claims *c, size_t *n);
 
 /* ---- for the outbox ---- */
@@ -155,9 +155,9 @@ void claims_job_back(struct claims *c, struct amqp_job *j);
 void claims_jobs_again(struct claims *c, struct confirms *confirms);
 /* Finish a job: the broker has confirmed the copy. */
 void claims_confirmed(struct claims *c, struct amqp_job *j);
-/* Fill in what the copy of a message says. */
-void claims_change(const struct claims *c, const struct amqp_job *j,
-                   struct envelope_change *out,
-                   struct envelope_attempt *attempt);
+/* Describe a failed attempt, for the history of a copy. */
+struct envelope_attempt amqp_attempt_of(const struct amqp_queue *queue,
+                                        const struct attempt *a,
+                                        uint64_t number);
 
 #endif

@@ -1,19 +1,20 @@
-/* inbox.c - consumes, and acknowledges (see inbox.h)
+/* inbox.c - the thread that consumes and acknowledges (see inbox.h)
  *
- * No other worker can run messages that are in hand, and consumer_timeout
- * counts for them. So the inbox holds as few as do not slow this worker down:
- * two for each that may run; as many as may be lent once the worker has proved
- * fast; and one for each where messages in hand wait for long. A broker that is
- * far away delivers no more than two in the time that an acknowledgement and a
- * message travel. So if handlers often have nothing to run, the inbox holds as
- * many as run in half of SLOW_NS at the rate seen. It also holds more if fewer
- * run than may because the others wait for the confirms of their verdicts: a
- * full queue of letters must not hold up other messages. A worker that takes no
- * messages, because it is paused or its breaker is open, gives waiting messages
- * back and consumes nothing until it takes messages again.
+ * No other worker can run a message that this one has in hand, and the broker's
+ * consumer_timeout counts for it. So the inbox has no more in hand than keep
+ * the handlers busy, by levels:
+ * - two for each message that may run. If handlers often wait for messages,
+ *   because the broker is far away, as many as run in half of SLOW_NS;
+ * - as many as may be lent, once the worker has proved fast;
+ * - one for each that may run, while messages wait long for a handler.
+ * It goes up a level, too, while handlers are free only because the verdicts of
+ * other messages wait for their confirms: a full queue of letters must not hold
+ * up other messages. A worker that takes no messages, because it is paused or
+ * its breaker is open, gives those in hand back and consumes nothing until it
+ * takes messages again.
  *
- * None of this applies to a queue with partitions: the order of a group is that
- * in which the broker delivered its messages.
+ * None of this applies to a queue with partitions, where the number in hand is
+ * fixed (partition_in_hand), and giving back would change the order of groups.
  */
 #include "worker/source/amqp/inbox.h"
 
@@ -30,29 +31,28 @@
 #include "common/base/problem.h"
 
 #define CONSUMER "mqworker"     /* a dot and a number follow */
-#define SLOW_NS  (5 * NS_PER_S) /* a long time in hand */
-#define LATE_NS  NS_PER_S       /* a long time for a confirm */
+#define SLOW_NS  (5 * NS_PER_S) /* a long wait for a handler; a period */
+#define LATE_NS  NS_PER_S       /* a long wait for a confirm */
 
-/* Messages in hand: as many as may be lent; two for each that may run, or more
- * if they are slow to come; one for each that may run. */
+/* Levels of messages in hand: as many as may be lent; two for each that may
+ * run, or `more`; one for each that may run. */
 enum { PREFETCH_FULL, PREFETCH_SOME, PREFETCH_LEAN };
 
-/* How much of the queue is in hand. */
+/* How many messages are in hand, and what decides that. */
 struct prefetch {
     unsigned level;    /* PREFETCH_ */
-    uint64_t level_ns; /* clock_mono_ns of its last change or check */
-    uint64_t acked;    /* since then, */
-    uint64_t starved;  /* and of those, when handlers had nothing to run */
-    uint64_t acked_ns; /* clock_mono_ns of the last; 0: none */
+    uint64_t level_ns; /* clock_mono_ns of its last change: the period begins */
+    uint64_t acked;    /* acknowledged in the period, */
+    uint64_t starved;  /* and of those, while handlers had nothing to run */
+    uint64_t acked_ns; /* clock_mono_ns of the last acknowledgement; 0: none */
     uint64_t trip_ns;  /* duration of a call to the broker and its answer */
-    unsigned more;     /* in hand, where they are slow to come; 0: not more */
+    unsigned more;     /* size of PREFETCH_SOME for a far broker; 0: usual */
     unsigned consumer; /* number of the last one on this connection; 0: none */
     unsigned size;     /* prefetch that it was given */
     bool consuming;    /* it was not cancelled */
-    bool called;       /* the library may have kept messages back in a call */
-    uint64_t late_ns;  /* clock_mono_ns since when it runs fewer than it may,
-                        * because the others wait for a confirm; 0: it does
-                        * not */
+    bool called;       /* the library may have kept back frames in a call */
+    uint64_t late_ns;  /* clock_mono_ns since when handlers are free because of
+                        * late confirms; 0: they are not */
 };
 
 /* c = constant after open  t = the thread's */
@@ -82,8 +82,8 @@ static uint64_t *ack_word(struct ack_window *w, uint64_t tag)
     return &w->done[tag % ACK_WINDOW / 64];
 }
 
-/* A broker refuses a tag that was acknowledged before, so the tag that covers
- * others is one of these. */
+/* A broker refuses a tag that was acknowledged before. So the tag that covers
+ * others is one of the given ones. */
 int ack_window_send(struct ack_window *w, const uint64_t *tags, size_t n,
                     ack_send *tell, void *arg)
 {
@@ -96,7 +96,7 @@ int ack_window_send(struct ack_window *w, const uint64_t *tags, size_t n,
             w->behind--;
         } else if (tags[k] - w->low < ACK_WINDOW) {
             *ack_word(w, tags[k]) |= UINT64_C(1) << tags[k] % 64;
-        } else { /* too far ahead: start over with the tags still to come */
+        } else { /* too far ahead: begin again with the tags still to come */
             w->low = w->next;
             w->behind = w->open;
             memset(w->done, 0, sizeof w->done);
@@ -149,10 +149,9 @@ static int acks_send(struct inbox *in, uint64_t *tags, size_t n, ack_send *tell)
 
 /* ---- consuming ---- */
 
-/* Print the name of a consumer: that of a part, or of the whole queue with
- * its number on this connection. A consumer that was cancelled may have
- * messages still, and RabbitMQ 3.10.8 closes the connection if another one
- * begins under its name meanwhile. */
+/* Print the name of a consumer: with the number of its part, or else with its
+ * own number on this connection. A cancelled consumer may still have messages,
+ * and RabbitMQ 3.10.8 closes the connection if another one takes its name. */
 static void tag_print(const struct inbox *in, unsigned part, unsigned consumer,
                       char tag[24])
 {
@@ -173,6 +172,7 @@ static unsigned level_size(const struct inbox *in, unsigned level)
     return level == PREFETCH_FULL || n > full ? full : n;
 }
 
+/* Set the level, and begin a period. */
 static void level_set(struct inbox *in, unsigned level)
 {
     struct prefetch *f = &in->fetch;
@@ -184,34 +184,15 @@ static void level_set(struct inbox *in, unsigned level)
         f->more = 0;
 }
 
-/* Set, at the end of a period, how much is in hand: as much as runs in half of
- * SLOW_NS at the rate seen. Each change needs a new consumer, so there is one
- * only to twice as much, if the broker limits the rate, or to half, before
- * which a message waits SLOW_NS at most. */
-static void more_set(struct inbox *in, uint64_t spent)
-{
-    struct prefetch *f = &in->fetch;
-    unsigned full = level_size(in, PREFETCH_FULL),
-             now = level_size(in, PREFETCH_SOME);
-    uint64_t want = f->acked * SLOW_NS / spent / 2;
-    /* A queue that is nearly empty starves them, too: then hardly any of what
-     * may be in hand is on its way. */
-    bool starved =
-        4 * f->starved >= f->acked && 4 * f->acked * f->trip_ns / spent >= now;
-
-    if (want > full)
-        want = full;
-    if ((want >= 2 * (uint64_t)now && starved) || 2 * want <= f->more)
-        f->more = (unsigned)want;
-}
-
-/* Count acknowledged messages, and choose the level at the end of a period.
- * With twice what a level has in hand within SLOW_NS, a message would wait
- * half of that at most. A worker that was fast and is no more starts over. */
+/* Count acknowledged messages. A worker that runs twice as many as a higher
+ * level has in hand within SLOW_NS goes up to it: no message would wait longer
+ * than half of that. At the end of a period, a worker that is no longer fast
+ * begins again at PREFETCH_SOME. */
 static void prefetch_acked(struct inbox *in, size_t n, bool starved)
 {
     struct prefetch *f = &in->fetch;
-    uint64_t spent;
+    unsigned full = level_size(in, PREFETCH_FULL), now;
+    uint64_t spent, want;
 
     if (amqp_queue_is_parted(in->queue))
         return;
@@ -219,22 +200,38 @@ static void prefetch_acked(struct inbox *in, size_t n, bool starved)
     spent = f->acked_ns - f->level_ns;
     f->acked += n;
     f->starved += starved ? n : 0;
-    if (spent < SLOW_NS && f->level > PREFETCH_FULL &&
-        f->acked >= 2 * (uint64_t)level_size(in, f->level - 1)) {
-        level_set(in, f->level - 1);
-    } else if (spent >= SLOW_NS && f->level == PREFETCH_FULL &&
-               2 * f->acked < level_size(in, PREFETCH_FULL)) {
-        level_set(in, PREFETCH_SOME);
-    } else if (spent >= SLOW_NS) {
-        if (f->level == PREFETCH_SOME)
-            more_set(in, spent);
-        level_set(in, f->level);
+    if (spent < SLOW_NS) {
+        if (f->level > PREFETCH_FULL &&
+            f->acked >= 2 * (uint64_t)level_size(in, f->level - 1))
+            level_set(in, f->level - 1);
+        return;
     }
+    if (f->level == PREFETCH_FULL && 2 * f->acked < full) {
+        level_set(in, PREFETCH_SOME);
+        return;
+    }
+    /* Set `more` to the messages that run in half of SLOW_NS. Each change needs
+     * a new consumer, so go up only to twice the size, if handlers were often
+     * idle although as many messages as allowed were on their way: a queue that
+     * is nearly empty leaves them idle, too. Go down only to half, so that a
+     * message waits SLOW_NS at most before that. */
+    if (f->level == PREFETCH_SOME) {
+        now = level_size(in, PREFETCH_SOME);
+        want = f->acked * SLOW_NS / spent / 2;
+        if (want > full)
+            want = full;
+        if ((want >= 2 * (uint64_t)now && 4 * f->starved >= f->acked &&
+             4 * f->acked * f->trip_ns / spent >= now) ||
+            2 * want <= f->more)
+            f->more = (unsigned)want;
+    }
+    level_set(in, f->level);
 }
 
-/* Consume as much as the level says. The next consumer begins once so little
- * is in hand that it does not get more than twice its size together with
- * that. -errno: the connection is of no more use. */
+/* Consume as many as the level says. A consumer keeps the prefetch it began
+ * with, so another number needs another consumer. It begins when fewer than its
+ * own prefetch are in hand, so that together they are never more than twice as
+ * many. -errno: the connection is of no more use. */
 static int prefetch_apply(struct inbox *in)
 {
     struct prefetch *f = &in->fetch;
@@ -263,10 +260,8 @@ static int prefetch_apply(struct inbox *in)
     atomic_store(&in->queue->fetched, want);
     if (want == 0 || in->window.open >= want)
         return 0;
-    /* Begin to consume. The broker has one active consumer of each part: the
-     * first. So each worker begins at a random part. A consumer keeps the
-     * prefetch that it began with, which limits the messages that are not
-     * acknowledged. */
+    /* The first consumer of a part becomes the active one. So each worker
+     * begins at a random part. */
     f->called = true;
     f->consumer++;
     first = arc4random_uniform(count);
@@ -288,8 +283,8 @@ static int prefetch_apply(struct inbox *in)
     return err;
 }
 
-/* Give back the messages that wait in hand. The consumer is cancelled first,
- * or the broker would give them here again. */
+/* Give back the messages that wait in hand. Cancel the consumer first, or the
+ * broker would deliver them here again. */
 static int hand_give_back(struct inbox *in)
 {
     uint64_t *tags;
@@ -326,34 +321,13 @@ void inbox_wanted(struct source *s)
     side_wake(&queue->inbox);
 }
 
-/* Fetch more if confirms are late. Returns how long until they are;
- * UINT64_MAX: they keep nothing from being fetched, or there is nothing more
- * to fetch. The level changes one at a time, as more than one message of a
- * slow worker would wait long. */
-static uint64_t late_look(struct inbox *in, bool idle, uint64_t now)
-{
-    struct prefetch *f = &in->fetch;
-
-    if (!idle || f->level == PREFETCH_FULL ||
-        atomic_load(&in->queue->source.rests)) {
-        f->late_ns = 0;
-        return UINT64_MAX;
-    }
-    if (f->late_ns == 0)
-        f->late_ns = now;
-    if (now - f->late_ns < LATE_NS)
-        return LATE_NS - (now - f->late_ns);
-    level_set(in, f->level - 1);
-    f->late_ns = now;
-    return LATE_NS;
-}
-
+/* Adapt the level to messages that wait long, for a handler or a confirm.
+ * *next_ns: time until the next check; UINT64_MAX: none is needed. */
 static int prefetch_look(struct inbox *in, uint64_t *next_ns)
 {
     struct prefetch *f = &in->fetch;
     uint64_t now = clock_mono_ns(), since;
     struct claims_counts load;
-    bool idle;
 
     *next_ns = UINT64_MAX;
     if (amqp_queue_is_parted(in->queue))
@@ -361,13 +335,25 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
     if (atomic_load(&in->queue->source.rests))
         inbox_wanted(&in->queue->source);
     load = claims_count(in->queue->claims);
-    /* None waits in hand, fewer run than may, and the others that may be in
-     * hand wait for confirms. */
-    idle = load.starved && load.jobs > 0 &&
-           in->window.open >= level_size(in, f->level);
-    *next_ns = late_look(in, idle, now);
+    /* Fetch more if handlers are free for LATE_NS, with nothing in hand to run,
+     * because the other messages wait for confirms. Go up one level at a time:
+     * in a slow worker, more than one message would wait long. */
+    if (!load.starved || load.jobs == 0 ||
+        in->window.open < level_size(in, f->level) ||
+        f->level == PREFETCH_FULL || atomic_load(&in->queue->source.rests)) {
+        f->late_ns = 0;
+    } else {
+        if (f->late_ns == 0)
+            f->late_ns = now;
+        if (now - f->late_ns >= LATE_NS) {
+            level_set(in, f->level - 1);
+            f->late_ns = now;
+        }
+        *next_ns = LATE_NS - (now - f->late_ns);
+    }
     if (load.oldest_ns == 0)
         return 0;
+    /* Fetch fewer if a message waits for a handler for SLOW_NS. */
     since = load.oldest_ns > f->level_ns ? load.oldest_ns : f->level_ns;
     *next_ns = SLOW_NS;
     if (now - since < SLOW_NS) {
@@ -400,8 +386,8 @@ static int inbox_read(struct inbox *in)
         err = n < 0 ? n : 0;
         if (n == NO && f.frame_type == AMQP_FRAME_METHOD &&
             f.payload.method.id == AMQP_BASIC_DELIVER_METHOD) {
-            /* A message begins. Leave a long idle time out of the period: a
-             * worker that had nothing to run was not slow. */
+            /* A message begins. Do not count a long idle time as part of the
+             * period: a worker that had nothing to run was not slow. */
             last = fetch->acked_ns > fetch->level_ns ? fetch->acked_ns
                                                      : fetch->level_ns;
             idle = in->window.open == 0 ? clock_mono_ns() - last : 0;
@@ -410,7 +396,7 @@ static int inbox_read(struct inbox *in)
             ack_window_delivered(&in->window, in->part.tag);
         }
         if (n == YES) {
-            /* The name of the consumer has the number of the queue's part. */
+            /* The name of the consumer ends with the number of the part. */
             number = strchr(in->part.consumer, '.');
             claims_arrived(
                 in->queue->claims, &in->part,
@@ -446,7 +432,7 @@ static int acks_flush(struct inbox *in)
 
 /* ---- the connection ---- */
 
-/* Begin to consume on a new connection, whose claims are good from here on. */
+/* Begin to consume on a new connection. */
 static int inbox_begin(struct inbox *in)
 {
     claims_begin(in->queue->claims);
@@ -466,14 +452,14 @@ static void inbox_lost(struct inbox *in, int err)
     side_lost(in->side,
               in->side->link->why[0] ? in->side->link->why : errno_text(-err));
     incoming_next(&in->part);
-    /* Where it is refused again and again, each try waits longer. */
+    /* Wait longer each time if the connection is lost before it is used. */
     if (claims_void(in->queue->claims))
         in->side->wait_ns =
             10 * wait < 10 * NS_PER_S ? 10 * wait : 10 * NS_PER_S;
 }
 
-/* Do one round of work, then wait. No wait after a call, during which the
- * library may have kept back messages. */
+/* Do one round of work, then wait. Do not wait after a call to the broker: the
+ * library may have kept back frames that came before the answer. */
 static int inbox_serve(struct inbox *in)
 {
     uint32_t messages, consumers;
@@ -483,7 +469,7 @@ static int inbox_serve(struct inbox *in)
     in->fetch.called = false;
     err = inbox_read(in);
     due = claims_due(in->queue->claims);
-    /* A host that the outbox has given up is sent a request. */
+    /* Send a request to a host that the outbox has given up. */
     if (!err &&
         atomic_exchange(&in->queue->doubted, 0) == in->side->link->host + 1) {
         in->fetch.called = true;

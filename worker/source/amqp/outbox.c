@@ -1,7 +1,9 @@
-/* outbox.c - publishes what follows from verdicts (see outbox.h)
+/* outbox.c - the thread that publishes what follows from verdicts (see
+ * outbox.h)
  *
- * The original of a message is unacknowledged until its copy is confirmed. So a
- * copy whose connection is lost is published again, marked as resent.
+ * The original of a message is acknowledged only after its copy is confirmed.
+ * So when the connection is lost, each copy without a confirm is published
+ * again, marked as resent.
  */
 #include "worker/source/amqp/outbox.h"
 
@@ -18,13 +20,14 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 
-#define LATE_LOOK_NS (7 * NS_PER_S) /* between two looks for late confirms */
-#define ASK_S        5
-#define SLACK_PART   100 /* how much later a message may come than it is due */
-#define SLACK_MS     5
-#define NACK_MOST    (10 * NS_PER_S)
+#define LATE_LOOK_NS (7 * NS_PER_S) /* between two checks for late confirms */
+#define ASK_S        5              /* limit of outbox_count */
+/* A message may wait longer than asked, by 1/SLACK_PART and SLACK_MS. */
+#define SLACK_PART 100
+#define SLACK_MS   5
+#define NACK_MOST  (10 * NS_PER_S) /* longest pause after refusals */
 
-/* The count of a queue's messages, as another thread asked for it. */
+/* A call of outbox_count, which this thread answers. */
 struct count {
     const char *queue;
     uint32_t messages;
@@ -62,7 +65,8 @@ static int target_find(struct outbox *o, struct amqp_job *j,
         return 0;
     }
     ms = j->due_wall_ns > now ? (j->due_wall_ns - now) / NS_PER_MS : 0;
-    /* A wait of 1 s has lasted for some time by now. */
+    /* Some of the wait has passed since the verdict: without the slack, a wait
+     * of 1 s would never go to the queue of 1 s. */
     ms = topology_target(&o->queue->topology, part,
                          ms + ms / SLACK_PART + SLACK_MS, name);
     bit = 1U << topology_index(ms);
@@ -81,16 +85,36 @@ static int target_find(struct outbox *o, struct amqp_job *j,
 }
 
 /* Publish a copy. `plain`: without the history, which was too large. */
-static int publish_as(struct outbox *o, struct amqp_job *j, const char *name,
-                      bool plain)
+static int copy_publish(struct outbox *o, struct amqp_job *j, const char *name,
+                        bool plain)
 {
     struct amqp_message *m = amqp_job_message(j);
-    struct envelope_attempt attempt;
-    struct envelope_change change;
+    const struct settle *s = j->settle;
+    const struct attempt *a = s ? s->attempt : NULL;
+    struct envelope_change change = {
+        .id = &m->id,
+        .attempt = m->m.failures + (a != NULL),
+        .first_ns = m->first_ns,
+        .due_ns = j->due_wall_ns,
+        .hop = a ? m->key.hop : m->key.hop + 1U,
+        .line = m->line,
+        .number = j->u.number,
+        /* A message that may exist twice may have two copies. */
+        .resent = j->u.resent || m->m.stale || m->m.flags & MESSAGE_REDELIVERED,
+        .failed_count = a != NULL};
+    struct envelope_attempt failed;
     struct envelope_copy copy;
     int err;
 
-    claims_change(o->queue->claims, j, &change, &attempt);
+    if (s && s->kind == SETTLE_DEAD) {
+        change.reason = dead_reason_text(s->reason);
+        change.error = s->error;
+        change.died_ns = s->died_ns;
+    }
+    if (a) {
+        failed = amqp_attempt_of(o->queue, a, change.attempt);
+        change.failed = &failed;
+    }
     err = envelope_copy(&copy, m->raw, &change, plain);
     if (err)
         return err;
@@ -102,27 +126,10 @@ static int publish_as(struct outbox *o, struct amqp_job *j, const char *name,
     return err;
 }
 
-/* Publish what follows from a verdict, or leave the job as it was. */
-static int job_publish(struct outbox *o, struct amqp_job *j)
-{
-    char name[TOPOLOGY_NAME];
-    int err = target_find(o, j, name);
-
-    if (err)
-        return err;
-    j->u.number = o->confirms.numbers + 1; /* for `returned` */
-    j->returned = false;
-    err = publish_as(o, j, name, false);
-    if (err == -EMSGSIZE)
-        err = publish_as(o, j, name, true);
-    FAULT_POINT("amqp_published");
-    return err;
-}
-
 /* ---- confirms and returns ---- */
 
-/* Finish a confirmed job, unless no queue took its copy: then its queue is gone
- * and is created again before the copy is published once more. */
+/* Finish a confirmed job. If the broker has returned its copy, a queue is gone:
+ * connect again, which creates it, and publish the copy once more. */
 static int job_confirmed(void *arg, struct unconfirmed *u)
 {
     struct outbox *o = arg;
@@ -204,8 +211,8 @@ static void outbox_lost(struct outbox *o, int err)
     side_wake(&o->queue->inbox);
     side_lost(o->side,
               o->side->link->why[0] ? o->side->link->why : errno_text(-err));
-    /* A queue that is full nacks for long: each try waits longer, until one is
-     * confirmed. */
+    /* The broker refuses messages as long as a queue is full. So wait longer
+     * before each try, until a message is confirmed. */
     if (err == -EAGAIN || err == -EPROTO) {
         o->side->wait_ns = o->refused_ns > wait ? o->refused_ns : wait;
         o->refused_ns =
@@ -214,48 +221,49 @@ static void outbox_lost(struct outbox *o, int err)
     claims_jobs_again(o->queue->claims, &o->confirms);
 }
 
-/* Answer a thread that waits in outbox_count. */
-static int count_answer(struct outbox *o)
-{
-    uint32_t messages = 0, consumers = 0;
-    const char *queue;
-    int err;
-
-    pthread_mutex_lock(&o->mtx);
-    queue = o->count.asked && !o->count.answered ? o->count.queue : NULL;
-    pthread_mutex_unlock(&o->mtx);
-    if (!queue)
-        return 0;
-    err = topology_count(o->side->link, queue, &messages, &consumers);
-    pthread_mutex_lock(&o->mtx);
-    if (o->count.asked && o->count.queue == queue) { /* not given up */
-        o->count.messages = messages;
-        o->count.err = err;
-        o->count.answered = true;
-        pthread_cond_broadcast(&o->changed);
-    }
-    pthread_mutex_unlock(&o->mtx);
-    return err;
-}
-
 /* Do one round of work, then wait. -errno: the connection is of no more use. */
 static int outbox_serve(struct outbox *o)
 {
-    int err = outbox_read(o);
+    uint32_t messages = 0, consumers = 0;
+    char name[TOPOLOGY_NAME];
+    const char *queue;
     struct amqp_job *j;
+    int err = outbox_read(o);
 
-    if (!err)
-        err = count_answer(o);
+    /* Answer a thread that waits in outbox_count. */
+    pthread_mutex_lock(&o->mtx);
+    queue = o->count.asked && !o->count.answered ? o->count.queue : NULL;
+    pthread_mutex_unlock(&o->mtx);
+    if (!err && queue) {
+        err = topology_count(o->side->link, queue, &messages, &consumers);
+        pthread_mutex_lock(&o->mtx);
+        if (o->count.asked && o->count.queue == queue) { /* still waiting */
+            o->count.messages = messages;
+            o->count.err = err;
+            o->count.answered = true;
+            pthread_cond_broadcast(&o->changed);
+        }
+        pthread_mutex_unlock(&o->mtx);
+    }
+    /* Publish what follows from verdicts, or put the job back as it was. */
     while (!err && !o->side->link->blocked && !confirms_full(&o->confirms) &&
            (j = claims_job_next(o->queue->claims)) != NULL) {
-        err = job_publish(o, j);
+        err = target_find(o, j, name);
+        if (!err) {
+            j->u.number = o->confirms.numbers + 1; /* for job_returned */
+            j->returned = false;
+            err = copy_publish(o, j, name, false);
+            if (err == -EMSGSIZE)
+                err = copy_publish(o, j, name, true);
+            FAULT_POINT("amqp_published");
+        }
         if (err)
             claims_job_back(o->queue->claims, j);
     }
     if (!err && confirms_late(&o->confirms, o->side->link))
         err = -ETIMEDOUT;
     if (!err)
-        err = outbox_read(o); /* frames that a call has kept back */
+        err = outbox_read(o); /* frames that came during a call */
     if (!err)
         side_wait(o->side,
                   TAILQ_EMPTY(&o->confirms.sent) ? UINT64_MAX : LATE_LOOK_NS);

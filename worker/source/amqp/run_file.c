@@ -2,8 +2,8 @@
  * run_file.h)
  *
  * Every note is a store to mapped memory, which survives a kill of the process.
- * When the machine ends, the notes are lost together with the handlers: then
- * the broker delivers the messages again, and they count as not run here.
+ * A reboot loses the notes together with the handlers: then the broker delivers
+ * the messages again, and they count as not run here.
  */
 #include "worker/source/amqp/run_file.h"
 
@@ -22,12 +22,12 @@
 #include "common/base/problem.h"
 
 /* "rqmwrun1"; another layout needs another last digit. A file of another
- * version is kept, because handlers of that version may be running. */
+ * version is left unchanged, because its handlers may be running. */
 #define MAGIC   0x316e7572776d7172U
 #define SETTLED 65536
 #define COUNTS  (1U << 18)
 #define CRASHES 256
-#define OWNER   40 /* bits of a message's number that are its owner's own */
+#define OWNER   40 /* bits of a message's number below that of its owner */
 
 enum run_state { RUN_FREE, RUN_RUNNING };
 
@@ -41,13 +41,13 @@ struct run_slot {
 
 struct run_crash {
     struct run_key key;
-    uint64_t seq; /* of the run that was counted last; 0: the entry is free */
+    uint64_t seq; /* of the last counted run; 0: the entry is free */
     uint32_t crashes, alone;
 };
 
 struct run_settled {
     struct run_key key;
-    uint64_t sum; /* of the key; it differs if a kill cut off the note */
+    uint64_t sum; /* of the key; 0: the note is not complete */
 };
 
 struct run_layout {
@@ -62,8 +62,8 @@ _Static_assert(sizeof(struct run_settled) == 32, "layout");
 
 struct run_file {
     struct run_layout *map;
-    /* Number of settled keys by a part of their sum: a key that was not settled
-     * is hardly ever searched in all of them. */
+    /* Number of settled keys by a part of their sum. Where it is 0, no key is
+     * searched: most keys are not settled. */
     uint32_t counts[COUNTS];
 };
 
@@ -85,9 +85,9 @@ static uint32_t *sum_count(struct run_file *f, uint64_t sum)
 
 /* ---- open ---- */
 
-/* Map the file at its full size, with all its pages: a page that is missing
- * later would be a SIGBUS. -EPROTO: the file is of another version, and is left
- * unchanged. */
+/* Map the file at its full size, with all its pages: without room for a page, a
+ * later store to it would be a SIGBUS. -EPROTO: the file is of another version,
+ * and is left unchanged. */
 static int run_file_map(struct run_file *f, const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -97,7 +97,7 @@ static int run_file_map(struct run_file *f, const char *path)
 
     if (fd < 0)
         return -errno;
-    /* A new file, and one that a kill left half made, begins with 0. */
+    /* A new file begins with 0, and so does one whose owner was killed here. */
     if (pread(fd, &magic, sizeof magic, 0) > 0 && magic != 0 &&
         magic != MAGIC) {
         close(fd);
@@ -114,7 +114,8 @@ static int run_file_map(struct run_file *f, const char *path)
     return err;
 }
 
-int run_file_open(struct run_file **out, const char *path, struct problem *p)
+int run_file_open(struct run_file **out, const char *path, uint64_t *nonce,
+                  uint64_t *first, struct problem *p)
 {
     struct run_file *f = calloc(1, sizeof *f);
     int err = f ? run_file_map(f, path) : -ENOMEM;
@@ -138,7 +139,8 @@ int run_file_open(struct run_file **out, const char *path, struct problem *p)
             f->map->nonce = (uint64_t)(uintptr_t)f ^ (uint64_t)getpid();
         f->map->magic = MAGIC;
     }
-    f->map->owners++;
+    *nonce = f->map->nonce;
+    *first = ++f->map->owners << OWNER;
     for (unsigned i = 0; i < SETTLED; i++)
         if (f->map->settled[i].sum)
             ++*sum_count(f, f->map->settled[i].sum);
@@ -157,20 +159,10 @@ void run_file_close(struct run_file **file)
     free(f);
 }
 
-uint64_t run_file_nonce(const struct run_file *f)
-{
-    return f->map->nonce;
-}
-
-uint64_t run_file_first(const struct run_file *f)
-{
-    return f->map->owners << OWNER;
-}
-
 /* ---- a handler ---- */
 
-/* Crash before the store of the state, which comes last: no run is found, and
- * none has begun. */
+/* Crash before the last store, that of the state: the next owner finds no run,
+ * and none has begun. */
 void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
                   uint64_t seq)
 {
@@ -239,8 +231,8 @@ static struct run_crash *crash_find(const struct run_file *f,
     return NULL;
 }
 
-/* Each run is counted once. Crash before its slot is free: the entry has the
- * number of the run already, and the next start does not count it again. */
+/* Crash before the slot of a run is free: its entry has the number of the run
+ * already, so the next start does not count it again. */
 unsigned run_file_crashed(struct run_file *f)
 {
     unsigned n = 0;

@@ -1,12 +1,13 @@
 /* run_file.h - this machine's notes about the messages of a broker
  *
- * WHAT   A mapped file that survives a kill of the worker, but not the end of
- *        the machine: which handlers run, so that the next worker terminates
- *        them and counts the crash; and which messages were settled here,
- *        because a broker that missed an acknowledgement delivers them again.
- * WHO    open, runs, crashed, close: the engine's thread. The rest: as said.
+ * WHAT   A mapped file that survives a kill of the worker, but not a reboot. It
+ *        says which handlers are running, so that the next worker terminates
+ *        them and counts the crash; and which messages were settled here, as a
+ *        broker that missed an acknowledgement delivers them again.
+ * WHO    open, runs, crashed, close: the engine's thread. The others: claims.c,
+ *        on the threads named below.
  * OWNS   The mapping.
- * FAILS  open: a problem. After it nothing fails.
+ * FAILS  open: a problem. Nothing else fails.
  */
 #ifndef WORKER_SOURCE_AMQP_RUN_FILE_H
 #define WORKER_SOURCE_AMQP_RUN_FILE_H
@@ -31,20 +32,19 @@ struct run_key {
     uint16_t replay;  /* number of its replays as a dead letter */
     uint16_t hop;     /* number of queues that it has waited in */
 };
-
+/* Return true if it is the key of a copy, not of an original. */
 static inline bool run_key_copy(const struct run_key *key)
 {
     return key->attempt || key->replay || key->hop;
 }
 
-int run_file_open(struct run_file **out, const char *path, struct problem *p);
+/* Open or create the file. *nonce is the same for all its owners. The owner
+ * numbers its messages from *first + 1 up: no two owners use one number. */
+int run_file_open(struct run_file **out, const char *path, uint64_t *nonce,
+                  uint64_t *first, struct problem *p);
 void run_file_close(struct run_file **file); /* NULL-safe; sets NULL */
-uint64_t run_file_nonce(const struct run_file *f);
-/* Return the number above which the messages of this owner are numbered: no two
- * owners use the same number. */
-uint64_t run_file_first(const struct run_file *f);
 
-/* ---- a handler; the thread that has the message of that index ---- */
+/* ---- a handler: the thread that has the message of that index ---- */
 
 void run_file_run(struct run_file *f, unsigned index, const struct run_key *key,
                   uint64_t seq);
@@ -63,14 +63,14 @@ void run_file_runs(const struct run_file *f,
  * terminated. Returns how many. */
 unsigned run_file_crashed(struct run_file *f);
 
-/* ---- under the source's lock ---- */
+/* ---- under the mutex of the claims ---- */
 
-/* Return how often a worker of this machine died while a handler had this
- * message. *alone: nothing else ran the last time. */
+/* Return how often a worker of this machine was killed while a handler had this
+ * message. *alone: no other handler was running the last time. */
 uint32_t run_file_crashes(const struct run_file *f, const struct run_key *key,
                           bool *alone);
-/* Note that a message is settled: it does not run here again, and its crashes
- * are forgotten. The file has the last 65,536 of these notes. */
+/* Note that a message is settled, so that it does not run here again, and
+ * forget its crashes. The file keeps the last 65,536 notes. */
 void run_file_settled(struct run_file *f, const struct run_key *key);
 bool run_file_was_settled(const struct run_file *f, const struct run_key *key);
 

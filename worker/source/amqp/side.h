@@ -1,9 +1,10 @@
 /* side.h - a thread with a connection to the broker
  *
- * WHAT   What the inbox and the outbox have in common: the connection, its loss
- *        and the next one, the wait for it and for other threads.
- * WHO    wake: any thread. init, fini, start, stop: the engine's. The others:
- *        the thread itself.
+ * WHAT   The part that inbox.h and outbox.h have in common: they lose their
+ *        connection, open another one, and wait for the broker and for other
+ *        threads. And the struct of the queue, which both threads share.
+ * WHO    init, fini, start, stop: source_amqp.c, on the engine's thread. wake:
+ *        any thread. The others: the thread itself.
  * OWNS   The thread and the connection.
  * FAILS  init, start: -errno.
  */
@@ -40,12 +41,13 @@ struct side {
  * c = constant after open   a = atomic */
 struct amqp_queue {
     struct source source;
-    struct source_events events;          /* c */
-    const struct settings *set;           /* c */
-    struct run_file *runs;                /* c */
-    struct claims *claims;                /* c */
-    bool started;                         /* c  after it; the engine */
-    atomic_long ready;                    /* a  messages at the last count */
+    struct source_events events; /* c */
+    const struct settings *set;  /* c */
+    struct run_file *runs;       /* c */
+    uint64_t first_seq;          /* c  run_file_open */
+    struct claims *claims;       /* c */
+    bool started;                /* c  after it; the engine */
+    atomic_long ready; /* a  messages in the queue when last counted */
     const struct broker_operand *operand; /* c */
     char password[BROKER_PASSWORD];       /* c */
     char machine[65];                     /* c */
@@ -54,12 +56,12 @@ struct amqp_queue {
     struct topology topology;             /* c */
     char (*parts)[TOPOLOGY_NAME];         /* c  NAME, or NAME.0 and up */
     unsigned part_count;                  /* c */
-    atomic_uint in_hand;                  /* a  messages lent at once */
-    atomic_uint fetched; /* a  may be in hand; 0: it consumes nothing */
-    /* Host that the outbox has given up + 1, so that the inbox tests it at once
-     * and not only by its heartbeats, a minute later; 0: none. */
+    atomic_uint in_hand;                  /* a  messages that may be lent */
+    atomic_uint fetched; /* a  the inbox's prefetch; 0: it consumes nothing */
+    /* Host that the outbox has given up + 1; 0: none. The inbox sends it a
+     * request: its heartbeats would find it dead only a minute later. */
     atomic_uint doubted;       /* a */
-    atomic_bool stopping;      /* a  both threads must end */
+    atomic_bool stopping;      /* a  both threads must return */
     atomic_bool limit_logged;  /* a  a delivery limit was logged */
     atomic_bool group_logged;  /* a  a refused group was logged */
     struct side inbox, outbox; /* the threads of inbox.h and outbox.h */
@@ -78,13 +80,14 @@ static inline bool amqp_queue_is_parted(const struct amqp_queue *queue)
 int side_init(struct side *side, struct amqp_queue *queue, const char *name);
 void side_fini(struct side *side);
 int side_start(struct side *side, void *(*main)(void *), void *arg);
-/* Wait for the end of the thread, which queue->stopping asks for, and close the
- * connection. */
+/* Wait until the thread returns, which it does once queue->stopping is set.
+ * Then close the connection. */
 void side_stop(struct side *side);
 void side_wake(struct side *side);
-/* Close the connection, and log why. */
+/* Close the connection, and log the reason. */
 void side_lost(struct side *side, const char *why);
-/* Wait a while, then try to connect. Returns true if there is a connection. */
+/* Wait for a pause that grows with each try, then try to connect. Returns true
+ * if there is a connection. */
 bool side_reconnect(struct side *side);
 /* Log once that a queue declared on this connection has a delivery limit. */
 void side_limited(struct side *side);

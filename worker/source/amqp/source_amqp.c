@@ -1,9 +1,10 @@
-/* source_amqp.c - a queue on a broker, as a source (see source.h)
+/* source_amqp.c - a queue on a broker as the origin of messages (see source.h)
  *
  * Two threads, each with a connection of its own: the inbox consumes and
- * acknowledges, the outbox publishes. A message stays unacknowledged until what
- * follows from its verdict is confirmed. The engine opens, stops and closes the
- * source through broker_engine.h.
+ * acknowledges, the outbox publishes what follows from verdicts. A message
+ * stays unacknowledged until that is confirmed. worker/engine.c opens, stops
+ * and closes the source through broker_engine.h, and calls the other functions
+ * through the table amqp_ops, on the threads that source.h names.
  */
 #include "worker/source/amqp/inbox.h"
 #include "worker/source/amqp/outbox.h"
@@ -22,7 +23,7 @@
 #include "common/broker/broker_operand.h"
 #include "worker/config/settings.h"
 
-/* A queue, and the state of its threads. c = constant after open */
+/* The queue and its two threads. c = constant after open */
 struct source_amqp {
     struct amqp_queue queue;
     struct inbox *inbox;   /* c */
@@ -34,15 +35,15 @@ static struct source_amqp *source_amqp_of(const struct source *s)
     return CONTAINER_OF(amqp_queue_of(s), struct source_amqp, queue);
 }
 
-/* ---- looking ---- */
+/* ---- how many messages there are ---- */
 
 static unsigned source_amqp_room(const struct source *s)
 {
     return claims_count(amqp_queue_of(s)->claims).room;
 }
 
-/* Count the messages that have arrived, and those in the queue when the broker
- * was last asked. */
+/* Count the messages that have arrived, and those that were in the queue at the
+ * last count. */
 static long fresh_count(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -51,8 +52,7 @@ static long fresh_count(const struct source *s)
            atomic_load(&q->queue.ready);
 }
 
-/* Ask the broker how many messages are in the queue. -EAGAIN: it does not
- * answer. */
+/* Count the messages in the queue. -EAGAIN: the broker does not answer. */
 static int ready_ask(struct source_amqp *q)
 {
     long ready = 0;
@@ -67,11 +67,10 @@ static int ready_ask(struct source_amqp *q)
     return 0;
 }
 
-/* Return whether a message is due. Messages that the broker has sent are not in
- * the queue, and may not be here yet. So the answer is NO only if the last call
- * found nothing either, and nothing came since. A head that waits in hand is
- * due: if the worker ended now, it would give the head back, and the failures
- * of the head would be forgotten. */
+/* Return YES if a message is due. A message that is on its way from the broker
+ * is neither in the queue nor here. So the answer is NO only if the call before
+ * found nothing either, and nothing came since. A head that waits for its retry
+ * counts as due: if the worker exited now, its failures would be lost. */
 static int source_amqp_is_due(struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -102,9 +101,9 @@ static bool nothing_pending(const struct source *s)
     return false;
 }
 
-/* ---- how many ---- */
+/* ---- how many may be lent ---- */
 
-/* Before the start, allow as many as the last owner could have lent. */
+/* Before the start, return how many the last owner could have lent. */
 static unsigned source_amqp_lent(const struct source *s)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -114,9 +113,9 @@ static unsigned source_amqp_lent(const struct source *s)
                : RUN_SLOTS;
 }
 
-/* Set the longest time limit of a message. With partitions, a message gets no
- * more than the worker's limit unless --max-timeout allows it, because all
- * attempts must end before the broker takes the message back (settings.h). */
+/* Set the longest time limit that a message may ask for. With partitions it is
+ * the worker's own unless --max-timeout is given, because all attempts must end
+ * before the broker takes the message back (settings.h). */
 static void limit_set(struct source_amqp *q)
 {
     const struct settings *set = q->queue.set;
@@ -127,15 +126,15 @@ static void limit_set(struct source_amqp *q)
     atomic_store(&q->queue.source.timeout_most_ns, most);
 }
 
-/* Wake the inbox: it fetches as much as max-concurrency asks for. */
+/* Wake the inbox: the number in hand depends on max-concurrency. */
 static void source_amqp_tuned(struct source *s)
 {
     limit_set(source_amqp_of(s));
     side_wake(&source_amqp_of(s)->queue.inbox);
 }
 
-/* Set how many messages may be lent. With partitions it is the same number for
- * all workers. */
+/* Set how many messages may be lent. With partitions the number is fixed, as it
+ * must be the same for all workers. */
 static int source_amqp_resize(struct source *s, unsigned n, struct problem *p)
 {
     struct source_amqp *q = source_amqp_of(s);
@@ -160,7 +159,7 @@ static int source_amqp_runs(struct source *s,
     return 0;
 }
 
-/* Count the crashes, for the time when the broker gives the messages again. */
+/* Count the crashes; the broker will deliver their messages again. */
 static int source_amqp_recover(struct source *s,
                                int (*visit)(void *arg,
                                             const struct source_left *left),
@@ -218,7 +217,7 @@ static const struct source_ops amqp_ops = {
 
 /* ---- open and close ---- */
 
-/* Fill in the queue, with the setup of both connections. */
+/* Fill in what does not depend on the broker. */
 static int amqp_queue_fill(struct source_amqp *q, const struct settings *set)
 {
     struct amqp_queue *queue = &q->queue;
@@ -247,9 +246,9 @@ static int amqp_queue_fill(struct source_amqp *q, const struct settings *set)
     return queue->parts ? 0 : -ENOMEM;
 }
 
-/* Stop the outbox first: the inbox acknowledges the messages whose copies the
- * outbox knows to be confirmed. A copy that is not confirmed by then leaves its
- * message unacknowledged, and that comes again. */
+/* Stop the outbox first: the inbox then acknowledges all messages whose copies
+ * are confirmed. A message without a confirmed copy stays unacknowledged, and
+ * is delivered again. */
 static void source_amqp_stop(struct source *source, uint64_t limit_ns)
 {
     struct source_amqp *q = source_amqp_of(source);
@@ -307,9 +306,9 @@ static int source_amqp_open(struct source **out,
         err = broker_password_find(q->queue.password, q->queue.operand,
                                    set->access.password_file, p);
     if (!err)
-        err = run_file_open(&q->queue.runs, setup->runs, p);
+        err = run_file_open(&q->queue.runs, setup->runs, &q->queue.source.nonce,
+                            &q->queue.first_seq, p);
     if (!err) {
-        q->queue.source.nonce = run_file_nonce(q->queue.runs);
         parts = q->queue.topology.partitions;
         want = parts ? parts * partition_in_hand(parts)
                      : slots_for(set, (unsigned)set->concurrency);
