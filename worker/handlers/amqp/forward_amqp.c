@@ -1,13 +1,15 @@
-/* forward_amqp.c - send each message to a queue on a broker (see
+/* forward_amqp.c - mqworker --forward to a queue on a broker (see
  * worker/handlers/handler.h, worker/handlers/forward.h)
  *
- * A message is done when the broker has confirmed it. Many are open at once:
- * send publishes without waiting, and next waits until all that were published
- * are confirmed.
+ * Each work item has a lane: a connection, and the messages that it has open on
+ * it. lane_send publishes without waiting, and lane_next waits until the broker
+ * has confirmed all of them: then they are done. The work items call the
+ * functions of a lane, through the table `lanes`; the engine's thread calls the
+ * others, through handler_forward_amqp, except for stop: any thread.
  * Crash before the confirm, or between the confirm and the verdict: the slot
  * reads RUNNING, and the next start publishes the message again, with the same
- * id and line (envelope.h), marked as resent. So a worker that ran the first
- * copy acknowledges the second, and one that did not know it runs it, marked.
+ * id and line (envelope.h), marked as resent. A worker that ran the first copy
+ * acknowledges the second; any other worker runs it, marked.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -31,22 +33,22 @@
 #include "worker/handlers/handler.h"
 #include "worker/rules/verdict.h"
 
-/* Time that the broker may take to confirm before the messages are given back:
- * longer than a queue takes to elect a leader. */
+/* Time limit for a confirm, after which the messages are given back. A queue
+ * takes less to elect a leader. */
 #define CONFIRM_NS (30 * NS_PER_S)
-/* A connection that was idle for longer is opened again, because its heartbeats
- * are sent only by calls of this file. */
+/* A connection that was idle for longer is opened again, because heartbeats are
+ * sent only during calls of this file. */
 #define REST_NS (LINK_HEARTBEAT * NS_PER_S / 2)
 /* Time that a host may take to answer at the start, which waits for it. */
 #define LOOK_S 2
-/* Header lines that a queue on a broker does not support. */
+/* Header lines that have no effect in a queue on a broker. */
 #define LINES_LEFT_OUT (HEADER_MAX_ATTEMPTS | HEADER_BACKOFF | HEADER_UNIQUE)
 
-/* The password for DEST. forward_check finds it before there are threads,
- * because it may have to be removed from the environment. A process has one
- * such handler. */
+/* The password for the broker. amqp_forward_check finds it while there is only
+ * one thread, as it may have to remove it from the environment. A process has
+ * one such handler. */
 static char password[BROKER_PASSWORD];
-static bool password_in_environment; /* check removed it from there */
+static bool password_in_environment; /* it was there, and is removed */
 
 /* An open delivery. */
 struct sent {
@@ -55,15 +57,15 @@ struct sent {
     struct outcome out;
 };
 
-/* A connection, and what one work item has open on it. */
+/* The lane of a work item. */
 struct coprocess {
     LIST_ENTRY(coprocess) link; /* h->idle */
     struct handler *h;
     struct publisher *publisher; /* NULL: not connected */
     uint64_t rests_ns;           /* monotonic; start of its idle time */
     atomic_bool woken;
-    bool flushed;          /* all open deliveries are confirmed, or `failed` */
-    struct problem failed; /* text "": nothing failed */
+    bool flushed; /* lane_next has waited: `failed` is for all of them */
+    struct problem failed; /* text "": all are confirmed, or not yet */
     struct sent *open;     /* settings.window of them */
     unsigned count, next;  /* used in `open`; index of the next result */
 };
@@ -153,30 +155,6 @@ static int lane_ready(struct coprocess *lane, struct outcome *out)
 
 /* ---- publishing ---- */
 
-/* Choose the queue for the message: a part by its group, else the next part in
- * turn. */
-static bool part_choose(struct handler *h, const struct delivery *d,
-                        char queue[TOPOLOGY_NAME], struct outcome *out)
-{
-    const struct settings *set = h->set;
-    const struct topology t = {.operand = &set->forward_to,
-                               .partitions = set->forward_partitions};
-    unsigned part = 0;
-
-    if (d->group.at && !t.partitions) {
-        forward_refuse(out, "not forwarded: it has a group, and a queue on a "
-                            "broker keeps groups only with --partitions; give "
-                            "that to both workers, then run mqdlq replay");
-        return false;
-    }
-    if (d->group.at)
-        part = partition_of(d->group.at, d->group.size, t.partitions);
-    else if (t.partitions)
-        part = atomic_fetch_add(&h->part, 1) % t.partitions;
-    topology_queue(&t, part, queue);
-    return true;
-}
-
 /* Make the properties, as a worker of the broker would have written them. */
 static int forward_properties(const struct settings *set, struct delivery *d,
                               uint64_t count, struct envelope_copy *copy)
@@ -207,6 +185,7 @@ static int forward_properties(const struct settings *set, struct delivery *d,
     return envelope_make(copy, m->priority, m->data, &h, &change);
 }
 
+/* Return how many more deliveries may be opened. */
 static unsigned lane_room(const struct coprocess *lane)
 {
     return lane->flushed || lane->failed.text[0]
@@ -221,17 +200,27 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
 {
     struct sent *s = &lane->open[lane->count++];
     struct handler *h = lane->h;
+    const struct topology t = {.operand = &h->set->forward_to,
+                               .partitions = h->set->forward_partitions};
     struct envelope_copy copy;
     char queue[TOPOLOGY_NAME];
+    unsigned part = 0;
     uint64_t count;
     int err;
 
     s->d = d;
     forward_begin(&s->out);
-    s->refused = forward_count(d, &count, &s->out) < 0 ||
-                 !part_choose(h, d, queue, &s->out);
+    s->refused = forward_count(d, &count, &s->out) < 0;
     if (s->refused)
         return;
+    if (d->group.at && !t.partitions) {
+        forward_refuse(&s->out,
+                       "not forwarded: it has a group, and a queue on a broker "
+                       "keeps groups only with --partitions; give that to both "
+                       "workers, then run mqdlq replay");
+        s->refused = true;
+        return;
+    }
     if (d->header.fields & LINES_LEFT_OUT && !atomic_exchange(&h->warned, true))
         log_warn("lines_left_out", F_STR("queue", h->set->queue),
                  F_STR("msg", delivery_id(d)),
@@ -240,6 +229,12 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
                        "unique for a single message, so these lines are "
                        "left out; set --max-attempts and --backoff of its "
                        "worker instead"));
+    /* The part of its group, or the parts in turn. */
+    if (d->group.at)
+        part = partition_of(d->group.at, d->group.size, t.partitions);
+    else if (t.partitions)
+        part = atomic_fetch_add(&h->part, 1) % t.partitions;
+    topology_queue(&t, part, queue);
     err = forward_properties(h->set, d, count, &copy);
     if (err) {
         (void)problem_set(&lane->failed, EX_OSERR, -err,
@@ -257,9 +252,10 @@ static void lane_send(struct coprocess *lane, struct delivery *d)
     }
 }
 
-/* Wait until all published messages are confirmed. After a failure the
- * connection is closed, with its copies of the messages that were not
- * confirmed: they are given back, and published again from their slots. */
+/* Wait until all published messages are confirmed, then return the next open
+ * delivery with its outcome. NULL: woken, and there is room for more. After a
+ * failure close the connection, with its copies of the messages: they are given
+ * back, and published again from their slots. */
 static struct delivery *lane_next(struct coprocess *lane, struct outcome *out)
 {
     const struct sent *s;
@@ -297,8 +293,8 @@ static void lane_wake(struct coprocess *lane)
 
 /* ---- the handler ---- */
 
-/* Have publishers stop waiting: they ask several times a second whether they
- * should. */
+/* Have publishers stop waiting: they call forward_stopping several times a
+ * second. */
 static void amqp_forward_stop(struct handler *h, int signal)
 {
     (void)signal;
@@ -354,8 +350,8 @@ static int amqp_forward_open(struct handler **out,
     return 0;
 }
 
-/* Find the password. If the consumed queue is on a broker, too, its source
- * looks for the same password after this. */
+/* Find the password. Leave it in the environment if the consumed queue is on a
+ * broker, too: then its source looks for it after this. */
 static int amqp_forward_check(const struct settings *set, struct problem *p)
 {
     const char *variable = getenv("AMQP_PASSWORD");
@@ -376,7 +372,7 @@ static int amqp_forward_check(const struct settings *set, struct problem *p)
 }
 
 /* Put the password back into the environment for the program that this process
- * is about to execute. If that fails for want of memory, its check reports that
+ * is about to execute. Without memory for that, the new program reports that
  * there is no password. */
 static void amqp_forward_restore(void)
 {
