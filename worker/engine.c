@@ -36,114 +36,6 @@
 /* Longest wait for the confirms of a broker when the worker ends. */
 #define CONFIRM_NS (10 * NS_PER_S)
 
-/* ---- events of the source ---- */
-
-/* Release the held groups whose dead letters have been dealt with. */
-static int on_letters_gone(void *arg)
-{
-    struct engine *e = arg;
-    int released = dispatch_release(&e->flow);
-
-    if (released != 0)
-        gate_changed(&e->flow.gate);
-    return released;
-}
-
-/* Run the --on-dead command for a new dead letter. */
-static void on_hooks(void *arg)
-{
-    const struct engine *e = arg;
-
-    on_dead_wake(e->on_dead);
-}
-
-/* Count the letters that --keep-dead or --max-dead removed. */
-static void on_removed(void *arg, uint64_t letters)
-{
-    struct engine *e = arg;
-    struct counters_block *b = counters_rest(e->flow.counters);
-
-    counters_add(&b->removed, letters);
-    counters_rest_done(e->flow.counters);
-}
-
-static size_t on_held(void *arg)
-{
-    const struct engine *e = arg;
-
-    return groups_held(e->flow.groups);
-}
-
-/* Start work items: a row is due, or the queue's name was removed and the
- * messages left in it have to be taken. */
-static void on_changed(void *arg)
-{
-    struct engine *e = arg;
-
-    schedule_wake(&e->flow);
-}
-
-static void on_moved(void *arg)
-{
-    struct engine *e = arg;
-
-    peeker_queue_changed(e->flow.peeker);
-}
-
-static void on_settled(void *arg, struct settle *s)
-{
-    struct engine *e = arg;
-
-    unsettled_on_settled(&e->flow.unsettled, s);
-}
-
-static void on_died(void *arg, const struct source_death *death)
-{
-    struct engine *e = arg;
-
-    decision_died(&e->flow, death);
-}
-
-static void on_duplicate(void *arg, struct message *m, const struct ulid *first)
-{
-    struct engine *e = arg;
-
-    settle_duplicate(&e->flow, m, first);
-}
-
-static void on_delayed(void *arg, struct message *m)
-{
-    struct engine *e = arg;
-
-    settle_delayed(&e->flow, m);
-}
-
-/* Return true if the worker will take more messages: it is ready or busy, or
- * it waits for --rate. */
-static bool on_wants(void *arg)
-{
-    struct engine *e = arg;
-    enum gate_why why = gate_why(&e->flow.gate);
-
-    return why == WHY_NOT_SO || why == WHY_RATE || why >= WHY_ALONE;
-}
-
-static void on_ended(void *arg, const char *why, int status)
-{
-    struct engine *e = arg;
-
-    gate_finish(&e->flow.gate, why, status);
-}
-
-/* Stop taking messages for a while; see `trouble` in source.h. The peeker calls
- * this, too. */
-static void on_trouble(void *arg, const char *what, int err)
-{
-    struct engine *e = arg;
-
-    gate_trouble(&e->flow.gate, what, err);
-}
-
 /* ---- the source ---- */
 
 /* Wait until the broker has confirmed the last verdicts, for CONFIRM_NS at
@@ -155,38 +47,26 @@ static void broker_stop(struct engine *e)
         e->broker->source_stop(e->flow.source, CONFIRM_NS);
 }
 
-/* Keep work items from taking messages, from a call with `begins` true to the
- * call with `begins` false. */
-static void hold_take(void *arg, bool begins)
-{
-    struct engine *e = arg;
-
-    if (begins)
-        quick_lock(&e->flow.take_lock);
-    else
-        quick_unlock(&e->flow.take_lock);
-}
-
 /* Open the POSIX queue or the queue on a broker that the settings name, with
  * its watches and its spool. */
 static int source_open(struct engine *e, struct problem *p)
 {
     int err;
 
-    e->mq.events = (struct source_events){.arg = e,
-                                          .changed = on_changed,
-                                          .moved = on_moved,
-                                          .settled = on_settled,
-                                          .died = on_died,
-                                          .duplicate = on_duplicate,
-                                          .delayed = on_delayed,
-                                          .letters_gone = on_letters_gone,
-                                          .held = on_held,
-                                          .hooks = on_hooks,
-                                          .removed = on_removed,
-                                          .trouble = on_trouble,
-                                          .wants = on_wants,
-                                          .ended = on_ended};
+    e->mq.events = (struct source_events){.flow = &e->flow,
+                                          .gate = &e->flow.gate,
+                                          .groups = e->flow.groups,
+                                          .on_dead = &e->on_dead,
+                                          .changed = schedule_wake,
+                                          .settled = unsettled_on_settled,
+                                          .died = decision_died,
+                                          .duplicate = settle_duplicate,
+                                          .delayed = settle_delayed,
+                                          .letters_gone = dispatch_release,
+                                          .held = groups_held,
+                                          .hooks = on_dead_wake,
+                                          .wants = gate_wants,
+                                          .ended = gate_finish};
     if (e->broker)
         return e->broker->source_open(
             &e->flow.source,
@@ -201,8 +81,9 @@ static int source_open(struct engine *e, struct problem *p)
     e->mq.loop = e->flow.loop;
     e->mq.pool = &e->flow.pool;
     e->mq.dirty = &e->flow.dirty;
-    e->mq.hold_take = hold_take;
-    e->mq.hold_arg = e;
+    e->mq.counters = e->flow.counters;
+    e->mq.peeker = e->flow.peeker;
+    e->mq.take_lock = &e->flow.take_lock;
     e->flow.source = &e->mq.source;
     e->mq.source.attention = &e->flow.gate.attention;
     err = source_mq_open(&e->mq, p);
@@ -228,19 +109,9 @@ static void on_gate(void *arg, enum gate_event event)
 }
 
 /* Return the descriptor that the peeker waits for. */
-static int queue_poll_fd(void *arg)
+static int queue_poll_fd(const struct flow *f)
 {
-    const struct engine *e = arg;
-
-    return e->flow.source->poll_fd;
-}
-
-/* Start a work item: the queue has a message, and peek mode is off. */
-static void on_message(void *arg)
-{
-    struct engine *e = arg;
-
-    (void)schedule_start(&e->flow);
+    return f->source->poll_fd;
 }
 
 bool engine_restarts(const struct engine *e)
@@ -296,7 +167,7 @@ static void on_exit_with_threads(void *arg)
         broker_stop(e);
         if (e->file_watch)
             file_watch_last(e->file_watch);
-        unsettled_fini(&e->flow.unsettled);
+        unsettled_fini(&e->flow);
         spool_stop(e->mq.spool_there);
         engine_keep(e);
         alive_remove(alive_key(e->flow.source->nonce));
@@ -309,24 +180,6 @@ static void on_exit_with_threads(void *arg)
     if (engine_status(e) == -ESTALE)
         e->restart(e->restart_arg);
     _exit(EX_OK);
-}
-
-/* Write the note of a pause again after the folder was replaced. Runs on a pool
- * thread. */
-static void on_folder_replaced(void *arg)
-{
-    struct engine *e = arg;
-
-    pause_put_back(&e->pause);
-}
-
-/* Stop in order to restart, because a file was removed. Runs on a pool thread
- * and leaves the stop itself to the loop. */
-static void on_restart_needed(void *arg)
-{
-    struct engine *e = arg;
-
-    timers_start(e->flow.timers, &e->stop.again, clock_mono_ns());
 }
 
 /* Handle a change of the wall clock or a resume of the machine. */
@@ -346,9 +199,9 @@ static int parts_ready(struct engine *e, struct problem *p)
                                            .dir = &e->dir,
                                            .runtime = &e->runtime,
                                            .lock = &e->lock,
-                                           .there = on_folder_replaced,
-                                           .again = on_restart_needed,
-                                           .arg = e};
+                                           .there = pause_put_back,
+                                           .pause = &e->pause,
+                                           .again = &e->stop.again};
     /* The most messages that can be lent, whatever the settings are. */
     unsigned lent_most =
         e->mq.custody ? custody_slots_most(e->mq.custody) : BROKER_LENT;
@@ -379,10 +232,11 @@ static int parts_ready(struct engine *e, struct problem *p)
         err = peeker_open(&e->flow.peeker,
                           &(struct peeker_setup){.loop = e->flow.loop,
                                                  .timers = e->flow.timers,
+                                                 .flow = &e->flow,
                                                  .fd = queue_poll_fd,
-                                                 .ready = on_message,
-                                                 .trouble = on_trouble,
-                                                 .arg = e});
+                                                 .ready = schedule_start,
+                                                 .gate = &e->flow.gate,
+                                                 .trouble = gate_trouble});
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));
@@ -464,7 +318,7 @@ static void engine_init(struct engine *e, struct settings *set,
     }
     cap_init(&e->cap, &e->flow, set);
     pause_init(&e->pause, &e->flow);
-    unsettled_init(&e->flow.unsettled, &e->flow);
+    unsettled_init(&e->flow);
     crashes_init(&e->flow);
     ready_init(&e->flow.ready, &e->flow.gate.attention);
     run_limits_init(&e->flow);
@@ -664,7 +518,7 @@ void engine_close(struct engine **engine)
     if (e->file_watch && e->flow.started)
         file_watch_last(e->file_watch);
     if (e->mq.store || (e->broker && e->flow.source))
-        unsettled_fini(&e->flow.unsettled);
+        unsettled_fini(&e->flow);
     on_dead_close(&e->on_dead);
     if (e->flow.started) {
         spool_stop(e->mq.spool_there);

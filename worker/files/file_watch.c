@@ -473,15 +473,15 @@ static int files_watch_run(struct chore *chore)
     if (!fine && clock_mono_ns() >= w->calm_ns && may_restart(w) &&
         files_restore(w) == 0) {
         (void)files_look(w); /* verdicts can be written again */
-        w->with.there(w->with.arg);
-        w->with.again(w->with.arg);
+        w->with.there(w->with.pause);
+        timers_start(w->with.flow->timers, w->with.again, clock_mono_ns());
         return 0;
     }
     if (!fine) {
         folders_watch(w);
         return -ENOENT;
     }
-    w->with.there(w->with.arg);
+    w->with.there(w->with.pause);
     if (w->source.fd < 0)
         chore_after(chore, SLOW_NS);
     return 0;

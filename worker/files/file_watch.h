@@ -5,7 +5,7 @@
  *        store or custody is concerned, no message is taken (HOLD_ bits). A
  *        file that was moved or replaced is waited for. After a removal the
  *        worker starts again: first the store gets its name back, if it lost
- *        it, then `again` is called.
+ *        it, then `again` is started.
  *        inotify reports changes in the folders at once. It does not report a
  *        mount or unmount: while messages are taken, the files are checked
  *        every second (less often if millions of rows wait). An idle worker has
@@ -24,10 +24,12 @@
 #define FILE_NEXT (PATH_MAX + 256)
 
 struct flow;
+struct pause; /* halt.h; only handed to `there` */
 struct pid_file;
 struct runtimedir;
 struct source_mq;
 struct statedir;
+struct timer;
 struct file_watch; /* opaque; body in file_watch.c */
 
 /* The parts that file_watch works on; all of them outlive it. */
@@ -39,11 +41,11 @@ struct file_watch_setup {
     struct pid_file **lock; /* replaced if the state folder is made again */
     /* All files are in place, or will be after `again`. Called on a pool
      * thread. */
-    void (*there)(void *arg);
-    /* The worker has to stop and start again, because a file was removed. May
-     * be called several times, on a pool thread. */
-    void (*again)(void *arg);
-    void *arg;
+    void (*there)(struct pause *pause);
+    struct pause *pause;
+    /* Started when the worker has to stop and start again, because a file was
+     * removed; perhaps several times. */
+    struct timer *again;
 };
 
 /* The reason why nothing is taken. */

@@ -220,10 +220,10 @@ static int group_unhold(struct flow *f, const char *key, size_t size)
 
 int dispatch_release(struct flow *f)
 {
-    struct groups *g = f->groups;
     size_t bytes, size;
-    char *keys = groups_held_keys(g, &bytes);
-    int err = keys || groups_held(g) == 0 ? 0 : -ENOMEM, n = 0;
+    char *keys = groups_held_keys(f->groups, &bytes);
+    int err = keys || groups_held(f->groups) == 0 ? 0 : -ENOMEM;
+    bool changed = err != 0;
 
     for (size_t at = 0; keys && at < bytes; at += sizeof size + size) {
         int released;
@@ -232,11 +232,12 @@ int dispatch_release(struct flow *f)
         released = group_unhold(f, keys + at + sizeof size, size);
         if (released < 0)
             err = released;
-        else
-            n += released == YES;
+        changed |= released != NO;
     }
     free(keys);
-    return err ? err : n;
+    if (changed)
+        gate_changed(&f->gate);
+    return err;
 }
 
 /* Log that a group waits for an operator, and have the source watch its letter.

@@ -72,8 +72,9 @@ struct message *dispatch_pull(struct flow *f, struct header_text key,
  * returns to its position. */
 void dispatch_pulled(struct flow *f, struct header_text key, struct message *m,
                      bool gone);
-/* Release the held groups that have no letter left. Returns their number, or
- * -errno if the source failed for one of them; others may be released then. */
+/* Release the held groups that have no letter left, and have their messages
+ * taken: the source's event `letters_gone`. Returns 0, or -errno if the source
+ * failed for one of them; others may be released then. */
 int dispatch_release(struct flow *f);
 
 /* Visit the messages of a group that wait, as groups_list does. */

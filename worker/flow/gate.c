@@ -129,6 +129,13 @@ enum gate_why gate_why(struct gate *g)
     return gate_takes(g) ? WHY_NOT_SO : WHY_WAITING;
 }
 
+bool gate_wants(struct gate *g)
+{
+    enum gate_why why = gate_why(g);
+
+    return why == WHY_NOT_SO || why == WHY_RATE || why >= WHY_ALONE;
+}
+
 const char *gate_why_text(enum gate_why why)
 {
     static const char *const texts[] = {

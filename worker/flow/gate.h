@@ -147,6 +147,9 @@ void gate_tune_breaker(struct gate *g, uint64_t failures, uint64_t pause_ns);
 /* Return why no work item may start: one of the gate's reasons, up to
  * WHY_WAITING; WHY_NOT_SO if one may. */
 enum gate_why gate_why(struct gate *g);
+/* Return true if the worker will take more messages, now or when its handlers
+ * have finished: it is ready or busy, or waits for --rate. */
+bool gate_wants(struct gate *g);
 /* Return the reason in words. */
 const char *gate_why_text(enum gate_why why);
 

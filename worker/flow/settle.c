@@ -251,14 +251,14 @@ static void decision_settle(struct flow *f, struct decision *dec)
     int err;
 
     if (f->source->ops->late) {
-        unsettled_submit(&f->unsettled, dec);
+        unsettled_submit(f, dec);
         return;
     }
     err = f->source->ops->settle(f->source, &dec->s, 1);
     if (err == -ESTALE) {
         decision_stale(f, dec);
     } else if (err) {
-        unsettled_keep(&f->unsettled, dec, err);
+        unsettled_keep(f, dec, err);
     } else {
         decision_done(f, dec);
         if (dec->s.lane == LANE_NONE)
@@ -545,7 +545,7 @@ void settle_refused(struct flow *f, const struct delivery *d,
     decision_init(&dec, d, MQW_DONE);
     dec.took_ns = out->duration_ns;
     dec.end_ns = settle_ended_at(d, out);
-    unsettled_keep(&f->unsettled, &dec, err);
+    unsettled_keep(f, &dec, err);
 }
 
 void settle_notify(struct flow *f, const struct delivery *d,

@@ -80,7 +80,7 @@ static void queue_readable(struct loop_source *source)
     struct peeker *p = CONTAINER_OF(source, struct peeker, source);
 
     mode_shift(p, PEEK_EPOLL, PEEK_OFF);
-    p->setup.ready(p->setup.arg);
+    (void)p->setup.ready(p->setup.flow);
 }
 
 int peeker_open(struct peeker **out, const struct peeker_setup *setup)
@@ -131,14 +131,14 @@ void peeker_arm(struct peeker *p)
         return;
     pthread_mutex_lock(&p->arm_mtx);
     if (mode_shift(p, PEEK_OFF, PEEK_EPOLL)) {
-        p->source.fd = p->setup.fd(p->setup.arg);
+        p->source.fd = p->setup.fd(p->setup.flow);
         err = loop_watch(p->setup.loop, &p->source, EPOLLIN);
         if (err)
             mode_shift(p, PEEK_EPOLL, PEEK_OFF);
     }
     pthread_mutex_unlock(&p->arm_mtx);
     if (err)
-        p->setup.trouble(p->setup.arg, "epoll_ctl", -err);
+        p->setup.trouble(p->setup.gate, "epoll_ctl", -err);
 }
 
 /* Make the waiting thread look again. The event stays until then. */
@@ -187,8 +187,9 @@ bool peeker_enter(struct peeker *p)
  */
 bool peeker_wait(struct peeker *p)
 {
-    struct pollfd fds[2] = {{.fd = p->setup.fd(p->setup.arg), .events = POLLIN},
-                            {.fd = p->interrupt, .events = POLLIN}};
+    struct pollfd fds[2] = {
+        {.fd = p->setup.fd(p->setup.flow), .events = POLLIN},
+        {.fd = p->interrupt, .events = POLLIN}};
     uint64_t ignored;
 
     (void)poll(fds, 2, -1);

@@ -18,18 +18,25 @@
 #include "worker/loop/timers.h"
 
 struct peeker; /* opaque; body in peeker.c */
+/* Opaque here: arguments of the calls below. */
+struct flow;
+struct gate;
 
 /* If a handler takes longer, another thread waits for the queue, too. */
 #define PEEKER_STUCK_MS 2
 
-/* Constant while the peeker is open. `arg` is the argument of the calls. */
+/* Constant while the peeker is open. */
 struct peeker_setup {
     struct loop *loop;
     struct timers *timers;
-    int (*fd)(void *arg);     /* descriptor, readable if there are messages */
-    void (*ready)(void *arg); /* there may be a message; in the loop */
-    void (*trouble)(void *arg, const char *what, int err); /* any thread */
-    void *arg;
+    struct flow *flow;
+    /* Return the descriptor that is readable if there are messages. */
+    int (*fd)(const struct flow *flow);
+    /* Start a work item, because there may be a message. In the loop. */
+    bool (*ready)(struct flow *flow);
+    struct gate *gate;
+    /* Log that the queue cannot be watched. Any thread. */
+    void (*trouble)(struct gate *gate, const char *what, int err);
 };
 
 int peeker_open(struct peeker **out, const struct peeker_setup *setup);

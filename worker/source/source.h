@@ -35,6 +35,11 @@
 #include "worker/rules/verdict.h"
 
 struct settings; /* settings.h */
+/* Opaque to a source: arguments of the events below. */
+struct flow;
+struct gate;
+struct groups;
+struct on_dead;
 
 /* A lane is the number of a work item, below source.lanes, by which a source
  * keeps what it has ready for the item's next message. All calls with one lane
@@ -177,46 +182,48 @@ struct source_hook {
     size_t size;
 };
 
-/* Calls from the source, which holds no lock of its own then; `arg` is that of
- * the table. Pointers are borrowed for the call. */
+/* Calls from the source to the worker; the source holds no lock of its own
+ * then. Each gets the member named like its first parameter. Other pointers are
+ * borrowed for the call. */
 struct source_events {
-    void *arg;
-    /* Something may have arrived that poll_fd does not report. Any thread. */
-    void (*changed)(void *arg);
-    /* poll_fd stands for another file now. Inside take. */
-    void (*moved)(void *arg);
+    struct flow *flow;
+    struct gate *gate;
+    const struct groups *groups;
+    /* *on_dead is NULL while no --on-dead command can be run. */
+    struct on_dead *const *on_dead;
+    /* Something may have arrived that poll_fd does not report, or a message is
+     * due. Any thread. */
+    void (*changed)(struct flow *flow);
     /* A settle that was in progress has ended, with settle->err 0, -ESTALE, or
      * a disk error, after which the message is lent again. Any thread; may come
      * before settle returns. Unless the message is lent, it can be read until
      * the event returns. */
-    void (*settled)(void *arg, struct settle *settle);
+    void (*settled)(struct flow *flow, struct settle *settle);
     /* A stored message died. Inside take_due or unpark, or on a thread of the
      * source. */
-    void (*died)(void *arg, const struct source_death *death);
+    void (*died)(struct flow *flow, const struct source_death *death);
     /* Settle this unlent message as DISCARD: the message *first has its unique
      * key. Any thread; may wait for a disk. */
-    void (*duplicate)(void *arg, struct message *m, const struct ulid *first);
+    void (*duplicate)(struct flow *flow, struct message *m,
+                      const struct ulid *first);
     /* This unlent message now waits durably for its not-before, after which
      * take_due lends it. Can be read until the event returns. A thread of the
      * source. */
-    void (*delayed)(void *arg, struct message *m);
+    void (*delayed)(struct flow *flow, struct message *m);
     /* A letter of a group may be gone: call `letters` for each held group.
-     * Returns how many are still held, or -errno if one could not be asked:
-     * then the event comes again. A pool thread. */
-    int (*letters_gone)(void *arg);
-    size_t (*held)(void *arg); /* how many groups are held; any thread */
+     * Returns -errno if one could not be asked: then the event comes again. A
+     * pool thread. */
+    int (*letters_gone)(struct flow *flow);
+    /* Return how many groups are held. Any thread. */
+    size_t (*held)(const struct groups *groups);
     /* `hook` may find a death. Any thread; may be NULL. */
-    void (*hooks)(void *arg);
-    /* So many letters were removed, as the settings say. A pool thread. */
-    void (*removed)(void *arg, uint64_t letters);
-    /* Take nothing for a while. Any thread. */
-    void (*trouble)(void *arg, const char *what, int err);
-    /* Return true if no hold of the worker keeps it from taking a message, now
-     * or when its handlers have finished. Any thread; never waits. */
-    bool (*wants)(void *arg);
+    void (*hooks)(struct on_dead *on_dead);
+    /* Return true if the worker will take more messages: no hold keeps it from
+     * that, now or when its handlers have finished. Any thread; never waits. */
+    bool (*wants)(struct gate *gate);
     /* The source cannot continue: finish what is running and exit with
      * `status`. Any thread. */
-    void (*ended)(void *arg, const char *why, int status);
+    void (*ended)(struct gate *gate, const char *why, int status);
 };
 
 /* What a source on a broker is opened with (broker_engine.h); all of it

@@ -293,7 +293,7 @@ static inline void fake_tick(void)
     if (first && first->due_ns <= clock_boot_ns()) {
         source_due_set(&fake.source, 1);
         if (fake.events.changed)
-            fake.events.changed(fake.events.arg);
+            fake.events.changed(fake.events.flow);
     }
 }
 
@@ -432,7 +432,7 @@ static inline void fake_answer(struct fake_message *x, int err)
         fake_end(x, s);
         x->unreleased = false; /* the source has it back with the event */
     }
-    fake.events.settled(fake.events.arg, s);
+    fake.events.settled(fake.events.flow, s);
 }
 
 static inline int fake_settle(struct source *source, struct settle *list,

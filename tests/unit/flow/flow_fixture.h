@@ -43,35 +43,15 @@ static inline void flow_nothing(void *arg)
     (void)arg;
 }
 
-static inline void flow_changed(void *arg)
+static inline void flow_changed(struct flow *f)
 {
-    (void)arg;
-    gate_changed(&flow.gate);
+    gate_changed(&f->gate);
 }
 
-/* flow_readable - as the engine: whatever runs may have room for it */
-static inline void flow_readable(void *arg)
+static inline int flow_poll_fd(const struct flow *f)
 {
-    (void)arg;
-    schedule_start(&flow);
-}
-
-static inline void flow_settled(void *arg, struct settle *s)
-{
-    (void)arg;
-    unsettled_on_settled(&flow.unsettled, s);
-}
-
-static inline int flow_poll_fd(void *arg)
-{
-    (void)arg;
+    (void)f;
     return fake.fd;
-}
-
-static inline void flow_trouble(void *arg, const char *what, int err)
-{
-    (void)arg;
-    gate_trouble(&flow.gate, what, err);
 }
 
 /* flow_settings - those of a worker without flags, and a small one; one failure
@@ -89,8 +69,11 @@ static inline void flow_settings(void)
 /* flow_open - after flow_settings, and what the test changes there */
 static inline void flow_open(void)
 {
-    struct peeker_setup with = {
-        .fd = flow_poll_fd, .ready = flow_readable, .trouble = flow_trouble};
+    struct peeker_setup with = {.flow = &flow,
+                                .fd = flow_poll_fd,
+                                .ready = schedule_start,
+                                .gate = &flow.gate,
+                                .trouble = gate_trouble};
 
     log_setup(LOG_ERROR + 1, LOG_TEXT);
     memset(&flow, 0, sizeof flow);
@@ -99,8 +82,9 @@ static inline void flow_open(void)
     flow.folder = "/nowhere";
     flow.source = fake_open();
     flow.source->attention = &flow.gate.attention;
-    fake.events.changed = flow_changed;
-    fake.events.settled = flow_settled;
+    fake.events = (struct source_events){.flow = &flow,
+                                         .changed = flow_changed,
+                                         .settled = unsettled_on_settled};
     cr_assert_eq(timers_open(&flow.timers), 0);
     cr_assert_eq(loop_open(&flow.loop, flow.timers), 0);
     cr_assert_eq(pool_open(&flow.pool, 4), 0);
@@ -113,7 +97,7 @@ static inline void flow_open(void)
     flow.dirty.loop = flow.loop;
     ready_init(&flow.ready, &flow.gate.attention);
     cr_assert_eq(dispatch_open(&flow, FAKE_LENT), 0);
-    unsettled_init(&flow.unsettled, &flow);
+    unsettled_init(&flow);
     crashes_init(&flow);
     gate_init(&flow.gate, &set, flow_event, NULL);
     flow.gate.timers = flow.timers;
@@ -129,7 +113,7 @@ static inline void flow_close(void)
 {
     peeker_release(flow.peeker);
     pool_close(&flow.pool);
-    unsettled_fini(&flow.unsettled);
+    unsettled_fini(&flow);
     items_fini(&flow.items);
     crashes_fini(&flow);
     gate_fini(&flow.gate);

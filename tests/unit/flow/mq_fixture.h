@@ -42,6 +42,11 @@ static inline void mq_nothing(void *arg)
     (void)arg;
 }
 
+static inline void mq_due(struct flow *f)
+{
+    (void)f;
+}
+
 static inline void mq_files(void)
 {
     log_setup(LOG_ERROR + 1, LOG_TEXT);
@@ -72,7 +77,7 @@ static inline void mq_parts(void)
     mq.folder = fixture_dir;
     mq.timers = flow.timers;
     mq.pool = &flow.pool;
-    mq.events.changed = mq_nothing;
+    mq.events.changed = mq_due;
     mq.source.attention = &flow.gate.attention;
     cr_assert_eq(source_mq_open(&mq, &problem), 0);
     flow.source = &mq.source;
@@ -80,7 +85,7 @@ static inline void mq_parts(void)
     dirty_init(&flow.dirty, NS_PER_S, mq_nothing, NULL);
     flow.dirty.timers = flow.timers;
     flow.dirty.loop = flow.loop;
-    unsettled_init(&flow.unsettled, &flow);
+    unsettled_init(&flow);
     crashes_init(&flow);
     gate_init(&flow.gate, &set, mq_no_event, NULL);
     flow.gate.timers = flow.timers;
@@ -106,7 +111,7 @@ static inline void mq_close_tried(void)
 
 static inline void mq_close(void)
 {
-    unsettled_fini(&flow.unsettled);
+    unsettled_fini(&flow);
     mq_close_tried();
 }
 

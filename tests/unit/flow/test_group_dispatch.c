@@ -26,9 +26,9 @@ static void visit(struct slot *slot, void *arg)
     (void)slot, (void)arg;
 }
 
-static void on_due(void *arg)
+static void on_due(struct flow *f)
 {
-    (void)arg;
+    (void)f;
 }
 
 static void setup(void)

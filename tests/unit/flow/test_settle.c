@@ -161,7 +161,7 @@ Test(settle, a_verdict_that_cannot_be_written_waits_in_its_slot)
     cr_assert(!stored());
     atomic_store(&mq.store_gone, false);
     tried = true;
-    unsettled_fini(&flow.unsettled); /* one last try */
+    unsettled_fini(&flow); /* one last try */
     cr_assert_eq(unsettled_count(&flow.unsettled), 0);
     cr_assert_eq(slot_word(slot).state, SLOT_FREE);
     cr_assert_eq(row().state, STORE_WAITING);

@@ -355,9 +355,9 @@ Test(settle_source, the_end_tries_once_more)
     refuse(1, -ENOSPC);
     flow_end(item, MQW_RETRY, "exit 1");
     cr_assert(chore_quiet(&flow.unsettled.retry_chore));
-    unsettled_fini(&flow.unsettled);
+    unsettled_fini(&flow);
     cr_assert_eq(x->at, FAKE_WAITS);
-    unsettled_init(&flow.unsettled, &flow);
+    unsettled_init(&flow);
 }
 
 /* A copy that the source refuses to drop is dropped later, and counted then. */

@@ -41,9 +41,9 @@ uint64_t clock_wall_ns(void)
     return UINT64_C(1700000000) * NS_PER_S + clock_mono_ns();
 }
 
-static void on_due(void *arg)
+static void on_due(struct flow *flow)
 {
-    (void)arg;
+    (void)flow;
     dues++;
 }
 

@@ -24,14 +24,14 @@ static void visit(struct slot *slot, void *arg)
     (void)slot, (void)arg;
 }
 
-static void changed(void *arg)
+static void changed(struct flow *flow)
 {
-    (void)arg;
+    (void)flow;
 }
 
-static void died(void *arg, const struct source_death *d)
+static void died(struct flow *flow, const struct source_death *d)
 {
-    (void)arg;
+    (void)flow;
     death = *d;
     deaths++;
 }

@@ -94,7 +94,7 @@ void amqp_message_free(struct amqp_message *m)
 static void changed_tell(const struct claims *c, bool due)
 {
     if (due)
-        c->queue->events.changed(c->queue->events.arg);
+        c->queue->events.changed(c->queue->events.flow);
 }
 
 /* Hold a message until its time. mtx is held. */
@@ -703,9 +703,9 @@ void claims_confirmed(struct claims *c, struct amqp_job *j)
     pthread_mutex_unlock(&c->mtx);
     if (verdict) {
         verdict->err = 0;
-        events->settled(events->arg, verdict);
+        events->settled(events->flow, verdict);
     } else if (j->settle) { /* it died here, without having been lent */
-        events->died(events->arg,
+        events->died(events->flow,
                      &(struct source_death){.id = m->id,
                                             .reason = m->job.own.reason,
                                             .error = m->job.own.error,

@@ -293,7 +293,7 @@ static int hand_give_back(struct inbox *in)
 
     atomic_store(&in->queue->source.rests, true);
     if (in->queue->events.wants(
-            in->queue->events.arg)) { /* since a moment: see source.h */
+            in->queue->events.gate)) { /* since a moment: see source.h */
         atomic_store(&in->queue->source.rests, false);
         return 0;
     }
@@ -315,7 +315,7 @@ void inbox_wanted(struct source *s)
 {
     struct amqp_queue *queue = amqp_queue_of(s);
 
-    if (!queue->events.wants(queue->events.arg))
+    if (!queue->events.wants(queue->events.gate))
         return;
     atomic_store(&s->rests, false);
     side_wake(&queue->inbox);
@@ -360,7 +360,7 @@ static int prefetch_look(struct inbox *in, uint64_t *next_ns)
         *next_ns = SLOW_NS - (now - since);
         return 0;
     }
-    if (!in->queue->events.wants(in->queue->events.arg))
+    if (!in->queue->events.wants(in->queue->events.gate))
         return hand_give_back(in);
     level_set(in, f->level < PREFETCH_LEAN ? f->level + 1 : f->level);
     return 0;

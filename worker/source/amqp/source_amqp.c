@@ -187,8 +187,8 @@ static void source_amqp_start(struct source *s)
     if (!err)
         err = side_start(&q->queue.inbox, inbox_main, q->inbox);
     if (err)
-        q->queue.events.ended(q->queue.events.arg, "a thread cannot be started",
-                              EX_OSERR);
+        q->queue.events.ended(q->queue.events.gate,
+                              "a thread cannot be started", EX_OSERR);
 }
 
 static const struct source_ops amqp_ops = {

@@ -33,6 +33,7 @@
 #include "common/base/clock.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
+#include "common/state/counters.h"
 #include "common/store/letters.h"
 #include "worker/loop/chore.h"
 #include "worker/loop/loop.h"
@@ -111,10 +112,11 @@ static int limit_run(struct chore *chore)
             return (int)n;
         if (n == 0)
             continue;
-        q->events.removed(q->events.arg, (uint64_t)n);
+        counters_add(&counters_rest(q->counters)->removed, (uint64_t)n);
+        counters_rest_done(q->counters);
         /* The worker's own write does not close the file, so the watch of held
          * groups may get no event. */
-        if (q->group_watch && q->events.held(q->events.arg) > 0)
+        if (q->group_watch && q->events.held(q->events.groups) > 0)
             group_watch_again(q->group_watch);
         dirty_count(q->dirty);
         log_info("letters_removed", F_STR("queue", q->set->queue),

@@ -29,11 +29,11 @@ struct claim {
 
 /* m = under mtx   c = constant after open   a = atomic */
 struct due_rows {
-    struct timer timer;     /* of the earliest waiting row */
-    struct store *store;    /* c */
-    struct timers *timers;  /* c */
-    void (*due)(void *arg); /* c */
-    void *arg;              /* c */
+    struct timer timer;             /* of the earliest waiting row */
+    struct store *store;            /* c */
+    struct timers *timers;          /* c */
+    void (*due)(struct flow *flow); /* c */
+    struct flow *flow;              /* c */
     pthread_mutex_t mtx;
     int64_t batch[BATCH]; /* m  due, not yet handed out */
     size_t at, count;     /* m */
@@ -50,7 +50,7 @@ void due_rows_look(struct due_rows *r)
 {
     atomic_store(&r->old, true);
     source_due_set(r->source, DUE);
-    r->due(r->arg);
+    r->due(r->flow);
 }
 
 static void timer_fired(struct timer *timer)
@@ -62,7 +62,8 @@ static void timer_fired(struct timer *timer)
  * be due immediately. */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max, bool all,
-                  struct source *source, void (*due)(void *arg), void *arg)
+                  struct source *source, void (*due)(struct flow *flow),
+                  struct flow *flow)
 {
     struct due_rows *r = calloc(1, sizeof *r);
 
@@ -80,7 +81,7 @@ int due_rows_open(struct due_rows **out, struct store *store,
     r->timers = timers;
     r->source = source;
     r->due = due;
-    r->arg = arg;
+    r->flow = flow;
     timer_init(&r->timer, timer_fired);
     pthread_mutex_init(&r->mtx, NULL);
     source_due_set(source, DUE);

@@ -30,7 +30,8 @@ struct due_rows; /* opaque; body in due_rows.c */
  * every row counts as due, regardless of its time. */
 int due_rows_open(struct due_rows **out, struct store *store,
                   struct timers *timers, unsigned in_flight_max, bool all,
-                  struct source *source, void (*due)(void *arg), void *arg);
+                  struct source *source, void (*due)(struct flow *flow),
+                  struct flow *flow);
 void due_rows_close(struct due_rows **due_rows);
 
 /* Return YES if a row is due and not in flight, NO, or the store's -errno. Asks

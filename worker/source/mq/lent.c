@@ -133,7 +133,7 @@ int row_too_large(struct source_mq *q, struct store_row *m)
     if (err)
         return err;
     q->events.died(
-        q->events.arg,
+        q->events.flow,
         &(struct source_death){.id = m->id,
                                .seq = m->receive_seq,
                                .letter = row,

@@ -110,12 +110,12 @@ static int group_watch_run(struct chore *chore)
 {
     struct group_watch *w = CONTAINER_OF(chore, struct group_watch, chore);
     const struct source_events *events = &w->q->events;
-    int released = events->letters_gone(events->arg);
+    int err = events->letters_gone(events->flow);
 
-    if (released < 0)
-        return released;
+    if (err)
+        return err;
     atomic_store(&w->watching, false);
-    if (events->held(events->arg) > 0)
+    if (events->held(events->groups) > 0)
         group_watch_start(w);
     return 0;
 }

@@ -18,6 +18,7 @@
 #include "common/mq/queue.h"
 #include "common/state/worker_lock.h"
 #include "worker/loop/loop.h"
+#include "worker/loop/peeker.h"
 #include "worker/source/mq/source_mq.h"
 
 /* ---- the name ---- */
@@ -129,7 +130,7 @@ static void gone_report(void *arg)
     log_warn("queue_deleted", F_STR("queue", q->set->queue),
              F_STR("next", "what is left in it is taken, then the name is "
                            "opened again"));
-    q->events.changed(q->events.arg);
+    q->events.changed(q->events.flow);
 }
 
 /* Warn if another worker takes messages from the queue. That worker has another
@@ -180,7 +181,7 @@ static int large_refuse(struct source_mq *q, size_t size)
                   F_STR("next", "start the worker again: its slots are made "
                                 "for smaller messages"));
     q->logged_large = true;
-    q->events.ended(q->events.arg, "queue-messages-larger", EX_OSERR);
+    q->events.ended(q->events.gate, "queue-messages-larger", EX_OSERR);
     return -EAGAIN;
 }
 
@@ -237,7 +238,7 @@ int mq_reopen_now(struct source_mq *q)
     if (queue_gone(q->queue))
         atomic_store(&q->name_gone, true);
     other_worker_warn(q);
-    q->events.moved(q->events.arg);
+    peeker_queue_changed(q->peeker);
     log_info("queue_opened_again", F_STR("queue", q->set->queue),
              F_UINT("depth", queue_depth(q->queue)),
              F_UINT("message_size", queue_message_size(q->queue)));

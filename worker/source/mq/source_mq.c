@@ -617,7 +617,7 @@ static void mq_start(struct source *s)
     /* The clock may have been set between store_claim and the watch. */
     chore_soon(&q->clock);
     source_mq_died(q);
-    if (q->group_watch && q->events.held(q->events.arg) > 0)
+    if (q->group_watch && q->events.held(q->events.groups) > 0)
         mq_watch(s, false);
 }
 
@@ -802,7 +802,7 @@ int source_mq_open(struct source_mq *q, struct problem *p)
     if (q->lents && q->lanes)
         err = due_rows_open(&q->due_rows, q->store, q->timers, 2 * most,
                             q->set->forward != NULL, &q->source,
-                            q->events.changed, q->events.arg);
+                            q->events.changed, q->events.flow);
     if (err)
         return problem_set(p, EX_OSERR, -err, "cannot start: %s",
                            errno_text(-err));

@@ -26,9 +26,12 @@
 
 struct dead_letters; /* opaque; body in dead_letters.c */
 struct dirty;
+struct counters;
 struct group_watch; /* opaque; body in mq_groups.c */
 struct loop;
 struct mq_name_watch;
+struct peeker;
+struct quick_lock;
 struct spool;
 
 /* c = constant after open   a = atomic   t = under the lock of take */
@@ -42,14 +45,13 @@ struct source_mq {
     struct custody *custody;     /* c */
     struct store *store;         /* c */
     const char *on_disk; /* c  file system of custody; NULL: it is in memory */
-    struct timers *timers; /* c */
-    struct loop *loop;     /* c */
-    struct pool **pool;    /* c  *pool is NULL when the pool has ended */
-    struct dirty *dirty;   /* c */
-    /* c Keep all threads from taking, from the call with `begins` true to the
-     * call with `begins` false. Called by one thread at a time. */
-    void (*hold_take)(void *arg, bool begins);
-    void *hold_arg; /* c */
+    struct timers *timers;        /* c */
+    struct loop *loop;            /* c */
+    struct pool **pool;           /* c  *pool is NULL when the pool has ended */
+    struct dirty *dirty;          /* c */
+    struct counters *counters;    /* c */
+    struct peeker *peeker;        /* c  waits for poll_fd */
+    struct quick_lock *take_lock; /* c  held by each call of take */
 
     struct lent *lents; /* c  by the number of the slot */
     /* c by lane, for its thread only: the FREE slot of the message that the
@@ -182,7 +184,7 @@ static inline void source_mq_died(struct source_mq *q)
         return;
     dead_letters_wake(q);
     if (q->events.hooks)
-        q->events.hooks(q->events.arg);
+        q->events.hooks(*q->events.on_dead);
 }
 
 #pragma GCC visibility pop

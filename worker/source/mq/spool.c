@@ -54,6 +54,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/problem.h"
+#include "common/base/quick_lock.h"
 #include "common/custody/ends.h"
 #include "common/message/header.h"
 #include "common/store/spool.h"
@@ -372,7 +373,7 @@ static void writing_finish(struct spool *sp, size_t n, int err)
         if (!row_needs_slot(sp, i))
             custody_release(sp->q->custody, sp->writing[i].lent->slot);
     if (n || stalled)
-        sp->q->events.changed(sp->q->events.arg);
+        sp->q->events.changed(sp->q->events.flow);
 }
 
 /* Make a dead letter of the row that is larger than a slot: it cannot run. */
@@ -472,19 +473,19 @@ static int spool_write(struct spool *sp, bool waiting)
 
         if (sp->rows[i].taken) {
             FAULT_POINT("spool_duplicate_before");
-            sp->q->events.duplicate(sp->q->events.arg, &l->m,
+            sp->q->events.duplicate(sp->q->events.flow, &l->m,
                                     &sp->rows[i].first);
         } else if (later) {
             due_rows_expect(sp->q->due_rows,
                             later->due_boot_ns ? later->due_boot_ns
                                                : clock_boot_at(later->due_ns));
-            sp->q->events.delayed(sp->q->events.arg, &l->m);
+            sp->q->events.delayed(sp->q->events.flow, &l->m);
             custody_release(sp->q->custody, l->slot);
             any_later = true;
         }
     }
     if (any_later) /* take may have waited for one of these slots */
-        sp->q->events.changed(sp->q->events.arg);
+        sp->q->events.changed(sp->q->events.flow);
     return err ? err : large;
 }
 
@@ -529,7 +530,7 @@ void spool_release(struct spool *sp, const bool *done)
     pthread_mutex_unlock(&sp->mtx);
     pthread_mutex_unlock(&sp->steer_mtx);
     if (stalled)
-        sp->q->events.changed(sp->q->events.arg);
+        sp->q->events.changed(sp->q->events.flow);
 }
 
 /* ---- taking a message, and its end ---- */
@@ -791,10 +792,10 @@ static int spool_turn_on(struct spool *sp, struct problem *p)
                            "store of %s: the spool cannot be started: %s. "
                            "Nothing was lost; %s, and start again",
                            q->set->queue, errno_text(-err), disk_advice(err));
-    q->hold_take(q->hold_arg, true);
+    quick_lock(q->take_lock);
     custody_seq_raise(q->custody, left.seq + 1);
     q->spool = sp;
-    q->hold_take(q->hold_arg, false);
+    quick_unlock(q->take_lock);
     return 0;
 }
 
@@ -963,7 +964,7 @@ static void *intake_main(void *arg)
         }
         if (readable && spool_gather(sp) < 0) {
             /* A work item gets the same error and logs it. */
-            q->events.changed(q->events.arg);
+            q->events.changed(q->events.flow);
             (void)poll(NULL, 0, LEAVE_MS);
         }
         if (has_work(sp) || ends_count(sp->ends) > 0)
