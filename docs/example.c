@@ -3,8 +3,8 @@
  *   cc -o example example.c $(pkg-config --cflags --libs mqworker)
  *   ./example /orders
  *
- * Prints each message, answers with a verdict, and keeps a journal of verdicts
- * on stderr. SIGTERM or SIGINT ends it in good order.
+ * Prints each message on stdout and its verdict on stderr. SIGTERM and SIGINT
+ * stop it: it finishes the messages that it is handling, then exits.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -22,10 +22,9 @@ static void on_signal(int signal)
     mqw_stop(worker);
 }
 
-/* handle - what is done for one message; several threads may be here at once
- * It may run twice for one message: do nothing if mqw_id(message) was done
- * before.
- */
+/* Handle one message. Several threads may call this at the same time, and a
+ * message may come twice: a real handler must detect by mqw_id(message) that
+ * its work is already done. */
 static int handle(const struct mqw_message *message,
                   struct mqw_context *context)
 {
@@ -48,7 +47,7 @@ static int handle(const struct mqw_message *message,
     return MQW_DONE;
 }
 
-/* settled - the verdict is durable */
+/* Called when the verdict of a message is on disk. */
 static void settled(const struct mqw_message *message, enum mqw_verdict verdict,
                     uint64_t took_ns, void *user)
 {
@@ -66,8 +65,14 @@ int main(int argc, char **argv)
     char problem[512];
     int status;
 
-    if (argc < 2 || mqw_options_init(&options, sizeof options) != 0)
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "usage: %s /QUEUE [STATE-DIRECTORY]\n", argv[0]);
         return 64;
+    }
+    if (mqw_options_init(&options, sizeof options) != 0) {
+        fprintf(stderr, "%s: libmqworker is older than its header\n", argv[0]);
+        return 64;
+    }
     options.queue = argv[1];
     options.state_dir = argc > 2 ? argv[2] : NULL;
     options.max_concurrency = 2;

@@ -772,3 +772,27 @@ Test(library, the_example_of_the_docs_runs)
     cr_assert_eq(waitpid(pid, &status, 0), pid);
     cr_assert_eq(status, 0);
 }
+
+Test(library, the_example_of_the_docs_names_its_arguments)
+{
+    char name[] = "example", more[] = "x";
+    char *argv[] = {name, more, more, more, NULL};
+    int err[2], status;
+    char text[256];
+
+    for (int argc = 1; argc <= 4; argc += 3) {
+        cr_assert_eq(pipe(err), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+            dup2(err[1], 2);
+            _exit(example_main(argc, argv));
+        }
+        close(err[1]); /* or a silent example would block the read */
+        ssize_t n = read(err[0], text, sizeof text - 1);
+        cr_assert_gt(n, 0);
+        text[n] = '\0';
+        cr_assert_str_eq(text, "usage: example /QUEUE [STATE-DIRECTORY]\n");
+        cr_assert_eq(waitpid(pid, &status, 0), pid);
+        cr_assert_eq(WEXITSTATUS(status), 64);
+    }
+}
