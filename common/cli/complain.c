@@ -1,4 +1,4 @@
-/* complain.c - see complain.h */
+/* complain.c - report errors, catch signals, keep to a rate (see complain.h) */
 #include "common/cli/complain.h"
 
 #include <errno.h>
@@ -99,9 +99,9 @@ void complain_reads(const char *what)
 
 static volatile sig_atomic_t seen;
 
-/* Remember the signal. A signal that comes between a look at `seen` and a
- * blocking call would not interrupt the call, so the alarm interrupts that
- * call, and each later one, a second later. */
+/* Handle a signal: remember it. If it arrives after a check of `seen` but
+ * before the blocking call that follows, it does not interrupt that call; the
+ * alarm does, one second later, and repeats. */
 static void signal_note(int number)
 {
     if (number != SIGALRM)

@@ -1,8 +1,9 @@
 /* complain.h - report errors, catch signals, keep to a rate
  *
- * WHAT   "program: text", with escapes for what could trick a terminal. On a
- *        terminal that is too narrow for it: several lines, of whole words.
- * WHO    Programs with one thread; main sets the program's name first.
+ * WHAT   Prints "program: text" to stderr, with escapes for bytes that could
+ *        trick a terminal, broken into lines that fit the terminal.
+ * WHO    The programs mqsend, mqdlq and mqctl, in their only thread; main of
+ *        mqworker, before it starts threads. main sets the program's name.
  * OWNS   The handlers of SIGINT, SIGTERM, SIGHUP and SIGALRM, once signals are
  *        caught.
  * FAILS  rate_limit_wait: -EINTR.

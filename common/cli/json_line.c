@@ -1,4 +1,4 @@
-/* json_line.c - see json_line.h */
+/* json_line.c - JSON, one object a line (see json_line.h) */
 #include "common/cli/json_line.h"
 
 #include <errno.h>

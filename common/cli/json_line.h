@@ -2,7 +2,7 @@
  *
  * WHAT   Prints an object on one line that cannot trick a terminal; makes the
  *        values that many objects have.
- * WHO    One thread.
+ * WHO    The programs mqsend, mqdlq and mqctl, in their only thread.
  * FAILS  -ENOMEM; NULL for a value without memory, which jansson refuses to put
  *        into an object.
  */

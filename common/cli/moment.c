@@ -1,4 +1,4 @@
-/* moment.c - see moment.h */
+/* moment.c - parse a local date and time (see moment.h) */
 #include "common/cli/moment.h"
 
 #include <errno.h>
@@ -25,32 +25,13 @@ static int64_t east_of(int64_t utc)
     return localtime_r(&at, &t) ? t.tm_gmtoff : 0;
 }
 
-/* Find the moments at which the clock shows `shown`, which counts seconds as if
- * it were UTC. `*second` is `*first` unless there are two. The zone of the day
- * before and that of the day after are the two that it can be in: no place
- * changes its clock twice in that time. */
-static enum moment_clock local_resolve(int64_t shown, int64_t *first,
-                                       int64_t *second)
-{
-    int64_t before = shown - east_of(shown - DAY_S);
-    int64_t after = shown - east_of(shown + DAY_S);
-    bool is_before = before + east_of(before) == shown;
-    bool is_after = after + east_of(after) == shown;
-
-    *first = is_after && !is_before ? after : before;
-    *second = is_after ? after : *first;
-    if (!is_before && !is_after)
-        return MOMENT_SKIPPED;
-    return *first == *second ? MOMENT_ONCE : MOMENT_TWICE;
-}
-
 /* Parse a date, or date and time, without a zone. Returns the second of two
  * moments if the first is not after `after_ns`. */
 static int local_parse(const char *text, uint64_t after_ns, struct moment *m)
 {
-    int64_t first, second;
+    int64_t shown, before, after, first, second;
+    bool is_before, is_after;
     uint64_t shown_ns, seconds;
-    enum moment_clock clock;
     int rc = time_parse(text, 0, &shown_ns); /* as if it were UTC */
 
     if (rc < 0)
@@ -58,8 +39,19 @@ static int local_parse(const char *text, uint64_t after_ns, struct moment *m)
     seconds = shown_ns / NS_PER_S;
     if (seconds < 2 * DAY_S || seconds > LATEST - 2 * DAY_S)
         return -ERANGE;
-    clock = local_resolve((int64_t)seconds, &first, &second);
-    m->clock = clock;
+    /* The clock of that place is in the zone of the day before or of the day
+     * after, because no place changes its clock twice in that time. So there
+     * are up to two moments at which the clock shows this time. */
+    shown = (int64_t)seconds;
+    before = shown - east_of(shown - DAY_S);
+    after = shown - east_of(shown + DAY_S);
+    is_before = before + east_of(before) == shown;
+    is_after = after + east_of(after) == shown;
+    first = is_after && !is_before ? after : before;
+    second = is_after ? after : first;
+    m->clock = !is_before && !is_after ? MOMENT_SKIPPED
+               : first == second       ? MOMENT_ONCE
+                                       : MOMENT_TWICE;
     m->wall_ns = (uint64_t)first * NS_PER_S + shown_ns % NS_PER_S;
     if (m->wall_ns <= after_ns && second > first)
         m->wall_ns += (uint64_t)(second - first) * NS_PER_S;

@@ -1,10 +1,11 @@
-/* moment.h - a moment that an operator names on a command line
+/* moment.h - parse a date and time of a command line
  *
- * WHAT   "14:30", "tomorrow 08:00", RFC 3339: read in the local time zone ($TZ)
- *        unless a zone is given.
- * WHO    Any thread.
- * FAILS  -EINVAL not such a text, -ERANGE before 1970 or too late to hold. No
- *        output then.
+ * WHAT   "14:30", "tomorrow 08:00", RFC 3339: in the local time zone ($TZ)
+ *        unless the text names a zone.
+ * WHO    The programs mqsend, mqdlq and mqctl, and the children of mqctl serve,
+ *        in their only thread.
+ * FAILS  -EINVAL: another form; -ERANGE: before 1970 or too late to hold. The
+ *        result is not set then.
  */
 #ifndef COMMON_CLI_MOMENT_H
 #define COMMON_CLI_MOMENT_H
@@ -13,11 +14,11 @@
 
 #include "common/base/problem.h"
 
-/* What the local clock does at that moment. */
+/* How often the local clock shows the time. */
 enum moment_clock {
-    MOMENT_ONCE,   /* it shows that time once, or a zone was given */
-    MOMENT_TWICE,  /* twice, as it is set back */
-    MOMENT_SKIPPED /* never, as it is set forward */
+    MOMENT_ONCE,   /* once, or the text names a zone */
+    MOMENT_TWICE,  /* twice, because the clock is set back */
+    MOMENT_SKIPPED /* never, because the clock is set forward */
 };
 
 struct moment {
@@ -25,11 +26,11 @@ struct moment {
     enum moment_clock clock;
 };
 
-/* "HH:MM[:SS]": the next time the clock shows that. "today HH:MM[:SS]",
- * "tomorrow HH:MM[:SS]", "YYYY-MM-DD[THH:MM[:SS]]": that one, which may be
- * past. With "Z" or "+HH:MM" at its end, or "@seconds", the zone is not asked.
- * A time that the clock shows twice is the first of the two, and one that it
- * skips as much later as the clock is set forward (RFC 5545, 3.3.5). */
+/* Parse a moment. "HH:MM[:SS]" is the next time that the clock shows it; "today
+ * HH:MM[:SS]", "tomorrow HH:MM[:SS]" and "YYYY-MM-DD[THH:MM[:SS]]" may be past.
+ * Texts with "Z" or "+HH:MM" at the end, and "@seconds", do not depend on the
+ * zone. Of a time that the clock shows twice, the first moment is meant; a time
+ * that it skips is moved by as much as the clock is (RFC 5545, 3.3.5). */
 int moment_parse(const char *text, uint64_t now_ns, struct moment *m);
 
 /* Parse a moment in the past, for --since and --until. Accepts the forms of
@@ -42,7 +43,7 @@ int moment_past_parse(const char *text, uint64_t now_ns, uint64_t *wall_ns);
 int moment_past_read(const char *text, void *into, struct problem *p);
 
 #define MOMENT_TEXT 48
-/* Local time with its zone: "2026-11-23 14:30:00 +0100". */
+/* Print local time with its zone: "2026-11-23 14:30:00 +0100". */
 const char *moment_print(uint64_t wall_ns, char buf[MOMENT_TEXT]);
 
 #endif

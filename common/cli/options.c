@@ -1,4 +1,4 @@
-/* options.c - see options.h */
+/* options.c - parse argv by a table, print --help (see options.h) */
 #include "common/cli/options.h"
 
 #include <errno.h>
@@ -79,24 +79,6 @@ static const char *range_print(const struct option_row *row,
     return buf;
 }
 
-/* Print the form of a value, for a text in another form. */
-static const char *form_print(const struct option_row *row,
-                              char buf[RANGE_TEXT])
-{
-    const char *form = NULL;
-
-    if (row->type == OPT_DURATION)
-        form = "a number with ns, us, ms, s, m, h or d, like 250ms";
-    else if (row->type == OPT_SIZE)
-        form = "a whole number of bytes, or one with KiB, MiB or GiB, "
-               "like 8KiB";
-    if (!form)
-        return range_print(row, buf);
-    snprintf(buf, RANGE_TEXT, "%s%s%s", form, row->words ? ", or " : "",
-             row->words ? row->words : "");
-    return buf;
-}
-
 /* Refuse a value; `what` is wrong with the text, `give` is what is allowed. */
 static int value_refuse(const struct option_row *row, const char *text,
                         const char *what, const char *give, struct problem *p)
@@ -105,28 +87,14 @@ static int value_refuse(const struct option_row *row, const char *text,
                        row->name, text, what, give);
 }
 
-/* Parse plain digits, octal ones for OPT_OCTAL, perhaps with a unit. strtoumax
- * alone would take a sign and spaces. */
-static int number_parse(const struct option_row *row, const char *text,
-                        uint64_t *value)
-{
-    char *end;
-
-    if (*text < '0' || *text > '9')
-        return -EINVAL;
-    errno = 0;
-    *value = strtoumax(text, &end, row->type == OPT_OCTAL ? 8 : 10);
-    if (*end && (*end != row->unit || end[1]))
-        return -EINVAL;
-    return errno || *value > INT64_MAX ? -ERANGE : 0;
-}
-
-/* Return what is wrong with a duration or a size that starts as one. */
-static const char *unit_trouble(const char *text, const char *otherwise,
-                                int (*parse)(const char *, uint64_t *))
+/* Return what is wrong with a duration or a size: its unit, or `otherwise`. */
+static const char *unit_flaw(const char *text, const char *otherwise,
+                             int (*parse)(const char *, uint64_t *))
 {
     size_t size = strlen(text);
 
+    if (*text < '0' || *text > '9')
+        return otherwise;
     if (text[size - 1] >= '0' && text[size - 1] <= '9')
         return "has no unit";
     while (*text) {
@@ -145,42 +113,48 @@ static const char *unit_trouble(const char *text, const char *otherwise,
     return otherwise;
 }
 
-/* Return what is wrong with a text that is no value of that type. */
-static const char *form_trouble(const struct option_row *row, const char *text)
-{
-    bool number = *text >= '0' && *text <= '9';
-
-    if (!*text)
-        return "is empty";
-    if (row->type == OPT_NUMBER)
-        return "is not a number";
-    if (row->type == OPT_OCTAL)
-        return "is not an octal number";
-    if (row->type == OPT_SIZE)
-        return number ? unit_trouble(text, "is not a size", size_parse)
-                      : "is not a size";
-    return number ? unit_trouble(text, "is not a duration", duration_parse)
-                  : "is not a duration";
-}
-
 /* Read a value of one of the types whose values are ordered. */
 static int number_read(const struct option_row *row, const char *text,
                        uint64_t *into, struct problem *p)
 {
+    bool digit = *text >= '0' && *text <= '9';
     uint64_t value = 0;
-    char give[RANGE_TEXT], most[DURATION_TEXT];
-    int rc;
+    char give[RANGE_TEXT], most[DURATION_TEXT], *end;
+    const char *flaw, *form = NULL; /* form of a value, for other texts */
+    int rc = -EINVAL;
 
     if (row->words && strcmp(text, row->words) == 0) {
         *into = UINT64_MAX;
         return 0;
     }
-    rc = row->type == OPT_DURATION ? duration_parse(text, &value)
-         : row->type == OPT_SIZE   ? size_parse(text, &value)
-                                   : number_parse(row, text, &value);
-    if (rc == -EINVAL)
-        return value_refuse(row, text, form_trouble(row, text),
-                            form_print(row, give), p);
+    if (row->type == OPT_DURATION) {
+        rc = duration_parse(text, &value);
+        form = "a number with ns, us, ms, s, m, h or d, like 250ms";
+    } else if (row->type == OPT_SIZE) {
+        rc = size_parse(text, &value);
+        form = "a whole number of bytes, or one with KiB, MiB or GiB, like "
+               "8KiB";
+    } else if (digit) { /* strtoumax would accept a sign and spaces */
+        errno = 0;
+        value = strtoumax(text, &end, row->type == OPT_OCTAL ? 8 : 10);
+        if (!*end || (*end == row->unit && !end[1]))
+            rc = errno || value > INT64_MAX ? -ERANGE : 0;
+    }
+    if (rc == -EINVAL) {
+        flaw = !*text ? "is empty"
+               : row->type == OPT_DURATION
+                   ? unit_flaw(text, "is not a duration", duration_parse)
+               : row->type == OPT_SIZE
+                   ? unit_flaw(text, "is not a size", size_parse)
+               : row->type == OPT_OCTAL ? "is not an octal number"
+                                        : "is not a number";
+        if (form)
+            snprintf(give, sizeof give, "%s%s%s", form,
+                     row->words ? ", or " : "", row->words ? row->words : "");
+        else
+            range_print(row, give);
+        return value_refuse(row, text, flaw, give, p);
+    }
     if (rc == 0 && value < row->min)
         return value_refuse(row, text, "is too small", range_print(row, give),
                             p);
@@ -196,45 +170,29 @@ static int number_read(const struct option_row *row, const char *text,
     return 0;
 }
 
-/* Print "text|json" as "text or json". */
-static const char *choices_print(const char *words, char buf[RANGE_TEXT])
-{
-    size_t at = 0;
-
-    buf[0] = '\0';
-    if (!words)
-        return buf;
-    while (*words && at < RANGE_TEXT - 1) {
-        size_t size = strcspn(words, "|");
-        const char *next = words + size + (words[size] == '|');
-        const char *join = !*next ? "" : strchr(next, '|') ? ", " : " or ";
-        int put = snprintf(buf + at, RANGE_TEXT - at, "%.*s%s", (int)size,
-                           words, join);
-
-        at += (size_t)put;
-        words = next;
-    }
-    return buf;
-}
-
 /* Find the word among "text|json", and store its index. */
 static int choice_read(const struct option_row *row, const char *text,
                        uint64_t *into, struct problem *p)
 {
     const char *word = row->words;
-    char give[RANGE_TEXT];
+    char give[RANGE_TEXT] = ""; /* "text or json" */
+    size_t at = 0;
 
     for (uint64_t i = 0; word; i++) {
         size_t size = strcspn(word, "|");
+        const char *next = word[size] ? word + size + 1 : NULL;
+        const char *join = !next ? "" : strchr(next, '|') ? ", " : " or ";
 
         if (size == strlen(text) && memcmp(word, text, size) == 0) {
             *into = i;
             return 0;
         }
-        word = word[size] ? word + size + 1 : NULL;
+        if (at < sizeof give)
+            at += (size_t)snprintf(give + at, sizeof give - at, "%.*s%s",
+                                   (int)size, word, join);
+        word = next;
     }
-    return value_refuse(row, text, "is not one of the choices",
-                        choices_print(row->words, give), p);
+    return value_refuse(row, text, "is not one of the choices", give, p);
 }
 
 int option_read(const struct option_row *row, const char *text, void *into,
@@ -277,30 +235,13 @@ int option_read(const struct option_row *row, const char *text, void *into,
     return 0;
 }
 
-/* Print a number, or the word that stands for it. */
-static void number_print(const struct option_row *row, uint64_t n, char *out,
-                         size_t room)
-{
-    char text[DURATION_TEXT];
-    const char *word = row->words;
-
-    if (row->type == OPT_CHOICE) {
-        for (; n > 0; n--)
-            word = strchr(word, '|') + 1;
-        snprintf(out, room, "%.*s", (int)strcspn(word, "|"), word);
-    } else if (word && n == UINT64_MAX) {
-        strlcpy(out, word, room);
-    } else {
-        bound_print(row, n, text);
-        strlcpy(out, text, room);
-    }
-}
-
 bool option_print(const struct option_row *row, const void *from, char *out,
                   size_t room)
 {
     const void *at = (const char *)from + row->offset;
-    const char *text;
+    const char *text, *word = row->words;
+    char number[DURATION_TEXT];
+    uint64_t n;
 
     out[0] = '\0';
     if (row->type == OPT_FLAG)
@@ -313,7 +254,17 @@ bool option_print(const struct option_row *row, const void *from, char *out,
             safe_text_copy(out, room, text, strlen(text));
         return text != NULL;
     }
-    number_print(row, atomic_load((const _Atomic uint64_t *)at), out, room);
+    n = atomic_load((const _Atomic uint64_t *)at);
+    if (row->type == OPT_CHOICE) {
+        for (; n > 0; n--)
+            word = strchr(word, '|') + 1;
+        snprintf(out, room, "%.*s", (int)strcspn(word, "|"), word);
+    } else if (word && n == UINT64_MAX) {
+        strlcpy(out, word, room);
+    } else {
+        bound_print(row, n, number);
+        strlcpy(out, number, room);
+    }
     return true;
 }
 
@@ -401,22 +352,8 @@ bool word_nearer(const char *word, size_t size, const char *name, size_t *far)
     return true;
 }
 
-/* Return true if the word is one of the words of "queue-depth". */
-static bool word_inside(const char *word, size_t size, const char *name)
-{
-    for (const char *at = name; size; at += strcspn(at, "-") + 1) {
-        size_t length = strcspn(at, "-");
-
-        if (length == size && strncmp(at, word, size) == 0)
-            return true;
-        if (at[length] == '\0')
-            return false;
-    }
-    return false;
-}
-
-/* Guess the flag that was meant: --queue-depth for --queue-dept, else for
- * --depth. */
+/* Guess the flag that was meant: the nearest name, such as --queue-depth for
+ * --queue-dept, else a name with that word in it, for --depth. */
 static const struct option_row *row_guess(const struct option_table *table,
                                           const char *name, size_t size)
 {
@@ -426,9 +363,14 @@ static const struct option_row *row_guess(const struct option_table *table,
     for (size_t i = 0; i < table->count; i++)
         if (word_nearer(name, size, table->rows[i].name, &far))
             best = &table->rows[i];
-    for (size_t i = 0; i < table->count && !best; i++)
-        if (word_inside(name, size, table->rows[i].name))
-            best = &table->rows[i];
+    for (size_t i = 0; i < table->count && size > 0 && !best; i++)
+        for (const char *at = table->rows[i].name; *at && !best;) {
+            size_t length = strcspn(at, "-");
+
+            if (length == size && strncmp(at, name, size) == 0)
+                best = &table->rows[i];
+            at += length + (at[length] == '-');
+        }
     return best;
 }
 
@@ -492,32 +434,28 @@ static int long_take(struct parse *run)
     return row_take_next(run, row);
 }
 
-/* Refuse a letter. "-help" is a long name with a dash missing, and -V may be a
- * slip for -v. */
-static int letter_unknown(const struct parse *run, const char *letter)
-{
-    const char *flag = run->argv[run->at];
-    size_t size = strcspn(flag, "=");
-    const struct option_row *row = row_find(run->table, flag + 1, size - 1);
-    const char one[] = {'-', *letter, '\0'};
-
-    if (row || (unsigned char)*letter >= 0x80)
-        return flag_unknown(run, flag, size, row);
-    return flag_unknown(run, one, 2, row_letter(run->table, *letter ^ 0x20));
-}
-
 /* Take -v, -vv, -c4, -c 4 or -qvc4. */
 static int letters_take(struct parse *run)
 {
-    const char *letter = run->argv[run->at] + 1;
+    const char *flag = run->argv[run->at], *letter = flag + 1;
+    size_t size = strcspn(flag, "=");
 
     for (; *letter; letter++) {
         const struct option_row *row = row_letter(run->table, *letter);
         bool bare = row && (option_bare(row) || row->optional);
         int rc;
 
-        if (!row)
-            return letter_unknown(run, letter);
+        /* "-help" is a long name without its second dash, and -V may be meant
+         * for -v. */
+        if (!row) {
+            const char one[] = {'-', *letter, '\0'};
+
+            row = row_find(run->table, flag + 1, size - 1);
+            if (row || (unsigned char)*letter >= 0x80)
+                return flag_unknown(run, flag, size, row);
+            return flag_unknown(run, one, 2,
+                                row_letter(run->table, *letter ^ 0x20));
+        }
         if (!bare && letter[1])
             return row_take(run, row, letter + 1);
         if (!bare)
@@ -584,48 +522,24 @@ static int label_print(const struct option_row *row, char buf[LABEL_TEXT])
     return term_columns(buf);
 }
 
-/* Choose the column in which the sentences start. */
-static int column_choose(const struct option_table *table, int width)
-{
-    char label[LABEL_TEXT];
-    int column = 0;
-
-    for (size_t i = 0; i < table->count; i++) {
-        int columns = label_print(&table->rows[i], label) + 2;
-
-        if (columns > column && columns <= COLUMN_MOST)
-            column = columns;
-    }
-    return column + SENTENCE_MIN > width ? COLUMN_ALONE : column;
-}
-
-/* Print one flag, its sentence and its default. */
-static void row_help(const struct option_row *row, FILE *out, int column,
-                     int width)
-{
-    char label[LABEL_TEXT], text[HELP_TEXT];
-    int used = label_print(row, label);
-
-    if (used + 2 > column)
-        fprintf(out, "%s\n%*s", label, column, "");
-    else
-        fprintf(out, "%s%*s", label, column - used, "");
-    snprintf(text, sizeof text, row->preset ? "%s (default %s)" : "%s",
-             row->help, row->preset);
-    term_words(out, text, column, column, width);
-    fputc('\n', out);
-}
-
 void options_help(const struct option_table *table, FILE *out, int width)
 {
     const char *usage = table->usage, *lead = "Usage:";
-    int column;
+    char label[LABEL_TEXT], text[HELP_TEXT];
+    int column = 0, used;
 
     if (width <= 0)
         width = WIDTH_PRESET;
     if (width < WIDTH_LEAST)
         width = WIDTH_LEAST;
-    column = column_choose(table, width);
+    /* Choose the column in which the sentences start. */
+    for (size_t i = 0; i < table->count; i++) {
+        used = label_print(&table->rows[i], label) + 2;
+        if (used > column && used <= COLUMN_MOST)
+            column = used;
+    }
+    if (column + SENTENCE_MIN > width)
+        column = COLUMN_ALONE;
     while (*usage) { /* each way to call the program */
         size_t size = strcspn(usage, "\n");
 
@@ -637,11 +551,19 @@ void options_help(const struct option_table *table, FILE *out, int width)
     term_words(out, table->about, 0, 0, width);
     fputc('\n', out);
     for (size_t i = 0; i < table->count; i++) {
-        const char *under = table->rows[i].under;
+        const struct option_row *row = &table->rows[i];
 
-        if (i == 0 || under)
-            fprintf(out, "\n%s:\n", under ? under : "Options");
-        row_help(&table->rows[i], out, column, width);
+        if (i == 0 || row->under)
+            fprintf(out, "\n%s:\n", row->under ? row->under : "Options");
+        used = label_print(row, label);
+        if (used + 2 > column)
+            fprintf(out, "%s\n%*s", label, column, "");
+        else
+            fprintf(out, "%s%*s", label, column - used, "");
+        snprintf(text, sizeof text, row->preset ? "%s (default %s)" : "%s",
+                 row->help, row->preset);
+        term_words(out, text, column, column, width);
+        fputc('\n', out);
     }
     if (table->notes)
         fprintf(out, "\n%s\n", table->notes);

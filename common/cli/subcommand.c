@@ -1,4 +1,4 @@
-/* subcommand.c - a program whose first argument says what to do (see
+/* subcommand.c - parse "PROGRAM VERB ..." and print its help (see
  * subcommand.h) */
 #include "common/cli/subcommand.h"
 
@@ -17,7 +17,7 @@
 #define NOTES_ROOM 2048
 #define LINE_MOST  79 /* columns of the exit statuses */
 
-/* What options_parse and options_help want to know of a verb. */
+/* The flags of one verb, for options_parse and options_help. */
 struct single {
     struct option_table table;
     struct option_row *rows; /* its own; NULL: no memory */
@@ -124,37 +124,13 @@ static int dashed_check(const struct subcommand_table *t, size_t verb, int argc,
     return 0;
 }
 
-/* Check that the last operand is one of the words of the verb. */
-static int last_check(const struct subcommand_row *verb,
-                      const struct subcommand_line *line, struct problem *p)
-{
-    char all[NAME_ROOM], *rest = all, *one;
-    const char *word, *guess = NULL;
-    size_t far = SIZE_MAX;
-
-    if (!verb->last)
-        return 0;
-    word = line->operands[line->operand_count - 1];
-    if (word_among(verb->last, word))
-        return 0;
-    strlcpy(all, verb->last, sizeof all);
-    while ((one = strsep(&rest, "|")) != NULL)
-        if (word_nearer(word, strlen(word), one, &far))
-            guess = one;
-    if (guess)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: there is no \"%.64s\"; did you mean %s?",
-                           verb->name, word, guess);
-    return problem_set(p, EX_USAGE, EINVAL,
-                       "%s: there is no \"%.64s\"; usage: %s %s", verb->name,
-                       word, verb->name, verb->usage);
-}
-
 int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
                     struct subcommand_line *line, struct problem *p)
 {
     const struct subcommand_row *verb = &t->verbs[line->verb];
-    const char *what = NULL;
+    const char *what = NULL, *word, *guess = NULL;
+    char all[NAME_ROOM], *words = all, *one;
+    size_t far = SIZE_MAX;
     struct single s;
     int before = 0, rest = -1;
     int err = dashed_check(t, line->verb, argc, argv, p);
@@ -184,26 +160,25 @@ int subcommand_read(const struct subcommand_table *t, int argc, char **argv,
         return problem_set(p, EX_USAGE, EINVAL, "%s: %s; usage: %s %s %s",
                            verb->name, what, t->program, verb->name,
                            verb->usage);
-    err = last_check(verb, line, p);
-    return err || !t->check ? err : t->check(line, p);
+    word = verb->last ? line->operands[line->operand_count - 1] : "";
+    if (!verb->last || word_among(verb->last, word))
+        return t->check ? t->check(line, p) : 0;
+    /* The last operand is none of the words that the verb takes. */
+    strlcpy(all, verb->last, sizeof all);
+    while ((one = strsep(&words, "|")) != NULL)
+        if (word_nearer(word, strlen(word), one, &far))
+            guess = one;
+    if (guess)
+        return problem_set(p, EX_USAGE, EINVAL,
+                           "%s: there is no \"%.64s\"; did you mean %s?",
+                           verb->name, word, guess);
+    return problem_set(p, EX_USAGE, EINVAL,
+                       "%s: there is no \"%.64s\"; usage: %s %s", verb->name,
+                       word, verb->name, verb->usage);
 }
 
-/* Return true if the argument after a flag is its value. A flag that no verb
- * has is refused later, with the rows of the verb. */
-static bool takes_next(const struct subcommand_table *t, const char *flag)
-{
-    const struct option_row *row = NULL;
-    size_t size = strlen(flag);
-
-    for (size_t i = 0; i < t->flag_count && !row; i++)
-        if (flag[1] == '-' ? strcmp(t->flags[i].row.name, flag + 2) == 0
-                           : t->flags[i].row.letter == flag[size - 1])
-            row = &t->flags[i].row;
-    return row && !option_bare(row) && !row->optional;
-}
-
-/* Move the verb to argv[1], from behind flags in front of it. Returns the verb;
- * --help or --version, which need none; or "" if there is nothing. */
+/* Move the verb to argv[1] if flags precede it. Returns the verb; --help or
+ * --version, which need no verb; or "" if there is no argument. */
 static const char *verb_first(const struct subcommand_table *t, int argc,
                               char **argv)
 {
@@ -211,8 +186,18 @@ static const char *verb_first(const struct subcommand_table *t, int argc,
     char *word;
 
     while (at < argc && argv[at][0] == '-' && argv[at][1] &&
-           !word_among("--help|-h|--version", argv[at]))
-        at += 1 + takes_next(t, argv[at]);
+           !word_among("--help|-h|--version", argv[at])) {
+        const struct option_row *row = NULL;
+        const char *flag = argv[at++];
+
+        /* Skip the flag's value. A flag that no verb has is refused later. */
+        for (size_t i = 0; i < t->flag_count && !row; i++)
+            if (flag[1] == '-'
+                    ? strcmp(t->flags[i].row.name, flag + 2) == 0
+                    : t->flags[i].row.letter == flag[strlen(flag) - 1])
+                row = &t->flags[i].row;
+        at += row && !option_bare(row) && !row->optional;
+    }
     if (at >= argc)
         return argc > 1 ? argv[1] : "";
     word = argv[at];
@@ -221,7 +206,7 @@ static const char *verb_first(const struct subcommand_table *t, int argc,
     return word;
 }
 
-/* Refuse a verb, and name the one that may be meant, or all of them. */
+/* Refuse an unknown verb; name the verb that may be meant, or all verbs. */
 static int verb_unknown(const struct subcommand_table *t, int argc, char **argv,
                         const char *word)
 {
@@ -323,25 +308,6 @@ static const char *heading_of(const struct subcommand_row *verb)
     return verb->under ? verb->under : "Verbs";
 }
 
-/* Print each heading once, where its first verb is, with all of its verbs. */
-static void verbs_print(const struct subcommand_table *t, FILE *out)
-{
-    for (size_t first = 0; first < t->verb_count; first++) {
-        const char *heading = heading_of(&t->verbs[first]);
-        size_t v = 0;
-
-        while (strcmp(heading_of(&t->verbs[v]), heading) != 0)
-            v++;
-        if (v < first)
-            continue;
-        fprintf(out, "\n%s:\n", heading);
-        for (; v < t->verb_count; v++)
-            if (strcmp(heading_of(&t->verbs[v]), heading) == 0)
-                fprintf(out, "  %-8s %s\n", t->verbs[v].name,
-                        t->verbs[v].about);
-    }
-}
-
 void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
 {
     struct single s;
@@ -354,7 +320,20 @@ void subcommand_help(const struct subcommand_table *t, size_t verb, FILE *out)
         return;
     }
     fprintf(out, "Usage: %s %s\n\n%s\n", t->program, t->usage, t->about);
-    verbs_print(t, out);
+    for (size_t first = 0; first < t->verb_count; first++) {
+        const char *heading = heading_of(&t->verbs[first]);
+        size_t v = 0;
+
+        while (strcmp(heading_of(&t->verbs[v]), heading) != 0)
+            v++;
+        if (v < first) /* printed with its first verb */
+            continue;
+        fprintf(out, "\n%s:\n", heading);
+        for (; v < t->verb_count; v++)
+            if (strcmp(heading_of(&t->verbs[v]), heading) == 0)
+                fprintf(out, "  %-8s %s\n", t->verbs[v].name,
+                        t->verbs[v].about);
+    }
     notes_make(notes, t, ~0u);
     fprintf(out, "\n%s VERB --help lists the options of a verb.\n%s\n",
             t->program, notes);

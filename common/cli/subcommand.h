@@ -1,11 +1,11 @@
-/* subcommand.h - a program whose first word says what to do
+/* subcommand.h - command lines like "mqctl drain QUEUE": a verb, then options
  *
- * WHAT   One row per verb; one row per flag with the verbs that take it. Each
- *        verb has a help of its own, made of its rows (options.h).
- * WHO    Once, from main.
+ * WHAT   One row per verb; one row per flag with the verbs that take it. The
+ *        help of each verb is made from its rows (options.h).
+ * WHO    main of mqctl and mqdlq, once, before any thread exists.
  * OWNS   Nothing; operands point into argv, which is permuted.
  * FAILS  subcommand_read: a problem with status 64. subcommand_begin: the exit
- *        status, and the reason is out on stderr.
+ *        status, after printing the reason to stderr.
  */
 #ifndef COMMON_CLI_SUBCOMMAND_H
 #define COMMON_CLI_SUBCOMMAND_H
@@ -19,10 +19,10 @@ struct subcommand_row {
     const char *usage; /* after the verb: "[options] QUEUE" */
     const char *about; /* one sentence */
     int least, most;   /* operands; SUBCOMMAND_ANY: no upper bound */
-    const char *also;  /* other names, which nothing lists: "ls|show" */
-    bool settings;     /* operands after the first are NAME=VALUE of settings
-                          that the worker has; it knows the names */
-    const char *last;  /* what the last operand may be: "close|open" */
+    const char *also;  /* unlisted aliases: "ls|show" */
+    bool settings;     /* operands after the first are NAME=VALUE, checked by
+                          the worker */
+    const char *last;  /* words allowed as the last operand: "close|open" */
     const char *under; /* heading in --help; NULL: "Verbs" */
 };
 
@@ -49,9 +49,10 @@ struct subcommand_table {
     const char *program;
     const char *usage; /* after the program: "VERB [options] QUEUE ..." */
     const char *about; /* one sentence */
-    const struct subcommand_exit *exits; /* but 0, ascending */
+    const struct subcommand_exit *exits; /* without 0, ascending */
     size_t exit_count;
-    const char *notes; /* after them, in each help: "See tool(1)." */
+    const char
+        *notes; /* behind the exit statuses in each help: "See tool(1)." */
     const struct subcommand_row *verbs;
     size_t verb_count;
     const struct subcommand_flag *flags;

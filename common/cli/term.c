@@ -1,4 +1,4 @@
-/* term.c - see term.h */
+/* term.c - width, colour, progress and times on a terminal (see term.h) */
 #include "common/cli/term.h"
 
 #include <inttypes.h>
@@ -114,19 +114,6 @@ const char *term_tail(const char *text, int columns)
     return text + (taken < over ? term_fit(text, over + 1, &taken) : at);
 }
 
-/* Return the bytes up to a blank. A command in `...` is one word, because a
- * command copied from two lines is two commands. */
-static size_t word_size(const char *word)
-{
-    size_t size = strcspn(word, " ");
-    const char *open = memchr(word, '`', size);
-    const char *close = open ? strchr(open + 1, '`') : NULL;
-
-    if (!close || close < word + size)
-        return size;
-    return (size_t)(close - word) + strcspn(close, " ");
-}
-
 void term_words(FILE *out, const char *text, int at, int indent, int width)
 {
     char safe[4096];
@@ -135,11 +122,17 @@ void term_words(FILE *out, const char *text, int at, int indent, int width)
 
     safe_text_copy(safe, sizeof safe, text, strlen(text));
     for (const char *word = safe; *word; word += strspn(word, " ")) {
-        size_t size = word_size(word);
+        size_t size = strcspn(word, " ");
+        const char *open = memchr(word, '`', size);
+        const char *close = open ? strchr(open + 1, '`') : NULL;
         bool first = word == safe;
         int blanks = (int)(word - end);
         char copy[sizeof safe];
 
+        /* A command in `...` is one word, because a command copied from two
+         * lines would be two commands. */
+        if (close && close >= word + size)
+            size = (size_t)(close - word) + strcspn(close, " ");
         memcpy(copy, word, size);
         copy[size] = '\0';
         taken = term_columns(copy);

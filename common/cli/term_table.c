@@ -1,4 +1,4 @@
-/* term_table.c - see term_table.h */
+/* term_table.c - a table that fits the terminal (see term_table.h) */
 #include "common/cli/term_table.h"
 
 #include <errno.h>
@@ -61,30 +61,12 @@ void term_table_paint(struct term_table *t, size_t column,
         t->columns[column].painter = painter;
 }
 
-/* Take over a safe text, NULL included, as the next cell. */
-static void cell_put(struct term_table *t, char *text)
-{
-    char **cells = array_grow(t->cells, t->count, &t->room, sizeof *cells);
-    struct column *c = &t->columns[t->count % t->n];
-    int columns;
-
-    if (!cells) {
-        t->broken = true;
-        free(text);
-        return;
-    }
-    t->cells = cells;
-    columns = text ? term_columns(text) : 0;
-    if (columns > c->width)
-        c->width = columns;
-    c->filled |= columns > 0;
-    t->cells[t->count++] = text;
-}
-
 void term_cell(struct term_table *t, const void *text, size_t size)
 {
-    char *safe = NULL;
+    char **cells, *safe = NULL;
     size_t bytes = 0;
+    struct column *c;
+    int columns;
     FILE *out;
 
     if (!t)
@@ -94,8 +76,19 @@ void term_cell(struct term_table *t, const void *text, size_t size)
         safe_text(out, text, size, true);
         t->broken |= fclose(out) != 0;
     }
-    t->broken |= !safe;
-    cell_put(t, safe);
+    cells = array_grow(t->cells, t->count, &t->room, sizeof *cells);
+    t->broken |= !safe || !cells;
+    if (!cells) {
+        free(safe);
+        return;
+    }
+    c = &t->columns[t->count % t->n];
+    columns = safe ? term_columns(safe) : 0;
+    if (columns > c->width)
+        c->width = columns;
+    c->filled |= columns > 0;
+    t->cells = cells;
+    t->cells[t->count++] = safe;
 }
 
 void term_cellf(struct term_table *t, const char *fmt, ...)
@@ -149,26 +142,6 @@ static int width_give(const struct term_column *c, int *width, int least,
 
 #define LEFT_OUT (-GAP) /* the width of a column without a gap in front of it */
 
-/* Leave out extra columns, the last first, until what is cut stays readable.
- * Returns how many columns are over then. */
-static int extras_leave(const struct term_table *t, int over, int *widths)
-{
-    int readable = 0; /* columns that the others can give */
-
-    for (size_t i = 0; i < t->n; i++) {
-        int width = widths[i];
-
-        readable += width_give(&t->columns[i].is, &width, READABLE, width);
-    }
-    for (size_t i = t->n; i-- > 0 && over > readable;) {
-        if (t->columns[i].is.cut != TERM_EXTRA)
-            continue;
-        over -= widths[i] - LEFT_OUT;
-        widths[i] = LEFT_OUT;
-    }
-    return over;
-}
-
 /* Take one from the widest column each time, until nothing is over or none can
  * give: names if `names`, else the others. Returns how many columns are
  * over. */
@@ -200,7 +173,7 @@ static int widest_give(const struct term_table *t, int over, bool names,
 static size_t widths_fit(const struct term_table *t, int limit, int *widths)
 {
     size_t shown = t->n;
-    int over;
+    int over, readable = 0; /* columns that cells can give and stay readable */
 
     if (limit == 0) {
         for (size_t i = 0; i < t->n; i++)
@@ -215,7 +188,18 @@ static size_t widths_fit(const struct term_table *t, int limit, int *widths)
         widths[i] = c->is.cut == TERM_SPARE && !c->filled ? LEFT_OUT : c->width;
         over += widths[i];
     }
-    over = extras_leave(t, over, widths);
+    /* Leave out extra columns, the last first, until the others stay
+     * readable. */
+    for (size_t i = 0; i < t->n; i++) {
+        int width = widths[i];
+
+        readable += width_give(&t->columns[i].is, &width, READABLE, width);
+    }
+    for (size_t i = t->n; i-- > 0 && over > readable;)
+        if (t->columns[i].is.cut == TERM_EXTRA) {
+            over -= widths[i] - LEFT_OUT;
+            widths[i] = LEFT_OUT;
+        }
     for (size_t i = 0; i < t->n; i++)
         if (t->columns[i].is.cut == TERM_MIDDLE)
             over -= width_give(&t->columns[i].is, &widths[i], NAME_MIN, over);
