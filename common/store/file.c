@@ -1,4 +1,4 @@
-/* file.c - the file of a store, and its -wal, as files; see sql.h */
+/* file.c - the files of a store: made, checked, copied (see sql.h) */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -33,10 +33,10 @@ int store_version_refuse(const char *path, int64_t version, struct problem *p)
                        path, (long long)version, STORE_VERSION);
 }
 
-/* Judge the first 100 bytes, read past SQLite's cache.
- * Read through SQLite's own descriptor: closing one of ours would drop the
- * locks that this process may have on the file (fcntl(2)). A store is in WAL
- * mode, with both numbers written, before it gets its name. */
+/* Check the first 100 bytes of the file. SQLite's own descriptor reads them
+ * past its cache, because closing a descriptor of ours would drop the locks
+ * that this process may have on the file (fcntl(2)). A store is in WAL mode,
+ * with both numbers written, before it gets its name. */
 int store_file_check(sqlite3 *db, const char *path, struct problem *p)
 {
     static const char magic[16] = "SQLite format 3";
@@ -139,41 +139,42 @@ int store_file_modes(const char *path, struct problem *p)
 
 /* ---- making a store, or a copy of one ---- */
 
-/* The schema. Change it: raise STORE_VERSION. tests/golden has a store with
- * it.
+/* The schema. After a change, raise STORE_VERSION and the store in
+ * tests/golden.
  *
- * messages   one row a message. `data` is the last column, so that the others
- *            are read without walking through a large body. receive_seq is NULL
- *            where there is none. boot: where a replayed letter was sent.
- * attempts   its failed deliveries, n from 1. said: the error is the handler's
- *            own words.
- * replays    how often it was sent again as a letter, from 1.
- * hooks      the letters that --on-dead is due for, in the order of n.
- * keys       unique keys, and when a message has one.
+ * messages   one row for each message. `data` is the last column, so that the
+ *            others are read without reading a large body. receive_seq: NULL
+ *            for none. boot: name of the boot in which a letter was replayed.
+ * attempts   failed deliveries of a message, n from 1. said: the error is the
+ *            handler's own words.
+ * replays    replays of a letter, n from 1.
+ * hooks      deaths for --on-dead, in the order of n.
+ * keys       unique keys, with the time from and until which they are taken.
  * identity   one row: a random number of this file.
- * spool      messages that came faster than they run, in their order. letter:
- *            the replay that its header speaks of.
- * spool_state  one row: how many those are; while a worker takes from them, the
- *            run of the machine and the number of its file of ends; and up to
- *            which receive sequence some may have run before.
- * clock      one row: how far the wall clock was ahead of CLOCK_BOOTTIME, in
- *            which run of the machine (rows.c).
- * Indexes are partial: each state pays for its own only. They name the state
- * all the same, or SQLite looks at the table to check it. messages_waiting is
- * by kind, too: a delayed one among a million retries is found at once, and the
- * other way round (waiting.c). messages_letter_ids finds a letter by its
- * message's id, however many there are. By the two of cancelled messages
- * `mqctl status` counts them without a worker, without a look at the others. */
+ * spool      spooled messages, in their order. letter: the letter that the
+ *            header names.
+ * spool_state  one row: the number of spooled messages; while a worker uses
+ *            them, the name of its boot and the number of its file of ends; and
+ *            the receive sequence up to which a message may have run before.
+ * clock      one row: how far the wall clock was ahead of CLOCK_BOOTTIME, and
+ *            in which boot (rows.c).
+ * Indexes are partial, so that each state pays only for its own. They contain
+ * the state as well, because SQLite would otherwise read the table to check it.
+ * messages_waiting has `attempts > 0`, so that a delayed message is found fast
+ * among a million retries, and the other way round (waiting.c).
+ * messages_letter_ids finds a letter by the id of its message. With the two
+ * indexes of cancelled messages, `mqctl status` counts these without reading
+ * the others. */
 
 #define RANDOM "XXXXXX" /* of mkostemp(3) */
 #define RANDOM_SET \
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-/* Nothing needs to be durable step by step while a file has no name yet. */
+/* Settings for a file without a name, which is synced once at the end. */
 #define UNNAMED "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
 
-/* auto_vacuum is a property of the file that cannot be given to it later;
- * INCREMENTAL lets a large discard hand its room back to the disk. */
+/* auto_vacuum can be set only in a new file; INCREMENTAL lets letters_shrink
+ * return room to the disk. */
 static const char schema[] = UNNAMED
     "PRAGMA page_size = 4096;"
     "PRAGMA auto_vacuum = INCREMENTAL;"
@@ -265,16 +266,17 @@ static const char schema[] = UNNAMED
 _Static_assert(STORE_MAGIC == 0x4d515753 && STORE_VERSION == 1,
                "the schema writes these numbers");
 
-/* A file that is to become a store. Its maker holds a lock on it (flock(2)), by
- * which store_make_tidy tells it from one whose maker was killed. */
+/* A temporary file that becomes a store. The process that makes it holds a lock
+ * on it (flock(2)), so that store_make_tidy removes only the drafts of killed
+ * processes. */
 struct draft {
     char folder[PATH_MAX];
     char name[PATH_MAX];
     int fd;
 };
 
-/* Make an empty file beside `path`, for the folder's owner.
- * SQLite gives the -wal and -shm files the mode and owner of the main file. */
+/* Make an empty file beside `path`, which belongs to the folder's owner. SQLite
+ * gives the -wal and -shm files the mode and owner of the main file. */
 static int draft_open(struct draft *d, const char *path)
 {
     struct stat st;
@@ -293,7 +295,7 @@ static int draft_open(struct draft *d, const char *path)
             break; /* without locks, store_make_tidy removes nothing */
         if (locked && fstat(d->fd, &st) == 0 && st.st_nlink > 0)
             break;
-        close(d->fd); /* store_make_tidy was quicker and removed the file */
+        close(d->fd); /* store_make_tidy has removed the file already */
     }
     if (stat(d->folder, &st) < 0 ||
         (geteuid() == 0 && fchown(d->fd, st.st_uid, st.st_gid) < 0))
@@ -301,7 +303,7 @@ static int draft_open(struct draft *d, const char *path)
     return 0;
 }
 
-/* Remove a temporary name, and what SQLite left of it. */
+/* Remove a temporary file, and those that SQLite has put beside it. */
 static void name_remove(const char *name)
 {
     static const char *const tails[] = {"", "-wal", "-shm"};
@@ -322,10 +324,11 @@ static bool is_replaceable(const char *path, const struct stat replace[2])
            (file_same(&st, &replace[0]) || file_same(&st, &replace[1]));
 }
 
-/* Give a draft the name of a file in `replace`. That file is checked once it
- * has lost the name to the draft: a check before rename(2) would lose a file
- * that somebody puts there in between. Crash between the exchange and its undo:
- * such a file is left as a draft, which the next start removes. */
+/* Give a draft the name of a file in `replace`. The names are exchanged before
+ * that file is checked, because a check before rename(2) could lose a file that
+ * another program puts there in between. Crash between the exchange and its
+ * undo: the other program's file is left as a draft, which the next start
+ * removes. */
 static int draft_exchange(const char *draft, const char *path,
                           const struct stat replace[2])
 {
@@ -343,10 +346,11 @@ static int draft_exchange(const char *draft, const char *path,
 }
 
 /* Crash before the draft is linked or renamed: a draft is left, and `path` is
- * unchanged. Crash after it: the store is there, and on the disk. Beside a copy
- * may be the -wal of `from`: each frame of that is in the copy, so a start that
- * takes the frames over once more changes nothing. link(2), not rename(2), so
- * that of two programs that make an empty store at once the first wins. */
+ * unchanged. Crash after it: the store is at `path`, and on the disk. The -wal
+ * of `from` may still be beside a copy; each of its frames is in the copy, so a
+ * start that applies them once more changes nothing. link(2) is used instead of
+ * rename(2), so that of two programs that make an empty store the first one
+ * wins. */
 int store_file_make(const char *path, sqlite3 *from,
                     const struct stat replace[2])
 {
@@ -361,7 +365,8 @@ int store_file_make(const char *path, sqlite3 *from,
         if (rc == SQLITE_OK)
             rc = sqlite3_exec(db, from ? UNNAMED : schema, NULL, NULL, NULL);
         if (rc == SQLITE_OK && from) {
-            /* The -wal of `from` is included, whatever became of the names. */
+            /* The copy includes the -wal of `from`, even if its name is
+             * gone. */
             copy = sqlite3_backup_init(db, "main", from, "main");
             rc = copy ? sqlite3_backup_step(copy, -1) : sqlite3_errcode(db);
             end = copy ? sqlite3_backup_finish(copy) : rc;
@@ -446,13 +451,13 @@ void store_make_tidy(const char *path)
         closedir(dir);
 }
 
-/* A program that has the store open keeps its removed -wal. This one would make
- * a new -wal, which does not fit the index (-shm) that both share, and each
- * would read the other's frames from its own file. The first user of the index
- * empties it, and recovery fills it (walformat.html of SQLite, section 2): if
- * it is filled, there is another user. SQLite's lock of the index would tell
- * the same, but /proc/locks has no locks of other PID namespaces, and names
- * another device for a file on btrfs. */
+/* A program that has the store open keeps using its removed -wal. We would make
+ * a new -wal, which does not match the index (-shm) that both share, and each
+ * program would look for the other's frames in its own file. The first user of
+ * the index empties it, and recovery fills it (walformat.html of SQLite,
+ * section 2), so a filled index has another user. SQLite's lock on the index
+ * would show the same, but /proc/locks has no locks of other PID namespaces,
+ * and names another device for a file on btrfs. */
 int store_wal_check(sqlite3 *db, const char *path, struct problem *p)
 {
     enum { REGION = 32768, READY = 12 };
@@ -470,7 +475,7 @@ int store_wal_check(sqlite3 *db, const char *path, struct problem *p)
     sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
     m = file ? file->pMethods : NULL;
     if (!m || m->iVersion < 2 || m->xLock(file, SQLITE_LOCK_SHARED))
-        return 0; /* the caller gets the same error, from SQLite */
+        return 0; /* SQLite will report the error to the caller */
     if (m->xShmMap(file, 0, REGION, 0, &index) == SQLITE_OK && index)
         shared = ((const volatile unsigned char *)index)[READY] != 0;
     m->xShmUnmap(file, 0);
@@ -485,21 +490,21 @@ int store_wal_check(sqlite3 *db, const char *path, struct problem *p)
                        wal);
 }
 
-/* Make a commit behind the last one in the index worthless.
- * SQLite writes a commit to the end of the -wal, syncs, then enters it into its
- * index. A commit that was cut off between is in the file but not in the index:
- * processes that have the store open do not see it, but after the last of them
- * is gone, the next one takes it over, although its messages may have been
- * settled otherwise meanwhile. So the file is emptied; if a reader or the disk
- * prevents that, a commit that changes nothing is written over its first frame,
- * and SQLite never takes over anything behind a frame that does not match. That
- * works also if it cannot be synced: a kill keeps written pages. */
+/* SQLite appends a commit to the -wal, syncs it, then adds it to its index. A
+ * commit that was cut off in between is in the file but not in the index.
+ * Programs that have the store open do not see it; but after the last of them
+ * has exited, the next one would accept it, although its messages may have been
+ * settled in another way meanwhile. So the -wal is emptied. If a reader or the
+ * disk prevents that, a commit that changes nothing is written over the first
+ * frame of the cut-off one, and SQLite ignores all frames after a frame that
+ * does not match. The write helps even if it cannot be synced, because written
+ * pages survive a kill. */
 int store_wal_bury(sqlite3 *db)
 {
     int rc = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE,
                                        NULL, NULL);
 
-    _Static_assert(STORE_VERSION == 1, "it stays what it is");
+    _Static_assert(STORE_VERSION == 1, "the pragma below changes nothing");
     if (rc != SQLITE_OK)
         rc = sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL);
     return rc;
@@ -511,7 +516,7 @@ int store_wal_bury(sqlite3 *db)
  * or not at all: a flipped bit in an index hides the rows behind it, and the
  * query succeeds. */
 
-/* Steps of SQLite's virtual machine between two looks at *stop. */
+/* Steps of SQLite's virtual machine between two checks of *stop. */
 #define STEPS 10000
 
 static int check_is_stopped(void *arg)
@@ -530,11 +535,11 @@ static void path_copy(struct store *s, char path[PATH_MAX])
     store_read_end(s);
 }
 
-/* Return SQLITE_OK for the answer of a check of a sound store, SQLITE_CORRUPT
- * if it found damage, or the error that kept it from reading a page. SQLite
- * reports both as a line of text: "unable to get the page. error code=7" is a
- * lack of memory, and "failed to get page 9", of a page in a list, has no code.
- */
+/* Convert the text of quick_check to a result code: SQLITE_OK for a sound
+ * store, SQLITE_CORRUPT for damage, or the error that prevented a read. SQLite
+ * reports such an error as text, too: "unable to get the page. error code=7" is
+ * a lack of memory; "failed to get page 9", for a page of a list, has no
+ * code. */
 static int check_result(const char *text)
 {
     const char *code = text ? strstr(text, "error code=") : NULL;
@@ -573,7 +578,7 @@ static int check_file(const char *path, const atomic_bool *stop,
         text = (const char *)sqlite3_column_text(st, 0);
         rc = check_result(text);
         if ((rc & 0xff) == SQLITE_CORRUPT) {
-            /* A first line of "*** in database main ***" says nothing. */
+            /* Skip a first line such as "*** in database main ***". */
             line = strncmp(text, "***", 3) == 0 ? strchr(text, '\n') : NULL;
             strlcpy(found, line ? line + 1 : text, STORE_FOUND);
         }
@@ -619,7 +624,7 @@ uint64_t store_bytes(struct store *s)
     return bytes;
 }
 
-/* ---- what a store that has lost commits leaves ---- */
+/* ---- a copy of a store that has lost commits ---- */
 
 /* Copy a file through SQLite's own descriptor: closing one of ours would drop
  * the locks that this process has on the file (fcntl(2)). */

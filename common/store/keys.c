@@ -1,15 +1,16 @@
-/* keys.c - keys that make messages unique for a while; see store.h
+/* keys.c - keys that make messages unique for a while (see store.h)
  *
- * A message claims its key before it runs, or waits in the store, for the first
- * time. Crash before the commit: it is in its slot, and claims the key at the
- * next start, before anything that came after it does. After the commit: the
- * key names its sequence, so that it finds itself when it comes again, whatever
- * cut it off. Another message is a duplicate by the time at which it came, and
- * not by when that is asked: a kill between the answer and its end leads to the
- * same answer.
- * Messages claim in the order of their sequences, but for one whose claim the
- * disk refused: the next one may be before it then. So a key has the time from
- * which its message has it, too.
+ * A message claims its key before it runs, or is stored, for the first time.
+ * Crash before the commit: the message is in its slot, and claims the key at
+ * the next start, before any later message does. After the commit: the key
+ * names the message's sequence, so the message is no duplicate of itself when
+ * it comes again.
+ * Another message is a duplicate if the key was taken when that message was
+ * received; the time of the claim does not matter. So a kill between the claim
+ * and the end of a duplicate leads to the same answer at the next start.
+ * Messages claim in the order of their sequences. Only if the disk refuses a
+ * claim, a later message may come first. So a key also stores the time from
+ * which its message has it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,14 +20,14 @@
 #include "common/base/fault_point.h"
 #include "common/store/sql.h"
 
-/* A key that is over stays that long, for a message that comes again or had to
+/* An expired key is kept that long, for a message that comes again or had to
  * wait for the disk, and for a clock that is set back a little. */
 #define STAYS_NS (60 * NS_PER_S)
 
-/* One call. */
+/* A call of store_key_claim. */
 struct claim {
     const struct store_key *key;
-    struct ulid *first; /* out: whose it is, if not this message's */
+    struct ulid *first; /* out: the message that has the key, if another has */
     bool taken;
 };
 
@@ -42,9 +43,9 @@ static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
     uint64_t seq = sql_column_u64(st, 0);
 
     *ahead = false;
-    /* If a later message holds the key from the time on at which this one's
-     * ended, this one held it before: until then the other was its duplicate.
-     * Otherwise the other was first. */
+    /* If a later message holds the key from the time at which this message's
+     * claim expires, this message held it before: until then the other one was
+     * its duplicate. Otherwise the other one was first. */
     if (seq == key->seq ||
         (seq > key->seq && sql_column_u64(st, 2) >= key->until_ns))
         return HOLDER_SELF;
@@ -57,8 +58,8 @@ static enum holder holder_of(sqlite3_stmt *st, const struct store_key *key,
     return HOLDER_OTHER;
 }
 
-/* Take the key, if nobody has it. Expired keys are deleted, a few each time, so
- * that no more stay than are needed. */
+/* Take the key if no message has it. Each call that takes a key also deletes up
+ * to eight expired keys, so that their number does not grow. */
 int sql_key_claim(struct sql *sql, const struct store_key *k,
                   struct ulid *first)
 {
@@ -195,7 +196,7 @@ int store_key_claim(struct store *s, const struct store_key *key,
     (void)store_answered(s, st, err);
     if (err < 0)
         return err;
-    /* Without a write, as for a message that comes again. */
+    /* A read is enough if the key has a holder. */
     if (holder != HOLDER_NONE && !ahead)
         return holder == HOLDER_OTHER ? -EEXIST : 0;
     FAULT_POINT("store_key_before");

@@ -1,8 +1,8 @@
-/* letters.c - dead letters as an operator sees them; see letters.h
+/* letters.c - dead letters as an operator sees them (see letters.h)
  *
- * Lists are read page by page: a page is copied out and its read transaction
- * ended before the first visit, because an open one keeps the -wal of a running
- * worker from being used again. A page ends at 64 letters or 1 MiB.
+ * Lists are read page by page, each of up to 64 letters or 1 MiB. A page is
+ * copied and its read transaction ended before the first visit, because an open
+ * transaction keeps the -wal of a running worker growing.
  */
 #include <bsd/sys/queue.h>
 #include <errno.h>
@@ -21,7 +21,7 @@ struct range {
     struct store_cursor low, high;
 };
 
-/* Copy the letter that a statement stands on. `boot` is that of now. */
+/* Copy the letter that a statement stands on. `boot` is the current one. */
 static int letter_make(sqlite3_stmt *st, const void *boot, void **out,
                        size_t *bytes)
 {
@@ -106,9 +106,9 @@ static struct range range_of(const struct letter_filter *f)
     return range;
 }
 
-/* Narrow a range for going from old to new: end at what is the newest now, or
- * replays that die again would be visited for ever; begin at the oldest of the
- * newest `limit`. -ENOENT when nothing matches. */
+/* Narrow a range for a visit from old to new: end at the newest letter of now,
+ * because replays that die again would otherwise be visited forever, and begin
+ * at the oldest of the newest `limit`. -ENOENT if no letter matches. */
 static int range_freeze(struct store *s, const struct letter_filter *f,
                         struct range *range)
 {
@@ -287,7 +287,7 @@ int letters_history(struct store *s, int64_t row,
         }
         (void)store_answered(s, st, err);
         if (!a)
-            return err; /* 0: that was all */
+            return err; /* 0: it was the last attempt */
         err = visit(n, a, arg);
         free(a);
         if (err)
@@ -309,8 +309,8 @@ static struct sql_value token_of(const struct letter_mark *mark)
     return value_blob(&mark->token, sizeof mark->token);
 }
 
-/* Mark a letter as on its way, and record the replay: a new one, or that the
- * message of the last one is sent once more. */
+/* Mark a letter as replayed, and record a new replay, or the new time of the
+ * last one. */
 static int mark_apply(struct sql *sql, void *arg)
 {
     const struct mark *m = arg;
@@ -338,10 +338,10 @@ static int mark_apply(struct sql *sql, void *arg)
                    SQL_VALUES(value_int(m->sent->row), token_of(m->sent)));
 }
 
-/* Crash after this and before the send: the letter stays marked, though it is
- * in no queue, and not noted as sent; it can be sent again, and a reboot makes
- * it dead again. Were it marked after the send, a quick worker would find no
- * token for it. */
+/* The mark comes before the send, because a fast worker could otherwise take
+ * the message before the store has its token. Crash after the mark and before
+ * the send: the letter is in no queue, but marked, and not noted as sent. An
+ * operator can send it again, and a reboot makes it dead again. */
 int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
                           const struct letter_mark *sent)
 {
@@ -354,9 +354,8 @@ int letters_mark_replayed(struct store *s, const struct letter_mark *mark,
     return err;
 }
 
-/* Crash after the send and before this: the letter looks as if it might not
- * have been sent. If an operator sends it again, the worker drops one of the
- * two. */
+/* Crash after the send and before this commit: the letter is not noted as sent.
+ * If an operator sends it again, the worker drops one of the two messages. */
 int letters_mark_sent(struct store *s, const struct letter_mark *mark)
 {
     return store_run(s, SQL_REPLAY_SENT,
@@ -390,8 +389,8 @@ int64_t letters_discard(struct store *s, const int64_t *rows, size_t n)
     return gone;
 }
 
-/* Crash before the commit: the group is held. After it: it
- * goes on, under this worker, which sees the write, or the next one. */
+/* Crash before the commit: the group is held. After it: a running worker
+ * notices the write and releases the group, or the next worker does. */
 int64_t letters_let_go(struct store *s, const char *group, size_t size)
 {
     int64_t letters;
@@ -426,8 +425,8 @@ static int drop_apply(struct sql *sql, void *arg)
     return err;
 }
 
-/* Crash before the commit: all are there, and the next worker drops them. After
- * it: none is. */
+/* Crash before the commit: all letters are there, and the next worker drops
+ * them. After it: none is. */
 int64_t letters_drop(struct store *s, const struct store_cursor *list, size_t n)
 {
     struct drop d = {.list = list, .n = n};
@@ -439,7 +438,8 @@ int64_t letters_drop(struct store *s, const struct store_cursor *list, size_t n)
     return err ? err : d.gone;
 }
 
-/* Take up to 1024 unused pages off the file; *arg: come again. */
+/* Cut up to 1024 unused pages off the file; *arg is set if it should be called
+ * again. */
 static int shrink_apply(struct sql *sql, void *arg)
 {
     int64_t worth = 0;
@@ -534,14 +534,15 @@ int letters_last_row(struct store *s, int64_t *row)
     return store_number(s, row, SQL_LAST_ROW, NULL);
 }
 
-/* ---- deaths that somebody is to be told of ---- */
+/* ---- deaths for --on-dead ---- */
 
-/* store_put notes a death in the commit that makes the row a letter: there is
- * never one without the other. The command runs before letters_hook_end. Crash
- * before the commit of that: the next worker runs the command again. After it:
- * none does. So it runs at least once. The note goes with its letter, by the
- * foreign key; if the letter dies again meanwhile, its note is another one, and
- * the end of the first leaves it there. */
+/* store_put records a death in the commit that makes the row a letter. The
+ * command runs before letters_hook_end. Crash before the commit of
+ * letters_hook_end: the next worker runs the command again. After it: no worker
+ * does. So the command runs at least once. The foreign key deletes the record
+ * of a death together with its letter. If the letter dies again meanwhile, the
+ * new death has another number, so that letters_hook_end of the old one does
+ * not delete it. */
 
 int letters_hook(struct store *s, int64_t after, struct letter_hook *out)
 {
@@ -559,8 +560,8 @@ struct end {
     bool told;
 };
 
-/* Remove the note, or give it a new number behind all others. A note that went
- * with its letter meanwhile gets none. */
+/* Delete a death, or give it a new number after all others; 0 if it was deleted
+ * with its letter meanwhile. */
 static int end_apply(struct sql *sql, void *arg)
 {
     struct end *end = arg;

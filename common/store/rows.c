@@ -1,8 +1,8 @@
-/* rows.c - rows of messages: written, read, followed through time; see store.h
+/* rows.c - writes and reads rows of messages (see store.h)
  *
- * Crash before the commit: each message is in its slot as before. After it:
- * recovery finds the row by the slot's receive sequence (or row) and frees the
- * slot.
+ * Crash before the commit of a write: each message is in its slot as before.
+ * After it: recovery finds the row by the slot's receive sequence (or row) and
+ * frees the slot.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 /* ---- writing ---- */
 
-/* Count a row that goes from one state to another; state 0: no row. */
+/* Count the change of a row from one state to another; state 0: no row. */
 static void waits_moved(struct store_more *more, int from, int to)
 {
     more->waiting += (to == STORE_WAITING) - (from == STORE_WAITING);
@@ -31,32 +31,12 @@ struct put {
     const struct store_row *rows;
     size_t n;
     const struct store_attempt *attempt; /* of the only row; NULL: none */
-    bool lenient; /* rows that are there already, or gone, stay so */
-    int64_t row;  /* the last one written, or the one to delete */
+    bool lenient; /* skip rows that exist already, or are gone */
+    int64_t row;  /* the last row written, or the row to delete */
     struct store_more more;
 };
 
-/* Write a row and add to its history. */
-static int put_row(struct sql *sql, struct put *put, const struct store_row *m)
-{
-    int was = m->row ? sql_row_state(sql, m->row) : 0;
-    int err =
-        was < 0 ? was : sql_put_row(sql, m, store_boot(put->store), &put->row);
-
-    if (!err && put->attempt)
-        err = sql_insert_attempt(sql, put->row, put->attempt);
-    if (!err && m->state == STORE_DEAD && was != STORE_DEAD) {
-        if (store_hooks_noted(put->store))
-            err = sql_run(sql, SQL_HOOK_ADD, SQL_VALUES(value_int(put->row)));
-        /* From here on another message with the same unique key may run. */
-        if (!err)
-            err = sql_key_free(sql, m->receive_seq);
-    }
-    if (!err)
-        waits_moved(&put->more, was, (int)m->state);
-    return err;
-}
-
+/* Write the rows, add to their history, and delete their rows of the spool. */
 static int put_apply(struct sql *sql, void *arg)
 {
     struct put *put = arg;
@@ -64,11 +44,27 @@ static int put_apply(struct sql *sql, void *arg)
 
     put->more = (struct store_more){0};
     for (size_t i = 0; i < put->n && !err; i++) {
-        err = put_row(sql, put, &put->rows[i]);
+        const struct store_row *m = &put->rows[i];
+        int was = m->row ? sql_row_state(sql, m->row) : 0;
+
+        err = was < 0 ? was
+                      : sql_put_row(sql, m, store_boot(put->store), &put->row);
+        if (!err && put->attempt)
+            err = sql_insert_attempt(sql, put->row, put->attempt);
+        if (!err && m->state == STORE_DEAD && was != STORE_DEAD) {
+            if (store_hooks_noted(put->store))
+                err =
+                    sql_run(sql, SQL_HOOK_ADD, SQL_VALUES(value_int(put->row)));
+            /* Another message with the same unique key may run now. */
+            if (!err)
+                err = sql_key_free(sql, m->receive_seq);
+        }
+        if (!err)
+            waits_moved(&put->more, was, (int)m->state);
         if (put->lenient && (err == -EEXIST || err == -ENOENT))
             err = 0;
-        if (!err && put->rows[i].spool)
-            err = sql_spool_out(sql, put->rows[i].spool, &put->more.spooled);
+        if (!err && m->spool)
+            err = sql_spool_out(sql, m->spool, &put->more.spooled);
     }
     return err ? err : sql_spool_counted(sql, put->more.spooled);
 }
@@ -117,7 +113,7 @@ int store_put_all(struct store *s, const struct store_row *rows, size_t n)
     return err;
 }
 
-/* Remove a row; its history goes with it. */
+/* Delete a row; the foreign key deletes its history. */
 static int delete_apply(struct sql *sql, void *arg)
 {
     struct put *put = arg;
@@ -141,7 +137,7 @@ int store_delete(struct store *s, int64_t row)
     return err;
 }
 
-/* ---- what a machine that went down leaves in doubt ---- */
+/* ---- after the machine went down ---- */
 
 int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
                  void *arg)
@@ -166,7 +162,7 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
         }
         if (count == 0)
             continue;
-        /* The statement leaves out a letter that somebody sent meanwhile. */
+        /* SQL_RECALL skips a letter that was sent again meanwhile. */
         FAULT_POINT("store_recall_before");
         done = store_run_rows(s, SQL_RECALL, rows, count, boot);
         FAULT_POINT("store_recall_after");
@@ -178,8 +174,8 @@ int store_recall(struct store *s, bool (*skip)(int64_t row, void *arg),
 }
 
 /* Crash before the commit: no row is marked, and none has run since custody was
- * lost, as the start that marks them comes before the first handler. Crash
- * after it: all are marked, and marking them once more changes nothing. */
+ * lost, because the first handler starts later. Crash after it: all rows are
+ * marked, and marking them once more changes nothing. */
 int store_doubt(struct store *s)
 {
     int err;
@@ -210,8 +206,8 @@ struct follow {
 static int follow_apply(struct sql *sql, void *arg)
 {
     const struct follow *f = arg;
-    /* Read here, where nobody else writes: a row that was written before this
-     * commit was received before now, and is not cut to less than its delay. */
+    /* Read the time here, where no other thread writes: each row was written
+     * before this time, so none is cut to less than its delay. */
     uint64_t wall_ns = (uint64_t)((int64_t)clock_boot_ns() + f->ahead_ns);
     int err = sql_run(sql, SQL_CLOCK_ROWS,
                       SQL_VALUES(value_int(f->step_ns), value_u64(wall_ns)));
@@ -225,12 +221,12 @@ static int follow_apply(struct sql *sql, void *arg)
 int store_clock_follow(struct store *s)
 {
     struct follow f = {.ahead_ns = clock_ahead_ns()};
-    bool other = false; /* the due times are of an earlier run of the machine */
+    bool other = false; /* due times were written in an earlier boot */
     sqlite3_stmt *st;
     const char *boot;
     int err;
 
-    store_boot_read("time", f.boot); /* CLOCK_BOOTTIME is of it */
+    store_boot_read("time", f.boot); /* the namespace of CLOCK_BOOTTIME */
     err = store_ask(s, &st, SQL_CLOCK, NULL);
     if (err == STEP_ROW) {
         boot = (const char *)sqlite3_column_text(st, 1);
@@ -449,7 +445,7 @@ int store_group_letter(struct store *s, const char *group, size_t size,
                         SQL_VALUES(value_text(group, size)));
 }
 
-/* Read what a statement tells of a group, and its key if `key` is not NULL. */
+/* Read GROUP_COLUMNS of a group, and its key if `key` is not NULL. */
 static int group_ask(struct store *s, enum sql_id id,
                      const struct sql_value *values, char *key, size_t *size,
                      struct store_group *out)
@@ -486,13 +482,13 @@ int store_get_group(struct store *s, const char *key, size_t size,
                      NULL, out);
 }
 
-/* ---- whether a message is a letter that was sent again ---- */
+/* ---- messages that claim to be a replayed letter ---- */
 
-/* The number of a letter can be guessed and its message id is in every log, so
- * neither proves anything. A token does: mqdlq makes it, writes it to the row,
- * and then sends it in the header. Only the store and who may read the queue
- * know it. So body and priority need not be compared: who could send other
- * bytes under a token has read the queue, and with that taken the message. */
+/* The number of a letter can be guessed, and its message id is in every log, so
+ * neither is a proof. A token is: mqdlq makes it, writes it to the row, and
+ * then sends it in the header. Only a user who may read the store or the queue
+ * can find it. So body and priority need not be compared: a program that sends
+ * other bytes under the token has received the message itself. */
 
 _Static_assert(sizeof(struct ulid) == (size_t)2 * STORE_IDENTITY,
                "a token is an identity and as many random bytes");
@@ -503,8 +499,8 @@ enum {
     FIND_STATE,  /* NULL: there is no such row */
     FIND_ID,     /* of the message */
     FIND_DIED,   /* of the row */
-    FIND_N,      /* of the replay with that token; NULL: none has it */
-    FIND_BEGAN,  /* that replay: died_ns of the letter that was sent */
+    FIND_N,      /* of the replay with that token; NULL: no such replay */
+    FIND_BEGAN,  /* died_ns of the letter when that replay was marked */
     FIND_LAST_N, /* of the row's last replay */
 };
 
@@ -516,16 +512,15 @@ int store_token_make(const struct store *s, struct ulid *token)
     return n == STORE_IDENTITY ? 0 : n < 0 ? -errno : -EIO;
 }
 
-/* Judge a replay by one statement, which is one moment of the store.
- * Row numbers are never used twice, so a letter that is not in the store was
- * settled: done, discarded, or moved to a dead-letter queue. That is certain
- * only of a number that this store has given to a letter: the token must begin
- * with our identity, or the message comes from a store that was removed, or
- * from the store of another queue. A sender that forges such a token loses its
- * own message, and no other.
- * The last replay of a letter that is there is open while it is marked
- * replayed. It is also open if the letter is dead by the very death that it was
- * sent after: then it was recalled (store_recall), and yet here is the message.
+/* Read everything by one statement, so that it is one moment of the store.
+ * If the letter is not in the store, the token decides. If it begins with our
+ * identity, this store has had the letter, and row numbers are never used
+ * twice, so the letter was settled: done, discarded, or moved to a dead-letter
+ * queue. Otherwise the message comes from another store. A sender that forges
+ * such a token loses only its own message.
+ * If the letter is in the store, its last replay is open while it is marked as
+ * replayed. It is also open if the letter is dead and has not died again since
+ * it was sent: store_recall made it dead, although its message still existed.
  */
 int store_replay_find(struct store *s, int64_t row, const struct ulid *id,
                       const struct ulid *token, enum store_replay *out)

@@ -1,11 +1,12 @@
-/* spool.c - messages that came faster than they run (see spool.h)
+/* spool.c - the store's table of spooled messages (see spool.h)
  *
- * The number of rows is in a table, in the same commit as the rows: to count a
- * million rows takes as long as to read them. For the same reason the highest
- * receive sequence is looked for priority by priority.
- * Crash before a commit: what it would have brought in is in slots, and what it
- * would have deleted is noted where the worker notes ends. After it: the rows
- * are there, or gone, and both places are looked at again by their keys.
+ * The number of rows is kept in a table of its own and changed in the same
+ * commit as the rows, because counting a million rows takes as long as reading
+ * them. For the same reason the highest receive sequence is searched priority
+ * by priority.
+ * Crash before a commit: the new messages are still in slots, and the finished
+ * ones in the file of ends. After it: recovery finds the rows of slots by their
+ * keys, and deleting the rows of the file of ends again changes nothing.
  */
 #include "common/store/spool.h"
 
@@ -47,8 +48,7 @@ static int row_in(struct sql *sql, struct store_spooled *m,
     if (m->later) {
         err = sql_put_row(sql, m->later, store_boot(change->store), &row);
         change->more.waiting += !err;
-        /* A sequence that exists was written by a worker that died before it
-         * freed the slot. */
+        /* -EEXIST: a worker wrote the row and died before it freed the slot. */
         return err == -EEXIST ? 0 : err;
     }
     change->more.spooled++;
@@ -162,7 +162,7 @@ int store_spool_begin(struct store *s, uint64_t run, uint64_t doubt)
                      NULL);
 }
 
-/* The doubt stays: rows that are there since have not run again. */
+/* `doubt` is kept: the rows that it names are still in doubt. */
 int store_spool_end(struct store *s)
 {
     return store_run(s, SQL_SPOOL_STATE_END, NULL, NULL);
@@ -170,7 +170,8 @@ int store_spool_end(struct store *s)
 
 /* ---- reading ---- */
 
-/* Read a row: its body stays where `body` says. */
+/* Fill a message from the row that a statement stands on; its data is
+ * `body`. */
 static void spooled_fill(sqlite3_stmt *st, struct sql_bytes body,
                          struct store_spooled *m)
 {

@@ -1,12 +1,13 @@
-/* spool.h - the table of messages that came faster than they run
+/* spool.h - the store's table of spooled messages (--spool)
  *
- * WHAT   One row a message, whose key is the order in which the kernel would
- *        have given them: highest priority first, then oldest first. No
- *        message is in here and in the table of messages: it leaves the one in
- *        the commit that writes it to the other (store_row.spool).
- * WHO    store_spool_left, _begin, _end: the worker, after store_claim. Others
- *        as store.h.
- * OWNS   Nothing of its own; the store's two connections.
+ * WHAT   One row for each message. The order of the keys is the order in which
+ *        the kernel queue would have returned the messages: highest priority
+ *        first, then oldest first. A message is either in this table or in the
+ *        table of messages: one commit deletes the one row and writes the other
+ *        (store_row.spool).
+ * WHO    The worker's spool. store_spool_left, _begin, _end: its start and end,
+ *        after store_claim. _each, _find, _count: also mqctl.
+ * OWNS   Nothing; it uses the store's two connections.
  * FAILS  As store.h.
  */
 #ifndef COMMON_STORE_SPOOL_H
@@ -14,13 +15,13 @@
 
 #include "common/store/store.h"
 
-/* Receive sequences are below it: at a million messages a second it is reached
- * in nine years. */
-#define STORE_SPOOL_SEQ      48 /* bits */
+/* A key has 48 bits for the receive sequence, which last nine years at a
+ * million messages a second. */
+#define STORE_SPOOL_SEQ      48
 #define STORE_SPOOL_SEQ_MAX  (UINT64_C(1) << STORE_SPOOL_SEQ)
 #define STORE_SPOOL_PRIORITY 32767 /* the highest */
 
-/* Return the key of a message, which sorts as the spool does and is > 0. */
+/* Return the key of a message; it is > 0. */
 static inline int64_t store_spool_key(uint32_t priority, uint64_t seq)
 {
     return (int64_t)((uint64_t)(STORE_SPOOL_PRIORITY - priority)
@@ -43,73 +44,75 @@ struct store_spooled {
     struct ulid id;       /* all 0: it has none yet */
     uint32_t crashes;
     uint32_t flags; /* STORE_REDELIVERED, STORE_LENGTH_INFERRED */
-    int64_t letter; /* its header says that it is that letter; 0: none */
+    int64_t letter; /* number of the letter that its header names; 0: none */
     const void *data;
     size_t size;
-    /* It comes in only if it gets this key, in the same commit; NULL: it asks
-     * for none. Those of one commit ask in their order in it. */
+    /* Unique key to claim in the same commit, in the order of `in`; if another
+     * message has the key, this one is not inserted. NULL: none. */
     const struct store_key *unique;
-    /* It waits for its time, not for its turn: this row comes in, of the table
-     * of messages, and nothing else of the above but `unique` is read. NULL: it
-     * waits for its turn. */
+    /* Row of the table of messages to insert instead, for a message that waits
+     * for its time; only `unique` is used as well. NULL: insert this one. */
     const struct store_row *later;
-    bool taken;        /* out: it did not, and did not come in; it was ... */
-    struct ulid first; /* out: ... of this message */
+    bool taken;        /* out: another message has the unique key; */
+    struct ulid first; /* out: its id */
 };
 
-/* What one commit does; all or nothing. */
+/* The changes of one commit. */
 struct store_spool_change {
-    struct store_spooled *in; /* new ones */
+    struct store_spooled *in; /* new messages */
     size_t in_count;
-    const int64_t *out; /* keys of those that came to their end; one that is not
-                         * there is none */
+    const int64_t
+        *out; /* keys of finished messages; missing rows are skipped */
     size_t out_count;
-    /* Once it is on the disk, before anything later is written; NULL: none. */
+    /* Called after the commit, before anything later is written; NULL: none. */
     void (*durable)(void *arg);
     void *arg;
 };
-/* -EEXIST: one of the new keys is there. */
+/* Apply all changes or none. -EEXIST: one of the new keys exists already. */
 int store_spool_change(struct store *s, const struct store_spool_change *c);
 
-/* What the last worker left. Ends of messages whose rows are there still are
- * noted in a file in memory, which has a number. */
+/* Read what the last worker left. While a worker is running, the ends of
+ * messages whose rows were not deleted yet are in the file of ends (ends.h),
+ * which has a number. */
 struct store_spool_left {
-    uint64_t seq; /* the highest receive sequence; 0: none */
-    uint64_t run; /* that number; 0: it came to an orderly end */
-    bool cut;     /* the machine went down under it */
-    /* What has a receive sequence up to this one may have run, although it is
-     * here; as the worker before that one found it. */
+    uint64_t seq; /* highest receive sequence of a row; 0: no row */
+    uint64_t run; /* number of the file of ends; 0: the end was orderly */
+    bool cut;     /* the machine went down under the last worker */
+    /* Rows up to this receive sequence may have run, because an earlier file of
+     * ends was lost. */
     uint64_t doubt;
 };
 int store_spool_left(struct store *s, struct store_spool_left *out);
-/* From here on a worker runs messages of the table, until store_spool_end, and
- * notes their ends in the file with that number. Durable on 0. */
+/* Record that a worker runs messages of the table from now on, with the number
+ * of its file of ends. */
 int store_spool_begin(struct store *s, uint64_t run, uint64_t doubt);
-/* No message of it runs, and none that came to its end is in it. */
+/* Record an orderly end: no message of the table is running, and the rows of
+ * all finished messages were deleted. */
 int store_spool_end(struct store *s);
 
-/* Rows after the key `after`, in their order, as long as their bodies find room
- * in `data`; how many, or -errno. The first one does not: -EMSGSIZE, its key
- * and size are in rows[0]. */
+/* Read rows after the key `after`, in order, as long as their bodies fit into
+ * `data`. Returns how many, or -errno; -EMSGSIZE: the first body does not fit,
+ * and rows[0] has its key and size. */
 int store_spool_read(struct store *s, int64_t after, struct store_spooled *rows,
                      size_t most, void *data, size_t room);
-/* Visit all after that key, page by page; no transaction is open then. `visit`
- * returns 0 to go on, else that value ends and is returned. */
+/* Visit all rows after that key, without an open transaction, until `visit`
+ * returns something other than 0, which is then returned. */
 int store_spool_each(struct store *s, int64_t after,
                      int (*visit)(const struct store_spooled *m, void *arg),
                      void *arg);
-/* Whether it is there: 0 or -ENOENT. `cancelled` (NULL: not asked): whether an
- * operator cancelled it. */
+/* Find a row; -ENOENT. *cancelled (may be NULL) is set if an operator cancelled
+ * the message. */
 int store_spool_find(struct store *s, int64_t key, bool *cancelled);
-/* It ran and came to no end: id, crashes and flags as in `m`. -ENOENT. */
+/* Set id, crashes and flags of a row whose message ran without a verdict;
+ * -ENOENT. */
 int store_spool_note(struct store *s, const struct store_spooled *m);
 
-/* How many there are: known from store_spool_left on, and exact as soon as a
- * write of ours has returned. */
+/* Return the number of rows, for the worker. Counted by store_spool_left and
+ * exact whenever a write has returned. */
 int64_t store_spooled(const struct store *s);
-/* The same as any program may ask, by the last commit; -errno. */
+/* Read the number of rows, for any program. -errno. */
 int64_t store_spool_count(struct store *s);
-/* The same of those that were cancelled. */
+/* Count the cancelled rows. -errno. */
 int64_t store_spool_count_cancelled(struct store *s);
 
 #endif

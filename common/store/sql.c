@@ -1,4 +1,4 @@
-/* sql.c - statements and settings of a connection; see sql.h */
+/* sql.c - statements and settings of a connection (see sql.h) */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,9 +14,9 @@
 #define BUSY_MS 5000
 
 /* synchronous=FULL: each commit is on the disk before COMMIT returns.
- * temp_store: the undo of a savepoint stays in memory, so that a full /tmp is
- * no trouble of ours. journal_size_limit: a burst leaves no huge -wal behind.
- * secure_delete=FAST: discarded bodies are wiped where that costs no write. */
+ * temp_store: savepoints are undone from memory, so that a full /tmp does not
+ * matter. journal_size_limit: after a burst the -wal is cut to 8 MiB.
+ * secure_delete=FAST: deleted bodies are wiped if that costs no extra write. */
 #define WRITER_SETTINGS            \
     "PRAGMA synchronous = FULL;"   \
     "PRAGMA cache_size = -512;"    \

@@ -1,9 +1,10 @@
 /* statements.h - all SQL on rows, as STATEMENT(name, text)
  *
- * WHAT   sql.h makes the names of it, sql.c the texts. "state >= 3"
- *        lets SQLite use the index of letters; the body is looked at last, as
- *        the other conditions spare reading it.
- * WHO    These two; each defines STATEMENT before it includes this.
+ * WHAT   One list of statements, from which sql.h makes the names and sql.c the
+ *        texts. The numbers of states and flags are those of store.h. The
+ *        condition "state >= 3" lets SQLite use the index of letters. The
+ *        condition on the body comes last, so that few bodies are read.
+ * WHO    sql.h and sql.c; each defines STATEMENT before it includes this file.
  */
 #define ROW_COLUMNS                                                        \
     "row, state, ifnull(receive_seq, 0), id, priority, attempts, crashes," \
@@ -12,7 +13,7 @@
 #define LAST_REPLAY(column)           \
     "(SELECT " column " FROM replays" \
     " WHERE replays.row = messages.row ORDER BY n DESC LIMIT 1)"
-/* Beside messages.error, if that is how the last attempt ended. */
+/* Text of the last attempt's error, if messages.error is that error. */
 #define ERROR_TEXT_OF                                           \
     "(SELECT CASE WHEN attempts.error IS messages.error THEN"   \
     " nullif(error_text(attempts.error, said, stderr), '') END" \
@@ -31,14 +32,15 @@
     " AND (?6 IS NULL OR group_key = ?6)"                           \
     " AND (?7 IS NULL OR error_like(?7, error, " ERROR_TEXT_OF "))" \
     " AND (?8 IS NULL OR body_has(data, header_size, ?8))"
-/* Nobody but an operator removes a letter before its hook has run. */
+/* Only an operator removes a letter before its hook has run. */
 #define HOOK_OVER \
     " AND NOT EXISTS (SELECT 1 FROM hooks WHERE hooks.row = messages.row)"
 #define NEWEST_FIRST " ORDER BY died_ns DESC, row DESC"
 #define OLDEST_FIRST " ORDER BY died_ns, row"
 
-/* As ROW_COLUMNS, the error that of the last attempt where the row has none,
- * the body up to `most` bytes, and what a person would say of that attempt. */
+/* Columns of a waiting row: ROW_COLUMNS, but with the error of the last attempt
+ * if the row has none; then up to `most` bytes of the body, and the text of the
+ * last attempt's error. */
 #define LAST_ERROR                                     \
     "ifnull(error, (SELECT a.error FROM attempts AS a" \
     " WHERE a.row = messages.row ORDER BY n DESC LIMIT 1))"
@@ -59,8 +61,8 @@
     " AND (due_ns, row) > (?1, ?2) AND due_ns <= ?3" WAITING_WANTED \
     " ORDER BY due_ns, row LIMIT ?10"
 
-/* Of the group k; each is one look at messages_groups, however many letters
- * the group has, unless it was let go of all of them. */
+/* Columns of the group k. Each is one search of the index messages_groups, even
+ * if the group has many letters, unless all of them were let go. */
 #define GROUP_COLUMNS                                                       \
     "k, (SELECT count(*) FROM messages WHERE group_key = k AND state = 2)," \
     " EXISTS (SELECT 1 FROM messages WHERE group_key = k AND state >= 3"    \
@@ -177,7 +179,7 @@ STATEMENT(SQL_AGES,
     " (SELECT max(receive_seq) FROM messages))")
 STATEMENT(SQL_COUNT_CANCELLED,
     "SELECT count(*) FROM messages WHERE state = ?1 AND flags & 8")
-STATEMENT(SQL_COUNT_DEAD, /* few are on their way: a look at both is half */
+STATEMENT(SQL_COUNT_DEAD, /* few letters are replayed, so this is faster */
     "SELECT (SELECT count(*) FROM messages WHERE state >= 3) -"
     " (SELECT count(*) FROM messages WHERE state >= 3 AND state = 4)")
 STATEMENT(SQL_COUNT_REPLAYED,
@@ -308,7 +310,7 @@ STATEMENT(SQL_LETTER_HAS_DEATH,
     "SELECT 1 FROM messages WHERE state >= 3 AND state IN (3, 4)"
     " AND died_ns = ?1 AND priority = ?2 AND data = ?3 LIMIT 1")
 STATEMENT(SQL_DISCARD, "DELETE FROM messages WHERE row = ?1 AND state >= 3")
-STATEMENT(SQL_SHRINK_WORTH, /* 1 MiB that is unused, and a quarter of all */
+STATEMENT(SQL_SHRINK_WORTH, /* over 1 MiB and over a quarter is unused */
     "SELECT freelist_count > 256 AND freelist_count > page_count / 4 FROM"
     " pragma_freelist_count, pragma_page_count")
 STATEMENT(SQL_SHRINK, "PRAGMA incremental_vacuum(1024)")

@@ -1,10 +1,10 @@
-/* store.c - connections, group commit, the -wal; see store.h
+/* store.c - connections, group commit, the -wal (see store.h)
  *
- * Reads go through a connection of their own: in WAL mode a reader sees the
- * last commit and never waits for a writer, nor for its sync. Writes share a
- * transaction: while a leader syncs, other writers queue up; the oldest of them
- * leads next and commits the whole queue in one transaction. A leader does not
- * wait for more writers.
+ * Reads have a connection of their own: in WAL mode a reader sees the last
+ * commit and never waits for a writer or its sync. Writes share a transaction:
+ * while a leader syncs, other writers queue up; the oldest of them leads next
+ * and commits the whole queue in one transaction. A leader does not wait for
+ * more writers.
  * Lock order: mtx and read_mtx are never held together.
  *
  * What a crash leaves, step by step of one batch:
@@ -78,7 +78,7 @@ struct op {
     int result;
     bool done;           /* result is final */
     bool lead;           /* this one runs the next batch */
-    pthread_cond_t wake; /* done or lead came true */
+    pthread_cond_t wake; /* signalled when `done` or `lead` is set */
 };
 TAILQ_HEAD(batch, op);
 
@@ -93,7 +93,7 @@ struct store {
     bool leading;             /* m  a leader is at work or was named */
     unsigned stoppers;        /* m  calls of commit_stop waiting to lead */
     bool stopped;             /* m  one of these may lead now */
-    pthread_cond_t stop;      /* stopped came true */
+    pthread_cond_t stop;      /* signalled when `stopped` is set */
     struct store_stats stats; /* m */
     atomic_uint patience_ms;  /* a  longest wait for another program's lock */
     _Atomic uint64_t *last;   /* l  number of the last commit on the disk;
@@ -347,7 +347,8 @@ int64_t store_parked(const struct store *s)
     return atomic_load(&s->parked);
 }
 
-/* Rows that store_claim could not count may be settled later. */
+/* The number is negative if rows are settled that store_claim could not
+ * count. */
 int64_t store_waiting(const struct store *s)
 {
     int64_t n = atomic_load(&s->waiting);
@@ -483,8 +484,8 @@ static unsigned batch_commit(struct store *s, struct batch *batch)
 }
 
 /* Name the next leader, after the last one has finished. The caller holds mtx.
- * A caller of commit_stop goes first, or a steady load would keep it waiting
- * for ever. */
+ * A caller of commit_stop goes first, because it would wait forever under a
+ * steady load. */
 static void lead_next_locked(struct store *s)
 {
     struct op *next = TAILQ_FIRST(&s->queue);
@@ -500,32 +501,6 @@ static void lead_next_locked(struct store *s)
         next->lead = true;
         pthread_cond_signal(&next->wake);
     }
-}
-
-/* Commit all queued operations, then name the next leader. The caller holds
- * mtx. Invariant: leading is false only while the queue is empty, so each op in
- * the queue has a leader who will take it, or commit_go names one. The caller's
- * own op is in the queue. */
-static void lead_locked(struct store *s)
-{
-    struct batch batch = TAILQ_HEAD_INITIALIZER(batch);
-    struct op *op;
-    unsigned commits;
-
-    s->leading = true;
-    TAILQ_CONCAT(&batch, &s->queue, link);
-    s->stats.waiting = 0;
-    pthread_mutex_unlock(&s->mtx);
-    commits = batch_commit(s, &batch);
-    pthread_mutex_lock(&s->mtx);
-    s->stats.commits += commits;
-    /* An op is on the stack of its caller, who may return as soon as the lock
-     * is free. */
-    TAILQ_FOREACH (op, &batch, link) {
-        op->done = true;
-        pthread_cond_signal(&op->wake);
-    }
-    lead_next_locked(s);
 }
 
 /* Become the leader without a batch, so that nothing is committed until
@@ -558,10 +533,16 @@ void store_hurry(struct store *s)
         atomic_store(&s->patience_ms, HURRY_MS);
 }
 
+/* Queue the operation. Unless a leader commits it, lead: commit all queued
+ * operations, then name the next leader. Invariant: `leading` is false only
+ * while the queue is empty, so each op in the queue has a leader that will take
+ * it, or commit_go names one. */
 int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
                 void (*durable)(void *arg), void *arg)
 {
-    struct op op = {.apply = apply, .durable = durable, .arg = arg};
+    struct op op = {.apply = apply, .durable = durable, .arg = arg}, *each;
+    struct batch batch = TAILQ_HEAD_INITIALIZER(batch);
+    unsigned commits;
 
     pthread_cond_init(&op.wake, NULL);
     pthread_mutex_lock(&s->mtx);
@@ -569,8 +550,22 @@ int store_write(struct store *s, int (*apply)(struct sql *sql, void *arg),
     s->stats.waiting++;
     while (s->leading && !op.done && !op.lead)
         pthread_cond_wait(&op.wake, &s->mtx);
-    if (!op.done)
-        lead_locked(s);
+    if (!op.done) {
+        s->leading = true;
+        TAILQ_CONCAT(&batch, &s->queue, link);
+        s->stats.waiting = 0;
+        pthread_mutex_unlock(&s->mtx);
+        commits = batch_commit(s, &batch);
+        pthread_mutex_lock(&s->mtx);
+        s->stats.commits += commits;
+        /* An op is on the stack of its caller, which may return as soon as the
+         * lock is free. */
+        TAILQ_FOREACH (each, &batch, link) {
+            each->done = true;
+            pthread_cond_signal(&each->wake);
+        }
+        lead_next_locked(s);
+    }
     pthread_mutex_unlock(&s->mtx);
     pthread_cond_destroy(&op.wake);
     if (s->wal_large && atomic_load(&s->wal_frames) > WAL_MOST)
@@ -585,7 +580,7 @@ void store_stats(struct store *s, struct store_stats *out)
     pthread_mutex_unlock(&s->mtx);
 }
 
-/* One statement, run for each of `rows`, or once. */
+/* A statement to run for each of `rows`, or once. */
 struct statement {
     enum sql_id id;
     const struct sql_value *values; /* if `rows` is NULL */
@@ -777,7 +772,7 @@ void store_close(struct store **store)
     *store = NULL;
 }
 
-/* The number is a row of a table that each insert writes. */
+/* The number is in sqlite_sequence, a table that each insert writes anyway. */
 uint64_t store_commits(struct store *s)
 {
     int64_t n = store_tally(s, SQL_COMMITS, NULL);

@@ -1,8 +1,9 @@
-/* waiting.c - stored messages that wait, as an operator sees and steers them
+/* waiting.c - waiting messages as an operator lists, runs and cancels them (see
+ * waiting.h)
  *
- * Read page by page, as letters.c: a page is copied out and its read
- * transaction ended before the first visit. Rows of a group are read one
- * priority after the other, which is how messages_parked has them.
+ * Rows are read page by page: a page is copied and its read transaction ended
+ * before the first visit. Rows of a group are read one priority after the
+ * other, which is the order of the index messages_parked.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -72,9 +73,9 @@ static int waiting_copy(sqlite3_stmt *st, const void *walk, void **out,
     return 0;
 }
 
-/* Visit the rows that a statement gives, page by page, from k->at on; of those
- * that wait for their time, up to `last_ns`. k->at is then the place behind the
- * last one. */
+/* Visit the rows of a statement, page by page, from k->at on. Rows that wait
+ * for their time are visited up to `last_ns`. k->at becomes the place after the
+ * last visited row. */
 static int rows_each(struct walk *k, enum sql_id id, uint64_t last_ns)
 {
     const struct waiting_filter *f = k->f;
@@ -112,8 +113,8 @@ static int rows_each(struct walk *k, enum sql_id id, uint64_t last_ns)
 
 /* ---- parked rows ---- */
 
-/* Visit the rows of k->at.group, one priority after the other; `resumed`: after
- * k->at only. */
+/* Visit the rows of k->at.group, one priority after the other; with `resumed`
+ * only those after k->at. */
 static int group_each(struct walk *k, bool resumed)
 {
     int64_t priority = resumed ? k->at.priority : INT64_MAX, letter;
@@ -263,7 +264,8 @@ struct steering {
     enum steered *out;
 };
 
-/* Steer a row of the spool: enum steered, or -errno. */
+/* Cancel a row of the spool, or find that it is due already. Returns enum
+ * steered, or -errno. */
 static int spooled_steer(struct sql *sql, const struct waiting_steer *order,
                          int64_t key)
 {
@@ -277,7 +279,7 @@ static int spooled_steer(struct sql *sql, const struct waiting_steer *order,
         err = sql_key_free(sql, store_spool_seq(key));
     if (err != -ENOENT)
         return err ? err : STEERED;
-    /* It got no mark: why? */
+    /* Find out why the row was not marked. */
     err = sql_number(sql, &cancelled, SQL_SPOOL_CANCELLED,
                      SQL_VALUES(value_int(key)));
     if (err != STEP_ROW)
@@ -285,7 +287,7 @@ static int spooled_steer(struct sql *sql, const struct waiting_steer *order,
     return cancelled || !order->cancel ? STEERED_BEFORE : STEERED_IN_FLIGHT;
 }
 
-/* Steer a row: enum steered, or -errno. */
+/* Cancel a row, or make it due. Returns enum steered, or -errno. */
 static int row_steer(struct sql *sql, const struct waiting_steer *order,
                      int64_t row)
 {
@@ -295,7 +297,7 @@ static int row_steer(struct sql *sql, const struct waiting_steer *order,
     int64_t seq = 0;
     int state;
 
-    if (!err && order->cancel) { /* it will not run: its unique key is free */
+    if (!err && order->cancel) { /* free its unique key */
         err = sql_number(sql, &seq, SQL_ROW_SEQ, SQL_VALUES(value_int(row)));
         err = err < 0 ? err : sql_key_free(sql, (uint64_t)seq);
     }
@@ -308,7 +310,7 @@ static int row_steer(struct sql *sql, const struct waiting_steer *order,
                                                            : STEERED_GONE;
 }
 
-/* Steer all of them, or none. */
+/* Change all rows or none. */
 static int steer_apply(struct sql *sql, void *arg)
 {
     const struct steering *s = arg;
@@ -329,11 +331,10 @@ static int steer_apply(struct sql *sql, void *arg)
     return 0;
 }
 
-/* Write all marks in one commit.
- * Crash before it: each message waits as before. After it: one that is to run
- * now is due, and one that is cancelled has its mark, with which it is given to
- * no handler any more, whichever call takes it (mq_take_due, mq_unpark,
- * spool_take). */
+/* Crash before the commit: each message waits as before. After it: the messages
+ * to run now are due, and the cancelled ones are marked. A marked message is
+ * never given to a handler, because each call that takes it reports the mark
+ * (mq_take_due, mq_unpark, spool_take). */
 int waiting_steer(struct store *s, const struct waiting_steer *order,
                   enum steered *out)
 {
