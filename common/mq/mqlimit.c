@@ -1,4 +1,4 @@
-/* mqlimit.c - the kernel's limits on message queues, and which one was hit */
+/* mqlimit.c - the kernel's limits on message queues (see mqlimit.h) */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -78,38 +78,30 @@ void mqlimit_fill(const struct mqlimit *limit, uint64_t *depth,
             s < limit->message_size_max ? s : limit->message_size_max;
 }
 
-/* Print "10 x 8192 + 96 x 10 = 82880", as the kernel calculates. */
-static const char *cost_print(const struct mqlimit_request *r, char *buf,
-                              size_t room)
-{
-    uint64_t cost = mqlimit_cost(r->depth, r->message_size);
-
-    if (r->depth <= PRIORITIES)
-        snprintf(buf, room,
-                 "%" PRIu64 " x %" PRIu64 " + %d x %" PRIu64 " = %" PRIu64,
-                 r->depth, r->message_size, MESSAGE_BYTES + NODE_BYTES,
-                 r->depth, cost);
-    else
-        snprintf(buf, room,
-                 "%" PRIu64 " x %" PRIu64 " + %d x %" PRIu64
-                 " + %d x %d = %" PRIu64,
-                 r->depth, r->message_size, MESSAGE_BYTES, r->depth, NODE_BYTES,
-                 PRIORITIES, cost);
-    return buf;
-}
-
-/* Explain RLIMIT_MSGQUEUE, which the kernel reports as EMFILE. */
+/* Explain RLIMIT_MSGQUEUE, which the kernel reports as EMFILE. The cost is
+ * printed as the kernel calculates it: "10 x 8192 + 96 x 10 = 82880". */
 static int bytes_explain(const struct mqlimit *limit,
                          const struct mqlimit_request *r, int err,
                          struct problem *p)
 {
-    char cost_text[112], user[FOLDER_USER];
+    char cost_text[112] = "", user[FOLDER_USER];
     uint64_t cost = mqlimit_cost(r->depth, r->message_size);
     bool alone = cost > limit->bytes; /* too large without any other queue */
     uint64_t need = cost;
 
     if (!alone && __builtin_add_overflow(need, limit->bytes, &need))
         need = UINT64_MAX; /* no limit here, but one on the user namespace */
+    if (r->depth <= PRIORITIES)
+        snprintf(cost_text, sizeof cost_text,
+                 "%" PRIu64 " x %" PRIu64 " + %d x %" PRIu64 " = %" PRIu64,
+                 r->depth, r->message_size, MESSAGE_BYTES + NODE_BYTES,
+                 r->depth, cost);
+    else
+        snprintf(cost_text, sizeof cost_text,
+                 "%" PRIu64 " x %" PRIu64 " + %d x %" PRIu64
+                 " + %d x %d = %" PRIu64,
+                 r->depth, r->message_size, MESSAGE_BYTES, r->depth, NODE_BYTES,
+                 PRIORITIES, cost);
     return problem_set(
         p, EX_OSERR, err,
         "queue %s: this queue costs %s of the %" PRIu64
@@ -117,8 +109,7 @@ static int bytes_explain(const struct mqlimit *limit,
         "raise it: `ulimit -q %" PRIu64 "` (as root if that is over the hard "
         "limit), systemd `LimitMSGQUEUE=%" PRIu64
         "`, `docker run --ulimit msgqueue=%" PRIu64 "`",
-        r->name, cost_print(r, cost_text, sizeof cost_text), limit->bytes,
-        folder_user(getuid(), user),
+        r->name, cost_text, limit->bytes, folder_user(getuid(), user),
         alone ? ";"
               : ", and others (unlinked ones too, while open) use the rest; "
                 "`mqctl queues` lists them, `mqctl remove --orphans` removes "

@@ -1,10 +1,10 @@
-/* mqlimit.h - the kernel's limits on message queues, and which one was hit
+/* mqlimit.h - the kernel's limits on message queues
  *
- * WHAT   Reads fs.mqueue.* and the process's limits; turns an errno of mq_open,
- *        which is usually misleading, into the limit, its value, what was asked
- *        for, and the command that raises it.
- * WHO    Any thread.
- * FAILS  Never; a limit that cannot be read has the kernel's default.
+ * WHAT   Reads fs.mqueue.* and the limits of the process. Turns an errno of
+ *        mq_open, which is often misleading, into an error that names the
+ *        limit, its value, the requested value, and the command that raises it.
+ * WHO    queue.c after a failed mq_open; mqctl doctor. Any thread.
+ * FAILS  Never; a limit that cannot be read counts as the kernel's default.
  */
 #ifndef COMMON_MQ_MQLIMIT_H
 #define COMMON_MQ_MQLIMIT_H

@@ -1,4 +1,8 @@
-/* queue.c - one POSIX message queue; the only file that calls mq_* */
+/* queue.c - one POSIX message queue (see queue.h)
+ *
+ * Queues are closed with close(2), which is all that mq_close(3) does, so that
+ * the thread sanitizer knows that the number may be reused.
+ */
 #include "common/mq/queue.h"
 
 #include <errno.h>
@@ -24,9 +28,6 @@
 #include "common/base/safe_text.h"
 #include "common/mq/mqlimit.h"
 
-/* Queues are closed with close(2), which is all that mq_close(3) does, so that
- * the thread sanitizer knows that the number may be another descriptor's
- * next. */
 #define MODE_DEFAULT 0600
 
 /* Time between checks that a full queue still has a name. */
@@ -115,15 +116,33 @@ static bool owner_find(const char *label, struct stat *st)
     return lstat(path, st) == 0;
 }
 
-/* Explain who owns the queue and which permission is missing. */
-static int access_explain(const struct opening *o, const char *safe, int err,
-                          struct problem *p)
+/* Explain why mq_open failed: if access is denied, who owns the queue and which
+ * permission is missing. */
+static int open_explain(const struct opening *o, int err, struct problem *p)
 {
     static const char *const needs[] = {"read", "write", "read and write"};
     const char *need = needs[o->oflag & O_ACCMODE];
+    char safe[QUEUE_NAME_SAFE];
     char ours[FOLDER_USER], his[FOLDER_USER], group[FOLDER_USER];
     struct stat st;
+    struct mqlimit limit;
+    struct mqlimit_request request = {
+        .name = safe,
+        .depth = o->want.depth,
+        .message_size = o->want.message_size,
+        .descriptors_gone = err == EMFILE && problem_descriptors_gone(),
+    };
 
+    safe_text_copy(safe, sizeof safe, o->label, strlen(o->label));
+    if (err == ENOENT)
+        return problem_set(p, EX_NOINPUT, err,
+                           "queue %s does not exist; start its mqworker "
+                           "(without --no-create), or run `mqctl create %s`",
+                           safe, SHELL_QUEUE(safe));
+    if (err != EACCES && err != EPERM) {
+        mqlimit_read(&limit);
+        return mqlimit_explain(&limit, &request, err, p);
+    }
     folder_user(geteuid(), ours);
     if (!owner_find(o->label, &st))
         return problem_set(p, EX_NOPERM, err,
@@ -139,30 +158,6 @@ static int access_explain(const struct opening *o, const char *safe, int err,
                        safe, need, ours, folder_user(st.st_uid, his),
                        folder_group(st.st_gid, group),
                        (unsigned)(st.st_mode & 07777));
-}
-
-/* Explain why mq_open failed. */
-static int open_explain(const struct opening *o, int err, struct problem *p)
-{
-    char safe[QUEUE_NAME_SAFE];
-    struct mqlimit limit;
-    struct mqlimit_request request = {
-        .name = safe,
-        .depth = o->want.depth,
-        .message_size = o->want.message_size,
-        .descriptors_gone = err == EMFILE && problem_descriptors_gone(),
-    };
-
-    safe_text_copy(safe, sizeof safe, o->label, strlen(o->label));
-    if (err == ENOENT)
-        return problem_set(p, EX_NOINPUT, err,
-                           "queue %s does not exist; start its mqworker "
-                           "(without --no-create), or run `mqctl create %s`",
-                           safe, SHELL_QUEUE(safe));
-    if (err == EACCES || err == EPERM)
-        return access_explain(o, safe, err, p);
-    mqlimit_read(&limit);
-    return mqlimit_explain(&limit, &request, err, p);
 }
 
 /* Make a struct queue of a descriptor; reads the attributes once. */
@@ -235,15 +230,6 @@ int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p)
     }
     queue_close(fresh);
     return err;
-}
-
-int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
-                 struct problem *p)
-{
-    struct queue *fresh = NULL;
-    int err = queue_open(&fresh, queue->label, flags, attr, NULL, p);
-
-    return fresh ? queue_replace(queue, &fresh, p) : err;
 }
 
 /* Return true if the link of a descriptor in /proc has that name, or if there
@@ -455,21 +441,22 @@ int queue_send(struct queue *queue, const void *data, size_t size,
     return mq_send(queue->fd, from, size, priority) == 0 ? 0 : -errno;
 }
 
-/* Wait until poll reports room: 0, -EAGAIN at the deadline, -EIDRM if the queue
- * has lost its name, or another -errno.
- *
+/* mq_timedsend cannot be used, because it runs on the wall clock. Another
+ * sender may take the room that poll reported; then wait again.
  * Unlinking a queue wakes no poller, so check the name each second. A queue
  * with room is written to even without a name, because the process that made
- * the room still receives from it.
- */
-static int room_wait(const struct queue *queue, uint64_t deadline_ns)
+ * the room still receives from it. */
+int queue_send_wait(struct queue *queue, const void *data, size_t size,
+                    uint32_t priority, uint64_t deadline_ns)
 {
     for (;;) {
         struct pollfd fd = {.fd = queue->fd, .events = POLLOUT};
+        int err = queue_send(queue, data, size, priority), n;
         uint64_t now = clock_mono_ns(), left = NAME_CHECK_NS;
         struct timespec limit;
-        int n;
 
+        if (err != -EAGAIN)
+            return err;
         if (now >= deadline_ns)
             return -EAGAIN;
         if (deadline_ns - now < left)
@@ -477,27 +464,10 @@ static int room_wait(const struct queue *queue, uint64_t deadline_ns)
         limit = (struct timespec){(time_t)(left / NS_PER_S),
                                   (long)(left % NS_PER_S)};
         n = ppoll(&fd, 1, &limit, NULL);
-        if (n != 0)
-            return n < 0 ? -errno : 0;
-        if (queue_gone(queue))
+        if (n < 0)
+            return -errno;
+        if (n == 0 && queue_gone(queue))
             return -EIDRM;
-    }
-}
-
-/* mq_timedsend cannot be used, because it runs on the wall clock. Another
- * sender may take the room that poll reported; then wait again until the
- * deadline. */
-int queue_send_wait(struct queue *queue, const void *data, size_t size,
-                    uint32_t priority, uint64_t deadline_ns)
-{
-    for (;;) {
-        int err = queue_send(queue, data, size, priority);
-
-        if (err != -EAGAIN)
-            return err;
-        err = room_wait(queue, deadline_ns);
-        if (err)
-            return err;
     }
 }
 

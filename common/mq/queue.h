@@ -1,12 +1,13 @@
 /* queue.h - one POSIX message queue (mq_overview(7))
  *
  * WHAT   Opens, creates, receives, sends, and names the kernel limit that was
- *        hit. The only file that calls mq_*.
- * WHO    Any thread may receive and send. Open and close: the owner.
+ *        reached. Only queue.c calls mq_*.
+ * WHO    The worker, mqsend, mqctl and mqdlq. Any thread may receive and send;
+ *        the owner opens, replaces and closes.
  * OWNS   The descriptor.
- * FAILS  -errno of the call; open fills a problem with the exit status: 64 bad
- *        name or attributes, 66 no such queue, 71 a system limit, 77 no
- *        permission.
+ * FAILS  -errno of the call; queue_open and queue_adopt also set a problem with
+ *        the exit status: 64 bad name or attributes, 66 no such queue, 71 a
+ *        system limit, 77 no permission.
  */
 #ifndef COMMON_MQ_QUEUE_H
 #define COMMON_MQ_QUEUE_H
@@ -32,13 +33,13 @@ struct queue_attr {
 enum {
     QUEUE_RECEIVE = 1 << 0,
     QUEUE_SEND = 1 << 1,
-    QUEUE_CREATE = 1 << 2, /* when missing */
+    QUEUE_CREATE = 1 << 2, /* if it does not exist */
 };
 
 /* Open or create a queue, with O_NONBLOCK and close-on-exec. `flags` with
- * neither RECEIVE nor SEND: to look only, which needs read permission. `attr`
- * may be NULL. *created (may be NULL) is set if this call created the queue.
- * *out is NULL on failure. */
+ * neither RECEIVE nor SEND: only for the questions below, which needs read
+ * permission. `attr` may be NULL. *created (may be NULL) is set if this call
+ * created the queue. *out is NULL on failure. */
 int queue_open(struct queue **out, const char *name, int flags,
                const struct queue_attr *attr, bool *created, struct problem *p);
 /* Take over a descriptor that was passed in (systemd); makes it O_NONBLOCK.
@@ -79,9 +80,6 @@ bool queue_gone(const struct queue *queue);
  * change; *fresh is closed. On failure the old queue stays. No other thread may
  * be receiving. */
 int queue_replace(struct queue *queue, struct queue **fresh, struct problem *p);
-/* Open the name again as queue_open would, and queue_replace. */
-int queue_reopen(struct queue *queue, int flags, const struct queue_attr *attr,
-                 struct problem *p);
 
 /* Claim the queue, so that other processes can see that this one takes messages
  * from it. Returns false if another process already does; *other is the pid of
@@ -110,15 +108,14 @@ int queue_send_wait(struct queue *queue, const void *data, size_t size,
 bool queue_differs(const struct queue *queue, const struct queue_attr *want,
                    char *text, size_t room);
 
-/* ---- patience ----
- *
- * After a second of waiting a program says what it waits for, and how to stop
- * that: once in a run, on a terminal and in a log alike, because nobody watches
- * a script of cron that hangs. Embedded in the caller; all zero is a good
- * start. */
+/* ---- patience ---- */
 
+/* The first second of a wait, for mqsend and mqdlq. After it a program prints
+ * once what it is waiting for, and how to stop it, on a terminal as well as in
+ * a log, where a script that hangs would otherwise go unnoticed. The caller
+ * embeds the struct, zeroed. */
 struct patience {
-    uint64_t end_ns; /* monotonic; 0: nothing is waited for */
+    uint64_t end_ns; /* monotonic; 0: not waiting */
     bool said;
 };
 
@@ -134,11 +131,12 @@ struct patient_send {
     size_t size;
     uint32_t priority;
     uint64_t deadline_ns; /* monotonic; UINT64_MAX: no limit */
-    /* Called each time that a second has passed; `first`: the first time. */
+    /* Called if this send has waited for a second; `first`: no earlier send
+     * has. */
     void (*say)(bool first, void *arg);
     void *arg;
 };
-/* Send as queue_send_wait does, and call `say`. */
+/* Send as queue_send_wait does, and call `say` after a second. */
 int patience_send(const struct patient_send *send);
 
 #endif

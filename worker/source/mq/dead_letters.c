@@ -142,15 +142,17 @@ static void limit_log(struct chore *chore, int err)
 
 /* ---- --dead-letter-queue ---- */
 
-/* Open the queue; make it if it is missing, like the worker's own. */
+/* Open the queue, again if it was opened before. Create it if it does not
+ * exist, as the worker's own queue is. */
 static int dead_queue_open(struct dead_letters *d, struct problem *p)
 {
     const struct settings *set = d->q->set;
     int flags = QUEUE_SEND | (set->no_create ? 0 : QUEUE_CREATE);
+    struct queue *fresh = NULL;
+    int err = queue_open(d->queue ? &fresh : &d->queue, set->dead_letter_queue,
+                         flags, &d->attr, NULL, p);
 
-    return d->queue ? queue_reopen(d->queue, flags, &d->attr, p)
-                    : queue_open(&d->queue, set->dead_letter_queue, flags,
-                                 &d->attr, NULL, p);
+    return fresh ? queue_replace(d->queue, &fresh, p) : err;
 }
 
 /* Send a letter to the queue that has the name now. Returns 0, or -errno of
