@@ -2,9 +2,9 @@
  * (see file_watch.h)
  *
  * A descriptor keeps a file alive even if its name is removed: without a check,
- * the worker would go on as before and lose everything when it exits. So each
- * file is checked by its name and by its link count. The check runs as a chore
- * on the pool, because a file system may take long to answer.
+ * the worker would run as before and lose everything when it exits. So each
+ * file is checked by its name and by its link count. The check is a chore on a
+ * pool thread, because a file system may take long to answer.
  */
 #include "worker/files/file_watch.h"
 
@@ -37,8 +37,8 @@
 #include "worker/loop/loop.h"
 #include "worker/source/mq/source_mq.h"
 
-#define AGAIN_NS NS_PER_S        /* from one check to the next in trouble */
-#define SLOW_NS  (60 * NS_PER_S) /* the same without inotify and without work */
+#define AGAIN_NS NS_PER_S        /* between checks while a file is missing */
+#define SLOW_NS  (60 * NS_PER_S) /* between checks without inotify, when idle */
 
 /* Changes of names and attributes; ordinary writes cause no event. */
 #define FOLDER_EVENTS                                                  \
@@ -55,17 +55,17 @@ enum part {
     CUSTODY,
     PIDFILE,
     COUNTERS,
-    NOTE,    /* in the state folder: where the runtime folder is */
-    CONTROL, /* the socket; there may be none */
-    ENDS,    /* of messages of the spool; there is one since the spool is on */
+    NOTE,    /* in the state folder; has the path of the runtime folder */
+    CONTROL, /* the socket; may not exist */
+    ENDS,    /* exists only after the spool was turned on */
     PARTS
 };
 
 enum state {
     THERE,
-    AWAY,    /* moved: it has another name, or an unreachable one */
+    AWAY,    /* moved to another name, or below an unmounted path */
     TAKEN,   /* replaced: another file has its name */
-    REMOVED, /* it has no name: its content is lost when this process exits */
+    REMOVED, /* without a name: lost when this process exits */
 };
 
 struct file {
@@ -76,24 +76,24 @@ struct file {
     enum state state;
 };
 
-/* c = constant after open   m = under mtx   Everything else belongs to the
- * chore; at the start and the end of the worker to the engine's thread. */
+/* c = constant after open m = under mtx The other fields belong to the chore
+ * while the worker is running, and to the engine's thread before and after. */
 struct file_watch {
     struct file_watch_setup with; /* c */
     struct loop_source source;    /* c  inotify; fd -1: none */
-    struct chore chore;           /* a check */
+    struct chore chore;           /* runs the checks */
     struct file files[PARTS];
-    const struct file *read_only; /* its file system takes no more writes */
+    const struct file *read_only; /* file on a read-only file system, or NULL */
     struct stat copy; /* a copy of the store that could not be opened */
     unsigned lost;    /* files that were not THERE at the last check */
-    uint64_t calm_ns; /* no file was lost for AGAIN_NS at this time */
-    const struct file *logged_gone; /* by event=file_gone; NULL: none */
-    enum state logged_state;        /* of that file, then */
-    bool logged_ro;
-    bool stopped;            /* the chore does not run any more */
-    bool saved;              /* the store was copied to another name */
-    bool logged_error;       /* event=file_not_written, until it works */
-    char ro_next[FILE_NEXT]; /* what to do about `read_only` */
+    uint64_t calm_ns; /* earliest time of a restart: AGAIN_NS after a loss */
+    const struct file *logged_gone; /* in the last event=file_gone, or NULL */
+    enum state logged_state;        /* state of that file in the log */
+    bool logged_ro;                 /* event=read_only was logged */
+    bool stopped;                   /* the chore was stopped */
+    bool saved;                     /* the store was copied to another name */
+    bool logged_error;              /* event=file_not_written was logged */
+    char ro_next[FILE_NEXT];        /* what to do about `read_only` */
     pthread_mutex_t mtx;
     struct file_trouble trouble; /* m */
 };
@@ -134,7 +134,7 @@ static const struct file *file_find_gone(const struct file_watch *w,
 /* Return true if the file takes no more writes. statvfs(3) does not report the
  * read-only state after an error (ext4 since Linux 6.15, xfs), but an open for
  * writing fails in that state, and changes nothing otherwise. The path in /proc
- * leads to this very file, whatever has its name. */
+ * leads to this file even if another file has its name. */
 static bool file_is_read_only(const struct file *f)
 {
     char path[64];
@@ -150,9 +150,9 @@ static bool file_is_read_only(const struct file *f)
     return false;
 }
 
-/* Check each file; return how many are not THERE. The pidfile is opened for the
- * store: closing a descriptor of the store would drop SQLite's locks
- * (fcntl(2)). */
+/* Check each file; return how many are not THERE. Whether the store is
+ * read-only is found by the pidfile beside it, because opening and closing the
+ * store would drop SQLite's locks (fcntl(2)). */
 static unsigned files_stat(struct file_watch *w)
 {
     unsigned lost = 0;
@@ -326,7 +326,7 @@ static bool files_look(struct file_watch *w)
     unsigned lost = files_stat(w);
     const struct file *f = file_find_gone(w, STORE, ENDS), *ro = w->read_only;
 
-    if (lost > w->lost) /* more may follow soon */
+    if (lost > w->lost) /* more files may be lost soon */
         w->calm_ns = clock_mono_ns() + AGAIN_NS;
     w->lost = lost;
     trouble_publish(w);
@@ -443,8 +443,9 @@ static int files_restore(struct file_watch *w)
 
 /* ---- when ---- */
 
-/* Watch both folders, and each one above them. They may be new ones at the same
- * paths; watching a folder twice is harmless. */
+/* Watch both folders, and each folder above them. Called after each loss, since
+ * there may be new folders at the same paths; watching a folder twice is
+ * harmless. */
 static void folders_watch(struct file_watch *w)
 {
     const char *folders[] = {w->with.dir->folder, w->with.runtime->folder};
@@ -462,9 +463,9 @@ static void folders_watch(struct file_watch *w)
     }
 }
 
-/* Check the files, and restart the worker if one was removed. The restart waits
- * until no file has been lost for a second, so that it does not race with an
- * `rm -r` that is still running. */
+/* Chore: check the files, and restart the worker if a file was removed. The
+ * restart waits until no file has been lost for a second, so that it does not
+ * race with a running `rm -r`. */
 static int files_watch_run(struct chore *chore)
 {
     struct file_watch *w = CONTAINER_OF(chore, struct file_watch, chore);
@@ -569,11 +570,11 @@ void file_watch_last(struct file_watch *w)
         return;
     if ((!may_restart(w) || files_restore(w) < 0) && !w->saved &&
         file_is_unnamed(store)) {
-        /* The store could not get its own name back. */
+        /* The store could not be written under its own name. */
         snprintf(saved, sizeof saved, "%.4000s.saved-%d", store->path,
                  (int)getpid());
         err = store_put_back(w->with.mq->store, saved, NULL, NULL);
-        /* A copy that could not be opened is complete all the same. */
+        /* Even a copy that could not be opened is complete. */
         if (err == -EEXIST || (err && access(saved, F_OK) < 0))
             log_error("store_lost", F_STR("queue", queue),
                       F_STR("file", store->path),

@@ -1,18 +1,19 @@
 /* file_watch.h - files of a running worker that are removed, moved or replaced
  *
  * WHAT   Notices that a file of the worker, or a folder above it, was removed,
- *        moved or replaced, or that a file system became read-only. While the
- *        store or custody is concerned, no message is taken (HOLD_ bits). A
- *        file that was moved or replaced is waited for. After a removal the
- *        worker starts again: first the store gets its name back, if it lost
- *        it, then `again` is started.
- *        inotify reports changes in the folders at once. It does not report a
- *        mount or unmount: while messages are taken, the files are checked
- *        every second (less often if millions of rows wait). An idle worker has
- *        no wake-ups from this; without inotify, one a minute.
- * WHO    open, start, last, close: the engine. soon, trouble: any thread.
- * OWNS   An O_PATH descriptor of each file, and the one of inotify.
- * FAILS  open: a problem.
+ *        moved or replaced, or that a file system became read-only. If it is
+ *        the store or custody, the worker takes no messages meanwhile (HOLD_
+ *        bits). After a move or replacement, the worker waits until the file is
+ *        back. After a removal, it writes the store under its name again, if
+ *        the store was removed, and then restarts (`again`).
+ *        inotify reports changes in the folders immediately, but not a mount or
+ *        unmount. So while messages are taken, the files are also checked every
+ *        second (less often if millions of rows wait). An idle worker has no
+ *        wake-ups from this; without inotify, it has one a minute.
+ * WHO    The engine calls open, start, last and close on its thread. Any thread
+ *        calls soon and trouble. The checks run on a pool thread.
+ * OWNS   An O_PATH descriptor of each file; the descriptor of inotify.
+ * FAILS  file_watch_open: a problem.
  */
 #ifndef WORKER_FILES_FILE_WATCH_H
 #define WORKER_FILES_FILE_WATCH_H
@@ -39,18 +40,18 @@ struct file_watch_setup {
     const struct statedir *dir;
     const struct runtimedir *runtime;
     struct pid_file **lock; /* replaced if the state folder is made again */
-    /* All files are in place, or will be after `again`. Called on a pool
-     * thread. */
+    /* Called on a pool thread after a check: all files are in place, or will be
+     * after `again`. */
     void (*there)(struct pause *pause);
     struct pause *pause;
-    /* Started when the worker has to stop and start again, because a file was
-     * removed; perhaps several times. */
+    /* Timer that is started, maybe several times, after a file was removed: the
+     * worker has to stop and start again. */
     struct timer *again;
 };
 
-/* The reason why nothing is taken. */
+/* The file because of which no message is taken. */
 struct file_trouble {
-    char text[100];      /* "store.db was removed"; "": no file is the reason */
+    char text[100];      /* "store.db was removed"; "": there is no such file */
     char path[PATH_MAX]; /* of that file */
     char next[FILE_NEXT]; /* what to do */
 };
@@ -64,8 +65,9 @@ void file_watch_start(struct file_watch *w);
 void file_watch_soon(struct file_watch *w);
 /* Return the file that kept messages from being taken at the last check. */
 void file_watch_trouble(struct file_watch *w, struct file_trouble *out);
-/* Check again at the end of the worker, and give the store its name back, or
- * another name. No other thread is left. May be called again. */
+/* Check the files at the end of the worker, when no other thread is left, and
+ * write the store under its name again, or under another one. May be called
+ * several times. */
 void file_watch_last(struct file_watch *w);
 void file_watch_close(struct file_watch **watch); /* NULL-safe; sets NULL */
 

@@ -1,5 +1,4 @@
-/* inherit.c - the files of a worker, with what the last one left (see
- * inherit.h) */
+/* inherit.c - opens the files that a worker inherits (see inherit.h) */
 #include "worker/files/inherit.h"
 
 #include <errno.h>
@@ -24,7 +23,7 @@
 #include "worker/flow/flow.h"
 #include "worker/source/mq/source_mq.h"
 
-#define FOLDER_TRIES 100 /* attempts while the folder is removed each time */
+#define FOLDER_TRIES 100 /* while another program removes the folder */
 
 void inherit_totals_keep(struct counters *c, bool ran,
                          const struct runtimedir *runtime,
@@ -41,10 +40,10 @@ void inherit_totals_keep(struct counters *c, bool ran,
         (void)counters_save(c, path);
 }
 
-/* Open the counters, with what the last worker left in another place: an
- * orderly stop made a copy in the state folder. Remove the copy, so that it
- * never shows a run before the last one. A worker whose counters no other
- * program can read works as well. */
+/* Open the counters, with the numbers of the last worker. If the runtime folder
+ * has none, use the copy that an orderly stop left in the state folder. Remove
+ * the copy, because it would be out of date after this run. If the counters
+ * cannot be in a file, the worker runs with private ones. */
 static int totals_open(const struct inherit *i, struct problem *p)
 {
     struct counters **out = &i->flow->counters;
@@ -69,15 +68,15 @@ static int totals_open(const struct inherit *i, struct problem *p)
     return 0;
 }
 
-/* Tie custody to the store. A file that names another store was left by a
- * worker with the same path of its state directory: that directory was removed,
- * or the store was moved away, or another container sees the same memory. A
- * slot of it says nothing about our rows: by a row or a receive sequence that
- * both stores have, a message would be taken for settled, or settle another
- * one. So its messages run as new ones, if no row of ours can be taken for
- * theirs, and otherwise the start is refused.
- * Which of our messages may have run is not known either: another worker has
- * had the file, so the store marks its messages.
+/* Make sure that custody belongs to the store. A file that names another store
+ * was left by a worker whose state directory had the same path: that directory
+ * was removed, or the store was moved away, or another container has the same
+ * tmpfs. The rows and receive sequences in its slots mean nothing in our store:
+ * if both stores have the same number, a message would be taken for settled, or
+ * would settle another one. So if our store has no rows, the messages of the
+ * file run as new ones; otherwise the start is refused.
+ * Since another worker has used the file, it is also unknown which messages of
+ * our store have run, so the store marks all of them.
  * Crash before the marks are on the disk, or before custody names our store:
  * the next start finds the other number in custody and does the same. */
 static int custody_tie(const struct inherit *i, const char *path,
@@ -120,8 +119,8 @@ static int custody_tie(const struct inherit *i, const char *path,
     return 0;
 }
 
-/* Open custody, with the messages that the last worker left in it, and note
- * where it is before the first message is received. */
+/* Open custody, with the messages that the last worker left in it, and record
+ * its folder in the state directory before the first message is received. */
 static int custody_ready(const struct inherit *i, struct custody_spec *spec,
                          struct problem *p)
 {
@@ -155,9 +154,9 @@ static int custody_ready(const struct inherit *i, struct custody_spec *spec,
     return 0;
 }
 
-/* Check that the store has what the last worker wrote, before anything is
- * written, because a write may destroy what is left of it. Crash before the
- * loss is logged: the next start finds, copies and logs the same. */
+/* Check that the store has all commits of the last worker, before anything is
+ * written, because a write may destroy what is left of lost ones. Crash before
+ * the loss is logged: the next start finds, copies and logs the same. */
 static int store_ready(const struct inherit *i, struct problem *p)
 {
     _Atomic uint64_t *last = counters_commits(i->flow->counters);
@@ -181,17 +180,17 @@ static int store_ready(const struct inherit *i, struct problem *p)
     else
         atomic_store(last, commits);
     err = store_claim(i->mq->store, last, p);
-    /* On a full disk nothing waits less than before; mq_start tries again. */
+    /* If the disk is full, due times stay as they are; mq_start tries again. */
     if (!err)
         (void)store_clock_follow(i->mq->store);
     return err;
 }
 
-/* Mark the messages that wait, if custody is gone: nobody knows which of them
- * ran already, so each says so when it runs.
- * Crash before the commit, or between it and the note that names this run of
- * the machine (runtimedir_settle): the next start finds the old note and does
- * the same. Crash after the note: the marks are on the disk. */
+/* Mark the waiting messages as redelivered if custody is gone, because any of
+ * them may have run already.
+ * Crash before the commit, or between it and the note that names this boot
+ * (runtimedir_settle): the next start finds the old note and does the same.
+ * Crash after the note: the marks are on the disk. */
 static int rows_doubt(const struct inherit *i, struct problem *p)
 {
     int64_t keys;
@@ -241,12 +240,12 @@ static int state_lock(const struct inherit *i, bool broker, struct problem *p)
     return err;
 }
 
-/* The lock comes first: from then on the last owner is known to be dead.
- * Custody and the ends of a spool are checked before a queue or a store is
- * made, so that a refused start leaves neither behind. The steps after the
- * queue may still fail for want of room: custody is as large as the queue's
- * messages, and a start whose queue cannot be had, which is more usual, must
- * not leave a store. */
+/* The lock comes first: it proves that the last owner is dead. Custody and the
+ * file of ends are checked before a queue or a store is created, so that a
+ * refused start leaves neither behind. The queue comes before the store,
+ * because a queue that cannot be opened is the more usual error, and it must
+ * not leave a store behind. Custody comes last, because its size depends on the
+ * queue and it must belong to the store. */
 int inherit_open(const struct inherit *i, struct problem *p)
 {
     const struct settings *set = i->flow->set;
@@ -310,9 +309,9 @@ int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p)
 {
     const struct settings *set = i->flow->set;
-    /* A disk will do: a kill during writeback may lose a note of the run file
-     * that a message was settled or crashed, and then it runs once more. The
-     * broker holds the messages in flight, so the folder has none. */
+    /* The runtime folder may be on disk, because the broker holds the messages
+     * in flight. A kill during writeback may lose a record of the run file that
+     * a message was settled or crashed; then it runs once more. */
     const struct runtimedir_wish wish = {.dir = set->runtime_dir,
                                          .allow_disk = true};
     int err = state_lock(i, true, p);

@@ -1,9 +1,10 @@
-/* inherit.h - the files of a worker, with what the last one left
+/* inherit.h - opens the files that a worker inherits from the last one
  *
  * WHAT   Locks the folders, opens the queue, custody, the store and the
- *        counters, and carries over what the last worker had in other places.
- * WHO    The engine, before any thread is started.
- * OWNS   Nothing; the engine owns what it opens, also after a problem.
+ *        counters, and checks that they belong together and are complete.
+ * WHO    The engine, before any thread is started; inherit_totals_keep at its
+ *        end.
+ * OWNS   Nothing; the engine owns all that was opened, also after a problem.
  * FAILS  A problem with the exit status of docs/mqworker.8.
  */
 #ifndef WORKER_FILES_INHERIT_H
@@ -22,7 +23,7 @@ struct source_mq;
 struct statedir;
 struct store_look;
 
-/* Where to put them. */
+/* The parts of the engine that are filled in. */
 struct inherit {
     struct flow *flow; /* its settings and counters */
     struct source_mq *mq;
@@ -33,14 +34,15 @@ struct inherit {
 };
 
 int inherit_open(const struct inherit *i, struct problem *p);
-/* The same for a queue on a broker, which has the messages: folders, lock and
- * counters. `runs`: where its run file is to be. */
+/* Open folders, lock and counters for a queue on a broker, which keeps the
+ * messages itself. `runs` gets the path of the run file. */
 int inherit_broker_open(const struct inherit *i, char runs[PATH_MAX],
                         struct problem *p);
-/* Note an orderly end in the counters, for tools that look later. `ran`: keep a
- * copy in the state folder, which outlives the machine; if that is the runtime
- * folder, too, only after the file was removed. Else the start was refused, and
- * the tools find the end of the last worker, which may have been killed. */
+/* Record an orderly end in the counters, for tools that read them later. With
+ * `ran`, also copy them to the state folder, which survives a reboot; if it is
+ * the runtime folder as well, only if the file was removed. Without `ran` the
+ * start was refused, and the record of the last worker stays: it may have been
+ * killed. */
 void inherit_totals_keep(struct counters *c, bool ran,
                          const struct runtimedir *runtime,
                          const struct statedir *dir);

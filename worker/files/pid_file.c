@@ -25,9 +25,9 @@
 #include "common/base/safe_text.h"
 #include "common/state/worker_lock.h"
 
-/* How long an owner that has died or is not visible is waited for: what it was
- * starting has the lock until its execve, for which the kernel takes long if
- * the disk stands still. */
+/* Longest wait for an owner that has died or is not visible. A handler that it
+ * was starting has the lock until its execve, which takes long if the disk is
+ * blocked. */
 #define DEAD_NS    (30 * NS_PER_S)
 #define LOG_NS     NS_PER_S /* until the wait is logged */
 #define PF_EXITING 0x4 /* include/linux/sched.h; field 9 of proc_pid_stat(5) */
@@ -69,9 +69,9 @@ static bool owner_is_dying(pid_t pid)
     return false;
 }
 
-/* Return true if a process has the file open, or is visible without its
- * descriptors. A process of another PID namespace, or with hidepid=2, is not
- * visible, and a start waits as for one that is gone. */
+/* Return true if a process has the file open, or if its descriptors cannot be
+ * listed. A process of another PID namespace, or with hidepid=2, is not visible
+ * and counts as gone. */
 static bool owner_has_open(pid_t pid, const char *path)
 {
     const struct dirent *entry;
@@ -93,15 +93,14 @@ static bool owner_has_open(pid_t pid, const char *path)
     return has;
 }
 
-/* Return why the lock cannot be had; -EAGAIN if it can be, soon.
- * A program that only looks (worker_lock_look) holds the lock shared, for a
- * moment. A shared lock can be had beside that one, but not beside a worker's.
- * So a look cannot refuse a start, whatever number an old pidfile names; it can
- * only delay it.
- * If the owner has died, a child that it was starting has the lock until its
- * execve, and the owner's pid may be another process's by then: that one does
- * not have our pidfile open. Nobody else has the lock then, and it can only
- * come free. */
+/* Return -EAGAIN if the lock will be free soon, else set a problem with the
+ * reason why it is not. A program that tests the lock (worker_lock_look) holds
+ * it shared for a moment. Another shared lock is possible beside that, but not
+ * beside a worker's lock. So a test can delay a start, but not refuse it, even
+ * if an old pidfile names a living process. If the owner has died, a child that
+ * it was starting has the lock until its execve. The owner's pid may belong to
+ * another process by then, which does not have our pidfile open. No other
+ * process can take the lock, so it becomes free. */
 static int lock_refuse(struct pid_file *l, const char *queue, uint64_t waited,
                        struct problem *p)
 {
@@ -168,9 +167,9 @@ static bool folder_is_named(int fd, const char *folder)
 }
 
 /* Lock the pidfile. Returns its descriptor, or -1 with errno. pidfile_open(3)
- * is no help: it leaves the descriptor to a handler that another thread starts
- * at that moment, which gives us a lock that outlives us. The owner may remove
- * the file before we lock what we opened. */
+ * cannot be used, because a handler that another thread starts at that moment
+ * would inherit its descriptor, and the lock would outlive us. The last owner
+ * may remove the file between our open and lock; then try again. */
 static int pidfile_lock(const char *path)
 {
     for (;;) {
@@ -205,10 +204,10 @@ static void pidfile_remove(const char *path, int *fd)
 }
 
 /* Lock the folder of the pidfile, then the pidfile: both, or neither, with
- * errno. The folder comes first: a holder of only the folder, as mqctl move, or
- * a worker whose pidfile was removed, must not see our pidfile come and go.
- * mqctl forget moves the folder away before it removes it: a folder without its
- * name counts as taken. */
+ * errno. The folder comes first, because our pidfile must not appear and
+ * disappear while another process has only the folder (mqctl move, or a worker
+ * whose pidfile was removed). mqctl forget moves the folder away before it
+ * removes it, so a folder that has lost its name counts as taken. */
 static bool locks_try(struct pid_file *l)
 {
     char folder[PATH_MAX];
@@ -238,7 +237,7 @@ static bool locks_try(struct pid_file *l)
     return false;
 }
 
-/* Write a pid, for those who look for the worker. */
+/* Write a pid to the pidfile. */
 static int pid_write(int pidfile, pid_t pid)
 {
     char text[16];
@@ -246,7 +245,7 @@ static int pid_write(int pidfile, pid_t pid)
 
     if (ftruncate(pidfile, 0) < 0)
         return -errno;
-    errno = ENOSPC; /* of a write that is cut short */
+    errno = ENOSPC; /* a short write sets no errno */
     return pwrite(pidfile, text, (size_t)size, 0) == size ? 0 : -errno;
 }
 
@@ -260,8 +259,8 @@ static void pid_file_free(struct pid_file *l)
     free(l);
 }
 
-/* Wait until both locks are ours, as long as an owner is dying, or a program
- * looks. */
+/* Wait until both locks are ours. Fails as soon as they will not be free
+ * soon. */
 static int locks_wait(struct pid_file *l, const char *queue, struct problem *p)
 {
     uint64_t start = clock_mono_ns();
@@ -306,7 +305,7 @@ int pid_file_open(struct pid_file **out, const char *path, const char *queue,
     if (!err) {
         n = pread(l->pidfile, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = '\0';
-        l->last = (pid_t)strtol(text, NULL, 10); /* it was killed */
+        l->last = (pid_t)strtol(text, NULL, 10); /* pid of a killed worker */
         err = pid_write(l->pidfile, getpid());
         if (err) {
             pidfile_remove(l->path, &l->pidfile);
@@ -331,7 +330,7 @@ bool pid_file_has_folder(const struct pid_file *l)
     return folder_is_named(l->folder, folder);
 }
 
-/* A kill in here leaves a pidfile that nobody holds, too. */
+/* Crash in here: the pidfile is left without a lock, as by a killed worker. */
 void pid_file_give_back(struct pid_file *l)
 {
     if (!l || l->last <= 0 || pid_write(l->pidfile, l->last) < 0)

@@ -1,4 +1,4 @@
-/* store_look.c - see store_look.h */
+/* store_look.c - the check of the whole store (see store_look.h) */
 #include "worker/files/store_look.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ int store_look_open(struct store_look *l, struct flow *f, struct store *s,
                : 0;
 }
 
-/* Check while the worker is running. */
+/* Job: check a large store while the worker is running. */
 static void store_look_run(struct pool_job *job)
 {
     struct store_look *l = CONTAINER_OF(job, struct store_look, job);

@@ -1,10 +1,10 @@
 /* store_look.h - the check of the whole store at the start
  *
- * WHAT   The store of a bounded run, and any small store, is checked before the
+ * WHAT   A small store, and the store of a bounded run, is checked before the
  *        worker starts; damage refuses the start. A large store is checked by a
- *        pool thread while the worker is running; if the store is damaged, the
- *        worker takes no more messages (HOLD_DAMAGED).
- * WHO    open, start, stop: the engine. text: any thread.
+ *        pool thread while the worker is running; if it is damaged, the worker
+ *        takes no more messages (HOLD_DAMAGED).
+ * WHO    inherit calls open, the engine start and stop. Any thread calls text.
  * OWNS   Its job; embedded in the engine.
  * FAILS  open: a problem with status 73.
  */
@@ -30,12 +30,12 @@ struct store_look {
     char found[STORE_FOUND]; /* j */
 };
 enum store_look_state {
-    STORE_LOOK_NONE, /* no store, or not checked yet */
-    STORE_LOOK_DUE,  /* once the worker runs */
+    STORE_LOOK_NONE, /* no store, or not opened yet */
+    STORE_LOOK_DUE,  /* to be checked while the worker is running */
     STORE_LOOK_CHECKING,
     STORE_LOOK_FINE,
     STORE_LOOK_DAMAGED,
-    STORE_LOOK_FAILED, /* the check failed */
+    STORE_LOOK_FAILED, /* the store could not be checked */
 };
 
 /* Check a small store now, before writing anything to it. */
@@ -43,7 +43,7 @@ int store_look_open(struct store_look *l, struct flow *f, struct store *s,
                     struct problem *p);
 /* Start the check of a large store. */
 void store_look_start(struct store_look *l);
-/* Stop the check early; the pool waits for its end. */
+/* Stop the check early. The pool waits for its end. */
 void store_look_stop(struct store_look *l);
 /* Return "ok", "being checked", or a description of the damage; NULL if there
  * is no store. */
