@@ -85,39 +85,6 @@ static int answer_missing(const struct statedir *dir, const char *queue,
     return err;
 }
 
-/* Explain why the socket at `path` could not be connected to. */
-static int connect_complain(const struct statedir *dir, const char *queue,
-                            const char *path, int err, struct problem *p)
-{
-    char start[START_TEXT];
-
-    if (worker_is_absent(err) && worker_phase(dir) != WORKER_PHASE_NONE)
-        return answer_missing(
-            dir, queue,
-            "its socket, control, was removed. The worker restarts when its "
-            "handlers have ended: then try again, or use signals (mqworker(8))",
-            err, p);
-    if (worker_is_absent(err))
-        problem_fill(p, EX_UNAVAILABLE,
-                     "no worker is running on %s with this state directory (no "
-                     "process listens at %s); start one with %s, or give the "
-                     "worker's --state-dir",
-                     queue, path, worker_start_text(queue, start));
-    else if (err == -EAGAIN)
-        return answer_missing(dir, queue,
-                              "it accepts no more connections. Try again, "
-                              "check its log, or use signals (mqworker(8))",
-                              err, p);
-    else if (err == -EACCES || err == -EPERM)
-        problem_fill(p, EX_NOPERM, "%s: %s; run as the worker's user or root",
-                     path, errno_text(-err));
-    else
-        problem_fill(p, EX_UNAVAILABLE,
-                     "%s: %s; check whether the worker is running", path,
-                     errno_text(-err));
-    return err;
-}
-
 /* Send one line and read the answer, one object. A worker that refuses the
  * connection says why and closes it, maybe before our line is out: its answer
  * can still be read. */
@@ -158,7 +125,7 @@ static int line_ask(int fd, const char *line, json_t **out)
 int ask(const struct statedir *dir, const char *queue, const char *line,
         json_t **out, struct problem *p)
 {
-    char path[PATH_MAX], what[128];
+    char path[PATH_MAX], what[128], start[START_TEXT];
     struct worker_wait wait = {0};
     pid_t pid = ask_runs(dir);
     struct process_stat st;
@@ -182,19 +149,45 @@ int ask(const struct statedir *dir, const char *queue, const char *line,
         fd = unix_socket_connect(path);
     while (worker_is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE &&
            worker_phase_wait(dir, &wait));
-    if (fd < 0)
-        return connect_complain(dir, queue, path, fd, p);
-    err = line_ask(fd, line, out);
-    close(fd);
-    if (!err)
-        return 0;
-    json_decref(*out);
-    *out = NULL;
-    snprintf(what, sizeof what,
-             "does not answer: %s. Try again, check its log, or use signals "
-             "(mqworker(8))",
-             errno_text(-err));
-    return answer_missing(dir, queue, what, err, p);
+    if (fd >= 0) {
+        err = line_ask(fd, line, out);
+        close(fd);
+        if (!err)
+            return 0;
+        json_decref(*out);
+        *out = NULL;
+        snprintf(what, sizeof what,
+                 "does not answer: %s. Try again, check its log, or use "
+                 "signals (mqworker(8))",
+                 errno_text(-err));
+        return answer_missing(dir, queue, what, err, p);
+    }
+    /* Explain why no connection could be made. */
+    if (worker_is_absent(fd) && worker_phase(dir) != WORKER_PHASE_NONE)
+        return answer_missing(
+            dir, queue,
+            "its socket, control, was removed. The worker restarts when its "
+            "handlers have ended: then try again, or use signals (mqworker(8))",
+            fd, p);
+    if (worker_is_absent(fd))
+        problem_fill(p, EX_UNAVAILABLE,
+                     "no worker is running on %s with this state directory (no "
+                     "process listens at %s); start one with %s, or give the "
+                     "worker's --state-dir",
+                     queue, path, worker_start_text(queue, start));
+    else if (fd == -EAGAIN)
+        return answer_missing(dir, queue,
+                              "it accepts no more connections. Try again, "
+                              "check its log, or use signals (mqworker(8))",
+                              fd, p);
+    else if (fd == -EACCES || fd == -EPERM)
+        problem_fill(p, EX_NOPERM, "%s: %s; run as the worker's user or root",
+                     path, errno_text(-fd));
+    else
+        problem_fill(p, EX_UNAVAILABLE,
+                     "%s: %s; check whether the worker is running", path,
+                     errno_text(-fd));
+    return fd;
 }
 
 int ask_status(const json_t *answer, const char **why)

@@ -1,7 +1,9 @@
 /* ask.h - ask a worker, or give it an order
  *
- * WHAT   One request to the control socket of a folder, one answer.
- * WHO    One thread.
+ * WHAT   Sends one request to the control socket in a queue's folder, and reads
+ *        one answer.
+ * WHO    Verbs that steer a worker, snapshots of a queue, and mqctl top; on
+ *        the only thread of the process.
  * OWNS   Nothing.
  * FAILS  A problem: 69 no worker runs, 75 it does not answer, 77 no permission.
  */

@@ -1,7 +1,7 @@
 /* proc.c - see proc.h
  *
- * A worker has its pidfile open as long as it runs, whatever becomes of the
- * name; the link of that descriptor says where the file is now.
+ * A worker keeps its pidfile open as long as it runs, even if the file is moved
+ * or removed; the link of that descriptor says where the file is now.
  */
 #include "scripts/mqctl/proc.h"
 
@@ -21,7 +21,8 @@
 #include "common/mq/queue.h"
 #include "common/state/statedir.h"
 
-#define DELETED " (deleted)"
+#define DELETED      " (deleted)"
+#define MQUEUE_MAGIC 0x19800202 /* include/uapi/linux/magic.h lacks it */
 
 int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
                  void *arg)

@@ -1,10 +1,11 @@
 /* proc.h - who has a message queue open, as proc(5) shows it
  *
- * WHAT   Visits each descriptor of a message queue that we may see. Finds the
- *        workers of a queue by theirs, also where the state directory does not
- *        lead to them: it is another one, or it was removed, moved, unmounted
- *        or mounted over.
- * WHO    One thread.
+ * WHAT   Visits each visible descriptor of a message queue. Finds the workers
+ *        of a queue by their descriptors, also when they use another state
+ *        directory, or when theirs was removed, moved, unmounted or mounted
+ *        over.
+ * WHO    doctor, status, remove, queue lists and the control socket's client;
+ *        on the only thread of the process.
  * OWNS   Nothing.
  * FAILS  Processes of others are skipped; `hidden` counts them.
  */
@@ -17,12 +18,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#define MQUEUE_MAGIC 0x19800202 /* include/uapi/linux/magic.h has it not */
-
 struct fd_seen {
     pid_t pid;
     int fd;
-    const char *name; /* "/orders"; the queue may be gone */
+    const char *name; /* "/orders"; the queue may be removed by now */
     struct stat st;   /* device and inode name the queue */
 };
 
@@ -35,7 +34,8 @@ void fds_each(void (*visit)(const struct fd_seen *seen, void *arg), void *arg,
  * 0, or -errno if the folder cannot be read. */
 int proc_numbers(const char *folder, bool (*visit)(int number, void *arg),
                  void *arg);
-/* Read a short file, NUL-terminated; false, and "": it is empty or missing. */
+/* Read a short file as a string. Returns false, and "", if it is empty or
+ * missing. */
 bool proc_text(char *buf, size_t room, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -45,8 +45,8 @@ bool proc_same_program(pid_t a, pid_t b);
 /* A worker of a queue. */
 struct holder {
     pid_t pid;
-    char folder[PATH_MAX]; /* of the queue, as proc(5) names it; "" not known */
-    bool there; /* that path leads to its files, and is of that queue */
+    char folder[PATH_MAX]; /* of the queue, as proc(5) names it; "": unknown */
+    bool there; /* the path leads to its files, and belongs to that queue */
 };
 
 /* Return true if a process is an mqworker: it has a pidfile open, or its

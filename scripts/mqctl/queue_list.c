@@ -58,8 +58,6 @@ static int name_add(struct queue_list *n, const char *name)
     return label_add(n, label);
 }
 
-/* ---- the kernel's list ---- */
-
 static bool is_folder(int root, const char *name)
 {
     struct stat st;
@@ -102,38 +100,6 @@ static int entries_add(struct queue_list *n, int fd,
         queue_list_free(n);
     return err;
 }
-
-/* Add the whole list of the kernel, if we may see it. A mounted file system may
- * list the queues of another IPC namespace, as in a container that shares
- * folders, so a private mount comes first, which ends with its descriptor. */
-static int kernel_names(struct queue_list *n)
-{
-    int fs = fsopen("mqueue", FSOPEN_CLOEXEC), mount = -1, fd = -1;
-    struct mntent m;
-    char line[4096];
-    FILE *mounts;
-
-    if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
-        mount = fsmount(fs, FSMOUNT_CLOEXEC, 0);
-    if (mount >= 0) {
-        fd = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        close(mount);
-    }
-    if (fs >= 0)
-        close(fs);
-    mounts = fd < 0 ? setmntent("/proc/self/mounts", "re") : NULL;
-    while (mounts && fd < 0 && getmntent_r(mounts, &m, line, sizeof line))
-        if (strcmp(m.mnt_type, "mqueue") == 0)
-            fd = open(m.mnt_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (mounts)
-        endmntent(mounts);
-    if (fd < 0)
-        return 0;
-    n->complete = true;
-    return entries_add(n, fd, NULL, name_add);
-}
-
-/* ---- other places ---- */
 
 int queue_list_of_workers(struct queue_list *n, const char *state_dir)
 {
@@ -193,11 +159,34 @@ static void name_seen(const struct fd_seen *seen, void *arg)
     (void)name_add(arg, seen->name);
 }
 
+/* A mounted file system may list the queues of another IPC namespace, as in a
+ * container that shares folders. So a private mount comes first, which ends
+ * with its descriptor. */
 int queue_list_of_queues(struct queue_list *n, const char *state_dir)
 {
-    int err = kernel_names(n);
+    int fs = fsopen("mqueue", FSOPEN_CLOEXEC), mount = -1, fd = -1, err = 0;
+    struct mntent m;
+    char line[4096];
     size_t hidden = 0;
+    FILE *mounts;
 
+    if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+        mount = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+    if (mount >= 0) {
+        fd = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(mount);
+    }
+    if (fs >= 0)
+        close(fs);
+    mounts = fd < 0 ? setmntent("/proc/self/mounts", "re") : NULL;
+    while (mounts && fd < 0 && getmntent_r(mounts, &m, line, sizeof line))
+        if (strcmp(m.mnt_type, "mqueue") == 0)
+            fd = open(m.mnt_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (mounts)
+        endmntent(mounts);
+    n->complete = fd >= 0;
+    if (fd >= 0)
+        err = entries_add(n, fd, NULL, name_add);
     if (!err)
         err = queue_list_of_workers(n, state_dir);
     if (!err && !n->complete) {
@@ -221,34 +210,6 @@ void queue_list_free(struct queue_list *n)
 
 /* ---- queues that no process has open ---- */
 
-/* Inspect one queue; false if the queue is gone, or we lack the permission. */
-static bool orphan_read(struct orphan *o, const char *name)
-{
-    struct queue *q;
-    struct problem p;
-    struct stat st;
-    uint64_t now = clock_wall_ns(), used;
-    bool seen;
-
-    if (queue_open(&q, name, 0, NULL, NULL, &p) < 0)
-        return false;
-    seen = fstat(queue_fd(q), &st) == 0;
-    if (seen) {
-        used = (uint64_t)st.st_ctim.tv_sec * NS_PER_S +
-               (uint64_t)st.st_ctim.tv_nsec;
-        *o = (struct orphan){
-            .queue = name,
-            .owner = st.st_uid,
-            .charged = mqlimit_cost(queue_depth(q), queue_message_size(q)),
-            .depth = queue_length(q),
-            .idle_ns = now > used ? now - used : 0,
-            .dev = st.st_dev,
-            .ino = st.st_ino};
-    }
-    queue_close(&q);
-    return seen;
-}
-
 /* Visit a descriptor, whose queue is therefore open. Skip other mqctl
  * processes, which open each queue for a moment, as this one does. */
 static void open_mark(const struct fd_seen *seen, void *arg)
@@ -265,15 +226,35 @@ static void open_mark(const struct fd_seen *seen, void *arg)
 int orphans_find(struct orphans *out, const struct queue_list *queues,
                  const char *state_dir)
 {
+    uint64_t now = clock_wall_ns(), used;
     char folder[PATH_MAX];
     size_t kept = 0;
+    struct queue *q;
+    struct problem p;
+    struct stat st;
 
     *out = (struct orphans){
         .at = calloc(queues->count + 1, sizeof(struct orphan))};
     if (!out->at)
         return -ENOMEM;
-    for (size_t i = 0; i < queues->count; i++)
-        out->count += orphan_read(&out->at[out->count], queues->at[i]);
+    /* Leave out queues that are gone, or that we may not open. */
+    for (size_t i = 0; i < queues->count; i++) {
+        if (queue_open(&q, queues->at[i], 0, NULL, NULL, &p) < 0)
+            continue;
+        if (fstat(queue_fd(q), &st) == 0) {
+            used = (uint64_t)st.st_ctim.tv_sec * NS_PER_S +
+                   (uint64_t)st.st_ctim.tv_nsec;
+            out->at[out->count++] = (struct orphan){
+                .queue = queues->at[i],
+                .owner = st.st_uid,
+                .charged = mqlimit_cost(queue_depth(q), queue_message_size(q)),
+                .depth = queue_length(q),
+                .idle_ns = now > used ? now - used : 0,
+                .dev = st.st_dev,
+                .ino = st.st_ino};
+        }
+        queue_close(&q);
+    }
     fds_each(open_mark, out, &out->hidden);
     for (size_t i = 0; i < out->count; i++) {
         struct orphan *o = &out->at[i];

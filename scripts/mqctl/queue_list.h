@@ -1,9 +1,9 @@
 /* queue_list.h - which queues there are
  *
- * WHAT   Names of queues from the mqueue file system, mounted or not, folders
- *        of the state directory, and descriptors of processes. Each name once,
- *        sorted.
- * WHO    One thread.
+ * WHAT   Collects the names of queues from the mqueue file system, mounted or
+ *        not, from folders of the state directory, and from descriptors of
+ *        processes. Each name once, sorted.
+ * WHO    Verbs that deal with all queues; on the only thread of the process.
  * OWNS   The names.
  * FAILS  A place that cannot be read is left out, and `missing` says so.
  */
@@ -21,15 +21,15 @@ struct queue_list {
     char **at;
     size_t count;
     bool complete;     /* the kernel's own list was read */
-    char missing[256]; /* why it was not, and what to do */
-    /* Why the state directory was not; "": it was. */
+    char missing[256]; /* why it was not read, and what to do */
+    /* Why the state directory was not read; "": it was. */
     char folder_trouble[sizeof((struct problem *)0)->text];
 };
 
-/* List the queues with a folder in the state directory. 0, or -ENOMEM, as
- * below: then the list is empty. */
+/* List the queues with a folder in the state directory. These three return 0,
+ * or -ENOMEM with an empty list. */
 int queue_list_of_workers(struct queue_list *n, const char *state_dir);
-/* The same with queues on brokers, each as an operand with one host. */
+/* List queues on brokers as well, each as an operand with one host. */
 int queue_list_of_all_workers(struct queue_list *n, const char *state_dir);
 /* List all queues that can be found. */
 int queue_list_of_queues(struct queue_list *n, const char *state_dir);
@@ -51,16 +51,16 @@ struct orphan {
     bool open; /* used during the search */
 };
 
-/* `hidden`: processes that cannot be inspected; with any of these, a queue may
- * be open after all. Processes of another PID namespace are not even counted.
- */
+/* `hidden`: number of processes that cannot be inspected and may have the
+ * queues open. Processes of another PID namespace are not even counted. */
 struct orphans {
     struct orphan *at;
     size_t count;
     size_t hidden;
 };
 
-/* -ENOMEM. Names point into the list of queues. */
+/* Find the orphans among these queues: 0 or -ENOMEM. Names point into the list
+ * of queues. */
 int orphans_find(struct orphans *out, const struct queue_list *queues,
                  const char *state_dir);
 void orphans_free(struct orphans *o);
