@@ -135,51 +135,28 @@ static int program_end(pid_t pid)
 
 /* ---- messages ---- */
 
+static uint64_t count_grown(uint64_t now, uint64_t was)
+{
+    return now > was ? now - was : 0;
+}
+
 static uint64_t forwarded_count(const struct move *m,
                                 const struct snapshot *now)
 {
-    uint64_t was = m->before.totals.done;
-
-    return now->totals.done > was ? now->totals.done - was : 0;
+    return count_grown(now->totals.done, m->before.totals.done);
 }
 
-/* Show how far the worker is until it has ended, and end it if the broker takes
- * nothing for too long. */
-static void worker_watch(struct move *m, pid_t pid)
-{
-    struct pollfd ended = {.fd = pidfd_open(pid, 0), .events = POLLIN};
-    uint64_t end = ns_add(clock_mono_ns(), STALL_NS), seen = 0, now;
-    struct term_progress bar = {0};
-    struct snapshot v;
-    struct problem p;
-
-    if (ended.fd < 0)
-        return;
-    if (!m->o->quiet && !m->o->json)
-        term_progress_start(&bar, "moved", 0);
-    while (poll(&ended, 1, LOOK_MS) == 0 && !cli_interrupt_seen()) {
-        if (snapshot_begin(&v, m->o->state_dir, m->queue, false, &p) < 0)
-            continue;
-        now = forwarded_count(m, &v);
-        snapshot_close(&v);
-        term_progress_step(&bar, now);
-        if (now != seen)
-            end = ns_add(clock_mono_ns(), STALL_NS);
-        seen = now;
-        m->stalled = clock_mono_ns() >= end;
-        if (m->stalled) {
-            kill(pid, SIGTERM);
-            break;
-        }
-    }
-    term_progress_end(&bar);
-    close(ended.fd);
-}
-
+/* Run a worker that forwards all messages, and show its progress. Stop it if
+ * the broker takes no message for too long. Returns an exit status. */
 static int messages_forward(struct move *m, int null)
 {
     const char separator[2] = {m->o->group_separator, '\0'};
     struct command_line w = {.count = 0};
+    struct pollfd ended = {.fd = -1, .events = POLLIN};
+    struct term_progress bar = {0};
+    uint64_t end, seen = 0, now;
+    struct snapshot v;
+    struct problem p;
     pid_t pid;
     int status;
 
@@ -194,7 +171,27 @@ static int messages_forward(struct move *m, int null)
     words_add(&w, LIST(m->queue));
     pid = program_start(&w, null, null);
     if (pid > 0)
-        worker_watch(m, pid);
+        ended.fd = pidfd_open(pid, 0);
+    if (ended.fd >= 0 && !m->o->quiet && !m->o->json)
+        term_progress_start(&bar, "moved", 0);
+    end = ns_add(clock_mono_ns(), STALL_NS);
+    while (ended.fd >= 0 && !m->stalled && poll(&ended, 1, LOOK_MS) == 0 &&
+           !cli_interrupt_seen()) {
+        if (snapshot_begin(&v, m->o->state_dir, m->queue, false, &p) < 0)
+            continue;
+        now = forwarded_count(m, &v);
+        snapshot_close(&v);
+        term_progress_step(&bar, now);
+        if (now != seen)
+            end = ns_add(clock_mono_ns(), STALL_NS);
+        seen = now;
+        m->stalled = clock_mono_ns() >= end;
+    }
+    if (m->stalled)
+        kill(pid, SIGTERM);
+    term_progress_end(&bar);
+    if (ended.fd >= 0)
+        close(ended.fd);
     status = program_end(pid);
     if (m->stalled)
         return complain(EX_TEMPFAIL,
@@ -239,39 +236,35 @@ static int letters_list(struct store *s, int list, struct store_cursor **all,
     return n < 0 || lseek(list, 0, SEEK_SET) == 0 ? n : -errno;
 }
 
-/* Pass the listed letters from an export here to an import there. */
-static int letters_pass(const struct move *m, int list, int null)
-{
-    struct command_line out = {.count = 0}, in = {.count = 0};
-    int fds[2], exported, imported;
-    pid_t from, to;
-
-    words_add(&out, LIST("mqdlq", "export"));
-    flag_add(&out, "--state-dir", m->o->state_dir);
-    words_add(&out, LIST(m->queue, "-"));
-    words_add(&in, LIST("mqdlq", "import", "--quiet"));
-    access_flags(&in, m, false);
-    words_add(&in, LIST(m->to));
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return complain(EX_OSERR, "pipe2: %s", errno_text(errno));
-    from = program_start(&out, list, fds[1]);
-    to = program_start(&in, fds[0], null);
-    close(fds[0]);
-    close(fds[1]);
-    exported = program_end(from);
-    imported = program_end(to);
-    return exported ? exported : imported;
-}
-
+/* Pass the letters through a pipe from an export here to an import there, and
+ * remove them here. Returns an exit status. */
 static int letters_move(struct move *m, struct store *s, int null)
 {
     int list = memfd_create("mqctl-letters", MFD_CLOEXEC), status = 0, err;
+    struct command_line out = {.count = 0}, in = {.count = 0};
     struct store_cursor *all = NULL;
     size_t count = 0;
+    pid_t from, to;
+    int fds[2], imported;
 
     err = list < 0 ? -errno : letters_list(s, list, &all, &count);
-    if (!err && count)
-        status = letters_pass(m, list, null);
+    if (!err && count && pipe2(fds, O_CLOEXEC) < 0) {
+        status = complain(EX_OSERR, "pipe2: %s", errno_text(errno));
+    } else if (!err && count) {
+        words_add(&out, LIST("mqdlq", "export"));
+        flag_add(&out, "--state-dir", m->o->state_dir);
+        words_add(&out, LIST(m->queue, "-"));
+        words_add(&in, LIST("mqdlq", "import", "--quiet"));
+        access_flags(&in, m, false);
+        words_add(&in, LIST(m->to));
+        from = program_start(&out, list, fds[1]);
+        to = program_start(&in, fds[0], null);
+        close(fds[0]);
+        close(fds[1]);
+        status = program_end(from);
+        imported = program_end(to);
+        status = status ? status : imported;
+    }
     /* Remove the imported letters, unless they have died again since. */
     for (size_t i = 0; !err && !status && i < count; i += STORE_PAGE) {
         size_t n = count - i < STORE_PAGE ? count - i : STORE_PAGE;
@@ -290,32 +283,7 @@ static int letters_move(struct move *m, struct store *s, int null)
                : status;
 }
 
-/* Look at what became a letter, and move letters if that is wanted. */
-static int letters_run(struct move *m, int null)
-{
-    const struct letter_filter failed = {.error_like = "not forwarded*",
-                                         .since_ns = m->began_ns};
-    struct store *s = NULL;
-    int err, status = 0;
-
-    err = snapshot_store(&m->after, &s);
-    if (err)
-        return err == -ENOENT ? 0
-                              : complain(m->after.no_store.status, "%s",
-                                         m->after.no_store.text);
-    (void)letters_each(s, &failed, false, refused_visit, &m->refused);
-    if (m->o->letters)
-        status = letters_move(m, s, null);
-    store_close(&s);
-    return status;
-}
-
-/* ---- what came of it ---- */
-
-static uint64_t count_grown(uint64_t now, uint64_t was)
-{
-    return now > was ? now - was : 0;
-}
+/* ---- the verb ---- */
 
 /* Print what was moved, also if it was cut short. */
 static void moved_print(const struct move *m)
@@ -379,50 +347,20 @@ static void moved_print(const struct move *m)
                  a->dead, a->dead == 1 ? " stays" : "s stay");
 }
 
-/* Refuse a queue that is not there, has a worker, or needs its own once
- * more. */
-static int source_check(struct move *m)
-{
-    struct snapshot *v = &m->before;
-    struct letter_hook first;
-    struct store *s = NULL;
-    bool untold;
-
-    if (v->worker == SNAPSHOT_RUNS)
-        return complain(EX_UNAVAILABLE,
-                        "worker %d is running on %s; stop it first: mqctl "
-                        "drain --wait %s",
-                        (int)v->pid, m->queue, SHELL_QUEUE(m->queue));
-    if (!v->has_queue && v->has_folder)
-        return complain(EX_NOINPUT,
-                        "queue %s does not exist any more. To move its saved "
-                        "messages, first create it with its old message size: "
-                        "mqctl create --message-size N %s",
-                        m->queue, SHELL_QUEUE(m->queue));
-    /* The worker that forwards has no --on-dead, and so would forget which
-     * letters it has to run for. */
-    untold = snapshot_store(v, &s) == 0 && letters_hook(s, 0, &first) == 0;
-    store_close(&s);
-    if (untold)
-        return complain(EX_UNAVAILABLE,
-                        "--on-dead has not run for all dead letters of %s yet; "
-                        "start its worker, then stop it and move again: mqctl "
-                        "drain --wait %s",
-                        m->queue, SHELL_QUEUE(m->queue));
-    return v->has_queue ? 0
-                        : complain(v->no_queue.status, "%s", v->no_queue.text);
-}
-
+/* Create the queue on the broker, then move messages and letters. Returns an
+ * exit status. */
 static int move_programs(struct move *m)
 {
+    const struct letter_filter failed = {.error_like = "not forwarded*",
+                                         .since_ns = m->began_ns};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct command_line w = {.count = 0};
+    struct store *s = NULL;
     struct problem p;
-    int status;
+    int status, err;
 
     if (null < 0)
         return complain(EX_OSERR, "/dev/null: %s", errno_text(errno));
-    /* Create the queue there, and send nothing. */
     words_add(&w, LIST("mqsend", "--quiet", "--create", "--lines"));
     access_flags(&w, m, true);
     words_add(&w, LIST(m->to));
@@ -433,8 +371,16 @@ static int move_programs(struct move *m)
         close(null);
         return complain_of(&p);
     }
-    if (!status)
-        status = letters_run(m, null);
+    err = status ? -ENOENT : snapshot_store(&m->after, &s);
+    if (!err) {
+        (void)letters_each(s, &failed, false, refused_visit, &m->refused);
+        if (m->o->letters)
+            status = letters_move(m, s, null);
+    } else if (err != -ENOENT) {
+        status =
+            complain(m->after.no_store.status, "%s", m->after.no_store.text);
+    }
+    store_close(&s);
     if (!status || forwarded_count(m, &m->after))
         moved_print(m);
     if (!status && m->refused)
@@ -451,7 +397,11 @@ static int move_programs(struct move *m)
 int move_run(const struct options *o)
 {
     static struct move m;
+    const struct snapshot *v = &m.before;
+    struct letter_hook first;
+    struct store *s = NULL;
     struct problem p;
+    bool hook_left;
     int status;
 
     m.o = o;
@@ -465,8 +415,31 @@ int move_run(const struct options *o)
             0)
         return complain_of(&p);
     m.queue = m.before.queue;
-    status = source_check(&m);
-    if (!status)
+    /* The worker that forwards has no --on-dead, and so would forget which
+     * letters that command has to run for. */
+    hook_left =
+        snapshot_store(&m.before, &s) == 0 && letters_hook(s, 0, &first) == 0;
+    store_close(&s);
+    if (v->worker == SNAPSHOT_RUNS)
+        status = complain(EX_UNAVAILABLE,
+                          "worker %d is running on %s; stop it first: mqctl "
+                          "drain --wait %s",
+                          (int)v->pid, m.queue, SHELL_QUEUE(m.queue));
+    else if (!v->has_queue && v->has_folder)
+        status = complain(EX_NOINPUT,
+                          "queue %s does not exist any more. To move its saved "
+                          "messages, first create it with its old message "
+                          "size: mqctl create --message-size N %s",
+                          m.queue, SHELL_QUEUE(m.queue));
+    else if (hook_left)
+        status = complain(EX_UNAVAILABLE,
+                          "--on-dead has not run for all dead letters of %s "
+                          "yet; start its worker, then stop it and move again: "
+                          "mqctl drain --wait %s",
+                          m.queue, SHELL_QUEUE(m.queue));
+    else if (!v->has_queue)
+        status = complain(v->no_queue.status, "%s", v->no_queue.text);
+    else
         status = move_programs(&m);
     snapshot_close(&m.before);
     fflush(stdout);

@@ -33,7 +33,7 @@ struct kept {
 
 #define KEPT_TEXT 256
 
-/* Count what is saved. A file that is not there holds nothing. */
+/* Count what is saved. A missing file holds nothing. */
 static void kept_count(struct kept *k, struct snapshot *v)
 {
     char path[PATH_MAX];
@@ -267,38 +267,6 @@ static int in_the_way(struct snapshot *v)
     return 0;
 }
 
-/* Remove the runtime folder of a worker that is gone; the state directory stays
- * as it is. While the spool has rows the folder has to stay: it has the ends of
- * the finished ones. Puts into `buf` what stays, and why. */
-static void memory_remove(const struct snapshot *v, char buf[MEMORY_TEXT])
-{
-    char folder[PATH_MAX];
-    int err = -ENOENT;
-
-    buf[0] = '\0';
-    if (v->spooled > 0) {
-        snprintf(buf, MEMORY_TEXT,
-                 "; unfinished messages stay, and run when a worker is "
-                 "started: %" PRId64 " in the spool, %" PRId64 " in flight",
-                 v->spooled, v->custody > 0 ? v->custody : 0);
-        return;
-    }
-    if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
-        v->worker != SNAPSHOT_UNSEEN) {
-        kept_alive_remove(&v->dir);
-        err = runtimedir_remove(&v->dir, custody_holds, folder);
-    }
-    if (err == -ENOTEMPTY)
-        snprintf(buf, MEMORY_TEXT,
-                 "; %" PRId64 " message%s in flight stay%s in %s, and run%s "
-                 "when a worker is started",
-                 v->custody, v->custody == 1 ? "" : "s",
-                 v->custody == 1 ? "s" : "", folder,
-                 v->custody == 1 ? "s" : "");
-    else if (err && err != -ENOENT)
-        snprintf(buf, MEMORY_TEXT, "; %s stays: %s", folder, errno_text(-err));
-}
-
 /* Print the object of a removal. `lost`: messages that went with the queue,
  * below 0: not known. */
 static int removal_json(const struct snapshot *v, bool removed, long lost)
@@ -311,15 +279,38 @@ static int removal_json(const struct snapshot *v, bool removed, long lost)
     return json_print_line(line, stdout) < 0 ? complain_memory() : 0;
 }
 
-/* Print that a queue was removed; then what is saved of it, where, and how to
- * delete that. */
+/* Remove the runtime folder of a queue that was removed, unless it holds
+ * unfinished messages. Print that the queue was removed, what is saved of it,
+ * where, and how to delete that. */
 static void removed_print(const struct options *o, struct snapshot *v,
                           long lost)
 {
-    char memory[MEMORY_TEXT], text[KEPT_TEXT];
+    char memory[MEMORY_TEXT] = "", text[KEPT_TEXT], folder[PATH_MAX];
     struct kept k;
+    int err = -ENOENT;
 
-    memory_remove(v, memory);
+    /* While the spool has rows the folder has to stay: it records which of
+     * their messages have finished. */
+    if (v->spooled > 0)
+        snprintf(memory, MEMORY_TEXT,
+                 "; unfinished messages stay, and run when a worker is "
+                 "started: %" PRId64 " in the spool, %" PRId64 " in flight",
+                 v->spooled, v->custody > 0 ? v->custody : 0);
+    else if (v->has_folder && v->worker != SNAPSHOT_RUNS &&
+             v->worker != SNAPSHOT_UNSEEN) {
+        kept_alive_remove(&v->dir);
+        err = runtimedir_remove(&v->dir, custody_holds, folder);
+    }
+    if (err == -ENOTEMPTY)
+        snprintf(memory, MEMORY_TEXT,
+                 "; %" PRId64 " message%s in flight stay%s in %s, and run%s "
+                 "when a worker is started",
+                 v->custody, v->custody == 1 ? "" : "s",
+                 v->custody == 1 ? "s" : "", folder,
+                 v->custody == 1 ? "s" : "");
+    else if (err && err != -ENOENT)
+        snprintf(memory, MEMORY_TEXT, "; %s stays: %s", folder,
+                 errno_text(-err));
     if (o->json)
         (void)removal_json(v, true, lost);
     if (o->json || o->quiet)
@@ -329,7 +320,7 @@ static void removed_print(const struct options *o, struct snapshot *v,
         printf(" with %ld message%s in it", lost, lost == 1 ? "" : "s");
     if (v->has_folder) {
         kept_count(&k, v);
-        if (memory[0]) /* it has told of these */
+        if (memory[0]) /* that text has these numbers */
             k.spooled = k.in_flight = 0;
         kept_text(&k, text);
         printf("; %s kept in %s until mqctl forget %s%s",
