@@ -14,6 +14,8 @@
 
 #define SUBCOMMAND_ANY (-1)
 
+struct options; /* of the program */
+
 struct subcommand_row {
     const char *name;
     const char *usage; /* after the verb: "[options] QUEUE" */
@@ -24,6 +26,8 @@ struct subcommand_row {
                           the worker */
     const char *last;  /* words allowed as the last operand: "close|open" */
     const char *under; /* heading in --help; NULL: "Verbs" */
+    int (*run)(const struct options *o); /* returns an exit status; NULL: the
+                                            program calls its own function */
 };
 
 struct subcommand_exit {

@@ -1,10 +1,12 @@
 /* mqctl.h - the verbs of mqctl and their options
  *
- * WHAT   One row per flag with the verbs that take it
- *        (common/cli/subcommand.h); one function per verb.
- * WHO    main, once.
- * OWNS   Strings point into argv.
- * FAILS  Each verb returns its exit status; the reason is out on stderr.
+ * WHAT   mqctl_table (options.c) has a row for each verb, with its help and its
+ *        function, and a row for each flag, with the verbs that take it.
+ * WHO    main reads the command line into the options and calls the function of
+ *        the verb, once. mqctl serve fills in options of its own and calls the
+ *        function of a verb in a child process for each request.
+ * OWNS   Nothing; strings point into argv.
+ * FAILS  A verb prints the reason on stderr and returns its exit status.
  */
 #ifndef SCRIPTS_MQCTL_MQCTL_H
 #define SCRIPTS_MQCTL_MQCTL_H
@@ -43,12 +45,12 @@ enum verb {
     VERB_COUNT,
 };
 
-/* What an ordered group does, and beside that, whether it is closing. */
+/* The states of an ordered group. A group may be closing in each of them. */
 enum group_where {
     GROUP_IS_RUNNING,
     GROUP_IS_READY,
     GROUP_IS_BLOCKED, /* its head waits for its retry */
-    GROUP_IS_HELD,    /* a dead letter of it has to be dealt with */
+    GROUP_IS_HELD,    /* waits for an operator: its head is a dead letter */
     GROUP_IS_CLOSING,
     GROUP_IS_COUNT,
 };
@@ -66,40 +68,40 @@ struct words {
 struct serve_options {
     const char *listen, *token_file, *group, *tls_cert,
         *tls_key;            /* NULL: not given */
-    struct words state_dirs; /* NULL in it: as the worker finds it */
-    struct words hosts;      /* names that are ours, too */
+    struct words state_dirs; /* a NULL: found as by the worker */
+    struct words hosts;      /* more names of this server */
     bool allow_write, no_bodies, metrics_open, behind_proxy;
 };
 
 struct options {
-    struct subcommand_line line;  /* first; its verb: enum verb */
-    const char *state_dir;        /* NULL: as the worker finds it */
-    const char *textfile;         /* NULL: stdout */
-    uint64_t interval_ns, rounds; /* of top; rounds 0: until it is ended */
+    struct subcommand_line line;        /* first; its verb: enum verb */
+    const char *state_dir;              /* NULL: found as by the worker */
+    const char *textfile;               /* NULL: stdout */
+    uint64_t interval_ns, rounds;       /* of top; rounds 0: without end */
     uint64_t depth, message_size, mode; /* 0: not given */
     bool json, quiet, force, all, dry_run, utc;
-    bool look_only;          /* doctor: change nothing, not even for a moment */
-    const char *runtime_dir; /* of move; NULL: as the worker finds it */
+    bool look_only;          /* doctor: do not even create a queue for a test */
+    const char *runtime_dir; /* of move; NULL: found as by the worker */
     bool letters, allow_disk_custody;
     char group_separator;         /* of move; 0: none */
     const char *pause_for;        /* duration; NULL: not given */
     bool orphans;                 /* remove: all queues that no process has
                                      open */
-    bool running;                 /* cancel: also what runs */
-    bool wait;                    /* for the end of the worker */
-    uint64_t wait_ns;             /* UINT64_MAX: as long as it takes */
+    bool running;                 /* cancel: running messages as well */
+    bool wait;                    /* until the worker has exited */
+    uint64_t wait_ns;             /* for --wait; UINT64_MAX: without a limit */
     struct waiting_filter filter; /* of messages */
-    unsigned groups;              /* that are wanted: bits of group_where */
-    uint64_t limit;               /* of messages or groups; 0: all */
-    const char *free_key;         /* keys: the key to free; NULL: list keys */
-    const char *after;            /* a cursor; NULL: from the first */
+    unsigned groups;      /* groups: states to list, bits of group_where */
+    uint64_t limit;       /* messages or groups; 0: all */
+    const char *free_key; /* keys: the key to free; NULL: list keys */
+    const char *after;    /* cursor to continue at; NULL: none */
     struct serve_options serve;
     struct broker_access access;
 };
 
 extern const struct subcommand_table mqctl_table;
 
-/* Return true if only some messages are wanted. */
+/* Return true if the options select only some messages. */
 bool filter_given(const struct options *o);
 
 /* The verbs of the same name, in the man page mqctl(1). Each returns its exit

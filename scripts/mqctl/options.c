@@ -13,81 +13,92 @@
 #include "common/message/header.h"
 #include "common/mq/mqlimit.h"
 
+/* The verbs, in the order of the enum. `least` and `most` are 0 if left out. */
 static const struct subcommand_row verbs[] = {
     [VERB_QUEUES] = {"queues", "[options]",
                      "List every queue of this machine and its worker.",
-                     .most = 0, .under = "Inspect"},
+                     .under = "Inspect", .run = queues_run},
     [VERB_LIST] = {"list", "[options] QUEUE",
                    "List running and waiting messages.", .least = 1, .most = 1,
-                   .also = "ls", .under = "Inspect"},
+                   .also = "ls", .under = "Inspect", .run = list_run},
     [VERB_RUN_NOW] = {"run-now", "[options] QUEUE ID...|--all|filter",
                       "Make delayed messages and retries due now.", .least = 1,
-                      .most = SUBCOMMAND_ANY, .under = "Manage messages"},
+                      .most = SUBCOMMAND_ANY, .under = "Manage messages",
+                      .run = steer_messages_run},
     [VERB_CANCEL] = {"cancel", "[options] QUEUE ID...|--all|filter",
                      "Discard waiting messages, or running ones.", .least = 1,
-                     .most = SUBCOMMAND_ANY, .under = "Manage messages"},
+                     .most = SUBCOMMAND_ANY, .under = "Manage messages",
+                     .run = steer_messages_run},
     [VERB_GROUPS] = {"groups", "[options] QUEUE",
                      "List ordered groups with messages.", .least = 1,
-                     .most = 1, .under = "Inspect"},
+                     .most = 1, .under = "Inspect", .run = groups_run},
     [VERB_GROUP] =
         {"group", "[options] QUEUE KEY close|open|release",
          "Close a group to new messages, open it again, or release a held one.",
          .least = 3, .most = 3, .last = "close|open|release",
-         .under = "Manage messages"},
+         .under = "Manage messages", .run = group_run},
     [VERB_KEYS] = {"keys", "[options] QUEUE", "List unique keys, or free one.",
-                   .least = 1, .most = 1, .under = "Manage messages"},
+                   .least = 1, .most = 1, .under = "Manage messages",
+                   .run = keys_run},
     [VERB_STATUS] = {"status", "[options] [QUEUE...]",
                      "Show what workers do; without QUEUE all of them.",
-                     .least = 0, .most = SUBCOMMAND_ANY, .under = "Inspect"},
+                     .most = SUBCOMMAND_ANY, .under = "Inspect",
+                     .run = status_run},
     [VERB_TOP] = {"top", "[options] [QUEUE...]",
                   "Watch workers live; plain lines if there is no terminal.",
-                  .least = 0, .most = SUBCOMMAND_ANY, .under = "Inspect"},
+                  .most = SUBCOMMAND_ANY, .under = "Inspect", .run = top_run},
     [VERB_PAUSE] = {"pause", "[options] QUEUE...|--all [DUR]",
-                    "Stop taking messages until resume or for DUR.", .least = 0,
-                    .most = SUBCOMMAND_ANY, .under = "Control a worker"},
+                    "Stop taking messages until resume or for DUR.",
+                    .most = SUBCOMMAND_ANY, .under = "Control a worker",
+                    .run = steer_run},
     [VERB_RESUME] = {"resume", "[options] QUEUE...|--all",
-                     "Take messages again.", .least = 0, .most = SUBCOMMAND_ANY,
-                     .under = "Control a worker"},
+                     "Take messages again.", .most = SUBCOMMAND_ANY,
+                     .under = "Control a worker", .run = steer_run},
     [VERB_SET] = {"set", "[options] QUEUE [NAME=VALUE...]",
                   "Change settings of a running worker, or list them.",
                   .least = 1, .most = SUBCOMMAND_ANY, .settings = true,
-                  .under = "Control a worker"},
+                  .under = "Control a worker", .run = steer_run},
     [VERB_DRAIN] = {"drain", "[options] QUEUE...|--all",
                     "Let the worker finish running messages and exit.",
-                    .least = 0, .most = SUBCOMMAND_ANY,
-                    .under = "Control a worker"},
+                    .most = SUBCOMMAND_ANY, .under = "Control a worker",
+                    .run = steer_run},
     [VERB_STOP] = {"stop", "[options] QUEUE...|--all",
                    "The same, within the worker's --grace; like SIGTERM.",
-                   .least = 0, .most = SUBCOMMAND_ANY,
-                   .under = "Control a worker"},
+                   .most = SUBCOMMAND_ANY, .under = "Control a worker",
+                   .run = steer_run},
     [VERB_QUIT] =
         {"quit", "[options] QUEUE...",
          "Let the worker end its handlers now and exit; like SIGQUIT.",
-         .least = 1, .most = SUBCOMMAND_ANY, .under = "Control a worker"},
+         .least = 1, .most = SUBCOMMAND_ANY, .under = "Control a worker",
+         .run = steer_run},
     [VERB_EXPLAIN] = {"explain", "[options] [QUEUE] ID",
                       "Show where a message is and why.", .least = 1, .most = 2,
-                      .under = "Inspect"},
+                      .under = "Inspect", .run = explain_run},
     [VERB_DOCTOR] = {"doctor", "[options] [QUEUE]",
                      "Diagnose problems, and name the command that fixes each.",
-                     .least = 0, .most = 1, .under = "Inspect"},
+                     .most = 1, .under = "Inspect", .run = doctor_run},
     [VERB_METRICS] = {"metrics", "[options]",
-                      "Print numbers of all workers for Prometheus.", .most = 0,
-                      .under = "Inspect"},
+                      "Print numbers of all workers for Prometheus.",
+                      .under = "Inspect", .run = metrics_run},
     [VERB_SERVE] = {"serve", "[options]",
-                    "Show all queues and dead letters in a browser.", .most = 0,
-                    .also = "web", .under = "Inspect"},
+                    "Show all queues and dead letters in a browser.",
+                    .also = "web", .under = "Inspect", .run = serve_run},
     [VERB_CREATE] = {"create", "[options] QUEUE", "Create a queue.", .least = 1,
-                     .most = 1, .under = "Create and remove queues"},
+                     .most = 1, .under = "Create and remove queues",
+                     .run = create_run},
     [VERB_REMOVE] = {"remove", "[options] QUEUE...|--orphans", "Remove queues.",
-                     .least = 0, .most = SUBCOMMAND_ANY,
-                     .under = "Create and remove queues"},
+                     .most = SUBCOMMAND_ANY,
+                     .under = "Create and remove queues", .run = remove_run},
     [VERB_FORGET] = {"forget", "[options] QUEUE",
                      "Delete the saved state of a removed queue.", .least = 1,
-                     .most = 1, .under = "Create and remove queues"},
+                     .most = 1, .under = "Create and remove queues",
+                     .run = forget_run},
     [VERB_MOVE] = {"move", "[options] QUEUE amqp://...",
                    "Send all messages of a POSIX queue to a queue on a broker.",
-                   .least = 2, .most = 2, .under = "Create and remove queues"},
+                   .least = 2, .most = 2, .under = "Create and remove queues",
+                   .run = move_run},
 };
+
 /* Read the values of --state, with commas between them, as bits. */
 static int states_read(const char *text, const char *const *names,
                        unsigned count, const char *allowed, unsigned *out,
@@ -130,18 +141,14 @@ static int read_state(const char *text, void *into, struct problem *p)
                        &o->filter.states, p);
 }
 
-static const char *const wheres[GROUP_IS_COUNT] = {
-    "running", "ready", "blocked", "held", "closing"};
-
-const char *group_where_text(enum group_where where)
-{
-    return wheres[where];
-}
-
 /* Read --state of groups. */
 static int read_where(const char *text, void *into, struct problem *p)
 {
-    return states_read(text, wheres, GROUP_IS_COUNT,
+    const char *names[GROUP_IS_COUNT];
+
+    for (int i = 0; i < GROUP_IS_COUNT; i++)
+        names[i] = group_where_text((enum group_where)i);
+    return states_read(text, names, GROUP_IS_COUNT,
                        "running, ready, blocked, held or closing", into, p);
 }
 
@@ -323,37 +330,6 @@ static const struct subcommand_flag flags[] = {
      {"help", 'h', OPT_FLAG, AT(line.help), .help = "print this and exit"}},
 };
 
-bool filter_given(const struct options *o)
-{
-    const struct waiting_filter *f = &o->filter;
-
-    return f->states != WAITING_ALL || f->error_like || f->group || f->match ||
-           f->since_ns || f->until_ns || o->limit;
-}
-
-/* Check that a verb got either queues or the flag that selects all of them. */
-static int queues_check(const struct options *o, struct problem *p)
-{
-    const struct subcommand_row *verb = &mqctl_table.verbs[o->line.verb];
-    bool remove = o->line.verb == VERB_REMOVE;
-    bool all = remove ? o->orphans : o->all;
-
-    if (remove && o->filter.match && !all)
-        return problem_set(
-            p, EX_USAGE, EINVAL,
-            "remove: --match needs --orphans; give both, or name the queues");
-    if (all && o->line.operand_count)
-        return problem_set(
-            p, EX_USAGE, EINVAL,
-            "%s: queues and %s exclude each other; give one of them",
-            verb->name, remove ? "--orphans" : "--all");
-    if (!all && o->line.operand_count == 0)
-        return problem_set(p, EX_USAGE, EINVAL,
-                           "%s: no queue given; usage: mqctl %s %s", verb->name,
-                           verb->name, verb->usage);
-    return 0;
-}
-
 /* Take the duration of pause from the end of the operands. A queue name begins
  * with a slash, or is no duration. Refuse a name that is almost a duration,
  * because a mistyped duration would pause the other queues without an end. */
@@ -395,12 +371,12 @@ static int options_check(void *options, struct problem *p)
 {
     struct options *o = options;
     const struct waiting_filter *f = &o->filter;
-    const char *verb = mqctl_table.verbs[o->line.verb].name;
+    const char *verb = verbs[o->line.verb].name;
     char *const *words = o->line.operands;
-    int n = o->line.operand_count;
+    const int n = o->line.operand_count; /* with the duration of pause */
     const char *first = n > 0 ? words[0] : "",
                *last = n > 0 ? words[n - 1] : "";
-    bool ids = n > 1, narrowed = filter_given(o);
+    bool ids = n > 1, narrowed = filter_given(o), all = o->orphans || o->all;
 
     if (1u << o->line.verb & (STEER | V(SET) | V(EXPLAIN)) && n > 1 &&
         !is_queue(first) && is_queue(last))
@@ -415,11 +391,11 @@ static int options_check(void *options, struct problem *p)
          broker_verb_check("mqctl", verb, first, p) < 0) ||
         broker_access_check(&o->access, last, p) < 0)
         return -EINVAL;
-    if (o->line.verb == VERB_MOVE && !broker_operand_is(o->line.operands[1]))
+    if (o->line.verb == VERB_MOVE && !broker_operand_is(last))
         return problem_set(p, EX_USAGE, EINVAL,
                            "move: %s is not a queue on a broker; give "
                            "amqp://USER@HOST/VHOST/QUEUE",
-                           o->line.operands[1]);
+                           last);
     if (o->serve.group && o->serve.allow_write)
         return problem_set(p, EX_USAGE, EINVAL,
                            "serve: --group is for people who only look; leave "
@@ -432,10 +408,26 @@ static int options_check(void *options, struct problem *p)
             "can get into; the state directory is not one");
     if (o->line.verb == VERB_PAUSE && pause_read(o, p) < 0)
         return -EINVAL;
-    if (1u << o->line.verb & (EVERY_WORKER | V(REMOVE)))
-        return queues_check(o, p);
-    if (!(1u << o->line.verb & STEER))
+    if (!(1u << o->line.verb & (STEER | EVERY_WORKER | V(REMOVE))))
         return 0;
+    /* These verbs take queues or messages, or the flag that selects all of
+     * them, and not both. */
+    if (o->line.verb == VERB_REMOVE && f->match && !o->orphans)
+        return problem_set(
+            p, EX_USAGE, EINVAL,
+            "remove: --match needs --orphans; give both, or name the queues");
+    if (!(1u << o->line.verb & STEER)) {
+        if (all && o->line.operand_count)
+            return problem_set(
+                p, EX_USAGE, EINVAL,
+                "%s: queues and %s exclude each other; give one of them", verb,
+                o->orphans ? "--orphans" : "--all");
+        if (!all && o->line.operand_count == 0)
+            return problem_set(p, EX_USAGE, EINVAL,
+                               "%s: no queue given; usage: mqctl %s %s", verb,
+                               verb, verbs[o->line.verb].usage);
+        return 0;
+    }
     if (o->line.verb == VERB_RUN_NOW && f->states != WAITING_ALL &&
         f->states & WAITING_BIT(WAITING_SPOOLED))
         return problem_set(p, EX_USAGE, EINVAL,
@@ -447,11 +439,11 @@ static int options_check(void *options, struct problem *p)
         return problem_set(p, EX_USAGE, EINVAL,
                            "cancel: running messages are skipped; give "
                            "--running to have their handlers terminated");
-    if (ids && (narrowed || o->all))
+    if (ids && (narrowed || all))
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s: ids and %s are both given; give one", verb,
-                           o->all ? "--all" : "a filter");
-    if (!ids && !narrowed && !o->all)
+                           all ? "--all" : "a filter");
+    if (!ids && !narrowed && !all)
         return problem_set(p, EX_USAGE, EINVAL,
                            "%s: nothing chosen; give ids, a filter, or --all",
                            verb);

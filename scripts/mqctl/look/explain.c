@@ -258,32 +258,6 @@ static int slot_match(const struct custody_seen *seen, void *arg)
     return YES;
 }
 
-/* Explain a slot that a handler has, or had when its worker died. */
-static void running_explain(struct search *s)
-{
-    const struct custody_seen *m = &s->slot;
-    char time[DURATION_TEXT], start[START_TEXT];
-
-    item_put(s, "attempt", json_integer(m->w.attempt));
-    item_put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
-    if (s->v.worker != SNAPSHOT_RUNS) {
-        phrase_set(s, "held",
-                   "in custody of a dead worker, which died during attempt "
-                   "%" PRIu32 ", started %s ago. The message runs again, "
-                   "marked redelivered, when you start a worker: %s",
-                   m->w.attempt, time_ago(m->started_ns, time),
-                   worker_start_text(s->v.queue, start));
-        return;
-    }
-    phrase_set(s, "in_flight", "in flight for %s, attempt %" PRIu32,
-               time_ago(m->started_ns, time), m->w.attempt);
-    if (m->pgid)
-        phrase_add(s, ", under pid %" PRId32, m->pgid);
-    phrase_add(s, " of worker %d", (int)s->v.pid);
-    if (m->w.flags & SLOT_REDELIVERED)
-        phrase_add(s, "; redelivered, %u crashes before", m->w.crashes);
-}
-
 /* Explain a slot that no handler has now. */
 static void held_explain(struct search *s)
 {
@@ -338,10 +312,11 @@ static void held_explain(struct search *s)
     }
 }
 
-/* Search custody. Slots go first: a slot may be a run of a row. */
+/* Search custody, before the store: a slot may be a run of a row. */
 static bool custody_search(struct search *s)
 {
-    char path[PATH_MAX];
+    const struct custody_seen *m = &s->slot;
+    char path[PATH_MAX], time[DURATION_TEXT], start[START_TEXT];
     struct problem p;
     int err = runtimedir_file(&s->v.dir, RUNTIMEDIR_CUSTODY, path, &p);
 
@@ -351,14 +326,32 @@ static bool custody_search(struct search *s)
         s->unseen = p;
     if (err != YES)
         return false;
-    s->id = s->slot.id;
+    s->id = m->id;
     s->named = true;
-    item_put(s, "failures", json_integer(s->slot.failures));
-    item_put(s, "crashes", json_integer(s->slot.w.crashes));
-    if (s->slot.w.state == SLOT_RUNNING)
-        running_explain(s);
-    else
+    item_put(s, "failures", json_integer(m->failures));
+    item_put(s, "crashes", json_integer(m->w.crashes));
+    if (m->w.state != SLOT_RUNNING) {
         held_explain(s);
+        return true;
+    }
+    item_put(s, "attempt", json_integer(m->w.attempt));
+    item_put(s, "pid", m->pgid ? json_integer(m->pgid) : json_null());
+    if (s->v.worker != SNAPSHOT_RUNS) {
+        phrase_set(s, "held",
+                   "in custody of a dead worker, which died during attempt "
+                   "%" PRIu32 ", started %s ago. The message runs again, "
+                   "marked redelivered, when you start a worker: %s",
+                   m->w.attempt, time_ago(m->started_ns, time),
+                   worker_start_text(s->v.queue, start));
+        return true;
+    }
+    phrase_set(s, "in_flight", "in flight for %s, attempt %" PRIu32,
+               time_ago(m->started_ns, time), m->w.attempt);
+    if (m->pgid)
+        phrase_add(s, ", under pid %" PRId32, m->pgid);
+    phrase_add(s, " of worker %d", (int)s->v.pid);
+    if (m->w.flags & SLOT_REDELIVERED)
+        phrase_add(s, "; redelivered, %u crashes before", m->w.crashes);
     return true;
 }
 

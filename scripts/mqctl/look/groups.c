@@ -1,4 +1,4 @@
-/* groups.c - the list of groups (see mqctl.h)
+/* groups.c - groups: list them, in the order of their keys (see mqctl.h)
  *
  * A group is read from the store with one query, from the slots that name it,
  * and from the spool, whose groups were counted before. Custody was read first
@@ -41,6 +41,14 @@ RB_HEAD(spooled_tree, group_spooled);
 #define KEY_MAX     HEADER_VALUE_MAX
 #define HEX_ROOM    (2 * KEY_MAX + 1)
 
+const char *group_where_text(enum group_where where)
+{
+    static const char *const texts[GROUP_IS_COUNT] = {
+        "running", "ready", "blocked", "held", "closing"};
+
+    return texts[where];
+}
+
 /* A visit to all groups that have a message, in the order of their keys: what
  * custody, the store and the spool have of each. */
 struct walk {
@@ -78,9 +86,9 @@ struct group_seen {
     uint64_t received_ns; /* of its head */
 };
 
-/* ---- what the spool has of each group ---- */
-
 typedef int group_visit(const struct group_seen *seen, void *arg);
+
+/* ---- messages of groups in the spool ---- */
 
 /* Compare two keys by their bytes, in the order that SQLite uses. */
 static int group_keys_order(const char *a, size_t a_size, const char *b,
@@ -460,57 +468,18 @@ struct groups_list {
     char last[CURSOR_HEX]; /* the key of the last one */
 };
 
-/* Add a line to the table. Its state reads "blocked, retry in 3s", or "held by
- * letter 7, closing". */
-static void table_group(struct term_table *t, const struct group_seen *s)
-{
-    uint64_t wall = clock_wall_ns();
-    char id[ULID_TEXT] = "-", time[DURATION_TEXT], more[64] = "";
-
-    if (!ulid_is_none(&s->head))
-        ulid_print(s->head, id);
-    if (s->where == GROUP_IS_BLOCKED && s->due_ns > wall)
-        snprintf(more, sizeof more, ", retry in %s",
-                 duration_rough(s->due_ns - wall, time));
-    else if (s->where == GROUP_IS_HELD)
-        snprintf(more, sizeof more, " by letter %" PRId64, s->letter);
-    term_cell(t, s->key, s->size);
-    term_cellf(t, "%s%s%s", group_where_text(s->where), more,
-               s->closing ? ", closing" : "");
-    term_cellf(t, "%" PRIu64, s->waiting);
-    term_cellf(t, "%s", id);
-    term_cell_age(t, s->received_ns);
-}
-
-/* Return the object of a group; NULL: no memory. */
-static json_t *group_json(const struct groups_list *l,
-                          const struct group_seen *s)
-{
-    char id[ULID_TEXT], cursor[sizeof CURSOR + CURSOR_HEX];
-    bool named = !ulid_is_none(&s->head);
-    uint64_t due_ns = s->where == GROUP_IS_BLOCKED ? s->due_ns : 0;
-    json_t *o;
-
-    snprintf(cursor, sizeof cursor, CURSOR "%s", l->last);
-    o = json_pack("{s:o, s:s, s:b, s:I, s:o, s:s?, s:s}", "queue",
-                  json_printable(l->m.queue), "state",
-                  group_where_text(s->where), "closing", s->closing, "waiting",
-                  (json_int_t)s->waiting, "letter",
-                  s->letter ? json_integer(s->letter) : json_null(), "head",
-                  named ? ulid_print(s->head, id) : NULL, "cursor", cursor);
-    if (o && json_put_bytes(o, "group", s->key, s->size) == 0 &&
-        json_put_time(o, "due_at", due_ns) == 0 &&
-        json_put_time(o, "received_at", s->received_ns) == 0)
-        return o;
-    json_decref(o);
-    return NULL;
-}
-
-/* Visit a group: print a line, unless the limit is reached. */
+/* Visit a group: print a line, unless the limit is reached. In the table its
+ * state reads "blocked, retry in 3s", or "held by letter 7, closing". */
 static int group_print(const struct group_seen *s, void *arg)
 {
     struct groups_list *l = arg;
     unsigned is = 1u << s->where | (unsigned)s->closing << GROUP_IS_CLOSING;
+    const bool named = !ulid_is_none(&s->head);
+    char id[ULID_TEXT] = "-", time[DURATION_TEXT], more[64] = "";
+    char cursor[sizeof CURSOR + CURSOR_HEX];
+    uint64_t wall = clock_wall_ns();
+    struct term_table *t = l->table;
+    json_t *o;
     int err = 0;
 
     if (!(l->o->groups & is))
@@ -518,10 +487,37 @@ static int group_print(const struct group_seen *s, void *arg)
     if (l->o->limit && l->rows == l->o->limit)
         return VISIT_ENOUGH;
     hex_print(s->key, s->size, l->last);
-    if (l->table)
-        table_group(l->table, s);
-    else
-        err = json_print_line(group_json(l, s), stdout);
+    if (named)
+        ulid_print(s->head, id);
+    if (t) {
+        if (s->where == GROUP_IS_BLOCKED && s->due_ns > wall)
+            snprintf(more, sizeof more, ", retry in %s",
+                     duration_rough(s->due_ns - wall, time));
+        else if (s->where == GROUP_IS_HELD)
+            snprintf(more, sizeof more, " by letter %" PRId64, s->letter);
+        term_cell(t, s->key, s->size);
+        term_cellf(t, "%s%s%s", group_where_text(s->where), more,
+                   s->closing ? ", closing" : "");
+        term_cellf(t, "%" PRIu64, s->waiting);
+        term_cellf(t, "%s", id);
+        term_cell_age(t, s->received_ns);
+    } else {
+        snprintf(cursor, sizeof cursor, CURSOR "%s", l->last);
+        o = json_pack("{s:o, s:s, s:b, s:I, s:o, s:s?, s:s}", "queue",
+                      json_printable(l->m.queue), "state",
+                      group_where_text(s->where), "closing", s->closing,
+                      "waiting", (json_int_t)s->waiting, "letter",
+                      s->letter ? json_integer(s->letter) : json_null(), "head",
+                      named ? id : NULL, "cursor", cursor);
+        if (!o || json_put_bytes(o, "group", s->key, s->size) < 0 ||
+            json_put_time(o, "due_at",
+                          s->where == GROUP_IS_BLOCKED ? s->due_ns : 0) < 0 ||
+            json_put_time(o, "received_at", s->received_ns) < 0) {
+            json_decref(o);
+            return -ENOMEM;
+        }
+        err = json_print_line(o, stdout);
+    }
     if (++l->rows % TERM_TABLE_PART == 0 && l->table)
         term_table_print(l->table, stdout);
     return err;

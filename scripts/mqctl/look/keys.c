@@ -52,30 +52,40 @@ static int key_show(const struct store_key *key, void *arg)
     return 0;
 }
 
-static int keys_list(const struct options *o, struct store *s)
+int keys_run(const struct options *o)
 {
-    struct term_table *table =
-        o->json ? NULL
-                : term_table_open(columns, sizeof columns / sizeof *columns);
-    int err = o->json || table
+    char queue[QUEUE_NAME_MAX], path[PATH_MAX];
+    static struct statedir dir;
+    const char *key = o->free_key;
+    struct term_table *table = NULL;
+    struct problem p = {0};
+    struct store *s = NULL;
+    int status = 0, err;
+
+    if (queue_name(o->line.operands[0], queue, &p) < 0 ||
+        snapshot_named_folder(&dir, o->state_dir, queue, &p) < 0 ||
+        statedir_path(&dir, STATEDIR_STORE, path, &p) < 0 ||
+        store_open(&s, path, false, &p) < 0)
+        return complain_of(&p);
+    if (!key) {
+        if (!o->json)
+            table = term_table_open(columns, sizeof columns / sizeof *columns);
+        err = o->json || table
                   ? store_keys_each(s, clock_wall_ns(), key_show, table)
                   : -ENOMEM;
-
-    if (!err && table)
-        err = term_table_print(table, stdout);
-    term_table_close(&table);
-    if (err == -ENOMEM)
-        return complain_memory();
-    return err ? complain(EX_IOERR, "cannot read the keys: %s; %s",
-                          errno_text(-err), disk_advice(err))
-               : 0;
-}
-
-static int key_free(const struct options *o, struct store *s, const char *queue)
-{
-    const char *key = o->free_key;
-    int err = store_key_drop(s, key, strlen(key));
-
+        if (!err && table)
+            err = term_table_print(table, stdout);
+        term_table_close(&table);
+        if (err == -ENOMEM)
+            status = complain_memory();
+        else if (err)
+            status = complain(EX_IOERR, "cannot read the keys: %s; %s",
+                              errno_text(-err), disk_advice(err));
+        store_close(&s);
+        return status;
+    }
+    err = store_key_drop(s, key, strlen(key));
+    store_close(&s);
     if (err == -ENOENT)
         return complain(EX_NOINPUT,
                         "no message of %s has the key \"%.80s\"; mqctl keys %s "
@@ -92,22 +102,4 @@ static int key_free(const struct options *o, struct store *s, const char *queue)
     if (!o->quiet)
         printf("%s: freed %s; the next message with it runs\n", queue, key);
     return 0;
-}
-
-int keys_run(const struct options *o)
-{
-    char queue[QUEUE_NAME_MAX], path[PATH_MAX];
-    static struct statedir dir;
-    struct problem p = {0};
-    struct store *s = NULL;
-    int status;
-
-    if (queue_name(o->line.operands[0], queue, &p) < 0 ||
-        snapshot_named_folder(&dir, o->state_dir, queue, &p) < 0 ||
-        statedir_path(&dir, STATEDIR_STORE, path, &p) < 0 ||
-        store_open(&s, path, false, &p) < 0)
-        return complain_of(&p);
-    status = o->free_key ? key_free(o, s, queue) : keys_list(o, s);
-    store_close(&s);
-    return status;
 }

@@ -165,7 +165,7 @@ static size_t group_prefix(const char *body, size_t size, char separator)
     return end ? (size_t)(end - body) : 0;
 }
 
-/* A visit on its way. */
+/* A visitor of messages_each, while rows or slots are visited for it. */
 struct passing {
     struct messages *m;
     message_visit *visit;
@@ -228,7 +228,7 @@ int64_t messages_spooled_key(const struct message_seen *seen)
     return store_spool_key(seen->priority, seen->seq);
 }
 
-/* ---- what a killed worker had of it ---- */
+/* ---- what a killed worker had in slots, or had finished ---- */
 
 struct rows {
     const int64_t *at;
@@ -320,8 +320,9 @@ static int slot_add(const struct custody_seen *c, void *arg)
     return 0;
 }
 
-/* Find the state of a message in a slot that has a group and is not running. */
-static int group_state(struct messages *m, struct slot_seen *s)
+/* Find what a message in a slot waits for that has a group and is not
+ * running. */
+static int slot_state_find(struct messages *m, struct slot_seen *s)
 {
     size_t size = strlen(s->c.group);
     int64_t letter;
@@ -372,7 +373,7 @@ static bool slot_has(const struct messages *m, uint64_t seq)
            bsearch(&seq, m->seqs, m->count, sizeof *m->seqs, seq_order);
 }
 
-/* Copy all of custody. No file is no problem. */
+/* Copy all of custody. A missing file is no problem. */
 static int slots_read(struct messages *m, struct problem *p)
 {
     char path[PATH_MAX];
@@ -388,7 +389,7 @@ static int slots_read(struct messages *m, struct problem *p)
         m->seqs[i] = m->slots[i].c.seq;
     for (size_t i = 0; !err && i < m->count; i++)
         if (m->slots[i].state == WAITING_READY && m->slots[i].c.group[0])
-            err = group_state(m, &m->slots[i]);
+            err = slot_state_find(m, &m->slots[i]);
     if (m->seqs && m->count) {
         qsort(m->slots, m->count, sizeof *m->slots, slot_order);
         qsort(m->seqs, m->count, sizeof *m->seqs, seq_order);
@@ -401,41 +402,14 @@ static int slots_read(struct messages *m, struct problem *p)
 
 /* ---- open and close ---- */
 
-/* Find out whether groups wait for their letters, and what separates the key of
- * a group from the rest of a body: ask the worker. Without a worker, the last
- * one's counters have the first; a boot removes them. */
-static void worker_ask(struct messages *m)
+int messages_open(struct messages *m, const struct options *o)
 {
     struct counters_header head = {.pid = 0};
     struct counters *c = NULL;
     const char *separator;
     char path[PATH_MAX];
-    struct problem p;
-    json_t *live;
-
-    if (!m->runs) {
-        if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
-            counters_attach(&c, path, &p) == 0)
-            counters_header(c, &head);
-        counters_close(&c);
-        m->filter.holds = head.gauges[COUNTERS_GROUPS_HELD] > 0;
-        return;
-    }
-    if (ask(&m->dir, m->queue, "status", &live, &p) < 0)
-        return;
-    m->filter.holds =
-        json_integer_value(json_object_get(live, "groups_held")) > 0;
-    separator = json_string_value(
-        json_object_get(json_object_get(json_object_get(live, "runs"), "flags"),
-                        "group-separator"));
-    m->separator = separator ? separator[0] : '\0';
-    json_decref(live);
-}
-
-int messages_open(struct messages *m, const struct options *o)
-{
-    char path[PATH_MAX];
     struct problem p = {0};
+    json_t *live, *runs;
     int err;
 
     *m = (struct messages){.filter = o->filter};
@@ -448,10 +422,26 @@ int messages_open(struct messages *m, const struct options *o)
     if (!err)
         err = statedir_path(&m->dir, STATEDIR_PIDFILE, path, &p);
     m->runs = !err && worker_lock_look(path, NULL) == WORKER_RUNS;
-    if (!err) {
-        worker_ask(m);
-        err = statedir_path(&m->dir, STATEDIR_STORE, path, &p);
+    /* Find out whether groups wait for their letters, and what separates the
+     * key of a group from the rest of a body: ask the worker. Without a worker,
+     * the last one's counters have the first; a boot removes them. */
+    if (m->runs && ask(&m->dir, m->queue, "status", &live, &p) == 0) {
+        m->filter.holds =
+            json_integer_value(json_object_get(live, "groups_held")) > 0;
+        runs = json_object_get(live, "runs");
+        separator = json_string_value(
+            json_object_get(json_object_get(runs, "flags"), "group-separator"));
+        m->separator = separator ? separator[0] : '\0';
+        json_decref(live);
+    } else if (!err && !m->runs) {
+        if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0 &&
+            counters_attach(&c, path, &p) == 0)
+            counters_header(c, &head);
+        counters_close(&c);
+        m->filter.holds = head.gauges[COUNTERS_GROUPS_HELD] > 0;
     }
+    if (!err)
+        err = statedir_path(&m->dir, STATEDIR_STORE, path, &p);
     if (!err)
         err = store_open(&m->store, path, false, &p);
     if (!err || err == -ENOENT)
@@ -611,6 +601,14 @@ int messages_each(struct messages *m, const char *cursor, message_visit *visit,
 
 /* ---- mqctl list ---- */
 
+bool filter_given(const struct options *o)
+{
+    const struct waiting_filter *f = &o->filter;
+
+    return f->states != WAITING_ALL || f->error_like || f->group || f->match ||
+           f->since_ns || f->until_ns || o->limit;
+}
+
 #define BODY_BYTES 4096 /* of a body in JSON */
 
 struct listing {
@@ -621,75 +619,64 @@ struct listing {
     char last[CURSOR_TEXT];
 };
 
-/* Add a line to the table. */
-static void table_message(struct term_table *t, const struct message_seen *seen)
-{
-    uint64_t wall = clock_wall_ns();
-    char id[ULID_TEXT] = "-", text[DURATION_TEXT], error[ERROR_JOINED];
-
-    if (!ulid_is_none(&seen->id))
-        ulid_print(seen->id, id);
-    term_cellf(t, "%s", id);
-    term_cellf(t, "%s", waiting_state_text(seen->state));
-    if (seen->due_ns > wall)
-        term_cellf(t, "in %s", duration_rough(seen->due_ns - wall, text));
-    else
-        term_cellf(t, "%s", seen->state == WAITING_READY ? "now" : "-");
-    term_cellf(t, "%" PRIu32, seen->failures);
-    term_cellf(t, "%" PRIu32, seen->priority);
-    term_cell(t, seen->group ? seen->group : "", seen->group_size);
-    term_cell_age(t, seen->received_ns);
-    error_text_join(error, sizeof error, seen->error, seen->error_text);
-    term_cell(t, error, strlen(error));
-    term_cellf(t, "%zu", seen->size);
-    term_cell(t, seen->body, seen->body_size);
-}
-
-/* Return the object of a message; NULL: no memory. */
-static json_t *message_json(const struct listing *l,
-                            const struct message_seen *seen)
-{
-    char id[ULID_TEXT], cursor[CURSOR_TEXT];
-    bool named = !ulid_is_none(&seen->id);
-    json_t *o = json_pack(
-        "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
-        "queue", json_printable(l->m.queue), "id",
-        named ? ulid_print(seen->id, id) : NULL, "row",
-        seen->row ? json_integer(seen->row) : json_null(), "state",
-        waiting_state_text(seen->state), "failures", (json_int_t)seen->failures,
-        "attempt", seen->attempt ? json_integer(seen->attempt) : json_null(),
-        "pid", seen->pid ? json_integer(seen->pid) : json_null(), "crashes",
-        (json_int_t)seen->crashes, "priority", (json_int_t)seen->priority,
-        "size", (json_int_t)seen->size, "body_cut",
-        seen->body_size < seen->size, "cursor", messages_cursor(seen, cursor));
-    const char *error = seen->error, *text = seen->error_text;
-
-    if (o &&
-        json_put_bytes(o, "error", error, error ? strlen(error) : 0) == 0 &&
-        json_put_bytes(o, "error_text", text, text ? strlen(text) : 0) == 0 &&
-        json_put_bytes(o, "group", seen->group, seen->group_size) == 0 &&
-        json_put_bytes(o, "body", seen->body, seen->body_size) == 0 &&
-        json_put_time(o, "due_at", seen->due_ns) == 0 &&
-        json_put_time(o, "received_at", seen->received_ns) == 0 &&
-        json_put_time(o, "started_at", seen->started_ns) == 0)
-        return o;
-    json_decref(o);
-    return NULL;
-}
-
 /* Visit a message: print a line, unless the limit is reached. */
 static int message_print(const struct message_seen *seen, void *arg)
 {
+    char id[ULID_TEXT] = "-", wait[DURATION_TEXT], error[ERROR_JOINED];
+    const char *fault = seen->error, *text = seen->error_text;
+    const bool named = !ulid_is_none(&seen->id);
+    uint64_t wall = clock_wall_ns();
     struct listing *l = arg;
+    struct term_table *t = l->table;
+    json_t *o;
     int err = 0;
 
     if (l->o->limit && l->rows == l->o->limit)
         return VISIT_ENOUGH;
-    if (l->table)
-        table_message(l->table, seen);
-    else
-        err = json_print_line(message_json(l, seen), stdout);
     messages_cursor(seen, l->last);
+    if (named)
+        ulid_print(seen->id, id);
+    if (t) {
+        term_cellf(t, "%s", id);
+        term_cellf(t, "%s", waiting_state_text(seen->state));
+        if (seen->due_ns > wall)
+            term_cellf(t, "in %s", duration_rough(seen->due_ns - wall, wait));
+        else
+            term_cellf(t, "%s", seen->state == WAITING_READY ? "now" : "-");
+        term_cellf(t, "%" PRIu32, seen->failures);
+        term_cellf(t, "%" PRIu32, seen->priority);
+        term_cell(t, seen->group ? seen->group : "", seen->group_size);
+        term_cell_age(t, seen->received_ns);
+        error_text_join(error, sizeof error, fault, text);
+        term_cell(t, error, strlen(error));
+        term_cellf(t, "%zu", seen->size);
+        term_cell(t, seen->body, seen->body_size);
+    } else {
+        o = json_pack(
+            "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
+            "queue", json_printable(l->m.queue), "id", named ? id : NULL, "row",
+            seen->row ? json_integer(seen->row) : json_null(), "state",
+            waiting_state_text(seen->state), "failures",
+            (json_int_t)seen->failures, "attempt",
+            seen->attempt ? json_integer(seen->attempt) : json_null(), "pid",
+            seen->pid ? json_integer(seen->pid) : json_null(), "crashes",
+            (json_int_t)seen->crashes, "priority", (json_int_t)seen->priority,
+            "size", (json_int_t)seen->size, "body_cut",
+            seen->body_size < seen->size, "cursor", l->last);
+        if (!o ||
+            json_put_bytes(o, "error", fault, fault ? strlen(fault) : 0) < 0 ||
+            json_put_bytes(o, "error_text", text, text ? strlen(text) : 0) <
+                0 ||
+            json_put_bytes(o, "group", seen->group, seen->group_size) < 0 ||
+            json_put_bytes(o, "body", seen->body, seen->body_size) < 0 ||
+            json_put_time(o, "due_at", seen->due_ns) < 0 ||
+            json_put_time(o, "received_at", seen->received_ns) < 0 ||
+            json_put_time(o, "started_at", seen->started_ns) < 0) {
+            json_decref(o);
+            return -ENOMEM;
+        }
+        err = json_print_line(o, stdout);
+    }
     if (++l->rows % TERM_TABLE_PART == 0 && l->table)
         term_table_print(l->table, stdout);
     return err;

@@ -1,7 +1,7 @@
-/* metrics.c - see mqctl.h
+/* metrics.c - metrics (see mqctl.h)
  *
  * The format: prometheus.io/docs/instrumenting/exposition_formats. All samples
- * of a family stand together, so all queues are looked at first.
+ * of a family stand together, so snapshots of all queues are taken first.
  */
 #include "scripts/mqctl/mqctl.h"
 
@@ -76,49 +76,6 @@ static uint64_t bound_ns(size_t i)
     return ns;
 }
 
-/* Print the histogram of one queue; `sum_ns` is the sum of all values. */
-static void histogram_print(FILE *out, const char *name,
-                            const struct snapshot *v,
-                            const struct histogram_sum *h, uint64_t sum_ns)
-{
-    for (size_t i = 0; i < BOUNDS; i++) {
-        sample_begin(out, name, "_bucket", v);
-        fprintf(out, ",le=\"%.10g\"} %" PRIu64 "\n", ns_seconds(bound_ns(i)),
-                histogram_upto(h, bound_ns(i)));
-    }
-    sample_begin(out, name, "_bucket", v);
-    fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n", h->total);
-    sample_begin(out, name, "_sum", v);
-    fprintf(out, "} %.9f\n", ns_seconds(sum_ns));
-    sample_begin(out, name, "_count", v);
-    fprintf(out, "} %" PRIu64 "\n", h->total);
-}
-
-/* Return the count, the sum, and the count up to each bound as an object. Its
- * bounds are text, as in the labels of the other format. */
-static json_t *histogram_json(const struct histogram_sum *h, uint64_t sum_ns)
-{
-    json_t *buckets = json_object();
-    char le[32];
-    int err = 0;
-
-    for (size_t i = 0; i < BOUNDS; i++) {
-        snprintf(le, sizeof le, "%.10g", ns_seconds(bound_ns(i)));
-        err |= json_object_set_new(
-            buckets, le,
-            json_integer((json_int_t)histogram_upto(h, bound_ns(i))));
-    }
-    err |= json_object_set_new(buckets, "+Inf",
-                               json_integer((json_int_t)h->total));
-    if (!err)
-        return json_pack("{s:I,s:f,s:o}", "count", (json_int_t)h->total, "sum",
-                         ns_seconds(sum_ns), "buckets", buckets);
-    json_decref(buckets);
-    return NULL;
-}
-
-/* ---- both formats ---- */
-
 /* Print one sample as JSON; takes over `value`. 0 or -ENOMEM. */
 static int object_print(const struct snapshot *v, const char *name,
                         const char *state, const char *type, json_t *value)
@@ -143,6 +100,8 @@ static int histograms_print(FILE *out, const struct looked *all, size_t n,
     const char *name =
         latency ? "mqworker_latency_seconds" : "mqworker_handler_seconds";
     static struct histogram_sum h;
+    json_t *buckets;
+    char le[32];
     int err = 0;
 
     if (out)
@@ -166,11 +125,38 @@ static int histograms_print(FILE *out, const struct looked *all, size_t n,
                        2;
         if (latency)
             sum_ns = (uint64_t)middles;
-        if (out)
-            histogram_print(out, name, v, &h, sum_ns);
-        else
-            err = object_print(v, name, NULL, "histogram",
-                               histogram_json(&h, sum_ns));
+        /* In JSON the bounds are text, as in the labels of the other format. */
+        buckets = out ? NULL : json_object();
+        for (size_t k = 0; k <= BOUNDS; k++) {
+            uint64_t upto =
+                k < BOUNDS ? histogram_upto(&h, bound_ns(k)) : h.total;
+
+            if (k < BOUNDS)
+                snprintf(le, sizeof le, "%.10g", ns_seconds(bound_ns(k)));
+            else
+                snprintf(le, sizeof le, "+Inf");
+            if (out) {
+                sample_begin(out, name, "_bucket", v);
+                fprintf(out, ",le=\"%s\"} %" PRIu64 "\n", le, upto);
+            } else {
+                err |= json_object_set_new(buckets, le,
+                                           json_integer((json_int_t)upto));
+            }
+        }
+        if (out) {
+            sample_begin(out, name, "_sum", v);
+            fprintf(out, "} %.9f\n", ns_seconds(sum_ns));
+            sample_begin(out, name, "_count", v);
+            fprintf(out, "} %" PRIu64 "\n", h.total);
+        } else if (err) {
+            json_decref(buckets);
+            err = -ENOMEM;
+        } else {
+            err = object_print(
+                v, name, NULL, "histogram",
+                json_pack("{s:I,s:f,s:o}", "count", (json_int_t)h.total, "sum",
+                          ns_seconds(sum_ns), "buckets", buckets));
+        }
     }
     return err;
 }
@@ -182,50 +168,43 @@ static bool ends_in(const char *name, const char *end)
     return size >= n && strcmp(name + size - n, end) == 0;
 }
 
-/* Print one family, or its part with one label, if any queue has a value. Input
- * times are in ns. *family is the last family begun. `out`: NULL for JSON, in
- * which a whole number has no point. */
-static int numbers_print(FILE *out, size_t field, const struct looked *all,
-                         size_t n, const char **family)
-{
-    const struct snapshot_field *f = &all[0].fields.at[field];
-    double unit = ends_in(f->metric, "_seconds") ? (double)NS_PER_S : 1;
-    const char *type = ends_in(f->metric, "_total") ? "counter" : "gauge";
-    int err = 0;
-
-    for (size_t i = 0; i < n && !err; i++) {
-        double value = (double)all[i].fields.at[field].number / unit;
-
-        if (value < 0)
-            continue;
-        if (!out) {
-            err = object_print(&all[i].v, f->metric, f->label, type,
-                               (double)(json_int_t)value == value
-                                   ? json_integer((json_int_t)value)
-                                   : json_real(value));
-            continue;
-        }
-        if (!*family || strcmp(*family, f->metric) != 0)
-            family_print(out, f->metric, type, f->help);
-        *family = f->metric;
-        sample_begin(out, f->metric, "", &all[i].v);
-        if (f->label)
-            fprintf(out, ",state=\"%s\"", f->label);
-        fprintf(out, "} %.17g\n", value);
-    }
-    return err;
-}
-
 /* Print all families as text, or with NULL as JSON: an object for each queue
  * and name. 0 or -ENOMEM. */
 static int families_print(FILE *out, const struct looked *all, size_t n)
 {
-    const char *family = NULL;
+    const char *family = NULL; /* the last one begun */
     int err = 0;
 
-    for (size_t i = 0; n && i < SNAPSHOT_FIELDS && !err; i++)
-        if (all[0].fields.at[i].metric)
-            err = numbers_print(out, i, all, n, &family);
+    for (size_t i = 0; n && i < SNAPSHOT_FIELDS; i++) {
+        const struct snapshot_field *f = &all[0].fields.at[i];
+        const char *type =
+            f->metric && ends_in(f->metric, "_total") ? "counter" : "gauge";
+
+        if (!f->metric)
+            continue;
+        for (size_t k = 0; k < n && !err; k++) {
+            double value = (double)all[k].fields.at[i].number;
+
+            if (ends_in(f->metric, "_seconds")) /* the field is in ns */
+                value /= (double)NS_PER_S;
+            if (value < 0)
+                continue;
+            if (!out) { /* a whole number has no point */
+                err = object_print(&all[k].v, f->metric, f->label, type,
+                                   (double)(json_int_t)value == value
+                                       ? json_integer((json_int_t)value)
+                                       : json_real(value));
+                continue;
+            }
+            if (!family || strcmp(family, f->metric) != 0)
+                family_print(out, f->metric, type, f->help);
+            family = f->metric;
+            sample_begin(out, f->metric, "", &all[k].v);
+            if (f->label)
+                fprintf(out, ",state=\"%s\"", f->label);
+            fprintf(out, "} %.17g\n", value);
+        }
+    }
     if (!err)
         err = histograms_print(out, all, n, false);
     return err ? err : histograms_print(out, all, n, true);
@@ -263,45 +242,14 @@ static int file_replace(const char *path, const struct looked *all, size_t n)
                     errno_text(err));
 }
 
-/* Look at all queues, then print them; returns an exit status. */
-static int metrics_print(const struct options *o, const struct words *dirs,
-                         const struct queue_list *n, struct looked *all)
-{
-    int status = 0, written = 0;
-    struct problem p;
-    size_t count = 0;
-
-    for (size_t i = 0; i < n->count; i++) {
-        struct snapshot *v = &all[count].v;
-
-        if (snapshot_open(v, snapshot_dir(dirs->at, dirs->count, n->at[i]),
-                          n->at[i], true, &p) < 0) {
-            status = complain_of(&p);
-            continue;
-        }
-        if (v->shut) {
-            status = complain_of(&v->no_live);
-            snapshot_close(v);
-            continue;
-        }
-        v->in_all = true; /* a restart does not reset a counter */
-        snapshot_metrics(v, &all[count++].fields);
-    }
-    if (o->textfile)
-        written = file_replace(o->textfile, all, count);
-    else if (families_print(o->json ? NULL : stdout, all, count) < 0)
-        written = complain_memory();
-    for (size_t i = 0; i < count; i++)
-        snapshot_close(&all[i].v);
-    return written ? written : status;
-}
-
 int metrics_run(const struct options *o)
 {
-    struct words dirs = o->serve.state_dirs; /* of serve, else our own */
+    struct words dirs = o->serve.state_dirs; /* empty unless serve calls */
     struct queue_list n = {0};
+    int status = 0, written;
     struct looked *all;
-    int status = 0;
+    struct problem p;
+    size_t count = 0;
 
     if (o->json && o->textfile)
         return complain(EX_USAGE, "--json does not go with --textfile, whose "
@@ -315,9 +263,37 @@ int metrics_run(const struct options *o)
             status = complain(EX_CANTCREAT, "%s", n.folder_trouble);
     }
     all = status ? NULL : calloc(n.count + 1, sizeof *all);
-    if (!status)
-        status = all ? metrics_print(o, &dirs, &n, all) : complain_memory();
+    if (!status && !all)
+        status = complain_memory();
+    if (!all) {
+        queue_list_free(&n);
+        return status;
+    }
+    for (size_t i = 0; i < n.count; i++) {
+        struct snapshot *v = &all[count].v;
+
+        if (snapshot_open(v, snapshot_dir(dirs.at, dirs.count, n.at[i]),
+                          n.at[i], true, &p) < 0) {
+            status = complain_of(&p);
+            continue;
+        }
+        if (v->shut) {
+            status = complain_of(&v->no_live);
+            snapshot_close(v);
+            continue;
+        }
+        v->in_all = true; /* a restart does not reset a counter */
+        snapshot_metrics(v, &all[count++].fields);
+    }
+    if (o->textfile)
+        written = file_replace(o->textfile, all, count);
+    else
+        written = families_print(o->json ? NULL : stdout, all, count) < 0
+                      ? complain_memory()
+                      : 0;
+    for (size_t i = 0; i < count; i++)
+        snapshot_close(&all[i].v);
     free(all);
     queue_list_free(&n);
-    return status;
+    return written ? written : status;
 }

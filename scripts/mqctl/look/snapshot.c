@@ -85,79 +85,11 @@ static bool is_idle(const struct snapshot *v)
     return v->worker != SNAPSHOT_RUNS && v->worker != SNAPSHOT_UNSEEN;
 }
 
-/* Count the slots; `s` may be NULL. */
-static void custody_count(struct snapshot *v, struct custody_count *c,
-                          struct store *s)
-{
-    char path[PATH_MAX];
-    int err;
-
-    *c = (struct custody_count){
-        .store = s, .spool = s && store_spool_count(s) > 0, .idle = is_idle(v)};
-    if (!v->has_folder)
-        return;
-    err = runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path, &v->no_custody);
-    if (!err)
-        err = custody_look(path, slot_count, c, &v->no_custody);
-    if (err == -ENOENT)
-        v->no_custody.status = 0;
-    if (err)
-        return;
-    v->custody = c->total;
-    v->held = v->worker == SNAPSHOT_RUNS ? c->total - c->running : c->total;
-    v->grouped = c->grouped;
-    v->held_since_ns = c->oldest_ns;
-}
-
 /* Subtract a count that is not known if it is below 0. Returns the same -errno
  * if `n` is one. */
 static int64_t count_minus(int64_t n, int64_t some)
 {
     return n < 0 || some <= 0 ? n : n > some ? n - some : 0;
-}
-
-/* Count the messages in custody and in the store now, instead of showing what
- * the worker counted last. Custody goes first: a message that leaves it
- * meanwhile is in the store by then, and is counted. */
-static void counts_read(struct snapshot *v)
-{
-    int64_t *const all[] = {&v->waiting, &v->parked, &v->spooled, &v->dead,
-                            &v->replayed};
-    struct custody_count c;
-    struct store *s;
-
-    v->store_err = snapshot_store(v, &s);
-    custody_count(v, &c, s);
-    if (v->totals.received_ns < c.newest_ns)
-        v->totals.received_ns = c.newest_ns;
-    if (!s)
-        return;
-    v->waiting = count_minus(store_count(s, STORE_WAITING), c.waiting);
-    v->parked = count_minus(store_count(s, STORE_PARKED), c.parked);
-    v->spooled = count_minus(store_spool_count(s), c.spooled);
-    if (is_idle(v)) { /* a cancelled message waits for nothing */
-        v->waiting =
-            count_minus(v->waiting, store_count_cancelled(s, STORE_WAITING));
-        v->parked =
-            count_minus(v->parked, store_count_cancelled(s, STORE_PARKED));
-        v->spooled = count_minus(v->spooled, store_spool_count_cancelled(s));
-    }
-    v->dead = store_count(s, STORE_DEAD);
-    v->replayed = store_count(s, STORE_REPLAYED);
-    store_ages(s, &v->ages);
-    if (v->totals.received_ns < v->ages.newest)
-        v->totals.received_ns = v->ages.newest;
-    store_close(&s);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (*all[i] < 0) {
-            v->store_err = (int)*all[i];
-            *all[i] = -1;
-        }
-    if (v->store_err)
-        problem_set(&v->no_store, EX_IOERR, -v->store_err,
-                    "%s/%s cannot be read: %s; %s", v->dir.folder,
-                    STATEDIR_STORE, errno_text(-v->store_err),
-                    disk_advice(v->store_err));
 }
 
 int snapshot_name(const char *text, char out[QUEUE_NAME_MAX], struct problem *p)
@@ -317,14 +249,69 @@ int snapshot_begin(struct snapshot *v, const char *state_dir, const char *queue,
     return 0;
 }
 
+/* Count the messages in custody and in the store now, instead of showing what
+ * the worker counted last. Custody goes first: a message that leaves it
+ * meanwhile is in the store by then, and is counted. */
 int snapshot_open(struct snapshot *v, const char *state_dir, const char *queue,
                   bool ask_worker, struct problem *p)
 {
+    int64_t *const all[] = {&v->waiting, &v->parked, &v->spooled, &v->dead,
+                            &v->replayed};
+    struct custody_count c = {.store = NULL};
+    char path[PATH_MAX];
+    struct store *s;
     int err = snapshot_begin(v, state_dir, queue, ask_worker, p);
 
+    if (err)
+        return err;
+    v->store_err = snapshot_store(v, &s);
+    c.store = s;
+    c.spool = s && store_spool_count(s) > 0;
+    c.idle = is_idle(v);
+    err = v->has_folder ? runtimedir_file(&v->dir, RUNTIMEDIR_CUSTODY, path,
+                                          &v->no_custody)
+                        : -ENOENT;
     if (!err)
-        counts_read(v);
-    return err;
+        err = custody_look(path, slot_count, &c, &v->no_custody);
+    if (err == -ENOENT)
+        v->no_custody.status = 0;
+    if (!err) {
+        v->custody = c.total;
+        v->held = v->worker == SNAPSHOT_RUNS ? c.total - c.running : c.total;
+        v->grouped = c.grouped;
+        v->held_since_ns = c.oldest_ns;
+    }
+    if (v->totals.received_ns < c.newest_ns)
+        v->totals.received_ns = c.newest_ns;
+    if (!s)
+        return 0;
+    v->waiting = count_minus(store_count(s, STORE_WAITING), c.waiting);
+    v->parked = count_minus(store_count(s, STORE_PARKED), c.parked);
+    v->spooled = count_minus(store_spool_count(s), c.spooled);
+    if (is_idle(v)) { /* a cancelled message waits for nothing */
+        v->waiting =
+            count_minus(v->waiting, store_count_cancelled(s, STORE_WAITING));
+        v->parked =
+            count_minus(v->parked, store_count_cancelled(s, STORE_PARKED));
+        v->spooled = count_minus(v->spooled, store_spool_count_cancelled(s));
+    }
+    v->dead = store_count(s, STORE_DEAD);
+    v->replayed = store_count(s, STORE_REPLAYED);
+    store_ages(s, &v->ages);
+    if (v->totals.received_ns < v->ages.newest)
+        v->totals.received_ns = v->ages.newest;
+    store_close(&s);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (*all[i] < 0) {
+            v->store_err = (int)*all[i];
+            *all[i] = -1;
+        }
+    if (v->store_err)
+        problem_set(&v->no_store, EX_IOERR, -v->store_err,
+                    "%s/%s cannot be read: %s; %s", v->dir.folder,
+                    STATEDIR_STORE, errno_text(-v->store_err),
+                    disk_advice(v->store_err));
+    return 0;
 }
 
 void snapshot_close(struct snapshot *v)

@@ -28,7 +28,7 @@ struct group_order {
     size_t size;
 };
 
-/* Print the answer as JSON, or a line. */
+/* Print the result as JSON, or as a line. Takes over `answer`. */
 static int result_print(const struct group_order *x, json_t *answer,
                         const char *text)
 {
@@ -49,6 +49,7 @@ static int result_print(const struct group_order *x, json_t *answer,
 
 /* ---- release ---- */
 
+/* Let the group go on without its dead letters. Returns an exit status. */
 static int group_release(const struct group_order *x)
 {
     struct store *s = NULL;
@@ -81,41 +82,11 @@ static int group_release(const struct group_order *x)
 
 /* ---- close, open ---- */
 
-/* Keep the key of the last message that the spool has of the group. */
+/* Visit a message of the group in the spool: keep its key. */
 static int spooled_last(const struct message_seen *seen, void *arg)
 {
     *(int64_t *)arg = messages_spooled_key(seen);
     return 0;
-}
-
-/* Find what the worker does not know of the group: it learns of a message in
- * the spool when its turn comes. *last: the key of the last one there, 0: none.
- * *moving: a slot has a message that may be on its way there. Returns an exit
- * status. */
-static int group_find(const struct group_order *x, int64_t *last, bool *moving)
-{
-    struct options all = *x->o;
-    struct messages m;
-    int status, err;
-
-    all.filter = (struct waiting_filter){.states = WAITING_BIT(WAITING_SPOOLED),
-                                         .group = x->key};
-    status = messages_open(&m, &all);
-    if (status)
-        return status;
-    err = messages_each(&m, "spool-0", spooled_last, last);
-    if (err)
-        status =
-            complain(EX_IOERR, "cannot read the spool: %s; nothing has changed",
-                     errno_text(-err));
-    for (size_t i = 0; i < m.count; i++) {
-        const struct slot_seen *s = &m.slots[i];
-
-        *moving |= s->state < WAITING_STATES && s->state != WAITING_RUNNING &&
-                   !s->c.row;
-    }
-    messages_close(&m);
-    return status;
 }
 
 /* Have the worker close or open the group. Returns an exit status. */
@@ -123,16 +94,35 @@ static int group_order(const struct group_order *x)
 {
     char line[2 * HEADER_VALUE_MAX + 64], hex[2 * HEADER_VALUE_MAX + 1];
     bool shut = strcmp(x->word, "close") == 0, moving = false, known;
+    struct options all = *x->o;
     struct problem p = {0};
+    struct messages m;
     const char *why;
     json_t *answer;
     int64_t last = 0;
-    int status = shut ? group_find(x, &last, &moving) : 0;
+    int status, err;
     int n = snprintf(line, sizeof line, "group %s %s", x->word,
                      hex_print(x->key, x->size, hex));
 
-    if (status)
-        return status;
+    /* The worker does not know which messages of the group are in the spool:
+     * append the key of the last one. `moving` means that a slot has a message
+     * that may be on its way to the spool. */
+    if (shut) {
+        all.filter = (struct waiting_filter){
+            .states = WAITING_BIT(WAITING_SPOOLED), .group = x->key};
+        status = messages_open(&m, &all);
+        if (status)
+            return status;
+        err = messages_each(&m, "spool-0", spooled_last, &last);
+        for (size_t i = 0; i < m.count; i++)
+            moving |= m.slots[i].state < WAITING_STATES &&
+                      m.slots[i].state != WAITING_RUNNING && !m.slots[i].c.row;
+        messages_close(&m);
+        if (err)
+            return complain(EX_IOERR,
+                            "cannot read the spool: %s; nothing has changed",
+                            errno_text(-err));
+    }
     if (last)
         snprintf(line + n, sizeof line - (size_t)n, " -%" PRId64, last);
     if (ask(&x->dir, x->queue, line, &answer, &p) < 0)

@@ -139,35 +139,6 @@ static int run_seen(const struct custody_seen *c, void *arg)
     return 0;
 }
 
-/* Count how the other messages ended. Those without an entry in the journal
- * stay for some more looks. */
-static void journal_count(struct runs *r, const struct messages *m)
-{
-    struct counters *c = NULL;
-    char path[PATH_MAX];
-    struct problem p;
-    size_t n = 0;
-
-    if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0)
-        (void)counters_attach(&c, path, &p);
-    for (size_t i = 0; i < r->count; i++) {
-        struct run *run = &r->at[i];
-        enum counters_end end;
-        uint64_t wall_ns;
-
-        if (!run->runs && c && counters_find(c, &run->id, &end, &wall_ns) &&
-            wall_ns >= run->started_ns) {
-            r->cancelled += end == COUNTERS_CANCELLED;
-            r->ended += end != COUNTERS_CANCELLED;
-            continue;
-        }
-        run->looks += !run->runs;
-        r->at[n++] = *run;
-    }
-    r->count = n;
-    counters_close(&c);
-}
-
 /* Return true if another look may find more. */
 static bool runs_left(const struct runs *r)
 {
@@ -214,10 +185,12 @@ static int running_cancel(struct runs *r, const struct messages *m)
 {
     uint64_t until = ns_add(clock_mono_ns(), PATIENCE);
     const struct timespec pause = {.tv_nsec = PAUSE};
+    struct counters *c;
     char path[PATH_MAX];
     struct problem p;
     bool runs = true;
     int status = 0;
+    size_t left;
 
     while (!status && runs && runs_left(r) && clock_mono_ns() < until) {
         for (size_t i = 0; i < r->count && !status; i += BATCH)
@@ -227,7 +200,28 @@ static int running_cancel(struct runs *r, const struct messages *m)
             r->at[i].runs = false; /* without custody none of them does */
         if (runtimedir_file(&m->dir, RUNTIMEDIR_CUSTODY, path, &p) == 0)
             (void)custody_look(path, run_seen, r, &p);
-        journal_count(r, m);
+        /* Count how the other messages ended. Those without an entry in the
+         * journal get some more looks. */
+        c = NULL;
+        left = 0;
+        if (runtimedir_file(&m->dir, RUNTIMEDIR_COUNTERS, path, &p) == 0)
+            (void)counters_attach(&c, path, &p);
+        for (size_t i = 0; i < r->count; i++) {
+            struct run *run = &r->at[i];
+            enum counters_end end;
+            uint64_t wall_ns;
+
+            if (!run->runs && c && counters_find(c, &run->id, &end, &wall_ns) &&
+                wall_ns >= run->started_ns) {
+                r->cancelled += end == COUNTERS_CANCELLED;
+                r->ended += end != COUNTERS_CANCELLED;
+                continue;
+            }
+            run->looks += !run->runs;
+            r->at[left++] = *run;
+        }
+        r->count = left;
+        counters_close(&c);
         if (!status && runs && runs_left(r))
             nanosleep(&pause, NULL);
     }

@@ -1,4 +1,8 @@
-/* steer.c - see mqctl.h */
+/* steer.c - pause, resume, set, drain, stop, quit (see mqctl.h)
+ *
+ * Each order is one line to the control socket of each worker. A pause outlives
+ * its worker, so resume also works without one.
+ */
 #include "scripts/mqctl/mqctl.h"
 
 #include <stdio.h>
@@ -19,7 +23,16 @@
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/queue_list.h"
 
-#define SILENT_NS NS_PER_S /* a wait that is longer says what it is for */
+#define SILENT_NS NS_PER_S /* a longer wait prints its reason */
+
+/* The verbs, and what is printed once the worker has obeyed. */
+static const struct {
+    const char *name, *done;
+} orders[VERB_COUNT] = {
+    [VERB_PAUSE] = {"pause", "paused"}, [VERB_RESUME] = {"resume", "resumed"},
+    [VERB_SET] = {"set", NULL},         [VERB_DRAIN] = {"drain", "draining"},
+    [VERB_STOP] = {"stop", "stopping"}, [VERB_QUIT] = {"quit", "quitting"},
+};
 
 /* Return true for a set without NAME=VALUE: the worker is asked for the
  * settings that it can change. */
@@ -28,43 +41,10 @@ static bool settings_listed(const struct options *o)
     return o->line.verb == VERB_SET && o->line.operand_count == 1;
 }
 
-/* Build the request: the verb and its arguments except the queue. Returns an
- * exit status. */
-static int request_make(const struct options *o, char line[STATEDIR_REQUEST])
-{
-    const char *verb = mqctl_table.verbs[o->line.verb].name;
-    int end = o->line.verb == VERB_SET ? o->line.operand_count : 1;
-
-    strlcpy(line, settings_listed(o) ? "status" : verb, STATEDIR_REQUEST);
-    for (int i = o->pause_for ? 0 : 1; i < end; i++) {
-        const char *word = i == 0 ? o->pause_for : o->line.operands[i];
-
-        if (strpbrk(word, " \t\r\n"))
-            return complain(EX_USAGE,
-                            "%s: \"%s\" contains a space; give NAME=VALUE "
-                            "without spaces, like backoff=1s,5s",
-                            verb, word);
-        strlcat(line, " ", STATEDIR_REQUEST);
-        if (strlcat(line, word, STATEDIR_REQUEST) >= STATEDIR_REQUEST)
-            return complain(EX_USAGE,
-                            "%s: the arguments are too long; give less than %d "
-                            "bytes",
-                            verb, STATEDIR_REQUEST);
-    }
-    if (o->line.verb == VERB_STOP && o->wait) /* it may be asked again */
-        strlcat(line, " once", STATEDIR_REQUEST);
-    return 0;
-}
-
 /* Print for a person what the worker did. */
-static void steer_answer_print(const struct options *o, const char *queue,
-                               json_t *answer)
+static void answer_print(const struct options *o, const char *queue,
+                         json_t *answer)
 {
-    static const char *const words[VERB_COUNT] = {
-        [VERB_PAUSE] = "paused",   [VERB_RESUME] = "resumed",
-        [VERB_DRAIN] = "draining", [VERB_STOP] = "stopping",
-        [VERB_QUIT] = "quitting",
-    };
     json_t *all = json_object_get(answer, "settings"), *one;
     const char *keep = json_string_value(json_object_get(answer, "keep"));
     const char *config = json_string_value(json_object_get(answer, "config"));
@@ -77,7 +57,7 @@ static void steer_answer_print(const struct options *o, const char *queue,
         return;
     }
     if (o->line.verb != VERB_SET) {
-        printf("%s: %s%s%s\n", queue, words[o->line.verb],
+        printf("%s: %s%s%s\n", queue, orders[o->line.verb].done,
                o->pause_for                 ? " for "
                : o->line.verb == VERB_PAUSE ? " until mqctl resume, also "
                                               "across restarts"
@@ -186,15 +166,33 @@ static int resume_here(const struct options *o, const struct statedir *dir,
     return 0;
 }
 
-/* Print the worker's answer; returns an exit status. */
-static int answer_tell(const struct options *o, const struct ordered *w,
-                       json_t *answer)
+/* Give the order to the worker of one queue; returns an exit status. */
+static int order_give(const struct options *o, const char *name,
+                      const char *line, struct ordered *w)
 {
+    struct problem p = {0};
+    json_t *answer = NULL, *all;
     const char *error, *unsaved;
-    int status = ask_status(answer, &error);
-    json_t *all;
+    int err, status;
 
-    if (o->json && !status && settings_listed(o)) { /* without the rest */
+    *w = (struct ordered){.pid = 0};
+    if (snapshot_name(name, w->queue, &p) < 0)
+        return complain_of(&p);
+    err = snapshot_named_folder(&w->dir, o->state_dir, w->queue, &p);
+    if (!err) {
+        w->pid = ask_runs(&w->dir); /* later there may be another worker */
+        err = ask(&w->dir, w->queue, line, &answer, &p);
+    }
+    if (err && p.status == EX_UNAVAILABLE && o->line.verb == VERB_RESUME &&
+        w->dir.folder[0]) {
+        status = resume_here(o, &w->dir, w->queue);
+        if (status >= 0)
+            return status;
+    }
+    if (err)
+        return complain_of(&p);
+    status = ask_status(answer, &error);
+    if (o->json && !status && settings_listed(o)) { /* settings alone */
         all = json_incref(json_object_get(answer, "settings"));
         (void)json_object_clear(answer);
         (void)json_object_set_new(answer, "ok", json_true());
@@ -204,7 +202,7 @@ static int answer_tell(const struct options *o, const struct ordered *w,
         (void)json_object_set_new(answer, "queue", json_printable(w->queue));
         (void)json_print_line(json_incref(answer), stdout);
     } else if (!status && !o->quiet) {
-        steer_answer_print(o, w->queue, answer);
+        answer_print(o, w->queue, answer);
     }
     if (status)
         complain(status, "%s: %s", w->queue, error);
@@ -214,58 +212,51 @@ static int answer_tell(const struct options *o, const struct ordered *w,
                  "%s: done, but not yet saved in %s: %s. The worker keeps "
                  "trying; a restart before that loses the change",
                  w->queue, w->dir.folder, unsaved);
-    return status;
-}
-
-/* Give the order to the worker of one queue; returns an exit status. */
-static int order_give(const struct options *o, const char *name,
-                      const char *line, struct ordered *w)
-{
-    struct problem p = {0};
-    json_t *answer = NULL;
-    int err, status;
-
-    *w = (struct ordered){.pid = 0};
-    if (snapshot_name(name, w->queue, &p) < 0)
-        return complain_of(&p);
-    err = snapshot_named_folder(&w->dir, o->state_dir, w->queue, &p);
-    w->pid = err ? 0 : ask_runs(&w->dir); /* a later look may find another
-                                             worker */
-    err = err ? err : ask(&w->dir, w->queue, line, &answer, &p);
-    if (err && p.status == EX_UNAVAILABLE && o->line.verb == VERB_RESUME &&
-        w->dir.folder[0]) {
-        status = resume_here(o, &w->dir, w->queue);
-        if (status >= 0)
-            return status;
-    }
-    if (err)
-        return complain_of(&p);
-    status = answer_tell(o, w, answer);
     json_decref(answer);
     return status;
 }
 
-/* Give the order to each worker, then wait for the exiting ones; returns the
- * highest exit status. */
+/* Build the request from the verb and its arguments except the queues, give it
+ * to each worker, then wait for the exiting ones. Returns the highest exit
+ * status. */
 static int orders_give(const struct options *o, char *const *names,
                        size_t count)
 {
     uint64_t end_ns = ns_add(clock_mono_ns(), o->wait_ns);
-    struct ordered *all = calloc(count + 1, sizeof *all);
+    const char *verb = orders[o->line.verb].name;
+    int end = o->line.verb == VERB_SET ? o->line.operand_count : 1;
     char line[STATEDIR_REQUEST];
-    int status, one;
-    size_t told = 0;
+    struct ordered *all;
+    int status = 0, one;
+    size_t ordered = 0;
 
+    strlcpy(line, settings_listed(o) ? "status" : verb, sizeof line);
+    for (int i = o->pause_for ? 0 : 1; i < end; i++) {
+        const char *word = i == 0 ? o->pause_for : o->line.operands[i];
+
+        if (strpbrk(word, " \t\r\n"))
+            return complain(EX_USAGE,
+                            "%s: \"%s\" contains a space; give NAME=VALUE "
+                            "without spaces, like backoff=1s,5s",
+                            verb, word);
+        strlcat(line, " ", sizeof line);
+        if (strlcat(line, word, sizeof line) >= sizeof line)
+            return complain(EX_USAGE,
+                            "%s: the arguments are too long; give less than %d "
+                            "bytes",
+                            verb, STATEDIR_REQUEST);
+    }
+    if (o->line.verb == VERB_STOP && o->wait) /* it may be asked again */
+        strlcat(line, " once", sizeof line);
+    all = calloc(count + 1, sizeof *all);
     if (!all)
         return complain_memory();
-    status = request_make(o, line);
-    count = status ? 0 : count;
     for (size_t i = 0; i < count; i++) {
-        one = order_give(o, names[i], line, &all[told]);
-        told += one == 0;
+        one = order_give(o, names[i], line, &all[ordered]);
+        ordered += one == 0;
         status = status > one ? status : one;
     }
-    for (size_t i = 0; o->wait && i < told; i++) {
+    for (size_t i = 0; o->wait && i < ordered; i++) {
         one = gone_wait(o, &all[i], end_ns);
         status = status > one ? status : one;
     }
