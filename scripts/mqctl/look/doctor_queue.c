@@ -327,12 +327,13 @@ static void groups_check(struct findings *f, const struct snapshot *v)
         FOUND(f, WARN, "groups",
               fix(f,
                   "mqdlq list --by group %s; then mqdlq replay --group KEY %s, "
-                  "or mqdlq discard --group KEY %s",
-                  queue, queue, queue),
+                  "or mqdlq discard --group KEY %s; to go on without the "
+                  "letter: mqctl group %s KEY release",
+                  queue, queue, queue, queue),
               "%" PRIu64
               " group%s held: the head died, and with --on-group-dead hold no "
               "message of the group runs until that letter is replayed and "
-              "done, or discarded",
+              "done, or discarded, or the group is released",
               n, are);
 }
 

@@ -155,6 +155,7 @@ static void head_add(struct search *s, const char *group)
 {
     struct head h = {.group = group, .self = s->in_slot ? &s->slot : NULL};
     char path[PATH_MAX], id[ULID_TEXT], when[SEARCH_UNTIL];
+    char word[SHELL_WORD_ROOM(HEADER_VALUE_MAX)];
     struct store_group g = {0};
     struct store_row m;
     struct problem p;
@@ -173,9 +174,12 @@ static void head_add(struct search *s, const char *group)
             s, "; its head %s failed %" PRIu32 " time%s and waits until %s", id,
             m.attempts, m.attempts == 1 ? "" : "s", time_until(m.due_ns, when));
     } else if (g.letters) {
-        phrase_add(
-            s, "; the group has a dead letter, and with --on-group-dead hold "
-               "waits until mqdlq replays or discards it");
+        phrase_add(s,
+                   "; the group has a dead letter, and with --on-group-dead "
+                   "hold waits until mqdlq replays or discards it; to go on "
+                   "without it: mqctl group %s %s release",
+                   SHELL_QUEUE(s->v.queue),
+                   shell_word(group, word, sizeof word));
     }
 }
 
@@ -472,6 +476,17 @@ static bool store_search(struct search *s)
         err = store_find_id(s->store, &s->id, &row);
     if (!err)
         err = store_get(s->store, row, &m, NULL, 0, group);
+    /* A letter that was replayed is a message again, which has the same id and
+     * may have left the queue. */
+    if (!err && !s->named && m.state == STORE_REPLAYED) {
+        s->id = m.id;
+        s->named = true;
+        if (custody_search(s))
+            return true;
+        err = store_find_id(s->store, &s->id, &row);
+        if (!err)
+            err = store_get(s->store, row, &m, NULL, 0, group);
+    }
     if (snapshot_unread(err))
         store_unseen(s, err);
     if (err)

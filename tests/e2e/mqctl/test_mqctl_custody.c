@@ -304,6 +304,7 @@ Test(mqctl_custody, a_group_that_a_letter_holds_is_told_with_what_releases_it)
     out = ctl("doctor", q).out;
     cr_assert_not_null(strstr(out, "groups: 1 group is held"), "%s", out);
     cr_assert_not_null(strstr(out, "mqdlq discard --group KEY"), "%s", out);
+    cr_assert_not_null(strstr(out, "KEY release"), "%s", out);
     cr_assert_eq(harness_run("mqdlq", "discard", "--state-dir",
                              harness_state_dir(), "--group", "g", q)
                      .status,

@@ -123,6 +123,44 @@ Test(mqctl_look, explain_knows_what_waits_died_and_was_discarded)
     cr_assert_eq(harness_stop(w, SOON_MS), 0);
 }
 
+Test(mqctl_look, explain_follows_a_replayed_letter_by_its_number)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(q, "-c", "1", "--", "sh", "-c",
+                                           "[ -e again ] || exit 65; " GATE);
+    const char *id = ctl_send(q, "x");
+
+    harness_until(is_at(q, id, "dead"), SOON_MS);
+    harness_write("again", "", 0);
+    cr_assert_eq(harness_run("mqdlq", "replay", "--state-dir",
+                             harness_state_dir(), q, "1")
+                     .status,
+                 0);
+    harness_until_lines("started", 1, SOON_MS);
+    cr_assert(is_at(q, "1", "in_flight"), "%s", ctl("explain", q, "1").out);
+    harness_write("open", "", 0);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
+Test(mqctl_look, explain_names_what_releases_a_held_group)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *w = ctl_worker(
+        q, "--on-group-dead", "hold", "--max-attempts", "1", "--", "false");
+    char dead[32], behind[32], release[128];
+
+    snprintf(
+        dead, sizeof dead, "%.26s",
+        ctl_good(harness_run("mqsend", "--print-id", "--group", "g", q, "a")));
+    harness_until(is_at(q, dead, "dead"), SOON_MS);
+    snprintf(
+        behind, sizeof behind, "%.26s",
+        ctl_good(harness_run("mqsend", "--print-id", "--group", "g", q, "b")));
+    snprintf(release, sizeof release, "mqctl group %s g release", q);
+    harness_until(says(q, behind, release), SOON_MS);
+    cr_assert_eq(harness_stop(w, SOON_MS), 0);
+}
+
 Test(mqctl_look, explain_names_the_head_of_a_group)
 {
     const char *q = harness_queue(0, 0);
@@ -591,6 +629,25 @@ Test(mqctl_look, printed_commands_can_be_copied_into_a_shell)
                      "1\n1\ncreated\nmqctl remove '/it'\\''s $(touch ran); "
                      "touch ran'\n",
                      "%s%s", r.out, r.err);
+}
+
+Test(mqctl_look, doctor_advises_a_limit_above_what_queues_use)
+{
+    struct harness_result r;
+
+    if (harness_run(OWN_QUEUES, "true").status != 0)
+        cr_skip_test("no permission for a name space");
+    if (harness_run("prlimit", "--msgqueue=unlimited", "true").status != 0)
+        cr_skip_test("no permission to raise a limit");
+    r = harness_run(
+        OWN_QUEUES, "sh", "-c",
+        "prlimit --msgqueue=unlimited \"$1\" create -q --queue-depth 10 "
+        "--message-size 900000 /large && "
+        "prlimit --msgqueue=9050000 \"$1\" doctor --state-dir \"$2\" /large",
+        "sh", harness_bin("mqctl"), harness_state_dir());
+    /* 10 x 900000 + 96 x 10, and one more queue of 10 x 8192. */
+    cr_assert_not_null(strstr(r.out, "ulimit -q 9083840 "), "%s%s", r.out,
+                       r.err);
 }
 
 /* What is mounted lists the queues of the namespace before. */
