@@ -78,6 +78,17 @@ void mqlimit_fill(const struct mqlimit *limit, uint64_t *depth,
             s < limit->message_size_max ? s : limit->message_size_max;
 }
 
+/* Return an RLIMIT_MSGQUEUE that allows a queue of that cost beside the other
+ * queues of the user, which are charged at most the present limit. */
+static uint64_t bytes_needed(const struct mqlimit *limit, uint64_t cost)
+{
+    uint64_t need;
+
+    if (__builtin_add_overflow(cost, limit->bytes, &need))
+        need = UINT64_MAX; /* no limit here, but one on the user namespace */
+    return need;
+}
+
 /* Explain RLIMIT_MSGQUEUE, which the kernel reports as EMFILE. The cost is
  * printed as the kernel calculates it: "10 x 8192 + 96 x 10 = 82880". */
 static int bytes_explain(const struct mqlimit *limit,
@@ -87,10 +98,8 @@ static int bytes_explain(const struct mqlimit *limit,
     char cost_text[112] = "", user[FOLDER_USER];
     uint64_t cost = mqlimit_cost(r->depth, r->message_size);
     bool alone = cost > limit->bytes; /* too large without any other queue */
-    uint64_t need = cost;
+    uint64_t need = bytes_needed(limit, cost);
 
-    if (!alone && __builtin_add_overflow(need, limit->bytes, &need))
-        need = UINT64_MAX; /* no limit here, but one on the user namespace */
     if (r->depth <= PRIORITIES)
         snprintf(cost_text, sizeof cost_text,
                  "%" PRIu64 " x %" PRIu64 " + %d x %" PRIu64 " = %" PRIu64,
@@ -164,7 +173,7 @@ static int attributes_explain(const struct mqlimit *limit,
         snprintf(text + used, sizeof text - used,
                  "; it also costs %" PRIu64 " of %" PRIu64
                  " bytes of RLIMIT_MSGQUEUE: `ulimit -q %" PRIu64 "`",
-                 cost, limit->bytes, cost);
+                 cost, limit->bytes, bytes_needed(limit, cost));
     return problem_set(p, EX_OSERR, err, "queue %s: %s", r->name, text + 2);
 }
 

@@ -37,7 +37,8 @@
 #include "scripts/mqctl/queue_list.h"
 
 #define MIB        UINT64_C(1048576)
-#define SPACE_LOW  (64 * MIB)            /* warn below this free space, bytes */
+#define BYTES_GOOD (8 * MIB)  /* RLIMIT_MSGQUEUE that is advised at least */
+#define SPACE_LOW  (64 * MIB) /* warn below this free space, bytes */
 #define SPACE_NONE (64 * UINT64_C(1024)) /* no room for a large commit */
 
 /* ---- findings ---- */
@@ -64,8 +65,8 @@ const char *fix(struct findings *f, const char *fmt, ...)
     return f->fix;
 }
 
-void finding(struct findings *f, const struct finding *what, const char *fmt,
-             ...)
+void finding_print(struct findings *f, const struct finding *what,
+                   const char *fmt, ...)
 {
     FILE *out = f->parts[what->level] ? f->parts[what->level] : stdout;
     char text[768], line[2048];
@@ -206,7 +207,7 @@ static void payer_check(struct findings *f, const struct options *o,
                         const struct mqlimit *l, const struct payer *y)
 {
     char user[FOLDER_USER], whose[QUEUE_NAME_MAX + 64] = "", how[160];
-    uint64_t depth = 0, size = 0, cost;
+    uint64_t depth = 0, size = 0, cost, need;
     const char *raise;
     bool fails;
     int err;
@@ -238,16 +239,21 @@ static void payer_check(struct findings *f, const struct options *o,
     else
         snprintf(how, sizeof how, "fits: one was created and removed");
     fails = err == -ENOSYS ? fails : err != 0;
+    /* The limit has to allow what all queues of the user use already. */
+    need = y->bytes + cost > BYTES_GOOD ? y->bytes + cost : BYTES_GOOD;
     raise = y->pid
                 ? fix(f,
-                      "LimitMSGQUEUE=8M in its unit (systemctl edit "
-                      "mqworker@%s), or ulimit -q 8388608 before it is "
+                      "LimitMSGQUEUE=%" PRIu64 " in its unit (systemctl edit "
+                      "mqworker@%s), or ulimit -q %" PRIu64 " before it is "
                       "started, or remove unused queues with mqctl remove; "
                       "mqctl remove --orphans -n lists them",
-                      SHELL_QUEUE(y->queue + 1))
-                : "ulimit -q 8388608 (systemd: LimitMSGQUEUE=8M; docker: "
-                  "--ulimit msgqueue=8388608:8388608), or remove unused queues "
-                  "with mqctl remove; mqctl remove --orphans -n lists them";
+                      need, SHELL_QUEUE(y->queue + 1), need)
+                : fix(f,
+                      "ulimit -q %" PRIu64 " (systemd: LimitMSGQUEUE=%" PRIu64
+                      "; docker: --ulimit msgqueue=%" PRIu64 ":%" PRIu64
+                      "), or remove unused queues with mqctl remove; mqctl "
+                      "remove --orphans -n lists them",
+                      need, need, need, need);
     FOUND(f, fails ? WARN : FINE, "limits", fails ? raise : NULL,
           "%" PRIu64 " queue%s of %s here %s charged %" PRIu64 " of %" PRIu64
           " bytes%s (depth x size + 96 x depth each); one more of %" PRIu64

@@ -1,9 +1,10 @@
 /* doctor.h - the checks of mqctl doctor, and their findings
  *
- * WHAT   The machine's limits, name spaces, the state directory, then each
- *        queue: its worker, its other readers, its dead letters. A finding is a
- *        line, with the command that fixes it.
- * WHO    doctor_run.
+ * WHAT   Checks the machine's limits, name spaces, the state directory, then
+ *        each queue: its worker, its other readers, its dead letters. Prints a
+ *        finding for each check, with the command that fixes it.
+ * WHO    doctor_run here and in scripts/mqctl/amqp; on the only thread of the
+ *        process.
  * OWNS   The text of findings, from findings_begin to findings_end.
  * FAILS  Never; a problem is a finding. Without memory findings are printed in
  *        the order of the checks.
@@ -31,25 +32,31 @@ struct findings {
     char fix[2 * PATH_MAX];
 };
 
+/* Keep the text of the findings until findings_end. */
 void findings_begin(struct findings *f);
 /* Print the findings, the worst first, and their number. Returns true if any is
  * WARN or BAD. */
 bool findings_end(struct findings *f);
 
+/* A finding is the result of one check, good or bad: a level, the subject, and a
+ * sentence. Its fix is the command that repairs what was found, or advice if no
+ * command does. */
 struct finding {
     enum level level;
     const char *check; /* the subject: "limits" */
-    const char *fix;   /* command, or advice; NULL: nothing to fix */
+    const char *fix;   /* NULL: nothing to fix */
 };
 
-void finding(struct findings *f, const struct finding *what, const char *fmt,
-             ...) __attribute__((format(printf, 3, 4)));
+/* Count a finding and print it, or keep its text for the end. */
+void finding_print(struct findings *f, const struct finding *what,
+                   const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Print a command into f->fix, where it lasts until the next call. */
 const char *fix(struct findings *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-#define FOUND(f, l, c, m, ...)                                              \
-    finding((f), &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
-            __VA_ARGS__)
+#define FOUND(f, l, c, m, ...)                                               \
+    finding_print((f),                                                       \
+                  &(struct finding){.level = (l), .check = (c), .fix = (m)}, \
+                  __VA_ARGS__)
 
 /* Check a queue and its worker. */
 void queue_check(struct findings *f, struct snapshot *v);

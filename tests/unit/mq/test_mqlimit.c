@@ -95,10 +95,10 @@ Test(mqlimit, each_limit_is_named_with_its_value_and_the_command)
          "ulimit -q 1565120");
     p = explain(EMFILE, 40000, 8192, false);
     SAYS(&p, "40000 x 8192 + 48 x 40000 + 48 x 32768 = 331172864",
-         "ulimit -q 331172864");
+         "ulimit -q 331992064");
     p = explain(EINVAL, 100, 8192, false);
     SAYS(&p, "queue depth 100", "fs.mqueue.msg_max = 10",
-         "`sysctl fs.mqueue.msg_max=100`", "ulimit -q 828800");
+         "`sysctl fs.mqueue.msg_max=100`", "ulimit -q 1648000");
     p = explain(EINVAL, 11, 9000, false);
     SAYS(&p, "fs.mqueue.msg_max=11", "message size 9000",
          "fs.mqueue.msgsize_max = 8192", "fs.mqueue.msgsize_max=9000");
