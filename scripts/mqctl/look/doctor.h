@@ -38,9 +38,9 @@ void findings_begin(struct findings *f);
  * WARN or BAD. */
 bool findings_end(struct findings *f);
 
-/* A finding is the result of one check, good or bad: a level, the subject, and a
- * sentence. Its fix is the command that repairs what was found, or advice if no
- * command does. */
+/* A finding is the result of one check, good or bad: a level, the subject, and
+ * a sentence. Its fix is the command that repairs what was found, or advice if
+ * no command does. */
 struct finding {
     enum level level;
     const char *check; /* the subject: "limits" */
