@@ -2,20 +2,20 @@
  *
  * WHAT   Reads the properties that mqsend and other producers write, and makes
  *        the text header of common/message from them. Writes the properties of
- *        a copy: a retry, a message that waits, a dead letter; and those of a
- *        message of a POSIX queue, as a worker of a broker would have written
- *        them. Reads the data of a dead letter: why and when it died, each
- *        attempt with its machine, the end of the last stderr.
- * WHO    Any thread; pure but for memory.
- * OWNS   A pool of librabbitmq's, from envelope_copy or envelope_make to
- *        envelope_copy_free and from letter_envelope_read to
- *        letter_envelope_free; text of a letter points into it.
+ *        a copy of a message: a retry, a delayed message, a dead letter; and
+ *        those of a message of a POSIX queue, as a worker would have written
+ *        them. Reads why and when a dead letter died, each attempt with its
+ *        machine, and the end of the last stderr.
+ * WHO    Any thread; the functions share nothing.
+ * OWNS   A pool of librabbitmq, from envelope_copy or envelope_make to
+ *        envelope_copy_free, and from letter_envelope_read to
+ *        letter_envelope_free; the text of a letter points into it.
  * FAILS  -ENOMEM; -EBADMSG: the properties cannot be decoded; -EMSGSIZE: they
  *        are too long.
  *
- * A copy keeps foreign properties, except those that would change its way: CC
- * and BCC (more copies), user-id (must be ours), expiration (would end before
- * its time), and what the broker writes (x-death, x-delivery-count, ...).
+ * A copy keeps the properties of others, except those that would change its
+ * way: CC and BCC (more copies), user-id (must be ours), expiration (would end
+ * before its time), and those of the broker (x-death, x-delivery-count, ...).
  */
 #ifndef COMMON_AMQP_ENVELOPE_H
 #define COMMON_AMQP_ENVELOPE_H

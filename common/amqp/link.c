@@ -111,13 +111,11 @@ amqp_table_entry_t entry_true(const char *name)
 
 /* ---- frames ---- */
 
-/* Have the kernel end the connection after `ms` without a sign of life of the
- * peer, whether data waits for its acknowledgement or nothing is sent (tcp(7):
+/* Have the kernel close the connection when the peer has been silent for `ms`,
+ * whether data waits for its acknowledgement or nothing is sent (tcp(7):
  * TCP_USER_TIMEOUT also bounds the keepalive probes); 0: as the system has it.
- * A machine that is cut off is noticed sooner than by heartbeats, without
- * waking this process. Where the option is refused, the heartbeats still find
- * it.
- */
+ * This finds a host that is cut off sooner than heartbeats do, and does not
+ * wake this process. If the option is refused, the heartbeats find it. */
 static void silence_limit(int fd, unsigned ms)
 {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
@@ -135,8 +133,8 @@ int link_frame(struct link *l, amqp_frame_t *frame)
         return link_status(l, status);
     if (frame->frame_type != AMQP_FRAME_METHOD || frame->channel != 0)
         return YES;
-    /* Under an alarm the broker stops reading: its window is full then, which
-     * the kernel would take for silence (tcp_probe_timer). */
+    /* During an alarm the broker stops reading, so its window fills, and the
+     * kernel would take that for silence (tcp_probe_timer). */
     if (m->id == AMQP_CONNECTION_BLOCKED_METHOD ||
         m->id == AMQP_CONNECTION_UNBLOCKED_METHOD) {
         l->blocked = m->id == AMQP_CONNECTION_BLOCKED_METHOD;
@@ -236,8 +234,8 @@ socket_make(struct link *l, const struct link_setup *setup, struct problem *p)
     return s;
 }
 
-/* Return the errno of a plain connection, which the library does not tell; 0:
- * no error, or not known. */
+/* Connect once more, to find the errno that the library does not return; 0: no
+ * error, or not known. */
 static int connect_error(const struct broker_host *h)
 {
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM};
@@ -297,7 +295,7 @@ static int socket_refused(const struct link_setup *setup, unsigned i,
 }
 
 /* Log in with our capabilities. Without them the broker would not report that
- * it cancels a consumer, nor that it takes no messages. */
+ * it cancels a consumer, nor that it accepts no messages. */
 static amqp_rpc_reply_t log_in(struct link *l, const struct link_setup *setup)
 {
     amqp_table_entry_t can[] = {
@@ -416,8 +414,8 @@ static int channel_open(struct link *l)
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-/* Confirm first that the channel is closed: until then the broker does not open
- * another one of its number. */
+/* Confirm first that the old channel is closed: until then the broker opens no
+ * other with its number. */
 int link_channel(struct link *l)
 {
     int err = link_status(l, amqp_send_method(l->c, LINK_CHANNEL,

@@ -1,13 +1,14 @@
 /* link.h - a connection to a broker, with one channel
  *
- * WHAT   Connects to one of the hosts of an operand, logs in, opens channel
- *        1, and says in plain words why it cannot. Gives frames as they come.
- * WHO    One thread at a time, as librabbitmq has it. After an error there is
- *        nothing to do but link_close.
+ * WHAT   Connects to one of the hosts of an operand, logs in and opens channel
+ *        1, or says in plain words why it cannot. Reads frames as they come.
+ * WHO    Every room that talks to a broker; one thread at a time, because of
+ *        librabbitmq. After an error other than -EPROTO only link_close may
+ *        follow.
  * OWNS   The connection. Borrows the setup until link_open returns.
- * FAILS  open: a problem. 69 nobody answers, or it is no server that this can
- *        be used with; 77 user, password or rights; 66 no such virtual host; 78
- *        TLS. Others -errno: the connection is gone.
+ * FAILS  open: a problem. 69 no host answers, or none is a server that can be
+ *        used; 77 user, password or rights; 66 no such virtual host; 78 TLS.
+ *        Others -errno: the connection is gone.
  */
 #ifndef COMMON_AMQP_LINK_H
 #define COMMON_AMQP_LINK_H
@@ -52,11 +53,10 @@ struct link {
     unsigned host;   /* of the operand's */
     unsigned server; /* its version: 0x030a08 is 3.10.8 */
     char version[32];
-    bool blocked;       /* the broker takes no messages from us */
-    bool limited;       /* a declared queue has a delivery limit that its worker
-                           did not ask for */
-    char why[LINK_WHY]; /* it is gone, or a call failed */
-    uint16_t code;      /* of the broker in that: 404, 406, ...; 0: none */
+    bool blocked;       /* the broker accepts no messages */
+    bool limited;       /* a declared queue has a delivery limit unasked */
+    char why[LINK_WHY]; /* reason of the last error */
+    uint16_t code;      /* of the broker for that: 404, 406, ...; 0: none */
 };
 
 /* Connect to one of the hosts, in turn from `first` on, until one lets us in or
@@ -64,9 +64,10 @@ struct link {
 int link_open(struct link **out, const struct link_setup *setup, unsigned first,
               struct problem *p);
 /* Read the next frame, without waiting: YES; NO: there is none; -errno: the
- * connection is gone. Calls that wait for an answer keep frames back, so read
- * until NO before you wait on `fd`. Sends due heartbeats. Pointers of a frame
- * are valid until amqp_maybe_release_buffers. */
+ * connection is gone. Before waiting on `fd`, read until NO: a call that waits
+ * for an answer keeps back the frames that come before it. Sends due
+ * heartbeats. Pointers of a frame are valid until amqp_maybe_release_buffers.
+ */
 int link_frame(struct link *l, amqp_frame_t *frame);
 /* Read a text that the server sent at login, such as "cluster_name"; "": it
  * sent none. */
@@ -93,13 +94,13 @@ amqp_table_entry_t entry_true(const char *name);
 
 /* ---- a message that comes in, frame by frame ---- */
 
-/* Its bytes are one block of malloc(3): `before` bytes for its owner, the
+/* Its bytes are in one block of malloc(3): `before` bytes for its owner, the
  * encoded properties, `gap` bytes, the body. */
 struct incoming {
     size_t before, gap;   /* constant */
     uint64_t tag;         /* 0: no message has begun */
-    bool redelivered;     /* the broker gave it before */
-    char consumer[24];    /* name; "": it is longer */
+    bool redelivered;     /* the broker has delivered it before */
+    char consumer[24];    /* name of the consumer; "": it is longer */
     unsigned char *block; /* NULL: its header has not come */
     amqp_bytes_t raw;     /* in `block`, as `body` */
     unsigned char *body;

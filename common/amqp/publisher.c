@@ -1,10 +1,9 @@
 /* publisher.c - publishing to a broker, with confirms (see publisher.h)
  *
- * A nack is never the end of a message: RabbitMQ before 3.12.5 may nack all
- * that comes on a channel whose first message fell between the death of a
- * leader and the election of the next. So a nack ends the connection, and what
- * was not confirmed is published on another one. A full queue nacks for as long
- * as it is full.
+ * After a nack, the message is published again on another connection: RabbitMQ
+ * before 3.12.5 may nack all that comes on a channel whose first message came
+ * between the death of a leader and the election of the next. A full queue
+ * nacks as long as it is full.
  */
 #include "common/amqp/publisher.h"
 

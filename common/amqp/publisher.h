@@ -1,17 +1,18 @@
 /* publisher.h - publishing to a broker, with confirms
  *
- * WHAT   Two layers. `confirms` knows which messages of one connection the
- *        broker has not confirmed yet; its owner decides what follows. A
- *        `publisher` is for programs that wait: it keeps a copy of each message
- *        until the broker has confirmed it. After a nack, or when the
- *        connection is lost, a publisher connects again and publishes what was
- *        not confirmed, marked as resent.
- * WHO    One thread at a time.
+ * WHAT   Two layers. `confirms` has a list of the messages that were published
+ *        on one connection and are not confirmed; its owner decides what
+ *        follows. A `publisher` is for programs that can wait: it keeps a copy
+ *        of each message until the broker has confirmed it. After a nack or a
+ *        lost connection, it connects again and publishes what was not
+ *        confirmed, marked as resent.
+ * WHO    confirms: the worker's outbox, and the publisher. publisher: mqsend,
+ *        mqdlq, and each lane of mqworker --forward. One thread at a time.
  * OWNS   confirms: nothing, the messages are their owner's. A publisher: its
  *        connection, and its copies.
- * FAILS  confirms: -errno, and the connection is of no more use. A publisher: a
+ * FAILS  confirms: -errno, and only link_close may follow. A publisher: a
  *        problem; -ETIMEDOUT: not confirmed within the time; -ENOENT: the queue
- *        does not exist, and the publisher is of no more use. put: -EMSGSIZE,
+ *        does not exist, and only publisher_close may follow. put: -EMSGSIZE,
  *        -ENOMEM: the message was not accepted; the publisher and its other
  *        messages are not affected.
  */

@@ -132,14 +132,17 @@ unsigned topology_index(uint64_t ms)
     return i;
 }
 
-#define LIMIT  "x-delivery-limit"
-#define SINGLE "x-single-active-consumer" /* one at a time has the messages */
+#define LIMIT    "x-delivery-limit"
+#define DEAD_KEY "dead" /* of the exchange: to NAME.dead */
 
-/* A queue's declaration in the making. Names and texts are borrowed. */
+/* A queue's declaration. Not to be copied: `name` and the entries point into
+ * it. */
 struct queue_spec {
     const char *name;
     amqp_table_entry_t entries[QUEUE_SPEC_ARGUMENTS];
     int count;
+    uint64_t wait_ms; /* of a wait queue; 0: it is none */
+    char own[TOPOLOGY_NAME], exchange[TOPOLOGY_NAME], net[TOPOLOGY_NAME];
 };
 
 static void queue_spec_add(struct queue_spec *q, amqp_table_entry_t argument)
@@ -147,28 +150,63 @@ static void queue_spec_add(struct queue_spec *q, amqp_table_entry_t argument)
     q->entries[q->count++] = argument;
 }
 
-/* Begin the declaration of a replicated queue. A message that the broker drops
- * from it goes to `exchange` ("": the default exchange) with the key `net`;
- * NULL: it is lost. Set no limit of deliveries, as mqdlq adds to their number
- * each time it reads a letter. Servers before 4.0 have no limit unless asked,
- * and there a limit of -1 deletes every message. */
-static void queue_spec_init(struct queue_spec *q, const struct link *l,
-                            const char *name, const char *exchange,
-                            const char *net)
+/* Return the number of queues that have NAME's messages. */
+static unsigned part_count(const struct topology *t)
 {
-    *q = (struct queue_spec){.name = name};
+    return t->partitions ? t->partitions : 1;
+}
+
+/* Make the declaration of queue number `i`, from 0 up: the parts of NAME, or
+ * NAME itself; NAME.dead and NAME.dead.kept; the wait queues of each part.
+ * Returns false if there is no such number.
+ * A message that the broker drops goes to `exchange` ("": the default one) with
+ * the key `net`. Set no limit of deliveries, as mqdlq adds to their number each
+ * time it reads a letter. Servers before 4.0 have no limit unless asked, and
+ * there a limit of -1 deletes every message. */
+static bool queue_spec_make(struct queue_spec *q, const struct link *l,
+                            const struct topology *t, unsigned i)
+{
+    unsigned parts = part_count(t), wait = i - parts - 2;
+
+    *q = (struct queue_spec){.name = q->own};
+    if (i < parts) {
+        topology_queue(t, i, q->own);
+        if (t->partitions) {
+            topology_exchange(t, q->exchange);
+            memcpy(q->net, DEAD_KEY, sizeof DEAD_KEY);
+        } else {
+            topology_dead(t, q->net);
+        }
+    } else if (i == parts) {
+        topology_dead(t, q->own);
+        snprintf(q->net, sizeof q->net, "%s.dead.kept", t->operand->queue);
+    } else if (i == parts + 1) { /* the last net: the broker drops nothing */
+        snprintf(q->own, sizeof q->own, "%s.dead.kept", t->operand->queue);
+    } else if (wait < parts * TOPOLOGY_LENGTHS) {
+        q->wait_ms = lengths[wait % TOPOLOGY_LENGTHS];
+        topology_waits(t, wait / TOPOLOGY_LENGTHS, q->wait_ms, q->own);
+        topology_queue(t, wait / TOPOLOGY_LENGTHS, q->net);
+    } else {
+        return false;
+    }
     queue_spec_add(q, entry_text("x-queue-type", "quorum"));
     if (l->server >= SERVER_4)
         queue_spec_add(
             q, (amqp_table_entry_t){
                    .key = amqp_cstring_bytes(LIMIT),
                    .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = -1}});
-    if (!net)
-        return;
-    queue_spec_add(q, entry_text("x-dead-letter-exchange", exchange));
-    queue_spec_add(q, entry_text("x-dead-letter-routing-key", net));
-    queue_spec_add(q, entry_text("x-dead-letter-strategy", "at-least-once"));
-    queue_spec_add(q, entry_text("x-overflow", "reject-publish"));
+    if (q->net[0]) {
+        queue_spec_add(q, entry_text("x-dead-letter-exchange", q->exchange));
+        queue_spec_add(q, entry_text("x-dead-letter-routing-key", q->net));
+        queue_spec_add(q,
+                       entry_text("x-dead-letter-strategy", "at-least-once"));
+        queue_spec_add(q, entry_text("x-overflow", "reject-publish"));
+    }
+    if (i == parts || i < t->partitions)
+        queue_spec_add(q, entry_true("x-single-active-consumer"));
+    if (q->wait_ms)
+        queue_spec_add(q, entry_number("x-message-ttl", q->wait_ms));
+    return true;
 }
 
 /* Declare the queue with all its arguments, or passively, without comparing
@@ -217,9 +255,9 @@ static int queue_spec_declare(struct link *l, const struct queue_spec *q,
     return err;
 }
 
-/* Check whether a queue that differs from its declaration is a quorum queue.
- * The broker names one difference only, and this one matters most: it replaces
- * `why`. Opens the channel again; -errno: the connection is gone. */
+/* Check whether a queue that differs from its declaration is a quorum queue. If
+ * it is not, say so in `why`: the broker names only one difference, and this
+ * one matters most. Opens the channel again; -errno: the connection is gone. */
 static int queue_type_check(struct link *l, const char *name,
                             char why[LINK_WHY])
 {
@@ -236,8 +274,8 @@ static int queue_type_check(struct link *l, const char *name,
     return link_channel(l);
 }
 
-/* Report why a queue cannot be used, with both values as the broker has them.
- */
+/* Report why a queue cannot be used, with the broker's reason, which names the
+ * wanted and the existing value. */
 static int queue_spec_refused(struct link *l, const struct topology *t,
                               const char *name, int err, struct problem *p)
 {
@@ -284,19 +322,23 @@ static int queue_spec_refused(struct link *l, const struct topology *t,
     return -EPROTO;
 }
 
-/* Declare a queue. With `as_it_is` a queue of another kind is accepted. */
-static int queue_spec_ready(struct link *l, const struct topology *t,
-                            const struct queue_spec *q, bool as_it_is,
-                            struct problem *p)
+/* Declare queue number `i`. With --allow-unreplicated, NAME may be a queue of
+ * another kind. */
+static int topology_queue_open(struct link *l, const struct topology *t,
+                               unsigned i, struct problem *p)
 {
-    int err = queue_spec_declare(l, q, t->no_create);
+    bool as_it_is = t->allow_unreplicated && !t->partitions && i == 0;
+    struct queue_spec q;
+    int err;
 
+    (void)queue_spec_make(&q, l, t, i);
+    err = queue_spec_declare(l, &q, t->no_create);
     if (err == -EPROTO && as_it_is && l->code == AMQP_PRECONDITION_FAILED) {
         err = link_channel(l);
         if (!err)
-            err = queue_spec_declare(l, q, true);
+            err = queue_spec_declare(l, &q, true);
     }
-    return err ? queue_spec_refused(l, t, q->name, err, p) : 0;
+    return err ? queue_spec_refused(l, t, q.name, err, p) : 0;
 }
 
 int topology_count(struct link *l, const char *queue, uint32_t *messages,
@@ -314,7 +356,6 @@ int topology_count(struct link *l, const char *queue, uint32_t *messages,
     return 0;
 }
 
-#define DEAD_KEY "dead" /* of the exchange: to NAME.dead */
 static int exchange_declare(struct link *l, const char *name, bool passive)
 {
     (void)amqp_exchange_declare(l->c, LINK_CHANNEL, amqp_cstring_bytes(name),
@@ -332,38 +373,9 @@ static int queue_bind(struct link *l, const char *exchange, const char *queue,
     return link_reply(l, amqp_get_rpc_reply(l->c));
 }
 
-/* Declare the parts, and the exchange that routes to each part by its number
- * and to the dead letters. The queues come first: the name of the exchange,
- * which they have as an argument, has the number of parts, so the broker
- * refuses another number before anything is created for it. */
-static int topology_parts_open(struct link *l, const struct topology *t,
-                               const char *dead, struct problem *p)
-{
-    char exchange[TOPOLOGY_NAME], name[TOPOLOGY_NAME], key[12];
-    struct queue_spec q;
-    int err = 0;
-
-    topology_exchange(t, exchange);
-    for (unsigned i = 0; i < t->partitions && !err; i++) {
-        queue_spec_init(&q, l, topology_queue(t, i, name), exchange, DEAD_KEY);
-        queue_spec_add(&q, entry_true(SINGLE));
-        err = queue_spec_ready(l, t, &q, false, p);
-    }
-    if (err)
-        return err;
-    err = exchange_declare(l, exchange, t->no_create);
-    if (!err && !t->no_create)
-        err = queue_bind(l, exchange, dead, DEAD_KEY);
-    for (unsigned i = 0; i < t->partitions && !err && !t->no_create; i++) {
-        snprintf(key, sizeof key, "%u", i);
-        err = queue_bind(l, exchange, topology_queue(t, i, name), key);
-    }
-    return err ? queue_spec_refused(l, t, exchange, err, p) : 0;
-}
-
-/* Return whether there is a queue of that name, with the number of its
- * messages: YES, NO, or a problem. A queue that the user may not see is left to
- * topology_open. */
+/* Return YES and the number of its messages if there is a queue of that name,
+ * NO, or a problem. NO, too, if the user may not see it: topology_open reports
+ * that. */
 static int queue_is_there(struct link *l, const struct topology *t,
                           const char *name, uint32_t *messages,
                           struct problem *p)
@@ -379,9 +391,9 @@ static int queue_is_there(struct link *l, const struct topology *t,
     return err ? queue_spec_refused(l, t, name, err, p) : NO;
 }
 
-/* A queue without partitions would never be emptied by a worker with them. One
- * that is made beside partitions would get nothing, and its worker would wait
- * in silence: so partitions matter only if there is no queue yet. */
+/* A worker with partitions would never empty a queue that is there without
+ * them. A queue made beside partitions would get no message, and its worker
+ * would wait in vain; if it is there already, its worker may use it. */
 int topology_unlike(struct link *l, const struct topology *t, struct problem *p)
 {
     const struct topology parted = {.operand = t->operand, .partitions = 1};
@@ -434,41 +446,40 @@ int topology_number(struct link *l, const struct topology *t, struct problem *p)
                        exchange);
 }
 
-/* The nets come first: messages that a queue drops would be lost from sight
- * while its net is missing. */
+/* The nets come first: messages that a queue drops would be lost while its net
+ * is missing. */
 int topology_open(struct link *l, const struct topology *t, struct problem *p)
 {
-    char dead[TOPOLOGY_NAME], kept[TOPOLOGY_NAME + 8];
-    struct queue_spec q;
-    int err;
+    unsigned parts = part_count(t);
+    char exchange[TOPOLOGY_NAME], name[TOPOLOGY_NAME], key[12];
+    int err = topology_queue_open(l, t, parts + 1, p);
 
-    topology_dead(t, dead);
-    snprintf(kept, sizeof kept, "%s.kept", dead);
-    queue_spec_init(&q, l, kept, NULL, NULL);
-    err = queue_spec_ready(l, t, &q, false, p);
-    if (err)
+    if (!err)
+        err = topology_queue_open(l, t, parts, p);
+    for (unsigned i = 0; i < parts && !err; i++)
+        err = topology_queue_open(l, t, i, p);
+    if (err || !t->partitions)
         return err;
-    queue_spec_init(&q, l, dead, "", kept);
-    queue_spec_add(&q, entry_true(SINGLE));
-    err = queue_spec_ready(l, t, &q, false, p);
-    if (err)
-        return err;
-    if (t->partitions)
-        return topology_parts_open(l, t, dead, p);
-    queue_spec_init(&q, l, t->operand->queue, "", dead);
-    return queue_spec_ready(l, t, &q, t->allow_unreplicated, p);
+    /* The exchange routes to each part by its number, and to the dead letters.
+     * It comes last: the parts have its name as an argument, with their number
+     * in it, so the broker has refused another number by now. */
+    err = exchange_declare(l, topology_exchange(t, exchange), t->no_create);
+    if (!err && !t->no_create)
+        err = queue_bind(l, exchange, topology_dead(t, name), DEAD_KEY);
+    for (unsigned i = 0; i < parts && !err && !t->no_create; i++) {
+        snprintf(key, sizeof key, "%u", i);
+        err = queue_bind(l, exchange, topology_queue(t, i, name), key);
+    }
+    return err ? queue_spec_refused(l, t, exchange, err, p) : 0;
 }
 
 int topology_wait(struct link *l, const struct topology *t, unsigned part,
                   uint64_t ms, struct problem *p)
 {
-    char name[TOPOLOGY_NAME], back[TOPOLOGY_NAME];
-    struct queue_spec q;
+    unsigned first = part_count(t) + 2;
 
-    queue_spec_init(&q, l, topology_waits(t, part, ms, name), "",
-                    topology_queue(t, part, back));
-    queue_spec_add(&q, entry_number("x-message-ttl", ms));
-    return queue_spec_ready(l, t, &q, false, p);
+    return topology_queue_open(
+        l, t, first + part * TOPOLOGY_LENGTHS + topology_index(ms), p);
 }
 
 int topology_there(struct link *l, const struct topology *t, unsigned part,
@@ -497,9 +508,6 @@ static int queue_inspect(struct link *l, const struct queue_spec *q,
     int err = topology_count(l, q->name, &seen->messages, &seen->consumers);
     bool exists = !err;
 
-    seen->name = q->name;
-    seen->is = TOPOLOGY_WANTED;
-    seen->why = why;
     why[0] = '\0';
     if (exists)
         err = queue_spec_declare(l, q, false);
@@ -515,45 +523,6 @@ static int queue_inspect(struct link *l, const struct queue_spec *q,
     return link_channel(l);
 }
 
-/* The names that the specs of topology_each point to. */
-struct names {
-    char dead[TOPOLOGY_NAME], kept[TOPOLOGY_NAME + 8];
-    char exchange[TOPOLOGY_NAME], part[TOPOLOGY_NAME], wait[TOPOLOGY_NAME];
-};
-
-/* Make the declaration of queue number `i`: the parts of NAME, or NAME itself;
- * the dead letters and their net; the wait queues of each part. Returns false
- * if there are no more. */
-static bool spec_at(struct queue_spec *q, const struct link *l,
-                    const struct topology *t, unsigned i, struct names *n,
-                    uint64_t *wait_ms)
-{
-    unsigned parts = t->partitions ? t->partitions : 1, part;
-
-    *wait_ms = 0;
-    if (i < parts && t->partitions) {
-        queue_spec_init(q, l, topology_queue(t, i, n->part), n->exchange,
-                        DEAD_KEY);
-        queue_spec_add(q, entry_true(SINGLE));
-    } else if (i < parts) {
-        queue_spec_init(q, l, t->operand->queue, "", n->dead);
-    } else if (i == parts) {
-        queue_spec_init(q, l, n->dead, "", n->kept);
-        queue_spec_add(q, entry_true(SINGLE));
-    } else if (i == parts + 1) {
-        queue_spec_init(q, l, n->kept, NULL, NULL);
-    } else if (i < parts + 2 + parts * TOPOLOGY_LENGTHS) {
-        part = (i - parts - 2) / TOPOLOGY_LENGTHS;
-        *wait_ms = lengths[(i - parts - 2) % TOPOLOGY_LENGTHS];
-        queue_spec_init(q, l, topology_waits(t, part, *wait_ms, n->wait), "",
-                        topology_queue(t, part, n->part));
-        queue_spec_add(q, entry_number("x-message-ttl", *wait_ms));
-    } else {
-        return false;
-    }
-    return true;
-}
-
 int topology_each(struct link *l, const struct topology *t,
                   void (*visit)(const struct topology_seen *seen, void *arg),
                   void *arg)
@@ -561,20 +530,17 @@ int topology_each(struct link *l, const struct topology *t,
     struct topology_seen seen;
     struct queue_spec q;
     char why[LINK_WHY];
-    uint64_t wait_ms;
-    struct names n;
     int err = 0;
 
-    topology_dead(t, n.dead);
-    topology_exchange(t, n.exchange);
-    snprintf(n.kept, sizeof n.kept, "%s.kept", n.dead);
-    for (unsigned i = 0; !err && spec_at(&q, l, t, i, &n, &wait_ms); i++) {
-        seen = (struct topology_seen){.wait_ms = wait_ms};
+    for (unsigned i = 0; !err && queue_spec_make(&q, l, t, i); i++) {
+        seen = (struct topology_seen){.name = q.name,
+                                      .wait_ms = q.wait_ms,
+                                      .part = i < t->partitions,
+                                      .is = TOPOLOGY_WANTED,
+                                      .why = why};
         err = queue_inspect(l, &q, &seen, why);
-        if (!err) {
-            seen.part = !seen.wait_ms && i < t->partitions;
+        if (!err)
             visit(&seen, arg);
-        }
     }
     return err;
 }

@@ -1,17 +1,19 @@
 /* topology.h - the queues that a worker's queue needs on a broker
  *
- * WHAT   NAME has the messages; NAME.wait.<ms> those that wait, one for each of
- *        a few lengths; with N partitions NAME is NAME.0 and up, each with wait
- *        queues of its own, and the exchange NAME.partitions.<N> in front. All
- *        messages of a group are in one of them, that of CRC-32 of the group
- *        modulo N; senders and receivers compute it, each for itself.
- *        NAME.dead has the dead letters, and NAME.dead.kept those that the
- *        broker would drop. All are quorum queues with at-least-once dead
- *        lettering, so that each hop inside the broker is confirmed. What the
- *        broker itself would drop goes to the next net.
- * WHO    The thread that has the link.
+ * WHAT   NAME              the messages
+ *        NAME.wait.<ms>    delayed messages and retries; a few lengths
+ *        NAME.dead         the dead letters
+ *        NAME.dead.kept    letters that the broker drops from NAME.dead
+ *        With N partitions, NAME is NAME.0 and up, each with wait queues of its
+ *        own, and the exchange NAME.partitions.<N> routes to them. A group is
+ *        in the part CRC-32 of its name modulo N, which senders and receivers
+ *        compute for themselves.
+ *        All are quorum queues with at-least-once dead lettering, so that the
+ *        broker confirms each of its own moves. What the broker would drop from
+ *        a queue goes to the next one: from NAME to NAME.dead.
+ * WHO    The thread that has the link. The functions without one: any thread.
  * OWNS   Nothing.
- * FAILS  A problem: 77 a right is missing; 78 a queue exists and is another
+ * FAILS  A problem: 77 a right is missing; 78 a queue exists and is of another
  *        kind; 66 it does not exist, and must not be created; 69 the
  *        connection is gone.
  */
@@ -34,7 +36,8 @@ struct topology {
     unsigned partitions;     /* 0: it is one queue */
 };
 
-/* Declare NAME, NAME.dead and the net. */
+/* Create NAME, NAME.dead, NAME.dead.kept and the exchange if they are missing.
+ */
 int topology_open(struct link *l, const struct topology *t, struct problem *p);
 /* Refuse, before topology_open creates missing queues, a queue with partitions
  * that exists without them, and the reverse. */
@@ -44,8 +47,7 @@ int topology_unlike(struct link *l, const struct topology *t,
  */
 int topology_number(struct link *l, const struct topology *t,
                     struct problem *p);
-/* Declare the queue for messages of a part that wait for `ms`, one of the
- * lengths. */
+/* Create the wait queue of a part for `ms`, one of the lengths, if missing. */
 int topology_wait(struct link *l, const struct topology *t, unsigned part,
                   uint64_t ms, struct problem *p);
 /* Check that the queue of a part exists. If only its wait queue were created, a
@@ -71,9 +73,9 @@ struct topology_seen {
     uint32_t messages, consumers;
     const char *why; /* of the broker; "" */
 };
-/* Inspect each of them: NAME, NAME.dead, its net, the wait queues. 0, or -errno
- * and `why` of the link: the connection is gone. A queue that is deleted at
- * that very moment is created again. */
+/* Inspect each of them, NAME first. 0, or -errno and `why` of the link: the
+ * connection is gone. A queue that is deleted at that very moment is created
+ * again. */
 int topology_each(struct link *l, const struct topology *t,
                   void (*visit)(const struct topology_seen *seen, void *arg),
                   void *arg);
@@ -109,11 +111,11 @@ static inline unsigned partition_of(const void *key, size_t size, unsigned n)
     return partition_crc(key, size) % n;
 }
 
-/* Return how many messages of each part a worker has in hand: the same number
- * for all workers of a queue. A broker puts messages that it takes back in
- * front of those it has not given yet, but behind those it took back before. So
- * the next worker must get all of them at once, or the rest of them comes
- * before the messages of the worker before the last. */
+/* Return how many messages of each part a worker has in hand, the same number
+ * for all workers of a queue. When a broker takes messages back, it puts them
+ * in front of those it has not delivered yet, but behind others that it took
+ * back before. So the next worker must have room for all of them: if some
+ * stayed behind and it died, too, those would come before the ones it had. */
 unsigned partition_in_hand(unsigned n);
 
 #endif
