@@ -134,7 +134,9 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(compile)
 $(BUILD)/obj/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	$(compile)
-$(BUILD)/gen/scripts/mqctl/serve/web_files.c: scripts/embed $(sort $(wildcard scripts/mqctl/serve/web/*))
+$(BUILD)/gen/scripts/mqctl/serve/settings.tsv: $(BUILD)/bin/mqworker
+	$(call do,GEN,$@,$< --options-dump >$@)
+$(BUILD)/gen/scripts/mqctl/serve/web_files.c: scripts/embed $(sort $(wildcard scripts/mqctl/serve/web/*)) $(BUILD)/gen/scripts/mqctl/serve/settings.tsv
 	$(call do,GEN,$@,$^ >$@)
 
 $(LIB): $(COMMON)

@@ -6,6 +6,7 @@
 #   program NAME runs|-
 #   verb    NAME reads|ids|- ABOUT settings|- LAST
 #   flag    VERBS NAME LETTER bare|value|optional again|- VALUE WORDS HELP live|-
+#           DEFAULT HEADING (the last two are for mqctl serve)
 # runs: what follows "--" is a command. reads: FILE is among the operands. ids:
 # what follows the queue are ids that the verb "list" has.
 # settings: NAME=VALUE follow the queue, and NAME is a flag of mqworker that is

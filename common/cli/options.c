@@ -569,7 +569,8 @@ void options_help(const struct option_table *table, FILE *out, int width)
         fprintf(out, "\n%s\n", table->notes);
 }
 
-/* ---- --options-dump, for scripts/completion.awk, which has the fields ---- */
+/* ---- --options-dump, for scripts/completion.awk, which has the fields, and
+ * for scripts/mqctl/serve ---- */
 
 bool options_dump_asked(int argc, char **argv)
 {
@@ -581,12 +582,13 @@ void option_dump(const struct option_row *row)
     const char letter[] = {row->letter, '\0'};
     bool again = row->type == OPT_COUNT || row->type == OPT_CALL;
 
-    printf("\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row->name, letter,
+    printf("\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row->name, letter,
            option_bare(row) ? "bare"
            : row->optional  ? "optional"
                             : "value",
            again ? "again" : "-", option_value(row),
-           row->words ? row->words : "", row->help, row->live ? "live" : "-");
+           row->words ? row->words : "", row->help, row->live ? "live" : "-",
+           row->preset ? row->preset : "", row->under ? row->under : "");
 }
 
 int options_dump(const struct option_table *t, int argc, char **argv)

@@ -176,7 +176,9 @@ STATEMENT(SQL_AGES,
     " FROM messages INDEXED BY messages_parked WHERE state = 2)),"
     " (SELECT received_ns FROM spool ORDER BY key LIMIT 1),"
     " (SELECT first_received_ns FROM messages WHERE receive_seq ="
-    " (SELECT max(receive_seq) FROM messages))")
+    " (SELECT max(receive_seq) FROM messages)),"
+    " (SELECT min(due_ns) FROM messages INDEXED BY messages_due"
+    " WHERE state = 1)")
 STATEMENT(SQL_COUNT_CANCELLED,
     "SELECT count(*) FROM messages WHERE state = ?1 AND flags & 8")
 STATEMENT(SQL_COUNT_DEAD, /* few letters are replayed, so this is faster */

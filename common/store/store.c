@@ -333,6 +333,7 @@ void store_ages(struct store *s, struct store_ages *out)
             .parked = sql_column_u64(st, 1),
             .spooled = sql_column_u64(st, 2),
             .newest = sql_column_u64(st, 3),
+            .due = sql_column_u64(st, 4),
         };
     (void)store_answered(s, st, found);
 }

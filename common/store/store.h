@@ -273,13 +273,14 @@ int64_t store_parked(const struct store *s);
 int64_t store_waiting(const struct store *s);
 /* Count the rows in a state. -errno. */
 int64_t store_count(struct store *s, enum store_state state);
-/* Times at which messages were first received, wall clock, ns; 0: no
- * message. */
+/* Times, wall clock, ns, at which messages were first received, and the first
+ * one that a message waits for; 0: no message. */
 struct store_ages {
     uint64_t waiting; /* the WAITING row that was stored first */
     uint64_t parked;
     uint64_t spooled; /* the next row to run */
     uint64_t newest;  /* the last received of all rows with a sequence */
+    uint64_t due;     /* the first due time of a WAITING row */
 };
 void store_ages(struct store *s, struct store_ages *out);
 /* Count the cancelled rows that are WAITING or PARKED; without a worker they

@@ -355,8 +355,10 @@ static void look(void)
 {
     char text[4096];
 
-    (void)web_get(&soak.page, "/q/%s", soak.queue + 1);
-    (void)web_get(&soak.page, "/q/%s/dead", soak.queue + 1);
+    (void)web_get(&soak.page, "/api/v1/queues/%s", soak.queue + 1);
+    (void)web_get(&soak.page, "/api/v1/queues/%s/messages", soak.queue + 1);
+    (void)web_get(&soak.page, "/api/v1/letters/groups?queue=%s",
+                  soak.queue + 1);
     (void)web_get(&soak.page, "/api/v1/queues/%s/letters", soak.queue + 1);
     (void)web_get(&soak.page, "/metrics");
     while (recv(soak.stream, text, sizeof text, MSG_DONTWAIT) > 0)

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-from browser import PAGES
+from browser import DRAWN, PAGES
 from webdriver import Browser, missing, until
 
 RUN = """return axe.run(document, {resultTypes: ['violations']}).then((r) => ({
@@ -32,7 +32,7 @@ def axe_file():
 
 def look(b, axe, what):
     """What it found, with the page in front."""
-    until(lambda: b.js("return document.readyState") == "complete", what)
+    until(lambda: b.js(DRAWN), str(what))
     b.js(axe)
     said = b.js(RUN)
     assert said["rules"] > 10, (what, said)

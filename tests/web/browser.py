@@ -22,8 +22,11 @@ import urllib.request
 
 from webdriver import Browser, free_port, missing, until
 
-PAGES = ("/", "/q/{q}", "/q/{q}/groups", "/q/{q}/dead", "/q/{q}/dead/1", "/dead",
-         "/find?id=1")
+PAGES = ("/", "/queues/{q}", "/queues/{q}/messages", "/queues/{q}/groups",
+         "/queues/{q}/settings", "/queues/{q}/dead", "/queues/{q}/dead/1",
+         "/dead", "/groups", "/find?q=1")
+# Done when the page is drawn: until then there is no heading.
+DRAWN = "return document.querySelector('main h1') !== null"
 
 ATTACK = """<!doctype html><title>another site</title>
 <form id=f method=post action="%(url)s/api/v1/queues/%(queue)s/pause"
@@ -105,7 +108,7 @@ for (const e of document.querySelectorAll('h1, h2, h3, h4')) {
 }
 const ids = [...document.querySelectorAll('[id]')].map((e) => e.id);
 if (new Set(ids).size !== ids.length) out.push('an id twice');
-for (const what of ['html[lang]', 'title', 'main', 'nav[aria-label]', 'h1',
+for (const what of ['html[lang]', 'head title', 'main', 'header nav[aria-label]', 'h1',
     'meta[name=viewport]', '[aria-live]', '.skip[href="#main"]'])
   if (document.querySelectorAll(what).length !== 1) out.push('not one ' + what);
 if (document.documentElement.scrollWidth > innerWidth) out.push('too wide');
@@ -158,19 +161,29 @@ class Test:
     def status(self, queue=None):
         return self.api("/api/v1/queues/" + (queue or self.queue).lstrip("/"))
 
-    def page(self, b, path, url=None):
-        b.go((url or self.url) + path.format(q=self.name))
+    def page(self, b, path, url=None, queue=None):
+        b.go((url or self.url) + path.format(q=queue or self.name))
+        until(lambda: b.js(DRAWN), path)
 
     # ---- what is tried, in this order ----
 
     def logs_in_by_the_fragment(self, b):
         self.page(b, "/")
-        assert b.text("#queues") is None, "no token, no queue"
+        assert b.text("h1") == "Sign in" and b.text("#queues") is None
         # Behind the same page only the fragment is new, and nothing is loaded.
         b.go(f"{self.url}/#t={self.token}")
         until(lambda: b.text("#queues"), "the overview")
         assert "#" not in b.js("return location.href"), "the token stays"
         assert b.js("return document.cookie") == "", "scripts see the cookie"
+        # Signing in by hand stays at the address, with its filter.
+        b.cdp("Network.clearBrowserCookies")
+        self.page(b, "/queues/{q}/dead?match=x")
+        assert b.text("h1") == "Sign in"
+        b.js("document.querySelector('#token').value = arguments[0]",
+             self.token)
+        b.click("#login .primary")
+        until(lambda: b.text("h1") == self.queue, "the page of the address")
+        assert b.url().endswith("/dead?match=x"), b.url()
 
     def shows_a_hostile_letter_as_text(self, b):
         for path in PAGES:
@@ -179,7 +192,7 @@ class Test:
                         "'main script, main img, main iframe').length") == 0
             text = b.text("main")
             assert not any(c in text for c in "\u202e\u0000\u0001"), path
-        self.page(b, "/q/{q}/dead/1")
+        self.page(b, "/queues/{q}/dead/1")
         assert "<script>alert(1)</script>" in b.text("main")
 
     @staticmethod
@@ -208,9 +221,8 @@ class Test:
             print(self.nasty_letter("exhausted", good), file=out)
             print(self.nasty_letter("bad-header", BYTES), file=out)
         self.tool("mqdlq", "import", "--state-dir", self.state, queue, path)
-        for path in (*PAGES, "/q/{q}/dead/2"):
-            b.go(self.url + path.format(q=queue[1:]))
-            until(lambda: b.js("return document.readyState") == "complete", path)
+        for path in (*PAGES, "/queues/{q}/dead/2"):
+            self.page(b, path, queue=queue[1:])
             assert b.js("return document.querySelectorAll("
                         "'main script, main img, main iframe').length") == 0
             text = b.text("main")
@@ -218,8 +230,8 @@ class Test:
             assert b.js("return breaches") == [], path
             wide = b.js("return document.documentElement.scrollWidth")
             assert wide <= 320, (path, wide)
-            if "dead" in path:
-                assert NASTY in text, path
+            if "/dead" in path:
+                until(lambda: NASTY in b.text("main"), path)
             if path.endswith(("/1", "/2")):
                 assert text.count(NASTY) >= 7, path  # error, group, header ...
                 assert "longer than shown here" in text
@@ -240,8 +252,6 @@ class Test:
                 b.scheme(scheme)
                 for path in PAGES:
                     self.page(b, path)
-                    until(lambda: b.js("return document.readyState")
-                          == "complete", path)
                     breaches = b.js(ACCESS)
                     assert not breaches, (path, width, scheme, breaches)
                     assert b.js("return breaches") == [], path
@@ -249,7 +259,7 @@ class Test:
         b.scheme("light")
         self.page(b, "/")
         seen = []
-        for _ in range(7):
+        for _ in range(30):
             b.key("\ue004")  # Tab
             seen.append(b.js(
                 "const e = document.activeElement; return [e.textContent ||"
@@ -260,7 +270,7 @@ class Test:
 
     def updates_without_moving_the_focus(self, b):
         self.page(b, "/")
-        dead = f'tr[data-queue="{self.queue}"] [data-f="dead"]'
+        dead = f'tr[data-key="{self.queue}"] .dead-cell'
         until(lambda: b.text(dead) == "1", "one letter")
         b.js("const a = document.querySelector(arguments[0] + ' a'); a.focus();"
              "getSelection().selectAllChildren(a); window.kept = a", dead)
@@ -283,36 +293,66 @@ class Test:
         until(lambda: b.text("#queues"), "the read-only overview")
         for path in PAGES:
             self.page(b, path, self.read_only)
-            until(lambda: b.js("return document.readyState") == "complete", path)
-            assert b.js("return document.querySelectorAll('#actions button,"
-                        "#bulk button').length") == 0, path
+            words = b.js("return [...document.querySelectorAll('main button')]"
+                         ".map((e) => e.textContent)")
+            assert not {"Pause", "Replay", "Replay 1", "Set", "Run now",
+                        "Release", "Close…"} & set(words), (path, words)
+            assert "read-only" in b.text("#link")
+
+    @staticmethod
+    def answers_beside(b, button, answer):
+        """What came of a click is in view and at it, which has the focus."""
+        until(lambda: b.js(
+            """const button = document.querySelector(arguments[0]);
+            const at = document.querySelector(arguments[1]);
+            if (!at.textContent) return false;
+            const a = at.getBoundingClientRect(), c = button.getBoundingClientRect();
+            return document.activeElement === button && a.top >= 0 &&
+                a.bottom <= innerHeight && Math.abs(a.top - c.bottom) < 100;""",
+            button, answer), "the answer beside the button")
+
+    def command_behind(self, b, icon):
+        """The command that an icon shows."""
+        b.js("document.querySelector(arguments[0]).click()", icon)
+        text = b.text(".popup code")
+        b.key("\ue00c")  # Escape
+        until(lambda: b.text(".popup") is None, "the box is closed")
+        return text
 
     def pauses_and_resumes(self, b):
+        """From the row in two clicks; from the page of the queue in one."""
         b.go(f"{self.url}/#t={self.token}")
-        self.page(b, "/q/{q}")
-        until(lambda: b.js("return document.querySelectorAll("
-                           "'#actions button').length") >= 3, "buttons")
-        assert f"mqctl pause {self.queue} 10m" in b.text("#actions")
-        b.click("#actions button")
+        row = f'#queues tr[data-key="{self.queue}"]'
+        until(lambda: b.text(row), "its row")
+        b.click(row + " .icon")
+        b.click("[role=menuitem]")
         until(lambda: self.status()["paused"], "paused")
-        self.answers_beside(b, "#actions button")
-        until(lambda: "paused" in b.text("h1"), "the page says so")
-        b.js("[...document.querySelectorAll('#actions button')]"
-             ".find(x => x.textContent === 'Resume').click()")
+        self.answers_beside(b, row + " .icon", row + " .note")
+        until(lambda: "paused" in b.text(row), "the row says so")
+        self.page(b, "/queues/{q}")
+        assert b.text("#actions button") == "Resume"
+        b.click("#actions button")
+        until(lambda: not self.status()["paused"], "resumed")
+        self.answers_beside(b, "#actions button", "#actions .answer")
+        until(lambda: b.text("#actions button") == "Pause", "it says so")
+        b.click("#actions button:nth-of-type(2)")
+        assert f"mqctl pause {self.queue} 10m" in b.text("dialog code")
+        b.click("dialog .primary")
+        until(lambda: self.status()["paused_until"], "paused for a time")
+        until(lambda: "until" in b.text(".state-line"), "it says so")
+        b.click("#actions button")
         until(lambda: not self.status()["paused"], "resumed")
 
     def sets_and_says_what_was(self, b):
-        self.page(b, "/q/{q}")
-        until(lambda: b.text("#actions input[list]") is not None, "fields")
-        b.js("""const [name, value] = document.querySelectorAll(
-            '#actions form:nth-of-type(3) input');
-            name.value = 'max-concurrency'; value.value = '3';
-            value.dispatchEvent(new Event('input', {bubbles: true}));""")
-        assert (f"mqctl set {self.queue} max-concurrency=3"
-                in b.text("#actions form:nth-of-type(3)"))
-        b.click("#actions form:nth-of-type(3) button")
+        self.page(b, "/queues/{q}/settings")
+        field = "input[name=max-concurrency]"
+        b.js("document.querySelector(arguments[0]).value = '3'", field)
+        assert (self.command_behind(b, f"form:has({field}) .icon")
+                == f"mqctl set {self.queue} max-concurrency=3")
+        b.click(f"form:has({field}) [type=submit]")
         until(lambda: "-> 3" in b.text("#live"), "what it was")
         assert self.status()["max_concurrency"] == 3
+        until(lambda: "--max-concurrency=3" in b.text(".keep"), "how to keep it")
 
     def steers_what_waits(self, b):
         self.tool("mqctl", "create", "--queue-depth", "4", "--message-size",
@@ -323,87 +363,76 @@ class Test:
         for _ in range(3):
             self.tool("mqsend", self.other, "<script>alert(2)</script>\u202e")
         until(lambda: self.status(self.other)["waiting"] == 3, "three wait")
-        b.go(f"{self.url}/q/{self.other[1:]}")
-        until(lambda: b.text("#messages button"), "its buttons")
+        self.page(b, "/queues/{q}/messages", queue=self.other[1:])
+        until(lambda: b.js("return document.querySelectorAll("
+                           "'#messages tbody input').length") == 3, "three")
         assert "\u202e" not in b.text("main")
-        box = "#messages tbody tr:nth-child(%d) input"
-        ids = self.api(f"/api/v1/queues/{self.other[1:]}/messages")["messages"]
-        b.click(box % 1)
-        assert f"mqctl cancel {self.other} {ids[0]['id']}" in b.text("#messages")
-        b.click("#messages button.act")
-        b.accept()
+        names = b.js("return [...document.querySelectorAll("
+                     "'#messages tbody input')].map((e) => e.value)")
+        box = "#messages input[value='%s']"
+        cancel, run_now = "#messages .danger", "#messages .bulk button"
+        assert b.js("return document.querySelector(arguments[0]).disabled", cancel)
+        b.click(box % names[0])
+        b.click(cancel)
+        assert f"mqctl cancel {self.other} {names[0]}" in b.text("dialog code")
+        b.click("dialog .danger")
         until(lambda: "1 of 1 cancelled" in b.text("#live"), "it says so")
         until(lambda: self.status(self.other)["waiting"] == 2, "one less")
-        self.answers_beside(b, "#messages button.act")
-        assert b.text("#messages tr.past th") == ids[0]["id"], "it is not grey"
+        until(lambda: b.text(box % names[0]) is None, "its row has gone")
         # What something was done to is not meant by the next button as well.
-        assert f"run-now {self.other} ID..." in b.text("#messages")
-        b.click(box % 2)
-        b.click("#messages button")
+        assert "ID..." in self.command_behind(b, "#messages .bulk .icon")
+        b.click(box % names[1])
+        b.click(run_now)
         until(lambda: "1 of 1 due now" in b.text("#live"), "one runs")
         until(lambda: self.status(self.other)["retried"] == 4, "it ran")
-        b.click(box % 3)
-        assert f"cancel {self.other} {ids[2]['id']}" in b.text("#messages")
-        # A refusal is told there, too, and the ticks stay.
+        b.click(box % names[2])
+        # A refusal is told there and in a notice that stays, and so do the ticks.
         b.js("localStorage.removeItem('mqctl-key')")
-        b.click("#messages button")
+        b.click(run_now)
         until(lambda: "Sign in again" in b.text("#live"), "the refusal")
-        self.answers_beside(b, "#messages button")
+        self.answers_beside(b, run_now, "#messages .bulk .answer")
+        assert "Sign in again" in b.text("#toasts")
+        b.click("#toasts button")
+        assert b.text("#toasts") == ""
         assert b.js("return document.querySelectorAll("
                     "'#messages tbody input:checked').length") == 1
         b.go(f"{self.url}/#t={self.token}")
         until(lambda: b.js("return localStorage.getItem('mqctl-key')"), "a key")
 
-    @staticmethod
-    def answers_beside(b, button):
-        """What came of a click is in view and at it, which has the focus."""
-        until(lambda: b.js(
-            """const button = document.querySelector(arguments[0]);
-            const at = button.form.querySelector('.answer');
-            if (!at.textContent) return false;
-            const a = at.getBoundingClientRect(), c = button.getBoundingClientRect();
-            return document.activeElement === button && a.top >= 0 &&
-                a.bottom <= innerHeight && Math.abs(a.top - c.bottom) < 100;""",
-            button), "the answer beside the button")
-
     def closes_and_opens_a_group(self, b):
         self.tool("mqsend", "--group", "-<b>g</b>", self.other, "y")
         until(lambda: self.status(self.other)["groups"] == 1, "a group")
-        b.go(f"{self.url}/q/{self.other[1:]}")
-        b.js("[...document.querySelectorAll('main a')]"
-             ".find((a) => a.textContent === 'its ordered groups').click()")
-        until(lambda: b.text("#groups button"), "its buttons")
-        assert "-<b>g</b>" in b.text("#groups tbody")
-        state = '#groups tbody [data-f="state"]'
-        until(lambda: "blocked" in b.text(state) or b.go(b.url()), "its wait")
-        until(lambda: b.text("#groups button"), "its buttons")
-        b.click("#groups tbody input")
+        self.page(b, "/queues/{q}/groups", queue=self.other[1:])
+        row = "#groups tbody tr"
+        until(lambda: "blocked" in (b.text(row) or ""), "it waits")
+        assert "-<b>g</b>" in b.text(row)
+        close, again = row + " .small:nth-of-type(2)", row + " .small:nth-of-type(3)"
+        b.click(close)
         assert (f"mqctl group -- {self.other} '-<b>g</b>' close"
-                in b.text("#groups"))
-        b.click("#groups form:nth-of-type(2) button")
-        b.accept()
-        until(lambda: "refuses new messages" in b.text("#live"), "it says so")
-        assert b.text(state) == "blocked, closing", b.text(state)
-        b.click("#groups tbody input")
-        b.click("#groups form:nth-of-type(3) button")
-        until(lambda: "takes messages" in b.text("#live"), "it says so")
-        assert b.text(state) == "blocked", b.text(state)
+                == b.text("dialog code"))
+        b.click("dialog .danger")
+        until(lambda: "Closed" in b.text("#live"), "it says so")
+        until(lambda: "blocked, closing" in b.text(row), "the row says so")
+        b.click(again)
+        until(lambda: "Open" in b.text("#live"), "it says so")
+        until(lambda: "closing" not in b.text(row), "the row says so")
 
     def finds_a_message_in_any_queue(self, b):
         ids = self.api(f"/api/v1/queues/{self.other[1:]}/messages")["messages"]
-        b.go(self.url)
-        b.js("document.querySelector('[name=id]').value = arguments[0]",
-             ids[0]["id"])
-        b.click("form[role=search] button")
+        self.page(b, "/")
+        b.key("/")
+        assert b.js("return document.activeElement.id") == "find-text"
+        b.js("document.activeElement.value = arguments[0];"
+             "document.activeElement.form.requestSubmit()", ids[0]["id"])
         until(lambda: self.other in (b.text("#found") or ""), "its queue")
-        assert f"mqctl explain {self.other} {ids[0]['id']}" in b.text("main")
+        assert f"mqctl explain {self.other} {ids[0]['id']}" in b.text("#found")
 
     def says_when_the_worker_is_killed(self, b):
-        b.go(f"{self.url}/q/{self.other[1:]}")
-        until(lambda: "running" in b.text("h1"), "it runs")
+        self.page(b, "/queues/{q}", queue=self.other[1:])
+        until(lambda: "running" in b.text(".state-line"), "it runs")
         self.worker.send_signal(signal.SIGKILL)
         self.worker.wait()
-        until(lambda: "killed" in b.text("h1"), "the page says so")
+        until(lambda: "killed" in b.text(".state-line"), "the page says so")
 
     def says_when_the_queue_is_removed(self, b):
         self.tool("mqctl", "remove", "--force", "--state-dir", self.state,
@@ -423,13 +452,12 @@ class Test:
         url = f"http://localhost:{port}"
         until(lambda: self.answers(url), "the server")
         b.go(f"{url}/#t={self.token}")
-        dead = f'tr[data-queue="{self.queue}"] [data-f="dead"]'
+        dead = f'tr[data-key="{self.queue}"] .dead-cell'
         until(lambda: b.text(dead) == "2", "the letters")
-        until(lambda: b.js("return document.querySelector('#queues svg')"),
-              "the scripts")
         self.server.terminate()
         self.server.wait()
         until(lambda: "does not answer" in b.text("#live"), "it says so")
+        assert "no answer for" in b.text("#link")
         self.tool("mqsend", self.queue, "bad")
         until(lambda: self.status()["dead"] == 3, "a third letter")
         self.server = self.start("mqctl", *args)
@@ -441,6 +469,7 @@ class Test:
         self.server.wait()
         self.server = self.start("mqctl", *args)
         until(lambda: "signed out" in b.text("#live"), "it says so", 40)
+        assert "signed out" in b.text("#link")
         streams = [self.stream(url) for _ in range(32)]
         b.go(f"{url}/#t={self.token}")
         until(lambda: b.text(dead) == "3", "the overview")
@@ -462,7 +491,7 @@ class Test:
             window.setTimeout = (f, ms, ...more) => later(f, Math.min(ms, 500), ...more);""")
         b.go(f"{self.url}/#t={self.token}")
         until(lambda: re.search(LETTERS, b.text("#findings") or ""), "the finding")
-        b.js("""window.kept = [...document.querySelectorAll('#findings .finding')]
+        b.js("""window.kept = [...document.querySelectorAll('#findings li')]
                 .find((e) => /[0-9] dead letter/.test(e.textContent));
             window.was = kept.textContent;""")
         self.tool("mqsend", self.queue, "bad")
@@ -496,38 +525,59 @@ class Test:
         began = time.monotonic()
         n = self.status()["dead"]
         b.go(self.url)
-        until(lambda: re.search(LETTERS, b.text("#findings")), "the finding")
-        b.click(f'tr[data-queue="{self.queue}"] [data-f="dead"] a')
-        until(lambda: b.text("#bulk button"), "its letters")
-        assert "exit 3" in b.text("main table"), "by error"
+        until(lambda: re.search(LETTERS, b.text("#findings") or ""), "the finding")
+        b.click(f'tr[data-key="{self.queue}"] .dead-cell a')
+        group = "#letters .group"
+        until(lambda: "exit 3: *" in (b.text(group) or "") or
+              "exit 3: bad" in (b.text(group) or ""), "by error")
+        b.click("#letters [title='exit 3: bad']")
+        until(lambda: b.text("#letters tbody th a"), "its letters")
+        # What was done to one letter is not done to all with the next click.
+        box = "#letters tbody tr:last-child input"
+        b.click(box)
+        b.click("#letters .letters .danger")
+        b.click("dialog .danger")
+        until(lambda: "1 of 1 discarded" in b.text("#live"), "one is gone")
+        until(lambda: b.text("#letters .letters .danger") == "Discard chosen"
+              and b.js("return document.querySelector("
+                       "'#letters .letters .danger').disabled"), "no tick")
+        n -= 1
+        until(lambda: self.status()["dead"] == n, "one less")
         b.click("#letters tbody th a")
         until(lambda: b.text("h1[data-row]"), "one letter")
         assert "exit 3: bad" in b.text("main"), "the reason"
         open("fixed", "w").close()
-        b.click("h1 a")
-        until(lambda: b.text("#bulk button"), "its letters")
-        assert "mqdlq replay" in b.text("#bulk code")
-        # What was done to one letter is not done to all with the next click.
-        b.click("#letters tbody input")
-        b.click("#bulk form:nth-of-type(2) button")
-        b.accept()
-        until(lambda: "discard ended: 1 of 1" in b.text("#live"), "one is gone")
-        assert "None chosen" in b.text("#bulk")
-        n -= 1
-        b.go(b.url())
-        until(lambda: b.text("#bulk button"), "its letters")
-        b.click("#bulk input[type=checkbox]")
-        assert "--canary" in b.text("#bulk code")
-        b.click("#bulk button")
-        b.accept()
-        until(lambda: "ended" in (b.text("#live") or ""), "the end of the job")
-        until(lambda: f"{n} done" in (b.text("#live") or ""), "what became of them")
+        b.js("history.back()")
+        until(lambda: b.text(group), "its groups")
+        # Each group in two clicks and an answer: the button, the question.
+        until(lambda: sum(self.counts(b)) == n, "all counted")
+        for _ in range(len(self.counts(b))):
+            b.js("[...document.querySelectorAll('#letters .primary')]"
+                 ".find((e) => e.checkVisibility()).click()")
+            assert "mqdlq replay" in b.text("dialog code")
+            if b.text("dialog input[name=canary]") is not None:
+                b.click("dialog input[name=canary]")
+                assert "--canary" in b.text("dialog code")
+            b.click("dialog .primary")
+            until(lambda: "done" in b.text("#live") and
+                  "Replay:" in b.text("#live"), "the outcome")
+            assert "died again" not in b.text("#letters")
+            b.js("document.querySelector('#live').textContent = ''")
+            until(lambda: sum(self.counts(b)) == self.status()["dead"],
+                  "the rest", 40)
         until(lambda: self.status()["dead"] == 0, "all done")
         print("from the finding to the end:", time.monotonic() - began)
 
+    @staticmethod
+    def counts(b):
+        """The numbers on the buttons that replay a group."""
+        return [int(text.split()[-1]) for text in b.js(
+            "return [...document.querySelectorAll('#letters .primary')]"
+            ".filter((e) => e.checkVisibility()).map((e) => e.textContent)")]
+
     def says_when_the_queue_is_all_right(self, b):
         self.page(b, "/dead")
-        assert "There are no dead letters" in b.text("main")
+        until(lambda: "There are no dead letters" in b.text("main"), "it says so")
 
     def run(self):
         rules = "--host-resolver-rules=MAP evil.test 127.0.0.1"

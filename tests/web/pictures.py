@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """pictures.py - take pictures of mqctl serve from a real run
 
-Usage: tests/web/pictures.py [--all] [DIRECTORY]      (docs/pictures)
-  page.png         the overview, as in the README
+Usage: tests/web/pictures.py [--all | --serve] [DIRECTORY]   (docs/pictures)
+  page.png         all queues, as in the README; page-dark.png the same, dark
   page-queue.png   one queue
-  page-dead.png    its dead letters
-  page-groups.png  the ordered groups of another
-  page-phone.png   the overview on a telephone, dark
+  page-dead.png    dead letters by their error
+  page-letter.png  one letter
+  page-phone.png   all queues on a telephone, dark
   --all            every page, at 1280x900 and 390x844, light and dark, to look
                    at them
+  --serve          keep the scene running, and print its address
 Needs built programs ($MQW_BIN, else build/bin), Chromium and chromedriver, and
-room for four queues of 10 x 256 bytes. Removes all it made.
+room for seven queues of 10 x 256 bytes. Removes all it made.
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,23 +33,29 @@ SIZES = {"wide": (1280, 900), "phone": (390, 844)}
 
 # A queue's name, options of its worker, its handler, its messages a second.
 QUEUES = (
-    ("orders", ["-c", "4", "--max-attempts", "1"],
-     "read -r n; case $n in *7}) echo 'no such account: 4711' >&2; exit 65;; "
-     "*03}) echo 'connect: connection refused (db-2:5432)' >&2; exit 1;; esac; "
-     "sleep 0.02", 20),
+    ("orders", ["-c", "8", "--max-attempts", "1"],
+     "read -r n; case $n in *7}) echo \"no such account: $$\" >&2; "
+     "exit 65;; *03}) echo 'connect: connection refused (db-2:5432)' >&2; "
+     "exit 1;; esac; sleep 0.1", 20),
     ("invoices", ["-c", "2", "--backoff", "1h", "--on-group-dead", "hold"],
      "read -r n; case $n in *1042}) echo 'no such customer' >&2; exit 65;; "
      "*1063}) echo 'the bank does not answer' >&2; exit 75;; esac; "
-     "[ -z \"$MQW_GROUP\" ] || sleep 3; sleep 0.05", 6),
+     "[ -z \"$MQW_GROUP\" ] || sleep 6; sleep 0.05", 6),
     ("mail", ["-c", "2", "--backoff", "1h"],
      "echo 'smtp: 451 try again later' >&2; exit 75", 0.5),
     ("thumbnails", ["-c", "8"], "sleep 0.3", 10),
+    ("webhooks", ["-c", "4", "--max-attempts", "1", "--timeout", "300ms"],
+     "read -r n; case $n in *5}) echo 'POST https://shop.example/hook' >&2; "
+     "sleep 9;; esac; sleep 0.05", 3),
+    ("exports", ["-c", "1"], "sleep 30", 1),
+    ("reports", ["-c", "2"], "sleep 0.2", 2),
 )
 
 
 class Run:
     def __init__(self, folder):
         self.state, self.processes, self.feeds = folder, [], []
+        self.workers = {}
         self.names = [f"/{q[0]}" for q in QUEUES]
 
     def tool(self, name, *args, check=True):
@@ -65,8 +73,9 @@ class Run:
         for name, options, handler, rate in QUEUES:
             self.tool("mqctl", "create", "--queue-depth", "10",
                       "--message-size", "256", "/" + name)
-            self.start("mqworker", "--state-dir", self.state, "--quiet",
-                       *options, "/" + name, "--", "sh", "-c", handler)
+            self.workers[name] = self.start(
+                "mqworker", "--state-dir", self.state, "--quiet", *options,
+                "/" + name, "--", "sh", "-c", handler)
             self.feeds.append(["/" + name, rate, 0])
 
     def feed(self, seconds):
@@ -95,12 +104,19 @@ class Run:
         """One that is held, one that is blocked, and some that run in turns."""
         self.group(3, 1042, 1048, 1057)
         self.group(5, 1063, 1064)
-        until(lambda: {"held", "blocked"} <= {g["state"] for g in self.get(
-            "/api/v1/queues/invoices/groups")["groups"]}, "the two that wait")
-        for customer in (1, 2, 4, 6):
-            self.group(customer, *range(1100 + customer, 1120, 7))
-        until(lambda: len(self.get("/api/v1/queues/invoices/groups")["groups"])
-              == 6, "all of them")
+        for customer in (1, 2, 4):
+            self.group(customer, 1100 + customer, 1110 + customer)
+        until(lambda: {"held", "blocked", "running"} <= {
+            g["state"] for g in self.get("/api/v1/queues/invoices/groups")
+            ["groups"]}, "one that is held, blocked, running")
+
+    def trouble(self):
+        """A paused queue, one without a worker, and ordered groups."""
+        self.tool("mqctl", "pause", "--state-dir", self.state, "/thumbnails",
+                  "1h")
+        self.workers["reports"].terminate()
+        self.workers["reports"].wait()
+        self.groups()
 
     def serve(self):
         p = self.start("mqctl", "serve", "--state-dir", self.state, "--listen",
@@ -131,35 +147,49 @@ class Run:
 
 def pages(run):
     row = run.get("/api/v1/queues/orders/letters?limit=1")["letters"][0]["row"]
-    waits = run.get("/api/v1/queues/mail/messages")["messages"][0]["id"]
-    return {"": "/", "queue": "/q/orders", "waits": "/q/mail",
-            "groups": "/q/invoices/groups",
-            "dead": "/q/orders/dead", "letter": f"/q/orders/dead/{row}",
-            "all-dead": "/dead", "find": f"/find?id={waits}"}
+    waits = run.get("/api/v1/queues/mail/messages?state=retry")["messages"][0]
+    return {"": "/", "dead": "/dead", "groups": "/groups",
+            "letter": f"/queues/orders/dead/{row}",
+            "message": f"/queues/mail/messages/{waits['name']}",
+            "find": f"/find?q={waits['id']}", "queue": "/queues/orders",
+            "queue-messages": "/queues/mail/messages",
+            "queue-dead": "/queues/orders/dead",
+            "queue-groups": "/queues/invoices/groups",
+            "queue-settings": "/queues/orders/settings"}
 
 
 def take(run, b, path, file, whole=False):
     b.go(run.url + path)
-    until(lambda: b.js("return document.readyState") == "complete", path)
+    until(lambda: b.js("return document.querySelector('main h1') !== null"),
+          path)
     if path == "/":
-        until(lambda: b.js("return document.querySelectorAll('.spark path')"
-                           ".length") == len(QUEUES), "the sparks")
-    if path in ("/q/orders", "/q/mail"):
-        until(lambda: b.js("return document.querySelectorAll('.charts path')"
-                           ".length") > 8, "the charts")
+        until(lambda: b.js("return document.querySelectorAll('.spark path[d]')"
+                           ".length") >= len(QUEUES), "the sparks")
+    if path == "/queues/orders":
+        until(lambda: b.js("return document.querySelectorAll('.chart path')"
+                           ".length") > 4, "the charts")
     if whole:
         b.picture_whole(file)
     else:
         b.picture(file)
 
 
+# What docs show: the file, the page, the size, the scheme.
+SHOWN = (("page.png", "", "wide", "light"),
+         ("page-dark.png", "", "wide", "dark"),
+         ("page-queue.png", "queue", "wide", "light"),
+         ("page-dead.png", "dead", "wide", "light"),
+         ("page-letter.png", "letter", "wide", "light"),
+         ("page-phone.png", "", "phone", "dark"))
+
+
 def main():
     args = sys.argv[1:]
-    every = "--all" in args
-    args = [a for a in args if a != "--all"]
     if "-h" in args or "--help" in args:
         print(__doc__, end="")
         return
+    every, stay = "--all" in args, "--serve" in args
+    args = [a for a in args if a not in ("--all", "--serve")]
     if len(args) > 1 or args[:1] and args[0].startswith("-"):
         sys.exit(f"pictures.py: unknown arguments {args}; --help lists what "
                  "is allowed")
@@ -168,45 +198,43 @@ def main():
     if missing():
         sys.exit(f"pictures.py: no {missing()}")
     os.makedirs(out, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of finally
     with tempfile.TemporaryDirectory() as folder:
         run = Run(folder)
         try:
             run.queues()
             run.serve()
-            b = Browser()
-            try:
-                b.go(f"{run.url}/#t={run.token}")
-                until(lambda: b.text("#queues"), "the overview")
-                run.feed(8 if every else 20)
-                run.tool("mqctl", "pause", "--state-dir", folder, "/thumbnails",
-                         "1h")
-                run.feed(3)
-                found = pages(run)
-                if not every:
-                    for name in ("", "queue", "dead"):
-                        take(run, b, found[name], os.path.join(
-                            out, f"page{name and '-' + name}.png"))
-                    run.groups()
-                    take(run, b, found["groups"],
-                         os.path.join(out, "page-groups.png"))
-                    b.phone(*SIZES["phone"])
-                    b.scheme("dark")
-                    take(run, b, "/", os.path.join(out, "page-phone.png"))
-                    return
-                for name, path in found.items():
-                    if name == "groups":
-                        run.groups()
-                    for size, (width, height) in SIZES.items():
-                        b.phone(width, height, size == "phone")
-                        for scheme in ("light", "dark"):
-                            b.scheme(scheme)
-                            take(run, b, path, os.path.join(
-                                out, f"{name or 'overview'}-{size}-{scheme}"
-                                ".png"), True)
-            finally:
-                b.close()
+            if stay:
+                print(f"{run.url}/#t={run.token}", flush=True)
+                run.feed(8)
+                run.trouble()
+                while True:
+                    run.feed(60)
+            photograph(run, out, every)
+        except KeyboardInterrupt:
+            pass
         finally:
             run.end()
+
+
+def photograph(run, out, every):
+    b = Browser()
+    try:
+        b.go(f"{run.url}/#t={run.token}")
+        until(lambda: b.text("#queues tbody a"), "all queues")
+        run.feed(20)
+        run.trouble()
+        run.feed(8 if every else 40)
+        found = pages(run)
+        shown = SHOWN if not every else [
+            (f"{name or 'queues'}-{size}-{scheme}.png", name, size, scheme)
+            for name in found for size in SIZES for scheme in ("light", "dark")]
+        for file, name, size, scheme in shown:
+            b.phone(*SIZES[size], size == "phone")
+            b.scheme(scheme)
+            take(run, b, found[name], os.path.join(out, file), every)
+    finally:
+        b.close()
 
 
 if __name__ == "__main__":

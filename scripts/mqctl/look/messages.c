@@ -193,6 +193,8 @@ static int spooled_visit(const struct store_spooled *row, void *arg)
         .received_ns = row->received_ns,
         .priority = store_spool_priority(row->key),
         .crashes = row->crashes,
+        .header = (const char *)row->data,
+        .header_size = h.bytes,
         .body = (const char *)row->data + h.bytes,
         .size = row->size - h.bytes,
     };
@@ -307,10 +309,10 @@ static int slot_add(const struct custody_seen *c, void *arg)
     s->state =
         m->runs && c->w.state == SLOT_RUNNING ? WAITING_RUNNING : WAITING_READY;
     s->body_size = size < m->filter.body_most ? size : m->filter.body_most;
-    s->body = malloc(s->body_size + 1);
-    if (!s->body)
+    s->data = malloc(c->header.bytes + s->body_size + 1);
+    if (!s->data)
         return -ENOMEM;
-    memcpy(s->body, body, s->body_size);
+    memcpy(s->data, c->data, c->header.bytes + s->body_size);
     if (!c->group[0] && !c->header.bytes)
         memcpy(s->c.group, body, group_prefix(body, size, m->separator));
     if (!message_wanted(&m->filter, s->c.group, strlen(s->c.group),
@@ -455,7 +457,7 @@ int messages_open(struct messages *m, const struct options *o)
 void messages_close(struct messages *m)
 {
     for (size_t i = 0; i < m->count; i++)
-        free(m->slots[i].body);
+        free(m->slots[i].data);
     free(m->slots);
     free(m->seqs);
     store_close(&m->store);
@@ -564,7 +566,9 @@ static int slot_pass(const struct passing *p, const struct slot_seen *s)
                                .group_size = strlen(c->group),
                                .error = fail.seen ? fail.error : NULL,
                                .error_text = fail.text[0] ? fail.text : NULL,
-                               .body = s->body,
+                               .header = s->data,
+                               .header_size = c->header.bytes,
+                               .body = s->data + c->header.bytes,
                                .body_size = s->body_size,
                                .size = s->size},
         p->arg);
@@ -619,24 +623,52 @@ struct listing {
     char last[CURSOR_TEXT];
 };
 
+json_t *message_json(const char *queue, const struct message_seen *seen)
+{
+    char id[ULID_TEXT], cursor[CURSOR_TEXT];
+    bool named = !ulid_is_none(&seen->id);
+    json_t *o = json_pack(
+        "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
+        "queue", json_printable(queue), "id",
+        named ? ulid_print(seen->id, id) : NULL, "row",
+        seen->row ? json_integer(seen->row) : json_null(), "state",
+        waiting_state_text(seen->state), "failures", (json_int_t)seen->failures,
+        "attempt", seen->attempt ? json_integer(seen->attempt) : json_null(),
+        "pid", seen->pid ? json_integer(seen->pid) : json_null(), "crashes",
+        (json_int_t)seen->crashes, "priority", (json_int_t)seen->priority,
+        "size", (json_int_t)seen->size, "body_cut",
+        seen->body_size < seen->size, "cursor", messages_cursor(seen, cursor));
+    const char *error = seen->error, *text = seen->error_text;
+
+    if (o &&
+        json_put_bytes(o, "error", error, error ? strlen(error) : 0) == 0 &&
+        json_put_bytes(o, "error_text", text, text ? strlen(text) : 0) == 0 &&
+        json_put_bytes(o, "group", seen->group, seen->group_size) == 0 &&
+        json_put_bytes(o, "body", seen->body, seen->body_size) == 0 &&
+        json_put_time(o, "due_at", seen->due_ns) == 0 &&
+        json_put_time(o, "received_at", seen->received_ns) == 0 &&
+        json_put_time(o, "started_at", seen->started_ns) == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 /* Visit a message: print a line, unless the limit is reached. */
 static int message_print(const struct message_seen *seen, void *arg)
 {
     char id[ULID_TEXT] = "-", wait[DURATION_TEXT], error[ERROR_JOINED];
     const char *fault = seen->error, *text = seen->error_text;
-    const bool named = !ulid_is_none(&seen->id);
     uint64_t wall = clock_wall_ns();
     struct listing *l = arg;
     struct term_table *t = l->table;
-    json_t *o;
     int err = 0;
 
     if (l->o->limit && l->rows == l->o->limit)
         return VISIT_ENOUGH;
     messages_cursor(seen, l->last);
-    if (named)
-        ulid_print(seen->id, id);
     if (t) {
+        if (!ulid_is_none(&seen->id))
+            ulid_print(seen->id, id);
         term_cellf(t, "%s", id);
         term_cellf(t, "%s", waiting_state_text(seen->state));
         if (seen->due_ns > wall)
@@ -652,30 +684,7 @@ static int message_print(const struct message_seen *seen, void *arg)
         term_cellf(t, "%zu", seen->size);
         term_cell(t, seen->body, seen->body_size);
     } else {
-        o = json_pack(
-            "{s:o, s:s?, s:o, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:b, s:s}",
-            "queue", json_printable(l->m.queue), "id", named ? id : NULL, "row",
-            seen->row ? json_integer(seen->row) : json_null(), "state",
-            waiting_state_text(seen->state), "failures",
-            (json_int_t)seen->failures, "attempt",
-            seen->attempt ? json_integer(seen->attempt) : json_null(), "pid",
-            seen->pid ? json_integer(seen->pid) : json_null(), "crashes",
-            (json_int_t)seen->crashes, "priority", (json_int_t)seen->priority,
-            "size", (json_int_t)seen->size, "body_cut",
-            seen->body_size < seen->size, "cursor", l->last);
-        if (!o ||
-            json_put_bytes(o, "error", fault, fault ? strlen(fault) : 0) < 0 ||
-            json_put_bytes(o, "error_text", text, text ? strlen(text) : 0) <
-                0 ||
-            json_put_bytes(o, "group", seen->group, seen->group_size) < 0 ||
-            json_put_bytes(o, "body", seen->body, seen->body_size) < 0 ||
-            json_put_time(o, "due_at", seen->due_ns) < 0 ||
-            json_put_time(o, "received_at", seen->received_ns) < 0 ||
-            json_put_time(o, "started_at", seen->started_ns) < 0) {
-            json_decref(o);
-            return -ENOMEM;
-        }
-        err = json_print_line(o, stdout);
+        err = json_print_line(message_json(l->m.queue, seen), stdout);
     }
     if (++l->rows % TERM_TABLE_PART == 0 && l->table)
         term_table_print(l->table, stdout);

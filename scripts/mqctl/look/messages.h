@@ -11,6 +11,8 @@
 #ifndef SCRIPTS_MQCTL_LOOK_MESSAGES_H
 #define SCRIPTS_MQCTL_LOOK_MESSAGES_H
 
+#include <jansson.h>
+
 #include "common/base/safe_text.h"
 #include "common/custody/custody.h"
 #include "common/state/statedir.h"
@@ -20,9 +22,9 @@
 /* A message in a slot, copied. */
 struct slot_seen {
     enum waiting_state state;
-    struct custody_seen c; /* header and data are not valid any more */
-    char *body;            /* up to filter.body_most bytes */
-    size_t body_size, size;
+    struct custody_seen c;  /* header and data are not valid any more */
+    char *data;             /* the header, and up to filter.body_most bytes */
+    size_t body_size, size; /* of the body: of the copy, and whole */
 };
 
 /* Return true if the slot `a` comes before `b` in the order of their group. */
@@ -62,6 +64,8 @@ struct message_seen {
     size_t group_size;
     const char *error;      /* of its last failure; NULL: none */
     const char *error_text; /* beside it; NULL: nothing */
+    const char *header;     /* NULL: not read, as the message has a row */
+    size_t header_size;
     const char *body;
     size_t body_size; /* of `body` */
     size_t size;      /* of the whole body */
@@ -81,6 +85,9 @@ int messages_each(struct messages *m, const char *cursor, message_visit *visit,
 #define CURSOR_TEXT 600
 const char *messages_cursor(const struct message_seen *seen,
                             char text[CURSOR_TEXT]);
+
+/* Return the object of mqctl list --json; NULL: no memory. */
+json_t *message_json(const char *queue, const struct message_seen *seen);
 
 /* Visit the rows of the spool behind that key (0: all) that the filter chooses,
  * also rows that are in a slot. */

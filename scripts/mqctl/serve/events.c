@@ -2,6 +2,7 @@
 #include "scripts/mqctl/serve/events.h"
 
 #include <bsd/stdlib.h>
+#include <bsd/string.h>
 #include <bsd/sys/queue.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,8 +10,10 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/safe_text.h"
+#include "scripts/mqctl/serve/ask/ask.h"
 
-#define RING      64
+#define RING      256
 #define QUIET     (2 * NS_PER_S)
 #define CHUNK     4096
 #define TIMEOUT_S 60 /* for a client that takes nothing */
@@ -18,15 +21,17 @@
 struct event {
     char *text;
     size_t size;
+    char queue[QUEUE_NAME_MAX]; /* of whose streams it is; "": of all */
 };
 
 struct stream {
     LIST_ENTRY(stream) link;
     struct MHD_Connection *c;
     bool asleep;
-    struct event first; /* sent before the events of the ring */
-    uint64_t next;      /* number of the event to send */
-    size_t at;          /* bytes of that event which were sent */
+    char queue[QUEUE_NAME_MAX]; /* "": of none */
+    struct event first;         /* sent before the events of the ring */
+    uint64_t next;              /* number of the event to send */
+    size_t at;                  /* bytes of that event which were sent */
 };
 
 static struct {
@@ -48,7 +53,7 @@ size_t streams_count(void)
 static struct event event_make(const char *name, json_t *data)
 {
     struct event out = {0};
-    char *json = json_dumps(data, JSON_COMPACT);
+    char *json = json_dumps(data, SERVE_JSON);
     int n =
         json ? asprintf(&out.text,
                         "event: %s\nid: %" PRIx32 "-%" PRIu64 "\ndata: %s\n\n",
@@ -89,12 +94,20 @@ static void event_push(struct event event)
     streams_wake();
 }
 
-void event_send(const char *name, json_t *data)
+void event_send(const char *name, const char *queue, json_t *data)
 {
-    if (e.count == 0)
+    const struct stream *s = LIST_FIRST(&e.streams);
+    struct event event;
+
+    while (s && queue && strcmp(s->queue, queue) != 0)
+        s = LIST_NEXT(s, link);
+    if (!s) {
         json_decref(data);
-    else
-        event_push(event_make(name, data));
+        return;
+    }
+    event = event_make(name, data);
+    strlcpy(event.queue, queue ? queue : "", sizeof event.queue);
+    event_push(event);
 }
 
 void events_keep(uint64_t now_ns)
@@ -117,14 +130,22 @@ void events_end(void)
 static ssize_t stream_read(void *cls, uint64_t pos, char *buf, size_t max)
 {
     struct stream *s = cls;
-    const struct event *event = s->first.text     ? &s->first
-                                : s->next < e.end ? &e.ring[s->next % RING]
-                                                  : NULL;
+    const struct event *event = NULL;
     size_t n;
 
     (void)pos;
     if (e.over || (!s->first.text && s->next + RING < e.end))
         return MHD_CONTENT_READER_END_OF_STREAM;
+    if (s->first.text)
+        event = &s->first;
+    for (; !event && s->next < e.end; s->next++) {
+        const struct event *one = &e.ring[s->next % RING];
+
+        if (!one->queue[0] || strcmp(one->queue, s->queue) == 0) {
+            event = one;
+            break;
+        }
+    }
     if (!event) {
         s->asleep = true;
         MHD_suspend_connection(s->c);
@@ -156,11 +177,12 @@ static void stream_close(void *cls)
 }
 
 struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
-                                 json_t *all)
+                                 json_t *all, const char *queue, json_t *look)
 {
     struct stream *s = e.count < STREAMS_MAX ? calloc(1, sizeof *s) : NULL;
     struct MHD_Response *r = NULL;
-    char run[16];
+    struct event of_queue = {0};
+    char run[16], *both;
     bool again;
 
     if (!e.run)
@@ -173,6 +195,16 @@ struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
                              .next = e.end,
                              .first =
                                  event_make(again ? "resync" : "hello", all)};
+        strlcpy(s->queue, queue ? queue : "", sizeof s->queue);
+        if (look)
+            of_queue = event_make("queue", json_incref(look));
+        if (of_queue.text && s->first.text &&
+            asprintf(&both, "%s%s", s->first.text, of_queue.text) >= 0) {
+            free(s->first.text);
+            s->first.text = both;
+            s->first.size += of_queue.size;
+        }
+        free(of_queue.text);
         r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, CHUNK,
                                               stream_read, s, stream_close);
     } else {

@@ -3,7 +3,7 @@
  * WHAT   A ring of the last events, and for each stream its place in the ring.
  *        A stream that has sent all events is suspended. A stream that is too
  *        slow for the ring ends; the browser connects again and gets
- *        everything.
+ *        everything. Events of one queue go only to the streams of that queue.
  * WHO    The server's thread.
  * OWNS   The ring and the streams.
  * FAILS  stream_open: NULL, too many, or no memory.
@@ -19,13 +19,15 @@
 
 #define STREAMS_MAX 32
 
-/* Make a response that begins with all queues as last seen. `last_id`: the
- * Last-Event-ID, or NULL. */
+/* Make a response that begins with the overview `all`, which is taken over.
+ * With `queue`, the stream also gets the events of that queue, first of all
+ * its last look; NULL: it does not. `last_id`: the Last-Event-ID, or NULL. */
 struct MHD_Response *stream_open(struct MHD_Connection *c, const char *last_id,
-                                 json_t *all);
+                                 json_t *all, const char *queue, json_t *look);
 size_t streams_count(void);
-/* Send an event to all streams; takes over `data`. */
-void event_send(const char *name, json_t *data);
+/* Send an event, to the streams of a queue or (NULL) to all; takes over
+ * `data`. */
+void event_send(const char *name, const char *queue, json_t *data);
 /* Send a comment if there was no event for 2 s, to notice soon that a browser
  * has gone, and to keep proxies from closing the stream. */
 void events_keep(uint64_t now_ns);

@@ -77,12 +77,17 @@ static struct job *job_find(int64_t id)
 static json_t *job_describe(const struct job *j)
 {
     return json_pack(
-        "{s:o, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}",
+        "{s:o, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s?, s:o, s:o, "
+        "s:o}",
         "id", json_sprintf("%" PRId64, j->id), "what",
         j->discard ? "discard" : "replay", "queue", json_printable(j->queue),
         "state", states[j->state], "count", (json_int_t)j->count, "taken",
         (json_int_t)j->next, "changed", (json_int_t)j->changed, "refused",
-        (json_int_t)j->refused, "rate", j->rate, "canary", j->canary,
+        (json_int_t)j->refused, "rate", j->rate, "canary", j->canary, "verdict",
+        !j->canary || j->state == JOB_STOPPED ? NULL
+        : j->proved                           ? "done"
+        : j->state == JOB_RUNS                ? "waiting"
+                                              : "failed",
         "started_at", json_time(j->started_ns), "ended_at",
         json_time(j->ended_ns), "error",
         j->line[0] ? json_string(j->line) : json_null());
@@ -97,7 +102,9 @@ bool job_rows(int64_t id, struct ask_job *out)
     *out = (struct ask_job){.queue = j->queue,
                             .rows = j->rows,
                             .count = j->next < j->count ? j->next : j->count,
-                            .started_ns = j->started_ns};
+                            .started_ns = j->started_ns,
+                            .sent = j->changed,
+                            .ended = j->state != JOB_RUNS};
     return true;
 }
 
@@ -174,7 +181,7 @@ static void job_end(struct job *j, enum job_state state)
         free(j->rows);
         j->rows = NULL;
     }
-    event_send("job", job_describe(j));
+    event_send("job", NULL, job_describe(j));
     job_log(j);
     LIST_FOREACH (other, &jobs, link)
         if (other->state != JOB_RUNS && ++kept > JOBS_KEPT)
@@ -186,18 +193,6 @@ static void job_end(struct job *j, enum job_state state)
     }
 }
 
-/* Read the output of a child as a string, which the caller frees; NULL: it
- * cannot be read. */
-static char *job_output_read(int fd, size_t size)
-{
-    char *text = calloc(1, size + 1);
-
-    if (text && pread(fd, text, size, 0) == (ssize_t)size)
-        return text;
-    free(text);
-    return NULL;
-}
-
 /* Take the result of a batch, and end the job if it was the last one. */
 static void batch_finish(const struct look_end *end, void *owner)
 {
@@ -206,10 +201,9 @@ static void batch_finish(const struct look_end *end, void *owner)
                  end->status < 0 || end->status == EX_CANTCREAT ||
                  end->status == EX_IOERR || end->status == EX_USAGE ||
                  end->status == EX_NOPERM;
-    char *text = job_output_read(end->out, end->size), *at;
+    char *text = look_output(end), *at;
     json_t *o;
 
-    close(end->out);
     /* The last line that mqdlq printed is a summary. */
     if (text && end->size && text[end->size - 1] == '\n')
         text[end->size - 1] = '\0';
@@ -222,7 +216,7 @@ static void batch_finish(const struct look_end *end, void *owner)
     free(text);
     j->pid = 0;
     j->next += j->batch;
-    j->proved = end->status == 0;
+    j->proved |= end->status == 0;
     if (end->status && !j->line[0])
         strlcpy(j->line, end->line, sizeof j->line);
     /* A letter that was refused, or is gone, is not the end of the others. */
@@ -233,7 +227,7 @@ static void batch_finish(const struct look_end *end, void *owner)
     else if (j->next == j->count)
         job_end(j, JOB_ENDED);
     else
-        event_send("job", job_describe(j));
+        event_send("job", NULL, job_describe(j));
 }
 
 /* Start a batch, with a rate of at most the letters of one second. The canary
@@ -349,16 +343,16 @@ void jobs_open(const char *path)
 
 /* ---- a new job ---- */
 
-/* Read the lines of a file as numbers. Returns how many, or -1. */
-static int64_t rows_read(int fd, size_t size, int64_t **out)
+/* Read the lines that a look printed as numbers. Returns how many, or -1. */
+static int64_t rows_read(const struct look_end *look, int64_t **out)
 {
-    char *text = job_output_read(fd, size), *at = text, *end;
+    char *text = look_output(look), *at = text, *end;
     size_t n = 0, lines = 0;
 
     *out = NULL;
     if (!text)
         return -1;
-    for (size_t i = 0; i < size; i++)
+    for (size_t i = 0; i < look->size; i++)
         lines += text[i] == '\n';
     *out = calloc(lines + 1, sizeof **out);
     while (*out && n < lines && (end = strchr(at, '\n')) != NULL) {
@@ -371,17 +365,17 @@ static int64_t rows_read(int fd, size_t size, int64_t **out)
     return *out ? (int64_t)n : -1;
 }
 
-int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
+int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
                    struct problem *p)
 {
     struct job *j = calloc(1, sizeof *j), *other;
-    int64_t n = j ? rows_read(fd, size, &j->rows) : -1;
+    int64_t *rows = NULL, n = rows_read(look, &rows);
     char text[ID_TEXT + 1];
     unsigned running = 0;
     json_t *body;
 
-    close(fd);
     if (j) { /* a child has checked the members */
+        j->rows = rows;
         body = json_loadb(a->body, a->body_size, 0, NULL);
         j->discard = a->path.route->what == SERVE_DISCARD;
         j->rate = json_integer_value(json_object_get(body, "rate"));
@@ -394,7 +388,7 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
     LIST_FOREACH (other, &jobs, link)
         running +=
             j && other->state == JOB_RUNS && is_canary(other) == j->canary;
-    if (n < 0)
+    if (!j || n < 0)
         problem_memory(p);
     else if (running >= (j->canary ? JOBS_CANARY : JOBS_RUNNING))
         problem_fill(
@@ -406,8 +400,8 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
             j->canary ? JOBS_CANARY : JOBS_RUNNING);
     else
         p->status = 0;
-    if (n < 0 || p->status) {
-        free(j ? j->rows : NULL);
+    if (!j || p->status) {
+        free(rows);
         free(j);
         return -1;
     }
@@ -422,7 +416,7 @@ int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
     strlcpy(j->queue, a->path.queue, sizeof j->queue);
     j->started_ns = clock_wall_ns();
     LIST_INSERT_HEAD(&jobs, j, link);
-    event_send("job", job_describe(j));
+    event_send("job", NULL, job_describe(j));
     job_log(j);
     return j->id;
 }

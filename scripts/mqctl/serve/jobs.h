@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "scripts/mqctl/serve/ask/ask.h"
+#include "scripts/mqctl/serve/look.h"
 
 #define JOBS_RUNNING 4
 #define JOBS_CANARY  8 /* besides these, waiting for one letter to finish */
@@ -26,9 +27,9 @@ void jobs_open(const char *path);
 /* Stop all jobs when the server stops, and log each. Call look_end_all
  * afterwards. */
 void jobs_end(void);
-/* Start a job for the rows in the lines of `fd`, which is taken over. Returns
+/* Start a job for the rows that a look printed, whose file is closed. Returns
  * the number of the job, or -1 and a problem. */
-int64_t jobs_start(const struct serve_ask *a, int fd, size_t size,
+int64_t jobs_start(const struct serve_ask *a, const struct look_end *look,
                    struct problem *p);
 /* Start the batches that are due. Returns the time of the next, monotonic. */
 uint64_t jobs_step(uint64_t now_ns);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -91,6 +92,18 @@ pid_t look_start(const struct look_job *job)
     }
     l->pid = pid;
     return pid;
+}
+
+char *look_output(const struct look_end *end)
+{
+    char *text = calloc(1, end->size + 1);
+
+    if (text && pread(end->out, text, end->size, 0) != (ssize_t)end->size) {
+        free(text);
+        text = NULL;
+    }
+    close(end->out);
+    return text;
 }
 
 /* Free the slot of a look that has ended, and give its owner the result. */

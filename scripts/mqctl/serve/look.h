@@ -35,6 +35,9 @@ struct look_job {
     void *owner;
 };
 
+/* Read the output as a text, which the caller frees, and close its file. NULL:
+ * it cannot be read. */
+char *look_output(const struct look_end *end);
 /* Start a child; returns its pid. */
 pid_t look_start(const struct look_job *job);
 /* Return 0 if the files of one more look can be opened, or -errno. */

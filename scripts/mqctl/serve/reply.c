@@ -1,7 +1,9 @@
 /* reply.c - see reply.h */
 #include "scripts/mqctl/serve/reply.h"
 
+#include <bsd/string.h>
 #include <jansson.h>
+#include <sha2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +13,15 @@
 #include "common/cli/json_line.h"
 #include "scripts/mqctl/serve/ask/ask.h"
 
-/* Scripts and styles are files of ours, no text in a page is one; no page of
- * another site may show us in a frame. Forms look (GET) or log in. */
-#define POLICY                                                               \
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "  \
-    "'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; "      \
-    "form-action 'self'; require-trusted-types-for 'script'; trusted-types " \
+/* Scripts and styles are files of ours, and no text in the page is one. No page
+ * of another site may show ours in a frame, and no form of it is ever sent. */
+#define POLICY                                                                \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "   \
+    "'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; " \
+    "form-action 'none'; require-trusted-types-for 'script'; trusted-types "  \
     "'none'"
+
+#define BEARER "Bearer realm=\"mqctl serve\""
 
 static const char *const headers[][2] = {
     {"X-Content-Type-Options", "nosniff"},
@@ -93,14 +97,16 @@ enum MHD_Result reply_problem(struct MHD_Connection *c,
     const char *title = status_title(p->status);
     struct MHD_Response *r = NULL;
     char *text = NULL;
-    size_t size = 0;
-    FILE *out;
     json_t *o;
 
-    if (p->page && (out = open_memstream(&text, &size)) != NULL) {
-        page_message(out, title, p->line, p->login);
-        fclose(out);
-    } else if (!p->page) {
+    /* The page signs in, and shows that an address is wrong. A server that was
+     * called by a foreign name does not send it. */
+    if (p->person && (p->status == 401 || p->status == 404))
+        return reply_page(c, p->status);
+    if (p->person) {
+        if (asprintf(&text, "%s: %s\n", title, p->line) < 0)
+            text = NULL;
+    } else {
         o = json_pack("{s:s, s:s, s:i, s:o}", "type", "about:blank", "title",
                       title, "status", (int)p->status, "detail",
                       json_printable(p->line));
@@ -108,48 +114,112 @@ enum MHD_Result reply_problem(struct MHD_Connection *c,
             json_object_set_new(o, "exit_status", json_integer(p->exit_status));
         text = json_dumps(o, JSON_COMPACT);
         json_decref(o);
-        size = text ? strlen(text) : 0;
     }
     if (text)
-        r = MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE);
+        r = MHD_create_response_from_buffer(strlen(text), text,
+                                            MHD_RESPMEM_MUST_FREE);
     if (r && p->status == 401)
-        (void)MHD_add_response_header(r, "WWW-Authenticate",
-                                      "Bearer realm=\"mqctl serve\"");
+        (void)MHD_add_response_header(r, "WWW-Authenticate", BEARER);
     if (r && p->status == 405)
         (void)MHD_add_response_header(r, "Allow", p->allow);
     return reply_send(c, p->status,
-                      p->page ? REPLY_HTML : "application/problem+json", r);
+                      p->person ? "text/plain; charset=utf-8"
+                                : "application/problem+json",
+                      r);
+}
+
+/* Return a header of the request; "" if it has none. */
+static const char *header_of(struct MHD_Connection *c, const char *name)
+{
+    const char *value = MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+
+    return value ? value : "";
+}
+
+enum MHD_Result reply_json(struct MHD_Connection *c, char *text)
+{
+    char tag[SHA256_DIGEST_STRING_LENGTH + 2] = "\"";
+    struct MHD_Response *r = NULL;
+    size_t size = text ? strlen(text) : 0;
+    bool same;
+
+    if (!text)
+        return MHD_NO;
+    SHA256Data((const uint8_t *)text, size, tag + 1);
+    strlcat(tag, "\"", sizeof tag);
+    same = strcmp(header_of(c, "If-None-Match"), tag) == 0;
+    if (same)
+        *text = '\0';
+    r = MHD_create_response_from_buffer(same ? 0 : size, text,
+                                        MHD_RESPMEM_MUST_FREE);
+    if (!r)
+        free(text);
+    if (r && (!MHD_add_response_header(r, "ETag", tag) ||
+              !MHD_add_response_header(r, "Cache-Control", "no-cache"))) {
+        MHD_destroy_response(r);
+        r = NULL;
+    }
+    return reply_send(c, same ? 304 : 200, REPLY_JSON, r);
+}
+
+/* Return the file of that name, the compressed one if the client takes it. */
+static const struct serve_file *file_find(struct MHD_Connection *c,
+                                          const char *name)
+{
+    bool zip = strstr(header_of(c, "Accept-Encoding"), "gzip") != NULL;
+    char wanted[SERVE_WORD + 4];
+
+    snprintf(wanted, sizeof wanted, "%s%s", name, zip ? ".gz" : "");
+    for (size_t i = 0; i < serve_file_count; i++)
+        if (strcmp(serve_files[i].name, wanted) == 0)
+            return &serve_files[i];
+    return NULL;
+}
+
+/* Send a file with its headers. */
+static enum MHD_Result file_send(struct MHD_Connection *c,
+                                 const struct serve_file *f, unsigned status,
+                                 const char *type)
+{
+    bool same =
+        status == 200 && strcmp(header_of(c, "If-None-Match"), f->etag) == 0;
+    bool zip = strcmp(f->name + strlen(f->name) - 3, ".gz") == 0;
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        same ? 0 : f->size, (void *)f->bytes, MHD_RESPMEM_PERSISTENT);
+
+    if (r &&
+        (!MHD_add_response_header(r, "ETag", f->etag) ||
+         !MHD_add_response_header(r, "Cache-Control", "no-cache") ||
+         !MHD_add_response_header(r, "Vary", "Accept-Encoding") ||
+         (zip && !MHD_add_response_header(r, "Content-Encoding", "gzip")) ||
+         (status == 401 &&
+          !MHD_add_response_header(r, "WWW-Authenticate", BEARER)))) {
+        MHD_destroy_response(r);
+        r = NULL;
+    }
+    return reply_send(c, same ? 304 : status, type, r);
+}
+
+enum MHD_Result reply_page(struct MHD_Connection *c, unsigned status)
+{
+    const struct serve_file *f = file_find(c, "index.html");
+
+    return f ? file_send(c, f, status, REPLY_HTML) : MHD_NO;
 }
 
 enum MHD_Result reply_file(struct MHD_Connection *c, const char *name)
 {
-    const char *has =
-        MHD_lookup_connection_value(c, MHD_HEADER_KIND, "If-None-Match");
+    static const char *const types[][2] = {
+        {".js", "text/javascript; charset=utf-8"},
+        {".css", "text/css; charset=utf-8"},
+        {".svg", "image/svg+xml"},
+    };
     const char *dot = strrchr(name, '.');
-    /* A page without its data is not served; no other file lacks a dot. */
-    bool page = !dot || strcmp(dot, ".html") == 0;
+    const struct serve_file *f = file_find(c, name);
 
-    for (size_t i = 0; i < serve_file_count && !page; i++) {
-        const struct serve_file *f = &serve_files[i];
-        bool same = has && strcmp(has, f->etag) == 0;
-        struct MHD_Response *r;
-
-        if (strcmp(f->name, name) != 0)
-            continue;
-        r = MHD_create_response_from_buffer(
-            same ? 0 : f->size, (void *)f->bytes, MHD_RESPMEM_PERSISTENT);
-        if (r && (!MHD_add_response_header(r, "ETag", f->etag) ||
-                  !MHD_add_response_header(r, "Cache-Control", "no-cache"))) {
-            MHD_destroy_response(r);
-            r = NULL;
-        }
-        return reply_send(c, same ? 304 : 200,
-                          strcmp(dot, ".js") == 0
-                              ? "text/javascript; charset=utf-8"
-                          : strcmp(dot, ".css") == 0 ? "text/css; charset=utf-8"
-                                                     : "image/svg+xml",
-                          r);
-    }
+    for (size_t i = 0; f && i < sizeof types / sizeof *types; i++)
+        if (dot && strcmp(dot, types[i][0]) == 0)
+            return file_send(c, f, 200, types[i][1]);
     return reply_problem(
         c, &(struct reply_problem){.status = 404,
                                    .line = "there is no such file"});

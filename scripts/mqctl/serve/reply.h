@@ -1,7 +1,9 @@
 /* reply.h - responses
  *
- * WHAT   Responses with the headers that all of them have, problems
- *        (RFC 9457), and the files that are built into the program.
+ * WHAT   Responses with the headers that all of them have: JSON, problems
+ *        (RFC 9457), and the files that are built into the program. One of
+ *        these files is the page; its scripts ask for everything that it
+ *        shows.
  * WHO    The server's thread.
  * OWNS   Nothing.
  * FAILS  MHD_NO: the connection is closed.
@@ -25,19 +27,24 @@ enum MHD_Result reply_send(struct MHD_Connection *c, unsigned status,
 /* Send a text, which is copied. */
 enum MHD_Result reply_text(struct MHD_Connection *c, unsigned status,
                            const char *type, const char *text);
+/* Send JSON, which is freed and may be NULL, or status 304 if the client has
+ * the same already. */
+enum MHD_Result reply_json(struct MHD_Connection *c, char *text);
 /* Reason for refusing a request. */
 struct reply_problem {
     unsigned status;
     int exit_status;   /* exit status of the failed tool; 0: none */
     const char *line;  /* the line that the tool would print */
-    bool page;         /* the answer is HTML, for a person */
-    const char *login; /* address to return to from a page with a field for the
-                          token; NULL: no field */
+    bool person;       /* somebody reads the answer, not a program */
     const char *allow; /* for 405: the allowed methods */
 };
 enum MHD_Result reply_problem(struct MHD_Connection *c,
                               const struct reply_problem *p);
+/* Send a file. */
 enum MHD_Result reply_file(struct MHD_Connection *c, const char *name);
+/* Send the page. Its status is for programs; a person sees what the scripts
+ * find out. */
+enum MHD_Result reply_page(struct MHD_Connection *c, unsigned status);
 /* Return the HTTP status for the exit status of a tool. */
 unsigned reply_status(int exit_status);
 

@@ -3,7 +3,6 @@
 
 #include <bsd/string.h>
 #include <bsd/sys/queue.h>
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,17 +14,18 @@
 #include "common/base/log.h"
 #include "common/base/problem.h"
 #include "scripts/mqctl/serve/ask/ask.h"
+#include "scripts/mqctl/serve/ask/history.h"
 #include "scripts/mqctl/serve/events.h"
 #include "scripts/mqctl/serve/guests.h"
 #include "scripts/mqctl/serve/jobs.h"
 #include "scripts/mqctl/serve/look.h"
 #include "scripts/mqctl/serve/reply.h"
+#include "scripts/mqctl/serve/rows.h"
 #include "scripts/mqctl/serve/watch.h"
 
 #define BODY_MAX    (64u << 10)
 #define WRONG_MOST  10 /* tokens a minute; then 429 */
 #define COOKIE_NAME 32
-#define NEXT_MAX    1024
 #define CLIENT_LEFT 499 /* only in the log, if no status could be sent */
 
 struct visit {
@@ -35,11 +35,11 @@ struct visit {
     struct serve_ask ask;
     char *body;
     size_t size;
-    char *address;       /* path and query as received; NULL: no memory */
     const char *host;    /* the Host header */
     unsigned hosts;      /* Host headers */
     unsigned framings;   /* headers that give the length of the body */
     bool begun;          /* request_handle was called */
+    bool api;            /* the address is below /api/ */
     bool nul;            /* the address has a NUL byte */
     bool large;          /* the body is over BODY_MAX */
     bool waiting;        /* suspended, until a look ends */
@@ -53,30 +53,22 @@ static const char *header_find(const struct visit *v, const char *name)
     return MHD_lookup_connection_value(v->c, MHD_HEADER_KIND, name);
 }
 
-/* Return true if a person reads the answer: for a page, or for a browser's
- * request outside of the API. */
-static bool is_page(const struct visit *v)
-{
-    const char *accept = header_find(v, "Accept");
-
-    if (v->ask.path.route)
-        return v->ask.path.route->page;
-    return accept && strstr(accept, "text/html") &&
-           !(v->address && strncmp(v->address, "/api/", 5) == 0);
-}
-
 /* Reason for refusing a query; "": accepted. */
 static char query_flaw[256];
 
+/* Refuse a request. A person reads the answer to what a browser asks for
+ * outside of the API. */
 static enum MHD_Result request_refuse(const struct visit *v, unsigned status,
                                       const char *line)
 {
-    return reply_problem(v->c, &(struct reply_problem){
-                                   .status = status,
-                                   .line = line,
-                                   .page = is_page(v),
-                                   .login = status == 401 ? v->address : NULL,
-                                   .allow = v->ask.path.allow});
+    const char *accept = header_find(v, "Accept");
+
+    return reply_problem(
+        v->c, &(struct reply_problem){.status = status,
+                                      .line = line,
+                                      .person = !v->api && accept &&
+                                                strstr(accept, "text/html"),
+                                      .allow = v->ask.path.allow});
 }
 
 /* ---- who asks ---- */
@@ -205,7 +197,7 @@ static enum MHD_Result query_take(void *cls, enum MHD_ValueKind kind,
                  "%s has no value, or a NUL "
                  "byte in it",
                  name);
-    else if (!*value && !route->page && which != QUERY_AFTER)
+    else if (!*value && which != QUERY_AFTER)
         snprintf(query_flaw, sizeof query_flaw,
                  "%s is empty; give a value or leave it out", name);
     else
@@ -227,7 +219,6 @@ static unsigned request_check(struct visit *v, const char *method,
     v->host = "";
     (void)MHD_get_connection_values(v->c, MHD_HEADER_KIND, header_count, v);
     if (!serve_host_ours(&v->site->guard, v->host)) {
-        v->ask.path.route = NULL; /* no page for a name that is not ours */
         *why = "the Host header does not name this server; start it with "
                "--allow-host NAME to allow that name";
         return 421;
@@ -260,88 +251,57 @@ static unsigned request_check(struct visit *v, const char *method,
          !strchr("; \t", type[sizeof json - 1])))
         return 415;
     query_flaw[0] = '\0';
-    (void)MHD_get_connection_values_n(v->c, MHD_GET_ARGUMENT_KIND, query_take,
-                                      v);
+    if (route->what != SERVE_PAGE) /* whose query is for its scripts */
+        (void)MHD_get_connection_values_n(v->c, MHD_GET_ARGUMENT_KIND,
+                                          query_take, v);
     *why = query_flaw;
     return query_flaw[0] ? 400 : 0;
 }
 
-/* ---- logging in ---- */
+/* ---- signing in and out ---- */
 
-/* Copy the value of `next` in the body of a form if it is an address of this
- * server, else "/". */
-static void next_read(const struct visit *v, char out[NEXT_MAX])
+/* Answer with a cookie, which a Max-Age of 0 ends, and with its key. */
+static enum MHD_Result cookie_send(struct visit *v, const char *cookie,
+                                   unsigned age_s, const char *key)
 {
-    const char *at = v->size ? strstr(v->body, "next=") : NULL;
-    size_t n = 0;
+    char name[COOKIE_NAME], line[256];
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
 
-    strlcpy(out, "/", NEXT_MAX);
-    if (!at)
-        return;
-    for (at += strlen("next="); *at && *at != '&' && n < NEXT_MAX - 1; n++) {
-        unsigned byte = (unsigned char)*at;
-        int used = 1;
-
-        if (*at == '%' && isxdigit((unsigned char)at[1]) &&
-            isxdigit((unsigned char)at[2])) {
-            byte = (unsigned)strtoul((char[]){at[1], at[2], '\0'}, NULL, 16);
-            used = 3;
-        }
-        /* Refuse a line break, which would add a header, and "//host", which is
-         * another server. */
-        if (byte <= ' ' || byte > '~' || byte == '\\' ||
-            (n == 0 && byte != '/') || (n == 1 && byte == '/')) {
-            n = 0;
-            break;
-        }
-        out[n] = (char)byte;
-        at += used;
+    cookie_name(v, name);
+    snprintf(line, sizeof line,
+             "%s=%s; Path=/; Max-Age=%u; HttpOnly; SameSite=Lax%s", name,
+             cookie, age_s, is_secure(v) ? "; Secure" : "");
+    if (r && (!MHD_add_response_header(r, "Set-Cookie", line) ||
+              (key && !MHD_add_response_header(r, "X-MQ-Key", key)))) {
+        MHD_destroy_response(r);
+        r = NULL;
     }
-    strlcpy(out + n, n ? "" : "/", NEXT_MAX - n);
+    return reply_send(v->c, 204, REPLY_JSON, r);
 }
 
-/* Answer with a cookie for the token. */
-static enum MHD_Result session_begin(struct visit *v)
+/* Begin a session if the body has the token, or end one. */
+static enum MHD_Result session_change(struct visit *v)
 {
-    char token[SERVE_TOKEN] = "", cookie[SERVE_COOKIE], key[SERVE_TOKEN];
-    const char *at = v->size ? strstr(v->body, "token") : NULL;
-    char name[COOKIE_NAME], line[256], next[NEXT_MAX];
-    bool page = is_page(v);
-    struct MHD_Response *r;
+    char cookie[SERVE_COOKIE], key[SERVE_TOKEN];
+    json_t *body = json_loadb(v->body ? v->body : "", v->size, 0, NULL);
+    const char *token = json_string_value(json_object_get(body, "token"));
+    bool right = token && serve_token_right(&v->site->guard, token);
 
+    json_decref(body);
     if (!serve_site_ours(header_find(v, "Sec-Fetch-Site"),
                          header_find(v, "Origin"), v->host))
         return request_refuse(v, 403,
                               "the request comes from a page of another site");
-    /* The body is a form or JSON. */
-    if (at) {
-        at += strlen("token");
-        at += strspn(at, "\"=: ");
-    }
-    if (at && strspn(at, "0123456789abcdef") == SERVE_TOKEN - 1)
-        strlcpy(token, at, sizeof token);
-    next_read(v, next);
-    if (!serve_token_right(&v->site->guard, token)) {
-        free(v->address);
-        v->address = strdup(next);
+    if (v->ask.path.route->what == SERVE_SESSION_END)
+        return cookie_send(v, "", 0, NULL);
+    if (!right)
         return request_refuse(v, token_wrong_count() ? 429 : 401,
                               "that is not the token of this server");
-    }
     serve_cookie_make(&v->site->guard,
                       clock_wall_ns() / NS_PER_S + SERVE_COOKIE_S, cookie);
     serve_key_make(&v->site->guard, cookie, key);
-    cookie_name(v, name);
-    snprintf(line, sizeof line,
-             "%s=%s; Path=/; Max-Age=%u; HttpOnly; SameSite=Lax%s", name,
-             cookie, SERVE_COOKIE_S, is_secure(v) ? "; Secure" : "");
-    r = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
-    if (r && (!MHD_add_response_header(r, "Set-Cookie", line) ||
-              !MHD_add_response_header(r, page ? "Location" : "X-MQ-Key",
-                                       page ? next : key))) {
-        MHD_destroy_response(r);
-        return MHD_NO;
-    }
-    return reply_send(v->c, page ? 303 : 204, REPLY_HTML, r);
+    return cookie_send(v, cookie, SERVE_COOKIE_S, key);
 }
 
 /* ---- looking ---- */
@@ -366,6 +326,7 @@ static enum MHD_Result look_begin(struct visit *v)
     v->ask.o = v->site->o;
     v->ask.body = v->body ? v->body : "";
     v->ask.body_size = v->size;
+    v->ask.look = rows_look(v->ask.path.queue);
     if (v->ask.path.route->what == SERVE_JOB_OUTCOME) {
         if (!job_rows(v->ask.path.row, &job))
             return request_refuse(
@@ -384,6 +345,7 @@ static enum MHD_Result look_begin(struct visit *v)
         .owner = v,
     });
     v->ask.job = NULL;
+    v->ask.look = NULL; /* the next round may free it */
     if (pid == -EAGAIN)
         return request_refuse(v, 503, "too many requests at once; try again");
     if (pid < 0)
@@ -409,11 +371,11 @@ static void change_log(const struct visit *v, unsigned status)
              F_UINT("status", status), F_STR("error", v->end.line));
 }
 
-/* Start a job that replays or discards the letters in a file. */
-static enum MHD_Result job_begin(struct visit *v, int fd)
+/* Start a job that replays or discards the letters that the look printed. */
+static enum MHD_Result job_begin(struct visit *v, const struct look_end *look)
 {
     struct problem p;
-    int64_t id = jobs_start(&v->ask, fd, v->end.size, &p);
+    int64_t id = jobs_start(&v->ask, look, &p);
     char text[64], where[64];
     struct MHD_Response *r;
 
@@ -435,43 +397,48 @@ static enum MHD_Result job_begin(struct visit *v, int fd)
 static enum MHD_Result look_answer(struct visit *v)
 {
     const struct serve_route *route = v->ask.path.route;
-    unsigned status = reply_status(v->end.status);
-    int fd = v->end.out;
+    struct look_end end = v->end;
+    unsigned status = reply_status(end.status);
     struct MHD_Response *r;
     char name[64];
 
-    v->end.out = -1;
+    v->end.out = -1; /* it is closed from here on */
     if (route->write)
         change_log(v, status);
     if (status != 200) {
-        close(fd);
+        close(end.out);
         return reply_problem(
             v->c, &(struct reply_problem){
                       .status = status,
-                      .exit_status = v->end.status,
-                      .line = v->end.line[0] ? v->end.line
-                                             : "the request was stopped early; "
-                                               "see the log of mqctl serve",
-                      .page = route->page});
+                      .exit_status = end.status,
+                      .line = end.line[0] ? end.line
+                                          : "the request was stopped early; "
+                                            "see the log of mqctl serve"});
     }
-    /* From here on the job or the response closes the file. */
     if (route->what == SERVE_REPLAY || route->what == SERVE_DISCARD)
-        return job_begin(v, fd);
-    r = MHD_create_response_from_fd(v->end.size, fd);
+        return job_begin(v, &end);
+    if (route->what != SERVE_BODY && route->what != SERVE_METRICS)
+        return reply_json(v->c, look_output(&end));
+    r = MHD_create_response_from_fd(end.size, end.out);
     if (!r)
-        close(fd);
+        close(end.out);
     if (r && route->what == SERVE_BODY) {
         snprintf(name, sizeof name,
                  "attachment; filename=\"letter-%" PRId64 "\"",
                  v->ask.path.row);
         (void)MHD_add_response_header(r, "Content-Disposition", name);
     }
-    return reply_send(v->c, 200,
-                      route->page                    ? REPLY_HTML
-                      : route->what == SERVE_BODY    ? REPLY_BYTES
-                      : route->what == SERVE_METRICS ? REPLY_METRICS
-                                                     : REPLY_JSON,
-                      r);
+    return reply_send(
+        v->c, 200, route->what == SERVE_BODY ? REPLY_BYTES : REPLY_METRICS, r);
+}
+
+/* Answer with JSON, which is taken over. */
+static enum MHD_Result json_answer(struct visit *v, json_t *o)
+{
+    char *text = json_dumps(o, SERVE_JSON);
+
+    json_decref(o);
+    return reply_json(v->c, text);
 }
 
 /* Answer with all jobs or one, which may be stopped. */
@@ -479,8 +446,6 @@ static enum MHD_Result job_answer(struct visit *v)
 {
     enum serve_what what = v->ask.path.route->what;
     json_t *o = jobs_json(v->ask.path.row);
-    enum MHD_Result ok;
-    char *text;
 
     if (!o)
         return request_refuse(v, 404,
@@ -488,18 +453,32 @@ static enum MHD_Result job_answer(struct visit *v)
                               "jobs until it stops");
     if (what == SERVE_JOB_STOP)
         job_stop(v->ask.path.row);
-    text = json_dumps(o, JSON_COMPACT);
-    json_decref(o);
-    ok = text ? reply_text(v->c, 200, REPLY_JSON, text) : MHD_NO;
-    free(text);
-    return ok;
+    return json_answer(v, o);
+}
+
+/* Begin a stream of events: of all queues, and of the one in the query. */
+static enum MHD_Result stream_begin(struct visit *v)
+{
+    const char *named = v->ask.query[QUERY_QUEUE];
+    char queue[QUEUE_NAME_MAX] = "";
+    struct MHD_Response *r;
+
+    if (named)
+        snprintf(queue, sizeof queue, "%s%s",
+                 *named == '/' || strstr(named, "://") ? "" : "/", named);
+    r = stream_open(v->c, header_find(v, "Last-Event-ID"),
+                    rows_all(v->site->about), queue, rows_look(queue));
+    if (!r)
+        return request_refuse(v, 503, "too many event streams are open");
+    watch_fast(true);
+    (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
+    return reply_send(v->c, 200, REPLY_EVENTS, r);
 }
 
 /* Answer a complete request, or begin to. */
 static enum MHD_Result request_serve(struct visit *v)
 {
     const struct serve_path *path = &v->ask.path;
-    struct MHD_Response *r;
     int err;
 
     if (v->large)
@@ -511,15 +490,19 @@ static enum MHD_Result request_serve(struct visit *v)
                    : reply_text(v->c, 200, "text/plain; charset=utf-8", "ok\n");
     case SERVE_FILE:
         return reply_file(v->c, path->word[0] ? path->word : "icon.svg");
+    case SERVE_PAGE:
+        return reply_page(v->c, 200);
     case SERVE_SESSION:
-        return session_begin(v);
+    case SERVE_SESSION_END:
+        return session_change(v);
+    case SERVE_ABOUT:
+        return json_answer(v, json_incref(v->site->about));
+    case SERVE_OVERVIEW:
+        return json_answer(v, rows_all(v->site->about));
+    case SERVE_SPARKS:
+        return json_answer(v, history_sparks());
     case SERVE_EVENTS:
-        r = stream_open(v->c, header_find(v, "Last-Event-ID"), watch_all());
-        if (!r)
-            return request_refuse(v, 503, "too many event streams are open");
-        watch_fast(true);
-        (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
-        return reply_send(v->c, 200, REPLY_EVENTS, r);
+        return stream_begin(v);
     case SERVE_JOBS:
     case SERVE_JOB:
     case SERVE_JOB_STOP:
@@ -541,7 +524,7 @@ void *request_begin(void *cls, const char *uri, struct MHD_Connection *c)
     /* libmicrohttpd passes the path decoded and as a string, which a NUL byte
      * would cut. */
     v->nul = strstr(uri, "%00") != NULL;
-    v->address = strdup(uri);
+    v->api = strncmp(uri, "/api/", 5) == 0;
     LIST_INSERT_HEAD(&visits, v, link);
     return v;
 }
@@ -609,7 +592,6 @@ void request_over(void *cls, struct MHD_Connection *c, void **visit,
         close(v->end.out);
     }
     free(v->body);
-    free(v->address);
     free(v);
     *visit = NULL;
 }

@@ -10,6 +10,7 @@
 #ifndef SCRIPTS_MQCTL_SERVE_REQUEST_H
 #define SCRIPTS_MQCTL_SERVE_REQUEST_H
 
+#include <jansson.h>
 #include <microhttpd.h>
 
 #include "scripts/mqctl/mqctl.h"
@@ -18,6 +19,7 @@
 struct serve_site {
     const struct serve_options *o;
     struct serve_guard guard;
+    json_t *about; /* of the server: its host, its version, what it allows */
 };
 
 /* The callbacks of libmicrohttpd: MHD_OPTION_URI_LOG_CALLBACK, whose result is

@@ -29,8 +29,10 @@
 #include "common/base/problem.h"
 #include "common/base/unix_socket.h"
 #include "common/cli/complain.h"
+#include "common/cli/json_line.h"
 #include "common/state/statedir.h"
 #include "scripts/mqctl/mqctl.h"
+#include "scripts/mqctl/serve/ask/history.h"
 #include "scripts/mqctl/serve/confine.h"
 #include "scripts/mqctl/serve/events.h"
 #include "scripts/mqctl/serve/guard.h"
@@ -369,6 +371,23 @@ static int server_signals_open(struct server *s, struct problem *p)
                                          errno_text(errno));
 }
 
+/* Describe the server, for a person who has several open. */
+static json_t *about_make(const struct serve_options *o)
+{
+    char host[HOST_NAME_MAX + 1] = "", root[PATH_MAX];
+    json_t *dirs = json_array();
+    struct problem p;
+
+    for (size_t i = 0; i < o->state_dirs.count; i++)
+        if (statedir_root(root, o->state_dirs.at[i], &p) == 0)
+            json_array_append_new(dirs, json_printable(root));
+    (void)gethostname(host, sizeof host - 1);
+    return json_pack("{s:o, s:s, s:o, s:b, s:b, s:o}", "host",
+                     json_printable(host), "version", MQW_VERSION, "state_dirs",
+                     dirs, "write", o->allow_write, "bodies", !o->no_bodies,
+                     "started_at", json_time(clock_wall_ns()));
+}
+
 static int server_start(struct server *s, struct problem *p)
 {
     const struct serve_options *o = s->site.o;
@@ -393,6 +412,9 @@ static int server_start(struct server *s, struct problem *p)
     }
     if (err)
         return err;
+    if (own_path(o, HISTORY_NAME, path, p) == 0)
+        history_open(path);
+    s->site.about = about_make(o);
     s->listener = listen_open(o, &s->site.guard, p);
     if (s->listener < 0)
         return s->listener;
@@ -419,7 +441,6 @@ static void server_turn(struct server *s)
     uint64_t now = clock_mono_ns(), due, other;
     MHD_UNSIGNED_LONG_LONG most;
     struct signalfd_siginfo info;
-    json_t *changes = NULL;
     int ms;
     struct pollfd fds[] = {
         {.fd = s->epoll, .events = POLLIN},
@@ -447,12 +468,9 @@ static void server_turn(struct server *s)
             s->stop |= info.ssi_signo != SIGCHLD;
         look_reap();
     }
-    if (!fds[2].revents || !watch_read(&changes))
+    if (!fds[2].revents)
         return;
-    if (json_array_size(changes))
-        event_send("queues", changes); /* to all browsers */
-    else
-        json_decref(changes);
+    watch_read();
     if (streams_count() == 0)
         watch_fast(false);
 }

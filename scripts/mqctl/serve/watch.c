@@ -13,12 +13,12 @@
 
 #include "common/base/clock.h"
 #include "common/cli/json_line.h"
-#include "scripts/mqctl/serve/ask/history.h"
 #include "scripts/mqctl/serve/look.h"
+#include "scripts/mqctl/serve/rows.h"
 #include "scripts/mqctl/top/top.h"
 
 #define FAST_MS 1000
-#define SLOW_MS 60000
+#define SLOW_MS 10000
 #define LINE    (64u << 10)
 
 /* ---- the child ---- */
@@ -55,24 +55,43 @@ static bool look_wait(int *pause_ms)
 /* Look at all queues until the server closes the pipe. */
 static _Noreturn void queues_watch(const struct serve_options *serve)
 {
+    /* Numbers that change at each look; `ages` has the times themselves. */
+    static const char *const left_out[] = {
+        "settings",          "oldest_waiting_ns", "oldest_parked_ns",
+        "oldest_spooled_ns", "oldest_held_ns",    "paused_for_ns"};
     static const struct options every;
     struct top t = {.o = &every, .dirs = serve->state_dirs, .files_only = true};
     int pause = SLOW_MS;
+    uint64_t due;
+    int64_t waits;
     json_t *o;
 
     while (top_look(&t) == 0) {
-        /* Print the numbers of each queue, and the durations and the rate of
-         * the last interval. */
+        /* Print the numbers of each queue, the durations of the last interval,
+         * and the times since when the oldest messages wait. */
         for (size_t i = 0; i < t.count; i++) {
             const struct top_row *r = t.rows[i];
 
             if (r->looked && r->v.has_folder) {
                 o = snapshot_json(&r->v);
-                json_object_del(o, "settings");
-                json_object_set_new(
-                    o, "rate", r->measured ? json_real(r->rate) : json_null());
+                for (size_t n = 0; n < sizeof left_out / sizeof *left_out; n++)
+                    json_object_del(o, left_out[n]);
                 json_object_set_new(o, "p50_ns", time_json(r->p50));
                 json_object_set_new(o, "p99_ns", time_json(r->p99));
+                json_object_set_new(o, "last_wait_ns", time_json(r->wait99));
+                waits = snapshot_waits(&r->v);
+                json_object_set_new(o, "all_waiting",
+                                    json_known(waits < 0 || r->v.depth < 0
+                                                   ? waits
+                                                   : waits + r->v.depth));
+                due = r->v.ages.due <= clock_wall_ns() ? r->v.ages.due : 0;
+                json_object_set_new(
+                    o, "ages",
+                    json_pack("{s:o, s:o, s:o, s:o}", "spooled",
+                              json_time(r->v.ages.spooled), "overdue",
+                              json_time(due), "blocked",
+                              json_time(r->v.ages.parked), "held",
+                              json_time(r->v.held_since_ns)));
             } else {
                 o = json_pack("{s:o, s:b}", "queue", json_printable(r->queue),
                               "gone", 1);
@@ -88,14 +107,6 @@ static _Noreturn void queues_watch(const struct serve_options *serve)
 
 /* ---- the server ---- */
 
-/* The last look at a queue. */
-struct seen {
-    char *text; /* as the child printed it */
-    json_t *look;
-    bool changed; /* since the last complete round */
-    struct seen *next;
-};
-
 static struct {
     const struct serve_options *o;
     pid_t pid;
@@ -104,7 +115,6 @@ static struct {
     uint64_t started_ns;
     char line[LINE];
     size_t used;
-    struct seen *seen;
 } w = {.in = -1, .out = -1};
 
 void watch_end(void)
@@ -182,64 +192,8 @@ void watch_fast(bool fast)
     interval_send();
 }
 
-/* Take in one line about a queue. */
-static void look_take(json_t *look, const char *line)
+void watch_read(void)
 {
-    const char *queue = json_string_value(json_object_get(look, "queue"));
-    bool gone = json_object_get(look, "gone") != NULL;
-    struct seen *s = queue ? w.seen : NULL;
-
-    while (s && strcmp(json_string_value(json_object_get(s->look, "queue")),
-                       queue) != 0)
-        s = s->next;
-    /* The child reports a queue without a folder as gone at each look; pass
-     * that on only for a queue that was shown. */
-    if (!s && queue && !gone && (s = calloc(1, sizeof *s)) != NULL) {
-        s->next = w.seen;
-        w.seen = s;
-    }
-    if (!s)
-        return;
-    if (gone)
-        history_forget(queue);
-    else
-        history_add(queue, look);
-    if (s->text && strcmp(s->text, line) == 0)
-        return;
-    free(s->text);
-    s->text = strdup(line);
-    json_decref(s->look);
-    s->look = json_incref(look);
-    s->changed = true;
-}
-
-/* Return the queues that differ from the round before, and forget those that
- * are gone. */
-static json_t *changes_take(void)
-{
-    json_t *list = json_array();
-
-    for (struct seen **at = &w.seen; *at;) {
-        struct seen *s = *at;
-
-        if (s->changed)
-            json_array_append(list, s->look);
-        s->changed = false;
-        if (!json_object_get(s->look, "gone")) {
-            at = &s->next;
-            continue;
-        }
-        *at = s->next;
-        json_decref(s->look);
-        free(s->text);
-        free(s);
-    }
-    return list;
-}
-
-bool watch_read(json_t **changes)
-{
-    bool round = false;
     json_t *look;
     ssize_t n = read(w.out, w.line + w.used, sizeof w.line - 1 - w.used);
     char *end;
@@ -247,7 +201,7 @@ bool watch_read(json_t **changes)
     if (n <= 0) {
         if (n == 0 || errno != EAGAIN)
             watch_end();
-        return false;
+        return;
     }
     w.used += (size_t)n;
     w.line[w.used] = '\0';
@@ -255,9 +209,9 @@ bool watch_read(json_t **changes)
         *end++ = '\0';
         look = json_loads(w.line, 0, NULL);
         if (json_object_get(look, "round"))
-            round = true;
+            rows_round();
         else
-            look_take(look, w.line);
+            rows_take(look, w.line);
         json_decref(look);
         w.used -= (size_t)(end - w.line);
         memmove(w.line, end, w.used);
@@ -265,16 +219,4 @@ bool watch_read(json_t **changes)
     }
     if (w.used == sizeof w.line - 1)
         watch_end();
-    if (round)
-        *changes = changes_take();
-    return round;
-}
-
-json_t *watch_all(void)
-{
-    json_t *list = json_array();
-
-    for (struct seen *s = w.seen; s; s = s->next)
-        json_array_append(list, s->look);
-    return list;
 }

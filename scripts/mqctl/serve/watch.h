@@ -1,17 +1,14 @@
 /* watch.h - a child that looks at all queues again and again
  *
- * WHAT   Looks each second while a browser listens, else each minute. Adds each
- *        look to the history and, if it differs from the last one, to a list of
- *        changes.
+ * WHAT   Looks each second while a browser listens, else each ten seconds.
  * WHO    The server's thread.
- * OWNS   The child, the pipes to it, the last look at each queue.
+ * OWNS   The child and the pipes to it.
  * FAILS  watch_start: -errno. A child that died is started again after a
  *        second.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_WATCH_H
 #define SCRIPTS_MQCTL_SERVE_WATCH_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,13 +20,11 @@ int watch_fd(void);
 /* Start the child again if it died a second ago. Returns the monotonic time of
  * the next start; UINT64_MAX: none is due. */
 uint64_t watch_keep(uint64_t now_ns);
-/* Let the child look each second from now on, or each minute. */
+/* Let the child look each second from now on, or each ten
+ * seconds. */
 void watch_fast(bool fast);
-/* Read from the child. Returns true if a round is complete; *changes, which the
- * caller frees, then has the queues that differ from the round before. */
-bool watch_read(json_t **changes);
-/* Return all queues as last seen; the caller frees the result. */
-json_t *watch_all(void);
+/* Read looks from the child, and pass them on (rows.h). */
+void watch_read(void);
 /* End the child. */
 void watch_end(void);
 

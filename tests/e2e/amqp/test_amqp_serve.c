@@ -40,29 +40,28 @@ static int asked(const struct web *w, const char *order, const char *body)
     return web_ask(w, "POST", path, WEB_WRITE, body)->status;
 }
 
-Test(amqp_serve, the_same_pages_show_and_steer_it)
+Test(amqp_serve, the_same_answers_show_and_steer_it)
 {
     struct harness_process *worker =
         amqp_worker("--", harness_handler("record"));
     const char *q = harness_queue(0, 0);
     struct harness_process *other = ctl_worker(q, "--", "true");
     struct web w = web_start("--allow-write");
-    char link[1000];
-    const char *page;
+    const char *text;
 
     amqp_send("x");
     harness_until_lines("runs", 1, 20000);
-    snprintf(link, sizeof link, "<a href=\"/q/%s\">amqp://", in_path());
-    page = web_get(&w, "/");
-    cr_assert(strstr(page, link), "%s", page);
-    cr_assert(strstr(page, q), "and the other one: %s", page);
+    harness_until(strstr(web_get(&w, "/api/v1/overview"), "\"looked\":true"),
+                  20000);
+    text = web_get(&w, "/api/v1/overview");
+    cr_assert(strstr(text, "\"queue\":\"amqp://"), "%s", text);
+    cr_assert(strstr(text, q), "and the other one: %s", text);
     cr_assert(strstr(web_get(&w, "/api/v1/queues"), "\"engine\":\"amqp\""));
-    page = web_get(&w, "/q/%s", in_path());
-    cr_assert(strstr(page, "running"), "%s", page);
-    cr_assert(strstr(page, "mqctl status amqp://"), "%s", page);
+    text = web_get(&w, "/api/v1/queues/%s", in_path());
+    cr_assert(strstr(text, "\"state\":\"running\""), "%s", text);
     cr_assert_eq(asked(&w, "pause", "{\"for\": \"10m\"}"), 200);
-    page = web_get(&w, "/q/%s", in_path());
-    cr_assert(strstr(page, "paused"), "%s", page);
+    text = web_get(&w, "/api/v1/queues/%s", in_path());
+    cr_assert(strstr(text, "\"state\":\"paused\""), "%s", text);
     amqp_send("y");
     cr_assert_eq(asked(&w, "resume", "{}"), 200);
     harness_until_lines("runs", 2, 20000);
@@ -79,7 +78,7 @@ Test(amqp_serve, what_is_on_the_broker_is_said_to_be_there)
     char path[1000];
     const char *q = in_path();
 
-    snprintf(path, sizeof path, "/q/%s/dead", q);
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters", q);
     cr_assert(strstr(web_ask(&w, "GET", path, "", "")->text,
                      "is on its broker; mqdlq list amqp://"));
     snprintf(path, sizeof path, "/api/v1/queues/%s/messages", q);
@@ -89,10 +88,13 @@ Test(amqp_serve, what_is_on_the_broker_is_said_to_be_there)
     cr_assert_eq(asked(&w, "letters/discard", "{\"rows\": [\"1\"]}"), 400);
     cr_assert_eq(asked(&w, "messages/cancel", "{\"ids\": [\"1\"]}"), 400);
     cr_assert_eq(asked(&w, "messages/run-now", "{\"ids\": [\"1\"]}"), 400);
-    (void)web_get(&w, "/dead");
-    (void)web_get(&w, "/find?id=1");
-    cr_assert_eq(web_ask(&w, "GET", "/q/amqp%253A%252F%252F", "", "")->status,
-                 404);
+    (void)web_get(&w, "/api/v1/letters/groups");
+    (void)web_get(&w, "/api/v1/explain?id=1");
+    (void)web_get(&w, "/queues/%s/dead", q);
+    cr_assert_eq(
+        web_ask(&w, "GET", "/api/v1/queues/amqp%253A%252F%252F", "", "")
+            ->status,
+        404);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }

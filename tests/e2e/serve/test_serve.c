@@ -71,9 +71,18 @@ Test(serve, another_name_is_refused_before_anything_else)
 Test(serve, nothing_is_told_without_the_token)
 {
     static const char *const paths[] = {
-        "/",        "/dead",          "/q/x",
-        "/metrics", "/api/v1/queues", "/api/v1/events",
-        "/nothing", "/find?id=1",     "/api/v1/queues/x/letters/1/body",
+        "/",
+        "/dead",
+        "/queues/x",
+        "/metrics",
+        "/api/v1/queues",
+        "/api/v1/events",
+        "/nothing",
+        "/find?id=1",
+        "/api/v1/queues/x/letters/1/body",
+        "/groups",
+        "/api/v1/overview",
+        "/api/v1/about",
     };
     struct web w = web_start(NULL), open;
     char text[256];
@@ -175,6 +184,7 @@ Test(serve, a_cookie_alone_changes_nothing)
              0);
     cr_assert_eq(status_with(&w, "POST", path, more), 403);
     cr_assert_null(strstr(web_get(&w, "/"), s.key), "a page tells the key");
+    cr_assert_null(strstr(web_get(&w, "/api/v1/overview"), s.key));
     cr_assert(!ctl_is(q, "state", "paused"));
     snprintf(more, sizeof more,
              "Cookie: %s\r\nX-MQ-Request: 1\r\nX-MQ-Key: %s\r\n", s.cookie,
@@ -186,38 +196,77 @@ Test(serve, a_cookie_alone_changes_nothing)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-Test(serve, after_signing_in_a_person_is_where_the_link_led)
+/* The page itself signs in: it is the same page at each address, so a person is
+ * then where the link led. */
+Test(serve, every_address_of_a_person_answers_with_the_page)
 {
-    static const struct {
-        const char *next, *where;
-    } ways[] = {
-        {"%2Fq%2Fmail%2Fdead%3Ferror%3Da%252Ab", "/q/mail/dead?error=a%2Ab"},
-        {"%2F%2Fevil.test%2F", "/"},
-        {"https%3A%2F%2Fevil.test%2F", "/"},
-        {"%2F%5Cevil.test", "/"},
-        {"%2Fx%0D%0ASet-Cookie%3A%20a%3Db", "/"},
-        {"", "/"},
+    static const char *const paths[] = {
+        "/",
+        "/dead?error=a%2Ab",
+        "/groups",
+        "/find?id=1",
+        "/queues/mail",
+        "/queues/mail/dead?pattern=x&any=thing",
+        "/queues/mail/dead/7",
+        "/queues/mail/messages/01M82WH2675BH7W7CEF6000000",
     };
-    struct web w = web_start(NULL);
-    char body[512], line[256];
+    struct web w = web_start(NULL), without = w;
+    char page[8 << 10], head[8 << 10];
     struct web_answer *r;
 
-    r = web_send(&w, (snprintf(body, sizeof body,
-                               "GET /q/mail/dead?error=a%%2Ab HTTP/1.1\r\nHost:"
-                               " localhost:%u\r\nConnection: close\r\n\r\n",
-                               w.port),
-                      body));
-    cr_assert_eq(r->status, 401);
-    cr_assert(strstr(r->body, "value=\"/q/mail/dead?error=a%2Ab\""), "%s",
-              r->text);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        snprintf(body, sizeof body, "token=%s&next=%s", w.token, ways[i].next);
-        r = web_ask(&w, "POST", "/session",
-                    "Content-Type: application/x-www-form-urlencoded\r\n",
-                    body);
-        snprintf(line, sizeof line, "Location: %s\r\n", ways[i].where);
-        cr_expect(r->status == 303 && strstr(r->text, line), "%s: %s",
-                  ways[i].next, r->text);
+    memset(without.token, '0', 64);
+    snprintf(page, sizeof page, "%s", web_get(&w, "/"));
+    cr_assert(strstr(page, "<noscript>") && strstr(page, "mqctl"), "%s", page);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        cr_expect_str_eq(web_get(&w, "%s", paths[i]), page, "%s", paths[i]);
+        snprintf(head, sizeof head,
+                 "GET %s HTTP/1.1\r\nHost: localhost:%u\r\nConnection: close"
+                 "\r\nAccept: text/html\r\n\r\n",
+                 paths[i], w.port);
+        r = web_send(&w, head);
+        cr_expect(r->status == 401 && strcmp(r->body, page) == 0, "%s: %s",
+                  paths[i], r->text);
+    }
+    web_stop(&w);
+}
+
+Test(serve, signing_out_takes_the_cookie_away)
+{
+    struct web w = web_start(NULL);
+    struct web_answer *r =
+        web_ask(&w, "DELETE", "/api/v1/session", WEB_WRITE, "");
+
+    cr_assert(r->status == 204 && strstr(r->text, "=; Path=/; Max-Age=0;"),
+              "%s", r->text);
+    r = web_ask(&w, "DELETE", "/api/v1/session",
+                "Sec-Fetch-Site: cross-site\r\n", "");
+    cr_assert_eq(r->status, 403, "another site signs people out: %s", r->text);
+    web_stop(&w);
+}
+
+/* Files and answers are short for who has them already, and compressed. */
+Test(serve, what_is_there_already_is_not_sent_again)
+{
+    static const char *const paths[] = {"/", "/static/app.js", "/api/v1/queues",
+                                        "/api/v1/about"};
+    struct web w = web_start(NULL);
+    char tag[128], line[256];
+    struct web_answer *r;
+    const char *at;
+
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        r = web_ask(&w, "GET", paths[i], "Accept-Encoding: gzip\r\n", "");
+        at = strstr(r->text, "ETag: ");
+        cr_assert(r->status == 200 && at, "%s: %s", paths[i], r->text);
+        cr_assert_eq(i < 2, strstr(r->text, "Content-Encoding: gzip") != NULL,
+                     "%s: %s", paths[i], r->text);
+        snprintf(tag, sizeof tag, "%.*s", (int)strcspn(at + 6, "\r"), at + 6);
+        snprintf(line, sizeof line,
+                 "Accept-Encoding: gzip\r\nIf-None-Match: %s\r\n", tag);
+        r = web_ask(&w, "GET", paths[i], line, "");
+        cr_expect(r->status == 304 && !*r->body, "%s: %s", paths[i], r->text);
+        r = web_ask(&w, "GET", paths[i], "If-None-Match: \"other\"\r\n", "");
+        cr_expect(r->status == 200 && *r->body, "%s: %s", paths[i], r->text);
     }
     web_stop(&w);
 }
@@ -253,8 +302,8 @@ Test(serve, what_keeps_it_from_starting_is_said)
               r.err);
 }
 
-/* A program is told in JSON and by headers, a person by a page. */
-Test(serve, a_refusal_is_a_page_for_a_person_and_says_what_would_do)
+/* A program is told in JSON and by headers, a person by the page or a line. */
+Test(serve, a_refusal_is_for_who_asked_and_says_what_would_do)
 {
     static const char browser[] = "Accept: text/html,*/*;q=0.8\r\n";
     static const struct {
@@ -264,12 +313,16 @@ Test(serve, a_refusal_is_a_page_for_a_person_and_says_what_would_do)
     } ways[] = {
         {"GET", "/nothing", browser, 404, "text/html"},
         {"GET", "/nothing", "", 404, "problem+json"},
-        {"GET", "/static/head.html", "", 404, "problem+json"},
+        {"GET", "/static/index.html", "", 404, "problem+json"},
+        {"GET", "/static/settings.tsv", "", 404, "problem+json"},
         {"GET", "/api/v1/nothing", browser, 404, "problem+json"},
         {"POST", "/", browser, 405, "Allow: GET, HEAD\r\n"},
-        {"GET", "/session", browser, 405, "text/html"},
+        {"POST", "/dead", browser, 405, "Method not allowed: "},
+        {"GET", "/q/x", browser, 404, "text/html"},
         {"DELETE", "/api/v1/queues", "", 405, "Allow: GET, HEAD\r\n"},
-        {"GET", "/api/v1/queues/x/settings", "", 405, "Allow: PATCH, POST\r\n"},
+        {"PUT", "/api/v1/queues/x/settings", "", 501, "problem+json"},
+        {"DELETE", "/api/v1/queues/x/settings", "", 405,
+         "Allow: GET, HEAD, PATCH, POST\r\n"},
         {"POST", "/api/v1/jobs/1", "", 405, "Allow: GET, HEAD, DELETE\r\n"},
     };
     struct web w = web_start(NULL);
@@ -289,7 +342,7 @@ Test(serve, a_refusal_is_a_page_for_a_person_and_says_what_would_do)
         r = web_send(&w, text);
         cr_expect(r->status == 401 &&
                       strstr(r->text, "WWW-Authenticate: Bearer") &&
-                      strstr(r->text, i ? "problem+json" : "id=\"login\""),
+                      strstr(r->text, i ? "problem+json" : "text/html"),
                   "%s", r->text);
     }
     web_stop(&w);
@@ -374,7 +427,7 @@ Test(serve, letters_come_page_by_page_and_by_error)
         json_decref(o);
     } while (*next);
     cr_assert_eq(seen, 5);
-    o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters/by-error", q + 1));
+    o = ctl_json(web_get(&w, "/api/v1/letters/groups?queue=%s", q + 1));
     list = json_object_get(o, "groups");
     cr_assert_eq(json_array_size(list), 1);
     cr_assert_eq(
@@ -394,15 +447,19 @@ Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
     const char *q = dead_letters(1, &worker), *since;
     struct web w = web_start("--allow-write");
     char body[256], path[256];
-    json_t *o;
+    json_t *o, *one, *list;
 
     snprintf(path, sizeof path, "/api/v1/queues/%s/letters/discard", q + 1);
     letters_many(q, 20100);
-    o = ctl_json(web_get(&w, "/api/v1/queues/%s/letters/by-error", q + 1));
+    o = ctl_json(web_get(&w, "/api/v1/letters/groups?queue=%s", q + 1));
     cr_assert_eq(json_integer_value(json_object_get(o, "total")), 20000);
-    since = json_string_value(json_object_get(o, "since"));
+    one = json_array_get(json_object_get(o, "cut"), 0);
+    cr_assert_eq(json_integer_value(json_object_get(one, "looked_at")), 20000);
+    since = json_string_value(json_object_get(one, "since"));
     cr_assert_not_null(since);
-    cr_assert(strstr(web_get(&w, "/q/%s/dead", q + 1), since));
+    list = ctl_json(web_get(&w, "/api/v1/queues/%s/letters", q + 1));
+    cr_assert_str_eq(json_string_value(json_object_get(list, "since")), since);
+    json_decref(list);
     /* The same set, when it is to be replayed: but for one it would be done. */
     snprintf(body, sizeof body,
              "{\"filter\":{\"since\":\"%s\"},\"up_to\":"
@@ -412,12 +469,33 @@ Test(serve, of_very_many_letters_a_page_looks_at_the_newest)
     cr_assert_eq(r->status, 409, "%s", r->text);
     cr_assert(strstr(r->body, "20000 letters match now"), "%s", r->body);
     json_decref(o);
-    cr_assert(strstr(web_get(&w, "/dead"), "the newest 20000 of 20101"));
+    o = ctl_json(web_get(&w, "/api/v1/letters/groups"));
+    cr_assert_eq(json_array_size(json_object_get(o, "cut")), 1);
+    json_decref(o);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-Test(serve, a_hostile_letter_is_text_in_every_page)
+/* Return true if no text of a JSON value has a byte that hides something. */
+static bool is_shown(const json_t *v)
+{
+    const char *text = json_string_value(v), *name;
+    json_t *one;
+    size_t i;
+    bool ok = !text || (!strstr(text, "\xe2\x80\xae") && !strchr(text, '\x01'));
+
+    json_array_foreach(v, i, one)
+    {
+        ok &= is_shown(one);
+    }
+    json_object_foreach((json_t *)v, name, one)
+    {
+        ok &= is_shown(one);
+    }
+    return ok;
+}
+
+Test(serve, a_hostile_letter_is_text_in_every_answer)
 {
     static const char hostile[] =
         "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -425,8 +503,10 @@ Test(serve, a_hostile_letter_is_text_in_every_page)
     const char *q = harness_queue(0, 0);
     struct harness_process *worker = ctl_worker(q, "--max-attempts", "1", "--",
                                                 "sh", "-c", "cat >&2; exit 1");
-    static const char *const pages[] = {"/", "/q/%s", "/q/%s/dead",
-                                        "/q/%s/dead/1", "/dead"};
+    static const char *const answers[] = {
+        "/api/v1/overview", "/api/v1/queues/%s", "/api/v1/queues/%s/letters",
+        "/api/v1/queues/%s/letters/1", "/api/v1/letters/groups"};
+    struct web_answer *r;
     struct web w;
     char path[256];
 
@@ -434,17 +514,18 @@ Test(serve, a_hostile_letter_is_text_in_every_page)
     harness_until(ctl_number(q, "dead") == 1, SOON_MS);
     w = web_start(NULL);
     for (size_t i = 0; i < 5; i++) {
-        snprintf(path, sizeof path, pages[i], q + 1);
-        const char *text = web_get(&w, "%s", path);
-
-        cr_assert(!strstr(text, "<script>alert") && !strstr(text, "<img"),
-                  "%s: %s", path, text);
-        cr_assert(!strstr(text, "\xe2\x80\xae") && !strstr(text, "\xff") &&
-                      !strstr(text, "\x01"),
-                  "%s", path);
+        snprintf(path, sizeof path, answers[i], q + 1);
+        r = web_ask(&w, "GET", path, "Accept: text/html\r\n", "");
+        cr_assert(r->status == 200 &&
+                      strstr(r->text, "Content-Type: application/json\r\n") &&
+                      strstr(r->text, "nosniff") && !strstr(r->body, "\xff"),
+                  "%s: %s", path, r->text);
+        json_t *o = ctl_json(r->body);
+        cr_assert(is_shown(o), "%s: %s", path, r->body);
+        json_decref(o);
     }
     snprintf(path, sizeof path, "/api/v1/queues/%s/letters/1/body", q + 1);
-    struct web_answer *r = web_ask(&w, "GET", path, "", "");
+    r = web_ask(&w, "GET", path, "", "");
     cr_assert_eq(memcmp(r->body, hostile, sizeof hostile), 0,
                  "the body as a file is the body");
     cr_assert(strstr(r->text, "attachment;") && strstr(r->text, "sandbox"),
@@ -469,13 +550,15 @@ Test(serve, a_stream_begins_with_all_and_tells_what_changes)
     int fd = web_connect(&w);
 
     snprintf(text, sizeof text,
-             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "GET /api/v1/events?queue=%s HTTP/1.1\r\nHost: localhost:%u\r\n"
              "Authorization: Bearer %s\r\n\r\n",
-             w.port, w.token);
+             q + 1, w.port, w.token);
     (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
     cr_assert(strstr(web_read(fd, "\n\n")->text, "event: hello"));
     harness_send_text(q, "x");
-    cr_assert(strstr(web_read(fd, "\"done\":1")->text, "event: queues"));
+    cr_assert(strstr(web_read(fd, "\"done\":1")->text, "event: queue\n"));
+    harness_send_text(q, "y");
+    cr_assert(strstr(web_read(fd, "event: rows\n")->text, "event: "));
     web_stop(&w); /* a stream that is open keeps it from nothing */
     close(fd);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
@@ -493,13 +576,14 @@ Test(serve, no_rate_is_over_less_than_a_second)
     int fd = web_connect(&w);
 
     snprintf(request, sizeof request,
-             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "GET /api/v1/events?queue=%s HTTP/1.1\r\nHost: localhost:%u\r\n"
              "Authorization: Bearer %s\r\n\r\n",
-             w.port, w.token);
+             q + 1, w.port, w.token);
     (void)send(fd, request, strlen(request), MSG_NOSIGNAL);
-    text = web_read(fd, "\"rate\":0")->text;
+    text = web_read(fd, "{\"done_s\":0")->text; /* of the row */
     cr_assert_geq(harness_now_ms() - began, 1000, "%s", text);
     cr_assert(strstr(text, "\"p50_ns\":null"), "no handler ended: %s", text);
+    cr_assert_null(strstr(text, "\"p50_ms\":0"), "%s", text);
     close(fd);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
@@ -517,15 +601,18 @@ Test(serve, a_state_is_as_bad_in_the_page_as_in_the_tools)
     snprintf(store, sizeof store, "%s%s/store.db", harness_state_dir(), q);
     snprintf(away, sizeof away, "%s", harness_path("store.away"));
     /* The overview is made from the worker's files, which follow it. */
-    harness_until(strstr(web_get(&w, "/"), "class=\"state fine\">running<"),
+    harness_until(strstr(web_get(&w, "/api/v1/queues"),
+                         "\"state\":\"running\",\"severity\":\"fine\""),
                   SOON_MS);
     cr_assert_eq(rename(store, away), 0);
     harness_until(ctl_is(q, "state", "store.db is gone"), SOON_MS);
     cr_assert(ctl_is(q, "severity", "bad"));
-    harness_until(
-        strstr(web_get(&w, "/"), "class=\"state bad\">store.db is gone<"),
-        SOON_MS);
-    cr_assert(strstr(web_get(&w, "/api/v1/queues"), "\"severity\":\"bad\""));
+    harness_until(strstr(web_get(&w, "/api/v1/queues"),
+                         "\"state\":\"store.db is gone\",\"severity\":\"bad\""),
+                  SOON_MS);
+    harness_until(strstr(web_get(&w, "/api/v1/overview"),
+                         "\"state\":\"store.db is gone\",\"severity\":\"bad\""),
+                  2 * SOON_MS); /* it is looked at each ten seconds */
     cr_assert_eq(rename(away, store), 0);
     harness_until(ctl_is(q, "severity", "fine"), SOON_MS);
     web_stop(&w);
@@ -547,7 +634,8 @@ Test(serve, a_queue_without_a_worker_is_not_told_to_be_gone)
              w.port, w.token);
     (void)send(fd, request, strlen(request), MSG_NOSIGNAL);
     harness_send_text(q, "x");
-    text = web_read(fd, "\"done\":1")->text;
+    text = web_read(fd, "event: rows\n")->text;
+    cr_assert(strstr(text, "event: rows\n"), "%s", text);
     cr_assert(!strstr(text, "gone") && !strstr(text, other + 1), "%s", text);
     close(fd);
     web_stop(&w);
@@ -573,8 +661,154 @@ Test(serve, all_sparks_come_in_one_short_answer)
         harness_nap(end, "the first look");
     }
     cr_assert_eq(
-        json_array_size(json_object_get(json_array_get(list, 0), "done")), 60);
+        json_string_length(json_object_get(json_array_get(list, 0), "done")),
+        60);
     json_decref(o);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* Return how many values of a curve of an hour are that number. */
+static size_t values_of(const struct web *w, const char *q, const char *curve,
+                        double number)
+{
+    json_t *o =
+        ctl_json(web_get(w, "/api/v1/queues/%s/history?range=1h", q + 1));
+    json_t *one;
+    size_t i, n = 0;
+
+    json_array_foreach(json_object_get(o, curve), i, one)
+    {
+        n += json_is_number(one) && json_number_value(one) == number;
+    }
+    json_decref(o);
+    return n;
+}
+
+static uint64_t ten_seconds(void)
+{
+    return clock_wall_ns() / NS_PER_S / 10;
+}
+
+/* What a server has measured is in the charts of the next one, also after a
+ * kill. A file that is no history is begun again. */
+Test(serve, charts_of_a_day_outlive_the_server, .timeout = 120)
+{
+    const char *q = harness_queue(0, 0);
+    struct harness_process *worker =
+        ctl_worker(q, "--backoff", "1h", "--", "false");
+    struct web w;
+    char path[4096];
+    uint64_t then;
+
+    for (int i = 0; i < 3; i++)
+        harness_send_text(q, "x");
+    harness_until(ctl_number(q, "waiting") == 3, SOON_MS);
+    w = web_start(NULL);
+    harness_until(values_of(&w, q, "waiting", 3) > 0, SOON_MS);
+    then = ten_seconds();
+    harness_signal(w.p, SIGKILL);
+    (void)harness_wait(w.p, SOON_MS);
+    cr_assert_eq(ctl("cancel", q, "--all").status, 0);
+    harness_until(ctl_number(q, "waiting") == 0 && ten_seconds() > then + 1,
+                  60000);
+    w = web_start(NULL);
+    harness_until(values_of(&w, q, "waiting", 0) > 0, SOON_MS);
+    cr_assert_gt(values_of(&w, q, "waiting", 3), 0);
+    web_stop(&w);
+    snprintf(path, sizeof path, "%s/web.history", harness_state_dir());
+    harness_write(path, "no history of ours", 18);
+    w = web_start(NULL);
+    harness_until(values_of(&w, q, "waiting", 0) > 0, SOON_MS);
+    cr_assert_eq(values_of(&w, q, "waiting", 3), 0);
+    cr_assert_null(strstr(harness_stderr(w.p, NULL), "web_history"));
+    /* A second server of the same directory keeps its own, in memory. */
+    struct web second = web_start(NULL);
+    cr_assert(strstr(harness_stderr(second.p, NULL), "event=web_history"));
+    harness_until(values_of(&second, q, "waiting", 0) > 0, SOON_MS);
+    web_stop(&second);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* One line for all queues, known by its check while its numbers change. */
+Test(serve, what_several_queues_have_is_one_finding)
+{
+    struct harness_process *first, *second, *third;
+    const char *q = dead_letters(2, &first), *other = dead_letters(1, &second);
+    const char *paused = harness_queue(0, 0);
+    struct web w = web_start(NULL);
+    json_t *o, *one;
+    size_t i, seen = 0;
+
+    third = ctl_worker(paused, "--", "true");
+    cr_assert_eq(ctl("pause", paused).status, 0);
+    o = ctl_json(web_get(&w, "/api/v1/findings"));
+    json_array_foreach(json_object_get(o, "findings"), i, one)
+    {
+        const char *text = json_string_value(json_object_get(one, "text"));
+        const char *id = json_string_value(json_object_get(one, "id"));
+        json_t *queues = json_object_get(one, "queues");
+
+        if (strcmp(id, "dead letters") == 0) {
+            cr_assert_str_eq(text, "3 dead letters in 2 queues");
+            cr_assert_eq(json_array_size(queues), 2);
+            cr_assert(json_is_null(json_object_get(one, "fix")));
+            cr_assert(strstr(json_string_value(json_object_get(
+                                 json_array_get(queues, 0), "fix")),
+                             "mqdlq list --by error /"));
+            seen++;
+        } else if (strcmp(id, "worker: it is paused") == 0) {
+            cr_assert(strstr(text, paused), "%s", text);
+            cr_assert(strstr(json_string_value(json_object_get(one, "fix")),
+                             "mqctl resume "));
+            seen++;
+        }
+    }
+    cr_assert_eq(seen, 2, "%s", web_get(&w, "/api/v1/findings"));
+    json_decref(o);
+    o = ctl_json(web_get(&w, "/api/v1/findings?queue=%s", other + 1));
+    cr_assert(
+        strstr(json_string_value(json_object_get(
+                   json_array_get(json_object_get(o, "findings"), 0), "text")),
+               ": 1 dead letter"));
+    json_decref(o);
+    cr_assert(strstr(web_get(&w, "/api/v1/findings?queue=%s", q + 1),
+                     "\"count\":2,\"text\":\"2 dead letters\""));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(first, SOON_MS), 0);
+    cr_assert_eq(harness_stop(second, SOON_MS), 0);
+    cr_assert_eq(harness_stop(third, SOON_MS), 0);
+}
+
+/* Only the streams of a queue get all about it; all streams get its row, and
+ * of that only what changed. */
+Test(serve, a_stream_of_a_queue_gets_it_whole_and_others_its_changes)
+{
+    const char *q = harness_queue(0, 0), *text, *rows;
+    struct harness_process *worker = ctl_worker(q, "--", "true");
+    struct web w = web_start(NULL);
+    char request[512];
+    int fd;
+
+    harness_until(strstr(web_get(&w, "/api/v1/overview"), q), SOON_MS);
+    fd = web_connect(&w);
+    snprintf(request, sizeof request,
+             "GET /api/v1/events HTTP/1.1\r\nHost: localhost:%u\r\n"
+             "Authorization: Bearer %s\r\n\r\n",
+             w.port, w.token);
+    (void)send(fd, request, strlen(request), MSG_NOSIGNAL);
+    (void)web_read(fd, "\n\n");
+    cr_assert_eq(ctl("pause", q).status, 0);
+    text = web_read(fd, "\"state\":\"paused\"")->text;
+    rows = strstr(text, "event: rows\n");
+    cr_assert(rows && strstr(rows, q), "%s", text);
+    cr_assert_null(strstr(rows, "capacity"), "what did not change: %s", rows);
+    cr_assert_null(strstr(text, "event: queue\n"), "%s", text);
+    close(fd);
+    harness_until(strstr(web_get(&w, "/api/v1/queues/%s/history", q + 1),
+                         "\"what\":\"paused\""),
+                  SOON_MS);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
@@ -590,7 +824,8 @@ Test(serve, a_message_is_found_by_an_id_with_blanks_around_it)
         json_array_get(json_object_get(o, "letters"), 0), "message_id"));
     cr_assert(strstr(web_get(&w, "/api/v1/explain?id=%%20%s%%09%%0A", id),
                      "\"where\":\"dead\""));
-    cr_assert(strstr(web_get(&w, "/find?id=+%s+", id), "The letter"));
+    cr_assert(strstr(web_get(&w, "/api/v1/explain?id=+%s+", id),
+                     "\"where\":\"dead\""));
     json_decref(o);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);

@@ -88,14 +88,22 @@ Test(serve_change, a_body_that_is_no_json_is_refused_as_such)
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
 
-Test(serve_change, a_page_that_changes_nothing_says_so)
+Test(serve_change, a_server_that_changes_nothing_says_so)
 {
+    static const char *const paths[] = {"/api/v1/about", "/api/v1/overview",
+                                        "/api/v1/queues", "/api/v1/queues/%s",
+                                        "/api/v1/queues/%s/settings"};
     const char *q = harness_queue(0, 0);
     struct web w = web_start("--allow-write"), only = web_start(NULL);
+    char path[256];
 
-    cr_assert(strstr(web_get(&only, "/q/%s", q + 1), "without --allow-write"));
-    cr_assert(strstr(web_get(&only, "/"), "read-only"));
-    cr_assert_null(strstr(web_get(&w, "/q/%s", q + 1), "read-only"));
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        snprintf(path, sizeof path, paths[i], q + 1);
+        cr_assert(strstr(web_get(&only, "%s", path), "\"write\":false"), "%s",
+                  path);
+        cr_assert(strstr(web_get(&w, "%s", path), "\"write\":true"), "%s",
+                  path);
+    }
     web_stop(&only);
     web_stop(&w);
 }
@@ -288,11 +296,17 @@ Test(serve_change, a_job_tells_the_last_that_was_said_and_what_the_canary_was)
     cr_assert_str_eq(json_string_value(json_object_get(job, "state")),
                      "failed");
     cr_assert_eq(json_integer_value(json_object_get(job, "taken")), 2);
+    cr_assert_str_eq(json_string_value(json_object_get(job, "verdict")),
+                     "failed");
     cr_assert_eq(outcome(&w, job, "died_again"), 1);
+    cr_assert_eq(outcome(&w, job, "sent"), 1);
     json_decref(job);
     harness_write("fixed", "", 0);
-    job = job_do(&w, q, "replay", "{\"rows\":[\"1\",\"2\"]}");
-    harness_until(outcome(&w, job, "gone") == 2, SOON_MS);
+    job = job_do(&w, q, "replay", "{\"rows\":[\"1\",\"2\"],\"canary\":true}");
+    cr_assert_str_eq(json_string_value(json_object_get(job, "verdict")),
+                     "done");
+    harness_until(outcome(&w, job, "done") == 2, SOON_MS);
+    cr_assert_eq(outcome(&w, job, "sent"), 2);
     cr_assert_eq(outcome(&w, job, "on_way"), 0);
     json_decref(job);
     job = job_do(&w, q, "discard", "{\"rows\":[\"3\",\"3\",\"3\"]}");
@@ -305,23 +319,31 @@ Test(serve_change, a_job_tells_the_last_that_was_said_and_what_the_canary_was)
 
 Test(serve_change, what_is_spooled_is_counted_and_cancelled)
 {
-    const char *q = harness_queue(0, 0), *id;
+    const char *q = harness_queue(0, 0), *name;
     struct harness_process *worker =
         ctl_worker(q, "--spool=100", "-c", "1", "--", "sleep", "1000");
     struct web w;
-    char body[128], cell[64], path[256];
+    char body[128], path[256];
     struct web_answer *r;
+    json_t *o;
 
     for (int i = 0; i < 3; i++)
         harness_send_text(q, "x");
     harness_until(ctl_number(q, "spooled") == 2, SOON_MS);
     w = web_start("--allow-write");
-    cr_expect(strstr(web_get(&w, "/"), "data-f=\"waiting\">2<"));
-    id = strstr(web_get(&w, "/q/%s", q + 1), "data-id=\"spool-");
-    cr_assert_not_null(id);
-    cr_assert_eq(sscanf(id, "data-id=\"%63[^\"]", cell), 1);
+    harness_until(strstr(web_get(&w, "/api/v1/overview"), "\"waiting\":2,"),
+                  SOON_MS);
+    o = ctl_json(
+        web_get(&w, "/api/v1/queues/%s/messages?state=spooled", q + 1));
+    cr_assert_eq(json_array_size(json_object_get(o, "messages")), 2);
+    name = json_string_value(json_object_get(
+        json_array_get(json_object_get(o, "messages"), 0), "name"));
+    cr_assert(name && strncmp(name, "spool-", 6) == 0, "%s", name);
+    cr_assert(strstr(web_get(&w, "/api/v1/queues/%s/messages/%s", q + 1, name),
+                     "\"body\":\"x\""));
     snprintf(path, sizeof path, "/api/v1/queues/%s/messages/cancel", q + 1);
-    snprintf(body, sizeof body, "{\"ids\":[\"%s\"]}", cell);
+    snprintf(body, sizeof body, "{\"ids\":[\"%s\"]}", name);
+    json_decref(o);
     r = web_ask(&w, "POST", path, WEB_WRITE, body);
     cr_assert(r->status == 200 && strstr(r->body, "\"done\":1"), "%s", r->text);
     web_stop(&w);
@@ -357,7 +379,7 @@ Test(serve_change, a_pause_has_an_end_that_is_said)
     cr_assert(end && (strncmp(end, "2199-01-01T00:00:0", 18) == 0 ||
                       strncmp(end, "2198-12-31T23:59:5", 18) == 0),
               "%s", end);
-    cr_assert(strstr(web_get(&w, "/q/%s", q + 1), end));
+    harness_until(strstr(web_get(&w, "/api/v1/overview"), end), 2 * SOON_MS);
     json_decref(o);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
@@ -444,7 +466,7 @@ Test(serve_change, what_waits_comes_by_pages_and_is_cancelled_by_its_id)
 {
     enum { MANY = 105 };
     struct harness_process *worker;
-    const char *q = retrying(MANY, &worker), *text;
+    const char *q = retrying(MANY, &worker), *text, *name;
     struct web w = web_start("--allow-write");
     json_t *ids = json_array(), *two, *o;
     struct web_answer *r;
@@ -452,9 +474,15 @@ Test(serve_change, what_waits_comes_by_pages_and_is_cancelled_by_its_id)
 
     cr_assert_eq(message_ids(&w, q, ids), 2);
     cr_assert_eq(json_array_size(ids), MANY);
-    text = web_get(&w, "/q/%s", q + 1);
-    cr_assert(strstr(text, "#messages\">More messages"), "%s", text);
-    cr_assert(!strstr(text, "<script>wait") && !strstr(text, "\xe2\x80\xae"));
+    name = json_string_value(json_array_get(ids, 0));
+    text = web_get(&w, "/api/v1/queues/%s/messages/%s", q + 1, name);
+    cr_assert(strstr(text, name) && strstr(text, "\"history\":[{"), "%s", text);
+    cr_assert_null(strstr(text, "\xe2\x80\xae"));
+    text = web_get(&w, "/api/v1/queues/%s/messages?state=retry", q + 1);
+    cr_assert(strstr(text, "\"preview\":\"<script>wait") &&
+              !strstr(text, "\xe2\x80\xae") && !strstr(text, "\"body\""));
+    text = web_get(&w, "/api/v1/queues/%s/messages?state=parked,held", q + 1);
+    cr_assert(strstr(text, "\"messages\":[]"), "%s", text);
     two = json_pack("[O, O, s]", json_array_get(ids, 0), json_array_get(ids, 1),
                     "01ARZ3NDEKTSV4RRFFQ69G5FAV");
     o = order_to(&w, q, "cancel", two);
@@ -547,15 +575,17 @@ Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
         {"POST", "pause?for=1h", "{}", "for"},
         {"GET", "letters?erorr=x", "", "erorr"},
         {"GET", "letters?error=%00abc", "", "NUL"},
-        {"GET", "letters%00/by-error", "", "NUL"},
+        {"GET", "letters%00/1", "", "NUL"},
         {"GET", "letters?error=", "", "empty"},
         {"GET", "letters?error", "", "no value"},
         {"GET", "letters?error=a&error=b", "", "twice"},
         {"GET", "letters?limit=0", "", "limit"},
-        {"GET", "letters/by-error?limit=5", "", "limit"},
         {"GET", "letters/1?match=x", "", "match"},
         {"GET", "messages?afer=x", "", "afer"},
         {"GET", "history?stop=1m", "", "stop"},
+        {"GET", "history?range=1y", "", "1y"},
+        {"GET", "messages?state=lost", "", "lost"},
+        {"GET", "groups?state=retry", "", "retry"},
     };
 #undef ALL
     struct harness_process *worker;
@@ -572,11 +602,122 @@ Test(serve_change, what_is_misspelt_or_of_another_type_changes_nothing)
         cr_expect(r->status == 400 && strstr(r->body, wrong[i].says),
                   "%s %s: %s", path, wrong[i].body, r->text);
     }
-    snprintf(path, sizeof path, "/q/%s/dead?erorr=x", q + 1);
-    cr_expect_eq(web_ask(&w, "GET", path, "", "")->status, 400);
     cr_expect_eq(web_ask(&w, "GET", "/api/v1/queues?x=1", "", "")->status, 400);
+    cr_expect_eq(
+        web_ask(&w, "GET", "/api/v1/letters/groups?limit=5", "", "")->status,
+        400);
     cr_expect_eq(ctl_number(q, "dead"), 1);
     cr_expect(ctl_is(q, "state", "running"));
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* Letters whose errors differ only in numbers and ids are one group: it is
+ * listed, and replayed, as one, and nothing else is. */
+Test(serve_change, letters_alike_are_one_group_that_is_replayed_as_one)
+{
+    static const char *const texts[] = {
+        "account 4711 is closed", "account 12 is closed",
+        "account 550e8400-e29b-41d4-a716-446655440000 is closed",
+        "account of Ann is closed", "[7] is no account?"};
+    static const char pattern[] = "exit 3: account * is closed";
+    const char *q = harness_queue(0, 0), *up_to;
+    struct harness_process *worker =
+        ctl_worker(q, "--max-attempts", "1", "--", "sh", "-c",
+                   "[ -e fixed ] && exit 0; cat >&2; exit 3");
+    struct web w = web_start("--allow-write");
+    char body[512], path[256];
+    struct web_answer *r;
+    json_t *o, *groups, *one, *job;
+    size_t i, sum = 0;
+
+    for (i = 0; i < sizeof texts / sizeof *texts; i++)
+        harness_send_text(q, texts[i]);
+    harness_until(ctl_number(q, "dead") == 5, SOON_MS);
+    o = ctl_json(web_get(&w, "/api/v1/letters/groups"));
+    groups = json_object_get(o, "groups");
+    cr_assert_eq(json_array_size(groups), 3);
+    one = json_array_get(groups, 0);
+    cr_assert_str_eq(json_string_value(json_object_get(one, "pattern")),
+                     pattern);
+    cr_assert_eq(json_integer_value(json_object_get(one, "count")), 3);
+    json_array_foreach(json_object_get(one, "histogram"), i, job)
+    {
+        sum += (size_t)json_integer_value(job);
+    }
+    cr_assert_eq(sum, 3);
+    up_to = json_string_value(json_object_get(one, "up_to"));
+    cr_assert_not_null(up_to);
+    for (i = 0; i < 3; i++) {
+        const char *each = json_string_value(
+            json_object_get(json_array_get(groups, i), "pattern"));
+        char coded[256] = "";
+
+        for (const char *at = each; *at; at++)
+            snprintf(coded + strlen(coded), sizeof coded - strlen(coded),
+                     "%%%02X", (unsigned char)*at);
+        job = ctl_json(
+            web_get(&w, "/api/v1/queues/%s/letters?pattern=%s", q + 1, coded));
+        cr_assert_eq(json_array_size(json_object_get(job, "letters")),
+                     i == 0 ? 3 : 1, "%s", each);
+        json_decref(job);
+    }
+    snprintf(path, sizeof path, "/api/v1/queues/%s/letters/replay", q + 1);
+    snprintf(body, sizeof body,
+             "{\"filter\":{\"pattern\":\"%s\"},\"up_to\":\"%s\","
+             "\"expect_count\":4}",
+             pattern, up_to);
+    cr_assert_eq(web_ask(&w, "POST", path, WEB_WRITE, body)->status, 409);
+    *strrchr(body, '4') = '3';
+    harness_write("fixed", "", 0);
+    r = web_ask(&w, "POST", path, WEB_WRITE, body);
+    cr_assert_eq(r->status, 202, "%s", r->text);
+    job = job_end(&w, r->body);
+    harness_until(outcome(&w, job, "done") == 3, SOON_MS);
+    cr_assert_eq(ctl_number(q, "dead"), 2);
+    json_decref(job);
+    json_decref(o);
+    web_stop(&w);
+    cr_assert_eq(harness_stop(worker, SOON_MS), 0);
+}
+
+/* The clock was ahead when a letter died, or on the machine it comes from. */
+Test(serve_change, letters_of_the_future_are_counted_like_others)
+{
+    static const char letter[] =
+        "{\"message_id\":\"01M82WH2675BH7W7CEF6000000\",\"state\":\"dead\","
+        "\"died_at_ns\":4000000000000000000,\"reason\":\"exhausted\","
+        "\"error\":\"exit 3\",\"attempts\":1,\"crashes\":0,\"redelivered\":"
+        "false,\"length_inferred\":false,\"priority\":0,\"group\":null,"
+        "\"first_received_at_ns\":1,\"header\":\"\",\"body\":\"x\","
+        "\"stderr\":\"no account\",\"history\":[]}\n";
+    struct harness_process *worker;
+    const char *q = dead_letters(2, &worker);
+    struct web w = web_start(NULL);
+    json_t *o, *one, *bar;
+    json_int_t sum = 0, count = 0, last = 0;
+    size_t i, n;
+
+    harness_write(harness_path("future"), letter, sizeof letter - 1);
+    cr_assert_eq(harness_run("mqdlq", "import", "--quiet", "--state-dir",
+                             harness_state_dir(), q, harness_path("future"))
+                     .status,
+                 0);
+    o = ctl_json(web_get(&w, "/api/v1/letters/groups"));
+    cr_assert_eq(json_integer_value(json_object_get(o, "total")), 3);
+    json_array_foreach(json_object_get(o, "groups"), i, one)
+    {
+        count += json_integer_value(json_object_get(one, "count"));
+        json_array_foreach(json_object_get(one, "histogram"), n, bar)
+        {
+            sum += json_integer_value(bar);
+            last += n == 19 ? json_integer_value(bar) : 0;
+        }
+    }
+    cr_assert_eq(count, 3);
+    cr_assert_eq(sum, 3);
+    cr_assert_eq(last, 1);
+    json_decref(o);
     web_stop(&w);
     cr_assert_eq(harness_stop(worker, SOON_MS), 0);
 }
@@ -587,10 +728,8 @@ Test(serve_change, without_bodies_nothing_says_what_is_in_them)
     static const char *const paths[] = {
         "/api/v1/queues/%s/letters?match=order",
         "/api/v1/queues/%s/letters?match=none",
-        "/api/v1/queues/%s/letters/by-error?match=order",
-        "/q/%s/dead?match=order",
-        "/api/v1/letters?match=order",
-        "/dead?match=order",
+        "/api/v1/letters/groups?queue=%s&match=order",
+        "/api/v1/letters/groups?match=order",
     };
     struct harness_process *worker;
     const char *q = dead_letters(1, &worker);
@@ -610,8 +749,7 @@ Test(serve_change, without_bodies_nothing_says_what_is_in_them)
                          ->status,
                      403);
     }
-    cr_expect_null(strstr(web_get(&w, "/q/%s/dead", q + 1), "order 0"));
-    cr_expect_null(strstr(web_get(&w, "/q/%s/dead", q + 1), "\"match\""));
+    cr_expect_null(strstr(web_get(&w, "/api/v1/letters/groups"), "order 0"));
     cr_expect_null(
         strstr(web_get(&w, "/api/v1/queues/%s/letters", q + 1), "order 0"));
     cr_expect_null(

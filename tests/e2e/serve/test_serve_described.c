@@ -41,11 +41,13 @@ static const char *exchange_do(const struct web *w, const struct exchange *x,
     json_t *o;
 
     for (const char *at = x->path; *at; at++) {
-        bool name = strncmp(at, "{q}", 3) == 0;
+        const char *name = strncmp(at, "{q}", 3) == 0    ? q + 1
+                           : strncmp(at, "{id}", 4) == 0 ? id
+                                                         : NULL;
 
         snprintf(path + strlen(path), sizeof path - strlen(path), "%.*s",
-                 name ? 255 : 1, name ? q + 1 : at);
-        at += name ? 2 : 0;
+                 name ? 255 : 1, name ? name : at);
+        at += name ? strcspn(at, "}") : 0;
     }
     snprintf(body, sizeof body, x->body, id);
     r = web_ask(w, x->method, path, WEB_WRITE, body);
@@ -69,16 +71,22 @@ Test(serve_described, each_answer_is_as_described)
     static const struct exchange looks[] = {
         {"GET", "/api/v1/queues", "", 200},
         {"GET", "/api/v1/queues/{q}", "", 200},
+        {"GET", "/api/v1/about", "", 200},
+        {"GET", "/api/v1/overview", "", 200},
+        {"GET", "/api/v1/findings", "", 200},
+        {"GET", "/api/v1/findings?queue={q}", "", 200},
         {"GET", "/api/v1/queues/{q}/history", "", 200},
-        {"GET", "/api/v1/queues/{q}/history?step=1m", "", 200},
+        {"GET", "/api/v1/queues/{q}/history?range=1h", "", 200},
+        {"GET", "/api/v1/queues/{q}/history?range=24h", "", 200},
+        {"GET", "/api/v1/queues/{q}/settings", "", 200},
         {"GET", "/api/v1/sparks", "", 200},
         {"GET", "/api/v1/queues/{q}/messages", "", 200},
         {"GET", "/api/v1/queues/{q}/groups", "", 200},
         {"GET", "/api/v1/queues/{q}/letters", "", 200},
-        {"GET", "/api/v1/queues/{q}/letters/by-error", "", 200},
+        {"GET", "/api/v1/letters/groups", "", 200},
+        {"GET", "/api/v1/letters/groups?queue={q}", "", 200},
         {"GET", "/api/v1/queues/{q}/letters/1", "", 200},
         {"GET", "/api/v1/queues/{q}/letters/1/body", "", 200},
-        {"GET", "/api/v1/letters", "", 200},
         {"GET", "/api/v1/explain?id=1", "", 200},
         {"GET", "/api/v1/doctor", "", 200},
         {"GET", "/api/v1/doctor?queue=%2F{q}", "", 200},
@@ -87,6 +95,7 @@ Test(serve_described, each_answer_is_as_described)
         {"GET", "/api/v1/jobs", "", 200},
     };
     static const struct exchange changes[] = {
+        {"GET", "/api/v1/queues/{q}/messages/{id}", "", 200},
         {"POST", "/api/v1/queues/{q}/messages/run-now", "{\"ids\":[\"%s\"]}",
          200},
         {"POST", "/api/v1/queues/{q}/messages/cancel", "{\"ids\":[\"%s\"]}",
@@ -96,6 +105,8 @@ Test(serve_described, each_answer_is_as_described)
         {"PATCH", "/api/v1/queues/{q}/settings", "{\"timeout\":\"soon\"}", 400},
         {"POST", "/api/v1/queues/{q}/pause", "{\"for\":\"1h\"}", 200},
         {"GET", "/api/v1/queues/{q}", "", 200},
+        {"GET", "/api/v1/queues/{q}/settings", "", 200},
+        {"GET", "/api/v1/queues/{q}/history", "", 200},
         {"POST", "/api/v1/queues/{q}/resume", "{}", 200},
     };
     static const struct exchange jobs[] = {
@@ -140,6 +151,9 @@ Test(serve_described, each_answer_is_as_described)
     (void)exchange_do(&w,
                       &(struct exchange){"POST", "/api/v1/session", token, 204},
                       q, id, out);
+    (void)exchange_do(&w,
+                      &(struct exchange){"DELETE", "/api/v1/session", "", 204},
+                      q, id, out);
     (void)exchange_do(
         &w, &(struct exchange){"POST", "/api/v1/queues/{q}/drain", "{}", 200},
         q, id, out);
@@ -164,6 +178,10 @@ Test(serve_described, each_refusal_is_a_problem)
         {"GET", "/api/v1/explain?id=1&queue=none", "", 404},
         {"GET", "/api/v1/jobs/7", "", 404},
         {"GET", "/api/v1/queues/none/history?step=1y", "", 400},
+        {"GET", "/api/v1/queues/none/settings", "", 404},
+        {"GET", "/api/v1/queues/none/messages/1", "", 404},
+        {"GET", "/api/v1/findings?queue=/none", "", 404},
+        {"GET", "/api/v1/letters/groups?queue=/none", "", 404},
         {"DELETE", "/api/v1/queues", WEB_WRITE, 405},
         {"POST", "/api/v1/queues/none/pause", "", 403},
         {"POST", "/api/v1/queues/none/pause", "X-MQ-Request: 1\r\n", 415},

@@ -36,7 +36,7 @@ static const struct member {
 } members[] = {
     {SERVE_STEER, "pause", "for", TEXT},
     {SERVE_STEER, "pause", "until", TEXT},
-    {SERVE_SETTINGS, NULL, NULL, SETTING},
+    {SERVE_SET, NULL, NULL, SETTING},
     {SERVE_RUN_NOW, NULL, "ids", TEXTS},
     {SERVE_CANCEL, NULL, "ids", TEXTS},
     {SERVE_STEER_GROUP, NULL, "group", TEXT},
@@ -164,47 +164,37 @@ json_t *ask_body_read(const struct serve_ask *a, struct problem *p)
 /* Answer with the history, of which a child has the server's copy. */
 static json_t *ask_history(const struct serve_ask *a, struct problem *p)
 {
-    const char *step = a->query[QUERY_STEP] ? a->query[QUERY_STEP] : "1s";
+    const char *range = a->query[QUERY_RANGE] ? a->query[QUERY_RANGE] : "10m";
+    json_t *o =
+        queue_is_known(a, p) ? history_json(a->path.queue, range) : NULL;
 
-    if (strcmp(step, "1s") == 0 || strcmp(step, "1m") == 0)
-        return queue_is_known(a, p)
-                   ? history_json(a->path.queue, step[1] == 'm')
-                   : NULL;
-    problem_fill(p, EX_USAGE, "step: \"%.32s\" is not 1s or 1m", step);
-    return NULL;
+    if (!o && !p->text[0])
+        problem_fill(p, EX_USAGE, "range: \"%.32s\" is not 10m, 1h or 24h",
+                     range);
+    return o;
 }
 
 static json_t *(*const asks[])(const struct serve_ask *, struct problem *) = {
-    [SERVE_QUEUES] = ask_queues,           [SERVE_QUEUE] = ask_queue,
-    [SERVE_HISTORY] = ask_history,         [SERVE_LETTERS] = ask_letters,
-    [SERVE_BY_ERROR] = ask_by_error,       [SERVE_LETTER] = ask_letter,
-    [SERVE_ALL_DEAD] = ask_all_dead,       [SERVE_EXPLAIN] = ask_explain,
-    [SERVE_DOCTOR] = ask_doctor,           [SERVE_STEER] = ask_steer,
-    [SERVE_SETTINGS] = ask_steer,          [SERVE_MESSAGES] = ask_messages,
-    [SERVE_RUN_NOW] = ask_steer_messages,  [SERVE_CANCEL] = ask_steer_messages,
-    [SERVE_JOB_OUTCOME] = ask_outcome,     [SERVE_GROUPS] = ask_groups,
+    [SERVE_FINDINGS] = ask_findings,
+    [SERVE_DOCTOR] = ask_doctor,
+    [SERVE_EXPLAIN] = ask_explain,
+    [SERVE_BY_ERROR] = ask_by_error,
+    [SERVE_QUEUES] = ask_queues,
+    [SERVE_QUEUE] = ask_queue,
+    [SERVE_HISTORY] = ask_history,
+    [SERVE_SETTINGS] = ask_settings,
+    [SERVE_MESSAGES] = ask_messages,
+    [SERVE_MESSAGE] = ask_message,
+    [SERVE_GROUPS] = ask_groups,
+    [SERVE_LETTERS] = ask_letters,
+    [SERVE_LETTER] = ask_letter,
+    [SERVE_JOB_OUTCOME] = ask_outcome,
+    [SERVE_RUN_NOW] = ask_steer_messages,
+    [SERVE_CANCEL] = ask_steer_messages,
     [SERVE_STEER_GROUP] = ask_steer_group,
+    [SERVE_SET] = ask_steer,
+    [SERVE_STEER] = ask_steer,
 };
-
-/* Print JSON for a browser. `<` is escaped, in case it is taken for HTML. */
-static int answer_json(const json_t *data)
-{
-    char *text = json_dumps(data, JSON_COMPACT);
-
-    if (!text)
-        return complain_memory();
-    for (const char *at = text; *at;) {
-        size_t n = strcspn(at, "<\x7f");
-
-        fwrite(at, 1, n, stdout);
-        at += n;
-        if (*at)
-            printf("\\u%04x", (unsigned)*at++);
-    }
-    putchar('\n');
-    free(text);
-    return 0;
-}
 
 int answer_print(void *ask)
 {
@@ -213,6 +203,7 @@ int answer_print(void *ask)
     struct options all = {.serve.state_dirs = a->o->state_dirs};
     struct problem p = {0};
     json_t *data;
+    char *text;
 
     if (what == SERVE_METRICS)
         return metrics_run(&all);
@@ -220,12 +211,11 @@ int answer_print(void *ask)
         return ask_body(a);
     if (what == SERVE_REPLAY || what == SERVE_DISCARD)
         return ask_rows(a);
-    data = what == SERVE_SPARKS ? history_sparks() : asks[what](a, &p);
+    data = asks[what](a, &p);
     if (!data && p.text[0])
         return complain_of(&p);
     if (!data)
         return p.status ? p.status : complain_memory();
-    if (a->path.route->page)
-        page_print(stdout, a, data);
-    return a->path.route->page ? 0 : answer_json(data);
+    text = json_dumps(data, SERVE_JSON);
+    return text && puts(text) >= 0 ? 0 : complain_memory();
 }

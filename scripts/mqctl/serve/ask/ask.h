@@ -1,7 +1,7 @@
 /* ask.h - the answer to a request
  *
  * WHAT   A request after all checks: its path, its query, its body. Its answer
- *        as JSON, and the page that shows it.
+ *        as JSON.
  * WHO    A child of the server (look.h), once.
  * OWNS   Nothing: the strings belong to the request, which the child has a copy
  *        of.
@@ -17,8 +17,12 @@
 #include <stdio.h>
 
 #include "common/base/problem.h"
+#include "common/store/store.h"
 #include "scripts/mqctl/mqctl.h"
 #include "scripts/mqctl/serve/ask/path.h"
+
+/* How JSON is written: numbers have at most six digits that count. */
+#define SERVE_JSON (JSON_COMPACT | JSON_REAL_PRECISION(6))
 
 struct serve_ask {
     const struct serve_options *o;
@@ -27,14 +31,23 @@ struct serve_ask {
     const char *body;               /* JSON; "": none */
     size_t body_size;
     const struct ask_job *job; /* for SERVE_JOB_OUTCOME */
+    json_t *look; /* last look at the queue of the path; NULL: none */
 };
 
-/* A finished replay. */
+/* Header and body of a letter or of a message. */
+struct ask_bytes {
+    const char *header, *body;                 /* header NULL: not known */
+    size_t header_size, body_size, whole_size; /* of the body; it may be cut */
+};
+
+/* A replay. */
 struct ask_job {
     const char *queue;
     const int64_t *rows;
     size_t count;
     uint64_t started_ns; /* wall */
+    uint64_t sent;       /* letters */
+    bool ended;
 };
 
 /* Parse the JSON body of a request. Every member must be known to its route and
@@ -42,8 +55,8 @@ struct ask_job {
  * restriction". The caller frees the result; NULL and a problem on an error. */
 json_t *ask_body_read(const struct serve_ask *a, struct problem *p);
 
-/* Print what a request asks for, as JSON or as a page; `ask` is a struct
- * serve_ask. Returns an exit status. */
+/* Print what a request asks for; `ask` is a struct serve_ask. Returns an exit
+ * status. */
 int answer_print(void *ask);
 
 /* ---- looking ---- */
@@ -53,13 +66,19 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p);
 /* Return true if the queue of the path exists, or a worker has run on it;
  * otherwise fill a problem. An empty answer is right only for such a queue. */
 bool queue_is_known(const struct serve_ask *a, struct problem *p);
+/* Return all flags of the worker, with their values and what they mean. */
+json_t *ask_settings(const struct serve_ask *a, struct problem *p);
 /* Return messages as mqctl list --json does: a page, from a cursor on. */
 json_t *ask_messages(const struct serve_ask *a, struct problem *p);
+/* Return one message, with its body and its attempts. */
+json_t *ask_message(const struct serve_ask *a, struct problem *p);
 /* Return a page of ordered groups as mqctl groups --json does. */
 json_t *ask_groups(const struct serve_ask *a, struct problem *p);
 json_t *ask_explain(const struct serve_ask *a, struct problem *p);
 /* Return doctor's findings: of the queue in the query, or of all queues. */
 json_t *ask_doctor(const struct serve_ask *a, struct problem *p);
+/* Return doctor's warnings, one line for all queues that have the same. */
+json_t *ask_findings(const struct serve_ask *a, struct problem *p);
 /* Pause, resume or drain a worker, or change its settings. */
 json_t *ask_steer(const struct serve_ask *a, struct problem *p);
 /* Cancel the messages that the body names, or run them now. */
@@ -72,15 +91,30 @@ const char *ask_state_dir(const struct serve_ask *a, const char *queue);
 /* Refuse a queue whose waiting messages and letters are on a broker. */
 int ask_kept_here(const char *queue, struct problem *p);
 
+/* Parse the queue named in the query, with or without its slash, into `out` as
+ * the queue of a separate request. Returns false and a problem if there is no
+ * such queue. */
+bool ask_named_queue(const struct serve_ask *a, struct serve_ask *out,
+                     struct problem *p);
+/* Add the objects that a verb of mqctl prints to a list. Returns its exit
+ * status. */
+int ask_verb(int (*verb)(const struct options *), const struct options *o,
+             json_t *list);
+/* Run a verb of mqctl for the queue of the path. Returns the object that it
+ * printed; NULL: it has printed the reason. With `named`, a status is no
+ * failure if the numbers in the object cover that many messages. */
+json_t *ask_order(const struct serve_ask *a,
+                  int (*verb)(const struct options *), struct options *o,
+                  size_t named, struct problem *p);
+/* Return true if the word of a path is one of three; else fill a problem. */
+bool ask_word_check(const char *word, const char *const words[3],
+                    struct problem *p);
+
 /* ---- letters ---- */
 
-#define LOOKED_AT 20000 /* letters that one answer inspects */
-/* Read "DIED_NS.ROW", the cursor of a letter. */
-bool ask_cursor(const char *text, uint64_t *ns, int64_t *row);
-
 json_t *ask_letters(const struct serve_ask *a, struct problem *p);
+/* Return the letters of one queue, or of all, grouped by error. */
 json_t *ask_by_error(const struct serve_ask *a, struct problem *p);
-json_t *ask_all_dead(const struct serve_ask *a, struct problem *p);
 json_t *ask_letter(const struct serve_ask *a, struct problem *p);
 /* Print the body of the letter; an exit status. */
 int ask_body(const struct serve_ask *a);
@@ -90,10 +124,19 @@ json_t *ask_outcome(const struct serve_ask *a, struct problem *p);
  * oldest first; an exit status, 1 if there are not as many as it expects. */
 int ask_rows(const struct serve_ask *a);
 
-/* ---- pages ---- */
+/* ---- texts ---- */
 
-/* A file of scripts/mqctl/serve/web, made into C by scripts/embed. A NUL byte
- * follows its bytes. */
+/* Return untrusted bytes as a text that hides nothing; null for NULL. */
+json_t *ask_text(const void *bytes, size_t size, bool one_line);
+/* Set what a letter or a message has when it is shown alone: its header, its
+ * body as text, in hex and (if it is that) as JSON, and its attempts. */
+int ask_whole(const struct serve_ask *a, json_t *o, struct store *s,
+              int64_t row, const struct ask_bytes *bytes);
+
+/* ---- files ---- */
+
+/* A file of scripts/mqctl/serve/web, made into C by scripts/embed; NAME.gz is
+ * the same file, compressed. A NUL byte follows its bytes. */
 struct serve_file {
     const char *name, *etag;
     const unsigned char *bytes;
@@ -101,12 +144,5 @@ struct serve_file {
 };
 extern const struct serve_file serve_files[];
 extern const size_t serve_file_count;
-
-/* Print the page of a route with its data, which is taken over. */
-void page_print(FILE *out, const struct serve_ask *a, json_t *data);
-/* Print a page of one sentence. With `login`, add a field for the token, which
- * leads to that address; NULL: no field. */
-void page_message(FILE *out, const char *title, const char *text,
-                  const char *login);
 
 #endif

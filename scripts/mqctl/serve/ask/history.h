@@ -1,10 +1,14 @@
-/* history.h - the last ten minutes and the last day of each queue
+/* history.h - what each queue did in the last ten minutes and the last day
  *
- * WHAT   A ring of samples for each second and one for each minute, filled with
- *        the looks of the watching child.
- * WHO    The server's thread fills the rings. Children read their copies.
- * OWNS   The rings.
- * FAILS  A queue for which there is no memory has no history.
+ * WHAT   Two rings of samples for each queue: one a second for ten minutes, and
+ *        one each ten seconds for a day. Each look of the watching child adds
+ *        to them. The second ring is also in a file, so that a day's chart
+ *        survives a restart of the server.
+ * WHO    The server's thread adds. A child that answers a request reads its
+ *        copy of the memory.
+ * OWNS   The rings and the file.
+ * FAILS  A queue for which there is no memory has no history. Without the file
+ *        the history ends with the server.
  */
 #ifndef SCRIPTS_MQCTL_SERVE_ASK_HISTORY_H
 #define SCRIPTS_MQCTL_SERVE_ASK_HISTORY_H
@@ -12,21 +16,24 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#define HISTORY_SECONDS 600
-#define HISTORY_MINUTES 1440
-#define HISTORY_SPARK   10 /* seconds in one value of a spark */
+#define HISTORY_NAME   "web.history"
+#define HISTORY_QUEUES 128 /* in the file, which has at most 35 MB */
 
-/* Add the watcher's current measurement. */
+/* Read the samples of an earlier server, and keep the file open for new
+ * ones. */
+void history_open(const char *path);
+/* Add a look of the watching child. */
 void history_add(const char *queue, const json_t *look);
 /* Forget a queue that is gone. */
 void history_forget(const char *queue);
-/* Return {"step_s":1, "end":..., "done":[..], ...}: oldest first, null where
- * there was no look. `minutes`: of the last day. */
-json_t *history_json(const char *queue, int minutes);
-/* Return {"step_s":10, "queues":[{"queue":..., "done":[..]}, ...]}: means of
- * ten minutes, a few bytes for each queue. */
+/* Return the curves of "10m", "1h" or "24h", oldest value first, null where
+ * nothing was measured; NULL: another range. */
+json_t *history_json(const char *queue, const char *range);
+/* Return the curves of ten minutes for all queues, a character for each value,
+ * because the overview needs them in few bytes. */
 json_t *history_sparks(void);
-/* Return the rates and durations of the last look. */
-json_t *history_recent(const char *queue);
+/* Set the rates and durations in a row of the overview: means of 5 s, and the
+ * share of failures in 5 min. */
+void history_row(const char *queue, json_t *row);
 
 #endif

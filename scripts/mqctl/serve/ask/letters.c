@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <bsd/string.h>
 
 #include "common/base/basics.h"
 #include "common/base/clock.h"
@@ -22,6 +23,7 @@
 
 #define PAGE_LEAST 100
 #define PAGE_MOST  500
+#define LOOKED_AT  20000       /* letters that one answer inspects */
 #define PREVIEW    160         /* bytes of a body in a list */
 #define BODY_SHOWN (64u << 10) /* of one in its page; all of it as a file */
 #define HEX_SHOWN  (4u << 10)
@@ -64,7 +66,8 @@ static json_t *ask_failed(struct problem *p, int err)
 
 /* ---- what a request chooses ---- */
 
-bool ask_cursor(const char *text, uint64_t *ns, int64_t *row)
+/* Read "DIED_NS.ROW", the cursor of a letter. */
+static bool cursor_read(const char *text, uint64_t *ns, int64_t *row)
 {
     char first[24];
     size_t n = strcspn(text, ".");
@@ -81,6 +84,63 @@ bool ask_cursor(const char *text, uint64_t *ns, int64_t *row)
     return true;
 }
 
+/* Return the end of a word that is an id: hex digits, or letters and digits,
+ * so many that they are no word of a language; NULL: it is none. */
+static const char *id_end(const char *at)
+{
+    const char *hex = strncmp(at, "0x", 2) == 0 ? at + 2 : at;
+    size_t n = strspn(hex, "0123456789abcdefABCDEF-");
+    size_t digits = strcspn(at, "0123456789"), word = 0;
+
+    while (isalnum((unsigned char)at[word]))
+        word++;
+    if (n && !isalnum((unsigned char)hex[n]) &&
+        (hex != at || (n >= 8 && digits < n)))
+        return hex + n;
+    return word >= 20 && digits < word ? at + word : NULL;
+}
+
+/* Print an error with "*" for the numbers and ids in its text, so that errors
+ * that differ only in those are the same. "exit 65" in front of it stays. */
+static const char *pattern_print(char out[ERROR_JOINED], const char *error,
+                                 const char *text)
+{
+    char line[ERROR_JOINED], raw[ERROR_JOINED];
+    const char *at = line;
+    bool both = error && text && *text && strcmp(error, text) != 0;
+    size_t n = 0, kept;
+
+    error_text_join(raw, sizeof raw, error, text);
+    safe_text_copy(line, sizeof line, raw, strlen(raw));
+    kept = !text || !*text ? strlen(line) : both ? strlen(error) : 0;
+    while (*at && (size_t)(at - line) < kept && n < ERROR_JOINED - 1)
+        out[n++] = *at++;
+    while (*at && n < ERROR_JOINED - 1) {
+        bool begins = at == line || !isalnum((unsigned char)at[-1]);
+        const char *end = begins ? id_end(at) : NULL;
+
+        if (!end && isdigit((unsigned char)*at))
+            end = at + strspn(at, "0123456789");
+        if (!end)
+            out[n++] = *at++;
+        else if (n == 0 || out[n - 1] != '*')
+            out[n++] = '*';
+        at = end ? end : at;
+    }
+    out[n] = '\0';
+    return out;
+}
+
+/* Return true if a query has no pattern, or the letter has that pattern. */
+static bool pattern_fits(const struct serve_ask *a, const struct letter *l)
+{
+    const char *wanted = a->query[QUERY_PATTERN];
+    char pattern[ERROR_JOINED];
+
+    return !wanted || strcmp(wanted, pattern_print(pattern, l->m.error,
+                                                   l->error_text)) == 0;
+}
+
 static int query_refuse(struct problem *p, const char *name, const char *text,
                         const char *allowed)
 {
@@ -88,31 +148,37 @@ static int query_refuse(struct problem *p, const char *name, const char *text,
                        text, allowed);
 }
 
-/* Return a value of the query; NULL if it is missing or, from a form, empty. */
-static const char *query_value(const struct serve_ask *a,
-                               enum serve_query which)
-{
-    return a->query[which] && *a->query[which] ? a->query[which] : NULL;
-}
-
 /* Make the filter that a query describes. */
 static int ask_filter(const struct serve_ask *a, struct letter_filter *f,
                       struct problem *p)
 {
-    const char *after = query_value(a, QUERY_AFTER),
-               *limit = query_value(a, QUERY_LIMIT),
-               *reason = query_value(a, QUERY_REASON),
-               *since = query_value(a, QUERY_SINCE),
-               *until = query_value(a, QUERY_UNTIL);
+    const char *after = a->query[QUERY_AFTER], *limit = a->query[QUERY_LIMIT],
+               *reason = a->query[QUERY_REASON],
+               *pattern = a->query[QUERY_PATTERN],
+               *since = a->query[QUERY_SINCE], *until = a->query[QUERY_UNTIL];
     int64_t n = PAGE_LEAST;
 
     if (a->o->no_bodies && a->query[QUERY_MATCH])
         return problem_set(p, EX_NOPERM, EPERM,
                            "match: this server shows no bodies (--no-bodies), "
                            "so it cannot search them");
-    *f = (struct letter_filter){.error_like = query_value(a, QUERY_ERROR),
-                                .group = query_value(a, QUERY_GROUP),
-                                .match = query_value(a, QUERY_MATCH)};
+    *f = (struct letter_filter){.error_like = a->query[QUERY_ERROR],
+                                .group = a->query[QUERY_GROUP],
+                                .match = a->query[QUERY_MATCH]};
+    /* A pattern is a glob that matches its letters, and maybe others. One with
+     * an escape in it is not the text that the store has. */
+    if (pattern && !f->error_like && !strchr(pattern, '\\')) {
+        static char glob[2 * ERROR_JOINED];
+        size_t to = 0;
+
+        for (; *pattern && to < sizeof glob - 2; pattern++) {
+            if (strchr("?[", *pattern))
+                glob[to++] = '\\';
+            glob[to++] = *pattern;
+        }
+        glob[to] = '\0';
+        f->error_like = glob;
+    }
     if (reason) {
         f->reason = dead_reason_parse(reason);
         if (f->reason == REASON_NONE || f->reason == REASON_COUNT)
@@ -127,7 +193,7 @@ static int ask_filter(const struct serve_ask *a, struct letter_filter *f,
     if (until && moment_past_parse(until, clock_wall_ns(), &f->until_ns) < 0)
         return query_refuse(p, "until", until,
                             "a time, or how long ago, like 2h");
-    if (after && !ask_cursor(after, &f->before_ns, &f->before_row))
+    if (after && *after && !cursor_read(after, &f->before_ns, &f->before_row))
         return query_refuse(p, "after", after, "the cursor of a letter");
     if (limit && (!serve_number_read(limit, &n) || n > PAGE_MOST))
         return query_refuse(p, "limit", limit, "1 to 500");
@@ -207,8 +273,7 @@ static json_t *ask_since(int narrowed, const struct letter_filter *f)
                : json_null();
 }
 
-/* Return untrusted bytes as a text that hides nothing; null for NULL. */
-static json_t *ask_text(const void *bytes, size_t size, bool one_line)
+json_t *ask_text(const void *bytes, size_t size, bool one_line)
 {
     char *text = NULL;
     size_t length = 0;
@@ -229,32 +294,26 @@ static json_t *error_safe(const char *error)
     return ask_text(error, error ? strlen(error) : 0, true);
 }
 
-/* Return "exit 1: no such order", as mqdlq list shows it. */
-static json_t *ask_error_line(const char *error, const char *text)
-{
-    char line[ERROR_JOINED];
-
-    if (!error && !text)
-        return json_null();
-    error_text_join(line, sizeof line, error, text);
-    return error_safe(line);
-}
-
 /* Describe a letter, as in a list. */
 static json_t *letter_brief(const struct letter *l, bool bodies)
 {
     size_t shown = l->body_size < PREVIEW ? l->body_size : PREVIEW;
-    char id[ULID_TEXT];
+    char id[ULID_TEXT], pattern[ERROR_JOINED], line[ERROR_JOINED];
     json_t *o = json_pack(
-        "{s:o, s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:I, s:I, s:I}", "row",
-        json_sprintf("%" PRId64, l->m.row), "cursor",
+        "{s:o, s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}",
+        "row", json_sprintf("%" PRId64, l->m.row), "cursor",
         json_sprintf("%" PRIu64 ".%" PRId64, l->m.died_ns, l->m.row),
         "message_id", ulid_print(l->m.id, id), "state",
         l->m.state == STORE_REPLAYED ? "replayed" : "dead", "died_at",
         json_time(l->m.died_ns), "reason", dead_reason_text(l->m.reason),
         "error", error_safe(l->m.error), "error_line",
-        ask_error_line(l->m.error, l->error_text), "group",
-        ask_text(l->m.group, l->m.group_size, true), "attempts",
+        l->m.error || l->error_text
+            ? error_safe(
+                  error_text_join(line, sizeof line, l->m.error, l->error_text))
+            : json_null(),
+        "pattern",
+        json_printable(pattern_print(pattern, l->m.error, l->error_text)),
+        "group", ask_text(l->m.group, l->m.group_size, true), "attempts",
         (json_int_t)l->m.attempts, "crashes", (json_int_t)l->m.crashes, "size",
         (json_int_t)l->body_size);
 
@@ -268,6 +327,7 @@ struct listing {
     json_t *list;
     size_t most;
     bool more;
+    struct store *store; /* of a letter that is shown alone */
 };
 
 /* Visit: add a letter to the list. */
@@ -275,6 +335,8 @@ static int brief_add(const struct letter *l, void *arg)
 {
     struct listing *g = arg;
 
+    if (!pattern_fits(g->ask, l))
+        return 0;
     if (json_array_size(g->list) == g->most) {
         g->more = true;
         return VISIT_ENOUGH;
@@ -294,7 +356,8 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
 
     if (ask_filter(a, &f, p) < 0 || ask_store(a, a->path.queue, &s, p) < 0)
         return NULL;
-    g.most = f.limit++;
+    g.most = f.limit;
+    f.limit = a->query[QUERY_PATTERN] ? 0 : f.limit + 1;
     narrowed = s ? window_find(s, &f) : NO;
     err = s && narrowed >= 0 ? letters_each(s, &f, false, brief_add, &g)
                              : narrowed;
@@ -316,18 +379,6 @@ json_t *ask_letters(const struct serve_ask *a, struct problem *p)
 }
 
 /* ---- one letter ---- */
-
-/* Visit: add an attempt to the history. */
-static int attempt_add(unsigned n, const struct store_attempt *at, void *arg)
-{
-    json_array_append_new(
-        arg, json_pack("{s:i, s:o, s:I, s:o, s:o}", "n", (int)n, "started_at",
-                       json_time(at->started_ns), "took_ms",
-                       (json_int_t)(at->duration_ns / NS_PER_MS), "error",
-                       error_safe(at->error), "stderr",
-                       ask_text(at->stderr_tail, at->stderr_size, false)));
-    return 0;
-}
 
 /* Print lines of an offset, 16 bytes, and the printable characters in them. */
 static json_t *hex_text(const char *bytes, size_t size)
@@ -374,34 +425,56 @@ static json_t *json_text(const char *bytes, size_t size)
     return s ? s : json_null();
 }
 
+/* Visit: add an attempt to the history. */
+static int attempt_add(unsigned n, const struct store_attempt *at, void *arg)
+{
+    json_array_append_new(
+        arg, json_pack("{s:i, s:o, s:I, s:o, s:o}", "n", (int)n, "started_at",
+                       json_time(at->started_ns), "took_ms",
+                       (json_int_t)(at->duration_ns / NS_PER_MS), "error",
+                       error_safe(at->error), "stderr",
+                       ask_text(at->stderr_tail, at->stderr_size, false)));
+    return 0;
+}
+
+int ask_whole(const struct serve_ask *a, json_t *o, struct store *s,
+              int64_t row, const struct ask_bytes *b)
+{
+    size_t shown = b->body_size < BODY_SHOWN ? b->body_size : BODY_SHOWN;
+    json_t *history = json_array();
+    int err = s && row ? letters_history(s, row, attempt_add, history) : 0;
+
+    json_object_update_new(o, json_pack("{s:o, s:b, s:b}", "history", history,
+                                        "bodies", !a->o->no_bodies, "write",
+                                        a->o->allow_write));
+    if (!a->o->no_bodies)
+        json_object_update_new(
+            o, json_pack("{s:o, s:o, s:o, s:o, s:b}", "header",
+                         ask_text(b->header, b->header_size, false), "body",
+                         ask_text(b->body, shown, false), "body_hex",
+                         hex_text(b->body, shown), "body_json",
+                         json_text(b->body, b->body_size), "body_cut",
+                         shown < b->whole_size));
+    return err == -ENOENT ? 0 : err;
+}
+
 /* Visit: describe a letter in full. */
 static int letter_full(const struct letter *l, void *arg)
 {
     struct listing *g = arg;
-    const struct serve_ask *a = g->ask;
-    bool bodies = !a->o->no_bodies;
-    size_t shown = l->body_size < BODY_SHOWN ? l->body_size : BODY_SHOWN;
 
     g->list = letter_brief(l, false);
     json_object_update_new(
         g->list,
-        json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:b}", "queue",
-                  json_printable(a->path.queue), "first_received_at",
+        json_pack("{s:o, s:o, s:I, s:o, s:o}", "queue",
+                  json_printable(g->ask->path.queue), "first_received_at",
                   json_time(l->m.first_received_ns), "priority",
                   (json_int_t)l->m.priority, "sent_again_at",
                   json_time(l->replay.known ? l->replay.marked_ns : 0),
-                  "header",
-                  ask_text(bodies ? l->m.data : NULL, l->m.header_size, false),
-                  "stderr", ask_text(l->stderr_tail, l->stderr_size, false),
-                  "bodies", bodies, "write", a->o->allow_write));
-    if (bodies)
-        json_object_update_new(
-            g->list, json_pack("{s:o, s:o, s:o, s:b}", "body",
-                               ask_text(l->body, shown, false), "body_hex",
-                               hex_text(l->body, l->body_size), "body_json",
-                               json_text(l->body, l->body_size), "body_cut",
-                               shown < l->body_size));
-    return 0;
+                  "stderr", ask_text(l->stderr_tail, l->stderr_size, false)));
+    return ask_whole(g->ask, g->list, g->store, l->m.row,
+                     &(struct ask_bytes){l->m.data, l->body, l->m.header_size,
+                                         l->body_size, l->body_size});
 }
 
 /* Report that there is no letter of that number. */
@@ -417,21 +490,15 @@ static json_t *letter_absent(const struct serve_ask *a, struct problem *p)
 json_t *ask_letter(const struct serve_ask *a, struct problem *p)
 {
     struct listing g = {.ask = a};
-    json_t *history = json_array();
-    struct store *s;
     int err;
 
-    if (ask_store(a, a->path.queue, &s, p) < 0)
+    if (ask_store(a, a->path.queue, &g.store, p) < 0)
         return NULL;
-    err = s ? letters_get(s, a->path.row, letter_full, &g) : -ENOENT;
-    if (!err)
-        err = letters_history(s, a->path.row, attempt_add, history);
+    err =
+        g.store ? letters_get(g.store, a->path.row, letter_full, &g) : -ENOENT;
     if (err == -ENOENT)
         return letter_absent(a, p);
-    if (err < 0)
-        return ask_failed(p, err);
-    json_object_set_new(g.list, "history", history);
-    return g.list;
+    return err < 0 ? ask_failed(p, err) : g.list;
 }
 
 /* Visit: print the body. */
@@ -462,48 +529,98 @@ int ask_body(const struct serve_ask *a)
 
 /* ---- by error ---- */
 
-#define GROUPS_SHOWN 200 /* error texts */
+#define GROUPS_MOST 200
+#define BARS        20 /* of a histogram */
 
-struct tallies {
-    json_t *list;
+/* Letters of one queue with one pattern. */
+struct alike {
+    char pattern[ERROR_JOINED], sample[ERROR_JOINED]; /* of the newest letter */
     const char *queue;
-    uint64_t total; /* letters, including those of texts that were cut off */
+    char up_to[64]; /* its cursor */
+    uint64_t count, first_ns, last_ns;
+    uint64_t bars[BARS];
 };
 
-/* Visit: add the letters of one error text, up to GROUPS_SHOWN texts. */
-static int error_tally_add(const struct letter_tally *t, void *arg)
-{
-    struct tallies *all = arg;
+/* What was found, by the one child that looks. */
+static struct {
+    const struct serve_ask *ask;
+    const char *queue;            /* being looked at */
+    struct alike at[GROUPS_MOST]; /* those beyond are in `total` only */
+    size_t count;
+    uint64_t total, from_ns, to_ns; /* to_ns: now, or a later death */
+    struct {
+        uint64_t ns;
+        size_t group;
+    } deaths[2 * LOOKED_AT];
+    size_t death_count;
+} found;
 
-    all->total += t->count;
-    if (json_array_size(all->list) < GROUPS_SHOWN)
-        json_array_append_new(
-            all->list,
-            json_pack("{s:o, s:o, s:o, s:I, s:o}", "queue",
-                      json_printable(all->queue), "error",
-                      ask_text(t->value, t->size, true), "error_line",
-                      ask_error_line(t->value, t->text), "count",
-                      (json_int_t)t->count, "newest", json_time(t->newest_ns)));
+/* Visit, newest first: count a letter in its group. */
+static int letter_tally(const struct letter *l, void *arg)
+{
+    char pattern[ERROR_JOINED], line[ERROR_JOINED];
+    struct alike *g = found.at, *end = found.at + found.count;
+
+    (void)arg;
+    if (!pattern_fits(found.ask, l))
+        return 0;
+    found.total++;
+    if (!found.from_ns || l->m.died_ns < found.from_ns)
+        found.from_ns = l->m.died_ns;
+    if (l->m.died_ns > found.to_ns)
+        found.to_ns = l->m.died_ns;
+    pattern_print(pattern, l->m.error, l->error_text);
+    while (g < end && (strcmp(g->pattern, pattern) != 0 ||
+                       strcmp(g->queue, found.queue) != 0))
+        g++;
+    if (g == found.at + GROUPS_MOST)
+        return 0;
+    if (g == end) {
+        found.count++;
+        *g = (struct alike){.queue = found.queue, .last_ns = l->m.died_ns};
+        strlcpy(g->pattern, pattern, sizeof g->pattern);
+        error_text_join(line, sizeof line, l->m.error, l->error_text);
+        strlcpy(g->sample, line, sizeof g->sample);
+        snprintf(g->up_to, sizeof g->up_to, "%" PRIu64 ".%" PRId64,
+                 l->m.died_ns, l->m.row);
+    }
+    g->count++;
+    g->first_ns = l->m.died_ns;
+    if (found.death_count < sizeof found.deaths / sizeof *found.deaths) {
+        found.deaths[found.death_count].ns = l->m.died_ns;
+        found.deaths[found.death_count++].group = (size_t)(g - found.at);
+    }
     return 0;
 }
 
-/* Count the letters of one queue by error, of its newest `most` letters; 0: of
- * the letters that ask_letters looks at. *since gets the end of the search. */
-static int queue_tally(const struct serve_ask *a, uint64_t most,
-                       struct tallies *t, json_t **since, struct problem *p)
+/* Compare for qsort: the most letters first, then the newest. */
+static int alike_order(const void *a, const void *b)
+{
+    const struct alike *x = a, *y = b;
+
+    if (x->count != y->count)
+        return x->count > y->count ? -1 : 1;
+    return (x->last_ns < y->last_ns) - (x->last_ns > y->last_ns);
+}
+
+/* Group the newest `most` letters of a queue that the query chooses. *since
+ * gets the end of the search. */
+static int queue_tally(const struct serve_ask *a, const char *queue,
+                       uint64_t most, json_t **since, struct problem *p)
 {
     struct letter_filter f;
     struct store *s;
     int err = ask_filter(a, &f, p), narrowed = NO;
 
-    if (err < 0 || ask_store(a, t->queue, &s, p) < 0)
+    if (err < 0 || ask_store(a, queue, &s, p) < 0)
         return -EINVAL;
+    found.queue = queue;
     f.limit = 0;
     if (s)
-        err = narrowed =
-            most ? letters_narrow(s, &f, most) : window_find(s, &f);
+        err = narrowed = most == LOOKED_AT ? window_find(s, &f)
+                                           : letters_narrow(s, &f, most);
     if (s && err >= 0)
-        err = letters_summary(s, LETTER_BY_ERROR, &f, error_tally_add, t);
+        err = letters_each(s, &f, false, letter_tally, NULL);
     store_close(&s);
     if (err < 0)
         (void)ask_failed(p, err);
@@ -512,78 +629,108 @@ static int queue_tally(const struct serve_ask *a, uint64_t most,
     return err;
 }
 
+/* Return the groups as JSON, with histograms of the time in which the letters
+ * died. */
+static json_t *groups_json(void)
+{
+    double span = (double)(found.to_ns - found.from_ns) + 1;
+    json_t *list = json_array(), *bars;
+
+    for (size_t i = 0; i < found.death_count; i++) {
+        double after = (double)(found.deaths[i].ns - found.from_ns);
+        size_t bar = (size_t)(after / span * BARS);
+
+        found.at[found.deaths[i].group].bars[bar < BARS ? bar : BARS - 1]++;
+    }
+    qsort(found.at, found.count, sizeof *found.at, alike_order);
+    for (const struct alike *g = found.at; g < found.at + found.count; g++) {
+        bars = json_array();
+        for (int i = 0; i < BARS; i++)
+            json_array_append_new(bars, json_integer((json_int_t)g->bars[i]));
+        json_array_append_new(
+            list,
+            json_pack(
+                "{s:o, s:o, s:o, s:I, s:o, s:o, s:s, s:o}", "queue",
+                json_printable(g->queue), "pattern", json_printable(g->pattern),
+                "sample", error_safe(g->sample), "count", (json_int_t)g->count,
+                "first", json_time(g->first_ns), "last", json_time(g->last_ns),
+                "up_to", g->up_to, "histogram", bars));
+    }
+    return list;
+}
+
 json_t *ask_by_error(const struct serve_ask *a, struct problem *p)
 {
-    struct tallies t = {.list = json_array(), .queue = a->path.queue};
-    json_t *since;
-
-    if (queue_tally(a, 0, &t, &since, p) < 0) {
-        json_decref(t.list);
-        return NULL;
-    }
-    return json_pack("{s:o, s:o, s:I, s:o}", "queue", json_printable(t.queue),
-                     "groups", t.list, "total", (json_int_t)t.total, "since",
-                     since);
-}
-
-/* Return the number of letters of a queue. */
-static json_int_t queue_dead(const json_t *one)
-{
-    return json_integer_value(json_object_get(one, "dead"));
-}
-
-/* The queues share the letters that one answer may look at. */
-json_t *ask_all_dead(const struct serve_ask *a, struct problem *p)
-{
+    json_t *queues, *one, *since = NULL, *cut = json_array(),
+                          *troubles = json_array();
     struct letter_filter unused;
-    json_t *queues, *list, *troubles, *cut, *one, *since;
-    size_t i, with = 0;
+    struct serve_ask named = *a;
+    size_t i, with = 0; /* queues with letters */
 
+    found.ask = a;
+    found.to_ns = clock_wall_ns();
     if (ask_filter(a, &unused, p) < 0)
         return NULL;
-    queues = ask_queues(a, p);
-    list = json_array();
-    troubles = json_incref(json_object_get(queues, "troubles"));
-    cut = json_array();
-    json_array_foreach(json_object_get(queues, "queues"), i, one)
-    {
-        with += queue_dead(one) > 0;
+    if (a->query[QUERY_QUEUE]) {
+        if (!ask_named_queue(a, &named, p))
+            return NULL;
+        queues = json_pack("{s:[{s:s, s:i}]}", "queues", "queue",
+                           named.path.queue, "dead", 1);
+    } else {
+        queues = ask_queues(a, p);
+        json_array_extend(troubles, json_object_get(queues, "troubles"));
     }
     json_array_foreach(json_object_get(queues, "queues"), i, one)
     {
-        struct tallies t = {
-            .list = list,
-            .queue = json_string_value(json_object_get(one, "queue"))};
+        with += json_integer_value(json_object_get(one, "dead")) > 0;
+    }
+    /* The queues share the letters that one answer may look at. */
+    json_array_foreach(json_object_get(queues, "queues"), i, one)
+    {
+        const char *queue = json_string_value(json_object_get(one, "queue"));
+        uint64_t before = found.total;
 
-        if (queue_dead(one) <= 0)
+        if (with == 0 || json_integer_value(json_object_get(one, "dead")) <= 0)
             continue;
-        if (queue_tally(a, LOOKED_AT / with, &t, &since, p) < 0) {
+        if (queue_tally(a, queue, LOOKED_AT / with, &since, p) < 0) {
+            if (a->query[QUERY_QUEUE])
+                return NULL;
             json_array_append_new(troubles, json_string(p->text));
             continue;
         }
         if (!json_is_null(since))
-            json_array_append_new(cut, json_pack("{s:o, s:I, s:I}", "queue",
-                                                 json_printable(t.queue),
-                                                 "total", (json_int_t)t.total,
-                                                 "dead", queue_dead(one)));
+            json_array_append_new(cut,
+                                  json_pack("{s:o, s:I, s:O}", "queue",
+                                            json_printable(queue), "looked_at",
+                                            (json_int_t)(found.total - before),
+                                            "since", since));
         json_decref(since);
     }
-    json_decref(queues);
-    return json_pack("{s:o, s:o, s:o}", "groups", list, "cut", cut, "troubles",
-                     troubles);
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "total",
+                     (json_int_t)found.total, "from", json_time(found.from_ns),
+                     "to", json_time(found.to_ns), "groups", groups_json(),
+                     "cut", cut, "troubles", troubles);
 }
 
 /* ---- letters to replay or to discard ---- */
 
 #define ROWS_MOST 100000 /* letters of one request */
 
+/* The letters of a request. */
+struct chosen {
+    const struct serve_ask *ask; /* with the filter as its query */
+    uint64_t *count;
+};
+
 /* Visit: print and count the letter. */
 static int letter_row_print(const struct letter *l, void *arg)
 {
-    uint64_t *count = arg;
+    const struct chosen *c = arg;
 
+    if (!pattern_fits(c->ask, l))
+        return 0;
     printf("%" PRId64 "\n", l->m.row);
-    return ++*count > ROWS_MOST ? -E2BIG : 0;
+    return ++*c->count > ROWS_MOST ? -E2BIG : 0;
 }
 
 /* Print each named row once, because a letter named twice must not be sent
@@ -631,14 +778,16 @@ static int chosen_print(const struct serve_ask *a, const json_t *body,
     other.query[QUERY_AFTER] = NULL;
     if (ask_filter(&other, &f, &p) < 0)
         return complain_of(&p);
-    if (!up_to || !ask_cursor(up_to, &f.before_ns, &f.before_row))
+    if (!up_to || !cursor_read(up_to, &f.before_ns, &f.before_row))
         return complain(EX_USAGE, "up_to is missing; give the cursor of the "
                                   "newest letter to include");
     f.before_row++;
     f.limit = 0;
     if (ask_store(a, a->path.queue, &s, &p) < 0)
         return complain_of(&p);
-    err = s ? letters_each(s, &f, true, letter_row_print, count) : 0;
+    err = s ? letters_each(s, &f, true, letter_row_print,
+                           &(struct chosen){&other, count})
+            : 0;
     if (err == -E2BIG)
         return complain(EX_USAGE,
                         "more than %d letters at once; narrow the "
@@ -690,7 +839,7 @@ int ask_rows(const struct serve_ask *a)
 json_t *ask_outcome(const struct serve_ask *a, struct problem *p)
 {
     const struct ask_job *j = a->job;
-    json_int_t gone = 0, on_way = 0, died_again = 0, kept = 0;
+    json_int_t done = 0, on_way = 0, died_again = 0, kept = 0;
     struct store *s;
     struct store_row m;
 
@@ -701,13 +850,14 @@ json_t *ask_outcome(const struct serve_ask *a, struct problem *p)
 
         if (err && err != -ENOENT)
             return ask_failed(p, err);
-        gone += err == -ENOENT;
+        done += err == -ENOENT;
         on_way += !err && m.state != STORE_DEAD;
         died_again +=
             !err && m.state == STORE_DEAD && m.died_ns >= j->started_ns;
         kept += !err && m.state == STORE_DEAD && m.died_ns < j->started_ns;
     }
-    return json_pack("{s:o, s:I, s:I, s:I, s:I}", "queue",
-                     json_printable(j->queue), "gone", gone, "on_way", on_way,
-                     "died_again", died_again, "kept", kept);
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:b}", "queue",
+                     json_printable(j->queue), "sent", (json_int_t)j->sent,
+                     "done", done, "on_way", on_way, "died_again", died_again,
+                     "kept", kept, "complete", j->ended && on_way == 0);
 }

@@ -15,35 +15,41 @@
 #include "common/base/safe_text.h"
 
 enum serve_what {
+    SERVE_PAGE, /* the page, whose scripts ask for the rest */
+    SERVE_FILE,
+    SERVE_HEALTH,
+    SERVE_METRICS,
+    SERVE_SESSION,
+    SERVE_SESSION_END,
+    SERVE_ABOUT,
+    SERVE_OVERVIEW,
+    SERVE_EVENTS,
+    SERVE_SPARKS,
+    SERVE_FINDINGS,
+    SERVE_DOCTOR,
+    SERVE_EXPLAIN,
+    SERVE_BY_ERROR,
     SERVE_QUEUES,
     SERVE_QUEUE,
     SERVE_HISTORY,
-    SERVE_SPARKS,
+    SERVE_SETTINGS,
     SERVE_MESSAGES,
+    SERVE_MESSAGE,
     SERVE_GROUPS,
     SERVE_LETTERS,
-    SERVE_BY_ERROR,
     SERVE_LETTER,
     SERVE_BODY,
-    SERVE_ALL_DEAD,
-    SERVE_EXPLAIN,
-    SERVE_DOCTOR,
-    SERVE_METRICS,
-    SERVE_STEER,
-    SERVE_SETTINGS,
+    SERVE_JOBS,
+    SERVE_JOB,
+    SERVE_JOB_OUTCOME,
+    SERVE_JOB_STOP,
+    SERVE_REPLAY,
+    SERVE_DISCARD,
     SERVE_RUN_NOW,
     SERVE_CANCEL,
     SERVE_STEER_GROUP,
-    SERVE_REPLAY,
-    SERVE_DISCARD,
-    SERVE_JOBS,
-    SERVE_JOB,
-    SERVE_JOB_STOP,
-    SERVE_JOB_OUTCOME,
-    SERVE_EVENTS,
-    SERVE_SESSION,
-    SERVE_HEALTH,
-    SERVE_FILE,
+    SERVE_SET,
+    SERVE_STEER,
 };
 
 /* Known names in a query. */
@@ -58,7 +64,9 @@ enum serve_query {
     QUERY_UNTIL,
     QUERY_ID,
     QUERY_QUEUE,
-    QUERY_STEP,
+    QUERY_RANGE,
+    QUERY_STATE,
+    QUERY_PATTERN,
     QUERY_COUNT,
 };
 extern const char *const serve_query_names[QUERY_COUNT];
@@ -67,13 +75,12 @@ extern const char *const serve_query_names[QUERY_COUNT];
 /* Names that select letters, also allowed in a JSON filter. */
 #define QUERY_FILTER                                              \
     (QUERY(ERROR) | QUERY(REASON) | QUERY(GROUP) | QUERY(MATCH) | \
-     QUERY(SINCE) | QUERY(UNTIL))
+     QUERY(SINCE) | QUERY(UNTIL) | QUERY(PATTERN))
 
 struct serve_route {
     const char *method;  /* GET is HEAD, too */
     const char *pattern; /* {q}, {row}, {word}: one segment each */
     enum serve_what what;
-    bool page;      /* answers with HTML */
     bool open;      /* needs no token */
     bool write;     /* changes something */
     unsigned query; /* allowed bits of enum serve_query */

@@ -1,4 +1,5 @@
-/* queues.c - queues, messages, findings and orders as JSON (see ask.h) */
+/* queues.c - queues, settings, findings and orders as JSON (see ask.h) */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,38 +19,17 @@
 #include "scripts/mqctl/look/snapshot.h"
 #include "scripts/mqctl/queue_list.h"
 #include "scripts/mqctl/serve/ask/ask.h"
-#include "scripts/mqctl/serve/ask/history.h"
 
 /* ---- what a verb prints ---- */
 
-/* Add the objects of a file, one a line, to a list. Returns false if memory ran
- * out before the end of the file. */
-static bool objects_read(int fd, json_t *list)
-{
-    FILE *in = fdopen(fd, "r");
-    char *line = NULL;
-    size_t room = 0;
-    bool whole;
-
-    if (!in) {
-        close(fd);
-        return false;
-    }
-    rewind(in);
-    while (getline(&line, &room, in) > 0)
-        (void)json_array_append_new(list, json_loads(line, 0, NULL));
-    whole = feof(in);
-    free(line);
-    fclose(in);
-    return whole;
-}
-
-/* Add the objects that a verb prints to a list. Returns its exit status. */
-static int verb_run(int (*verb)(const struct options *),
-                    const struct options *o, json_t *list)
+int ask_verb(int (*verb)(const struct options *), const struct options *o,
+             json_t *list)
 {
     int out = dup(STDOUT_FILENO);
     int fd = memfd_create("mqctl-verb", MFD_CLOEXEC);
+    char *line = NULL;
+    size_t room = 0;
+    FILE *in;
     int status;
 
     fflush(stdout);
@@ -61,7 +41,19 @@ static int verb_run(int (*verb)(const struct options *),
     fflush(stdout);
     (void)dup2(out, STDOUT_FILENO);
     close(out);
-    return objects_read(fd, list) ? status : complain_memory();
+    in = fdopen(fd, "r");
+    if (!in) {
+        close(fd);
+        return complain_memory();
+    }
+    rewind(in);
+    while (getline(&line, &room, in) > 0) /* an object a line */
+        (void)json_array_append_new(list, json_loads(line, 0, NULL));
+    if (!feof(in))
+        status = complain_memory();
+    free(line);
+    fclose(in);
+    return status;
 }
 
 const char *ask_state_dir(const struct serve_ask *a, const char *queue)
@@ -72,14 +64,13 @@ const char *ask_state_dir(const struct serve_ask *a, const char *queue)
 /* ---- queues ---- */
 
 /* Describe a queue as mqctl status --json does, with the reason why nothing is
- * taken and with recent rates. */
+ * taken. */
 static json_t *queue_describe(const struct snapshot *v)
 {
     json_t *o = snapshot_json(v);
     const char *why = snapshot_why(v);
 
     json_object_set_new(o, "why", why ? json_string(why) : json_null());
-    json_object_set_new(o, "recent", history_recent(v->queue));
     return o;
 }
 
@@ -132,6 +123,7 @@ json_t *ask_queue(const struct serve_ask *a, struct problem *p)
         return NULL;
     o = queue_describe(&v);
     json_object_set_new(o, "write", json_boolean(a->o->allow_write));
+    json_object_set(o, "ages", json_object_get(a->look, "ages"));
     snapshot_close(&v);
     return o;
 }
@@ -144,6 +136,94 @@ bool queue_is_known(const struct serve_ask *a, struct problem *p)
         return false;
     snapshot_close(&v);
     return true;
+}
+
+/* ---- settings ---- */
+
+#define KEEP_ROOM 4096
+
+/* Fields of a line of mqworker --options-dump (common/cli/options.c). */
+enum dumped {
+    DUMPED_NAME = 2,
+    DUMPED_VALUE = 6,
+    DUMPED_HELP = 8,
+    DUMPED_LIVE,
+    DUMPED_PRESET,
+    DUMPED_UNDER,
+    DUMPED_COUNT
+};
+
+/* Return a text, or null for "". */
+static json_t *text_or_null(const char *text)
+{
+    return *text ? json_string(text) : json_null();
+}
+
+/* Describe one flag, with its values in the answer of the worker; `keep` gets
+ * the flag that would keep a change of it. */
+static json_t *setting_describe(const char *const field[DUMPED_COUNT],
+                                const char *under, const json_t *live,
+                                char keep[KEEP_ROOM])
+{
+    const char *name = field[DUMPED_NAME], *text;
+    bool can_change = strcmp(field[DUMPED_LIVE], "live") == 0;
+    json_t *now = json_object_get(json_object_get(live, "settings"), name);
+    json_t *changed =
+        json_object_get(json_object_get(live, "settings_changed"), name);
+    json_t *flag = json_object_get(
+        json_object_get(json_object_get(live, "runs"), "flags"), name);
+    json_t *preset = text_or_null(field[DUMPED_PRESET]), *started;
+    char number[JSON_TEXT];
+    size_t used = strlen(keep);
+
+    /* The worker tells all values that it can change, and of the others those
+     * that were given. */
+    if (!now && live)
+        now = flag ? flag : preset;
+    started = json_object_get(changed, "started");
+    text = changed ? json_as_text(now, number) : NULL;
+    if (text)
+        snprintf(keep + used, KEEP_ROOM - used, "%s--%s=%s", used ? " " : "",
+                 name, text);
+    return json_pack("{s:s, s:s, s:o, s:s, s:b, s:O?, s:O?, s:O?, s:o}", "name",
+                     name, "under", under, "value",
+                     text_or_null(field[DUMPED_VALUE]), "help",
+                     field[DUMPED_HELP], "live", can_change, "now", now,
+                     "started", started ? started : now, "set_at",
+                     json_object_get(changed, "set_at"), "default", preset);
+}
+
+json_t *ask_settings(const struct serve_ask *a, struct problem *p)
+{
+    const char *field[DUMPED_COUNT], *under = "Options";
+    char keep[KEEP_ROOM] = "", *dump, *rest, *line;
+    json_t *list = json_array();
+    struct snapshot v;
+    size_t i = 0;
+
+    if (!queue_look(a, true, &v, p))
+        return NULL;
+    while (strcmp(serve_files[i].name, "settings.tsv") != 0)
+        i++;
+    dump = rest = strdup((const char *)serve_files[i].bytes);
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        int n = 0;
+
+        while (n < DUMPED_COUNT && (field[n] = strsep(&line, "\t")) != NULL)
+            n++;
+        if (n < DUMPED_COUNT || strcmp(field[0], "flag") != 0)
+            continue;
+        if (*field[DUMPED_UNDER])
+            under = field[DUMPED_UNDER];
+        json_array_append_new(list,
+                              setting_describe(field, under, v.live, keep));
+    }
+    free(dump);
+    snapshot_close(&v);
+    return json_pack("{s:o, s:b, s:o, s:o, s:b}", "queue",
+                     json_printable(a->path.queue), "running",
+                     v.worker == SNAPSHOT_RUNS, "settings", list, "keep",
+                     text_or_null(keep), "write", a->o->allow_write);
 }
 
 /* ---- what verbs of mqctl print ---- */
@@ -160,14 +240,11 @@ static void doctor_add(json_t *findings, const char *dir, const char *queue)
                                  .operands = operands,
                                  .operand_count = queue != NULL}};
 
-    (void)verb_run(doctor_run, &o, findings);
+    (void)ask_verb(doctor_run, &o, findings);
 }
 
-/* Parse the queue named in a query, with or without its slash, into `out` as
- * the queue of a separate request. Returns false and a problem if there is no
- * such queue. */
-static bool named_queue(const struct serve_ask *a, struct serve_ask *out,
-                        struct problem *p)
+bool ask_named_queue(const struct serve_ask *a, struct serve_ask *out,
+                     struct problem *p)
 {
     *out = *a;
     return snapshot_name(a->query[QUERY_QUEUE], out->path.queue, p) == 0 &&
@@ -180,7 +257,7 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
     json_t *all = json_array();
     struct serve_ask named;
 
-    if (queue && !named_queue(a, &named, p)) {
+    if (queue && !ask_named_queue(a, &named, p)) {
         json_decref(all);
         return NULL;
     }
@@ -190,6 +267,169 @@ json_t *ask_doctor(const struct serve_ask *a, struct problem *p)
         doctor_add(all, ask_state_dir(a, named.path.queue), named.path.queue);
     for (size_t i = 0; !queue && i < a->o->state_dirs.count; i++)
         doctor_add(all, a->o->state_dirs.at[i], NULL);
+    return json_pack("{s:o}", "findings", all);
+}
+
+/* Return true if two findings are the same but for the queue and for numbers in
+ * their texts; texts that begin with a number are sums of one kind. */
+static bool finding_is_same(const json_t *x, const json_t *y)
+{
+    const char *a = json_string_value(json_object_get(x, "text"));
+    const char *b = json_string_value(json_object_get(y, "text"));
+    static const char digits[] = "0123456789";
+
+    if (!json_equal(json_object_get(x, "check"), json_object_get(y, "check")) ||
+        !json_equal(json_object_get(x, "level"), json_object_get(y, "level")) ||
+        json_is_null(json_object_get(x, "queue")) !=
+            json_is_null(json_object_get(y, "queue")))
+        return false;
+    if (strchr(digits, *a) && strchr(digits, *b))
+        return true;
+    for (;;) {
+        size_t n = strspn(a, digits), m = strspn(b, digits);
+
+        if ((n == 0) != (m == 0) || a[n] != b[m])
+            return false;
+        if (!a[n])
+            return true;
+        a += n + 1;
+        b += m + 1;
+    }
+}
+
+/* Return what names a finding as long as it lasts: the check and its text
+ * without numbers, or only the check if the text begins with a number. */
+static json_t *finding_id(const char *check, const char *text)
+{
+    char plain[768];
+    size_t n = 0;
+
+    if (isdigit((unsigned char)*text))
+        return json_string(check);
+    for (; *text && n < sizeof plain - 1; text++)
+        if (!isdigit((unsigned char)*text))
+            plain[n++] = *text;
+    plain[n] = '\0';
+    return json_sprintf("%s: %s", check, plain);
+}
+
+/* Set text and fix of a finding of several queues: "450 dead letters in 3
+ * queues", or "3 queues: it is paused". */
+static void finding_join(json_t *finding, json_t *queues)
+{
+    const char *text = json_string_value(json_object_get(finding, "text"));
+    const json_t *one;
+    json_int_t sum = 0;
+    json_t *joined;
+    size_t i, most = 0;
+
+    json_array_foreach(queues, i, one)
+    {
+        json_int_t n = json_integer_value(json_object_get(one, "count"));
+
+        if (n > json_integer_value(
+                    json_object_get(json_array_get(queues, most), "count")))
+            most = i;
+        sum += n;
+    }
+    if (json_is_null(json_object_get(json_array_get(queues, 0), "queue"))) {
+        joined = json_sprintf("%s, and %zu more like this", text,
+                              json_array_size(queues) - 1);
+    } else if (sum) {
+        text = json_string_value(
+            json_object_get(json_array_get(queues, most), "text"));
+        joined =
+            json_sprintf("%" JSON_INTEGER_FORMAT "%s in %zu queues", sum,
+                         text + strcspn(text, " "), json_array_size(queues));
+    } else {
+        joined = json_sprintf("%zu queues: %s", json_array_size(queues), text);
+    }
+    json_object_set_new(finding, "text", joined);
+    json_object_set_new(finding, "fix", json_null());
+}
+
+/* Return true if the finding of `x` comes before that of `y`: the worse one,
+ * then one of queues before one of the machine, then the one of more queues. */
+static bool finding_is_before(const json_t *x, const json_t *y)
+{
+    const char *level = json_string_value(json_object_get(x, "level"));
+    bool machine = json_is_null(json_object_get(
+        json_array_get(json_object_get(x, "queues"), 0), "queue"));
+
+    if (!json_equal(json_object_get(x, "level"), json_object_get(y, "level")))
+        return strcmp(level, "bad") == 0;
+    if (machine !=
+        json_is_null(json_object_get(
+            json_array_get(json_object_get(y, "queues"), 0), "queue")))
+        return !machine;
+    return json_array_size(json_object_get(x, "queues")) >
+           json_array_size(json_object_get(y, "queues"));
+}
+
+json_t *ask_findings(const struct serve_ask *a, struct problem *p)
+{
+    json_t *all = ask_doctor(a, p), *list = json_array(), *f, *same = NULL,
+           *queues;
+    size_t i, at;
+
+    if (!all)
+        return NULL;
+    json_array_foreach(json_object_get(all, "findings"), i, f)
+    {
+        const char *check = json_string_value(json_object_get(f, "check"));
+        const char *level = json_string_value(json_object_get(f, "level"));
+        const char *queue = json_string_value(json_object_get(f, "queue"));
+        const char *text = json_string_value(json_object_get(f, "text"));
+
+        if (strcmp(level, "warn") != 0 && strcmp(level, "bad") != 0)
+            continue;
+        json_array_foreach(list, at, same)
+        {
+            if (finding_is_same(json_object_get(same, "first"), f))
+                break;
+        }
+        if (at == json_array_size(list)) {
+            same = json_pack("{s:O, s:s, s:s, s:o, s:O, s:[], s:o}", "first", f,
+                             "check", check, "level", level, "text",
+                             queue ? json_sprintf("%s: %s", queue, text)
+                                   : json_string(text),
+                             "fix", json_object_get(f, "fix"), "queues", "id",
+                             finding_id(check, text));
+            json_array_append_new(list, same);
+        }
+        queues = json_object_get(same, "queues");
+        json_array_append_new(
+            queues, json_pack("{s:o, s:s?, s:o, s:s, s:O}", "id",
+                              json_sprintf("%s:%s", queue ? queue : "", check),
+                              "queue", queue, "count",
+                              isdigit((unsigned char)*text)
+                                  ? json_integer(strtoll(text, NULL, 10))
+                                  : json_null(),
+                              "text", text, "fix", json_object_get(f, "fix")));
+    }
+    json_decref(all);
+    all = json_array();
+    while (json_array_size(list)) {
+        size_t best = 0;
+
+        json_array_foreach(list, at, f)
+        {
+            if (finding_is_before(f, json_array_get(list, best)))
+                best = at;
+        }
+        f = json_array_get(list, best);
+        queues = json_object_get(f, "queues");
+        if (json_array_size(queues) > 1) {
+            json_object_set(
+                f, "text",
+                json_object_get(json_object_get(f, "first"), "text"));
+            finding_join(f, queues);
+        }
+        json_object_del(f, "first");
+        json_array_append(all, f);
+        json_array_remove(list, best);
+    }
+    json_decref(list);
     return json_pack("{s:o}", "findings", all);
 }
 
@@ -211,7 +451,7 @@ static void directory_explain(const struct serve_ask *a, const char *dir,
 
         if (!a->query[QUERY_QUEUE] ||
             strcmp(a->query[QUERY_QUEUE], n.at[i]) == 0)
-            (void)verb_run(explain_run, &o, found);
+            (void)ask_verb(explain_run, &o, found);
     }
     queue_list_free(&n);
 }
@@ -225,7 +465,7 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     json_t *all = json_array(), *found = json_array(), *one;
     size_t i, n;
 
-    if (queue && *queue && !named_queue(a, &trimmed, p))
+    if (queue && *queue && !ask_named_queue(a, &trimmed, p))
         return NULL;
     trimmed.query[QUERY_QUEUE] = queue && *queue ? trimmed.path.queue : NULL;
     n = text ? strlcpy(id, text + strspn(text, blanks), sizeof id) : 0;
@@ -246,92 +486,6 @@ json_t *ask_explain(const struct serve_ask *a, struct problem *p)
     }
     return json_pack("{s:o, s:i, s:o, s:o}", "id", json_printable(id), "queues",
                      (int)json_array_size(all), "found", found, "all", all);
-}
-
-/* ---- messages and groups ---- */
-
-#define PAGE_MOST 100
-
-int ask_kept_here(const char *queue, struct problem *p)
-{
-    return broker_operand_is(queue)
-               ? problem_set(p, EX_USAGE, EINVAL,
-                             "what waits and what is dead of %s is on its "
-                             "broker; mqdlq list %s shows its dead letters",
-                             queue, SHELL_QUEUE(queue))
-               : 0;
-}
-
-/* Remove the object beyond a page, if there is one. Returns the cursor of the
- * next page, or null. */
-static json_t *page_cut(json_t *list)
-{
-    if (json_array_size(list) <= PAGE_MOST)
-        return json_null();
-    json_array_remove(list, PAGE_MOST);
-    return json_incref(
-        json_object_get(json_array_get(list, PAGE_MOST - 1), "cursor"));
-}
-
-/* Return a page of what a verb lists, from the cursor of the query on. NULL:
- * the verb has printed the reason. */
-static json_t *page_list(const struct serve_ask *a, size_t verb,
-                         int (*run)(const struct options *), struct problem *p)
-{
-    char *operands[] = {(char *)a->path.queue};
-    const char *after = a->query[QUERY_AFTER];
-    struct options o = {
-        .json = true,
-        .limit = PAGE_MOST + 1,
-        .filter.states = WAITING_ALL,
-        .groups = (1u << GROUP_IS_COUNT) - 1,
-        .after = after && *after ? after : NULL,
-        .line = {.verb = verb, .operands = operands, .operand_count = 1}};
-    json_t *list;
-
-    if (ask_kept_here(a->path.queue, p) < 0)
-        return NULL;
-    o.state_dir = ask_state_dir(a, a->path.queue);
-    list = json_array();
-    p->status = verb_run(run, &o, list);
-    p->text[0] = '\0';
-    if (!p->status)
-        return list;
-    json_decref(list);
-    return NULL;
-}
-
-json_t *ask_messages(const struct serve_ask *a, struct problem *p)
-{
-    json_t *list = page_list(a, VERB_LIST, list_run, p), *one, *next;
-    size_t i;
-
-    if (!list)
-        return NULL;
-    json_array_foreach(list, i, one)
-    {
-        if (a->o->no_bodies)
-            json_object_del(one, "body");
-    }
-    next = page_cut(list);
-    return json_pack("{s:o, s:o, s:o, s:b}", "queue",
-                     json_printable(a->path.queue), "messages", list, "next",
-                     next, "bodies", !a->o->no_bodies);
-}
-
-json_t *ask_groups(const struct serve_ask *a, struct problem *p)
-{
-    json_t *list = page_list(a, VERB_GROUPS, groups_run, p), *next;
-
-    if (!list)
-        return NULL;
-    if (json_array_size(list) == 0 && !queue_is_known(a, p)) {
-        json_decref(list);
-        return NULL;
-    }
-    next = page_cut(list);
-    return json_pack("{s:o, s:o, s:o}", "queue", json_printable(a->path.queue),
-                     "groups", list, "next", next);
 }
 
 /* ---- orders ---- */
@@ -373,7 +527,7 @@ static int word_write(bool setting, const char *name, const json_t *value,
 static int steer_words(const struct serve_ask *a,
                        char words[WORDS_MAX][WORD_SIZE], struct problem *p)
 {
-    bool set = a->path.route->what == SERVE_SETTINGS;
+    bool set = a->path.route->what == SERVE_SET;
     json_t *body = ask_body_read(a, p), *value;
     const char *name;
     int n = body ? 0 : -EINVAL;
@@ -396,12 +550,9 @@ static int steer_words(const struct serve_ask *a,
     return n;
 }
 
-/* Run a verb of mqctl for the queue of the path. Returns the object that it
- * printed; NULL: it has printed the reason. With `named`, a status is no
- * failure if the numbers in the object cover that many messages. */
-static json_t *order_run(const struct serve_ask *a,
-                         int (*verb)(const struct options *), struct options *o,
-                         size_t named, struct problem *p)
+json_t *ask_order(const struct serve_ask *a,
+                  int (*verb)(const struct options *), struct options *o,
+                  size_t named, struct problem *p)
 {
     /* What became of a message: gone and in flight are answers. */
     static const char *const parts[] = {"done", "already", "gone", "in_flight",
@@ -410,7 +561,7 @@ static json_t *order_run(const struct serve_ask *a,
     json_int_t sum = 0;
 
     o->state_dir = ask_state_dir(a, a->path.queue);
-    p->status = verb_run(verb, o, list);
+    p->status = ask_verb(verb, o, list);
     p->text[0] = '\0';
     answer = json_incref(json_array_get(list, 0));
     json_decref(list);
@@ -422,9 +573,8 @@ static json_t *order_run(const struct serve_ask *a,
     return NULL;
 }
 
-/* Return true if the word of a route is one of three; else fill a problem. */
-static bool word_check(const char *word, const char *const words[3],
-                       struct problem *p)
+bool ask_word_check(const char *word, const char *const words[3],
+                    struct problem *p)
 {
     for (int i = 0; i < 3; i++)
         if (strcmp(word, words[i]) == 0)
@@ -440,10 +590,10 @@ json_t *ask_steer(const struct serve_ask *a, struct problem *p)
     static char words[WORDS_MAX][WORD_SIZE];
     char *operands[WORDS_MAX + 1] = {(char *)a->path.queue};
     struct options o = {.json = true, .line.operands = operands};
-    bool set = a->path.route->what == SERVE_SETTINGS;
+    bool set = a->path.route->what == SERVE_SET;
     int n;
 
-    if (!set && !word_check(a->path.word, orders, p))
+    if (!set && !ask_word_check(a->path.word, orders, p))
         return NULL;
     n = steer_words(a, words, p);
     if (n < 0)
@@ -457,60 +607,5 @@ json_t *ask_steer(const struct serve_ask *a, struct problem *p)
         operands[i + 1] = words[i];
     o.line.operand_count = set ? n + 1 : 1;
     o.pause_for = !set && n > 0 ? words[0] : NULL;
-    return order_run(a, steer_run, &o, 0, p);
-}
-
-/* ---- messages that wait ---- */
-
-#define IDS_MAX 500
-
-json_t *ask_steer_messages(const struct serve_ask *a, struct problem *p)
-{
-    json_t *body = ask_body_read(a, p), *ids = json_object_get(body, "ids"),
-           *one;
-    char *operands[IDS_MAX + 1] = {(char *)a->path.queue};
-    struct options o = {.json = true, .line.operands = operands};
-    size_t n = json_array_size(ids), i;
-
-    if (!body || ask_kept_here(a->path.queue, p) < 0)
-        return NULL;
-    json_array_foreach(ids, i, one)
-    {
-        if (n <= IDS_MAX)
-            operands[++o.line.operand_count] = (char *)json_string_value(one);
-    }
-    if (n == 0 || n != (size_t)o.line.operand_count) {
-        problem_fill(p, EX_USAGE,
-                     "no message chosen; give {\"ids\": [\"ID\", ...]}, %d at "
-                     "most",
-                     IDS_MAX);
-        return NULL;
-    }
-    o.line.operand_count++;
-    o.line.verb =
-        a->path.route->what == SERVE_CANCEL ? VERB_CANCEL : VERB_RUN_NOW;
-    return order_run(a, steer_messages_run, &o, n, p);
-}
-
-/* ---- one group ---- */
-
-json_t *ask_steer_group(const struct serve_ask *a, struct problem *p)
-{
-    static const char *const orders[3] = {"close", "open", "release"};
-    json_t *body = ask_body_read(a, p);
-    const char *key = json_string_value(json_object_get(body, "group"));
-    char *operands[] = {(char *)a->path.queue, (char *)key,
-                        (char *)a->path.word};
-    struct options o = {
-        .json = true, .line.operands = operands, .line.operand_count = 3};
-
-    if (!word_check(a->path.word, orders, p) || !body ||
-        ask_kept_here(a->path.queue, p) < 0)
-        return NULL;
-    if (!key) {
-        problem_fill(p, EX_USAGE, "no group named; give {\"group\": \"KEY\"}");
-        return NULL;
-    }
-    o.line.verb = VERB_GROUP;
-    return order_run(a, group_run, &o, 0, p);
+    return ask_order(a, steer_run, &o, 0, p);
 }

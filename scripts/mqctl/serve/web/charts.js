@@ -1,198 +1,246 @@
-// charts.js - a spark of ten minutes, and charts with a table behind them
+// charts.js - the sparkline of a queue, and its four charts
+//
+// Values come as rows of numbers, oldest first, null where nothing was measured;
+// a line breaks there. The four charts share one crosshair, and what it reads
+// stands in the head of each chart, so that nothing moves.
 
-import { el, svg, ask, apiUrl, duration, rate, count } from "./dom.js";
+import { ask, apiOf, query } from "./api.js";
+import { button, el, say, setText, svg } from "./dom.js";
+import { clock, count, duration, exact, rate } from "./format.js";
+import { state, watch } from "./live.js";
 
-const WIDTH = 480,
-  HEIGHT = 140,
-  LEFT = 60,
-  TOP = 8,
-  BOTTOM = 18;
-
-// path - a step for each sample; a gap where nobody looked
-function path(values, x, y) {
-  let text = "",
-    pen = false;
+// A path through the values; a single value between gaps becomes a dot.
+function pathOf(values, x, y) {
+  let path = "";
+  let pen = false;
   values.forEach((value, i) => {
     if (value === null || value === undefined) {
       pen = false;
       return;
     }
-    text += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+    path += `${pen ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+    if (!pen && (values[i + 1] === null || values[i + 1] === undefined)) path += "h.1";
     pen = true;
   });
-  return text;
+  return path;
 }
 
-const highest = (lists) =>
-  lists.flat().reduce((most, v) => (v > most ? v : most), 0);
+// ---- sparklines ----
 
-// scale - the next round number above the highest value
-function scale(most) {
-  if (!(most > 0)) return 1;
-  const ten = 10 ** Math.floor(Math.log10(most));
-  return [1, 2, 5, 10].map((n) => n * ten).find((n) => n >= most);
+const WIDE = 140;
+const HIGH = 24;
+
+const decode = (text, max) => [...(text || "")].map((c) => (c === "-" ? null : (parseInt(c, 36) * max) / 35));
+
+// The last ten minutes of a queue: done as a line, failures as red ticks.
+export function spark() {
+  const line = svg("path", { class: "line done" });
+  const ticks = svg("path", { class: "line failed" });
+  const node = svg("svg", { class: "spark", width: WIDE, height: HIGH, viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": "no history yet" }, ticks, line);
+  node.update = ({ max, done, failed_max: failedMax, failed }) => {
+    const values = decode(done, max);
+    const failures = decode(failed, failedMax || 0);
+    const x = (i) => 1 + (i * (WIDE - 2)) / Math.max(values.length - 1, 1);
+    line.setAttribute("d", pathOf(values, x, (v) => HIGH - 2 - (v / (max || 1)) * (HIGH - 5)));
+    ticks.setAttribute("d", failures.map((v, i) => (v ? `M${x(i).toFixed(1)} ${HIGH}v-${(3 + (v / failedMax) * 8).toFixed(1)}` : "")).join(""));
+    const note = `last 10 min: up to ${rate(max)} done/s${failedMax ? `, up to ${rate(failedMax)} failed/s` : ""}`;
+    node.setAttribute("aria-label", note);
+  };
+  return node;
 }
 
-export function spark(values) {
-  const top = highest([values]) || 1;
-  const d = path(
-    values,
-    (i) => (i / Math.max(values.length - 1, 1)) * 130,
-    (v) => 22 - (v / top) * 20,
-  );
-  return svg(
-    "svg",
-    { viewBox: "0 0 130 24", role: "img", "aria-label": "Done, ten minutes" },
-    svg("path", { class: "line", d }),
-  );
+// Bars that show how many there were in each part of a time.
+export function histogram(counts, label) {
+  const most = Math.max(...counts, 1);
+  return svg("svg", { class: "bars", width: counts.length * 5, height: HIGH, role: "img", "aria-label": label },
+    counts.map((n, i) => svg("rect", { x: i * 5, width: 4, y: HIGH - (n ? 2 + (n / most) * (HIGH - 2) : 1), height: n ? 2 + (n / most) * (HIGH - 2) : 1, class: n ? "some" : "none" })));
 }
+
+// ---- four charts ----
 
 const CHARTS = [
-  {
-    title: "Messages a second",
-    print: rate,
-    lines: [
-      ["done", "done"],
-      ["retried", "retried"],
-      ["died", "died"],
-    ],
-  },
-  { title: "In the queue", print: count, lines: [["depth", "depth"]] },
-  {
-    title: "Handler time",
-    print: (ms) => duration(ms * 1e6),
-    lines: [
-      ["p50_ms", "p50"],
-      ["p99_ms", "p99"],
-    ],
-  },
-  { title: "In flight", print: count, lines: [["in_flight", "in flight"]] },
+  ["Deliveries a second", [["done", "done"], ["failed", "failed"]], (v) => rate(v), "/s"],
+  ["Waiting", [["waiting", "waiting"]], (v) => count(v), ""],
+  ["Running", [["in_flight", "running"]], (v) => count(v), ""],
+  ["Time of a handler", [["p50_ms", "p50"], ["p99_ms", "p99"]], (v) => duration(v), ""],
 ];
-const CLASSES = ["", " second", " third"];
+const RANGES = [["10m", "10 min", 120], ["1h", "1 h", 900], ["24h", "24 h", 21600]];
+const LEFT = 52;
+const RIGHT = 10;
+const TOP = 8;
+const BOTTOM = 20;
+const HEIGHT = 150;
 
-// values_table - what the chart shows, for who cannot see it: 12 moments
-function valuesTable(chart, data, ends) {
-  const n = data[chart.lines[0][0]].length;
-  const step = Math.ceil(n / 12);
-  const rows = [];
-  for (let i = n - 1; i >= 0; i -= step)
-    rows.push(
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row" }, ends(i)),
-        chart.lines.map(([name]) =>
-          el("td", { class: "n" }, data[name][i] === null ? "-" : chart.print(data[name][i])),
-        ),
-      ),
-    );
-  return el(
-    "details",
-    {},
-    el("summary", {}, "As a table"),
-    el(
-      "table",
-      {},
-      el("caption", { class: "sr" }, chart.title),
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          el("th", { scope: "col" }, "Time"),
-          chart.lines.map(([, word]) => el("th", { scope: "col", class: "n" }, word)),
-        ),
-      ),
-      el("tbody", {}, rows),
-    ),
-  );
+// Three or four round steps that reach the maximum.
+function ticksOf(max, whole) {
+  const rough = Math.max(max, whole ? 3 : 0.3) / 3;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  let step = [1, 2, 5, 10].find((n) => n * power >= rough) * power;
+  if (whole) step = Math.max(step, 1);
+  const ticks = [0];
+  while (ticks.at(-1) < max || ticks.length < 3) ticks.push(Number((ticks.at(-1) + step).toPrecision(6)));
+  return ticks;
 }
 
-function draw(chart, data) {
-  const lists = chart.lines.map(([name]) => data[name] || []);
-  const n = lists[0].length,
-    top = scale(highest(lists));
-  const x = (i) => LEFT + (i / Math.max(n - 1, 1)) * (WIDTH - LEFT - 4);
-  const y = (v) => TOP + (1 - v / top) * (HEIGHT - TOP - BOTTOM);
-  const end = Date.parse(data.end);
-  const at = (i) =>
-    new Date(end - (n - 1 - i) * data.step_s * 1000).toLocaleTimeString([], {
-      hour: "2-digit",
-      minute: "2-digit",
-      second: data.step_s === 1 ? "2-digit" : undefined,
-    });
-  const cursor = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
-  const read = el("span", {}, "");
-  const picture = svg(
-    "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": chart.title },
-    svg("path", { class: "grid", d: `M${LEFT} ${y(0)}H${WIDTH}M${LEFT} ${y(top)}H${WIDTH}` }),
-    svg("text", { x: LEFT - 6, y: y(top) + 8, "text-anchor": "end" }, chart.print(top)),
-    svg("text", { x: LEFT - 6, y: y(0), "text-anchor": "end" }, "0"),
-    svg("text", { x: LEFT, y: HEIGHT - 4 }, at(0)),
-    svg("text", { x: WIDTH - 4, y: HEIGHT - 4, "text-anchor": "end" }, at(n - 1)),
-    lists.map((list, i) => svg("path", { class: "line" + CLASSES[i], d: path(list, x, y) })),
-    cursor,
-  );
+// One chart. show(data, range) draws it, read(i) puts the crosshair on a value.
+function chart([title, lines, write, unit], move, leave) {
+  const read = el("span", { class: "read" });
+  const picture = svg("svg", { height: HEIGHT, role: "img", "aria-label": title });
+  const cross = svg("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
+  const node = el("div", {
+    class: "chart", tabindex: "0", role: "group", "aria-label": `${title}: arrow keys read values`,
+    onkeydown: (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
+      if (!step || !data) return;
+      event.preventDefault();
+      move(Math.min(Math.max((at ?? length() - 1) + step, 0), length() - 1));
+      say(`${title} ${read.textContent}`);
+    },
+    onblur: leave,
+  }, el("div", { class: "caption" }, el("strong", {}, title), read), picture);
+  let data = null;
+  let at = null;
+  const length = () => data[lines[0][0]].length;
+  const x = (i) => LEFT + (i * (width() - LEFT - RIGHT)) / (length() - 1);
+  const width = () => picture.clientWidth || 560;
+
   picture.addEventListener("pointermove", (event) => {
-    const box = picture.getBoundingClientRect();
-    const px = ((event.clientX - box.left) / box.width) * WIDTH;
-    const i = Math.min(n - 1, Math.max(0, Math.round(((px - LEFT) / (WIDTH - LEFT - 4)) * (n - 1))));
-    cursor.setAttribute("x1", x(i));
-    cursor.setAttribute("x2", x(i));
-    cursor.setAttribute("visibility", "visible");
-    read.textContent =
-      at(i) + "  " + lists.map((list, k) => `${chart.lines[k][1]} ${list[i] === null ? "-" : chart.print(list[i])}`).join(", ");
+    if (!data) return;
+    const part = (event.clientX - picture.getBoundingClientRect().left - LEFT) / (width() - LEFT - RIGHT);
+    move(Math.min(Math.max(Math.round(part * (length() - 1)), 0), length() - 1));
   });
-  picture.addEventListener("pointerleave", () => {
-    cursor.setAttribute("visibility", "hidden");
-    read.textContent = "";
-  });
-  return el(
-    "figure",
-    {},
-    el(
-      "figcaption",
-      {},
-      el("strong", {}, chart.title),
-      " ",
-      chart.lines.length > 1
-        ? chart.lines.map(([, word], i) => el("span", { class: "swatch" + CLASSES[i] }, word))
-        : null,
-      read,
-    ),
-    picture,
-    valuesTable(chart, data, at),
-  );
+  picture.addEventListener("pointerleave", leave);
+
+  const valuesAt = (i) => lines.map(([name, word]) => {
+    const value = data[name][i];
+    return `${word} ${value === null || value === undefined ? "not measured" : write(value) + unit}`;
+  }).join(", ");
+
+  node.read = (i) => {
+    at = i;
+    if (!data) return;
+    cross.setAttribute("visibility", i === null ? "hidden" : "visible");
+    if (i !== null) {
+      cross.setAttribute("x1", x(i));
+      cross.setAttribute("x2", x(i));
+    }
+    const when = i === null ? "" : `${exact(Date.parse(data.end) - (length() - 1 - i) * data.step_s * 1000).slice(11, 19)}  `;
+    setText(read, when + valuesAt(i === null ? length() - 1 : i));
+  };
+
+  node.show = (now, tickS) => {
+    data = now;
+    const max = Math.max(0, ...lines.flatMap(([name]) => data[name].filter((v) => v !== null)));
+    const ticks = ticksOf(max, unit === "" && title !== "Time of a handler");
+    const y = (v) => HEIGHT - BOTTOM - (v / ticks.at(-1)) * (HEIGHT - TOP - BOTTOM);
+    const end = Date.parse(data.end);
+    const begin = end - (length() - 1) * data.step_s * 1000;
+    const xOf = (ms) => LEFT + ((ms - begin) * (width() - LEFT - RIGHT)) / (end - begin);
+    const parts = ticks.map((v) => [
+      svg("line", { class: "grid", x1: LEFT, x2: width() - RIGHT, y1: y(v), y2: y(v) }),
+      svg("text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, v === 0 ? `0${unit}` : write(v).replace(".0", "") + unit),
+    ]);
+    // Round times of this place, with the day where it changes.
+    const zone = new Date(end).getTimezoneOffset() * 60000;
+    let day = null;
+    for (let t = Math.ceil((begin - zone) / (tickS * 1000)) * tickS * 1000 + zone; t <= end; t += tickS * 1000) {
+      const date = new Date(t);
+      const text = day !== null && date.getDate() !== day ? date.toLocaleDateString("en", { day: "numeric", month: "short" }) : clock(date);
+      day = date.getDate();
+      const left = xOf(t);
+      if (left > width() - RIGHT - 12 && left < width() - RIGHT - 1) continue;
+      parts.push(svg("text", { x: Math.min(left, width() - 18), y: HEIGHT - 5, "text-anchor": "middle" }, text));
+    }
+    for (const mark of data.marks) {
+      const left = xOf(Date.parse(mark.at));
+      if (left < LEFT || left > width()) continue;
+      parts.push(svg("line", { class: "mark", x1: left, x2: left, y1: TOP, y2: HEIGHT - BOTTOM },
+        svg("title", {}, `${mark.what} ${mark.text || ""} at ${exact(mark.at)}`)));
+      if (title === CHARTS[0][0])
+        parts.push(svg("text", { class: "mark", x: left > width() - 90 ? left - 4 : left + 4, y: TOP + 8, "text-anchor": left > width() - 90 ? "end" : "start" }, mark.text ? `${mark.what} ${mark.text}` : mark.what));
+    }
+    for (const [name] of lines) parts.push(svg("path", { class: `line ${name}`, d: pathOf(data[name], x, y) }));
+    picture.replaceChildren(...parts.flat(2), cross);
+    picture.setAttribute("aria-label", `${title}: now ${valuesAt(length() - 1)}, at most ${write(max)}${unit}`);
+    node.read(at);
+  };
+  return node;
 }
 
-// charts - of a queue, below `place`; drawn again while nobody is at them
-export async function charts(place, queue) {
-  let step = "1s";
-  const grid = el("div", { class: "charts" });
-  const show = async () => {
-    const data = await ask(`${apiUrl(queue)}/history?step=${step}`);
-    if (data.done && !grid.querySelector("details[open]") && !grid.matches(":hover, :focus-within"))
-      grid.replaceChildren(...CHARTS.map((chart) => draw(chart, data)));
+const NAMES = ["done", "failed", "waiting", "in_flight", "p50_ms", "p99_ms"];
+
+// The four charts of a queue with a choice of the time they cover.
+export function charts(queue) {
+  const leave = () => all.forEach((one) => one.read(null));
+  const move = (i) => all.forEach((one) => one.read(i));
+  const all = CHARTS.map((one) => chart(one, move, leave));
+  let [range, , tickS] = RANGES.find(([name]) => name === localStorage.getItem("mqctl-range")) || RANGES[0];
+  let data = null;
+  let timer = 0;
+
+  const draw = () => data && all.forEach((one) => one.show(data, tickS));
+
+  async function load() {
+    clearTimeout(timer);
+    timer = setTimeout(load, document.hidden ? 300000 : range === "24h" ? 180000 : range === "1h" ? 20000 : 60000);
+    try {
+      data = await ask(`${apiOf(queue, "history")}${query({ range })}`);
+      draw();
+    } catch {
+      // The charts stay; the header says if the server does not answer.
+    }
+  }
+
+  // Between two loads the ten-minute charts grow by what the row says.
+  const grow = setInterval(() => {
+    const row = state.rows.get(queue);
+    if (!data || range !== "10m" || !row || document.hidden || state.link !== "live") return;
+    const steps = Math.floor((Date.now() - Date.parse(data.end)) / (data.step_s * 1000));
+    if (steps < 1 || steps > 30) return;
+    const now = { done: row.done_s, failed: row.failed_s, waiting: row.waiting, in_flight: row.running, p50_ms: row.p50_ms, p99_ms: row.p99_ms };
+    for (const name of NAMES)
+      for (let i = 0; i < steps; i++) {
+        data[name].push(now[name] ?? null);
+        data[name].shift();
+      }
+    data.end = new Date(Date.parse(data.end) + steps * data.step_s * 1000).toISOString();
+    draw();
+  }, 2000);
+
+  const choices = RANGES.map(([name, word, s]) => button(word, () => {
+    [range, tickS] = [name, s];
+    localStorage.setItem("mqctl-range", name);
+    for (const one of choices) one.setAttribute("aria-pressed", String(one.dataset.range === name));
+    load();
+  }, { class: "chip", "data-range": name, "aria-pressed": String(name === range) }));
+  const node = el("section", { "aria-label": "Charts", class: "charts" }, el("div", { class: "chips" }, choices), el("div", { class: "four" }, all));
+  const resize = new ResizeObserver(draw);
+  resize.observe(node);
+  load();
+  return {
+    node,
+    leave: () => {
+      clearTimeout(timer);
+      clearInterval(grow);
+      resize.disconnect();
+    },
   };
-  const button = (value, word) =>
-    el("button", {
-      type: "button",
-      "aria-pressed": String(value === step),
-      onclick: (event) => {
-        step = value;
-        for (const other of event.target.parentNode.children)
-          other.setAttribute("aria-pressed", String(other === event.target));
-        grid.replaceChildren();
-        show().catch(() => {});
-      },
-    }, word);
-  place.append(
-    el("h2", {}, "Charts"),
-    el("div", { class: "actions", role: "group", "aria-label": "Range" }, button("1s", "10 minutes"), button("1m", "24 hours")),
-    grid,
-  );
-  const again = () => show().catch(() => {}).finally(() => setTimeout(again, document.hidden ? 30000 : 5000));
-  again();
+}
+
+// Fetch the sparklines now and then; each(queue, spark) shows one. Returns a
+// function that ends it.
+export function sparks(each) {
+  let timer = 0;
+  const load = async () => {
+    clearTimeout(timer);
+    timer = setTimeout(load, document.hidden ? 120000 : 30000);
+    const { queues } = await ask("/api/v1/sparks").catch(() => ({ queues: [] }));
+    for (const one of queues) each(one.queue, one);
+  };
+  load();
+  const unwatch = watch((changed) => changed === null && load());
+  return () => {
+    clearTimeout(timer);
+    unwatch();
+  };
 }

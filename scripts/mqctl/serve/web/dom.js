@@ -1,100 +1,108 @@
-// dom.js - elements, numbers, and requests to the server
+// dom.js - elements, lists and times in the document
 //
-// Text goes in by textContent alone: nothing that somebody else wrote is ever
-// read as HTML.
+// Text enters the page as text nodes only, so nothing that a message or a
+// handler wrote is ever read as HTML.
+
+import { age, exact, relative, visible } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export const $ = (selector, root = document) => root.querySelector(selector);
-
-// shown - what hides something, or moves the text around it, as an escape; the
-// server does so in the pages that it writes
-const HIDES = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
-const shown = (text) => String(text).replace(HIDES, (c) => `\\u{${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}}`);
+export const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== false)
+    else if (value !== null && value !== undefined && value !== false)
       node.setAttribute(name, value === true ? "" : value);
   }
-  for (const child of children.flat())
-    if (child !== null && child !== undefined)
-      node.append(child instanceof Node ? child : shown(child));
+  for (const child of children.flat(Infinity))
+    if (child !== null && child !== undefined && child !== false)
+      node.append(child instanceof Node ? child : visible(child));
   return node;
 }
 
-export const el = (tag, attributes, ...children) =>
-  fill(document.createElement(tag), attributes, children);
-export const svg = (tag, attributes, ...children) =>
-  fill(document.createElementNS(SVG, tag), attributes, children);
+// Make an element. Attributes named on... are event listeners; null children are left out.
+export const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-// setText - only if it differs: a selection and a screen reader stay undisturbed
+export const button = (text, onclick, attributes = {}) => el("button", { type: "button", onclick, ...attributes }, text);
+
+// Change a text only if it differs, so that a selection and a screen reader stay undisturbed.
 export function setText(node, text) {
-  if (node && node.textContent !== shown(text)) node.textContent = shown(text);
+  if (node && node.textContent !== visible(text)) node.textContent = visible(text);
 }
 
-// say - for the live region, which is at the foot of the window wherever the page
-// is scrolled to: findings, ends, refusals; never numbers
+// Announce a sentence to screen readers. Numbers that change all the time are not announced.
 export function say(text) {
   setText($("#live"), text);
 }
-$("#live")?.addEventListener("click", () => say(""));
 
-export const count = (n) =>
-  n === null || n === undefined ? "-" : String(n);
-export const rate = (n) =>
-  n === null || n === undefined ? "-" : n < 10 ? n.toFixed(1) : n.toFixed(0);
-
-export function duration(ns) {
-  if (ns === null || ns === undefined || ns <= 0) return "-";
-  for (const [from, name] of [
-    [3600e9, "h"],
-    [60e9, "min"],
-    [1e9, "s"],
-    [1e6, "ms"],
-    [1e3, "\u00b5s"],
-  ])
-    if (ns >= from || from === 1e3)
-      return `${(ns / from).toFixed(ns / from < 10 ? 1 : 0)} ${name}`;
-  return "-";
-}
-
-// One on a broker has slashes, which would be others of the path.
-const segment = (queue) => queue.startsWith("/") ?
-  encodeURIComponent(queue.slice(1)) :
-  encodeURIComponent(encodeURIComponent(queue));
-export const queueUrl = (queue) => "/q/" + segment(queue);
-export const apiUrl = (queue) => "/api/v1/queues/" + segment(queue);
-
-// A browser sends the cookie to every port of the host. So each change needs the
-// key, too, that this origin got when it signed in, and keeps.
-const KEY = "mqctl-key";
-
-// signIn - the cookie and the key for a token
-export async function signIn(token) {
-  const answer = await fetch("/api/v1/session", {
-    method: "POST",
-    headers: { Accept: "application/json", "Content-Type": "application/json" },
-    body: JSON.stringify({ token }),
+// Show items as children of parent, one per key. A child that exists is updated
+// in place and keeps the focus; make(item) returns a new one, and its update()
+// property, if there is one, is called with each item.
+export function keyed(parent, items, keyOf, make) {
+  const left = new Map([...parent.children].map((node) => [node.dataset.key, node]));
+  const nodes = items.map((item) => {
+    const key = String(keyOf(item));
+    let node = left.get(key);
+    left.delete(key);
+    if (!node) {
+      node = make(item);
+      node.dataset.key = key;
+    }
+    node.update?.(item);
+    return node;
   });
-  if (!answer.ok) throw new Error((await answer.json()).detail);
-  localStorage.setItem(KEY, answer.headers.get("X-MQ-Key"));
+  for (const node of left.values()) node.remove();
+  let at = parent.firstElementChild;
+  for (const node of nodes) {
+    if (node === at) at = at.nextElementSibling;
+    else if (parent.moveBefore && node.parentNode === parent) parent.moveBefore(node, at);
+    else parent.insertBefore(node, at);
+  }
 }
 
-// ask - JSON from the server; a refusal is an Error with its sentence
-export async function ask(url, method = "GET", body = undefined) {
-  const answer = await fetch(url, {
-    method,
-    headers: {
-      Accept: "application/json",
-      ...(method === "GET" ? {} : { "X-MQ-Request": "1", "X-MQ-Key": localStorage.getItem(KEY) || "" }),
-      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-    },
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
-  const text = await answer.text();
-  const data = text ? JSON.parse(text) : {};
-  if (!answer.ok) throw Object.assign(new Error(data.detail || answer.statusText), { status: answer.status });
-  return data;
+// ---- times ----
+
+const WRITE = { ago: relative, age };
+
+// Make a time that is written anew as it gets older. how: "ago" or "age".
+export function time(iso, how = "ago") {
+  const node = el("time", { "data-how": how });
+  setTime(node, iso);
+  return node;
 }
+
+export function setTime(node, iso) {
+  if (node.dateTime !== (iso || "")) {
+    node.dateTime = iso || "";
+    node.title = iso ? exact(iso) : "";
+  }
+  setText(node, iso ? WRITE[node.dataset.how](iso) : "–");
+}
+
+setInterval(() => {
+  for (const node of $$("time[data-how]")) if (node.dateTime) setText(node, WRITE[node.dataset.how](node.dateTime));
+}, 1000);
+
+// ---- small parts that several pages use ----
+
+// A severity as a dot with a word; colour is never the only sign.
+export function stateMark(word, severity) {
+  const node = el("span", {});
+  node.update = (text, level) => {
+    node.className = `state ${level || "idle"}`;
+    setText(node, text);
+  };
+  node.update(word || "unknown", severity);
+  return node;
+}
+
+// A name that does not wrap: its middle is elided where the room ends.
+export function elided(name) {
+  const tail = name.length > 16 ? 8 : 0;
+  return el("span", { class: "elided", title: name }, el("span", {}, name.slice(0, name.length - tail)), tail ? name.slice(-tail) : null);
+}
+
+export const empty = (...children) => el("p", { class: "empty" }, ...children);

@@ -1,68 +1,167 @@
-// live.js - one event stream for all tabs of a browser
+// live.js - what the server last said about all queues
 //
-// A browser opens six connections to a server at most, so the tab that holds
-// the lock has the stream and hands on what it says. Where there are no locks
-// (plain http to another name than localhost), or the server has no stream left,
-// the queues are asked for every 5 seconds.
+// state has the rows, the totals and how this page hears of changes. One event
+// stream serves all tabs of a browser, because a browser opens six connections
+// to a server at most: the tab that holds the lock has the stream and passes on
+// each event. Without locks (plain http to a name other than localhost), or
+// when the server has no stream left, each tab asks every 5 seconds.
 
-import { ask, say } from "./dom.js";
+import { ask, query } from "./api.js";
 
-const channel = new BroadcastChannel("mqctl");
-const TROUBLES = {
-  lost: "The server does not answer; this page may be out of date.",
-  "signed-out": "You are signed out; this page may be out of date. Reload it to sign in.",
+const QUIET_MS = 10000; // without an event for so long, ask whether the server answers
+const POLL_MS = 5000;
+
+export const state = {
+  about: null,
+  rows: new Map(),
+  totals: {},
+  looked: false, // the server has looked at all queues once
+  link: "connecting", // live, polling, lost, signed out
+  since: Date.now(), // of this link
 };
 
-let trouble = null;
+const channel = new BroadcastChannel("mqctl");
+const watchers = new Set();
+let early = []; // deltas that came before the first whole state
+let heard = Date.now();
 
-// hand - an event to the page; a trouble is said when it begins and when it ends
-function hand(listen, name, data) {
-  if (name in TROUBLES) {
-    if (trouble !== name) say(TROUBLES[name]);
-    trouble = name;
-    return;
-  }
-  if (trouble) say(trouble === "lost" ? "The server answers again." : "You are signed in again.");
-  trouble = null;
-  if (name !== "job") listen(name, data);
+// Call f(changed) after each change: changed is the set of queues, null for all.
+// Returns a function that ends it.
+export function watch(f) {
+  watchers.add(f);
+  return () => watchers.delete(f);
 }
 
-// poll - ask once; then again() after a while
-async function poll(tell, again) {
-  let wait = 5000;
+const tell = (changed) => {
+  for (const f of [...watchers]) f(changed);
+};
+
+function linkSet(link) {
+  heard = Date.now();
+  if (state.link === link) return;
+  state.link = link;
+  state.since = Date.now();
+  tell(new Set());
+}
+
+function wholeTake(all) {
+  state.about = all.about;
+  state.totals = all.totals;
+  state.looked = all.looked;
+  state.rows = new Map(all.rows.map((row) => [row.queue, row]));
+  for (const delta of early) deltaTake(delta);
+  early = [];
+  tell(null);
+}
+
+function deltaTake({ rows, totals }) {
+  state.looked = true;
+  Object.assign(state.totals, totals);
+  for (const delta of rows) {
+    if (delta.gone) state.rows.delete(delta.queue);
+    else state.rows.set(delta.queue, { ...state.rows.get(delta.queue), ...delta });
+  }
+}
+
+function eventTake(name, data) {
+  if (name === "link") {
+    linkSet(data);
+    return;
+  }
+  if (name !== "overview") linkSet("live");
+  if (name !== "rows") wholeTake(data);
+  else if (!state.about) early.push(data);
+  else {
+    const fresh = !state.looked;
+    deltaTake(data);
+    tell(fresh ? null : new Set(data.rows.map((row) => row.queue)));
+  }
+}
+
+// Ask once for everything. Resolves to the new link.
+async function overviewTake(share) {
   try {
-    const { queues } = await ask("/api/v1/queues");
-    tell("hello", queues);
+    share("overview", await ask("/api/v1/overview"));
+    return "polling";
   } catch (error) {
-    tell(error.status === 401 ? "signed-out" : "lost", null);
-    wait = error.status === 401 ? 15000 : 3000;
+    return error.status === 401 ? "signed out" : "lost";
   }
-  setTimeout(again, wait);
 }
 
-// stream - until the page goes. One that was refused does not say why: a question
-// does, and after its answer the stream is tried again.
-function stream(tell) {
+// Ask now and then; again() decides what follows each answer.
+async function poll(share, again) {
+  const link = await overviewTake(share);
+  share("link", link);
+  const soon = link === "polling" && !state.looked ? 1000 : POLL_MS;
+  setTimeout(again, document.hidden && link === "polling" ? 12 * POLL_MS : soon);
+}
+
+function stream(share) {
   const source = new EventSource("/api/v1/events");
-  for (const name of ["hello", "resync", "queues", "job"])
-    source.addEventListener(name, (event) => tell(name, JSON.parse(event.data)));
+  let asked = false;
+  for (const name of ["hello", "resync", "rows"])
+    source.addEventListener(name, (event) => share(name, JSON.parse(event.data)));
+  // A refused stream does not say why; the answer to a question does.
   source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) poll(tell, () => stream(tell));
-    else tell("lost", null);
+    if (source.readyState === EventSource.CLOSED) poll(share, () => stream(share));
+    else share("link", "lost");
   };
-  window.addEventListener("pagehide", () => source.close());
+  // A connection that broke without a word looks like a server without news.
+  const check = setInterval(async () => {
+    if (source.readyState === EventSource.CLOSED) clearInterval(check);
+    else if (!asked && Date.now() - heard > (document.hidden ? 3 : 1) * QUIET_MS) {
+      asked = true;
+      try {
+        await Promise.race([ask("/api/v1/about"), new Promise((_, fail) => setTimeout(() => fail(Error()), QUIET_MS))]);
+        if (source.readyState === EventSource.OPEN) share("link", "live");
+      } catch (error) {
+        share("link", error.status === 401 ? "signed out" : "lost");
+      }
+      asked = false;
+    }
+  }, 1000);
+  addEventListener("pagehide", () => source.close());
 }
 
-export function live(listen) {
+// Begin to listen. Resolves when the first state is there; rejects with the
+// server's refusal, such as 401 without a session.
+export async function start() {
   if (!navigator.locks) {
-    const again = () => poll((name, data) => hand(listen, name, data), again);
-    again();
+    const share = eventTake;
+    wholeTake(await ask("/api/v1/overview"));
+    linkSet("polling");
+    const again = () => poll(share, again);
+    setTimeout(again, state.looked ? POLL_MS : 1000);
     return;
   }
-  const tell = (name, data) => {
-    hand(listen, name, data);
+  channel.onmessage = ({ data }) => eventTake(data.name, data.data);
+  wholeTake(await ask("/api/v1/overview"));
+  linkSet("live");
+  const share = (name, data) => {
+    eventTake(name, data);
     channel.postMessage({ name, data });
   };
-  channel.onmessage = (event) => hand(listen, event.data.name, event.data.data);
-  navigator.locks.request("mqctl-events", () => new Promise(() => stream(tell)));
+  navigator.locks.request("mqctl-events", () => new Promise(() => stream(share)));
+}
+
+// Call f(look) with each new look at one queue while this tab is seen. Returns
+// a function that ends it.
+export function watchQueue(queue, f) {
+  let source = null;
+  const open = () => {
+    if (document.hidden || source) return;
+    source = new EventSource(`/api/v1/events${query({ queue })}`);
+    source.addEventListener("queue", (event) => f(JSON.parse(event.data)));
+  };
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  const turn = () => (document.hidden ? close() : open());
+  open();
+  document.addEventListener("visibilitychange", turn);
+  return () => {
+    document.removeEventListener("visibilitychange", turn);
+    close();
+  };
 }
