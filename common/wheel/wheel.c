@@ -15,15 +15,15 @@
 #define BANK_PLACES (8 * BANK_SLOTS)
 #define BANK_WORDS  (BANK_PLACES / 64)
 
-/* What is noted of a slot. */
-#define SLOT_UNSORTED 1u /* the list may be other than ascending */
-#define SLOT_STALE    2u /* the earliest was removed */
+/* Notes about a slot. */
+#define SLOT_UNSORTED 1u /* the list may not be ascending */
+#define SLOT_STALE    2u /* the earliest timer was removed */
 
-/* One cache line. The list is circular with `list` in it, whose deadline is 0.
- * Adding has one branch, the first timer of a slot, and removing has none: with
- * deadlines as random as they are, a wrong guess of the processor costs more
- * than all else. So removing only notes what may have changed, and looking
- * repairs it. */
+/* One cache line. The list is circular and includes `list`, whose deadline is
+ * 0. Adding a timer has one branch, for the first timer of a slot, and removing
+ * one has none: deadlines are random, so a mispredicted branch would cost more
+ * than everything else. So removing a timer only sets SLOT_STALE, and slot_min
+ * finds the minimum again when it is needed. */
 struct wheel_slot {
     _Alignas(64) struct wheel_timer list; /* next: first, prev: last */
     uint64_t min_ns; /* earliest deadline; if stale, not above it */
@@ -158,8 +158,8 @@ static struct wheel_timer *bank_first(struct wheel_bank *b, uint64_t until_ns,
                 return NULL;
             slot = &b->slot[at];
             first = slot->list.next;
-            /* An ascending list, as all of level 0 are and one timer alone
-             * is, needs no spreading: fire in place. */
+            /* An ascending list needs no spreading: fire in place. Lists of
+             * level 0, and of a single timer, are always ascending. */
             if ((!(slot->notes & SLOT_UNSORTED) || first == slot->list.prev) &&
                 first->when_ns <= until_ns)
                 return first;
@@ -227,7 +227,7 @@ static bool bank_next(struct wheel_bank *b, uint64_t *when_ns)
     *when_ns = slot_min(&b->slot[at]);
     if (b->floor == 1 || slot_is_empty(&b->slot[b->spreading]))
         return true;
-    /* Part of that slot is on the levels below it already, part is not. */
+    /* A part of that slot has been moved to lower levels already. */
     min = slot_min(&b->slot[b->spreading]);
     if (min < *when_ns)
         *when_ns = min;
@@ -531,7 +531,7 @@ struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
     if (!w->popping || now_ns > w->now_ns)
         round_begin(w, now_ns);
     t = round_take(w, &left, more);
-    /* With a timer in hand: the budget is for this one call. */
+    /* The budget ends with this call: report whether more is due. */
     if (t)
         *more = round_busy(w);
     w->popping = t || *more;

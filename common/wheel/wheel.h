@@ -23,9 +23,9 @@ struct wheel_timer;
  * deadline in the past is fired by the next advance. */
 typedef void wheel_fire(struct wheel_timer *timer);
 
-/* Half a cache line. With many timers pending, the time that one takes is that
- * of fetching it and its two neighbours from memory. So it has what each start
- * and each cancel needs, and nothing else. */
+/* Half a cache line. If many timers are pending, a start or cancel takes as
+ * long as fetching the timer and its two neighbours from memory. So a timer has
+ * only the fields that each start and cancel needs. */
 struct wheel_timer {
     struct wheel_timer *next, *prev; /* NULL: not pending */
     uint64_t when_ns;
@@ -43,7 +43,7 @@ void wheel_close(struct wheel **wheel);
 void wheel_timer_init(struct wheel_timer *timer);
 bool wheel_pending(const struct wheel_timer *timer);
 
-/* Fire at `when_ns`. A pending timer is moved. */
+/* Start a timer that fires at `when_ns`. A pending timer is moved. */
 void wheel_start(struct wheel *w, struct wheel_timer *t, uint64_t when_ns);
 /* Cancel a timer. Returns true exactly if it was pending: its callback will not
  * run. */
@@ -55,11 +55,11 @@ bool wheel_cancel(struct wheel *w, struct wheel_timer *t);
  * timers were not started in order of deadline. */
 bool wheel_next(struct wheel *w, uint64_t *when_ns);
 
-/* Let time reach `now_ns` (an earlier time than before does nothing) and fire
- * what is due. At most `budget` timers are fired or moved; 0: no limit. Returns
- * true if the budget ended before all was done: call again. Timers that
- * callbacks started with a deadline in the past do not count: wheel_next has
- * those. */
+/* Let time reach `now_ns` and fire the due timers; an earlier time than before
+ * does nothing. At most `budget` timers are fired or moved; 0: no limit.
+ * Returns true if the budget ended first, so that another call is needed.
+ * Timers that callbacks start with a deadline in the past wait for the next
+ * advance; see wheel_next. */
 bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget);
 /* Let time reach `now_ns`, and take off and return the next due timer instead
  * of calling `fire`, for callers that fire outside a lock; NULL if there is
@@ -69,7 +69,7 @@ bool wheel_advance(struct wheel *w, uint64_t now_ns, size_t budget);
 struct wheel_timer *wheel_pop(struct wheel *w, uint64_t now_ns, size_t budget,
                               bool *more);
 
-/* Forget all timers; the time goes to `now_ns`, which may be earlier. */
+/* Drop all timers and set the time to `now_ns`, which may be earlier. */
 void wheel_reset(struct wheel *w, uint64_t now_ns);
 
 uint64_t wheel_now(const struct wheel *w); /* the time reached so far */
