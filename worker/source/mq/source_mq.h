@@ -2,12 +2,12 @@
  *
  * WHAT   Implements source.h. A message is in the kernel queue, in a slot of
  *        custody (lent), or in a row of the store.
- * WHO    open, watch, stop, close: the engine. The operations: the threads that
- *        source.h names. The engine fills the struct and the files of this
- *        room share it; the running worker uses source.h only.
- * OWNS   What opens after the files: claims, watches, the dead-letter queue.
- *        The engine owns queue, custody and store, and opens them in order.
- * FAILS  open, watch: a problem.
+ * WHO    The engine fills the struct, and calls open, watch, stop and close on
+ *        its thread. The running worker calls only the operations of source.h,
+ *        on the threads named there. The files of this room share the struct.
+ * OWNS   Claims on rows, watches, the dead-letter queue. The engine owns queue,
+ *        custody and store.
+ * FAILS  source_mq_open, source_mq_watch: a problem.
  */
 #ifndef WORKER_SOURCE_MQ_SOURCE_MQ_H
 #define WORKER_SOURCE_MQ_SOURCE_MQ_H

@@ -809,7 +809,7 @@ static int spool_turn_on(struct spool *sp, struct problem *p)
 #define GATHER_NS   (50 * NS_PER_US) /* between two messages of a batch */
 #define ENDS_MS     200  /* until the rows of ended messages are deleted */
 #define RETRY_MS    1000 /* after a failed write */
-#define PIECE       16 /* messages received under one lock, which take needs */
+#define PIECE       16   /* messages received before take may have the lock */
 
 /* Return true if the spool may receive more. Returns false if it is off. */
 static bool has_room_locked(const struct spool *sp)
