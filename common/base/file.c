@@ -1,4 +1,4 @@
-/* file.c - see file.h */
+/* file.c - write and identify files; paths; file systems (see file.h) */
 #include "common/base/file.h"
 
 #include <errno.h>
@@ -75,6 +75,20 @@ int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
         return -ENAMETOOLONG;
     (void)unlink(temp); /* if it stays, file_create reports it */
     return file_create(temp, data, size);
+}
+
+int file_replace(const char *path, const void *data, size_t size)
+{
+    char temp[PATH_MAX];
+    int fd = file_create_beside(temp, path, data, size), err;
+
+    if (fd < 0)
+        return fd;
+    close(fd);
+    err = rename(temp, path) < 0 ? -errno : 0;
+    if (err)
+        unlink(temp);
+    return err;
 }
 
 bool file_named(int fd, const char *path)

@@ -25,6 +25,10 @@ int file_create(const char *path, const void *data, size_t size);
  * crash left there is replaced. */
 int file_create_beside(char temp[PATH_MAX], const char *path, const void *data,
                        size_t size);
+/* Replace the file at `path`: create the new one beside it, synced to disk,
+ * then rename it. A crash leaves the old file or the new one. The caller syncs
+ * the folder if the rename must survive a power cut. */
+int file_replace(const char *path, const void *data, size_t size);
 /* Move the descriptor of a lock to a number above those that are slow to close.
  * Returns the new descriptor, or `fd` if none is free. */
 int file_fd_raise(int fd);

@@ -1,4 +1,9 @@
-/* log.c - see log.h */
+/* log.c - write log lines to stderr (see log.h)
+ *
+ * Any thread builds its line on its own stack (line_build) and hands it to
+ * line_send, or to the sink of log_divert. The second half prints lines for
+ * people (log_human).
+ */
 #include "common/base/log.h"
 
 #include <errno.h>
@@ -129,51 +134,37 @@ static void line_end(struct line *l, const char *text)
     l->size += size;
 }
 
-/* Return the escape sequence of a character. */
-static const char *unit_escape(uint32_t c, char buf[UNIT_TEXT])
-{
-    switch (c) {
-    case '\n':
-        return "\\n";
-    case '\r':
-        return "\\r";
-    case '\t':
-        return "\\t";
-    case '"':
-        return "\\\"";
-    case '\\':
-        return "\\\\";
-    }
-    if (log_shape == LOG_JSON && c > 0xFFFF) /* RFC 8259, section 7 */
-        snprintf(buf, UNIT_TEXT, "\\u%04x\\u%04x",
-                 (unsigned)(0xD800 + ((c - 0x10000) >> 10)),
-                 (unsigned)(0xDC00 + (c & 0x3FF)));
-    else
-        snprintf(buf, UNIT_TEXT,
-                 log_shape == LOG_JSON ? "\\u%04x"
-                 : c < 0x80            ? "\\x%02x"
-                                       : "\\u{%04x}",
-                 (unsigned)c);
-    return buf;
-}
-
-/* Append one character of a value; returns the number of bytes read. */
+/* Append one character of a value, escaped if necessary; returns the number of
+ * bytes read. */
 static size_t unit_put(struct line *l, const unsigned char *at, size_t size)
 {
+    static const char plain[] = "\n\r\t\"\\", escaped[] = "nrt\"\\";
+    bool json = log_shape == LOG_JSON;
     char buf[UNIT_TEXT];
     uint32_t c;
     size_t took = utf8_read(at, size, &c);
+    const char *found = took == 1 && c ? strchr(plain, (int)c) : NULL;
 
-    if (took == 0) {
-        snprintf(buf, sizeof buf, "\\x%02x", at[0]);
-        line_add_text(l, log_shape == LOG_JSON ? "\uFFFD" : buf);
-        return 1;
-    }
-    if (c == '"' || c == '\\' || utf8_hidden(c))
-        line_add_text(l, unit_escape(c, buf));
-    else
+    if (took > 0 && !found && !utf8_hidden(c)) {
         line_add(l, (const char *)at, took);
-    return took;
+        return took;
+    }
+    if (took == 0)
+        snprintf(buf, sizeof buf, json ? "\uFFFD" : "\\x%02x", at[0]);
+    else if (found)
+        snprintf(buf, sizeof buf, "\\%c", escaped[found - plain]);
+    else if (json && c > 0xFFFF) /* RFC 8259, section 7 */
+        snprintf(buf, sizeof buf, "\\u%04x\\u%04x",
+                 (unsigned)(0xD800 + ((c - 0x10000) >> 10)),
+                 (unsigned)(0xDC00 + (c & 0x3FF)));
+    else
+        snprintf(buf, sizeof buf,
+                 json       ? "\\u%04x"
+                 : c < 0x80 ? "\\x%02x"
+                            : "\\u{%04x}",
+                 (unsigned)c);
+    line_add_text(l, buf);
+    return took ? took : 1;
 }
 
 /* Return true if a text value needs no quotes. */
@@ -293,23 +284,7 @@ static void line_build(struct line *l, enum log_level level, const char *event,
  * first such line.
  */
 
-/* Write as much of a line as stderr takes without waiting; returns the number
- * of bytes. A write to a regular file waits for no reader. RWF_NOWAIT works for
- * pipes and sockets since Linux 6.4, and not for terminals. */
-static size_t stderr_write_now(const char *text, size_t size)
-{
-    struct iovec line = {.iov_base = (char *)text, .iov_len = size};
-    struct stat st;
-    ssize_t took;
-
-    if (fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode))
-        took = write(STDERR_FILENO, text, size);
-    else
-        took = pwritev2(STDERR_FILENO, &line, 1, -1, RWF_NOWAIT);
-    return took > 0 ? (size_t)took : 0;
-}
-
-/* Write to stderr and wait for its reader; returns the number of bytes written
+/* Write to stderr, waiting for its reader; returns the number of bytes written
  * before an error. */
 static size_t stderr_write(const char *text, size_t size)
 {
@@ -396,11 +371,20 @@ static void dropped_send(void)
 
 static void line_send(const struct line *l)
 {
-    size_t took = 0;
+    struct iovec line = {.iov_base = (char *)l->text, .iov_len = l->size};
+    struct stat st;
+    ssize_t n = 0;
+    size_t took;
     bool queued;
 
+    /* Write as much as stderr takes without waiting. RWF_NOWAIT works for pipes
+     * and sockets since Linux 6.4, and not for terminals. A write to a regular
+     * file waits for no reader. */
     if (late_size == 0 && !log_busy && !log_torn)
-        took = stderr_write_now(l->text, l->size);
+        n = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode)
+                ? write(STDERR_FILENO, l->text, l->size)
+                : pwritev2(STDERR_FILENO, &line, 1, -1, RWF_NOWAIT);
+    took = n > 0 ? (size_t)n : 0;
     if (took == l->size) {
         if (log_dropped)
             dropped_send();
@@ -523,7 +507,7 @@ struct text {
     size_t room, size;
     unsigned columns; /* without colour */
     bool colour;
-    unsigned error_columns; /* that an error's text takes at most; 0: any */
+    unsigned error_columns; /* most columns of an error's text; 0: any */
 };
 
 /* Append a text if all of it fits. */
@@ -611,25 +595,8 @@ static void text_field(struct text *t, const struct log_event *e,
     text_value(t, f);
 }
 
-/* Append the id of the message; only its end if `brief`. */
-static void text_id(struct text *t, const struct log_event *e, bool brief)
-{
-    const struct log_field *f = field_find(e, "msg");
-    size_t size;
-
-    if (!f || f->type != FIELD_STR)
-        return;
-    size = strlen(f->str);
-    text_put(t, " ", true);
-    if (brief && size > ID_END) {
-        text_put(t, "\u2026", true);
-        text_put(t, f->str + size - ID_END, true);
-    } else
-        text_value(t, f);
-}
-
-/* Append what the handler said of its error, cut if the line is too wide. The
- * whole text is in a log line of the handler, or in the letter. */
+/* Append the handler's own text for its error, cut if the line is too wide. The
+ * whole text is in a log line of the handler, or in the dead letter. */
 static void text_error(struct text *t, const struct log_event *e)
 {
     unsigned first = t->columns;
@@ -650,7 +617,7 @@ static void text_error(struct text *t, const struct log_event *e)
     text_put(t, "\u2026", true);
 }
 
-/* Print the two most frequent events in words; returns false for others. */
+/* Print the events retry and dead in words; returns false for others. */
 static bool fields_known(struct text *t, const struct log_event *e)
 {
     bool retry = strcmp(e->name, "retry") == 0;
@@ -688,8 +655,8 @@ static bool field_spared(const char *event, const char *key)
     return false;
 }
 
-/* Append all fields but the id: text of others and advice without key, the rest
- * as key=value, in quotes if there is a blank in it. */
+/* Append all fields except the id: a line of a handler and advice without the
+ * key, the others as key=value, in quotes if the value has a blank. */
 static void fields_any(struct text *t, const struct log_event *e, bool brief)
 {
     for (size_t i = 0; i < e->n; i++) {
@@ -718,6 +685,7 @@ static void fields_any(struct text *t, const struct log_event *e, bool brief)
 static unsigned event_print(struct text *t, const struct log_event *e,
                             bool brief)
 {
+    const struct log_field *id = field_find(e, "msg");
     time_t s = (time_t)(e->wall_ns / NS_PER_S);
     struct tm tm;
     char now[16] = "";
@@ -732,7 +700,16 @@ static unsigned event_print(struct text *t, const struct log_event *e,
     text_colour(t, level_colours[e->level]);
     text_printf(t, "%-6s", e->name);
     text_colour(t, RESET);
-    text_id(t, e, brief);
+    if (id && id->type == FIELD_STR) {
+        size_t size = strlen(id->str);
+
+        text_put(t, " ", true);
+        if (brief && size > ID_END) { /* only the end of the id */
+            text_put(t, "\u2026", true);
+            text_put(t, id->str + size - ID_END, true);
+        } else
+            text_value(t, id);
+    }
     if (!fields_known(t, e))
         fields_any(t, e, brief);
     return t->columns;

@@ -1,4 +1,4 @@
-/* problem.c - see problem.h */
+/* problem.c - describe errors, limits and locks in words (see problem.h) */
 #include "common/base/problem.h"
 
 #include <errno.h>
@@ -16,28 +16,12 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-/* Remove the UTF-8 character that a cut at `size` has split, if any. */
-static void tail_trim(char *text, size_t size)
-{
-    size_t start = size;
-    unsigned char lead;
-    size_t want;
-
-    while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
-        start--;
-    if (start == 0)
-        return;
-    lead = (unsigned char)text[start - 1];
-    want = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-    if (size - (start - 1) < want)
-        text[start - 1] = '\0';
-}
-
 void problem_fill(struct problem *p, int status, const char *fmt, ...)
 {
-    char text[sizeof p->text]; /* an argument may be p->text itself */
+    char text[sizeof p->text], *at; /* an argument may be p->text itself */
+    unsigned char lead;
     va_list args;
-    int size;
+    int size, want;
 
     if (!p)
         return;
@@ -46,11 +30,19 @@ void problem_fill(struct problem *p, int status, const char *fmt, ...)
     va_end(args);
     if (size < 0)
         text[0] = '\0';
-    else if ((size_t)size >= sizeof text)
-        tail_trim(text, sizeof text - 1);
+    else if ((size_t)size >= sizeof text) {
+        /* Remove the UTF-8 character that the cut has split, if any. */
+        at = text + sizeof text - 1;
+        while (at > text && ((unsigned char)at[-1] & 0xC0) == 0x80)
+            at--;
+        lead = at > text ? (unsigned char)at[-1] : 0;
+        want = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+        if (text + sizeof text - at < want)
+            at[-1] = '\0';
+    }
     /* Values in the text come from users: a newline or an escape sequence in
      * one must not make a second line. */
-    for (char *at = text; *at; at++)
+    for (at = text; *at; at++)
         if ((unsigned char)*at < 0x20 || *at == 0x7f)
             *at = '?';
     p->status = status;
@@ -207,40 +199,31 @@ const char *disk_advice(int err)
     return "check the disk (dmesg, smartctl)";
 }
 
-/* Read a line of /proc/locks, "1: POSIX ADVISORY WRITE 47 fd:00:1234 120 120".
- * Returns the process if its lock matches `look`, else 0. A line with "->"
+/* A line is "1: POSIX ADVISORY WRITE 47 fd:00:1234 120 120". A line with "->"
  * before the kind describes a process that is waiting for a lock. */
-static pid_t line_read(char *line, const char *node,
-                       const struct lock_look *look)
-{
-    enum { KIND = 1, MODE = 3, PID, NODE, FIRST, LAST, WORDS };
-    char *word[WORDS], *rest = line;
-    uint64_t last;
-    size_t n = 0;
-
-    while (n < WORDS && (word[n] = strsep(&rest, " \n")) != NULL)
-        n += word[n][0] != '\0';
-    if (n < WORDS || strcmp(word[KIND], look->kind) != 0 ||
-        (look->mode && strcmp(word[MODE], look->mode) != 0) ||
-        strcmp(word[NODE], node) != 0)
-        return 0;
-    last = strcmp(word[LAST], "EOF") == 0 ? UINT64_MAX
-                                          : strtoull(word[LAST], NULL, 10);
-    return look->at >= strtoull(word[FIRST], NULL, 10) && look->at <= last
-               ? (pid_t)strtol(word[PID], NULL, 10)
-               : 0;
-}
-
 pid_t lock_find(const struct stat *file, const struct lock_look *look)
 {
+    enum { KIND = 1, MODE = 3, PID, NODE, FIRST, LAST, WORDS };
     FILE *locks = fopen("/proc/locks", "re");
-    char line[256], node[64];
+    char line[256], node[64], *word[WORDS];
     pid_t found = 0;
 
     snprintf(node, sizeof node, "%02x:%02x:%ju", major(file->st_dev),
              minor(file->st_dev), (uintmax_t)file->st_ino);
     while (locks && !found && fgets(line, sizeof line, locks)) {
-        found = line_read(line, node, look);
+        char *rest = line;
+        size_t n = 0;
+
+        while (n < WORDS && (word[n] = strsep(&rest, " \n")) != NULL)
+            n += word[n][0] != '\0';
+        if (n < WORDS || strcmp(word[KIND], look->kind) != 0 ||
+            (look->mode && strcmp(word[MODE], look->mode) != 0) ||
+            strcmp(word[NODE], node) != 0 ||
+            look->at < strtoull(word[FIRST], NULL, 10) ||
+            (strcmp(word[LAST], "EOF") != 0 &&
+             look->at > strtoull(word[LAST], NULL, 10)))
+            continue;
+        found = (pid_t)strtol(word[PID], NULL, 10);
         found = found == look->but ? 0 : found;
     }
     if (locks)

@@ -1,10 +1,11 @@
-/* problem.h - why something was refused, in one line
+/* problem.h - an error in one line, with an exit status
  *
  * WHAT   Carries an exit status (sysexits.h) and one line of text that says
  *        what went wrong, with which value, what is allowed, what to do next.
  *        Has the words for an errno, and the advice for errors on files of the
  *        state directory.
- * WHO    Any thread. The caller owns the struct, usually on its stack.
+ * WHO    All rooms, in any thread. The caller owns the struct, usually on its
+ *        stack.
  * FAILS  Never. Text that does not fit is cut.
  */
 #ifndef COMMON_BASE_PROBLEM_H
